@@ -1,0 +1,7 @@
+"""The mathematics of rotary position embedding in two dimensions. Needs torch alone."""
+
+from .frequencies import AxialRoPE, MixedRoPE, RotaryEmbedding
+from .rotate import rotate, rotate_qkv
+from .rotation import Rotation
+
+__all__ = ['AxialRoPE', 'MixedRoPE', 'RotaryEmbedding', 'Rotation', 'rotate', 'rotate_qkv']

@@ -1,0 +1,100 @@
+"""The rotation: its definition, and the choice of a fast path.
+
+``rotate`` is the definition: plain, out of place, differentiable by autograd. ``rotate_qkv`` is what attention
+calls: it takes the packed projection, and a fast path when one can be used.
+
+Letters: B batch (images or windows), N tokens, h heads, D channels of a head, P rotated pairs.
+Checked against complex arithmetic in float64 and against timm in tests/test_rotate.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from .kernels import packed
+from .rotation import PairLayout, Rotation
+
+logger = logging.getLogger(__name__)
+
+
+def rotate(x: Tensor, rotation: Rotation) -> Tensor:
+    """Rotate queries or keys.
+
+    Args:
+        x: [..., N, h, D], floating point.
+        rotation: of N tokens. Pairs of channels (a, b) become (a cos - b sin, a sin + b cos), in float32.
+
+    Returns:
+        A new tensor of the shape and dtype of ``x``.
+    """
+    check_fits(x, rotation)
+    prefix, tokens = x[..., : rotation.num_prefix_tokens, :, :], x[..., rotation.num_prefix_tokens :, :, :]
+    rotated_channels = 2 * rotation.freqs.shape[-1]
+    angles = rotation.angles()  # [N, h, P]
+    dtype = torch.promote_types(x.dtype, angles.dtype)
+    a, b = split_pairs(tokens[..., :rotated_channels].to(dtype), rotation.layout)
+    cos, sin = angles.cos(), angles.sin()
+    turned = join_pairs(a * cos - b * sin, a * sin + b * cos, rotation.layout).to(x.dtype)
+    turned = torch.cat([turned, tokens[..., rotated_channels:]], -1)
+    return torch.cat([prefix, turned], -3)
+
+
+def rotate_qkv(qkv: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Unpack a qkv projection, queries and keys rotated.
+
+    Args:
+        qkv: [B, N, 3, h, D]. May be overwritten: pass a tensor that nobody else needs.
+        rotation: of N tokens, or None to rotate nothing.
+
+    Returns:
+        Queries, keys and values, [B, h, N, D] each.
+    """
+    if rotation is None:
+        return qkv.permute(2, 0, 3, 1, 4).unbind()
+    check_fits(qkv[:, :, 0], rotation)
+    reason = packed.can_use(qkv)
+    if reason is None:
+        return packed.rotate_qkv(qkv, rotation)
+    if not torch.compiler.is_compiling():
+        log_once(f'rotating out of place: {reason}')
+    q, k, v = qkv.unbind(2)  # [B, N, h, D]
+    return rotate(q, rotation).transpose(1, 2), rotate(k, rotation).transpose(1, 2), v.transpose(1, 2)
+
+
+def check_fits(x: Tensor, rotation: Rotation) -> None:
+    """Raise ValueError unless x [..., N, h, D] has the tokens, heads and channels of ``rotation``."""
+    *_, num_tokens, num_heads, head_dim = x.shape
+    _, rotated_heads, pairs = rotation.freqs.shape
+    if num_tokens != rotation.num_tokens:
+        raise ValueError(
+            f'the rotation is for {rotation.num_tokens} tokens ({rotation.num_prefix_tokens} prefix + '
+            f'{len(rotation.y)} x {len(rotation.x)}), the input has {num_tokens}'
+        )
+    if rotated_heads not in (1, num_heads) or 2 * pairs > head_dim:
+        raise ValueError(
+            f'the rotation is for {rotated_heads} heads (1 = any) of {2 * pairs} channels or more, '
+            f'the input has {num_heads} heads of {head_dim}'
+        )
+
+
+def split_pairs(x: Tensor, layout: PairLayout) -> tuple[Tensor, Tensor]:
+    """First and second channel of each pair: [..., 2 P] to two [..., P]."""
+    if layout == 'adjacent':  # a0 b0 a1 b1 ...
+        return x[..., 0::2], x[..., 1::2]
+    return x.chunk(2, -1)  # a0 a1 ... b0 b1 ...
+
+
+def join_pairs(a: Tensor, b: Tensor, layout: PairLayout) -> Tensor:
+    """The inverse of ``split_pairs``."""
+    if layout == 'adjacent':
+        return torch.stack([a, b], -1).flatten(-2)
+    return torch.cat([a, b], -1)
+
+
+@lru_cache(maxsize=None)
+def log_once(message: str) -> None:
+    logger.info(message)

@@ -1,0 +1,80 @@
+"""What a rotary embedding hands to an attention: the angles of one grid, for one block.
+
+    angle[n, h, t] = freqs[0, h, t] * x_n + freqs[1, h, t] * y_n        (radians)
+
+Letters: N = H * W tokens in row-major order, h heads (or 1, shared by all), P rotated channel pairs of a
+head. x is the column and y the row of a token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+PairLayout = Literal['adjacent', 'split']
+
+
+@dataclass(frozen=True, eq=False)
+class Rotation:
+    """The rotation of every token of an H x W grid, in one attention block.
+
+    Attributes:
+        freqs: [2, h, P], radians per unit of position; index 0 for x, 1 for y. Carries the gradient.
+        x, y: [W] and [H], the positions of the columns and of the rows.
+        columns, rows: [W, h, P] and [H, h, P] complex, ``exp(i freqs[0] x)`` and ``exp(i freqs[1] y)``, without
+            gradient. Only H + W sines are ever computed: the rotation of a token is a product of two of these.
+        layout: ``'adjacent'`` rotates channels (2t, 2t + 1) together, ``'split'`` channels (t, t + P).
+        num_prefix_tokens: tokens before the grid (class token, registers), which are not rotated.
+
+    Channels of a head from 2P on are not rotated.
+    """
+
+    freqs: Tensor
+    x: Tensor
+    y: Tensor
+    columns: Tensor
+    rows: Tensor
+    layout: PairLayout = 'adjacent'
+    num_prefix_tokens: int = 0
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of a sequence that this rotation fits: the prefix and the grid."""
+        return self.num_prefix_tokens + len(self.y) * len(self.x)
+
+    def angles(self) -> Tensor:
+        """[N, h, P] in radians, differentiable in ``freqs``. The definition; fast paths use ``table``."""
+        x_angles, y_angles = axis_angles(self.freqs, self.x, self.y)
+        return (y_angles[:, None] + x_angles[None]).flatten(0, 1)  # [N, h, P]
+
+    def table(self) -> Tensor:
+        """[N, h, P] complex, ``exp(i angles)``, without gradient."""
+        return (self.rows[:, None] * self.columns[None]).flatten(0, 1)
+
+    def crop(self, *, height: int, width: int) -> Rotation:
+        """The rotation of the top left ``height`` x ``width`` part of the grid."""
+        return Rotation(
+            self.freqs, self.x[:width], self.y[:height], self.columns[:width], self.rows[:height],
+            self.layout, self.num_prefix_tokens,
+        )
+
+
+def axis_angles(freqs: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Angles of each column and each row.
+
+    Args:
+        freqs: [2, ..., h, P].
+        x, y: [W] and [H].
+
+    Returns:
+        [..., W, h, P] and [..., H, h, P].
+    """
+    return x[:, None, None] * freqs[0].unsqueeze(-3), y[:, None, None] * freqs[1].unsqueeze(-3)
+
+
+def unit_complex(angles: Tensor) -> Tensor:
+    """``exp(i angles)``."""
+    return torch.complex(angles.cos(), angles.sin())
