@@ -1,0 +1,101 @@
+"""Multi-head self-attention that takes a rotation or a bias.
+
+Letters: B images or windows, N tokens, h heads, D channels of a head, C = h * D, H x W token grid.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..rope import Rotation, rotate_qkv
+
+# On a CPU, plain batched products train faster than the fused kernel up to about this many tokens (windows).
+PLAIN_TOKENS_ON_CPU = 64
+
+
+class Attention(nn.Module):
+    """Self-attention with rotary position embedding, decomposed relative position bias, or neither.
+
+    Args:
+        embed_dims: C.
+        num_heads: h.
+        qkv_bias: whether the qkv projection has a bias.
+        rel_pos_size: (H, W) that the relative position tables are made for, or None for no tables. At another grid
+            the tables are resized linearly (ViTDet: Li et al., "Exploring Plain Vision Transformer Backbones for
+            Object Detection", ECCV 2022). They start at zero.
+    """
+
+    def __init__(
+        self, embed_dims: int, num_heads: int, qkv_bias: bool = True, rel_pos_size: tuple[int, int] | None = None
+    ) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv = nn.Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
+        self.proj = nn.Linear(embed_dims, embed_dims)
+        self.rel_pos_h = self.rel_pos_w = None
+        if rel_pos_size is not None:
+            height, width = rel_pos_size
+            self.rel_pos_h = nn.Parameter(torch.zeros(2 * height - 1, embed_dims // num_heads))
+            self.rel_pos_w = nn.Parameter(torch.zeros(2 * width - 1, embed_dims // num_heads))
+
+    def forward(self, x: Tensor, grid: tuple[int, int], rotation: Rotation | None = None) -> Tensor:
+        """Attend among the N tokens of each of the B sequences.
+
+        Args:
+            x: [B, N, C].
+            grid: (H, W), which the relative position tables are resized to.
+            rotation: of N tokens, or None.
+
+        Returns:
+            [B, N, C].
+        """
+        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
+        q, k, v = rotate_qkv(qkv, rotation)  # [B, h, N, D] each
+        bias = None if self.rel_pos_h is None else decomposed_bias(q, self.rel_pos_h, self.rel_pos_w, grid)
+        return self.proj(attend(q, k, v, bias))
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Softmax attention.
+
+    Args:
+        q, k, v: [B, h, N, D].
+        bias: added to the scaled scores; broadcasts to [B, h, N, N].
+
+    Returns:
+        [B, N, C], the heads joined.
+    """
+    if q.device.type == 'cpu' and torch.is_grad_enabled() and k.shape[-2] <= PLAIN_TOKENS_ON_CPU:
+        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
+        out = (scores if bias is None else scores + bias).softmax(-1) @ v
+    else:
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=None if bias is None else bias.to(q.dtype))
+    return out.transpose(1, 2).flatten(2)
+
+
+def decomposed_bias(q: Tensor, rel_pos_h: Tensor, rel_pos_w: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Relative position bias of ViTDet, a row and a column part, each a product of a query and a table entry.
+
+    Args:
+        q: [B, h, N, D], not scaled, N = H * W.
+        rel_pos_h, rel_pos_w: [.., D] tables over offsets, resized to 2 H - 1 and 2 W - 1.
+        grid: (H, W).
+
+    Returns:
+        [B, h, N, N].
+    """
+    height, width = grid
+    q = q.unflatten(2, (height, width))  # [B, h, H, W, D]
+    rows = torch.einsum('bnhwd,hkd->bnhwk', q, offset_table(rel_pos_h, height))
+    columns = torch.einsum('bnhwd,wkd->bnhwk', q, offset_table(rel_pos_w, width))
+    return (rows[..., :, None] + columns[..., None, :]).flatten(4, 5).flatten(2, 3)
+
+
+def offset_table(table: Tensor, size: int) -> Tensor:
+    """[size, size, D]: the entry for query i and key k is that of offset i - k."""
+    if len(table) != 2 * size - 1:
+        table = F.interpolate(table.T[None], size=2 * size - 1, mode='linear')[0].T
+    index = torch.arange(size, device=table.device)
+    return table[index[:, None] - index[None] + size - 1]

@@ -1,0 +1,73 @@
+"""Small parts that the backbones share. Letters: B batch, N tokens, C channels, H x W token grid."""
+
+from __future__ import annotations
+
+import torch
+from mmcv.cnn import build_norm_layer
+from torch import Tensor, nn
+
+
+class PatchEmbed(nn.Module):
+    """Non-overlapping patches to tokens, [B, in_channels, height, width] to [B, C, H, W].
+
+    The grid is the floor of the image size over the patch size: up to ``patch_size - 1`` pixels at the right and
+    bottom edge are not seen, as in detectron2's ViT.
+    """
+
+    def __init__(self, in_channels: int, embed_dims: int, patch_size: int) -> None:
+        super().__init__()
+        self.proj = nn.Conv2d(in_channels, embed_dims, kernel_size=patch_size, stride=patch_size)
+
+    def forward(self, image: Tensor) -> Tensor:
+        (height, width), (patch_size, _) = image.shape[-2:], self.proj.stride
+        if min(height, width) < patch_size:
+            raise ValueError(
+                f'the image is {height} x {width} (height x width) pixels, less than one patch of '
+                f'{patch_size} x {patch_size}: resize or pad it'
+            )
+        return self.proj(image)
+
+
+class Mlp(nn.Module):
+    """Two linear layers with a GELU between, [..., C] to [..., C]."""
+
+    def __init__(self, embed_dims: int, hidden_dims: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(embed_dims, hidden_dims)
+        self.act = nn.GELU()
+        self.fc2 = nn.Linear(hidden_dims, embed_dims)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(self.act(self.fc1(x)))
+
+
+def build_norm(norm_cfg: dict, channels: int) -> nn.Module:
+    """The norm layer that ``norm_cfg`` (mmcv's form) describes."""
+    return build_norm_layer(norm_cfg, channels)[1]
+
+
+def init_transformer(module: nn.Module) -> None:
+    """Truncated normal weights (std 0.02) and zero biases for linear layers; to be used with ``apply``."""
+    if isinstance(module, nn.Linear):
+        nn.init.trunc_normal_(module.weight, std=0.02)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+
+def add_branch(x: Tensor, branch: Tensor, scale: Tensor | None) -> Tensor:
+    """``x + scale * branch``: a residual connection with LayerScale [C], or without (None)."""
+    return x + branch if scale is None else torch.addcmul(x, branch, scale)
+
+
+def find_arch(archs: dict[str, dict], arch: str | dict) -> dict:
+    """The sizes that ``arch`` names, or that it gives.
+
+    Raises:
+        ValueError: an unknown name, or a dict whose keys are not those of the named architectures.
+    """
+    keys = next(iter(archs.values())).keys()
+    if isinstance(arch, str) and arch in archs:
+        return archs[arch]
+    if isinstance(arch, dict) and arch.keys() == keys:
+        return arch
+    raise ValueError(f'arch must be one of {", ".join(archs)} or a dict of {", ".join(keys)}; got {arch!r}')
