@@ -2,7 +2,8 @@
 
 Letters: D channels of a head, h heads, P = D / 2 channel pairs, L blocks that share one module.
 Frequencies are in radians per patch. Formulas: Heo et al., "Rotary Position Embedding for Vision
-Transformer" (ECCV 2024), section 3; checked against timm's independent modules in tests/test_frequencies.py.
+Transformer" (ECCV 2024), section 3; checked against timm's independent modules in
+tests/test_frequencies.py.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from .rotation import PairLayout, Rotation, axis_angles, unit_complex
 class RotaryEmbedding(nn.Module):
     """Base of all rotary embeddings: from frequencies and a grid to one ``Rotation`` per block.
 
-    A new embedding defines ``frequencies``. Backbones build it with ``head_dim``, ``num_heads`` and ``depth``
-    added to the arguments of its config.
+    A new embedding defines ``frequencies``. Backbones build it with ``head_dim``, ``num_heads`` and
+    ``depth`` added to the arguments of its config.
 
     Args:
         head_dim: D, channels of a head; a multiple of 4.
@@ -33,15 +34,24 @@ class RotaryEmbedding(nn.Module):
     """
 
     def __init__(
-        self, head_dim: int, num_heads: int, depth: int, theta: float, pair_layout: PairLayout = 'adjacent'
+        self,
+        head_dim: int,
+        num_heads: int,
+        depth: int,
+        theta: float,
+        pair_layout: PairLayout = 'adjacent',
     ) -> None:
         super().__init__()
         if head_dim % 4:
-            raise ValueError(f'head_dim must be a multiple of 4 (two axes, two channels a pair), got {head_dim}')
+            raise ValueError(
+                f'head_dim must be a multiple of 4 (two axes, two channels a pair), got {head_dim}'
+            )
         if theta <= 0:
             raise ValueError(f'theta must be positive, got {theta}')
         if pair_layout not in get_args(PairLayout):
-            raise ValueError(f'pair_layout must be one of {get_args(PairLayout)}, got {pair_layout!r}')
+            raise ValueError(
+                f'pair_layout must be one of {get_args(PairLayout)}, got {pair_layout!r}'
+            )
         self.head_dim, self.num_heads, self.depth = head_dim, num_heads, depth
         self.theta, self.pair_layout = theta, pair_layout
 
@@ -50,9 +60,15 @@ class RotaryEmbedding(nn.Module):
         raise NotImplementedError
 
     def forward(
-        self, blocks: Sequence[int], *, height: int, width: int, device: torch.device, num_prefix_tokens: int = 0
+        self,
+        blocks: Sequence[int],
+        *,
+        height: int,
+        width: int,
+        device: torch.device,
+        num_prefix_tokens: int = 0,
     ) -> list[Rotation]:
-        """One rotation per block, for a grid of ``height`` x ``width`` tokens after ``num_prefix_tokens``.
+        """One rotation per block, for ``height`` x ``width`` tokens after the prefix tokens.
 
         Angles are float32 whatever the dtype of the model (float64 parameters keep float64).
         """
@@ -77,8 +93,8 @@ class AxialRoPE(RotaryEmbedding):
     Args:
         head_dim, num_heads, depth, pair_layout: see ``RotaryEmbedding``.
         theta: 100 for ViT, 50 for Swin in the paper.
-        learned: make the frequencies of every block, head and axis parameters that start at the axial values
-            (the paper's appendix A).
+        learned: make the frequencies of every block, head and axis parameters that start at the
+            axial values (the paper's appendix A).
     """
 
     def __init__(
@@ -138,9 +154,9 @@ def axis_frequencies(head_dim: int, theta: float, device: torch.device | None = 
 def mixed_frequencies(head_dim: int, num_heads: int, theta: float) -> Tensor:
     """Initial mixed frequencies of one block: [2, h, P].
 
-    The axial frequency vectors, with the axes of each head turned by an angle drawn from U[0, 2 pi).
+    The axial frequency vectors, the axes of each head turned by an angle drawn from U[0, 2 pi).
     """
     series = axis_frequencies(head_dim, theta)
     turn = 2 * math.pi * torch.rand(num_heads, 1)
-    direction = torch.cat([turn.expand(-1, len(series)), (turn + math.pi / 2).expand(-1, len(series))], -1)
-    return torch.stack([series.repeat(2) * direction.cos(), series.repeat(2) * direction.sin()])
+    direction = torch.cat([turn, turn + math.pi / 2], -1).repeat_interleave(len(series), -1)
+    return series.repeat(2) * torch.stack([direction.cos(), direction.sin()])

@@ -11,14 +11,16 @@ def grid_positions(
 ) -> tuple[Tensor, Tensor]:
     """Positions x [W] of the columns and y [H] of the rows, in patches (Heo et al., section 3.2).
 
-    A window needs no coordinates of its own: attention scores depend on differences of positions only, so
-    the grid of one window serves all windows of an image.
+    A window needs no coordinates of its own: attention scores depend on differences of positions
+    only, so the grid of one window serves all windows of an image.
 
     Raises:
         ValueError: ``height`` or ``width`` is less than 1.
     """
     if height < 1 or width < 1:
-        raise ValueError(f'a grid needs height >= 1 and width >= 1, got height={height}, width={width}')
+        raise ValueError(
+            f'a grid needs height >= 1 and width >= 1, got height={height}, width={width}'
+        )
     x = torch.arange(width, device=device, dtype=dtype)
     y = torch.arange(height, device=device, dtype=dtype)
     return x, y

@@ -1,7 +1,7 @@
 """The rotation: its definition, and the choice of a fast path.
 
-``rotate`` is the definition: plain, out of place, differentiable by autograd. ``rotate_qkv`` is what attention
-calls: it takes the packed projection, and a fast path when one can be used.
+``rotate`` is the definition: plain, out of place, differentiable by autograd. ``rotate_qkv`` is
+what attention calls: it takes the packed projection, and a fast path when one can be used.
 
 Letters: B batch (images or windows), N tokens, h heads, D channels of a head, P rotated pairs.
 Checked against complex arithmetic in float64 and against timm in tests/test_rotate.py.
@@ -26,13 +26,14 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
 
     Args:
         x: [..., N, h, D], floating point.
-        rotation: of N tokens. Pairs of channels (a, b) become (a cos - b sin, a sin + b cos), in float32.
+        rotation: of N tokens. A pair (a, b) becomes (a cos - b sin, a sin + b cos), in float32.
 
     Returns:
         A new tensor of the shape and dtype of ``x``.
     """
     check_fits(x, rotation)
-    prefix, tokens = x[..., : rotation.num_prefix_tokens, :, :], x[..., rotation.num_prefix_tokens :, :, :]
+    num_prefix_tokens = rotation.num_prefix_tokens
+    prefix, tokens = x[..., :num_prefix_tokens, :, :], x[..., num_prefix_tokens:, :, :]
     rotated_channels = 2 * rotation.freqs.shape[-1]
     angles = rotation.angles()  # [N, h, P]
     dtype = torch.promote_types(x.dtype, angles.dtype)
@@ -61,18 +62,19 @@ def rotate_qkv(qkv: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, 
         return packed.rotate_qkv(qkv, rotation)
     if not torch.compiler.is_compiling():
         log_once(f'rotating out of place: {reason}')
-    q, k, v = qkv.unbind(2)  # [B, N, h, D]
-    return rotate(q, rotation).transpose(1, 2), rotate(k, rotation).transpose(1, 2), v.transpose(1, 2)
+    q, k, v = qkv.unbind(2)  # [B, N, h, D] each
+    q, k = rotate(q, rotation), rotate(k, rotation)
+    return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
 
 
 def check_fits(x: Tensor, rotation: Rotation) -> None:
-    """Raise ValueError unless x [..., N, h, D] has the tokens, heads and channels of ``rotation``."""
+    """Raise ValueError unless ``rotation`` fits the tokens, heads and channels of x [..., N, h, D]."""
     *_, num_tokens, num_heads, head_dim = x.shape
     _, rotated_heads, pairs = rotation.freqs.shape
     if num_tokens != rotation.num_tokens:
         raise ValueError(
-            f'the rotation is for {rotation.num_tokens} tokens ({rotation.num_prefix_tokens} prefix + '
-            f'{len(rotation.y)} x {len(rotation.x)}), the input has {num_tokens}'
+            f'the rotation is for {rotation.num_prefix_tokens} prefix tokens and a grid of '
+            f'{len(rotation.y)} x {len(rotation.x)}, the input has {num_tokens} tokens'
         )
     if rotated_heads not in (1, num_heads) or 2 * pairs > head_dim:
         raise ValueError(

@@ -2,8 +2,8 @@
 
     angle[n, h, t] = freqs[0, h, t] * x_n + freqs[1, h, t] * y_n        (radians)
 
-Letters: N = H * W tokens in row-major order, h heads (or 1, shared by all), P rotated channel pairs of a
-head. x is the column and y the row of a token.
+Letters: N = H * W tokens in row-major order, h heads (or 1, shared by all), P rotated channel pairs
+of a head. x is the column and y the row of a token.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Rotation:
     """The rotation of every token of an H x W grid, in one attention block.
 
     Attributes:
-        freqs: [2, h, P], radians per unit of position; index 0 for x, 1 for y. Carries the gradient.
+        freqs: [2, h, P], radians per patch; index 0 for x, 1 for y. Carries the gradient.
         x, y: [W] and [H], the positions of the columns and of the rows.
-        columns, rows: [W, h, P] and [H, h, P] complex, ``exp(i freqs[0] x)`` and ``exp(i freqs[1] y)``, without
-            gradient. Only H + W sines are ever computed: the rotation of a token is a product of two of these.
-        layout: ``'adjacent'`` rotates channels (2t, 2t + 1) together, ``'split'`` channels (t, t + P).
+        columns, rows: [W, h, P] and [H, h, P] complex, the factors of x and of y, without gradient.
+            Only H + W sines are ever computed: a token turns by the product of two of these.
+        layout: ``'adjacent'`` turns channels (2t, 2t + 1) together, ``'split'`` (t, t + P).
         num_prefix_tokens: tokens before the grid (class token, registers), which are not rotated.
 
     Channels of a head from 2P on are not rotated.
@@ -46,7 +46,7 @@ class Rotation:
         return self.num_prefix_tokens + len(self.y) * len(self.x)
 
     def angles(self) -> Tensor:
-        """[N, h, P] in radians, differentiable in ``freqs``. The definition; fast paths use ``table``."""
+        """[N, h, P] in radians, differentiable in ``freqs``; fast paths use ``table`` instead."""
         x_angles, y_angles = axis_angles(self.freqs, self.x, self.y)
         return (y_angles[:, None] + x_angles[None]).flatten(0, 1)  # [N, h, P]
 
@@ -57,8 +57,13 @@ class Rotation:
     def crop(self, *, height: int, width: int) -> Rotation:
         """The rotation of the top left ``height`` x ``width`` part of the grid."""
         return Rotation(
-            self.freqs, self.x[:width], self.y[:height], self.columns[:width], self.rows[:height],
-            self.layout, self.num_prefix_tokens,
+            self.freqs,
+            self.x[:width],
+            self.y[:height],
+            self.columns[:width],
+            self.rows[:height],
+            self.layout,
+            self.num_prefix_tokens,
         )
 
 

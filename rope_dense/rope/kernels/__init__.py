@@ -1,1 +1,1 @@
-"""Fast paths of the rotation. Each offers ``can_use``, which returns a reason against it or None."""
+"""Fast paths of the rotation. Each has ``can_use``, which gives a reason against it, or None."""

@@ -1,11 +1,13 @@
 """Rotation in place in the packed qkv projection: one complex product on queries and keys at once.
 
-The projection's own backward does not need its output, so the rotated values may take its place. Backward is
-the opposite rotation of the gradient. With z' = a' + i b' a *rotated* pair and g = g_a + i g_b its gradient,
+The projection's own backward does not need its output, so the rotated values may take its place.
+Backward is the opposite rotation of the gradient. With z' = a' + i b' a *rotated* pair and
+g = g_a + i g_b its gradient,
 
     d loss / d angle = a' g_b - b' g_a = Im(conj(z') g)
 
-which needs only the rotated queries and keys. Attention keeps those anyway: rotating saves no activation.
+which needs only the rotated queries and keys. Attention keeps those anyway: rotating saves no
+activation.
 
 Checked against ``rotate.rotate`` and by gradcheck in float64 in tests/test_packed.py.
 """
@@ -39,8 +41,11 @@ class RotatePacked(torch.autograd.Function):
     """[B, N, 3, h, D] and freqs [2, h, P] to queries, keys and values, [B, h, N, D] each."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, qkv: Tensor, freqs: Tensor, rotation: Rotation) -> tuple[Tensor, ...]:
-        qkv = qkv.detach()  # shares memory and version counter: whoever saved qkv for backward gets an error
+    def forward(
+        ctx: FunctionCtx, qkv: Tensor, freqs: Tensor, rotation: Rotation
+    ) -> tuple[Tensor, ...]:
+        # Detached, it still shares the version counter: whoever saved qkv for backward is told.
+        qkv = qkv.detach()
         turn_(rotated_part(qkv, rotation), rotation.table(), rotation.layout)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, h, N, D] each
         ctx.rotation = rotation
@@ -78,7 +83,11 @@ def turn_(x: Tensor, table: Tensor, layout: PairLayout) -> None:
 
 
 def freqs_gradient(rotated: Tensor, grad: Tensor, rotation: Rotation) -> Tensor:
-    """Gradient [2, h, P] of the frequencies from rotated pairs and their gradients, [B, N, 2, h, 2 P] each."""
+    """Gradient [2, h, P] of the frequencies, from rotated pairs and their gradients.
+
+    Args:
+        rotated, grad: [B, N, 2, h, 2 P].
+    """
     dtype = torch.promote_types(rotated.dtype, rotation.freqs.dtype)
     z, g = (as_complex(x.to(dtype), rotation.layout) for x in (rotated, grad))
     angle = (z.real * g.imag - z.imag * g.real).sum((0, 2)).to(rotation.freqs.dtype)  # [N, h, P]

@@ -1,0 +1,139 @@
+"""The in-place path against the definition."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rope_dense.rope import AxialRoPE, MixedRoPE, RotaryEmbedding, rotate, rotate_qkv
+from rope_dense.rope.kernels import packed
+
+CPU = torch.device('cpu')
+
+
+def plain(qkv: Tensor, rotation) -> tuple[Tensor, ...]:
+    q, k, v = qkv.unbind(2)
+    return tuple(x.transpose(1, 2) for x in (rotate(q, rotation), rotate(k, rotation), v))
+
+
+def embeddings(head_dim: int, heads: int) -> list[RotaryEmbedding]:
+    return [
+        cls(head_dim, heads, 1, pair_layout=layout, **arguments)
+        for layout in ('adjacent', 'split')
+        for cls, arguments in ((MixedRoPE, {}), (AxialRoPE, {}), (AxialRoPE, dict(learned=True)))
+    ]
+
+
+@pytest.mark.parametrize('index', range(6))
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize('prefix, extra_channels', [(0, 0), (1, 4), (5, 0)])
+def test_equals_the_definition(index: int, dtype: torch.dtype, prefix: int, extra_channels: int):
+    rotation = embeddings(8, 3)[index](
+        [0], height=3, width=5, device=CPU, num_prefix_tokens=prefix
+    )[0]
+    qkv = torch.randn(2, 15 + prefix, 3, 3, 8 + extra_channels).to(dtype)
+    expected = plain(qkv, rotation)
+    actual = rotate_qkv(qkv.clone(), rotation)
+    for a, b in zip(actual, expected, strict=True):
+        assert a.dtype == dtype
+        torch.testing.assert_close(a, b, atol=4 * torch.finfo(dtype).eps + 2e-6, rtol=0)
+
+
+@pytest.mark.parametrize('index', range(6))
+def test_gradients_equal_those_of_autograd(index: int):
+    rope = embeddings(8, 3)[index].double()
+    weights = [p for p in rope.parameters()]
+    x = torch.randn(2, 16, 3, 3, 8, dtype=torch.float64, requires_grad=True)
+
+    def loss(path) -> Tensor:
+        rotation = rope([0], height=3, width=5, device=CPU, num_prefix_tokens=1)[0]
+        q, k, v = path(x * 1.0, rotation)
+        return (F.scaled_dot_product_attention(q, k, v) ** 2).sum()
+
+    actual = torch.autograd.grad(loss(rotate_qkv), [x, *weights])
+    expected = torch.autograd.grad(loss(plain), [x, *weights])
+    for a, b in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize('layout', ['adjacent', 'split'])
+def test_gradcheck(layout: str):
+    rope = MixedRoPE(4, 2, 1, pair_layout=layout).double()
+
+    def function(x: Tensor, freqs: Tensor) -> tuple[Tensor, ...]:
+        rotation = rope([0], height=2, width=3, device=CPU, num_prefix_tokens=1)[0]
+        return rotate_qkv(x * 1.0, rotation)
+
+    x = torch.randn(2, 7, 3, 2, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(function, (x, rope.freqs))
+
+
+def test_a_view_of_a_larger_projection_is_rotated_in_place():
+    wide = torch.randn(2, 6, 3, 4, 8)
+    others = wide[:, :, :, 2:].clone()
+    rotation = MixedRoPE(8, 2, 1)([0], height=2, width=3, device=CPU)[0]
+    expected = plain(wide[:, :, :, :2], rotation)
+    q, k, v = rotate_qkv(wide[:, :, :, :2], rotation)
+    assert q.untyped_storage().data_ptr() == wide.untyped_storage().data_ptr()
+    for a, b in zip((q, k, v), expected, strict=True):
+        torch.testing.assert_close(a, b, atol=2e-6, rtol=0)
+    assert torch.equal(wide[:, :, :, 2:], others)
+
+
+def test_bfloat16_gradient_of_the_frequencies_is_summed_in_float32():
+    linear = nn.Linear(32, 96).bfloat16()
+    rope = MixedRoPE(16, 2, 1)
+    x = torch.randn(4, 64, 32).bfloat16()
+
+    def gradient(path) -> Tensor:
+        rotation = rope([0], height=8, width=8, device=CPU)[0]
+        q, k, v = path(linear(x).unflatten(-1, (3, 2, 16)), rotation)
+        loss = (F.scaled_dot_product_attention(q, k, v).float() ** 2).sum()
+        return torch.autograd.grad(loss, rope.freqs)[0]
+
+    actual, expected = gradient(rotate_qkv), gradient(plain)
+    assert actual.dtype == torch.float32
+    assert (actual - expected).norm() < 0.02 * expected.norm()
+
+
+def test_rotation_saves_no_activation_of_its_own():
+    linear, rope = nn.Linear(64, 192), MixedRoPE(32, 2, 1)
+    x = torch.randn(1, 16, 64)
+
+    def saved_storages(rotated: bool) -> set[int]:
+        storages = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            if tensor.numel() >= x.numel():  # activations, not tables of H + W entries
+                storages[tensor.untyped_storage().data_ptr()] = tensor
+            return tensor
+
+        rotation = rope([0], height=4, width=4, device=CPU)[0] if rotated else None
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            q, k, v = rotate_qkv(linear(x).unflatten(-1, (3, 2, 32)), rotation)
+            F.scaled_dot_product_attention(q, k, v).sum()
+        return len(storages)
+
+    assert saved_storages(rotated=True) == saved_storages(rotated=False)
+
+
+def test_a_projection_that_somebody_saved_is_an_error_not_a_wrong_gradient():
+    x = torch.randn(1, 4, 3, 1, 4, requires_grad=True)
+    qkv = (x * 1.0).exp()  # exp keeps its result for backward
+    rotation = AxialRoPE(4, 1, 1)([0], height=2, width=2, device=CPU)[0]
+    q, k, v = rotate_qkv(qkv, rotation)
+    with pytest.raises(RuntimeError, match='modified by an inplace operation'):
+        (q + k + v).sum().backward()
+
+
+def test_what_cannot_be_overwritten_takes_the_plain_path():
+    rotation = AxialRoPE(4, 1, 1)([0], height=2, width=2, device=CPU)[0]
+    leaf = torch.randn(1, 4, 3, 1, 4, requires_grad=True)
+    assert 'leaf' in packed.can_use(leaf)
+    before = leaf.detach().clone()
+    rotate_qkv(leaf, rotation)
+    assert torch.equal(leaf, before)
+    strided = torch.randn(1, 4, 3, 1, 8)[..., ::2]
+    assert 'not contiguous' in packed.can_use(strided)
+    for a, b in zip(rotate_qkv(strided, rotation), plain(strided, rotation), strict=True):
+        assert torch.equal(a, b)
