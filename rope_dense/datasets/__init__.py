@@ -1,0 +1,13 @@
+"""The generated shapes data set."""
+
+from .layouts import ShapesSettings, write_shapes
+from .shapes import METAINFO, SEGMENTATION_METAINFO, make_scene, render
+
+__all__ = [
+    'METAINFO',
+    'SEGMENTATION_METAINFO',
+    'ShapesSettings',
+    'make_scene',
+    'render',
+    'write_shapes',
+]

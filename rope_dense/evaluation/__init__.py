@@ -1,0 +1,6 @@
+"""Evaluation beyond one pass at one size."""
+
+from .resolution import evaluate_at, with_data_root
+from .tta import MeanScoreTTAModel
+
+__all__ = ['MeanScoreTTAModel', 'evaluate_at', 'with_data_root']

@@ -1,0 +1,34 @@
+"""Test-time augmentation for heads whose output is not a logit."""
+
+from __future__ import annotations
+
+from mmengine.model import BaseTTAModel
+from mmengine.registry import MODELS
+from mmengine.structures import PixelData
+from mmseg.structures import SegDataSample
+
+
+@MODELS.register_module()
+class MeanScoreTTAModel(BaseTTAModel):
+    """Averages the scores of all views of an image as they are.
+
+    mmseg's ``SegTTAModel`` applies a softmax to each view first. Mask2Former's class maps are
+    already sums of query probabilities: a softmax would flatten them, so that many weak views
+    outvote a sure one. The plain mean is what Mask2Former's own test-time augmentation does.
+    Checked on hand-computed scores in tests/test_tta.py.
+    """
+
+    def merge_preds(self, data_samples_list: list[list[SegDataSample]]) -> list[SegDataSample]:
+        """Per image, views with ``seg_logits`` [classes, H, W] -> one sample with their mean."""
+        return [self._merge_views(views) for views in data_samples_list]
+
+    def _merge_views(self, views: list[SegDataSample]) -> SegDataSample:
+        mean = sum(view.seg_logits.data for view in views) / len(views)  # [classes, H, W]
+        merged = views[0]
+        merged.set_data(
+            {
+                'seg_logits': PixelData(data=mean),
+                'pred_sem_seg': PixelData(data=mean.argmax(dim=0, keepdim=True)),
+            }
+        )
+        return merged

@@ -1,0 +1,151 @@
+"""tools/demo.py from end to end on the demo's own config at a toy size, and its parts."""
+
+import json
+import runpy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import cv2
+import pytest
+from mmengine.config import Config
+from mmengine.logging import MessageHub
+
+from rope_dense.evaluation import evaluate_at, resolution, with_data_root
+from rope_dense.visualization import read_scalars
+
+Demo = Callable[[Sequence[str]], int]
+ROOT = Path(__file__).parents[1]
+CONFIG = ROOT / 'configs' / 'demo' / 'dino_vitdet_rope_mixed_shapes.py'
+TOY = [
+    '--cfg-options',
+    'shapes.train=8',
+    'shapes.val=4',
+    'shapes.size=(64,64)',
+    'train_cfg.max_iters=3',
+    'train_cfg.val_interval=2',
+    'train_dataloader.batch_size=2',
+    'default_hooks.logger.interval=1',
+    'model.backbone.arch.depth=2',
+    'model.backbone.window_block_indexes=(0,)',
+    'model.decoder.num_layers=1',
+]
+
+
+@pytest.fixture(scope='module')
+def demo() -> Demo:
+    return runpy.run_path(str(ROOT / 'tools' / 'demo.py'))['main']
+
+
+@pytest.fixture(scope='module')
+def work_dir(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    work_dir = tmp_path_factory.mktemp('demo') / 'work'
+    assert demo(['--work-dir', str(work_dir), '--goal', '0', *TOY]) == 0
+    return work_dir
+
+
+def test_demo_writes_figures_pictures_and_curve(work_dir: Path) -> None:
+    results = json.loads((work_dir / 'results.json').read_text())
+    assert results['reached'] and results['iterations'] == 3 and results['training_seconds'] >= 0
+    rows = results['resolutions']
+    assert [(row['height'], row['width']) for row in rows] == [(64, 64), (96, 96), (128, 128)]
+    assert all(0 <= row['AP50'] <= 1 and row['seconds_per_image'] > 0 for row in rows)
+    pictures = sorted((work_dir / 'pictures').iterdir())
+    assert [picture.name for picture in pictures] == [f'{i:08d}.png' for i in range(4)]
+    assert cv2.imread(str(pictures[0])).shape == (640, 1280, 3)  # truth and prediction
+    assert cv2.imread(str(work_dir / 'training_curve.png')).std() > 0
+
+
+def test_missed_goal_is_exit_code_one_and_evaluate_only_keeps_the_weights(
+    demo: Demo, work_dir: Path
+) -> None:
+    checkpoint = work_dir / 'training' / 'iter_3.pth'
+    before = checkpoint.stat().st_mtime_ns
+    options = ['--work-dir', str(work_dir), '--goal', '1', '--evaluate-only', *TOY]
+    with pytest.raises(SystemExit, match='Goal missed: AP50 .* goal 1.00'):
+        demo(options)
+    results = json.loads((work_dir / 'results.json').read_text())
+    assert not results['reached'] and results['training_seconds'] is None
+    assert checkpoint.stat().st_mtime_ns == before
+
+
+def test_failure_leaves_no_results(
+    demo: Demo, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / 'results.json').write_text('{"reached": true}')
+    assert demo(['--work-dir', str(tmp_path), '--evaluate-only', *TOY]) == 2
+    assert 'no checkpoint, run without --evaluate-only first' in capsys.readouterr().err
+    assert not (tmp_path / 'results.json').exists()
+
+
+def test_config_without_shapes_is_refused(
+    demo: Demo, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / 'other.py'
+    config.write_text('model = dict()')
+    assert demo(['--config', str(config), '--work-dir', str(tmp_path / 'work')]) == 2
+    assert 'no `shapes` entry' in capsys.readouterr().err
+
+
+class RecordingRunner:
+    """Stands for mmengine's Runner: keeps the config it gets and claims half a second per batch."""
+
+    config: Config
+
+    @classmethod
+    def from_cfg(cls, config: Config) -> 'RecordingRunner':
+        cls.config = config
+        return cls()
+
+    def __init__(self) -> None:
+        self.message_hub = MessageHub('recording')
+        self.message_hub.update_scalar('test/time', 0.5)
+
+    def test(self) -> dict[str, float]:
+        return {'score': 0.25}
+
+
+def small_config(**step: object) -> Config:
+    dataset = dict(data_root='old/coco/', pipeline=[dict(type='Load'), step])
+    return Config(
+        dict(
+            resume=True,
+            test_dataloader=dict(batch_size=2, dataset=dataset),
+            test_evaluator=dict(type='CocoMetric', ann_file='old/coco/annotations/val.json'),
+        )
+    )
+
+
+def test_evaluate_at_resizes_height_and_width_in_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolution, 'Runner', RecordingRunner)
+    config = small_config(type='Resize', scale=(1333, 800))
+    metrics = evaluate_at(config, Path('weights.pth'), (96, 128))
+    assert metrics == dict(score=0.25, seconds_per_image=0.25)
+    used = RecordingRunner.config
+    assert used.test_dataloader.dataset.pipeline[1].scale == (128, 96)
+    assert used.load_from == 'weights.pth' and not used.resume
+    assert config.test_dataloader.dataset.pipeline[1].scale == (1333, 800) and config.resume
+
+
+def test_evaluate_at_needs_a_resize() -> None:
+    with pytest.raises(ValueError, match='no step has a `scale`'):
+        evaluate_at(small_config(type='Pack'), 'weights.pth', (96, 128))
+
+
+def test_with_data_root_moves_data_and_annotations() -> None:
+    config = small_config(type='Pack')
+    moved = with_data_root(config, Path('new'))
+    assert moved.test_dataloader.dataset.data_root == 'new'
+    assert moved.test_evaluator.ann_file == 'new/annotations/val.json'
+    assert config.test_dataloader.dataset.data_root == 'old/coco/'
+
+
+def test_read_scalars_takes_the_newest_run(tmp_path: Path) -> None:
+    for name, loss in (('20250101_000000', 9.0), ('20250102_000000', 1.5)):
+        log = tmp_path / name / 'vis_data' / 'scalars.json'
+        log.parent.mkdir(parents=True)
+        log.write_text(f'{{"loss": {loss}, "step": 10}}\n{{"AP": 0.5, "step": 10}}\n')
+    assert read_scalars(tmp_path, 'loss') == ([10], [1.5])
+    with pytest.raises(KeyError, match='no scalar .*mAP.* choose from .*AP.*loss'):
+        read_scalars(tmp_path, 'mAP')
+    with pytest.raises(FileNotFoundError, match='train there first'):
+        read_scalars(tmp_path / '20250101_000000', 'loss')
