@@ -1,0 +1,26 @@
+# UperNet after BEiT v2 with ImageNet-1k pre-training: layer-wise decay, warm-up and linear descent.
+# Both schedulers act from the start, as in mmcv 1.x where the recipe was run. The authors trained
+# in fp16: pass --amp for that.
+optim_wrapper = dict(
+    type='OptimWrapper',
+    optimizer=dict(type='AdamW', lr=5e-5, betas=(0.9, 0.999), weight_decay=0.05),
+    constructor='NamedGroupsConstructor',
+    paramwise_cfg=dict(layer_decay=0.75, no_decay=['one_dim', 'position', 'frequency']),
+)
+param_scheduler = [
+    dict(type='LinearLR', by_epoch=False, start_factor=1e-6, begin=0, end=1500),
+    dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=160000),
+]
+
+train_cfg = dict(type='IterBasedTrainLoop', max_iters=160000, val_interval=16000)
+val_cfg = dict(type='ValLoop')
+test_cfg = dict(type='TestLoop')
+default_hooks = dict(
+    timer=dict(type='IterTimerHook'),
+    logger=dict(type='LoggerHook', interval=50, log_metric_by_epoch=False),
+    param_scheduler=dict(type='ParamSchedulerHook'),
+    checkpoint=dict(type='CheckpointHook', by_epoch=False, interval=16000, max_keep_ckpts=3),
+    sampler_seed=dict(type='DistSamplerSeedHook'),
+    visualization=dict(type='SegVisualizationHook'),
+)
+auto_scale_lr = dict(enable=False, base_batch_size=16)

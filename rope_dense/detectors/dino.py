@@ -1,0 +1,56 @@
+"""DINO as published, on either family of mmdet."""
+
+from __future__ import annotations
+
+from mmdet.models.detectors import DINO
+from mmdet.models.layers import MLP
+from mmengine.registry import MODELS
+from torch import Tensor
+
+
+@MODELS.register_module()
+class PublishedDINO(DINO):
+    """mmdet's DINO with the published decoder, where a box enters as 2 x ``embed_dims`` sines.
+
+    mmdet 3.3.0 encodes each coordinate of a reference box in 128 channels whatever ``embed_dims``
+    is, its successor onedl-mmdetection 3.5.1 in ``embed_dims`` channels with a ``ref_point_head``
+    of twice the published input. This class gives one model, and one checkpoint layout, on both:
+    ``decoder.ref_point_head`` has 2 x ``embed_dims`` inputs (512 for 256, as in the DINO paper's
+    code and in detrex). Arguments are those of mmdet's DINO.
+    """
+
+    def _init_layers(self) -> None:
+        super()._init_layers()
+        self.decoder.ref_point_head = ReferencePointHead(self.embed_dims)
+
+
+class ReferencePointHead(MLP):
+    """Two-layer MLP from the sine encoding of reference boxes to query positions.
+
+    Takes the encoding [B, N, 4 F] of (y, x, w, h), F channels a coordinate, to [B, N, C]. The
+    published F is C / 2. That encoding is part of every wider one whose F is a multiple s C / 2:
+    sine-cosine pair m turns with temperature ** (-2 m / F), so pair m of the published one is pair
+    s m. Only those pairs are used. Checked against mmdet's ``coordinate_to_encoding`` with C / 2
+    channels in tests/test_dino.py.
+
+    Raises:
+        ValueError: F is no multiple of C / 2, or C no multiple of 4 (whole pairs).
+    """
+
+    def __init__(self, embed_dims: int) -> None:
+        if embed_dims % 4:
+            raise ValueError(f'embed_dims of DINO must be a multiple of 4, got {embed_dims}')
+        super().__init__(2 * embed_dims, embed_dims, embed_dims, num_layers=2)
+        self.channels_per_coordinate = embed_dims // 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        given = x.shape[-1] // 4
+        step, rest = divmod(given, self.channels_per_coordinate)
+        if rest or not step:
+            raise ValueError(
+                f'reference boxes come with {given} sine channels a coordinate, which do not '
+                f'contain the {self.channels_per_coordinate} of embed_dims='
+                f'{2 * self.channels_per_coordinate}: half of embed_dims must divide {given}'
+            )
+        pairs = x.unflatten(-1, (4, given // 2, 2))[..., ::step, :]  # [B, N, 4, C / 4, 2]
+        return super().forward(pairs.flatten(-3))

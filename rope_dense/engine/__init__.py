@@ -1,0 +1,5 @@
+"""Parts of training that follow the published recipes."""
+
+from .param_groups import NamedGroupsConstructor
+
+__all__ = ['NamedGroupsConstructor']

@@ -1,0 +1,199 @@
+"""Parameter groups: learning-rate factors by module path, weight decay by a parameter's role.
+
+mmengine's own constructor matches keys as substrings ('norm' also hits a neck called 'norm_fpn'),
+and a key that matches switches its other rules off for that parameter. Here a path matches whole
+components, the role comes from the module that owns the parameter, and every trained parameter is
+in exactly one group whose name says why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from mmengine.logging import print_log
+from mmengine.optim import DefaultOptimWrapperConstructor
+from mmengine.registry import OPTIM_WRAPPER_CONSTRUCTORS
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from rope_dense.rope import RotaryEmbedding
+
+NORMS = (nn.LayerNorm, nn.GroupNorm, _NormBase)  # _NormBase: all batch and instance norms
+POSITION_NAMES = ('pos_embed', 'rel_pos_h', 'rel_pos_w', 'relative_position_bias_table')
+
+# Role -> does it apply to this parameter of this module? The first in this order counts.
+ROLES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
+    'frequency': lambda owner, name, param: isinstance(owner, RotaryEmbedding),
+    'norm': lambda owner, name, param: isinstance(owner, NORMS),
+    'embedding': lambda owner, name, param: isinstance(owner, nn.Embedding),
+    'position': lambda owner, name, param: name in POSITION_NAMES,
+    'one_dim': lambda owner, name, param: param.ndim <= 1,
+}
+
+
+@OPTIM_WRAPPER_CONSTRUCTORS.register_module()
+class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
+    """Puts every trained parameter in one named group and logs the groups as a table.
+
+    ``paramwise_cfg`` takes
+
+    - ``lr_mult`` (dict): dotted module or parameter path -> learning-rate factor; the longest path
+      that contains a parameter counts, by whole components (``neck.1`` is not part of ``neck.10``).
+    - ``layer_decay`` (float): factor of the learning rate from one backbone block to the block
+      before it, on top of ``lr_mult``; see ``layer_id``.
+    - ``no_decay`` (sequence of str): the roles in ``ROLES`` that get no weight decay. ``norm``
+      means torch's norm layers, as in detectron2; ``embedding`` ``nn.Embedding``; ``position``
+      learned position tables; ``frequency`` the parameters of a rotary embedding; ``one_dim``
+      vectors and scalars (every bias too).
+
+    Groups are called ``<path>/<role>``, with ``/layer_<id>`` between for layer-wise decay;
+    ``(rest)`` stands for what no path contains and ``decay`` for what no role exempts. Frozen
+    parameters are left out.
+
+    Raises:
+        ValueError: an unknown option or role, a path without parameters, a factor out of range, an
+            optimizer without ``lr`` or ``weight_decay``, or layer decay for a backbone without
+            blocks.
+    """
+
+    def _validate_cfg(self) -> None:
+        super()._validate_cfg()
+        check_known(
+            'paramwise_cfg option', self.paramwise_cfg, ('lr_mult', 'layer_decay', 'no_decay')
+        )
+        if not self.paramwise_cfg:
+            raise ValueError(
+                'paramwise_cfg is empty: give lr_mult, layer_decay or no_decay, or no `constructor`'
+            )
+        self.lr_mult: dict[str, float] = dict(self.paramwise_cfg.get('lr_mult', {}))
+        self.layer_decay: float | None = self.paramwise_cfg.get('layer_decay')
+        self.no_decay: tuple[str, ...] = tuple(self.paramwise_cfg.get('no_decay', ()))
+        check_known('no_decay role', self.no_decay, tuple(ROLES))
+        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
+            raise ValueError(f'layer_decay must be in (0, 1], got {self.layer_decay}')
+        if self.base_lr is None or self.base_wd is None:
+            raise ValueError(
+                'the optimizer must state `lr` and `weight_decay`: groups are factors of them'
+            )
+
+    def add_params(self, params: list[dict], module: nn.Module) -> None:
+        """Append the groups of ``module``, sorted by name, to ``params``."""
+        names = [name for name, _ in module.named_parameters()]
+        for path in self.lr_mult:
+            check_path(path, names)
+        learning_rates = self.learning_rates(names)
+        groups: dict[str, dict] = {}
+        for name, param in module.named_parameters():
+            if not param.requires_grad:
+                continue
+            part, lr_factor = learning_rates[name]
+            role = self.exempt_role(module, name, param)
+            group_name = f'{part}/{role or "decay"}'
+            settings = dict(lr=self.base_lr * lr_factor, weight_decay=0.0 if role else self.base_wd)
+            group = groups.setdefault(group_name, dict(name=group_name, params=[], **settings))
+            group['params'].append(param)
+        params.extend(groups[name] for name in sorted(groups))
+        print_log(group_table(params, self.base_lr, self.base_wd), logger='current')
+
+    def learning_rates(self, names: list[str]) -> dict[str, tuple[str, float]]:
+        """Name of every parameter -> (first part of its group's name, learning-rate factor)."""
+        factors = dict(self.lr_mult)
+        if self.layer_decay is None:
+            return {name: longest_path(name, factors) for name in names}
+        factors.setdefault('backbone', 1.0)
+        depths = block_counts(names)
+        rates = {}
+        for name in names:
+            part, factor = longest_path(name, factors)
+            if name.startswith('backbone.'):
+                layer = layer_id(name.removeprefix('backbone.'), depths)
+                part, factor = (
+                    f'{part}/layer_{layer:02d}',
+                    factor * self.layer_decay ** (sum(depths) + 1 - layer),
+                )
+            rates[name] = part, factor
+        return rates
+
+    def exempt_role(self, model: nn.Module, name: str, param: nn.Parameter) -> str | None:
+        """The role that frees this parameter of weight decay, None if it decays."""
+        path, _, leaf = name.rpartition('.')
+        owner = model.get_submodule(path)
+        return next((r for r in ROLES if r in self.no_decay and ROLES[r](owner, leaf, param)), None)
+
+
+def longest_path(name: str, factors: dict[str, float]) -> tuple[str, float]:
+    """The longest path of ``factors`` that contains a parameter, and its factor; or '(rest)', 1."""
+    paths = [path for path in factors if f'{name}.'.startswith(f'{path}.')]
+    if not paths:
+        return '(rest)', 1.0
+    path = max(paths, key=len)
+    return path, factors[path]
+
+
+def block_counts(names: Iterable[str]) -> list[int]:
+    """Blocks of each stage of the backbone: one entry for a ViT, one per stage for a Swin."""
+    block = re.compile(r'backbone\.(?:layers\.(\d+)\.)?blocks\.(\d+)\.')
+    blocks = {match.groups() for name in names if (match := block.match(name))}
+    if not blocks:
+        raise ValueError(
+            'layer_decay needs a backbone with parameters called blocks.<i>.* (RoPEViT) or '
+            'layers.<stage>.blocks.<i>.* (RoPESwin); this model has none'
+        )
+    stages = [int(stage or 0) for stage, _ in blocks]
+    return [stages.count(stage) for stage in range(max(stages) + 1)]
+
+
+def layer_id(name: str, depths: list[int]) -> int:
+    """Layer of a backbone parameter, 0 .. N + 1 for N blocks, as in BEiT's layer-wise decay.
+
+    0: patch embedding, class token, position embedding. i + 1: block i, counted through all stages.
+    A merging layer goes with the last block of its stage. Frequencies are one parameter for all
+    blocks of a stage, so they cannot decay block by block; they count as the input of the first: 0
+    in a ViT. N + 1: the rest (norms after the blocks).
+    """
+    if match := re.match(r'(?:layers\.(\d+)\.)?(?:(rope|downsample)|blocks\.(\d+))\.', name):
+        stage, part, block = match.groups()
+        before = sum(depths[: int(stage or 0)])
+        if block is not None:
+            return before + int(block) + 1
+        return before if part == 'rope' else before + depths[int(stage)]
+    return 0 if name.split('.')[0] in ('cls_token', 'pos_embed', 'patch_embed') else sum(depths) + 1
+
+
+def check_known(what: str, given: Iterable[str], known: tuple[str, ...]) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ValueError(f'unknown {what} {unknown}: choose from {sorted(known)}')
+
+
+def check_path(path: str, names: list[str]) -> None:
+    """Raise unless ``path`` contains a parameter; the message lists what exists one level above."""
+    if any(f'{name}.'.startswith(f'{path}.') for name in names):
+        return
+    parent = path
+    while parent and not any(name.startswith(f'{parent}.') for name in names):
+        parent = parent.rpartition('.')[0]
+    start = f'{parent}.' if parent else ''
+    children = sorted(
+        {start + n.removeprefix(start).split('.')[0] for n in names if n.startswith(start)}
+    )
+    raise ValueError(
+        f'lr_mult path {path!r} contains no parameter of the model; there are {children}'
+    )
+
+
+def group_table(groups: list[dict], base_lr: float, base_wd: float) -> str:
+    """One line per group: name, factors of learning rate and decay, tensors, parameters."""
+    width = max(len(group['name']) for group in groups)
+    lines = [
+        f'Parameter groups of lr {base_lr:g}, weight decay {base_wd:g}:',
+        f'{"group":{width}}  lr factor  decay factor  tensors  parameters',
+    ]
+    for group in groups:
+        size = sum(param.numel() for param in group['params'])
+        factors = (
+            f'{group["lr"] / base_lr:9.4f}  {group["weight_decay"] / base_wd if base_wd else 0:12g}'
+        )
+        lines.append(f'{group["name"]:{width}}  {factors}  {len(group["params"]):7d}  {size:10,d}')
+    return '\n'.join(lines)

@@ -1,0 +1,238 @@
+"""Named parameter groups, on a model full of names that mislead substring rules."""
+
+import logging
+
+import pytest
+import torch
+from mmengine.logging import MMLogger
+from mmengine.optim import OptimWrapper, build_optim_wrapper
+from mmengine.registry import MODELS, init_default_scope
+from torch import nn
+
+import rope_dense  # noqa: F401
+from rope_dense.engine.param_groups import block_counts, group_table, layer_id
+from rope_dense.rope import MixedRoPE
+
+ALL_ROLES = ['norm', 'embedding', 'position', 'frequency', 'one_dim']
+
+
+class Backbone(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pos_embed = nn.Parameter(torch.zeros(1, 4, 8))
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, 8))
+        self.rope = MixedRoPE(head_dim=4, num_heads=2, depth=2)
+        self.blocks = nn.ModuleList(nn.MultiheadAttention(8, 2) for _ in range(2))
+        self.norm_proj = nn.Linear(8, 8)  # no norm, in spite of its name
+        self.out = nn.LayerNorm(8)  # a norm, in spite of its name
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = Backbone()
+        self.backbone2 = nn.Linear(2, 2)
+        self.neck = nn.ModuleList(nn.Linear(2, 2, bias=False) for _ in range(11))
+        self.freqs = nn.Parameter(torch.zeros(2, 2))  # not of a rotary embedding
+        self.query = nn.Embedding(3, 2)
+        self.bn = nn.BatchNorm2d(2)
+        self.relative_position_bias_table = nn.Parameter(torch.zeros(9, 2))
+        self.frozen = nn.Linear(2, 2)
+        self.frozen.requires_grad_(False)
+
+
+def wrap(model: nn.Module, **paramwise_cfg: object) -> OptimWrapper:
+    cfg = dict(
+        type='OptimWrapper',
+        optimizer=dict(type='AdamW', lr=0.1, weight_decay=0.5),
+        constructor='NamedGroupsConstructor',
+        paramwise_cfg=paramwise_cfg,
+    )
+    return build_optim_wrapper(model, cfg)
+
+
+def assignment(model: nn.Module, **paramwise_cfg: object) -> dict[str, tuple[str, float, float]]:
+    """Parameter name -> (group name, lr, weight decay); fails if a parameter is in two groups."""
+    groups = wrap(model, **paramwise_cfg).optimizer.param_groups
+    names = {id(param): name for name, param in model.named_parameters()}
+    found = [
+        (names[id(param)], (group['name'], group['lr'], group['weight_decay']))
+        for group in groups
+        for param in group['params']
+    ]
+    assert len(found) == len(dict(found))
+    assert len({group['name'] for group in groups}) == len(groups)
+    return dict(found)
+
+
+def test_every_trained_parameter_is_in_exactly_one_group() -> None:
+    model = Model()
+    found = assignment(model, lr_mult={'backbone': 0.1}, no_decay=ALL_ROLES)
+    trained = {name for name, param in model.named_parameters() if param.requires_grad}
+    assert set(found) == trained
+    assert not any(name.startswith('frozen') for name in found)
+
+
+def test_roles_come_from_modules_not_from_names() -> None:
+    found = assignment(Model(), lr_mult={'backbone': 0.1}, no_decay=ALL_ROLES)
+    groups = {name: group for name, (group, _, _) in found.items()}
+    assert {
+        'backbone.pos_embed': 'backbone/position',
+        'backbone.cls_token': 'backbone/decay',
+        'backbone.rope.freqs': 'backbone/frequency',
+        'backbone.blocks.0.in_proj_weight': 'backbone/decay',
+        'backbone.blocks.0.in_proj_bias': 'backbone/one_dim',
+        'backbone.norm_proj.weight': 'backbone/decay',
+        'backbone.norm_proj.bias': 'backbone/one_dim',
+        'backbone.out.weight': 'backbone/norm',
+        'backbone2.weight': '(rest)/decay',
+        'freqs': '(rest)/decay',
+        'query.weight': '(rest)/embedding',
+        'bn.bias': '(rest)/norm',
+        'relative_position_bias_table': '(rest)/position',
+    }.items() <= groups.items()
+    for group, lr, decay in found.values():
+        assert lr == pytest.approx(0.01 if group.startswith('backbone/') else 0.1)
+        assert decay == (0.5 if group.endswith('/decay') else 0.0)
+
+
+def test_only_the_listed_roles_are_exempt() -> None:
+    found = assignment(Model(), no_decay=['norm'])
+    exempt = {name for name, (_, _, decay) in found.items() if decay == 0}
+    assert exempt == {'backbone.out.weight', 'backbone.out.bias', 'bn.weight', 'bn.bias'}
+
+
+def test_paths_match_whole_components_and_the_longest_counts() -> None:
+    factors = {'backbone': 0.1, 'backbone.out': 0.5, 'neck.1': 0.2, 'backbone.pos_embed': 0.0}
+    found = {name: lr for name, (_, lr, _) in assignment(Model(), lr_mult=factors).items()}
+    assert found['backbone.norm_proj.weight'] == pytest.approx(0.01)
+    assert found['backbone.out.weight'] == pytest.approx(0.05)
+    assert found['backbone.pos_embed'] == 0
+    assert found['backbone2.weight'] == pytest.approx(0.1)
+    assert found['neck.1.weight'] == pytest.approx(0.02)
+    assert found['neck.10.weight'] == pytest.approx(0.1)
+
+
+def test_the_optimizer_trains_with_the_groups() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2))
+    before = [param.detach().clone() for param in model.parameters()]
+    optimizer = wrap(model, no_decay=['norm']).optimizer
+    for param in model.parameters():
+        param.grad = torch.zeros_like(param)
+    optimizer.step()
+    after = list(model.parameters())
+    torch.testing.assert_close(after[0], before[0] * (1 - 0.1 * 0.5))  # decayed
+    torch.testing.assert_close(after[2], before[2])  # exempt
+
+
+@pytest.mark.parametrize(
+    'name, layer',
+    [
+        ('cls_token', 0),
+        ('pos_embed', 0),
+        ('patch_embed.proj.weight', 0),
+        ('rope.freqs', 0),
+        ('blocks.0.norm1.weight', 1),
+        ('blocks.11.gamma_2', 12),
+        ('norm.weight', 13),
+    ],
+)
+def test_layers_of_a_vit(name: str, layer: int) -> None:
+    assert layer_id(name, [12]) == layer
+
+
+@pytest.mark.parametrize(
+    'name, layer',
+    [
+        ('patch_embed.norm.weight', 0),
+        ('layers.0.rope.freqs', 0),
+        ('layers.0.blocks.0.attn.qkv.weight', 1),
+        ('layers.0.blocks.1.attn.relative_position_bias_table', 2),
+        ('layers.0.downsample.reduction.weight', 2),
+        ('layers.1.rope.freqs', 2),
+        ('layers.1.blocks.0.mlp.fc1.bias', 3),
+        ('layers.2.blocks.5.norm2.weight', 10),
+        ('layers.3.blocks.1.norm2.weight', 12),
+        ('norm3.weight', 13),
+    ],
+)
+def test_layers_of_a_swin(name: str, layer: int) -> None:
+    assert layer_id(name, [2, 2, 6, 2]) == layer
+
+
+@pytest.mark.parametrize(
+    'backbone, depths',
+    [
+        (dict(type='RoPEViT', arch='tiny', use_ape=True), [12]),
+        (dict(type='RoPESwin', arch='tiny', use_rpb=True), [2, 2, 6, 2]),
+    ],
+)
+def test_layer_decay_covers_our_backbones(backbone: dict, depths: list[int]) -> None:
+    init_default_scope('mmengine')
+    with torch.device('meta'):
+        model = nn.ModuleDict(dict(backbone=MODELS.build(backbone), head=nn.Linear(2, 2)))
+    assert block_counts(name for name, _ in model.named_parameters()) == depths
+    found = assignment(model, layer_decay=0.5, lr_mult={'head': 2.0}, no_decay=['position'])
+    factors = {name: lr / 0.1 for name, (_, lr, _) in found.items()}
+    total = sum(depths)
+    first, last = ('blocks.0.', 'blocks.11.')
+    if len(depths) > 1:
+        first, last = 'layers.0.blocks.0.', 'layers.3.blocks.1.'
+    assert factors['backbone.patch_embed.proj.weight'] == pytest.approx(0.5 ** (total + 1))
+    assert factors[f'backbone.{first}attn.qkv.weight'] == pytest.approx(0.5**total)
+    assert factors[f'backbone.{last}attn.qkv.weight'] == pytest.approx(0.5)
+    assert factors['head.weight'] == 2
+    assert found['head.weight'][0] == 'head/decay'
+    assert found[f'backbone.{first}attn.qkv.weight'][0] == 'backbone/layer_01/decay'
+    positions = {name for name, (group, _, _) in found.items() if group.endswith('/position')}
+    assert positions and all('pos' in name for name in positions)
+
+
+def test_table_counts_what_is_in_the_groups(caplog: pytest.LogCaptureFixture) -> None:
+    logger = MMLogger.get_instance('test_param_groups')
+    logger.addHandler(caplog.handler)
+    with caplog.at_level(logging.INFO):
+        groups = wrap(Model(), lr_mult={'backbone': 0.1}, no_decay=ALL_ROLES).optimizer.param_groups
+    lines = group_table(groups, 0.1, 0.5).splitlines()
+    assert caplog.text.count('Parameter groups') == 1
+    assert lines[0] == 'Parameter groups of lr 0.1, weight decay 0.5:'
+    assert len(lines) == 2 + len(groups)
+    rows = {line.split()[0]: line.split()[1:] for line in lines[2:]}
+    assert rows['backbone/frequency'] == ['0.1000', '0', '1', '16']
+    assert rows['(rest)/embedding'] == ['1.0000', '0', '1', '6']
+    assert rows['(rest)/decay'] == ['1.0000', '1', '13', '52']
+
+
+@pytest.mark.parametrize(
+    'options, message',
+    [
+        (
+            dict(lr_mult={'bakbone': 0.1}),
+            r"'bakbone' contains no parameter.*'backbone', 'backbone2'",
+        ),
+        (dict(lr_mult={'neck.11': 0.1}), r"'neck.11' contains no parameter.*'neck.0', 'neck.1', "),
+        (dict(lr_mult={'backbone.out.w': 1}), r"'backbone.out.bias', 'backbone.out.weight'\]"),
+        (dict(no_decay=['norms']), r"unknown no_decay role \['norms'\].*'frequency', 'norm'"),
+        (dict(custom_keys={}), r"unknown paramwise_cfg option \['custom_keys'\].*'layer_decay'"),
+        (dict(layer_decay=1.5), r'layer_decay must be in \(0, 1\], got 1.5'),
+        (dict(), 'paramwise_cfg is empty'),
+    ],
+)
+def test_mistakes_are_named(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        wrap(Model(), **options)
+
+
+def test_layer_decay_needs_blocks() -> None:
+    with pytest.raises(ValueError, match='blocks.<i>.*this model has none'):
+        wrap(nn.Linear(2, 2), layer_decay=0.5)
+
+
+def test_optimizer_must_state_its_base_values() -> None:
+    cfg = dict(
+        optimizer=dict(type='SGD', lr=0.1),
+        constructor='NamedGroupsConstructor',
+        paramwise_cfg=dict(no_decay=['norm']),
+    )
+    with pytest.raises(ValueError, match='must state `lr` and `weight_decay`'):
+        build_optim_wrapper(Model(), cfg)
