@@ -1,0 +1,58 @@
+# The commands of this project; "make" alone lists them. The first use of any of them makes the environment.
+
+FAMILY ?= onedl
+ifeq ($(filter onedl openmmlab,$(FAMILY)),)
+$(error FAMILY is '$(FAMILY)'; it can be onedl or openmmlab)
+endif
+VENV := $(if $(filter onedl,$(FAMILY)),.venv,.venv-$(FAMILY))
+# An environment remembers another TORCH than the pinned one, and the PYTHON it came with.
+-include $(VENV)/choice.mk
+PINNED_TORCH := torch==2.13.0
+TORCH ?= $(PINNED_TORCH)
+PYTHON ?= python3.11
+
+RUN := $(VENV)/bin/python
+# Threads that wait without spinning: on a busy machine a step takes a tenth of the time.
+export OMP_WAIT_POLICY ?= passive
+ENVIRONMENT := $(VENV)/.made-with-$(subst =,-,$(TORCH))
+PACKAGE := $(VENV)/.package-installed
+
+.PHONY: help setup demo test lint clean distclean
+.DEFAULT_GOAL := help
+
+help:  ## list the commands and their variables
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo 'FAMILY=openmmlab     the upstream packages, in an environment of their own (default: onedl)'
+	@echo 'PYTHON=python3.12    the Python to build the environment from (default: python3.11)'
+	@echo 'TORCH=torch==2.9.1   another torch, or TORCH=installed: the one that PYTHON already has'
+	@echo 'PIP_ARGS=...         more options for the pip command that installs torch, such as an index'
+	@echo 'FORCE_CUDA=0 or 1    mmcv operators for CPU or CUDA (default: CUDA if torch has it and nvcc is there)'
+	@echo 'PYTEST_ARGS=...      options or files for make test'
+
+setup: $(PACKAGE)  ## make the environment: pinned packages, compiled mmcv operators, this package
+
+demo: $(PACKAGE)  ## train a small detector on generated pictures, evaluate it and draw its boxes
+	$(RUN) tools/demo.py
+
+test: $(PACKAGE)  ## run the tests
+	$(RUN) -m pytest $(PYTEST_ARGS)
+
+lint: $(PACKAGE)  ## check the style of the code
+	$(RUN) -m ruff check .
+
+clean:  ## remove the environments and what they left behind
+	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean  ## remove the compiled operators and the results too
+	rm -rf .wheels work_dirs
+
+$(ENVIRONMENT): requirements/common.txt requirements/build.txt requirements/torch.txt requirements/$(FAMILY).txt
+	requirements/install.sh '$(PYTHON)' '$(VENV)' '$(FAMILY)' '$(TORCH)'
+	$(if $(filter-out $(PINNED_TORCH),$(TORCH)),printf '%s\n' 'TORCH ?= $(TORCH)' 'PYTHON ?= $(PYTHON)' > $(VENV)/choice.mk)
+	touch $@
+
+$(PACKAGE): $(ENVIRONMENT) setup.py pyproject.toml rope_dense/version.py
+	$(RUN) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@

@@ -1,0 +1,35 @@
+from importlib import import_module
+
+_REQUIRED = ('mmengine', 'mmcv')
+
+
+def missing_packages() -> list[str]:
+    """Names of the packages every registered class needs that are not installed.
+
+    A package that is there but fails to import raises its own error.
+    """
+    return [name for name in _REQUIRED if not _is_installed(name)]
+
+
+def installation_advice(missing: list[str]) -> str:
+    """What to install when `missing_packages()` is not empty."""
+    # Without build isolation, since mmcv builds without its operators where it does not see torch.
+    return (
+        f'rope_dense registers nothing without {" and ".join(missing)}; '
+        'only rope_dense.rope works.\n'
+        'Install one of the two OpenMMLab families from the folder that holds setup.py:\n'
+        '    pip install torch -r requirements/build.txt\n'
+        "    pip install --no-build-isolation -e '.[onedl]'        for the onedl-* packages, or\n"
+        "    pip install --no-build-isolation -e '.[openmmlab]'    for the upstream packages\n"
+        'or let `make setup` make a complete environment.'
+    )
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name not in (name, None):  # a part of it is missing, not the package
+            raise
+        return False
+    return True

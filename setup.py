@@ -1,0 +1,44 @@
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+
+
+def version() -> str:
+    namespace: dict[str, str] = {}
+    exec((ROOT / 'rope_dense' / 'version.py').read_text(), namespace)
+    return namespace['__version__']
+
+
+setup(
+    name='rope_dense',
+    version=version(),
+    description='Rotary position embedding vision backbones for dense prediction with OpenMMLab',
+    license='Apache-2.0',
+    python_requires='>=3.10',
+    packages=find_packages(include=['rope_dense*']),
+    # The OpenMMLab packages exist in two families that use the same import names, so neither can be
+    # required here: each is an extra, and importing rope_dense without them says what to install.
+    install_requires=['torch>=2.4', 'numpy'],
+    extras_require={
+        'onedl': [
+            'onedl-mmengine>=0.10.12,<0.11',
+            'onedl-mmcv>=2.3.6,<2.4',
+            'onedl-mmdetection>=3.5.1,<3.6',
+            'onedl-mmsegmentation>=1.4.2,<1.5',
+        ],
+        # mmengine comes with mmcv; its last, 0.10.7, cannot resume with torch >= 2.6.
+        # mmsegmentation imports ftfy and regex without asking for them.
+        'openmmlab': [
+            'mmcv>=2.1.0,<2.2',
+            'mmdet>=3.3.0,<3.4',
+            'mmsegmentation>=1.2.2,<1.3',
+            'ftfy',
+            'regex',
+        ],
+        # timm, which some tests compare with, would bring a torchvision that replaces torch:
+        # pip install --no-deps timm
+        'test': ['pytest'],
+    },
+)

@@ -1,0 +1,129 @@
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import mmdet.registry
+import mmseg.registry
+import pytest
+
+import rope_dense
+from rope_dense.requirements_check import installation_advice, missing_packages
+
+FAMILY_IMPORTS = ('mmengine', 'mmcv', 'mmdet', 'mmseg')
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+# Makes the named packages impossible to import, as on a machine that does not have them.
+HIDE = """
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split('.')[0] in {names}:
+            raise ModuleNotFoundError(f'No module named {{name!r}}', name=name)
+sys.meta_path.insert(0, Hidden())
+"""
+
+
+def run_python(code: str, *options: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, *options, '-c', code]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+
+
+def test_version_is_the_one_setup_reports() -> None:
+    command = [sys.executable, 'setup.py', '--version']
+    reported = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert reported.stdout.split()[-1] == rope_dense.__version__
+
+
+@pytest.mark.parametrize('hidden', [FAMILY_IMPORTS, ('mmcv',)])
+def test_import_without_openmmlab_says_what_to_install(hidden: tuple[str, ...]) -> None:
+    result = run_python(HIDE.format(names=hidden) + 'import rope_dense')
+    assert result.returncode == 0, result.stderr
+    for expected in (*hidden[:2], "'.[onedl]'", "'.[openmmlab]'", 'make setup'):
+        assert expected in result.stderr
+
+
+def test_the_advice_names_what_exists() -> None:
+    advice = installation_advice(['mmcv'])
+    setup = (REPOSITORY / 'setup.py').read_text()
+    makefile = (REPOSITORY / 'Makefile').read_text()
+    assert (REPOSITORY / 'requirements' / 'build.txt').is_file()
+    assert 'requirements/build.txt' in advice
+    for family in ('onedl', 'openmmlab'):
+        assert f"'.[{family}]'" in advice and f"'{family}': [" in setup
+    assert '\nsetup:' in makefile
+
+
+def test_nothing_is_missing_here() -> None:
+    assert missing_packages() == []
+
+
+def test_a_broken_package_raises_its_own_error() -> None:
+    code = HIDE.format(names=('addict',)) + 'import rope_dense'  # mmengine needs addict
+    result = run_python(code)
+    assert result.returncode != 0
+    assert "No module named 'addict'" in result.stderr
+
+
+def test_core_works_with_torch_alone() -> None:
+    code = HIDE.format(names=FAMILY_IMPORTS) + (
+        'import torch\n'
+        'from rope_dense.rope import AxialRoPE, rotate\n'
+        'rope = AxialRoPE(head_dim=8, num_heads=2, depth=1)\n'
+        "rotation = rope([0], height=3, width=4, device=torch.device('cpu'))[0]\n"
+        'x = torch.randn(1, 12, 2, 8)\n'
+        'torch.testing.assert_close(rotate(x, rotation).norm(), x.norm())\n'
+        f'assert not sys.modules.keys() & {set(FAMILY_IMPORTS)}'
+    )
+    result = run_python(code, '-W', 'ignore')
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize('present, absent', [('mmseg', 'mmdet'), ('mmdet', 'mmseg')])
+def test_one_of_mmdet_and_mmseg_is_enough(present: str, absent: str) -> None:
+    code = HIDE.format(names=()) + (  # find_spec gives None for a package that is not there
+        f'sys.modules[{absent!r}] = None\n'
+        f'import rope_dense, {present}.registry\n'
+        f"assert {present}.registry.MODELS.get('RoPEViT') is rope_dense.backbones.RoPEViT"
+    )
+    result = run_python(code)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize('package', [mmdet, mmseg], ids=['mmdet', 'mmseg'])
+@pytest.mark.parametrize(
+    'registry, name',
+    [
+        ('MODELS', 'RoPEViT'),
+        ('MODELS', 'RoPESwin'),
+        ('MODELS', 'AxialRoPE'),
+        ('MODELS', 'MixedRoPE'),
+        ('MODELS', 'SimpleFPN'),
+        ('MODELS', 'PublishedDINO'),
+        ('MODELS', 'MeanScoreTTAModel'),
+        ('OPTIM_WRAPPER_CONSTRUCTORS', 'NamedGroupsConstructor'),
+    ],
+)
+def test_registered_class_is_found_from_both_scopes(
+    package: ModuleType, registry: str, name: str
+) -> None:
+    found = getattr(package.registry, registry).get(name)
+    assert found is not None
+    assert found.__module__.startswith('rope_dense.')
+
+
+def test_import_does_not_look_for_triton() -> None:
+    code = """
+import sys
+import mmdet.apis, mmseg.apis
+class Recorder:
+    def find_spec(self, name, path=None, target=None):
+        if name.split('.')[0] == 'triton':
+            raise AssertionError('rope_dense imports triton')
+sys.meta_path.insert(0, Recorder())
+before = {name for name in sys.modules if name.split('.')[0] == 'triton'}
+import rope_dense
+assert before == {name for name in sys.modules if name.split('.')[0] == 'triton'}
+"""
+    result = run_python(code)
+    assert result.returncode == 0, result.stderr
