@@ -2,7 +2,7 @@ import pytest
 import torch
 from reference import rotated
 
-from rope_dense.rope import AxialRoPE, MixedRoPE, Rotation, RotaryEmbedding, rotate, rotate_qkv
+from rope_dense.rope import AxialRoPE, MixedRoPE, RotaryEmbedding, Rotation, rotate, rotate_qkv
 
 CPU = torch.device('cpu')
 HEIGHT, WIDTH, HEADS, HEAD_DIM = 4, 6, 3, 8

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from ..rope import Rotation, rotate_qkv
 
-# On a CPU, plain batched products train faster than the fused kernel up to about this many tokens (windows).
+# On a CPU, plain batched products train faster than the fused kernel up to about this many tokens
+# (windows).
 PLAIN_TOKENS_ON_CPU = 64
 
 
@@ -22,13 +23,17 @@ class Attention(nn.Module):
         embed_dims: C.
         num_heads: h.
         qkv_bias: whether the qkv projection has a bias.
-        rel_pos_size: (H, W) that the relative position tables are made for, or None for no tables. At another grid
-            the tables are resized linearly (ViTDet: Li et al., "Exploring Plain Vision Transformer Backbones for
-            Object Detection", ECCV 2022). They start at zero.
+        rel_pos_size: (H, W) that the relative position tables are made for, or None for no tables.
+            At another grid the tables are resized linearly (ViTDet: Li et al., "Exploring Plain
+            Vision Transformer Backbones for Object Detection", ECCV 2022). They start at zero.
     """
 
     def __init__(
-        self, embed_dims: int, num_heads: int, qkv_bias: bool = True, rel_pos_size: tuple[int, int] | None = None
+        self,
+        embed_dims: int,
+        num_heads: int,
+        qkv_bias: bool = True,
+        rel_pos_size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
         self.num_heads = num_heads
@@ -53,7 +58,11 @@ class Attention(nn.Module):
         """
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
         q, k, v = rotate_qkv(qkv, rotation)  # [B, h, N, D] each
-        bias = None if self.rel_pos_h is None else decomposed_bias(q, self.rel_pos_h, self.rel_pos_w, grid)
+        bias = (
+            None
+            if self.rel_pos_h is None
+            else decomposed_bias(q, self.rel_pos_h, self.rel_pos_w, grid)
+        )
         return self.proj(attend(q, k, v, bias))
 
 
@@ -71,12 +80,17 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> Tenso
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
         out = (scores if bias is None else scores + bias).softmax(-1) @ v
     else:
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=None if bias is None else bias.to(q.dtype))
+        out = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=None if bias is None else bias.to(q.dtype)
+        )
     return out.transpose(1, 2).flatten(2)
 
 
-def decomposed_bias(q: Tensor, rel_pos_h: Tensor, rel_pos_w: Tensor, grid: tuple[int, int]) -> Tensor:
-    """Relative position bias of ViTDet, a row and a column part, each a product of a query and a table entry.
+def decomposed_bias(
+    q: Tensor, rel_pos_h: Tensor, rel_pos_w: Tensor, grid: tuple[int, int]
+) -> Tensor:
+    """Relative position bias of ViTDet, a row and a column part, each a product of a query and a
+    table entry.
 
     Args:
         q: [B, h, N, D], not scaled, N = H * W.

@@ -1,10 +1,10 @@
-"""What the backbones share as OpenMMLab modules: registration of the embeddings, freezing."""
+"""What the backbones share as OpenMMLab modules: embeddings, freezing, pre-trained weights."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mmengine.model import BaseModule
+from mmengine.model import BaseModule, PretrainedInit
 from mmengine.registry import MODELS
 from torch import nn
 
@@ -16,7 +16,7 @@ for embedding in (AxialRoPE, MixedRoPE):
 
 
 class Backbone(BaseModule):
-    """An mmengine module whose frozen parts stay in evaluation mode."""
+    """An mmengine module whose frozen parts stay in evaluation mode, and which loads strictly."""
 
     def frozen_modules(self) -> list[nn.Module | nn.Parameter | None]:
         """Parts that do not train; None stands for a part that the model does not have."""
@@ -33,3 +33,35 @@ class Backbone(BaseModule):
             if isinstance(part, nn.Module):
                 part.eval()
         return self
+
+    def init_weights(self) -> None:
+        """Initialise as ``init_cfg`` says; pre-trained weights are loaded by ``load_pretrained``.
+
+        ``dict(type='Pretrained', checkpoint=..., prefix=...)`` takes what that function takes;
+        ``prefix`` may be left out. mmengine's own loader would go on with random weights where a
+        checkpoint does not fit.
+
+        Raises:
+            CheckpointError: the checkpoint cannot be had or read, or does not fit.
+            ValueError: 'Pretrained' together with other initialisations.
+        """
+        from ..checkpoints import load_pretrained  # which itself needs the backbones
+
+        cfgs = [self.init_cfg] if isinstance(self.init_cfg, dict) else self.init_cfg or []
+        pretrained = any(cfg['type'] in ('Pretrained', PretrainedInit) for cfg in cfgs)
+        if self.is_init or not pretrained:
+            super().init_weights()
+            return
+        if len(cfgs) > 1:
+            raise ValueError(
+                f"init_cfg: 'Pretrained' sets all weights, so it stands alone; got {cfgs}"
+            )
+        load_pretrained(self, **{key: value for key, value in cfgs[0].items() if key != 'type'})
+        self.is_init = True
+
+
+def build_rope(rope: dict | None, *, head_dim: int, num_heads: int, depth: int) -> nn.Module | None:
+    """The rotary embedding that ``rope`` describes, for ``depth`` blocks."""
+    if rope is None:
+        return None
+    return MODELS.build(dict(rope, head_dim=head_dim, num_heads=num_heads, depth=depth))

@@ -1,6 +1,9 @@
-"""Small parts that the backbones share. Letters: B batch, N tokens, C channels, H x W token grid."""
+"""Small parts that the backbones share. Letters: B batch, N tokens, C channels, H x W token
+grid."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from mmcv.cnn import build_norm_layer
@@ -10,7 +13,8 @@ from torch import Tensor, nn
 class PatchEmbed(nn.Module):
     """Non-overlapping patches to tokens, [B, in_channels, height, width] to [B, C, H, W].
 
-    The grid is the floor of the image size over the patch size: up to ``patch_size - 1`` pixels at the right and
+    The grid is the floor of the image size over the patch size: up to ``patch_size - 1`` pixels at
+        the right and
     bottom edge are not seen, as in detectron2's ViT.
     """
 
@@ -47,7 +51,7 @@ def build_norm(norm_cfg: dict, channels: int) -> nn.Module:
 
 
 def init_transformer(module: nn.Module) -> None:
-    """Truncated normal weights (std 0.02) and zero biases for linear layers; to be used with ``apply``."""
+    """For ``apply``: truncated normal weights (std 0.02) and zero biases for linear layers."""
     if isinstance(module, nn.Linear):
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
@@ -70,4 +74,14 @@ def find_arch(archs: dict[str, dict], arch: str | dict) -> dict:
         return archs[arch]
     if isinstance(arch, dict) and arch.keys() == keys:
         return arch
-    raise ValueError(f'arch must be one of {", ".join(archs)} or a dict of {", ".join(keys)}; got {arch!r}')
+    raise ValueError(
+        f'arch must be one of {", ".join(archs)} or a dict of {", ".join(keys)}; got {arch!r}'
+    )
+
+
+def block_indexes(name: str, indexes: Sequence[int], depth: int) -> list[int]:
+    """``indexes`` sorted, negative ones counted from the end; ValueError if one is out of range."""
+    outside = [index for index in indexes if not -depth <= index < depth]
+    if outside:
+        raise ValueError(f'{name} has {outside}, allowed are {-depth} to {depth - 1}')
+    return sorted({index % depth for index in indexes})

@@ -17,29 +17,40 @@ from torch.utils.checkpoint import checkpoint
 
 from ..rope import Rotation
 from .attention import Attention
-from .base import Backbone
-from .layers import Mlp, PatchEmbed, add_branch, build_norm, find_arch, init_transformer
+from .base import Backbone, build_rope
+from .layers import (
+    Mlp,
+    PatchEmbed,
+    add_branch,
+    block_indexes,
+    build_norm,
+    find_arch,
+    init_transformer,
+)
 from .windows import merge_windows, partition_windows
 
 
 @MODELS.register_module()
 class RoPEViT(Backbone):
-    """ViT of Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024), and its baselines.
+    """ViT of Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024), and its
+    baselines.
 
     Takes images [B, in_channels, height, width] of any size from one patch up and returns one map
-    [B, C, height // patch_size, width // patch_size] for each of ``out_indices``, without the class token.
-    Parameter names are those of the published weights. Checked in tests/test_vit.py: against timm's independent
-    ports with the same random weights, and windowed and relative-position blocks against tests/reference.py.
+    [B, C, height // patch_size, width // patch_size] for each of ``out_indices``, without the class
+    token. Parameter names are those of the published weights. Checked in tests/test_vit.py: against
+    timm's independent ports with the same random weights, and windowed and relative-position blocks
+    against tests/reference.py.
 
     Args:
         arch: 'tiny', 'small', 'base', 'large', or a dict of embed_dims, depth and num_heads.
-        img_size: pre-training image size, an int or (height, width): the grid of ``pos_embed`` and of the
-            relative position tables of global blocks. Rotary embedding does not need it.
+        img_size: pre-training image size, an int or (height, width): the grid of ``pos_embed`` and
+            of the relative position tables of global blocks. Rotary embedding does not need it.
         patch_size: pixels of a side of a patch.
         in_channels: image channels.
         mlp_ratio: hidden channels of an MLP over C.
         qkv_bias: bias in the qkv projections.
-        rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE`` or a class of your own), or None.
+        rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE`` or a class of your own),
+            or None.
         use_ape: learned absolute position embedding, resized (bicubic) to the grid of each input.
         use_rel_pos: decomposed relative position bias, ViTDet's baseline; only with ``rope=None``.
         with_cls_token: keep a class token through the blocks. Not with window blocks.
@@ -49,7 +60,8 @@ class RoPEViT(Backbone):
         final_norm: normalise the output of the last block.
         out_indices: blocks whose outputs are returned; negative ones count from the end.
         drop_path_rate: stochastic depth of the last block; grows linearly from 0 at the first.
-        frozen_stages: -1 trains everything, 0 freezes the patch and position embeddings, n also the first n blocks.
+        frozen_stages: -1 trains everything, 0 freezes the patch and position embeddings, n also the
+            first n blocks.
         with_cp: recompute each block in backward to save memory.
         norm_cfg: norm layers, in mmcv's form.
         init_cfg: mmengine initialisation, such as ``dict(type='Pretrained', checkpoint=...)``.
@@ -92,9 +104,13 @@ class RoPEViT(Backbone):
         sizes = find_arch(self.ARCHS, arch)
         embed_dims, depth, num_heads = sizes['embed_dims'], sizes['depth'], sizes['num_heads']
         if embed_dims % num_heads:
-            raise ValueError(f'arch: embed_dims {embed_dims} is not a multiple of num_heads {num_heads}')
+            raise ValueError(
+                f'arch: embed_dims {embed_dims} is not a multiple of num_heads {num_heads}'
+            )
         if use_rel_pos and rope is not None:
-            raise ValueError('use_rel_pos=True is the baseline without rotary embedding: set rope=None')
+            raise ValueError(
+                'use_rel_pos=True is the baseline without rotary embedding: set rope=None'
+            )
         self.window_blocks = block_indexes('window_block_indexes', window_block_indexes, depth)
         if with_cls_token and (self.window_blocks or use_rel_pos):
             raise ValueError('window_block_indexes and use_rel_pos need with_cls_token=False')
@@ -111,7 +127,9 @@ class RoPEViT(Backbone):
         self.cls_token = nn.Parameter(torch.zeros(1, 1, embed_dims)) if with_cls_token else None
         grid_tokens = self.grid_size[0] * self.grid_size[1]
         self.pos_embed = nn.Parameter(torch.zeros(1, grid_tokens, embed_dims)) if use_ape else None
-        self.rope = build_rope(rope, head_dim=embed_dims // num_heads, num_heads=num_heads, depth=depth)
+        self.rope = build_rope(
+            rope, head_dim=embed_dims // num_heads, num_heads=num_heads, depth=depth
+        )
         self.blocks = nn.ModuleList(
             ViTBlock(
                 embed_dims,
@@ -119,7 +137,9 @@ class RoPEViT(Backbone):
                 mlp_ratio=mlp_ratio,
                 qkv_bias=qkv_bias,
                 window_size=window_size if index in self.window_blocks else None,
-                rel_pos_size=(window_size if index in self.window_blocks else self.grid_size) if use_rel_pos else None,
+                rel_pos_size=(window_size if index in self.window_blocks else self.grid_size)
+                if use_rel_pos
+                else None,
                 drop_path=drop_path_rate * index / max(depth - 1, 1),
                 layer_scale_init_value=layer_scale_init_value,
                 norm_cfg=norm_cfg,
@@ -146,7 +166,7 @@ class RoPEViT(Backbone):
         return tuple(outs)
 
     def embed(self, image: Tensor) -> tuple[Tensor, tuple[int, int]]:
-        """Tokens [B, N, C] with absolute position and class token where there are any, and the grid (H, W)."""
+        """Tokens [B, N, C], with position embedding and class token if any, and the grid (H, W)."""
         x = self.patch_embed(image)  # [B, C, H, W]
         grid = tuple(x.shape[-2:])
         x = x.flatten(2).transpose(1, 2)
@@ -161,23 +181,34 @@ class RoPEViT(Backbone):
         rotations: list[Rotation | None] = [None] * len(self.blocks)
         if self.rope is None:
             return rotations
-        global_blocks = [index for index in range(len(self.blocks)) if index not in self.window_blocks]
+        global_blocks = [
+            index for index in range(len(self.blocks)) if index not in self.window_blocks
+        ]
         num_prefix_tokens = 0 if self.cls_token is None else 1
-        for blocks, (height, width) in ((global_blocks, grid), (self.window_blocks, self.window_size)):
+        for blocks, (height, width) in (
+            (global_blocks, grid),
+            (self.window_blocks, self.window_size),
+        ):
             of_blocks = self.rope(
-                blocks, height=height, width=width, device=device, num_prefix_tokens=num_prefix_tokens
+                blocks,
+                height=height,
+                width=width,
+                device=device,
+                num_prefix_tokens=num_prefix_tokens,
             )
             for index, rotation in zip(blocks, of_blocks, strict=True):
                 rotations[index] = rotation
         return rotations
 
-    def run(self, block: nn.Module, x: Tensor, grid: tuple[int, int], rotation: Rotation | None) -> Tensor:
+    def run(
+        self, block: nn.Module, x: Tensor, grid: tuple[int, int], rotation: Rotation | None
+    ) -> Tensor:
         if self.with_cp and torch.is_grad_enabled():
             return checkpoint(block, x, grid, rotation, use_reentrant=False)
         return block(x, grid, rotation)
 
     def to_map(self, x: Tensor, grid: tuple[int, int], is_last: bool) -> Tensor:
-        """Tokens [B, N, C] to a map [B, C, H, W]; the output of the last block passes the final norm."""
+        """Tokens [B, N, C] to a map [B, C, H, W]; the last block's output passes the final norm."""
         if is_last and self.norm is not None:
             x = self.norm(x)
         x = x if self.cls_token is None else x[:, 1:]
@@ -186,14 +217,19 @@ class RoPEViT(Backbone):
     def frozen_modules(self) -> list[nn.Module | nn.Parameter | None]:
         if self.frozen_stages < 0:
             return []
-        return [self.patch_embed, self.cls_token, self.pos_embed, *self.blocks[: self.frozen_stages]]
+        return [
+            self.patch_embed,
+            self.cls_token,
+            self.pos_embed,
+            *self.blocks[: self.frozen_stages],
+        ]
 
 
 class ViTBlock(nn.Module):
     """Pre-norm transformer block, global or windowed.
 
-    In a windowed block the grid is padded with zeros after the first norm, and padding takes part in attention,
-    as in detectron2's ViTDet.
+    In a windowed block the grid is padded with zeros after the first norm, and padding takes part
+    in attention, as in detectron2's ViTDet.
 
     Args:
         window_size: (height, width) in tokens, or None to attend globally.
@@ -231,29 +267,16 @@ class ViTBlock(nn.Module):
         x = add_branch(x, self.drop_path(attend(self.norm1(x), grid, rotation)), self.gamma_1)
         return add_branch(x, self.drop_path(self.mlp(self.norm2(x))), self.gamma_2)
 
-    def attend_in_windows(self, x: Tensor, grid: tuple[int, int], rotation: Rotation | None) -> Tensor:
+    def attend_in_windows(
+        self, x: Tensor, grid: tuple[int, int], rotation: Rotation | None
+    ) -> Tensor:
         windows = partition_windows(x.unflatten(1, grid), self.window_size)
         windows = self.attn(windows, self.window_size, rotation)
         return merge_windows(windows, self.window_size, grid).flatten(1, 2)
 
 
-def block_indexes(name: str, indexes: Sequence[int], depth: int) -> list[int]:
-    """``indexes`` sorted, negative ones counted from the end; ValueError naming ``name`` if out of range."""
-    outside = [index for index in indexes if not -depth <= index < depth]
-    if outside:
-        raise ValueError(f'{name} has {outside}, but the blocks are 0 to {depth - 1}')
-    return sorted({index % depth for index in indexes})
-
-
-def build_rope(rope: dict | None, *, head_dim: int, num_heads: int, depth: int) -> nn.Module | None:
-    """The rotary embedding that ``rope`` describes, for ``depth`` blocks."""
-    if rope is None:
-        return None
-    return MODELS.build(dict(rope, head_dim=head_dim, num_heads=num_heads, depth=depth))
-
-
 def resize_pos_embed(pos_embed: Tensor, grid: tuple[int, int], new_grid: tuple[int, int]) -> Tensor:
-    """Absolute position embedding [1, H * W, C] on another grid: bicubic, no antialiasing, as published."""
+    """Position embedding [1, H * W, C] on another grid: bicubic, no antialiasing, as published."""
     if grid == new_grid:
         return pos_embed
     as_map = pos_embed.transpose(1, 2).unflatten(2, grid).float()

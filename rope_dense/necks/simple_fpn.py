@@ -1,4 +1,7 @@
-"""The feature pyramid of a plain backbone. Letters: B batch, C channels, H x W grid of the stride-16 map."""
+"""The feature pyramid of a plain backbone.
+
+Letters: B batch, C channels, H x W grid of the stride-16 map.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,11 @@ from torch import Tensor, nn
 class SimpleFPN(BaseModule):
     """Pyramid of strides 8, 16, 32 and 64 from one stride-16 map, as DINO-ViTDet in detrex has it.
 
-    Three branches (x2 transposed convolution, identity, x1/2 max-pooling), each followed by a 1 x 1 and a 3 x 3
-    convolution without bias and a channel-wise LayerNorm after each; no activation. The stride-64 map is
-    every second point of the stride-32 one. Branch outputs keep detectron2's sizes: an odd H gives 2 H,
-    H and H // 2 rows. Method: Li et al., "Exploring Plain Vision Transformer Backbones for Object Detection"
+    Three branches (x2 transposed convolution, identity, x1/2 max-pooling), each followed by a 1 x 1
+    and a 3 x 3 convolution without bias and a channel-wise LayerNorm after each; no activation. The
+    stride-64 map is every second point of the stride-32 one. Branch outputs keep detectron2's
+    sizes: an odd H gives 2 H, H and H // 2 rows. Method: Li et al., "Exploring Plain Vision
+        Transformer Backbones for Object Detection"
     (ECCV 2022). Checked against plain torch operators in tests/test_simple_fpn.py.
 
     Args:
@@ -27,10 +31,13 @@ class SimpleFPN(BaseModule):
 
     strides = (8, 16, 32, 64)
 
-    def __init__(self, in_channels: int, out_channels: int = 256, init_cfg: dict | None = None) -> None:
+    def __init__(
+        self, in_channels: int, out_channels: int = 256, init_cfg: dict | None = None
+    ) -> None:
         super().__init__(init_cfg)
         half = in_channels // 2
-        up, same, down = nn.ConvTranspose2d(in_channels, half, kernel_size=2, stride=2), nn.Identity(), nn.MaxPool2d(2)
+        up = nn.ConvTranspose2d(in_channels, half, kernel_size=2, stride=2)
+        same, down = nn.Identity(), nn.MaxPool2d(2)
         self.branches = nn.ModuleList(
             nn.Sequential(
                 scale,
@@ -49,10 +56,14 @@ class SimpleFPN(BaseModule):
             ValueError: more than one input map, or one too small for stride 32.
         """
         if len(maps) != 1:
-            raise ValueError(f'SimpleFPN takes one map, got {len(maps)}: set out_indices=(-1,) in the backbone')
+            raise ValueError(
+                f'SimpleFPN takes one map, got {len(maps)}: set out_indices=(-1,) in the backbone'
+            )
         (x,) = maps
         if min(x.shape[-2:]) < 2:
-            raise ValueError(f'SimpleFPN needs a map of 2 x 2 tokens or more, got {x.shape[-2]} x {x.shape[-1]}')
+            raise ValueError(
+                f'SimpleFPN needs a map of 2 x 2 tokens or more, got {x.shape[-2]} x {x.shape[-1]}'
+            )
         outs = [branch(x) for branch in self.branches]
         return *outs, F.max_pool2d(outs[-1], kernel_size=1, stride=2)
 

@@ -10,7 +10,7 @@ Checked against complex arithmetic in float64 and against timm in tests/test_rot
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -68,7 +68,7 @@ def rotate_qkv(qkv: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, 
 
 
 def check_fits(x: Tensor, rotation: Rotation) -> None:
-    """Raise ValueError unless ``rotation`` fits the tokens, heads and channels of x [..., N, h, D]."""
+    """Raise ValueError unless ``rotation`` fits the sizes of x [..., N, h, D]."""
     *_, num_tokens, num_heads, head_dim = x.shape
     _, rotated_heads, pairs = rotation.freqs.shape
     if num_tokens != rotation.num_tokens:
@@ -97,6 +97,6 @@ def join_pairs(a: Tensor, b: Tensor, layout: PairLayout) -> Tensor:
     return torch.cat([a, b], -1)
 
 
-@lru_cache(maxsize=None)
+@cache
 def log_once(message: str) -> None:
     logger.info(message)

@@ -50,7 +50,7 @@ class RotatePacked(torch.autograd.Function):
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, h, N, D] each
         ctx.rotation = rotation
         if ctx.needs_input_grad[1]:
-            ctx.save_for_backward(q, k)
+            ctx.save_for_backward(qkv)  # the memory of q and k, which attention saves
         return q, k, v
 
     @staticmethod
@@ -61,8 +61,8 @@ class RotatePacked(torch.autograd.Function):
         grad_part = rotated_part(packed, rotation)
         grad_freqs = None
         if ctx.needs_input_grad[1]:
-            q_and_k = torch.stack([saved.transpose(1, 2) for saved in ctx.saved_tensors], 2)
-            grad_freqs = freqs_gradient(rotated_part(q_and_k, rotation), grad_part, rotation)
+            (qkv,) = ctx.saved_tensors
+            grad_freqs = freqs_gradient(rotated_part(qkv, rotation), grad_part, rotation)
         turn_(grad_part, rotation.table().conj(), rotation.layout)
         return packed, grad_freqs, None
 

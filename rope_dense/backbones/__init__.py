@@ -1,0 +1,4 @@
+from .swin import RoPESwin
+from .vit import RoPEViT
+
+__all__ = ['RoPESwin', 'RoPEViT']

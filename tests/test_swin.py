@@ -1,0 +1,352 @@
+import pytest
+import reference_swin
+import torch
+from mmdet.models.backbones.swin import SwinTransformer, swin_converter
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+from rope_dense.backbones import RoPESwin
+from rope_dense.backbones.shifted_windows import relative_position_index
+from rope_dense.backbones.swin import SwinStage
+from rope_dense.rope import MixedRoPE
+
+MIXED = dict(type='MixedRoPE', theta=10.0)
+AXIAL = dict(type='AxialRoPE', theta=50.0)
+COLUMNS = {
+    'rpb': dict(rope=None, use_rpb=True),
+    'axial': dict(rope=AXIAL),
+    'mixed': dict(rope=MIXED),
+    'axial+rpb': dict(rope=AXIAL, use_rpb=True),
+    'mixed+rpb': dict(rope=MIXED, use_rpb=True),
+}
+SMALL = dict(
+    arch=dict(embed_dims=16, depths=(2, 2, 1), num_heads=(1, 2, 4)),
+    window_size=4,
+    out_indices=(0, 1, 2),
+)
+
+
+def randomise(model: nn.Module) -> None:
+    """Draw all parameters far from their initial values, norms included."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+
+
+def relative_error(found: Tensor, expected: Tensor) -> float:
+    return ((found - expected).norm() / expected.norm()).item()
+
+
+def small_stage(
+    rope: dict | None, use_rpb: bool = False, window_size: tuple[int, int] = (4, 4)
+) -> SwinStage:
+    """A stage of two blocks, the second shifted, with 2 heads of 8 channels, in float64."""
+    stage = SwinStage(
+        16,
+        2,
+        rope=rope,
+        use_rpb=use_rpb,
+        window_size=window_size,
+        mlp_ratio=2.0,
+        qkv_bias=True,
+        drop_paths=(0.0, 0.0),
+        downsample=None,
+        with_cp=False,
+        norm_cfg=dict(type='LN'),
+    )
+    randomise(stage)
+    return stage.double()
+
+
+# Properties.
+
+
+def test_zero_frequencies_change_nothing() -> None:
+    stage = small_stage(MIXED)
+    x = torch.randn(1, 6, 9, 16, dtype=torch.float64)
+    rotated = stage(x)
+    stage.rope.freqs.data.zero_()
+    still = stage(x)
+    stage.rope = None
+    torch.testing.assert_close(still, stage(x))
+    assert relative_error(rotated, still) > 1e-3
+
+
+def test_transposed_grid_swaps_the_axes() -> None:
+    stage, other = small_stage(MIXED, window_size=(3, 4)), small_stage(MIXED, window_size=(4, 3))
+    other.load_state_dict(stage.state_dict())
+    other.rope.freqs.data = stage.rope.freqs.data.flip(0)
+    x = torch.randn(1, 7, 10, 16, dtype=torch.float64)
+    torch.testing.assert_close(other(x.transpose(1, 2)).transpose(1, 2), stage(x))
+
+
+def test_index_of_the_bias_table_is_the_offset() -> None:
+    index = relative_position_index((3, 5))
+    assert index.unique().tolist() == list(range(5 * 9))
+    assert index[0, 0, 0, 0] == index[2, 4, 2, 4] == index.unique().median()
+    assert index[2, 1, 0, 4] == (2 + 2) * 9 + (1 - 4 + 4)  # two down, three to the left
+
+
+# Cut windows against a mask over all pairs of tokens.
+
+
+@pytest.mark.parametrize(
+    'size, window_size',
+    [
+        ((8, 8), (4, 4)),  # whole windows
+        ((9, 5), (4, 4)),  # padding; the last part holds nothing else
+        ((4, 8), (4, 4)),  # one row of windows: no complete one after the shift
+        ((5, 13), (3, 5)),  # odd and not square
+        ((2, 3), (7, 7)),  # smaller than a window
+        ((6, 7), (1, 4)),  # a side of one token is not shifted
+    ],
+)
+@pytest.mark.parametrize(
+    'settings',
+    [dict(rope=None), *COLUMNS.values(), dict(rope=dict(AXIAL, learned=True))],
+    ids=['none', *COLUMNS, 'axial learned'],
+)
+def test_cut_windows_equal_masked_windows(
+    settings: dict, size: tuple[int, int], window_size: tuple[int, int]
+) -> None:
+    stage = small_stage(**settings, window_size=window_size)
+    x = torch.randn(2, *size, 16, dtype=torch.float64)
+    out = stage(x)
+    expected = reference_swin.stage_output(stage, x, reference_frequencies(stage))
+    # Fixed axial frequencies are float32.
+    tolerance = 1e-6 if settings['rope'] is AXIAL else 1e-12
+    assert relative_error(out, expected) < tolerance
+
+    weights = torch.randn_like(out)
+    parameters = dict(stage.named_parameters())
+    found = torch.autograd.grad(out, list(parameters.values()), weights)
+    wanted = torch.autograd.grad(expected, list(parameters.values()), weights)
+    errors = dict(zip(parameters, map(relative_error, found, wanted), strict=True))
+    assert max(errors.values()) < tolerance, errors
+
+
+def reference_frequencies(stage: SwinStage) -> Tensor | None:
+    if stage.rope is None:
+        return None
+    if isinstance(stage.rope, MixedRoPE):
+        return stage.rope.freqs
+    if stage.rope.learned:
+        x, y = stage.rope.freqs
+        zeros = torch.zeros_like(x)
+        return torch.stack([torch.cat([x, zeros], -1), torch.cat([zeros, y], -1)])
+    return reference_swin.axial_frequencies(8, 50.0, len(stage.blocks), 2)
+
+
+# The baseline against mmdet.
+
+
+def with_weights_of(ours: RoPESwin, **settings: object) -> SwinTransformer:
+    """mmdet's Swin with our weights, renamed and reordered by its converter of official ones."""
+    theirs = SwinTransformer(**settings)
+    converted = swin_converter(ours.state_dict())
+    weights = {name.removeprefix('backbone.'): value for name, value in converted.items()}
+    loaded = theirs.load_state_dict(weights, strict=False)
+    assert {name.rpartition('.')[2] for name in loaded.missing_keys} == {'relative_position_index'}
+    assert not loaded.unexpected_keys
+    theirs.eval()
+    return theirs
+
+
+@pytest.fixture(scope='module')
+def tiny_pair() -> tuple[RoPESwin, SwinTransformer]:
+    torch.manual_seed(0)
+    ours = RoPESwin(rope=None, use_rpb=True).eval()
+    randomise(ours)
+    return ours, with_weights_of(ours)
+
+
+@pytest.mark.parametrize('size', [(224, 224), (384, 384), (200, 317), (30, 9), (1, 1)])
+def test_baseline_equals_mmdet(
+    tiny_pair: tuple[RoPESwin, SwinTransformer], size: tuple[int, int]
+) -> None:
+    ours, theirs = tiny_pair
+    image = torch.randn(1, 3, *size)
+    with torch.no_grad():
+        outs, expected = ours(image), theirs(image)
+    assert [out.shape for out in outs] == [out.shape for out in expected]
+    assert max(map(relative_error, outs, expected)) < 1e-5
+
+
+def test_baseline_with_other_settings_equals_mmdet() -> None:
+    settings = dict(
+        window_size=6, patch_size=2, in_channels=4, mlp_ratio=2, qkv_bias=False, patch_norm=False
+    )
+    arch = dict(embed_dims=16, depths=(2, 3), num_heads=(2, 2))
+    ours = RoPESwin(arch, rope=None, use_rpb=True, out_indices=(-1,), **settings).eval()
+    randomise(ours)
+    theirs = with_weights_of(ours, **arch, strides=(2, 2), out_indices=(1,), **settings)
+    image = torch.randn(2, 4, 45, 58)
+    with torch.no_grad():
+        (out,), (expected,) = ours(image), theirs(image)
+    assert relative_error(out, expected) < 1e-5
+
+
+@pytest.mark.parametrize('frozen_stages', [-1, 0, 2, 3])
+def test_frozen_stages_are_those_of_mmdet(frozen_stages: int) -> None:
+    ours = RoPESwin(rope=None, use_rpb=True, frozen_stages=frozen_stages, **SMALL).train()
+    arch = SMALL['arch']
+    theirs = SwinTransformer(
+        **arch, strides=(4, 2, 2), window_size=4, out_indices=(0, 1, 2), frozen_stages=frozen_stages
+    )
+    theirs.train()
+    marks = {
+        name: torch.full_like(parameter, parameter.requires_grad)
+        for name, parameter in ours.named_parameters()
+    }
+    trained = {name: bool(mark.all()) for name, mark in swin_converter(marks).items()}
+    expected = theirs.named_parameters(prefix='backbone')
+    assert trained == {name: parameter.requires_grad for name, parameter in expected}
+
+
+# Models.
+
+
+@pytest.mark.parametrize('settings', COLUMNS.values(), ids=COLUMNS)
+def test_every_parameter_has_a_gradient(settings: dict) -> None:
+    model = RoPESwin(**settings, **SMALL)
+    outs = model(torch.randn(2, 3, 70, 44))
+    sum((out * torch.randn_like(out)).sum() for out in outs).backward()
+    without = [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.grad is None or not parameter.grad.any()
+    ]
+    assert not without
+    learned = {name.rpartition('.')[2] for name, _ in model.named_parameters()}
+    assert ('freqs' in learned) == (settings['rope'] is MIXED)
+    assert ('relative_position_bias_table' in learned) == settings.get('use_rpb', False)
+
+
+@pytest.mark.parametrize('size', [(64, 64), (66, 97), (131, 40), (3, 5)])
+def test_declared_strides_and_channels(size: tuple[int, int]) -> None:
+    model = MODELS.build(dict(SMALL, type='RoPESwin', out_indices=(-1, 0))).eval()
+    assert (model.out_channels, model.out_strides) == ([16, 64], [4, 16])
+    with torch.no_grad():
+        outs = model(torch.randn(1, 3, *size))
+    for out, channels, stride in zip(outs, model.out_channels, model.out_strides, strict=True):
+        assert out.shape == (1, channels, *(-(-side // stride) for side in size))
+        assert out.is_contiguous()
+
+
+@pytest.mark.parametrize(
+    'arch, published, last, tables',
+    [
+        ('tiny', 28_288_354, 768, 2 * 3 + 2 * 6 + 6 * 12 + 2 * 24),
+        ('small', 49_606_258, 768, 2 * 3 + 2 * 6 + 18 * 12 + 2 * 24),
+        ('base', 87_768_224, 1024, 2 * 4 + 2 * 8 + 18 * 16 + 2 * 32),
+    ],
+)
+def test_published_parameter_counts(arch: str, published: int, last: int, tables: int) -> None:
+    """The published models are baselines with a norm and 1000 classes behind the last stage.
+
+    ``tables`` is the number of heads of all blocks.
+    """
+    head = 2 * last + 1000 * last + 1000
+    norms = 2 * (last + last // 2 + last // 4 + last // 8)
+    expected = {
+        'rpb': published - head + norms,
+        'mixed': published - head + norms - 13**2 * tables + 2 * 16 * tables,
+        'axial': published - head + norms - 13**2 * tables,
+    }
+    for column, count in expected.items():
+        with torch.device('meta'):
+            model = RoPESwin(arch, **COLUMNS[column])
+        assert sum(parameter.numel() for parameter in model.parameters()) == count
+
+
+@pytest.mark.parametrize('rope', [MIXED, AXIAL], ids=['mixed', 'axial'])
+def test_weights_fit_any_window(rope: dict) -> None:
+    model = RoPESwin(rope=rope, **SMALL)
+    image = torch.randn(1, 3, 70, 90)
+    for window_size in (7, (3, 5)):
+        other = RoPESwin(rope=rope, **dict(SMALL, window_size=window_size))
+        other.load_state_dict(model.state_dict())
+        assert all(torch.isfinite(out).all() for out in other(image))
+
+
+def test_frequencies_of_a_stage_are_one_parameter() -> None:
+    with torch.device('meta'):
+        model = RoPESwin('tiny')
+    freqs = {name: tuple(p.shape) for name, p in model.named_parameters() if 'freqs' in name}
+    depths_and_heads = ((2, 3), (2, 6), (6, 12), (2, 24))
+    assert freqs == {
+        f'layers.{stage}.rope.freqs': (2, depth, heads, 16)
+        for stage, (depth, heads) in enumerate(depths_and_heads)
+    }
+    assert not [name for name in model.state_dict() if 'index' in name]
+
+
+def test_frozen_stages_neither_train_nor_keep_activations() -> None:
+    model = RoPESwin(frozen_stages=1, drop_path_rate=0.5, **SMALL).train()
+    frozen = [model.patch_embed, model.layers[0], model.norm0]
+    assert not any(part.training for module in frozen for part in module.modules())
+    assert model.layers[1].training and model.norm1.training
+    outs = model(torch.randn(1, 3, 40, 40, requires_grad=True))
+    assert [out.requires_grad for out in outs] == [False, True, True]
+    sum(out.square().sum() for out in outs).backward()
+    trained = {name for name, p in model.named_parameters() if p.grad is not None}
+    assert trained == {n for n, p in model.named_parameters() if p.requires_grad}
+    assert 'layers.0.rope.freqs' not in trained and 'layers.1.rope.freqs' in trained
+
+
+def test_checkpointing_changes_nothing() -> None:
+    plain = RoPESwin(use_rpb=True, drop_path_rate=0.3, **SMALL)
+    frugal = RoPESwin(use_rpb=True, drop_path_rate=0.3, with_cp=True, **SMALL)
+    frugal.load_state_dict(plain.state_dict())
+    image = torch.randn(2, 3, 50, 70)
+    results = []
+    for model in (plain, frugal):
+        torch.manual_seed(1)
+        outs = model(image)
+        sum(out.square().sum() for out in outs).backward()
+        results.append([*outs, *(parameter.grad for parameter in model.parameters())])
+    torch.testing.assert_close(results[1], results[0])
+
+
+def test_drop_path_grows_over_all_blocks() -> None:
+    with torch.device('meta'):
+        model = RoPESwin('tiny', drop_path_rate=0.22)
+    blocks = [block for stage in model.layers for block in stage.blocks]
+    rates = [getattr(block.drop_path, 'drop_prob', 0.0) for block in blocks]
+    assert rates == pytest.approx([0.02 * index for index in range(12)])
+
+
+def test_autocast_trains_and_stays_close() -> None:
+    model = RoPESwin(use_rpb=True, drop_path_rate=0.0, **SMALL)
+    image = torch.randn(1, 3, 64, 48)
+    expected = model(image)
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        outs = model(image)
+    sum(out.float().square().sum() for out in outs).backward()
+    assert torch.isfinite(model.layers[0].rope.freqs.grad).all()
+    assert max(map(relative_error, outs, expected)) < 0.03
+
+
+def test_compiles_without_a_graph_break() -> None:
+    arch = dict(embed_dims=8, depths=(2,), num_heads=(2,))
+    model = RoPESwin(arch, use_rpb=True, window_size=4, out_indices=(0,)).eval()
+    image = torch.randn(1, 3, 40, 56)
+    compiled = torch.compile(model, fullgraph=True, backend='eager')
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(image), model(image))
+
+
+@pytest.mark.parametrize(
+    'settings, message',
+    [
+        (dict(arch='huge'), "arch must be one of tiny, small, base .*; got 'huge'"),
+        (dict(arch=dict(embed_dims=8, depths=(1,), num_heads=(3,))), 'stage 0 has 8 channels'),
+        (dict(arch=dict(embed_dims=8, depths=(1,), num_heads=(1, 2))), 'must be of one length'),
+        (dict(window_size=(7, 0)), r'window_size must be 1 or more .* got \(7, 0\)'),
+        (dict(frozen_stages=5), 'frozen_stages must be from -1 to 4, got 5'),
+        (dict(out_indices=(0, 4)), r'out_indices has \[4\], allowed are -4 to 3'),
+    ],
+)
+def test_errors_say_what_is_allowed(settings: dict, message: str) -> None:
+    with torch.device('meta'), pytest.raises(ValueError, match=message):
+        RoPESwin(**settings)

@@ -1,0 +1,342 @@
+from types import ModuleType
+
+import pytest
+import torch
+from mmengine.registry import MODELS
+from reference import attention, relative_error, windowed_attention
+from torch import nn
+
+from rope_dense.backbones import RoPEViT
+from rope_dense.backbones.attention import Attention, offset_table
+from rope_dense.backbones.vit import ViTBlock
+from rope_dense.backbones.windows import merge_windows, partition_windows
+from rope_dense.rope import RotaryEmbedding
+
+CPU = torch.device('cpu')
+MIXED = dict(type='MixedRoPE', theta=10.0)
+AXIAL = dict(type='AxialRoPE', theta=100.0)
+TINY = dict(embed_dims=32, depth=4, num_heads=2)
+# The columns of the paper's Table 1, the learned axial ablation, and no position at all.
+COLUMNS = {
+    'APE': dict(rope=None, use_ape=True),
+    'axial': dict(rope=AXIAL),
+    'mixed': dict(rope=MIXED),
+    'axial + APE': dict(rope=AXIAL, use_ape=True),
+    'mixed + APE': dict(rope=MIXED, use_ape=True),
+    'learned axial': dict(rope=dict(AXIAL, learned=True)),
+    'none': dict(rope=None),
+}
+VITDET = dict(with_cls_token=False, window_size=3, window_block_indexes=(0, 1, 3))
+VITDET_COLUMNS = {name: dict(column, **VITDET) for name, column in COLUMNS.items()}
+VITDET_COLUMNS['APE + relative'] = dict(rope=None, use_ape=True, use_rel_pos=True, **VITDET)
+
+
+def randomize(model: nn.Module) -> None:
+    """Weights with which every part matters: LayerScale near 1, norms and biases not trivial."""
+    for name, parameter in model.named_parameters():
+        if name.endswith('freqs'):
+            continue
+        std = 0.05 if parameter.dim() > 1 else 0.2
+        nn.init.normal_(parameter, std=std)
+        if 'gamma' in name or 'norm' in name and name.endswith('weight'):
+            parameter.data += 1
+
+
+def build(**arguments) -> RoPEViT:
+    model = RoPEViT(**{'arch': TINY, **arguments})
+    randomize(model)
+    return model.eval()
+
+
+# ---------------------------------------------------------------- parity with timm
+
+
+def timm_pair(timm: ModuleType, size: str, variant: str, img_size, depth: int):
+    """timm's model and ours with its weights; depth cut to ``depth``."""
+    theirs = timm.create_model(
+        f'vit_{size}_patch16_rope_{variant}224', img_size=img_size, depth=depth, num_classes=0
+    )
+    randomize(theirs)
+    ours = RoPEViT(
+        arch=dict(RoPEViT.ARCHS[size], depth=depth),
+        img_size=img_size,
+        rope=MIXED if 'mixed' in variant else AXIAL,
+        use_ape='ape' in variant,
+        final_norm=True,
+        out_indices=tuple(range(depth)),
+    )
+    state = {name: x for name, x in theirs.state_dict().items() if 'freqs' not in name}
+    if 'mixed' in variant:
+        state['rope.freqs'] = theirs.rope.freqs.view_as(ours.rope.freqs)
+    missing, unexpected = ours.load_state_dict(state, strict=False)
+    assert not missing and not unexpected
+    return theirs.eval(), ours.eval()
+
+
+@pytest.mark.parametrize('img_size', [224, 384, (160, 272)])
+@pytest.mark.parametrize('variant', ['', 'mixed_', 'ape_', 'mixed_ape_'])
+@pytest.mark.parametrize('size', ['small', 'base', 'large'])
+@torch.no_grad()
+def test_same_weights_same_tokens_as_timm(timm: ModuleType, size: str, variant: str, img_size):
+    theirs, ours = timm_pair(timm, size, variant, img_size, depth=2)
+    image = torch.randn(1, 3, *(img_size if isinstance(img_size, tuple) else (img_size,) * 2))
+    expected = theirs.forward_features(image)[:, 1:].transpose(1, 2)
+    maps = ours(image)
+    assert relative_error(maps[-1].flatten(2), expected) < 1e-5
+    first = theirs.forward_intermediates(image, indices=[0], norm=False, intermediates_only=True)
+    assert relative_error(maps[0], first[0]) < 1e-5
+
+
+@pytest.mark.parametrize('variant', ['', 'mixed_', 'ape_', 'mixed_ape_'])
+@torch.no_grad()
+def test_same_tokens_as_timm_at_full_depth(timm: ModuleType, variant: str):
+    theirs, ours = timm_pair(timm, 'small', variant, 224, depth=12)
+    image = torch.randn(1, 3, 224, 224)
+    expected = theirs.forward_features(image)[:, 1:].transpose(1, 2)
+    assert relative_error(ours(image)[-1].flatten(2), expected) < 1e-5
+
+
+# ---------------------------------------------------------------- against the slow reference
+
+
+@pytest.mark.parametrize('rope', [MIXED, AXIAL, dict(AXIAL, learned=True)])
+@pytest.mark.parametrize('height, width', [(6, 6), (5, 7), (2, 4)])
+@torch.no_grad()
+def test_windowed_block_equals_the_reference_with_image_coordinates(
+    rope: dict, height: int, width: int
+):
+    window = (3, 2)
+    model = build(rope=rope, with_cls_token=False, window_size=window, window_block_indexes=(1,))
+    block, x = model.blocks[1], torch.randn(1, height * width, 32)
+    rotation = model.rotations((height, width), CPU)[1]
+    normed = block.norm1(x)[0].unflatten(0, (height, width))
+    branch = windowed_attention(block.attn, normed, window, rotation.freqs.expand(-1, 2, -1))
+    expected = x + block.gamma_1 * branch.flatten(0, 1).float()
+    expected = expected + block.gamma_2 * block.mlp(block.norm2(expected))
+    assert relative_error(block(x, (height, width), rotation), expected) < 1e-5
+
+
+@torch.no_grad()
+def test_block_is_two_scaled_residual_branches():
+    model = build(rope=None)
+    block, x = model.blocks[0], torch.randn(2, 10, 32)
+    expected = x + block.gamma_1 * block.attn(block.norm1(x), (2, 5))
+    expected = expected + block.gamma_2 * block.mlp(block.norm2(expected))
+    torch.testing.assert_close(block(x, (2, 5), None), expected)
+
+
+@pytest.mark.parametrize('use_window', [True, False])
+@torch.no_grad()
+def test_relative_position_equals_the_reference(use_window: bool):
+    grid = (4, 6)
+    module = Attention(16, 2, rel_pos_size=(3, 2) if use_window else grid)
+    randomize(module)
+    x = torch.randn(1, 24, 16)
+    if use_window:
+        windows = partition_windows(x.unflatten(1, grid), (3, 2))
+        actual = merge_windows(module(windows, (3, 2)), (3, 2), grid)[0]
+        expected = windowed_attention(module, x[0].unflatten(0, grid), (3, 2), None)
+    else:
+        actual = module(x, grid)[0]
+        positions = [(column, row) for row in range(4) for column in range(6)]
+        expected = attention(module, x[0], None, positions)
+    assert relative_error(actual, expected) < 1e-5
+
+
+def test_relative_position_tables_are_resized_linearly():
+    module = Attention(16, 2, rel_pos_size=(2, 2))
+    nn.init.normal_(module.rel_pos_h)
+    table = offset_table(module.rel_pos_h, 3)  # 3 entries become 5
+    weight = torch.tensor([[1, 0, 0], [0.6, 0.4, 0], [0, 1, 0], [0, 0.4, 0.6], [0, 0, 1]])
+    resized = weight @ module.rel_pos_h
+    for i in range(3):
+        for k in range(3):
+            torch.testing.assert_close(table[i, k], resized[i - k + 2])
+
+
+@pytest.mark.parametrize('height, width, window', [(6, 6, (3, 3)), (5, 7, (3, 2)), (1, 1, (4, 4))])
+def test_merging_inverts_partition(height: int, width: int, window: tuple[int, int]):
+    x = torch.randn(2, height, width, 3)
+    windows = partition_windows(x, window)
+    assert windows.shape[1:] == (window[0] * window[1], 3)
+    assert torch.equal(merge_windows(windows, window, (height, width)), x)
+
+
+# ---------------------------------------------------------------- the model
+
+
+@pytest.mark.parametrize('height, width', [(64, 64), (80, 49), (47, 130), (16, 16)])
+@pytest.mark.parametrize('name', VITDET_COLUMNS)
+@torch.no_grad()
+def test_any_image_size_gives_maps_of_the_declared_stride(name: str, height: int, width: int):
+    model = build(**VITDET_COLUMNS[name], out_indices=(1, -1), img_size=64)
+    maps = model(torch.randn(2, 3, height, width))
+    assert len(maps) == len(model.out_channels) == len(model.out_strides) == 2
+    for out, channels, stride in zip(maps, model.out_channels, model.out_strides, strict=True):
+        assert out.shape == (2, channels, height // stride, width // stride)
+        assert torch.isfinite(out).all()
+
+
+@pytest.mark.parametrize('name', COLUMNS.keys() | VITDET_COLUMNS.keys())
+def test_every_parameter_has_a_gradient(name: str):
+    columns = COLUMNS if name in COLUMNS else VITDET_COLUMNS
+    model = build(**columns[name], final_norm=True, img_size=64).train()
+    model(torch.randn(2, 3, 80, 64))[0].square().sum().backward()
+    without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert not without
+
+
+@pytest.mark.parametrize('name', ['tiny', 'small', 'base', 'large'])
+def test_architectures_have_the_published_number_of_parameters(name: str):
+    with torch.device('meta'):
+        model = RoPEViT(arch=name, final_norm=True)
+    dims, depth = model.ARCHS[name]['embed_dims'], model.ARCHS[name]['depth']
+    # patches, class token, blocks (12 C^2 and 9 + 4 + 2 vectors of C), norm, frequencies
+    expected = (16 * 16 * 3 + 1) * dims + dims + depth * (12 * dims**2 + 15 * dims) + 2 * dims
+    expected += depth * dims
+    assert sum(p.numel() for p in model.parameters()) == expected
+    frequencies = {'small': 4608, 'base': 9216, 'large': 24576}  # 4.6k, 9.2k, 24.6k in the paper
+    assert model.rope.freqs.numel() == frequencies.get(name, depth * dims)
+
+
+def test_the_same_weights_run_at_another_size():
+    model = build(rope=MIXED, use_ape=True, img_size=64)
+    other = RoPEViT(arch=TINY, rope=MIXED, use_ape=True, img_size=64)
+    other.load_state_dict(model.state_dict())
+    image = torch.randn(1, 3, 96, 128)
+    with torch.no_grad():
+        torch.testing.assert_close(other.eval()(image), model(image))
+
+
+@torch.no_grad()
+def test_position_embedding_is_resized_bicubically():
+    model = build(rope=None, use_ape=True, img_size=64)
+    image = torch.zeros(1, 3, 80, 96)
+    tokens, _ = model.embed(image)
+    as_map = model.pos_embed[0].T.reshape(1, 32, 4, 4)
+    expected = torch.nn.functional.interpolate(as_map, (5, 6), mode='bicubic', antialias=False)
+    expected = expected + model.patch_embed.proj.bias.view(1, -1, 1, 1)
+    torch.testing.assert_close(tokens[:, 1:], expected.flatten(2).transpose(1, 2))
+
+
+def test_rotation_of_windows_is_that_of_one_window():
+    model = build(rope=MIXED, **VITDET)
+    rotations = model.rotations((5, 8), CPU)
+    tokens = [(len(rotation.y), len(rotation.x)) for rotation in rotations]
+    assert tokens == [(3, 3), (3, 3), (5, 8), (3, 3)]
+
+
+def test_recomputing_blocks_gives_the_same_gradients():
+    image, gradients = torch.randn(1, 3, 64, 64), []
+    for with_cp in (False, True):
+        torch.manual_seed(0)
+        model = build(rope=MIXED, with_cp=with_cp, **VITDET).train()
+        model(image)[0].square().sum().backward()
+        gradients.append([p.grad for p in model.parameters()])
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+@pytest.mark.parametrize('frozen_stages', [-1, 0, 2, 4])
+def test_frozen_stages_do_not_learn(frozen_stages: int):
+    model = build(rope=MIXED, use_ape=True, frozen_stages=frozen_stages, img_size=64).train()
+    out = model(torch.randn(1, 3, 64, 64))[0]
+    if frozen_stages == 4:
+        assert not out.requires_grad
+        return
+    out.square().sum().backward()
+    embeddings = [model.cls_token, model.pos_embed, *model.patch_embed.parameters()]
+    assert all((p.grad is None) == (frozen_stages >= 0) for p in embeddings)
+    for index, block in enumerate(model.blocks):
+        frozen = index < frozen_stages
+        assert all((p.grad is None) == frozen for p in block.parameters())
+        assert block.training != frozen
+        assert bool(model.rope.freqs.grad[:, index].any()) != frozen
+
+
+def test_drop_path_grows_linearly():
+    model = RoPEViT(arch=TINY, drop_path_rate=0.3)
+    rates = [getattr(block.drop_path, 'drop_prob', 0.0) for block in model.blocks]
+    assert rates == pytest.approx([0.0, 0.1, 0.2, 0.3])
+
+
+def test_output_of_the_last_block_alone_is_normalised():
+    model = build(final_norm=True, out_indices=(2, 3))
+    model.norm.weight.data.fill_(1.0), model.norm.bias.data.zero_()
+    before, last = model(torch.randn(1, 3, 64, 64))
+    torch.testing.assert_close(last.mean(1), torch.zeros(1, 4, 4), atol=1e-5, rtol=0)
+    assert before.mean(1).abs().max() > 1e-3
+
+
+def test_registered_classes_of_your_own_work_as_rope():
+    @MODELS.register_module(force=True)
+    class OnlyRows(RotaryEmbedding):
+        def __init__(self, head_dim: int, num_heads: int, depth: int) -> None:
+            super().__init__(head_dim, num_heads, depth, theta=10.0)
+
+        def frequencies(self, blocks, device):
+            rows = torch.ones(1, 1, self.head_dim // 2)
+            return torch.stack([torch.zeros_like(rows), rows])
+
+    out = build(rope=dict(type='OnlyRows'))(torch.randn(1, 3, 32, 48))
+    assert out[0].shape == (1, 32, 2, 3)
+
+
+def test_compiles_without_a_graph_break():
+    model = build(rope=MIXED, **VITDET)
+    image = torch.randn(1, 3, 80, 64)
+    with torch.no_grad():
+        expected = model(image)[0]
+        actual = torch.compile(model, fullgraph=True, backend='aot_eager')(image)[0]
+    assert relative_error(actual, expected) < 1e-5
+
+
+def test_bfloat16_autocast_stays_close():
+    model = build(rope=MIXED, **VITDET)
+    image = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        expected = model(image)[0]
+        with torch.autocast('cpu', dtype=torch.bfloat16):
+            actual = model(image)[0]
+    assert relative_error(actual, expected) < 0.05
+
+
+@pytest.mark.parametrize(
+    'arguments, message',
+    [
+        (dict(arch='huge'), "arch must be one of tiny, small, base, large .*got 'huge'"),
+        (dict(arch=dict(embed_dims=32)), 'a dict of embed_dims, depth, num_heads'),
+        (dict(arch=dict(TINY, num_heads=3)), 'embed_dims 32 is not a multiple of num_heads 3'),
+        (dict(use_rel_pos=True, with_cls_token=False), 'set rope=None'),
+        (dict(window_block_indexes=(0,)), 'need with_cls_token=False'),
+        (dict(out_indices=(4,)), r'out_indices has \[4\]'),
+        (
+            dict(window_block_indexes=(-5,), with_cls_token=False),
+            r'window_block_indexes has \[-5\]',
+        ),
+        (dict(frozen_stages=5), 'frozen_stages must be from -1 to 4, got 5'),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(arguments: dict, message: str):
+    with pytest.raises(ValueError, match=message):
+        RoPEViT(**{'arch': TINY, **arguments})
+
+
+def test_an_image_below_one_patch_is_an_error():
+    with pytest.raises(ValueError, match=r'8 x 32 \(height x width\).*patch of 16 x 16'):
+        build()(torch.randn(1, 3, 8, 32))
+
+
+def test_blocks_take_any_norm():
+    block = ViTBlock(
+        32,
+        2,
+        mlp_ratio=2.0,
+        qkv_bias=False,
+        window_size=None,
+        rel_pos_size=None,
+        drop_path=0.0,
+        layer_scale_init_value=None,
+        norm_cfg=dict(type='LN', eps=1e-5),
+    )
+    assert block.norm1.eps == 1e-5 and block.attn.qkv.bias is None
+    assert block(torch.randn(1, 4, 32), (2, 2), None).shape == (1, 4, 32)
