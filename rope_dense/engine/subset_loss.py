@@ -1,0 +1,97 @@
+"""The loss on a few fixed images before and after a training run, with its time and memory."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from pathlib import Path
+
+import torch
+from mmengine.dataset import pseudo_collate
+from mmengine.hooks import Hook
+from mmengine.registry import DATASETS, HOOKS
+from mmengine.runner import Runner
+from torch import Tensor, nn
+
+
+@HOOKS.register_module()
+class SubsetLossHook(Hook):
+    """Report how far a run brought the loss of a fixed subset down.
+
+    The training loss of single batches says little on a small run: images and augmentation differ.
+        This
+    hook takes the same images, without augmentation and with the same random numbers (denoising,
+    drop path), before the first and after the last iteration. It logs the result and writes
+    ``subset_loss.json`` to the
+    work folder: loss_start, loss_end, iterations, seconds_per_iteration (validation left out) and
+    peak_memory_gb (of the process, or of the GPU where there is one).
+
+    Args:
+        dataset: config of the data set; its pipeline should have no random step. All its images are
+            used, so set ``indices`` to a number.
+        seed: of the random numbers in the loss.
+    """
+
+    priority = 'LOW'
+
+    def __init__(self, dataset: dict, seed: int = 0) -> None:
+        self.dataset, self.seed = dataset, seed
+        self.loss_start = float('nan')
+        self.seconds: list[float] = []
+        self.iteration_started = 0.0
+
+    def before_train(self, runner: Runner) -> None:
+        self.loss_start = self.subset_loss(runner)
+        runner.logger.info(f'loss of the fixed subset before training: {self.loss_start:.3f}')
+
+    def before_train_iter(
+        self, runner: Runner, batch_idx: int, data_batch: dict | None = None
+    ) -> None:
+        self.iteration_started = time.perf_counter()
+
+    def after_train_iter(
+        self,
+        runner: Runner,
+        batch_idx: int,
+        data_batch: dict | None = None,
+        outputs: dict | None = None,
+    ) -> None:
+        self.seconds.append(time.perf_counter() - self.iteration_started)
+
+    def after_train(self, runner: Runner) -> None:
+        report = dict(
+            loss_start=self.loss_start,
+            loss_end=self.subset_loss(runner),
+            iterations=len(self.seconds),
+            seconds_per_iteration=sum(self.seconds) / len(self.seconds),
+            peak_memory_gb=peak_memory_gb(),
+        )
+        runner.logger.info(f'fixed subset: {json.dumps(report)}')
+        Path(runner.work_dir, 'subset_loss.json').write_text(json.dumps(report, indent=2) + '\n')
+
+    @torch.no_grad()
+    def subset_loss(self, runner: Runner) -> float:
+        """Mean loss of the images, one by one, the model in training mode."""
+        dataset, model = DATASETS.build(self.dataset), runner.model
+        was_training = model.training
+        model.train()
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed)
+            losses = [image_loss(model, dataset[index]) for index in range(len(dataset))]
+        model.train(was_training)
+        return torch.stack(losses).mean().item()
+
+
+def image_loss(model: nn.Module, sample: dict) -> Tensor:
+    """Total loss of one sample of a data set, a scalar."""
+    data = model.data_preprocessor(pseudo_collate([sample]), training=True)
+    total, _ = model.parse_losses(model(**data, mode='loss'))
+    return total
+
+
+def peak_memory_gb() -> float:
+    """Peak of memory so far in 10^9 bytes: of the GPU where one is in use, else of the process."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 1e9
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
