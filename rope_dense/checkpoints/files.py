@@ -1,0 +1,190 @@
+"""Reading checkpoint files without running code from them."""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from .errors import CheckpointError
+
+# What training scripts save beside the weights: never imported, called or kept; see Skipped.
+SKIPPED = (
+    'argparse.Namespace',  # the arguments of DeiT's script
+    'mmengine.logging.history_buffer.HistoryBuffer',
+    'builtins.getattr',  # how a HistoryBuffer refers to its own functions
+    'numpy.ndarray',
+    'numpy.dtype',
+    'numpy.core.multiarray._reconstruct',
+    'numpy.core.multiarray.scalar',
+    'numpy._core.multiarray._reconstruct',  # the same of numpy 2
+    'numpy._core.multiarray.scalar',
+)
+CONFIG_NODE = 'yacs.config.CfgNode'  # the configuration of Swin's script, a subclass of dict
+WRAPPERS = ('state_dict', 'model')  # mmengine's and naver's keys for the weights
+
+
+class Skipped:
+    """Stands in for everything named in ``SKIPPED`` while a file is read.
+
+    A pickle is read by calling what it names. This class is called instead and forgets what it is
+    given, so nothing that the file asks for is run.
+    """
+
+    def __new__(cls, *args: object) -> Skipped:
+        return super().__new__(cls)
+
+    def __setstate__(self, state: object) -> None:
+        pass
+
+
+class SkippedDict:
+    """The same for a subclass of dict, which PyTorch fills only if it is a dict of its own list."""
+
+    def __new__(cls, *args: object) -> OrderedDict:
+        return OrderedDict()
+
+
+def stand_in(name: str, kind: type) -> type:
+    """A class that PyTorch finds under the full name that a file asks for."""
+    module, _, class_name = name.rpartition('.')
+    return type(class_name, (kind,), {'__module__': module, '__qualname__': class_name})
+
+
+STAND_INS = [*(stand_in(name, Skipped) for name in SKIPPED), stand_in(CONFIG_NODE, SkippedDict)]
+
+
+def read_checkpoint(path: str, name: str) -> dict:
+    """The contents of a PyTorch or safetensors file, on the CPU; the suffix does not matter.
+
+    Beside tensors and plain Python values only ``SKIPPED`` and yacs configurations are accepted.
+    Tensors of today's PyTorch format stay on disk until they are used. How safe that is rests on
+    PyTorch's ``weights_only``, which had a hole before version 2.6 (CVE-2025-32434).
+
+    Args:
+        name: what to call the file in messages.
+
+    Raises:
+        CheckpointError: no such file, no checkpoint, one that is cut off, or one that could run
+            code.
+    """
+    if not os.path.isfile(path):
+        kind = 'a folder' if os.path.isdir(path) else 'no such file'
+        raise CheckpointError(f'{name}: {kind} (looked for {os.path.abspath(path)})')
+    kind = file_format(path, name)
+    contents = read_safetensors(path, name) if kind == 'safetensors' else read_torch(path, name)
+    if not isinstance(contents, dict):
+        raise CheckpointError(f'{name}: holds a {type(contents).__name__}, a checkpoint is a dict')
+    return contents
+
+
+def file_format(path: str, name: str) -> str:
+    """'torch' or 'safetensors', by the first bytes; CheckpointError for anything else."""
+    with open(path, 'rb') as file:
+        head = file.read(24)
+    if zipfile.is_zipfile(path) or head.startswith(b'\x80'):  # today's format, and the one before
+        return 'torch'
+    if head[8:9] == b'{':  # after the length of the header
+        return 'safetensors'
+    if not head:
+        reason = 'the file is empty; get it again'
+    elif head.startswith(b'PK'):
+        reason = f'the file is cut off at {os.path.getsize(path)} bytes; get it again'
+    elif head.lstrip().startswith(b'<'):
+        reason = f'a web page, not a checkpoint (it begins with {head!r}); get the file itself'
+    elif head.startswith(b'version https://'):
+        reason = 'a Git LFS pointer, not the file itself; get it with git lfs pull'
+    else:
+        reason = f'neither a PyTorch checkpoint nor safetensors: it begins with {head!r}'
+    raise CheckpointError(f'{name}: {reason}')
+
+
+def read_torch(path: str, name: str) -> object:
+    try:
+        with only_harmless_globals():
+            return torch.load(
+                path, map_location='cpu', weights_only=True, mmap=zipfile.is_zipfile(path)
+            )
+    except Exception as error:  # a damaged pickle fails in any way
+        refused = re.search(r'GLOBAL (\S+)', str(error))
+        if not refused:
+            raise CheckpointError(
+                f'{name}: damaged, or not a PyTorch checkpoint ({error}); get it again'
+            ) from error
+        raise CheckpointError(
+            f'{name}: refused, because reading {refused[1]} could run code from the file. If you '
+            'trust who made it, read it once with torch.load(..., weights_only=False), save the '
+            'state dict alone with torch.save and give that file; or ask for safetensors'
+        ) from error
+
+
+@contextmanager
+def only_harmless_globals() -> Iterator[None]:
+    """Within it torch.load accepts what is listed here, whatever other packages have allowed."""
+    others = torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()
+    torch.serialization.add_safe_globals(STAND_INS)
+    try:
+        yield
+    finally:
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(others)
+
+
+def read_safetensors(path: str, name: str) -> dict[str, Tensor]:
+    try:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+    except ImportError as error:
+        raise CheckpointError(f'{name}: to read it, pip install safetensors') from error
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise CheckpointError(
+            f'{name}: cut off, or not a safetensors file ({error}); get it again'
+        ) from error
+
+
+def select_weights(contents: dict, prefix: str | None, name: str) -> dict[str, Tensor]:
+    """The weights of a backbone among the contents of a file, under their names in the backbone.
+
+    Args:
+        contents: as ``read_checkpoint`` returns them: a state dict, or one under a key of
+            ``WRAPPERS``. A checkpoint that mmengine wrote with an averaged model (EMA) has the
+            average there.
+        prefix: what the names of the backbone's weights begin with, such as ``'backbone.'``. By
+            default that, if there are such names (a detector or a segmentor), or nothing.
+        name: what to call the file in messages.
+
+    Raises:
+        CheckpointError: there are no weights, or none under ``prefix``.
+    """
+    wrapper = next((key for key in WRAPPERS if isinstance(contents.get(key), dict)), None)
+    found = contents if wrapper is None else contents[wrapper]
+    weights = {key: value for key, value in found.items() if isinstance(value, Tensor)}
+    if not weights:
+        raise CheckpointError(
+            f'{name}: no weights, neither at the top nor under one of {", ".join(WRAPPERS)}; the '
+            f'file has {", ".join(map(str, list(contents)[:8])) or "nothing"}'
+        )
+    if all(key.startswith('module.') for key in weights):  # saved from a wrapper for several GPUs
+        weights = {key.removeprefix('module.'): value for key, value in weights.items()}
+    if prefix is None:
+        prefix = 'backbone.' if any(key.startswith('backbone.') for key in weights) else ''
+    elif prefix and not prefix.endswith('.'):
+        prefix += '.'
+    selected = {
+        key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)
+    }
+    if not selected:
+        parts = sorted({key.split('.')[0] for key in weights})
+        raise CheckpointError(
+            f'{name}: no weights under prefix={prefix!r}; the file has {", ".join(parts)}'
+        )
+    return selected

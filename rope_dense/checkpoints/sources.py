@@ -1,0 +1,87 @@
+"""From the name of a checkpoint in a config to a file on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+from http.client import HTTPException
+from urllib.parse import urlparse
+
+import torch
+from mmengine.dist import barrier
+
+from .errors import CheckpointError
+from .files import read_checkpoint
+
+HUB = 'hf-hub:'
+HUB_FILES = ('model.safetensors', 'pytorch_model.bin')  # the first that a repository has is taken
+BY_HAND = 'Or download the file by hand and give its path'
+
+
+def fetch(source: str) -> str:
+    """The path of a checkpoint, after downloading it if that has not been done before.
+
+    Args:
+        source: a path; an address, https:// or http://; or ``hf-hub:owner/name``, with
+            ``@revision`` if wanted, of a repository of the Hugging Face hub.
+
+    Raises:
+        CheckpointError: the download fails, or its kind of address is unknown.
+    """
+    if source.startswith(HUB):
+        return fetch_from_hub(source)
+    if source.startswith(('https://', 'http://')):
+        return fetch_from_web(source)
+    if '://' in source:
+        raise CheckpointError(
+            f'{source}: unknown kind of address; give a path, https:// or {HUB}owner/name'
+        )
+    return os.path.expanduser(source)
+
+
+def fetch_from_web(url: str) -> str:
+    """The file in torch.hub's cache, downloaded by the first process of each machine."""
+    path = cache_path(url)
+    if not os.path.isfile(path) and os.environ.get('LOCAL_RANK', '0') == '0':
+        download(url, path)
+    barrier()
+    return path
+
+
+def cache_path(url: str) -> str:
+    """The name has a digest of the address: those of many hub files end alike."""
+    digest = hashlib.sha256(url.encode()).hexdigest()[:16]
+    file = f'{digest}-{posixpath.basename(urlparse(url).path)}'
+    return os.path.join(torch.hub.get_dir(), 'checkpoints', file)
+
+
+def download(url: str, path: str) -> None:
+    """Download a checkpoint; nothing is left at ``path`` unless it is complete and readable."""
+    partial = f'{path}.{os.getpid()}.partial'
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    try:
+        torch.hub.download_url_to_file(url, partial)
+        read_checkpoint(partial, url)  # a connection that breaks off is not an error to torch.hub
+        os.replace(partial, path)
+    except (OSError, HTTPException) as error:
+        raise CheckpointError(f'{url}: the download failed ({error}). {BY_HAND}') from error
+    finally:
+        if os.path.exists(partial):
+            os.remove(partial)
+
+
+def fetch_from_hub(source: str) -> str:
+    """The file in the cache of huggingface_hub, whose settings hold (HF_HOME, HF_HUB_OFFLINE)."""
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError as error:
+        raise CheckpointError(f'{source}: pip install huggingface_hub. {BY_HAND}') from error
+    repository, _, revision = source.removeprefix(HUB).partition('@')
+    failures = []
+    for file in HUB_FILES:
+        try:
+            return hf_hub_download(repository, file, revision=revision or None)
+        except (OSError, ValueError) as error:  # not there, no connection, no such name
+            failures.append(f'{file}: {error}'.rstrip('.'))
+    raise CheckpointError(f'{source}: {"; ".join(failures)}. {BY_HAND}')

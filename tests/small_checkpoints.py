@@ -1,0 +1,57 @@
+"""What the tests of checkpoints share: small backbones, weights for them, loading and refusals."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from published import naver_swin, naver_vit
+from torch import Tensor, nn
+
+from rope_dense.checkpoints import CheckpointError
+
+Weights = dict[str, Tensor]
+
+AXIAL = dict(type='AxialRoPE', theta=100.0)
+VIT = dict(arch=dict(embed_dims=64, depth=3, num_heads=1))
+SWIN = dict(
+    arch=dict(embed_dims=32, depths=(2, 4), num_heads=(1, 2)), out_indices=(0, 1), window_size=4
+)
+AXIAL_SWIN = dict(SWIN, rope=dict(type='AxialRoPE', theta=50.0))
+RPB_SWIN = dict(SWIN, rope=None, use_rpb=True)
+
+
+def vit(**layout: bool) -> Weights:
+    return naver_vit(64, 3, **{'mixed': True, 'ape': False, **layout})
+
+
+def swin(variant: str, **options: float) -> Weights:
+    return naver_swin(32, (2, 4), (1, 2), variant, **{'window_size': 4, **options})
+
+
+def saved(contents: object, folder: Path) -> str:
+    torch.save(contents, folder / 'weights.pth')
+    return str(folder / 'weights.pth')
+
+
+def build(backbone: type, checkpoint: str, prefix: str | None = None, **options) -> nn.Module:
+    init_cfg = dict(type='Pretrained', checkpoint=checkpoint)
+    if prefix is not None:
+        init_cfg['prefix'] = prefix
+    return backbone(init_cfg=init_cfg, **options)
+
+
+def load(backbone: type, checkpoint: str, prefix: str | None = None, **options) -> nn.Module:
+    model = build(backbone, checkpoint, prefix, **options)
+    model.init_weights()
+    return model
+
+
+def refusal(backbone: type, checkpoint: str, prefix: str | None = None, **options) -> str:
+    """The message of the error; the model stays as it was, and does not count as initialised."""
+    model = build(backbone, checkpoint, prefix, **options)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    with pytest.raises(CheckpointError) as caught:
+        model.init_weights()
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert not model.is_init
+    return str(caught.value)

@@ -1,0 +1,228 @@
+"""Files and addresses of checkpoints: which are read, which are refused and why."""
+
+import argparse
+import http.server
+import pickle
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+from small_checkpoints import VIT, load, refusal, saved, vit
+from torch import nn
+
+from rope_dense.backbones import RoPEViT
+from rope_dense.checkpoints import sources
+
+
+def leave_trace(path: str) -> None:
+    Path(path).touch()
+
+
+class Harmful:
+    """Runs code when it is unpickled by ordinary means."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple:
+        return leave_trace, (str(self.trace),)
+
+
+def truncated(path: Path, contents: object, **options: bool) -> None:
+    torch.save(contents, path, **options)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def an_archive(path: Path) -> None:
+    with zipfile.ZipFile(path, 'w') as archive:
+        archive.writestr('readme.txt', 'no weights here')
+
+
+FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    'missing': (lambda path: None, 'no such file'),
+    'folder': (Path.mkdir, 'a folder'),
+    'empty': (Path.touch, 'the file is empty'),
+    'web page': (lambda path: path.write_text('\n<!DOCTYPE html><html>'), 'a web page'),
+    'LFS pointer': (
+        lambda path: path.write_text('version https://git-lfs.github.com/spec/v1\noid sha256:1'),
+        'a Git LFS pointer',
+    ),
+    'text': (lambda path: path.write_text('weights and more weights'), 'it begins with'),
+    'cut off': (lambda path: truncated(path, vit()), 'the file is cut off at'),
+    'cut off, old format': (
+        lambda path: truncated(path, vit(), _use_new_zipfile_serialization=False),
+        'damaged, or not a PyTorch checkpoint',
+    ),
+    'another archive': (an_archive, 'damaged, or not a PyTorch checkpoint'),
+    'plain pickle': (lambda path: path.write_bytes(pickle.dumps({'a': 1})), 'not a PyTorch'),
+    'whole model': (lambda path: torch.save(nn.Linear(2, 2), path), 'reading torch.nn.'),
+    'with a class': (
+        lambda path: torch.save({**vit(), 'x': SimpleNamespace()}, path),
+        'refused, because reading types.SimpleNamespace could run code',
+    ),
+    'a list': (lambda path: torch.save([torch.ones(1)], path), 'holds a list'),
+    'no weights': (lambda path: torch.save({'epoch': 3}, path), 'no weights'),
+    'no weights in the model': (lambda path: torch.save({'model': {}}, path), 'no weights'),
+    'safetensors cut off': (
+        lambda path: path.write_bytes((99).to_bytes(8, 'little') + b'{"cls_token":{"dtype":"F'),
+        'safetensors',
+    ),
+}
+
+
+@pytest.mark.filterwarnings('ignore:Detected pickle protocol')
+@pytest.mark.parametrize('make, message', FILES.values(), ids=FILES)
+def test_files_that_are_no_checkpoint(make: Callable, message: str, tmp_path: Path):
+    path = tmp_path / 'weights.pth'
+    make(path)
+    text = refusal(RoPEViT, str(path), **VIT)
+    assert text.startswith(str(path)) and message in text
+
+
+@pytest.mark.parametrize('allowed_elsewhere', [False, True])
+def test_no_code_from_a_file_is_run(allowed_elsewhere: bool, tmp_path: Path):
+    trace, allowed = tmp_path / 'trace', [leave_trace] if allowed_elsewhere else []
+    path = saved({'model': vit(), 'x': Harmful(trace)}, tmp_path)
+    with torch.serialization.safe_globals(allowed):
+        text = refusal(RoPEViT, path, **VIT)
+        assert 'reading test_checkpoint_files.leave_trace could run code' in text
+        assert not trace.exists()
+        assert set(torch.serialization.get_safe_globals()) >= set(allowed)  # given back
+    torch.load(path, weights_only=False)
+    assert trace.exists()
+
+
+# ---------------------------------------------------------------- files that can be used
+
+
+def test_files_of_training_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Arguments and a configuration are skipped: no class is needed to read them."""
+    yacs = ModuleType('yacs.config')
+    yacs.CfgNode = type('CfgNode', (dict,), {'__module__': 'yacs.config'})
+    config = yacs.CfgNode(MODEL=yacs.CfgNode(TYPE='swin'))
+    config.immutable = True
+    contents = {'model': vit(), 'args': argparse.Namespace(lr=0.1), 'config': config}
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, 'yacs', ModuleType('yacs'))
+        patched.setitem(sys.modules, 'yacs.config', yacs)
+        path = saved(contents, tmp_path)
+    load(RoPEViT, path, **VIT)
+
+
+def test_old_format(tmp_path: Path):
+    weights = vit()
+    torch.save(weights, tmp_path / 'old.pth', _use_new_zipfile_serialization=False)
+    model = load(RoPEViT, str(tmp_path / 'old.pth'), **VIT)
+    assert torch.equal(model.cls_token, weights['cls_token'])
+
+
+def test_safetensors(tmp_path: Path):
+    safetensors = pytest.importorskip('safetensors.torch', reason='pip install safetensors')
+    weights, path = vit(), tmp_path / 'model.safetensors'
+    safetensors.save_file(weights, path)
+    model = load(RoPEViT, str(path), **VIT)
+    assert torch.equal(model.blocks[1].gamma_1, weights['blocks.1.gamma_1'])
+    path.write_bytes(path.read_bytes()[:-10])
+    assert 'cut off, or not a safetensors file' in refusal(RoPEViT, str(path), **VIT)
+
+
+# ---------------------------------------------------------------- downloads
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Serves ``files``; 'cut' in a path: the connection breaks off half way."""
+
+    files: dict[str, bytes] = {}
+
+    def do_GET(self) -> None:
+        body = self.files.get(self.path)
+        if body is None:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: len(body) // 2] if 'cut' in self.path else body)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(torch.hub, '_hub_dir', str(tmp_path / 'hub'))
+    monkeypatch.setenv('no_proxy', '*')
+    Handler.files = {}
+    with http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler) as http_server:
+        threading.Thread(target=http_server.serve_forever, daemon=True).start()
+        yield f'http://127.0.0.1:{http_server.server_port}'
+        http_server.shutdown()
+
+
+def cached(tmp_path: Path) -> list[Path]:
+    return [path for path in (tmp_path / 'hub').rglob('*') if path.is_file()]
+
+
+def test_download_once_and_by_whole_address(server: str, tmp_path: Path):
+    expected = {}
+    for name in ('/one/pytorch_model.bin', '/two/pytorch_model.bin'):
+        expected[name] = vit()
+        Handler.files[name] = Path(saved({'model': expected[name]}, tmp_path)).read_bytes()
+    for _ in range(2):  # the second time from the cache
+        for name, weights in expected.items():
+            model = load(RoPEViT, server + name, **VIT)
+            assert torch.equal(model.cls_token, weights['cls_token'])
+        Handler.files = {}
+    assert len(cached(tmp_path)) == 2
+
+
+@pytest.mark.parametrize(
+    'name, message',
+    [
+        ('/cut.pth', 'the file is cut off'),
+        ('/page.pth', 'a web page'),
+        ('/none.pth', 'the download failed (HTTP Error 404: Not Found). Or download the file'),
+    ],
+)
+def test_failed_downloads_leave_nothing_behind(
+    server: str, name: str, message: str, tmp_path: Path
+):
+    Handler.files['/cut.pth'] = Path(saved(vit(), tmp_path)).read_bytes()
+    Handler.files['/page.pth'] = b'<html>log in first</html>'
+    text = refusal(RoPEViT, server + name, **VIT)
+    assert text.startswith(server + name) and message in text
+    assert not cached(tmp_path)
+
+
+def test_no_connection(server: str, tmp_path: Path):
+    assert 'the download failed' in refusal(RoPEViT, 'http://127.0.0.1:1/x.pth', **VIT)
+
+
+def test_unknown_kind_of_address():
+    text = refusal(RoPEViT, 's3://bucket/x.pth', **VIT)
+    assert 'give a path, https:// or hf-hub:owner/name' in text
+
+
+def test_hub_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = []
+
+    def hf_hub_download(repository: str, file: str, *, revision: str | None) -> str:
+        asked.append((repository, file, revision))
+        if file != 'pytorch_model.bin' or repository != 'naver-ai/vit':
+            raise FileNotFoundError('not in this repository')
+        return saved({'model': vit()}, tmp_path)
+
+    hub = ModuleType('huggingface_hub')
+    hub.hf_hub_download = hf_hub_download
+    monkeypatch.setitem(sys.modules, 'huggingface_hub', hub)
+    load(RoPEViT, 'hf-hub:naver-ai/vit@v1', **VIT)
+    assert asked == [('naver-ai/vit', file, 'v1') for file in sources.HUB_FILES]
+    text = refusal(RoPEViT, 'hf-hub:naver-ai/other', **VIT)
+    assert text.startswith('hf-hub:naver-ai/other: model.safetensors: not in this repository; pyt')
+    monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
+    assert 'pip install huggingface_hub' in refusal(RoPEViT, 'hf-hub:naver-ai/vit', **VIT)

@@ -1,0 +1,237 @@
+"""Weights that do not fit the backbone: the error names the keys and, if it can, the option."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from published import naver_swin, naver_vit
+from small_checkpoints import (
+    AXIAL,
+    AXIAL_SWIN,
+    RPB_SWIN,
+    SWIN,
+    VIT,
+    Weights,
+    refusal,
+    saved,
+    swin,
+    vit,
+)
+from torch import Tensor
+
+from rope_dense.backbones import RoPESwin, RoPEViT
+
+
+def changed(weights: Weights, **changes: Tensor | None) -> Weights:
+    """With other values (None: without) for keys whose dots are written as two underscores."""
+    changes = {key.replace('__', '.'): value for key, value in changes.items()}
+    kept = {key: value for key, value in weights.items() if key not in changes}
+    return {**kept, **{key: value for key, value in changes.items() if value is not None}}
+
+
+def without(weights: Weights, part: str) -> Weights:
+    return {key: value for key, value in weights.items() if part not in key}
+
+
+RESNET = {
+    'conv1.weight': torch.ones(64, 3, 7, 7),
+    'layer1.0.conv1.weight': torch.ones(64, 64, 1, 1),
+}
+MMDET_SWIN = {'stages.0.blocks.0.attn.w_msa.qkv.weight': torch.ones(96, 32)}
+WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
+    # weights, backbone and its options, what the message says
+    'ResNet': (RESNET, RoPEViT, VIT, ['layout of its keys is not known', 'conv1.weight']),
+    'mmdet Swin': (MMDET_SWIN, RoPESwin, SWIN, ['layout of its keys is not known', 'naver Swin']),
+    'another size': (
+        naver_vit(384, 12, mixed=True, ape=False, device='meta'),
+        RoPEViT,
+        VIT,
+        ["set arch='small'", 'blocks.*.attn.qkv.weight [1152, 384] instead of [192, 64] (3 times)'],
+    ),
+    'another depth': (
+        naver_vit(64, 4, mixed=True, ape=False),
+        RoPEViT,
+        VIT,
+        ['left over: blocks.3.norm1.weight,', '64 channels and 4 blocks'],
+    ),
+    'another Swin': (
+        naver_swin(96, (2, 2, 18, 2), (3, 6, 12, 24), 'mixed', device='meta'),
+        RoPESwin,
+        dict(arch='tiny'),
+        ["set arch='small'", 'layers.2.rope.freqs [2, 18, 12, 16] instead of [2, 6, 12, 16]'],
+    ),
+    'mixed for axial': (
+        vit(),
+        RoPEViT,
+        dict(VIT, rope=AXIAL),
+        [
+            'left over: rope.freqs',
+            "freqs found, this is a mixed checkpoint: set rope=dict(type='Mi",
+        ],
+    ),
+    'axial for mixed': (
+        vit(mixed=False),
+        RoPEViT,
+        VIT,
+        ['missing: rope.freqs', "set rope=dict(type='AxialRoPE', theta=100.0) or rope=None"],
+    ),
+    'mixed for learned axial': (
+        vit(),
+        RoPEViT,
+        dict(VIT, rope=dict(AXIAL, learned=True)),
+        ['rope.freqs [2, 3, 1, 32] instead of [2, 3, 1, 16]', 'learned axial ones for a quarter'],
+    ),
+    'other heads': (
+        vit(),
+        RoPEViT,
+        dict(arch=dict(embed_dims=64, depth=3, num_heads=2)),
+        ['rope.freqs [2, 3, 1, 32] instead of [2, 3, 2, 16]'],
+    ),
+    'APE for none': (vit(ape=True), RoPEViT, VIT, ['left over: pos_embed\n', 'use_ape=True']),
+    'none for APE': (
+        vit(),
+        RoPEViT,
+        dict(VIT, use_ape=True),
+        ['missing: pos_embed', 'use_ape=False'],
+    ),
+    'no LayerScale': (
+        without(vit(), 'gamma'),
+        RoPEViT,
+        VIT,
+        ['missing: blocks.*.gamma_1 (3 times)', 'layer_scale_init_value=None'],
+    ),
+    'LayerScale for none': (
+        vit(),
+        RoPEViT,
+        dict(VIT, layer_scale_init_value=None),
+        ['left over: blocks.*.gamma_1 (3 times)', 'layer_scale_init_value=1e-4'],
+    ),
+    'no class token': (without(vit(), 'cls'), RoPEViT, VIT, ['cls_token', 'with_cls_token=False']),
+    'no final norm': (
+        without(vit(), 'norm.'),
+        RoPEViT,
+        dict(VIT, final_norm=True),
+        ['missing: norm.weight, norm.bias', 'final_norm=False'],
+    ),
+    'no qkv bias': (without(vit(), 'qkv.bias'), RoPEViT, VIT, ['qkv_bias=False']),
+    'another patch size': (vit(), RoPEViT, dict(VIT, patch_size=14), ['set patch_size=16']),
+    'other channels': (vit(), RoPEViT, dict(VIT, in_channels=1), ['set in_channels=3']),
+    'another MLP': (vit(), RoPEViT, dict(VIT, mlp_ratio=2.0), ['set mlp_ratio=4.0']),
+    'a key missing': (
+        changed(vit(), blocks__1__gamma_2=None),
+        RoPEViT,
+        VIT,
+        ['does not fit RoPEViT:\n  missing: blocks.1.gamma_2'],
+    ),
+    'a key too many': (
+        changed(vit(), reg_token=torch.ones(1, 4, 64)),
+        RoPEViT,
+        VIT,
+        ['does not fit RoPEViT:\n  left over: reg_token'],
+    ),
+    'a key misspelt': (
+        changed(vit(), cls_token=None, cls_tokens=torch.ones(1, 1, 64), freqs_t_z=torch.ones(196)),
+        RoPEViT,
+        VIT,
+        ['missing: cls_token\n  left over: cls_tokens, freqs_t_z'],
+    ),
+    'no patches': (changed(vit(), patch_embed__proj__weight=None), RoPEViT, VIT, ['patch_embed']),
+    'integers': (
+        changed(vit(), blocks__0__norm1__bias=torch.ones(64, dtype=torch.int8)),
+        RoPEViT,
+        VIT,
+        ['blocks.0.norm1.bias [64] torch.int8 instead of [64]'],
+    ),
+    'place for a class token': (
+        changed(vit(ape=True), pos_embed=torch.ones(1, 197, 64)),
+        RoPEViT,
+        dict(VIT, use_ape=True),
+        ['pos_embed [1, 197, 64] instead of [1, 196, 64]', 'place for the class token'],
+    ),
+    'no grid of patches': (
+        changed(vit(ape=True), pos_embed=torch.ones(1, 140, 64)),
+        RoPEViT,
+        dict(VIT, use_ape=True),
+        ['pos_embed [1, 140, 64] instead of [1, 196, 64]'],
+    ),
+    'odd frequencies': (
+        changed(vit(), freqs=torch.ones(2, 3, 40)),
+        RoPEViT,
+        VIT,
+        ['freqs is [2, 3, 40]: no heads of 64 channels'],
+    ),
+    'Swin for ViT': (swin('mixed'), RoPEViT, VIT, ["is a Swin: it needs type='RoPESwin'"]),
+    'ViT for Swin': (vit(), RoPESwin, SWIN, ["is a ViT: it needs type='RoPEViT'"]),
+    'Swin, mixed for axial': (
+        swin('mixed'),
+        RoPESwin,
+        AXIAL_SWIN,
+        ['left over: layers.*.rope.freqs (2 times)', "mixed checkpoint: set rope=dict(type='Mixed"],
+    ),
+    'Swin, axial for mixed': (
+        swin('axial'),
+        RoPESwin,
+        SWIN,
+        ['axial, not mixed: layers.*.rope.freqs', "set rope=dict(type='AxialRoPE', theta=50)"],
+    ),
+    'Swin, another theta': (
+        swin('axial', theta=10.0),
+        RoPESwin,
+        AXIAL_SWIN,
+        ['left over: layers.*.rope.freqs', "set rope=dict(type='AxialRoPE', theta=10)"],
+    ),
+    'Swin, one block without frequencies': (
+        changed(swin('mixed'), layers__1__blocks__3__attn__rope_freqs=None),
+        RoPESwin,
+        SWIN,
+        ['(naver Swin): the checkpoint lacks layers.1.blocks.3.attn.rope_freqs'],
+    ),
+    'Swin, one block with others': (
+        changed(swin('mixed'), layers__1__blocks__3__attn__rope_freqs=torch.ones(2, 1, 16)),
+        RoPESwin,
+        SWIN,
+        ['differ in shape', "'layers.1.blocks.3.attn.rope_freqs': [2, 1, 16]"],
+    ),
+    'bias for none': (swin('rpb'), RoPESwin, AXIAL_SWIN, ['use_rpb=True']),
+    'none for bias': (
+        swin('mixed'),
+        RoPESwin,
+        dict(SWIN, use_rpb=True),
+        ['missing: layers.*.blocks.*.attn.relative_position_bias_table (6', 'use_rpb=False'],
+    ),
+    'bias of no square window': (
+        without(swin('rpb'), 'index')
+        | {'layers.0.blocks.0.attn.relative_position_bias_table': torch.ones(50, 1)},
+        RoPESwin,
+        RPB_SWIN,
+        ['blocks.0.attn.relative_position_bias_table [50, 1] instead of [49, 1]'],
+    ),
+    'patches without norm': (
+        without(swin('mixed'), 'patch_embed.norm'),
+        RoPESwin,
+        SWIN,
+        ['patch_norm=False'],
+    ),
+    'the other output': (
+        changed(swin('mixed'), norm1__weight=torch.ones(64), norm1__bias=torch.ones(64)),
+        RoPESwin,
+        dict(SWIN, out_indices=(0,)),
+        ['missing: norm0.weight, norm0.bias'],
+    ),
+    'other outputs': (
+        changed(swin('mixed'), norm1__weight=torch.ones(64), norm1__bias=torch.ones(64)),
+        RoPESwin,
+        SWIN,
+        ['missing: norm0.weight, norm0.bias', 'output norms of stages 1 only: see out_indices'],
+    ),
+}
+
+
+@pytest.mark.parametrize('weights, backbone, options, says', WRONG.values(), ids=WRONG)
+def test_weights_that_do_not_fit(
+    weights: Weights, backbone: type, options: dict, says: list[str], tmp_path: Path
+):
+    path = saved({'model': weights}, tmp_path)
+    text = refusal(backbone, path, **options)
+    assert text.startswith(path)
+    assert all(part in text for part in says), text

@@ -1,0 +1,177 @@
+"""Loading through init_cfg: checkpoints of our own, and what the configuration decides."""
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from mmengine.logging import MessageHub
+from mmengine.model import Sequential
+from mmengine.registry import MODELS
+from small_checkpoints import (
+    AXIAL_SWIN,
+    RPB_SWIN,
+    SWIN,
+    VIT,
+    Weights,
+    load,
+    refusal,
+    saved,
+    swin,
+    vit,
+)
+from torch import nn
+
+from rope_dense.backbones import RoPESwin, RoPEViT
+
+
+class AveragedModel(nn.Module):
+    """Named as mmengine's wrapper for the average is."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+
+def training_checkpoint(weights: Weights) -> dict:
+    """What mmengine's Runner saves: weights among numbers, arrays and log histories."""
+    hub = MessageHub('test_checkpoints')
+    hub.update_scalars(dict(loss=dict(value=0.5, count=2), lr=1e-4))
+    hub.update_info('scores', np.float64(0.5))
+    hub.update_info('array', np.arange(3))
+    return dict(
+        meta=dict(epoch=1, iter=9, cfg='model = dict()', dataset_meta=dict(classes=('a', 'b'))),
+        state_dict=weights,
+        message_hub=hub.state_dict(),
+        optimizer=torch.optim.AdamW([nn.Parameter(torch.ones(2))]).state_dict(),
+        param_schedulers=[dict(base_values=[1e-4])],
+    )
+
+
+@pytest.mark.parametrize('wrapped', [False, True])
+def test_backbone_of_a_detector(wrapped: bool, tmp_path: Path):
+    trained = RoPEViT(**VIT)
+    detector = nn.ModuleDict(dict(backbone=trained, neck=nn.Linear(2, 2)))
+    weights = (AveragedModel(detector) if wrapped else detector).state_dict()
+    checkpoint = training_checkpoint(weights)
+    other = {
+        f'module.{key}': torch.zeros_like(value) for key, value in detector.state_dict().items()
+    }
+    checkpoint['ema_state_dict'] = dict(other, steps=torch.tensor(3))  # not the average: swapped
+    path = saved(checkpoint, tmp_path)
+    for prefix in (None, 'backbone', 'backbone.'):
+        model = load(RoPEViT, path, prefix, **VIT)
+        assert torch.equal(model.rope.freqs, trained.rope.freqs)
+        assert torch.equal(model.blocks[2].attn.qkv.weight, trained.blocks[2].attn.qkv.weight)
+    text = refusal(RoPEViT, path, 'encoder', **VIT)
+    assert "no weights under prefix='encoder.'; the file has backbone, neck" in text
+
+
+def test_other_prefix_is_suggested(tmp_path: Path):
+    weights = {
+        f'student.backbone.{key}': value for key, value in RoPEViT(**VIT).state_dict().items()
+    }
+    path = saved({'state_dict': weights}, tmp_path)
+    assert "Perhaps prefix='student.backbone.'" in refusal(RoPEViT, path, **VIT)
+    load(RoPEViT, path, 'student.backbone', **VIT)
+
+
+def test_half_precision_and_parameters(tmp_path: Path):
+    weights = {key: nn.Parameter(value.half()) for key, value in vit().items()}
+    model = load(RoPEViT, saved(weights, tmp_path), **VIT)
+    assert model.cls_token.dtype == torch.float32
+    assert torch.equal(model.cls_token, weights['cls_token'].float())
+
+
+# ---------------------------------------------------------------- what the configuration decides
+
+
+@pytest.mark.parametrize('grid', [(14, 14), (32, 32), (10, 7)])
+def test_position_embedding_is_resized_to_the_image_size(grid: tuple[int, int], tmp_path: Path):
+    weights = vit(ape=True)
+    img_size = (16 * grid[0], 16 * grid[1])
+    model = load(RoPEViT, saved(weights, tmp_path), use_ape=True, img_size=img_size, **VIT)
+    as_map = weights['pos_embed'].reshape(1, 14, 14, 64).permute(0, 3, 1, 2)
+    expected = F.interpolate(as_map, grid, mode='bicubic', antialias=False, align_corners=False)
+    torch.testing.assert_close(
+        model.pos_embed, expected.permute(0, 2, 3, 1).reshape(1, -1, 64), rtol=1e-6, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize('window_size', [4, 7, (5, 3)])
+def test_bias_tables_are_resized_to_the_window(window_size, tmp_path: Path):
+    weights = swin('rpb')
+    model = load(RoPESwin, saved(weights, tmp_path), **dict(RPB_SWIN, window_size=window_size))
+    height, width = window_size if isinstance(window_size, tuple) else (window_size,) * 2
+    table = weights['layers.1.blocks.2.attn.relative_position_bias_table']
+    expected = F.interpolate(
+        table.T.reshape(1, 2, 7, 7), (2 * height - 1, 2 * width - 1), mode='bicubic'
+    )
+    found = model.layers[1].blocks[2].attn.relative_position_bias_table
+    torch.testing.assert_close(found, expected[0].flatten(1).T, rtol=1e-6, atol=1e-6)
+
+
+def test_vitdet_drops_the_class_token_and_starts_its_relative_positions_at_zero(tmp_path: Path):
+    path = saved(vit(mixed=False, ape=True), tmp_path)
+    vitdet = dict(with_cls_token=False, window_block_indexes=(0,), use_rel_pos=True, use_ape=True)
+    model = load(RoPEViT, path, rope=None, **vitdet, **VIT)
+    assert not model.blocks[1].attn.rel_pos_h.any()
+
+
+def test_a_checkpoint_of_another_head_keeps_its_output_norms(tmp_path: Path):
+    trained = RoPESwin(**SWIN)
+    nn.init.normal_(trained.norm1.weight)
+    weights = {f'backbone.{key}': value for key, value in trained.state_dict().items()}
+    model = load(RoPESwin, saved(weights, tmp_path), **dict(SWIN, out_indices=(1,)))
+    assert torch.equal(model.norm1.weight, trained.norm1.weight)
+
+
+def test_axial_frequencies_are_recomputed(tmp_path: Path):
+    model = load(RoPESwin, saved(swin('axial'), tmp_path), **AXIAL_SWIN)
+    assert not any('freqs' in key for key in model.state_dict())
+
+
+def test_one_line_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    lines = []
+    monkeypatch.setattr(
+        'rope_dense.checkpoints.loading.print_log', lambda text, logger: lines.append(text)
+    )
+    path = saved({'model': swin('rpb')}, tmp_path)
+    load(RoPESwin, path, **dict(RPB_SWIN, window_size=7))
+    assert lines == [
+        f'RoPESwin: 85 tensors from {path} (Swin with relative position bias); dropped '
+        'head.weight, head.bias, layers.*.blocks.*.attn.relative_position_index (6 times), '
+        'layers.*.blocks.*.attn_mask (3 times), norm.weight, norm.bias; resized '
+        'layers.*.blocks.*.attn.relative_position_bias_table (6 times); new '
+        'norm0.weight, norm0.bias, norm1.weight, norm1.bias'
+    ]
+
+
+# ---------------------------------------------------------------- as a part of mmengine
+
+
+def test_copied_and_frozen_in_a_larger_model(tmp_path: Path):
+    weights = vit()
+    init_cfg = dict(type='Pretrained', checkpoint=saved(weights, tmp_path))
+    backbone = MODELS.build(dict(type='RoPEViT', frozen_stages=2, init_cfg=init_cfg, **VIT))
+    model = copy.deepcopy(Sequential(backbone))
+    model.init_weights()
+    assert torch.equal(model[0].cls_token, weights['cls_token'])
+    assert not torch.equal(backbone.cls_token, weights['cls_token'])
+    assert not model[0].blocks[1].norm1.weight.requires_grad
+    assert model[0].blocks[2].norm1.weight.requires_grad
+
+
+def test_other_initialisations_are_mmengine_s(tmp_path: Path):
+    model = RoPEViT(init_cfg=dict(type='Constant', val=0.25, layer='Linear'), **VIT)
+    model.init_weights()
+    assert (model.blocks[0].mlp.fc1.weight == 0.25).all()
+    weights = vit()
+    pretrained = dict(type='Pretrained', checkpoint=saved(weights, tmp_path))
+    with pytest.raises(ValueError, match="'Pretrained' sets all weights, so it stands alone"):
+        RoPEViT(init_cfg=[model.init_cfg, pretrained], **VIT).init_weights()
+    model = RoPEViT(init_cfg=[pretrained], **VIT)
+    model.init_weights()
+    assert torch.equal(model.cls_token, weights['cls_token'])

@@ -1,0 +1,95 @@
+"""Convert the weights of a backbone: published layouts to ours, and back.
+
+Training does not need this: init_cfg takes published files as they are. Classifiers and what code
+computes by itself are left out.
+
+Examples:
+    python tools/convert_checkpoint.py work_dirs/a/iter_90000.pth backbone.safetensors
+    python tools/convert_checkpoint.py hf-hub:naver-ai/rope_mixed_deit_base_patch16_LS vit.pth
+    python tools/convert_checkpoint.py vit.pth pytorch_model.bin --to naver --report
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from rope_dense.checkpoints import CheckpointError, open_weights
+from rope_dense.checkpoints.layouts import TARGETS, Layout, StateDict, Target, new_key
+from rope_dense.cli.errors import UsageError, command
+
+PYTORCH = ('.pth', '.pt', '.bin')
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('source', help='path, https:// address or hf-hub:owner/name')
+    parser.add_argument(
+        'destination', type=Path, help=f'file to write: {", ".join(PYTORCH)} or .safetensors'
+    )
+    parser.add_argument(
+        '--to', choices=TARGETS, default='ours', help='layout to write (%(default)s)'
+    )
+    parser.add_argument('--report', action='store_true', help='print what became of each key')
+    return parser.parse_args(argv)
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse_args(argv)
+    if args.destination.suffix not in (*PYTORCH, '.safetensors'):
+        raise UsageError(
+            f'{args.destination}: the suffix must be {", ".join(PYTORCH)} or .safetensors'
+        )
+    target = TARGETS[args.to]
+    try:
+        weights, layout = open_weights(args.source)
+        converted = target.from_ours(layout.to_ours(weights))
+    except CheckpointError as error:
+        raise UsageError(str(error)) from error
+    write(converted, args.destination, target)
+    if args.report:
+        print(report(weights, layout, target))
+    print(f'{args.destination}: {len(converted)} tensors of {len(weights)} from {layout.name}')
+
+
+def write(weights: StateDict, path: Path, target: Target) -> None:
+    """Write a file that is either complete or absent."""
+    weights = {key: tensor.contiguous() for key, tensor in weights.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f'{path.name}.{os.getpid()}.partial')
+    try:
+        if path.suffix == '.safetensors':
+            save_safetensors(weights, partial)
+        else:
+            torch.save({target.wrapper: weights} if target.wrapper else weights, partial)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def save_safetensors(weights: StateDict, path: Path) -> None:
+    try:
+        from safetensors.torch import save_file
+    except ImportError as error:
+        raise UsageError('to write .safetensors, pip install safetensors') from error
+    save_file(weights, path, metadata={'format': 'pt'})
+
+
+def report(weights: StateDict, layout: Layout, target: Target) -> str:
+    """One line for each key of the source."""
+    lines = []
+    for key, tensor in weights.items():
+        new = new_key(key, layout.keys)
+        new = 'dropped' if new is None else new_key(new, target.keys)
+        lines.append(f'{key} {list(tensor.shape)} -> {"same" if new == key else new}')
+    return '\n'.join(lines)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
