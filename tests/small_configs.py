@@ -103,6 +103,7 @@ _MODELS = {
         'model.backbone.window_size': 2,
         'model.backbone.window_block_indexes': (0,),
         'model.neck.0.in_channels': 32,
+        'param_scheduler.0.start_factor': 0.5,  # or nothing moves in two iterations
     },
     'dino_swin_rope_mixed': _SMALL_SWIN | {'model.neck.in_channels': [32, 64, 128]},
     'upernet_vit_rope_mixed': _SMALL_VIT
@@ -117,6 +118,7 @@ _MODELS = {
         'model.auxiliary_head.num_classes': 7,
         'model.test_cfg.crop_size': (HEIGHT, HEIGHT),
         'model.test_cfg.stride': (48, 48),
+        'param_scheduler.0.start_factor': 0.5,
     },
     'mask2former_swin_rope_mixed': _SMALL_SWIN
     | {

@@ -1,0 +1,64 @@
+"""Command line arguments that several tools share."""
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from mmengine.config import DictAction
+
+
+class OptionsAction(DictAction):
+    """mmengine's KEY=VALUE parser, with a usage message for what it cannot read."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[str] | None,
+        option_string: str | None = None,
+    ) -> None:
+        for pair in values or ():
+            key, equals, value = pair.partition('=')
+            if not key or not equals:
+                parser.error(f'{option_string}: expected KEY=VALUE, got {pair!r}. {_ADVICE}')
+            if any(value.count(left) != value.count(right) for left, right in ('()', '[]')):
+                parser.error(f'{option_string}: brackets do not match in {pair!r}. {_ADVICE}')
+        super().__call__(parser, namespace, values, option_string)
+
+
+_ADVICE = (
+    'No spaces around =, lists in quotes and without spaces, several pairs after one option: '
+    '--cfg-options train_dataloader.batch_size=2 "key=[1,2]"'
+)
+
+
+def add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that OpenMMLab's own train.py and test.py have in common."""
+    parser.add_argument(
+        '--work-dir',
+        help='folder for logs, checkpoints and results (work_dirs/<name of the config>)',
+    )
+    parser.add_argument(
+        '--cfg-options',
+        nargs='+',
+        action=OptionsAction,
+        default={},
+        metavar='KEY=VALUE',
+        help='change settings of the config: nested keys with dots, list items by index (a.0.b=1), '
+        'list values in quotes without spaces ("key=[1,2]")',
+    )
+    parser.add_argument(
+        '--launcher',
+        choices=['none', 'pytorch', 'slurm', 'mpi'],
+        default='none',
+        help='what started the processes of a distributed run (%(default)s)',
+    )
+    parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help=argparse.SUPPRESS)
+
+
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse `argv`. mmengine reads the local rank from the environment, so put it there."""
+    args = parser.parse_args(argv)
+    if args.launcher != 'none':
+        os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
+    return args

@@ -1,0 +1,149 @@
+"""Read a config, and find things in it."""
+
+import importlib
+import inspect
+import os
+from collections.abc import Iterator
+
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import Registry
+from mmengine.runner import Runner
+
+from .errors import UsageError, nearest
+
+# What mmengine needs, for each loop all or nothing.
+SECTIONS = {
+    'train': ('train_dataloader', 'train_cfg', 'optim_wrapper'),
+    'val': ('val_dataloader', 'val_cfg', 'val_evaluator'),
+    'test': ('test_dataloader', 'test_cfg', 'test_evaluator'),
+}
+PACKAGES = {'mmdet': 'mmdetection', 'mmseg': 'mmsegmentation'}
+# Top-level keys that mmengine and the tools look up in a config, beside the arguments of Runner.
+LOOKED_UP = {
+    'compile',
+    'find_unused_parameters',
+    'model_wrapper_cfg',
+    'runner_type',
+    'sync_bn',
+    'tta_model',
+    'tta_pipeline',
+}
+
+
+def load_config(path: str, options: dict, work_dir: str | None) -> Config:
+    """Read the config at `path`, merge `options` into it and settle its `work_dir`.
+
+    The work_dir is the argument, else the config's, else work_dirs/<name of the config>.
+
+    Raises:
+        UsageError: no such file, an error in it, an option that does not fit, or a missing package.
+    """
+    if not os.path.isfile(path):
+        raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)})')
+    try:
+        cfg = Config.fromfile(path)
+    except Exception as error:  # a config is a program: it can fail in any way
+        cause = error.__cause__ if isinstance(error, ImportError) and error.__cause__ else error
+        raise UsageError(f'config {path!r}: {type(cause).__name__}: {cause}') from error
+    _merge_options(cfg, options)
+    _import_task(cfg, path)
+    name = os.path.splitext(os.path.basename(path))[0]
+    cfg.work_dir = work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
+    for loader in (f'{loop}_dataloader' for loop in SECTIONS):
+        if cfg.get(loader) and not cfg[loader].get('num_workers'):
+            cfg[loader].persistent_workers = False  # PyTorch refuses True without workers
+    return cfg
+
+
+def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
+    """The dataloaders of `loops`, of which the first must be there and the others may.
+
+    Raises:
+        UsageError: a part that a loop needs is missing.
+    """
+    for loop, names in SECTIONS.items():
+        missing = [name for name in names if cfg.get(name) is None]
+        if missing and (loop == loops[0] or len(missing) < len(names)):
+            optional = '' if loop == loops[0] else '; to go without it, set all of these to None'
+            raise UsageError(
+                f'the config has no {", ".join(missing)}: a {loop} loop needs {", ".join(names)}'
+                f'{optional}'
+            )
+    loaders = (f'{loop}_dataloader' for loop in loops)
+    return tuple(loader for loader in loaders if cfg.get(loader) is not None)
+
+
+def _merge_options(cfg: Config, options: dict) -> None:
+    known = {*cfg.keys(), *inspect.signature(Runner).parameters, *LOOKED_UP}
+    for key, value in options.items():
+        if (first := key.split('.')[0]) not in known:
+            raise UsageError(
+                f'--cfg-options {key}={value}: the config has no {first!r}{nearest(first, known)}; '
+                f'its keys: {", ".join(sorted(cfg.keys()))}'
+            )
+    try:
+        cfg.merge_from_dict(options)
+    except (KeyError, TypeError, AttributeError) as error:
+        given = ' '.join(f'{key}={value}' for key, value in options.items())
+        raise UsageError(
+            f'--cfg-options {given}: does not fit the config ({error.args[0]}). A list item must '
+            'exist, and a plain value has no keys below it'
+        ) from error
+
+
+def _import_task(cfg: Config, path: str) -> None:
+    """Import mmdet or mmseg, which the config's `default_scope` names."""
+    scope = cfg.get('default_scope')
+    if scope not in PACKAGES:
+        raise UsageError(f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'")
+    try:
+        importlib.import_module(f'{scope}.models')
+    except (ImportError, AssertionError) as error:  # both assert the versions of what they need
+        raise UsageError(
+            f'config {path!r} needs {PACKAGES[scope]}, which does not import: {error}. Install the '
+            'whole of one OpenMMLab family, onedl-* or upstream, or let `make setup` do it'
+        ) from error
+
+
+def leaf_datasets(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:
+    """Yield (config key, data set) below a dataloader, through RepeatDataset, ConcatDataset etc."""
+    yield from _leaves(f'{loader}.dataset', cfg[loader].dataset)
+
+
+def _leaves(key: str, dataset: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
+    if 'dataset' in dataset:
+        yield from _leaves(f'{key}.dataset', dataset.dataset)
+    elif 'datasets' in dataset:
+        for index, inner in enumerate(dataset.datasets):
+            yield from _leaves(f'{key}.datasets.{index}', inner)
+    else:
+        yield key, dataset
+
+
+def component_of(cfg: Config, registry: Registry, node: ConfigDict) -> type | None:
+    """The class that a config dict's `type` names, as the config's task finds it; None if none."""
+    if not isinstance(node.type, str):
+        return node.type
+    with registry.switch_scope_and_registry(cfg.default_scope) as own:
+        return own.get(node.type)
+
+
+def nearest_in(registry: Registry, name: str) -> str:
+    """', did you mean X?' for the closest name in a registry and its children."""
+    registries = (registry, *registry.children.values())
+    return nearest(name, {known for each in registries for known in each.module_dict})
+
+
+def items_of(node: object) -> list[tuple[object, object]]:
+    """(key or index, value) pairs of a dict or a list in a config; none of a plain value."""
+    if isinstance(node, dict):
+        return list(node.items())
+    return list(enumerate(node)) if isinstance(node, (list, tuple)) else []
+
+
+def evaluators(cfg: Config, name: str) -> list[tuple[str, ConfigDict]]:
+    """(config key, metric) of each metric of `val_evaluator` or `test_evaluator`: one or a list."""
+    given = cfg.get(name) or []
+    if isinstance(given, dict):
+        return [(name, given)]
+    return [(f'{name}.{index}', metric) for index, metric in enumerate(given)]

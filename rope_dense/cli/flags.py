@@ -1,0 +1,109 @@
+"""What the flags of train.py and test.py change in a config."""
+
+import os
+
+from mmengine.config import Config, ConfigDict
+from mmengine.device import is_cuda_available, is_mlu_available, is_musa_available, is_npu_available
+
+from .config import evaluators, leaf_datasets
+from .errors import UsageError
+
+
+def enable_amp(cfg: Config) -> None:
+    """Train in mixed precision (--amp).
+
+    Raises:
+        UsageError: the optimizer wrapper is neither OptimWrapper nor AmpOptimWrapper.
+    """
+    wrapper = cfg.optim_wrapper
+    if wrapper.type not in ('OptimWrapper', 'AmpOptimWrapper'):
+        raise UsageError(f'--amp: optim_wrapper.type is {wrapper.type!r}, it must be OptimWrapper')
+    wrapper.type = 'AmpOptimWrapper'
+    wrapper.setdefault('loss_scale', 'dynamic')
+
+
+def check_amp(cfg: Config) -> None:
+    """Mixed precision needs an accelerator: mmengine's AmpOptimWrapper refuses a CPU.
+
+    Raises:
+        UsageError: the config or --amp asks for it and there is none.
+    """
+    available = (is_cuda_available, is_npu_available, is_mlu_available, is_musa_available)
+    if cfg.optim_wrapper.type == 'AmpOptimWrapper' and not any(found() for found in available):
+        raise UsageError(
+            'mixed precision (--amp, or AmpOptimWrapper in the config) needs a CUDA, NPU, MLU or '
+            'MUSA device, and PyTorch finds none here. Leave --amp out, or set --cfg-options '
+            'optim_wrapper.type=OptimWrapper, to train in float32'
+        )
+
+
+def enable_auto_scale_lr(cfg: Config) -> None:
+    """Scale the learning rate with the batch size (--auto-scale-lr).
+
+    Raises:
+        UsageError: the config does not say for which batch size its learning rate is.
+    """
+    if 'base_batch_size' not in (cfg.get('auto_scale_lr') or {}):
+        raise UsageError(
+            '--auto-scale-lr: the config does not say for how many images per iteration its '
+            'learning rate is; give --cfg-options auto_scale_lr.base_batch_size=16, say'
+        )
+    cfg.auto_scale_lr.enable = True
+
+
+def enable_tta(cfg: Config) -> None:
+    """Test with the config's `tta_model` and `tta_pipeline` (--tta).
+
+    Raises:
+        UsageError: the config lacks one of them.
+    """
+    missing = [name for name in ('tta_model', 'tta_pipeline') if not cfg.get(name)]
+    if missing:
+        raise UsageError(
+            f'--tta: the config has no {" and no ".join(missing)}; add them as in the flagship '
+            'configs, or leave --tta out'
+        )
+    cfg.model = ConfigDict(cfg.tta_model, module=cfg.model)
+    for _, dataset in leaf_datasets(cfg, 'test_dataloader'):
+        dataset.pipeline = cfg.tta_pipeline
+
+
+def save_predictions(cfg: Config, out: str) -> None:
+    """Write predictions to `out` (--out): a pickle from mmdet, a folder of PNGs from mmseg.
+
+    Raises:
+        UsageError: `out` is no such name, or the config has no metric that can write.
+    """
+    metrics = evaluators(cfg, 'test_evaluator')
+    if cfg.default_scope == 'mmdet':
+        if not out.endswith(('.pkl', '.pickle')):
+            raise UsageError(f'--out {out!r}: detections go to a pickle; give a name.pkl')
+        dump = ConfigDict(type='DumpDetResults', out_file_path=out)
+        cfg.test_evaluator = [*(metric for _, metric in metrics), dump]
+        return
+    if os.path.isfile(out):
+        raise UsageError(f'--out {out!r} is a file; label images go to a folder')
+    writers = [metric for _, metric in metrics if metric.type == 'IoUMetric']
+    if not writers:
+        raise UsageError('--out: only IoUMetric writes label images; test_evaluator has none')
+    os.makedirs(out, exist_ok=True)  # IoUMetric's first process makes it too late for the others
+    for metric in writers:
+        metric.output_dir = out
+
+
+def show_predictions(cfg: Config, show: bool, show_dir: str | None, wait_time: float) -> None:
+    """Draw the predictions on every test image, in a window (--show) or to files (--show-dir).
+
+    mmdet writes `show_dir`/<image>, mmseg `show_dir`/vis_data/vis_image/test_<image>_<number>.png.
+    """
+    kind = 'Det' if cfg.default_scope == 'mmdet' else 'Seg'
+    hooks = cfg.setdefault('default_hooks', ConfigDict())
+    hook = hooks.setdefault('visualization', ConfigDict(type=f'{kind}VisualizationHook'))
+    hook.update(draw=True, interval=1, show=show, wait_time=wait_time)
+    if not cfg.get('visualizer'):
+        backends = [dict(type='LocalVisBackend')]
+        cfg.visualizer = ConfigDict(type=f'{kind}LocalVisualizer', vis_backends=backends)
+    if show_dir and kind == 'Det':
+        hook.test_out_dir = os.path.abspath(show_dir)
+    elif show_dir:
+        cfg.visualizer.save_dir = os.path.abspath(show_dir)

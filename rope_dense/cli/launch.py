@@ -1,0 +1,83 @@
+"""Build the Runner and run it, on any machine."""
+
+import os
+import sys
+from urllib.error import URLError
+
+import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import RUNNERS
+from mmengine.runner import Runner, find_latest_checkpoint
+
+from .errors import UsageError
+from .model_checks import typed_nodes
+
+
+def build_runner(cfg: Config, launcher: str) -> Runner:
+    """Build the config's Runner, distributed unless the launcher is 'none'.
+
+    Raises:
+        UsageError: the launcher did not start this process.
+    """
+    cfg.launcher = launcher
+    if launcher == 'pytorch' and 'RANK' not in os.environ:
+        raise UsageError(
+            '--launcher pytorch: this process was not started by torchrun; use '
+            'tools/dist_train.sh or tools/dist_test.sh'
+        )
+    if launcher == 'pytorch' and not torch.cuda.is_available():
+        _use_gloo(cfg)
+    return RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
+
+
+def _use_gloo(cfg: Config) -> None:
+    """Distribute over processes on the CPU; mmengine would give each a GPU first.
+
+    Batch norm is then each process's own: PyTorch has a synchronised one for GPUs only.
+    """
+    torch.distributed.init_process_group('gloo')
+    for _, node in typed_nodes(cfg.model, 'model'):
+        if node.type == 'SyncBN':
+            node.type = 'BN'
+    default = ConfigDict(
+        type='MMDistributedDataParallel',
+        broadcast_buffers=False,
+        find_unused_parameters=cfg.get('find_unused_parameters', False),
+    )
+    cfg.model_wrapper_cfg = ConfigDict(cfg.get('model_wrapper_cfg') or default, device_ids=None)
+
+
+def train(runner: Runner) -> None:
+    """Train; on Ctrl-C say how to go on.
+
+    Raises:
+        UsageError, CheckpointError: pre-trained weights cannot be downloaded, or do not fit.
+        KeyboardInterrupt: after the message.
+    """
+    try:
+        runner.train()
+    except URLError as error:
+        raise UsageError(
+            f'pre-trained weights cannot be downloaded ({error}): name a file in the '
+            'init_cfg.checkpoint that asks for them, or set that init_cfg=None for random weights'
+        ) from error
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not _is_interrupt(error):
+            raise
+        if runner.rank == 0:
+            print(f'\nstopped at iteration {runner.iter}; {_advice(runner)}', file=sys.stderr)
+        raise KeyboardInterrupt from error
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: torch.save fails with a RuntimeError when interrupted."""
+    return error is not None and (
+        isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__context__)
+    )
+
+
+def _advice(runner: Runner) -> str:
+    latest = find_latest_checkpoint(runner.work_dir)
+    if latest is None:
+        return f'no checkpoint in {runner.work_dir} yet: the same command starts again'
+    return f'the last checkpoint is {latest}: the same command with --resume goes on from it'

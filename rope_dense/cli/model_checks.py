@@ -1,0 +1,149 @@
+"""Checks of the model section of a config, and of the image sizes it has to cope with."""
+
+import copy
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import MODELS
+from torch import nn
+
+from .config import component_of, items_of, leaf_datasets, nearest_in
+from .errors import UsageError, nearest
+
+UNKNOWN_ARGUMENT = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
+UNKNOWN_TYPE = re.compile(r'(\S+) is not in the (\S+::.+?) registry')
+
+
+def build_model(cfg: Config) -> nn.Module:
+    """Build the model on the CPU as the Runner will, its weights not yet initialised.
+
+    Raises:
+        UsageError: an unknown component or argument, or a value that a component refuses.
+    """
+    with MODELS.switch_scope_and_registry(cfg.default_scope) as models:
+        try:
+            return models.build(copy.deepcopy(cfg.model))  # DINO edits its head's settings
+        except TypeError as error:
+            raise UsageError(_explain_type_error(cfg, str(error))) from error
+        except KeyError as error:
+            raise UsageError(_explain_key_error(str(error.args[0]))) from error
+        except (ValueError, AssertionError) as error:
+            reason = str(error) or type(error).__name__
+            raise UsageError(f'the model cannot be built: {reason}') from error
+
+
+def _explain_type_error(cfg: Config, message: str) -> str:
+    """Say where an unknown argument stands and which ones there are."""
+    match = UNKNOWN_ARGUMENT.search(message)
+    owner, argument = match.groups() if match else (None, None)
+    for key, node in typed_nodes(cfg.model, 'model'):
+        component = component_of(cfg, MODELS, node)
+        bases = inspect.getmro(component) if inspect.isclass(component) else ()
+        if argument in node and owner in [base.__name__ for base in bases]:
+            allowed = arguments_of(component)
+            return (
+                f'{key}: unknown argument {argument!r} of {node.type}'
+                f'{nearest(argument, allowed)}; allowed: {", ".join(allowed)}'
+            )
+    return f'the model cannot be built: {message}'
+
+
+def _explain_key_error(message: str) -> str:
+    match = UNKNOWN_TYPE.search(message)
+    if not match:
+        return f'the model cannot be built: no {message!r} in a part that needs it'
+    name, registry = match.groups()
+    advice = nearest_in(MODELS, name)
+    return f'the model cannot be built: no {name!r} in the registry {registry}{advice}'
+
+
+def typed_nodes(node: object, key: str) -> Iterator[tuple[str, ConfigDict]]:
+    """Yield (config key, dict) of each dict at or below `node` that names a `type`."""
+    if isinstance(node, dict) and isinstance(node.get('type'), str):
+        yield key, node
+    for name, item in items_of(node):
+        yield from typed_nodes(item, f'{key}.{name}')
+
+
+def arguments_of(component: type) -> list[str]:
+    """Names of the arguments of a class, those that it hands on to its base classes included."""
+    names: dict[str, None] = {}
+    for cls in inspect.getmro(component):
+        if '__init__' not in vars(cls):
+            continue
+        _, *parameters = inspect.signature(cls.__init__).parameters.values()
+        variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        names |= {p.name: None for p in parameters if p.kind not in variadic}
+        if all(p.kind is not p.VAR_KEYWORD for p in parameters):
+            break
+    return list(names)
+
+
+def check_image_sizes(cfg: Config, loaders: tuple[str, ...]) -> None:
+    """Crops, resizes, paddings and windows must be positive and hold a patch of the backbone.
+
+    Raises:
+        UsageError: with the config key of the first that does not.
+    """
+    parts = [('model.data_preprocessor', cfg.model.get('data_preprocessor'))]
+    parts += [('model.test_cfg', cfg.model.get('test_cfg'))]
+    for loader in loaders:
+        parts += [(f'{k}.pipeline', d.get('pipeline')) for k, d in leaf_datasets(cfg, loader)]
+    patch = _patch_size(cfg)
+    for part, node in parts:
+        for key, given, least in _sizes(node, part):
+            if least < max(patch, 1):
+                raise UsageError(
+                    f'{key}={given}: leaves an image side of {least} pixels, and the backbone cuts '
+                    f'images into patches of {patch} pixels; give {patch} or more'
+                )
+
+
+def _patch_size(cfg: Config) -> int:
+    """Side of the backbone's patches in pixels; 1 for a backbone without any."""
+    backbone = cfg.model.get('backbone')
+    if backbone is None:
+        return 1
+    parameters = inspect.signature(component_of(cfg, MODELS, backbone)).parameters
+    default = parameters['patch_size'].default if 'patch_size' in parameters else 1
+    patch = backbone.get('patch_size', default)
+    return patch if isinstance(patch, int) else max(patch)
+
+
+def _sizes(node: object, key: str) -> Iterator[tuple[str, object, float]]:
+    """Yield (config key, value, smallest side it leaves) of the image sizes at or below `node`."""
+    if isinstance(node, dict):
+        relative = str(node.get('crop_type', '')).startswith('relative')
+        for name in ('size', 'crop_size', 'scale', 'scales'):
+            for size in [] if relative else _as_pairs(node.get(name), name == 'scales'):
+                # A resize that keeps the ratio bounds both sides; either may end up shorter.
+                bound = max if name.startswith('scale') and node.get('keep_ratio') else min
+                yield f'{key}.{name}', node[name], bound(size) if min(size) > 0 else min(size)
+    for name, item in items_of(node):
+        yield from _sizes(item, f'{key}.{name}')
+
+
+def _as_pairs(value: object, several: bool) -> list[tuple[float, ...]]:
+    """The sizes in a setting, each a number or a pair; `several`: a list of such."""
+    sizes = value if several and isinstance(value, (list, tuple)) else [value]
+    pairs = [size if isinstance(size, (list, tuple)) else (size,) for size in sizes]
+    return [tuple(p) for p in pairs if p and all(isinstance(n, (int, float)) for n in p)]
+
+
+def check_classes(cfg: Config, key: str, classes: Sequence[str]) -> None:
+    """The heads must predict as many classes as the data set at `key` has.
+
+    Raises:
+        UsageError: with the config keys of both.
+    """
+    for name, part in cfg.model.items():
+        for head in part if isinstance(part, list) else [part]:
+            given = head.get('num_classes') if name.endswith('_head') and head else None
+            if given not in (None, len(classes)):
+                raise UsageError(
+                    f'model.{name}.num_classes={given}, but {key} has {len(classes)} classes: set '
+                    f'--cfg-options model.{name}.num_classes={len(classes)}, or change the classes '
+                    f'by {key}.metainfo'
+                )

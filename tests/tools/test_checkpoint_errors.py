@@ -1,0 +1,157 @@
+"""Files that are no checkpoints, or not of this model: refused before anything begins."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tool_names import Fails, Main
+from torch import nn
+
+
+def test_missing_checkpoints(
+    train: Main, test: Main, detector: str, fails: Fails, tmp_path: Path
+) -> None:
+    fails(test, detector, 'x.pth', says=["checkpoint 'x.pth': no such file"])
+    fails(test, detector, str(tmp_path), says=[f"checkpoint '{tmp_path}': a folder"])
+    fails(train, detector, '--resume', 'x.pth', says=["--resume 'x.pth': no such file"])
+    options = ['--cfg-options', 'load_from=x.pth']
+    fails(train, detector, *options, says=["load_from 'x.pth': no such file"])
+    options = ['--cfg-options', 'model.neck.1.init_cfg.type=Pretrained']
+    options += ['model.neck.1.init_cfg.checkpoint=x.pth']
+    fails(train, detector, *options, says=["model.neck.1.init_cfg.checkpoint 'x.pth'"])
+
+
+def test_pretrained_weights_that_cannot_be_downloaded(
+    train: Main,
+    detector: str,
+    tmp_path: Path,
+    unused_port: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv('TORCH_HOME', str(tmp_path / 'torch'))
+    options = [*own_names('no_download'), 'model.neck.1.init_cfg.type=Pretrained']
+    options += [f'model.neck.1.init_cfg.checkpoint=http://127.0.0.1:{unused_port}/x.pth']
+    work_dir = str(tmp_path / 'work')
+    assert train([detector, '--work-dir', work_dir, '--cfg-options', *options]) == 2
+    message = capsys.readouterr().err
+    assert 'cannot be downloaded' in message and 'init_cfg=None for random weights' in message
+    assert 'Traceback' not in message
+
+
+def test_last_checkpoint_that_is_gone(
+    train: Main, detector: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / 'last_checkpoint').write_text('moved/iter_1.pth')
+    assert train([detector, '--resume', '--work-dir', str(tmp_path)]) == 2
+    assert "--resume 'moved/iter_1.pth': no such file" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ['last_checkpoint']
+
+
+class RunsCode:
+    def __init__(self, evidence: Path) -> None:
+        self.evidence = evidence
+
+    def __reduce__(self) -> tuple:
+        return Path.touch, (self.evidence,)
+
+
+class ReadsAttribute:
+    def __reduce__(self) -> tuple:
+        return getattr, (torch.FloatStorage, 'from_file')
+
+
+@pytest.mark.parametrize(
+    'content, says',
+    [
+        (b'<!DOCTYPE html><html>', ['a web page, not a checkpoint', 'DOCTYPE']),
+        (b'version https://git-lfs', ['a Git LFS pointer']),
+        (b'', ['the file is empty']),
+        (b'\x80\x02}q\x00.', ['not a PyTorch checkpoint']),  # a pickle, but not of PyTorch
+        ([1, 2], ['holds a list, a checkpoint is a dict']),
+        (dict(model=dict(w=torch.zeros(1))), ["no weights under 'state_dict'", "['model']"]),
+        (dict(x=nn.Linear(1, 1)), ['refused', 'torch.nn.modules.linear.Linear']),
+        (dict(x=ReadsAttribute()), ['refused', "'from_file'"]),
+    ],
+)
+def test_files_that_are_no_checkpoints(
+    test: Main, detector: str, fails: Fails, tmp_path: Path, content: object, says: list[str]
+) -> None:
+    path = tmp_path / 'x.pth'
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        torch.save(content, path)
+    fails(test, detector, str(path), says=[str(path), *says])
+
+
+def test_checkpoint_that_would_run_code(
+    test: Main, detector: str, fails: Fails, tmp_path: Path
+) -> None:
+    path, evidence = tmp_path / 'x.pth', tmp_path / 'evidence'
+    torch.save(dict(state_dict=dict(w=torch.zeros(1)), x=RunsCode(evidence)), path)
+    fails(test, detector, str(path), says=['refused', 'could run code', 'pathlib'])
+    assert not evidence.exists()
+    torch.load(path, weights_only=False)
+    assert evidence.exists()  # what was refused
+
+
+def test_checkpoint_that_is_cut_off(
+    test: Main, detector: str, weights: str, fails: Fails, tmp_path: Path
+) -> None:
+    content = Path(weights).read_bytes()
+    (tmp_path / 'x.pth').write_bytes(content[: len(content) // 2])
+    fails(test, detector, str(tmp_path / 'x.pth'), says=['the file is cut off', 'get it again'])
+
+
+def test_checkpoint_of_another_model(
+    test: Main, detector: str, segmentor: str, weights: str, fails: Fails, tmp_path: Path
+) -> None:
+    says = ['does not fit the config', 'it lacks', 'neck.upsample_4x.0.weight']
+    fails(test, segmentor, weights, says=says)
+    state = torch.load(weights)['state_dict']
+    del state['backbone.patch_embed.proj.bias']
+    torch.save(dict(state_dict=state), tmp_path / 'lacks.pth')
+    says = ["it lacks 1 weights, such as ['backbone.patch_embed.proj.bias']"]
+    fails(test, detector, str(tmp_path / 'lacks.pth'), says=says)
+    options = ['--cfg-options', 'model.num_queries=11']
+    says = ['size mismatch for query_embedding.weight', '--cfg-options']
+    fails(test, detector, weights, *options, says=says)
+
+
+def test_resume_from_weights_alone(train: Main, detector: str, weights: str, fails: Fails) -> None:
+    says = ['no meta, message_hub, optimizer', f'--cfg-options load_from={weights}']
+    fails(train, detector, '--resume', weights, says=says)
+
+
+def own_names(name: str) -> list[str]:
+    """Options for runs that begin: mmengine keeps loggers and visualizers by name."""
+    return [f'experiment_name={name}', f'visualizer.name={name}']
+
+
+def pretrained(checkpoint: str) -> list[str]:
+    """Options for pre-trained weights in the backbone; init_cfg is None in the small configs."""
+    key = 'model.backbone.init_cfg'
+    return ['--cfg-options', f'{key}._delete_=True', f'{key}.type=Pretrained'] + [
+        f'{key}.checkpoint={checkpoint}'
+    ]
+
+
+def test_pretrained_backbone_that_cannot_be_read(
+    train: Main, detector: str, fails: Fails, tmp_path: Path
+) -> None:
+    fails(train, detector, *pretrained('x.pth'), says=['init_cfg.checkpoint', 'no such file'])
+    (tmp_path / 'page.pth').write_text('<html>')
+    options = pretrained(str(tmp_path / 'page.pth'))
+    fails(train, detector, *options, says=['model.backbone.init_cfg.checkpoint', 'a web page'])
+
+
+def test_pretrained_backbone_of_another_size(
+    train: Main, detector: str, weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Known only when training initialises the model: the work dir is there then."""
+    options = [*pretrained(weights), 'model.backbone.arch.depth=3', *own_names('misfit')]
+    assert train([detector, '--work-dir', str(tmp_path / 'work'), *options]) == 2
+    message = capsys.readouterr().err
+    assert f'error: {weights}' in message and 'does not fit RoPEViT' in message
+    assert 'Traceback' not in message

@@ -1,0 +1,84 @@
+"""Configs and --cfg-options that cannot be used: one message, before anything begins."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from tool_names import TRAIN_DATA, Fails, Main
+
+
+def test_missing_config(train: Main, test: Main, fails: Fails) -> None:
+    for main, more in ((train, []), (test, ['x.pth'])):
+        fails(main, 'configs/dino.py', *more, says=["config 'configs/dino.py': no such file"])
+
+
+@pytest.mark.parametrize(
+    'text, says',
+    [
+        ('model = dict(', 'SyntaxError'),
+        ("_base_ = './no_such_base.py'", 'no_such_base.py'),
+        ('model = nothing', "name 'nothing' is not defined"),
+        ("custom_imports = dict(imports=['no_such_module'])", 'no_such_module'),
+        ('model = dict()', "default_scope=None; set it to 'mmdet' or 'mmseg'"),
+    ],
+)
+def test_config_that_cannot_be_used(
+    train: Main, fails: Fails, tmp_path: Path, text: str, says: str
+) -> None:
+    (tmp_path / 'broken.py').write_text(text)
+    fails(train, str(tmp_path / 'broken.py'), says=[says, 'broken.py'])
+
+
+def test_config_of_another_type(train: Main, fails: Fails, tmp_path: Path) -> None:
+    (tmp_path / 'config.txt').write_text('')
+    fails(train, str(tmp_path / 'config.txt'), says=['py/yml/yaml/json'])
+
+
+@pytest.mark.parametrize(
+    'option, says',
+    [
+        ('optim_wrapper=None', ['no optim_wrapper: a train loop needs train_dataloader']),
+        ('val_cfg=None', ['no val_cfg: a val loop needs', 'set all of these to None']),
+    ],
+)
+def test_missing_section(train: Main, detector: str, fails: Fails, option: str, says: str) -> None:
+    fails(train, detector, '--cfg-options', option, says=says)
+
+
+def test_missing_task_package(
+    train: Main, detector: str, fails: Fails, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, 'mmdet.models', None)
+    fails(train, detector, says=['needs mmdetection, which does not import', 'make setup'])
+
+
+@pytest.mark.parametrize(
+    'pair, says', [('a.b', 'expected KEY=VALUE'), ('=3', 'expected'), ('a=[1', 'brackets')]
+)
+def test_options_that_cannot_be_read(
+    train: Main, capsys: pytest.CaptureFixture[str], pair: str, says: str
+) -> None:
+    with pytest.raises(SystemExit, match='2'):
+        train(['config.py', '--cfg-options', pair])
+    message = capsys.readouterr().err
+    assert says in message and repr(pair) in message
+
+
+def test_options_accumulate_and_merge(train: Main, detector: str, fails: Fails) -> None:
+    options = ['--cfg-options', 'a_key.b=1', '--cfg-options', 'model.num_queries=7']
+    fails(train, detector, *options, says=["a_key.b=1: the config has no 'a_key'"])
+
+
+@pytest.mark.parametrize(
+    'option, says',
+    [
+        ('trian_cfg.max_iters=3', "did you mean 'train_cfg'?"),
+        (f'{TRAIN_DATA}.pipeline.99.type=Resize', 'Index 99 exceeds the length'),
+        ('model.num_queries.few=3', 'num_queries'),
+        ('tta_pipeline.0=3', 'does not fit the config'),
+    ],
+)
+def test_options_that_do_not_fit(
+    train: Main, detector: str, fails: Fails, option: str, says: str
+) -> None:
+    fails(train, detector, '--cfg-options', option, says=[says, option])

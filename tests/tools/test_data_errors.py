@@ -1,0 +1,163 @@
+"""Data sets that are missing, broken or do not fit: one message, before anything begins."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from mmengine.config import Config
+from small_configs import CONFIGS
+from tool_names import TRAIN_DATA, Fails, Main
+
+from rope_dense.cli import data_checks
+
+
+def with_data_root(root: str) -> list[str]:
+    keys = ['train_dataloader', 'val_dataloader']
+    return ['--cfg-options', *(f'{key}.dataset.data_root={root}' for key in keys)]
+
+
+@pytest.mark.parametrize(
+    'name, says',
+    [
+        (
+            'dino_vitdet_rope_mixed',
+            [
+                'data/coco/annotations/instances_train2017.json',
+                'train_dataloader.dataset.data_root=DIR',
+                'val_evaluator.ann_file=DIR/annotations/instances_val2017.json',
+                'https://cocodataset.org',
+            ],
+        ),
+        (
+            'upernet_vit_rope_mixed',
+            [
+                'data/ade/ADEChallengeData2016/annotations/validation',
+                'val_dataloader.dataset.data_root=DIR',
+                'http://sceneparsing.csail.mit.edu',
+            ],
+        ),
+    ],
+)
+def test_missing_data_set_of_a_flagship(
+    train: Main,
+    fails: Fails,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    says: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    no_weights = ['--cfg-options', 'model.backbone.init_cfg=None']
+    message = fails(train, str(CONFIGS / f'{name}.py'), *no_weights, says=[*says, str(tmp_path)])
+    assert message.count('train_dataloader.dataset.data_root=DIR') == 1
+
+
+def test_only_what_is_used_must_be_there(
+    train: Main, test: Main, detector: str, weights: str, fails: Fails
+) -> None:
+    """Training needs no test set, and no validation set without validation."""
+    options, next_check = ['--cfg-options'], 'model.bbox_head.num_classes=5'
+    absent = {name: f'{name}_dataloader.dataset.data_root=nowhere' for name in ('val', 'test')}
+    no_validation = [f'val_{part}=None' for part in ('dataloader', 'cfg', 'evaluator')]
+    for used in ([absent['test']], no_validation):
+        fails(train, detector, *options, *used, next_check, says=[f'{next_check}, but'])
+    for main, name, more in ((train, 'val', []), (test, 'test', [weights])):
+        says = [f'{name}_dataloader.dataset.data_root=DIR']
+        fails(main, detector, *more, *options, absent[name], says=says)
+
+
+def test_wrapped_data_sets_are_searched(
+    train: Main, detector: str, fails: Fails, tmp_path: Path
+) -> None:
+    cfg = Config.fromfile(detector)
+    leaf = dict(cfg.train_dataloader.dataset, data_root='nowhere')
+    repeated = dict(type='RepeatDataset', times=2, dataset=leaf)
+    cfg.train_dataloader.dataset = dict(type='ConcatDataset', datasets=[leaf, repeated])
+    cfg.dump(tmp_path / 'wrapped.py')
+    keys = [f'{TRAIN_DATA}.datasets.{inner}.data_root=DIR' for inner in ('0', '1.dataset')]
+    fails(train, str(tmp_path / 'wrapped.py'), says=keys)
+
+
+@pytest.fixture
+def own_data(data: Path, tmp_path: Path) -> Path:
+    """A copy of the data to spoil."""
+    shutil.copytree(data, tmp_path / 'data')
+    return tmp_path / 'data'
+
+
+@pytest.mark.parametrize('large', [False, True])
+@pytest.mark.parametrize('content', ['<html>not found</html>', '{"images": [{"id": 1}, {"id"'])
+def test_broken_annotation_file(
+    train: Main,
+    detector: str,
+    fails: Fails,
+    own_data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    content: str,
+    large: bool,
+) -> None:
+    if large:
+        monkeypatch.setattr(data_checks, 'PARSED_BYTES', 8)
+    path = own_data / 'coco' / 'annotations' / 'instances_train2017.json'
+    path.write_text(content)
+    says = [str(path), f'{TRAIN_DATA}.ann_file', 'get it again']
+    fails(train, detector, *with_data_root(str(own_data / 'coco')), says=says)
+
+
+def test_annotation_file_of_another_format(
+    train: Main, detector: str, fails: Fails, own_data: Path
+) -> None:
+    path = own_data / 'coco' / 'annotations' / 'instances_train2017.json'
+    path.write_text('{"data_list": []}')
+    options = with_data_root(str(own_data / 'coco'))
+    fails(train, detector, *options, says=[str(path), 'COCO format', 'categories, images'])
+
+
+def test_classes_that_the_file_does_not_have(train: Main, detector: str, fails: Fails) -> None:
+    options = ['--cfg-options', f'{TRAIN_DATA}.metainfo.classes=(circle,dog,cat,ring,star,cross)']
+    says = ["2 classes, such as ['cat', 'dog']", 'triangle', f'{TRAIN_DATA}.metainfo.classes']
+    fails(train, detector, *options, says=says)
+
+
+def test_no_image_left_after_filtering(train: Main, detector: str, fails: Fails) -> None:
+    options = ['--cfg-options', f'{TRAIN_DATA}.filter_cfg.min_size=1000']
+    fails(train, detector, *options, says=[f'{TRAIN_DATA}: no image is left', "'min_size': 1000"])
+
+
+def test_no_image_with_the_suffix(train: Main, segmentor: str, fails: Fails) -> None:
+    options = ['--cfg-options', f'{TRAIN_DATA}.img_suffix=.jpeg']
+    fails(train, segmentor, *options, says=[f'{TRAIN_DATA}: no image is left', 'suffixes'])
+
+
+def test_images_that_are_elsewhere(
+    train: Main, detector: str, fails: Fails, own_data: Path
+) -> None:
+    (own_data / 'coco' / 'train2017' / '00000000.jpg').unlink()
+    options = with_data_root(str(own_data / 'coco'))
+    fails(train, detector, *options, says=['00000000.jpg does not exist', 'data_prefix'])
+
+
+def test_label_images_that_are_elsewhere(
+    train: Main, segmentor: str, fails: Fails, own_data: Path
+) -> None:
+    shutil.rmtree(own_data / 'ade' / 'annotations' / 'training')
+    (own_data / 'ade' / 'annotations' / 'training').mkdir()
+    options = with_data_root(str(own_data / 'ade'))
+    fails(train, segmentor, *options, says=['training/00000000.png does not exist'])
+
+
+def test_number_of_classes(train: Main, detector: str, segmentor: str, fails: Fails) -> None:
+    for config, head, has in ((detector, 'bbox_head', 6), (segmentor, 'auxiliary_head', 7)):
+        options = ['--cfg-options', f'model.{head}.num_classes=5']
+        says = [f'model.{head}.num_classes=5', f'{TRAIN_DATA} has {has} classes']
+        fails(train, config, *options, says=says)
+
+
+def test_unknown_data_set(train: Main, detector: str, fails: Fails) -> None:
+    options = ['--cfg-options', f'{TRAIN_DATA}.type=CocoDatset']
+    fails(train, detector, *options, says=["no data set 'CocoDatset', did you mean 'CocoDataset'?"])
+
+
+def test_unknown_argument_of_a_data_set(train: Main, detector: str, fails: Fails) -> None:
+    options = ['--cfg-options', f'{TRAIN_DATA}.tset_mode=True']
+    fails(train, detector, *options, says=[f'{TRAIN_DATA} cannot be built', 'tset_mode'])

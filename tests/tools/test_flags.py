@@ -1,0 +1,77 @@
+"""What the flags of the tools change, and when they cannot be used."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from tool_names import Fails, Main
+
+from rope_dense.cli.flags import enable_amp, enable_auto_scale_lr, show_predictions
+from rope_dense.cli.model_checks import build_model
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason='has an accelerator')
+def test_amp_without_an_accelerator(train: Main, detector: str, fails: Fails) -> None:
+    fails(train, detector, '--amp', says=['mixed precision', 'CUDA', 'Leave --amp out'])
+    options = ['--cfg-options', 'optim_wrapper.type=AmpOptimWrapper']
+    fails(train, detector, *options, says=['optim_wrapper.type=OptimWrapper'])
+
+
+def test_amp_with_another_wrapper(train: Main, detector: str, fails: Fails) -> None:
+    options = ['--cfg-options', 'optim_wrapper.type=MyWrapper']
+    fails(train, detector, '--amp', *options, says=["'MyWrapper', it must be OptimWrapper"])
+
+
+def test_flags_change_the_config() -> None:
+    wrapper = dict(type='OptimWrapper', dtype='bfloat16')
+    cfg = Config(dict(optim_wrapper=wrapper, auto_scale_lr=dict(base_batch_size=16, enable=False)))
+    enable_amp(cfg)
+    enable_auto_scale_lr(cfg)
+    assert cfg.optim_wrapper == dict(type='AmpOptimWrapper', dtype='bfloat16', loss_scale='dynamic')
+    assert cfg.auto_scale_lr == dict(base_batch_size=16, enable=True)
+
+
+def test_predictions_are_drawn_without_settings_for_it(tmp_path: Path) -> None:
+    for scope, kind in (('mmdet', 'Det'), ('mmseg', 'Seg')):
+        cfg = Config(dict(default_scope=scope))
+        show_predictions(cfg, show=False, show_dir=str(tmp_path), wait_time=0.0)
+        hook = cfg.default_hooks.visualization
+        assert (hook.type, hook.draw, hook.interval) == (f'{kind}VisualizationHook', True, 1)
+        assert cfg.visualizer.type == f'{kind}LocalVisualizer'
+        assert str(tmp_path) in (hook.get('test_out_dir'), cfg.visualizer.get('save_dir'))
+
+
+def test_auto_scale_lr_without_a_batch_size(train: Main, detector: str, fails: Fails) -> None:
+    options = ['--cfg-options', 'auto_scale_lr=None']
+    says = ['--auto-scale-lr', 'auto_scale_lr.base_batch_size=16']
+    fails(train, detector, '--auto-scale-lr', *options, says=says)
+
+
+def test_launcher_that_did_not_start_it(
+    train: Main, detector: str, fails: Fails, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv('RANK', raising=False)
+    monkeypatch.setenv('LOCAL_RANK', '0')  # so that it is restored
+    fails(train, detector, '--launcher', 'pytorch', says=['tools/dist_train.sh'])
+
+
+def test_tta_that_the_config_does_not_have(
+    test: Main, detector: str, weights: str, fails: Fails
+) -> None:
+    options = ['--cfg-options', 'tta_model=None']
+    fails(test, detector, weights, '--tta', *options, says=['--tta: the config has no tta_model;'])
+    options += ['tta_pipeline=None']
+    says = ['no tta_model and no tta_pipeline']
+    fails(test, detector, weights, '--tta', *options, says=says)
+
+
+def test_out_of_the_wrong_kind(
+    test: Main, detector: str, segmentor: str, weights: str, fails: Fails, tmp_path: Path
+) -> None:
+    fails(test, detector, weights, '--out', 'boxes.json', says=["'boxes.json'", 'name.pkl'])
+    path = tmp_path / 'segmentor.pth'
+    torch.save(build_model(Config.fromfile(segmentor)).state_dict(), path)
+    fails(test, segmentor, str(path), '--out', str(path), says=['is a file', 'to a folder'])
+    options = ['--cfg-options', 'test_evaluator.type=CityscapesMetric']
+    fails(test, segmentor, str(path), '--out', 'x', *options, says=['only IoUMetric'])

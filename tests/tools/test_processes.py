@@ -1,0 +1,77 @@
+"""The tools as processes: interrupted, distributed, and without OpenMMLab."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from tool_names import TOOLS
+
+
+def run(command: Sequence[str], **kwargs: object) -> subprocess.CompletedProcess:
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **kwargs)
+
+
+def test_tools_without_openmmlab_say_what_to_install() -> None:
+    code = (
+        'import runpy, sys\n'
+        "sys.modules['mmcv'] = None\n"
+        "sys.argv = ['train.py', 'config.py']\n"
+        "runpy.run_path('tools/train.py', run_name='__main__')"
+    )
+    result = run([sys.executable, '-W', 'ignore', '-c', code], cwd=TOOLS.parent)
+    assert result.returncode == 2
+    assert result.stderr.startswith('error: ') and 'make setup' in result.stderr
+    assert 'Traceback' not in result.stderr
+
+
+def test_interrupt_ends_training_with_advice(detector: str, tmp_path: Path) -> None:
+    command = [sys.executable, str(TOOLS / 'train.py'), detector, '--work-dir', 'work']
+    command += ['--cfg-options', 'train_cfg.max_iters=100000', 'train_cfg.val_interval=100000']
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    saved = tmp_path / 'work' / 'last_checkpoint'
+    for line in process.stdout:
+        if 'Saving checkpoint' in line and saved.exists():
+            break
+    process.send_signal(signal.SIGINT)
+    _, message = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert 'stopped at iteration' in message and 'Traceback' not in message
+    assert f'the last checkpoint is {saved.read_text()}' in message
+    assert 'the same command with --resume' in message
+
+
+@pytest.mark.parametrize('script, arguments', [('dist_train', ['c']), ('dist_test', ['c', 'x'])])
+def test_dist_scripts_say_how_to_use_them(script: str, arguments: list[str]) -> None:
+    result = run(['bash', str(TOOLS / f'{script}.sh'), *arguments])
+    assert result.returncode == 2
+    assert 'usage: ' in result.stderr and 'GPUS' in result.stderr
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason='the GPU path needs as many GPUs')
+def test_two_processes_train_and_test_on_the_cpu(
+    segmentor: str, tmp_path: Path, unused_port: str
+) -> None:
+    """With UperNet's SyncBN, which PyTorch has for GPUs only."""
+    path = f'{Path(sys.executable).parent}:{os.environ["PATH"]}'
+    settings = dict(cwd=tmp_path, env=os.environ | dict(PATH=path, PORT=unused_port))
+    train, test = (str(TOOLS / f'dist_{name}.sh') for name in ('train', 'test'))
+    options = ['--cfg-options', 'train_cfg.max_iters=1', 'val_cfg=None']
+    options += ['val_dataloader=None', 'val_evaluator=None']
+    result = run(['bash', train, segmentor, '2', '--work-dir', 'work', *options], **settings)
+    assert result.returncode == 0, result.stderr
+    result = run(
+        ['bash', test, segmentor, 'work/iter_1.pth', '2', '--work-dir', 'test', '--out', 'labels'],
+        **settings,
+    )
+    assert result.returncode == 0, result.stderr
+    (metrics,) = (tmp_path / 'test').glob('*/*.json')
+    assert 'mIoU' in json.loads(metrics.read_text())
+    assert len(list((tmp_path / 'labels').iterdir())) == 2

@@ -1,0 +1,74 @@
+"""Evaluate a checkpoint of a detector or a segmentor.
+
+Examples:
+    python tools/test.py configs/dino_vitdet_rope_mixed.py work_dirs/a/iter_90000.pth
+    python tools/test.py configs/upernet_vit_rope_mixed.py iter_160000.pth --tta --out labels
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from rope_dense.cli.arguments import add_common_arguments, parse
+from rope_dense.cli.checkpoints import check_tested_weights
+from rope_dense.cli.config import load_config, used_loaders
+from rope_dense.cli.data_checks import check_data
+from rope_dense.cli.errors import command
+from rope_dense.cli.flags import enable_tta, save_predictions, show_predictions
+from rope_dense.cli.launch import build_runner
+from rope_dense.cli.model_checks import build_model, check_image_sizes
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('config', help='config file')
+    parser.add_argument('checkpoint', help='checkpoint file or URL')
+    parser.add_argument(
+        '--out',
+        help='save the predictions: of a detector to a pickle (NAME.pkl), of a segmentor to a '
+        'folder of label images (PNG, numbered as in the data set)',
+    )
+    parser.add_argument('--show', action='store_true', help='show the predictions in a window')
+    parser.add_argument(
+        '--show-dir',
+        metavar='DIR',
+        help='draw the predictions on the images: of a detector to DIR, of a segmentor to '
+        'DIR/vis_data/vis_image',
+    )
+    parser.add_argument(
+        '--wait-time',
+        type=float,
+        default=2,
+        help='seconds that --show waits per image (%(default)s)',
+    )
+    parser.add_argument(
+        '--tta', action='store_true', help="test-time augmentation by the config's tta_pipeline"
+    )
+    add_common_arguments(parser)
+    return parse(parser, argv)
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse_args(argv)
+    cfg = load_config(args.config, args.cfg_options, args.work_dir)
+    loaders = used_loaders(cfg, 'test')
+    cfg.load_from, cfg.resume = args.checkpoint, False
+    model = build_model(cfg)
+    check_image_sizes(cfg, loaders)
+    check_tested_weights(args.checkpoint, model)
+    check_data(cfg, loaders)
+    del model
+    if args.tta:
+        enable_tta(cfg)
+    if args.out:
+        save_predictions(cfg, args.out)
+    if args.show or args.show_dir:
+        show_predictions(cfg, args.show, args.show_dir, args.wait_time)
+    build_runner(cfg, args.launcher).test()
+
+
+if __name__ == '__main__':
+    sys.exit(main())
