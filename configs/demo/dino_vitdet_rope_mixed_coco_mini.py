@@ -29,10 +29,16 @@ train_pipeline = [
     dict(type='RandomFlip', prob=0.5),
     dict(type='PackDetInputs'),
 ]
+subset_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadAnnotations', with_bbox=True),
+    resize,
+    dict(type='PackDetInputs'),
+]
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     resize,
-    dict(type='LoadAnnotations', with_bbox=True),
+    dict(type='LoadAnnotations', with_bbox=True),  # after Resize: boxes in the original's pixels
     dict(
         type='PackDetInputs',
         meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'),
@@ -60,15 +66,18 @@ subset = dict(
     data_prefix=dict(img='train2017/'),
     filter_cfg=dict(filter_empty_gt=True, min_size=32),
     indices=8,
-    pipeline=test_pipeline,
+    pipeline=subset_pipeline,
 )
 custom_hooks = [dict(type='SubsetLossHook', dataset=subset)]
-del resize, train_pipeline, test_pipeline, subset
+del resize, train_pipeline, subset_pipeline, test_pipeline, subset
 
 optim_wrapper = dict(
-    optimizer=dict(lr=2e-4),
+    optimizer=dict(lr=4e-4),
     paramwise_cfg=dict(_delete_=True, no_decay=['norm', 'frequency']),  # all train from scratch
 )
-param_scheduler = [dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=20)]
-train_cfg = dict(max_iters=200, val_interval=200)
-default_hooks = dict(logger=dict(interval=10), checkpoint=dict(interval=200, max_keep_ckpts=1))
+param_scheduler = [
+    dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=20),
+    dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=600, eta_min=1e-6),
+]
+train_cfg = dict(max_iters=600, val_interval=600)
+default_hooks = dict(logger=dict(interval=20), checkpoint=dict(interval=600, max_keep_ckpts=1))
