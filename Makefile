@@ -12,8 +12,10 @@ TORCH ?= $(PINNED_TORCH)
 PYTHON ?= python3.11
 
 RUN := $(VENV)/bin/python
-# Threads that wait without spinning: on a busy machine a step takes a tenth of the time.
+# Threads that wait without spinning (on a busy machine ten times faster), and large tensors in large
+# pages (with glibc on Linux; no page faults for every 4 KiB).
 export OMP_WAIT_POLICY ?= passive
+export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 ENVIRONMENT := $(VENV)/.made-with-$(subst =,-,$(TORCH))
 PACKAGE := $(VENV)/.package-installed
 

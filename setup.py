@@ -20,7 +20,8 @@ setup(
     packages=find_packages(include=['rope_dense*']),
     # The OpenMMLab packages exist in two families that use the same import names, so neither can be
     # required here: each is an extra, and importing rope_dense without them says what to install.
-    install_requires=['torch>=2.4', 'numpy'],
+    # Before 2.6 torch's weights_only loading could be made to run code (CVE-2025-32434).
+    install_requires=['torch>=2.6', 'numpy'],
     extras_require={
         'onedl': [
             'onedl-mmengine>=0.10.12,<0.11',
@@ -39,6 +40,7 @@ setup(
         ],
         # timm, which some tests compare with, would bring a torchvision that replaces torch:
         # pip install --no-deps timm
+        'hub': ['huggingface_hub', 'safetensors'],  # hf-hub: names and .safetensors files
         'test': ['pytest'],
     },
 )

@@ -10,7 +10,8 @@ import pytest
 from mmengine.config import Config
 from mmengine.logging import MessageHub
 
-from rope_dense.evaluation import evaluate_at, resolution, with_data_root
+from rope_dense.cli.flags import with_data_root
+from rope_dense.evaluation import evaluate_at, resolution
 from rope_dense.visualization import read_scalars
 
 Demo = Callable[[Sequence[str]], int]

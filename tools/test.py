@@ -14,7 +14,7 @@ from rope_dense.cli.checkpoints import check_tested_weights
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.errors import command
-from rope_dense.cli.flags import enable_tta, save_predictions, show_predictions
+from rope_dense.cli.flags import enable_tta, save_predictions, show_predictions, with_data_root
 from rope_dense.cli.launch import build_runner
 from rope_dense.cli.model_checks import build_model, check_image_sizes
 
@@ -54,6 +54,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
+    if args.data_root:
+        cfg = with_data_root(cfg, args.data_root)
     loaders = used_loaders(cfg, 'test')
     cfg.load_from, cfg.resume = args.checkpoint, False
     model = build_model(cfg)

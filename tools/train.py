@@ -15,7 +15,7 @@ from rope_dense.cli.checkpoints import check_initial_weights, resolve_resume
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.errors import command
-from rope_dense.cli.flags import check_amp, enable_amp, enable_auto_scale_lr
+from rope_dense.cli.flags import check_amp, enable_amp, enable_auto_scale_lr, with_data_root
 from rope_dense.cli.launch import build_runner, train
 from rope_dense.cli.model_checks import build_model, check_image_sizes
 
@@ -46,6 +46,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
+    if args.data_root:
+        cfg = with_data_root(cfg, args.data_root)
     loaders = used_loaders(cfg, 'train', 'val')
     if args.amp:
         enable_amp(cfg)

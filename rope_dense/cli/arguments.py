@@ -39,6 +39,11 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
         help='folder for logs, checkpoints and results (work_dirs/<name of the config>)',
     )
     parser.add_argument(
+        '--data-root',
+        metavar='DIR',
+        help="folder that holds the data, instead of the config's data_root",
+    )
+    parser.add_argument(
         '--cfg-options',
         nargs='+',
         action=OptionsAction,

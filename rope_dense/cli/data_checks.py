@@ -61,6 +61,7 @@ def _check_paths(cfg: Config, loaders: tuple[str, ...]) -> None:
         f'the data set is not there. Missing, seen from {os.getcwd()}:',
         *(f'  {item.path}  ({item.key})' for item in missing),
         'Put or link it there, or say where it is (DIR is the folder of the data set):',
+        '  --data-root DIR, or one by one:',
         '  --cfg-options ' + ' '.join(dict.fromkeys(item.option for item in missing)),
         *(f'  {source}' for name, source in SOURCES.items() if name in published),
     ]

@@ -1,12 +1,46 @@
 """What the flags of train.py and test.py change in a config."""
 
+import copy
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
 from mmengine.device import is_cuda_available, is_mlu_available, is_musa_available, is_npu_available
 
-from .config import evaluators, leaf_datasets
+from .config import evaluators, items_of, leaf_datasets
 from .errors import UsageError
+
+
+def with_data_root(cfg: Config, data_root: str | Path) -> Config:
+    """A copy of a config whose data sets and evaluators read from another folder (--data-root).
+
+    Every `data_root` is replaced, and the start of every `ann_file` that lies in one.
+
+    Raises:
+        UsageError: the config has no `data_root`.
+    """
+    cfg = copy.deepcopy(cfg)
+    nodes = list(_dicts(cfg._cfg_dict))
+    roots = {node.data_root for node in nodes if node.get('data_root')}
+    if not roots:
+        raise UsageError(f'--data-root {data_root}: no data set of the config has a data_root')
+    for node in nodes:
+        if node.get('data_root'):
+            node.data_root = str(data_root)
+            continue
+        for root in roots:
+            if node.get('ann_file') and Path(node.ann_file).is_relative_to(root):
+                node.ann_file = str(data_root / Path(node.ann_file).relative_to(root))
+                break
+    return cfg
+
+
+def _dicts(node: object) -> Iterator[ConfigDict]:
+    if isinstance(node, dict):
+        yield node
+    for _, item in items_of(node):
+        yield from _dicts(item)
 
 
 def enable_amp(cfg: Config) -> None:

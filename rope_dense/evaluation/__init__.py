@@ -1,6 +1,6 @@
 """Evaluation beyond one pass at one size."""
 
-from .resolution import evaluate_at, with_data_root
+from .resolution import evaluate_at
 from .tta import MeanScoreTTAModel
 
-__all__ = ['MeanScoreTTAModel', 'evaluate_at', 'with_data_root']
+__all__ = ['MeanScoreTTAModel', 'evaluate_at']

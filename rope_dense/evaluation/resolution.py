@@ -7,25 +7,6 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 
-def with_data_root(config: Config, data_root: str | Path) -> Config:
-    """Return a copy of a config whose data sets and evaluators read from another folder.
-
-    A split that the config lacks is skipped.
-    """
-    config = copy.deepcopy(config)
-    for split in ('train', 'val', 'test'):
-        if config.get(f'{split}_dataloader') is None:
-            continue
-        dataset = config[f'{split}_dataloader'].dataset
-        evaluator = config.get(f'{split}_evaluator') or {}
-        if evaluator.get('ann_file'):
-            evaluator.ann_file = str(
-                data_root / Path(evaluator.ann_file).relative_to(dataset.data_root)
-            )
-        dataset.data_root = str(data_root)
-    return config
-
-
 def evaluate_at(config: Config, checkpoint: str | Path, size: tuple[int, int]) -> dict[str, float]:
     """Test a checkpoint with the images of the test data resized to `size`.
 
