@@ -12,7 +12,7 @@ from mmengine.logging import MessageHub
 
 from rope_dense.cli.flags import with_data_root
 from rope_dense.evaluation import evaluate_at, resolution
-from rope_dense.visualization import read_scalars
+from rope_dense.visualization import draw_detections, read_scalars
 
 Demo = Callable[[Sequence[str]], int]
 ROOT = Path(__file__).parents[1]
@@ -54,6 +54,18 @@ def test_demo_writes_figures_pictures_and_curve(work_dir: Path) -> None:
     assert [picture.name for picture in pictures] == [f'{i:08d}.png' for i in range(4)]
     assert cv2.imread(str(pictures[0])).shape == (640, 1280, 3)  # truth and prediction
     assert cv2.imread(str(work_dir / 'training_curve.png')).std() > 0
+
+
+def test_pictures_show_every_prediction_above_the_score(work_dir: Path, tmp_path: Path) -> None:
+    config = with_data_root(Config.fromfile(CONFIG), work_dir / 'data' / 'coco')
+    backbone = dict(arch=dict(depth=2), window_block_indexes=(0,))
+    config.merge_from_dict(dict(model=dict(backbone=backbone, decoder=dict(num_layers=1))))
+    checkpoint = work_dir / 'training' / 'iter_3.pth'
+    (none,) = draw_detections(config, checkpoint, tmp_path / 'none', count=1, min_score=1.0)
+    (all_,) = draw_detections(config, checkpoint, tmp_path / 'all', count=1, min_score=0.0)
+    none, all_ = cv2.imread(str(none)), cv2.imread(str(all_))
+    assert (none[:, :640] == all_[:, :640]).all()  # the truth on the left is the same
+    assert (none[:, 640:] != all_[:, 640:]).any()
 
 
 def test_missed_goal_is_exit_code_one_and_evaluate_only_keeps_the_weights(

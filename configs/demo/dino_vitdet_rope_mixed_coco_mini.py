@@ -77,7 +77,7 @@ optim_wrapper = dict(
 )
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=20),
-    dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=600, eta_min=1e-6),
+    dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=200, eta_min=1e-6),
 ]
-train_cfg = dict(max_iters=600, val_interval=600)
-default_hooks = dict(logger=dict(interval=20), checkpoint=dict(interval=600, max_keep_ckpts=1))
+train_cfg = dict(max_iters=200, val_interval=200)
+default_hooks = dict(logger=dict(interval=10), checkpoint=dict(interval=200, max_keep_ckpts=1))

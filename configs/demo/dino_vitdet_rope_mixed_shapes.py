@@ -87,7 +87,7 @@ optim_wrapper = dict(
 )
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=50),
-    dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=500, eta_min=1e-6),
+    dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=700, eta_min=1e-6),
 ]
-train_cfg = dict(max_iters=500, val_interval=125)
-default_hooks = dict(logger=dict(interval=25), checkpoint=dict(interval=125, max_keep_ckpts=1))
+train_cfg = dict(max_iters=700, val_interval=175)
+default_hooks = dict(logger=dict(interval=25), checkpoint=dict(interval=175, max_keep_ckpts=1))

@@ -1,5 +1,6 @@
 """Pictures of what a detector finds."""
 
+import copy
 from pathlib import Path
 
 import mmcv
@@ -15,6 +16,7 @@ from mmengine.device import get_device
 SIDE = 640  # pixels of a picture's shorter side: labels on smaller images could not be read
 
 
+@torch.no_grad()
 def draw_detections(
     config: Config,
     checkpoint: str | Path,
@@ -30,6 +32,7 @@ def draw_detections(
     Returns:
         The files written, `out_dir`/<name of the image>.png.
     """
+    config = copy.deepcopy(config)  # building a DINO edits its head's settings
     model = init_detector(config, str(checkpoint), device=get_device())
     dataset = DATASETS.build(config.test_dataloader.dataset)
     visualizer = DetLocalVisualizer(line_width=2)
