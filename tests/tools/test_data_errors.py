@@ -52,6 +52,28 @@ def test_missing_data_set_of_a_flagship(
     assert message.count('train_dataloader.dataset.data_root=DIR') == 1
 
 
+@pytest.mark.parametrize('tool', ['train', 'test'])
+def test_data_root_is_where_everything_is_looked_for(
+    request: pytest.FixtureRequest, detector: str, weights: str, fails: Fails, tool: str
+) -> None:
+    """Data sets and the evaluators' annotation files, for both tools."""
+    arguments = [detector] if tool == 'train' else [detector, weights]
+    main, name = request.getfixturevalue(tool), 'val' if tool == 'train' else 'test'
+    annotations = 'nowhere/annotations/instances_val2017.json'
+    says = [f'{annotations}  ({name}_{key}.ann_file' for key in ('evaluator', 'dataloader.dataset')]
+    message = fails(main, *arguments, '--data-root', 'nowhere', says=[*says, '--data-root DIR'])
+    assert all('nowhere' in line for line in message.splitlines() if '.ann_file)' in line)
+
+
+def test_data_root_needs_one_to_replace(train: Main, tmp_path: Path, fails: Fails) -> None:
+    config = tmp_path / 'config.py'
+    config.write_text(
+        "default_scope = 'mmdet'\nmodel = dict()\ntrain_dataloader = dict(dataset=dict())\n"
+    )
+    says = ['--data-root x: no data set of the config has a data_root']
+    fails(train, str(config), '--data-root', 'x', says=says)
+
+
 def test_only_what_is_used_must_be_there(
     train: Main, test: Main, detector: str, weights: str, fails: Fails
 ) -> None:
