@@ -96,6 +96,19 @@ def test_bfloat16_gradient_of_the_frequencies_is_summed_in_float32():
     assert (actual - expected).norm() < 0.02 * expected.norm()
 
 
+def test_backward_inside_autocast_keeps_positions_in_float32():
+    rope = MixedRoPE(8, 1, 1)
+    x = torch.randn(1, 400, 3, 1, 8)
+
+    def gradient() -> Tensor:
+        q, k, v = rotate_qkv(x.clone(), rope([0], height=1, width=400, device=CPU)[0])
+        return torch.autograd.grad((q * k.detach().flip(2)).sum() + k.sum(), rope.freqs)[0]
+
+    expected = gradient()
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        torch.testing.assert_close(gradient(), expected)
+
+
 def test_rotation_saves_no_activation_of_its_own():
     linear, rope = nn.Linear(64, 192), MixedRoPE(32, 2, 1)
     x = torch.randn(1, 16, 64)

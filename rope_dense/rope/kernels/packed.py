@@ -94,8 +94,9 @@ def freqs_gradient(rotated: Tensor, grad: Tensor, rotation: Rotation) -> Tensor:
     if rotation.freqs.shape[1] == 1:
         angle = angle.sum(1, keepdim=True)
     angle = angle.unflatten(0, (len(rotation.y), len(rotation.x)))  # [H, W, h, P]
-    along_x = torch.einsum('w,whp->hp', rotation.x, angle.sum(0))
-    along_y = torch.einsum('y,yhp->hp', rotation.y, angle.sum(1))
+    # Products and sums, which autocast leaves in float32 (it would round positions in an einsum).
+    along_x = (rotation.x[:, None, None] * angle.sum(0)).sum(0)
+    along_y = (rotation.y[:, None, None] * angle.sum(1)).sum(0)
     return torch.stack([along_x, along_y])
 
 
