@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
+import torch.distributed
+
 from ..checkpoints import CheckpointError
 
 Main = Callable[[Sequence[str] | None], None]
@@ -32,6 +34,8 @@ def command(main: Main) -> Callable[[Sequence[str] | None], int]:
             return 2
         except KeyboardInterrupt:
             return 130
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()  # or gloo's threads may abort at exit
         return 0
 
     return run
