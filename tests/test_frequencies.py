@@ -73,6 +73,16 @@ def test_table_is_the_exponential_of_the_angles(rope: RotaryEmbedding):
         torch.testing.assert_close(rotation.table(), expected, atol=2e-6, rtol=0)
 
 
+def test_blocks_that_turn_alike_share_one_table():
+    first, second = AxialRoPE(8, 2, 3)([0, 2], height=3, width=4, device=CPU)
+    alone = only_rotation(AxialRoPE(8, 2, 3), 3, 4)
+    assert first.table() is second.table()
+    assert torch.equal(first.table(), alone.table())
+    torch.testing.assert_close(
+        first.crop(height=2, width=3).table(), alone.crop(height=2, width=3).table()
+    )
+
+
 def test_blocks_are_those_asked_for():
     rope = MixedRoPE(8, 2, 3)
     second, first = rope([2, 0], height=2, width=2, device=CPU)

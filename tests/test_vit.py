@@ -281,8 +281,9 @@ def test_registered_classes_of_your_own_work_as_rope():
     assert out[0].shape == (1, 32, 2, 3)
 
 
-def test_compiles_without_a_graph_break():
-    model = build(rope=MIXED, **VITDET)
+@pytest.mark.parametrize('rope', [MIXED, AXIAL])
+def test_compiles_without_a_graph_break(rope: dict):
+    model = build(rope=rope, **VITDET)
     image = torch.randn(1, 3, 80, 64)
     with torch.no_grad():
         expected = model(image)[0]

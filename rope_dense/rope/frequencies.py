@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import get_args
 
 import torch
@@ -81,7 +82,10 @@ class RotaryEmbedding(nn.Module):
             Rotation(of_block, x, y, columns, rows, self.pair_layout, num_prefix_tokens)
             for of_block, columns, rows in parts
         ]
-        return rotations if len(rotations) == len(blocks) else rotations * len(blocks)
+        if len(rotations) == len(blocks):
+            return rotations
+        (shared,) = rotations
+        return [replace(shared, shared_table=shared.table())] * len(blocks)
 
     def extra_repr(self) -> str:
         return f'theta={self.theta}, pair_layout={self.pair_layout}'

@@ -28,6 +28,8 @@ class Rotation:
             Only H + W sines are ever computed: a token turns by the product of two of these.
         layout: ``'adjacent'`` turns channels (2t, 2t + 1) together, ``'split'`` (t, t + P).
         num_prefix_tokens: tokens before the grid (class token, registers), which are not rotated.
+        shared_table: the result of ``table``, kept where all blocks turn alike; elsewhere made
+            when needed, since one for every block would cost the memory of an activation.
 
     Channels of a head from 2P on are not rotated.
     """
@@ -39,6 +41,7 @@ class Rotation:
     rows: Tensor
     layout: PairLayout = 'adjacent'
     num_prefix_tokens: int = 0
+    shared_table: Tensor | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -52,6 +55,8 @@ class Rotation:
 
     def table(self) -> Tensor:
         """[N, h, P] complex, ``exp(i angles)``, without gradient."""
+        if self.shared_table is not None:
+            return self.shared_table
         return (self.rows[:, None] * self.columns[None]).flatten(0, 1)
 
     def crop(self, *, height: int, width: int) -> Rotation:
