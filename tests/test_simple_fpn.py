@@ -42,6 +42,11 @@ def test_equals_plain_operators_and_has_the_strides(height: int, width: int):
     assert sizes == [(2 * height, 2 * width), (height, width), half, quarter]
 
 
+def test_declared_strides_are_those_of_the_maps():
+    outs = SimpleFPN(4, 4)((torch.zeros(1, 4, 8, 8),))  # of an image of 128 x 128
+    assert SimpleFPN.out_strides == tuple(128 // out.shape[-1] for out in outs)
+
+
 def test_detrex_sizes_of_an_800_x_1333_image():
     outs = SimpleFPN(4, 4)((torch.zeros(1, 4, 800 // 16, 1333 // 16),))
     sizes = [tuple(out.shape[2:]) for out in outs]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import resource
-import time
 from pathlib import Path
 
 import torch
@@ -20,12 +19,11 @@ class SubsetLossHook(Hook):
     """Report how far a run brought the loss of a fixed subset down.
 
     The training loss of single batches says little on a small run: images and augmentation differ.
-        This
-    hook takes the same images, without augmentation and with the same random numbers (denoising,
-    drop path), before the first and after the last iteration. It logs the result and writes
-    ``subset_loss.json`` to the
-    work folder: loss_start, loss_end, iterations, seconds_per_iteration (validation left out) and
-    peak_memory_gb (of the process, or of the GPU where there is one).
+    This hook takes the same images, without augmentation and with the same random numbers
+    (denoising, drop path), before the first and after the last iteration. It logs the result and
+    writes ``subset_loss.json`` to the work folder: loss_start, loss_end, iterations,
+    seconds_per_iteration (validation left out) and peak_memory_gb (of the process, or of the GPU
+    where there is one).
 
     Args:
         dataset: config of the data set; its pipeline should have no random step. All its images are
@@ -38,33 +36,17 @@ class SubsetLossHook(Hook):
     def __init__(self, dataset: dict, seed: int = 0) -> None:
         self.dataset, self.seed = dataset, seed
         self.loss_start = float('nan')
-        self.seconds: list[float] = []
-        self.iteration_started = 0.0
 
     def before_train(self, runner: Runner) -> None:
         self.loss_start = self.subset_loss(runner)
         runner.logger.info(f'loss of the fixed subset before training: {self.loss_start:.3f}')
 
-    def before_train_iter(
-        self, runner: Runner, batch_idx: int, data_batch: dict | None = None
-    ) -> None:
-        self.iteration_started = time.perf_counter()
-
-    def after_train_iter(
-        self,
-        runner: Runner,
-        batch_idx: int,
-        data_batch: dict | None = None,
-        outputs: dict | None = None,
-    ) -> None:
-        self.seconds.append(time.perf_counter() - self.iteration_started)
-
     def after_train(self, runner: Runner) -> None:
         report = dict(
             loss_start=self.loss_start,
             loss_end=self.subset_loss(runner),
-            iterations=len(self.seconds),
-            seconds_per_iteration=sum(self.seconds) / len(self.seconds),
+            iterations=runner.iter,
+            seconds_per_iteration=float(runner.message_hub.get_scalar('train/time').mean()),
             peak_memory_gb=peak_memory_gb(),
         )
         runner.logger.info(f'fixed subset: {json.dumps(report)}')
