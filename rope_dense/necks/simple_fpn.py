@@ -20,7 +20,8 @@ class SimpleFPN(BaseModule):
     and a 3 x 3 convolution without bias and a channel-wise LayerNorm after each; no activation. The
     stride-64 map is every second point of the stride-32 one. Branch outputs keep detectron2's
     sizes: an odd H gives 2 H, H and H // 2 rows. Method: Li et al., "Exploring Plain Vision
-    Transformer Backbones for Object Detection" (ECCV 2022). Checked against plain torch operators in tests/test_simple_fpn.py.
+    Transformer Backbones for Object Detection" (ECCV 2022). Checked against plain torch
+    operators in tests/test_simple_fpn.py.
 
     Args:
         in_channels: C of the input map; even.
