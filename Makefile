@@ -50,7 +50,7 @@ clean:  ## remove the environments and what they left behind
 distclean: clean  ## remove the compiled operators and the results too
 	rm -rf .wheels work_dirs
 
-$(ENVIRONMENT): requirements/common.txt requirements/build.txt requirements/torch.txt requirements/$(FAMILY).txt
+$(ENVIRONMENT): requirements/common.txt requirements/build.txt requirements/torch.txt requirements/triton.txt requirements/$(FAMILY).txt
 	requirements/install.sh '$(PYTHON)' '$(VENV)' '$(FAMILY)' '$(TORCH)'
 	$(if $(filter-out $(PINNED_TORCH),$(TORCH)),printf '%s\n' 'TORCH ?= $(TORCH)' 'PYTHON ?= $(PYTHON)' > $(VENV)/choice.mk)
 	touch $@

@@ -37,6 +37,8 @@ else
     "$python" -m pip install ${PIP_ARGS:-} -c "$here/torch.txt" -r "$here/build.txt" "$torch"
 fi
 
+"$python" -c 'import triton' 2>/dev/null || "$python" -m pip install --no-deps -r "$here/triton.txt"
+
 mmcv=$(grep -E '^(onedl-)?mmcv==' "$here/$family.txt")
 wheel=$("$here/build_mmcv.sh" "$python" "$mmcv" .wheels)
 # One call for mmcv and the rest. Without dependencies and build isolation nothing here can choose another torch.
