@@ -64,11 +64,16 @@ def relative_position_bias(
 
 
 def windowed_attention(
-    module: Attention, x: Tensor, window_size: tuple[int, int], freqs: Tensor | None
+    module: Attention,
+    x: Tensor,
+    window_size: tuple[int, int],
+    freqs: Tensor | None,
+    mask_padding: bool = False,
 ) -> Tensor:
     """Attention within windows of one image x [H, W, C]: token by token, with *image* coordinates.
 
-    Windows that reach over the bottom or right edge are filled with zero tokens, which take part.
+    Windows that reach over the bottom or right edge are filled with zero tokens, which take part
+    unless ``mask_padding``.
     """
     height, width, channels = x.shape
     out = torch.zeros(height, width, channels, dtype=torch.float64)
@@ -77,6 +82,8 @@ def windowed_attention(
             rows = range(top, top + window_size[0])
             columns = range(left, left + window_size[1])
             positions = [(column, row) for row in rows for column in columns]
+            if mask_padding:
+                positions = [(c, r) for c, r in positions if r < height and c < width]
             inside = [row < height and column < width for column, row in positions]
             tokens = torch.zeros(len(positions), channels)
             for n, (column, row) in enumerate(positions):

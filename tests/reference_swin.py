@@ -8,18 +8,30 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def stage_output(stage: nn.Module, x: Tensor, freqs: Tensor | None) -> Tensor:
+def stage_output(
+    stage: nn.Module,
+    x: Tensor,
+    window: tuple[int, int],
+    freqs: Tensor | None,
+    mask_padding: bool = False,
+) -> Tensor:
     """The blocks of a SwinStage without drop path. x: [B, H, W, C], freqs: [2, L, h, P] or None."""
     for index, block in enumerate(stage.blocks):
-        shift = [side // 2 if index % 2 else 0 for side in stage.window_size]
+        shift = [side // 2 if index % 2 else 0 for side in window]
         of_block = None if freqs is None else freqs[:, index]
-        x = x + window_attention(block.attn, block.norm1(x), stage.window_size, shift, of_block)
+        normed = block.norm1(x)
+        x = x + window_attention(block.attn, normed, window, shift, of_block, mask_padding)
         x = x + block.mlp.fc2(F.gelu(block.mlp.fc1(block.norm2(x))))
     return x
 
 
 def window_attention(
-    attn: nn.Module, x: Tensor, window: tuple[int, int], shift: list[int], freqs: Tensor | None
+    attn: nn.Module,
+    x: Tensor,
+    window: tuple[int, int],
+    shift: list[int],
+    freqs: Tensor | None,
+    mask_padding: bool,
 ) -> Tensor:
     """Attention [B, H, W, C] with the weights of ``attn``, freqs [2, h, P] in global positions."""
     _, height, width, channels = x.shape
@@ -36,6 +48,9 @@ def window_attention(
     if attn.relative_position_bias_table is not None:
         scores = scores + position_bias(attn.relative_position_bias_table, tokens, window)
     together = same_window(tokens, (rows, columns), window, shift)
+    if mask_padding:  # padding sees itself only, so that its rows are numbers
+        real = torch.tensor([row < height and column < width for row, column in tokens])
+        together = together & (real | torch.eye(len(tokens), dtype=torch.bool))
     probabilities = scores.masked_fill(~together, -math.inf).softmax(-1)
     out = torch.einsum('bhnm,bmhd->bnhd', probabilities, v).flatten(2)
     out = F.linear(out, attn.proj.weight, attn.proj.bias)

@@ -14,7 +14,10 @@ Weights = dict[str, Tensor]
 AXIAL = dict(type='AxialRoPE', theta=100.0)
 VIT = dict(arch=dict(embed_dims=64, depth=3, num_heads=1))
 SWIN = dict(
-    arch=dict(embed_dims=32, depths=(2, 4), num_heads=(1, 2)), out_indices=(0, 1), window_size=4
+    arch=dict(embed_dims=32, depths=(2, 4), num_heads=(1, 2)),
+    out_indices=(0, 1),
+    window_size=4,
+    pretrain_window_size=4,
 )
 AXIAL_SWIN = dict(SWIN, rope=dict(type='AxialRoPE', theta=50.0))
 RPB_SWIN = dict(SWIN, rope=None, use_rpb=True)

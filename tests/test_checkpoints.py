@@ -103,7 +103,8 @@ def test_position_embedding_is_resized_to_the_image_size(grid: tuple[int, int], 
 @pytest.mark.parametrize('window_size', [4, 7, (5, 3)])
 def test_bias_tables_are_resized_to_the_window(window_size, tmp_path: Path):
     weights = swin('rpb')
-    model = load(RoPESwin, saved(weights, tmp_path), **dict(RPB_SWIN, window_size=window_size))
+    settings = dict(RPB_SWIN, pretrain_window_size=window_size)
+    model = load(RoPESwin, saved(weights, tmp_path), **settings)
     height, width = window_size if isinstance(window_size, tuple) else (window_size,) * 2
     table = weights['layers.1.blocks.2.attn.relative_position_bias_table']
     expected = F.interpolate(
@@ -139,7 +140,7 @@ def test_one_line_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         'rope_dense.checkpoints.loading.print_log', lambda text, logger: lines.append(text)
     )
     path = saved({'model': swin('rpb')}, tmp_path)
-    load(RoPESwin, path, **dict(RPB_SWIN, window_size=7))
+    load(RoPESwin, path, **dict(RPB_SWIN, pretrain_window_size=7))
     assert lines == [
         f'RoPESwin: 85 tensors from {path} (Swin with relative position bias); dropped '
         'head.weight, head.bias, layers.*.blocks.*.attn.relative_position_index (6 times), '

@@ -22,6 +22,7 @@ COLUMNS = {
 SMALL = dict(
     arch=dict(embed_dims=16, depths=(2, 2, 1), num_heads=(1, 2, 4)),
     window_size=4,
+    pretrain_window_size=4,
     out_indices=(0, 1, 2),
 )
 
@@ -38,15 +39,19 @@ def relative_error(found: Tensor, expected: Tensor) -> float:
 
 
 def small_stage(
-    rope: dict | None, use_rpb: bool = False, window_size: tuple[int, int] = (4, 4)
+    rope: dict | None,
+    use_rpb: bool = False,
+    bias_window: tuple[int, int] = (4, 4),
+    mask_padding: bool = False,
 ) -> SwinStage:
     """A stage of two blocks, the second shifted, with 2 heads of 8 channels, in float64."""
     stage = SwinStage(
         16,
         2,
         rope=rope,
-        use_rpb=use_rpb,
-        window_size=window_size,
+        bias_window=bias_window if use_rpb else None,
+        shift_single_window=True,
+        mask_padding=mask_padding,
         mlp_ratio=2.0,
         qkv_bias=True,
         drop_paths=(0.0, 0.0),
@@ -64,24 +69,25 @@ def small_stage(
 def test_zero_frequencies_change_nothing() -> None:
     stage = small_stage(MIXED)
     x = torch.randn(1, 6, 9, 16, dtype=torch.float64)
-    rotated = stage(x)
+    rotated = stage(x, (4, 4), None)
     stage.rope.freqs.data.zero_()
-    still = stage(x)
+    still = stage(x, (4, 4), None)
     stage.rope = None
-    torch.testing.assert_close(still, stage(x))
+    torch.testing.assert_close(still, stage(x, (4, 4), None))
     assert relative_error(rotated, still) > 1e-3
 
 
 def test_transposed_grid_swaps_the_axes() -> None:
-    stage, other = small_stage(MIXED, window_size=(3, 4)), small_stage(MIXED, window_size=(4, 3))
+    stage, other = small_stage(MIXED), small_stage(MIXED)
     other.load_state_dict(stage.state_dict())
     other.rope.freqs.data = stage.rope.freqs.data.flip(0)
     x = torch.randn(1, 7, 10, 16, dtype=torch.float64)
-    torch.testing.assert_close(other(x.transpose(1, 2)).transpose(1, 2), stage(x))
+    transposed = other(x.transpose(1, 2), (4, 3), None).transpose(1, 2)
+    torch.testing.assert_close(transposed, stage(x, (3, 4), None))
 
 
 def test_index_of_the_bias_table_is_the_offset() -> None:
-    index = relative_position_index((3, 5))
+    index = relative_position_index(3, 5, torch.device('cpu'))
     assert index.unique().tolist() == list(range(5 * 9))
     assert index[0, 0, 0, 0] == index[2, 4, 2, 4] == index.unique().median()
     assert index[2, 1, 0, 4] == (2 + 2) * 9 + (1 - 4 + 4)  # two down, three to the left
@@ -106,13 +112,15 @@ def test_index_of_the_bias_table_is_the_offset() -> None:
     [dict(rope=None), *COLUMNS.values(), dict(rope=dict(AXIAL, learned=True))],
     ids=['none', *COLUMNS, 'axial learned'],
 )
+@pytest.mark.parametrize('mask_padding', [False, True])
 def test_cut_windows_equal_masked_windows(
-    settings: dict, size: tuple[int, int], window_size: tuple[int, int]
+    settings: dict, size: tuple[int, int], window_size: tuple[int, int], mask_padding: bool
 ) -> None:
-    stage = small_stage(**settings, window_size=window_size)
+    stage = small_stage(**settings, bias_window=window_size, mask_padding=mask_padding)
     x = torch.randn(2, *size, 16, dtype=torch.float64)
-    out = stage(x)
-    expected = reference_swin.stage_output(stage, x, reference_frequencies(stage))
+    out = stage(x, window_size, None)
+    freqs = reference_frequencies(stage)
+    expected = reference_swin.stage_output(stage, x, window_size, freqs, mask_padding)
     # Fixed axial frequencies are float32.
     tolerance = 1e-6 if settings['rope'] is AXIAL else 1e-12
     assert relative_error(out, expected) < tolerance
@@ -177,7 +185,9 @@ def test_baseline_with_other_settings_equals_mmdet() -> None:
         window_size=6, patch_size=2, in_channels=4, mlp_ratio=2, qkv_bias=False, patch_norm=False
     )
     arch = dict(embed_dims=16, depths=(2, 3), num_heads=(2, 2))
-    ours = RoPESwin(arch, rope=None, use_rpb=True, out_indices=(-1,), **settings).eval()
+    ours = RoPESwin(
+        arch, rope=None, use_rpb=True, pretrain_window_size=6, out_indices=(-1,), **settings
+    ).eval()
     randomise(ours)
     theirs = with_weights_of(ours, **arch, strides=(2, 2), out_indices=(1,), **settings)
     image = torch.randn(2, 4, 45, 58)
@@ -342,7 +352,7 @@ def test_compiles_without_a_graph_break() -> None:
         (dict(arch='huge'), "arch must be one of tiny, small, base .*; got 'huge'"),
         (dict(arch=dict(embed_dims=8, depths=(1,), num_heads=(3,))), 'stage 0 has 8 channels'),
         (dict(arch=dict(embed_dims=8, depths=(1,), num_heads=(1, 2))), 'must be of one length'),
-        (dict(window_size=(7, 0)), r'window_size must be 1 or more .* got \(7, 0\)'),
+        (dict(window_size=(7, 0)), r'window_size must be a number of .* got \(7, 0\)'),
         (dict(frozen_stages=5), 'frozen_stages must be from -1 to 4, got 5'),
         (dict(out_indices=(0, 4)), r'out_indices has \[4\], allowed are -4 to 3'),
     ],

@@ -8,7 +8,7 @@ from torch import nn
 
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.attention import Attention, offset_table
-from rope_dense.backbones.vit import ViTBlock
+from rope_dense.backbones.vit_block import ViTBlock
 from rope_dense.backbones.windows import merge_windows, partition_windows
 from rope_dense.rope import RotaryEmbedding
 
@@ -100,20 +100,23 @@ def test_same_tokens_as_timm_at_full_depth(timm: ModuleType, variant: str):
 
 
 @pytest.mark.parametrize('rope', [MIXED, AXIAL, dict(AXIAL, learned=True)])
-@pytest.mark.parametrize('height, width', [(6, 6), (5, 7), (2, 4)])
+@pytest.mark.parametrize('height, width', [(6, 6), (5, 7), (2, 4), (1, 1)])
+@pytest.mark.parametrize('mask_padding', [False, True])
 @torch.no_grad()
 def test_windowed_block_equals_the_reference_with_image_coordinates(
-    rope: dict, height: int, width: int
+    rope: dict, height: int, width: int, mask_padding: bool
 ):
     window = (3, 2)
-    model = build(rope=rope, with_cls_token=False, window_size=window, window_block_indexes=(1,))
+    windows = dict(window_size=window, window_block_indexes=(1,), mask_padding=mask_padding)
+    model = build(rope=rope, with_cls_token=False, **windows)
     block, x = model.blocks[1], torch.randn(1, height * width, 32)
-    rotation = model.rotations((height, width), CPU)[1]
+    rotation = model.rotations((height, width), window, CPU)[1]
     normed = block.norm1(x)[0].unflatten(0, (height, width))
-    branch = windowed_attention(block.attn, normed, window, rotation.freqs.expand(-1, 2, -1))
+    freqs = rotation.freqs.expand(-1, 2, -1)
+    branch = windowed_attention(block.attn, normed, window, freqs, mask_padding)
     expected = x + block.gamma_1 * branch.flatten(0, 1).float()
     expected = expected + block.gamma_2 * block.mlp(block.norm2(expected))
-    assert relative_error(block(x, (height, width), rotation), expected) < 1e-5
+    assert relative_error(block(x, (height, width), window, rotation), expected) < 1e-5
 
 
 @torch.no_grad()
@@ -122,7 +125,7 @@ def test_block_is_two_scaled_residual_branches():
     block, x = model.blocks[0], torch.randn(2, 10, 32)
     expected = x + block.gamma_1 * block.attn(block.norm1(x), (2, 5))
     expected = expected + block.gamma_2 * block.mlp(block.norm2(expected))
-    torch.testing.assert_close(block(x, (2, 5), None), expected)
+    torch.testing.assert_close(block(x, (2, 5), None, None), expected)
 
 
 @pytest.mark.parametrize('use_window', [True, False])
@@ -221,7 +224,7 @@ def test_position_embedding_is_resized_bicubically():
 
 def test_rotation_of_windows_is_that_of_one_window():
     model = build(rope=MIXED, **VITDET)
-    rotations = model.rotations((5, 8), CPU)
+    rotations = model.rotations((5, 8), (3, 3), CPU)
     tokens = [(len(rotation.y), len(rotation.x)) for rotation in rotations]
     assert tokens == [(3, 3), (3, 3), (5, 8), (3, 3)]
 
@@ -333,11 +336,11 @@ def test_blocks_take_any_norm():
         2,
         mlp_ratio=2.0,
         qkv_bias=False,
-        window_size=None,
         rel_pos_size=None,
+        mask_padding=False,
         drop_path=0.0,
         layer_scale_init_value=None,
         norm_cfg=dict(type='LN', eps=1e-5),
     )
     assert block.norm1.eps == 1e-5 and block.attn.qkv.bias is None
-    assert block(torch.randn(1, 4, 32), (2, 2), None).shape == (1, 4, 32)
+    assert block(torch.randn(1, 4, 32), (2, 2), None, None).shape == (1, 4, 32)

@@ -45,65 +45,86 @@ class Attention(nn.Module):
             self.rel_pos_h = nn.Parameter(torch.zeros(2 * height - 1, embed_dims // num_heads))
             self.rel_pos_w = nn.Parameter(torch.zeros(2 * width - 1, embed_dims // num_heads))
 
-    def forward(self, x: Tensor, grid: tuple[int, int], rotation: Rotation | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        grid: tuple[int, int],
+        rotation: Rotation | None = None,
+        window_size: tuple[int, int] | None = None,
+    ) -> Tensor:
         """Attend among the N tokens of each of the B sequences.
 
         Args:
             x: [B, N, C].
-            grid: (H, W), which the relative position tables are resized to.
+            grid: (H, W) of the tokens.
             rotation: of N tokens, or None.
+            window_size: (H, W) that the relative position tables are resized to, if ``grid`` is
+                what is left of a window at the border.
 
         Returns:
             [B, N, C].
         """
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
         q, k, v = rotate_qkv(qkv, rotation)  # [B, h, N, D] each
-        bias = (
-            None
-            if self.rel_pos_h is None
-            else decomposed_bias(q, self.rel_pos_h, self.rel_pos_w, grid)
-        )
-        return self.proj(attend(q, k, v, bias))
+        bias = None
+        if self.rel_pos_h is not None:
+            bias = decomposed_bias(q, self.rel_pos_h, self.rel_pos_w, grid, window_size or grid)
+        score_factor = 1.0 if rotation is None else rotation.score_factor
+        return self.proj(attend(q, k, v, bias, score_factor))
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> Tensor:
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None = None,
+    score_factor: float = 1.0,
+) -> Tensor:
     """Softmax attention.
 
     Args:
         q, k, v: [B, h, N, D].
         bias: added to the scaled scores; broadcasts to [B, h, N, N].
+        score_factor: of the scores, on top of D ** -0.5.
 
     Returns:
         [B, N, C], the heads joined.
     """
+    scale = q.shape[-1] ** -0.5 * score_factor
     if q.device.type == 'cpu' and torch.is_grad_enabled() and k.shape[-2] <= PLAIN_TOKENS_ON_CPU:
-        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
+        scores = (q * scale) @ k.transpose(-2, -1)
         out = (scores if bias is None else scores + bias).softmax(-1) @ v
     else:
         out = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=None if bias is None else bias.to(q.dtype)
+            q, k, v, attn_mask=None if bias is None else bias.to(q.dtype), scale=scale
         )
     return out.transpose(1, 2).flatten(2)
 
 
 def decomposed_bias(
-    q: Tensor, rel_pos_h: Tensor, rel_pos_w: Tensor, grid: tuple[int, int]
+    q: Tensor,
+    rel_pos_h: Tensor,
+    rel_pos_w: Tensor,
+    grid: tuple[int, int],
+    window_size: tuple[int, int],
 ) -> Tensor:
     """Relative position bias of ViTDet, a row and a column part, each a product of a query and a
     table entry.
 
     Args:
         q: [B, h, N, D], not scaled, N = H * W.
-        rel_pos_h, rel_pos_w: [.., D] tables over offsets, resized to 2 H - 1 and 2 W - 1.
-        grid: (H, W).
+        rel_pos_h, rel_pos_w: [.., D] tables over the offsets in ``window_size``, or resized to.
+        grid: (H, W), no larger than ``window_size``.
 
     Returns:
         [B, h, N, N].
     """
     height, width = grid
+    rows_table = offset_table(rel_pos_h, window_size[0])[:height, :height]
+    columns_table = offset_table(rel_pos_w, window_size[1])[:width, :width]
     q = q.unflatten(2, (height, width))  # [B, h, H, W, D]
-    rows = torch.einsum('bnhwd,hkd->bnhwk', q, offset_table(rel_pos_h, height))
-    columns = torch.einsum('bnhwd,wkd->bnhwk', q, offset_table(rel_pos_w, width))
+    rows = torch.einsum('bnhwd,hkd->bnhwk', q, rows_table)
+    columns = torch.einsum('bnhwd,wkd->bnhwk', q, columns_table)
     return (rows[..., :, None] + columns[..., None, :]).flatten(4, 5).flatten(2, 3)
 
 

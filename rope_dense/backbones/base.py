@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 
 from mmengine.model import BaseModule, PretrainedInit
 from mmengine.registry import MODELS
 from torch import nn
 
-from ..rope import AxialRoPE, MixedRoPE
+from ..rope import AxialRoPE, MixedRoPE, RopeScaling
+from .windows import Size
 
 # Registered here because rope/ depends on torch alone.
 for embedding in (AxialRoPE, MixedRoPE):
@@ -65,3 +67,29 @@ def build_rope(rope: dict | None, *, head_dim: int, num_heads: int, depth: int) 
     if rope is None:
         return None
     return MODELS.build(dict(rope, head_dim=head_dim, num_heads=num_heads, depth=depth))
+
+
+def build_scaling(
+    rope_scaling: dict | None, grid: Size, rope: nn.Module | None
+) -> RopeScaling | None:
+    """The scaling that ``rope_scaling`` describes, for weights trained on ``grid``.
+
+    Raises:
+        ValueError: a setting that is unknown, not allowed, or does not fit the embedding.
+    """
+    if rope_scaling is None:
+        return None
+    if rope is None:
+        raise ValueError('rope_scaling needs a rotary embedding, and rope is None')
+    known = [field.name for field in fields(RopeScaling) if field.name != 'grid']
+    if unknown := sorted(set(rope_scaling) - set(known)):
+        raise ValueError(f'rope_scaling has {unknown}, allowed are {known}')
+    if 'type' not in rope_scaling:
+        raise ValueError(f'rope_scaling needs a type, got {rope_scaling}')
+    fixed_axial = isinstance(rope, AxialRoPE) and not rope.learned
+    if rope_scaling['type'] == 'ntk' and not fixed_axial:
+        raise ValueError(
+            "rope_scaling: type 'ntk' changes the theta of fixed axial frequencies, which "
+            f"{type(rope).__name__} here does not have; take 'linear' or 'by_parts'"
+        )
+    return RopeScaling(grid, **rope_scaling)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from mmcv.cnn import build_norm_layer
 from torch import Tensor, nn
 
@@ -14,8 +15,7 @@ class PatchEmbed(nn.Module):
     """Non-overlapping patches to tokens, [B, in_channels, height, width] to [B, C, H, W].
 
     The grid is the floor of the image size over the patch size: up to ``patch_size - 1`` pixels at
-        the right and
-    bottom edge are not seen, as in detectron2's ViT.
+    the right and bottom edge are not seen, as in detectron2's ViT.
     """
 
     def __init__(self, in_channels: int, embed_dims: int, patch_size: int) -> None:
@@ -61,6 +61,15 @@ def init_transformer(module: nn.Module) -> None:
 def add_branch(x: Tensor, branch: Tensor, scale: Tensor | None) -> Tensor:
     """``x + scale * branch``: a residual connection with LayerScale [C], or without (None)."""
     return x + branch if scale is None else torch.addcmul(x, branch, scale)
+
+
+def resize_grid(table: Tensor, grid: tuple[int, int], new_grid: tuple[int, int]) -> Tensor:
+    """A table [1, H * W, C] over a grid on another grid: bicubic, no antialiasing, as published."""
+    if grid == new_grid:
+        return table
+    as_map = table.transpose(1, 2).unflatten(2, grid).float()
+    resized = F.interpolate(as_map, size=new_grid, mode='bicubic', align_corners=False)
+    return resized.flatten(2).transpose(1, 2).to(table.dtype)
 
 
 def find_arch(archs: dict[str, dict], arch: str | dict) -> dict:

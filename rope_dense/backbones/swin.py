@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from torch.nn.modules.utils import _pair
 from torch.utils.checkpoint import checkpoint
 
-from ..rope import Rotation
-from .base import Backbone, build_rope
+from ..rope import RopeScaling, Rotation
+from .base import Backbone, build_rope, build_scaling
 from .layers import PatchEmbed, block_indexes, build_norm, find_arch, init_transformer
 from .shifted_windows import SwinBlock
-from .windows import pad_to_windows
+from .windows import Size, WindowSetting, check_window_setting, pad_to_windows
 
 
 @MODELS.register_module()
@@ -29,20 +29,27 @@ class RoPESwin(Backbone):
     (ICCV 2021). Takes images [B, in_channels, height, width] of any size and returns one map
     [B, embed_dims * 2**i, H_i, W_i] for each stage i of ``out_indices``, normalised by ``norm{i}``.
     H_0 = ceil(height / patch_size) and H_i = ceil(H_{i-1} / 2); the image, odd grids and incomplete
-    windows are padded with zeros at the bottom and right, and padding takes part in attention. A
-    grid smaller than a window is padded to one, and shifted like any other. Parameter names are
-    those of the published weights, but for the frequencies: ``layers.{s}.rope.freqs`` [2, L, h, 16]
-    holds those of all blocks of a stage. Checked in tests/test_swin.py: the baseline against
-    mmdet's SwinTransformer, every kind of block against attention with an explicit mask.
+    windows are padded with zeros at the bottom and right. Parameter names are those of the
+    published weights, but for the frequencies: ``layers.{s}.rope.freqs`` [2, L, h, 16] holds those
+    of all blocks of a stage. Weights do not depend on the window. Checked in tests/test_swin.py:
+    the baseline against mmdet's SwinTransformer, every kind of block against attention with an
+    explicit mask.
 
     Args:
         arch: 'tiny', 'small', 'base', or a dict of embed_dims, depths and num_heads (a number for
             each stage).
         rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE`` or a class of your own),
             or None. The paper has theta 10 for mixed and 50 for axial.
-        use_rpb: learned relative position bias. The tables belong to one window size.
-        window_size: tokens of a side of a window, an int or (height, width). Every other block is
-            shifted by half of it.
+        rope_scaling: for windows that differ from pre-training, see ``RopeScaling``; without its
+            ``grid``. None leaves the frequencies as they are, as in the paper.
+        use_rpb: learned relative position bias, with tables for ``pretrain_window_size``.
+        window_size: tokens of a side of a window, an int or (height, width); every other block is
+            shifted by half of it. 'auto' takes 1 / 32 of the image, as in the paper's evaluation
+            at many resolutions; None attends to the whole map. See also ``set_window_size``.
+        pretrain_window_size: window of the pre-training, an int or (height, width).
+        shift_single_window: shift the window too where one covers the whole map, as detectron2 and
+            mmdet do; False for classification, where the pre-training does not.
+        mask_padding: keep padding out of attention. False as published: it takes part.
         patch_size: pixels of a side of a patch.
         in_channels: image channels.
         mlp_ratio: hidden channels of an MLP over C.
@@ -70,8 +77,12 @@ class RoPESwin(Backbone):
         self,
         arch: str | dict = 'tiny',
         rope: dict | None = dict(type='MixedRoPE', theta=10.0),
+        rope_scaling: dict | None = None,
         use_rpb: bool = False,
-        window_size: int | tuple[int, int] = 7,
+        window_size: WindowSetting = 7,
+        pretrain_window_size: int | Size = 7,
+        shift_single_window: bool = True,
+        mask_padding: bool = False,
         patch_size: int = 4,
         in_channels: int = 3,
         mlp_ratio: float = 4.0,
@@ -89,9 +100,12 @@ class RoPESwin(Backbone):
         depths, num_heads = sizes['depths'], sizes['num_heads']
         channels = [sizes['embed_dims'] * 2**stage for stage in range(len(depths))]
         check_sizes(channels, depths, num_heads)
-        window_size = tuple(_pair(window_size))
-        if min(window_size) < 1:
-            raise ValueError(f'window_size must be 1 or more on each side, got {window_size}')
+        self.set_window_size(window_size)
+        self.pretrain_window_size = tuple(_pair(pretrain_window_size))
+        if min(self.pretrain_window_size) < 1:
+            raise ValueError(
+                f'pretrain_window_size must be 1 or more on each side, got {pretrain_window_size}'
+            )
         if not -1 <= frozen_stages <= len(depths):
             raise ValueError(f'frozen_stages must be from -1 to {len(depths)}, got {frozen_stages}')
         self.out_indices = block_indexes('out_indices', out_indices, len(depths))
@@ -108,8 +122,9 @@ class RoPESwin(Backbone):
                 channels[stage],
                 num_heads[stage],
                 rope=rope,
-                use_rpb=use_rpb,
-                window_size=window_size,
+                bias_window=self.pretrain_window_size if use_rpb else None,
+                shift_single_window=shift_single_window,
+                mask_padding=mask_padding,
                 mlp_ratio=mlp_ratio,
                 qkv_bias=qkv_bias,
                 drop_paths=rates[stage],
@@ -121,16 +136,35 @@ class RoPESwin(Backbone):
         )
         for index in self.out_indices:
             self.add_module(f'norm{index}', build_norm(norm_cfg, channels[index]))
+        self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)
         self.freeze(self.frozen_modules())
+
+    def set_window_size(self, window_size: WindowSetting) -> None:
+        """Change the window of a built model; the weights fit any."""
+        self.window_size = check_window_setting(window_size)
+
+    def set_rope_scaling(self, rope_scaling: dict | None) -> None:
+        """Change the scaling of a built model."""
+        rope = self.layers[0].rope
+        self.rope_scaling = build_scaling(rope_scaling, self.pretrain_window_size, rope)
+
+    def window_of(self, image: Tensor) -> Size | None:
+        """The window for images [B, in_channels, height, width]; None is the whole map."""
+        if self.window_size != 'auto':
+            return self.window_size
+        last_stride = self.patch_embed.proj.stride[0] * 2 ** (len(self.layers) - 1)
+        height, width = image.shape[-2:]
+        return -(-height // last_stride), -(-width // last_stride)
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.frozen_stages < 0):
             x = self.patch_embed(image)  # [B, H, W, C]
+        window_size = self.window_of(image)
         outs = []
         for index, stage in enumerate(self.layers):
             with torch.set_grad_enabled(torch.is_grad_enabled() and index >= self.frozen_stages):
-                x = stage(x)
+                x = stage(x, window_size, self.rope_scaling)
                 if index in self.out_indices:
                     out = self.get_submodule(f'norm{index}')(x)
                     outs.append(out.permute(0, 3, 1, 2).contiguous())  # [B, C, H, W]
@@ -198,6 +232,7 @@ class SwinStage(nn.Module):
     Owns the ``downsample`` that follows, for the published names; the backbone calls it.
 
     Args:
+        bias_window: window of the relative position bias tables, None for no bias.
         drop_paths: stochastic depth of each block.
         downsample: reduction to the next stage, or None in the last.
         others: see ``RoPESwin``.
@@ -209,8 +244,9 @@ class SwinStage(nn.Module):
         num_heads: int,
         *,
         rope: dict | None,
-        use_rpb: bool,
-        window_size: tuple[int, int],
+        bias_window: Size | None,
+        shift_single_window: bool,
+        mask_padding: bool,
         mlp_ratio: float,
         qkv_bias: bool,
         drop_paths: Sequence[float],
@@ -219,7 +255,7 @@ class SwinStage(nn.Module):
         norm_cfg: dict,
     ) -> None:
         super().__init__()
-        self.window_size, self.with_cp = window_size, with_cp
+        self.shift_single_window, self.with_cp = shift_single_window, with_cp
         self.rope = build_rope(
             rope, head_dim=embed_dims // num_heads, num_heads=num_heads, depth=len(drop_paths)
         )
@@ -227,33 +263,51 @@ class SwinStage(nn.Module):
             SwinBlock(
                 embed_dims,
                 num_heads,
-                use_rpb=use_rpb,
-                window_size=window_size,
-                shifted=index % 2 == 1,
+                bias_window=bias_window,
+                mask_padding=mask_padding,
                 mlp_ratio=mlp_ratio,
                 qkv_bias=qkv_bias,
                 drop_path=drop_path,
                 norm_cfg=norm_cfg,
             )
-            for index, drop_path in enumerate(drop_paths)
+            for drop_path in drop_paths
         )
         self.downsample = downsample
 
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, H, W, C] to [B, H, W, C], before ``downsample``."""
-        for block, rotation in zip(self.blocks, self.rotations(x.device), strict=True):
+    def forward(
+        self, x: Tensor, window_size: Size | None, scaling: RopeScaling | None
+    ) -> Tensor:
+        """[B, H, W, C] to [B, H, W, C], before ``downsample``; None: the map is one window."""
+        grid = tuple(x.shape[1:3])
+        shift = self.shift_of(grid, window_size)
+        window_size = window_size or grid
+        rotations = self.rotations(window_size, x.device, scaling)
+        for index, (block, rotation) in enumerate(zip(self.blocks, rotations, strict=True)):
+            inputs = x, window_size, shift if index % 2 else (0, 0), rotation
             if self.with_cp and torch.is_grad_enabled():
-                x = checkpoint(block, x, rotation, use_reentrant=False)
+                x = checkpoint(block, *inputs, use_reentrant=False)
             else:
-                x = block(x, rotation)
+                x = block(*inputs)
         return x
 
-    def rotations(self, device: torch.device) -> list[Rotation | None]:
+    def shift_of(self, grid: Size, window_size: Size | None) -> Size:
+        """Tokens that the windows of every other block are moved by."""
+        if window_size is None:
+            return 0, 0
+        single = grid[0] <= window_size[0] and grid[1] <= window_size[1]
+        if single and not self.shift_single_window:
+            return 0, 0
+        return window_size[0] // 2, window_size[1] // 2
+
+    def rotations(
+        self, window_size: Size, device: torch.device, scaling: RopeScaling | None
+    ) -> list[Rotation | None]:
         """The rotation of each block, on the grid of one window."""
         if self.rope is None:
             return [None] * len(self.blocks)
-        height, width = self.window_size
-        return self.rope(range(len(self.blocks)), height=height, width=width, device=device)
+        height, width = window_size
+        blocks = range(len(self.blocks))
+        return self.rope(blocks, height=height, width=width, device=device, scaling=scaling)
 
 
 def drop_path_rates(rate: float, depths: Sequence[int]) -> list[list[float]]:

@@ -6,28 +6,26 @@ Letters: B batch, H x W token grid, N tokens (prefix and grid), C channels, L bl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
-import torch.nn.functional as F
-from mmcv.cnn.bricks import DropPath
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 from torch.nn.modules.utils import _pair
 from torch.utils.checkpoint import checkpoint
 
 from ..rope import Rotation
-from .attention import Attention
-from .base import Backbone, build_rope
+from .base import Backbone, build_rope, build_scaling
 from .layers import (
-    Mlp,
     PatchEmbed,
-    add_branch,
     block_indexes,
     build_norm,
     find_arch,
     init_transformer,
+    resize_grid,
 )
-from .windows import merge_windows, partition_windows
+from .vit_block import ViTBlock
+from .windows import Size, WindowSetting, check_window_setting, fitting_side
 
 
 @MODELS.register_module()
@@ -43,18 +41,25 @@ class RoPEViT(Backbone):
 
     Args:
         arch: 'tiny', 'small', 'base', 'large', or a dict of embed_dims, depth and num_heads.
-        img_size: pre-training image size, an int or (height, width): the grid of ``pos_embed`` and
-            of the relative position tables of global blocks. Rotary embedding does not need it.
+        img_size: pre-training image size, an int or (height, width): the grid of ``pos_embed``, of
+            ``rope_scaling`` and of the relative position tables of window blocks.
         patch_size: pixels of a side of a patch.
         in_channels: image channels.
         mlp_ratio: hidden channels of an MLP over C.
         qkv_bias: bias in the qkv projections.
         rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE`` or a class of your own),
             or None.
+        rope_scaling: for grids larger than that of ``img_size``, see ``RopeScaling``; without its
+            ``grid``. None leaves the frequencies as they are, as in the paper. Windows have no
+            fixed factor: theirs always comes from their size.
         use_ape: learned absolute position embedding, resized (bicubic) to the grid of each input.
         use_rel_pos: decomposed relative position bias, ViTDet's baseline; only with ``rope=None``.
+        rel_pos_img_size: image size of the relative position tables of global blocks.
         with_cls_token: keep a class token through the blocks. Not with window blocks.
-        window_size: tokens of a side of a window, an int or (height, width).
+        window_size: tokens of a side of a window, an int or (height, width). 'auto' takes the side
+            that pads the grid of an image least and is nearest to the pre-training grid, None
+            attends globally. Weights do not depend on it; see also ``set_window_size``.
+        mask_padding: keep the padding of windows out of attention. False as in detectron2's ViTDet.
         window_block_indexes: blocks that attend within windows; the others attend globally.
         layer_scale_init_value: initial LayerScale of both branches, or None for no LayerScale.
         final_norm: normalise the output of the last block.
@@ -86,10 +91,13 @@ class RoPEViT(Backbone):
         mlp_ratio: float = 4.0,
         qkv_bias: bool = True,
         rope: dict | None = dict(type='MixedRoPE', theta=10.0),
+        rope_scaling: dict | None = None,
         use_ape: bool = False,
         use_rel_pos: bool = False,
+        rel_pos_img_size: int | tuple[int, int] = 1024,
         with_cls_token: bool = True,
-        window_size: int | tuple[int, int] = 14,
+        window_size: WindowSetting = 14,
+        mask_padding: bool = False,
         window_block_indexes: Sequence[int] = (),
         layer_scale_init_value: float | None = 1e-4,
         final_norm: bool = False,
@@ -117,8 +125,12 @@ class RoPEViT(Backbone):
         self.out_indices = block_indexes('out_indices', out_indices, depth)
         if not -1 <= frozen_stages <= depth:
             raise ValueError(f'frozen_stages must be from -1 to {depth}, got {frozen_stages}')
-        self.window_size = window_size = tuple(_pair(window_size))
         self.grid_size = tuple(side // patch_size for side in _pair(img_size))
+        global_grid = tuple(side // patch_size for side in _pair(rel_pos_img_size))
+        rel_pos_sizes = [
+            self.grid_size if index in self.window_blocks else global_grid for index in range(depth)
+        ]
+        self.set_window_size(window_size)
         self.frozen_stages, self.with_cp = frozen_stages, with_cp
         self.out_channels = [embed_dims] * len(self.out_indices)
         self.out_strides = [patch_size] * len(self.out_indices)
@@ -130,16 +142,15 @@ class RoPEViT(Backbone):
         self.rope = build_rope(
             rope, head_dim=embed_dims // num_heads, num_heads=num_heads, depth=depth
         )
+        self.set_rope_scaling(rope_scaling)
         self.blocks = nn.ModuleList(
             ViTBlock(
                 embed_dims,
                 num_heads,
                 mlp_ratio=mlp_ratio,
                 qkv_bias=qkv_bias,
-                window_size=window_size if index in self.window_blocks else None,
-                rel_pos_size=(window_size if index in self.window_blocks else self.grid_size)
-                if use_rel_pos
-                else None,
+                rel_pos_size=rel_pos_sizes[index] if use_rel_pos else None,
+                mask_padding=mask_padding,
                 drop_path=drop_path_rate * index / max(depth - 1, 1),
                 layer_scale_init_value=layer_scale_init_value,
                 norm_cfg=norm_cfg,
@@ -153,61 +164,79 @@ class RoPEViT(Backbone):
                 nn.init.trunc_normal_(embedding, std=0.02)
         self.freeze(self.frozen_modules())
 
+    def set_window_size(self, window_size: WindowSetting) -> None:
+        """Change the window of a built model; the weights fit any."""
+        self.window_size = check_window_setting(window_size)
+
+    def set_rope_scaling(self, rope_scaling: dict | None) -> None:
+        """Change the scaling of a built model."""
+        self.rope_scaling = build_scaling(rope_scaling, self.grid_size, self.rope)
+
+    def window_of(self, grid: Size) -> Size | None:
+        """The window for a grid; None is the whole of it."""
+        if self.window_size != 'auto':
+            return self.window_size
+        height, width = map(fitting_side, grid, self.grid_size)
+        return height, width
+
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.frozen_stages < 0):
             x, grid = self.embed(image)  # [B, N, C]
-        rotations = self.rotations(grid, image.device)
+        window_size = self.window_of(grid)
+        rotations = self.rotations(grid, window_size, image.device)
         outs = []
         for index, block in enumerate(self.blocks):
             with torch.set_grad_enabled(torch.is_grad_enabled() and index >= self.frozen_stages):
-                x = self.run(block, x, grid, rotations[index])
+                of_block = window_size if index in self.window_blocks else None
+                x = self.run(block, x, grid, of_block, rotations[index])
             if index in self.out_indices:
                 outs.append(self.to_map(x, grid, is_last=index == len(self.blocks) - 1))
         return tuple(outs)
 
-    def embed(self, image: Tensor) -> tuple[Tensor, tuple[int, int]]:
+    def embed(self, image: Tensor) -> tuple[Tensor, Size]:
         """Tokens [B, N, C], with position embedding and class token if any, and the grid (H, W)."""
         x = self.patch_embed(image)  # [B, C, H, W]
         grid = tuple(x.shape[-2:])
         x = x.flatten(2).transpose(1, 2)
         if self.pos_embed is not None:
-            x = x + resize_pos_embed(self.pos_embed, self.grid_size, grid)
+            x = x + resize_grid(self.pos_embed, self.grid_size, grid)
         if self.cls_token is not None:
             x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1)
         return x, grid
 
-    def rotations(self, grid: tuple[int, int], device: torch.device) -> list[Rotation | None]:
+    def rotations(
+        self, grid: Size, window_size: Size | None, device: torch.device
+    ) -> list[Rotation | None]:
         """The rotation of each block, on the grid of the image or of one window."""
-        rotations: list[Rotation | None] = [None] * len(self.blocks)
+        depth = len(self.blocks)
         if self.rope is None:
-            return rotations
-        global_blocks = [
-            index for index in range(len(self.blocks)) if index not in self.window_blocks
-        ]
-        num_prefix_tokens = 0 if self.cls_token is None else 1
-        for blocks, (height, width) in (
-            (global_blocks, grid),
-            (self.window_blocks, self.window_size),
+            return [None] * depth
+        windowed = self.window_blocks if window_size else []
+        others = [index for index in range(depth) if index not in windowed]
+        in_windows = self.rope_scaling and replace(self.rope_scaling, factor=None)
+        rotations: list[Rotation | None] = [None] * depth
+        for blocks, (height, width), scaling in (
+            (others, grid, self.rope_scaling),
+            (windowed, window_size or grid, in_windows),
         ):
             of_blocks = self.rope(
                 blocks,
                 height=height,
                 width=width,
                 device=device,
-                num_prefix_tokens=num_prefix_tokens,
+                num_prefix_tokens=0 if self.cls_token is None else 1,
+                scaling=scaling,
             )
             for index, rotation in zip(blocks, of_blocks, strict=True):
                 rotations[index] = rotation
         return rotations
 
-    def run(
-        self, block: nn.Module, x: Tensor, grid: tuple[int, int], rotation: Rotation | None
-    ) -> Tensor:
+    def run(self, block: nn.Module, *inputs: Tensor | Size | Rotation | None) -> Tensor:
         if self.with_cp and torch.is_grad_enabled():
-            return checkpoint(block, x, grid, rotation, use_reentrant=False)
-        return block(x, grid, rotation)
+            return checkpoint(block, *inputs, use_reentrant=False)
+        return block(*inputs)
 
-    def to_map(self, x: Tensor, grid: tuple[int, int], is_last: bool) -> Tensor:
+    def to_map(self, x: Tensor, grid: Size, is_last: bool) -> Tensor:
         """Tokens [B, N, C] to a map [B, C, H, W]; the last block's output passes the final norm."""
         if is_last and self.norm is not None:
             x = self.norm(x)
@@ -223,62 +252,3 @@ class RoPEViT(Backbone):
             self.pos_embed,
             *self.blocks[: self.frozen_stages],
         ]
-
-
-class ViTBlock(nn.Module):
-    """Pre-norm transformer block, global or windowed.
-
-    In a windowed block the grid is padded with zeros after the first norm, and padding takes part
-    in attention, as in detectron2's ViTDet.
-
-    Args:
-        window_size: (height, width) in tokens, or None to attend globally.
-        others: see ``RoPEViT``.
-    """
-
-    def __init__(
-        self,
-        embed_dims: int,
-        num_heads: int,
-        *,
-        mlp_ratio: float,
-        qkv_bias: bool,
-        window_size: tuple[int, int] | None,
-        rel_pos_size: tuple[int, int] | None,
-        drop_path: float,
-        layer_scale_init_value: float | None,
-        norm_cfg: dict,
-    ) -> None:
-        super().__init__()
-        self.window_size = window_size
-        self.norm1 = build_norm(norm_cfg, embed_dims)
-        self.attn = Attention(embed_dims, num_heads, qkv_bias, rel_pos_size)
-        self.norm2 = build_norm(norm_cfg, embed_dims)
-        self.mlp = Mlp(embed_dims, int(embed_dims * mlp_ratio))
-        self.drop_path = DropPath(drop_path) if drop_path else nn.Identity()
-        self.gamma_1 = self.gamma_2 = None
-        if layer_scale_init_value is not None:
-            self.gamma_1 = nn.Parameter(torch.full((embed_dims,), layer_scale_init_value))
-            self.gamma_2 = nn.Parameter(torch.full((embed_dims,), layer_scale_init_value))
-
-    def forward(self, x: Tensor, grid: tuple[int, int], rotation: Rotation | None) -> Tensor:
-        """[B, N, C] to [B, N, C]; ``rotation`` is that of a window in a windowed block."""
-        attend = self.attn if self.window_size is None else self.attend_in_windows
-        x = add_branch(x, self.drop_path(attend(self.norm1(x), grid, rotation)), self.gamma_1)
-        return add_branch(x, self.drop_path(self.mlp(self.norm2(x))), self.gamma_2)
-
-    def attend_in_windows(
-        self, x: Tensor, grid: tuple[int, int], rotation: Rotation | None
-    ) -> Tensor:
-        windows = partition_windows(x.unflatten(1, grid), self.window_size)
-        windows = self.attn(windows, self.window_size, rotation)
-        return merge_windows(windows, self.window_size, grid).flatten(1, 2)
-
-
-def resize_pos_embed(pos_embed: Tensor, grid: tuple[int, int], new_grid: tuple[int, int]) -> Tensor:
-    """Position embedding [1, H * W, C] on another grid: bicubic, no antialiasing, as published."""
-    if grid == new_grid:
-        return pos_embed
-    as_map = pos_embed.transpose(1, 2).unflatten(2, grid).float()
-    resized = F.interpolate(as_map, size=new_grid, mode='bicubic', align_corners=False)
-    return resized.flatten(2).transpose(1, 2).to(pos_embed.dtype)

@@ -13,7 +13,7 @@ import torch
 from mmengine.logging import print_log
 from torch import Tensor, nn
 
-from ..backbones.vit import resize_pos_embed
+from ..backbones.layers import resize_grid
 from ..rope import MixedRoPE, RotaryEmbedding
 from .errors import CheckpointError
 from .files import read_checkpoint, select_weights
@@ -128,8 +128,8 @@ def tables(model: nn.Module) -> dict[str, tuple[int, int]]:
         if key == 'pos_embed':
             grids[key] = model.grid_size
         elif key.endswith(BIAS_TABLE):
-            index = model.get_submodule(key.removesuffix(BIAS_TABLE)).relative_position_index
-            grids[key] = (2 * index.shape[0] - 1, 2 * index.shape[1] - 1)
+            height, width = model.get_submodule(key.removesuffix(BIAS_TABLE)).bias_window
+            grids[key] = (2 * height - 1, 2 * width - 1)
     return grids
 
 
@@ -145,7 +145,7 @@ def resize(table: Tensor, grid: tuple[int, int]) -> Tensor:
     side = math.isqrt(table.shape[-2])
     if table.ndim == 2:
         return resize(table[None], grid)[0]
-    return resize_pos_embed(table, (side, side), grid)
+    return resize_grid(table, (side, side), grid)
 
 
 def compare(model: nn.Module, weights: StateDict) -> Misfit:

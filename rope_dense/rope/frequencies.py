@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from .grid import grid_positions
 from .rotation import PairLayout, Rotation, axis_angles, unit_complex
+from .scaling import RopeScaling
 
 
 class RotaryEmbedding(nn.Module):
@@ -68,18 +69,26 @@ class RotaryEmbedding(nn.Module):
         width: int,
         device: torch.device,
         num_prefix_tokens: int = 0,
+        scaling: RopeScaling | None = None,
     ) -> list[Rotation]:
         """One rotation per block, for ``height`` x ``width`` tokens after the prefix tokens.
 
         Angles are float32 whatever the dtype of the model (float64 parameters keep float64).
+        ``scaling`` adapts the frequencies to grids larger than that of pre-training.
         """
         freqs = self.frequencies(blocks, device)
         freqs = freqs.to(torch.promote_types(freqs.dtype, torch.float32))
+        score_factor = 1.0
+        if scaling is not None:
+            freqs = scaling.scale(freqs, height=height, width=width)
+            score_factor = scaling.score_factor(height=height, width=width)
         x, y = grid_positions(height=height, width=width, device=device, dtype=freqs.dtype)
         x_angles, y_angles = axis_angles(freqs.detach(), x, y)
         parts = zip(freqs.unbind(1), unit_complex(x_angles), unit_complex(y_angles), strict=True)
         rotations = [
-            Rotation(of_block, x, y, columns, rows, self.pair_layout, num_prefix_tokens)
+            Rotation(
+                of_block, x, y, columns, rows, self.pair_layout, num_prefix_tokens, score_factor
+            )
             for of_block, columns, rows in parts
         ]
         if len(rotations) == len(blocks):

@@ -8,7 +8,7 @@ of a head. x is the column and y the row of a token.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -28,6 +28,7 @@ class Rotation:
             Only H + W sines are ever computed: a token turns by the product of two of these.
         layout: ``'adjacent'`` turns channels (2t, 2t + 1) together, ``'split'`` (t, t + P).
         num_prefix_tokens: tokens before the grid (class token, registers), which are not rotated.
+        score_factor: what attention multiplies its scores by, see ``RopeScaling``.
         shared_table: the result of ``table``, kept where all blocks turn alike; elsewhere made
             when needed, since one for every block would cost the memory of an activation.
 
@@ -41,6 +42,7 @@ class Rotation:
     rows: Tensor
     layout: PairLayout = 'adjacent'
     num_prefix_tokens: int = 0
+    score_factor: float = 1.0
     shared_table: Tensor | None = None
 
     @property
@@ -61,14 +63,15 @@ class Rotation:
 
     def crop(self, *, height: int, width: int) -> Rotation:
         """The rotation of the top left ``height`` x ``width`` part of the grid."""
-        return Rotation(
-            self.freqs,
-            self.x[:width],
-            self.y[:height],
-            self.columns[:width],
-            self.rows[:height],
-            self.layout,
-            self.num_prefix_tokens,
+        if (height, width) == (len(self.y), len(self.x)):
+            return self
+        return replace(
+            self,
+            x=self.x[:width],
+            y=self.y[:height],
+            columns=self.columns[:width],
+            rows=self.rows[:height],
+            shared_table=None,
         )
 
 

@@ -1,0 +1,84 @@
+"""The block of a plain vision transformer.
+
+Letters: B images, H x W token grid, N tokens (prefix and grid), C channels.
+"""
+
+from __future__ import annotations
+
+import torch
+from mmcv.cnn.bricks import DropPath
+from torch import Tensor, nn
+
+from ..rope import Rotation
+from .attention import Attention
+from .layers import Mlp, add_branch, build_norm
+from .windows import Size, attend_in_windows
+
+
+class ViTBlock(nn.Module):
+    """Pre-norm transformer block, global or windowed.
+
+    In a windowed block the grid is padded with zeros after the first norm, as in detectron2's
+    ViTDet.
+
+    Args:
+        rel_pos_size: (H, W) of the relative position tables, None for none.
+        others: see ``RoPEViT``.
+    """
+
+    def __init__(
+        self,
+        embed_dims: int,
+        num_heads: int,
+        *,
+        mlp_ratio: float,
+        qkv_bias: bool,
+        rel_pos_size: Size | None,
+        mask_padding: bool,
+        drop_path: float,
+        layer_scale_init_value: float | None,
+        norm_cfg: dict,
+    ) -> None:
+        super().__init__()
+        self.mask_padding = mask_padding
+        self.norm1 = build_norm(norm_cfg, embed_dims)
+        self.attn = Attention(embed_dims, num_heads, qkv_bias, rel_pos_size)
+        self.norm2 = build_norm(norm_cfg, embed_dims)
+        self.mlp = Mlp(embed_dims, int(embed_dims * mlp_ratio))
+        self.drop_path = DropPath(drop_path) if drop_path else nn.Identity()
+        self.gamma_1 = self.gamma_2 = None
+        if layer_scale_init_value is not None:
+            self.gamma_1 = nn.Parameter(torch.full((embed_dims,), layer_scale_init_value))
+            self.gamma_2 = nn.Parameter(torch.full((embed_dims,), layer_scale_init_value))
+
+    def forward(
+        self, x: Tensor, grid: Size, window_size: Size | None, rotation: Rotation | None
+    ) -> Tensor:
+        """Tokens to tokens.
+
+        Args:
+            x: [B, N, C].
+            grid: (H, W) of the tokens after any prefix.
+            window_size: of the windows to attend within; None to attend globally.
+            rotation: of all tokens, or of a window.
+
+        Returns:
+            [B, N, C].
+        """
+        attended = self.attend(self.norm1(x), grid, window_size, rotation)
+        x = add_branch(x, self.drop_path(attended), self.gamma_1)
+        return add_branch(x, self.drop_path(self.mlp(self.norm2(x))), self.gamma_2)
+
+    def attend(
+        self, x: Tensor, grid: Size, window_size: Size | None, rotation: Rotation | None
+    ) -> Tensor:
+        if window_size is None:
+            return self.attn(x, grid, rotation)
+
+        def attend_in_part(windows: Tensor, size: Size) -> Tensor:
+            part = rotation and rotation.crop(height=size[0], width=size[1])
+            return self.attn(windows, size, part, window_size)
+
+        x = x.unflatten(1, grid)  # [B, H, W, C]
+        x = attend_in_windows(x, window_size, attend_in_part, mask_padding=self.mask_padding)
+        return x.flatten(1, 2)
