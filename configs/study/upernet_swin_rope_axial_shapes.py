@@ -1,0 +1,4 @@
+# As upernet_swin_rope_mixed_shapes.py, with RoPE-Axial.
+_base_ = './upernet_swin_rope_mixed_shapes.py'
+
+model = dict(backbone=dict(rope=dict(_delete_=True, type='AxialRoPE', theta=50.0)))
