@@ -1,7 +1,11 @@
-"""What the recipes of the four flagship experiments say, as tables for test_configs.py.
+"""What the paper and the recipes of its experiments say, as tables for the tests of the configs.
 
-Transcribed from the published training code of detrex (DINO), BEiT v2 (UperNet) and Mask2Former.
+Results and columns are those of Heo et al. (ECCV 2024), Tables 1 to 4; the recipes are transcribed
+from the published training code of detrex (DINO), BEiT v2 (UperNet) and Mask2Former. Keys are
+(experiment, size), experiments called as their folders in configs/.
 """
+
+from __future__ import annotations
 
 NORMALIZATION = {
     'model.data_preprocessor.mean': [123.675, 116.28, 103.53],
@@ -9,12 +13,11 @@ NORMALIZATION = {
     'model.data_preprocessor.bgr_to_rgb': True,
 }
 EVERYWHERE = NORMALIZATION | {
-    'model.backbone.rope': dict(type='MixedRoPE', theta=10.0),
     'optim_wrapper.type': 'OptimWrapper',
     'optim_wrapper.optimizer.type': 'AdamW',
     'optim_wrapper.optimizer.betas': (0.9, 0.999),
     'optim_wrapper.constructor': 'NamedGroupsConstructor',
-    'train_cfg.type': 'IterBasedTrainLoop',
+    'train_cfg.type': 'ResumableTrainLoop',
     'train_dataloader.batch_size': 2,
     'train_dataloader.sampler': dict(type='InfiniteSampler', shuffle=True),
     'val_dataloader.batch_size': 1,
@@ -95,209 +98,251 @@ ADE20K = EVERYWHERE | {
     'val_dataloader.dataset.data_prefix.seg_map_path': 'annotations/validation',
     'val_evaluator.iou_metrics': ['mIoU'],
 }
+
+VITDET = DINO | {
+    'model.backbone.type': 'RoPEViT',
+    'model.backbone.with_cls_token': False,
+    'model.backbone.window_size': 14,
+    'model.neck.0.type': 'SimpleFPN',
+    'model.neck.0.out_channels': 256,
+    'model.neck.1': dict(CHANNEL_MAPPER, in_channels=[256, 256, 256, 256]),
+}
+DINO_SWIN = DINO | {
+    'model.backbone.type': 'RoPESwin',
+    'model.backbone.window_size': 7,
+    'model.backbone.out_indices': (1, 2, 3),
+}
+UPERNET = ADE20K | {
+    'model.backbone.type': 'RoPEViT',
+    'model.backbone.with_cls_token': True,
+    'model.neck.type': 'Feature2Pyramid',
+    'model.neck.rescales': [4, 2, 1, 0.5],
+    'model.neck.norm_cfg.type': 'SyncBN',
+    'model.decode_head.type': 'UPerHead',
+    'model.decode_head.pool_scales': (1, 2, 3, 6),
+    'model.decode_head.dropout_ratio': 0.1,
+    'model.decode_head.norm_cfg.type': 'SyncBN',
+    'model.auxiliary_head.in_index': 2,
+    'model.auxiliary_head.channels': 256,
+    'model.auxiliary_head.num_convs': 1,
+    'model.auxiliary_head.dropout_ratio': 0.1,
+    'model.auxiliary_head.loss_decode.loss_weight': 0.4,
+    'model.data_preprocessor.size': (512, 512),
+    'model.test_cfg': dict(mode='slide', crop_size=(512, 512), stride=(341, 341)),
+    'optim_wrapper.clip_grad': None,
+    'train_cfg.val_interval': 16000,
+    'default_hooks.checkpoint.interval': 16000,
+    'train_dataloader.dataset.pipeline.2.scale': (2048, 512),
+    'train_dataloader.dataset.pipeline.2.ratio_range': (0.5, 2.0),
+    'train_dataloader.dataset.pipeline.3.crop_size': (512, 512),
+    'train_dataloader.dataset.pipeline.3.cat_max_ratio': 0.75,
+}
+MASK2FORMER = ADE20K | {
+    'model.backbone.type': 'RoPESwin',
+    'model.backbone.window_size': 7,
+    'model.backbone.drop_path_rate': 0.3,
+    'model.backbone.out_indices': (0, 1, 2, 3),
+    'model.data_preprocessor.test_cfg.size_divisor': 32,
+    'model.decode_head.num_queries': 100,
+    'model.decode_head.feat_channels': 256,
+    'model.decode_head.out_channels': 256,
+    'model.decode_head.pixel_decoder.encoder.num_layers': 6,
+    'model.decode_head.pixel_decoder.encoder.layer_cfg.ffn_cfg.feedforward_channels': 1024,
+    'model.decode_head.pixel_decoder.encoder.layer_cfg.self_attn_cfg.num_points': 4,
+    'model.decode_head.transformer_decoder.num_layers': 9,
+    'model.decode_head.transformer_decoder.layer_cfg.ffn_cfg.feedforward_channels': 2048,
+    'model.decode_head.transformer_decoder.layer_cfg.cross_attn_cfg.num_heads': 8,
+    'model.decode_head.loss_cls.loss_weight': 2.0,
+    'model.decode_head.loss_cls.class_weight': [1.0] * 150 + [0.1],
+    'model.decode_head.loss_mask.loss_weight': 5.0,
+    'model.decode_head.loss_dice.loss_weight': 5.0,
+    'model.decode_head.train_cfg.num_points': 12544,
+    'model.decode_head.train_cfg.oversample_ratio': 3.0,
+    'model.decode_head.train_cfg.importance_sample_ratio': 0.75,
+    'model.test_cfg': dict(mode='whole'),
+    'optim_wrapper.optimizer.lr': 1e-4,
+    'optim_wrapper.clip_grad': dict(max_norm=0.01, norm_type=2),
+    'train_cfg.val_interval': 5000,
+    'default_hooks.checkpoint.interval': 5000,
+}
+# fmt: off
+SHORT_SIDES_512 = [
+    256, 307, 358, 409, 460, 512, 563, 614, 665, 716, 768, 819, 870, 921, 972, 1024,
+]
+SHORT_SIDES_640 = [
+    320, 384, 448, 512, 576, 640, 704, 768, 832, 896, 960, 1024, 1088, 1152, 1216, 1280,
+]
+# fmt: on
 RECIPES = {
-    'dino_vitdet_rope_mixed': DINO
+    ('dino_vitdet', 'b'): VITDET
     | {
-        'model.backbone.type': 'RoPEViT',
         'model.backbone.arch': 'base',
-        'model.backbone.with_cls_token': False,
-        'model.backbone.window_size': 14,
         'model.backbone.window_block_indexes': (0, 1, 3, 4, 6, 7, 9, 10),
         'model.backbone.drop_path_rate': 0.1,
-        'model.neck.0': dict(type='SimpleFPN', in_channels=768, out_channels=256),
-        'model.neck.1': dict(CHANNEL_MAPPER, in_channels=[256, 256, 256, 256]),
+        'model.neck.0.in_channels': 768,
     },
-    'dino_swin_rope_mixed': DINO
+    ('dino_vitdet', 'l'): VITDET
     | {
-        'model.backbone.type': 'RoPESwin',
+        'model.backbone.arch': 'large',
+        'model.backbone.window_block_indexes': tuple(b for b in range(24) if b % 6 != 5),
+        'model.backbone.drop_path_rate': 0.4,
+        'model.neck.0.in_channels': 1024,
+    },
+    ('dino_swin', 't'): DINO_SWIN
+    | {
         'model.backbone.arch': 'tiny',
-        'model.backbone.window_size': 7,
         'model.backbone.drop_path_rate': 0.1,
-        'model.backbone.out_indices': (1, 2, 3),
         'model.neck': dict(CHANNEL_MAPPER, in_channels=[192, 384, 768]),
     },
-    'upernet_vit_rope_mixed': ADE20K
+    ('dino_swin', 's'): DINO_SWIN
     | {
-        'model.backbone.type': 'RoPEViT',
+        'model.backbone.arch': 'small',
+        'model.backbone.drop_path_rate': 0.2,
+        'model.neck': dict(CHANNEL_MAPPER, in_channels=[192, 384, 768]),
+    },
+    ('dino_swin', 'b'): DINO_SWIN
+    | {
         'model.backbone.arch': 'base',
-        'model.backbone.with_cls_token': True,
+        'model.backbone.drop_path_rate': 0.2,
+        'model.neck': dict(CHANNEL_MAPPER, in_channels=[256, 512, 1024]),
+    },
+    ('upernet_vit', 'b'): UPERNET
+    | {
+        'model.backbone.arch': 'base',
         'model.backbone.out_indices': (3, 5, 7, 11),
         'model.backbone.drop_path_rate': 0.15,
-        'model.neck.type': 'Feature2Pyramid',
-        'model.neck.rescales': [4, 2, 1, 0.5],
-        'model.neck.norm_cfg.type': 'SyncBN',
-        'model.decode_head.type': 'UPerHead',
         'model.decode_head.channels': 768,
-        'model.decode_head.pool_scales': (1, 2, 3, 6),
-        'model.decode_head.dropout_ratio': 0.1,
-        'model.decode_head.norm_cfg.type': 'SyncBN',
-        'model.auxiliary_head.in_index': 2,
-        'model.auxiliary_head.channels': 256,
-        'model.auxiliary_head.num_convs': 1,
-        'model.auxiliary_head.dropout_ratio': 0.1,
-        'model.auxiliary_head.loss_decode.loss_weight': 0.4,
-        'model.test_cfg': dict(mode='slide', crop_size=(512, 512), stride=(341, 341)),
         'optim_wrapper.optimizer.lr': 5e-5,
         'optim_wrapper.paramwise_cfg.layer_decay': 0.75,
-        'optim_wrapper.clip_grad': None,
-        'train_cfg.val_interval': 16000,
-        'default_hooks.checkpoint.interval': 16000,
-        'train_dataloader.dataset.pipeline.2.scale': (2048, 512),
-        'train_dataloader.dataset.pipeline.2.ratio_range': (0.5, 2.0),
-        'train_dataloader.dataset.pipeline.3.crop_size': (512, 512),
-        'train_dataloader.dataset.pipeline.3.cat_max_ratio': 0.75,
     },
-    'mask2former_swin_rope_mixed': ADE20K
+    ('upernet_vit', 'l'): UPERNET
     | {
-        'model.backbone.type': 'RoPESwin',
+        'model.backbone.arch': 'large',
+        'model.backbone.out_indices': (7, 11, 15, 23),
+        'model.backbone.drop_path_rate': 0.2,
+        'model.decode_head.channels': 1024,
+        'optim_wrapper.optimizer.lr': 4e-5,
+        'optim_wrapper.paramwise_cfg.layer_decay': 0.9,
+    },
+    ('mask2former_swin', 's'): MASK2FORMER
+    | {
         'model.backbone.arch': 'small',
-        'model.backbone.window_size': 7,
-        'model.backbone.drop_path_rate': 0.3,
-        'model.backbone.out_indices': (0, 1, 2, 3),
-        'model.data_preprocessor.test_cfg.size_divisor': 32,
-        'model.decode_head.num_queries': 100,
-        'model.decode_head.feat_channels': 256,
-        'model.decode_head.out_channels': 256,
         'model.decode_head.in_channels': [96, 192, 384, 768],
-        'model.decode_head.pixel_decoder.encoder.num_layers': 6,
-        'model.decode_head.pixel_decoder.encoder.layer_cfg.ffn_cfg.feedforward_channels': 1024,
-        'model.decode_head.pixel_decoder.encoder.layer_cfg.self_attn_cfg.num_points': 4,
-        'model.decode_head.transformer_decoder.num_layers': 9,
-        'model.decode_head.transformer_decoder.layer_cfg.ffn_cfg.feedforward_channels': 2048,
-        'model.decode_head.transformer_decoder.layer_cfg.cross_attn_cfg.num_heads': 8,
-        'model.decode_head.loss_cls.loss_weight': 2.0,
-        'model.decode_head.loss_cls.class_weight': [1.0] * 150 + [0.1],
-        'model.decode_head.loss_mask.loss_weight': 5.0,
-        'model.decode_head.loss_dice.loss_weight': 5.0,
-        'model.decode_head.train_cfg.num_points': 12544,
-        'model.decode_head.train_cfg.oversample_ratio': 3.0,
-        'model.decode_head.train_cfg.importance_sample_ratio': 0.75,
-        'model.test_cfg': dict(mode='whole'),
-        'optim_wrapper.optimizer.lr': 1e-4,
-        'optim_wrapper.clip_grad': dict(max_norm=0.01, norm_type=2),
-        'train_cfg.val_interval': 5000,
-        'default_hooks.checkpoint.interval': 5000,
-        # fmt: off
-        'train_dataloader.dataset.pipeline.2.scales': [
-            256,
-            307,
-            358,
-            409,
-            460,
-            512,
-            563,
-            614,
-            665,
-            716,
-            768,
-            819,
-            870,
-            921,
-            972,
-            1024,
-        ],
-        # fmt: on
+        'model.data_preprocessor.size': (512, 512),
+        'train_dataloader.dataset.pipeline.2.scales': SHORT_SIDES_512,
         'train_dataloader.dataset.pipeline.2.max_size': 2048,
         'train_dataloader.dataset.pipeline.3': dict(type='RandomCrop', crop_size=(512, 512)),
         'train_dataloader.dataset.pipeline.6.pad_val': dict(img=128, seg=255),
+        'test_dataloader.dataset.pipeline.1.scale': (2048, 512),
     },
-}
-WEIGHTS = {
-    'dino_vitdet_rope_mixed': 'rope_mixed_deit_base_patch16_LS',
-    'dino_swin_rope_mixed': 'swin_rope_mixed_tiny_patch4_window7_224',
-    'upernet_vit_rope_mixed': 'rope_mixed_deit_base_patch16_LS',
-    'mask2former_swin_rope_mixed': 'swin_rope_mixed_small_patch4_window7_224',
+    ('mask2former_swin', 'b'): MASK2FORMER
+    | {
+        'model.backbone.arch': 'base',
+        'model.decode_head.in_channels': [128, 256, 512, 1024],
+        'model.data_preprocessor.size': (640, 640),
+        'train_dataloader.dataset.pipeline.2.scales': SHORT_SIDES_640,
+        'train_dataloader.dataset.pipeline.2.max_size': 2560,
+        'train_dataloader.dataset.pipeline.3': dict(type='RandomCrop', crop_size=(640, 640)),
+        'train_dataloader.dataset.pipeline.6.pad_val': dict(img=128, seg=255),
+        'test_dataloader.dataset.pipeline.1.scale': (2560, 640),
+    },
 }
 
-# Per flagship, parameter-name patterns with factors of learning rate and weight decay. A parameter
-# takes the first pattern that matches the start of its name; every pattern must be used.
-DINO_TRANSFORMER = {
-    r'(encoder|decoder)\.layers\.\d+\.norms\.': (1, 0),
-    r'decoder\.norm\.|memory_trans_norm\.': (1, 0),
-    r'encoder\.|decoder\.|bbox_head\.|query_embedding\.|level_embed|memory_trans_fc\.': (1, 1),
-    r'dn_query_generator\.label_embedding\.': (1, 1),
+# The columns of the paper's tables, as settings of the backbone, and the learned axial ablation.
+MIXED = dict(type='MixedRoPE', theta=10.0)
+VIT_AXIAL, SWIN_AXIAL = (dict(type='AxialRoPE', theta=theta) for theta in (100.0, 50.0))
+VIT_VARIANTS = {
+    'ape': dict(rope=None, use_ape=True),
+    'rope-axial': dict(rope=VIT_AXIAL),
+    'rope-mixed': dict(rope=MIXED),
+    'rope-axial-ape': dict(rope=VIT_AXIAL, use_ape=True),
+    'rope-mixed-ape': dict(rope=MIXED, use_ape=True),
+    'rope-axial-learned': dict(rope=VIT_AXIAL | dict(learned=True)),
 }
-SWIN = {
-    r'backbone\.layers\.\d\.rope\.freqs$': (0.1, 0),
-    r'backbone\.layers\.\d\.blocks\.\d+\.norm[12]\.': (0.1, 0),
-    r'backbone\.(layers\.\d\.downsample\.|patch_embed\.)norm\.': (0.1, 0),
-    r'backbone\.norm\d\.': (0.1, 0),
-    r'backbone\.layers\.\d\.(blocks\.\d+\.(attn|mlp)|downsample\.reduction)\.': (0.1, 1),
-    r'backbone\.patch_embed\.proj\.': (0.1, 1),
+SWIN_VARIANTS = {
+    'rpb': dict(rope=None, use_rpb=True),
+    'rope-axial': dict(rope=SWIN_AXIAL),
+    'rope-mixed': dict(rope=MIXED),
+    'rope-axial-rpb': dict(rope=SWIN_AXIAL, use_rpb=True),
+    'rope-mixed-rpb': dict(rope=MIXED, use_rpb=True),
 }
-UPERNET_LAYERS = {
-    r'backbone\.rope\.freqs$': (0.75**13, 0),
-    r'backbone\.patch_embed\.proj\.weight$': (0.75**13, 1),
-    r'backbone\.patch_embed\.proj\.bias$': (0.75**13, 0),
-    r'backbone\.cls_token$': (0.75**13, 1),
-} | {
-    rf'backbone\.blocks\.{block}\.{rest}': (0.75 ** (12 - block), decay)
-    for block in range(12)
-    for rest, decay in (
-        (r'(norm[12]\.|gamma_|(attn|mlp)\.\w+\.bias$)', 0),
-        (r'(attn|mlp)\.\w+\.weight$', 1),
-    )
+SIZE_NAMES = dict(t='tiny', s='small', b='base', l='large')
+NAVER = 'hf-hub:naver-ai'
+MICROSOFT = 'https://github.com/SwinTransformer/storage/releases/download/v1.0.0'
+VIT_WEIGHTS = {
+    'ape': f'{NAVER}/deit_{{}}_patch16_LS',
+    'rope-axial': f'{NAVER}/rope_axial_deit_{{}}_patch16_LS',
+    'rope-mixed': f'{NAVER}/rope_mixed_deit_{{}}_patch16_LS',
+    'rope-axial-ape': f'{NAVER}/rope_axial_ape_deit_{{}}_patch16_LS',
+    'rope-mixed-ape': f'{NAVER}/rope_mixed_ape_deit_{{}}_patch16_LS',
+    'rope-axial-learned': f'{NAVER}/rope_axial_deit_{{}}_patch16_LS',
 }
-GROUPS = {
-    'dino_vitdet_rope_mixed': {
-        r'backbone\.rope\.freqs$': (0.1, 0),
-        r'backbone\.blocks\.\d+\.norm[12]\.': (0.1, 0),
-        r'backbone\.(blocks\.\d+\.(attn|mlp|gamma_[12])|patch_embed)': (0.1, 1),
-        r'neck\.0\.': (0.1, 1),  # with its channel-wise norms, as in detrex
-        r'neck\.1\.convs\.\d\.gn\.': (1, 0),
-        r'neck\.1\.convs\.\d\.conv\.(weight|bias)$': (1, 1),
-    }
-    | DINO_TRANSFORMER,
-    'dino_swin_rope_mixed': SWIN
-    | {
-        r'neck\.(convs|extra_convs)\.\d\.gn\.': (1, 0),
-        r'neck\.(convs|extra_convs)\.\d\.conv\.(weight|bias)$': (1, 1),
-    }
-    | DINO_TRANSFORMER,
-    'upernet_vit_rope_mixed': UPERNET_LAYERS
-    | {
-        r'(neck|decode_head|auxiliary_head)\..*\.bias$': (1, 0),
-        r'neck\.upsample_4x\.1\.weight|(decode|auxiliary)_head\..*\.bn\.': (1, 0),
-        r'(neck|decode_head|auxiliary_head)\..*\.weight$': (1, 1),
-    },
-    'mask2former_swin_rope_mixed': SWIN
-    | {
-        r'decode_head\.(query_embed|query_feat|level_embed|pixel_decoder\.level_encoding)\.': (
-            1,
-            0,
-        ),
-        r'decode_head\.(pixel_decoder\.encoder|transformer_decoder)\.layers\.\d+\.norms\.': (1, 0),
-        r'decode_head\.transformer_decoder\.post_norm\.': (1, 0),
-        r'decode_head\.pixel_decoder\.\w+_convs\.\d\.gn\.': (1, 0),
-        r'decode_head\.': (1, 1),
-    },
+SWIN_WEIGHTS = {
+    'rpb': f'{MICROSOFT}/swin_{{}}_patch4_window7_224.pth',
+    'rope-axial': f'{NAVER}/swin_rope_axial_{{}}_patch4_window7_224',
+    'rope-mixed': f'{NAVER}/swin_rope_mixed_{{}}_patch4_window7_224',
+    'rope-axial-rpb': None,
+    'rope-mixed-rpb': None,
 }
+
+# Results in the order of the variants; of UperNet at one scale, and at several.
+PAPER = {
+    ('dino_vitdet', 'b'): (49.4, 50.8, 51.2, 50.7, 51.1),
+    ('dino_vitdet', 'l'): (51.1, 52.2, 52.9, 52.5, 52.8),
+    ('dino_swin', 't'): (51.3, 51.6, 51.8, 51.7, 51.6),
+    ('dino_swin', 's'): (53.0, 53.1, 53.3, 53.5, 53.6),
+    ('dino_swin', 'b'): (54.2, 54.4, 54.5, 54.7, 54.5),
+    ('upernet_vit', 'b'): (47.7, 49.0, 49.6, 49.5, 50.0),
+    ('upernet_vit', 'l'): (50.8, 51.8, 51.5, 51.6, 52.0),
+    ('mask2former_swin', 's'): (50.2, 50.4, 51.1, 51.2, 50.9),
+    ('mask2former_swin', 'b'): (51.5, 52.0, 52.0, 50.0, 51.4),
+}
+PAPER_MULTI_SCALE = {
+    ('upernet_vit', 'b'): (48.4, 49.9, 50.7, 50.5, 50.9),
+    ('upernet_vit', 'l'): (51.6, 52.6, 52.3, 52.4, 52.6),
+}
+
+
+def constant(iterations: tuple[int, ...], drop: int) -> dict[int, float]:
+    return {it: 1.0 if it < drop else 0.1 for it in iterations}
 
 
 def polynomial(iteration: int, power: float) -> float:
     return (1 - iteration / 160000) ** power
 
 
-# Iteration -> factor of the learning rate, from the recipe's own formula.
+# Iteration -> factor of the learning rate at ten iterations, from the recipe's own formula: the
+# start, in the warm-up, on both sides of every change, the end.
+WARM_UP = {0: 0.001, 50: 0.2008, 125: 0.5005, 249: 0.996}
 SCHEDULES = {
-    'dino_vitdet_rope_mixed': {
-        **{0: 0.001, 50: 0.2008, 125: 0.5005, 249: 0.996, 250: 1.0},
-        **{10000: 1.0, 82499: 1.0, 82500: 0.1, 89999: 0.1},
+    ('dino_vitdet', 'b'): WARM_UP | constant((250, 10000, 72000, 82499, 82500, 89999), 82500),
+    ('dino_vitdet', 'l'): WARM_UP | constant((250, 10000, 71999, 72000, 82500, 89999), 72000),
+    **{
+        ('dino_swin', size): constant(
+            (0, 1, 125, 250, 10000, 72000, 82498, 82499, 82500, 89999), 82500
+        )
+        for size in 'tsb'
     },
-    'dino_swin_rope_mixed': {0: 1.0, 125: 1.0, 82499: 1.0, 82500: 0.1, 89999: 0.1},
-    'upernet_vit_rope_mixed': {
-        **{it: it / 1500 * polynomial(it, 1.0) for it in (1, 100, 750, 1499)},
-        **{it: polynomial(it, 1.0) for it in (1500, 20000, 80000, 120000, 159999)},
-        0: 1e-6,
+    **{
+        ('upernet_vit', size): {
+            **{0: 1e-6},
+            **{it: it / 1500 * polynomial(it, 1.0) for it in (1, 100, 750, 1499)},
+            **{it: polynomial(it, 1.0) for it in (1500, 20000, 80000, 120000, 159999)},
+        }
+        for size in 'bl'
     },
-    'mask2former_swin_rope_mixed': {
-        it: polynomial(it, 0.9) for it in (0, 1, 1500, 20000, 40000, 80000, 120000, 159999)
+    **{
+        ('mask2former_swin', size): {
+            it: polynomial(it, 0.9)
+            for it in (0, 1, 1500, 5000, 20000, 40000, 80000, 120000, 150000, 159999)
+        }
+        for size in 'sb'
     },
 }
-
 TTA_SHORT_SIDES = {
-    'dino_vitdet_rope_mixed': [800, 600, 1000],
-    'dino_swin_rope_mixed': [800, 600, 1000],
-    'upernet_vit_rope_mixed': [512, 512, 512, 640, 768, 896],
-    'mask2former_swin_rope_mixed': [256, 384, 512, 640, 768, 896],
+    'dino_vitdet': [800, 600, 1000],
+    'dino_swin': [800, 600, 1000],
+    'upernet_vit': [512, 512, 512, 640, 768, 896],
+    'mask2former_swin': [256, 384, 512, 640, 768, 896],
+    ('mask2former_swin', 'b'): [320, 480, 640, 800, 960, 1120],
 }

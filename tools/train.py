@@ -3,7 +3,7 @@
 Examples:
     python tools/train.py configs/dino_vitdet_rope_mixed.py
     python tools/train.py configs/upernet_vit_rope_mixed.py --work-dir work_dirs/a --resume
-    bash tools/dist_train.sh configs/dino_vitdet_rope_mixed.py 8 --amp
+    bash tools/dist_train.sh configs/upernet_vit_rope_mixed.py 8 --amp bf16
 """
 
 import argparse
@@ -15,7 +15,15 @@ from rope_dense.cli.checkpoints import check_initial_weights, resolve_resume
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.errors import command
-from rope_dense.cli.flags import check_amp, enable_amp, enable_auto_scale_lr, with_data_root
+from rope_dense.cli.flags import (
+    check_amp,
+    enable_amp,
+    enable_auto_scale_lr,
+    enable_checkpointing,
+    enable_ema,
+    enable_fsdp,
+    with_data_root,
+)
 from rope_dense.cli.launch import build_runner, train
 from rope_dense.cli.model_checks import build_model, check_image_sizes
 
@@ -32,7 +40,32 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar='CHECKPOINT',
         help='go on from this checkpoint; without a path, from the last one in the work dir',
     )
-    parser.add_argument('--amp', action='store_true', help='mixed precision; needs an accelerator')
+    parser.add_argument(
+        '--amp',
+        nargs='?',
+        const='fp16',
+        choices=['fp16', 'bf16'],
+        help='mixed precision: fp16 needs an accelerator, bf16 works on a CPU too (%(const)s)',
+    )
+    parser.add_argument(
+        '--ema',
+        nargs='?',
+        type=float,
+        const=0.0002,
+        metavar='MOMENTUM',
+        help='evaluate and save a moving average of the weights, to which each iteration adds this '
+        'share (%(const)s)',
+    )
+    parser.add_argument(
+        '--with-cp',
+        action='store_true',
+        help="gradient checkpointing: recompute the backbone's blocks in backward to save memory",
+    )
+    parser.add_argument(
+        '--fsdp',
+        action='store_true',
+        help='shard weights and optimizer state over the processes of a distributed run',
+    )
     parser.add_argument(
         '--auto-scale-lr',
         action='store_true',
@@ -50,7 +83,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         cfg = with_data_root(cfg, args.data_root)
     loaders = used_loaders(cfg, 'train', 'val')
     if args.amp:
-        enable_amp(cfg)
+        enable_amp(cfg, args.amp)
+    if args.ema is not None:
+        enable_ema(cfg, args.ema)
+    if args.with_cp:
+        enable_checkpointing(cfg)
+    if args.fsdp:
+        enable_fsdp(cfg, args.launcher)
     if args.auto_scale_lr:
         enable_auto_scale_lr(cfg)
     if args.resume:

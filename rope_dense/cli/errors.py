@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -35,7 +36,8 @@ def command(main: Main) -> Callable[[Sequence[str] | None], int]:
         except KeyboardInterrupt:
             return 130
         if torch.distributed.is_initialized():
-            torch.distributed.destroy_process_group()  # or gloo's threads may abort at exit
+            gc.collect()  # cycles hold the group, and gloo's threads would abort at exit
+            torch.distributed.destroy_process_group()
         return 0
 
     return run

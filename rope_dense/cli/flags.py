@@ -43,21 +43,25 @@ def _dicts(node: object) -> Iterator[ConfigDict]:
         yield from _dicts(item)
 
 
-def enable_amp(cfg: Config) -> None:
-    """Train in mixed precision (--amp).
+def enable_amp(cfg: Config, precision: str) -> None:
+    """Train in mixed precision (--amp fp16, --amp bf16).
 
     Raises:
-        UsageError: the optimizer wrapper is neither OptimWrapper nor AmpOptimWrapper.
+        UsageError: the optimizer wrapper is not one that can be exchanged.
     """
     wrapper = cfg.optim_wrapper
-    if wrapper.type not in ('OptimWrapper', 'AmpOptimWrapper'):
+    if wrapper.type not in ('OptimWrapper', 'AmpOptimWrapper', 'BFloat16OptimWrapper'):
         raise UsageError(f'--amp: optim_wrapper.type is {wrapper.type!r}, it must be OptimWrapper')
-    wrapper.type = 'AmpOptimWrapper'
-    wrapper.setdefault('loss_scale', 'dynamic')
+    given = {name: wrapper.pop(name, None) for name in ('dtype', 'loss_scale')}
+    if precision == 'bf16':
+        wrapper.type = 'BFloat16OptimWrapper'
+    else:
+        scale = given['loss_scale'] or 'dynamic'
+        wrapper.update(type='AmpOptimWrapper', dtype='float16', loss_scale=scale)
 
 
 def check_amp(cfg: Config) -> None:
-    """Mixed precision needs an accelerator: mmengine's AmpOptimWrapper refuses a CPU.
+    """fp16 needs an accelerator: mmengine's AmpOptimWrapper refuses a CPU.
 
     Raises:
         UsageError: the config or --amp asks for it and there is none.
@@ -65,10 +69,51 @@ def check_amp(cfg: Config) -> None:
     available = (is_cuda_available, is_npu_available, is_mlu_available, is_musa_available)
     if cfg.optim_wrapper.type == 'AmpOptimWrapper' and not any(found() for found in available):
         raise UsageError(
-            'mixed precision (--amp, or AmpOptimWrapper in the config) needs a CUDA, NPU, MLU or '
-            'MUSA device, and PyTorch finds none here. Leave --amp out, or set --cfg-options '
-            'optim_wrapper.type=OptimWrapper, to train in float32'
+            'mixed precision in fp16 (--amp, or AmpOptimWrapper in the config) needs a CUDA, NPU, '
+            'MLU or MUSA device, and PyTorch finds none here. --amp bf16 works on a CPU too. Leave '
+            '--amp out, or set --cfg-options optim_wrapper.type=OptimWrapper, to train in float32'
         )
+
+
+def enable_ema(cfg: Config, momentum: float) -> None:
+    """Keep, evaluate and save a moving average of the weights (--ema).
+
+    Raises:
+        UsageError: the momentum is not in (0, 1), or the config has an average of its own.
+    """
+    if not 0 < momentum < 1:
+        raise UsageError(
+            f'--ema {momentum}: the share of the new weights at each iteration, between 0 and 1'
+        )
+    hooks = cfg.get('custom_hooks') or []
+    if any(hook['type'] == 'EMAHook' for hook in hooks):
+        raise UsageError('--ema: custom_hooks of the config has an EMAHook already; change it')
+    cfg.custom_hooks = [*hooks, dict(type='EMAHook', momentum=momentum)]
+
+
+def enable_checkpointing(cfg: Config) -> None:
+    """Recompute the backbone's blocks in backward to save memory (--with-cp)."""
+    cfg.model.backbone.with_cp = True
+
+
+def enable_fsdp(cfg: Config, launcher: str) -> None:
+    """Shard weights, gradients and optimizer state over the processes (--fsdp).
+
+    Raises:
+        UsageError: there is one process only, or the config brings a runner or a moving average
+            that sharding does not know.
+    """
+    if launcher == 'none':
+        raise UsageError(
+            '--fsdp shards over the processes of a distributed run: start it with '
+            'tools/dist_train.sh or tools/slurm_train.sh'
+        )
+    if any(hook['type'] == 'EMAHook' for hook in cfg.get('custom_hooks') or []):
+        raise UsageError('--fsdp: a moving average (--ema, EMAHook) needs whole weights; leave one')
+    if cfg.get('runner_type') or cfg.get('strategy'):
+        raise UsageError('--fsdp: the config has a runner_type or strategy of its own')
+    cfg.runner_type = 'FlexibleRunner'
+    cfg.strategy = dict(type='BlockFSDPStrategy')
 
 
 def enable_auto_scale_lr(cfg: Config) -> None:

@@ -1,6 +1,22 @@
 """Parts of training that follow the published recipes."""
 
+from importlib.util import find_spec
+
+from .checkpoint_hook import AtomicCheckpointHook
+from .fsdp import BlockFSDPStrategy
 from .param_groups import NamedGroupsConstructor
 from .subset_loss import SubsetLossHook
+from .train_loop import ResumableTrainLoop
 
-__all__ = ['NamedGroupsConstructor', 'SubsetLossHook']
+__all__ = [
+    'AtomicCheckpointHook',
+    'BlockFSDPStrategy',
+    'NamedGroupsConstructor',
+    'ResumableTrainLoop',
+    'SubsetLossHook',
+]
+
+if find_spec('mmcv._ext'):  # mmcv with its operators
+    from .bf16 import BFloat16OptimWrapper  # noqa: F401
+
+    __all__ += ['BFloat16OptimWrapper']

@@ -20,6 +20,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from rope_dense.rope import RotaryEmbedding
 
 NORMS = (nn.LayerNorm, nn.GroupNorm, _NormBase)  # _NormBase: all batch and instance norms
+INPUT_PARTS = ('cls_token', 'norm_pre', 'patch_embed', 'pos_embed', 'reg_token')  # of a backbone
 POSITION_NAMES = ('pos_embed', 'rel_pos_h', 'rel_pos_w', 'relative_position_bias_table')
 
 # Role -> does it apply to this parameter of this module? The first in this order counts.
@@ -147,10 +148,11 @@ def block_counts(names: Iterable[str]) -> list[int]:
 def layer_id(name: str, depths: list[int]) -> int:
     """Layer of a backbone parameter, 0 .. N + 1 for N blocks, as in BEiT's layer-wise decay.
 
-    0: patch embedding, class token, position embedding. i + 1: block i, counted through all stages.
-    A merging layer goes with the last block of its stage. Frequencies are one parameter for all
-    blocks of a stage, so they cannot decay block by block; they count as the input of the first: 0
-    in a ViT. N + 1: the rest (norms after the blocks).
+    0: patch and position embedding, class token and registers, the norm before the first block.
+    i + 1: block i, counted through all stages. A merging layer goes with the last block of its
+    stage. Frequencies are one parameter for all blocks of a stage, so they cannot decay block by
+    block; they count as the input of the first: 0 in a ViT. N + 1: the rest (norms after the
+    blocks).
     """
     if match := re.match(r'(?:layers\.(\d+)\.)?(?:(rope|downsample)|blocks\.(\d+))\.', name):
         stage, part, block = match.groups()
@@ -158,7 +160,7 @@ def layer_id(name: str, depths: list[int]) -> int:
         if block is not None:
             return before + int(block) + 1
         return before if part == 'rope' else before + depths[int(stage)]
-    return 0 if name.split('.')[0] in ('cls_token', 'pos_embed', 'patch_embed') else sum(depths) + 1
+    return 0 if name.split('.')[0] in INPUT_PARTS else sum(depths) + 1
 
 
 def check_known(what: str, given: Iterable[str], known: tuple[str, ...]) -> None:

@@ -7,13 +7,23 @@ import torch
 from mmengine.config import Config
 from tool_names import Fails, Main
 
-from rope_dense.cli.flags import enable_amp, enable_auto_scale_lr, show_predictions
+from rope_dense.cli.errors import UsageError
+from rope_dense.cli.flags import (
+    enable_amp,
+    enable_auto_scale_lr,
+    enable_checkpointing,
+    enable_ema,
+    enable_fsdp,
+    show_predictions,
+)
 from rope_dense.cli.model_checks import build_model
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason='has an accelerator')
 def test_amp_without_an_accelerator(train: Main, detector: str, fails: Fails) -> None:
-    fails(train, detector, '--amp', says=['mixed precision', 'CUDA', 'Leave --amp out'])
+    for flag in (['--amp'], ['--amp', 'fp16']):
+        says = ['mixed precision in fp16', 'CUDA', '--amp bf16 works on a CPU', 'Leave --amp out']
+        fails(train, detector, *flag, says=says)
     options = ['--cfg-options', 'optim_wrapper.type=AmpOptimWrapper']
     fails(train, detector, *options, says=['optim_wrapper.type=OptimWrapper'])
 
@@ -23,13 +33,71 @@ def test_amp_with_another_wrapper(train: Main, detector: str, fails: Fails) -> N
     fails(train, detector, '--amp', *options, says=["'MyWrapper', it must be OptimWrapper"])
 
 
+@pytest.mark.parametrize(
+    'precision, given, expected',
+    [
+        ('fp16', {}, dict(type='AmpOptimWrapper', dtype='float16', loss_scale='dynamic')),
+        ('bf16', {}, dict(type='BFloat16OptimWrapper')),
+        (
+            'fp16',
+            dict(type='AmpOptimWrapper', dtype='bfloat16', loss_scale=512.0),
+            dict(type='AmpOptimWrapper', dtype='float16', loss_scale=512.0),
+        ),
+        ('bf16', dict(type='AmpOptimWrapper', dtype='float16', loss_scale='dynamic'), None),
+        ('fp16', dict(type='BFloat16OptimWrapper'), None),
+    ],
+)
+def test_amp_exchanges_the_wrapper(precision: str, given: dict, expected: dict | None) -> None:
+    """Clipping stays. None: as without a wrapper of its own."""
+    plain = dict(
+        fp16=dict(type='AmpOptimWrapper', dtype='float16', loss_scale='dynamic'),
+        bf16=dict(type='BFloat16OptimWrapper'),
+    )
+    clip = dict(clip_grad=dict(max_norm=0.1))
+    cfg = Config(dict(optim_wrapper=dict(type='OptimWrapper') | given | clip))
+    enable_amp(cfg, precision)
+    assert cfg.optim_wrapper == (expected or plain[precision]) | clip
+
+
 def test_flags_change_the_config() -> None:
-    wrapper = dict(type='OptimWrapper', dtype='bfloat16')
-    cfg = Config(dict(optim_wrapper=wrapper, auto_scale_lr=dict(base_batch_size=16, enable=False)))
-    enable_amp(cfg)
+    cfg = Config(
+        dict(
+            auto_scale_lr=dict(base_batch_size=16, enable=False),
+            model=dict(backbone=dict(type='RoPEViT')),
+            custom_hooks=[dict(type='SubsetLossHook')],
+        )
+    )
     enable_auto_scale_lr(cfg)
-    assert cfg.optim_wrapper == dict(type='AmpOptimWrapper', dtype='bfloat16', loss_scale='dynamic')
+    enable_checkpointing(cfg)
+    enable_ema(cfg, 0.001)
     assert cfg.auto_scale_lr == dict(base_batch_size=16, enable=True)
+    assert cfg.model.backbone == dict(type='RoPEViT', with_cp=True)
+    hooks = [dict(type='SubsetLossHook'), dict(type='EMAHook', momentum=0.001)]
+    assert cfg.custom_hooks == hooks
+    cfg = Config()
+    enable_fsdp(cfg, 'pytorch')
+    assert (cfg.runner_type, cfg.strategy.type) == ('FlexibleRunner', 'BlockFSDPStrategy')
+
+
+def test_averages_that_cannot_be(train: Main, detector: str, fails: Fails) -> None:
+    fails(train, detector, '--ema', '1.5', says=['--ema 1.5', 'between 0 and 1'])
+    cfg = Config(dict(custom_hooks=[dict(type='EMAHook')]))
+    with pytest.raises(UsageError, match='has an EMAHook already'):
+        enable_ema(cfg, 0.1)
+
+
+def test_sharding_that_cannot_be(train: Main, detector: str, fails: Fails) -> None:
+    fails(train, detector, '--fsdp', says=['--fsdp', 'tools/dist_train.sh'])
+    with pytest.raises(UsageError, match='needs whole weights'):
+        enable_fsdp(Config(dict(custom_hooks=[dict(type='EMAHook')])), 'pytorch')
+    with pytest.raises(UsageError, match='runner_type or strategy of its own'):
+        enable_fsdp(Config(dict(runner_type='MyRunner')), 'pytorch')
+
+
+def test_amp_knows_two_precisions(train: Main, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match='2'):
+        train(['config.py', '--amp', 'fp8'])
+    assert "'fp8' (choose from" in capsys.readouterr().err
 
 
 def test_predictions_are_drawn_without_settings_for_it(tmp_path: Path) -> None:

@@ -17,7 +17,10 @@ from rope_dense.cli.model_checks import arguments_of
         ('backbone.patchsize=8', "mean 'patch_size'?; allowed: arch, img_size, patch_size"),
         ('backbone.rope.thetas=3', "model.backbone.rope: unknown argument 'thetas' of MixedRoPE"),
         ('neck.0.channels=3', "model.neck.0: unknown argument 'channels' of SimpleFPN"),
-        ('bbox_head.num_clases=6', "'num_clases' of DINOHead, did you mean 'num_classes'?"),
+        (
+            'bbox_head.num_clases=6',
+            "'num_clases' of PublishedDINOHead, did you mean 'num_classes'?",
+        ),
         ('num_querys=6', "model: unknown argument 'num_querys' of PublishedDINO"),
         ('num_querys=6', "did you mean 'num_queries'?; allowed: "),
     ],
@@ -71,6 +74,13 @@ def test_component_that_cannot_be_built(
 def test_image_smaller_than_a_patch(train: Main, segmentor: str, fails: Fails, option: str) -> None:
     shown = option.replace(',', ', ')
     fails(train, segmentor, '--cfg-options', option, says=[shown, 'patches of 16 pixels'])
+
+
+def test_patch_size_may_be_that_of_the_architecture(
+    train: Main, segmentor: str, fails: Fails
+) -> None:
+    options = ['model.backbone.arch.patch_size=32', 'model.data_preprocessor.size=(16,64)']
+    fails(train, segmentor, '--cfg-options', *options, says=['patches of 32 pixels'])
 
 
 def test_image_sizes_in_branches_of_a_pipeline(train: Main, detector: str, fails: Fails) -> None:

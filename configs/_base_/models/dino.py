@@ -35,7 +35,7 @@ model = dict(
     # detrex's encoding; mmdet's DINO has offset 0 and temperature 20
     positional_encoding=dict(num_feats=128, normalize=True, offset=-0.5, temperature=10000),
     bbox_head=dict(
-        type='DINOHead',
+        type='PublishedDINOHead',
         num_classes=80,
         sync_cls_avg_factor=True,
         loss_cls=dict(type='FocalLoss', use_sigmoid=True, gamma=2.0, alpha=0.25, loss_weight=1.0),

@@ -11,14 +11,14 @@ optim_wrapper = dict(
 )
 param_scheduler = [dict(type='PolyLR', by_epoch=False, power=0.9, eta_min=0.0, begin=0, end=160000)]
 
-train_cfg = dict(type='IterBasedTrainLoop', max_iters=160000, val_interval=5000)
+train_cfg = dict(type='ResumableTrainLoop', max_iters=160000, val_interval=5000)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
 default_hooks = dict(
     timer=dict(type='IterTimerHook'),
     logger=dict(type='LoggerHook', interval=50, log_metric_by_epoch=False),
     param_scheduler=dict(type='ParamSchedulerHook'),
-    checkpoint=dict(type='CheckpointHook', by_epoch=False, interval=5000, max_keep_ckpts=3),
+    checkpoint=dict(type='AtomicCheckpointHook', by_epoch=False, interval=5000, max_keep_ckpts=3),
     sampler_seed=dict(type='DistSamplerSeedHook'),
     visualization=dict(type='SegVisualizationHook'),
 )

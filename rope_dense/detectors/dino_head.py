@@ -1,0 +1,90 @@
+"""The head of DINO as published: one epsilon for reference boxes, one normaliser for denoising."""
+
+from __future__ import annotations
+
+from mmdet.models.dense_heads import DINOHead
+from mmdet.models.layers import inverse_sigmoid
+from mmdet.utils import InstanceList
+from mmengine.registry import MODELS
+from torch import Tensor, stack
+
+REFERENCE_EPS = 1e-3  # of detrex's inverse_sigmoid, and of mmdet's decoder and denoising queries
+
+
+@MODELS.register_module()
+class PublishedDINOHead(DINOHead):
+    """mmdet's DINOHead with the two details of detrex's that a config cannot set.
+
+    - Reference boxes come back from (0, 1) by an inverse sigmoid that ends at 1e-3, as in the
+      decoder; mmdet's head goes on to 1e-5, so that a box on the border of the image starts from
+      +-11.5 in the head and from +-6.9 in the decoder.
+    - Denoising losses are divided by the boxes of a process, averaged over the processes and at
+      least 1, times the denoising groups of *this* process. mmdet averages the product of the two.
+      Both are the same on one process, or where all processes have the same number of groups.
+
+    Arguments are those of mmdet's DINOHead; `sync_cls_avg_factor=True` makes the class losses take
+    the average over processes too, as detrex does. Source: detrex, projects/dino/modeling/dino.py
+    and dn_criterion.py, detrex/utils/misc.py. Checked against losses written out from the formulas
+    in tests/test_dino_head.py.
+    """
+
+    def forward(self, hidden_states: Tensor, references: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """Logits [L, B, N, classes] and boxes [L, B, N, 4] (cx, cy, w, h in 0..1) of each layer.
+
+        Args:
+            hidden_states: [L, B, N, C], the queries after each of L decoder layers.
+            references: L + 1 boxes [B, N, 4]; that of a layer is what the layer started from.
+        """
+        logits, boxes = [], []
+        for layer, queries in enumerate(hidden_states):
+            start = inverse_sigmoid(references[layer], eps=REFERENCE_EPS)
+            logits.append(self.cls_branches[layer](queries))
+            boxes.append((self.reg_branches[layer](queries) + start).sigmoid())
+        return stack(logits), stack(boxes)
+
+    def loss_by_feat(
+        self,
+        all_layers_cls_scores: Tensor,
+        all_layers_bbox_preds: Tensor,
+        enc_cls_scores: Tensor,
+        enc_bbox_preds: Tensor,
+        batch_gt_instances: InstanceList,
+        batch_img_metas: list[dict],
+        dn_meta: dict[str, int],
+    ) -> dict[str, Tensor]:
+        """All losses, in float32: under autocast too, and mmcv's focal loss has no bfloat16."""
+        outputs = all_layers_cls_scores, all_layers_bbox_preds, enc_cls_scores, enc_bbox_preds
+        return super().loss_by_feat(
+            *(output.float() for output in outputs), batch_gt_instances, batch_img_metas, dn_meta
+        )
+
+    def loss_dn(
+        self,
+        all_layers_denoising_cls_scores: Tensor,
+        all_layers_denoising_bbox_preds: Tensor,
+        batch_gt_instances: InstanceList,
+        batch_img_metas: list[dict],
+        dn_meta: dict[str, int],
+    ) -> tuple[list[Tensor], ...]:
+        """Class, L1 and GIoU loss of the denoising queries after each layer."""
+        losses = super().loss_dn(
+            all_layers_denoising_cls_scores,
+            all_layers_denoising_bbox_preds,
+            batch_gt_instances,
+            batch_img_metas,
+            dn_meta,
+        )
+        groups = dn_meta['num_denoising_groups']
+        return tuple([loss / groups for loss in of_layers] for of_layers in losses)
+
+    def get_dn_targets(
+        self, batch_gt_instances: InstanceList, batch_img_metas: list[dict], dn_meta: dict[str, int]
+    ) -> tuple:
+        """mmdet's targets, with the boxes of this process counted once, not once a group.
+
+        The fifth item is what mmdet averages over the processes and divides by.
+        """
+        *targets, positives, negatives = super().get_dn_targets(
+            batch_gt_instances, batch_img_metas, dn_meta
+        )
+        return *targets, positives // dn_meta['num_denoising_groups'], negatives

@@ -1,0 +1,94 @@
+"""Checkpoints that are there whole or not at all, whenever the process ends."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mmengine.dist import is_main_process
+from mmengine.hooks import CheckpointHook
+from mmengine.registry import HOOKS
+from mmengine.runner import FlexibleRunner, Runner
+
+PARTIAL = '.partial'
+
+
+@HOOKS.register_module()
+class AtomicCheckpointHook(CheckpointHook):
+    """mmengine's CheckpointHook in an order in which a good checkpoint stays until the next is one.
+
+    mmengine removes the oldest checkpoint, writes the next under its name and then rewrites
+    ``last_checkpoint``. A process killed meanwhile leaves a cut-off file, an empty
+    ``last_checkpoint`` or, with ``max_keep_ckpts=1``, nothing. Here a checkpoint is written to
+    ``<name>.partial``, brought to the disk and renamed; ``last_checkpoint`` likewise; the oldest is
+    removed last. What a killed process left half-written is removed when training starts.
+
+    Arguments are those of CheckpointHook. ``save_best`` is mmengine's own, which first removes the
+    best checkpoint so far; the last checkpoint stays meanwhile. Checked in tests/test_resume.py by
+    killing a process in the middle of a write.
+
+    Raises:
+        ValueError: ``out_dir`` is on a remote store, which has no renaming.
+    """
+
+    def before_train(self, runner: Runner | FlexibleRunner) -> None:
+        if '://' in str(self.out_dir):
+            raise ValueError(f'out_dir={self.out_dir}: AtomicCheckpointHook writes to folders only')
+        super().before_train(runner)
+        if is_main_process():
+            for path in Path(self.out_dir).glob(f'*{PARTIAL}'):
+                path.unlink()
+
+    def _save_checkpoint_with_step(
+        self, runner: Runner | FlexibleRunner, step: int, meta: dict
+    ) -> None:
+        path = Path(self.out_dir, self.filename_tmpl.format(step))
+        outdated = self._register(runner, step)
+        self.last_ckpt = str(path)
+        runner.message_hub.update_info('last_ckpt', self.last_ckpt)
+        with whole_file(path) as partial:
+            runner.save_checkpoint(
+                self.out_dir,
+                partial.name,
+                save_optimizer=self.save_optimizer,
+                save_param_scheduler=self.save_param_scheduler,
+                meta=meta,
+                by_epoch=self.by_epoch,
+                **self.args,
+            )
+        with whole_file(Path(runner.work_dir, 'last_checkpoint')) as partial:
+            if is_main_process():
+                partial.write_text(self.last_ckpt)
+        if is_main_process():
+            for old in outdated:
+                Path(self.out_dir, self.filename_tmpl.format(old)).unlink(missing_ok=True)
+
+    def _register(self, runner: Runner | FlexibleRunner, step: int) -> list[int]:
+        """Note that there will be a checkpoint of `step`; return the steps that it pushes out."""
+        if self.max_keep_ckpts <= 0:
+            return []
+        steps = [*(kept for kept in self.keep_ckpt_ids if kept != step), step]
+        self.keep_ckpt_ids = deque(steps, self.max_keep_ckpts)
+        runner.message_hub.update_info('keep_ckpt_ids', list(self.keep_ckpt_ids))
+        return steps[: -self.max_keep_ckpts]
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Give a name to write to; on leaving, bring the file to the disk and rename it to `path`.
+
+    After an error what was written is removed. Only the main process touches the disk.
+    """
+    partial = path.with_name(path.name + PARTIAL)
+    try:
+        yield partial
+        if is_main_process():
+            with open(partial, 'rb') as file:
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+    finally:
+        if is_main_process():
+            partial.unlink(missing_ok=True)

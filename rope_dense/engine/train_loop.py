@@ -1,0 +1,127 @@
+"""A training loop that a resumed run continues exactly: each iteration has its own random state."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import count, islice
+
+import numpy as np
+import torch
+from mmengine.dist import get_rank
+from mmengine.registry import LOOPS
+from mmengine.runner import FlexibleRunner, IterBasedTrainLoop, Runner
+from torch.utils.data import DataLoader, Dataset
+
+
+@LOOPS.register_module()
+class ResumableTrainLoop(IterBasedTrainLoop):
+    """mmengine's iteration-based loop, whose iteration i depends on i, not on how it came there.
+
+    mmengine restores weights, optimizer, schedule and history, but a resumed run draws its random
+    numbers from the start again, and where a batch sampler groups images (AspectRatioBatchSampler)
+    it loads and drops all the images of the iterations before, unless it loads without workers.
+    Here the order of the data is passed over without loading any; the random state (Python, NumPy,
+    torch) is set anew for each image and for each iteration, from the seed of the run, the process
+    and the position. So a run that was killed and resumed has the loss curve of one that was not,
+    validation in between changes nothing, and the number of loading workers does not matter.
+
+    The numbers are those of `randomness.seed` (with None, a resumed run has another data order) and
+    of as many processes as before. On a GPU, kernels that add in no fixed order still differ.
+    Arguments are those of IterBasedTrainLoop. Checked in tests/test_resume.py by killing runs.
+    """
+
+    def __init__(
+        self,
+        runner: Runner | FlexibleRunner,
+        dataloader: DataLoader | dict,
+        max_iters: int,
+        val_begin: int = 1,
+        val_interval: int = 1000,
+        dynamic_intervals: list[tuple[int, int]] | None = None,
+    ) -> None:
+        super().__init__(runner, dataloader, max_iters, val_begin, val_interval, dynamic_intervals)
+        self.dataloader_iterator = SeededBatches(self.dataloader, runner.seed, get_rank())
+
+
+class SeededBatches:
+    """Endless batches of a data loader; drawing number i sets the random state to that of i.
+
+    Args:
+        loader: gives the data set, the order, and how to load; it is not iterated itself.
+
+    Raises:
+        ValueError: the order has no batch (it would be waited for without end).
+    """
+
+    def __init__(self, loader: DataLoader, seed: int, rank: int) -> None:
+        if not len(loader.batch_sampler):
+            raise ValueError(
+                f'{len(loader.dataset)} images give no batch of {loader.batch_sampler.batch_size}: '
+                'set a smaller train_dataloader.batch_size, or drop_last=False'
+            )
+        self.loader, self.seed, self.iteration = loader, (seed, rank), 0
+        self.batches: Iterator[dict] | None = None
+
+    def skip_iter(self, number: int = 1) -> None:
+        """Begin `number` batches later: to be called before the first one."""
+        self.iteration += number
+
+    def __iter__(self) -> SeededBatches:
+        return self
+
+    def __next__(self) -> dict:
+        if self.batches is None:
+            self.batches = iter(seeded_loader(self.loader, self.seed, self.iteration))
+        batch = next(self.batches)
+        set_random_state(*self.seed, self.iteration, 0)  # images have 1, 2, ...
+        self.iteration += 1
+        return batch
+
+
+def seeded_loader(loader: DataLoader, seed: tuple[int, int], start: int) -> DataLoader:
+    """A loader like `loader` that begins at batch `start`, its images drawn in their own states."""
+    return DataLoader(
+        SeededDataset(loader.dataset, seed),
+        batch_sampler=numbered(endless(loader), start),
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+        pin_memory=loader.pin_memory,
+        timeout=loader.timeout,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+        prefetch_factor=loader.prefetch_factor,
+    )
+
+
+def endless(loader: DataLoader) -> Iterator[list[int]]:
+    """The indices of batch after batch; a sampler with an end is shuffled again for each epoch."""
+    for epoch in count():
+        loader.batch_sampler.sampler.set_epoch(epoch)
+        yield from loader.batch_sampler
+
+
+def numbered(batches: Iterator[list[int]], start: int) -> Iterator[list[tuple[int, int, int]]]:
+    """(iteration, place in the batch from 1, index) of each image, from iteration `start` on."""
+    for iteration, indices in islice(enumerate(batches), start, None):
+        yield [(iteration, place, index) for place, index in enumerate(indices, 1)]
+
+
+class SeededDataset(Dataset):
+    """A data set that sets the random state of (iteration, place) before it loads an image."""
+
+    def __init__(self, dataset: Dataset, seed: tuple[int, int]) -> None:
+        self.dataset, self.seed = dataset, seed
+
+    def __getitem__(self, key: tuple[int, int, int]) -> dict:
+        iteration, place, index = key
+        set_random_state(*self.seed, iteration, place)
+        return self.dataset[index]
+
+
+def set_random_state(*key: int) -> None:
+    """Set the states of Python, NumPy and torch to well separated functions of some integers."""
+    states = np.random.SeedSequence(key).generate_state(3)
+    random.seed(int(states[0]))
+    np.random.seed(states[1])
+    torch.manual_seed(int(states[2]))

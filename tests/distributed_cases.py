@@ -1,0 +1,212 @@
+"""Small models with a fixed batch, for one process or for two (tests/test_distributed.py)."""
+
+from __future__ import annotations
+
+import gc
+import os
+from copy import deepcopy
+from pathlib import Path
+
+import torch
+from mmdet.structures import DetDataSample
+from mmengine.config import Config
+from mmengine.model import MMDistributedDataParallel
+from mmengine.optim import OptimWrapper, build_optim_wrapper
+from mmengine.registry import MODELS, DefaultScope
+from mmengine.structures import InstanceData, PixelData
+from mmseg.structures import SegDataSample
+from torch import Tensor, distributed, nn
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+from rope_dense.engine import BlockFSDPStrategy
+
+CONFIGS = Path(__file__).parents[1] / 'configs'
+HEIGHT, WIDTH, CLASSES = 64, 96, 7
+BOXES = (3, 1, 3, 2)  # of each image: 4 in the first process, 5 in the second; see `detector`
+VIT = dict(
+    type='RoPEViT',
+    arch=dict(embed_dims=32, depth=4, num_heads=2),
+    rope=dict(type='MixedRoPE', theta=10.0),
+    drop_path_rate=0.0,
+)
+SWIN = dict(
+    type='RoPESwin',
+    arch=dict(embed_dims=16, depths=(1, 1, 2, 1), num_heads=(1, 2, 4, 8)),
+    rope=dict(type='MixedRoPE', theta=10.0),
+    window_size=4,
+    drop_path_rate=0.0,
+    with_cp=True,
+)
+Batch = tuple[Tensor, list]
+
+
+def segmentor(backbone: dict, channels: list[int], neck: dict | None) -> nn.Module:
+    """UperNet with group norm: batch norm would see another batch in each process."""
+    norm = dict(type='GN', num_groups=4)
+    head = dict(num_classes=CLASSES, channels=16, dropout_ratio=0.0, norm_cfg=norm)
+    loss = dict(type='CrossEntropyLoss', avg_non_ignore=False)
+    cfg = dict(
+        type='EncoderDecoder',
+        backbone=backbone,
+        neck=neck and neck | dict(norm_cfg=norm),
+        decode_head=dict(type='UPerHead', in_channels=channels, in_index=[0, 1, 2, 3], **head)
+        | dict(pool_scales=(1, 2), align_corners=False, loss_decode=loss),
+        train_cfg=dict(),
+        test_cfg=dict(mode='whole'),
+    )
+    return build(cfg, 'mmseg')
+
+
+def vit_upernet() -> nn.Module:
+    neck = dict(type='Feature2Pyramid', embed_dim=32, rescales=[4, 2, 1, 0.5])
+    return segmentor(VIT | dict(out_indices=(0, 1, 2, 3)), [32] * 4, neck)
+
+
+def swin_upernet() -> nn.Module:
+    return segmentor(SWIN | dict(out_indices=(0, 1, 2, 3)), [16, 32, 64, 128], None)
+
+
+def detector() -> nn.Module:
+    """PublishedDINO whose denoising queries do not depend on how images are put together.
+
+    The noise is next to none, the number of groups fixed. (Images are padded to the most boxes of
+    their process, 3 in each, which is the most of the joined batch too.)
+    """
+    cfg = Config.fromfile(CONFIGS / '_base_' / 'models' / 'dino.py').model
+    encoder, decoder = cfg.encoder.layer_cfg, cfg.decoder.layer_cfg
+    for part in (encoder.self_attn_cfg, decoder.self_attn_cfg, decoder.cross_attn_cfg):
+        part.embed_dims = 64
+    for part in (encoder.ffn_cfg, decoder.ffn_cfg):
+        part.update(embed_dims=64, feedforward_channels=64)
+    cfg.encoder.num_layers, cfg.decoder.num_layers = 1, 2
+    cfg.bbox_head.update(embed_dims=64, num_classes=CLASSES)
+    cfg.positional_encoding.num_feats = 32
+    cfg.dn_cfg.update(
+        label_noise_scale=1e-9, box_noise_scale=1e-9, group_cfg=dict(dynamic=False, num_groups=2)
+    )
+    neck = [dict(type='SimpleFPN', in_channels=32, out_channels=64)]
+    cfg.update(num_queries=20, backbone=VIT | dict(with_cls_token=False), neck=neck)
+    return build(cfg, 'mmdet')
+
+
+def build(cfg: dict, scope: str) -> nn.Module:
+    torch.manual_seed(0)
+    with DefaultScope.overwrite_default_scope(scope):
+        model = MODELS.build(cfg)
+        model.init_weights()
+    for name, param in model.named_parameters():
+        if 'reg_branches' in name:  # zero at first, which would hide gradients
+            nn.init.normal_(param, std=0.02)
+    return model
+
+
+def segmentation_batch() -> Batch:
+    torch.manual_seed(1)
+    labels = torch.randint(0, CLASSES, (4, 1, HEIGHT, WIDTH))
+    labels[0, :, :20] = 255  # ignored: not the same number in each process
+    samples = [SegDataSample(gt_sem_seg=PixelData(data=label)) for label in labels]
+    return torch.randn(4, 3, HEIGHT, WIDTH), samples
+
+
+def detection_batch(numbers: tuple[int, ...] = BOXES) -> Batch:
+    torch.manual_seed(1)
+    samples = []
+    for number, width in zip(numbers, (WIDTH, 80, 72, WIDTH), strict=True):
+        corner = torch.rand(number, 2) * 30
+        sizes = 8 + torch.rand(number, 2) * 24
+        truth = InstanceData(
+            bboxes=torch.cat([corner, corner + sizes], dim=1),
+            labels=torch.randint(0, CLASSES, (number,)),
+        )
+        shapes = dict(img_shape=(HEIGHT, width), batch_input_shape=(HEIGHT, WIDTH))
+        samples.append(DetDataSample(metainfo=shapes, gt_instances=truth))
+    return torch.randn(4, 3, HEIGHT, WIDTH), samples
+
+
+CASES = {
+    'vit_upernet': (vit_upernet, segmentation_batch),
+    'swin_upernet': (swin_upernet, segmentation_batch),
+    'dino': (detector, detection_batch),
+}
+
+
+def step(model: nn.Module, batch: Batch) -> float:
+    """Loss of a batch; its gradients are in the parameters."""
+    model.zero_grad()
+    whole = model.module if isinstance(model, MMDistributedDataParallel) else model
+    loss, _ = whole.parse_losses(model(*batch, mode='loss'))
+    loss.backward()
+    return loss.item()
+
+
+def gradients(model: nn.Module) -> dict[str, Tensor]:
+    return {name: param.grad.clone() for name, param in model.named_parameters()}
+
+
+def run_process(rank: int, port: int, folder: str) -> None:
+    """One of two processes: every case with its half of the batch, results to `folder`."""
+    torch.set_num_threads(1)
+    os.environ['LOCAL_RANK'] = str(rank)
+    address = f'tcp://127.0.0.1:{port}'
+    distributed.init_process_group('gloo', init_method=address, rank=rank, world_size=2)
+    for name, (make_model, make_batch) in CASES.items():
+        model = MMDistributedDataParallel(make_model(), broadcast_buffers=False)
+        loss = step(model, half_of(make_batch(), rank))
+        result = dict(loss=loss, gradients=gradients(model.module))
+        torch.save(result, Path(folder, f'{name}_{rank}.pt'))
+    # Without boxes in the second process: DDP would say now if a parameter took no part before.
+    losses = [step(model, half_of(detection_batch((2, 1, 0, 0)), rank)) for _ in range(2)]
+    torch.save(
+        dict(loss=losses, gradients=gradients(model.module)), Path(folder, f'no_boxes_{rank}.pt')
+    )
+    torch.save(trained_whole(rank), Path(folder, f'whole_{rank}.pt'))
+    torch.save(trained_in_shards(rank, Path(folder)), Path(folder, f'shards_{rank}.pt'))
+    gc.collect()  # as in rope_dense/cli/errors.py
+    distributed.destroy_process_group()
+
+
+# Layer-wise decay and roles make many groups; every gradient is clipped.
+OPTIM_WRAPPER = dict(
+    type='OptimWrapper',
+    optimizer=dict(type='AdamW', lr=50.0, weight_decay=1e-3, eps=1.0),  # eps: scale matters
+    clip_grad=dict(max_norm=0.005, norm_type=2),
+    constructor='NamedGroupsConstructor',
+    paramwise_cfg=dict(layer_decay=0.75, no_decay=['one_dim', 'position', 'frequency']),
+)
+
+
+def trained_whole(rank: int) -> dict:
+    """Losses of three steps with DDP, and the weights after them."""
+    model = MMDistributedDataParallel(vit_upernet(), broadcast_buffers=False)
+    wrapper = build_optim_wrapper(model.module, deepcopy(OPTIM_WRAPPER))
+    losses = [update(model, wrapper, rank) for _ in range(3)]
+    return dict(losses=losses, weights=model.module.state_dict())
+
+
+def trained_in_shards(rank: int, folder: Path) -> dict:
+    """The same with FSDP; the third step by a second model that resumes after the second."""
+    losses = []
+    for part in (2, 1):
+        strategy = BlockFSDPStrategy(work_dir=str(folder))
+        model, wrapper = strategy.prepare(vit_upernet(), optim_wrapper=deepcopy(OPTIM_WRAPPER))
+        if losses:
+            strategy.resume(str(folder / 'shards.pth'))
+        losses += [update(model, wrapper, rank) for _ in range(part)]
+        if part == 2:
+            meta = dict(meta=dict(iter=part, epoch=0))
+            strategy.save_checkpoint(str(folder / 'shards.pth'), extra_ckpt=meta)
+            distributed.barrier()
+    units = sum(isinstance(module, FullyShardedDataParallel) for module in model.modules())
+    groups = {group['name']: len(group['params']) for group in wrapper.optimizer.param_groups}
+    return dict(losses=losses, weights=strategy.model_state_dict(), units=units, groups=groups)
+
+
+def update(model: nn.Module, wrapper: OptimWrapper, rank: int) -> float:
+    loss, _ = model.module.parse_losses(model(*half_of(segmentation_batch(), rank), mode='loss'))
+    wrapper.update_params(loss)
+    return loss.item()
+
+
+def half_of(batch: Batch, rank: int) -> Batch:
+    images, samples = batch
+    return images[2 * rank : 2 * rank + 2], samples[2 * rank : 2 * rank + 2]
