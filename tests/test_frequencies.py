@@ -1,11 +1,14 @@
+import math
 from types import ModuleType
 
 import pytest
 import torch
 
-from rope_dense.rope import AxialRoPE, MixedRoPE, RotaryEmbedding
+from rope_dense.rope import AxialRoPE, MixedRoPE, RotaryEmbedding, rotate
+from rope_dense.rope.grid import Coordinates
 
 CPU = torch.device('cpu')
+DINOV3 = dict(series='periods', axes='yx', pair_layout='split')
 
 
 def only_rotation(rope: RotaryEmbedding, height: int, width: int):
@@ -64,6 +67,222 @@ def test_mixed_angles_equal_timm(timm: ModuleType, height: int, width: int):
     angles = ours([0, 1], height=height, width=width, device=CPU)[1].angles()  # [N, h, P]
     torch.testing.assert_close(angles.sin(), sin[..., ::2].transpose(0, 1), atol=1e-5, rtol=0)
     torch.testing.assert_close(angles.cos(), cos[..., ::2].transpose(0, 1), atol=1e-5, rtol=0)
+
+
+# Ours, timm's class and its arguments: EVA-02, Perception Encoder, RoPE-ViT, pixel bands, DINOv3.
+PUBLISHED = [
+    (
+        dict(theta=1e4, axes='yx', coordinates=dict(reference=16)),
+        'RotaryEmbeddingCat',
+        dict(in_pixels=False, temperature=1e4, ref_feat_shape=(16, 16)),
+    ),
+    (
+        dict(theta=1e4, coordinates=dict(offset=1.0, reference=(14, 12))),
+        'RotaryEmbeddingCat',
+        dict(
+            in_pixels=False,
+            temperature=1e4,
+            ref_feat_shape=(14, 12),
+            grid_offset=1.0,
+            grid_indexing='xy',
+        ),
+    ),
+    (
+        dict(),
+        'RotaryEmbeddingCat',
+        dict(in_pixels=False, temperature=100.0, grid_indexing='xy'),
+    ),
+    (
+        dict(theta=224.0, series='bands', axes='yx', coordinates=dict(type='corners')),
+        'RotaryEmbeddingCat',
+        dict(in_pixels=True, max_res=224, linear_bands=True),
+    ),
+    *(
+        (
+            dict(DINOV3, coordinates=dict(type='centres', normalize=normalize)),
+            'RotaryEmbeddingDinoV3',
+            dict(normalize_coords=normalize),
+        )
+        for normalize in ('separate', 'min', 'max')
+    ),
+]
+
+
+@pytest.mark.parametrize('height, width', [(4, 4), (16, 16), (3, 7), (33, 20)])
+@pytest.mark.parametrize('ours, name, theirs', PUBLISHED)
+def test_fixed_angles_equal_timm(
+    timm: ModuleType, ours: dict, name: str, theirs: dict, height: int, width: int
+):
+    from timm.layers import pos_embed_sincos
+
+    module = getattr(pos_embed_sincos, name)(dim=16, feat_shape=None, **theirs)
+    rope = AxialRoPE(16, 2, 1, **ours)
+    angles = only_rotation(rope, height, width).angles()[:, 0]  # [N, P]
+    sin, cos = module.get_embed([height, width]).chunk(2, -1)  # [N, D], pairs repeated
+    pairs = slice(None, 8) if rope.pair_layout == 'split' else slice(None, None, 2)
+    # Bands reach 352 radians, where a rounding of the position is worth 4e-5.
+    atol = 2e-4 if rope.series == 'bands' else 1e-5
+    torch.testing.assert_close(angles.sin(), sin[:, pairs], atol=atol, rtol=0)
+    torch.testing.assert_close(angles.cos(), cos[:, pairs], atol=atol, rtol=0)
+
+
+@pytest.mark.parametrize(
+    'arguments, x, y',
+    [
+        (dict(), [0, 1, 2, 3], [0, 1]),
+        (dict(offset=1.0), [1, 2, 3, 4], [1, 2]),
+        (dict(reference=8), [0, 2, 4, 6], [0, 4]),
+        (dict(offset=1.0, reference=(2, 8)), [2, 4, 6, 8], [1, 2]),
+        (dict(type='centres'), [-0.75, -0.25, 0.25, 0.75], [-0.5, 0.5]),
+        (dict(type='centres', normalize='max'), [-0.75, -0.25, 0.25, 0.75], [-0.75, -0.25]),
+        (dict(type='centres', normalize='min'), [-0.5, 0.5, 1.5, 2.5], [-0.5, 0.5]),
+        (dict(type='corners'), [-1, -1 / 3, 1 / 3, 1], [-1, 1]),
+    ],
+)
+def test_coordinates_of_a_small_grid(arguments: dict, x: list[float], y: list[float]):
+    actual = Coordinates(**arguments).positions(height=2, width=4, device=CPU)
+    expected = tuple(torch.tensor(positions, dtype=torch.float32) for positions in (x, y))
+    torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize('arguments', [dict(reference=4), dict(type='centres')])
+def test_scores_depend_on_offsets_and_where_coordinates_fit_the_grid_on_its_size(arguments: dict):
+    q, k = torch.randn(2, 8, dtype=torch.float64)
+
+    def score(coordinates: dict, size: int, query: tuple[int, int], key: tuple[int, int]) -> float:
+        """Of a query and a key, each at a (row, column) of a square grid."""
+        rope = AxialRoPE(8, 1, 1, theta=10.0, learned=True, coordinates=coordinates).double()
+        rotation = only_rotation(rope, size, size)
+        tokens = torch.stack([q, k])[:, None, None].expand(2, size * size, 1, 8)
+        turned_q, turned_k = rotate(tokens, rotation)[:, :, 0].unflatten(1, (size, size))
+        return (turned_q[query] @ turned_k[key]).item()
+
+    index = dict(type='index')
+    for coordinates in (arguments, index):
+        near = score(coordinates, 6, (0, 1), (2, 0))
+        assert score(coordinates, 6, (3, 5), (5, 4)) == pytest.approx(near, abs=1e-12)
+        assert score(coordinates, 6, (2, 0), (0, 1)) != pytest.approx(near, abs=1e-3)
+    same = score(index, 9, (4, 4), (6, 3))
+    assert same == pytest.approx(score(index, 6, (0, 1), (2, 0)), abs=1e-12)
+    other = score(arguments, 9, (4, 4), (6, 3))
+    assert other != pytest.approx(score(arguments, 6, (0, 1), (2, 0)), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    'theirs, ours',
+    [
+        (dict(rescale_coords=2.0), dict(rescale=2.0)),
+        (dict(jitter_coords=1.5), dict(jitter=1.5)),
+        (dict(shift_coords=0.3), dict(shift=0.3)),
+        (
+            dict(shift_coords=0.3, jitter_coords=1.5, rescale_coords=2.0),
+            dict(shift=0.3, jitter=1.5, rescale=2.0),
+        ),
+    ],
+)
+def test_augmented_angles_equal_timm_with_the_same_seed(timm: ModuleType, theirs: dict, ours: dict):
+    from timm.layers.pos_embed_sincos import RotaryEmbeddingDinoV3
+
+    module = RotaryEmbeddingDinoV3(dim=16, **theirs)
+    rope = AxialRoPE(16, 2, 1, coordinates=dict(type='centres', **ours), **DINOV3)
+    torch.manual_seed(1)
+    sin = module.get_embed([3, 5])[:, :8]
+    torch.manual_seed(1)
+    angles = only_rotation(rope, 3, 5).angles()[:, 0]
+    torch.testing.assert_close(angles.sin(), sin, atol=1e-5, rtol=0)
+
+
+def test_augmentation_is_one_draw_in_training_and_none_in_evaluation():
+    settings = dict(shift=0.5, jitter=1.5, rescale=2.0)
+    rope = AxialRoPE(8, 2, 3, coordinates=dict(settings, type='centres'))
+    plain = only_rotation(AxialRoPE(8, 2, 3, coordinates=dict(type='centres')), 3, 4).angles()
+    first, second = rope([0, 2], height=3, width=4, device=CPU)
+    assert torch.equal(first.angles(), second.angles())
+    assert not torch.equal(first.angles(), only_rotation(rope, 3, 4).angles())
+    assert not torch.equal(first.angles(), plain)
+    assert torch.equal(only_rotation(rope.eval(), 3, 4).angles(), plain)
+
+
+def test_augmentation_is_uniform_and_log_uniform_within_its_bounds():
+    def draws(**settings: float) -> torch.Tensor:
+        """Positions [1000, 4] of two columns and two rows; unaugmented they are 1 and 2."""
+        coordinates = Coordinates(offset=1.0, **settings)
+        return torch.stack(
+            [
+                torch.cat(coordinates.positions(height=2, width=2, device=CPU, augment=True))
+                for _ in range(1000)
+            ]
+        )
+
+    def check_uniform(samples: torch.Tensor, bound: float) -> None:
+        assert samples.abs().max() <= bound * (1 + 1e-5)
+        for quarter in (-0.5, 0.0, 0.5):  # the share below; three standard errors are 0.048
+            share = (samples < quarter * bound).float().mean()
+            assert float(share) == pytest.approx((quarter + 1) / 2, abs=0.05)
+
+    def correlation(a: torch.Tensor, b: torch.Tensor) -> float:
+        return float(torch.corrcoef(torch.stack([a, b]))[0, 1])
+
+    shifted = draws(shift=0.5) - torch.tensor([1.0, 2.0, 1.0, 2.0])
+    torch.testing.assert_close(shifted[:, 0], shifted[:, 1])
+    check_uniform(shifted[:, 0], 0.5), check_uniform(shifted[:, 2], 0.5)
+    assert abs(correlation(shifted[:, 0], shifted[:, 2])) < 0.1
+
+    jittered = draws(jitter=3.0).log()[:, ::2]
+    check_uniform(jittered[:, 0], math.log(3)), check_uniform(jittered[:, 1], math.log(3))
+    assert abs(correlation(*jittered.T)) < 0.1
+
+    rescaled = draws(rescale=2.0).log()[:, ::2]
+    check_uniform(rescaled[:, 0], math.log(2))
+    torch.testing.assert_close(rescaled[:, 0], rescaled[:, 1])
+
+
+def test_angles_of_any_coordinates_follow_the_precision_of_the_parameters():
+    for coordinates in (dict(reference=8), dict(type='centres', rescale=2.0), dict(type='corners')):
+        rope = MixedRoPE(8, 2, 1, coordinates=coordinates)
+        assert only_rotation(rope.half(), 2, 3).angles().dtype == torch.float32
+        assert only_rotation(rope.double(), 2, 3).angles().dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    'coordinates, message',
+    [
+        (dict(type='pixel'), "type must be one of .*'centres'.* got 'pixel'"),
+        (dict(type='centres', normalize='mean'), "normalize must be one of .* got 'mean'"),
+        (dict(normalize='min'), "normalize='min' belongs to type 'centres', got 'index'"),
+        (dict(type='corners', offset=1.0), "belong to type 'index', got 'corners'"),
+        (dict(type='centres', reference=16), "belong to type 'index', got 'centres'"),
+        (dict(reference=0), 'reference must be a number of patches, .* got 0'),
+        (dict(reference=(16, 16, 16)), r'reference must be .* got \(16, 16, 16\)'),
+        (dict(shift=-1.0), 'shift must be 0 or more, got -1.0'),
+        (dict(jitter=0.5), 'jitter must be 1 or more, got 0.5'),
+        (dict(rescale=float('nan')), 'rescale must be 1 or more, got nan'),
+        (dict(scale=2.0), r"has \['scale'\], allowed are .*'rescale'"),
+    ],
+)
+def test_bad_coordinates_are_named(coordinates: dict, message: str):
+    with pytest.raises(ValueError, match=f'coordinates.*{message}'):
+        AxialRoPE(8, 2, 1, coordinates=coordinates)
+
+
+@pytest.mark.parametrize(
+    'arguments, message',
+    [
+        (dict(series='pixels'), "series must be one of.*got 'pixels'"),
+        (dict(axes='ij'), "axes must be one of.*got 'ij'"),
+    ],
+)
+def test_bad_choices_of_axial_are_named(arguments: dict, message: str):
+    with pytest.raises(ValueError, match=message):
+        AxialRoPE(8, 2, 1, **arguments)
+
+
+def test_learned_axial_starts_from_any_series_in_any_order_of_the_axes():
+    fixed = AxialRoPE(16, 2, 1, **DINOV3)
+    learned = AxialRoPE(16, 2, 1, learned=True, **DINOV3)
+    torch.testing.assert_close(
+        only_rotation(learned, 3, 5).angles(), only_rotation(fixed, 3, 5).angles().expand(-1, 2, -1)
+    )
 
 
 @pytest.mark.parametrize('rope', [MixedRoPE(8, 2, 3), AxialRoPE(8, 2, 3)])

@@ -7,6 +7,7 @@ from reference import attention, relative_error, windowed_attention
 from torch import nn
 
 from rope_dense.backbones import RoPEViT
+from rope_dense.backbones.archs import ViTArch
 from rope_dense.backbones.attention import Attention, offset_table
 from rope_dense.backbones.vit_block import ViTBlock
 from rope_dense.backbones.windows import merge_windows, partition_windows
@@ -307,11 +308,19 @@ def test_bfloat16_autocast_stays_close():
 @pytest.mark.parametrize(
     'arguments, message',
     [
-        (dict(arch='huge'), "arch must be one of tiny, small, base, large .*got 'huge'"),
-        (dict(arch=dict(embed_dims=32)), 'a dict of embed_dims, depth, num_heads'),
+        (dict(arch='huge'), "arch must be one of tiny, small, base, large, .*got 'huge'"),
+        (dict(arch=dict(embed_dims=32)), r"arch lacks \['depth', 'num_heads'\], got"),
+        (dict(arch=dict(TINY, dept=4)), r"the unknown \['dept'\], allowed are.*'depth'"),
+        (dict(arch=dict(TINY, mlp='glu')), "mlp must be one of.*'swiglu_norm'.*got 'glu'"),
+        (dict(qkv_bias='k'), "qkv_bias must be one of.*'qv'.*got 'k'"),
+        (dict(num_registers=-1), 'num_registers must be 0 or more, got -1'),
         (dict(arch=dict(TINY, num_heads=3)), 'embed_dims 32 is not a multiple of num_heads 3'),
         (dict(use_rel_pos=True, with_cls_token=False), 'set rope=None'),
-        (dict(window_block_indexes=(0,)), 'need with_cls_token=False'),
+        (dict(window_block_indexes=(0,)), 'need with_cls_token=False and num_registers=0'),
+        (
+            dict(window_block_indexes=(0,), with_cls_token=False, num_registers=4),
+            'got False and 4',
+        ),
         (dict(out_indices=(4,)), r'out_indices has \[4\]'),
         (
             dict(window_block_indexes=(-5,), with_cls_token=False),
@@ -331,16 +340,8 @@ def test_an_image_below_one_patch_is_an_error():
 
 
 def test_blocks_take_any_norm():
-    block = ViTBlock(
-        32,
-        2,
-        mlp_ratio=2.0,
-        qkv_bias=False,
-        rel_pos_size=None,
-        mask_padding=False,
-        drop_path=0.0,
-        layer_scale_init_value=None,
-        norm_cfg=dict(type='LN', eps=1e-5),
-    )
+    norm_cfg = dict(type='LN', eps=1e-5)
+    arch = ViTArch(embed_dims=32, depth=1, num_heads=2, qkv_bias=False, norm_cfg=norm_cfg)
+    block = ViTBlock(arch)
     assert block.norm1.eps == 1e-5 and block.attn.qkv.bias is None
     assert block(torch.randn(1, 4, 32), (2, 2), None, None).shape == (1, 4, 32)

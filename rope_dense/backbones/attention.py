@@ -5,11 +5,16 @@ Letters: B images or windows, N tokens, h heads, D channels of a head, C = h * D
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..rope import Rotation, rotate_qkv
+from .layers import build_norm
+
+QkvBias = bool | Literal['qv']
 
 # On a CPU, plain batched products train faster than the fused kernel up to about this many tokens
 # (windows).
@@ -22,22 +27,30 @@ class Attention(nn.Module):
     Args:
         embed_dims: C.
         num_heads: h.
-        qkv_bias: whether the qkv projection has a bias.
+        qkv_bias: whether the qkv projection has a bias; 'qv' for queries and values only. (A bias
+            of unrotated keys adds the same to all scores of a query. A rotated one does not.)
         rel_pos_size: (H, W) that the relative position tables are made for, or None for no tables.
             At another grid the tables are resized linearly (ViTDet: Li et al., "Exploring Plain
             Vision Transformer Backbones for Object Detection", ECCV 2022). They start at zero.
+        norm_cfg: of a norm before the output projection (EVA-02-CLIP), or None.
     """
 
     def __init__(
         self,
         embed_dims: int,
         num_heads: int,
-        qkv_bias: bool = True,
+        qkv_bias: QkvBias = True,
         rel_pos_size: tuple[int, int] | None = None,
+        norm_cfg: dict | None = None,
     ) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.qkv = nn.Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
+        self.qkv = nn.Linear(embed_dims, 3 * embed_dims, bias=qkv_bias is True)
+        self.q_bias = self.v_bias = None
+        if qkv_bias == 'qv':
+            self.q_bias = nn.Parameter(torch.zeros(embed_dims))
+            self.v_bias = nn.Parameter(torch.zeros(embed_dims))
+        self.norm = build_norm(norm_cfg, embed_dims) if norm_cfg else nn.Identity()
         self.proj = nn.Linear(embed_dims, embed_dims)
         self.rel_pos_h = self.rel_pos_w = None
         if rel_pos_size is not None:
@@ -64,13 +77,20 @@ class Attention(nn.Module):
         Returns:
             [B, N, C].
         """
-        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
+        qkv = self.project(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
         q, k, v = rotate_qkv(qkv, rotation)  # [B, h, N, D] each
         bias = None
         if self.rel_pos_h is not None:
             bias = decomposed_bias(q, self.rel_pos_h, self.rel_pos_w, grid, window_size or grid)
         score_factor = 1.0 if rotation is None else rotation.score_factor
-        return self.proj(attend(q, k, v, bias, score_factor))
+        return self.proj(self.norm(attend(q, k, v, bias, score_factor)))
+
+    def project(self, x: Tensor) -> Tensor:
+        """Queries, keys and values, [B, N, C] to [B, N, 3 * C]."""
+        if self.q_bias is None:
+            return self.qkv(x)
+        bias = torch.cat([self.q_bias, torch.zeros_like(self.q_bias), self.v_bias])
+        return F.linear(x, self.qkv.weight, bias)
 
 
 def attend(

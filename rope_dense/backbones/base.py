@@ -86,7 +86,13 @@ def build_scaling(
         raise ValueError(f'rope_scaling has {unknown}, allowed are {known}')
     if 'type' not in rope_scaling:
         raise ValueError(f'rope_scaling needs a type, got {rope_scaling}')
-    fixed_axial = isinstance(rope, AxialRoPE) and not rope.learned
+    if rope_scaling['type'] != 'none' and rope.coordinates.fit_the_grid:
+        raise ValueError(
+            f'rope_scaling: type {rope_scaling["type"]!r} adapts frequencies to larger grids, and '
+            f'the coordinates of this rope, {rope.coordinates}, cover the same range on every grid '
+            'as they are; set rope_scaling=None'
+        )
+    fixed_axial = isinstance(rope, AxialRoPE) and not rope.learned and rope.series != 'bands'
     if rope_scaling['type'] == 'ntk' and not fixed_axial:
         raise ValueError(
             "rope_scaling: type 'ntk' changes the theta of fixed axial frequencies, which "

@@ -4,11 +4,14 @@ grid."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from mmcv.cnn import build_norm_layer
 from torch import Tensor, nn
+
+MlpKind = Literal['gelu', 'swiglu', 'swiglu_norm']
 
 
 class PatchEmbed(nn.Module):
@@ -18,9 +21,13 @@ class PatchEmbed(nn.Module):
     the right and bottom edge are not seen, as in detectron2's ViT.
     """
 
-    def __init__(self, in_channels: int, embed_dims: int, patch_size: int) -> None:
+    def __init__(
+        self, in_channels: int, embed_dims: int, patch_size: int, bias: bool = True
+    ) -> None:
         super().__init__()
-        self.proj = nn.Conv2d(in_channels, embed_dims, kernel_size=patch_size, stride=patch_size)
+        self.proj = nn.Conv2d(
+            in_channels, embed_dims, kernel_size=patch_size, stride=patch_size, bias=bias
+        )
 
     def forward(self, image: Tensor) -> Tensor:
         (height, width), (patch_size, _) = image.shape[-2:], self.proj.stride
@@ -43,6 +50,31 @@ class Mlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.fc2(self.act(self.fc1(x)))
+
+
+class SwiGLU(nn.Module):
+    """Two linear layers, one gated by SiLU of the other, and a third, [..., C] to [..., C].
+
+    Shazeer, "GLU Variants Improve Transformer", 2020. With ``norm_cfg`` the gated channels are
+    normalised (EVA-02).
+    """
+
+    def __init__(self, embed_dims: int, hidden_dims: int, norm_cfg: dict | None = None) -> None:
+        super().__init__()
+        self.fc1_g = nn.Linear(embed_dims, hidden_dims)
+        self.fc1_x = nn.Linear(embed_dims, hidden_dims)
+        self.norm = build_norm(norm_cfg, hidden_dims) if norm_cfg else nn.Identity()
+        self.fc2 = nn.Linear(hidden_dims, embed_dims)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(self.norm(F.silu(self.fc1_g(x)) * self.fc1_x(x)))
+
+
+def build_mlp(kind: MlpKind, embed_dims: int, hidden_dims: int, norm_cfg: dict) -> nn.Module:
+    """The MLP of a block; its norm, if the kind has one, is that of ``norm_cfg``."""
+    if kind == 'gelu':
+        return Mlp(embed_dims, hidden_dims)
+    return SwiGLU(embed_dims, hidden_dims, norm_cfg if kind == 'swiglu_norm' else None)
 
 
 def build_norm(norm_cfg: dict, channels: int) -> nn.Module:

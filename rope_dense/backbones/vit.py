@@ -1,6 +1,6 @@
 """Plain vision transformer with rotary position embedding, for dense prediction.
 
-Letters: B batch, H x W token grid, N tokens (prefix and grid), C channels, L blocks.
+Letters: B batch, H x W token grid, R registers, N tokens (prefix and grid), C channels, L blocks.
 """
 
 from __future__ import annotations
@@ -15,47 +15,46 @@ from torch.nn.modules.utils import _pair
 from torch.utils.checkpoint import checkpoint
 
 from ..rope import Rotation
+from .archs import ARCHS, DEFAULT, Default, find_vit_arch
+from .attention import QkvBias
 from .base import Backbone, build_rope, build_scaling
-from .layers import (
-    PatchEmbed,
-    block_indexes,
-    build_norm,
-    find_arch,
-    init_transformer,
-    resize_grid,
-)
+from .layers import PatchEmbed, block_indexes, build_norm, init_transformer, resize_grid
 from .vit_block import ViTBlock
 from .windows import Size, WindowSetting, check_window_setting, fitting_side
 
 
 @MODELS.register_module()
 class RoPEViT(Backbone):
-    """ViT of Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024), and its
-    baselines.
+    """ViT of Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024), its
+    baselines, and other ViTs with rotary embedding: DINOv3, EVA-02, Perception Encoder, timm's.
 
     Takes images [B, in_channels, height, width] of any size from one patch up and returns one map
-    [B, C, height // patch_size, width // patch_size] for each of ``out_indices``, without the class
-    token. Parameter names are those of the published weights. Checked in tests/test_vit.py: against
-    timm's independent ports with the same random weights, and windowed and relative-position blocks
-    against tests/reference.py.
+    [B, C, height // patch_size, width // patch_size] for each of ``out_indices``, without the
+    prefix tokens. Parameter names are those of the published weights. Checked in tests/test_vit.py
+    and tests/test_vit_families.py: against timm's independent ports with the same random weights,
+    and windowed and relative-position blocks against tests/reference.py.
 
     Args:
-        arch: 'tiny', 'small', 'base', 'large', or a dict of embed_dims, depth and num_heads.
+        arch: a name in ``ARCHS`` ('tiny', 'small', 'base' and 'large' are those of the paper), or a
+            dict of embed_dims, depth, num_heads and any other attribute of ``ViTArch``. Arguments
+            left at 'default' are as it says.
         img_size: pre-training image size, an int or (height, width): the grid of ``pos_embed``, of
             ``rope_scaling`` and of the relative position tables of window blocks.
         patch_size: pixels of a side of a patch.
         in_channels: image channels.
         mlp_ratio: hidden channels of an MLP over C.
-        qkv_bias: bias in the qkv projections.
+        qkv_bias: bias in the qkv projections; 'qv' for none in the keys.
         rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE`` or a class of your own),
-            or None.
+            or None. Coordinates that fit the grid fit that of a window in window blocks, as in
+            EVA-02's detectors.
         rope_scaling: for grids larger than that of ``img_size``, see ``RopeScaling``; without its
             ``grid``. None leaves the frequencies as they are, as in the paper. Windows have no
             fixed factor: theirs always comes from their size.
         use_ape: learned absolute position embedding, resized (bicubic) to the grid of each input.
         use_rel_pos: decomposed relative position bias, ViTDet's baseline; only with ``rope=None``.
         rel_pos_img_size: image size of the relative position tables of global blocks.
-        with_cls_token: keep a class token through the blocks. Not with window blocks.
+        with_cls_token: keep a class token through the blocks. Window blocks can have no prefix.
+        num_registers: further prefix tokens, R; window blocks need 0.
         window_size: tokens of a side of a window, an int or (height, width). 'auto' takes the side
             that pads the grid of an image least and is nearest to the pre-training grid, None
             attends globally. Weights do not depend on it; see also ``set_window_size``.
@@ -75,91 +74,99 @@ class RoPEViT(Backbone):
         ValueError: arguments that do not fit each other, named in the message.
     """
 
-    ARCHS = {
-        'tiny': dict(embed_dims=192, depth=12, num_heads=3),
-        'small': dict(embed_dims=384, depth=12, num_heads=6),
-        'base': dict(embed_dims=768, depth=12, num_heads=12),
-        'large': dict(embed_dims=1024, depth=24, num_heads=16),
-    }
+    ARCHS = ARCHS
 
     def __init__(
         self,
         arch: str | dict = 'base',
-        img_size: int | tuple[int, int] = 224,
-        patch_size: int = 16,
+        img_size: int | tuple[int, int] | Default = DEFAULT,
+        patch_size: int | Default = DEFAULT,
         in_channels: int = 3,
-        mlp_ratio: float = 4.0,
-        qkv_bias: bool = True,
-        rope: dict | None = dict(type='MixedRoPE', theta=10.0),
+        mlp_ratio: float | Default = DEFAULT,
+        qkv_bias: QkvBias | Default = DEFAULT,
+        rope: dict | None | Default = DEFAULT,
         rope_scaling: dict | None = None,
-        use_ape: bool = False,
+        use_ape: bool | Default = DEFAULT,
         use_rel_pos: bool = False,
         rel_pos_img_size: int | tuple[int, int] = 1024,
-        with_cls_token: bool = True,
+        with_cls_token: bool | Default = DEFAULT,
+        num_registers: int | Default = DEFAULT,
         window_size: WindowSetting = 14,
         mask_padding: bool = False,
         window_block_indexes: Sequence[int] = (),
-        layer_scale_init_value: float | None = 1e-4,
+        layer_scale_init_value: float | None | Default = DEFAULT,
         final_norm: bool = False,
         out_indices: Sequence[int] = (-1,),
         drop_path_rate: float = 0.0,
         frozen_stages: int = -1,
         with_cp: bool = False,
-        norm_cfg: dict = dict(type='LN', eps=1e-6),
+        norm_cfg: dict | Default = DEFAULT,
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        sizes = find_arch(self.ARCHS, arch)
-        embed_dims, depth, num_heads = sizes['embed_dims'], sizes['depth'], sizes['num_heads']
-        if embed_dims % num_heads:
-            raise ValueError(
-                f'arch: embed_dims {embed_dims} is not a multiple of num_heads {num_heads}'
-            )
-        if use_rel_pos and rope is not None:
+        given = dict(
+            img_size=img_size,
+            patch_size=patch_size,
+            mlp_ratio=mlp_ratio,
+            qkv_bias=qkv_bias,
+            rope=rope,
+            use_ape=use_ape,
+            with_cls_token=with_cls_token,
+            num_registers=num_registers,
+            layer_scale_init_value=layer_scale_init_value,
+            norm_cfg=norm_cfg,
+        )
+        self.arch = arch = find_vit_arch(self.ARCHS, arch, given)
+        channels, depth, patch_size = arch.embed_dims, arch.depth, arch.patch_size
+        if use_rel_pos and arch.rope is not None:
             raise ValueError(
                 'use_rel_pos=True is the baseline without rotary embedding: set rope=None'
             )
         self.window_blocks = block_indexes('window_block_indexes', window_block_indexes, depth)
-        if with_cls_token and (self.window_blocks or use_rel_pos):
-            raise ValueError('window_block_indexes and use_rel_pos need with_cls_token=False')
+        if arch.num_prefix_tokens and (self.window_blocks or use_rel_pos):
+            raise ValueError(
+                'window_block_indexes and use_rel_pos need with_cls_token=False and '
+                f'num_registers=0, got {arch.with_cls_token} and {arch.num_registers}'
+            )
         self.out_indices = block_indexes('out_indices', out_indices, depth)
         if not -1 <= frozen_stages <= depth:
             raise ValueError(f'frozen_stages must be from -1 to {depth}, got {frozen_stages}')
-        self.grid_size = tuple(side // patch_size for side in _pair(img_size))
+        self.grid_size = tuple(side // patch_size for side in _pair(arch.img_size))
         global_grid = tuple(side // patch_size for side in _pair(rel_pos_img_size))
         rel_pos_sizes = [
             self.grid_size if index in self.window_blocks else global_grid for index in range(depth)
         ]
         self.set_window_size(window_size)
         self.frozen_stages, self.with_cp = frozen_stages, with_cp
-        self.out_channels = [embed_dims] * len(self.out_indices)
+        self.out_channels = [channels] * len(self.out_indices)
         self.out_strides = [patch_size] * len(self.out_indices)
 
-        self.patch_embed = PatchEmbed(in_channels, embed_dims, patch_size)
-        self.cls_token = nn.Parameter(torch.zeros(1, 1, embed_dims)) if with_cls_token else None
-        grid_tokens = self.grid_size[0] * self.grid_size[1]
-        self.pos_embed = nn.Parameter(torch.zeros(1, grid_tokens, embed_dims)) if use_ape else None
+        self.patch_embed = PatchEmbed(in_channels, channels, patch_size, bias=not arch.pre_norm)
+        tokens = {
+            'cls_token': int(arch.with_cls_token),
+            'reg_token': arch.num_registers,
+            'pos_embed': self.grid_size[0] * self.grid_size[1] if arch.use_ape else 0,
+        }
+        for name, number in tokens.items():
+            token = nn.Parameter(torch.zeros(1, number, channels)) if number else None
+            self.register_parameter(name, token)
         self.rope = build_rope(
-            rope, head_dim=embed_dims // num_heads, num_heads=num_heads, depth=depth
+            arch.rope, head_dim=channels // arch.num_heads, num_heads=arch.num_heads, depth=depth
         )
         self.set_rope_scaling(rope_scaling)
+        self.norm_pre = build_norm(arch.norm_cfg, channels) if arch.pre_norm else None
         self.blocks = nn.ModuleList(
             ViTBlock(
-                embed_dims,
-                num_heads,
-                mlp_ratio=mlp_ratio,
-                qkv_bias=qkv_bias,
+                arch,
                 rel_pos_size=rel_pos_sizes[index] if use_rel_pos else None,
                 mask_padding=mask_padding,
                 drop_path=drop_path_rate * index / max(depth - 1, 1),
-                layer_scale_init_value=layer_scale_init_value,
-                norm_cfg=norm_cfg,
             )
             for index in range(depth)
         )
-        self.norm = build_norm(norm_cfg, embed_dims) if final_norm else None
+        self.norm = build_norm(arch.norm_cfg, channels) if final_norm else None
         self.apply(init_transformer)
-        for embedding in (self.cls_token, self.pos_embed):
+        for embedding in (self.cls_token, self.reg_token, self.pos_embed):
             if embedding is not None:
                 nn.init.trunc_normal_(embedding, std=0.02)
         self.freeze(self.frozen_modules())
@@ -194,14 +201,17 @@ class RoPEViT(Backbone):
         return tuple(outs)
 
     def embed(self, image: Tensor) -> tuple[Tensor, Size]:
-        """Tokens [B, N, C], with position embedding and class token if any, and the grid (H, W)."""
+        """Tokens [B, N, C], with position embedding and prefix if any, and the grid (H, W)."""
         x = self.patch_embed(image)  # [B, C, H, W]
         grid = tuple(x.shape[-2:])
         x = x.flatten(2).transpose(1, 2)
         if self.pos_embed is not None:
             x = x + resize_grid(self.pos_embed, self.grid_size, grid)
-        if self.cls_token is not None:
-            x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1)
+        prefix = [token for token in (self.cls_token, self.reg_token) if token is not None]
+        if prefix:
+            x = torch.cat([*(token.expand(len(x), -1, -1) for token in prefix), x], 1)
+        if self.norm_pre is not None:
+            x = self.norm_pre(x)
         return x, grid
 
     def rotations(
@@ -224,7 +234,7 @@ class RoPEViT(Backbone):
                 height=height,
                 width=width,
                 device=device,
-                num_prefix_tokens=0 if self.cls_token is None else 1,
+                num_prefix_tokens=self.arch.num_prefix_tokens,
                 scaling=scaling,
             )
             for index, rotation in zip(blocks, of_blocks, strict=True):
@@ -240,7 +250,7 @@ class RoPEViT(Backbone):
         """Tokens [B, N, C] to a map [B, C, H, W]; the last block's output passes the final norm."""
         if is_last and self.norm is not None:
             x = self.norm(x)
-        x = x if self.cls_token is None else x[:, 1:]
+        x = x[:, self.arch.num_prefix_tokens :]
         return x.transpose(1, 2).unflatten(2, grid).contiguous()
 
     def frozen_modules(self) -> list[nn.Module | nn.Parameter | None]:
@@ -249,6 +259,8 @@ class RoPEViT(Backbone):
         return [
             self.patch_embed,
             self.cls_token,
+            self.reg_token,
             self.pos_embed,
+            self.norm_pre,
             *self.blocks[: self.frozen_stages],
         ]

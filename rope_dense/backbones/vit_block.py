@@ -10,8 +10,9 @@ from mmcv.cnn.bricks import DropPath
 from torch import Tensor, nn
 
 from ..rope import Rotation
+from .archs import ViTArch
 from .attention import Attention
-from .layers import Mlp, add_branch, build_norm
+from .layers import add_branch, build_mlp, build_norm
 from .windows import Size, attend_in_windows
 
 
@@ -22,34 +23,38 @@ class ViTBlock(nn.Module):
     ViTDet.
 
     Args:
+        arch: sizes and parts of the block.
         rel_pos_size: (H, W) of the relative position tables, None for none.
-        others: see ``RoPEViT``.
+        mask_padding: see ``RoPEViT``.
+        drop_path: probability of dropping a branch.
     """
 
     def __init__(
         self,
-        embed_dims: int,
-        num_heads: int,
+        arch: ViTArch,
         *,
-        mlp_ratio: float,
-        qkv_bias: bool,
-        rel_pos_size: Size | None,
-        mask_padding: bool,
-        drop_path: float,
-        layer_scale_init_value: float | None,
-        norm_cfg: dict,
+        rel_pos_size: Size | None = None,
+        mask_padding: bool = False,
+        drop_path: float = 0.0,
     ) -> None:
         super().__init__()
+        channels, norm_cfg = arch.embed_dims, arch.norm_cfg
         self.mask_padding = mask_padding
-        self.norm1 = build_norm(norm_cfg, embed_dims)
-        self.attn = Attention(embed_dims, num_heads, qkv_bias, rel_pos_size)
-        self.norm2 = build_norm(norm_cfg, embed_dims)
-        self.mlp = Mlp(embed_dims, int(embed_dims * mlp_ratio))
+        self.norm1 = build_norm(norm_cfg, channels)
+        self.attn = Attention(
+            channels,
+            arch.num_heads,
+            arch.qkv_bias,
+            rel_pos_size,
+            norm_cfg if arch.attn_norm else None,
+        )
+        self.norm2 = build_norm(norm_cfg, channels)
+        self.mlp = build_mlp(arch.mlp, channels, int(channels * arch.mlp_ratio), norm_cfg)
         self.drop_path = DropPath(drop_path) if drop_path else nn.Identity()
         self.gamma_1 = self.gamma_2 = None
-        if layer_scale_init_value is not None:
-            self.gamma_1 = nn.Parameter(torch.full((embed_dims,), layer_scale_init_value))
-            self.gamma_2 = nn.Parameter(torch.full((embed_dims,), layer_scale_init_value))
+        if arch.layer_scale_init_value is not None:
+            self.gamma_1 = nn.Parameter(torch.full((channels,), arch.layer_scale_init_value))
+            self.gamma_2 = nn.Parameter(torch.full((channels,), arch.layer_scale_init_value))
 
     def forward(
         self, x: Tensor, grid: Size, window_size: Size | None, rotation: Rotation | None

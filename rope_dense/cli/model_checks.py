@@ -9,6 +9,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.registry import MODELS
 from torch import nn
 
+from ..backbones.archs import DEFAULT, find_vit_arch
 from .config import component_of, items_of, leaf_datasets, nearest_in
 from .errors import UsageError, nearest
 
@@ -106,9 +107,13 @@ def _patch_size(cfg: Config) -> int:
     backbone = cfg.model.get('backbone')
     if backbone is None:
         return 1
-    parameters = inspect.signature(component_of(cfg, MODELS, backbone)).parameters
+    component = component_of(cfg, MODELS, backbone)
+    parameters = inspect.signature(component).parameters
     default = parameters['patch_size'].default if 'patch_size' in parameters else 1
     patch = backbone.get('patch_size', default)
+    if patch == DEFAULT:
+        arch = backbone.get('arch', parameters['arch'].default)
+        patch = find_vit_arch(component.ARCHS, arch).patch_size
     return patch if isinstance(patch, int) else max(patch)
 
 

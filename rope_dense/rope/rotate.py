@@ -15,10 +15,12 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from .kernels import packed
+from .kernels import packed, triton_rotary
 from .rotation import PairLayout, Rotation
 
 logger = logging.getLogger(__name__)
+
+FAST_PATHS = (triton_rotary, packed)  # the first that can be used is; the definition if none can
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
@@ -57,11 +59,12 @@ def rotate_qkv(qkv: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, 
     if rotation is None:
         return qkv.permute(2, 0, 3, 1, 4).unbind()
     check_fits(qkv[:, :, 0], rotation)
-    reason = packed.can_use(qkv)
-    if reason is None:
-        return packed.rotate_qkv(qkv, rotation)
-    if not torch.compiler.is_compiling():
-        log_once(f'rotating out of place: {reason}')
+    for path in FAST_PATHS:
+        reason = path.can_use(qkv)
+        if reason is None:
+            return path.rotate_qkv(qkv, rotation)
+        if not torch.compiler.is_compiling():
+            log_once(f'rotation without {path.__name__}: {reason}')
     q, k, v = qkv.unbind(2)  # [B, N, h, D] each
     q, k = rotate(q, rotation), rotate(k, rotation)
     return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)

@@ -90,7 +90,10 @@ def freqs_gradient(rotated: Tensor, grad: Tensor, rotation: Rotation) -> Tensor:
     """
     dtype = torch.promote_types(rotated.dtype, rotation.freqs.dtype)
     z, g = (as_complex(x.to(dtype), rotation.layout) for x in (rotated, grad))
-    angle = (z.real * g.imag - z.imag * g.real).sum((0, 2)).to(rotation.freqs.dtype)  # [N, h, P]
+    product = z.conj_physical().mul_(g)  # [B, N, 2, h, P]
+    # One dimension after the other: on a CPU two to four times as fast as both at once.
+    product = product.sum(0) if len(product) > 1 else product[0]
+    angle = product.sum(1).imag.to(rotation.freqs.dtype)  # [N, h, P]
     if rotation.freqs.shape[1] == 1:
         angle = angle.sum(1, keepdim=True)
     angle = angle.unflatten(0, (len(rotation.y), len(rotation.x)))  # [H, W, h, P]

@@ -1,0 +1,181 @@
+"""The architectures of ``RoPEViT``: sizes, and what distinguishes the published families.
+
+Checked against the number of parameters and the outputs of timm's models in
+tests/test_vit_families.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Literal, get_args
+
+from .attention import QkvBias
+from .layers import MlpKind
+
+DEFAULT = 'default'  # an argument left at this is as ``arch`` says; as text it survives in configs
+Default = Literal['default']
+SIZES = ('embed_dims', 'depth', 'num_heads')
+
+
+@dataclass(frozen=True)
+class ViTArch:
+    """One architecture. The defaults are those of RoPE-ViT (Heo et al., ECCV 2024).
+
+    Attributes:
+        embed_dims, depth, num_heads: channels C, blocks and heads.
+        mlp: ``'gelu'``; ``'swiglu'``, gated by SiLU; ``'swiglu_norm'``, also with a norm before
+            its last layer.
+        attn_norm: normalise what attention puts out, before its projection.
+        pre_norm: normalise all tokens before the first block; the patch projection has no bias.
+        others: see ``RoPEViT``.
+
+    Raises:
+        ValueError: values that are not allowed or do not fit each other.
+    """
+
+    embed_dims: int
+    depth: int
+    num_heads: int
+    img_size: int | tuple[int, int] = 224
+    patch_size: int = 16
+    mlp: MlpKind = 'gelu'
+    mlp_ratio: float = 4.0
+    qkv_bias: QkvBias = True
+    rope: dict | None = field(default_factory=lambda: dict(type='MixedRoPE', theta=10.0))
+    use_ape: bool = False
+    with_cls_token: bool = True
+    num_registers: int = 0
+    pre_norm: bool = False
+    attn_norm: bool = False
+    layer_scale_init_value: float | None = 1e-4
+    norm_cfg: dict = field(default_factory=lambda: dict(type='LN', eps=1e-6))
+
+    def __post_init__(self) -> None:
+        if self.embed_dims % self.num_heads:
+            raise ValueError(
+                f'arch: embed_dims {self.embed_dims} is not a multiple of num_heads '
+                f'{self.num_heads}'
+            )
+        for name, allowed in (('mlp', get_args(MlpKind)), ('qkv_bias', (True, False, 'qv'))):
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ValueError(f'{name} must be one of {allowed}, got {value!r}')
+        if self.num_registers < 0:
+            raise ValueError(f'num_registers must be 0 or more, got {self.num_registers}')
+
+    @property
+    def num_prefix_tokens(self) -> int:
+        """Tokens before those of the grid: class token, then registers."""
+        return int(self.with_cls_token) + self.num_registers
+
+
+def find_vit_arch(
+    archs: Mapping[str, dict], arch: str | dict, given: Mapping[str, object] | None = None
+) -> ViTArch:
+    """The architecture that ``arch`` names or gives, with the values of ``given`` that are not
+    ``'default'`` in place of its own.
+
+    Raises:
+        ValueError: an unknown name, a dict with missing or unknown keys, or values that do not fit.
+    """
+    settings = archs.get(arch) if isinstance(arch, str) else arch
+    if not isinstance(settings, dict):
+        raise ValueError(
+            f'arch must be one of {", ".join(archs)} or a dict of {", ".join(SIZES)} and other '
+            f'settings; got {arch!r}'
+        )
+    known = [setting.name for setting in fields(ViTArch)]
+    if missing := [name for name in SIZES if name not in settings]:
+        raise ValueError(f'arch lacks {missing}, got {arch!r}')
+    if unknown := [name for name in settings if name not in known]:
+        raise ValueError(f'arch has the unknown {unknown}, allowed are {known}')
+    given = {name: value for name, value in (given or {}).items() if value != DEFAULT}
+    return ViTArch(**{**settings, **given})
+
+
+TINY = dict(embed_dims=192, depth=12, num_heads=3)
+SMALL = dict(embed_dims=384, depth=12, num_heads=6)
+BASE = dict(embed_dims=768, depth=12, num_heads=12)
+LARGE = dict(embed_dims=1024, depth=24, num_heads=16)
+
+# DINOv3 (Simeoni et al., 2025): public hub code.
+DINOV3 = dict(
+    img_size=256,
+    qkv_bias=False,  # where its code has q and v biases, the released ones are zero
+    rope=dict(
+        type='AxialRoPE',
+        theta=100.0,
+        series='periods',
+        axes='yx',
+        pair_layout='split',
+        coordinates=dict(type='centres', rescale=2.0),
+    ),
+    num_registers=4,
+    layer_scale_init_value=1e-5,
+    norm_cfg=dict(type='LN', eps=1e-5),
+)
+# EVA-02 (Fang et al., 2023) at its pre-training size.
+EVA02_ROPE = dict(
+    type='AxialRoPE', theta=10000.0, axes='yx', coordinates=dict(type='index', reference=16)
+)
+EVA02 = dict(
+    patch_size=14,
+    mlp='swiglu',
+    mlp_ratio=8 / 3,
+    qkv_bias='qv',
+    rope=EVA02_ROPE,
+    use_ape=True,
+    layer_scale_init_value=None,
+)
+EVA02_NORMED = dict(EVA02, mlp='swiglu_norm')
+# Perception Encoder (Bolya et al., 2025); the reference grid is that of its image size.
+PE = dict(
+    use_ape=True,
+    pre_norm=True,
+    layer_scale_init_value=None,
+    norm_cfg=dict(type='LN', eps=1e-5),
+)
+
+
+def pe_rope(reference: int) -> dict:
+    coordinates = dict(type='index', offset=1.0, reference=reference)
+    return dict(type='AxialRoPE', theta=10000.0, coordinates=coordinates)
+
+
+# timm's own models, called vit_*_patch16_rope_reg*_gap_256 there.
+ROPE_REG = dict(
+    img_size=256,
+    qkv_bias='qv',
+    rope=EVA02_ROPE,
+    with_cls_token=False,
+    num_registers=1,
+    layer_scale_init_value=1e-5,
+)
+
+ARCHS: dict[str, dict] = {
+    'tiny': TINY,
+    'small': SMALL,
+    'base': BASE,
+    'large': LARGE,
+    'dinov3_small': dict(SMALL, **DINOV3),
+    'dinov3_small_plus': dict(SMALL, **DINOV3, mlp='swiglu'),
+    'dinov3_base': dict(BASE, **DINOV3),
+    'dinov3_large': dict(LARGE, **DINOV3),
+    'dinov3_huge_plus': dict(DINOV3, embed_dims=1280, depth=32, num_heads=20, mlp='swiglu'),
+    'dinov3_7b': dict(DINOV3, embed_dims=4096, depth=40, num_heads=32, mlp='swiglu', mlp_ratio=2.0),
+    'eva02_tiny': dict(TINY, **EVA02),
+    'eva02_small': dict(SMALL, **EVA02),
+    'eva02_base': dict(BASE, **EVA02_NORMED),
+    'eva02_large': dict(LARGE, **EVA02_NORMED),
+    'eva02_clip_base': dict(BASE, **EVA02_NORMED, attn_norm=True) | dict(patch_size=16),
+    'eva02_clip_large': dict(LARGE, **EVA02_NORMED, attn_norm=True),
+    'pe_core_base': dict(BASE, **PE, rope=pe_rope(14)),
+    'pe_core_large': dict(LARGE, **PE, img_size=336, patch_size=14, rope=pe_rope(24)),
+    'pe_spatial_base': dict(BASE, **PE, img_size=512, rope=pe_rope(32)),
+    'pe_spatial_large': dict(LARGE, **PE, img_size=448, patch_size=14, rope=pe_rope(32)),
+    'rope_reg1_medium': dict(ROPE_REG, embed_dims=512, depth=12, num_heads=8),
+    'rope_reg1_mediumd': dict(ROPE_REG, embed_dims=512, depth=20, num_heads=8, qkv_bias=False),
+    'rope_reg4_betwixt': dict(ROPE_REG, embed_dims=640, depth=12, num_heads=10, num_registers=4),
+    'rope_reg1_base': dict(ROPE_REG, **BASE),
+}

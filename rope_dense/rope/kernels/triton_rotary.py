@@ -1,0 +1,196 @@
+"""Rotation in place on a GPU: one Triton kernel for queries and keys, forward and backward.
+
+The mathematics is that of ``packed``, which see. What differs is the traffic: queries and keys are
+read and written once, cosines and sines come from the row and column tables (H + W entries; their
+product is made in registers), arithmetic is in float32 whatever the storage. Backward reads the
+gradients where attention left them and writes them turned back into one packed tensor. The gradient
+of the frequencies is deterministic: each program sums its tokens in a fixed order and writes to a
+slot of its own; the slots are then summed.
+
+Checked against ``rotate.rotate`` in tests/test_triton.py. Never run compiled on a GPU so far: block
+sizes were chosen by the instructions that the compiler emits, not by measurement.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+from ..rotation import PairLayout, Rotation
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+# Programs that a launch aims for, several for each place on the largest GPUs (132 processors with
+# room for about five). With frequencies to learn fewer: each writes a slot of sums.
+PROGRAMS, PROGRAMS_WITH_SUMS = 4096, 2048
+THREADS = 128
+
+
+def can_use(qkv: Tensor) -> str | None:
+    """A reason why ``rotate_qkv`` cannot take ``qkv`` [B, N, 3, h, D], or None."""
+    if torch.compiler.is_compiling():
+        return 'the compiler fuses the plain form'
+    if qkv.device.type != 'cuda':
+        return f'Triton runs on CUDA devices, qkv is on {qkv.device.type!r}'
+    if not triton_installed():
+        return 'Triton is not installed'
+    if qkv.dtype not in DTYPES:
+        return f'the kernel computes in float32, qkv is {qkv.dtype}'
+    if qkv.requires_grad and qkv.is_leaf:
+        return 'qkv is a leaf that needs a gradient, so it must not be overwritten'
+    if qkv.stride(-1) != 1:
+        return 'the channels of a head are not contiguous'
+    return None
+
+
+@cache
+def triton_installed() -> bool:
+    return find_spec('triton') is not None
+
+
+def rotate_qkv(qkv: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor, Tensor]:
+    """``rotate.rotate_qkv`` in place: the results are views of ``qkv``, which is overwritten."""
+    return RotateTriton.apply(qkv, rotation.freqs, rotation)
+
+
+class RotateTriton(torch.autograd.Function):
+    """[B, N, 3, h, D] and freqs [2, h, P] to queries, keys and values, [B, h, N, D] each."""
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, qkv: Tensor, freqs: Tensor, rotation: Rotation
+    ) -> tuple[Tensor, ...]:
+        qkv = qkv.detach()
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, h, N, D] each
+        turn(q, k, q, k, rotation)
+        # Detached, it shares the version counter: whoever saved qkv for backward is told.
+        torch.autograd.graph.increment_version(qkv)
+        ctx.rotation = rotation
+        if ctx.needs_input_grad[1]:
+            ctx.save_for_backward(qkv)  # the memory of q and k, which attention saves
+        return q, k, v
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        rotation = ctx.rotation
+        q_grad, k_grad, v_grad = grads
+        if q_grad.stride(-1) != 1 or q_grad.stride() != k_grad.stride():
+            q_grad, k_grad = q_grad.contiguous(), k_grad.contiguous()
+        batch, heads, num_tokens, head_dim = q_grad.shape
+        packed = q_grad.new_empty(batch, num_tokens, 3, heads, head_dim)
+        q_out, k_out, v_out = packed.permute(2, 0, 3, 1, 4)
+        v_out.copy_(v_grad)
+        prefix, channels = rotation.num_prefix_tokens, 2 * rotation.freqs.shape[-1]
+        for grad, out in ((q_grad, q_out), (k_grad, k_out)):  # what does not turn
+            out[:, :, :prefix].copy_(grad[:, :, :prefix])
+            out[:, :, prefix:, channels:].copy_(grad[:, :, prefix:, channels:])
+        rotated = ctx.saved_tensors[0].permute(2, 0, 3, 1, 4)[:2] if ctx.saved_tensors else None
+        return packed, turn(q_grad, k_grad, q_out, k_out, rotation, True, rotated), None
+
+
+def turn(
+    q_in: Tensor,
+    k_in: Tensor,
+    q_out: Tensor,
+    k_out: Tensor,
+    rotation: Rotation,
+    backward: bool = False,
+    rotated: Tensor | None = None,
+) -> Tensor | None:
+    """Turn the grid tokens of queries and keys, [B, h, N, D] each, from ``in`` to ``out``.
+
+    Args:
+        q_in, k_in: of equal strides. May be the memory of ``q_out`` and ``k_out``.
+        backward: turn by the opposite angles.
+        rotated: [2, B, h, N, D], rotated queries and keys, to get the gradient of the frequencies
+            from when ``in`` is that of these; None for no gradient.
+
+    Returns:
+        [2, h, P], the gradient of ``rotation.freqs``, or None.
+    """
+    from .triton_jit import turn_kernel
+
+    prefix, (_, rotated_heads, pairs) = rotation.num_prefix_tokens, rotation.freqs.shape
+    batch, heads, _, _ = q_in.shape
+    height, width, num_pairs = len(rotation.y), len(rotation.x), heads * pairs
+    learned = rotated is not None
+    q_rotated, k_rotated = rotated if learned else (q_out, k_out)
+    # Pairs of a thread: two 128-bit loads of queries and two of keys, as many as registers allow.
+    pairs_each = 4 if learned or q_in.dtype == torch.float32 else 8
+    block_j, block_x, grid, rows_each, images_each = tiles(
+        num_pairs,
+        height=height,
+        width=width,
+        batch=batch,
+        size=pairs_each * THREADS,
+        programs=PROGRAMS_WITH_SUMS if learned else PROGRAMS,
+    )
+    slots = grid[0] // -(-num_pairs // block_j) * grid[1] * grid[2]
+    sums = q_in.new_empty(2, slots if learned else 0, heads, pairs, dtype=torch.float32)
+    with torch.cuda.device_of(q_in):
+        turn_kernel[grid](
+            *(x[:, :, prefix:] for x in (q_in, k_in, q_out, k_out, q_rotated, k_rotated)),
+            *(cos_sin(table, rotation.layout) for table in (rotation.columns, rotation.rows)),
+            rotation.x.float(),
+            rotation.y.float(),
+            sums,
+            *(x.stride(dim) for x in (q_in, q_out, q_rotated) for dim in (0, 2, 1)),
+            num_pairs,
+            batch,
+            height,
+            width,
+            rows_each,
+            images_each,
+            P=pairs,
+            ADJACENT=rotation.layout == 'adjacent',
+            SHARED=rotated_heads == 1,
+            BACKWARD=backward,
+            LEARNED=learned,
+            BLOCK_J=block_j,
+            BLOCK_X=block_x,
+            num_warps=max(1, block_j * block_x // pairs_each // 32),
+        )
+    if not learned:
+        return None
+    grad = sums.sum(1)  # [2, h, P]
+    grad = grad.sum(1, keepdim=True) if rotated_heads == 1 else grad
+    return grad.to(rotation.freqs.dtype)
+
+
+def cos_sin(table: Tensor, layout: PairLayout) -> Tensor:
+    """[.., h, P] complex to float32: [.., h, P, 2] for adjacent pairs, [2, .., h, P] for split."""
+    parts = torch.view_as_real(table.to(torch.complex64))
+    return (parts if layout == 'adjacent' else parts.movedim(-1, 0)).contiguous()
+
+
+def tiles(
+    num_pairs: int, *, height: int, width: int, batch: int, size: int, programs: int
+) -> tuple[int, int, tuple[int, int, int], int, int]:
+    """Cut the work of the kernel into about ``programs`` parts.
+
+    Args:
+        num_pairs: channel pairs of all heads.
+        size: pairs, over channels and columns, that a program turns at once; at most.
+
+    Returns:
+        Pairs and columns of a program, the grid of programs, rows and images of a program.
+    """
+    block_j = num_pairs & -num_pairs  # the largest power of two that divides it
+    if not 64 <= block_j <= 128:
+        block_j = min(128, power_of_two(num_pairs))
+    block_x = min(size // block_j, power_of_two(width))
+    blocks = -(-num_pairs // block_j) * -(-width // block_x)
+    steps = -(-blocks * height * batch // programs)  # of a program, each a row of an image
+    images_each = min(batch, steps)
+    rows_each = min(height, -(-steps // images_each))
+    grid = (blocks, -(-height // rows_each), -(-batch // images_each))
+    return block_j, block_x, grid, rows_each, images_each
+
+
+def power_of_two(number: int) -> int:
+    """The smallest power of two from ``number`` up."""
+    return 1 << (number - 1).bit_length()
