@@ -16,6 +16,10 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 # One thread: small tensors gain nothing from more, and threads on a busy machine wait in turn.
 torch.set_num_threads(1)
 
+# Without a GPU, kernels run in Triton's interpreter; Triton asks for that when it is imported.
+if not torch.cuda.is_available():
+    os.environ['TRITON_INTERPRET'] = '1'
+
 
 @pytest.fixture(autouse=True)
 def seed() -> int:
@@ -37,7 +41,12 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope='session')
 def timm() -> ModuleType:
-    """timm, imported without torchvision.
+    """timm, imported without torchvision."""
+    return import_timm()
+
+
+def import_timm() -> ModuleType:
+    """timm without torchvision.
 
     The models compared here need nothing from torchvision but one class to test against; timm
     imports its data pipeline along with them. Stand-ins satisfy those imports and are removed

@@ -1,0 +1,201 @@
+"""Measure implementations against each other: times, memory, tables, CSV.
+
+The implementations of a comparison run in turns within one loop, so that whatever else the machine
+does meets them alike; a ratio is the median of the ratios within the rounds.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import os
+import platform
+import resource
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+Run = Callable[[], object]
+Row = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One implementation of a job.
+
+    Attributes:
+        name: of the implementation.
+        prepare: untimed; returns what is timed.
+        notes: further columns of its row.
+    """
+
+    name: str
+    prepare: Callable[[], Run]
+    notes: Row = field(default_factory=dict)
+
+
+class Clock:
+    """Seconds of a call on a device; on a GPU with its cache flushed before."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.cache = None
+        if device.type == 'cuda':  # larger than any cache; its clearing hides the cost of a launch
+            self.cache = torch.empty(2**28, dtype=torch.uint8, device=device)
+
+    def seconds(self, run: Run) -> float:
+        if self.cache is None:
+            started = time.perf_counter()
+            run()
+            return time.perf_counter() - started
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        self.cache.zero_()
+        start.record()
+        run()
+        end.record()
+        torch.cuda.synchronize()
+        return start.elapsed_time(end) / 1000
+
+
+def compare(
+    cases: Sequence[Case], device: torch.device, *, rounds: int, warmup: int = 1
+) -> list[Row]:
+    """Time the cases in turns, every other round backwards.
+
+    Returns:
+        A row for each: implementation, median_ms, p20_ms, p80_ms, ratio to the first case with
+        ratio_p20 and ratio_p80, and its notes.
+    """
+    clock = Clock(device)
+    for case in cases:
+        for _ in range(warmup):
+            clock.seconds(case.prepare())
+    times: list[list[float]] = [[] for _ in cases]
+    for index in range(rounds):
+        for own, case in list(zip(times, cases, strict=True))[:: -1 if index % 2 else 1]:
+            own.append(clock.seconds(case.prepare()))
+    return [
+        dict(implementation=case.name)
+        | quantiles('_ms', [1000 * seconds for seconds in own])
+        | quantiles('_ratio', [a / b for a, b in zip(own, times[0], strict=True)])
+        | case.notes
+        for case, own in zip(cases, times, strict=True)
+    ]
+
+
+def quantiles(unit: str, values: Sequence[float]) -> Row:
+    """Median, 20 and 80 percentiles, their names ending on ``unit``."""
+    shares = torch.tensor([0.5, 0.2, 0.8], dtype=torch.float64)
+    found = torch.tensor(values, dtype=torch.float64).quantile(shares).tolist()
+    names = ('median', 'p20', 'p80')
+    return {f'{name}{unit}': value for name, value in zip(names, found, strict=True)}
+
+
+def peak_memory(prepare: Callable[[], Run], device: torch.device) -> Row:
+    """MB of one call.
+
+    peak_tensors_mb: of the tensors that the call makes. peak_rss_mb: of the process since its
+    start, on a CPU; so a process should measure one call.
+    """
+    if device.type == 'cuda':
+        run = prepare()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        run()
+        torch.cuda.synchronize()
+        return dict(peak_tensors_mb=(torch.cuda.max_memory_allocated() - before) / 2**20)
+    run = prepare()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        run()
+    peak_rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB on Linux
+    events = profiler.profiler.kineto_results.events()
+    changes = [(event.start_ns(), event.nbytes()) for event in events if event.name() == '[memory]']
+    held = peak = 0
+    for _, change in sorted(changes):
+        held += change
+        peak = max(peak, held)
+    return dict(peak_rss_mb=peak_rss / 2**10, peak_tensors_mb=peak / 2**20)
+
+
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix('torch.')
+
+
+def environment(device: torch.device) -> Row:
+    """What the figures depend on, for every row of a CSV file."""
+    on_gpu = device.type == 'cuda'
+    return dict(
+        device=torch.cuda.get_device_name() if on_gpu else processor(),
+        threads=torch.get_num_threads(),
+        torch=torch.__version__,
+        commit=commit(),
+        date=datetime.date.today().isoformat(),
+    )
+
+
+def processor() -> str:
+    """Name of the CPU and how many of its cores this process may use."""
+    names = [line for line in _lines('/proc/cpuinfo') if line.startswith('model name')]
+    name = names[0].split(':', 1)[1].strip() if names else platform.processor()
+    return f'{name}, {len(os.sched_getaffinity(0))} cores'
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
+
+
+def commit() -> str:
+    """Of this repository; with a + if files differ from it."""
+    here = Path(__file__).parent
+    asked = ('rev-parse', '--short', 'HEAD'), ('status', '--porcelain', '-uno')
+    try:
+        name, changes = (
+            subprocess.run(('git', *args), cwd=here, capture_output=True, text=True, check=True)
+            for args in asked
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return 'unknown'
+    return name.stdout.strip() + ('+' if changes.stdout.strip() else '')
+
+
+def write_csv(file: Path, rows: Sequence[Row]) -> None:
+    """Write all rows, with the columns of all; the file is complete or absent."""
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix('.partial')
+    with partial.open('w', newline='') as stream:
+        writer = csv.DictWriter(stream, columns)
+        writer.writeheader()
+        writer.writerows({name: rounded(value) for name, value in row.items()} for row in rows)
+    os.replace(partial, file)
+
+
+def rounded(value: object) -> object:
+    return f'{value:.5g}' if isinstance(value, float) else value
+
+
+def table(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    """The columns as aligned text; a dash where a row has no such value."""
+    lines = [[name for name in columns]]
+    for row in rows:
+        values = (row.get(name) for name in columns)
+        lines.append(['-' if value is None else str(readable(value)) for value in values])
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    return '\n'.join(
+        '  '.join(
+            cell.ljust(width) if index == 0 else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def readable(value: object) -> object:
+    if not isinstance(value, float):
+        return value
+    return f'{value:.4g}' if value < 1000 else f'{value:.0f}'

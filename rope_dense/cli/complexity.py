@@ -1,0 +1,56 @@
+"""How large a model is, and how much it computes for one image."""
+
+from __future__ import annotations
+
+import torch
+from mmengine.config import Config
+from mmengine.structures import BaseDataElement
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from ..evaluation.resolution import Size, configured_size
+from .config import used_loaders
+from .errors import UsageError
+
+
+def multiply_adds(model: nn.Module, *, height: int, width: int) -> int:
+    """Multiply-adds of a prediction for one image, what OpenMMLab's tables call FLOPs.
+
+    The model runs once, on the CPU or where it is, and torch's counter sees the products: those of
+    convolutions, linear layers and attention (as plain products here, or the fused kernel of a CPU
+    would not be seen). It does not see what is not a product of matrices: norms, activations,
+    resizing, rotation of queries and keys, and the bilinear sampling of deformable attention.
+    (``mmengine.analysis`` would count norms and sampling too, but it traces, which in-place
+    rotation does not survive.) Checked against products counted by hand in
+    tests/test_complexity.py.
+
+    Args:
+        height, width: of the image.
+    """
+    size = (height, width)
+    shapes = dict(ori_shape=size, img_shape=size, pad_shape=size, batch_input_shape=size)
+    sample = BaseDataElement(metainfo=dict(shapes, scale_factor=(1.0, 1.0)))
+    image = torch.rand(1, 3, *size, device=next(model.parameters()).device)
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
+        model.eval()(image, [sample], mode='predict')
+    return counter.get_total_flops() // 2
+
+
+def measured_size(cfg: Config) -> Size:
+    """Height and width to count at: the window of a sliding test, the size that a segmentor's
+    batches are padded to, or else that of the test images (the largest, where it varies).
+
+    Raises:
+        UsageError: the config does not settle it.
+    """
+    if (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
+        return tuple(cfg.model.test_cfg.crop_size)
+    if padded := (cfg.model.get('data_preprocessor') or {}).get('size'):
+        return tuple(padded)
+    used_loaders(cfg, 'test')
+    try:
+        return configured_size(cfg)
+    except ValueError as error:
+        raise UsageError(f'{error}; or give --size HEIGHT WIDTH') from error

@@ -1,0 +1,188 @@
+"""The benchmarks: what they compare is one computation, and their arithmetic is right."""
+
+import csv
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from reference import relative_error
+
+sys.path.insert(0, str(Path(__file__).parents[1] / 'benchmarks'))
+
+import gpu
+import peers
+import run
+from bench_backbone import JOBS, slope, unfused, within, work
+from bench_rotate import check, direct, separable
+from measure import Case, compare, peak_memory, quantiles, table, write_csv
+from rotations import forms, make_rotation
+
+from rope_dense.rope import Rotation
+
+CPU = torch.device('cpu')
+
+
+def test_cases_run_in_turns_and_only_the_run_is_timed():
+    calls: list[str] = []
+
+    def case(name: str) -> Case:
+        return Case(name, lambda: calls.append('prepare') or (lambda: calls.append(name)))
+
+    rows = compare([case('a'), case('b')], CPU, rounds=2, warmup=1)
+    assert calls[1::2] == ['a', 'b', 'a', 'b', 'b', 'a'] and set(calls[::2]) == {'prepare'}
+    assert [row['implementation'] for row in rows] == ['a', 'b']
+    assert rows[0]['median_ratio'] == rows[0]['p20_ratio'] == rows[0]['p80_ratio'] == 1
+    assert rows[1]['median_ratio'] > 0
+
+
+def test_quantiles():
+    found = quantiles('_ms', [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    assert found == pytest.approx(dict(median_ms=3.5, p20_ms=2.0, p80_ms=5.0))
+
+
+def test_the_exponent_of_a_power_law():
+    pixels = [10.0, 40.0, 160.0]
+    assert slope(list(map(math.log, pixels)), [math.log(3 * x**1.5) for x in pixels]) == (
+        pytest.approx(1.5)
+    )
+
+
+def test_peak_memory_is_that_of_the_tensors_that_live_at_once():
+    def two_of_three_at_once() -> None:
+        first = torch.ones(2**20)
+        del first
+        second, third = torch.ones(2**20), torch.ones(2**19)
+        del second, third
+
+    found = peak_memory(lambda: two_of_three_at_once, CPU)
+    assert found['peak_tensors_mb'] == pytest.approx(6, abs=0.1)
+    assert found['peak_rss_mb'] > 6
+
+
+def test_csv_has_the_columns_of_all_rows(tmp_path: Path):
+    file = tmp_path / 'new' / 'a.csv'
+    write_csv(file, [dict(a=1.23456789), dict(a=2, b='x')])
+    with file.open(newline='') as stream:
+        assert list(csv.DictReader(stream)) == [dict(a='1.2346', b=''), dict(a='2', b='x')]
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_tables_are_aligned():
+    text = table([dict(a='one', b=1.0), dict(a='three', c=2)], ['a', 'b'])
+    assert text.splitlines() == ['a      b', 'one    1', 'three  -']
+
+
+@pytest.mark.parametrize('kind', ['mixed', 'axial'])
+def test_forms_of_the_rotation_agree(kind: str):
+    qkv = torch.randn(2, 9, 3, 2, 8)
+    found = forms(qkv, kind, side=3)
+    del found['definition, compiled']  # takes long to compile
+    check(found, qkv, kind, side=3)
+    assert {'packed in place', 'stack (timm form)', 'complex (rope-vit form)'} < found.keys()
+    broken = found | dict(broken=lambda qkv: found['definition'](qkv + 1))
+    with pytest.raises(AssertionError, match='broken differs'):
+        check(broken, qkv, kind, side=3)
+
+
+def test_both_makings_of_the_table_agree():
+    rotation = make_rotation('mixed', num_heads=2, head_dim=8, side=5, device=CPU)
+    torch.testing.assert_close(separable(rotation), direct(rotation))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    'form, ours',
+    [
+        (
+            lambda: peers.detectron2_form('tiny'),
+            lambda: peers.vitdet('tiny', rope=None, use_rel_pos=True),
+        ),
+        (
+            lambda: peers.rope_vit_form('tiny', peers.MIXED),
+            lambda: peers.vit('tiny', rope=peers.MIXED),
+        ),
+    ],
+)
+def test_forms_of_others_compute_what_ours_does(form, ours):
+    theirs, ours = form(), ours()
+    for parameter in theirs.parameters():
+        parameter.uniform_(-0.2, 0.2)
+    ours.load_state_dict(theirs.state_dict())
+    image = torch.randn(1, 3, 80, 96)
+    assert relative_error(ours(image)[0], theirs(image)[0]) < 1e-5
+
+
+def test_work_leaves_the_gradients_of_one_step():
+    model = peers.swin(dict(embed_dims=8, depths=(1,), num_heads=(1,)), out_indices=(0,))
+    image = torch.randn(1, 3, 32, 32)
+    weight = model.patch_embed.proj.weight
+    for mode in ('both', 'backward', 'both'):
+        prepare = work(model, image, mode, torch.float32)
+        prepare()()
+        grad = weight.grad.clone()
+        prepare()()
+        torch.testing.assert_close(weight.grad, grad)
+    model.zero_grad()
+    within(unfused, work(model, image, 'forward', torch.bfloat16))()()
+    assert weight.grad is None
+
+
+def test_jobs_build_all_their_models(timm):
+    for name, builders in (('vit', JOBS['vit']('small')), ('swin', JOBS['swin']('tiny'))):
+        image = torch.randn(1, 3, 64, 64)
+        for label, build in builders.items():
+            if label.startswith('mmdet'):
+                pytest.importorskip('mmdet', reason='no mmdet to compare with')
+            work(build(), image, 'forward', torch.float32)()()
+        assert next(iter(builders)) in ('rope_dense, no position', 'mmdet'), name
+
+
+def test_a_suite_writes_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run.main(['table', '--quick', '--out', str(tmp_path)])
+    (file,) = tmp_path.iterdir()
+    with file.open(newline='') as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row['implementation'] for row in rows] == [
+        'separable, H + W sines',
+        'direct, H x W sines',
+    ]
+    assert float(rows[0]['median_ratio']) == 1 and rows[0]['torch'] == torch.__version__
+    assert 'separable' in capsys.readouterr().out
+    run.main(['--list'])
+    assert 'vitdet-both' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    'main, arguments, says',
+    [
+        (run.main, ['vit512'], "no suite 'vit512'; there are rotate, table"),
+        (run.main, ['table', '--device', 'cuda'], 'finds no CUDA device'),
+        (gpu.main, [], 'finds no CUDA device'),
+    ],
+)
+def test_what_cannot_run_says_so(
+    main, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+):
+    if torch.cuda.is_available() and 'CUDA' in says:
+        pytest.skip('has a CUDA device')
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2 and says in capsys.readouterr().err
+
+
+def test_the_check_for_a_gpu_passes_in_the_interpreter(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip('triton', reason='no triton; pip install -r requirements/triton.txt')
+    if torch.cuda.is_available():
+        pytest.skip('the interpreter is for machines without a GPU')
+    monkeypatch.setattr(gpu, 'CUDA', CPU)
+    monkeypatch.setattr(gpu, 'SHAPES', ((2, 2, 3, 3, 8, 2, 4),))
+    rows = gpu.correctness()
+    assert len(rows) == 3 * 2 * 3 and all(row['ok'] for row in rows)
+
+    def slightly_wrong(qkv: torch.Tensor, rotation: Rotation) -> tuple[torch.Tensor, ...]:
+        return tuple(1.1 * x for x in gpu.plain(qkv, rotation))
+
+    monkeypatch.setattr(gpu.triton_rotary, 'rotate_qkv', slightly_wrong)
+    assert not any(row['ok'] for row in gpu.correctness())

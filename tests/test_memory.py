@@ -1,0 +1,76 @@
+"""What a training step allocates: sizes of all results of all operations, forward and backward."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from rope_dense.backbones.swin import RoPESwin
+from rope_dense.backbones.vit import RoPEViT
+
+
+class LargestResult(TorchDispatchMode):
+    """The elements of the largest tensor that any operation returns, views left out."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> object:
+        out = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, Tensor) and not tensor._is_view():
+                memory = tensor.untyped_storage().nbytes() // tensor.element_size()
+                self.elements = max(self.elements, memory)
+        return out
+
+
+def largest_result(model: torch.nn.Module, image: Tensor) -> int:
+    """Elements of the largest result of a training step."""
+    with LargestResult() as largest:
+        sum(out.square().mean() for out in model(image)).backward()
+    return largest.elements
+
+
+def vit(**arguments: object) -> RoPEViT:
+    arch = dict(embed_dims=16, depth=1, num_heads=1)
+    return RoPEViT(arch, patch_size=8, img_size=160, with_cls_token=False, **arguments)
+
+
+@pytest.mark.parametrize('cls', ['MixedRoPE', 'AxialRoPE'])
+def test_a_global_block_makes_no_tensor_of_tokens_by_tokens(cls: str):
+    num_tokens = 20 * 20
+    image = torch.randn(1, 3, 160, 160)
+    assert largest_result(vit(rope=dict(type=cls)), image) < num_tokens**2
+    baseline = vit(rope=None, use_rel_pos=True)  # its bias is such a tensor
+    assert largest_result(baseline, image) >= num_tokens**2
+
+
+def test_shifted_windows_make_no_tensor_of_windows_by_tokens_by_tokens():
+    """With windows of 100 tokens, for which attention is fused everywhere."""
+    arch = dict(embed_dims=8, depths=(2,), num_heads=(1,))
+    image = torch.randn(1, 3, 4 * 36, 4 * 44)
+    num_windows, num_tokens = 4 * 5, 10 * 10  # the grid of 36 x 44 is padded to whole windows
+    model = RoPESwin(arch, window_size=10, out_indices=(0,), drop_path_rate=0.0)
+    assert largest_result(model, image) < num_windows * num_tokens**2
+
+
+@pytest.mark.parametrize('cls', ['MixedRoPE', 'AxialRoPE'])
+def test_training_keeps_no_more_than_without_rotation(cls: str):
+    """Bytes kept for backward, each piece of memory once; tables are what differs."""
+    image = torch.randn(2, 3, 160, 160)
+
+    def kept(rope: dict | None) -> int:
+        storages = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            storages[storage.data_ptr()] = storage
+            return tensor
+
+        model = vit(rope=rope)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            outs = model(image)
+        assert outs[0].requires_grad
+        return sum(storage.nbytes() for storage in storages.values())
+
+    assert kept(dict(type=cls)) <= 1.01 * kept(None)

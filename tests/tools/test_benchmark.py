@@ -1,0 +1,79 @@
+"""tools/benchmark.py: the report, its files, and what cannot be measured."""
+
+import csv
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+from tool_names import TOOLS, Fails, Main
+
+SHAPE = '64x96'
+
+
+@pytest.fixture(scope='module')
+def benchmark() -> Main:
+    return runpy.run_path(str(TOOLS / 'benchmark.py'))['main']
+
+
+@pytest.mark.parametrize('kind, batch', [('detector', 1), ('segmentor', 2)])
+def test_report(
+    request: pytest.FixtureRequest, benchmark: Main, tmp_path: Path, kind: str, batch: int
+) -> None:
+    config = request.getfixturevalue(kind)
+    arguments = ['--sizes', SHAPE, '--rounds', '1', '--batch', str(batch)]
+    assert benchmark([config, *arguments, '--work-dir', str(tmp_path)]) == 0
+    folder = tmp_path / 'benchmark'
+    assert {file.name for file in folder.iterdir()} == {
+        'benchmark.json',
+        'benchmark.csv',
+        'benchmark.png',
+    }
+    report = json.loads((folder / 'benchmark.json').read_text())
+    assert report['parameters'] > 1000 and report['config'] == config
+    forward, training = report['rows']
+    assert (forward['mode'], training['mode']) == ('forward', 'training')
+    for row in report['rows']:
+        assert (row['height'], row['width'], row['batch']) == (64, 96, batch)
+        assert row['p20_ms'] <= row['median_ms'] <= row['p80_ms']
+        assert row['multiply_adds'] > 1e6 and row['memory_mb'] > 0
+        assert sum(row['share'].values()) == pytest.approx(1)
+        for part in ('rotation', 'attention', 'linear'):
+            assert 0 < row['share'][part] < 1
+    assert training['memory_mb'] > forward['memory_mb']
+    with (folder / 'benchmark.csv').open(newline='') as stream:
+        lines = list(csv.DictReader(stream))
+    assert float(lines[1]['share_rotation']) == pytest.approx(training['share']['rotation'])
+    assert (folder / 'benchmark.png').read_bytes().startswith(b'\x89PNG')
+
+
+def test_a_model_without_rotation_spends_no_time_on_it(
+    benchmark: Main, segmentor: str, tmp_path: Path
+) -> None:
+    options = ['--modes', 'forward', '--cfg-options', 'model.backbone.rope=None']
+    arguments = [segmentor, '--sizes', SHAPE, '--rounds', '1', '--work-dir', str(tmp_path)]
+    assert benchmark([*arguments, *options]) == 0
+    (row,) = json.loads((tmp_path / 'benchmark' / 'benchmark.json').read_text())['rows']
+    assert row['share']['rotation'] == 0
+
+
+@pytest.mark.parametrize(
+    'arguments, says',
+    [
+        (['--sizes', '512'], ['--sizes', 'HEIGHTxWIDTH', "'512'"]),
+        (['--sizes', '0x64'], ["'0x64'"]),
+        (['--rounds', '0'], ['--rounds must be 1 or more, got 0']),
+        (['--device', 'gpu'], ['--device gpu']),
+        (['--sizes', '8x8'], ['8 x 8', 'less than one patch']),
+        (['--sizes', SHAPE, '--modes', 'training'], ['Give --batch 2']),
+        (['--cfg-options', 'model.backbone.archs=tiny'], ["'archs'", "did you mean 'arch'"]),
+    ],
+)
+def test_errors(
+    benchmark: Main, segmentor: str, fails: Fails, arguments: list[str], says: list[str]
+) -> None:
+    fails(benchmark, segmentor, *arguments, says=says)
+
+
+def test_a_config_that_is_not_there(benchmark: Main, fails: Fails) -> None:
+    fails(benchmark, 'configs/none.py', says=['no such file'])
