@@ -1,13 +1,93 @@
 """The same weights at several resolutions."""
 
+from __future__ import annotations
+
 import copy
+from collections.abc import Iterator
 from pathlib import Path
 
-from mmengine.config import Config
-from mmengine.runner import Runner
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import LOOPS
+from mmengine.runner import Runner, TestLoop
+
+Size = tuple[int, int]  # (height, width) in pixels
 
 
-def evaluate_at(config: Config, checkpoint: str | Path, size: tuple[int, int]) -> dict[str, float]:
+@LOOPS.register_module()
+class ResolutionLoop(TestLoop):
+    """mmengine's test loop, which one Runner can run again on other data with the same model."""
+
+    def run_on(self, config: Config) -> dict[str, float]:
+        """The metrics on the ``test_dataloader`` of a config, by the evaluator of the Runner."""
+        self.dataloader = self.runner.build_dataloader(config.test_dataloader)
+        return self.run()
+
+
+def at_size(config: Config, size: int | Size) -> Config:
+    """A copy of a config that tests at another size.
+
+    Every step of the test pipeline with a `scale` gets the new one; whether proportions are kept
+    stays as it is.
+
+    Args:
+        size: the shorter side in pixels, the longer one (or its limit) grows by the same factor; or
+            height and width, which bound the image where proportions are kept.
+
+    Raises:
+        ValueError: no step has a `scale`, or a step does not allow the new one.
+    """
+    config = copy.deepcopy(config)
+    for step in resize_steps(config):
+        if isinstance(size, tuple):
+            if 'max_size' in step:
+                raise ValueError(f'{step.type} takes a shorter side only, not height and width')
+            step.scale = size[::-1]
+        elif isinstance(step.scale, int):
+            if 'max_size' in step:
+                step.max_size = round(step.max_size * size / step.scale)
+            step.scale = size
+        else:
+            step.scale = tuple(round(side * size / min(step.scale)) for side in step.scale)
+    return config
+
+
+def resize_steps(config: Config) -> list[ConfigDict]:
+    """The steps of the test pipelines that resize.
+
+    Raises:
+        ValueError: there are none, or a step pads to a fixed size.
+    """
+    steps = [step for steps in pipelines(config.test_dataloader.dataset) for step in steps]
+    for step in steps:
+        if step.type == 'Pad' and step.get('size'):
+            raise ValueError(
+                f'test pipeline: Pad(size={step.size}) fixes the size of the images; pad to a '
+                'multiple with size_divisor instead'
+            )
+    resizes = [step for step in steps if 'scale' in step]
+    if not resizes:
+        raise ValueError(
+            f'test pipeline of {config.filename}: no step has a `scale`, add a Resize to it'
+        )
+    return resizes
+
+
+def pipelines(dataset: ConfigDict) -> Iterator[list[ConfigDict]]:
+    """The pipelines of a data set and of those within it."""
+    if 'pipeline' in dataset:
+        yield dataset.pipeline
+    for inner in [dataset.get('dataset'), *dataset.get('datasets', [])]:
+        if inner:
+            yield from pipelines(inner)
+
+
+def configured_size(config: Config) -> Size:
+    """Height and width of a config's test images; their bounds where proportions are kept."""
+    scale = resize_steps(config)[0].scale
+    return (scale, scale) if isinstance(scale, int) else (scale[1], scale[0])
+
+
+def evaluate_at(config: Config, checkpoint: str | Path, size: Size) -> dict[str, float]:
     """Test a checkpoint with the images of the test data resized to `size`.
 
     Whether proportions are kept and everything else, window sizes included, is as the config says.
@@ -25,15 +105,7 @@ def evaluate_at(config: Config, checkpoint: str | Path, size: tuple[int, int]) -
         ValueError: if no step of the test pipeline has a `scale` to set.
     """
     height, width = size
-    config = copy.deepcopy(config)
-    pipeline = config.test_dataloader.dataset.pipeline
-    resizes = [step for step in pipeline if 'scale' in step]
-    if not resizes:
-        raise ValueError(
-            f'test pipeline of {config.filename}: no step has a `scale`, add a Resize to it'
-        )
-    for step in resizes:
-        step.scale = (width, height)
+    config = at_size(config, size)
     # mmengine finds loggers and visualizers by name: a new name keeps this run out of earlier logs.
     config.experiment_name = f'test_{height}x{width}'
     if 'visualizer' in config:

@@ -1,0 +1,208 @@
+"""Image classifiers of the paper: a published backbone with its head.
+
+Letters: B batch, C channels, K classes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+
+from mmengine.model import BaseModel
+from mmengine.registry import MODELS
+from mmengine.structures import BaseDataElement
+from torch import Tensor, nn
+
+from ..backbones import RoPESwin, RoPEViT
+from ..checkpoints import CheckpointError, load_pretrained, open_weights
+from ..checkpoints.hints import axial_theta
+
+StateDict = dict[str, Tensor]
+VIT_BLOCK = r'blocks\.(\d+)\.attn\.qkv\.weight'
+SWIN_BLOCK = r'layers\.(\d+)\.blocks\.\d+\.attn\.qkv\.weight'
+VIT_HEAD_DIM, SWIN_HEAD_DIM = 64, 32  # of all published ones
+HEAD = ('head.weight', 'head.bias')
+IMAGENET = dict(
+    type='ImgDataPreprocessor',
+    mean=[123.675, 116.28, 103.53],
+    std=[58.395, 57.12, 57.375],
+    bgr_to_rgb=True,
+)
+ROPES = {'axial': dict(type='AxialRoPE', theta=100.0), 'none': None}  # of ViTs without frequencies
+
+
+@MODELS.register_module()
+class RoPEClassifier(BaseModel):
+    """A RoPEViT with a class token, or a RoPESwin, and a linear head; for evaluation only.
+
+    The head sees the normalised class token of a ViT, or the mean of the last normalised map of a
+    Swin. Checked in tests/test_eval_classification.py against the scores of timm's ports with the
+    same random weights, and for Swin against the published order of norm, mean and head.
+
+    Args:
+        backbone: config. Of a ViT with ``final_norm``; of a Swin with the last stage as its only
+            output.
+        num_classes: K.
+        data_preprocessor: see mmengine's ``BaseModel``.
+
+    Raises:
+        ValueError: a backbone without what the head needs.
+    """
+
+    def __init__(
+        self, backbone: dict, num_classes: int, data_preprocessor: dict | None = None
+    ) -> None:
+        super().__init__(data_preprocessor)
+        self.backbone = MODELS.build(backbone)
+        if isinstance(self.backbone, RoPEViT) and (
+            self.backbone.cls_token is None or self.backbone.norm is None
+        ):
+            raise ValueError('backbone: a classifier needs with_cls_token=True, final_norm=True')
+        self.head = nn.Linear(self.backbone.out_channels[-1], num_classes)
+
+    def forward(
+        self,
+        inputs: Tensor,
+        data_samples: list[BaseDataElement] | None = None,
+        mode: str = 'tensor',
+    ) -> Tensor | list[BaseDataElement]:
+        """Scores [B, K] of images [B, 3, height, width]; with mode 'predict', those of each sample
+        in a field ``scores``.
+
+        Raises:
+            ValueError: another mode.
+        """
+        if mode not in ('tensor', 'predict'):
+            raise ValueError(f"mode must be 'tensor' or 'predict', got {mode!r}")
+        scores = self.head(self.pool(inputs))
+        if mode == 'tensor':
+            return scores
+        for sample, own in zip(data_samples, scores, strict=True):
+            sample.scores = own
+        return data_samples
+
+    def pool(self, images: Tensor) -> Tensor:
+        """What the head sees, [B, C]."""
+        backbone = self.backbone
+        if isinstance(backbone, RoPESwin):
+            return backbone(images)[-1].mean((2, 3))
+        x, grid = backbone.embed(images)  # [B, N, C]
+        window = backbone.window_of(grid)
+        rotations = backbone.rotations(grid, window, images.device)
+        for block, rotation in zip(backbone.blocks, rotations, strict=True):
+            x = block(x, grid, None, rotation)
+        return backbone.norm(x[:, 0])
+
+
+def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
+    """The config of the classifier that a published checkpoint holds.
+
+    Args:
+        checkpoint: of RoPE-ViT or RoPE-Swin, their baselines, or timm's ports of the former; see
+            ``fetch``.
+        rope: 'axial' or 'none'. Only weights of a ViT with a position embedding and without
+            frequencies need it: those of the axial models with position embedding look the same as
+            those of the baseline.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be had or read, or is no such classifier.
+    """
+    weights, layout = open_weights(checkpoint)
+    if missing := [key for key in (*HEAD, 'norm.weight') if key not in weights]:
+        raise CheckpointError(
+            f'{checkpoint}: has no {", ".join(missing)}, so it is no classifier with a norm and a '
+            'linear head; give the published file of a classifier'
+        )
+    ours = layout.to_ours(weights)
+    if block_groups(ours, SWIN_BLOCK):
+        backbone = swin_config(ours)
+    else:
+        backbone = vit_config(ours, rope, checkpoint)
+    return dict(
+        type='RoPEClassifier',
+        backbone=backbone,
+        num_classes=len(weights[HEAD[0]]),
+        data_preprocessor=IMAGENET,
+    )
+
+
+def block_groups(weights: StateDict, pattern: str) -> dict[int, int]:
+    """From the number that a pattern finds in keys, in order, to how many keys have it."""
+    found = sorted(int(match[1]) for key in weights if (match := re.fullmatch(pattern, key)))
+    return Counter(found)
+
+
+def vit_config(weights: StateDict, rope: str | None, checkpoint: str) -> dict:
+    """The backbone of a ViT's weights, in our layout."""
+    if 'cls_token' not in weights:
+        raise CheckpointError(
+            f'{checkpoint}: has no class token (its head sees a mean of tokens); classifiers of '
+            'RoPE-ViT have one'
+        )
+    depth = len(block_groups(weights, VIT_BLOCK))
+    channels, patch_size = weights['patch_embed.proj.weight'].shape[0::3]
+    use_ape, learned = 'pos_embed' in weights, 'rope.freqs' in weights
+    if use_ape and not learned and rope is None:
+        raise CheckpointError(
+            f'{checkpoint}: has a position embedding and no frequencies, as the axial models with '
+            'position embedding and their baseline do: say which, --rope axial or --rope none'
+        )
+    kind = dict(type='MixedRoPE', theta=10.0) if learned else ROPES[rope or 'axial']
+    img_size = math.isqrt(weights['pos_embed'].shape[1]) * patch_size if use_ape else 224
+    return dict(
+        type='RoPEViT',
+        arch=dict(embed_dims=channels, depth=depth, num_heads=channels // VIT_HEAD_DIM),
+        img_size=img_size,
+        patch_size=patch_size,
+        rope=kind,
+        use_ape=use_ape,
+        layer_scale_init_value=1e-4 if 'blocks.0.gamma_1' in weights else None,
+        final_norm=True,
+    )
+
+
+def swin_config(weights: StateDict) -> dict:
+    """The backbone of a Swin's weights, in our layout; not shifted where one window has the map, as
+    in pre-training."""
+    channels = len(weights['patch_embed.proj.weight'])
+    depths = tuple(block_groups(weights, SWIN_BLOCK).values())
+    freqs = weights.get('layers.0.rope.freqs')
+    theta = None if freqs is None else axial_theta(freqs)
+    rope = None
+    if freqs is not None:
+        rope = dict(type='MixedRoPE', theta=10.0)
+    if theta is not None:
+        rope = dict(type='AxialRoPE', theta=round(theta, 3))
+    table = weights.get('layers.0.blocks.0.attn.relative_position_bias_table')
+    window = 7 if table is None else (math.isqrt(len(table)) + 1) // 2
+    heads = tuple(channels * 2**stage // SWIN_HEAD_DIM for stage in range(len(depths)))
+    return dict(
+        type='RoPESwin',
+        arch=dict(embed_dims=channels, depths=depths, num_heads=heads),
+        rope=rope,
+        use_rpb=table is not None,
+        window_size=window,
+        pretrain_window_size=window,
+        shift_single_window=False,
+        patch_norm='patch_embed.norm.weight' in weights,
+        drop_path_rate=0.0,
+        out_indices=(len(depths) - 1,),
+    )
+
+
+def load_classifier(model: RoPEClassifier, checkpoint: str) -> None:
+    """Load the weights of a checkpoint for which ``classifier_config`` made the model.
+
+    Raises:
+        CheckpointError: they do not fit.
+    """
+    load_pretrained(model.backbone, checkpoint)
+    weights, _ = open_weights(checkpoint)
+    try:
+        if isinstance(model.backbone, RoPESwin):
+            norm = model.backbone.get_submodule(f'norm{model.backbone.out_indices[-1]}')
+            norm.load_state_dict({name: weights[f'norm.{name}'] for name in ('weight', 'bias')})
+        model.head.load_state_dict({name: weights[f'head.{name}'] for name in ('weight', 'bias')})
+    except (RuntimeError, KeyError) as error:
+        raise CheckpointError(f'{checkpoint}: norm or head does not fit ({error})') from error

@@ -1,0 +1,220 @@
+"""The figures of a sweep: kept in a file while it runs, as a table, as CSV."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mmengine.config import Config
+from mmengine.dist import is_main_process
+
+from ..version import __version__
+from .settings import Cell
+
+HEADLINES = ('coco/bbox_mAP', 'mIoU', 'accuracy/top1')  # what is plotted unless asked otherwise
+DESCRIPTION = ('size', 'height', 'width', 'scaling', 'window', 'slide')
+MEASURED_BY = ('model', 'test_dataloader', 'test_evaluator', 'test_cfg', 'custom_hooks')
+COLUMNS = 6  # metrics in the table; the files have all
+CHUNK = 2**22
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What figures belong to: another model, data set or package measures something else.
+
+    Data is known by its path and settings, not by its content.
+    """
+
+    config: str
+    config_sha256: str
+    checkpoint: str
+    checkpoint_sha256: str
+    package_version: str = __version__
+
+    @classmethod
+    def of(cls, config: Config, config_name: str, checkpoint: str) -> Identity:
+        """Of a config after all overrides; a checkpoint that is no file is known by its name."""
+        parts = {name: config.get(name) for name in MEASURED_BY}
+        text = json.dumps(parts, sort_keys=True, default=str)
+        path = os.path.expanduser(checkpoint)
+        if os.path.isfile(path):
+            checkpoint_sha256 = hash_of_file(path)
+        else:
+            checkpoint_sha256 = hashlib.sha256(checkpoint.encode()).hexdigest()
+        config_sha256 = hashlib.sha256(text.encode()).hexdigest()
+        return cls(config_name, config_sha256, checkpoint, checkpoint_sha256)
+
+    def differences(self, other: dict) -> list[str]:
+        """Which parts of another identity differ; names of files do not count."""
+        parts = dict(
+            config_sha256='config (with its options and data folders)',
+            checkpoint_sha256='checkpoint',
+            package_version='version of rope_dense',
+        )
+        return [what for name, what in parts.items() if other.get(name) != getattr(self, name)]
+
+
+class Results:
+    """The finished cells of one model, in a JSON file that is replaced after each of them.
+
+    Args:
+        path: of the file; a CSV file of the same stem stands beside it.
+        identity: of the model and data.
+        label: name of the model in plots.
+        training_size: (height, width) that the model was trained at, or (side, side).
+        overwrite: forget what the file has.
+
+    Raises:
+        ValueError: the file is not one of these, or belongs to another identity.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        identity: Identity,
+        *,
+        label: str,
+        training_size: tuple[int, int],
+        overwrite: bool = False,
+    ) -> None:
+        self.path, self.identity = path, identity
+        self.label, self.training_size = label, training_size
+        self.rows: list[dict] = []
+        if overwrite or not path.exists():
+            return
+        kept = read_results(path)
+        if differences := identity.differences(kept['identity']):
+            raise ValueError(
+                f'{path} has figures of another {" and another ".join(differences)} '
+                f'({kept["identity"]["config"]}, {kept["identity"]["checkpoint"]}): give another '
+                '--work-dir, or --overwrite to start anew'
+            )
+        self.rows = kept['rows']
+
+    def find(self, cell: Cell) -> dict | None:
+        """The row of a cell, None if it is not finished."""
+        wanted = asdict(cell)
+        return next((row for row in self.rows if wanted.items() <= row.items()), None)
+
+    def add(
+        self, cell: Cell, size: tuple[int, int], metrics: dict[str, float], seconds: float
+    ) -> dict:
+        """Keep the metrics of a cell, and the seconds per image; returns its row."""
+        row = dict(
+            asdict(cell),
+            height=size[0],
+            width=size[1],
+            metrics={name: number_or_none(value) for name, value in metrics.items()},
+            seconds_per_image=seconds,
+        )
+        self.rows.append(row)
+        self.write()
+        return row
+
+    def write(self) -> None:
+        """Write both files, by the first process; each is replaced as a whole."""
+        if not is_main_process():
+            return
+        write_whole(self.path, json.dumps(self.content(), indent=1) + '\n')
+        write_whole(self.path.with_suffix('.csv'), as_csv(self.label, self.rows))
+
+    def content(self) -> dict:
+        return dict(
+            label=self.label,
+            training_size=self.training_size,
+            identity=asdict(self.identity),
+            rows=self.rows,
+        )
+
+
+def hash_of_file(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, 'rb') as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def number_or_none(value: float) -> float | None:
+    """COCO gives -1, and others NaN, where a metric is not defined."""
+    value = round(float(value), 6)  # mmseg's are float32
+    return None if math.isnan(value) or value == -1 else value
+
+
+def read_results(path: Path) -> dict:
+    """The content of a results file.
+
+    Raises:
+        ValueError: there is none at the path.
+    """
+    try:
+        content = json.loads(path.read_text(encoding='utf-8'))
+        rows = content['rows']
+        if not all(isinstance(row['metrics'], dict) for row in rows):
+            raise TypeError('a row without metrics')
+        return dict(content, identity=dict(content['identity']), label=str(content['label']))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f'{path} is no results file of a sweep ({error!r})') from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is either complete or as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f'{path.name}.{os.getpid()}.partial')
+    try:
+        partial.write_text(text, encoding='utf-8')
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def as_csv(label: str, rows: list[dict]) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row['metrics']))
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator='\n')
+    writer.writerow(['label', *DESCRIPTION, *names, 'seconds_per_image'])
+    for row in rows:
+        metrics = [row['metrics'].get(name) for name in names]
+        described = [row[name] for name in DESCRIPTION]
+        writer.writerow([label, *described, *metrics, row['seconds_per_image']])
+    return file.getvalue()
+
+
+def headline(names: Iterable[str]) -> str:
+    """The metric that stands for a task: of those known the first, else the first at all."""
+    names = list(names)
+    return next((name for name in HEADLINES if name in names), names[0])
+
+
+def table_header(row: dict) -> str:
+    names = [name.rpartition('/')[2].removeprefix('bbox_') for name in shown(row)]
+    return line(['size', 'scaling', 'window'], [*names, 's/image'])
+
+
+def table_line(row: dict, *, kept: bool) -> str:
+    figures = [format_metric(row['metrics'][name]) for name in shown(row)]
+    described = [row['size'], row['scaling'], row['window']]
+    return line(described, [*figures, f'{row["seconds_per_image"]:.3f}']) + ' (kept)' * kept
+
+
+def shown(row: dict) -> list[str]:
+    """The metrics of a row that the table has room for, the headline first."""
+    names = list(row['metrics'])
+    first = headline(names)
+    return [first, *(name for name in names if name != first)][:COLUMNS]
+
+
+def format_metric(value: float | None) -> str:
+    return '-' if value is None else f'{value:.3f}'
+
+
+def line(described: list[str], figures: list[str]) -> str:
+    left = ''.join(f'{text:<{width}}' for text, width in zip(described, (11, 17, 9), strict=True))
+    return left + ''.join(f'{figure:>9}' for figure in figures)

@@ -1,0 +1,129 @@
+"""One model at many sizes, scalings and windows."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import time
+from collections.abc import Sequence
+from itertools import product
+
+from mmengine.config import Config
+from mmengine.dist import is_main_process
+from mmengine.hooks import Hook
+from mmengine.model import is_model_wrapper
+from mmengine.runner import Runner
+from torch import nn
+
+from .resolution import Size, configured_size
+from .results import Results, table_header, table_line
+from .settings import AS_CONFIG, Cell, Setter, Slide
+
+REPORT_SECONDS = 30.0  # between lines of progress where they cannot be overwritten
+
+
+def plan(
+    sizes: Sequence[str],
+    scalings: Sequence[str] = (AS_CONFIG,),
+    windows: Sequence[str] = (AS_CONFIG,),
+    slide: Slide = 'keep',
+) -> list[Cell]:
+    """All combinations, each once; size by size for one setting after the other."""
+    combinations = product(scalings, windows, sizes)
+    cells = (Cell(size, scaling, window, slide) for scaling, window, size in combinations)
+    return list(dict.fromkeys(cells))
+
+
+class Evaluator:
+    """Evaluates cells with one Runner and one model.
+
+    Args:
+        runner: with weights loaded and a ``ResolutionLoop``.
+        config: the runner's, with the test size and crops that weights were made for.
+    """
+
+    def __init__(self, runner: Runner, config: Config) -> None:
+        self.runner, self.progress = runner, Progress()
+        self.setter = Setter(bare_model(runner), config)
+        runner.register_hook(self.progress)
+
+    def __call__(self, cell: Cell) -> tuple[Size, dict[str, float], float]:
+        """Size of the images, metrics, and seconds per image of a cell."""
+        self.setter.apply(cell)
+        config = self.setter.config_of(cell)
+        self.progress.title = str(cell)
+        with contextlib.redirect_stdout(io.StringIO()):  # what pycocotools prints
+            metrics = self.runner.test_loop.run_on(config)
+        return configured_size(config), metrics, self.progress.seconds_per_image
+
+
+def run_sweep(cells: Sequence[Cell], results: Results, evaluate: Evaluator | None) -> None:
+    """Evaluate the cells that are not finished, and print all as a table.
+
+    Args:
+        evaluate: None if all are finished.
+    """
+    header_due = True
+    for cell in cells:
+        row = results.find(cell)
+        kept = row is not None
+        if not kept:
+            measured = evaluate(cell)
+            row = results.add(cell, *measured)
+        if not is_main_process():
+            continue
+        if header_due:
+            print(table_header(row))
+            header_due = False
+        print(table_line(row, kept=kept), flush=True)
+
+
+def bare_model(runner: Runner) -> nn.Module:
+    """The model of a runner, out of the wrapper of a distributed run."""
+    return runner.model.module if is_model_wrapper(runner.model) else runner.model
+
+
+class Progress(Hook):
+    """Says on standard error how far a test is, and measures it.
+
+    Attributes:
+        title: what is tested.
+        seconds_per_image: of the last test, loading included, building the data set and metrics
+            not.
+    """
+
+    def __init__(self) -> None:
+        self.title = ''
+        self.seconds_per_image = 0.0
+
+    def before_test_epoch(self, runner: Runner) -> None:
+        self.started = self.reported = time.monotonic()
+        self.images = 0
+
+    def after_test_iter(
+        self,
+        runner: Runner,
+        batch_idx: int,
+        data_batch: dict | tuple | list | None = None,
+        outputs: Sequence | None = None,
+    ) -> None:
+        now = time.monotonic()
+        self.images += len(outputs)
+        self.seconds_per_image = (now - self.started) / self.images
+        total = len(runner.test_dataloader)
+        if is_main_process():
+            self.report(now, batch_idx + 1, total)
+
+    def report(self, now: float, done: int, total: int) -> None:
+        overwrites = sys.stderr.isatty()
+        if now - self.reported < (0.2 if overwrites else REPORT_SECONDS) and done < total:
+            return
+        self.reported = now
+        left = (now - self.started) / done * (total - done)
+        text = f'{self.title}: {done} of {total} batches, {left:.0f} s left'
+        if overwrites:
+            ending = '\r' if done < total else '\r' + ' ' * len(text) + '\r'
+            print(f'\r{text}', end=ending, file=sys.stderr, flush=True)
+        elif done < total:
+            print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,85 @@
+"""A metric against the resolution, one line for each run and setting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+COLOURS = ('#269db2', '#e76f51', '#54699a', '#f4b942', '#58ab60', '#be5cb8', '#7a5c46', '#777777')
+STYLES = ('-', '--', ':', '-.')
+MARKERS = 'osD^vPX*'
+SETTINGS = ('scaling', 'window', 'slide')
+
+
+def draw_resolutions(runs: Sequence[dict], metric: str, out_file: str | Path) -> None:
+    """Draw a metric against the shorter side of the images, the training sizes marked.
+
+    Lines of one run have one colour; its settings differ in marker and dashes.
+
+    Args:
+        runs: contents of results files: label, training_size, rows.
+        metric: a key of the rows' metrics.
+
+    Raises:
+        ValueError: a run does not have the metric.
+    """
+    figure = Figure(figsize=(7, 4.2), layout='constrained')
+    axes = figure.subplots()
+    lines = lines_of(runs, metric)
+    varied = [name for name in SETTINGS if len({dict(line['setting'])[name] for line in lines}) > 1]
+    several = len(runs) > 1
+    for line in lines:
+        number = line['run'] if several else line['number']
+        parts = [runs[line['run']]['label']] if several or not varied else []
+        parts += [f'{name} {dict(line["setting"])[name]}' for name in varied]
+        axes.plot(
+            *zip(*line['points'], strict=True),
+            color=COLOURS[number % len(COLOURS)],
+            linestyle=STYLES[(line['number'] if several else 0) % len(STYLES)],
+            marker=MARKERS[line['number'] % len(MARKERS)],
+            markersize=4,
+            label=', '.join(parts),
+        )
+    for side in sorted({min(run['training_size']) for run in runs}):
+        axes.axvline(side, color='gray', linestyle=(0, (1, 2)), linewidth=1)
+        axes.annotate(
+            f'training {side}',
+            (side, 0.02),
+            xycoords=('data', 'axes fraction'),
+            rotation=90,
+            color='gray',
+            fontsize=8,
+            ha='right',
+        )
+    axes.set(xlabel='shorter side of the image in pixels', ylabel=metric)
+    axes.set_xticks(sorted({x for line in lines for x, _ in line['points']}))
+    axes.tick_params(axis='x', rotation=45)
+    axes.spines[['top', 'right']].set_visible(False)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(out_file, dpi=150)
+
+
+def lines_of(runs: Sequence[dict], metric: str) -> list[dict]:
+    """For each run and setting the points (shorter side, metric), by side; undefined ones left out.
+
+    Returns:
+        Dicts of run (its index), number (of the setting within the run), setting, points.
+    """
+    lines = []
+    for index, run in enumerate(runs):
+        if not any(metric in row['metrics'] for row in run['rows']):
+            known = sorted({name for row in run['rows'] for name in row['metrics']})
+            raise ValueError(f'{run["label"]} has no metric {metric!r}, it has {", ".join(known)}')
+        settings = dict.fromkeys(tuple((n, row[n]) for n in SETTINGS) for row in run['rows'])
+        for number, setting in enumerate(settings):
+            points = sorted(
+                (min(row['height'], row['width']), row['metrics'][metric])
+                for row in run['rows']
+                if dict(setting).items() <= row.items() and row['metrics'].get(metric) is not None
+            )
+            if points:
+                lines.append(dict(run=index, number=number, setting=setting, points=points))
+    return lines

@@ -1,0 +1,189 @@
+"""Evaluate a published classifier at many image sizes: tables A.3 to A.8 of the paper.
+
+CHECKPOINT is a file of RoPE-ViT, RoPE-Swin, their baselines or timm's ports, with its head; FOLDER
+has a folder of images for each class. Prints a table while it runs, and writes resolutions.json,
+.csv and .png to the work folder. Finished figures are kept.
+
+The protocol: the shorter side is resized to SIZE / CROP RATIO (bicubic, antialiased), the middle
+SIZE x SIZE are classified. The crop ratio is 1 for ViT and 0.875 for Swin, whose windows have
+SIZE / 32 tokens.
+
+Examples:
+    python tools/eval_classification.py hf-hub:naver-ai/rope_mixed_deit_small_patch16_LS val
+    python tools/eval_classification.py swin.pth imagenet/val --sizes 96 128 160 192 224 256
+    python tools/eval_classification.py vit.pth imagenet-a --class-index imagenet/val --subset
+    python tools/eval_classification.py vit.pth imagenet/val --real-labels real.json
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+
+from mmengine.config import Config
+from mmengine.registry import MODELS
+from mmengine.runner import Runner
+
+from rope_dense.cli.checkpoints import is_remote
+from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.sweeps import (
+    add_sweep_arguments,
+    check_cells,
+    evaluate_cells,
+    finish,
+    open_results,
+    training_size_of,
+    usage_errors,
+)
+from rope_dense.evaluation.classifier import classifier_config, load_classifier
+from rope_dense.evaluation.image_folder import ClassFolderDataset
+from rope_dense.evaluation.settings import AS_CONFIG, Setter
+from rope_dense.evaluation.sweep import bare_model, plan
+
+PAPER_SIZES = {
+    'RoPEViT': ['96', '144', '192', '224', '256', '320', '384', '512'],
+    'RoPESwin': ['96', '128', '160', '192', '224', '256', '320', '384'],
+}
+CROP_RATIOS = {'RoPEViT': 1.0, 'RoPESwin': 0.875}
+TRAINING_SIZE = '224'
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('checkpoint', help='path, https:// address or hf-hub:owner/name')
+    parser.add_argument('folder', help='folder of class folders')
+    add_sweep_arguments(parser, sizes_required=False)
+    parser.add_argument(
+        '--rope',
+        choices=['axial', 'none'],
+        help='kind of a ViT whose weights do not tell: those of axial models with position '
+        'embedding look like the baseline',
+    )
+    parser.add_argument(
+        '--crop-ratio',
+        type=float,
+        help='share of the resized shorter side that is kept (see above)',
+    )
+    parser.add_argument(
+        '--class-index',
+        metavar='PATH',
+        help='which class of the model a folder is: a JSON file {"0": ["n01440764", "tench"]}, '
+        "a text file with a name in each line, or ImageNet's validation folder (by default the "
+        'sorted folders are the classes; folders named by numbers, the classes of these numbers)',
+    )
+    parser.add_argument(
+        '--subset',
+        action='store_true',
+        help='only the classes that have a folder compete: ImageNet-A and ImageNet-R',
+    )
+    parser.add_argument(
+        '--real-labels', metavar='JSON', help='ReaL: lists of right classes, by number of the image'
+    )
+    parser.add_argument('--train-size', metavar='SIZE', default=TRAINING_SIZE, help='(%(default)s)')
+    parser.add_argument('--batch-size', type=int, default=64, help='(%(default)s)')
+    parser.add_argument('--workers', type=int, default=2, help='loading processes (%(default)s)')
+    parser.add_argument(
+        '--work-dir', help='folder for results (work_dirs/<name of the checkpoint>)'
+    )
+    return parser.parse_args(argv)
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse_args(argv)
+    name = re.split(r'[/:]', args.checkpoint.rstrip('/'))[-1]
+    if args.batch_size < 1 or args.workers < 0:
+        raise UsageError('--batch-size must be 1 or more, --workers 0 or more')
+    model_config = classifier_config(args.checkpoint, args.rope)
+    kind = model_config['backbone']['type']
+    config = make_config(args, model_config, name)
+    check_labels(args, model_config['num_classes'])
+    windows = args.window or (['auto'] if kind == 'RoPESwin' else [AS_CONFIG])
+    cells = plan(args.sizes or PAPER_SIZES[kind], args.scaling, windows)
+    with usage_errors():
+        training_size = training_size_of(config, args.train_size)
+    model = MODELS.build(config.model)
+    check_cells(cells, Setter(model, config))
+    load_classifier(model, args.checkpoint)  # before anything long starts
+    del model
+    results = open_results(args, config, name=name, training_size=training_size)
+
+    def load(runner: Runner) -> None:
+        load_classifier(bare_model(runner), args.checkpoint)
+
+    evaluate_cells(config, cells, results, load)
+    finish(args, results)
+
+
+def make_config(args: argparse.Namespace, model: dict, name: str) -> Config:
+    """The config of an evaluation, as for a detector or a segmentor."""
+    kind = model['backbone']['type']
+    ratio = CROP_RATIOS[kind] if args.crop_ratio is None else args.crop_ratio
+    if not 0 < ratio <= 1:
+        raise UsageError(f'--crop-ratio {ratio}: give a number over 0 and up to 1')
+    side = int(TRAINING_SIZE)
+    read = dict(
+        type='LoadImageFromFile',
+        imdecode_backend='pillow',
+        color_type='color_ignore_orientation',  # as torchvision's reader
+    )
+    dataset = dict(
+        type='ClassFolderDataset',
+        data_root=args.folder,
+        class_index=args.class_index,
+        real_labels=args.real_labels,
+        pipeline=[
+            read,
+            dict(type='ResizeCentreCrop', scale=(side, side), crop_ratio=ratio),
+            dict(type='PackClassInputs'),
+        ],
+    )
+    loader = dict(
+        batch_size=args.batch_size,
+        num_workers=args.workers,
+        sampler=dict(type='DefaultSampler', shuffle=False),
+        dataset=dataset,
+    )
+    return Config(
+        dict(
+            default_scope='mmengine',
+            custom_imports=dict(imports=['rope_dense']),
+            model=model,
+            test_dataloader=loader,
+            test_evaluator=dict(type='TopKAccuracy', subset=args.subset),
+            test_cfg=dict(),
+            work_dir=args.work_dir or f'work_dirs/{name}',
+        )
+    )
+
+
+def check_labels(args: argparse.Namespace, num_classes: int) -> None:
+    """Read the folder once, and compare its classes with those of the model.
+
+    Raises:
+        UsageError: labels that cannot be read or that the model does not have.
+    """
+    for option in ('class_index', 'real_labels'):
+        if (path := getattr(args, option)) and is_remote(path):
+            raise UsageError(f'--{option.replace("_", "-")} {path}: give a file of this machine')
+    with usage_errors():
+        dataset = ClassFolderDataset(args.folder, args.class_index, args.real_labels)
+    indices = dataset.metainfo['class_indices']
+    labels = [label for item in dataset for label in item['labels']]
+    if max(*indices, *labels) >= num_classes:
+        raise UsageError(
+            f'{args.folder}: class {max(*indices, *labels)} (from 0), but the head has '
+            f'{num_classes} classes'
+        )
+    named = args.class_index or all(name.isdecimal() for name in dataset.metainfo['classes'])
+    if not named and len(indices) != num_classes:
+        raise UsageError(
+            f'{args.folder}: {len(indices)} folders of classes, but the head has {num_classes} '
+            'classes: say which they are with --class-index (and --subset, if only they compete)'
+        )
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Evaluate one model at many image sizes, frequency scalings and windows.
+
+Prints a table while it runs, and writes resolutions.json, .csv and .png to the work folder.
+Finished figures are kept: the same command goes on where it was stopped, and takes more sizes.
+
+Examples:
+    python tools/eval_resolutions.py CONFIG last.pth --sizes 480 800 1200 --scaling none by_parts
+    python tools/eval_resolutions.py CONFIG last.pth --sizes 800 1200 --window 7 14 auto
+    python tools/eval_resolutions.py CONFIG last.pth --sizes 96 128 192 256 --label mixed \\
+        --overlay work_dirs/ape/resolutions.json work_dirs/axial/resolutions.json
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from mmengine.runner import Runner
+
+from rope_dense.cli.arguments import add_common_arguments, parse
+from rope_dense.cli.checkpoints import check_tested_weights
+from rope_dense.cli.config import load_config, used_loaders
+from rope_dense.cli.data_checks import check_data
+from rope_dense.cli.errors import command
+from rope_dense.cli.flags import with_data_root
+from rope_dense.cli.model_checks import build_model
+from rope_dense.cli.sweeps import (
+    add_sweep_arguments,
+    check_cells,
+    evaluate_cells,
+    finish,
+    open_results,
+    training_size_of,
+    usage_errors,
+)
+from rope_dense.evaluation.settings import AS_CONFIG, Setter
+from rope_dense.evaluation.sweep import plan
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('config', help='config file')
+    parser.add_argument('checkpoint', help='checkpoint file or URL')
+    add_sweep_arguments(parser, sizes_required=True)
+    parser.add_argument(
+        '--slide',
+        choices=['keep', 'scale', 'whole'],
+        default='keep',
+        help='crops of a segmentor that slides: keep them at every size (the backbone then never '
+        'sees a larger map), scale them with the images, or test whole images (%(default)s)',
+    )
+    parser.add_argument(
+        '--train-size',
+        metavar='SIZE',
+        help="the size to mark as that of the training (the size of the config's test images)",
+    )
+    add_common_arguments(parser)
+    return parse(parser, argv)
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse_args(argv)
+    cfg = load_config(args.config, args.cfg_options, args.work_dir)
+    if args.data_root:
+        cfg = with_data_root(cfg, args.data_root)
+    loaders = used_loaders(cfg, 'test')
+    cfg.load_from, cfg.resume = args.checkpoint, False
+    model = build_model(cfg)
+    cells = plan(args.sizes, args.scaling, args.window or [AS_CONFIG], args.slide)
+    with usage_errors():
+        training_size = training_size_of(cfg, args.train_size)
+    check_cells(cells, Setter(model, cfg))
+    check_tested_weights(args.checkpoint, model)
+    check_data(cfg, loaders)
+    del model
+    results = open_results(args, cfg, name=args.config, training_size=training_size)
+    if args.slide == 'keep' and (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
+        crop = ' x '.join(map(str, cfg.model.test_cfg.crop_size))
+        print(f'Every size is tested in crops of {crop}: the backbone sees no more. See --slide')
+    evaluate_cells(cfg, cells, results, Runner.load_or_resume, args.launcher)
+    finish(args, results)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
