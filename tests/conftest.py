@@ -1,15 +1,12 @@
 import os
 import random
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from timm_import import import_timm
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -43,35 +40,3 @@ def shared_data() -> Path:
 def timm() -> ModuleType:
     """timm, imported without torchvision."""
     return import_timm()
-
-
-def import_timm() -> ModuleType:
-    """timm without torchvision.
-
-    The models compared here need nothing from torchvision but one class to test against; timm
-    imports its data pipeline along with them. Stand-ins satisfy those imports and are removed
-    again, so that nothing else takes them for an installed torchvision.
-    """
-    stand_ins = {}
-    if find_spec('torchvision') is None:
-        stand_ins = {name: MagicMock(name=name) for name in _TORCHVISION_MODULES}
-        frozen_norm = type('FrozenBatchNorm2d', (nn.Module,), {})
-        stand_ins['torchvision.ops.misc'].FrozenBatchNorm2d = frozen_norm
-    sys.modules.update(stand_ins)
-    try:
-        return pytest.importorskip('timm', reason='no timm; pip install --no-deps timm==1.0.31')
-    finally:
-        for name in stand_ins:
-            del sys.modules[name]
-
-
-_TORCHVISION_MODULES = (
-    'torchvision',
-    'torchvision.datasets',
-    'torchvision.models',
-    'torchvision.models.feature_extraction',
-    'torchvision.ops',
-    'torchvision.ops.misc',
-    'torchvision.transforms',
-    'torchvision.transforms.functional',
-)

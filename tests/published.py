@@ -118,3 +118,117 @@ def axial_buffer(heads: int, theta: float) -> Tensor:
     x = torch.cat([magnitudes * turn.cos(), magnitudes * quarter.cos()], -1)
     y = torch.cat([magnitudes * turn.sin(), magnitudes * quarter.sin()], -1)
     return torch.stack([x, y])
+
+
+def meta_dinov3(
+    channels: int, depth: int, *, hidden: int, swiglu: bool = False, qkv_bias: bool = True
+) -> dict[str, Tensor]:
+    """Meta's own files of DINOv3; those of the ViT-7B have no qkv bias and another norm."""
+    weights = {
+        'cls_token': torch.randn(1, 1, channels),
+        'storage_tokens': torch.randn(1, 4, channels),
+        'mask_token': torch.randn(1, channels),
+        'patch_embed.proj.weight': torch.randn(channels, 3, 16, 16),
+        'patch_embed.proj.bias': torch.randn(channels),
+        'rope_embed.periods': dinov3_periods(),
+        **norm('norm', channels),
+    }
+    for index in range(depth):
+        name = f'blocks.{index}'
+        weights |= norm(f'{name}.norm1', channels) | norm(f'{name}.norm2', channels)
+        weights |= linear(f'{name}.attn.proj', channels, channels)
+        weights[f'{name}.attn.qkv.weight'] = torch.randn(3 * channels, channels)
+        if qkv_bias:
+            mask = torch.tensor([1.0, 0.0, 1.0]).repeat_interleave(channels)
+            weights[f'{name}.attn.qkv.bias'] = torch.randn(3 * channels)  # those of k are hidden
+            weights[f'{name}.attn.qkv.bias_mask'] = mask
+        else:
+            weights |= norm('local_cls_norm', channels)
+        for part in ('ls1', 'ls2'):
+            weights[f'{name}.{part}.gamma'] = torch.randn(channels)
+        names = ('w1', 'w2', 'w3') if swiglu else ('fc1', 'fc2')
+        for inner in names[:-1]:
+            weights |= linear(f'{name}.mlp.{inner}', hidden, channels)
+        weights |= linear(f'{name}.mlp.{names[-1]}', channels, hidden)
+    return weights
+
+
+def dinov3_periods() -> Tensor:
+    """[16], for heads of 64 channels; rounded, as in the published files."""
+    return (100.0 ** (torch.arange(16) / 16)).bfloat16().float()
+
+
+def hf_dinov3(
+    channels: int, depth: int, *, hidden: int, swiglu: bool = False, qkv_bias: bool = True
+) -> dict[str, Tensor]:
+    """The same models in Hugging Face's transformers."""
+    weights = {
+        'embeddings.cls_token': torch.randn(1, 1, channels),
+        'embeddings.mask_token': torch.randn(1, 1, channels),
+        'embeddings.register_tokens': torch.randn(1, 4, channels),
+        'embeddings.patch_embeddings.weight': torch.randn(channels, 3, 16, 16),
+        'embeddings.patch_embeddings.bias': torch.randn(channels),
+        **norm('norm', channels),
+    }
+    for index in range(depth):
+        name = f'layer.{index}'
+        weights |= norm(f'{name}.norm1', channels) | norm(f'{name}.norm2', channels)
+        for letter in 'qkvo':
+            projection = linear(f'{name}.attention.{letter}_proj', channels, channels)
+            if letter == 'k' or (letter in 'qv' and not qkv_bias):
+                del projection[f'{name}.attention.{letter}_proj.bias']
+            weights |= projection
+        for part in ('layer_scale1', 'layer_scale2'):
+            weights[f'{name}.{part}.lambda1'] = torch.randn(channels)
+        for inner in ('gate_proj', 'up_proj') if swiglu else ('up_proj',):
+            weights |= linear(f'{name}.mlp.{inner}', hidden, channels)
+        weights |= linear(f'{name}.mlp.down_proj', channels, hidden)
+    return weights
+
+
+def timm_eva02(
+    channels: int, depth: int, *, hidden: int, packed: bool = False, side: int = 16
+) -> dict[str, Tensor]:
+    """timm's EVA-02: tiny and small (``packed``), base and large."""
+    weights = {
+        'cls_token': torch.randn(1, 1, channels),
+        'pos_embed': torch.randn(1, 1 + side**2, channels),
+        'patch_embed.proj.weight': torch.randn(channels, 3, 14, 14),
+        'patch_embed.proj.bias': torch.randn(channels),
+        **norm('fc_norm', channels),
+    }
+    for index in range(depth):
+        name = f'blocks.{index}'
+        weights |= norm(f'{name}.norm1', channels) | norm(f'{name}.norm2', channels)
+        weights |= linear(f'{name}.attn.proj', channels, channels)
+        weights |= linear(f'{name}.mlp.fc2', channels, hidden)
+        if packed:
+            weights[f'{name}.attn.qkv.weight'] = torch.randn(3 * channels, channels)
+            weights[f'{name}.attn.q_bias'] = torch.randn(channels)
+            weights[f'{name}.attn.v_bias'] = torch.randn(channels)
+            weights |= linear(f'{name}.mlp.fc1', 2 * hidden, channels)
+            continue
+        for letter in 'qkv':
+            weights |= linear(f'{name}.attn.{letter}_proj', channels, channels)
+        del weights[f'{name}.attn.k_proj.bias']
+        weights |= linear(f'{name}.mlp.fc1_g', hidden, channels)
+        weights |= linear(f'{name}.mlp.fc1_x', hidden, channels)
+        weights |= norm(f'{name}.mlp.norm', hidden)
+    return weights
+
+
+def timm_pe(channels: int, depth: int, *, side: int, core: bool) -> dict[str, Tensor]:
+    """timm's Perception Encoder: 'core' has a final norm and a head that pools by attention."""
+    weights = {
+        'cls_token': torch.randn(1, 1, channels),
+        'pos_embed': torch.randn(1, 1 + side**2, channels),
+        'patch_embed.proj.weight': torch.randn(channels, 3, 16, 16),
+        **norm('norm_pre', channels),
+    }
+    for index in range(depth):
+        weights |= block(f'blocks.{index}', channels)
+    if core:
+        weights |= norm('norm', channels) | linear('head', 1024, channels)
+        weights |= linear('attn_pool.q', channels, channels)
+        weights['attn_pool.latent'] = torch.randn(1, 1, channels)
+    return weights

@@ -19,9 +19,10 @@ def make_data(folder: Path) -> Path:
     return folder
 
 
-def small_config(name: str, data: Path, folder: Path) -> Path:
-    """Write the flagship config `name`, shrunk, to `folder`; two iterations on `data`."""
-    cfg = Config.fromfile(CONFIGS / f'{name}.py')
+def small_config(name: str, data: Path, folder: Path, variant: Path | None = None) -> Path:
+    """Write the flagship config `name`, or a variant of it, shrunk, to `folder`; two iterations on
+    `data`."""
+    cfg = Config.fromfile(variant or CONFIGS / f'{name}.py')
     cfg.merge_from_dict(_RUN | _task(name, data) | _MODELS[name])
     path = folder / f'{name}.py'
     cfg.dump(path)

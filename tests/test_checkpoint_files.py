@@ -2,7 +2,10 @@
 
 import argparse
 import http.server
+import json
+import os
 import pickle
+import subprocess
 import sys
 import threading
 import zipfile
@@ -13,7 +16,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 from small_checkpoints import VIT, load, refusal, saved, vit
-from torch import nn
+from torch import Tensor, nn
 
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import sources
@@ -221,8 +224,103 @@ def test_hub_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     hub.hf_hub_download = hf_hub_download
     monkeypatch.setitem(sys.modules, 'huggingface_hub', hub)
     load(RoPEViT, 'hf-hub:naver-ai/vit@v1', **VIT)
-    assert asked == [('naver-ai/vit', file, 'v1') for file in sources.HUB_FILES]
+    assert asked == [('naver-ai/vit', file, 'v1') for file in sources.WHOLE]
     text = refusal(RoPEViT, 'hf-hub:naver-ai/other', **VIT)
-    assert text.startswith('hf-hub:naver-ai/other: model.safetensors: not in this repository; pyt')
+    listed = ', '.join(sources.HUB_FILES)
+    assert text.startswith(f'hf-hub:naver-ai/other: {listed}: not in this repository. Or download')
     monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
     assert 'pip install huggingface_hub' in refusal(RoPEViT, 'hf-hub:naver-ai/vit', **VIT)
+
+
+def hub_cache(folder: Path, repository: str) -> Path:
+    """The folder of a repository's files as huggingface_hub leaves them behind."""
+    root = folder / 'hub' / f'models--{repository.replace("/", "--")}'
+    snapshot = root / 'snapshots' / ('0' * 40)
+    snapshot.mkdir(parents=True)
+    (root / 'refs').mkdir()
+    (root / 'refs' / 'main').write_text('0' * 40)
+    return snapshot
+
+
+OFFLINE = """
+import sys
+from rope_dense.checkpoints import CheckpointError, open_weights
+for name in sys.argv[1:]:
+    try:
+        weights, layout = open_weights(name)
+        print(layout.name, len(weights))
+    except CheckpointError as error:
+        print(error)
+"""
+
+
+def test_hub_in_offline_mode(tmp_path: Path):
+    """huggingface_hub itself: what was downloaded is read, what was not is an error."""
+    pytest.importorskip('huggingface_hub', reason='pip install huggingface_hub')
+    weights = vit()
+    torch.save({'model': weights}, hub_cache(tmp_path, 'naver-ai/vit') / 'pytorch_model.bin')
+    snapshot = hub_cache(tmp_path, 'naver-ai/parts')
+    in_parts(weights, snapshot).rename(snapshot / 'pytorch_model.bin.index.json')
+    path = os.pathsep.join(sys.path)
+    env = {**os.environ, 'HF_HOME': str(tmp_path), 'HF_HUB_OFFLINE': '1', 'PYTHONPATH': path}
+
+    names = [f'hf-hub:naver-ai/{name}' for name in ('vit', 'parts', 'another')]
+    command = [sys.executable, '-c', OFFLINE, *names]
+    run = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    whole, parts, missing = run.stdout.splitlines()
+    assert whole == parts == f'naver ViT {len(weights)}'
+    assert missing.startswith(f'{names[2]}: ') and 'give its path' in missing
+
+
+# ---------------------------------------------------------------- several files
+
+
+def in_parts(weights: dict[str, Tensor], folder: Path) -> Path:
+    """The weights in two files, and their index."""
+    index = {key: f'part-{number % 2}.bin' for number, key in enumerate(weights)}
+    for name in set(index.values()):
+        torch.save({key: weights[key] for key in weights if index[key] == name}, folder / name)
+    path = folder / 'weights.index.json'
+    path.write_text(json.dumps({'metadata': {}, 'weight_map': index}))
+    return path
+
+
+def test_weights_in_several_files(tmp_path: Path):
+    weights = vit()
+    path = in_parts(weights, tmp_path)
+    model = load(RoPEViT, str(path), **VIT)
+    assert torch.equal(model.cls_token, weights['cls_token'])
+    assert torch.equal(model.blocks[2].gamma_2, weights['blocks.2.gamma_2'])
+
+
+def change_index(path: Path, **entries: str) -> None:
+    index = json.loads(path.read_text())
+    index['weight_map'] |= entries
+    path.write_text(json.dumps(index))
+
+
+PARTS: dict[str, tuple[Callable[[Path], object], str]] = {
+    'a part missing': (lambda path: (path.parent / 'part-1.bin').unlink(), 'part-1.bin: no such'),
+    'a part cut off': (
+        lambda path: truncated(path.parent / 'part-0.bin', vit()),
+        'part-0.bin: the file is cut off',
+    ),
+    'a weight missing': (
+        lambda path: change_index(path, norm_of='part-1.bin'),
+        'lack 1 of the weights that it lists, such as norm_of',
+    ),
+    'a part elsewhere': (
+        lambda path: change_index(path, x='../x.bin'),
+        "not beside it: ['../x.bin']",
+    ),
+    'no index': (lambda path: path.write_text('{}'), 'not an index of weights (KeyError'),
+    'a web page': (lambda path: path.write_text('<html>'), 'not an index of weights'),
+}
+
+
+@pytest.mark.parametrize('damage, message', PARTS.values(), ids=PARTS)
+def test_damaged_weights_in_several_files(damage: Callable, message: str, tmp_path: Path):
+    path = in_parts(vit(), tmp_path)
+    damage(path)
+    text = refusal(RoPEViT, str(path), **VIT)
+    assert text.startswith(str(path)) and message in text

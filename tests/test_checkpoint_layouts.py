@@ -55,6 +55,20 @@ def test_every_naver_vit_loads_strictly(size: str, variant: str, tmp_path: Path)
             load(RoPEViT, path, arch=size, **options, **extra)
 
 
+def test_learned_axial_frequencies_start_at_the_axial_weights(tmp_path: Path):
+    path = saved({'model': naver_vit(*VIT_SIZES['small'], mixed=False, ape=False)}, tmp_path)
+    axial, learned = (
+        load(RoPEViT, path, arch='small', rope=dict(type='AxialRoPE', theta=100.0, learned=learns))
+        for learns in (False, True)
+    )
+    assert equal(
+        {key: value for key, value in learned.state_dict().items() if key != 'rope.freqs'},
+        axial.state_dict(),
+    )
+    image = torch.randn(1, 3, 48, 80)
+    torch.testing.assert_close(learned(image), axial(image))
+
+
 @pytest.mark.parametrize('variant', SWIN_VARIANTS)
 @pytest.mark.parametrize('size', SWIN_SIZES)
 def test_every_naver_swin_loads_strictly(size: str, variant: str, tmp_path: Path):

@@ -129,8 +129,10 @@ def test_a_checkpoint_of_another_head_keeps_its_output_norms(tmp_path: Path):
     assert torch.equal(model.norm1.weight, trained.norm1.weight)
 
 
-def test_axial_frequencies_are_recomputed(tmp_path: Path):
-    model = load(RoPESwin, saved(swin('axial'), tmp_path), **AXIAL_SWIN)
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float16, torch.bfloat16])
+def test_axial_frequencies_are_recomputed(dtype: torch.dtype, tmp_path: Path):
+    weights = {key: value.to(dtype) for key, value in swin('axial').items()}
+    model = load(RoPESwin, saved(weights, tmp_path), **AXIAL_SWIN)
     assert not any('freqs' in key for key in model.state_dict())
 
 

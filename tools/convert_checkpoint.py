@@ -1,7 +1,7 @@
 """Convert the weights of a backbone: published layouts to ours, and back.
 
 Training does not need this: init_cfg takes published files as they are. Classifiers and what code
-computes by itself are left out.
+computes by itself are left out. docs/checkpoints.md lists the layouts.
 
 Examples:
     python tools/convert_checkpoint.py work_dirs/a/iter_90000.pth backbone.safetensors
@@ -18,7 +18,8 @@ from pathlib import Path
 import torch
 
 from rope_dense.checkpoints import CheckpointError, open_weights
-from rope_dense.checkpoints.layouts import TARGETS, Layout, StateDict, Target, new_key
+from rope_dense.checkpoints.keys import KeyTable, StateDict, new_keys
+from rope_dense.checkpoints.layouts import TARGETS, Layout, Target
 from rope_dense.cli.errors import UsageError, command
 
 PYTORCH = ('.pth', '.pt', '.bin')
@@ -49,12 +50,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     target = TARGETS[args.to]
     try:
         weights, layout = open_weights(args.source)
-        converted = target.from_ours(layout.to_ours(weights))
+        ours = layout.to_ours(weights)
+        converted = target.from_ours(ours)
     except CheckpointError as error:
         raise UsageError(str(error)) from error
     write(converted, args.destination, target)
     if args.report:
-        print(report(weights, layout, target))
+        print(report(weights, layout, target.keys(ours)))
     print(f'{args.destination}: {len(converted)} tensors of {len(weights)} from {layout.name}')
 
 
@@ -81,13 +83,13 @@ def save_safetensors(weights: StateDict, path: Path) -> None:
     save_file(weights, path, metadata={'format': 'pt'})
 
 
-def report(weights: StateDict, layout: Layout, target: Target) -> str:
-    """One line for each key of the source."""
+def report(weights: StateDict, layout: Layout, table: KeyTable) -> str:
+    """One line for each key of the source; ``table`` is what becomes of our keys."""
     lines = []
     for key, tensor in weights.items():
-        new = new_key(key, layout.keys)
-        new = 'dropped' if new is None else new_key(new, target.keys)
-        lines.append(f'{key} {list(tensor.shape)} -> {"same" if new == key else new}')
+        new = [name for ours in new_keys(key, layout.keys) for name in new_keys(ours, table)]
+        name = 'same' if new == [key] else ' + '.join(new) or 'dropped'
+        lines.append(f'{key} {list(tensor.shape)} -> {name}')
     return '\n'.join(lines)
 
 

@@ -1,8 +1,7 @@
 # UperNet with a small plain ViT on generated shapes of 128 x 128 pixels (8 x 8 patches), from
 # scratch on a CPU: what docs/resolution_study.md trains, here with RoPE-Mixed. Pictures have 384
-# pixels, so that no test size up to 3 times the training size is enlarged; colours tell nothing
-# about classes, outlines do.
-# python tools/make_shapes.py data/study --layout ade --train 3000 --val 100 --size 384 --colors any
+# pixels, so that no test size up to 3 times the training size is enlarged.
+# python tools/make_shapes.py data/study --layout ade --train 1500 --val 100 --size 384
 # python tools/train.py configs/study/upernet_vit_rope_mixed_shapes.py
 _base_ = '../upernet_vit_rope_mixed.py'
 
@@ -81,7 +80,7 @@ optim_wrapper = dict(
 )
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=50),
-    dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=1000, eta_min=1e-6),
+    dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=600, eta_min=1e-6),
 ]
-train_cfg = dict(max_iters=1000, val_interval=500)
-default_hooks = dict(logger=dict(interval=25), checkpoint=dict(interval=500, max_keep_ckpts=1))
+train_cfg = dict(max_iters=600, val_interval=300)
+default_hooks = dict(logger=dict(interval=25), checkpoint=dict(interval=300, max_keep_ckpts=1))

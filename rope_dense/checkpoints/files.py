@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import zipfile
@@ -27,6 +28,7 @@ SKIPPED = (
     'numpy._core.multiarray.scalar',
 )
 CONFIG_NODE = 'yacs.config.CfgNode'  # the configuration of Swin's script, a subclass of dict
+INDEX = '.index.json'  # of a checkpoint in several files: which file has which weight
 WRAPPERS = ('state_dict', 'model')  # mmengine's and naver's keys for the weights
 
 
@@ -63,6 +65,7 @@ STAND_INS = [*(stand_in(name, Skipped) for name in SKIPPED), stand_in(CONFIG_NOD
 def read_checkpoint(path: str, name: str) -> dict:
     """The contents of a PyTorch or safetensors file, on the CPU; the suffix does not matter.
 
+    The name of an index (``*.index.json``, of Hugging Face's large models) stands for its files.
     Beside tensors and plain Python values only ``SKIPPED`` and yacs configurations are accepted.
     Tensors of today's PyTorch format stay on disk until they are used. How safe that is rests on
     PyTorch's ``weights_only``, which had a hole before version 2.6 (CVE-2025-32434).
@@ -77,6 +80,8 @@ def read_checkpoint(path: str, name: str) -> dict:
     if not os.path.isfile(path):
         kind = 'a folder' if os.path.isdir(path) else 'no such file'
         raise CheckpointError(f'{name}: {kind} (looked for {os.path.abspath(path)})')
+    if path.endswith(INDEX):
+        return read_parts(path, name)
     kind = file_format(path, name)
     contents = read_safetensors(path, name) if kind == 'safetensors' else read_torch(path, name)
     if not isinstance(contents, dict):
@@ -149,6 +154,35 @@ def read_safetensors(path: str, name: str) -> dict[str, Tensor]:
         raise CheckpointError(
             f'{name}: cut off, or not a safetensors file ({error}); get it again'
         ) from error
+
+
+def read_parts(path: str, name: str) -> dict[str, Tensor]:
+    """The weights of all files that an index names, which are beside it."""
+    folder, contents = os.path.dirname(path), {}
+    index = read_index(path, name)
+    for file in sorted(set(index.values())):
+        contents |= read_checkpoint(os.path.join(folder, file), f'{name}: {file}')
+    if missing := index.keys() - contents.keys():
+        raise CheckpointError(
+            f'{name}: its files lack {len(missing)} of the weights that it lists, such as '
+            f'{min(missing)}; get them again'
+        )
+    return contents
+
+
+def read_index(path: str, name: str) -> dict[str, str]:
+    """From the weights to the names of their files."""
+    try:
+        with open(path, encoding='utf-8') as file:
+            index = json.load(file)['weight_map']
+        files = set(index.values())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f'{name}: not an index of weights ({type(error).__name__}: {error}); get it again'
+        ) from error
+    if outside := [file for file in files if os.path.basename(str(file)) != file]:
+        raise CheckpointError(f'{name}: names files that are not beside it: {outside}')
+    return index
 
 
 def select_weights(contents: dict, prefix: str | None, name: str) -> dict[str, Tensor]:

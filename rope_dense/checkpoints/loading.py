@@ -14,18 +14,24 @@ from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from ..backbones.layers import resize_grid
-from ..rope import MixedRoPE, RotaryEmbedding
+from ..rope import AxialRoPE, MixedRoPE, RotaryEmbedding
+from ..rope.frequencies import axis_frequencies
+from .dinov3 import PERIODS
 from .errors import CheckpointError
 from .files import read_checkpoint, select_weights
-from .hints import ROUNDING, Misfit, axial_theta, hints, is_square, listed
-from .layouts import Layout, StateDict, find_layout
+from .hints import ROUNDING, Misfit, axial_theta, hints, listed
+from .keys import StateDict
+from .layouts import OURS, Layout, find_layout
 from .sources import fetch
+from .timm_vit import is_square
 
 # Parts that only some configurations have a use for.
 OPTIONAL = re.compile(r'cls_token|norm\d*\.(weight|bias)')
+BIAS = re.compile(r'blocks\.\d+\.attn\.[qkv]_bias')
 # Parts that no pre-training has; a backbone starts with values that change nothing.
 NEW = (re.compile(r'norm\d+\.(weight|bias)'), re.compile(r'blocks\.\d+\.attn\.rel_pos_[hw]'))
 BIAS_TABLE = '.relative_position_bias_table'
+BFLOAT16 = 2**-8  # relative; DINOv3's published periods are rounded to bfloat16
 
 
 @dataclass
@@ -42,12 +48,14 @@ def load_pretrained(model: nn.Module, checkpoint: str, prefix: str | None = None
 
     The layout is recognised from the keys and converted. After that each weight of the model must
     be in the checkpoint in its shape, and nothing may be left over, but for these. A class token
-    and norm layers that the configuration has no use for are dropped; output norms of Swin and
-    ViTDet's relative positions, which no pre-training has, keep their initial values. Position
+    and norm layers that the configuration has no use for are dropped, and so are registers where
+    it wants no prefix tokens at all, and biases of q, k and v that are zero; output norms of Swin
+    and ViTDet's relative positions, which no pre-training has, keep their initial values. Position
     embeddings and relative position bias tables are resized (bicubic) to the image size and the
     window of the model. Frequencies that the model computes must be those of the checkpoint, if it
-    has them. Checked with random weights in all published layouts in
-    tests/test_checkpoint_layouts.py.
+    has them; learned axial ones start at the axial values, if it has none. Checked with random
+    weights in all published layouts in tests/test_checkpoint_layouts.py and
+    tests/test_checkpoint_families.py.
 
     Args:
         model: a ``RoPEViT`` or ``RoPESwin``; unchanged if anything fails.
@@ -58,10 +66,14 @@ def load_pretrained(model: nn.Module, checkpoint: str, prefix: str | None = None
         CheckpointError: the checkpoint cannot be had or read, or it does not fit the model.
     """
     weights, layout = open_weights(checkpoint, prefix)
+    if shapes(weights) == shapes(model.state_dict()):
+        layout = OURS  # whatever else its shapes could mean
     try:
         ours = layout.to_ours(weights)
     except CheckpointError as error:
         raise CheckpointError(f'{checkpoint} ({layout.name}): {error}') from error
+    if layout.own_reference:
+        check_reference(model, ours, checkpoint)
     fitted, notes = fit(model, ours)
     if misfit := compare(model, fitted):
         advice = ''.join(f'\n  -> {hint}' for hint in hints(model, ours, misfit))
@@ -84,12 +96,34 @@ def open_weights(checkpoint: str, prefix: str | None = None) -> tuple[StateDict,
     return weights, find_layout(weights, checkpoint)
 
 
+def shapes(weights: StateDict) -> dict[str, torch.Size]:
+    return {key: tensor.shape for key, tensor in weights.items()}
+
+
+def check_reference(model: nn.Module, weights: StateDict, checkpoint: str) -> None:
+    """Whether positions run over the grid of the checkpoint: nothing else would tell it from one
+    of another image size, whose position embedding can be resized.
+
+    Raises:
+        CheckpointError: they do not.
+    """
+    rope = embeddings(model).get('rope.freqs')
+    side = math.isqrt(weights['pos_embed'].shape[-2])
+    wanted = rope and rope.coordinates.reference_grid
+    if wanted and wanted != (side, side):
+        raise CheckpointError(
+            f'{checkpoint}: its positions run over {side} x {side} patches, those of the model '
+            f'over {wanted[0]} x {wanted[1]} (reference of the coordinates of rope): '
+            'take the arch of this checkpoint'
+        )
+
+
 def fit(model: nn.Module, weights: StateDict) -> tuple[StateDict, Notes]:
     """Weights in our layout as the configuration of the model wants them."""
     own, notes = model.state_dict(), Notes()
     computed = computed_freqs(model, weights)
     for key in weights:
-        if key in computed or (OPTIONAL.fullmatch(key) and key not in own):
+        if key in computed or (key not in own and is_useless(key, own, weights)):
             notes.dropped.append(key)
     fitted = {key: weights[key] for key in weights if key not in notes.dropped}
     for key, grid in tables(model).items():
@@ -99,19 +133,35 @@ def fit(model: nn.Module, weights: StateDict) -> tuple[StateDict, Notes]:
     for pattern in NEW:
         if not any(pattern.fullmatch(key) for key in weights):
             notes.new += [key for key in own if pattern.fullmatch(key)]
+    for key, rope in embeddings(model).items():  # learned ones start at the axial weights' values
+        if isinstance(rope, AxialRoPE) and key in own and key not in weights:
+            notes.new.append(key)
     return {**fitted, **{key: own[key] for key in notes.new}}, notes
+
+
+def is_useless(key: str, own: StateDict, weights: StateDict) -> bool:
+    """Whether a model without this weight can do without: it says so, or the weight is zero."""
+    if key == 'reg_token':
+        return 'cls_token' not in own
+    return bool(OPTIONAL.fullmatch(key) or (BIAS.fullmatch(key) and not weights[key].any()))
 
 
 def computed_freqs(model: nn.Module, weights: StateDict) -> list[str]:
     """Keys of frequencies that the model computes itself, to the same values."""
     own, same = model.state_dict(), []
     for key, rope in embeddings(model).items():
-        if key in weights and key not in own:
+        if key in weights and key not in own and weights[key].is_floating_point():
             freqs = rope.frequencies(range(rope.depth), torch.device('cpu'))
             freqs = freqs.expand(-1, rope.depth, rope.num_heads, -1)  # [2, L, h, P]
+            rounding = max(ROUNDING, torch.finfo(weights[key].dtype).eps)  # of a file in half
             stored = weights[key].float()
-            if stored.shape == freqs.shape and torch.allclose(stored, freqs, 0, ROUNDING):
+            if stored.shape == freqs.shape and torch.allclose(stored, freqs, 0, rounding):
                 same.append(key)
+        if isinstance(rope, AxialRoPE) and rope.series == 'periods' and PERIODS in weights:
+            periods = 2 * math.pi / axis_frequencies(rope.head_dim, rope.theta, rope.series)
+            stored = weights[PERIODS].float()
+            if stored.shape == periods.shape and torch.allclose(stored, periods, BFLOAT16, 0):
+                same.append(PERIODS)
     return same
 
 

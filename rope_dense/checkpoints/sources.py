@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
+from collections import defaultdict
+from functools import partial
 from http.client import HTTPException
 from urllib.parse import urlparse
 
@@ -12,10 +14,11 @@ import torch
 from mmengine.dist import barrier
 
 from .errors import CheckpointError
-from .files import read_checkpoint
+from .files import INDEX, read_checkpoint, read_index
 
 HUB = 'hf-hub:'
-HUB_FILES = ('model.safetensors', 'pytorch_model.bin')  # the first that a repository has is taken
+WHOLE = ('model.safetensors', 'pytorch_model.bin')
+HUB_FILES = (*WHOLE, *(file + INDEX for file in WHOLE))  # the first that a repository has is taken
 BY_HAND = 'Or download the file by hand and give its path'
 
 
@@ -78,10 +81,16 @@ def fetch_from_hub(source: str) -> str:
     except ImportError as error:
         raise CheckpointError(f'{source}: pip install huggingface_hub. {BY_HAND}') from error
     repository, _, revision = source.removeprefix(HUB).partition('@')
-    failures = []
+    download = partial(hf_hub_download, repository, revision=revision or None)
+    failures = defaultdict(list)
     for file in HUB_FILES:
         try:
-            return hf_hub_download(repository, file, revision=revision or None)
+            path = download(file)
+            if file.endswith(INDEX):
+                for part in sorted(set(read_index(path, source).values())):
+                    download(part)
+            return path
         except (OSError, ValueError) as error:  # not there, no connection, no such name
-            failures.append(f'{file}: {error}'.rstrip('.'))
-    raise CheckpointError(f'{source}: {"; ".join(failures)}. {BY_HAND}')
+            failures[str(error).rstrip('.')].append(file)
+    told = '; '.join(f'{", ".join(files)}: {error}' for error, files in failures.items())
+    raise CheckpointError(f'{source}: {told}. {BY_HAND}')

@@ -1,0 +1,8 @@
+# ViT-B, RoPE-Axial with APE. The paper reports 50.7 box AP (Table 1).
+_base_ = './dino-vitdet_vit-b_rope-mixed-ape_8xb2-90k_coco.py'
+model = dict(
+    backbone=dict(
+        rope=dict(type='AxialRoPE', theta=100.0),
+        init_cfg=dict(checkpoint='hf-hub:naver-ai/rope_axial_ape_deit_base_patch16_LS'),
+    )
+)

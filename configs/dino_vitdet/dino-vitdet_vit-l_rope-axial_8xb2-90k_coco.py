@@ -1,0 +1,8 @@
+# ViT-L, RoPE-Axial. The paper reports 52.2 box AP (Table 1).
+_base_ = './dino-vitdet_vit-l_rope-mixed_8xb2-90k_coco.py'
+model = dict(
+    backbone=dict(
+        rope=dict(type='AxialRoPE', theta=100.0),
+        init_cfg=dict(checkpoint='hf-hub:naver-ai/rope_axial_deit_large_patch16_LS'),
+    )
+)

@@ -1,0 +1,73 @@
+"""Key layouts of DINOv3 (Simeoni et al., 2025): Meta's own and that of Hugging Face's transformers.
+
+timm's is in timm_vit.py. Names are those of the published code; what is not a name was checked
+against timm's conversion of the same files, as far as it has one.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .errors import CheckpointError
+from .keys import KeyTable, StateDict, renamed
+
+PERIODS = 'rope.periods'  # compared with those of the model, not loaded
+META_KEYS: KeyTable = {
+    r'storage_tokens': 'reg_token',
+    r'rope_embed\.periods': PERIODS,
+    r'mask_token': None,  # of pre-training
+    r'local_cls_norm\..+': None,  # of the class token of small crops, in pre-training
+    r'(blocks\.\d+\.)ls([12])\.gamma': r'\1gamma_\2',
+    r'(blocks\.\d+\.attn\.)qkv\.bias': r'\1{q_bias,k_bias,v_bias}',
+    r'(blocks\.\d+\.attn\.)qkv\.bias_mask': None,  # which hides k_bias
+    r'(blocks\.\d+\.mlp\.)w1\.(.+)': r'\1fc1_g.\2',
+    r'(blocks\.\d+\.mlp\.)w2\.(.+)': r'\1fc1_x.\2',
+    r'(blocks\.\d+\.mlp\.)w3\.(.+)': r'\1fc2.\2',
+}
+
+HF_BLOCK = r'(?:model\.)?layer\.(\d+)\.'
+HF_KEYS: KeyTable = {
+    r'embeddings\.cls_token': 'cls_token',
+    r'embeddings\.register_tokens': 'reg_token',
+    r'embeddings\.mask_token': None,  # of pre-training
+    r'embeddings\.patch_embeddings\.(.+)': r'patch_embed.proj.\1',
+    HF_BLOCK + r'(norm[12]\..+)': r'blocks.\1.\2',
+    HF_BLOCK + r'attention\.q_proj\.weight': r'blocks.\1.attn.qkv.weight',
+    HF_BLOCK + r'attention\.k_proj\.weight': r'blocks.\1.attn.qkv.weight',
+    HF_BLOCK + r'attention\.v_proj\.weight': r'blocks.\1.attn.qkv.weight',
+    HF_BLOCK + r'attention\.([qkv])_proj\.bias': r'blocks.\1.attn.\2_bias',
+    HF_BLOCK + r'attention\.o_proj\.(.+)': r'blocks.\1.attn.proj.\2',
+    HF_BLOCK + r'layer_scale([12])\.lambda1': r'blocks.\1.gamma_\2',
+    HF_BLOCK + r'mlp\.down_proj\.(.+)': r'blocks.\1.mlp.fc2.\2',
+}
+HF_GELU_KEYS: KeyTable = {HF_BLOCK + r'mlp\.up_proj\.(.+)': r'blocks.\1.mlp.fc1.\2', **HF_KEYS}
+HF_SWIGLU_KEYS: KeyTable = {
+    HF_BLOCK + r'mlp\.gate_proj\.(.+)': r'blocks.\1.mlp.fc1_g.\2',
+    HF_BLOCK + r'mlp\.up_proj\.(.+)': r'blocks.\1.mlp.fc1_x.\2',
+    **HF_KEYS,
+}
+
+
+def from_meta(weights: StateDict) -> StateDict:
+    """Names; q, k and v biases apart, without those of the keys where a mask hides them.
+
+    Raises:
+        CheckpointError: a mask that hides anything else.
+    """
+    ours = renamed(weights, META_KEYS)
+    for key, mask in weights.items():
+        if not key.endswith('.attn.qkv.bias_mask'):
+            continue
+        expected = torch.tensor([1.0, 0.0, 1.0]).repeat_interleave(len(mask) // 3)
+        if not torch.equal(mask.float(), expected):
+            raise CheckpointError(f'{key} hides other than the biases of the keys')
+        ours.pop(key.replace('qkv.bias_mask', 'k_bias'), None)
+    return ours
+
+
+def from_hf_gelu(weights: StateDict) -> StateDict:
+    return renamed(weights, HF_GELU_KEYS)
+
+
+def from_hf_swiglu(weights: StateDict) -> StateDict:
+    return renamed(weights, HF_SWIGLU_KEYS)

@@ -1,0 +1,112 @@
+"""timm's key layouts of ViTs with rotary embedding, its class ``Eva``, to ours and back.
+
+Names are ours but for EVA-02's and Perception Encoder's. Those have a position embedding with a
+place for the class token in front; ours has none, and the class token takes up what is there.
+
+Letters: N tokens of the grid, C channels.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from .errors import CheckpointError
+from .keys import SWIN_BLOCK, VIT_BLOCK, KeyTable, StateDict, by_stage, has, renamed
+
+HEADS: KeyTable = {r'(head|fc_norm|attn_pool)\..+': None}
+SEPARATE_KEYS: KeyTable = {  # EVA-02 base and large
+    r'(.+\.attn\.)q_proj\.weight': r'\1qkv.weight',
+    r'(.+\.attn\.)k_proj\.weight': r'\1qkv.weight',
+    r'(.+\.attn\.)v_proj\.weight': r'\1qkv.weight',
+    r'(.+\.attn\.)([qv])_proj\.bias': r'\1\2_bias',
+    **HEADS,
+}
+PACKED_KEYS: KeyTable = {  # EVA-02 tiny and small
+    r'(blocks\.\d+\.mlp\.fc1)\.(weight|bias)': r'\1_{g,x}.\2',
+    **HEADS,
+}
+TO_TIMM_KEYS: KeyTable = {r'rope\.periods': None}  # Meta's, which timm's code computes
+TO_SEPARATE_KEYS: KeyTable = {
+    r'(.+\.attn\.)qkv\.weight': r'\1{q_proj,k_proj,v_proj}.weight',
+    r'(.+\.attn\.)([qv])_bias': r'\1\2_proj.bias',
+}
+TO_PACKED_KEYS: KeyTable = {
+    r'(blocks\.\d+\.mlp\.)fc1_g\.(weight|bias)': r'\1fc1.\2',
+    r'(blocks\.\d+\.mlp\.)fc1_x\.(weight|bias)': r'\1fc1.\2',
+}
+Q_BIAS = r'blocks\.\d+\.attn\.q_bias'
+GATED_MLP = r'blocks\.\d+\.mlp\.fc1_g\.weight'
+MLP_NORM = r'blocks\.\d+\.mlp\.norm\.weight'
+
+
+def is_square(number: int) -> bool:
+    return number >= 0 and math.isqrt(number) ** 2 == number
+
+
+def has_class_slot(weights: StateDict) -> bool:
+    """Whether pos_embed [1, 1 + N, C] has a place for the class token; N is that of a square."""
+    token, positions = weights.get('cls_token'), weights.get('pos_embed')
+    if token is None or positions is None or positions.ndim != 3:
+        return False
+    tokens = positions.shape[1]
+    own_slot = is_square(tokens - 1) and not is_square(tokens)
+    return own_slot and positions[:, :1].shape == token.shape
+
+
+def has_packed_mlp(weights: StateDict) -> bool:
+    """Whether the gate of SwiGLU is packed with its other half: no other MLP has twice the rows."""
+    first, last = (weights.get(f'blocks.0.mlp.{name}.weight') for name in ('fc1', 'fc2'))
+    return first is not None and last is not None and len(first) == 2 * last.shape[-1]
+
+
+def fold_class_slot(weights: StateDict) -> StateDict:
+    """The class token with its position: nothing else is ever added to it, so this is exact."""
+    if not has_class_slot(weights):
+        return weights
+    place, positions = weights['pos_embed'].split([1, weights['pos_embed'].shape[1] - 1], 1)
+    return {**weights, 'cls_token': weights['cls_token'] + place, 'pos_embed': positions}
+
+
+def from_separate(weights: StateDict) -> StateDict:
+    return fold_class_slot(renamed(weights, SEPARATE_KEYS))
+
+
+def from_packed(weights: StateDict) -> StateDict:
+    return fold_class_slot(renamed(weights, PACKED_KEYS))
+
+
+def from_timm(weights: StateDict) -> StateDict:
+    return fold_class_slot(renamed(weights, HEADS))
+
+
+def to_timm_keys(weights: StateDict) -> KeyTable:
+    """What becomes of our keys in timm, which depends on the family.
+
+    Raises:
+        CheckpointError: timm has no such model.
+    """
+    if by_stage(weights, SWIN_BLOCK):
+        raise CheckpointError('timm has no Swin with rotary embedding: use --to naver or ours')
+    if not has(weights, VIT_BLOCK):
+        raise CheckpointError('these are not the weights of a RoPEViT')
+    if has(weights, MLP_NORM):
+        return TO_SEPARATE_KEYS
+    if has(weights, GATED_MLP) and has(weights, Q_BIAS) and 'pos_embed' in weights:
+        return TO_PACKED_KEYS
+    return TO_TIMM_KEYS
+
+
+def to_timm(weights: StateDict) -> StateDict:
+    """Where timm has a place for the class token, it is zero: the token has its position in it."""
+    keys = to_timm_keys(weights)
+    timm = renamed(weights, keys)
+    if 'pos_embed' in timm and (keys is not TO_TIMM_KEYS or 'norm_pre.weight' in timm):
+        if 'cls_token' not in timm:
+            raise CheckpointError(
+                'the class token was dropped, and timm has no such model without one'
+            )
+        place = torch.zeros_like(timm['pos_embed'][:, :1])
+        timm['pos_embed'] = torch.cat([place, timm['pos_embed']], 1)
+    return timm

@@ -1,0 +1,63 @@
+"""What the paper reports for a config, from the metafile.yml in its folder."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import mmengine
+from mmengine.config import Config
+
+
+def paper_result(path: Path, cfg: Config) -> str:
+    """The paper's result for `cfg`, which was read from `path`, or why there is none to expect.
+
+    A config that only has another for its base, as the flagship configs do, has that one's result;
+    one that changes anything has none.
+    """
+    while True:
+        base = single_base(path)
+        if entry := metafile_entry(path):
+            if differs(cfg, path):
+                return f'none: {path.name} has one, and settings of it are changed here'
+            return describe(entry)
+        if base is None:
+            return 'none known'
+        path = base
+
+
+def single_base(path: Path) -> Path | None:
+    """The file that a config names as its only `_base_`."""
+    if path.suffix != '.py':
+        return None
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], 'id', '') == '_base_':
+            base = ast.literal_eval(node.value)
+            return (path.parent / base).resolve() if isinstance(base, str) else None
+    return None
+
+
+def metafile_entry(path: Path) -> dict | None:
+    """The entry for a config in the metafile of its folder, if there are such."""
+    metafile = path.parent / 'metafile.yml'
+    models = mmengine.load(metafile)['Models'] if metafile.is_file() else []
+    return next((model for model in models if model['Name'] == path.stem), None)
+
+
+def differs(cfg: Config, path: Path) -> bool:
+    """Whether a config does anything else than the one at `path`."""
+    other = Config.fromfile(path)
+    return any(cfg.get(key) != other[key] for key in other)
+
+
+def describe(entry: dict) -> str:
+    """Metrics and source of the results of a metafile's entry, on one line."""
+    results = entry.get('Results', [])
+    return (
+        '; '.join(
+            f'{", ".join(f"{value} {name}" for name, value in result["Metrics"].items())} '
+            f'on {result["Dataset"]} ({result["Source"]})'
+            for result in results
+        )
+        or 'none: not in the paper'
+    )

@@ -1,0 +1,65 @@
+"""Multiply-adds against products counted by hand."""
+
+import mmengine
+import pytest
+import torch
+from grid import CONFIGS, Leaf
+from torch import Tensor, nn
+
+from rope_dense.backbones import RoPEViT
+from rope_dense.cli.complexity import measured_size, multiply_adds
+from rope_dense.cli.errors import UsageError
+from rope_dense.cli.model_checks import build_model
+
+
+class Predictor(nn.Module):
+    """A backbone and one layer of each other kind, called as a detector or segmentor is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        arch = dict(embed_dims=32, depth=2, num_heads=2)
+        self.backbone = RoPEViT(
+            arch, with_cls_token=False, window_block_indexes=(0,), window_size=2
+        )
+        self.up = nn.ConvTranspose2d(32, 8, 2, stride=2)
+        self.conv = nn.Conv2d(8, 4, 3, padding=1, groups=2)
+
+    def forward(self, image: Tensor, samples: list, mode: str) -> Tensor:
+        assert mode == 'predict' and samples[0].img_shape == tuple(image.shape[2:])
+        assert not torch.is_grad_enabled() and not self.training
+        return self.conv(self.up(self.backbone(image)[0]))
+
+
+def test_products_of_a_small_model() -> None:
+    height, width = 48, 64
+    tokens, c = (height // 16) * (width // 16), 32
+    patches = tokens * 3 * 16**2 * c
+    padded = 4 * 4  # the window block sees 3 x 4 tokens padded to windows of 2 x 2
+    attention_layers = tokens * c * 8 * c * 2 + (tokens + padded) * 4 * c**2
+    scores = 2 * padded * 4 * c + 2 * tokens * tokens * c
+    up = tokens * c * 8 * 2 * 2
+    conv = 4 * tokens * 8 // 2 * 3**2 * 4
+    found = multiply_adds(Predictor(), height=height, width=width)
+    assert found == patches + attention_layers + scores + up + conv
+
+
+def test_the_recorded_value_of_a_whole_model() -> None:
+    """The smallest of the grid; the others are recorded by the same command."""
+    leaf = Leaf('mask2former_swin', 's', 'rope-axial')
+    cfg = leaf.load()
+    models = mmengine.load(CONFIGS / 'mask2former_swin' / 'metafile.yml')['Models']
+    (recorded,) = (model for model in models if model['Name'] == leaf.name)
+    size = measured_size(cfg)
+    assert recorded['Metadata']['FLOPs Size'] == list(size) == [512, 512]
+    found = multiply_adds(build_model(cfg), height=size[0], width=size[1])
+    assert found == recorded['Metadata']['FLOPs']
+
+
+def test_sizes_of_configs() -> None:
+    assert measured_size(Leaf('dino_swin', 't', 'rope-mixed').load()) == (800, 1333)
+    assert measured_size(Leaf('upernet_vit', 'l', 'ape').load()) == (512, 512)
+    assert measured_size(Leaf('mask2former_swin', 'b', 'rpb').load()) == (640, 640)
+    cfg = Leaf('dino_swin', 't', 'rope-mixed').load()
+    cfg.test_dataloader.dataset.pipeline = [dict(type='LoadImageFromFile')]
+    with pytest.raises(UsageError, match='no step has a `scale`.*give --size HEIGHT WIDTH'):
+        measured_size(cfg)

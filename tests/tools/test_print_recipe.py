@@ -1,0 +1,198 @@
+"""tools/print_recipe.py: what it prints of a config, and its errors."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+from grid import CONFIGS, FLAGSHIPS, GRID, Leaf, build_offline, read
+from tool_names import TOOLS, Main
+
+from rope_dense.cli.paper_results import paper_result
+from rope_dense.cli.recipe import describe
+
+LABELS = (
+    *('train data', 'test data', 'model', 'weights', 'position', 'windows', 'optimizer'),
+    *('groups', 'schedule', 'evaluation', '--tta'),
+)
+
+
+@pytest.fixture(scope='module')
+def print_recipe() -> Main:
+    return runpy.run_path(str(TOOLS / 'print_recipe.py'))['main']
+
+
+def sections(text: str) -> dict[str, str]:
+    """Text of each label, its lines joined."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        label = line[:11].strip()
+        if label:
+            current = label
+            found[current] = ''
+        found[current] += f' {line[11:].strip()}'
+    return {label: text.strip() for label, text in found.items()}
+
+
+def words(leaf: Leaf) -> dict[str, list[str]]:
+    """What must be said of a leaf, from the recipes."""
+    position, windows = [], ['7 x 7 tokens in all blocks']
+    if leaf.variant.startswith('rope'):
+        position.append('AxialRoPE' if 'axial' in leaf.variant else 'MixedRoPE')
+    if 'ape' in leaf.variant:
+        position.append('absolute position embedding')
+    if 'rpb' in leaf.variant:
+        position.append('relative position bias')
+    if leaf.experiment == 'upernet_vit':
+        windows = ['global attention in all']
+    elif leaf.experiment == 'dino_vitdet':
+        last = {'b': 11, 'l': 23}[leaf.size]
+        windows = ['14 x 14 tokens', f'{last}']
+    parameters = sum(param.numel() for param in build_offline(leaf).parameters())
+    return {
+        'position': position,
+        'windows': windows,
+        'model': [f'{parameters:,d} parameters'],
+        'weights': [leaf.weights or 'random values'],
+        'schedule': ['90000' if leaf.experiment.startswith('dino') else '160000', '8 processes'],
+        'evaluation': ['CocoMetric' if leaf.experiment.startswith('dino') else 'mIoU'],
+    }
+
+
+@pytest.mark.parametrize('leaf', GRID, ids=lambda leaf: leaf.name)
+def test_every_leaf_in_one_screen(leaf: Leaf) -> None:
+    cfg = leaf.load()
+    text = describe(cfg, build_offline(leaf))
+    assert len(text.splitlines()) <= 60 and max(map(len, text.splitlines())) <= 130
+    found = sections(text)
+    assert tuple(found) == LABELS
+    for label, expected in words(leaf).items():
+        for word in expected:
+            assert word in found[label], label
+    result = paper_result(leaf.path, read(leaf.path))
+    assert all(str(number) in result for number in leaf.results)
+    assert leaf.results or result == 'none: not in the paper'
+
+
+@pytest.mark.parametrize('experiment, size', FLAGSHIPS.items())
+def test_flagships_have_the_result_of_their_leaf(experiment: str, size: str) -> None:
+    leaf = Leaf(experiment, size, 'rope-mixed')
+    result = paper_result(CONFIGS / f'{experiment}_rope_mixed.py', read(leaf.path))
+    assert str(leaf.results[0]) in result and 'the paper, Table' in result
+
+
+def test_numbers_of_a_flagship(print_recipe: Main, capsys: pytest.CaptureFixture[str]) -> None:
+    assert print_recipe([str(CONFIGS / 'dino_vitdet_rope_mixed.py')]) == 0
+    out = capsys.readouterr().out
+    found = sections(out)
+    assert found['paper'].startswith('51.2 box AP on COCO (the paper, Table 1)')
+    assert 'window' not in found['position'] and '9,216 learned frequencies' in found['position']
+    assert 'in blocks 0, 1, 3, 4, 6, 7, 9, 10; global attention in 2, 5, 8, 11' in found['windows']
+    rows = {line.split()[0]: line.split()[1:] for line in found_rows(out)}
+    assert rows['neck.0/decay'][:3] == ['x', '0.1', '0.0001']
+    assert rows['backbone/frequency'][1:] == ['0.1', '0', '9,216']
+    assert (
+        '1e-07 at 0' in found['schedule'] and '0.0001 at 82499, 1e-05 at 82500' in found['schedule']
+    )
+    assert 'hf-hub:naver-ai/rope_mixed_deit_base_patch16_LS' in found['weights']
+
+
+def found_rows(out: str) -> list[str]:
+    """The rows of the table of parameter groups."""
+    return [line[11:] for line in out.splitlines() if '/' in line[11:30] and ' x ' in line]
+
+
+def test_changed_configs_have_no_result(
+    print_recipe: Main, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flagship = str(CONFIGS / 'dino_swin_rope_mixed.py')
+    assert print_recipe([flagship, '--cfg-options', 'model.backbone.drop_path_rate=0.3']) == 0
+    assert 'settings of it are changed here' in sections(capsys.readouterr().out)['paper']
+
+
+@pytest.mark.parametrize('path', sorted((CONFIGS / 'demo').glob('*.py')), ids=lambda p: p.stem)
+def test_demos(print_recipe: Main, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert print_recipe([str(path)]) == 0
+    found = sections(capsys.readouterr().out)
+    assert tuple(found) == ('config', 'paper', *LABELS)
+    assert found['weights'] == 'backbone from random values'
+    assert 'settings of it are changed here' in found['paper']
+
+
+OTHER_BACKBONE = """
+_base_ = '{flagship}'
+model = dict(
+    backbone=dict(
+        _delete_=True,
+        type='SwinTransformer',
+        embed_dims=96,
+        depths=[2, 2, 2, 2],
+        num_heads=[3, 6, 12, 24],
+        out_indices=(1, 2, 3),
+    )
+)
+optim_wrapper = dict(
+    _delete_=True, type='OptimWrapper', optimizer=dict(type='SGD', lr=0.1, momentum=0.9)
+)
+param_scheduler = None
+train_cfg = dict(_delete_=True, type='EpochBasedTrainLoop', max_epochs=12)
+"""
+
+
+def test_another_backbone(
+    print_recipe: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / 'own.py'
+    path.write_text(OTHER_BACKBONE.format(flagship=CONFIGS / 'dino_swin_rope_mixed.py'))
+    assert print_recipe([str(path)]) == 0
+    found = sections(capsys.readouterr().out)
+    assert found['windows'] == 'as the backbone has them: none of rope_dense'
+    assert 'relative position bias' in found['position']
+    assert 'SwinTransformer' in found['model'] and 'SGD' in found['optimizer']
+    assert found['schedule'].startswith('12 epochs')
+
+
+def test_flops_are_counted_at_a_given_size(
+    print_recipe: Main, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demo = str(CONFIGS / 'demo' / 'dino_vitdet_rope_mixed_shapes.py')
+    assert print_recipe([demo, '--flops']) == 0
+    at_test_size = sections(capsys.readouterr().out)['FLOPs']
+    assert at_test_size.endswith('G multiply-adds at 160 x 160')
+    assert print_recipe([demo, '--flops', '--size', '96', '128']) == 0
+    smaller = sections(capsys.readouterr().out)['FLOPs']
+    assert smaller.endswith('at 96 x 128')
+    assert 0 < float(smaller.split()[0]) < float(at_test_size.split()[0])
+
+
+@pytest.mark.parametrize(
+    'arguments, says',
+    [
+        (['no_such.py'], "config 'no_such.py': no such file"),
+        ([str(CONFIGS / 'dino_swin_rope_mixed.py'), '--cfg-options', 'modle.x=1'], "mean 'model'?"),
+        (
+            [
+                str(CONFIGS / 'dino_swin_rope_mixed.py'),
+                '--cfg-options',
+                'model.backbone.windowsize=9',
+            ],
+            "unknown argument 'windowsize' of RoPESwin",
+        ),
+        (
+            [str(CONFIGS / 'dino_swin_rope_mixed.py'), '--cfg-options', 'optim_wrapper=None'],
+            'no optim_wrapper: a train loop needs',
+        ),
+        (
+            [str(CONFIGS / 'demo' / 'dino_vitdet_rope_mixed_shapes.py'), '--flops', '--size']
+            + ['0', '96'],
+            '--size 0 96: both must be 1 or more',
+        ),
+    ],
+)
+def test_mistakes_are_named(
+    print_recipe: Main, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert print_recipe(arguments) == 2
+    message = capsys.readouterr().err
+    assert message.startswith('error: ') and says in message and 'Traceback' not in message

@@ -1,0 +1,73 @@
+"""Print what a config will do, to compare it with the paper: data, model, position embedding,
+windows, parameter groups, schedule, evaluation, and the result to expect.
+
+Examples:
+    python tools/print_recipe.py configs/dino_vitdet_rope_mixed.py
+    python tools/print_recipe.py configs/dino_vitdet_rope_mixed.py --flops
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rope_dense.cli.arguments import OptionsAction
+from rope_dense.cli.complexity import measured_size, multiply_adds
+from rope_dense.cli.config import load_config, used_loaders
+from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.model_checks import build_model
+from rope_dense.cli.paper_results import paper_result
+from rope_dense.cli.recipe import describe, entry
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('config', help='config file')
+    parser.add_argument(
+        '--flops',
+        action='store_true',
+        help='run the model on one image and count its multiply-adds (takes up to minutes)',
+    )
+    parser.add_argument(
+        '--size',
+        nargs=2,
+        type=int,
+        metavar=('HEIGHT', 'WIDTH'),
+        help="of that image, in pixels (the config's test size)",
+    )
+    parser.add_argument(
+        '--cfg-options',
+        nargs='+',
+        action=OptionsAction,
+        default={},
+        metavar='KEY=VALUE',
+        help='change settings of the config, as in tools/train.py',
+    )
+    args = parser.parse_args(argv)
+    if args.size and not args.flops:
+        parser.error('--size is for --flops')
+    return args
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse_args(argv)
+    cfg = load_config(args.config, args.cfg_options, None)
+    used_loaders(cfg, 'train', 'val', 'test')
+    used_loaders(cfg, 'test')
+    model = build_model(cfg)
+    print(entry('config', args.config))
+    print(entry('paper', paper_result(Path(args.config).resolve(), cfg)))
+    print(describe(cfg, model))
+    if args.flops:
+        height, width = args.size or measured_size(cfg)
+        if min(height, width) < 1:
+            raise UsageError(f'--size {height} {width}: both must be 1 or more')
+        count = multiply_adds(model, height=height, width=width)
+        print(entry('FLOPs', f'{count / 1e9:.1f} G multiply-adds at {height} x {width}'))
+
+
+if __name__ == '__main__':
+    sys.exit(main())
