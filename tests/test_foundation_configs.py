@@ -120,7 +120,9 @@ def shrunk(name: str) -> nn.Module:
         cfg.model.data_preprocessor.size = (112, 112)
     overrides = SEGMENTATION if name.startswith('upernet') else DETECTION
     cfg.merge_from_dict({f'model.{key}': value for key, value in overrides.items()})
-    return revert_sync_batchnorm(MODELS.build(cfg.model))
+    model = revert_sync_batchnorm(MODELS.build(cfg.model))
+    model.init_weights()  # mmdet leaves some parameters as memory was until then
+    return model
 
 
 def batch(name: str) -> dict:
