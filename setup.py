@@ -21,7 +21,8 @@ setup(
     # The OpenMMLab packages exist in two families that use the same import names, so neither can be
     # required here: each is an extra, and importing rope_dense without them says what to install.
     # Before 2.6 torch's weights_only loading could be made to run code (CVE-2025-32434).
-    install_requires=['torch>=2.6', 'numpy'],
+    # The weights that the configs name are on the Hugging Face hub, some as safetensors.
+    install_requires=['torch>=2.6', 'numpy', 'huggingface_hub', 'safetensors'],
     extras_require={
         'onedl': [
             'onedl-mmengine>=0.10.12,<0.11',
@@ -40,7 +41,6 @@ setup(
         ],
         # timm, which some tests compare with, would bring a torchvision that replaces torch:
         # pip install --no-deps timm
-        'hub': ['huggingface_hub', 'safetensors'],  # hf-hub: names and .safetensors files
         'test': ['pytest'],
     },
 )
