@@ -250,6 +250,11 @@ def test_reasons_against_it():
     assert "on 'cpu'" in triton_rotary.can_use(torch.randn(1, 4, 3, 1, 4))
 
 
+def test_the_kernel_can_be_switched_off(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv('ROPE_DENSE_TRITON', '0')
+    assert triton_rotary.can_use(torch.randn(1, 4, 3, 1, 4)) == 'ROPE_DENSE_TRITON=0 is set'
+
+
 def test_a_reason_is_logged_once(caplog: pytest.LogCaptureFixture):
     rotation = MixedRoPE(8, HEADS, 1)([0], height=2, width=3, device=torch.device('cpu'))[0]
     log_once.cache_clear()

@@ -13,6 +13,7 @@ sizes were chosen by the instructions that the compiler emits, not by measuremen
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from importlib.util import find_spec
 
@@ -22,6 +23,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 from ..rotation import PairLayout, Rotation
 
+SWITCH = 'ROPE_DENSE_TRITON'  # an environment variable: 0 keeps to PyTorch's own operations
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 # Programs that a launch aims for, several for each place on the largest GPUs (132 processors with
 # room for about five). With frequencies to learn fewer: each writes a slot of sums.
@@ -33,6 +35,8 @@ def can_use(qkv: Tensor) -> str | None:
     """A reason why ``rotate_qkv`` cannot take ``qkv`` [B, N, 3, h, D], or None."""
     if torch.compiler.is_compiling():
         return 'the compiler fuses the plain form'
+    if os.environ.get(SWITCH) == '0':
+        return f'{SWITCH}=0 is set'
     if qkv.device.type != 'cuda':
         return f'Triton runs on CUDA devices, qkv is on {qkv.device.type!r}'
     if not triton_installed():
