@@ -1,4 +1,4 @@
-"""The small models for tests at other resolutions: one recipe, and position embeddings as the names say."""
+"""Small models to test at other resolutions: one recipe, position embeddings as the names say."""
 
 from pathlib import Path
 
