@@ -21,7 +21,8 @@ from rope_dense.evaluation import RoPEClassifier, load_classifier
 from rope_dense.evaluation.classifier import classifier_config
 from rope_dense.evaluation.results import read_results
 
-TOOL = Path(__file__).parents[1] / 'tools' / 'eval_classification.py'
+TOOLS = Path(__file__).parents[1] / 'tools'
+TOOL = TOOLS / 'eval_classification.py'
 Weights = dict[str, Tensor]
 Run = Callable[..., int]
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -262,6 +263,31 @@ def test_swin_takes_windows_of_a_32nd(
     assert run(checkpoint, folder, '--sizes', 64, '--work-dir', tmp_path / 'work') == 0
     (row,) = read_results(tmp_path / 'work' / 'resolutions.json')['rows']
     assert row['window'] == 'auto'
+
+
+def test_eval_resolutions_goes_on_with_a_classifier(
+    run: Run, pictures: list[Image.Image], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The config that the tool leaves is one of the other tool, whose figures join the first."""
+    weights = trained(naver_swin(32, (2, 2), (1, 2), 'mixed'), CLASSES)
+    checkpoint = saved(dict(model=weights), tmp_path / 'swin.pth')
+    names = [str(number % CLASSES) for number in range(len(pictures))]
+    folder = write(tmp_path / 'val', pictures, names, sorted(set(names)))
+    assert run(checkpoint, folder, '--sizes', 64, 96, '--work-dir', tmp_path / 'work') == 0
+    main = runpy.run_path(str(TOOLS / 'eval_resolutions.py'))['main']
+    config = str(tmp_path / 'work' / 'classifier.py')
+    options = ['--sizes', '64', '96', '--cfg-options', 'experiment_name=other_tool']
+    assert main([config, checkpoint, *options]) == 0
+    found = {'auto': {}, 'config': {}}
+    for row in read_results(tmp_path / 'work' / 'resolutions.json')['rows']:
+        found[row['window']][row['size']] = row['metrics']
+    assert found['auto'] == found['config'] and len(found['auto']) == 2
+    other = saved(dict(model=trained(naver_vit(64, 2, mixed=True, ape=False), 3)), tmp_path / 'o')
+    assert main([config, other, *options]) == 2
+    assert 'does not fit' in capsys.readouterr().err
+    missing = 'test_dataloader.dataset.data_root=/none'
+    assert main([config, checkpoint, *options, missing]) == 2
+    assert '/none: no such folder' in capsys.readouterr().err
 
 
 def test_subset_competes_alone(run: Run, pictures: list[Image.Image], tmp_path: Path) -> None:

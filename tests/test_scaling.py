@@ -231,6 +231,4 @@ def test_scaling_needs_an_embedding_and_ntk_a_fixed_one():
     with pytest.raises(ValueError, match='rope_scaling needs a rotary embedding'):
         RoPEViT('tiny', rope=None, rope_scaling=dict(type='linear'))
     with pytest.raises(ValueError, match='AxialRoPE here does not have'):
-        RoPEViT(
-            'tiny', rope=dict(type='AxialRoPE', learned=True), rope_scaling=dict(type='ntk')
-        )
+        RoPEViT('tiny', rope=dict(type='AxialRoPE', learned=True), rope_scaling=dict(type='ntk'))

@@ -6,7 +6,7 @@ has a folder of images for each class. Prints a table while it runs, and writes 
 
 The protocol: the shorter side is resized to SIZE / CROP RATIO (bicubic, antialiased), the middle
 SIZE x SIZE are classified. The crop ratio is 1 for ViT and 0.875 for Swin, whose windows have
-SIZE / 32 tokens.
+SIZE / 32 tokens. The work folder also gets classifier.py, the config of the evaluation.
 
 Examples:
     python tools/eval_classification.py hf-hub:naver-ai/rope_mixed_deit_small_patch16_LS val
@@ -16,29 +16,30 @@ Examples:
 """
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
 
 from mmengine.config import Config
 from mmengine.registry import MODELS
-from mmengine.runner import Runner
 
 from rope_dense.cli.checkpoints import is_remote
+from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.sweeps import (
     add_sweep_arguments,
     check_cells,
     evaluate_cells,
     finish,
+    loader_of,
     open_results,
     training_size_of,
     usage_errors,
 )
-from rope_dense.evaluation.classifier import classifier_config, load_classifier
-from rope_dense.evaluation.image_folder import ClassFolderDataset
+from rope_dense.evaluation.classifier import classifier_config
 from rope_dense.evaluation.settings import AS_CONFIG, Setter
-from rope_dense.evaluation.sweep import bare_model, plan
+from rope_dense.evaluation.sweep import plan
 
 PAPER_SIZES = {
     'RoPEViT': ['96', '144', '192', '224', '256', '320', '384', '512'],
@@ -96,23 +97,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     name = re.split(r'[/:]', args.checkpoint.rstrip('/'))[-1]
     if args.batch_size < 1 or args.workers < 0:
         raise UsageError('--batch-size must be 1 or more, --workers 0 or more')
+    for option in ('class_index', 'real_labels'):
+        if (path := getattr(args, option)) and is_remote(path):
+            raise UsageError(f'--{option.replace("_", "-")} {path}: give a file of this machine')
     model_config = classifier_config(args.checkpoint, args.rope)
     kind = model_config['backbone']['type']
     config = make_config(args, model_config, name)
-    check_labels(args, model_config['num_classes'])
+    check_data(config, ('test_dataloader',))
     windows = args.window or (['auto'] if kind == 'RoPESwin' else [AS_CONFIG])
     cells = plan(args.sizes or PAPER_SIZES[kind], args.scaling, windows)
     with usage_errors():
         training_size = training_size_of(config, args.train_size)
     model = MODELS.build(config.model)
     check_cells(cells, Setter(model, config))
-    load_classifier(model, args.checkpoint)  # before anything long starts
+    load = loader_of(model, args.checkpoint)  # before anything long starts
     del model
     results = open_results(args, config, name=name, training_size=training_size)
-
-    def load(runner: Runner) -> None:
-        load_classifier(bare_model(runner), args.checkpoint)
-
+    os.makedirs(config.work_dir, exist_ok=True)
+    config.dump(os.path.join(config.work_dir, 'classifier.py'))
     evaluate_cells(config, cells, results, load)
     finish(args, results)
 
@@ -123,6 +125,8 @@ def make_config(args: argparse.Namespace, model: dict, name: str) -> Config:
     ratio = CROP_RATIOS[kind] if args.crop_ratio is None else args.crop_ratio
     if not 0 < ratio <= 1:
         raise UsageError(f'--crop-ratio {ratio}: give a number over 0 and up to 1')
+    if kind == 'RoPESwin':
+        model['backbone']['window_size'] = 'auto'
     side = int(TRAINING_SIZE)
     read = dict(
         type='LoadImageFromFile',
@@ -143,6 +147,7 @@ def make_config(args: argparse.Namespace, model: dict, name: str) -> Config:
     loader = dict(
         batch_size=args.batch_size,
         num_workers=args.workers,
+        persistent_workers=args.workers > 0,
         sampler=dict(type='DefaultSampler', shuffle=False),
         dataset=dataset,
     )
@@ -157,32 +162,6 @@ def make_config(args: argparse.Namespace, model: dict, name: str) -> Config:
             work_dir=args.work_dir or f'work_dirs/{name}',
         )
     )
-
-
-def check_labels(args: argparse.Namespace, num_classes: int) -> None:
-    """Read the folder once, and compare its classes with those of the model.
-
-    Raises:
-        UsageError: labels that cannot be read or that the model does not have.
-    """
-    for option in ('class_index', 'real_labels'):
-        if (path := getattr(args, option)) and is_remote(path):
-            raise UsageError(f'--{option.replace("_", "-")} {path}: give a file of this machine')
-    with usage_errors():
-        dataset = ClassFolderDataset(args.folder, args.class_index, args.real_labels)
-    indices = dataset.metainfo['class_indices']
-    labels = [label for item in dataset for label in item['labels']]
-    if max(*indices, *labels) >= num_classes:
-        raise UsageError(
-            f'{args.folder}: class {max(*indices, *labels)} (from 0), but the head has '
-            f'{num_classes} classes'
-        )
-    named = args.class_index or all(name.isdecimal() for name in dataset.metainfo['classes'])
-    if not named and len(indices) != num_classes:
-        raise UsageError(
-            f'{args.folder}: {len(indices)} folders of classes, but the head has {num_classes} '
-            'classes: say which they are with --class-index (and --subset, if only they compete)'
-        )
 
 
 if __name__ == '__main__':

@@ -2,6 +2,7 @@
 
 Prints a table while it runs, and writes resolutions.json, .csv and .png to the work folder.
 Finished figures are kept: the same command goes on where it was stopped, and takes more sizes.
+CONFIG is that of a detector, a segmentor, or a classifier (tools/eval_classification.py writes it).
 
 Examples:
     python tools/eval_resolutions.py CONFIG last.pth --sizes 480 800 1200 --scaling none by_parts
@@ -14,10 +15,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from mmengine.runner import Runner
-
 from rope_dense.cli.arguments import add_common_arguments, parse
-from rope_dense.cli.checkpoints import check_tested_weights
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.errors import command
@@ -28,6 +26,7 @@ from rope_dense.cli.sweeps import (
     check_cells,
     evaluate_cells,
     finish,
+    loader_of,
     open_results,
     training_size_of,
     usage_errors,
@@ -72,14 +71,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     with usage_errors():
         training_size = training_size_of(cfg, args.train_size)
     check_cells(cells, Setter(model, cfg))
-    check_tested_weights(args.checkpoint, model)
+    load = loader_of(model, args.checkpoint)
     check_data(cfg, loaders)
     del model
     results = open_results(args, cfg, name=args.config, training_size=training_size)
     if args.slide == 'keep' and (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
         crop = ' x '.join(map(str, cfg.model.test_cfg.crop_size))
         print(f'Every size is tested in crops of {crop}: the backbone sees no more. See --slide')
-    evaluate_cells(cfg, cells, results, Runner.load_or_resume, args.launcher)
+    evaluate_cells(cfg, cells, results, load, args.launcher)
     finish(args, results)
 
 

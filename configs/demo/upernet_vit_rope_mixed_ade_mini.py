@@ -54,6 +54,4 @@ param_scheduler = [
     dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=200),
 ]
 train_cfg = dict(max_iters=200, val_interval=100)
-default_hooks = dict(
-    logger=dict(interval=10), checkpoint=dict(interval=200, max_keep_ckpts=1)
-)
+default_hooks = dict(logger=dict(interval=10), checkpoint=dict(interval=200, max_keep_ckpts=1))

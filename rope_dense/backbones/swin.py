@@ -274,9 +274,7 @@ class SwinStage(nn.Module):
         )
         self.downsample = downsample
 
-    def forward(
-        self, x: Tensor, window_size: Size | None, scaling: RopeScaling | None
-    ) -> Tensor:
+    def forward(self, x: Tensor, window_size: Size | None, scaling: RopeScaling | None) -> Tensor:
         """[B, H, W, C] to [B, H, W, C], before ``downsample``; None: the map is one window."""
         grid = tuple(x.shape[1:3])
         shift = self.shift_of(grid, window_size)

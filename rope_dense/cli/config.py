@@ -92,8 +92,10 @@ def _merge_options(cfg: Config, options: dict) -> None:
 
 
 def _import_task(cfg: Config, path: str) -> None:
-    """Import mmdet or mmseg, which the config's `default_scope` names."""
+    """Import mmdet or mmseg, which the config's `default_scope` names; classifiers need neither."""
     scope = cfg.get('default_scope')
+    if scope == 'mmengine' and (cfg.get('model') or {}).get('type') == 'RoPEClassifier':
+        return
     if scope not in PACKAGES:
         raise UsageError(f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'")
     try:

@@ -12,6 +12,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS
 
+from ..evaluation.image_folder import ClassFolderDataset
 from .checkpoints import is_remote
 from .config import component_of, evaluators, leaf_datasets, nearest_in
 from .errors import UsageError
@@ -107,6 +108,8 @@ def _check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
             f'filter_cfg={dataset.get("filter_cfg")}, and the suffixes of the files'
         )
     _check_first_image(key, built)
+    if isinstance(built, ClassFolderDataset):
+        _check_class_indices(key, built, cfg.model.num_classes)
 
 
 def _component(cfg: Config, key: str, dataset: ConfigDict) -> type:
@@ -158,6 +161,24 @@ def _check_first_image(key: str, dataset: BaseDataset) -> None:
         path = info.get(name)
         if path and not is_remote(path) and not os.path.isfile(path):
             raise UsageError(f'{key}: {path} does not exist; check {key}.data_prefix')
+
+
+def _check_class_indices(key: str, dataset: ClassFolderDataset, num_classes: int) -> None:
+    """The classes of folders and images must be those of a classifier's head."""
+    indices = dataset.metainfo['class_indices']
+    highest = max(*indices, *(label for item in dataset.data_list for label in item['labels']))
+    if highest >= num_classes:
+        raise UsageError(
+            f'{key}: {dataset.data_root} has class {highest} (from 0), but the head has '
+            f'{num_classes} classes'
+        )
+    numbered = all(name.isdecimal() for name in dataset.metainfo['classes'])
+    if not (dataset.class_index or numbered) and len(indices) != num_classes:
+        raise UsageError(
+            f'{key}: {dataset.data_root} has {len(indices)} folders of classes, but the head has '
+            f'{num_classes} classes: say which they are by class_index (and subset of the '
+            'evaluator, if only they compete)'
+        )
 
 
 def _build(cfg: Config, key: str, dataset: ConfigDict) -> BaseDataset:

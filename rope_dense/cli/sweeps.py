@@ -10,12 +10,15 @@ from pathlib import Path
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
 from mmengine.runner import Runner
+from torch import nn
 
+from ..evaluation.classifier import RoPEClassifier, load_classifier
 from ..evaluation.resolution import configured_size
 from ..evaluation.results import Identity, Results, headline, read_results
 from ..evaluation.settings import Cell, Setter, parse_size
-from ..evaluation.sweep import Evaluator, run_sweep
+from ..evaluation.sweep import Evaluator, bare_model, run_sweep
 from ..visualization.resolution_plot import draw_resolutions
+from .checkpoints import check_tested_weights
 from .errors import UsageError
 from .launch import build_runner
 
@@ -96,6 +99,19 @@ def check_cells(cells: list[Cell], setter: Setter) -> None:
         for cell in cells:
             setter.apply(cell)
             setter.config_of(cell)
+
+
+def loader_of(model: nn.Module, checkpoint: str) -> Callable[[Runner], None]:
+    """What puts a checkpoint into the model of a Runner; tried on a model of the same kind first.
+
+    Raises:
+        UsageError, CheckpointError: it does not fit.
+    """
+    if not isinstance(model, RoPEClassifier):
+        check_tested_weights(checkpoint, model)
+        return Runner.load_or_resume
+    load_classifier(model, checkpoint)
+    return lambda runner: load_classifier(bare_model(runner), checkpoint)
 
 
 def open_results(

@@ -34,6 +34,7 @@ class ClassFolderDataset(BaseDataset):
             Beyer et al., "Are we done with ImageNet?", 2020. The number at the end of an image's
             name, from 1, is its place. Images without a label are left out.
         pipeline: transforms.
+        serialize_data: see mmengine's ``BaseDataset``.
 
     Raises:
         ValueError: no image, or a folder or image that the index or the labels do not have.
@@ -45,9 +46,15 @@ class ClassFolderDataset(BaseDataset):
         class_index: str | None = None,
         real_labels: str | None = None,
         pipeline: Sequence[dict] = (),
+        serialize_data: bool = True,
     ) -> None:
         self.class_index, self.real_labels = class_index, real_labels
-        super().__init__(data_root=data_root, pipeline=list(pipeline), test_mode=True)
+        super().__init__(
+            data_root=data_root,
+            pipeline=list(pipeline),
+            serialize_data=serialize_data,
+            test_mode=True,
+        )
 
     def load_data_list(self) -> list[dict]:
         labels = label_folders(Path(self.data_root), self.class_index)

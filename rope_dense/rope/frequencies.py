@@ -80,6 +80,8 @@ class RotaryEmbedding(nn.Module):
         Angles are float32 whatever the dtype of the model (float64 parameters keep float64).
         ``scaling`` adapts the frequencies to grids larger than that of pre-training.
         """
+        if not len(blocks):
+            return []
         freqs = self.frequencies(blocks, device)
         freqs = freqs.to(torch.promote_types(freqs.dtype, torch.float32))
         score_factor = 1.0
