@@ -102,7 +102,7 @@ class RotaryEmbedding(nn.Module):
         if len(rotations) == len(blocks):
             return rotations
         (shared,) = rotations
-        return [replace(shared, shared_table=shared.table())] * len(blocks)
+        return [replace(shared, shared=True)] * len(blocks)
 
     def extra_repr(self) -> str:
         return f'theta={self.theta}, pair_layout={self.pair_layout}, {self.coordinates}'

@@ -9,6 +9,7 @@ of a head. x is the column and y the row of a token.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -29,8 +30,8 @@ class Rotation:
         layout: ``'adjacent'`` turns channels (2t, 2t + 1) together, ``'split'`` (t, t + P).
         num_prefix_tokens: tokens before the grid (class token, registers), which are not rotated.
         score_factor: what attention multiplies its scores by, see ``RopeScaling``.
-        shared_table: the result of ``table``, kept where all blocks turn alike; elsewhere made
-            when needed, since one for every block would cost the memory of an activation.
+        shared: whether all blocks turn alike, and share this rotation. Its table is kept then, once
+            one is made; elsewhere one for every block would cost the memory of an activation.
 
     Channels of a head from 2P on are not rotated.
     """
@@ -43,7 +44,7 @@ class Rotation:
     layout: PairLayout = 'adjacent'
     num_prefix_tokens: int = 0
     score_factor: float = 1.0
-    shared_table: Tensor | None = None
+    shared: bool = False
 
     @property
     def num_tokens(self) -> int:
@@ -57,8 +58,13 @@ class Rotation:
 
     def table(self) -> Tensor:
         """[N, h, P] complex, ``exp(i angles)``, without gradient."""
-        if self.shared_table is not None:
-            return self.shared_table
+        return self._kept_table if self.shared else self._make_table()
+
+    @cached_property
+    def _kept_table(self) -> Tensor:
+        return self._make_table()
+
+    def _make_table(self) -> Tensor:
         return (self.rows[:, None] * self.columns[None]).flatten(0, 1)
 
     def crop(self, *, height: int, width: int) -> Rotation:
@@ -71,7 +77,7 @@ class Rotation:
             y=self.y[:height],
             columns=self.columns[:width],
             rows=self.rows[:height],
-            shared_table=None,
+            shared=False,
         )
 
 
