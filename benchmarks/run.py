@@ -73,7 +73,7 @@ FUSED = (
     'timm, mixed',
     'timm, axial',
 )
-SWINS = ('mmdet', 'rope_dense, no position', 'rope_dense, mixed')
+SWINS = ('rope_dense, no position', 'rope_dense, mixed', 'rope_dense, axial', 'mmdet')
 FEW = dict(sizes=[(64, 96)], rounds=1, memory=False)
 vit, vitdet = partial(bench_backbone, 'vit', 'base'), partial(bench_backbone, 'vitdet', 'base')
 swin = partial(bench_backbone, 'swin', 'tiny')
@@ -108,8 +108,12 @@ SUITES = {
     'swin': Suite(
         partial(swin, sizes=[(800, 1344)], rounds=7), FEW, 8, 'Swin-T against mmdet, 800 x 1344'
     ),
-    'swin-512': Suite(partial(swin, sizes=[(512, 512)], rounds=9), FEW, 4, 'Swin-T, 512 px'),
-    'swin-1024': Suite(partial(swin, sizes=[(1024, 1024)], rounds=7), FEW, 8, 'Swin-T, 1024 px'),
+    'swin-512': Suite(
+        partial(swin, sizes=[(512, 512)], rounds=15, names=SWINS), FEW, 4, 'Swin-T, 512 px'
+    ),
+    'swin-1024': Suite(
+        partial(swin, sizes=[(1024, 1024)], rounds=7, names=SWINS), FEW, 7, 'Swin-T, 1024 px'
+    ),
     'swin-2048': Suite(
         partial(swin, sizes=[(2048, 2048)], rounds=3, names=SWINS), FEW, 12, 'Swin-T, 2048 px'
     ),
