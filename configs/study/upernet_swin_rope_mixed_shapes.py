@@ -1,6 +1,6 @@
 # UperNet with a small Swin on generated shapes of 112 x 112 pixels, windows of 7 x 7 tokens, from
-# scratch on a CPU, to be tested with other windows (tools/eval_resolutions.py); here with
-# RoPE-Mixed. Data as for upernet_vit_rope_mixed_shapes.py.
+# scratch on a CPU, for the study of other windows (docs/resolution_study); here with RoPE-Mixed.
+# Data as for upernet_vit_rope_mixed_shapes.py.
 _base_ = './upernet_vit_rope_mixed_shapes.py'
 
 size = (112, 112)

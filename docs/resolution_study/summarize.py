@@ -70,7 +70,7 @@ def draw(panels: dict[str, list[Row]], column: str, trained: int, label: str, pa
     """mIoU against ``column``, a panel for each selection; thin lines are single seeds."""
     figure = Figure(figsize=(4.2 * len(panels), 3.8), layout='constrained')
     for axes, (title, rows) in zip(
-        figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels.items(), strict=True
+        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
     ):
         found = by_seed(rows, 'variant', column)
         for variant in dict.fromkeys(key[0] for key in found):
@@ -100,9 +100,9 @@ def main(folder: Path) -> None:
     vit = [row for row in rows if row['model'] == 'vit']
     print_table(vit, 'size')
     plain = [row for row in vit if row['scaling'] == 'none']
-    panels = {'frequencies as trained': plain}
-    scaled = [row for row in vit if row['scaling'] == 'by_parts+log' or row['variant'] == 'ape']
-    panels['by parts, with temperature'] = scaled
+    ape = {(row['seed'], row['size']): row['mIoU'] for row in plain if row['variant'] == 'ape'}
+    ahead = [row | dict(mIoU=row['mIoU'] - ape[row['seed'], row['size']]) for row in plain]
+    panels = {'frequencies as trained': plain, 'points ahead of APE': ahead}
     draw(panels, 'size', 128, 'image side in pixels', HERE / 'vit.png')
     panels = {}
     for size in sorted({row['size'] for row in rows if row['model'] == 'swin'}):
