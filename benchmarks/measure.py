@@ -112,14 +112,22 @@ def peak_memory(prepare: Callable[[], Run], device: torch.device) -> Row:
     run = prepare()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         run()
-    peak_rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB on Linux
+    peak_rss = peak_rss_mb()
     events = profiler.profiler.kineto_results.events()
     changes = [(event.start_ns(), event.nbytes()) for event in events if event.name() == '[memory]']
     held = peak = 0
     for _, change in sorted(changes):
         held += change
         peak = max(peak, held)
-    return dict(peak_rss_mb=peak_rss / 2**10, peak_tensors_mb=peak / 2**20)
+    return dict(peak_rss_mb=peak_rss, peak_tensors_mb=peak / 2**20)
+
+
+def peak_rss_mb() -> float:
+    """Of this process. (``ru_maxrss`` would be that of the parent, if it was larger.)"""
+    for line in _lines('/proc/self/status'):
+        if line.startswith('VmHWM'):
+            return int(line.split()[1]) / 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
 def name_of(dtype: torch.dtype) -> str:
