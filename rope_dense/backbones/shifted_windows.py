@@ -6,13 +6,15 @@ C = h * D.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from mmcv.cnn.bricks import DropPath
 from torch import Tensor, nn
 
 from ..rope import Rotation, rotate_qkv
 from .attention import attend
-from .layers import Mlp, build_norm, resize_grid
+from .layers import Mlp, build_norm, in_parts, resize_grid
 from .windows import Size, attend_in_windows
 
 
@@ -105,6 +107,10 @@ class WindowAttention(nn.Module):
             rotation = rotation.crop(height=height, width=width)
         if bias is not None:
             bias = bias[:, :height, :width, :height, :width].flatten(3).flatten(1, 2)  # [h, N, N]
+        return in_parts(partial(self.attend, rotation=rotation, bias=bias), windows)
+
+    def attend(self, windows: Tensor, *, rotation: Rotation | None, bias: Tensor | None) -> Tensor:
+        """[B, N, C] to [B, N, C]; rotation and bias [h, N, N] fit."""
         qkv = self.qkv(windows).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
         q, k, v = rotate_qkv(qkv, rotation)  # [B, h, N, D] each
         score_factor = 1.0 if rotation is None else rotation.score_factor
