@@ -1,11 +1,15 @@
 """What a training step allocates: sizes of all results of all operations, forward and backward."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from rope_dense.backbones import layers
 from rope_dense.backbones.swin import RoPESwin
 from rope_dense.backbones.vit import RoPEViT
 
@@ -31,6 +35,9 @@ def largest_result(model: torch.nn.Module, image: Tensor) -> int:
     return largest.elements
 
 
+SWIN = dict(arch=dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2)), out_indices=(0, 1))
+
+
 def vit(**arguments: object) -> RoPEViT:
     arch = dict(embed_dims=16, depth=1, num_heads=1)
     return RoPEViT(arch, patch_size=8, img_size=160, with_cls_token=False, **arguments)
@@ -46,7 +53,6 @@ def test_a_global_block_makes_no_tensor_of_tokens_by_tokens(cls: str):
 
 
 def test_shifted_windows_make_no_tensor_of_windows_by_tokens_by_tokens():
-    """With windows of 100 tokens, for which attention is fused everywhere."""
     arch = dict(embed_dims=8, depths=(2,), num_heads=(1,))
     image = torch.randn(1, 3, 4 * 36, 4 * 44)
     num_windows, num_tokens = 4 * 5, 10 * 10  # the grid of 36 x 44 is padded to whole windows
@@ -55,7 +61,10 @@ def test_shifted_windows_make_no_tensor_of_windows_by_tokens_by_tokens():
 
 
 @pytest.mark.parametrize('cls', ['MixedRoPE', 'AxialRoPE'])
-def test_training_keeps_no_more_than_without_rotation(cls: str):
+@pytest.mark.parametrize('build', [vit, partial(RoPESwin, **SWIN)], ids=['vit', 'swin'])
+def test_training_keeps_no_more_than_without_rotation(
+    build: Callable[..., torch.nn.Module], cls: str
+) -> None:
     """Bytes kept for backward, each piece of memory once; tables are what differs."""
     image = torch.randn(2, 3, 160, 160)
 
@@ -67,10 +76,37 @@ def test_training_keeps_no_more_than_without_rotation(cls: str):
             storages[storage.data_ptr()] = storage
             return tensor
 
-        model = vit(rope=rope)
+        model = build(rope=rope)
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             outs = model(image)
         assert outs[0].requires_grad
         return sum(storage.nbytes() for storage in storages.values())
 
     assert kept(dict(type=cls)) <= 1.01 * kept(None)
+
+
+@pytest.mark.parametrize(
+    'model',
+    [
+        RoPESwin(**SWIN),
+        RoPESwin(rope=None, use_rpb=True, mask_padding=True, **SWIN),
+        vit(),
+        RoPEViT('eva02_tiny', img_size=160),
+    ],
+    ids=['swin', 'swin with bias', 'vit', 'gated vit'],
+)
+def test_inference_in_parts_changes_nothing(
+    model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.eval()
+    image = torch.randn(2, 3, 160, 196)
+    whole = [out.detach() for out in model(image)]  # with gradients everything goes at once
+    monkeypatch.setattr(layers, 'PART', 3000)
+    seen = []
+    mlp = next(module for module in model.modules() if hasattr(module, 'forward_tokens'))
+    last = mlp.fc2
+    last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].numel()))
+    with torch.no_grad():
+        in_parts = model(image)
+    assert len(seen) > 3 and max(seen) <= 4 * 3000
+    torch.testing.assert_close(list(in_parts), whole, rtol=1e-5, atol=1e-5)
