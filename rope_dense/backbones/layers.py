@@ -64,11 +64,10 @@ def in_parts(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     On a CPU without gradients the rows go through in parts, so that what is in between, such as the
     hidden channels of an MLP, stays in the cache: Swin-T at 800 x 1344 takes 0.88 of the time.
     """
-    rows = max(1, PART // max(1, x[:1].numel()))
     whole = torch.is_grad_enabled() or x.device.type != 'cpu' or torch.compiler.is_compiling()
-    if whole or rows >= len(x):
+    if whole or x.numel() <= PART:
         return function(x)
-    return torch.cat([function(part) for part in x.split(rows)])
+    return torch.cat([function(part) for part in x.chunk(-(-x.numel() // PART))])
 
 
 class SwiGLU(nn.Module):
