@@ -176,8 +176,8 @@ def _check_class_indices(key: str, dataset: ClassFolderDataset, num_classes: int
     if not (dataset.class_index or numbered) and len(indices) != num_classes:
         raise UsageError(
             f'{key}: {dataset.data_root} has {len(indices)} folders of classes, but the head has '
-            f'{num_classes} classes: say which they are by class_index (and subset of the '
-            'evaluator, if only they compete)'
+            f'{num_classes} classes: say which they are with --class-index or class_index (and '
+            '--subset or subset=True of the evaluator, if only they compete)'
         )
 
 
