@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,13 @@ def test_interrupt_ends_training_with_advice(detector: str, tmp_path: Path) -> N
     command = [sys.executable, str(TOOLS / 'train.py'), detector, '--work-dir', 'work']
     command += ['--cfg-options', 'train_cfg.max_iters=100000', 'train_cfg.val_interval=100000']
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell's background jobs ignore it, and what they start inherits that.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     saved = tmp_path / 'work' / 'last_checkpoint'
     for line in process.stdout:
