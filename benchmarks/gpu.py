@@ -21,10 +21,11 @@ from bench_backbone import bench_backbone, work
 from bench_rotate import bench_rotate
 from measure import Case, Row, compare, environment, table, write_csv
 from peers import MIXED, swin, vit, vitdet
+from rotations import in_place, plain
 from run import RESULTS, tables
 from torch import Tensor
 
-from rope_dense.rope import AxialRoPE, MixedRoPE, Rotation, rotate
+from rope_dense.rope import AxialRoPE, MixedRoPE, Rotation
 from rope_dense.rope.kernels import triton_rotary
 
 CUDA = torch.device('cuda')
@@ -123,8 +124,8 @@ def errors_of(
         return [*outs, *torch.autograd.grad(loss, [leaf, *rope.parameters()])]
 
     first, second, expected = (
-        run(triton_rotary.rotate_qkv),
-        run(triton_rotary.rotate_qkv),
+        run(in_place(triton_rotary)),
+        run(in_place(triton_rotary)),
         run(plain),
     )
     errors = [
@@ -132,11 +133,6 @@ def errors_of(
         for a, b in zip(first, expected, strict=True)
     ]
     return errors, all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-
-
-def plain(qkv: Tensor, rotation: Rotation) -> tuple[Tensor, ...]:
-    q, k, v = qkv.unbind(2)
-    return tuple(x.transpose(1, 2) for x in (rotate(q, rotation), rotate(k, rotation), v))
 
 
 # ----------------------------------------------------------------------- speed

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -31,6 +32,15 @@ def make_rotation(
     rotation = rope([0], height=side, width=side, device=device)[0]
     # A leaf, so that every backward has the same graph to go through.
     return replace(rotation, freqs=rotation.freqs.detach().requires_grad_(kind == 'mixed'))
+
+
+def in_place(path: ModuleType) -> Callable[[Tensor, Rotation], tuple[Tensor, ...]]:
+    """``rotate_qkv`` by one of the fast paths."""
+
+    def rotate_qkv(qkv: Tensor, rotation: Rotation) -> tuple[Tensor, ...]:
+        return path.rotate_windows(qkv.flatten(0, 1), rotation.grids(len(qkv)), rotation)[0]
+
+    return rotate_qkv
 
 
 def plain(qkv: Tensor, rotation: Rotation) -> tuple[Tensor, ...]:
@@ -83,14 +93,14 @@ def forms(qkv: Tensor, kind: str, side: int) -> dict[str, Rotate]:
     cos, sin = (part.to(qkv.dtype) for part in (twice.real, twice.imag))
     compiled = torch.compile(plain, dynamic=False)
     found: dict[str, Rotate] = {
-        'packed in place': lambda qkv: packed.rotate_qkv(qkv, rotation),
+        'packed in place': lambda qkv: in_place(packed)(qkv, rotation),
         'definition': lambda qkv: plain(qkv, rotation),
         'definition, compiled': lambda qkv: compiled(qkv, rotation),
         'complex (rope-vit form)': lambda qkv: complex_form(qkv, table),
         'stack (timm form)': lambda qkv: stacked_form(qkv, cos, sin),
     }
     if qkv.is_cuda and triton_rotary.triton_installed():
-        found = {'triton in place': lambda qkv: triton_rotary.rotate_qkv(qkv, rotation)} | found
+        found = {'triton in place': lambda qkv: in_place(triton_rotary)(qkv, rotation)} | found
     return found
 
 

@@ -5,7 +5,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rope_dense.rope import AxialRoPE, MixedRoPE, RotaryEmbedding, rotate, rotate_qkv
+from rope_dense.rope import (
+    AxialRoPE,
+    MixedRoPE,
+    RotaryEmbedding,
+    Windows,
+    rotate,
+    rotate_qkv,
+    rotate_windows,
+    split_windows,
+)
 from rope_dense.rope.kernels import packed
 
 CPU = torch.device('cpu')
@@ -66,6 +75,56 @@ def test_gradcheck(layout: str):
 
     x = torch.randn(2, 7, 3, 2, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(function, (x, rope.freqs))
+
+
+WINDOWS = [Windows(4, 3, 5), Windows(2, 2, 5), Windows(3, 3, 2), Windows(1, 1, 1)]
+
+
+@pytest.mark.parametrize('index', range(6))
+@pytest.mark.parametrize('prefix', [0, 2])
+def test_windows_of_several_sizes_turn_as_each_would(index: int, prefix: int):
+    """Values and gradients, against windows of one size after the other, out of place."""
+    rope = embeddings(8, 3)[index].double()
+    num_tokens = sum(n * (prefix + height * width) for n, height, width in WINDOWS)
+    x = torch.randn(num_tokens, 3, 3, 8, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(num_tokens * 3 * 3 * 8, dtype=torch.float64)
+
+    def results(path) -> list[Tensor]:
+        rotation = rope([0], height=3, width=5, device=CPU, num_prefix_tokens=prefix)[0]
+        outs = [part.flatten() for of_size in path(x * 1.0, rotation) for part in of_size]
+        loss = (torch.cat(outs) * weight).sum()
+        return [*outs, *torch.autograd.grad(loss, [x, *rope.parameters()])]
+
+    def one_by_one(qkv: Tensor, rotation) -> list[tuple[Tensor, ...]]:
+        return [
+            plain(part, rotation.crop(height=height, width=width))
+            for part, (_, height, width) in zip(
+                split_windows(qkv, WINDOWS, prefix), WINDOWS, strict=True
+            )
+        ]
+
+    together = results(lambda qkv, rotation: rotate_windows(qkv, WINDOWS, rotation))
+    for a, b in zip(together, results(one_by_one), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-6)
+
+
+def test_windows_without_rotation_are_unpacked():
+    x = torch.randn(4 * 15 + 2 * 10, 3, 2, 4, requires_grad=True)
+    outs = rotate_windows(x * 1.0, WINDOWS[:2], None)
+    for (q, k, v), part in zip(outs, split_windows(x, WINDOWS[:2]), strict=True):
+        assert torch.equal(torch.stack([q, k, v]), part.permute(2, 0, 3, 1, 4))
+    weights = [torch.randn_like(part) for of_size in outs for part in of_size]
+    parts = [part for of_size in outs for part in of_size]
+    loss = sum((part * weight).sum() for part, weight in zip(parts, weights, strict=True))
+    (grad,) = torch.autograd.grad(loss, x)
+    expected = [torch.stack(weights[i : i + 3]).permute(1, 3, 0, 2, 4) for i in (0, 3)]
+    assert torch.equal(grad, torch.cat([part.flatten(0, 1) for part in expected]))
+
+
+def test_a_window_larger_than_the_rotation_is_an_error():
+    rotation = embeddings(8, 3)[0]([0], height=3, width=5, device=CPU)[0]
+    with pytest.raises(ValueError, match='for a grid of 3 x 5, a window has 4 x 5 tokens'):
+        rotate_windows(torch.randn(20, 3, 3, 8), [Windows(1, 4, 5)], rotation)
 
 
 def test_a_view_of_a_larger_projection_is_rotated_in_place():
@@ -145,6 +204,7 @@ def test_what_cannot_be_overwritten_takes_the_plain_path():
     assert 'leaf' in packed.can_use(leaf)
     before = leaf.detach().clone()
     rotate_qkv(leaf, rotation)
+    assert 'leaf' in packed.can_use(leaf.flatten(0, 1))  # a view of it shares its memory
     assert torch.equal(leaf, before)
     strided = torch.randn(1, 4, 3, 1, 8)[..., ::2]
     assert 'not contiguous' in packed.can_use(strided)

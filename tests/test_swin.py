@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import reference_swin
 import torch
@@ -5,7 +7,7 @@ from mmdet.models.backbones.swin import SwinTransformer, swin_converter
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from rope_dense.backbones import RoPESwin
+from rope_dense.backbones import RoPESwin, layers
 from rope_dense.backbones.shifted_windows import relative_position_index
 from rope_dense.backbones.swin import SwinStage
 from rope_dense.rope import MixedRoPE
@@ -54,7 +56,7 @@ def small_stage(
         mask_padding=mask_padding,
         mlp_ratio=2.0,
         qkv_bias=True,
-        drop_paths=(0.0, 0.0),
+        drop_path_rates=(0.0, 0.0),
         downsample=None,
         with_cp=False,
         norm_cfg=dict(type='LN'),
@@ -318,11 +320,27 @@ def test_checkpointing_changes_nothing() -> None:
     torch.testing.assert_close(results[1], results[0])
 
 
+def test_drop_path_drops_branches_of_whole_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At rate 0.5 a branch of an image is gone or doubled, alike in all strips of the map."""
+    block = small_stage(None, use_rpb=True).blocks[0].train()
+    block.drop_path_rate = 0.5
+    x = torch.randn(64, 14, 9, 16, dtype=torch.float64)
+    monkeypatch.setattr(layers, 'PART', x.numel() // 2)
+    out = block(x, (3, 3), (1, 1), None)
+    as_out = []
+    for scales in itertools.product((0.0, 2.0), repeat=2):  # of attention, of the MLP
+        fixed = iter([torch.full((64, 1, 1, 1), scale, dtype=x.dtype) for scale in scales])
+        monkeypatch.setattr(block, 'branch_scale', lambda _, fixed=fixed: next(fixed))
+        as_out.append((block(x, (3, 3), (1, 1), None) - out).abs().amax((1, 2, 3)) < 1e-12)
+    assert all(images.any() for images in as_out)
+    assert torch.stack(as_out).sum(0).tolist() == [1] * 64
+
+
 def test_drop_path_grows_over_all_blocks() -> None:
     with torch.device('meta'):
         model = RoPESwin('tiny', drop_path_rate=0.22)
     blocks = [block for stage in model.layers for block in stage.blocks]
-    rates = [getattr(block.drop_path, 'drop_prob', 0.0) for block in blocks]
+    rates = [block.drop_path_rate for block in blocks]
     assert rates == pytest.approx([0.02 * index for index in range(12)])
 
 

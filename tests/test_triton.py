@@ -1,5 +1,6 @@
 """The Triton kernel against the definition: compiled on a GPU, else in Triton's interpreter."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -13,11 +14,21 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rope_dense.backbones.swin import RoPESwin
 from rope_dense.backbones.vit import RoPEViT
-from rope_dense.rope import AxialRoPE, MixedRoPE, RotaryEmbedding, Rotation, rotate, rotate_qkv
+from rope_dense.rope import (
+    AxialRoPE,
+    MixedRoPE,
+    RotaryEmbedding,
+    Rotation,
+    Windows,
+    rotate,
+    rotate_qkv,
+    rotate_windows,
+)
 from rope_dense.rope.kernels import triton_rotary
 from rope_dense.rope.rotate import log_once
 
 pytest.importorskip('triton', reason='no triton; pip install -r requirements/triton.txt')
+rotate_module = importlib.import_module('rope_dense.rope.rotate')  # the name is its function's
 DEVICE = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
 HEIGHT, WIDTH, HEADS = 3, 5, 3
 BACKBONES = {
@@ -47,6 +58,11 @@ def make(rope: RotaryEmbedding, height: int = HEIGHT, width: int = WIDTH, prefix
     return rope([0], height=height, width=width, device=DEVICE, num_prefix_tokens=prefix)[0]
 
 
+def turn(qkv: Tensor, rotation: Rotation) -> tuple[Tensor, ...]:
+    """``rotate_qkv`` by the kernel."""
+    return triton_rotary.rotate_windows(qkv.flatten(0, 1), rotation.grids(len(qkv)), rotation)[0]
+
+
 def plain(qkv: Tensor, rotation: Rotation) -> tuple[Tensor, ...]:
     q, k, v = qkv.unbind(2)
     return tuple(x.transpose(1, 2) for x in (rotate(q, rotation), rotate(k, rotation), v))
@@ -70,7 +86,7 @@ def test_values_equal_the_definition(
     num_tokens = HEIGHT * WIDTH + prefix
     qkv = torch.randn(2, num_tokens, 3, HEADS, 8 + extra_channels, device=DEVICE).to(dtype)
     expected = plain(qkv, rotation)
-    for a, b in zip(triton_rotary.rotate_qkv(qkv.clone(), rotation), expected, strict=True):
+    for a, b in zip(turn(qkv.clone(), rotation), expected, strict=True):
         assert_equal_but_for_rounding(a, b)
 
 
@@ -92,7 +108,7 @@ def test_gradients_equal_those_of_autograd(layout: str, kind: str, dtype: torch.
     x = torch.randn(shape, device=DEVICE).to(dtype).requires_grad_()
     weights = torch.randn(3, 3, HEADS, HEIGHT * WIDTH + prefix, channels, device=DEVICE)
     weights = weights.to(dtype).float()  # or the paths would round them differently
-    actual = gradients(triton_rotary.rotate_qkv, rope, x, weights, prefix)
+    actual = gradients(turn, rope, x, weights, prefix)
     expected = gradients(plain, rope, x, weights, prefix)
     assert_equal_but_for_rounding(actual[0], expected[0])
     # The rotated values that enter this are rounded to dtype.
@@ -109,7 +125,7 @@ def some_gradients(rope: RotaryEmbedding, height: int, width: int, batch: int) -
     x = torch.randn(batch, height * width, 3, HEADS, channels, device=DEVICE, requires_grad=True)
     weights = torch.randn(3, batch, HEADS, height * width, channels, device=DEVICE)
     return [
-        *gradients(triton_rotary.rotate_qkv, rope, x, weights, 0, height, width),
+        *gradients(turn, rope, x, weights, 0, height, width),
         *gradients(plain, rope, x, weights, 0, height, width),
     ]
 
@@ -164,7 +180,7 @@ def test_a_view_of_a_larger_projection_is_rotated_in_place(layout: str):
     others = wide[:, :, :, HEADS:].clone()
     rotation = make(embedding('mixed', layout))
     expected = plain(wide[:, :, :, :HEADS].clone(), rotation)
-    q, k, v = triton_rotary.rotate_qkv(wide[:, :, :, :HEADS], rotation)
+    q, k, v = turn(wide[:, :, :, :HEADS], rotation)
     assert q.untyped_storage().data_ptr() == wide.untyped_storage().data_ptr()
     for a, b in zip((q, k, v), expected, strict=True):
         torch.testing.assert_close(a, b, atol=3e-6, rtol=0)
@@ -181,7 +197,7 @@ def test_gradients_of_strides_that_the_kernel_does_not_read():
         loss = q.sum() + k.transpose(2, 3).contiguous().square().sum() + v.exp().sum()
         return list(torch.autograd.grad(loss, [x, *rope.parameters()]))
 
-    for a, b in zip(gradient(triton_rotary.rotate_qkv), gradient(plain), strict=True):
+    for a, b in zip(gradient(turn), gradient(plain), strict=True):
         torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-5)
 
 
@@ -190,23 +206,43 @@ def test_windows_take_the_rotation_of_a_larger_window():
     part = whole.crop(height=2, width=3)
     qkv = torch.randn(6, 6, 3, HEADS, 8, device=DEVICE)
     expected = plain(qkv, part)
-    for a, b in zip(triton_rotary.rotate_qkv(qkv.clone(), part), expected, strict=True):
+    for a, b in zip(turn(qkv.clone(), part), expected, strict=True):
         torch.testing.assert_close(a, b, atol=3e-6, rtol=0)
+
+
+@pytest.mark.parametrize('kind', ['mixed', 'axial'])
+def test_windows_of_several_sizes_turn_as_by_the_definition(kind: str):
+    """Values and gradients; without a fast path each size is turned by the definition."""
+    rope, windows = embedding(kind, 'adjacent'), [Windows(3, 3, 5), Windows(2, 2, 5)]
+    x = torch.randn(3 * 15 + 2 * 10, 3, HEADS, 8, device=DEVICE, requires_grad=True)
+    weight = torch.randn(x.numel(), device=DEVICE)
+
+    def results(path) -> list[Tensor]:
+        outs = [
+            part.flatten() for of_size in path(x * 1.0, windows, make(rope)) for part in of_size
+        ]
+        loss = (torch.cat(outs) * weight).sum()
+        return [*outs, *torch.autograd.grad(loss, [x, *rope.parameters()])]
+
+    actual = results(triton_rotary.rotate_windows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rotate_module, 'FAST_PATHS', ())
+        expected = results(rotate_windows)
+    for a, b in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-5)
 
 
 def test_double_frequencies_are_rounded():
     rotation = make(embedding('mixed', 'split').double())
     qkv = torch.randn(1, HEIGHT * WIDTH, 3, HEADS, 8, device=DEVICE)
-    for a, b in zip(
-        triton_rotary.rotate_qkv(qkv.clone(), rotation), plain(qkv, rotation), strict=True
-    ):
+    for a, b in zip(turn(qkv.clone(), rotation), plain(qkv, rotation), strict=True):
         torch.testing.assert_close(a, b, atol=3e-6, rtol=0)
 
 
 def test_a_projection_that_somebody_saved_is_an_error_not_a_wrong_gradient():
     x = torch.randn(1, HEIGHT * WIDTH, 3, HEADS, 8, device=DEVICE, requires_grad=True)
     qkv = (x * 1.0).exp()  # exp keeps its result for backward
-    q, k, v = triton_rotary.rotate_qkv(qkv, make(embedding('axial', 'adjacent')))
+    q, k, v = turn(qkv, make(embedding('axial', 'adjacent')))
     with pytest.raises(RuntimeError, match='modified by an inplace operation'):
         (q + k + v).sum().backward()
 
@@ -216,7 +252,7 @@ def test_rotation_saves_only_the_memory_of_qkv():
     projection = linear(torch.randn(1, HEIGHT * WIDTH, 24, device=DEVICE))
     rotation, saved = make(rope), []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
-        triton_rotary.rotate_qkv(projection.unflatten(-1, (3, HEADS, 8)), rotation)
+        turn(projection.unflatten(-1, (3, HEADS, 8)), rotation)
     assert {t.untyped_storage().data_ptr() for t in saved} == {
         projection.untyped_storage().data_ptr()
     }

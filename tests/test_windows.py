@@ -11,7 +11,10 @@ from rope_dense.backbones.windows import (
     fitting_side,
     merge_windows,
     partition_windows,
+    strips,
+    window_padding,
 )
+from rope_dense.rope import Windows
 
 MIXED = dict(type='MixedRoPE')
 AXIAL = dict(type='AxialRoPE', theta=50.0)
@@ -91,12 +94,48 @@ def test_cuts(total: int, window: int, shift: int, expected: list[tuple[int, int
 def test_padding_is_seen_or_not(mask_padding: bool, filled: int):
     """Each token counts the tokens that it sees."""
 
-    def count(windows: Tensor, size: tuple[int, int]) -> Tensor:
-        assert windows.shape[1] == size[0] * size[1]
-        return torch.full_like(windows, windows.shape[1])
+    def count(tokens: Tensor, windows: list[Windows]) -> Tensor:
+        ((number, height, width),) = windows
+        assert number == 1 and tokens.shape == (height * width, 1)
+        return torch.full_like(tokens, height * width)
 
-    seen = attend_in_windows(torch.zeros(1, 1, 5, 1), (1, 8), count, mask_padding=mask_padding)
+    padding = (0, 0) if mask_padding else window_padding((1, 5), (1, 8))
+    seen = attend_in_windows(torch.zeros(1, 1, 5, 1), (1, 8), count, padding=padding)
     assert seen.shape == (1, 1, 5, 1) and seen.unique().tolist() == [filled]
+
+
+def test_windows_of_several_sizes_come_one_after_the_other():
+    """A shifted grid of 2 images: each token is told the size of its window and its place in it."""
+
+    def place(tokens: Tensor, windows: list[Windows]) -> Tensor:
+        assert windows == [(2, 1, 2), (4, 1, 3), (2, 3, 2), (4, 3, 3), (2, 1, 2), (4, 1, 3)]
+        assert len(tokens) == 2 * 5 * 8
+        places = [
+            torch.arange(height * width).repeat(number) + 100 * height + 10 * width
+            for number, height, width in windows
+        ]
+        return torch.cat(places)[:, None].to(tokens)
+
+    out = attend_in_windows(torch.zeros(2, 5, 8, 1), (3, 3), place, shift=(1, 2))[..., 0]
+    assert torch.equal(out[0], out[1])
+    top = [120, 121, 130, 131, 132, 130, 131, 132]
+    assert out[0, 0].tolist() == top and out[0, 4].tolist() == top
+    assert out[0, 2].tolist() == [322, 323, 333, 334, 335, 333, 334, 335]
+
+
+@pytest.mark.parametrize('height, shift, padding', [(21, 0, 0), (21, 3, 0), (20, 3, 1), (2, 3, 5)])
+@pytest.mark.parametrize('number', [1, 2, 3, 50])
+def test_strips_end_where_windows_do(height: int, shift: int, padding: int, number: int):
+    x = torch.randn(1, height, 9, 2)
+    parts = strips(x, 7, shift, padding, number)
+    assert torch.equal(torch.cat([part for part, _, _ in parts], 1), x)
+    assert len(parts) <= max(1, -(-height // 7))
+    assert [down for _, down, _ in parts] == [shift] + [0] * (len(parts) - 1)
+    assert [bottom for _, _, bottom in parts] == [0] * (len(parts) - 1) + [padding]
+    if len(parts) > 1:
+        first, *between, _ = (part.shape[1] for part, _, _ in parts)
+        assert (first - shift) % 7 == 0 and all(rows % 7 == 0 for rows in between)
+    assert number == 1 or height < 7 + shift or len(parts) > 1
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 MlpKind = Literal['gelu', 'swiglu', 'swiglu_norm']
 
-PART = 2**20  # values that go through ``in_parts`` at once: chosen by the time of Swin-T and ViT-B
+PART = 2**20  # values in a part, see ``num_parts``: chosen by the time of Swin-T and ViT-B
 
 
 class PatchEmbed(nn.Module):
@@ -58,16 +58,22 @@ class Mlp(nn.Module):
         return self.fc2(self.act(self.fc1(x)))
 
 
-def in_parts(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """``function(x)``, which treats each row of x alone and keeps its shape.
+def num_parts(x: Tensor) -> int:
+    """In how many parts to compute what is local in x: on a CPU so many that what is in between,
+    such as the hidden channels of an MLP, stays in the cache, else one."""
+    if x.device.type != 'cpu' or torch.compiler.is_compiling():
+        return 1
+    return max(1, -(-x.numel() // PART))
 
-    On a CPU without gradients the rows go through in parts, so that what is in between, such as the
-    hidden channels of an MLP, stays in the cache.
-    """
-    whole = torch.is_grad_enabled() or x.device.type != 'cpu' or torch.compiler.is_compiling()
-    if whole or x.numel() <= PART:
-        return function(x)
-    return torch.cat([function(part) for part in x.chunk(-(-x.numel() // PART))])
+
+def in_parts(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """``function(x)``, which treats each row of x alone and keeps its shape, see ``num_parts``."""
+    return join([function(part) for part in x.chunk(num_parts(x))], 0)
+
+
+def join(parts: Sequence[Tensor], dim: int) -> Tensor:
+    """``torch.cat`` that does not copy a single part."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
 
 
 class SwiGLU(nn.Module):

@@ -1,21 +1,22 @@
 """The Swin block: attention in windows, shifted without a mask.
 
-Letters: B images or windows, H x W token grid, N tokens of a window, h heads, D channels of a head,
-C = h * D.
+Letters: B images, H x W token grid, N tokens of a window, T those of all windows, h heads, D
+channels of a head, C = h * D.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import torch
-from mmcv.cnn.bricks import DropPath
+from mmcv.cnn.bricks.drop import drop_path
 from torch import Tensor, nn
 
-from ..rope import Rotation, rotate_qkv
+from ..rope import Rotation, Windows, rotate_windows
 from .attention import attend
-from .layers import Mlp, build_norm, in_parts, resize_grid
-from .windows import Size, attend_in_windows
+from .layers import Mlp, add_branch, build_norm, join, num_parts, resize_grid
+from .windows import Size, attend_in_windows, strips, window_padding
 
 
 class SwinBlock(nn.Module):
@@ -33,7 +34,7 @@ class SwinBlock(nn.Module):
         mask_padding: bool,
         mlp_ratio: float,
         qkv_bias: bool,
-        drop_path: float,
+        drop_path_rate: float,
         norm_cfg: dict,
     ) -> None:
         super().__init__()
@@ -42,22 +43,36 @@ class SwinBlock(nn.Module):
         self.attn = WindowAttention(embed_dims, num_heads, qkv_bias, bias_window)
         self.norm2 = build_norm(norm_cfg, embed_dims)
         self.mlp = Mlp(embed_dims, int(embed_dims * mlp_ratio))
-        self.drop_path = DropPath(drop_path) if drop_path else nn.Identity()
+        self.drop_path_rate = drop_path_rate
 
     def forward(
         self, x: Tensor, window_size: Size, shift: Size, rotation: Rotation | None
     ) -> Tensor:
-        """[B, H, W, C] to [B, H, W, C]; ``rotation`` is that of a whole window."""
-        bias = self.attn.bias(*window_size)
-        attended = attend_in_windows(
-            self.norm1(x),
-            window_size,
-            lambda windows, size: self.attn(windows, size, rotation, bias),
-            shift=shift,
-            mask_padding=self.mask_padding,
-        )
-        x = x + self.drop_path(attended)
-        return x + self.drop_path(self.mlp(self.norm2(x)))
+        """[B, H, W, C] to [B, H, W, C]; ``rotation`` is that of a whole window.
+
+        Everything in a block is local to a row of windows, so it is computed strip by strip.
+        """
+        attend = partial(self.attn, rotation=rotation, bias=self.attn.bias(*window_size))
+        padding = (0, 0) if self.mask_padding else window_padding(x.shape[1:3], window_size)
+        keep = [self.branch_scale(x) for _ in range(2)]
+        outs = []
+        for strip, down, bottom in strips(x, window_size[0], shift[0], padding[0], num_parts(x)):
+            attended = attend_in_windows(
+                self.norm1(strip),
+                window_size,
+                attend,
+                shift=(down, shift[1]),
+                padding=(bottom, padding[1]),
+            )
+            strip = add_branch(strip, attended, keep[0])
+            outs.append(add_branch(strip, self.mlp(self.norm2(strip)), keep[1]))
+        return join(outs, 1)
+
+    def branch_scale(self, x: Tensor) -> Tensor | None:
+        """[B, 1, 1, 1], what stochastic depth multiplies a branch of each image by; None is 1."""
+        if self.drop_path_rate == 0 or not self.training:
+            return None
+        return drop_path(x.new_ones(len(x), 1, 1, 1), self.drop_path_rate, training=True)
 
 
 class WindowAttention(nn.Module):
@@ -86,35 +101,31 @@ class WindowAttention(nn.Module):
 
     def forward(
         self,
-        windows: Tensor,
-        window_size: Size,
+        tokens: Tensor,
+        windows: Sequence[Windows],
+        *,
         rotation: Rotation | None,
         bias: Tensor | None,
     ) -> Tensor:
         """Attend among the tokens of each window.
 
         Args:
-            windows: [B, N, C], N = height * width of ``window_size``.
-            window_size: (height, width) in tokens, no larger than ``rotation`` and ``bias``.
-            rotation: of a window of that size or larger, or None.
-            bias: [h, H, W, H, W] of a window of that size or larger, or None.
+            tokens: [T, C], of all windows, one after the other.
+            windows: their numbers and sizes.
+            rotation: of a window as large as the largest, or None.
+            bias: [h, H, W, H, W] of a window as large as the largest, or None.
 
         Returns:
-            [B, N, C].
+            [T, C].
         """
-        height, width = window_size
-        if rotation is not None:
-            rotation = rotation.crop(height=height, width=width)
-        if bias is not None:
-            bias = bias[:, :height, :width, :height, :width].flatten(3).flatten(1, 2)  # [h, N, N]
-        return in_parts(partial(self.attend, rotation=rotation, bias=bias), windows)
-
-    def attend(self, windows: Tensor, *, rotation: Rotation | None, bias: Tensor | None) -> Tensor:
-        """[B, N, C] to [B, N, C]; rotation and bias [h, N, N] fit."""
-        qkv = self.qkv(windows).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
-        q, k, v = rotate_qkv(qkv, rotation)  # [B, h, N, D] each
+        qkv = self.qkv(tokens).unflatten(-1, (3, self.num_heads, -1))  # [T, 3, h, D]
+        rotated = rotate_windows(qkv, windows, rotation)  # [number, h, N, D] each, for each size
         score_factor = 1.0 if rotation is None else rotation.score_factor
-        return self.proj(attend(q, k, v, bias, score_factor))
+        outs = [
+            attend(q, k, v, crop_bias(bias, height, width), score_factor).flatten(0, 1)
+            for (q, k, v), (_, height, width) in zip(rotated, windows, strict=True)
+        ]
+        return self.proj(join(outs, 0))
 
     def bias(self, height: int, width: int) -> Tensor | None:
         """[h, H, W, H, W], the relative position bias of each query and key of a window."""
@@ -124,6 +135,13 @@ class WindowAttention(nn.Module):
         table = resized_bias_table(self.relative_position_bias_table, self.bias_window, offsets)
         index = relative_position_index(height, width, table.device)
         return table[index].permute(4, 0, 1, 2, 3)
+
+
+def crop_bias(bias: Tensor | None, height: int, width: int) -> Tensor | None:
+    """[h, H, W, H, W] to [h, N, N], the bias of the top left ``height`` x ``width`` tokens."""
+    if bias is None:
+        return None
+    return bias[:, :height, :width, :height, :width].flatten(3).flatten(1, 2)
 
 
 def resized_bias_table(table: Tensor, window_size: Size, offsets: Size) -> Tensor:

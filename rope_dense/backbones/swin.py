@@ -115,7 +115,7 @@ class RoPESwin(Backbone):
 
         patch_norm_cfg = norm_cfg if patch_norm else None
         self.patch_embed = PaddedPatchEmbed(in_channels, channels[0], patch_size, patch_norm_cfg)
-        rates = drop_path_rates(drop_path_rate, depths)
+        rates = linear_rates(drop_path_rate, depths)
         last = len(depths) - 1
         self.layers = nn.ModuleList(
             SwinStage(
@@ -127,7 +127,7 @@ class RoPESwin(Backbone):
                 mask_padding=mask_padding,
                 mlp_ratio=mlp_ratio,
                 qkv_bias=qkv_bias,
-                drop_paths=rates[stage],
+                drop_path_rates=rates[stage],
                 downsample=PatchMerging(channels[stage], patch_norm_cfg) if stage < last else None,
                 with_cp=with_cp,
                 norm_cfg=norm_cfg,
@@ -233,7 +233,7 @@ class SwinStage(nn.Module):
 
     Args:
         bias_window: window of the relative position bias tables, None for no bias.
-        drop_paths: stochastic depth of each block.
+        drop_path_rates: stochastic depth of each block.
         downsample: reduction to the next stage, or None in the last.
         others: see ``RoPESwin``.
     """
@@ -249,7 +249,7 @@ class SwinStage(nn.Module):
         mask_padding: bool,
         mlp_ratio: float,
         qkv_bias: bool,
-        drop_paths: Sequence[float],
+        drop_path_rates: Sequence[float],
         downsample: PatchMerging | None,
         with_cp: bool,
         norm_cfg: dict,
@@ -257,7 +257,7 @@ class SwinStage(nn.Module):
         super().__init__()
         self.shift_single_window, self.with_cp = shift_single_window, with_cp
         self.rope = build_rope(
-            rope, head_dim=embed_dims // num_heads, num_heads=num_heads, depth=len(drop_paths)
+            rope, head_dim=embed_dims // num_heads, num_heads=num_heads, depth=len(drop_path_rates)
         )
         self.blocks = nn.ModuleList(
             SwinBlock(
@@ -267,10 +267,10 @@ class SwinStage(nn.Module):
                 mask_padding=mask_padding,
                 mlp_ratio=mlp_ratio,
                 qkv_bias=qkv_bias,
-                drop_path=drop_path,
+                drop_path_rate=rate,
                 norm_cfg=norm_cfg,
             )
-            for drop_path in drop_paths
+            for rate in drop_path_rates
         )
         self.downsample = downsample
 
@@ -308,7 +308,7 @@ class SwinStage(nn.Module):
         return self.rope(blocks, height=height, width=width, device=device, scaling=scaling)
 
 
-def drop_path_rates(rate: float, depths: Sequence[int]) -> list[list[float]]:
+def linear_rates(rate: float, depths: Sequence[int]) -> list[list[float]]:
     """Linear from 0 in the first block of the first stage to ``rate`` in the last of the last."""
     total = sum(depths)
     rates = [rate * index / max(total - 1, 1) for index in range(total)]

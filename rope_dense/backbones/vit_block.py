@@ -5,15 +5,21 @@ Letters: B images, H x W token grid, N tokens (prefix and grid), C channels.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from mmcv.cnn.bricks import DropPath
 from torch import Tensor, nn
 
-from ..rope import Rotation
+from ..rope import Rotation, Windows, split_windows
 from .archs import ViTArch
 from .attention import Attention
-from .layers import add_branch, build_mlp, build_norm
-from .windows import Size, attend_in_windows
+from .layers import add_branch, build_mlp, build_norm, join
+from .windows import (
+    Size,
+    attend_in_windows,
+    window_padding,
+)
 
 
 class ViTBlock(nn.Module):
@@ -80,10 +86,15 @@ class ViTBlock(nn.Module):
         if window_size is None:
             return self.attn(x, grid, rotation)
 
-        def attend_in_part(windows: Tensor, size: Size) -> Tensor:
-            part = rotation and rotation.crop(height=size[0], width=size[1])
-            return self.attn(windows, size, part, window_size)
+        def attend(tokens: Tensor, windows: Sequence[Windows]) -> Tensor:
+            outs = []
+            for part, (_, height, width) in zip(
+                split_windows(tokens, windows), windows, strict=True
+            ):
+                of_part = rotation and rotation.crop(height=height, width=width)
+                outs.append(self.attn(part, (height, width), of_part, window_size).flatten(0, 1))
+            return join(outs, 0)
 
         x = x.unflatten(1, grid)  # [B, H, W, C]
-        x = attend_in_windows(x, window_size, attend_in_part, mask_padding=self.mask_padding)
-        return x.flatten(1, 2)
+        padding = (0, 0) if self.mask_padding else window_padding(grid, window_size)
+        return attend_in_windows(x, window_size, attend, padding=padding).flatten(1, 2)

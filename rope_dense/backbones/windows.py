@@ -5,13 +5,15 @@ Letters: B batch, H x W tokens, N tokens of a window, C channels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.modules.utils import _pair
+
+from ..rope import Windows, split_windows
+from .layers import join
 
 Size = tuple[int, int]  # (height, width) in tokens
 WindowSetting = int | Size | Literal['auto'] | None
@@ -46,40 +48,54 @@ def fitting_side(size: int, reference: int) -> int:
 def attend_in_windows(
     x: Tensor,
     window_size: Size,
-    attend: Callable[[Tensor, Size], Tensor],
+    attend: Callable[[Tensor, list[Windows]], Tensor],
     *,
     shift: Size = (0, 0),
-    mask_padding: bool = False,
+    padding: Size = (0, 0),
 ) -> Tensor:
     """Attend within the windows of a grid.
 
     Published implementations shift the grid cyclically and mask pairs of tokens that are not
     neighbours in the image. Here the border windows are cut to what is left of them instead:
     smaller windows, which attend on their own. Rotation and bias depend on offsets only, so a
-    smaller window takes those of its own size. The result is the same, without a mask.
+    smaller window takes those of its own size. The result is the same, without a mask. Incomplete
+    windows are cut in the same way, unless ``padding`` makes them whole.
 
     Args:
-        x: [B, H, W, C], zero-padded at the bottom and right to whole windows.
-        attend: from windows [B * windows, N, C] and their size to the same shape.
+        x: [B, H, W, C].
+        attend: from the tokens of all windows [T, C], window after window, and the windows, to the
+            same shape.
         shift: tokens by which the windows are moved up and left.
-        mask_padding: cut incomplete windows instead of padding them, the same as hiding padding
-            from all others.
+        padding: rows and columns of zeros below and right of the grid, see ``window_padding``.
 
     Returns:
         [B, H, W, C].
     """
-    height, width = x.shape[1:3]
-    if not mask_padding:
-        x = pad_to_windows(x, window_size)
-    strips = []
-    for strip, part_height in cut(x, 1, window_size[0], shift[0]):
-        parts = []
-        for part, part_width in cut(strip, 2, window_size[1], shift[1]):
-            size = part_height, part_width
-            windows = attend(partition_windows(part, size), size)
-            parts.append(merge_windows(windows, size, tuple(part.shape[1:3])))
-        strips.append(join(parts, 2))
-    return join(strips, 1)[:, :height, :width]
+    (height, width), (window_height, window_width) = x.shape[1:3], window_size
+    down, right = shift
+    if any(padding):
+        x = F.pad(x, (0, 0, 0, padding[1], 0, padding[0]))
+    strips = [
+        [
+            (part, (part_height, part_width))
+            for part, part_width in cut(strip, 2, window_width, right)
+        ]
+        for strip, part_height in cut(x, 1, window_height, down)
+    ]
+    parts = [(partition_windows(part, size), size) for strip in strips for part, size in strip]
+    windows = [Windows(len(tokens), *size) for tokens, size in parts]
+    tokens = join([tokens.flatten(0, 1) for tokens, _ in parts], 0)
+    attended = iter(split_windows(attend(tokens, windows), windows))
+    rows = [
+        join([merge_windows(next(attended), size, part.shape[1:3]) for part, size in strip], 2)
+        for strip in strips
+    ]
+    return join(rows, 1)[:, :height, :width]
+
+
+def window_padding(grid: Size, window_size: Size) -> Size:
+    """Rows and columns that ``grid`` lacks to whole windows."""
+    return -grid[0] % window_size[0], -grid[1] % window_size[1]
 
 
 def cut(x: Tensor, dim: int, window: int, shift: int) -> list[tuple[Tensor, int]]:
@@ -97,9 +113,24 @@ def cut(x: Tensor, dim: int, window: int, shift: int) -> list[tuple[Tensor, int]
     return [(part, size) for part, size in parts if part.shape[dim]]
 
 
-def join(parts: Sequence[Tensor], dim: int) -> Tensor:
-    """``torch.cat`` that does not copy a single part."""
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+def strips(
+    x: Tensor, window: int, shift: int, padding: int, number: int
+) -> list[tuple[Tensor, int, int]]:
+    """Cut a grid [B, H, W, C] between rows of windows into about ``number`` strips.
+
+    Args:
+        window, shift, padding: of the rows, see ``attend_in_windows``.
+
+    Returns:
+        The strips, each with its own shift and padding: the first has the shift, the last the
+        padding.
+    """
+    height = x.shape[1]
+    each = max(1, -(-height // window) // number) * window
+    ends = [*range(shift + each, height, each), height]
+    sizes = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    others = [0] * (len(sizes) - 1)
+    return list(zip(x.split(sizes, 1), [shift, *others], [*others, padding], strict=True))
 
 
 def pad_to_windows(x: Tensor, window_size: Size) -> Tensor:

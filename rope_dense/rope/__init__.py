@@ -1,8 +1,8 @@
 """The mathematics of rotary position embedding in two dimensions. Needs torch alone."""
 
 from .frequencies import AxialRoPE, MixedRoPE, RotaryEmbedding
-from .rotate import rotate, rotate_qkv
-from .rotation import Rotation
+from .rotate import rotate, rotate_qkv, rotate_windows
+from .rotation import Rotation, Windows, split_windows
 from .scaling import RopeScaling
 
 __all__ = [
@@ -11,6 +11,9 @@ __all__ = [
     'RopeScaling',
     'RotaryEmbedding',
     'Rotation',
+    'Windows',
     'rotate',
     'rotate_qkv',
+    'rotate_windows',
+    'split_windows',
 ]

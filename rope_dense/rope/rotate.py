@@ -1,22 +1,25 @@
 """The rotation: its definition, and the choice of a fast path.
 
 ``rotate`` is the definition: plain, out of place, differentiable by autograd. ``rotate_qkv`` is
-what attention calls: it takes the packed projection, and a fast path when one can be used.
+what attention calls: it takes the packed projection, and a fast path when one can be used;
+``rotate_windows`` does the same for windows of several sizes.
 
-Letters: B batch (images or windows), N tokens, h heads, D channels of a head, P rotated pairs.
+Letters: B batch (images or windows), N tokens, T those of all windows, h heads, D channels of a
+head, P rotated pairs.
 Checked against complex arithmetic in float64 and against timm in tests/test_rotate.py.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import cache
 
 import torch
 from torch import Tensor
 
 from .kernels import packed, triton_rotary
-from .rotation import PairLayout, Rotation
+from .rotation import QKV, PairLayout, Rotation, Windows, split_windows
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +36,8 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
     Returns:
         A new tensor of the shape and dtype of ``x``.
     """
-    check_fits(x, rotation)
+    check_tokens(rotation, x.shape[-3])
+    check_heads(rotation, *x.shape[-2:])
     num_prefix_tokens = rotation.num_prefix_tokens
     prefix, tokens = x[..., :num_prefix_tokens, :, :], x[..., num_prefix_tokens:, :, :]
     rotated_channels = 2 * rotation.freqs.shape[-1]
@@ -46,7 +50,7 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
     return torch.cat([prefix, turned], -3)
 
 
-def rotate_qkv(qkv: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
+def rotate_qkv(qkv: Tensor, rotation: Rotation | None) -> QKV:
     """Unpack a qkv projection, queries and keys rotated.
 
     Args:
@@ -58,27 +62,70 @@ def rotate_qkv(qkv: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, 
     """
     if rotation is None:
         return qkv.permute(2, 0, 3, 1, 4).unbind()
-    check_fits(qkv[:, :, 0], rotation)
+    check_tokens(rotation, qkv.shape[1])
+    return rotate_windows(qkv.flatten(0, 1), rotation.grids(len(qkv)), rotation)[0]
+
+
+def rotate_windows(qkv: Tensor, windows: Sequence[Windows], rotation: Rotation | None) -> list[QKV]:
+    """``rotate_qkv`` for windows of several sizes.
+
+    Args:
+        qkv: [T, 3, h, D], the tokens of all windows, each with its prefix tokens. May be
+            overwritten.
+        windows: their sizes.
+        rotation: of a grid, of which each window takes the top left part; or None.
+
+    Returns:
+        Queries, keys and values, [number, h, N, D] each, for each size.
+    """
+    num_prefix_tokens = 0
+    if rotation is not None:
+        check_heads(rotation, *qkv.shape[-2:])
+        check_windows(rotation, windows)
+        num_prefix_tokens = rotation.num_prefix_tokens
     for path in FAST_PATHS:
         reason = path.can_use(qkv)
         if reason is None:
-            return path.rotate_qkv(qkv, rotation)
+            return path.rotate_windows(qkv, windows, rotation)
         if not torch.compiler.is_compiling():
             log_once(f'rotation without {path.__name__}: {reason}')
+    pieces = split_windows(qkv, windows, num_prefix_tokens)
+    return [
+        rotate_out_of_place(piece, rotation and rotation.crop(height=height, width=width))
+        for piece, (_, height, width) in zip(pieces, windows, strict=True)
+    ]
+
+
+def rotate_out_of_place(qkv: Tensor, rotation: Rotation | None) -> QKV:
+    """``rotate_qkv`` by the definition."""
     q, k, v = qkv.unbind(2)  # [B, N, h, D] each
-    q, k = rotate(q, rotation), rotate(k, rotation)
+    if rotation is not None:
+        q, k = rotate(q, rotation), rotate(k, rotation)
     return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
 
 
-def check_fits(x: Tensor, rotation: Rotation) -> None:
-    """Raise ValueError unless ``rotation`` fits the sizes of x [..., N, h, D]."""
-    *_, num_tokens, num_heads, head_dim = x.shape
-    _, rotated_heads, pairs = rotation.freqs.shape
+def check_tokens(rotation: Rotation, num_tokens: int) -> None:
+    """Raise ValueError unless ``rotation`` is for that many tokens."""
     if num_tokens != rotation.num_tokens:
         raise ValueError(
             f'the rotation is for {rotation.num_prefix_tokens} prefix tokens and a grid of '
             f'{len(rotation.y)} x {len(rotation.x)}, the input has {num_tokens} tokens'
         )
+
+
+def check_windows(rotation: Rotation, windows: Sequence[Windows]) -> None:
+    """Raise ValueError unless the grid of ``rotation`` covers each window."""
+    for _, height, width in windows:
+        if height > len(rotation.y) or width > len(rotation.x):
+            raise ValueError(
+                f'the rotation is for a grid of {len(rotation.y)} x {len(rotation.x)}, a window '
+                f'has {height} x {width} tokens'
+            )
+
+
+def check_heads(rotation: Rotation, num_heads: int, head_dim: int) -> None:
+    """Raise ValueError unless ``rotation`` fits that many heads of so many channels."""
+    _, rotated_heads, pairs = rotation.freqs.shape
     if rotated_heads not in (1, num_heads) or 2 * pairs > head_dim:
         raise ValueError(
             f'the rotation is for {rotated_heads} heads (1 = any) of {2 * pairs} channels or more, '

@@ -8,14 +8,16 @@ of a head. x is the column and y the row of a token.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 PairLayout = Literal['adjacent', 'split']
+QKV = tuple[Tensor, Tensor, Tensor]  # queries, keys and values
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +69,10 @@ class Rotation:
     def _make_table(self) -> Tensor:
         return (self.rows[:, None] * self.columns[None]).flatten(0, 1)
 
+    def grids(self, number: int) -> list[Windows]:
+        """That many grids of the size of this rotation, as windows."""
+        return [Windows(number, len(self.y), len(self.x))]
+
     def crop(self, *, height: int, width: int) -> Rotation:
         """The rotation of the top left ``height`` x ``width`` part of the grid."""
         if (height, width) == (len(self.y), len(self.x)):
@@ -79,6 +85,24 @@ class Rotation:
             rows=self.rows[:height],
             shared=False,
         )
+
+
+class Windows(NamedTuple):
+    """Windows, or whole grids, of one size: how many, and their sides in tokens."""
+
+    number: int
+    height: int
+    width: int
+
+
+def split_windows(
+    tokens: Tensor, windows: Sequence[Windows], num_prefix_tokens: int = 0
+) -> list[Tensor]:
+    """[T, ...], the tokens of all ``windows``, to a view [number, N, ...] for each size, with
+    N = num_prefix_tokens + height * width."""
+    lengths = [num_prefix_tokens + height * width for _, height, width in windows]
+    pieces = tokens.split([n * length for (n, _, _), length in zip(windows, lengths, strict=True)])
+    return [piece.unflatten(0, (-1, length)) for piece, length in zip(pieces, lengths, strict=True)]
 
 
 def axis_angles(freqs: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,80 +1,73 @@
-"""Rotation in place in the packed qkv projection: one complex product on queries and keys at once.
-
-The projection's own backward does not need its output, so the rotated values may take its place.
-Backward is the opposite rotation of the gradient. With z' = a' + i b' a *rotated* pair and
-g = g_a + i g_b its gradient,
-
-    d loss / d angle = a' g_b - b' g_a = Im(conj(z') g)
-
-which needs only the rotated queries and keys. Attention keeps those anyway: rotating saves no
-activation.
+"""Rotation in place by PyTorch's own operations: one complex product on queries and keys at once.
 
 Checked against ``rotate.rotate`` and by gradcheck in float64 in tests/test_packed.py.
 """
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from collections.abc import Sequence
 
-from ..rotation import PairLayout, Rotation
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..rotation import QKV, PairLayout, Rotation, Windows
+from .in_place import cannot_overwrite, pack, rotate_in_place
 
 PART = 2**18  # complex numbers (windows) that the gradient of the frequencies takes at once
 
 
 def can_use(qkv: Tensor) -> str | None:
-    """A reason why ``rotate_qkv`` cannot take ``qkv`` [B, N, 3, h, D], or None."""
+    """A reason why ``rotate_windows`` cannot take ``qkv`` [T, 3, h, D], or None."""
     if torch.compiler.is_compiling():
         return 'the compiler fuses the plain form'
-    if qkv.requires_grad and qkv.is_leaf:
-        return 'qkv is a leaf that needs a gradient, so it must not be overwritten'
-    if qkv.stride(-1) != 1:
-        return 'the channels of a head are not contiguous'
-    return None
+    return cannot_overwrite(qkv)
 
 
-def rotate_qkv(qkv: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor, Tensor]:
-    """``rotate.rotate_qkv`` in place: the results are views of ``qkv``, which is overwritten."""
-    return RotatePacked.apply(qkv, rotation.freqs, rotation)
+def rotate_windows(qkv: Tensor, windows: Sequence[Windows], rotation: Rotation | None) -> list[QKV]:
+    """``rotate.rotate_windows`` in place: the results are views of the overwritten ``qkv``."""
+    return rotate_in_place(qkv, windows, rotation, turn, turn_back)
 
 
-class RotatePacked(torch.autograd.Function):
-    """[B, N, 3, h, D] and freqs [2, h, P] to queries, keys and values, [B, h, N, D] each."""
-
-    @staticmethod
-    def forward(
-        ctx: FunctionCtx, qkv: Tensor, freqs: Tensor, rotation: Rotation
-    ) -> tuple[Tensor, ...]:
-        # Detached, it still shares the version counter: whoever saved qkv for backward is told.
-        qkv = qkv.detach()
-        turn_(rotated_part(qkv, rotation), rotation.table(), rotation.layout)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, h, N, D] each
-        ctx.rotation = rotation
-        if ctx.needs_input_grad[1]:
-            ctx.save_for_backward(qkv)  # the memory of q and k, which attention saves
-        return q, k, v
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        rotation = ctx.rotation
-        packed = torch.stack([grad.transpose(1, 2) for grad in grads], 2)  # [B, N, 3, h, D]
-        grad_part = rotated_part(packed, rotation)
-        grad_freqs = None
-        if ctx.needs_input_grad[1]:
-            (qkv,) = ctx.saved_tensors
-            grad_freqs = freqs_gradient(rotated_part(qkv, rotation), grad_part, rotation)
-        turn_(grad_part, rotation.table().conj(), rotation.layout)
-        return packed, grad_freqs, None
+def turn(qkv: list[Tensor], windows: Sequence[Windows], rotation: Rotation) -> None:
+    """See ``in_place.Turn``."""
+    for piece, table in zip(qkv, tables(windows, rotation), strict=True):
+        turn_pairs(turning(piece, rotation), table, rotation.layout)
 
 
-def rotated_part(packed: Tensor, rotation: Rotation) -> Tensor:
-    """The view of queries and keys that turns: [B, N, 2, h, 2 P] without prefix tokens."""
+def turn_back(
+    grads: list[QKV],
+    grad_qkv: list[Tensor],
+    windows: Sequence[Windows],
+    rotation: Rotation,
+    rotated: list[Tensor] | None,
+) -> Tensor | None:
+    """See ``in_place.TurnBack``."""
+    for of_size, piece in zip(grads, grad_qkv, strict=True):
+        pack(of_size, piece)
+    turning_back = [turning(piece, rotation) for piece in grad_qkv]
+    grad_freqs = None
+    if rotated is not None:
+        turned = [turning(piece, rotation) for piece in rotated]
+        grad_freqs = freqs_gradient(turned, turning_back, windows, rotation)
+    for piece, table in zip(turning_back, tables(windows, rotation), strict=True):
+        turn_pairs(piece, table.conj(), rotation.layout)
+    return grad_freqs
+
+
+def tables(windows: Sequence[Windows], rotation: Rotation) -> list[Tensor]:
+    """[N, h, P], the table for each size of windows."""
+    table = rotation.table().unflatten(0, (len(rotation.y), len(rotation.x)))
+    return [table[:height, :width].flatten(0, 1) for _, height, width in windows]
+
+
+def turning(packed: Tensor, rotation: Rotation) -> Tensor:
+    """What turns of packed [B, N, 3, h, D], a view: queries and keys [B, N, 2, h, 2 P] without
+    prefix tokens."""
     return packed[:, rotation.num_prefix_tokens :, :2, :, : 2 * rotation.freqs.shape[-1]]
 
 
-def turn_(x: Tensor, table: Tensor, layout: PairLayout) -> None:
+def turn_pairs(x: Tensor, table: Tensor, layout: PairLayout) -> None:
     """Multiply the pairs of x [B, N, 2, h, 2 P] by table [N, h, P], in place."""
     dtype = torch.promote_types(x.dtype, table.dtype.to_real())  # float32 or float64
     table = table.to(dtype.to_complex()).unsqueeze(1)  # [N, 1, h, P]
@@ -84,8 +77,29 @@ def turn_(x: Tensor, table: Tensor, layout: PairLayout) -> None:
         x.copy_(from_complex(as_complex(x.to(dtype), layout) * table, layout))
 
 
-def freqs_gradient(rotated: Tensor, grad: Tensor, rotation: Rotation) -> Tensor:
+def freqs_gradient(
+    rotated: list[Tensor], grads: list[Tensor], windows: Sequence[Windows], rotation: Rotation
+) -> Tensor:
     """Gradient [2, h, P] of the frequencies, from rotated pairs and their gradients.
+
+    Args:
+        rotated, grads: [number, N, 2, h, 2 P] for each size of windows.
+    """
+    angle = 0.0
+    for z, g, (_, height, width) in zip(rotated, grads, windows, strict=True):
+        of_size = angle_gradient(z, g, rotation).unflatten(0, (height, width))
+        missing = len(rotation.y) - height, len(rotation.x) - width
+        angle = angle + F.pad(of_size, (0, 0, 0, 0, 0, missing[1], 0, missing[0]))  # [H, W, h, P]
+    if rotation.freqs.shape[1] == 1:
+        angle = angle.sum(2, keepdim=True)
+    # Products and sums, which autocast leaves in float32 (it would round positions in an einsum).
+    along_x = (rotation.x[:, None, None] * angle.sum(0)).sum(0)
+    along_y = (rotation.y[:, None, None] * angle.sum(1)).sum(0)
+    return torch.stack([along_x, along_y])
+
+
+def angle_gradient(rotated: Tensor, grad: Tensor, rotation: Rotation) -> Tensor:
+    """Gradient [N, heads, P] of the angles, summed over windows, queries and keys.
 
     Args:
         rotated, grad: [B, N, 2, h, 2 P].
@@ -95,18 +109,9 @@ def freqs_gradient(rotated: Tensor, grad: Tensor, rotation: Rotation) -> Tensor:
     # In parts that stay in the cache, and one dimension after the other: on a CPU two to four times
     # as fast as at once.
     batch = max(1, PART // z[0].numel())
-    products = (
-        a.conj_physical().mul_(b) for a, b in zip(z.split(batch), g.split(batch), strict=True)
-    )
-    product = sum(part.sum(0) if len(part) > 1 else part[0] for part in products)  # [N, 2, h, P]
-    angle = product.sum(1).imag.to(rotation.freqs.dtype)  # [N, h, P]
-    if rotation.freqs.shape[1] == 1:
-        angle = angle.sum(1, keepdim=True)
-    angle = angle.unflatten(0, (len(rotation.y), len(rotation.x)))  # [H, W, h, P]
-    # Products and sums, which autocast leaves in float32 (it would round positions in an einsum).
-    along_x = (rotation.x[:, None, None] * angle.sum(0)).sum(0)
-    along_y = (rotation.y[:, None, None] * angle.sum(1)).sum(0)
-    return torch.stack([along_x, along_y])
+    products = (a.conj() * b for a, b in zip(z.split(batch), g.split(batch), strict=True))
+    product = sum(part.sum(0) for part in products)  # [N, 2, h, P]
+    return product.sum(1).imag.to(rotation.freqs.dtype)
 
 
 def as_complex(x: Tensor, layout: PairLayout) -> Tensor:

@@ -1,11 +1,11 @@
 """Rotation in place on a GPU: one Triton kernel for queries and keys, forward and backward.
 
-The mathematics is that of ``packed``, which see. What differs is the traffic: queries and keys are
-read and written once, cosines and sines come from the row and column tables (H + W entries; their
-product is made in registers), arithmetic is in float32 whatever the storage. Backward reads the
-gradients where attention left them and writes them turned back into one packed tensor. The gradient
-of the frequencies is deterministic: each program sums its tokens in a fixed order and writes to a
-slot of its own; the slots are then summed.
+The mathematics is that of ``in_place``, which see. What differs from ``packed`` is the traffic:
+queries and keys are read and written once, cosines and sines come from the row and column tables
+(H + W entries; their product is made in registers), arithmetic is in float32 whatever the storage.
+Backward reads the gradients where attention left them and writes them turned back into one packed
+tensor. The gradient of the frequencies is deterministic: each program sums its tokens in a fixed
+order and writes to a slot of its own; the slots are then summed.
 
 Checked against ``rotate.rotate`` in tests/test_triton.py. Never run compiled on a GPU so far: block
 sizes were chosen by the instructions that the compiler emits, not by measurement.
@@ -14,14 +14,15 @@ sizes were chosen by the instructions that the compiler emits, not by measuremen
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
 
-from ..rotation import PairLayout, Rotation
+from ..rotation import QKV, PairLayout, Rotation, Windows
+from .in_place import cannot_overwrite, rotate_in_place
 
 SWITCH = 'ROPE_DENSE_TRITON'  # an environment variable: 0 keeps to PyTorch's own operations
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -32,7 +33,7 @@ THREADS = 128
 
 
 def can_use(qkv: Tensor) -> str | None:
-    """A reason why ``rotate_qkv`` cannot take ``qkv`` [B, N, 3, h, D], or None."""
+    """A reason why ``rotate_windows`` cannot take ``qkv`` [T, 3, h, D], or None."""
     if torch.compiler.is_compiling():
         return 'the compiler fuses the plain form'
     if os.environ.get(SWITCH) == '0':
@@ -43,11 +44,7 @@ def can_use(qkv: Tensor) -> str | None:
         return 'Triton is not installed'
     if qkv.dtype not in DTYPES:
         return f'the kernel computes in float32, qkv is {qkv.dtype}'
-    if qkv.requires_grad and qkv.is_leaf:
-        return 'qkv is a leaf that needs a gradient, so it must not be overwritten'
-    if qkv.stride(-1) != 1:
-        return 'the channels of a head are not contiguous'
-    return None
+    return cannot_overwrite(qkv)
 
 
 @cache
@@ -55,48 +52,53 @@ def triton_installed() -> bool:
     return find_spec('triton') is not None
 
 
-def rotate_qkv(qkv: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor, Tensor]:
-    """``rotate.rotate_qkv`` in place: the results are views of ``qkv``, which is overwritten."""
-    return RotateTriton.apply(qkv, rotation.freqs, rotation)
+def rotate_windows(qkv: Tensor, windows: Sequence[Windows], rotation: Rotation | None) -> list[QKV]:
+    """``rotate.rotate_windows`` in place: the results are views of the overwritten ``qkv``."""
+    return rotate_in_place(qkv, windows, rotation, turn, turn_back)
 
 
-class RotateTriton(torch.autograd.Function):
-    """[B, N, 3, h, D] and freqs [2, h, P] to queries, keys and values, [B, h, N, D] each."""
-
-    @staticmethod
-    def forward(
-        ctx: FunctionCtx, qkv: Tensor, freqs: Tensor, rotation: Rotation
-    ) -> tuple[Tensor, ...]:
-        qkv = qkv.detach()
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, h, N, D] each
-        turn(q, k, q, k, rotation)
-        # Detached, it shares the version counter: whoever saved qkv for backward is told.
-        torch.autograd.graph.increment_version(qkv)
-        ctx.rotation = rotation
-        if ctx.needs_input_grad[1]:
-            ctx.save_for_backward(qkv)  # the memory of q and k, which attention saves
-        return q, k, v
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        rotation = ctx.rotation
-        q_grad, k_grad, v_grad = grads
-        if q_grad.stride(-1) != 1 or q_grad.stride() != k_grad.stride():
-            q_grad, k_grad = q_grad.contiguous(), k_grad.contiguous()
-        batch, heads, num_tokens, head_dim = q_grad.shape
-        packed = q_grad.new_empty(batch, num_tokens, 3, heads, head_dim)
-        q_out, k_out, v_out = packed.permute(2, 0, 3, 1, 4)
-        v_out.copy_(v_grad)
-        prefix, channels = rotation.num_prefix_tokens, 2 * rotation.freqs.shape[-1]
-        for grad, out in ((q_grad, q_out), (k_grad, k_out)):  # what does not turn
-            out[:, :, :prefix].copy_(grad[:, :, :prefix])
-            out[:, :, prefix:, channels:].copy_(grad[:, :, prefix:, channels:])
-        rotated = ctx.saved_tensors[0].permute(2, 0, 3, 1, 4)[:2] if ctx.saved_tensors else None
-        return packed, turn(q_grad, k_grad, q_out, k_out, rotation, True, rotated), None
+def turn(qkv: list[Tensor], windows: Sequence[Windows], rotation: Rotation) -> None:
+    """See ``in_place.Turn``."""
+    for piece, (_, height, width) in zip(qkv, windows, strict=True):
+        q, k, _ = piece.permute(2, 0, 3, 1, 4)  # [B, h, N, D] each
+        launch(q, k, q, k, rotation.crop(height=height, width=width))
 
 
-def turn(
+def turn_back(
+    grads: list[QKV],
+    grad_qkv: list[Tensor],
+    windows: Sequence[Windows],
+    rotation: Rotation,
+    rotated: list[Tensor] | None,
+) -> Tensor | None:
+    """See ``in_place.TurnBack``."""
+    grad_freqs = []
+    for index, (_, height, width) in enumerate(windows):
+        of_size = rotation.crop(height=height, width=width)
+        turned = None if rotated is None else rotated[index]
+        grad_freqs.append(turn_back_one(grads[index], grad_qkv[index], of_size, turned))
+    return None if rotated is None else sum(grad_freqs)
+
+
+def turn_back_one(
+    grads: QKV, grad_qkv: Tensor, rotation: Rotation, rotated: Tensor | None
+) -> Tensor | None:
+    """``turn_back`` for windows of one size."""
+    q_grad, k_grad, v_grad = grads
+    if q_grad.stride(-1) != 1 or q_grad.stride() != k_grad.stride():
+        q_grad, k_grad = q_grad.contiguous(), k_grad.contiguous()
+    q_out, k_out, v_out = grad_qkv.permute(2, 0, 3, 1, 4)
+    v_out.copy_(v_grad)
+    prefix, channels = rotation.num_prefix_tokens, 2 * rotation.freqs.shape[-1]
+    for grad, out in ((q_grad, q_out), (k_grad, k_out)):  # what does not turn
+        out[:, :, :prefix].copy_(grad[:, :, :prefix])
+        out[:, :, prefix:, channels:].copy_(grad[:, :, prefix:, channels:])
+    if rotated is not None:
+        rotated = rotated.permute(2, 0, 3, 1, 4)[:2]
+    return launch(q_grad, k_grad, q_out, k_out, rotation, True, rotated)
+
+
+def launch(
     q_in: Tensor,
     k_in: Tensor,
     q_out: Tensor,
