@@ -254,6 +254,16 @@ def test_large_images_in_windows(backbone: dict):
         assert all(out.isfinite().all() for out in outs)
 
 
+@pytest.mark.parametrize('cfg', BACKBONES.values(), ids=BACKBONES)
+def test_inference_mode_leaves_nothing_that_training_could_meet(cfg: dict):
+    model, image = build(cfg, window_size=5), torch.randn(1, 3, 41, 54)
+    expected = maps(model, image)
+    with torch.inference_mode():
+        outs = model(image)
+    assert all(map(torch.equal, outs, expected))
+    sum(out.square().mean() for out in model.train()(image)).backward()
+
+
 def test_windows_leave_no_trace_in_the_weights():
     for cfg in BACKBONES.values():
         shapes = [

@@ -88,11 +88,10 @@ class ViTBlock(nn.Module):
 
         def attend(tokens: Tensor, windows: Sequence[Windows]) -> Tensor:
             outs = []
-            for part, (_, height, width) in zip(
-                split_windows(tokens, windows), windows, strict=True
-            ):
-                of_part = rotation and rotation.crop(height=height, width=width)
-                outs.append(self.attn(part, (height, width), of_part, window_size).flatten(0, 1))
+            parts = zip(split_windows(tokens, windows), windows, strict=True)
+            for part, (_, height, width) in parts:
+                cropped = rotation and rotation.crop(height=height, width=width)
+                outs.append(self.attn(part, (height, width), cropped, window_size).flatten(0, 1))
             return join(outs, 0)
 
         x = x.unflatten(1, grid)  # [B, H, W, C]

@@ -21,11 +21,12 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 from ..rotation import QKV, Rotation, Windows, split_windows
 
-# Rotates the queries and keys of qkv [B, N, 3, h, D], one tensor for each size of windows.
+# Lists have one entry for each size of windows.
+# Rotates the queries and keys of each qkv [number, N, 3, h, D].
 Turn = Callable[[list[Tensor], Sequence[Windows], Rotation], None]
-# Writes the gradients of rotated queries, rotated keys and values (first argument) to those of qkv
-# (second argument). Given the rotated qkv (last argument, or None) it returns the gradient of the
-# frequencies.
+# From the gradients of rotated queries and keys and of values (first argument) writes those of each
+# qkv [number, N, 3, h, D] (second). Given the rotated qkv too (last, else None) it returns the
+# gradient of the frequencies.
 TurnBack = Callable[
     [list[QKV], list[Tensor], Sequence[Windows], Rotation, list[Tensor] | None], Tensor | None
 ]

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..rotation import QKV, PairLayout, Rotation, Windows
 from .in_place import cannot_overwrite, pack, rotate_in_place
 
-PART = 2**18  # complex numbers (windows) that the gradient of the frequencies takes at once
+PART = 2**18  # complex numbers (of whole windows) that ``angle_gradient`` takes at once
 
 
 def can_use(qkv: Tensor) -> str | None:
