@@ -1,10 +1,14 @@
 import math
+from copy import deepcopy
+from functools import partial
 from types import ModuleType
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from rope_dense.rope import AxialRoPE, MixedRoPE, RotaryEmbedding, rotate
+from rope_dense.rope import AxialRoPE, MixedRoPE, RopeScaling, RotaryEmbedding, rotate
+from rope_dense.rope.frequencies import KEPT
 from rope_dense.rope.grid import Coordinates
 
 CPU = torch.device('cpu')
@@ -300,6 +304,45 @@ def test_blocks_that_turn_alike_share_one_table():
     torch.testing.assert_close(
         first.crop(height=2, width=3).table(), alone.crop(height=2, width=3).table()
     )
+
+
+def test_fixed_rotations_are_kept_from_call_to_call():
+    rope = AxialRoPE(8, 2, 3)
+    make = partial(rope, [0, 1], height=3, width=4, device=CPU)
+    with torch.inference_mode():
+        first = make()[0]
+        first.table()
+    assert make()[0] is first and make(num_prefix_tokens=1)[0] is not first
+    assert not any(part.is_inference() for part in (first.freqs, first.x, first.table()))
+    scaled = make(scaling=RopeScaling([1, 1], 'linear', factor=[2.0, 2.0]))[0]
+    torch.testing.assert_close(scaled.freqs, first.freqs / 2)
+    for height in range(4, 20):
+        assert rope([0], height=height, width=4, device=CPU)[0].num_tokens == 4 * height
+    assert len(rope.kept) == KEPT and make()[0] is not first
+    assert torch.equal(make()[0].table(), first.table())
+
+
+def test_what_may_change_is_not_kept():
+    for rope in (
+        MixedRoPE(8, 2, 1),
+        AxialRoPE(8, 2, 1, learned=True),
+        AxialRoPE(8, 2, 1, coordinates=dict(shift=0.5)).train(),
+    ):
+        assert only_rotation(rope, 2, 3) is not only_rotation(rope, 2, 3) and not rope.kept
+    rope.eval()
+    assert only_rotation(rope, 2, 3) is only_rotation(rope, 2, 3)
+    rope = AxialRoPE(8, 2, 1)
+    with FakeTensorMode():
+        only_rotation(rope, 2, 3)
+    assert not rope.kept
+
+
+def test_what_is_kept_is_no_state_and_copies():
+    rope = AxialRoPE(8, 2, 1)
+    rotation = only_rotation(rope, 2, 3)
+    assert not rope.state_dict()
+    copied = only_rotation(deepcopy(rope), 2, 3)
+    assert torch.equal(copied.table(), rotation.table())
 
 
 def test_blocks_are_those_asked_for():

@@ -24,10 +24,14 @@ Series = Literal['radians', 'periods', 'bands']
 AxisOrder = Literal['xy', 'yx']
 
 
+KEPT = 8  # grids whose rotations a fixed embedding keeps
+
+
 class RotaryEmbedding(nn.Module):
     """Base of all rotary embeddings: from frequencies and a grid to one ``Rotation`` per block.
 
-    A new embedding defines ``frequencies``. Backbones build it with ``head_dim``, ``num_heads`` and
+    A new embedding defines ``frequencies``. If these never change it may set ``fixed``, and its
+    rotations are kept from call to call. Backbones build it with ``head_dim``, ``num_heads`` and
     ``depth`` added to the arguments of its config.
 
     Args:
@@ -38,6 +42,8 @@ class RotaryEmbedding(nn.Module):
         pair_layout: ``'adjacent'`` or ``'split'``, see ``Rotation``.
         coordinates: config of ``Coordinates``; by default the patch index.
     """
+
+    fixed = False
 
     def __init__(
         self,
@@ -59,6 +65,7 @@ class RotaryEmbedding(nn.Module):
         self.head_dim, self.num_heads, self.depth = head_dim, num_heads, depth
         self.theta, self.pair_layout = theta, pair_layout
         self.coordinates = build_coordinates(coordinates or {})
+        self.kept: dict[str, list[Rotation]] = {}
 
     def frequencies(self, blocks: Sequence[int], device: torch.device) -> Tensor:
         """[2, len(blocks), h or 1, P], or [2, 1, 1, P] when all blocks share their frequencies."""
@@ -82,6 +89,34 @@ class RotaryEmbedding(nn.Module):
         """
         if not len(blocks):
             return []
+        arguments = (blocks, height, width, device, num_prefix_tokens, scaling)
+        if not self.may_keep(device):
+            return self.rotations(*arguments)
+        key = repr(arguments)
+        if key not in self.kept:
+            while len(self.kept) >= KEPT:
+                self.kept.pop(next(iter(self.kept)))  # the oldest
+            with torch.inference_mode(False):  # or training could not use them later
+                self.kept[key] = self.rotations(*arguments)
+        return self.kept[key]
+
+    def may_keep(self, device: torch.device) -> bool:
+        """Whether rotations are the same in the next call, and consist of real tensors."""
+        augmented = self.training and self.coordinates.random
+        if not self.fixed or augmented or torch.compiler.is_compiling():
+            return False
+        return type(torch.empty(0, device=device)) is Tensor
+
+    def rotations(
+        self,
+        blocks: Sequence[int],
+        height: int,
+        width: int,
+        device: torch.device,
+        num_prefix_tokens: int,
+        scaling: RopeScaling | None,
+    ) -> list[Rotation]:
+        """See ``forward``."""
         freqs = self.frequencies(blocks, device)
         freqs = freqs.to(torch.promote_types(freqs.dtype, torch.float32))
         score_factor = 1.0
@@ -136,6 +171,7 @@ class AxialRoPE(RotaryEmbedding):
         check_choice('series', series, get_args(Series))
         check_choice('axes', axes, get_args(AxisOrder))
         self.learned, self.series, self.axes = learned, series, axes
+        self.fixed = not learned
         if learned:
             start = axis_frequencies(head_dim, theta, series)
             self.freqs = nn.Parameter(start.repeat(2, depth, num_heads, 1))  # [2, L, h, P / 2]

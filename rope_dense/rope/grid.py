@@ -87,6 +87,11 @@ class Coordinates:
         return self.reference, self.reference
 
     @property
+    def random(self) -> bool:
+        """Whether positions are augmented in training."""
+        return any(value is not None for value in (self.shift, self.jitter, self.rescale))
+
+    @property
     def fit_the_grid(self) -> bool:
         """Whether every grid covers the same range, so that a larger one is sampled finer."""
         return self.type != 'index' or self.reference is not None

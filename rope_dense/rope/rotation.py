@@ -64,7 +64,8 @@ class Rotation:
 
     @cached_property
     def _kept_table(self) -> Tensor:
-        return self._make_table()
+        with torch.inference_mode(False):  # or training could not use it later
+            return self._make_table()
 
     def _make_table(self) -> Tensor:
         return (self.rows[:, None] * self.columns[None]).flatten(0, 1)
