@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 from measure import Case, Row, Run, compare, name_of, peak_memory
@@ -76,9 +77,9 @@ def work(model: nn.Module, image: Tensor, mode: str, dtype: torch.dtype) -> Call
     if dtype != torch.float32:
         precision = torch.autocast(image.device.type, dtype=dtype)
 
-    def loss() -> Tensor:
+    def outs() -> list[Tensor]:
         with precision:
-            return sum(out.float().square().mean() for out in outputs(model(image)))
+            return outputs(model(image))
 
     def forward() -> Run:
         model.eval()
@@ -89,21 +90,29 @@ def work(model: nn.Module, image: Tensor, mode: str, dtype: torch.dtype) -> Call
         with precision:
             model(image)
 
-    def backward() -> Run:
+    def gradients() -> list[Tensor]:
+        """Those of the outputs are given: a loss would take a part of the time."""
         model.train()
         model.zero_grad(set_to_none=True)
-        return loss().backward
+        if not given:
+            with torch.no_grad():
+                given.extend(torch.randn_like(out) for out in outs())
+        return given
+
+    def backward() -> Run:
+        grads = gradients()
+        return partial(torch.autograd.backward, outs(), grads)
 
     def both() -> Run:
-        model.train()
-        model.zero_grad(set_to_none=True)
-        return lambda: loss().backward()
+        grads = gradients()
+        return lambda: torch.autograd.backward(outs(), grads)
 
+    given = []
     return dict(forward=forward, backward=backward, both=both)[mode]
 
 
-def outputs(out: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
-    return (out,) if isinstance(out, Tensor) else out
+def outputs(out: Tensor | Sequence[Tensor]) -> list[Tensor]:
+    return [out] if isinstance(out, Tensor) else list(out)
 
 
 # ---------------------------------------------------------------------- memory

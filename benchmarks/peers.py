@@ -195,7 +195,8 @@ def detectron2_form(size: str) -> nn.Module:
 
 
 class Detectron2Form(nn.Module):
-    """softmax(q k^T + row bias + column bias) v as plain products, [h, N, N] scores in memory."""
+    """softmax(q k^T + row bias + column bias) v as plain products, [h, N, N] scores in memory. For
+    windows the grid is padded first, and padding is projected as tokens are."""
 
     def __init__(self, attention: Attention) -> None:
         super().__init__()
@@ -203,7 +204,26 @@ class Detectron2Form(nn.Module):
         self.qkv, self.proj = attention.qkv, attention.proj
         self.rel_pos_h, self.rel_pos_w = attention.rel_pos_h, attention.rel_pos_w
 
-    def forward(self, x: Tensor, grid: tuple[int, int], *_: object) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        grid: tuple[int, int],
+        rotation: None = None,
+        window_size: tuple[int, int] | None = None,
+        padding: tuple[int, int] = (0, 0),
+    ) -> Tensor:
+        if window_size is None:
+            return self.attend(x, grid)
+        (height, width), (bottom, right) = grid, padding
+        x = F.pad(x.unflatten(1, grid), (0, 0, 0, right, 0, bottom))
+        x = x.unflatten(2, (-1, window_size[1])).unflatten(1, (-1, window_size[0]))
+        windows = x.transpose(2, 3).contiguous()  # [B, rows, columns, h, w, C]
+        out = self.attend(windows.flatten(3, 4).flatten(0, 2), window_size).view(windows.shape)
+        out = out.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+        return out[:, :height, :width].flatten(1, 2)
+
+    def attend(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
+        """[B, N, C] to [B, N, C], all tokens of a grid."""
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, h, N, D] each
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotation, rotate
 from rope_dense.rope.kernels import packed, triton_rotary
+from rope_dense.rope.kernels.in_place import rotate_in_place
 
 Rotate = Callable[[Tensor], tuple[Tensor, ...]]
 
@@ -38,7 +39,7 @@ def in_place(path: ModuleType) -> Callable[[Tensor, Rotation], tuple[Tensor, ...
     """``rotate_qkv`` by one of the fast paths."""
 
     def rotate_qkv(qkv: Tensor, rotation: Rotation) -> tuple[Tensor, ...]:
-        return path.rotate_windows(qkv.flatten(0, 1), rotation.grids(len(qkv)), rotation)[0]
+        return rotate_in_place(qkv, rotation, path)
 
     return rotate_qkv
 

@@ -19,7 +19,7 @@ from bench_rotate import check, direct, separable
 from measure import Case, compare, peak_memory, quantiles, table, write_csv
 from rotations import forms, make_rotation
 
-from rope_dense.rope import Rotation, Windows
+from rope_dense.rope import Rotation
 
 CPU = torch.device('cpu')
 
@@ -182,11 +182,10 @@ def test_the_check_for_a_gpu_passes_in_the_interpreter(monkeypatch: pytest.Monke
     assert len(rows) == 3 * 2 * 3 and all(row['ok'] for row in rows)
 
     def slightly_wrong(
-        qkv: torch.Tensor, windows: list[Windows], rotation: Rotation
-    ) -> list[tuple[torch.Tensor, ...]]:
-        return [
-            tuple(1.1 * x for x in gpu.plain(qkv.unflatten(0, (windows[0].number, -1)), rotation))
-        ]
+        sources: list[torch.Tensor], targets: list[torch.Tensor], rotation: Rotation
+    ) -> None:
+        for source, target in zip(sources, targets, strict=True):
+            target.copy_(1.1 * source)
 
-    monkeypatch.setattr(gpu.triton_rotary, 'rotate_windows', slightly_wrong)
+    monkeypatch.setattr(gpu.triton_rotary, 'turn', slightly_wrong)
     assert not any(row['ok'] for row in gpu.correctness())

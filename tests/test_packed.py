@@ -8,14 +8,15 @@ from torch import Tensor, nn
 from rope_dense.rope import (
     AxialRoPE,
     MixedRoPE,
+    Partition,
     RotaryEmbedding,
-    Windows,
+    cut_windows,
     rotate,
     rotate_qkv,
     rotate_windows,
-    split_windows,
 )
 from rope_dense.rope.kernels import packed
+from rope_dense.rope.kernels.in_place import cannot_overwrite
 
 CPU = torch.device('cpu')
 
@@ -77,54 +78,115 @@ def test_gradcheck(layout: str):
     assert torch.autograd.gradcheck(function, (x, rope.freqs))
 
 
-WINDOWS = [Windows(4, 3, 5), Windows(2, 2, 5), Windows(3, 3, 2), Windows(1, 1, 1)]
+SHAPE = 2, 7, 9
+PARTITIONS = {
+    'one size': cut_windows((2, 6, 10), (3, 5)),
+    'padded': cut_windows(SHAPE, (3, 5), padding=(2, 1)),
+    'shifted': cut_windows(SHAPE, (3, 5), shift=(1, 2)),
+    'shifted and padded': cut_windows(SHAPE, (3, 5), shift=(1, 2), padding=(2, 1)),
+}
+
+
+def windows_one_by_one(
+    qkv: Tensor, partition: Partition, rotation, padding: Tensor | None
+) -> list[tuple[Tensor, ...]]:
+    """By the definition, out of place."""
+    return [
+        plain(part, rotation.crop(height=height, width=width))
+        for part, (height, width) in zip(partition.cut(qkv, padding), partition.sizes, strict=True)
+    ]
 
 
 @pytest.mark.parametrize('index', range(6))
-@pytest.mark.parametrize('prefix', [0, 2])
-def test_windows_of_several_sizes_turn_as_each_would(index: int, prefix: int):
-    """Values and gradients, against windows of one size after the other, out of place."""
-    rope = embeddings(8, 3)[index].double()
-    num_tokens = sum(n * (prefix + height * width) for n, height, width in WINDOWS)
-    x = torch.randn(num_tokens, 3, 3, 8, dtype=torch.float64, requires_grad=True)
-    weight = torch.randn(num_tokens * 3 * 3 * 8, dtype=torch.float64)
+@pytest.mark.parametrize('partition', PARTITIONS.values(), ids=PARTITIONS)
+@pytest.mark.parametrize('extra_channels', [0, 2])
+def test_windows_turn_as_each_would(index: int, partition: Partition, extra_channels: int):
+    """Values and gradients: of the projection, what padding projects to, and frequencies."""
+    rope, channels = embeddings(8, 3)[index].double(), 8 + extra_channels
+    x = torch.randn(*partition.shape, 3, 3, channels, dtype=torch.float64, requires_grad=True)
+    padding = torch.randn(3, 3, channels, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(partition.num_tokens * 9 * channels, dtype=torch.float64)
 
     def results(path) -> list[Tensor]:
-        rotation = rope([0], height=3, width=5, device=CPU, num_prefix_tokens=prefix)[0]
-        outs = [part.flatten() for of_size in path(x * 1.0, rotation) for part in of_size]
+        rotation = rope([0], height=3, width=5, device=CPU)[0]
+        of_sizes = path(x, partition, rotation, padding)
+        outs = [part.flatten() for of_size in of_sizes for part in of_size]
         loss = (torch.cat(outs) * weight).sum()
-        return [*outs, *torch.autograd.grad(loss, [x, *rope.parameters()])]
+        inputs = [x, padding, *rope.parameters()]
+        return [*outs, *torch.autograd.grad(loss, inputs, materialize_grads=True)]
 
-    def one_by_one(qkv: Tensor, rotation) -> list[tuple[Tensor, ...]]:
-        return [
-            plain(part, rotation.crop(height=height, width=width))
-            for part, (_, height, width) in zip(
-                split_windows(qkv, WINDOWS, prefix), WINDOWS, strict=True
-            )
-        ]
-
-    together = results(lambda qkv, rotation: rotate_windows(qkv, WINDOWS, rotation))
-    for a, b in zip(together, results(one_by_one), strict=True):
+    for a, b in zip(results(rotate_windows), results(windows_one_by_one), strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-6)
 
 
-def test_windows_without_rotation_are_unpacked():
-    x = torch.randn(4 * 15 + 2 * 10, 3, 2, 4, requires_grad=True)
-    outs = rotate_windows(x * 1.0, WINDOWS[:2], None)
-    for (q, k, v), part in zip(outs, split_windows(x, WINDOWS[:2]), strict=True):
-        assert torch.equal(torch.stack([q, k, v]), part.permute(2, 0, 3, 1, 4))
-    weights = [torch.randn_like(part) for of_size in outs for part in of_size]
-    parts = [part for of_size in outs for part in of_size]
-    loss = sum((part * weight).sum() for part, weight in zip(parts, weights, strict=True))
-    (grad,) = torch.autograd.grad(loss, x)
-    expected = [torch.stack(weights[i : i + 3]).permute(1, 3, 0, 2, 4) for i in (0, 3)]
-    assert torch.equal(grad, torch.cat([part.flatten(0, 1) for part in expected]))
+@pytest.mark.parametrize('index', range(6))
+@pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16, torch.float16])
+def test_windows_of_every_dtype(index: int, dtype: torch.dtype):
+    partition = PARTITIONS['shifted and padded']
+    rotation = embeddings(8, 3)[index]([0], height=3, width=5, device=CPU)[0]
+    qkv, padding = torch.randn(*SHAPE, 3, 3, 8).to(dtype), torch.randn(3, 3, 8).to(dtype)
+    before = qkv.clone()
+    actual = rotate_windows(qkv, partition, rotation, padding)
+    expected = windows_one_by_one(qkv, partition, rotation, padding)
+    assert torch.equal(qkv, before)
+    for of_size, of_expected in zip(actual, expected, strict=True):
+        for a, b in zip(of_size, of_expected, strict=True):
+            assert a.dtype == dtype
+            torch.testing.assert_close(a, b, atol=4 * torch.finfo(dtype).eps + 2e-6, rtol=0)
 
 
-def test_a_window_larger_than_the_rotation_is_an_error():
+@pytest.mark.parametrize('partition', PARTITIONS.values(), ids=PARTITIONS)
+def test_windows_without_rotation_are_unpacked(partition: Partition):
+    x = torch.randn(*partition.shape, 3, 2, 4, requires_grad=True)
+    outs = [part for of_size in rotate_windows(x, partition, None) for part in of_size]
+    expected = [part for of_size in partition.cut(x) for part in of_size.permute(2, 0, 3, 1, 4)]
+    assert all(map(torch.equal, outs, expected))
+    weights = [torch.randn_like(out) for out in outs]
+    grads = [torch.autograd.grad(parts, x, weights)[0] for parts in (outs, expected)]
+    assert torch.equal(*grads)
+
+
+def test_a_projection_that_is_no_complex_view_is_copied():
+    """Channels two apart, and rows of an odd number of values."""
+    partition = PARTITIONS['shifted and padded']
     rotation = embeddings(8, 3)[0]([0], height=3, width=5, device=CPU)[0]
+    for qkv in (torch.randn(*SHAPE, 3, 3, 16)[..., ::2], torch.randn(*SHAPE, 3, 3, 9)[..., 1:]):
+        actual = rotate_windows(qkv, partition, rotation, None)
+        expected = windows_one_by_one(qkv, partition, rotation, None)
+        for of_size, of_expected in zip(actual, expected, strict=True):
+            for a, b in zip(of_size, of_expected, strict=True):
+                torch.testing.assert_close(a, b, atol=2e-6, rtol=0)
+
+
+def test_a_rotation_that_does_not_fit_windows_is_an_error():
+    rope, qkv = embeddings(8, 3)[0], torch.randn(1, 4, 5, 3, 3, 8)
+    rotation = rope([0], height=3, width=5, device=CPU)[0]
     with pytest.raises(ValueError, match='for a grid of 3 x 5, a window has 4 x 5 tokens'):
-        rotate_windows(torch.randn(20, 3, 3, 8), [Windows(1, 4, 5)], rotation)
+        rotate_windows(qkv, cut_windows((1, 4, 5), (4, 5)), rotation)
+    rotation = rope([0], height=3, width=5, device=CPU, num_prefix_tokens=1)[0]
+    with pytest.raises(ValueError, match='windows have no prefix tokens, the rotation is for 1'):
+        rotate_windows(qkv, cut_windows((1, 4, 5), (3, 5)), rotation)
+
+
+def test_parts_of_the_gradient_change_nothing(monkeypatch: pytest.MonkeyPatch):
+    """The gradient of the frequencies, summed over parts of windows and of rows."""
+    rope = MixedRoPE(8, 3, 1)
+
+    def gradient() -> Tensor:
+        torch.manual_seed(0)
+        rotation = rope([0], height=6, width=5, device=CPU)[0]
+        x = torch.randn(4, 30, 3, 3, 8)
+        parts = [*rotate_qkv(x, rotation)]
+        partition = cut_windows((2, 20, 25), (3, 5), shift=(1, 2))
+        for of_size in rotate_windows(torch.randn(2, 20, 25, 3, 3, 8), partition, rotation):
+            parts += of_size
+        loss = sum((part * torch.randn_like(part)).sum() for part in parts)
+        return torch.autograd.grad(loss, rope.freqs)[0]
+
+    whole = gradient()
+    for number in (1000, 100, 1):
+        monkeypatch.setattr(packed, 'PART', number)
+        torch.testing.assert_close(gradient(), whole, atol=1e-4, rtol=1e-5)
 
 
 def test_a_view_of_a_larger_projection_is_rotated_in_place():
@@ -201,12 +263,12 @@ def test_a_projection_that_somebody_saved_is_an_error_not_a_wrong_gradient():
 def test_what_cannot_be_overwritten_takes_the_plain_path():
     rotation = AxialRoPE(4, 1, 1)([0], height=2, width=2, device=CPU)[0]
     leaf = torch.randn(1, 4, 3, 1, 4, requires_grad=True)
-    assert 'leaf' in packed.can_use(leaf)
+    assert 'leaf' in cannot_overwrite(leaf)
     before = leaf.detach().clone()
     rotate_qkv(leaf, rotation)
-    assert 'leaf' in packed.can_use(leaf.flatten(0, 1))  # a view of it shares its memory
+    assert 'leaf' in cannot_overwrite(leaf.flatten(0, 1))  # a view of it shares its memory
     assert torch.equal(leaf, before)
     strided = torch.randn(1, 4, 3, 1, 8)[..., ::2]
-    assert 'not contiguous' in packed.can_use(strided)
+    assert 'not contiguous' in cannot_overwrite(strided)
     for a, b in zip(rotate_qkv(strided, rotation), plain(strided, rotation), strict=True):
         assert torch.equal(a, b)

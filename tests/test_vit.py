@@ -10,8 +10,7 @@ from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.archs import ViTArch
 from rope_dense.backbones.attention import Attention, offset_table
 from rope_dense.backbones.vit_block import ViTBlock
-from rope_dense.backbones.windows import merge_windows, partition_windows
-from rope_dense.rope import RotaryEmbedding
+from rope_dense.rope import RotaryEmbedding, window_padding
 
 CPU = torch.device('cpu')
 MIXED = dict(type='MixedRoPE', theta=10.0)
@@ -137,8 +136,8 @@ def test_relative_position_equals_the_reference(use_window: bool):
     randomize(module)
     x = torch.randn(1, 24, 16)
     if use_window:
-        windows = partition_windows(x.unflatten(1, grid), (3, 2))
-        actual = merge_windows(module(windows, (3, 2)), (3, 2), grid)[0]
+        padding = window_padding(grid, (3, 2))
+        actual = module(x, grid, None, (3, 2), padding)[0].unflatten(0, grid)
         expected = windowed_attention(module, x[0].unflatten(0, grid), (3, 2), None)
     else:
         actual = module(x, grid)[0]
@@ -156,14 +155,6 @@ def test_relative_position_tables_are_resized_linearly():
     for i in range(3):
         for k in range(3):
             torch.testing.assert_close(table[i, k], resized[i - k + 2])
-
-
-@pytest.mark.parametrize('height, width, window', [(6, 6, (3, 3)), (5, 7, (3, 2)), (1, 1, (4, 4))])
-def test_merging_inverts_partition(height: int, width: int, window: tuple[int, int]):
-    x = torch.randn(2, height, width, 3)
-    windows = partition_windows(x, window)
-    assert windows.shape[1:] == (window[0] * window[1], 3)
-    assert torch.equal(merge_windows(windows, window, (height, width)), x)
 
 
 # ---------------------------------------------------------------- the model

@@ -7,14 +7,11 @@ from torch import Tensor, nn
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.backbones.windows import (
     attend_in_windows,
-    cut,
     fitting_side,
-    merge_windows,
-    partition_windows,
     strips,
-    window_padding,
 )
-from rope_dense.rope import Windows
+from rope_dense.rope import cut_windows, window_padding
+from rope_dense.rope.windows import spans
 
 MIXED = dict(type='MixedRoPE')
 AXIAL = dict(type='AxialRoPE', theta=50.0)
@@ -64,63 +61,113 @@ def maps(model: nn.Module, image: Tensor) -> tuple[Tensor, ...]:
 # ---------------------------------------------------------------- the parts
 
 
-@pytest.mark.parametrize('height, width', [(6, 6), (7, 5), (1, 1), (2, 9)])
-def test_merging_is_the_inverse_of_partition(height: int, width: int):
-    x = torch.randn(2, height, width, 3)
-    windows = partition_windows(x, (3, 2))
-    assert windows.shape == (2 * -(-height // 3) * -(-width // 2), 6, 3)
-    assert torch.equal(merge_windows(windows, (3, 2), (height, width)), x)
-
-
 @pytest.mark.parametrize(
-    'total, window, shift, expected',
+    'total, window, shift, padding, expected',
     [
-        (12, 4, 0, [(12, 4)]),
-        (12, 4, 2, [(2, 2), (8, 4), (2, 2)]),
-        (14, 4, 0, [(12, 4), (2, 2)]),
-        (15, 4, 2, [(2, 2), (12, 4), (1, 1)]),
-        (3, 4, 0, [(3, 3)]),
-        (1, 4, 2, [(1, 1)]),
-        (4, 4, 2, [(2, 2), (2, 2)]),
+        (12, 4, 0, 0, [(0, 3, 4, 4)]),
+        (12, 4, 2, 0, [(0, 1, 2, 2), (2, 2, 4, 4), (10, 1, 2, 2)]),
+        (14, 4, 0, 0, [(0, 3, 4, 4), (12, 1, 2, 2)]),
+        (14, 4, 0, 2, [(0, 3, 4, 4), (12, 1, 4, 2)]),
+        (15, 4, 2, 0, [(0, 1, 2, 2), (2, 3, 4, 4), (14, 1, 1, 1)]),
+        (15, 4, 2, 1, [(0, 1, 2, 2), (2, 3, 4, 4), (14, 1, 2, 1)]),
+        (13, 4, 2, 3, [(0, 1, 2, 2), (2, 2, 4, 4), (10, 1, 4, 3)]),  # and one of padding alone
+        (3, 4, 0, 0, [(0, 1, 3, 3)]),
+        (3, 4, 0, 1, [(0, 1, 4, 3)]),
+        (1, 4, 2, 0, [(0, 1, 1, 1)]),
+        (1, 4, 2, 3, [(0, 1, 2, 1)]),
+        (4, 4, 2, 0, [(0, 1, 2, 2), (2, 1, 2, 2)]),
     ],
 )
-def test_cuts(total: int, window: int, shift: int, expected: list[tuple[int, int]]):
-    parts = cut(torch.arange(total)[None], 1, window, shift)
-    assert [(part.shape[1], size) for part, size in parts] == expected
-    assert torch.equal(torch.cat([part for part, _ in parts], 1)[0], torch.arange(total))
+def test_spans(total: int, window: int, shift: int, padding: int, expected: list[tuple[int, ...]]):
+    """(start, number, size, inside) of windows along one axis."""
+    assert spans(total, window, shift, padding) == expected
+
+
+CUTS = {
+    'whole windows': ((2, 6, 8), (3, 4), {}),
+    'incomplete windows': ((2, 7, 9), (3, 4), {}),
+    'padded': ((2, 7, 9), (3, 4), dict(padding=(2, 3))),
+    'shifted': ((2, 6, 8), (3, 4), dict(shift=(1, 2))),
+    'shifted and padded': ((2, 7, 9), (3, 4), dict(shift=(1, 2), padding=(2, 3))),
+    'smaller than a window': ((1, 1, 2), (3, 4), dict(shift=(1, 2), padding=(2, 2))),
+    'one window': ((3, 3, 4), (3, 4), {}),
+}
+
+
+@pytest.mark.parametrize('shape, window_size, options', CUTS.values(), ids=CUTS)
+def test_windows_hold_what_lies_together(
+    shape: tuple[int, int, int], window_size: tuple[int, int], options: dict
+):
+    """Each token tells its image, row and column; padding tells -1."""
+    images, height, width = shape
+    sides = [torch.arange(side) for side in shape]
+    grid = torch.stack(torch.meshgrid(*sides, indexing='ij'), -1)
+    partition = cut_windows(shape, window_size, **options)
+    seen = torch.zeros(shape, dtype=torch.int)
+    down, right = options.get('shift', (0, 0))
+    for (rows, columns), tokens in zip(
+        partition.sizes, partition.cut(grid, torch.tensor([-1, -1, -1])), strict=True
+    ):
+        assert tokens.shape == (partition.sizes[rows, columns], rows * columns, 3)
+        for window in tokens.unflatten(1, (rows, columns)):
+            image, top, left = window[0, 0].tolist()
+            assert top == 0 or (top - down) % window_size[0] == 0
+            assert left == 0 or (left - right) % window_size[1] == 0
+            for row in range(rows):
+                for column in range(columns):
+                    place = image, top + row, left + column
+                    if top + row < height and left + column < width:
+                        assert window[row, column].tolist() == list(place)
+                        seen[place] += 1
+                    else:
+                        assert window[row, column].tolist() == [-1, -1, -1]
+    assert (seen == 1).all()
+    assert sum(n * h * w for (h, w), n in partition.sizes.items()) == partition.num_tokens
+    if 'padding' not in options:
+        assert partition.num_tokens == images * height * width
+
+
+@pytest.mark.parametrize('shape, window_size, options', CUTS.values(), ids=CUTS)
+def test_merging_is_the_inverse_of_cutting(
+    shape: tuple[int, int, int], window_size: tuple[int, int], options: dict
+):
+    partition = cut_windows(shape, window_size, **options)
+    x = torch.randn(*shape, 3, dtype=torch.float64, requires_grad=True)
+    of_sizes = partition.cut(x)
+    assert torch.equal(partition.merge(of_sizes), x)
+    assert torch.autograd.gradcheck(lambda x: partition.merge(partition.cut(x)), (x,))
+    weight = torch.randn_like(x)
+    grads = torch.autograd.grad((partition.merge(of_sizes) * weight).sum(), of_sizes)
+    assert all(map(torch.equal, grads, partition.cut(weight)))  # none for padding
+
+
+def test_grids_of_any_size_compile():
+    """Sizes that change from call to call, which the compiler would not know as numbers."""
+
+    def there_and_back(x: Tensor) -> Tensor:
+        padding = window_padding(x.shape[1:3], (3, 4))
+        partition = cut_windows(x.shape[:3], (3, 4), shift=(1, 2), padding=padding)
+        return partition.merge([part * 2 for part in partition.cut(x)])
+
+    compiled = torch.compile(there_and_back, fullgraph=True, backend='eager')
+    for shape in ((1, 6, 8, 2), (1, 7, 9, 2), (2, 10, 5, 2)):
+        x = torch.randn(shape)
+        assert torch.equal(compiled(x), 2 * x)
 
 
 @pytest.mark.parametrize('mask_padding, filled', [(False, 8), (True, 5)])
 def test_padding_is_seen_or_not(mask_padding: bool, filled: int):
-    """Each token counts the tokens that it sees."""
+    """Each token counts the tokens that it sees; padding counts for 1, too."""
 
-    def count(tokens: Tensor, windows: list[Windows]) -> Tensor:
-        ((number, height, width),) = windows
-        assert number == 1 and tokens.shape == (height * width, 1)
-        return torch.full_like(tokens, height * width)
+    def count(q: Tensor, k: Tensor, v: Tensor, size: tuple[int, int]) -> Tensor:
+        assert q.shape == k.shape == v.shape == (1, 1, filled, 2) and size == (1, filled)
+        return torch.full((1, filled, 2), v[..., 0].sum())
 
     padding = (0, 0) if mask_padding else window_padding((1, 5), (1, 8))
-    seen = attend_in_windows(torch.zeros(1, 1, 5, 1), (1, 8), count, padding=padding)
-    assert seen.shape == (1, 1, 5, 1) and seen.unique().tolist() == [filled]
-
-
-def test_windows_of_several_sizes_come_one_after_the_other():
-    """A shifted grid of 2 images: each token is told the size of its window and its place in it."""
-
-    def place(tokens: Tensor, windows: list[Windows]) -> Tensor:
-        assert windows == [(2, 1, 2), (4, 1, 3), (2, 3, 2), (4, 3, 3), (2, 1, 2), (4, 1, 3)]
-        assert len(tokens) == 2 * 5 * 8
-        places = [
-            torch.arange(height * width).repeat(number) + 100 * height + 10 * width
-            for number, height, width in windows
-        ]
-        return torch.cat(places)[:, None].to(tokens)
-
-    out = attend_in_windows(torch.zeros(2, 5, 8, 1), (3, 3), place, shift=(1, 2))[..., 0]
-    assert torch.equal(out[0], out[1])
-    top = [120, 121, 130, 131, 132, 130, 131, 132]
-    assert out[0, 0].tolist() == top and out[0, 4].tolist() == top
-    assert out[0, 2].tolist() == [322, 323, 333, 334, 335, 333, 334, 335]
+    partition = cut_windows((1, 1, 5), (1, 8), padding=padding)
+    ones = torch.ones(1, 1, 5, 3, 1, 2)
+    seen = attend_in_windows(ones, partition, None, count, ones[0, 0, 0])
+    assert seen.shape == (1, 1, 5, 2) and seen.unique().tolist() == [filled]
 
 
 @pytest.mark.parametrize('height, shift, padding', [(21, 0, 0), (21, 3, 0), (20, 3, 1), (2, 3, 5)])

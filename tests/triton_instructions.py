@@ -15,6 +15,7 @@ from rope_dense.rope.kernels.triton_jit import turn_kernel
 
 VALUES = ('q_in', 'k_in', 'q_out', 'k_out', 'q_rotated', 'k_rotated')
 TABLES = ('columns', 'rows', 'x_positions', 'y_positions', 'partial_sums')
+STRIDES = ('in_strides', 'out_strides', 'rotated_strides')
 ALIGNED = [['tt.divisibility', 16]]
 
 
@@ -26,9 +27,13 @@ def instructions(value_type: str, capability: int, **constants: int) -> dict[str
         if name in constants:
             signature[name] = 'constexpr'
             continue
+        if name in STRIDES:
+            signature[name] = ('i32',) * 6
+            attributes |= {(index, dim): ALIGNED for dim in range(6)}
+            continue
         pointer = f'*{value_type}' if name in VALUES else '*fp32' if name in TABLES else None
         signature[name] = pointer or 'i32'
-        if pointer or name == 'num_pairs' or name.startswith(('in_', 'out_', 'rotated_')):
+        if pointer or name == 'num_pairs':
             attributes[(index,)] = ALIGNED
     source = ASTSource(
         turn_kernel,

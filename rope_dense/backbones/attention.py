@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..rope import Rotation, rotate_qkv
+from ..rope import Rotation, cut_windows, rotate_qkv
 from .layers import build_norm
+from .windows import Size, attend_in_windows
 
 QkvBias = bool | Literal['qv']
 
@@ -57,36 +58,51 @@ class Attention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        grid: tuple[int, int],
+        grid: Size,
         rotation: Rotation | None = None,
-        window_size: tuple[int, int] | None = None,
+        window_size: Size | None = None,
+        padding: Size = (0, 0),
     ) -> Tensor:
-        """Attend among the N tokens of each of the B sequences.
+        """Attend among the N tokens of each sequence, or of each window.
 
         Args:
             x: [B, N, C].
             grid: (H, W) of the tokens.
-            rotation: of N tokens, or None.
-            window_size: (H, W) that the relative position tables are resized to, if ``grid`` is
-                what is left of a window at the border.
+            rotation: of N tokens, or of a window, or None.
+            window_size: (H, W) of the windows to attend within, or None.
+            padding: of the grid, see ``cut_windows``.
 
         Returns:
             [B, N, C].
         """
-        qkv = self.project(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
-        q, k, v = rotate_qkv(qkv, rotation)  # [B, h, N, D] each
-        bias = None
-        if self.rel_pos_h is not None:
-            bias = decomposed_bias(q, self.rel_pos_h, self.rel_pos_w, grid, window_size or grid)
+        heads = 3, self.num_heads, -1
+        qkv = self.qkv(x) if self.q_bias is None else F.linear(x, self.qkv.weight, self.bias())
+        qkv = qkv.unflatten(-1, heads)  # [B, N, 3, h, D]
         score_factor = 1.0 if rotation is None else rotation.score_factor
-        return self.proj(self.norm(attend(q, k, v, bias, score_factor)))
 
-    def project(self, x: Tensor) -> Tensor:
-        """Queries, keys and values, [B, N, C] to [B, N, 3 * C]."""
+        def attend_in(q: Tensor, k: Tensor, v: Tensor, size: Size) -> Tensor:
+            bias = None
+            if self.rel_pos_h is not None:
+                tables = self.rel_pos_h, self.rel_pos_w
+                bias = decomposed_bias(q, *tables, size, window_size or grid)
+            return attend(q, k, v, bias, score_factor)
+
+        if window_size is None:
+            attended = attend_in(*rotate_qkv(qkv, rotation), grid)
+        else:
+            partition = cut_windows((len(x), *grid), window_size, padding=padding)
+            bias = self.bias()
+            of_padding = None if bias is None else bias.to(qkv.dtype).unflatten(0, heads)
+            qkv = qkv.unflatten(1, grid)
+            attended = attend_in_windows(qkv, partition, rotation, attend_in, of_padding)
+            attended = attended.flatten(1, 2)
+        return self.proj(self.norm(attended))
+
+    def bias(self) -> Tensor | None:
+        """[3 * C], of the qkv projection."""
         if self.q_bias is None:
-            return self.qkv(x)
-        bias = torch.cat([self.q_bias, torch.zeros_like(self.q_bias), self.v_bias])
-        return F.linear(x, self.qkv.weight, bias)
+            return self.qkv.bias
+        return torch.cat([self.q_bias, torch.zeros_like(self.q_bias), self.v_bias])
 
 
 def attend(

@@ -1,26 +1,24 @@
 """The Swin block: attention in windows, shifted without a mask.
 
-Letters: B images, H x W token grid, N tokens of a window, T those of all windows, h heads, D
-channels of a head, C = h * D.
+Letters: B images, H x W token grid, N tokens of a window, h heads, D channels of a head, C = h * D.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import torch
 from mmcv.cnn.bricks.drop import drop_path
 from torch import Tensor, nn
 
-from ..rope import Rotation, Windows, rotate_windows
+from ..rope import Partition, Rotation, cut_windows, window_padding
 from .attention import attend
 from .layers import Mlp, add_branch, build_norm, join, num_parts, resize_grid
-from .windows import Size, attend_in_windows, strips, window_padding
+from .windows import Size, attend_in_windows, strips
 
 
 class SwinBlock(nn.Module):
-    """Pre-norm transformer block that attends within windows, see ``attend_in_windows``.
+    """Pre-norm transformer block that attends within windows, see ``cut_windows``.
 
     Arguments are those of ``RoPESwin``.
     """
@@ -57,14 +55,13 @@ class SwinBlock(nn.Module):
         keep = [self.branch_scale(x) for _ in range(2)]
         outs = []
         for strip, down, bottom in strips(x, window_size[0], shift[0], padding[0], num_parts(x)):
-            attended = attend_in_windows(
-                self.norm1(strip),
+            partition = cut_windows(
+                strip.shape[:3],
                 window_size,
-                attend,
                 shift=(down, shift[1]),
                 padding=(bottom, padding[1]),
             )
-            strip = add_branch(strip, attended, keep[0])
+            strip = add_branch(strip, attend(self.norm1(strip), partition), keep[0])
             outs.append(add_branch(strip, self.mlp(self.norm2(strip)), keep[1]))
         return join(outs, 1)
 
@@ -100,32 +97,28 @@ class WindowAttention(nn.Module):
             nn.init.trunc_normal_(self.relative_position_bias_table, std=0.02)
 
     def forward(
-        self,
-        tokens: Tensor,
-        windows: Sequence[Windows],
-        *,
-        rotation: Rotation | None,
-        bias: Tensor | None,
+        self, x: Tensor, partition: Partition, *, rotation: Rotation | None, bias: Tensor | None
     ) -> Tensor:
         """Attend among the tokens of each window.
 
         Args:
-            tokens: [T, C], of all windows, one after the other.
-            windows: their numbers and sizes.
+            x: [B, H, W, C].
+            partition: of the grid.
             rotation: of a window as large as the largest, or None.
             bias: [h, H, W, H, W] of a window as large as the largest, or None.
 
         Returns:
-            [T, C].
+            [B, H, W, C].
         """
-        qkv = self.qkv(tokens).unflatten(-1, (3, self.num_heads, -1))  # [T, 3, h, D]
-        rotated = rotate_windows(qkv, windows, rotation)  # [number, h, N, D] each, for each size
+        heads = 3, self.num_heads, -1
+        qkv = self.qkv(x).unflatten(-1, heads)  # [B, H, W, 3, h, D]
+        padding = None if self.qkv.bias is None else self.qkv.bias.to(qkv.dtype).unflatten(0, heads)
         score_factor = 1.0 if rotation is None else rotation.score_factor
-        outs = [
-            attend(q, k, v, crop_bias(bias, height, width), score_factor).flatten(0, 1)
-            for (q, k, v), (_, height, width) in zip(rotated, windows, strict=True)
-        ]
-        return self.proj(join(outs, 0))
+
+        def attend_in(q: Tensor, k: Tensor, v: Tensor, size: Size) -> Tensor:
+            return attend(q, k, v, crop_bias(bias, *size), score_factor)
+
+        return self.proj(attend_in_windows(qkv, partition, rotation, attend_in, padding))
 
     def bias(self, height: int, width: int) -> Tensor | None:
         """[h, H, W, H, W], the relative position bias of each query and key of a window."""

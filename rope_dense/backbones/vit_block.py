@@ -5,21 +5,15 @@ Letters: B images, H x W token grid, N tokens (prefix and grid), C channels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from mmcv.cnn.bricks import DropPath
 from torch import Tensor, nn
 
-from ..rope import Rotation, Windows, split_windows
+from ..rope import Rotation, window_padding
 from .archs import ViTArch
 from .attention import Attention
-from .layers import add_branch, build_mlp, build_norm, join
-from .windows import (
-    Size,
-    attend_in_windows,
-    window_padding,
-)
+from .layers import add_branch, build_mlp, build_norm
+from .windows import Size
 
 
 class ViTBlock(nn.Module):
@@ -76,24 +70,9 @@ class ViTBlock(nn.Module):
         Returns:
             [B, N, C].
         """
-        attended = self.attend(self.norm1(x), grid, window_size, rotation)
+        padding = (0, 0)
+        if window_size is not None and not self.mask_padding:
+            padding = window_padding(grid, window_size)
+        attended = self.attn(self.norm1(x), grid, rotation, window_size, padding)
         x = add_branch(x, self.drop_path(attended), self.gamma_1)
         return add_branch(x, self.drop_path(self.mlp(self.norm2(x))), self.gamma_2)
-
-    def attend(
-        self, x: Tensor, grid: Size, window_size: Size | None, rotation: Rotation | None
-    ) -> Tensor:
-        if window_size is None:
-            return self.attn(x, grid, rotation)
-
-        def attend(tokens: Tensor, windows: Sequence[Windows]) -> Tensor:
-            outs = []
-            parts = zip(split_windows(tokens, windows), windows, strict=True)
-            for part, (_, height, width) in parts:
-                cropped = rotation and rotation.crop(height=height, width=width)
-                outs.append(self.attn(part, (height, width), cropped, window_size).flatten(0, 1))
-            return join(outs, 0)
-
-        x = x.unflatten(1, grid)  # [B, H, W, C]
-        padding = (0, 0) if self.mask_padding else window_padding(grid, window_size)
-        return attend_in_windows(x, window_size, attend, padding=padding).flatten(1, 2)

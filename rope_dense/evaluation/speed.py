@@ -19,7 +19,7 @@ from ..rope import RotaryEmbedding
 TABLES = 'rotary tables'
 # The first kind whose words are in the name of an operation, or of one that it is part of.
 KINDS = {
-    'rotation': ('RotateInPlace', TABLES),
+    'rotation': ('RotateInPlace', 'RotateIntoWindows', TABLES),
     'deformable attention': ('MultiScaleDeform', 'grid_sample'),
     'attention': ('scaled_dot_product', 'ScaledDotProduct', 'softmax', 'Softmax', 'bmm', 'Bmm'),
     'convolution': ('convolution', 'Convolution'),

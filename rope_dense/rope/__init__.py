@@ -2,18 +2,20 @@
 
 from .frequencies import AxialRoPE, MixedRoPE, RotaryEmbedding
 from .rotate import rotate, rotate_qkv, rotate_windows
-from .rotation import Rotation, Windows, split_windows
+from .rotation import Rotation
 from .scaling import RopeScaling
+from .windows import Partition, cut_windows, window_padding
 
 __all__ = [
     'AxialRoPE',
     'MixedRoPE',
+    'Partition',
     'RopeScaling',
     'RotaryEmbedding',
     'Rotation',
-    'Windows',
+    'cut_windows',
     'rotate',
     'rotate_qkv',
     'rotate_windows',
-    'split_windows',
+    'window_padding',
 ]

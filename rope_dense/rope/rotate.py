@@ -2,24 +2,26 @@
 
 ``rotate`` is the definition: plain, out of place, differentiable by autograd. ``rotate_qkv`` is
 what attention calls: it takes the packed projection, and a fast path when one can be used;
-``rotate_windows`` does the same for windows of several sizes.
+``rotate_windows`` does the same for the windows of a grid.
 
-Letters: B batch (images or windows), N tokens, T those of all windows, h heads, D channels of a
-head, P rotated pairs.
+Letters: B batch (images or windows), N tokens, H x W token grid, h heads, D channels of a head, P
+rotated pairs.
 Checked against complex arithmetic in float64 and against timm in tests/test_rotate.py.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from functools import cache
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from .kernels import packed, triton_rotary
-from .rotation import QKV, PairLayout, Rotation, Windows, split_windows
+from .kernels.in_place import cannot_overwrite, rotate_in_place, rotate_into_windows
+from .rotation import QKV, PairLayout, Rotation
+from .windows import Partition
 
 logger = logging.getLogger(__name__)
 
@@ -63,37 +65,57 @@ def rotate_qkv(qkv: Tensor, rotation: Rotation | None) -> QKV:
     if rotation is None:
         return qkv.permute(2, 0, 3, 1, 4).unbind()
     check_tokens(rotation, qkv.shape[1])
-    return rotate_windows(qkv.flatten(0, 1), rotation.grids(len(qkv)), rotation)[0]
+    check_heads(rotation, *qkv.shape[-2:])
+    path = fast_path(qkv)
+    if path is not None and overwritable(qkv):
+        return rotate_in_place(qkv, rotation, path)
+    return rotate_out_of_place(qkv, rotation)
 
 
-def rotate_windows(qkv: Tensor, windows: Sequence[Windows], rotation: Rotation | None) -> list[QKV]:
-    """``rotate_qkv`` for windows of several sizes.
+def rotate_windows(
+    qkv: Tensor, partition: Partition, rotation: Rotation | None, padding: Tensor | None = None
+) -> list[QKV]:
+    """``rotate_qkv`` for the windows of a grid, whose tokens turn by their place in the window.
 
     Args:
-        qkv: [T, 3, h, D], the tokens of all windows, each with its prefix tokens. May be
-            overwritten.
-        windows: their sizes.
-        rotation: of a grid, of which each window takes the top left part; or None.
+        qkv: [B, H, W, 3, h, D].
+        partition: of the grid.
+        rotation: of a grid, of which each window takes the top left part, without prefix tokens; or
+            None.
+        padding: [3, h, D], the projection of a padding token; None is zeros.
 
     Returns:
-        Queries, keys and values, [number, h, N, D] each, for each size.
+        Queries, keys and values, [number, h, N, D] each, for each size of windows.
     """
-    num_prefix_tokens = 0
     if rotation is not None:
         check_heads(rotation, *qkv.shape[-2:])
-        check_windows(rotation, windows)
-        num_prefix_tokens = rotation.num_prefix_tokens
+        check_windows(rotation, partition)
+    path = fast_path(qkv)
+    if path is not None:
+        return rotate_into_windows(qkv, partition, rotation, padding, path)
+    return [
+        rotate_out_of_place(whole, rotation and rotation.crop(height=height, width=width))
+        for whole, (height, width) in zip(partition.cut(qkv, padding), partition.sizes, strict=True)
+    ]
+
+
+def fast_path(qkv: Tensor) -> ModuleType | None:
+    """The first that can be used, None if none can."""
     for path in FAST_PATHS:
         reason = path.can_use(qkv)
         if reason is None:
-            return path.rotate_windows(qkv, windows, rotation)
+            return path
         if not torch.compiler.is_compiling():
             log_once(f'rotation without {path.__name__}: {reason}')
-    pieces = split_windows(qkv, windows, num_prefix_tokens)
-    return [
-        rotate_out_of_place(piece, rotation and rotation.crop(height=height, width=width))
-        for piece, (_, height, width) in zip(pieces, windows, strict=True)
-    ]
+    return None
+
+
+def overwritable(qkv: Tensor) -> bool:
+    """Whether a rotation may take the place of ``qkv``."""
+    reason = cannot_overwrite(qkv)
+    if reason is not None:
+        log_once(f'rotation out of place: {reason}')
+    return reason is None
 
 
 def rotate_out_of_place(qkv: Tensor, rotation: Rotation | None) -> QKV:
@@ -113,9 +135,13 @@ def check_tokens(rotation: Rotation, num_tokens: int) -> None:
         )
 
 
-def check_windows(rotation: Rotation, windows: Sequence[Windows]) -> None:
+def check_windows(rotation: Rotation, partition: Partition) -> None:
     """Raise ValueError unless the grid of ``rotation`` covers each window."""
-    for _, height, width in windows:
+    if rotation.num_prefix_tokens:
+        raise ValueError(
+            f'windows have no prefix tokens, the rotation is for {rotation.num_prefix_tokens}'
+        )
+    for height, width in partition.sizes:
         if height > len(rotation.y) or width > len(rotation.x):
             raise ValueError(
                 f'the rotation is for a grid of {len(rotation.y)} x {len(rotation.x)}, a window '

@@ -8,16 +8,17 @@ of a head. x is the column and y the row of a token.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 PairLayout = Literal['adjacent', 'split']
 QKV = tuple[Tensor, Tensor, Tensor]  # queries, keys and values
+
+KEPT_TOKENS = 256  # a table for so many is kept: a window, small beside what it is for
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,8 @@ class Rotation:
         num_prefix_tokens: tokens before the grid (class token, registers), which are not rotated.
         score_factor: what attention multiplies its scores by, see ``RopeScaling``.
         shared: whether all blocks turn alike, and share this rotation. Its table is kept then, once
-            one is made; elsewhere one for every block would cost the memory of an activation.
+            one is made, and so is that of a window; elsewhere one for every block would cost the
+            memory of an activation.
 
     Channels of a head from 2P on are not rotated.
     """
@@ -60,7 +62,8 @@ class Rotation:
 
     def table(self) -> Tensor:
         """[N, h, P] complex, ``exp(i angles)``, without gradient."""
-        return self._kept_table if self.shared else self._make_table()
+        keep = self.shared or len(self.y) * len(self.x) <= KEPT_TOKENS
+        return self._kept_table if keep else self._make_table()
 
     @cached_property
     def _kept_table(self) -> Tensor:
@@ -69,10 +72,6 @@ class Rotation:
 
     def _make_table(self) -> Tensor:
         return (self.rows[:, None] * self.columns[None]).flatten(0, 1)
-
-    def grids(self, number: int) -> list[Windows]:
-        """That many grids of the size of this rotation, as windows."""
-        return [Windows(number, len(self.y), len(self.x))]
 
     def crop(self, *, height: int, width: int) -> Rotation:
         """The rotation of the top left ``height`` x ``width`` part of the grid."""
@@ -86,24 +85,6 @@ class Rotation:
             rows=self.rows[:height],
             shared=False,
         )
-
-
-class Windows(NamedTuple):
-    """Windows, or whole grids, of one size: how many, and their sides in tokens."""
-
-    number: int
-    height: int
-    width: int
-
-
-def split_windows(
-    tokens: Tensor, windows: Sequence[Windows], num_prefix_tokens: int = 0
-) -> list[Tensor]:
-    """[T, ...], the tokens of all ``windows``, to a view [number, N, ...] for each size, with
-    N = num_prefix_tokens + height * width."""
-    lengths = [num_prefix_tokens + height * width for _, height, width in windows]
-    pieces = tokens.split([n * length for (n, _, _), length in zip(windows, lengths, strict=True)])
-    return [piece.unflatten(0, (-1, length)) for piece, length in zip(pieces, lengths, strict=True)]
 
 
 def axis_angles(freqs: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,15 @@ import triton
 import triton.language as tl
 
 # Sizes that differ from call to call: the compiled kernel is the same for all.
-SIZES = ['num_images', 'height', 'width', 'rows_each', 'images_each']
+SIZES = [
+    'num_windows',
+    'window_rows',
+    'window_columns',
+    'height',
+    'width',
+    'rows_each',
+    'windows_each',
+]
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -26,21 +34,17 @@ def turn_kernel(
     x_positions,
     y_positions,
     partial_sums,
-    in_image,
-    in_token,
-    in_head,
-    out_image,
-    out_token,
-    out_head,
-    rotated_image,
-    rotated_token,
-    rotated_head,
+    in_strides,
+    out_strides,
+    rotated_strides,
     num_pairs,
-    num_images,
+    num_windows,
+    window_rows,
+    window_columns,
     height,
     width,
     rows_each,
-    images_each,
+    windows_each,
     P: tl.constexpr,
     ADJACENT: tl.constexpr,
     SHARED: tl.constexpr,
@@ -52,16 +56,17 @@ def turn_kernel(
     """Turn queries and keys from ``in`` to ``out``; with ``BACKWARD`` gradients, by the opposite
     angle.
 
-    A program has one block of channel pairs in BLOCK_X columns of the grid. It goes through
-    ``rows_each`` rows and, in each, through ``images_each`` images: the table entries of its
+    A program has one block of channel pairs in BLOCK_X columns of a window. It goes through
+    ``rows_each`` rows and, in each, through ``windows_each`` windows: the table entries of its
     columns stay in registers, those of a row are loaded once, and their product serves all its
-    images, queries and keys alike. With ``LEARNED`` it also writes what its tokens add to the
+    windows, queries and keys alike. With ``LEARNED`` it also writes what its tokens add to the
     gradient of the frequencies, from the ``rotated`` queries and keys, to a slot of its own.
 
-    Pairs are numbered across heads, j = head * P + pair, so that blocks fit whatever P is. Strides
-    are in elements, those of channels 1. A table keeps cosines and sines as a head keeps its pairs,
-    adjacent or all first ones before all second ones: so every load is contiguous, and the thread
-    that has a pair has its table entry too.
+    An image has ``window_rows`` x ``window_columns`` windows. Strides are in elements: of images,
+    rows and columns of windows, rows and columns of tokens, heads; those of channels are 1. Pairs
+    are numbered across heads, j = head * P + pair, so that blocks fit whatever P is. A table keeps
+    cosines and sines as a head keeps its pairs, adjacent or all first ones before all second ones:
+    so every load is contiguous, and the thread that has a pair has its table entry too.
     """
     x_blocks = tl.cdiv(width, BLOCK_X)
     block = tl.program_id(0) // x_blocks
@@ -85,14 +90,14 @@ def turn_kernel(
         columns + x * entries + entry, width * entries, mask, ADJACENT
     )
     at_row = x * 0 + entry  # the same for each column, loaded by the threads that need it
-    at_in = x * in_token + head * in_head + channel
-    at_out = x * out_token + head * out_head + channel
-    at_rotated = x * rotated_token + head * rotated_head + channel
+    at_in = x * in_strides[4] + head * in_strides[5] + channel
+    at_out = x * out_strides[4] + head * out_strides[5] + channel
+    at_rotated = x * rotated_strides[4] + head * rotated_strides[5] + channel
     along_x = tl.zeros((BLOCK_X, BLOCK_J), tl.float32)
     along_y = tl.zeros((BLOCK_X, BLOCK_J), tl.float32)
 
     first_row = tl.program_id(1).to(tl.int64) * rows_each  # 64 bits: offsets may need them
-    first_image = tl.program_id(2).to(tl.int64) * images_each
+    first_window = tl.program_id(2).to(tl.int64) * windows_each
     for row in range(first_row, tl.minimum(first_row + rows_each, height)):
         row_cos, row_sin = load_pairs(
             rows + row * entries + at_row, height * entries, mask, ADJACENT
@@ -101,19 +106,21 @@ def turn_kernel(
         sin = row_cos * column_sin + row_sin * column_cos
         if BACKWARD:
             sin = -sin
-        token = row * width
         angle_grad = tl.zeros((BLOCK_X, BLOCK_J), tl.float32)
-        for image in range(first_image, tl.minimum(first_image + images_each, num_images)):
-            start = image * in_image + token * in_token
+        for window in range(first_window, tl.minimum(first_window + windows_each, num_windows)):
+            image = window // (window_rows * window_columns)
+            down = window // window_columns % window_rows
+            across = window % window_columns
+            start = start_of_row(image, down, across, row, in_strides)
             q_a, q_b = load_pairs(q_in + start + at_in, P, mask, ADJACENT)
             k_a, k_b = load_pairs(k_in + start + at_in, P, mask, ADJACENT)
             if LEARNED:  # Im(conj(rotated) gradient)
-                start = image * rotated_image + token * rotated_token
+                start = start_of_row(image, down, across, row, rotated_strides)
                 a, b = load_pairs(q_rotated + start + at_rotated, P, mask, ADJACENT)
                 angle_grad += a * q_b - b * q_a
                 a, b = load_pairs(k_rotated + start + at_rotated, P, mask, ADJACENT)
                 angle_grad += a * k_b - b * k_a
-            start = image * out_image + token * out_token
+            start = start_of_row(image, down, across, row, out_strides)
             a, b = q_a * cos - q_b * sin, q_a * sin + q_b * cos
             store_pairs(q_out + start + at_out, P, mask, ADJACENT, a, b)
             a, b = k_a * cos - k_b * sin, k_a * sin + k_b * cos
@@ -132,6 +139,13 @@ def turn_kernel(
         tl.store(to_sum, tl.sum(along_x, 0), mask=j < num_pairs)
         to_sum += slots.to(tl.int64) * num_pairs
         tl.store(to_sum, tl.sum(along_y, 0), mask=j < num_pairs)
+
+
+@triton.jit
+def start_of_row(image, down, across, row, strides):
+    """Where a row of the window begins that is ``down`` and ``across`` in the image."""
+    window = image * strides[0] + down * strides[1] + across * strides[2]
+    return window + row * strides[3]
 
 
 @triton.jit

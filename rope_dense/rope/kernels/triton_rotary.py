@@ -1,11 +1,12 @@
-"""Rotation in place on a GPU: one Triton kernel for queries and keys, forward and backward.
+"""Rotation on a GPU: one Triton kernel for queries and keys, forward and backward, in place and
+from a grid to its windows and back.
 
 The mathematics is that of ``in_place``, which see. What differs from ``packed`` is the traffic:
 queries and keys are read and written once, cosines and sines come from the row and column tables
 (H + W entries; their product is made in registers), arithmetic is in float32 whatever the storage.
-Backward reads the gradients where attention left them and writes them turned back into one packed
-tensor. The gradient of the frequencies is deterministic: each program sums its tokens in a fixed
-order and writes to a slot of its own; the slots are then summed.
+Backward reads the gradients where attention left them and writes them, turned back, to where those
+of the projection belong. The gradient of the frequencies is deterministic: each program sums its
+tokens in a fixed order and writes to a slot of its own; the slots are then summed.
 
 Checked against ``rotate.rotate`` in tests/test_triton.py. Never run compiled on a GPU so far: block
 sizes were chosen by the instructions that the compiler emits, not by measurement.
@@ -21,8 +22,8 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from ..rotation import QKV, PairLayout, Rotation, Windows
-from .in_place import cannot_overwrite, rotate_in_place
+from ..rotation import QKV, PairLayout, Rotation
+from ..windows import Partition
 
 SWITCH = 'ROPE_DENSE_TRITON'  # an environment variable: 0 keeps to PyTorch's own operations
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -44,7 +45,7 @@ def can_use(qkv: Tensor) -> str | None:
         return 'Triton is not installed'
     if qkv.dtype not in DTYPES:
         return f'the kernel computes in float32, qkv is {qkv.dtype}'
-    return cannot_overwrite(qkv)
+    return None
 
 
 @cache
@@ -52,79 +53,75 @@ def triton_installed() -> bool:
     return find_spec('triton') is not None
 
 
-def rotate_windows(qkv: Tensor, windows: Sequence[Windows], rotation: Rotation | None) -> list[QKV]:
-    """``rotate.rotate_windows`` in place: the results are views of the overwritten ``qkv``."""
-    return rotate_in_place(qkv, windows, rotation, turn, turn_back)
-
-
-def turn(qkv: list[Tensor], windows: Sequence[Windows], rotation: Rotation) -> None:
-    """See ``in_place.Turn``."""
-    for piece, (_, height, width) in zip(qkv, windows, strict=True):
-        q, k, _ = piece.permute(2, 0, 3, 1, 4)  # [B, h, N, D] each
-        launch(q, k, q, k, rotation.crop(height=height, width=width))
+def turn(sources: Sequence[Tensor], targets: Sequence[Tensor], rotation: Rotation) -> None:
+    """See ``in_place.FastPath``."""
+    for source, target in zip(sources, targets, strict=True):
+        parts, outs = source.unbind(-3), target.unbind(-3)
+        if source is not target:
+            copy_rest(parts, outs, rotation)
+        launch(parts, outs, rotation)
 
 
 def turn_back(
-    grads: list[QKV],
-    grad_qkv: list[Tensor],
-    windows: Sequence[Windows],
+    grads: Sequence[QKV],
+    targets: Sequence[Tensor],
     rotation: Rotation,
-    rotated: list[Tensor] | None,
+    partition: Partition,
+    rotated: Sequence[Tensor] | None,
 ) -> Tensor | None:
-    """See ``in_place.TurnBack``."""
-    grad_freqs = []
-    for index, (_, height, width) in enumerate(windows):
-        of_size = rotation.crop(height=height, width=width)
-        turned = None if rotated is None else rotated[index]
-        grad_freqs.append(turn_back_one(grads[index], grad_qkv[index], of_size, turned))
-    return None if rotated is None else sum(grad_freqs)
+    """See ``in_place.FastPath``."""
+    grads = list(
+        zip(*(partition.one_by_one(parts) for parts in zip(*grads, strict=True)), strict=True)
+    )
+    learned = rotated is not None
+    rotated = partition.one_by_one(rotated) if learned else [None] * len(grads)
+    grad_freqs = 0.0
+    for parts, target, turned in zip(grads, targets, rotated, strict=True):
+        outs = target.unbind(-3)
+        copy_rest(parts, outs, rotation)
+        sums = launch(parts, outs, rotation, backward=True, rotated=turned)
+        grad_freqs = grad_freqs + sums if learned else None
+    return grad_freqs
 
 
-def turn_back_one(
-    grads: QKV, grad_qkv: Tensor, rotation: Rotation, rotated: Tensor | None
-) -> Tensor | None:
-    """``turn_back`` for windows of one size."""
-    q_grad, k_grad, v_grad = grads
-    if q_grad.stride(-1) != 1 or q_grad.stride() != k_grad.stride():
-        q_grad, k_grad = q_grad.contiguous(), k_grad.contiguous()
-    q_out, k_out, v_out = grad_qkv.permute(2, 0, 3, 1, 4)
-    v_out.copy_(v_grad)
-    prefix, channels = rotation.num_prefix_tokens, 2 * rotation.freqs.shape[-1]
-    for grad, out in ((q_grad, q_out), (k_grad, k_out)):  # what does not turn
-        out[:, :, :prefix].copy_(grad[:, :, :prefix])
-        out[:, :, prefix:, channels:].copy_(grad[:, :, prefix:, channels:])
-    if rotated is not None:
-        rotated = rotated.permute(2, 0, 3, 1, 4)[:2]
-    return launch(q_grad, k_grad, q_out, k_out, rotation, True, rotated)
+def copy_rest(sources: Sequence[Tensor], targets: Sequence[Tensor], rotation: Rotation) -> None:
+    """Copy what does not turn of queries, keys and values."""
+    channels = 2 * rotation.freqs.shape[-1]
+    for first, source, target in zip((channels, channels, 0), sources, targets, strict=True):
+        if first < source.shape[-1]:
+            target[..., first:].copy_(source[..., first:])
 
 
 def launch(
-    q_in: Tensor,
-    k_in: Tensor,
-    q_out: Tensor,
-    k_out: Tensor,
+    sources: Sequence[Tensor],
+    targets: Sequence[Tensor],
     rotation: Rotation,
     backward: bool = False,
     rotated: Tensor | None = None,
 ) -> Tensor | None:
-    """Turn the grid tokens of queries and keys, [B, h, N, D] each, from ``in`` to ``out``.
+    """Turn queries and keys, [B, R, S, H, W, h, D] each, of windows of one size.
 
     Args:
-        q_in, k_in: of equal strides. May be the memory of ``q_out`` and ``k_out``.
+        sources, targets: queries, keys and what else. May be the same memory.
         backward: turn by the opposite angles.
-        rotated: [2, B, h, N, D], rotated queries and keys, to get the gradient of the frequencies
-            from when ``in`` is that of these; None for no gradient.
+        rotated: [B, R, S, H, W, 3, h, D], to get the gradient of the frequencies from when
+            ``sources`` are gradients of it; None for no gradient.
 
     Returns:
         [2, h, P], the gradient of ``rotation.freqs``, or None.
     """
     from .triton_jit import turn_kernel
 
-    prefix, (_, rotated_heads, pairs) = rotation.num_prefix_tokens, rotation.freqs.shape
-    batch, heads, _, _ = q_in.shape
-    height, width, num_pairs = len(rotation.y), len(rotation.x), heads * pairs
-    learned = rotated is not None
-    q_rotated, k_rotated = rotated if learned else (q_out, k_out)
+    (q_in, k_in, *_), (q_out, k_out, *_) = sources, targets
+    if q_in.stride(-1) != 1 or q_in.stride() != k_in.stride():
+        q_in, k_in = q_in.contiguous(), k_in.contiguous()
+    images, rows, columns, height, width, heads, _ = q_in.shape
+    rotation, (_, rotated_heads, pairs) = (
+        rotation.crop(height=height, width=width),
+        rotation.freqs.shape,
+    )
+    batch, num_pairs, learned = images * rows * columns, heads * pairs, rotated is not None
+    q_rotated, k_rotated, _ = rotated.unbind(-3) if learned else (q_out, k_out, None)
     # Pairs of a thread: two 128-bit loads of queries and two of keys, as many as registers allow.
     pairs_each = 4 if learned or q_in.dtype == torch.float32 else 8
     block_j, block_x, grid, rows_each, images_each = tiles(
@@ -139,14 +136,16 @@ def launch(
     sums = q_in.new_empty(2, slots if learned else 0, heads, pairs, dtype=torch.float32)
     with torch.cuda.device_of(q_in):
         turn_kernel[grid](
-            *(x[:, :, prefix:] for x in (q_in, k_in, q_out, k_out, q_rotated, k_rotated)),
+            *(q_in, k_in, q_out, k_out, q_rotated, k_rotated),
             *(cos_sin(table, rotation.layout) for table in (rotation.columns, rotation.rows)),
             rotation.x.float(),
             rotation.y.float(),
             sums,
-            *(x.stride(dim) for x in (q_in, q_out, q_rotated) for dim in (0, 2, 1)),
+            *(x.stride()[:-1] for x in (q_in, q_out, q_rotated)),
             num_pairs,
             batch,
+            rows,
+            columns,
             height,
             width,
             rows_each,
