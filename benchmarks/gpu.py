@@ -25,8 +25,17 @@ from rotations import in_place, plain
 from run import RESULTS, tables
 from torch import Tensor
 
-from rope_dense.rope import AxialRoPE, MixedRoPE, Rotation
+from rope_dense.rope import (
+    AxialRoPE,
+    MixedRoPE,
+    Partition,
+    Rotation,
+    cut_windows,
+    window_padding,
+)
 from rope_dense.rope.kernels import triton_rotary
+from rope_dense.rope.kernels.in_place import rotate_into_windows
+from rope_dense.rope.rotation import QKV
 
 CUDA = torch.device('cuda')
 BF16 = torch.bfloat16
@@ -59,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_csv(file, rows)
         print(f'{name}: {time.monotonic() - started:.0f} s, {file}\n')
         if name == 'correctness':
-            print(table(rows, tuple(rows[0])[:7]), flush=True)
+            print(table(rows, tuple(rows[0])[:8]), flush=True)
             if not all(row['ok'] for row in rows):
                 print('the kernel differs from the definition: nothing else is measured')
                 return 1
@@ -77,7 +86,7 @@ def correctness() -> list[Row]:
         mixed=partial(MixedRoPE), axial=partial(AxialRoPE), learned=partial(AxialRoPE, learned=True)
     )
     rows = []
-    for kind, layout, dtype, (
+    for kind, layout, dtype, way, (
         batch,
         height,
         width,
@@ -85,22 +94,59 @@ def correctness() -> list[Row]:
         head_dim,
         prefix,
         extra,
-    ) in itertools.product(kinds, ('adjacent', 'split'), triton_rotary.DTYPES, SHAPES):
+    ) in itertools.product(kinds, ('adjacent', 'split'), triton_rotary.DTYPES, WAYS, SHAPES):
         rope = kinds[kind](head_dim, heads, 1, pair_layout=layout).to(CUDA)
-        make = partial(rope, [0], height=height, width=width, device=CUDA)
+        prefix = prefix if way == 'in place' else 0
+        make = partial(rope, [0], height=height, width=width, device=CUDA, num_prefix_tokens=prefix)
         shape = (batch, height * width + prefix, 3, heads, head_dim + extra)
         qkv = torch.randn(shape, device=CUDA).to(dtype)
-        errors, same = errors_of(
-            qkv, lambda make=make, prefix=prefix: make(num_prefix_tokens=prefix)[0], rope
-        )
+        errors, same = errors_of(WAYS[way], qkv, make, rope)
         bound = 2e-5 if dtype == torch.float32 else 2 * torch.finfo(dtype).eps
         rows.append(
-            dict(kind=kind, layout=layout, dtype=str(dtype)[6:], shape='x'.join(map(str, shape)))
-            | dict(error=max(errors), same_bits=same, ok=same and max(errors) <= bound)
+            dict(kind=kind, layout=layout, dtype=str(dtype)[6:], way=way)
+            | dict(shape='x'.join(map(str, shape)), error=max(errors), same_bits=same)
+            | dict(ok=same and max(errors) <= bound)
         )
     return rows
 
 
+def into_windows(form: Callable[..., list[QKV]], qkv: Tensor, rotation: Rotation) -> list[Tensor]:
+    """Queries, keys and values [B, h, N, D], rotated in shifted and padded windows of 7 x 7."""
+    grid = len(rotation.y), len(rotation.x)
+    height, width = size = tuple(min(side, 7) for side in grid)
+    shift = tuple(side // 2 for side in size)
+    partition = cut_windows(
+        (len(qkv), *grid), size, shift=shift, padding=window_padding(grid, size)
+    )
+    rotation = rotation.crop(height=height, width=width)
+    of_sizes = form(qkv.unflatten(1, grid), partition, rotation, qkv[0, 0].detach())
+    return [
+        partition.merge([x.transpose(1, 2) for x in parts]).flatten(1, 2).transpose(1, 2)
+        for parts in zip(*of_sizes, strict=True)
+    ]
+
+
+def plain_windows(
+    qkv: Tensor, partition: Partition, rotation: Rotation, padding: Tensor
+) -> list[QKV]:
+    """The definition, for each size of windows."""
+    parts = zip(partition.cut(qkv, padding), partition.sizes, strict=True)
+    return [
+        plain(part, rotation.crop(height=height, width=width)) for part, (height, width) in parts
+    ]
+
+
+def kernel_windows(
+    qkv: Tensor, partition: Partition, rotation: Rotation, padding: Tensor
+) -> list[QKV]:
+    return rotate_into_windows(qkv, partition, rotation, padding, triton_rotary)
+
+
+# The kernel, and the definition of the same.
+WAYS = {
+    'in place': (in_place(triton_rotary), plain),
+    'into windows': (partial(into_windows, kernel_windows), partial(into_windows, plain_windows)),
+}
 # images, height, width, heads, head_dim, prefix tokens, channels that are not rotated
 SHAPES = (
     (2, 32, 32, 12, 64, 1, 0),
@@ -112,22 +158,22 @@ SHAPES = (
 
 
 def errors_of(
-    qkv: Tensor, make: Callable[[], Rotation], rope: torch.nn.Module
+    way: Sequence[Callable[[Tensor, Rotation], Sequence[Tensor]]],
+    qkv: Tensor,
+    make: Callable[[], list[Rotation]],
+    rope: torch.nn.Module,
 ) -> tuple[list[float], bool]:
     """Relative errors of outputs and gradients; whether a second run gives the same bits."""
     weights = torch.randn_like(qkv).permute(2, 0, 3, 1, 4)
 
     def run(path: Callable[[Tensor, Rotation], Sequence[Tensor]]) -> list[Tensor]:
         leaf = qkv.clone().requires_grad_()
-        outs = path(leaf * 1, make())
+        outs = path(leaf * 1, make()[0])
         loss = sum((out.float() * weight).sum() for out, weight in zip(outs, weights, strict=True))
         return [*outs, *torch.autograd.grad(loss, [leaf, *rope.parameters()])]
 
-    first, second, expected = (
-        run(in_place(triton_rotary)),
-        run(in_place(triton_rotary)),
-        run(plain),
-    )
+    kernel, definition = way
+    first, second, expected = run(kernel), run(kernel), run(definition)
     errors = [
         ((a.double() - b.double()).norm() / b.double().norm()).item()
         for a, b in zip(first, expected, strict=True)

@@ -179,7 +179,7 @@ def test_the_check_for_a_gpu_passes_in_the_interpreter(monkeypatch: pytest.Monke
     monkeypatch.setattr(gpu, 'CUDA', CPU)
     monkeypatch.setattr(gpu, 'SHAPES', ((2, 2, 3, 3, 8, 2, 4),))
     rows = gpu.correctness()
-    assert len(rows) == 3 * 2 * 3 and all(row['ok'] for row in rows)
+    assert len(rows) == 3 * 2 * 3 * 2 and all(row['ok'] for row in rows)
 
     def slightly_wrong(
         sources: list[torch.Tensor], targets: list[torch.Tensor], rotation: Rotation

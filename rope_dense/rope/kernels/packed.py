@@ -6,8 +6,8 @@ Checked against ``rotate.rotate`` and by gradcheck in float64 in tests/test_pack
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from operator import or_
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from ..rotation import QKV, PairLayout, Rotation
 from ..windows import Partition
 
-PART = 2**19  # channels that ``freqs_gradient`` takes at once: chosen by its time
+PART = 2**19  # values that ``angle_gradient`` takes at once: chosen by its time
 
 
 def can_use(qkv: Tensor) -> str | None:
@@ -30,19 +30,18 @@ def turn(sources: Sequence[Tensor], targets: Sequence[Tensor], rotation: Rotatio
     """See ``in_place.FastPath``."""
     table, channels = window_table(rotation), 2 * rotation.freqs.shape[-1]
     table = table.unsqueeze(2)  # [H, W, 1, h, P]
-    whole_table = None
+    multiply, whole_table = product_of(table, rotation.layout, *sources, *targets), None
     for source, target in zip(sources, targets, strict=True):
         height, width = source.shape[3:5]
-        if source is not target and have_complex_views(rotation, source, target):
+        if source is not target and multiply is multiply_views:
             if whole_table is None:
                 whole_table = with_ones(table, target)
-            dtype = whole_table.dtype
-            torch.mul(source.view(dtype), whole_table[:height, :width], out=target.view(dtype))
+            multiply(source, whole_table[:height, :width], target)
             continue
         if source is not target:
             target.copy_(source)
         pairs = target[..., :2, :, :channels]
-        turn_pairs(pairs, pairs, table[:height, :width], rotation)
+        multiply(pairs, table[:height, :width], pairs)
 
 
 def turn_back(
@@ -54,21 +53,22 @@ def turn_back(
 ) -> Tensor | None:
     """See ``in_place.FastPath``."""
     table, channels = window_table(rotation).conj().resolve_conj(), 2 * rotation.freqs.shape[-1]
+    all_q, all_k, all_v = zip(*grads, strict=True)
     grad_freqs = None
     if rotated is not None:
-        grad_freqs = freqs_gradient(rotated, grads, rotation, partition)
-    blocks = zip(
-        *(partition.one_by_one(of_sizes) for of_sizes in zip(*grads, strict=True)), strict=True
-    )
+        grad_freqs = freqs_gradient(rotated, all_q, all_k, rotation, partition)
+    multiply = product_of(table, rotation.layout, *all_q, *all_k, *targets)
+    blocks = zip(*map(partition.one_by_one, (all_q, all_k, all_v)), strict=True)
     for (*turning, values), target in zip(blocks, targets, strict=True):
         height, width = values.shape[3:5]
         *outs, values_out = target.unbind(-3)
         values_out.copy_(values)
+        of_window = table[:height, :width]
         for grad, out in zip(turning, outs, strict=True):
             if channels < out.shape[-1]:
                 out[..., channels:].copy_(grad[..., channels:])
                 grad, out = grad[..., :channels], out[..., :channels]
-            turn_pairs(grad, out, table[:height, :width], rotation)
+            multiply(grad, of_window, out)
     return grad_freqs
 
 
@@ -86,38 +86,51 @@ def with_ones(table: Tensor, qkv: Tensor) -> Tensor:
     return whole
 
 
-def turn_pairs(x: Tensor, out: Tensor, table: Tensor, rotation: Rotation) -> None:
-    """Multiply the pairs of x [..., H, W, ..., h, 2 P] by table [H, W, ..., h, P]."""
-    if have_complex_views(rotation, x, out):
-        torch.mul(x.view(table.dtype), table, out=out.view(table.dtype))
-        return
-    dtype, layout = torch.promote_types(x.dtype, table.dtype.to_real()), rotation.layout
-    table = table.to(dtype.to_complex())  # float32 or float64
+# ``product(x, table, out)``: pairs of x [..., 2 P] times table [..., P], to ``out``.
+Product = Callable[[Tensor, Tensor, Tensor], None]
+
+
+def product_of(table: Tensor, layout: PairLayout, *tensors: Tensor) -> Product:
+    """How to multiply pairs in ``tensors``, or in views of them that keep whole pairs: at once if
+    they lie as complex numbers do, those of the table."""
+    dtype = table.dtype.to_real()
+    if layout == 'adjacent' and all(x.dtype == dtype and has_complex_view(x) for x in tensors):
+        return multiply_views
+    return partial(multiply_copies, layout=layout)
+
+
+def multiply_views(x: Tensor, table: Tensor, out: Tensor) -> None:
+    """A ``Product``."""
+    torch.mul(x.view(table.dtype), table, out=out.view(table.dtype))
+
+
+def multiply_copies(x: Tensor, table: Tensor, out: Tensor, *, layout: PairLayout) -> None:
+    """A ``Product``, in float32 or float64."""
+    dtype = torch.promote_types(x.dtype, table.dtype.to_real())
+    table = table.to(dtype.to_complex())
     out.copy_(from_complex(as_complex(x.to(dtype), layout) * table, layout))
 
 
-def have_complex_views(rotation: Rotation, *tensors: Tensor) -> bool:
-    """Whether pairs lie as complex numbers do, those of the tables."""
-    return rotation.layout == 'adjacent' and all(
-        x.dtype == rotation.freqs.dtype and has_complex_view(x) for x in tensors
-    )
-
-
 def freqs_gradient(
-    rotated: Sequence[Tensor], grads: Sequence[QKV], rotation: Rotation, partition: Partition
+    rotated: Sequence[Tensor],
+    q_grads: Sequence[Tensor],
+    k_grads: Sequence[Tensor],
+    rotation: Rotation,
+    partition: Partition,
 ) -> Tensor:
     """Gradient [2, h, P] of the frequencies, from rotated queries and keys and their gradients."""
-    (_, heads, pairs), num_heads = rotation.freqs.shape, grads[0][0].shape[-2]
+    (_, heads, pairs), (*_, num_heads, head_dim) = rotation.freqs.shape, q_grads[0].shape
     shape = len(rotation.y), len(rotation.x), num_heads, 2 * pairs
     by_channel = rotation.freqs.new_zeros(shape)
-    for size, qkv, (q_grad, k_grad, _) in zip(partition.sizes, rotated, grads, strict=True):
+    for (height, width), qkv, *grads in zip(
+        partition.sizes, rotated, q_grads, k_grads, strict=True
+    ):
         q, k, _ = qkv.unbind(2)
-        turning = (x[..., : 2 * pairs] for x in (q, k, q_grad, k_grad))
-        turning = (x.unflatten(1, size) for x in turning)  # [number, H, W, h, 2 P]
-        for top, *part in cache_parts(*turning):
-            of_part = angle_gradient(*part, rotation)
-            height, width = of_part.shape[:2]
-            by_channel[top : top + height, :width] += of_part
+        turning = q, k, *grads
+        if 2 * pairs < head_dim:
+            turning = (x[..., : 2 * pairs] for x in turning)
+        of_size = angle_gradient(*turning, rotation)
+        by_channel[:height, :width] += of_size.view(height, width, *shape[2:])
     angle = sum_pairs(by_channel, rotation.layout)  # [H, W, h, P]
     if heads == 1:
         angle = angle.sum(2, keepdim=True)
@@ -130,32 +143,26 @@ def freqs_gradient(
 def angle_gradient(
     q: Tensor, k: Tensor, q_grad: Tensor, k_grad: Tensor, rotation: Rotation
 ) -> Tensor:
-    """[H, W, h, 2 P] from [number, H, W, h, 2 P] each; the gradient of an angle is the sum of the
-    two channels of its pair."""
+    """[N, h, 2 P] from [number, N, h, 2 P] each; the gradient of an angle is the sum of the two
+    channels of its pair. In parts that stay in the cache, of the windows or of the tokens."""
+    num_parts = -(-q.numel() // PART)
+    if num_parts > 1 and max(q.shape[:2]) > 1:
+        dim = 0 if q.shape[0] > q.shape[1] else 1
+        parts = zip(*(x.chunk(num_parts, dim) for x in (q, k, q_grad, k_grad)), strict=True)
+        found = [products(*part, rotation).sum((0, 1)) for part in parts]
+        return sum(found) if dim == 0 else torch.cat(found)
+    return products(q, k, q_grad, k_grad, rotation).sum((0, 1))
+
+
+def products(q: Tensor, k: Tensor, q_grad: Tensor, k_grad: Tensor, rotation: Rotation) -> Tensor:
+    """[2, number, N, h, 2 P], what ``angle_gradient`` sums."""
     minus_i = rotation.rows.new_full((), -1j)
-    products = q.new_empty(2, *q.shape, dtype=rotation.freqs.dtype)
-    for x, grad, product in zip((q, k), (q_grad, k_grad), products, strict=True):
-        turn_pairs(grad, product, minus_i, rotation)  # (g_a, g_b) to (g_b, -g_a)
+    multiply = product_of(minus_i, rotation.layout, q_grad, k_grad)
+    out = q.new_empty(2, *q.shape, dtype=rotation.freqs.dtype)
+    for x, grad, product in zip((q, k), (q_grad, k_grad), out, strict=True):
+        multiply(grad, minus_i, product)  # (g_a, g_b) to (g_b, -g_a)
         product.mul_(x)
-    return products.sum((0, 1))
-
-
-def cache_parts(*tensors: Tensor) -> Iterator[tuple[int | Tensor, ...]]:
-    """Cut tensors [number, H, W, ...] alike into parts of about ``PART`` values each.
-
-    Yields:
-        The first row of a part in H, and the parts.
-    """
-    first = tensors[0]
-    if first.numel() <= PART:
-        yield 0, *tensors
-        return
-    dim = 0 if first.shape[0] > first.shape[1] else 1
-    total, number = first.shape[dim], -(-first.numel() // PART)
-    length = -(-total // number)
-    for start in range(0, total, length):
-        size = min(length, total - start)
-        yield start if dim == 1 else 0, *(x.narrow(dim, start, size) for x in tensors)
+    return out
 
 
 def sum_pairs(x: Tensor, layout: PairLayout) -> Tensor:
