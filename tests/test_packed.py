@@ -168,6 +168,12 @@ def test_a_rotation_that_does_not_fit_windows_is_an_error():
         rotate_windows(qkv, cut_windows((1, 4, 5), (3, 5)), rotation)
 
 
+def test_a_partition_of_another_grid_is_an_error():
+    partition = cut_windows((1, 4, 5), (2, 5))
+    with pytest.raises(ValueError, match=r'is of \(1, 4, 5\) .*, the input has \(1, 5, 4\)'):
+        rotate_windows(torch.randn(1, 5, 4, 3, 3, 8), partition, None)
+
+
 def test_parts_of_the_gradient_change_nothing(monkeypatch: pytest.MonkeyPatch):
     """The gradient of the frequencies, summed over parts of windows and of rows."""
     rope = MixedRoPE(8, 3, 1)

@@ -86,7 +86,15 @@ def rotate_windows(
 
     Returns:
         Queries, keys and values, [number, h, N, D] each, for each size of windows.
+
+    Raises:
+        ValueError: the partition is not of that grid, or the rotation does not cover the windows.
     """
+    if qkv.shape[:3] != partition.shape:
+        raise ValueError(
+            f'the partition is of {partition.shape} (images, height, width), the input has '
+            f'{tuple(qkv.shape[:3])}'
+        )
     if rotation is not None:
         check_heads(rotation, *qkv.shape[-2:])
         check_windows(rotation, partition)
