@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from mmcv.cnn import build_norm_layer
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
 
 MlpKind = Literal['gelu', 'swiglu', 'swiglu_norm']
 
@@ -17,7 +18,7 @@ PART = 2**20  # values in a part, see ``num_parts``: chosen by the time of Swin-
 
 
 class PatchEmbed(nn.Module):
-    """Non-overlapping patches to tokens, [B, in_channels, height, width] to [B, C, H, W].
+    """Non-overlapping patches to tokens, [B, in_channels, height, width] to [B, H, W, C].
 
     The grid is the floor of the image size over the patch size: up to ``patch_size - 1`` pixels at
     the right and bottom edge are not seen, as in detectron2's ViT.
@@ -38,7 +39,27 @@ class PatchEmbed(nn.Module):
                 f'the image is {height} x {width} (height x width) pixels, less than one patch of '
                 f'{patch_size} x {patch_size}: resize or pad it'
             )
-        return self.proj(image)
+        # The channels of a token side by side, as all that follows wants them, without a copy.
+        image = image.contiguous(memory_format=torch.channels_last)
+        return self.proj(image).permute(0, 2, 3, 1).contiguous()
+
+
+def to_map(tokens: Tensor) -> Tensor:
+    """Tokens [B, H, W, C] to a map [B, C, H, W], contiguous."""
+    return ToMap.apply(tokens)
+
+
+class ToMap(torch.autograd.Function):
+    """``to_map``. The gradient of a permuted view would have the channels of a token far apart, and
+    pass that on through every residual connection; here it is contiguous."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, tokens: Tensor) -> Tensor:
+        return tokens.permute(0, 3, 1, 2).contiguous()
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, grad: Tensor) -> Tensor:
+        return grad.permute(0, 2, 3, 1).contiguous()
 
 
 class Mlp(nn.Module):

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..rope import RopeScaling, Rotation
 from .base import Backbone, build_rope, build_scaling
-from .layers import PatchEmbed, block_indexes, build_norm, find_arch, init_transformer
+from .layers import PatchEmbed, block_indexes, build_norm, find_arch, init_transformer, to_map
 from .shifted_windows import SwinBlock
 from .windows import Size, WindowSetting, check_window_setting, pad_to_windows
 
@@ -166,8 +166,7 @@ class RoPESwin(Backbone):
             with torch.set_grad_enabled(torch.is_grad_enabled() and index >= self.frozen_stages):
                 x = stage(x, window_size, self.rope_scaling)
                 if index in self.out_indices:
-                    out = self.get_submodule(f'norm{index}')(x)
-                    outs.append(out.permute(0, 3, 1, 2).contiguous())  # [B, C, H, W]
+                    outs.append(to_map(self.get_submodule(f'norm{index}')(x)))
                 if stage.downsample is not None:
                     x = stage.downsample(x)
         return tuple(outs)
@@ -200,7 +199,7 @@ class PaddedPatchEmbed(PatchEmbed):
     def forward(self, image: Tensor) -> Tensor:
         (height, width), (patch_size, _) = image.shape[-2:], self.proj.stride
         image = F.pad(image, (0, -width % patch_size, 0, -height % patch_size))
-        return self.norm(super().forward(image).permute(0, 2, 3, 1))
+        return self.norm(super().forward(image))
 
 
 class PatchMerging(nn.Module):

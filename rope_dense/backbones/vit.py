@@ -18,7 +18,14 @@ from ..rope import Rotation
 from .archs import ARCHS, DEFAULT, Default, find_vit_arch
 from .attention import QkvBias
 from .base import Backbone, build_rope, build_scaling
-from .layers import PatchEmbed, block_indexes, build_norm, init_transformer, resize_grid
+from .layers import (
+    PatchEmbed,
+    block_indexes,
+    build_norm,
+    init_transformer,
+    resize_grid,
+    to_map,
+)
 from .vit_block import ViTBlock
 from .windows import Size, WindowSetting, check_window_setting, fitting_side
 
@@ -197,14 +204,14 @@ class RoPEViT(Backbone):
                 of_block = window_size if index in self.window_blocks else None
                 x = self.run(block, x, grid, of_block, rotations[index])
             if index in self.out_indices:
-                outs.append(self.to_map(x, grid, is_last=index == len(self.blocks) - 1))
+                outs.append(self.output(x, grid, is_last=index == len(self.blocks) - 1))
         return tuple(outs)
 
     def embed(self, image: Tensor) -> tuple[Tensor, Size]:
         """Tokens [B, N, C], with position embedding and prefix if any, and the grid (H, W)."""
-        x = self.patch_embed(image)  # [B, C, H, W]
-        grid = tuple(x.shape[-2:])
-        x = x.flatten(2).transpose(1, 2)
+        x = self.patch_embed(image)  # [B, H, W, C]
+        grid = tuple(x.shape[1:3])
+        x = x.flatten(1, 2)
         if self.pos_embed is not None:
             x = x + resize_grid(self.pos_embed, self.grid_size, grid)
         prefix = [token for token in (self.cls_token, self.reg_token) if token is not None]
@@ -246,12 +253,12 @@ class RoPEViT(Backbone):
             return checkpoint(block, *inputs, use_reentrant=False)
         return block(*inputs)
 
-    def to_map(self, x: Tensor, grid: Size, is_last: bool) -> Tensor:
+    def output(self, x: Tensor, grid: Size, is_last: bool) -> Tensor:
         """Tokens [B, N, C] to a map [B, C, H, W]; the last block's output passes the final norm."""
         if is_last and self.norm is not None:
             x = self.norm(x)
         x = x[:, self.arch.num_prefix_tokens :]
-        return x.transpose(1, 2).unflatten(2, grid).contiguous()
+        return to_map(x.unflatten(1, grid))
 
     def frozen_modules(self) -> list[nn.Module | nn.Parameter | None]:
         if self.frozen_stages < 0:
