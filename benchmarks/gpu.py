@@ -34,7 +34,7 @@ from rope_dense.rope import (
     window_padding,
 )
 from rope_dense.rope.kernels import triton_rotary
-from rope_dense.rope.kernels.in_place import rotate_into_windows
+from rope_dense.rope.kernels.autograd import rotate_into_windows
 from rope_dense.rope.rotation import QKV
 
 CUDA = torch.device('cuda')

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotation, rotate
 from rope_dense.rope.kernels import packed, triton_rotary
-from rope_dense.rope.kernels.in_place import rotate_in_place
+from rope_dense.rope.kernels.autograd import rotate_in_place
 
 Rotate = Callable[[Tensor], tuple[Tensor, ...]]
 

@@ -16,7 +16,7 @@ from rope_dense.rope import (
     rotate_windows,
 )
 from rope_dense.rope.kernels import packed
-from rope_dense.rope.kernels.in_place import cannot_overwrite
+from rope_dense.rope.kernels.autograd import cannot_overwrite
 
 CPU = torch.device('cpu')
 

@@ -25,7 +25,7 @@ from rope_dense.rope import (
     rotate_windows,
 )
 from rope_dense.rope.kernels import triton_rotary
-from rope_dense.rope.kernels.in_place import rotate_in_place
+from rope_dense.rope.kernels.autograd import rotate_in_place
 from rope_dense.rope.rotate import log_once
 
 pytest.importorskip('triton', reason='no triton; pip install -r requirements/triton.txt')

@@ -75,9 +75,8 @@ class Attention(nn.Module):
         Returns:
             [B, N, C].
         """
-        heads = 3, self.num_heads, -1
         qkv = self.qkv(x) if self.q_bias is None else F.linear(x, self.qkv.weight, self.bias())
-        qkv = qkv.unflatten(-1, heads)  # [B, N, 3, h, D]
+        qkv = qkv.unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
         score_factor = 1.0 if rotation is None else rotation.score_factor
 
         def attend_in(q: Tensor, k: Tensor, v: Tensor, size: Size) -> Tensor:
@@ -91,10 +90,8 @@ class Attention(nn.Module):
             attended = attend_in(*rotate_qkv(qkv, rotation), grid)
         else:
             partition = cut_windows((len(x), *grid), window_size, padding=padding)
-            bias = self.bias()
-            of_padding = None if bias is None else bias.to(qkv.dtype).unflatten(0, heads)
             qkv = qkv.unflatten(1, grid)
-            attended = attend_in_windows(qkv, partition, rotation, attend_in, of_padding)
+            attended = attend_in_windows(qkv, partition, rotation, attend_in, self.bias())
             attended = attended.flatten(1, 2)
         return self.proj(self.norm(attended))
 

@@ -110,15 +110,13 @@ class WindowAttention(nn.Module):
         Returns:
             [B, H, W, C].
         """
-        heads = 3, self.num_heads, -1
-        qkv = self.qkv(x).unflatten(-1, heads)  # [B, H, W, 3, h, D]
-        padding = None if self.qkv.bias is None else self.qkv.bias.to(qkv.dtype).unflatten(0, heads)
+        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, H, W, 3, h, D]
         score_factor = 1.0 if rotation is None else rotation.score_factor
 
         def attend_in(q: Tensor, k: Tensor, v: Tensor, size: Size) -> Tensor:
             return attend(q, k, v, crop_bias(bias, *size), score_factor)
 
-        return self.proj(attend_in_windows(qkv, partition, rotation, attend_in, padding))
+        return self.proj(attend_in_windows(qkv, partition, rotation, attend_in, self.qkv.bias))
 
     def bias(self, height: int, width: int) -> Tensor | None:
         """[h, H, W, H, W], the relative position bias of each query and key of a window."""

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.modules.utils import _pair
 
 from ..rope import Partition, Rotation, rotate_windows, window_padding
+from ..rope.windows import Size
 
-Size = tuple[int, int]  # (height, width) in tokens
 WindowSetting = int | Size | Literal['auto'] | None
 
 
@@ -49,7 +49,7 @@ def attend_in_windows(
     partition: Partition,
     rotation: Rotation | None,
     attend: Callable[[Tensor, Tensor, Tensor, Size], Tensor],
-    padding: Tensor | None,
+    bias: Tensor | None,
 ) -> Tensor:
     """Attend within the windows of a grid.
 
@@ -61,11 +61,12 @@ def attend_in_windows(
         rotation: of a window as large as the largest, or None.
         attend: from queries, keys and values, [number, h, N, D] each, and the size of their windows
             to [number, N, C].
-        padding: [3, h, D], the projection of a padding token; None is zeros.
+        bias: [3 * C], of the projection; None is zeros.
 
     Returns:
         [B, H, W, C].
     """
+    padding = None if bias is None else bias.to(qkv.dtype).view(qkv.shape[3:])
     of_sizes = rotate_windows(qkv, partition, rotation, padding)
     outs = [attend(*parts, size) for parts, size in zip(of_sizes, partition.sizes, strict=True)]
     return partition.merge(outs)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from .kernels import packed, triton_rotary
-from .kernels.in_place import cannot_overwrite, rotate_in_place, rotate_into_windows
+from .kernels.autograd import cannot_overwrite, rotate_in_place, rotate_into_windows
 from .rotation import QKV, PairLayout, Rotation
 from .windows import Partition
 

@@ -27,7 +27,7 @@ def can_use(qkv: Tensor) -> str | None:
 
 
 def turn(sources: Sequence[Tensor], targets: Sequence[Tensor], rotation: Rotation) -> None:
-    """See ``in_place.FastPath``."""
+    """See ``autograd.FastPath``."""
     table, channels = window_table(rotation), 2 * rotation.freqs.shape[-1]
     table = table.unsqueeze(2)  # [H, W, 1, h, P]
     multiply, whole_table = product_of(table, rotation.layout, *sources, *targets), None
@@ -51,7 +51,7 @@ def turn_back(
     partition: Partition,
     rotated: Sequence[Tensor] | None,
 ) -> Tensor | None:
-    """See ``in_place.FastPath``."""
+    """See ``autograd.FastPath``."""
     table, channels = window_table(rotation).conj().resolve_conj(), 2 * rotation.freqs.shape[-1]
     all_q, all_k, all_v = zip(*grads, strict=True)
     grad_freqs = None

@@ -1,7 +1,7 @@
 """Rotation on a GPU: one Triton kernel for queries and keys, forward and backward, in place and
 from a grid to its windows and back.
 
-The mathematics is that of ``in_place``, which see. What differs from ``packed`` is the traffic:
+The mathematics is that of ``autograd``, which see. What differs from ``packed`` is the traffic:
 queries and keys are read and written once, cosines and sines come from the row and column tables
 (H + W entries; their product is made in registers), arithmetic is in float32 whatever the storage.
 Backward reads the gradients where attention left them and writes them, turned back, to where those
@@ -54,7 +54,7 @@ def triton_installed() -> bool:
 
 
 def turn(sources: Sequence[Tensor], targets: Sequence[Tensor], rotation: Rotation) -> None:
-    """See ``in_place.FastPath``."""
+    """See ``autograd.FastPath``."""
     for source, target in zip(sources, targets, strict=True):
         parts, outs = source.unbind(-3), target.unbind(-3)
         if source is not target:
@@ -69,7 +69,7 @@ def turn_back(
     partition: Partition,
     rotated: Sequence[Tensor] | None,
 ) -> Tensor | None:
-    """See ``in_place.FastPath``."""
+    """See ``autograd.FastPath``."""
     grads = list(
         zip(*(partition.one_by_one(parts) for parts in zip(*grads, strict=True)), strict=True)
     )
