@@ -116,3 +116,52 @@ def test_parts_change_nothing(model: torch.nn.Module, monkeypatch: pytest.Monkey
     for part, expected in zip(outs_and_gradients(), whole, strict=True):
         assert (part - expected).norm() <= 1e-5 * expected.norm()
     assert len(seen) > 3 and max(seen) <= 4 * 3000
+
+
+@pytest.mark.parametrize('windows', [(), (0, 1)], ids=['global', 'windows'])
+@pytest.mark.parametrize('final_norm', [False, True])
+@pytest.mark.parametrize('use_ape', [False, True])
+def test_channels_of_vit_tokens_lie_side_by_side(
+    windows: tuple[int, ...], final_norm: bool, use_ape: bool
+):
+    arch = dict(embed_dims=16, depth=3, num_heads=1)
+    model = RoPEViT(
+        arch,
+        patch_size=8,
+        img_size=160,
+        with_cls_token=False,
+        use_ape=use_ape,
+        final_norm=final_norm,
+        window_block_indexes=windows,
+        out_indices=(0, 2),
+    )
+    check_layout(model, list(model.blocks))
+
+
+def test_channels_of_swin_tokens_lie_side_by_side():
+    model = RoPESwin(**SWIN)
+    check_layout(model, [block for stage in model.layers for block in stage.blocks])
+
+
+def check_layout(model: torch.nn.Module, blocks: list[torch.nn.Module]) -> None:
+    """What blocks take and give is contiguous, forward and backward, and so are the maps."""
+    seen = []
+
+    def look(_: torch.nn.Module, *sides: tuple[Tensor, ...] | Tensor) -> None:
+        tokens = [side[0] if isinstance(side, tuple) else side for side in sides]
+        seen.extend(x.is_contiguous() for x in tokens)
+
+    for block in blocks:
+        block.register_forward_hook(look)
+        block.register_full_backward_hook(look)
+    outs = model(torch.randn(1, 3, 160, 160))
+    assert all(out.is_contiguous() for out in outs)
+    torch.autograd.backward(outs, [torch.randn_like(out) for out in outs])
+    assert len(seen) == 4 * len(blocks) and all(seen)
+
+
+def test_a_map_has_the_values_and_the_gradients_of_a_permutation():
+    tokens = torch.randn(2, 3, 4, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.equal(layers.to_map(tokens), tokens.permute(0, 3, 1, 2))
+    assert torch.autograd.gradcheck(layers.to_map, tokens)
+    assert torch.autograd.gradgradcheck(layers.to_map, tokens)
