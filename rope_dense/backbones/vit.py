@@ -18,14 +18,7 @@ from ..rope import Rotation
 from .archs import ARCHS, DEFAULT, Default, find_vit_arch
 from .attention import QkvBias
 from .base import Backbone, build_rope, build_scaling
-from .layers import (
-    PatchEmbed,
-    block_indexes,
-    build_norm,
-    init_transformer,
-    resize_grid,
-    to_map,
-)
+from .layers import PatchEmbed, block_indexes, build_norm, init_transformer, resize_grid, to_map
 from .vit_block import ViTBlock
 from .windows import Size, WindowSetting, check_window_setting, fitting_side
 

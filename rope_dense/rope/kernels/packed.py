@@ -122,6 +122,8 @@ def freqs_gradient(
     (_, heads, pairs), (*_, num_heads, head_dim) = rotation.freqs.shape, q_grads[0].shape
     shape = len(rotation.y), len(rotation.x), num_heads, 2 * pairs
     by_channel = rotation.freqs.new_zeros(shape)
+    minus_i = rotation.rows.new_full((), -1j)
+    multiply = product_of(minus_i, rotation.layout, *q_grads, *k_grads)
     for (height, width), qkv, *grads in zip(
         partition.sizes, rotated, q_grads, k_grads, strict=True
     ):
@@ -129,8 +131,8 @@ def freqs_gradient(
         turning = q, k, *grads
         if 2 * pairs < head_dim:
             turning = (x[..., : 2 * pairs] for x in turning)
-        of_size = angle_gradient(*turning, rotation)
-        by_channel[:height, :width] += of_size.view(height, width, *shape[2:])
+        of_size = angle_gradient(*turning, multiply, minus_i)
+        by_channel[:height, :width].add_(of_size.view(height, width, *shape[2:]))
     angle = sum_pairs(by_channel, rotation.layout)  # [H, W, h, P]
     if heads == 1:
         angle = angle.sum(2, keepdim=True)
@@ -141,28 +143,31 @@ def freqs_gradient(
 
 
 def angle_gradient(
-    q: Tensor, k: Tensor, q_grad: Tensor, k_grad: Tensor, rotation: Rotation
+    q: Tensor,
+    k: Tensor,
+    q_grad: Tensor,
+    k_grad: Tensor,
+    multiply: Product,
+    minus_i: Tensor,
 ) -> Tensor:
     """[N, h, 2 P] from [number, N, h, 2 P] each; the gradient of an angle is the sum of the two
     channels of its pair. In parts that stay in the cache, of the windows or of the tokens."""
+
+    def of_part(q: Tensor, k: Tensor, q_grad: Tensor, k_grad: Tensor) -> Tensor:
+        products = q.new_empty(2, *q.shape, dtype=minus_i.dtype.to_real())
+        for x, grad, product in zip((q, k), (q_grad, k_grad), products, strict=True):
+            multiply(grad, minus_i, product)  # (g_a, g_b) to (g_b, -g_a)
+            product.mul_(x)
+        return products.sum((0, 1))
+
+    tensors = q, k, q_grad, k_grad
     num_parts = -(-q.numel() // PART)
-    if num_parts > 1 and max(q.shape[:2]) > 1:
-        dim = 0 if q.shape[0] > q.shape[1] else 1
-        parts = zip(*(x.chunk(num_parts, dim) for x in (q, k, q_grad, k_grad)), strict=True)
-        found = [products(*part, rotation).sum((0, 1)) for part in parts]
-        return sum(found) if dim == 0 else torch.cat(found)
-    return products(q, k, q_grad, k_grad, rotation).sum((0, 1))
-
-
-def products(q: Tensor, k: Tensor, q_grad: Tensor, k_grad: Tensor, rotation: Rotation) -> Tensor:
-    """[2, number, N, h, 2 P], what ``angle_gradient`` sums."""
-    minus_i = rotation.rows.new_full((), -1j)
-    multiply = product_of(minus_i, rotation.layout, q_grad, k_grad)
-    out = q.new_empty(2, *q.shape, dtype=rotation.freqs.dtype)
-    for x, grad, product in zip((q, k), (q_grad, k_grad), out, strict=True):
-        multiply(grad, minus_i, product)  # (g_a, g_b) to (g_b, -g_a)
-        product.mul_(x)
-    return out
+    if num_parts == 1 or max(q.shape[:2]) == 1:
+        return of_part(*tensors)
+    dim = 0 if q.shape[0] > q.shape[1] else 1
+    parts = zip(*(x.chunk(num_parts, dim) for x in tensors), strict=True)
+    found = [of_part(*part) for part in parts]
+    return sum(found) if dim == 0 else torch.cat(found)
 
 
 def sum_pairs(x: Tensor, layout: PairLayout) -> Tensor:
