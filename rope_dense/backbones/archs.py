@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
 
 from .attention import QkvBias
-from .layers import MlpKind
+from .mlp import MlpKind
 
 DEFAULT = 'default'  # an argument left at this is as ``arch`` says; as text it survives in configs
 Default = Literal['default']

@@ -4,15 +4,12 @@ grid."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from mmcv.cnn import build_norm_layer
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
-
-MlpKind = Literal['gelu', 'swiglu', 'swiglu_norm']
 
 PART = 2**20  # values in a part, see ``num_parts``: chosen by the time of Swin-T and ViT-B
 
@@ -62,23 +59,6 @@ class ToMap(torch.autograd.Function):
         return grad.permute(0, 2, 3, 1).contiguous()
 
 
-class Mlp(nn.Module):
-    """Two linear layers with a GELU between, [..., C] to [..., C]."""
-
-    def __init__(self, embed_dims: int, hidden_dims: int) -> None:
-        super().__init__()
-        self.fc1 = nn.Linear(embed_dims, hidden_dims)
-        self.act = nn.GELU()
-        self.fc2 = nn.Linear(hidden_dims, embed_dims)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return in_parts(self.forward_tokens, x.flatten(0, -2)).view(x.shape)
-
-    def forward_tokens(self, x: Tensor) -> Tensor:
-        """[N, C] to [N, C]."""
-        return self.fc2(self.act(self.fc1(x)))
-
-
 def num_parts(x: Tensor) -> int:
     """In how many parts to compute what is local in x: on a CPU so many that what is in between,
     such as the hidden channels of an MLP, stays in the cache, else one."""
@@ -95,35 +75,6 @@ def in_parts(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def join(parts: Sequence[Tensor], dim: int) -> Tensor:
     """``torch.cat`` that does not copy a single part."""
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
-
-
-class SwiGLU(nn.Module):
-    """Two linear layers, one gated by SiLU of the other, and a third, [..., C] to [..., C].
-
-    Shazeer, "GLU Variants Improve Transformer", 2020. With ``norm_cfg`` the gated channels are
-    normalised (EVA-02).
-    """
-
-    def __init__(self, embed_dims: int, hidden_dims: int, norm_cfg: dict | None = None) -> None:
-        super().__init__()
-        self.fc1_g = nn.Linear(embed_dims, hidden_dims)
-        self.fc1_x = nn.Linear(embed_dims, hidden_dims)
-        self.norm = build_norm(norm_cfg, hidden_dims) if norm_cfg else nn.Identity()
-        self.fc2 = nn.Linear(hidden_dims, embed_dims)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return in_parts(self.forward_tokens, x.flatten(0, -2)).view(x.shape)
-
-    def forward_tokens(self, x: Tensor) -> Tensor:
-        """[N, C] to [N, C]."""
-        return self.fc2(self.norm(F.silu(self.fc1_g(x)) * self.fc1_x(x)))
-
-
-def build_mlp(kind: MlpKind, embed_dims: int, hidden_dims: int, norm_cfg: dict) -> nn.Module:
-    """The MLP of a block; its norm, if the kind has one, is that of ``norm_cfg``."""
-    if kind == 'gelu':
-        return Mlp(embed_dims, hidden_dims)
-    return SwiGLU(embed_dims, hidden_dims, norm_cfg if kind == 'swiglu_norm' else None)
 
 
 def build_norm(norm_cfg: dict, channels: int) -> nn.Module:

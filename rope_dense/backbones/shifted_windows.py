@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from ..rope import Partition, Rotation, cut_windows, window_padding
 from .attention import attend
-from .layers import Mlp, add_branch, build_norm, join, num_parts, resize_grid
+from .layers import add_branch, build_norm, join, num_parts, resize_grid
+from .mlp import Mlp
 from .windows import Size, attend_in_windows, strips
 
 

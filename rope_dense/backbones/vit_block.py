@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from ..rope import Rotation, window_padding
 from .archs import ViTArch
 from .attention import Attention
-from .layers import add_branch, build_mlp, build_norm
+from .layers import add_branch, build_norm
+from .mlp import build_mlp
 from .windows import Size
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 
 from ..backbones.archs import ViTArch, find_vit_arch
 from ..backbones.attention import QkvBias
-from ..backbones.layers import MlpKind
+from ..backbones.mlp import MlpKind
 from .keys import VIT_BLOCK, StateDict, has
 
 PATCHES = 'patch_embed.proj.weight'
