@@ -1,22 +1,25 @@
-"""Backbones end to end: time and peak memory, forward, backward and both, ours and others'.
-
-As a program it measures the peak memory of one model, in a process of its own:
-
-    python benchmarks/bench_backbone.py vit base 'rope_dense, mixed' both 512 512 1 float32 2
-"""
+"""Backbones end to end: time and peak memory, forward, backward and both, ours and others'."""
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 
 import torch
-from measure import Case, Row, Run, compare, name_of, peak_memory
+from measure import (
+    Case,
+    Row,
+    Run,
+    compare,
+    in_new_process,
+    in_turns,
+    name_of,
+    peak_memory,
+    summary,
+)
 from peers import Builder, all_windows, swin, swin_peers, vit, vit_peers, vitdet_peers
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -29,6 +32,26 @@ JOBS: dict[str, Callable[[str], dict[str, Builder]]] = {
 }
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What the models of a job are to do: one image size, one mode."""
+
+    job: str
+    arch: str
+    mode: str
+    height: int
+    width: int
+    batch: int
+    dtype: torch.dtype
+    device: torch.device
+
+    def case(self, name: str) -> Case:
+        """That of the model which the job has under ``name``."""
+        model = JOBS[self.job](self.arch)[name]().to(self.device)
+        image = torch.randn(self.batch, 3, self.height, self.width, device=self.device)
+        return Case(name, work(model, image, self.mode, self.dtype))
+
+
 def bench_backbone(
     job: str,
     arch: str,
@@ -39,6 +62,7 @@ def bench_backbone(
     batch: int = 1,
     dtype: torch.dtype = torch.float32,
     rounds: int = 5,
+    processes: int = 1,
     names: Sequence[str] | None = None,
     memory: bool = True,
 ) -> list[Row]:
@@ -48,27 +72,42 @@ def bench_backbone(
         job: a key of ``JOBS``.
         sizes: (height, width) in pixels.
         dtype: float32, or another for autocast (weights stay float32, as in training).
+        rounds: of each process.
+        processes: one after the other; on a CPU. On a GPU all is in this process.
         names: of the models to take; all if None.
         memory: measure peak memory, in a process of its own for each model on a CPU.
     """
-    builders = JOBS[job](arch)
-    builders = {name: builders[name] for name in names or builders}
-    models = {name: build().to(device) for name, build in builders.items()}
+    on_cpu = device.type == 'cpu'
+    names = list(names or JOBS[job](arch))
     rows = []
     for height, width in sizes:
-        image = torch.randn(batch, 3, height, width, device=device)
         for mode in modes:
-            cases = [Case(name, work(models[name], image, mode, dtype)) for name in models]
-            measured = compare(cases, device, rounds=rounds)
+            setting = Setting(job, arch, mode, height, width, batch, dtype, device)
+            times: list[list[float]] = [[] for _ in names]
+            for _ in range(processes if on_cpu else 1):
+                arguments = setting, names, rounds
+                found = in_new_process(seconds, *arguments) if on_cpu else seconds(*arguments)
+                times = [before + new for before, new in zip(times, found, strict=True)]
             common = dict(bench='backbone', work=f'{job} {arch}', mode=mode, height=height)
             common |= dict(width=width, batch=batch, dtype=name_of(dtype))
-            for row in measured:
+            for row in summary(names, times):
                 row['images_per_s'] = 1000 * batch / row['median_ms']
                 if memory and mode != 'backward':
-                    name = row['implementation']
-                    row |= memory_of(job, arch, name, models[name], image, mode, dtype)
-            rows += [common | row for row in measured]
+                    arguments = setting, row['implementation']
+                    row |= in_new_process(peak, *arguments) if on_cpu else peak(*arguments)
+                rows.append(common | row)
     return rows
+
+
+def seconds(setting: Setting, names: Sequence[str], rounds: int) -> list[list[float]]:
+    """Of each model in each round."""
+    cases = [setting.case(name) for name in names]
+    return in_turns(cases, setting.device, rounds=rounds, warmup=2)  # once is not enough
+
+
+def peak(setting: Setting, name: str) -> Row:
+    """Peak memory of one call."""
+    return peak_memory(setting.case(name).prepare, setting.device)
 
 
 def work(model: nn.Module, image: Tensor, mode: str, dtype: torch.dtype) -> Callable[[], Run]:
@@ -113,39 +152,6 @@ def work(model: nn.Module, image: Tensor, mode: str, dtype: torch.dtype) -> Call
 
 def outputs(out: Tensor | Sequence[Tensor]) -> list[Tensor]:
     return [out] if isinstance(out, Tensor) else list(out)
-
-
-# ---------------------------------------------------------------------- memory
-
-
-def memory_of(
-    job: str,
-    arch: str,
-    name: str,
-    model: nn.Module,
-    image: Tensor,
-    mode: str,
-    dtype: torch.dtype,
-) -> Row:
-    """Peak memory of one call; on a CPU in a fresh process."""
-    if image.is_cuda:
-        return peak_memory(work(model, image, mode, dtype), image.device)
-    batch, _, height, width = image.shape
-    arguments = [job, arch, name, mode, height, width, batch, name_of(dtype)]
-    arguments.append(torch.get_num_threads())
-    command = [sys.executable, __file__, *map(str, arguments)]
-    out = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
-    return json.loads(out.splitlines()[-1])
-
-
-def main(arguments: Sequence[str]) -> None:
-    job, arch, name, mode, *sizes, dtype, threads = arguments
-    height, width, batch = map(int, sizes)
-    torch.set_num_threads(int(threads))
-    model = JOBS[job](arch)[name]()
-    image = torch.randn(batch, 3, height, width)
-    prepare = work(model, image, mode, getattr(torch, dtype))
-    print(json.dumps(peak_memory(prepare, image.device)))
 
 
 # ------------------------------------------------------------- growth with size
@@ -260,7 +266,3 @@ def within(context: Callable[[], object], prepare: Callable[[], Run]) -> Callabl
         return run_within
 
     return prepare_within
-
-
-if __name__ == '__main__':
-    main(sys.argv[1:])

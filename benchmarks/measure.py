@@ -1,7 +1,9 @@
 """Measure implementations against each other: times, memory, tables, CSV.
 
 The implementations of a comparison run in turns within one loop, so that whatever else the machine
-does meets them alike; a ratio is the median of the ratios within the rounds.
+does meets them alike; a ratio is the median of the ratios within the rounds. Some of it stays as
+long as a process does, such as where its memory lies, and is not alike for all: rounds can be those
+of several processes.
 """
 
 from __future__ import annotations
@@ -14,14 +16,18 @@ import resource
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 Run = Callable[[], object]
 Row = dict[str, object]
+Result = TypeVar('Result')
 
 
 @dataclass(frozen=True)
@@ -65,12 +71,16 @@ class Clock:
 def compare(
     cases: Sequence[Case], device: torch.device, *, rounds: int, warmup: int = 1
 ) -> list[Row]:
-    """Time the cases in turns, every other round backwards.
+    """Time the cases in turns; a row for each, see ``summary``, with its notes."""
+    times = in_turns(cases, device, rounds=rounds, warmup=warmup)
+    rows = summary([case.name for case in cases], times)
+    return [row | case.notes for row, case in zip(rows, cases, strict=True)]
 
-    Returns:
-        A row for each: implementation, median_ms, p20_ms, p80_ms, ratio to the first case with
-        ratio_p20 and ratio_p80, and its notes.
-    """
+
+def in_turns(
+    cases: Sequence[Case], device: torch.device, *, rounds: int, warmup: int = 1
+) -> list[list[float]]:
+    """Seconds of each case in each round; every other round goes backwards."""
     clock = Clock(device)
     for case in cases:
         for _ in range(warmup):
@@ -79,13 +89,27 @@ def compare(
     for index in range(rounds):
         for own, case in list(zip(times, cases, strict=True))[:: -1 if index % 2 else 1]:
             own.append(clock.seconds(case.prepare()))
+    return times
+
+
+def summary(names: Sequence[str], times: Sequence[Sequence[float]]) -> list[Row]:
+    """A row for each name: implementation, median_ms, p20_ms, p80_ms, and the same of its ratio to
+    the first one."""
     return [
-        dict(implementation=case.name)
+        dict(implementation=name)
         | quantiles('_ms', [1000 * seconds for seconds in own])
         | quantiles('_ratio', [a / b for a, b in zip(own, times[0], strict=True)])
-        | case.notes
-        for case, own in zip(cases, times, strict=True)
+        for name, own in zip(names, times, strict=True)
     ]
+
+
+def in_new_process(function: Callable[..., Result], *arguments: object) -> Result:
+    """The result of a call in a process that has done nothing else."""
+    threads = torch.get_num_threads()
+    with ProcessPoolExecutor(
+        1, get_context('spawn'), initializer=torch.set_num_threads, initargs=(threads,)
+    ) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 def quantiles(unit: str, values: Sequence[float]) -> Row:

@@ -64,17 +64,9 @@ def table_suite(device: torch.device, dtype: torch.dtype, **settings: object) ->
     return bench_table(device, **settings)  # in float32, whatever the model
 
 
-# Unfused attention keeps the scores of all blocks for backward: 20 GB at 1024 px.
-FUSED = (
-    'rope_dense, no position',
-    'rope_dense, mixed',
-    'rope_dense, axial',
-    'timm, deit3 (no rope)',
-    'timm, mixed',
-    'timm, axial',
-)
-SWINS = ('rope_dense, no position', 'rope_dense, mixed', 'rope_dense, axial', 'mmdet')
-FEW = dict(sizes=[(64, 96)], rounds=1, memory=False)
+OURS = ('rope_dense, no position', 'rope_dense, mixed', 'rope_dense, axial')
+SWINS = (*OURS, 'mmdet')
+FEW = dict(sizes=[(64, 96)], rounds=1, processes=1, memory=False)
 vit, vitdet = partial(bench_backbone, 'vit', 'base'), partial(bench_backbone, 'vitdet', 'base')
 swin = partial(bench_backbone, 'swin', 'tiny')
 SUITES = {
@@ -85,13 +77,17 @@ SUITES = {
         'the rotation alone, 1024 tokens x 12 heads x 64, against a copy',
     ),
     'table': Suite(table_suite, dict(side=4, rounds=1), 0.2, 'cosines and sines of 32 x 32'),
-    'vit-224': Suite(partial(vit, sizes=[(224, 224)], rounds=9), FEW, 4, 'ViT-B/16, 224 px'),
-    'vit-512': Suite(partial(vit, sizes=[(512, 512)], rounds=7), FEW, 8, 'ViT-B/16, 512 px'),
+    'vit-224': Suite(
+        partial(vit, sizes=[(224, 224)], rounds=3, processes=3), FEW, 4, 'ViT-B/16, 224 px'
+    ),
+    'vit-512': Suite(
+        partial(vit, sizes=[(512, 512)], rounds=3, processes=2), FEW, 10, 'ViT-B/16, 512 px'
+    ),
     'vit-1024': Suite(
-        partial(vit, sizes=[(1024, 1024)], rounds=3, names=FUSED),
+        partial(vit, sizes=[(1024, 1024)], rounds=2, processes=2, names=OURS),
         FEW,
-        14,
-        'ViT-B/16, 1024 px, all blocks global',
+        17,
+        'ViT-B/16, 1024 px, all blocks global, against no position',
     ),
     'vitdet-forward': Suite(
         partial(vitdet, sizes=[(1024, 1024)], modes=['forward'], rounds=5),
@@ -106,16 +102,25 @@ SUITES = {
         'ViTDet-B, 1024 px, forward and backward',
     ),
     'swin': Suite(
-        partial(swin, sizes=[(800, 1344)], rounds=7), FEW, 8, 'Swin-T against mmdet, 800 x 1344'
+        partial(swin, sizes=[(800, 1344)], rounds=2, processes=3),
+        FEW,
+        8,
+        'Swin-T against mmdet, 800 x 1344',
     ),
     'swin-512': Suite(
-        partial(swin, sizes=[(512, 512)], rounds=15, names=SWINS), FEW, 4, 'Swin-T, 512 px'
+        partial(swin, sizes=[(512, 512)], rounds=8, processes=5, names=SWINS),
+        FEW,
+        7,
+        'Swin-T, 512 px',
     ),
     'swin-1024': Suite(
-        partial(swin, sizes=[(1024, 1024)], rounds=7, names=SWINS), FEW, 7, 'Swin-T, 1024 px'
+        partial(swin, sizes=[(1024, 1024)], rounds=4, processes=3, names=SWINS),
+        FEW,
+        9,
+        'Swin-T, 1024 px',
     ),
     'swin-2048': Suite(
-        partial(swin, sizes=[(2048, 2048)], rounds=3, names=SWINS), FEW, 12, 'Swin-T, 2048 px'
+        partial(swin, sizes=[(2048, 2048)], rounds=3, names=SWINS), FEW, 10, 'Swin-T, 2048 px'
     ),
     'growth': Suite(
         bench_growth, dict(sides=(64, 96), rounds=1), 14, 'windowed models, 512 to 2048 px'
@@ -144,7 +149,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='of activations, by autocast (%(default)s)',
     )
     parser.add_argument('--threads', type=int, help="CPU threads (PyTorch's own choice)")
-    parser.add_argument('--rounds', type=int, help="instead of the suite's own number")
+    parser.add_argument(
+        '--rounds', type=int, help="of each process, instead of the suite's own number"
+    )
     parser.add_argument('--out', type=Path, default=RESULTS, help='folder (benchmarks/results)')
     args = parser.parse_args(argv)
     if unknown := [name for name in args.suites if name not in SUITES]:

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import os
 import sys
 from pathlib import Path
 
@@ -11,12 +12,13 @@ from reference import relative_error
 
 sys.path.insert(0, str(Path(__file__).parents[1] / 'benchmarks'))
 
+import bench_backbone
 import gpu
 import peers
 import run
 from bench_backbone import JOBS, slope, unfused, within, work
 from bench_rotate import check, direct, separable
-from measure import Case, compare, peak_memory, quantiles, table, write_csv
+from measure import Case, compare, in_new_process, peak_memory, quantiles, table, write_csv
 from rotations import forms, make_rotation
 
 from rope_dense.rope import Rotation
@@ -35,6 +37,22 @@ def test_cases_run_in_turns_and_only_the_run_is_timed():
     assert [row['implementation'] for row in rows] == ['a', 'b']
     assert rows[0]['median_ratio'] == rows[0]['p20_ratio'] == rows[0]['p80_ratio'] == 1
     assert rows[1]['median_ratio'] > 0
+
+
+def test_a_new_process_is_another_with_as_many_threads():
+    assert in_new_process(os.getpid) not in (os.getpid(), in_new_process(os.getpid))
+    assert in_new_process(torch.get_num_threads) == torch.get_num_threads()
+
+
+def test_rounds_of_all_processes_count(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bench_backbone, 'in_new_process', lambda function, *arguments: next(found))
+    found = iter([[[1.0, 2.0], [3.0, 6.0]], [[4.0], [20.0]]])
+    rows = bench_backbone.bench_backbone(
+        'vit', 'base', CPU, sizes=[(64, 64)], modes=['both'], processes=2, names='ab', memory=False
+    )
+    assert [row['median_ms'] for row in rows] == [2000, 6000]
+    assert [row['median_ratio'] for row in rows] == [1, 3]
+    assert rows[1]['p80_ratio'] == pytest.approx(4.2)
 
 
 def test_quantiles():
