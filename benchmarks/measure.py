@@ -12,6 +12,7 @@ import csv
 import datetime
 import os
 import platform
+import random
 import resource
 import subprocess
 import time
@@ -80,15 +81,16 @@ def compare(
 def in_turns(
     cases: Sequence[Case], device: torch.device, *, rounds: int, warmup: int = 1
 ) -> list[list[float]]:
-    """Seconds of each case in each round; every other round goes backwards."""
+    """Seconds of each case in each round. Their order is drawn for each round: to follow itself
+    makes a call faster, to follow a large one slower."""
     clock = Clock(device)
     for case in cases:
         for _ in range(warmup):
             clock.seconds(case.prepare())
     times: list[list[float]] = [[] for _ in cases]
-    for index in range(rounds):
-        for own, case in list(zip(times, cases, strict=True))[:: -1 if index % 2 else 1]:
-            own.append(clock.seconds(case.prepare()))
+    for _ in range(rounds):
+        for index in random.sample(range(len(cases)), len(cases)):
+            times[index].append(clock.seconds(cases[index].prepare()))
     return times
 
 

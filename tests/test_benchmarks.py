@@ -32,8 +32,11 @@ def test_cases_run_in_turns_and_only_the_run_is_timed():
     def case(name: str) -> Case:
         return Case(name, lambda: calls.append('prepare') or (lambda: calls.append(name)))
 
-    rows = compare([case('a'), case('b')], CPU, rounds=2, warmup=1)
-    assert calls[1::2] == ['a', 'b', 'a', 'b', 'b', 'a'] and set(calls[::2]) == {'prepare'}
+    rows = compare([case('a'), case('b')], CPU, rounds=20, warmup=1)
+    assert set(calls[::2]) == {'prepare'}
+    rounds = list(zip(calls[1::4], calls[3::4], strict=True))
+    assert rounds[0] == ('a', 'b') and set(rounds) == {('a', 'b'), ('b', 'a')}
+    assert len(rounds) == 1 + 20
     assert [row['implementation'] for row in rows] == ['a', 'b']
     assert rows[0]['median_ratio'] == rows[0]['p20_ratio'] == rows[0]['p80_ratio'] == 1
     assert rows[1]['median_ratio'] > 0
