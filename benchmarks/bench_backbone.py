@@ -18,6 +18,8 @@ from measure import (
     in_turns,
     name_of,
     peak_memory,
+    percent_of,
+    quantiles,
     summary,
 )
 from peers import Builder, all_windows, swin, swin_peers, vit, vit_peers, vitdet_peers
@@ -108,6 +110,50 @@ def seconds(setting: Setting, names: Sequence[str], rounds: int) -> list[list[fl
 def peak(setting: Setting, name: str) -> Row:
     """Peak memory of one call."""
     return peak_memory(setting.case(name).prepare, setting.device)
+
+
+ROTATION = ('RotateInPlace', 'RotateIntoWindows', 'IntoWindows')  # the last turns nothing
+
+
+def bench_share(
+    device: torch.device,
+    *,
+    sizes: dict[tuple[str, str], Sequence[int]],
+    names: Sequence[str],
+    modes: Sequence[str] = ('forward', 'both'),
+    dtype: torch.dtype = torch.float32,
+    rounds: int = 3,
+) -> list[Row]:
+    """What rotating and cutting into windows takes of the time of a model, in percent.
+
+    Steadier than a ratio of times: each call is compared with itself. The sines of rows and columns
+    are not counted.
+
+    Args:
+        sizes: sides of square images, for each job and architecture.
+        rounds: calls after one to warm up, in one process for each model.
+    """
+    rows = []
+    for (job, arch), sides in sizes.items():
+        for side in sides:
+            for mode in modes:
+                setting = Setting(job, arch, mode, side, side, 1, dtype, device)
+                common = dict(bench='share', work=f'{job} {arch}', mode=mode, height=side)
+                common |= dict(width=side, batch=1, dtype=name_of(dtype))
+                for name in names:
+                    arguments = setting, name, rounds
+                    on_cpu = device.type == 'cpu'
+                    found = in_new_process(shares, *arguments) if on_cpu else shares(*arguments)
+                    rows.append(common | dict(implementation=name) | quantiles('_percent', found))
+    return rows
+
+
+def shares(setting: Setting, name: str, rounds: int) -> list[float]:
+    """Percent of the time of each call."""
+    prepare = setting.case(name).prepare
+    prepare()()
+    operations = [*ROTATION, *(f'{operation}Backward' for operation in ROTATION)]
+    return [percent_of(prepare, setting.device, operations) for _ in range(rounds)]
 
 
 def work(model: nn.Module, image: Tensor, mode: str, dtype: torch.dtype) -> Callable[[], Run]:

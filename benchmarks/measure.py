@@ -148,6 +148,24 @@ def peak_memory(prepare: Callable[[], Run], device: torch.device) -> Row:
     return dict(peak_rss_mb=peak_rss, peak_tensors_mb=peak / 2**20)
 
 
+def percent_of(
+    prepare: Callable[[], Run], device: torch.device, operations: Sequence[str]
+) -> float:
+    """What the named operations take of the time of one call under PyTorch's profiler, which makes
+    small operations look longer."""
+    on_gpu = device.type == 'cuda'
+    run = prepare()
+    with profile(activities=[ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * on_gpu) as profiler:
+        run()
+        if on_gpu:
+            torch.cuda.synchronize()
+    unit = 'device' if on_gpu else 'cpu'
+    events = profiler.events()
+    whole = sum(getattr(event, f'self_{unit}_time_total') for event in events)
+    named = (event for event in events if event.name in operations)
+    return 100 * sum(getattr(event, f'{unit}_time_total') for event in named) / whole
+
+
 def peak_rss_mb() -> float:
     """Of this process. (``ru_maxrss`` would be that of the parent, if it was larger.)"""
     for line in _lines('/proc/self/status'):

@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 
 import torch
-from bench_backbone import bench_backbone, bench_growth, bench_throughput
+from bench_backbone import bench_backbone, bench_growth, bench_share, bench_throughput
 from bench_rotate import bench_rotate, bench_table
 from measure import Row, environment, name_of, table, write_csv
 
@@ -35,6 +35,9 @@ SHOWN = (
     'p20_ratio',
     'p80_ratio',
     'gb_per_s',
+    'median_percent',
+    'p20_percent',
+    'p80_percent',
     'images_per_s',
     'exponent',
     'peak_rss_mb',
@@ -121,6 +124,16 @@ SUITES = {
     ),
     'swin-2048': Suite(
         partial(swin, sizes=[(2048, 2048)], rounds=3, names=SWINS), FEW, 10, 'Swin-T, 2048 px'
+    ),
+    'share': Suite(
+        partial(
+            bench_share,
+            sizes={('vit', 'base'): (512, 1024), ('swin', 'tiny'): (512, 1024)},
+            names=OURS,
+        ),
+        dict(sizes={('vit', 'base'): (64,), ('swin', 'tiny'): (64,)}, rounds=1),
+        12,
+        'what the rotation takes of the time of ViT-B and Swin-T',
     ),
     'growth': Suite(
         bench_growth, dict(sides=(64, 96), rounds=1), 14, 'windowed models, 512 to 2048 px'

@@ -18,7 +18,16 @@ import peers
 import run
 from bench_backbone import JOBS, slope, unfused, within, work
 from bench_rotate import check, direct, separable
-from measure import Case, compare, in_new_process, peak_memory, quantiles, table, write_csv
+from measure import (
+    Case,
+    compare,
+    in_new_process,
+    peak_memory,
+    percent_of,
+    quantiles,
+    table,
+    write_csv,
+)
 from rotations import forms, make_rotation
 
 from rope_dense.rope import Rotation
@@ -80,6 +89,27 @@ def test_peak_memory_is_that_of_the_tensors_that_live_at_once():
     found = peak_memory(lambda: two_of_three_at_once, CPU)
     assert found['peak_tensors_mb'] == pytest.approx(6, abs=0.1)
     assert found['peak_rss_mb'] > 6
+
+
+def test_the_share_of_an_operation_is_of_all_time():
+    x = torch.ones(2**18)
+    one = percent_of(lambda: lambda: (x.exp(), x.exp(), x.sin()), CPU, ['aten::exp'])
+    other = percent_of(lambda: lambda: (x.exp(), x.exp(), x.sin()), CPU, ['aten::sin'])
+    both = percent_of(lambda: lambda: (x.exp(), x.sin()), CPU, ['aten::exp', 'aten::sin'])
+    assert 0 < one < 100 and 0 < other < 100 and 50 < both <= 100
+
+
+def test_a_rotation_has_a_share(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bench_backbone, 'in_new_process', lambda call, *arguments: call(*arguments))
+    sizes = {('vit', 'small'): [64], ('swin', 'tiny'): [64]}
+    names = ['rope_dense, no position', 'rope_dense, mixed']
+    rows = bench_backbone.bench_share(CPU, sizes=sizes, names=names, rounds=1)
+    found = {(row['work'][:4], row['mode'], row['implementation'][12:]): row for row in rows}
+    share = {key: row['median_percent'] for key, row in found.items()}
+    assert len(share) == 8 and all(0 <= percent < 50 for percent in share.values())
+    for mode in ('forward', 'both'):
+        assert share['vit ', mode, 'no position'] == 0 < share['vit ', mode, 'mixed']
+        assert 0 < share['swin', mode, 'no position']
 
 
 def test_csv_has_the_columns_of_all_rows(tmp_path: Path):
