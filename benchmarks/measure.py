@@ -81,8 +81,8 @@ def compare(
 def in_turns(
     cases: Sequence[Case], device: torch.device, *, rounds: int, warmup: int = 1
 ) -> list[list[float]]:
-    """Seconds of each case in each round. Their order is drawn for each round: to follow itself
-    makes a call faster, to follow a large one slower."""
+    """Seconds of each case in each round. Their order is drawn for each round, as what a call
+    follows may matter: in fixed turns it would be the same for some and not for others."""
     clock = Clock(device)
     for case in cases:
         for _ in range(warmup):
