@@ -134,12 +134,10 @@ def test_backward_hooks_of_the_layer_are_called(kind: MlpKind):
     assert seen == ['before', 'after']
 
 
-@KINDS
-def test_autocast_gives_the_gradients_that_it_gives_the_formula(kind: MlpKind):
-    """Products in bfloat16 and gradients of the parameters in float32."""
-    module = mlp_of(kind).float()
+def check_autocast(module: nn.Module) -> None:
+    """Training gives in bfloat16 what evaluation gives, where operations are the plain ones."""
     x, grads = torch.linspace(-2, 2, 5 * C).view(5, C), []
-    for mode in (False, True):  # in evaluation the plain operations
+    for mode in (False, True):
         module.train(mode)
         with torch.autocast('cpu', torch.bfloat16):
             out = module(x)
@@ -148,6 +146,21 @@ def test_autocast_gives_the_gradients_that_it_gives_the_formula(kind: MlpKind):
     for plain, found in zip(*grads, strict=True):
         assert found.dtype == torch.float32
         torch.testing.assert_close(found, plain, rtol=2e-2, atol=2e-2 * plain.abs().max().item())
+
+
+@KINDS
+def test_autocast_gives_the_gradients_of_plain_operations(kind: MlpKind):
+    check_autocast(mlp_of(kind).float())
+
+
+@pytest.mark.parametrize('kind', ['gelu', 'swiglu'])
+def test_autocast_takes_inputs_in_float32(kind: MlpKind):
+    """Those of an adapter, say, in the place of a first layer."""
+    module = mlp_of(kind).float()
+    for name, layer in module.named_children():
+        if name.startswith('fc1'):
+            layer.register_forward_hook(lambda _, inputs, out: out.float())
+    check_autocast(module)
 
 
 @pytest.mark.parametrize('kind', ['gelu', 'swiglu'])

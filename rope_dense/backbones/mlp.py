@@ -126,6 +126,7 @@ class ActivateAndProject(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
         weight, *inputs = ctx.saved_tensors
+        grad = grad.to(weight.dtype)  # another one where autocast rounds inputs of its own accord
         with torch.enable_grad():
             inputs = [x.detach().requires_grad_() for x in inputs]
             activated = ctx.activation(*inputs)
