@@ -96,7 +96,8 @@ def test_the_share_of_an_operation_is_of_all_time():
     one = percent_of(lambda: lambda: (x.exp(), x.exp(), x.sin()), CPU, ['aten::exp'])
     other = percent_of(lambda: lambda: (x.exp(), x.exp(), x.sin()), CPU, ['aten::sin'])
     both = percent_of(lambda: lambda: (x.exp(), x.sin()), CPU, ['aten::exp', 'aten::sin'])
-    assert 0 < one < 100 and 0 < other < 100 and 50 < both <= 100
+    assert 0 < one < 100 and 0 < other < 100
+    assert 50 < both < 100.001  # a sum, rounded
 
 
 def test_a_rotation_has_a_share(monkeypatch: pytest.MonkeyPatch):
