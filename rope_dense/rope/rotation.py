@@ -18,7 +18,7 @@ from torch import Tensor
 PairLayout = Literal['adjacent', 'split']
 QKV = tuple[Tensor, Tensor, Tensor]  # queries, keys and values
 
-KEPT_TOKENS = 256  # a table for so many is kept: a window, small beside what it is for
+KEPT_TOKENS = 64  # a table for so many is kept: of a small window, which many windows share
 
 
 @dataclass(frozen=True, eq=False)
