@@ -16,7 +16,7 @@ from torch import Tensor
 from ..rotation import QKV, PairLayout, Rotation
 from ..windows import Partition
 
-PART = 2**19  # values that ``angle_gradient`` takes at once: chosen by its time
+PART = 2**21  # values that ``angle_gradient`` takes at once: chosen by its time
 
 
 def can_use(qkv: Tensor) -> str | None:
