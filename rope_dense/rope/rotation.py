@@ -34,8 +34,8 @@ class Rotation:
         num_prefix_tokens: tokens before the grid (class token, registers), which are not rotated.
         score_factor: what attention multiplies its scores by, see ``RopeScaling``.
         shared: whether all blocks turn alike, and share this rotation. Its table is kept then, once
-            one is made, and so is that of a window; elsewhere one for every block would cost the
-            memory of an activation.
+            one is made, and so is that of a small window; elsewhere one for every block would cost
+            the memory of an activation.
 
     Channels of a head from 2P on are not rotated.
     """
