@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -11,27 +10,31 @@ from functools import partial
 import torch
 from measure import (
     Case,
+    Clock,
     Row,
     Run,
     compare,
     in_new_process,
-    in_turns,
     name_of,
     peak_memory,
-    percent_of,
     quantiles,
     summary,
+    time_rounds,
 )
-from peers import Builder, all_windows, swin, swin_peers, vit, vit_peers, vitdet_peers
+from peers import Builder, dinov3_peers, swin_peers, vit, vit_peers, vitdet_peers, why_not
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-MODES = ('forward', 'backward', 'both')
+from rope_dense.evaluation.speed import profile_call
+
 JOBS: dict[str, Callable[[str], dict[str, Builder]]] = {
     'vit': vit_peers,
+    'dinov3': dinov3_peers,
     'vitdet': vitdet_peers,
     'swin': swin_peers,
 }
+SHARES = ('rotation', 'windows', 'attention')  # of the kinds that ``profile_call`` has
+OURS = ('rope_dense, no position', 'rope_dense, axial', 'rope_dense, mixed')
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,19 @@ class Setting:
     dtype: torch.dtype
     device: torch.device
 
-    def case(self, name: str) -> Case:
-        """That of the model which the job has under ``name``."""
-        model = JOBS[self.job](self.arch)[name]().to(self.device)
+    def columns(self) -> Row:
+        sizes = dict(mode=self.mode, height=self.height, width=self.width, batch=self.batch)
+        return dict(work=f'{self.job} {self.arch}', **sizes, dtype=name_of(self.dtype))
+
+    def model(self, name: str) -> nn.Module:
+        """The model that the job has under ``name``; its random weights are made on the device."""
+        with self.device:
+            return JOBS[self.job](self.arch)[name]().to(self.device)
+
+    def prepare(self, model: nn.Module) -> Callable[[], Run]:
+        """What ``compare`` calls before each measurement."""
         image = torch.randn(self.batch, 3, self.height, self.width, device=self.device)
-        return Case(name, work(model, image, self.mode, self.dtype))
+        return work(model, image, self.mode, self.dtype)
 
 
 def bench_backbone(
@@ -75,85 +86,93 @@ def bench_backbone(
         sizes: (height, width) in pixels.
         dtype: float32, or another for autocast (weights stay float32, as in training).
         rounds: of each process.
-        processes: one after the other; on a CPU. On a GPU all is in this process.
-        names: of the models to take; all if None.
-        memory: measure peak memory, in a process of its own for each model on a CPU.
+        processes: new processes to measure in, one after the other; 0 for this process.
+        names: of the models to take; all if None. A model whose package is not installed gets a
+            row with the reason.
+        memory: measure peak memory, in a new process for each model unless ``processes`` is 0.
     """
-    on_cpu = device.type == 'cpu'
-    names = list(names or JOBS[job](arch))
+    call = in_new_process if processes else in_this_process
+    missing = {name: why_not(name) for name in names or JOBS[job](arch)}
+    names = [name for name, reason in missing.items() if reason is None]
     rows = []
     for height, width in sizes:
         for mode in modes:
             setting = Setting(job, arch, mode, height, width, batch, dtype, device)
+            common = dict(bench='backbone', **setting.columns())
             times: list[list[float]] = [[] for _ in names]
-            for _ in range(processes if on_cpu else 1):
-                arguments = setting, names, rounds
-                found = in_new_process(seconds, *arguments) if on_cpu else seconds(*arguments)
-                times = [before + new for before, new in zip(times, found, strict=True)]
-            common = dict(bench='backbone', work=f'{job} {arch}', mode=mode, height=height)
-            common |= dict(width=width, batch=batch, dtype=name_of(dtype))
+            for _ in range(max(1, processes)):
+                new = call(seconds, setting, names, rounds)
+                times = [before + after for before, after in zip(times, new, strict=True)]
             for row in summary(names, times):
                 row['images_per_s'] = 1000 * batch / row['median_ms']
                 if memory and mode != 'backward':
-                    arguments = setting, row['implementation']
-                    row |= in_new_process(peak, *arguments) if on_cpu else peak(*arguments)
+                    row |= call(peak, setting, row['implementation'])
                 rows.append(common | row)
+            for name, reason in missing.items():
+                if reason is not None:
+                    rows.append(common | dict(implementation=name, left_out=reason))
     return rows
+
+
+def in_this_process(function: Callable[..., object], *arguments: object) -> object:
+    return function(*arguments)
 
 
 def seconds(setting: Setting, names: Sequence[str], rounds: int) -> list[list[float]]:
     """Of each model in each round."""
-    cases = [setting.case(name) for name in names]
-    return in_turns(cases, setting.device, rounds=rounds, warmup=2)  # once is not enough
+    cases = [Case(name, setting.prepare(setting.model(name))) for name in names]
+    return time_rounds(cases, Clock(setting.device), rounds=rounds, warmup=2)  # one is too few
 
 
 def peak(setting: Setting, name: str) -> Row:
     """Peak memory of one call."""
-    return peak_memory(setting.case(name).prepare, setting.device)
+    return peak_memory(setting.prepare(setting.model(name)), setting.device)
 
 
-ROTATION = ('RotateInPlace', 'RotateIntoWindows', 'IntoWindows')  # the last turns nothing
+# ----------------------------------------------------------------------- share
 
 
 def bench_share(
     device: torch.device,
     *,
     sizes: dict[tuple[str, str], Sequence[int]],
-    names: Sequence[str],
+    names: Sequence[str] = OURS,
     modes: Sequence[str] = ('forward', 'both'),
     dtype: torch.dtype = torch.float32,
     rounds: int = 3,
 ) -> list[Row]:
-    """What rotating and cutting into windows takes of the time of a model, in percent.
+    """What rotation, windows and attention take of the time of a model, in percent, by PyTorch's
+    profiler.
 
-    Steadier than a ratio of times: each call is compared with itself. The sines of rows and columns
-    are not counted.
+    Steadier than a ratio of times: each call is compared with itself. Small operations look longer
+    than they are.
 
     Args:
         sizes: sides of square images, for each job and architecture.
-        rounds: calls after one to warm up, in one process for each model.
+        rounds: calls after one to warm up.
     """
     rows = []
     for (job, arch), sides in sizes.items():
         for side in sides:
             for mode in modes:
                 setting = Setting(job, arch, mode, side, side, 1, dtype, device)
-                common = dict(bench='share', work=f'{job} {arch}', mode=mode, height=side)
-                common |= dict(width=side, batch=1, dtype=name_of(dtype))
                 for name in names:
-                    arguments = setting, name, rounds
-                    on_cpu = device.type == 'cpu'
-                    found = in_new_process(shares, *arguments) if on_cpu else shares(*arguments)
-                    rows.append(common | dict(implementation=name) | quantiles('_percent', found))
+                    common = dict(bench='share', **setting.columns(), implementation=name)
+                    for kind, percents in shares(setting, name, rounds).items():
+                        rows.append(common | dict(kind=kind) | quantiles('_percent', percents))
     return rows
 
 
-def shares(setting: Setting, name: str, rounds: int) -> list[float]:
-    """Percent of the time of each call."""
-    prepare = setting.case(name).prepare
+def shares(setting: Setting, name: str, rounds: int) -> dict[str, list[float]]:
+    """Percent of the time of each call, by kind."""
+    model = setting.model(name)
+    prepare = setting.prepare(model)
     prepare()()
-    operations = [*ROTATION, *(f'{operation}Backward' for operation in ROTATION)]
-    return [percent_of(prepare, setting.device, operations) for _ in range(rounds)]
+    calls = [profile_call(model, prepare())[0] for _ in range(rounds)]
+    return {kind: [100 * share[kind] for share in calls] for kind in SHARES}
+
+
+# ------------------------------------------------------------------------ work
 
 
 def work(model: nn.Module, image: Tensor, mode: str, dtype: torch.dtype) -> Callable[[], Run]:
@@ -200,57 +219,10 @@ def outputs(out: Tensor | Sequence[Tensor]) -> list[Tensor]:
     return [out] if isinstance(out, Tensor) else list(out)
 
 
-# ------------------------------------------------------------- growth with size
+# ------------------------------------------------------------- fused attention
 
 
-def bench_growth(
-    device: torch.device,
-    *,
-    sides: Sequence[int] = (512, 1024, 2048),
-    modes: Sequence[str] = ('forward', 'both'),
-    dtype: torch.dtype = torch.float32,
-    rounds: int = 3,
-) -> list[Row]:
-    """Windowed models against image size: the exponent of time over pixels, 1 for linear.
-
-    Times are compared within a round of all sizes; the exponent is the slope of the line through
-    the medians in logarithms.
-    """
-    models = {
-        'swin tiny, mixed': swin(rope=dict(type='MixedRoPE')),
-        'vit base, mixed, all blocks in windows of 16': all_windows(),
-    }
-    rows = []
-    for name, model in models.items():
-        model.to(device)
-        for mode in modes:
-            images = [torch.randn(1, 3, side, side, device=device) for side in sides]
-            cases = [Case(name, work(model, image, mode, dtype)) for image in images]
-            found = compare(cases, device, rounds=rounds)
-            exponent = slope(
-                [math.log(side * side) for side in sides],
-                [math.log(row['median_ms']) for row in found],
-            )
-            rows += [
-                dict(bench='growth', work=name, mode=mode, height=side, width=side, batch=1)
-                | dict(dtype=name_of(dtype), exponent=exponent)
-                | row
-                for side, row in zip(sides, found, strict=True)
-            ]
-    return rows
-
-
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Of the line of least squares."""
-    x_mean, y_mean = sum(x) / len(x), sum(y) / len(y)
-    products = sum((a - x_mean) * (b - y_mean) for a, b in zip(x, y, strict=True))
-    return products / sum((a - x_mean) ** 2 for a in x)
-
-
-# ------------------------------------------------------------------ throughput
-
-
-def bench_throughput(
+def bench_fused_attention(
     device: torch.device,
     *,
     arch: str = 'base',
@@ -260,11 +232,9 @@ def bench_throughput(
     dtype: torch.dtype = torch.float32,
     rounds: int = 5,
 ) -> list[Row]:
-    """Images per second by kind of position and of attention, the table of "Revisiting positional
-    information in the era of fused attention": unfused is PyTorch's own formula in plain products.
+    """ViT with each kind of position, with fused attention and with PyTorch's plain products.
 
-    The bias is the decomposed one, with which fused attention still works; ratios are to fused
-    attention without position.
+    The bias is the decomposed one; ratios are to fused attention without position.
     """
     kinds: dict[str, dict] = {
         'no position': dict(rope=None),
@@ -280,17 +250,14 @@ def bench_throughput(
     rows = []
     for mode in modes:
         cases = [
-            Case(f'{kind}, {attention}', prepare, dict(work=f'vit {arch}, {attention}'))
+            Case(f'{kind}, {attention}', within(wrap, work(model, image, mode, dtype)))
             for attention, wrap in (('fused', nullcontext), ('unfused', unfused))
-            for kind, prepare in (
-                (kind, within(wrap, work(model, image, mode, dtype)))
-                for kind, model in models.items()
-            )
+            for kind, model in models.items()
         ]
+        common = dict(bench='fused-attention', work=f'vit {arch}', mode=mode)
+        common |= dict(height=side, width=side, batch=batch, dtype=name_of(dtype))
         for row in compare(cases, device, rounds=rounds):
-            row |= dict(bench='throughput', mode=mode, height=side, width=side, batch=batch)
-            row |= dict(dtype=name_of(dtype), images_per_s=1000 * batch / row['median_ms'])
-            rows.append(row)
+            rows.append(common | row | dict(images_per_s=1000 * batch / row['median_ms']))
     return rows
 
 

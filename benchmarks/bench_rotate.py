@@ -1,126 +1,120 @@
-"""The rotation of queries and keys alone, against a copy of as many bytes; the making of tables."""
+"""The rotation of queries and keys: alone, against a copy, and within attention, against none."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import asdict
+
 import torch
+import torch.nn.functional as F
 from measure import Case, Row, Run, compare, name_of
-from rotations import Rotate, forms, make_rotation, others
+from rotations import Form, RotationShape, forms, none, unpack
 from torch import Tensor
 
-from rope_dense.rope.rotation import Rotation, axis_angles, unit_complex
+from rope_dense.rope import Rotary
 
 MODES = ('forward', 'backward', 'both')
-PARTS = {'forward': 2, 'backward': 3, 'both': 5}  # of q, k, v that must be read and written
+COPIES = {'forward': 1, 'backward': 1, 'both': 2}  # of the projection that a mode has to write
+TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 0.02, torch.float16: 2e-3}  # relative
 
 
 def bench_rotate(
     device: torch.device,
     *,
-    side: int,
-    batch: int = 1,
-    num_heads: int = 12,
-    head_dim: int = 64,
+    work: str,
+    shape: RotationShape,
+    attention: bool = False,
+    modes: tuple[str, ...] = MODES,
     dtype: torch.dtype = torch.float32,
-    kinds: tuple[str, ...] = ('mixed', 'axial'),
     rounds: int = 50,
+    names: tuple[str, ...] | None = None,
 ) -> list[Row]:
-    """Time of each form for ``side`` x ``side`` tokens, as ratio to a copy of what must move.
+    """Time of each form, from the angles on.
 
-    Forward that is queries and keys; backward, whose result is one packed gradient, values too. The
-    gradient of the frequencies is part of backward for 'mixed' in place and by the definition; the
-    forms of other projects have their tables made beforehand.
+    Learned angles have a gradient, and their cosines and sines are made in each call; those of
+    fixed angles are made before, as in a model. Ratios are to a copy of the projection (backward:
+    of its gradient), with ``attention`` to attention without rotation.
+
+    Args:
+        work: name of the shape.
+        attention: time ``scaled_dot_product_attention`` as well.
+        names: of the forms to take; all if None.
     """
-    qkv = torch.randn(batch, side * side, 3, num_heads, head_dim, device=device).to(dtype)
+    torch.compiler.reset()
+    by_name = {
+        name: form
+        for name, form in forms(device, shape.pair_layout).items()
+        if names is None or name in names
+    }
+    qkv, rotary = shape.qkv(device, dtype), shape.rotary(device)
+    check(by_name, qkv, rotary, shape)
     rows = []
-    for kind in kinds:
-        found = forms(qkv, kind, side)
-        check(found, qkv, kind, side)
-        for mode in MODES:
-            here = found if kind == 'mixed' or mode != 'forward' else found | others(qkv, side)
-            cases = [copy_case(qkv, PARTS[mode])]
-            cases += [Case(name, preparation(form, qkv, mode)) for name, form in here.items()]
-            for row in compare(cases, device, rounds=rounds, warmup=3):
-                moved = 2 * PARTS[mode] * qkv[:, :, 0].numel() * qkv.element_size()
-                rows.append(
-                    dict(bench='rotate', work=f'{kind}, {num_heads} x {head_dim}', mode=mode)
-                    | dict(height=side, width=side, batch=batch, dtype=name_of(dtype))
-                    | row
-                    | dict(gb_per_s=moved / row['median_ms'] / 1e6)
-                )
+    for mode in modes:
+        if attention:
+            cases = [Case('none', preparation(none, qkv, rotary, shape, mode, attention))]
+        else:
+            cases = [copy_case(qkv, mode)]
+        for name, form in by_name.items():
+            cases.append(Case(name, preparation(form, qkv, rotary, shape, mode, attention)))
+        for row in compare(cases, device, rounds=rounds, warmup=3, hide_launches=True):
+            row |= dict(height=shape.grid[0], width=shape.grid[1], batch=shape.batch)
+            row |= dict(bench='rotate and attend' if attention else 'rotate', work=work, mode=mode)
+            row |= dict(dtype=name_of(dtype))
+            if not attention:
+                moved = 2 * COPIES[mode] * qkv.numel() * qkv.element_size()
+                row |= dict(gb_per_s=moved / row['median_ms'] / 1e6)
+            rows.append(row)
     return rows
 
 
-def copy_case(qkv: Tensor, parts: int) -> Case:
-    source = qkv.new_ones(parts * qkv[:, :, 0].numel())
-    target = torch.empty_like(source)
-    return Case('copy', lambda: lambda: target.copy_(source))
+def copy_case(qkv: Tensor, mode: str) -> Case:
+    """The least that must be read and written."""
+    return Case('copy', lambda: lambda: [qkv.clone() for _ in range(COPIES[mode])])
 
 
-def preparation(form: Rotate, qkv: Tensor, mode: str) -> Run:
+def preparation(
+    form: Form, qkv: Tensor, rotary: Rotary, shape: RotationShape, mode: str, attention: bool
+) -> Callable[[], Run]:
     """What ``compare`` calls before each measurement of a form."""
-    grads = tuple(torch.ones_like(qkv).permute(2, 0, 3, 1, 4))
+
+    def outs(qkv: Tensor, rotary: Rotary) -> tuple[Tensor, ...]:
+        q, k, v = form(qkv, rotary, shape.num_prefix_tokens)
+        return (F.scaled_dot_product_attention(q, k, v),) if attention else (q, k, v)
+
+    grads = unpack(torch.randn_like(qkv))[: 1 if attention else 3]
+
+    @torch.no_grad()
+    def run_forward() -> None:
+        outs(qkv, given(rotary, shape))
 
     def forward() -> Run:
-        return lambda: no_grad(form, qkv)
+        return run_forward
 
     def backward() -> Run:
-        outs = form(qkv.detach().requires_grad_())
-        return lambda: torch.autograd.backward(outs, grads)
+        results = outs(qkv.detach().requires_grad_(), given(rotary, shape))
+        return lambda: torch.autograd.backward(results, grads)
 
     def both() -> Run:
         leaf = qkv.detach().requires_grad_()
-        return lambda: torch.autograd.backward(form(leaf), grads)
+        return lambda: torch.autograd.backward(outs(leaf, given(rotary, shape)), grads)
 
     return dict(forward=forward, backward=backward, both=both)[mode]
 
 
-@torch.no_grad()
-def no_grad(form: Rotate, qkv: Tensor) -> tuple[Tensor, ...]:
-    return form(qkv)
+def given(rotary: Rotary, shape: RotationShape) -> Rotary:
+    """What attention gets in a call: the same object, or new angles with a gradient."""
+    if shape.kind == 'axial':
+        return rotary
+    return Rotary(rotary.angles.detach().requires_grad_(), rotary.pair_layout)
 
 
 @torch.no_grad()
-def check(found: dict[str, Rotate], qkv: Tensor, kind: str, side: int) -> None:
+def check(by_name: dict[str, Form], qkv: Tensor, rotary: Rotary, shape: RotationShape) -> None:
     """Stop the benchmark if a form does not give the values of the definition."""
-    expected = found['definition'](qkv)
-    bound = 4 * torch.finfo(qkv.dtype).eps if qkv.dtype != torch.float32 else 1e-4
-    for name, form in found.items():
-        for a, b in zip(form(qkv.clone()), expected, strict=True):
-            error = ((a - b).norm() / b.norm()).item()
-            if not error <= bound:
-                raise AssertionError(f'{kind}, {side} x {side}: {name} differs by {error:.2g}')
-
-
-def bench_table(
-    device: torch.device,
-    *,
-    side: int = 32,
-    num_heads: int = 12,
-    head_dim: int = 64,
-    rounds: int = 50,
-) -> list[Row]:
-    """Time to make the cosines and sines of a grid: for every token, or for H + W positions."""
-    rotation = make_rotation(
-        'mixed', num_heads=num_heads, head_dim=head_dim, side=side, device=device
-    )
-    cases = [
-        Case('separable, H + W sines', lambda: lambda: separable(rotation)),
-        Case('direct, H x W sines', lambda: lambda: direct(rotation)),
-    ]
-    torch.testing.assert_close(separable(rotation), direct(rotation), atol=1e-4, rtol=0)
-    sizes = dict(mode='forward', height=side, width=side, batch=1, dtype='float32')
-    return [
-        dict(bench='table', work=f'mixed, {num_heads} x {head_dim}') | sizes | row
-        for row in compare(cases, device, rounds=rounds, warmup=3)
-    ]
-
-
-@torch.no_grad()
-def separable(rotation: Rotation) -> Tensor:
-    columns, rows = map(unit_complex, axis_angles(rotation.freqs, rotation.x, rotation.y))
-    return (rows[:, None] * columns[None]).flatten(0, 1)
-
-
-@torch.no_grad()
-def direct(rotation: Rotation) -> Tensor:
-    return unit_complex(rotation.angles())
+    arguments = qkv, rotary, shape.num_prefix_tokens
+    expected = forms(qkv.device, shape.pair_layout)['definition'](*arguments)
+    for name, form in by_name.items():
+        for a, b in zip(form(*arguments), expected, strict=True):
+            error = ((a.float() - b.float()).norm() / b.float().norm()).item()
+            if not error <= TOLERANCES[qkv.dtype]:
+                raise AssertionError(f'{asdict(shape)}: {name} differs by {error:.2g}')

@@ -1,265 +1,215 @@
-"""Measure every goal on a GPU, in under 8 minutes, and write results/gpu-*.csv.
+"""Check and measure everything on a GPU in under 5 minutes, and write results/gpu-*.csv.
 
-    python benchmarks/gpu.py
+    python benchmarks/gpu.py                       # all sections
+    python benchmarks/gpu.py compile --minutes 8   # one of them, in more time
+    python benchmarks/gpu.py --quick --device cpu --minutes 30   # does the script work: tiny sizes
 
-Correctness comes first: with a kernel that differs from the definition it stops. Sections that
-would start after the time is up are named and left out. This script has not been run so far.
+Needs torch, triton, mmengine and mmcv (its compiled operators are not used); models of timm and
+mmdet are measured where these can be imported. The jobs run in the order of their importance. A job
+that would not end in time, by its estimate for an H200, is left out; one that fails does not stop
+the others. Both have a row with the reason. This script has not run on a GPU so far.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import gc
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import torch
-from bench_backbone import bench_backbone, work
+from bench_backbone import bench_backbone
+from bench_compile import bench_compile, bench_graph
 from bench_rotate import bench_rotate
-from measure import Case, Row, compare, environment, table, write_csv
-from peers import MIXED, swin, vit, vitdet
-from rotations import in_place, plain
+from correctness import correctness
+from measure import Row, environment, name_of, write_csv
+from peers import MIXED, swin, vit
+from rotations import SHAPES, RotationShape
 from run import RESULTS, tables
-from torch import Tensor
 
-from rope_dense.rope import (
-    AxialRoPE,
-    MixedRoPE,
-    Partition,
-    Rotation,
-    cut_windows,
-    window_padding,
+BF16, FP32 = torch.bfloat16, torch.float32
+SECTIONS = ('correctness', 'rotation', 'backbones', 'graphs', 'compile')
+IMAGES = {  # of each shape
+    'ViT-B, 512 px, mixed': 8,
+    'ViT-B, 512 px, axial': 8,
+    'ViT-B, 1024 px, mixed': 2,
+    'DINOv3-L, 1024 px': 2,
+    'Swin-T, stage 1, mixed': 2,
+    'Swin-T, stage 3, mixed': 2,
+}
+COMPILED = ('ViT-B, 512 px, mixed', 'DINOv3-L, 1024 px', 'Swin-T, stage 1, mixed')
+IMPLEMENTATIONS = ('triton', 'packed', 'definition')
+MODELS = {  # names of each job to measure
+    'vit': (
+        *('rope_dense, no position', 'rope_dense, axial', 'rope_dense, mixed'),
+        *('timm, deit3 (no rope)', 'timm, axial', 'timm, mixed'),
+    ),
+    'swin': ('mmdet', 'rope_dense, no position', 'rope_dense, mixed', 'rope_dense, bias'),
+    'dinov3': ('rope_dense, no position', 'rope_dense, axial', 'timm, axial'),
+    'vitdet': (
+        'detectron2 / SAM form, window 14',
+        'rope_dense, no position, window 14',
+        'rope_dense, mixed, window 14',
+        'rope_dense, mixed, window 16',
+    ),
+}
+SHOWN = (
+    *('implementation', 'values', 'grad_qkv', 'grad_angles', 'same_bits', 'median_ms', 'p20_ms'),
+    *('p80_ms', 'median_ratio', 'gb_per_s', 'images_per_s', 'peak_tensors_mb', 'compilations'),
+    *('seconds', 'error', 'ok', 'left_out'),
 )
-from rope_dense.rope.kernels import triton_rotary
-from rope_dense.rope.kernels.autograd import rotate_into_windows
-from rope_dense.rope.rotation import QKV
 
-CUDA = torch.device('cuda')
-BF16 = torch.bfloat16
-LIMIT = 1.5 * 60  # seconds that the last section may need
-OURS = ('rope_dense, no position', 'rope_dense, mixed', 'rope_dense, axial')
-VITDETS = (
-    'detectron2 / SAM form, window 14',
-    'rope_dense, no position, window 14',
-    'rope_dense, mixed, window 14',
-    'rope_dense, mixed, window 16',
-)
+
+@dataclass(frozen=True)
+class Job:
+    """A part of a section that can be left out.
+
+    Attributes:
+        section: its rows are in gpu-<section>.csv.
+        seconds: estimated for an H200.
+    """
+
+    section: str
+    name: str
+    seconds: float
+    run: Callable[[], list[Row]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--minutes', type=float, default=8, help='to stop after (%(default)s)')
-    parser.add_argument('--out', type=Path, default=RESULTS, help='folder (benchmarks/results)')
-    args = parser.parse_args(argv)
-    if not torch.cuda.is_available():
-        parser.error('PyTorch finds no CUDA device')
+    args = parse_args(argv)
+    device = torch.device(args.device)
     deadline = time.monotonic() + 60 * args.minutes
-    torch.manual_seed(0)
-    for name, section in SECTIONS.items():
-        started = time.monotonic()
-        if started > deadline - LIMIT and name != 'correctness':
-            print(f'{name}: left out, the time is up')
+    constants = environment(device)
+    rows: dict[str, list[Row]] = {}
+    for job in (quick_jobs if args.quick else full_jobs)(device):
+        if job.section not in (args.sections or SECTIONS):
             continue
-        rows = [row | environment(CUDA) for row in section()]
-        file = args.out / f'gpu-{name}.csv'
-        write_csv(file, rows)
-        print(f'{name}: {time.monotonic() - started:.0f} s, {file}\n')
-        if name == 'correctness':
-            print(table(rows, tuple(rows[0])[:8]), flush=True)
-            if not all(row['ok'] for row in rows):
-                print('the kernel differs from the definition: nothing else is measured')
-                return 1
-        else:
-            print('\n'.join(tables(rows)), flush=True)
-    return 0
+        started = time.monotonic()
+        new = run_job(job, device, deadline)
+        rows.setdefault(job.section, []).extend(row | constants for row in new)
+        write_csv(args.out / f'gpu-{job.section}.csv', rows[job.section])
+        print(f'{job.section}, {job.name}: {time.monotonic() - started:.0f} s\n')
+        print('\n'.join(tables(new, SHOWN)), flush=True)
+    failed = [row for section in rows.values() for row in section if row.get('ok') is False]
+    for row in failed:
+        print(f'NOT OK: {row["bench"]}, {row["work"]}')
+    return 1 if failed else 0
 
 
-# ----------------------------------------------------------------- correctness
-
-
-def correctness() -> list[Row]:
-    """The compiled kernel against the definition: values, gradients, and the same bits twice."""
-    kinds = dict(
-        mixed=partial(MixedRoPE), axial=partial(AxialRoPE), learned=partial(AxialRoPE, learned=True)
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    rows = []
-    for kind, layout, dtype, way, (
-        batch,
-        height,
-        width,
-        heads,
-        head_dim,
-        prefix,
-        extra,
-    ) in itertools.product(kinds, ('adjacent', 'split'), triton_rotary.DTYPES, WAYS, SHAPES):
-        rope = kinds[kind](head_dim, heads, 1, pair_layout=layout).to(CUDA)
-        prefix = prefix if way == 'in place' else 0
-        make = partial(rope, [0], height=height, width=width, device=CUDA, num_prefix_tokens=prefix)
-        shape = (batch, height * width + prefix, 3, heads, head_dim + extra)
-        qkv = torch.randn(shape, device=CUDA).to(dtype)
-        errors, same = errors_of(WAYS[way], qkv, make, rope)
-        bound = 2e-5 if dtype == torch.float32 else 2 * torch.finfo(dtype).eps
-        rows.append(
-            dict(kind=kind, layout=layout, dtype=str(dtype)[6:], way=way)
-            | dict(shape='x'.join(map(str, shape)), error=max(errors), same_bits=same)
-            | dict(ok=same and max(errors) <= bound)
-        )
-    return rows
+    parser.add_argument('sections', nargs='*', metavar='SECTION', help=', '.join(SECTIONS))
+    parser.add_argument('--minutes', type=float, default=5, help='to end within (%(default)s)')
+    parser.add_argument('--out', type=Path, default=RESULTS, help='folder (benchmarks/results)')
+    parser.add_argument('--device', default='cuda', help='(%(default)s)')
+    parser.add_argument('--quick', action='store_true', help='tiny sizes: does everything work')
+    args = parser.parse_args(argv)
+    if unknown := [name for name in args.sections if name not in SECTIONS]:
+        parser.error(f'no section {unknown[0]!r}; there are {", ".join(SECTIONS)}')
+    if args.device.startswith('cuda') and not torch.cuda.is_available():
+        parser.error(f'--device {args.device}: PyTorch finds no CUDA device')
+    return args
 
 
-def into_windows(form: Callable[..., list[QKV]], qkv: Tensor, rotation: Rotation) -> list[Tensor]:
-    """Queries, keys and values [B, h, N, D], rotated in shifted and padded windows of 7 x 7."""
-    grid = len(rotation.y), len(rotation.x)
-    height, width = size = tuple(min(side, 7) for side in grid)
-    shift = tuple(side // 2 for side in size)
-    partition = cut_windows(
-        (len(qkv), *grid), size, shift=shift, padding=window_padding(grid, size)
-    )
-    rotation = rotation.crop(height=height, width=width)
-    of_sizes = form(qkv.unflatten(1, grid), partition, rotation, qkv[0, 0].detach())
-    return [
-        partition.merge([x.transpose(1, 2) for x in parts]).flatten(1, 2).transpose(1, 2)
-        for parts in zip(*of_sizes, strict=True)
-    ]
+def run_job(job: Job, device: torch.device, deadline: float) -> list[Row]:
+    """The rows of a job, or one that says why it has none."""
+    common: Row = dict(bench=job.section, work=job.name)
+    if time.monotonic() + job.seconds > deadline:
+        return [common | dict(left_out=f'no time left for about {job.seconds:.0f} s')]
+    try:
+        return [common | row for row in job.run()]
+    except Exception as error:  # whatever it is, the other jobs can be measured
+        traceback.print_exc()
+        first_line = str(error).partition('\n')[0]
+        return [common | dict(left_out=f'{type(error).__name__}: {first_line}', ok=False)]
+    finally:
+        torch.compiler.reset()
+        gc.collect()
+        if device.type == 'cuda':
+            torch.cuda.empty_cache()
 
 
-def plain_windows(
-    qkv: Tensor, partition: Partition, rotation: Rotation, padding: Tensor
-) -> list[QKV]:
-    """The definition, for each size of windows."""
-    parts = zip(partition.cut(qkv, padding), partition.sizes, strict=True)
-    return [
-        plain(part, rotation.crop(height=height, width=width)) for part, (height, width) in parts
-    ]
-
-
-def kernel_windows(
-    qkv: Tensor, partition: Partition, rotation: Rotation, padding: Tensor
-) -> list[QKV]:
-    return rotate_into_windows(qkv, partition, rotation, padding, triton_rotary)
-
-
-# The kernel, and the definition of the same.
-WAYS = {
-    'in place': (in_place(triton_rotary), plain),
-    'into windows': (partial(into_windows, kernel_windows), partial(into_windows, plain_windows)),
-}
-# images, height, width, heads, head_dim, prefix tokens, channels that are not rotated
-SHAPES = (
-    (2, 32, 32, 12, 64, 1, 0),
-    (1, 37, 50, 6, 64, 5, 0),
-    (300, 7, 7, 3, 32, 0, 0),
-    (2, 5, 3, 3, 24, 0, 8),
-    (1, 64, 64, 16, 128, 0, 0),
-)
-
-
-def errors_of(
-    way: Sequence[Callable[[Tensor, Rotation], Sequence[Tensor]]],
-    qkv: Tensor,
-    make: Callable[[], list[Rotation]],
-    rope: torch.nn.Module,
-) -> tuple[list[float], bool]:
-    """Relative errors of outputs and gradients; whether a second run gives the same bits."""
-    weights = torch.randn_like(qkv).permute(2, 0, 3, 1, 4)
-
-    def run(path: Callable[[Tensor, Rotation], Sequence[Tensor]]) -> list[Tensor]:
-        leaf = qkv.clone().requires_grad_()
-        outs = path(leaf * 1, make()[0])
-        loss = sum((out.float() * weight).sum() for out, weight in zip(outs, weights, strict=True))
-        return [*outs, *torch.autograd.grad(loss, [leaf, *rope.parameters()])]
-
-    kernel, definition = way
-    first, second, expected = run(kernel), run(kernel), run(definition)
-    errors = [
-        ((a.double() - b.double()).norm() / b.double().norm()).item()
-        for a, b in zip(first, expected, strict=True)
-    ]
-    return errors, all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-
-
-# ----------------------------------------------------------------------- speed
-
-
-def rotation() -> list[Row]:
-    """Goal: 85 % of the speed of a copy (ratio 1.18), ahead of all others."""
-    rows = bench_rotate(CUDA, side=64, batch=8, dtype=BF16, rounds=30)
-    rows += bench_rotate(CUDA, side=64, batch=8, kinds=('mixed',), rounds=30)
-    windows = dict(side=7, batch=4096, num_heads=6, head_dim=32)
-    return rows + bench_rotate(CUDA, **windows, dtype=BF16, kinds=('mixed',), rounds=30)
-
-
-def vits() -> list[Row]:
-    """Goal: 1.02 or less of no position, memory within 1 %."""
-    settings = dict(dtype=BF16, rounds=10, names=OURS)
-    rows = bench_backbone('vit', 'base', CUDA, sizes=[(512, 512)], batch=16, **settings)
-    return rows + bench_backbone('vit', 'base', CUDA, sizes=[(1024, 1024)], batch=4, **settings)
-
-
-def swins() -> list[Row]:
-    """Goals: 1.02 or less of no position; well past 1.3 and 1.4 times as fast as mmdet."""
-    settings = dict(dtype=BF16, rounds=10)
-    rows = []
-    for size, batch in (((512, 512), 16), ((1024, 1024), 4), ((800, 1344), 4)):
-        for first in ('rope_dense, no position', 'mmdet'):
-            names = list(dict.fromkeys([first, *OURS]))
-            rows += bench_backbone(
-                'swin', 'tiny', CUDA, sizes=[size], batch=batch, names=names, **settings
-            )
-    return rows
-
-
-def vitdets() -> list[Row]:
-    """Goal: well past 1.7 times as fast as the detectron2 form, with less than half its memory."""
-    return bench_backbone(
-        'vitdet',
-        'base',
-        CUDA,
-        sizes=[(1024, 1024)],
-        batch=2,
-        dtype=BF16,
-        rounds=10,
-        names=VITDETS,
-    )
-
-
-def compiled() -> list[Row]:
-    """Whole backbones through torch.compile(fullgraph=True), against themselves uncompiled."""
-    models = {
-        'vitdet base, 1024 px': (vitdet(window_size=16, rope=MIXED), 1024),
-        'vit base, 512 px': (vit(rope=MIXED), 512),
-        'vit base without position, 512 px': (vit(rope=None), 512),
-        'swin tiny, 512 px': (swin(rope=MIXED), 512),
+def full_jobs(device: torch.device) -> list[Job]:
+    shapes = {
+        name: replace(shape, batch=IMAGES[name] * shape.batch) for name, shape in SHAPES.items()
     }
-    rows = []
-    for name, (model, side) in models.items():
-        model.to(CUDA)
-        image = torch.randn(4, 3, side, side, device=CUDA)
-        for mode in ('forward', 'both'):
-            fast = torch.compile(model, fullgraph=True)
-            cases = [
-                Case('eager', work(model, image, mode, BF16)),
-                Case('compiled', work(fast, image, mode, BF16)),
-            ]
-            sizes = dict(height=side, width=side, batch=4, dtype='bfloat16')
-            rows += [
-                dict(bench='compile', work=name, mode=mode) | sizes | row
-                for row in compare(cases, CUDA, rounds=10, warmup=3)
-            ]
-    return rows
+    bench = partial(backbones, device, rounds=10)
+    vits = partial(bench, 'vit', 'base', sizes=[(512, 512)], batch=8)
+    swins = partial(bench, 'swin', 'tiny', sizes=[(800, 1344)], batch=2)
+    dinov3s = partial(bench, 'dinov3', 'large', sizes=[(1024, 1024)], batch=2)
+    vitdets = partial(bench, 'vitdet', 'base', sizes=[(1024, 1024)], batch=2)
+    dinov3 = partial(vit, 'dinov3_large')
+    graph = partial(bench_graph, device, batch=1, dtype=BF16)
+    compilation = partial(bench_compile, device, batch=2, dtype=BF16, rounds=10)
+    mixed_vit, mixed_swin = partial(vit, rope=MIXED), partial(swin, rope=MIXED)
+    sizes = [(512, 512), (512, 768), (640, 480), (750, 1333), (800, 1344)]
+    rotate = partial(rotation, device, rounds=30)
+    rotations = [(name, shape, BF16) for name, shape in shapes.items()]
+    rotations.append((name := 'ViT-B, 512 px, mixed', shapes[name], FP32))
+    return [
+        Job('correctness', 'all', 30, partial(correctness, device, shapes, (BF16, FP32))),
+        *(
+            Job('rotation', f'{name}, {name_of(dtype)}', 12, partial(rotate, name, shape, dtype))
+            for name, shape, dtype in rotations
+        ),
+        Job('backbones', 'ViT-B, bfloat16', 15, partial(vits, dtype=BF16)),
+        Job('backbones', 'Swin-T, bfloat16', 15, partial(swins, dtype=BF16)),
+        Job('backbones', 'DINOv3-L, bfloat16', 15, partial(dinov3s, dtype=BF16)),
+        Job('backbones', 'ViTDet-B, bfloat16', 15, partial(vitdets, dtype=BF16)),
+        Job('graphs', 'ViT-B, mixed', 5, partial(graph, mixed_vit, (512, 512))),
+        Job('graphs', 'Swin-T, mixed', 5, partial(graph, mixed_swin, (800, 1344))),
+        Job('compile', 'ViT-B, mixed', 60, partial(compilation, mixed_vit, sizes)),
+        Job('compile', 'Swin-T, mixed', 80, partial(compilation, mixed_swin, sizes[::-1])),
+        Job('backbones', 'ViT-B, float32', 25, partial(vits, dtype=FP32)),
+        Job('backbones', 'Swin-T, float32', 20, partial(swins, dtype=FP32)),
+        Job('backbones', 'DINOv3-L, float32', 35, partial(dinov3s, dtype=FP32)),
+        Job('compile', 'DINOv3-L', 110, partial(compilation, dinov3, sizes)),
+        Job('compile', 'ViT-B, mixed', 60, partial(compilation, mixed_vit, sizes, dtype=FP32)),
+        Job('compile', 'Swin-T, mixed', 80, partial(compilation, mixed_swin, sizes, dtype=FP32)),
+    ]
 
 
-SECTIONS: dict[str, Callable[[], list[Row]]] = {
-    'correctness': correctness,
-    'rotate': rotation,
-    'vit': vits,
-    'swin': swins,
-    'vitdet': vitdets,
-    'compile': compiled,
-}
+def quick_jobs(device: torch.device) -> list[Job]:
+    """Every function once, on something tiny and without a compiler."""
+    window = RotationShape(6, (2, 3), 2, 8)
+    prefix = RotationShape(2, (3, 2), 2, 8, 1, 'axial', 'half')
+    shapes = {'window': window, 'prefix': prefix}
+    tiny = partial(vit, dict(embed_dims=16, depth=2, num_heads=2), patch_size=8, rope=MIXED)
+    sizes = [(32, 48), (40, 64), (64, 32)]
+    swins = partial(backbones, device, 'swin', 'tiny', sizes=[(32, 64)], modes=['forward'])
+    graph = partial(bench_graph, device, tiny, sizes[0])
+    compilation = partial(bench_compile, device, tiny, sizes, backend='eager')
+    return [
+        Job('correctness', 'all', 1, partial(correctness, device, shapes, (BF16, FP32))),
+        Job('rotation', 'window', 1, partial(rotation, device, 'window', window, FP32, rounds=1)),
+        Job('backbones', 'Swin-T', 1, partial(swins, batch=1, dtype=FP32, rounds=1)),
+        Job('graphs', 'ViT', 1, partial(graph, batch=1, dtype=BF16)),
+        Job('compile', 'ViT', 1, partial(compilation, batch=2, dtype=FP32, rounds=1)),
+    ]
+
+
+def rotation(
+    device: torch.device, name: str, shape: RotationShape, dtype: torch.dtype, *, rounds: int
+) -> list[Row]:
+    """The forms against a copy, and the implementations within attention against none."""
+    common = dict(work=name, shape=shape, dtype=dtype, rounds=rounds, modes=('forward', 'both'))
+    names = IMPLEMENTATIONS + ('stack (timm form)', 'complex (rope-vit form)')
+    names += ('definition, compiled',) * (name in COMPILED)
+    rows = bench_rotate(device, names=names, **common)
+    return rows + bench_rotate(device, names=IMPLEMENTATIONS, attention=True, **common)
+
+
+def backbones(device: torch.device, job: str, arch: str, **settings: object) -> list[Row]:
+    """Backbones of one job, see ``bench_backbone``."""
+    return bench_backbone(job, arch, device, processes=0, names=MODELS[job], **settings)
+
 
 if __name__ == '__main__':
     sys.exit(main())

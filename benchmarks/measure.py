@@ -1,9 +1,8 @@
 """Measure implementations against each other: times, memory, tables, CSV.
 
-The implementations of a comparison run in turns within one loop, so that whatever else the machine
-does meets them alike; a ratio is the median of the ratios within the rounds. Some of it stays as
-long as a process does, such as where its memory lies, and is not alike for all: rounds can be those
-of several processes.
+The implementations of a comparison alternate within one loop, so that a slow phase of the machine
+slows all of them; a ratio is the median of the ratios within the rounds. Some influences last as
+long as the process, such as the place of its memory: rounds can be spread over several processes.
 """
 
 from __future__ import annotations
@@ -26,6 +25,8 @@ from typing import TypeVar
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from rope_dense.evaluation.speed import peak_of
+
 Run = Callable[[], object]
 Row = dict[str, object]
 Result = TypeVar('Result')
@@ -38,21 +39,28 @@ class Case:
     Attributes:
         name: of the implementation.
         prepare: untimed; returns what is timed.
-        notes: further columns of its row.
+        columns: further columns of its row.
     """
 
     name: str
     prepare: Callable[[], Run]
-    notes: Row = field(default_factory=dict)
+    columns: Row = field(default_factory=dict)
 
 
 class Clock:
-    """Seconds of a call on a device; on a GPU with its cache flushed before."""
+    """Seconds of a call on a device.
 
-    def __init__(self, device: torch.device) -> None:
+    On a GPU they are those between two events on its stream, which is idle before, and whose L2
+    cache is overwritten. Work that is launched slower than it runs counts at the speed of its
+    launches. With ``hide_launches`` the GPU is busy for about half a millisecond before, in which
+    launches queue up: for calls of few kernels, of which only the kernels count.
+    """
+
+    def __init__(self, device: torch.device, hide_launches: bool = False) -> None:
         self.cache = None
-        if device.type == 'cuda':  # larger than any cache; its clearing hides the cost of a launch
-            self.cache = torch.empty(2**28, dtype=torch.uint8, device=device)
+        if device.type == 'cuda':  # larger than any L2 cache
+            size = 2**31 if hide_launches else 2**28
+            self.cache = torch.empty(size, dtype=torch.uint8, device=device)
 
     def seconds(self, run: Run) -> float:
         if self.cache is None:
@@ -70,20 +78,25 @@ class Clock:
 
 
 def compare(
-    cases: Sequence[Case], device: torch.device, *, rounds: int, warmup: int = 1
+    cases: Sequence[Case],
+    device: torch.device,
+    *,
+    rounds: int,
+    warmup: int = 1,
+    hide_launches: bool = False,
 ) -> list[Row]:
-    """Time the cases in turns; a row for each, see ``summary``, with its notes."""
-    times = in_turns(cases, device, rounds=rounds, warmup=warmup)
+    """Time the cases; a row for each, see ``summary``, with its columns."""
+    clock = Clock(device, hide_launches)
+    times = time_rounds(cases, clock, rounds=rounds, warmup=warmup)
     rows = summary([case.name for case in cases], times)
-    return [row | case.notes for row, case in zip(rows, cases, strict=True)]
+    return [row | case.columns for row, case in zip(rows, cases, strict=True)]
 
 
-def in_turns(
-    cases: Sequence[Case], device: torch.device, *, rounds: int, warmup: int = 1
+def time_rounds(
+    cases: Sequence[Case], clock: Clock, *, rounds: int, warmup: int = 1
 ) -> list[list[float]]:
-    """Seconds of each case in each round. Their order is drawn for each round, as what a call
-    follows may matter: in fixed turns it would be the same for some and not for others."""
-    clock = Clock(device)
+    """Seconds of each case in each round. The order is drawn anew for each round, since the time of
+    a call may depend on the call before it."""
     for case in cases:
         for _ in range(warmup):
             clock.seconds(case.prepare())
@@ -99,9 +112,9 @@ def summary(names: Sequence[str], times: Sequence[Sequence[float]]) -> list[Row]
     the first one."""
     return [
         dict(implementation=name)
-        | quantiles('_ms', [1000 * seconds for seconds in own])
-        | quantiles('_ratio', [a / b for a, b in zip(own, times[0], strict=True)])
-        for name, own in zip(names, times, strict=True)
+        | quantiles('_ms', [1000 * value for value in seconds])
+        | quantiles('_ratio', [a / b for a, b in zip(seconds, times[0], strict=True)])
+        for name, seconds in zip(names, times, strict=True)
     ]
 
 
@@ -117,9 +130,9 @@ def in_new_process(function: Callable[..., Result], *arguments: object) -> Resul
 def quantiles(unit: str, values: Sequence[float]) -> Row:
     """Median, 20 and 80 percentiles, their names ending on ``unit``."""
     shares = torch.tensor([0.5, 0.2, 0.8], dtype=torch.float64)
-    found = torch.tensor(values, dtype=torch.float64).quantile(shares).tolist()
+    results = torch.tensor(values, dtype=torch.float64).quantile(shares).tolist()
     names = ('median', 'p20', 'p80')
-    return {f'{name}{unit}': value for name, value in zip(names, found, strict=True)}
+    return {f'{name}{unit}': value for name, value in zip(names, results, strict=True)}
 
 
 def peak_memory(prepare: Callable[[], Run], device: torch.device) -> Row:
@@ -129,6 +142,7 @@ def peak_memory(prepare: Callable[[], Run], device: torch.device) -> Row:
     start, on a CPU; so a process should measure one call.
     """
     if device.type == 'cuda':
+        prepare()()  # what libraries allocate once
         run = prepare()
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
@@ -138,32 +152,7 @@ def peak_memory(prepare: Callable[[], Run], device: torch.device) -> Row:
     run = prepare()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         run()
-    peak_rss = peak_rss_mb()
-    events = profiler.profiler.kineto_results.events()
-    changes = [(event.start_ns(), event.nbytes()) for event in events if event.name() == '[memory]']
-    held = peak = 0
-    for _, change in sorted(changes):
-        held += change
-        peak = max(peak, held)
-    return dict(peak_rss_mb=peak_rss, peak_tensors_mb=peak / 2**20)
-
-
-def percent_of(
-    prepare: Callable[[], Run], device: torch.device, operations: Sequence[str]
-) -> float:
-    """What the named operations take of the time of one call under PyTorch's profiler, which makes
-    small operations look longer."""
-    on_gpu = device.type == 'cuda'
-    run = prepare()
-    with profile(activities=[ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * on_gpu) as profiler:
-        run()
-        if on_gpu:
-            torch.cuda.synchronize()
-    unit = 'device' if on_gpu else 'cpu'
-    events = profiler.events()
-    whole = sum(getattr(event, f'self_{unit}_time_total') for event in events)
-    named = (event for event in events if event.name in operations)
-    return 100 * sum(getattr(event, f'{unit}_time_total') for event in named) / whole
+    return dict(peak_rss_mb=peak_rss_mb(), peak_tensors_mb=peak_of(profiler) / 2**20)
 
 
 def peak_rss_mb() -> float:
@@ -202,7 +191,10 @@ def _lines(path: str) -> list[str]:
 
 
 def commit() -> str:
-    """Of this repository; with a + if files differ from it."""
+    """Of this repository; with a + if files differ from it. Where the files are a copy without
+    their history, $BENCHMARK_COMMIT can name it."""
+    if name := os.environ.get('BENCHMARK_COMMIT'):
+        return name
     here = Path(__file__).parent
     asked = ('rev-parse', '--short', 'HEAD'), ('status', '--porcelain', '-uno')
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -18,10 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rope_dense.backbones.attention import Attention
+from rope_dense.backbones.attention import Attention, DecomposedBiasAttention
 from rope_dense.backbones.swin import RoPESwin
 from rope_dense.backbones.vit import RoPEViT
-from rope_dense.rope import Rotation
+from rope_dense.backbones.windows import WindowPlan
 
 Builder = Callable[[], nn.Module]
 MIXED, AXIAL = dict(type='MixedRoPE', theta=10.0), dict(type='AxialRoPE', theta=100.0)
@@ -47,17 +47,6 @@ def vitdet(arch: str = 'base', window_size: int = 14, **arguments: object) -> nn
     )
 
 
-def all_windows(arch: str = 'base') -> nn.Module:
-    """RoPEViT with windows in every block."""
-    return vit(
-        arch,
-        with_cls_token=False,
-        window_size=16,
-        window_block_indexes=range(12),
-        rope=MIXED,
-    )
-
-
 def swin(arch: str = 'tiny', **arguments: object) -> nn.Module:
     return RoPESwin(arch, drop_path_rate=0.0, **arguments)
 
@@ -73,6 +62,15 @@ def vit_peers(size: str) -> dict[str, Builder]:
         'timm, axial': partial(timm_vit, f'vit_{size}_patch16_rope_224'),
         'rope-vit form, mixed': partial(rope_vit_form, size, MIXED),
         'rope-vit form, axial': partial(rope_vit_form, size, AXIAL),
+    }
+
+
+def dinov3_peers(size: str) -> dict[str, Builder]:
+    """DINOv3's ViT, whose own frequencies are axial."""
+    return {
+        'rope_dense, no position': partial(vit, f'dinov3_{size}', rope=None),
+        'rope_dense, axial': partial(vit, f'dinov3_{size}'),
+        'timm, axial': partial(timm_vit, f'vit_{size}_patch16_dinov3'),
     }
 
 
@@ -101,6 +99,31 @@ def swin_peers(size: str) -> dict[str, Builder]:
     }
 
 
+@cache
+def why_not(name: str) -> str | None:
+    """A reason why a model of another project cannot be built here, or None."""
+    imports = dict(timm=import_timm, mmdet=import_mmdet_swin)
+    project = name.split(',')[0]
+    try:
+        imports.get(project, lambda: None)()
+    except Exception as error:  # what a broken installation raises is not known
+        return f'{project} cannot be imported: {type(error).__name__}: {error}'
+    return None
+
+
+def import_with_stand_ins(name: str, missing: dict[str, object]) -> ModuleType:
+    """A module, with stand-ins for what it imports, unless the first of these is installed. The
+    models compared here use nothing of it."""
+    first = next(iter(missing))
+    stand_ins = missing if name not in sys.modules and find_spec(first) is None else {}
+    sys.modules.update(stand_ins)
+    try:
+        return import_module(name)
+    finally:
+        for stand_in in stand_ins:
+            del sys.modules[stand_in]
+
+
 # ------------------------------------------------------------------------- timm
 
 
@@ -112,20 +135,11 @@ def timm_vit(name: str) -> nn.Module:
 
 
 def import_timm() -> ModuleType:
-    """timm, with stand-ins for what it imports from torchvision where that is not installed.
-
-    The models compared here use nothing of it.
-    """
-    stand_ins = {}
-    if find_spec('torchvision') is None and 'timm' not in sys.modules:
-        stand_ins = {name: MagicMock(name=name) for name in TORCHVISION}
-        stand_ins['torchvision.ops.misc'].FrozenBatchNorm2d = type('Norm', (nn.Module,), {})
-    sys.modules.update(stand_ins)
-    try:
-        return import_module('timm')
-    finally:
-        for name in stand_ins:
-            del sys.modules[name]
+    """timm, which imports torchvision."""
+    stand_ins = {name: MagicMock(name=name) for name in TORCHVISION}
+    # timm asks whether layers are of this class.
+    stand_ins['torchvision.ops.misc'].FrozenBatchNorm2d = type('Norm', (nn.Module,), {})
+    return import_with_stand_ins('timm', stand_ins)
 
 
 TORCHVISION = (
@@ -144,9 +158,12 @@ TORCHVISION = (
 
 def mmdet_swin(size: str) -> nn.Module:
     """mmdet's SwinTransformer."""
-    cls = import_module('mmdet.models.backbones.swin').SwinTransformer
-    arch = RoPESwin.ARCHS[size]
-    return cls(**arch, drop_path_rate=0.0)
+    return import_mmdet_swin().SwinTransformer(**RoPESwin.ARCHS[size], drop_path_rate=0.0)
+
+
+def import_mmdet_swin() -> ModuleType:
+    """Its module in mmdet, which imports mmcv's compiled operators for other models."""
+    return import_with_stand_ins('mmdet.models.backbones.swin', {'mmcv._ext': MagicMock()})
 
 
 # --------------------------------------------------------- forms, from formulas
@@ -166,27 +183,27 @@ def rope_vit_form(size: str, rope: dict) -> nn.Module:
 
 
 class RopeVitForm(nn.Module):
-    """Rotation as a complex product out of place with a table of all tokens, made from the sines
-    of all tokens, behind a permutation of q, k, v; softmax(q k^T) v as plain products."""
+    """Rotation as a complex product with a table of all tokens, made in each call from the sines of
+    all tokens, behind a permutation of q, k, v; softmax(q k^T) v as plain products."""
 
     def __init__(self, attention: Attention) -> None:
         super().__init__()
         self.num_heads = attention.num_heads
-        self.qkv, self.proj = attention.qkv, attention.proj
+        self.num_prefix_tokens = attention.num_prefix_tokens
+        self.qkv, self.rope, self.proj = attention.qkv, attention.rope, attention.proj
 
-    def forward(self, x: Tensor, grid: tuple[int, int], rotation: Rotation, *_: object) -> Tensor:
+    def forward(self, x: Tensor, grid: tuple[int, int], plan: None = None) -> Tensor:
         q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        angles = rotation.angles().transpose(0, 1)  # [h or 1, N, P]
+        angles = self.rope(x, grid).angles.transpose(0, 1)  # [h or 1, N, P]
         table = torch.polar(torch.ones_like(angles), angles)
-        q, k = (self.turn(x, table, rotation.num_prefix_tokens) for x in (q, k))
+        q, k = (self.rotate(x, table) for x in (q, k))
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
         return self.proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
 
-    @staticmethod
-    def turn(x: Tensor, table: Tensor, prefix: int) -> Tensor:
-        pairs = torch.view_as_complex(x[:, :, prefix:].float().unflatten(-1, (-1, 2)).contiguous())
-        turned = torch.view_as_real(pairs * table).flatten(-2).type_as(x)
-        return torch.cat([x[:, :, :prefix], turned], 2)
+    def rotate(self, x: Tensor, table: Tensor) -> Tensor:
+        prefix, tokens = x[:, :, : self.num_prefix_tokens], x[:, :, self.num_prefix_tokens :]
+        pairs = torch.view_as_complex(tokens.float().unflatten(-1, (-1, 2)).contiguous())
+        return torch.cat([prefix, torch.view_as_real(pairs * table).flatten(-2).type_as(x)], 2)
 
 
 def detectron2_form(size: str) -> nn.Module:
@@ -198,27 +215,20 @@ class Detectron2Form(nn.Module):
     """softmax(q k^T + row bias + column bias) v as plain products, [h, N, N] scores in memory. For
     windows the grid is padded first, and padding is projected as tokens are."""
 
-    def __init__(self, attention: Attention) -> None:
+    def __init__(self, attention: DecomposedBiasAttention) -> None:
         super().__init__()
         self.num_heads = attention.num_heads
         self.qkv, self.proj = attention.qkv, attention.proj
         self.rel_pos_h, self.rel_pos_w = attention.rel_pos_h, attention.rel_pos_w
 
-    def forward(
-        self,
-        x: Tensor,
-        grid: tuple[int, int],
-        rotation: None = None,
-        window_size: tuple[int, int] | None = None,
-        padding: tuple[int, int] = (0, 0),
-    ) -> Tensor:
-        if window_size is None:
+    def forward(self, x: Tensor, grid: tuple[int, int], plan: WindowPlan | None = None) -> Tensor:
+        if plan is None:
             return self.attend(x, grid)
-        (height, width), (bottom, right) = grid, padding
-        x = F.pad(x.unflatten(1, grid), (0, 0, 0, right, 0, bottom))
-        x = x.unflatten(2, (-1, window_size[1])).unflatten(1, (-1, window_size[0]))
+        (height, width), size = grid, plan.window_size
+        x = F.pad(x.unflatten(1, grid), (0, 0, 0, -width % size[1], 0, -height % size[0]))
+        x = x.unflatten(2, (-1, size[1])).unflatten(1, (-1, size[0]))
         windows = x.transpose(2, 3).contiguous()  # [B, rows, columns, h, w, C]
-        out = self.attend(windows.flatten(3, 4).flatten(0, 2), window_size).view(windows.shape)
+        out = self.attend(windows.flatten(3, 4).flatten(0, 2), size).view(windows.shape)
         out = out.transpose(2, 3).flatten(3, 4).flatten(1, 2)
         return out[:, :height, :width].flatten(1, 2)
 

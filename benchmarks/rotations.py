@@ -1,139 +1,181 @@
-"""Forms of the rotation of queries and keys that are in use, for bench_rotate.
+"""Forms of the rotation of queries and keys that are in use, for bench_rotate and gpu.
 
-Each takes a packed projection [B, N, 3, h, D] and gives rotated queries and keys, and values,
-[B, h, N, D] each.
-The forms of other projects are written from their formulas; theirs is the layout of memory and the
-order of operations. Adjacent pairs, no prefix tokens.
+Each takes a packed projection [B, N, 3, h, D], the angles and the number of prefix tokens, and
+returns rotated queries and keys, and values, [B, h, N, D] each. The forms of other projects are
+written from their formulas, with their layout of memory and their order of operations.
+
+Letters: see ``rope_dense.rope.rotary``.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import replace
-from importlib import import_module
+from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from rope_dense.rope import AxialRoPE, MixedRoPE, Rotation, rotate
+from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, rotate, rotate_definition
 from rope_dense.rope.kernels import packed, triton_rotary
-from rope_dense.rope.kernels.autograd import rotate_in_place
+from rope_dense.rope.rotary import PairLayout, Rotate
 
-Rotate = Callable[[Tensor], tuple[Tensor, ...]]
-
-
-def make_rotation(
-    kind: str, *, num_heads: int, head_dim: int, side: int, device: torch.device
-) -> Rotation:
-    """The rotation of a grid of ``side`` x ``side`` tokens in a block; mixed frequencies learn."""
-    cls = MixedRoPE if kind == 'mixed' else AxialRoPE
-    rope = cls(head_dim, num_heads, 1).to(device)
-    rotation = rope([0], height=side, width=side, device=device)[0]
-    # A leaf, so that every backward has the same graph to go through.
-    return replace(rotation, freqs=rotation.freqs.detach().requires_grad_(kind == 'mixed'))
+QKV = tuple[Tensor, Tensor, Tensor]
+Form = Callable[[Tensor, Rotary, int], QKV]
+Kind = Literal['axial', 'mixed']
 
 
-def in_place(path: ModuleType) -> Callable[[Tensor, Rotation], tuple[Tensor, ...]]:
-    """``rotate_qkv`` by one of the fast paths."""
+@dataclass(frozen=True)
+class RotationShape:
+    """The rotation in one attention of a model.
 
-    def rotate_qkv(qkv: Tensor, rotation: Rotation) -> tuple[Tensor, ...]:
-        return rotate_in_place(qkv, rotation, path)
-
-    return rotate_qkv
-
-
-def plain(qkv: Tensor, rotation: Rotation) -> tuple[Tensor, ...]:
-    """The definition: float32 sines of every token, out of place."""
-    q, k, v = qkv.unbind(2)
-    return tuple(x.transpose(1, 2) for x in (rotate(q, rotation), rotate(k, rotation), v))
-
-
-def complex_form(qkv: Tensor, table: Tensor) -> tuple[Tensor, ...]:
-    """Naver's rope-vit: a complex product out of place, in float32, behind a permutation.
-
-    table: [h or 1, N, P] complex.
+    Attributes:
+        batch: images, or windows.
+        grid: (height, width) in tokens, of an image or of a window.
+        kind: 'mixed', learned angles for each head, or 'axial', fixed and the same for all heads.
     """
-    q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, h, N, D] each
 
-    def turned(x: Tensor) -> Tensor:
-        pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
-        return torch.view_as_real(pairs * table).flatten(3).type_as(x)
+    batch: int
+    grid: tuple[int, int]
+    num_heads: int
+    head_dim: int
+    num_prefix_tokens: int = 0
+    kind: Kind = 'mixed'
+    pair_layout: PairLayout = 'interleaved'
 
-    return turned(q), turned(k), v
+    def qkv(self, device: torch.device, dtype: torch.dtype) -> Tensor:
+        """[B, N, 3, h, D], random."""
+        num_tokens = self.num_prefix_tokens + self.grid[0] * self.grid[1]
+        shape = self.batch, num_tokens, 3, self.num_heads, self.head_dim
+        return torch.randn(shape, device=device, dtype=dtype)
+
+    def rotary(self, device: torch.device) -> Rotary:
+        """The angles, without gradient."""
+        cls = dict(axial=AxialRoPE, mixed=MixedRoPE)[self.kind]
+        rope = cls(self.head_dim, self.num_heads, pair_layout=self.pair_layout).to(device)
+        with torch.no_grad():
+            return rope(torch.empty(0, device=device), self.grid)
 
 
-def stacked_form(qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
-    """timm's EVA, LLaMA in many ports: x cos + (the pairs (a, b) turned to (-b, a)) sin.
-
-    cos, sin: [h or 1, N, D], every value twice.
-    """
-    q, k, v = qkv.permute(2, 0, 3, 1, 4)
-
-    def turned(x: Tensor) -> Tensor:
-        quarter = torch.stack([-x[..., 1::2], x[..., ::2]], -1).reshape(x.shape)
-        return (x * cos + quarter * sin).type_as(x)
-
-    return turned(q), turned(k), v
+# One image each. Swin cuts the maps of 800 x 1344 pixels, 200 x 336 tokens, into windows of 7 x 7.
+SHAPES = {
+    'ViT-B, 512 px, mixed': RotationShape(1, (32, 32), 12, 64, 1),
+    'ViT-B, 512 px, axial': RotationShape(1, (32, 32), 12, 64, 1, 'axial'),
+    'ViT-B, 1024 px, mixed': RotationShape(1, (64, 64), 12, 64, 1),
+    'DINOv3-L, 1024 px': RotationShape(1, (64, 64), 16, 64, 5, 'axial', 'half'),
+    'Swin-T, stage 1, mixed': RotationShape(29 * 48, (7, 7), 3, 32),
+    'Swin-T, stage 3, mixed': RotationShape(8 * 12, (7, 7), 12, 32),
+}
 
 
-def forms(qkv: Tensor, kind: str, side: int) -> dict[str, Rotate]:
-    """Name to form, for the grid of ``side`` x ``side`` tokens; what cannot run here is left out.
-
-    Args:
-        qkv: an example.
-        kind: 'mixed', angles for each head, or 'axial', the same for all.
-    """
-    num_heads, head_dim = qkv.shape[3:]
-    rotation = make_rotation(
-        kind, num_heads=num_heads, head_dim=head_dim, side=side, device=qkv.device
-    )
-    table = rotation.table().transpose(0, 1).contiguous()  # [h or 1, N, P]
-    twice = table.repeat_interleave(2, -1).resolve_conj()
-    cos, sin = (part.to(qkv.dtype) for part in (twice.real, twice.imag))
-    compiled = torch.compile(plain, dynamic=False)
-    found: dict[str, Rotate] = {
-        'packed in place': lambda qkv: in_place(packed)(qkv, rotation),
-        'definition': lambda qkv: plain(qkv, rotation),
-        'definition, compiled': lambda qkv: compiled(qkv, rotation),
-        'complex (rope-vit form)': lambda qkv: complex_form(qkv, table),
-        'stack (timm form)': lambda qkv: stacked_form(qkv, cos, sin),
+def forms(device: torch.device, pair_layout: PairLayout) -> dict[str, Form]:
+    """Form by name; what cannot run on the device is left out."""
+    by_name = {
+        'triton': by(triton_rotary),
+        'packed': by(packed),
+        'definition': definition,
+        'definition, compiled': compiled_definition(),
+        'stack (timm form)': stack_form,
+        'complex (rope-vit form)': complex_form,
     }
-    if qkv.is_cuda and triton_rotary.triton_installed():
-        found = {'triton in place': lambda qkv: in_place(triton_rotary)(qkv, rotation)} | found
-    return found
+    if why_no_triton(device):
+        del by_name['triton']
+    if pair_layout == 'half':
+        del by_name['complex (rope-vit form)']
+    return by_name
 
 
-def others(qkv: Tensor, side: int) -> dict[str, Rotate]:
-    """Kernels of other projects, where installed: forward, and angles that all heads share."""
-    num_heads, head_dim = qkv.shape[3:]
-    rotation = make_rotation(
-        'axial', num_heads=num_heads, head_dim=head_dim, side=side, device=qkv.device
-    )
-    table = rotation.table()[:, 0]  # [N, P]
-    return flash_attention(table, qkv.dtype) | liger(table, qkv.dtype)
+def why_no_triton(device: torch.device) -> str | None:
+    """A reason why the kernel cannot run on a device, or None."""
+    if device.type == triton_rotary.DEVICE_TYPE:
+        return triton_rotary.can_use(torch.empty(1, 1, 3, 1, 2, device=device))
+    if find_spec('triton') and os.environ.get('TRITON_INTERPRET') == '1':
+        return None
+    return 'Triton needs a GPU, or TRITON_INTERPRET=1'
 
 
-def flash_attention(table: Tensor, dtype: torch.dtype) -> dict[str, Rotate]:
-    """flash-attn's Triton kernel in place, adjacent pairs."""
-    if not find_spec('flash_attn'):
-        return {}
-    turn = import_module('flash_attn.layers.rotary').apply_rotary_emb_qkv_
-    cos, sin = table.real.to(dtype).contiguous(), table.imag.to(dtype).contiguous()
-    return {'flash-attn': lambda qkv: turn(qkv, cos, sin, interleaved=True).permute(2, 0, 3, 1, 4)}
+def by(implementation: ModuleType) -> Form:
+    """What ``rotate`` does where it chooses this implementation."""
+
+    def rotate_by(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int) -> QKV:
+        settings = rotary.pair_layout, num_prefix_tokens, implementation
+        return unpack(Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *settings))
+
+    return rotate_by
 
 
-def liger(table: Tensor, dtype: torch.dtype) -> dict[str, Rotate]:
-    """Liger-Kernel's Triton kernel in place; its pairs are split, so only its time compares."""
-    if not find_spec('liger_kernel'):
-        return {}
-    turn = import_module('liger_kernel.ops.rope').LigerRopeFunction.apply
-    twice = torch.cat([table, table], -1)[None]  # [1, N, D]
-    cos, sin = twice.real.to(dtype).contiguous(), twice.imag.to(dtype).contiguous()
+def definition(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int) -> QKV:
+    return unpack(rotate_definition(qkv, rotary, num_prefix_tokens))
 
-    def run(qkv: Tensor) -> tuple[Tensor, ...]:
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        return *turn(q, k, cos, sin), v
 
-    return {'liger (split pairs)': run}
+def compiled_definition() -> Form:
+    @torch.compile(dynamic=False)
+    def run(qkv: Tensor, angles: Tensor, pair_layout: PairLayout, num_prefix_tokens: int) -> QKV:
+        return definition(qkv, Rotary(angles, pair_layout), num_prefix_tokens)
+
+    return lambda qkv, rotary, prefix: run(qkv, rotary.angles, rotary.pair_layout, prefix)
+
+
+def none(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int) -> QKV:
+    """Attention without position."""
+    return rotate(qkv, None)
+
+
+def unpack(qkv: Tensor) -> QKV:
+    q, k, v = (x.transpose(1, 2) for x in qkv.unbind(2))
+    return q, k, v
+
+
+def complex_form(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int) -> QKV:
+    """Naver's rope-vit: a complex product in float32, behind a permutation."""
+    q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, h, N, D] each
+    table = complex_table(rotary) if rotary.angles.requires_grad else fixed_complex_table(rotary)
+
+    def rotated(x: Tensor) -> Tensor:
+        prefix, tokens = x[:, :, :num_prefix_tokens], x[:, :, num_prefix_tokens:]
+        pairs = torch.view_as_complex(tokens.float().reshape(*tokens.shape[:-1], -1, 2))
+        return torch.cat([prefix, torch.view_as_real(pairs * table).flatten(3).type_as(x)], 2)
+
+    return rotated(q), rotated(k), v
+
+
+def complex_table(rotary: Rotary) -> Tensor:
+    """[h or 1, n, P]."""
+    angles = rotary.angles.transpose(0, 1)
+    return torch.polar(torch.ones_like(angles), angles)
+
+
+def stack_form(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int) -> QKV:
+    """timm's EVA, LLaMA in many ports: x cos + x' sin; x' has (-b, a) for each pair (a, b)."""
+    q, k, v = qkv.permute(2, 0, 3, 1, 4)
+    tables = real_tables(rotary) if rotary.angles.requires_grad else fixed_real_tables(rotary)
+    cos, sin = (table.to(qkv.dtype) for table in tables)
+
+    def rotated(x: Tensor) -> Tensor:
+        prefix, tokens = x[:, :, :num_prefix_tokens], x[:, :, num_prefix_tokens:]
+        if rotary.pair_layout == 'half':
+            a, b = tokens.chunk(2, -1)
+            other = torch.cat([-b, a], -1)
+        else:
+            other = torch.stack([-tokens[..., 1::2], tokens[..., ::2]], -1).reshape(tokens.shape)
+        return torch.cat([prefix, tokens * cos + other * sin], 2)
+
+    return rotated(q), rotated(k), v
+
+
+def real_tables(rotary: Rotary) -> tuple[Tensor, Tensor]:
+    """Cosines and sines, [h or 1, n, D] each: every value twice."""
+    angles = rotary.angles.transpose(0, 1)
+    if rotary.pair_layout == 'half':
+        angles = torch.cat([angles, angles], -1)
+    else:
+        angles = angles.repeat_interleave(2, -1)
+    return angles.cos(), angles.sin()
+
+
+# Tables of fixed angles are made once, as in the code of these projects.
+fixed_complex_table, fixed_real_tables = lru_cache(4)(complex_table), lru_cache(4)(real_tables)

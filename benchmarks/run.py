@@ -19,9 +19,10 @@ from itertools import groupby
 from pathlib import Path
 
 import torch
-from bench_backbone import bench_backbone, bench_growth, bench_share, bench_throughput
-from bench_rotate import bench_rotate, bench_table
+from bench_backbone import OURS, bench_backbone, bench_fused_attention, bench_share
+from bench_rotate import bench_rotate
 from measure import Row, environment, name_of, table, write_csv
+from rotations import SHAPES, RotationShape
 
 RESULTS = Path(__file__).parent / 'results'
 SHOWN = (
@@ -35,15 +36,16 @@ SHOWN = (
     'p20_ratio',
     'p80_ratio',
     'gb_per_s',
+    'kind',
     'median_percent',
     'p20_percent',
     'p80_percent',
     'images_per_s',
-    'exponent',
     'peak_rss_mb',
     'peak_tensors_mb',
+    'left_out',
 )
-TABLE = ('bench', 'work', 'mode', 'batch', 'dtype')  # alike within a table
+TABLE = ('bench', 'work', 'mode', 'batch', 'dtype')  # the same for all rows of a table
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,9 @@ class Suite:
     """A benchmark with its settings.
 
     Attributes:
-        run: from device and, by name, dtype and other settings to rows.
-        quick: settings for a try at a small size.
-        minutes: it takes on two CPU cores in float32.
+        run: makes rows, from a device and, by name, dtype and other settings.
+        quick: settings for a trial at a small size.
+        minutes: an estimate, on two CPU cores in float32.
         about: what it measures.
     """
 
@@ -63,23 +65,28 @@ class Suite:
     about: str
 
 
-def table_suite(device: torch.device, dtype: torch.dtype, **settings: object) -> list[Row]:
-    return bench_table(device, **settings)  # in float32, whatever the model
+def rotate_suite(
+    device: torch.device, shapes: dict[str, RotationShape] = SHAPES, **settings: object
+) -> list[Row]:
+    return [
+        row
+        for work, shape in shapes.items()
+        for attention in (False, True)
+        for row in bench_rotate(device, work=work, shape=shape, attention=attention, **settings)
+    ]
 
 
-OURS = ('rope_dense, no position', 'rope_dense, mixed', 'rope_dense, axial')
-SWINS = (*OURS, 'mmdet')
-FEW = dict(sizes=[(64, 96)], rounds=1, processes=1, memory=False)
+TINY = {'tiny': RotationShape(2, (2, 3), 2, 8)}
+FEW = dict(sizes=[(64, 96)], rounds=1, processes=0, memory=False)
 vit, vitdet = partial(bench_backbone, 'vit', 'base'), partial(bench_backbone, 'vitdet', 'base')
-swin = partial(bench_backbone, 'swin', 'tiny')
+swin, dinov3 = partial(bench_backbone, 'swin', 'tiny'), partial(bench_backbone, 'dinov3', 'base')
 SUITES = {
     'rotate': Suite(
-        partial(bench_rotate, side=32),
-        dict(side=4, rounds=1),
-        2,
-        'the rotation alone, 1024 tokens x 12 heads x 64, against a copy',
+        partial(rotate_suite, rounds=20),
+        dict(shapes=TINY, rounds=1, modes=('forward',)),
+        10,
+        'the rotation of one image, alone and with attention',
     ),
-    'table': Suite(table_suite, dict(side=4, rounds=1), 0.2, 'cosines and sines of 32 x 32'),
     'vit-224': Suite(
         partial(vit, sizes=[(224, 224)], rounds=3, processes=3), FEW, 4, 'ViT-B/16, 224 px'
     ),
@@ -91,6 +98,9 @@ SUITES = {
         FEW,
         17,
         'ViT-B/16, 1024 px, all blocks global, against no position',
+    ),
+    'dinov3-512': Suite(
+        partial(dinov3, sizes=[(512, 512)], rounds=3, processes=2), FEW, 6, 'DINOv3-B, 512 px'
     ),
     'vitdet-forward': Suite(
         partial(vitdet, sizes=[(1024, 1024)], modes=['forward'], rounds=5),
@@ -108,41 +118,22 @@ SUITES = {
         partial(swin, sizes=[(800, 1344)], rounds=2, processes=3),
         FEW,
         8,
-        'Swin-T against mmdet, 800 x 1344',
+        'Swin-T, 800 x 1344',
     ),
     'swin-512': Suite(
-        partial(swin, sizes=[(512, 512)], rounds=8, processes=5, names=SWINS),
-        FEW,
-        7,
-        'Swin-T, 512 px',
-    ),
-    'swin-1024': Suite(
-        partial(swin, sizes=[(1024, 1024)], rounds=4, processes=3, names=SWINS),
-        FEW,
-        9,
-        'Swin-T, 1024 px',
-    ),
-    'swin-2048': Suite(
-        partial(swin, sizes=[(2048, 2048)], rounds=3, names=SWINS), FEW, 10, 'Swin-T, 2048 px'
+        partial(swin, sizes=[(512, 512)], rounds=8, processes=5), FEW, 9, 'Swin-T, 512 px'
     ),
     'share': Suite(
-        partial(
-            bench_share,
-            sizes={('vit', 'base'): (512, 1024), ('swin', 'tiny'): (512, 1024)},
-            names=OURS,
-        ),
-        dict(sizes={('vit', 'base'): (64,), ('swin', 'tiny'): (64,)}, rounds=1),
+        partial(bench_share, sizes={('vit', 'base'): (512, 1024), ('swin', 'tiny'): (512, 1024)}),
+        dict(sizes={('vit', 'small'): (64,), ('swin', 'tiny'): (64,)}, rounds=1),
         12,
-        'what the rotation takes of the time of ViT-B and Swin-T',
+        'what the time of ViT-B and Swin-T goes into',
     ),
-    'growth': Suite(
-        bench_growth, dict(sides=(64, 96), rounds=1), 14, 'windowed models, 512 to 2048 px'
-    ),
-    'throughput': Suite(
-        bench_throughput,
+    'fused-attention': Suite(
+        bench_fused_attention,
         dict(arch='tiny', side=64, batch=1, rounds=1),
         8,
-        'images per second by position and attention, ViT-B, 224 px',
+        'kinds of position, with fused and unfused attention, ViT-B, 224 px',
     ),
 }
 
@@ -178,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
     if args.list:
         for name, suite in SUITES.items():
-            print(f'{name:<16}{suite.minutes:>5} min  {suite.about}')
+            print(f'{name:<16}{suite.minutes:>4} min  {suite.about}')
         return
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -188,9 +179,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         settings = dict(suite.quick) if args.quick else {}
         if args.rounds:
             settings['rounds'] = args.rounds
-        started = time.monotonic()
-        rows = suite.run(device, dtype=dtype, **settings)
-        rows = [row | environment(device) for row in rows]
+        started, constants = time.monotonic(), environment(device)
+        rows = [row | constants for row in suite.run(device, dtype=dtype, **settings)]
         quick = '-quick' if args.quick else ''
         file = args.out / f'{name}-{args.device}-{name_of(dtype)}{quick}.csv'
         write_csv(file, rows)
@@ -198,11 +188,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         print('\n'.join(tables(rows)), flush=True)
 
 
-def tables(rows: Sequence[Row]) -> Iterator[str]:
-    """One table for the rows of each job, mode and size."""
+def tables(rows: Sequence[Row], shown: Sequence[str] = SHOWN) -> Iterator[str]:
+    """One table for the rows of each job, mode and size, with those columns that have values."""
     for common, group in groupby(rows, lambda row: [row.get(name) for name in TABLE]):
         group = list(group)
-        columns = [name for name in SHOWN if any(name in row for row in group)]
+        columns = [name for name in shown if any(name in row for row in group)]
         yield f'{", ".join(str(value) for value in common)}\n{table(group, columns)}\n'
 
 

@@ -16,9 +16,10 @@ from mmengine.registry import MODELS, DefaultScope
 from mmengine.structures import InstanceData, PixelData
 from mmseg.structures import SegDataSample
 from torch import Tensor, distributed, nn
-from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
 
-from rope_dense.engine import BlockFSDPStrategy
+from rope_dense.engine import BlockFSDPStrategy, shard_backbone
 
 CONFIGS = Path(__file__).parents[1] / 'configs'
 HEIGHT, WIDTH, CLASSES = 64, 96, 7
@@ -133,8 +134,8 @@ CASES = {
 def step(model: nn.Module, batch: Batch) -> float:
     """Loss of a batch; its gradients are in the parameters."""
     model.zero_grad()
-    whole = model.module if isinstance(model, MMDistributedDataParallel) else model
-    loss, _ = whole.parse_losses(model(*batch, mode='loss'))
+    bare_model = model.module if isinstance(model, MMDistributedDataParallel) else model
+    loss, _ = bare_model.parse_losses(model(*batch, mode='loss'))
     loss.backward()
     return loss.item()
 
@@ -159,10 +160,89 @@ def run_process(rank: int, port: int, folder: str) -> None:
     torch.save(
         dict(loss=losses, gradients=gradients(model.module)), Path(folder, f'no_boxes_{rank}.pt')
     )
-    torch.save(trained_whole(rank), Path(folder, f'whole_{rank}.pt'))
+    for frozen_stages in FROZEN:
+        result = trained_frozen(frozen_stages, rank)
+        torch.save(result, Path(folder, f'frozen_{frozen_stages}_{rank}.pt'))
+    for name in BACKBONES:
+        torch.save(sharded_in_bf16(name, rank), Path(folder, f'{name}_bf16_{rank}.pt'))
+    torch.save(trained_copies(rank), Path(folder, f'copies_{rank}.pt'))
     torch.save(trained_in_shards(rank, Path(folder)), Path(folder, f'shards_{rank}.pt'))
     gc.collect()  # as in rope_dense/cli/errors.py
     distributed.destroy_process_group()
+
+
+FROZEN = (2, 4)  # of the 4 blocks of VIT
+
+
+def trained_frozen(frozen_stages: int, rank: int) -> dict[str, Tensor | None]:
+    """Gradients of the second step with DDP, which would say if a parameter took no part in the
+    first."""
+    backbone = VIT | dict(out_indices=(0, 1, 2, 3), final_norm=True, frozen_stages=frozen_stages)
+    neck = dict(type='Feature2Pyramid', embed_dim=32, rescales=[4, 2, 1, 0.5])
+    model = MMDistributedDataParallel(segmentor(backbone, [32] * 4, neck), broadcast_buffers=False)
+    for _ in range(2):
+        step(model.train(), half_of(segmentation_batch(), rank))
+    return {name: param.grad for name, param in model.module.named_parameters()}
+
+
+BF16 = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+BACKBONES = {
+    'vit': VIT | dict(with_cls_token=False, window_block_indexes=(0, 2), window_size=3),
+    'swin': SWIN
+    | dict(arch=dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2)), out_indices=(0, 1)),
+}
+
+
+def sharded_in_bf16(name: str, rank: int) -> dict:
+    """Gradients of the frequencies of a backbone in bfloat16, and of references in one process."""
+    images = torch.randn(4, 3, HEIGHT, WIDTH, generator=torch.Generator().manual_seed(1))
+    mine = images[2 * rank : 2 * rank + 2]
+    float32, mixed, sharded, plain = (small_backbone(name) for _ in range(4))
+    map_loss(float32, images).backward()
+    for param_name, param in mixed.named_parameters():
+        if not param_name.endswith('rope.freqs'):
+            param.data = param.data.bfloat16()
+    for half in images.bfloat16().chunk(2):
+        (map_loss(mixed, half) / 2).backward()
+    shard_backbone(sharded, mp_policy=BF16)
+    map_loss(sharded, mine).backward()
+    for block in plain.ordered_blocks:
+        fully_shard(block, mp_policy=BF16)
+    fully_shard(plain, mp_policy=BF16)
+    optimizer, losses = torch.optim.AdamW(plain.parameters(), lr=1e-3), []
+    for _ in range(3):
+        losses.append(map_loss(plain, mine))
+        losses[-1].backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return dict(
+        float32=frequency_gradients(float32),
+        mixed=frequency_gradients(mixed),
+        sharded=frequency_gradients(sharded),
+        plain_losses=[loss.item() for loss in losses],
+    )
+
+
+def small_backbone(name: str) -> nn.Module:
+    """With large projections: the gradients of frequencies need scores that differ."""
+    torch.manual_seed(0)
+    backbone = MODELS.build(BACKBONES[name])
+    for block in backbone.ordered_blocks:
+        nn.init.normal_(block.attn.qkv.weight, std=0.3)
+    return backbone.train()
+
+
+def map_loss(backbone: nn.Module, images: Tensor) -> Tensor:
+    """A random weighting of all maps."""
+    generator = torch.Generator().manual_seed(2)
+    maps = [x.float() for x in backbone(images)]
+    return sum((x * torch.randn(x.shape[1:], generator=generator)).mean() for x in maps)
+
+
+def frequency_gradients(backbone: nn.Module) -> list[Tensor]:
+    """Of each block, put together from all processes."""
+    grads = [block.attn.rope.freqs.grad for block in backbone.ordered_blocks]
+    return [grad.full_tensor() if isinstance(grad, DTensor) else grad for grad in grads]
 
 
 # Layer-wise decay and roles make many groups; every gradient is clipped.
@@ -175,7 +255,7 @@ OPTIM_WRAPPER = dict(
 )
 
 
-def trained_whole(rank: int) -> dict:
+def trained_copies(rank: int) -> dict:
     """Losses of three steps with DDP, and the weights after them."""
     model = MMDistributedDataParallel(vit_upernet(), broadcast_buffers=False)
     wrapper = build_optim_wrapper(model.module, deepcopy(OPTIM_WRAPPER))

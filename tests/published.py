@@ -111,12 +111,12 @@ def naver_swin(
 
 
 def axial_buffer(heads: int, theta: float) -> Tensor:
-    """[2, heads, 16]: naver builds it like a mixed one, turned by an angle of 0."""
+    """[2, heads, 16]: naver builds it like a mixed one, rotated by an angle of 0."""
     magnitudes = theta ** -(4 * torch.arange(8) / 32)
-    turn = torch.zeros(heads, 1)
-    quarter = turn + torch.pi / 2
-    x = torch.cat([magnitudes * turn.cos(), magnitudes * quarter.cos()], -1)
-    y = torch.cat([magnitudes * turn.sin(), magnitudes * quarter.sin()], -1)
+    angle = torch.zeros(heads, 1)
+    quarter = angle + torch.pi / 2
+    x = torch.cat([magnitudes * angle.cos(), magnitudes * quarter.cos()], -1)
+    y = torch.cat([magnitudes * angle.sin(), magnitudes * quarter.sin()], -1)
     return torch.stack([x, y])
 
 

@@ -48,8 +48,11 @@ MASK2FORMER_HEAD: Rows = {
 }
 
 
-def upernet_vit(blocks: int, rate: float) -> Rows:
-    """BEiT's layer-wise decay: 1 after the blocks, times `rate` for each block before."""
+def upernet_vit(blocks: int, rate: float, learned: bool) -> Rows:
+    """BEiT's layer-wise decay: 1 after the blocks, times `rate` for each block before.
+
+    Frequencies decay in their learning rate with their block, and have no weight decay.
+    """
     first = rate ** (blocks + 1)
     rows = {
         r'backbone\.patch_embed\.proj\.weight$': (first, 1),
@@ -59,22 +62,25 @@ def upernet_vit(blocks: int, rate: float) -> Rows:
     for block in range(blocks):
         factor, name = rate ** (blocks - block), rf'backbone\.blocks\.{block}\.'
         rows[rf'{name}(norm[12]\.|gamma_|(attn|mlp)\.\w+\.bias$)'] = (factor, 0)
+        if learned:
+            rows[rf'{name}attn\.rope\.freqs$'] = (factor, 0)
         rows[rf'{name}(attn|mlp)\.\w+\.weight$'] = (factor, 1)
     return rows
 
 
 def group_rows(experiment: str, size: str, variant: str) -> Rows:
     """The table of a config: what its position embedding adds, backbone, neck and head."""
+    learned = 'mixed' in variant or 'learned' in variant
     if experiment == 'upernet_vit':
         blocks, rate = {'b': (12, 0.75), 'l': (24, 0.9)}[size]
-        backbone, position = upernet_vit(blocks, rate), (rate ** (blocks + 1), 0)
+        backbone, position = upernet_vit(blocks, rate, learned), (rate ** (blocks + 1), 0)
     elif experiment == 'mask2former_swin':
         backbone, position = SWIN, (0.1, 0)
     else:  # detrex exempts norms only
         backbone, position = VITDET if experiment == 'dino_vitdet' else SWIN, (0.1, 1)
     rows: Rows = {}
-    if 'mixed' in variant or 'learned' in variant:  # no decay, as in the pre-training
-        rows[r'backbone\.(layers\.\d\.)?rope\.freqs$'] = (position[0], 0)
+    if learned and experiment != 'upernet_vit':  # no decay, as in the pre-training
+        rows[r'backbone\.(layers\.\d\.)?blocks\.\d+\.attn\.rope\.freqs$'] = (position[0], 0)
     if 'ape' in variant:
         rows[r'backbone\.pos_embed$'] = position
     if 'rpb' in variant:

@@ -1,4 +1,7 @@
-"""Slow, obvious implementations in float64: one token, one head, one pair at a time."""
+"""Slow, obvious implementations in float64: one token, one head, one pair at a time.
+
+Letters: N tokens, h heads, P channel pairs, C channels.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,13 @@ import math
 import torch
 from torch import Tensor
 
-from rope_dense.backbones.attention import Attention
+from rope_dense.backbones.attention import Attention, DecomposedBiasAttention
+
+Positions = list[tuple[float, float]]  # (x, y) of each token
 
 
-def rotated(x: Tensor, freqs: Tensor, positions: list[tuple[float, float]]) -> Tensor:
-    """Rotate tokens x [N, h, D] at positions (x, y) by complex multiplication of adjacent pairs.
-
-    freqs: [2, h, P].
-    """
+def rotated(x: Tensor, freqs: Tensor, positions: Positions) -> Tensor:
+    """Rotate tokens x [N, h, D] by complex multiplication of interleaved pairs; freqs [2, h, P]."""
     out = x.double().clone()
     for n, (column, row) in enumerate(positions):
         for head in range(x.shape[1]):
@@ -30,9 +32,9 @@ def rotated(x: Tensor, freqs: Tensor, positions: list[tuple[float, float]]) -> T
 
 
 def attention(
-    module: Attention, x: Tensor, freqs: Tensor | None, positions: list[tuple[float, float]]
+    module: Attention, x: Tensor, freqs: Tensor | None, positions: Positions
 ) -> Tensor:
-    """Attention of one sequence x [N, C] at integer positions (x, y); freqs [2, h, P] or None.
+    """Attention of one sequence x [N, C] at integer positions; freqs [2, h, P] or None.
 
     Adds the decomposed relative position bias when the module has tables, without resizing them.
     """
@@ -43,14 +45,14 @@ def attention(
     if freqs is not None:
         q, k = rotated(q, freqs, positions), rotated(k, freqs, positions)
     scores = torch.einsum('ihd,jhd->hij', q, k) / math.sqrt(q.shape[-1])
-    if module.rel_pos_h is not None:
+    if isinstance(module, DecomposedBiasAttention):
         scores = scores + relative_position_bias(module, q, positions)
     out = torch.einsum('hij,jhd->ihd', scores.softmax(-1), v).flatten(1)
     return out @ module.proj.weight.double().T + module.proj.bias.double()
 
 
 def relative_position_bias(
-    module: Attention, q: Tensor, positions: list[tuple[float, float]]
+    module: DecomposedBiasAttention, q: Tensor, positions: Positions
 ) -> Tensor:
     """[h, N, N]: query i meets the table entries of its row and column offset to key j."""
     bias = q.new_zeros(q.shape[1], len(positions), len(positions))
@@ -85,7 +87,7 @@ def windowed_attention(
             if mask_padding:
                 positions = [(c, r) for c, r in positions if r < height and c < width]
             inside = [row < height and column < width for column, row in positions]
-            tokens = torch.zeros(len(positions), channels)
+            tokens = torch.zeros(len(positions), channels, dtype=x.dtype)
             for n, (column, row) in enumerate(positions):
                 if inside[n]:
                     tokens[n] = x[row, column]

@@ -1,70 +1,127 @@
-"""Slow, obvious Swin attention: all tokens of the padded grid at once, with a mask over pairs."""
+"""Slow, obvious attention in shifted windows, in two forms that gradients pass through.
+
+``masked_attention``: all tokens of the padded grid at once, with a mask over pairs.
+``separate_attention``: without a mask; the tokens that attend to each other, one group at a time.
+"""
+
+from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rope_dense.backbones.attention import Attention, TableBiasAttention
+
+Token = tuple[int, int]  # (row, column) in the padded grid
+
 
 def stage_output(
-    stage: nn.Module,
+    blocks: Sequence[nn.Module],
     x: Tensor,
-    window: tuple[int, int],
-    freqs: Tensor | None,
+    window: Token,
+    attention: Callable[..., Tensor],
     mask_padding: bool = False,
 ) -> Tensor:
-    """The blocks of a SwinStage without drop path. x: [B, H, W, C], freqs: [2, L, h, P] or None."""
-    for index, block in enumerate(stage.blocks):
-        shift = [side // 2 if index % 2 else 0 for side in window]
-        of_block = None if freqs is None else freqs[:, index]
-        normed = block.norm1(x)
-        x = x + window_attention(block.attn, normed, window, shift, of_block, mask_padding)
+    """Swin blocks without drop path; every other is shifted. x: [B, H, W, C].
+
+    Args:
+        attention: ``masked_attention`` or ``separate_attention``.
+    """
+    for index, block in enumerate(blocks):
+        shift = tuple(side // 2 if index % 2 else 0 for side in window)
+        x = x + attention(block.attn, block.norm1(x), window, shift, mask_padding)
         x = x + block.mlp.fc2(F.gelu(block.mlp.fc1(block.norm2(x))))
     return x
 
 
-def window_attention(
-    attn: nn.Module,
-    x: Tensor,
-    window: tuple[int, int],
-    shift: list[int],
-    freqs: Tensor | None,
-    mask_padding: bool,
+def masked_attention(
+    attn: Attention, x: Tensor, window: Token, shift: Token, mask_padding: bool
 ) -> Tensor:
-    """Attention [B, H, W, C] with the weights of ``attn``, freqs [2, h, P] in global positions."""
-    _, height, width, channels = x.shape
-    rows = math.ceil(height / window[0]) * window[0]
-    columns = math.ceil(width / window[1]) * window[1]
-    padded = x.new_zeros(len(x), rows, columns, channels)
-    padded[:, :height, :width] = x
+    """Attention [B, H, W, C] with the weights of ``attn``, in positions of the whole grid."""
+    _, height, width, _ = x.shape
+    rows, columns = padded_size((height, width), window)
+    x = F.pad(x, (0, 0, 0, columns - width, 0, rows - height))
     tokens = list(itertools.product(range(rows), range(columns)))
-    qkv = F.linear(padded.flatten(1, 2), attn.qkv.weight, attn.qkv.bias)
-    q, k, v = qkv.unflatten(-1, (3, attn.num_heads, -1)).unbind(2)  # [B, N, h, D]
-    if freqs is not None:
-        q, k = rotate(q, tokens, freqs), rotate(k, tokens, freqs)
-    scores = torch.einsum('bnhd,bmhd->bhnm', q, k) / q.shape[-1] ** 0.5
-    if attn.relative_position_bias_table is not None:
-        scores = scores + position_bias(attn.relative_position_bias_table, tokens, window)
-    together = same_window(tokens, (rows, columns), window, shift)
+    labels = [label(token, (rows, columns), window, shift) for token in tokens]
+    together = torch.tensor([[one == other for other in labels] for one in labels])
     if mask_padding:  # padding sees itself only, so that its rows are numbers
         real = torch.tensor([row < height and column < width for row, column in tokens])
         together = together & (real | torch.eye(len(tokens), dtype=torch.bool))
-    probabilities = scores.masked_fill(~together, -math.inf).softmax(-1)
-    out = torch.einsum('bhnm,bmhd->bnhd', probabilities, v).flatten(2)
-    out = F.linear(out, attn.proj.weight, attn.proj.bias)
+    out = attend(attn, x.flatten(1, 2), tokens, window, together)
     return out.unflatten(1, (rows, columns))[:, :height, :width]
 
 
-def rotate(x: Tensor, tokens: list[tuple[int, int]], freqs: Tensor) -> Tensor:
-    """x: [B, N, h, D]; adjacent channels are real and imaginary part."""
+def separate_attention(
+    attn: Attention, x: Tensor, window: Token, shift: Token, mask_padding: bool
+) -> Tensor:
+    """The same, in separate groups of tokens."""
+    _, height, width, _ = x.shape
+    rows, columns = padded_size((height, width), window)
+    padded = F.pad(x, (0, 0, 0, columns - width, 0, rows - height))
+    outs = {}
+    for group in groups((height, width), window, shift, mask_padding):
+        together = torch.ones(len(group), len(group), dtype=torch.bool)
+        inputs = torch.stack([padded[:, row, column] for row, column in group], 1)
+        out = attend(attn, inputs, group, window, together)
+        outs.update(zip(group, out.unbind(1), strict=True))
+    tokens = itertools.product(range(height), range(width))
+    return torch.stack([outs[token] for token in tokens], 1).unflatten(1, (height, width))
+
+
+def groups(
+    size: Token, window: Token, shift: Token = (0, 0), mask_padding: bool = False
+) -> list[list[Token]]:
+    """The tokens that attend to each other; padding is left out with ``mask_padding``."""
+    height, width = size
+    rows, columns = padded_size(size, window)
+    found: dict[tuple, list[Token]] = {}
+    for row, column in itertools.product(range(rows), range(columns)):
+        if not mask_padding or (row < height and column < width):
+            of = label((row, column), (rows, columns), window, shift)
+            found.setdefault(of, []).append((row, column))
+    return list(found.values())
+
+
+def padded_size(size: Token, window: Token) -> Token:
+    rows, columns = (math.ceil(side / of) * of for side, of in zip(size, window, strict=True))
+    return rows, columns
+
+
+def label(token: Token, size: Token, window: Token, shift: Token) -> tuple[tuple[int, bool], ...]:
+    """The window of a token after a cyclic shift, and whether it was moved over the edge."""
+    sides = zip(token, size, window, shift, strict=True)
+    return tuple(((place - by) % of // side, place < by) for place, of, side, by in sides)
+
+
+def attend(
+    attn: Attention, x: Tensor, tokens: Sequence[Token], window: Token, together: Tensor
+) -> Tensor:
+    """[B, N, C] to the same; each of ``tokens`` sees those that ``together`` [N, N] says."""
+    qkv = F.linear(x, attn.qkv.weight, attn.qkv.bias)
+    q, k, v = qkv.unflatten(-1, (3, attn.num_heads, -1)).unbind(2)  # [B, N, h, D]
+    if attn.rope is not None:
+        freqs = attn.rope.frequencies(x.device).to(x.dtype)
+        q, k = rotate(q, tokens, freqs), rotate(k, tokens, freqs)
+    scores = torch.einsum('bnhd,bmhd->bhnm', q, k) / q.shape[-1] ** 0.5
+    if isinstance(attn, TableBiasAttention):
+        scores = scores + position_bias(attn.relative_position_bias_table, tokens, window)
+    probabilities = scores.masked_fill(~together, -math.inf).softmax(-1)
+    out = torch.einsum('bhnm,bmhd->bnhd', probabilities, v).flatten(2)
+    return F.linear(out, attn.proj.weight, attn.proj.bias)
+
+
+def rotate(x: Tensor, tokens: Sequence[Token], freqs: Tensor) -> Tensor:
+    """x: [B, N, h, D], interleaved pairs; freqs: [2, h or 1, P]."""
     angles = torch.stack([freqs[0] * column + freqs[1] * row for row, column in tokens])
-    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.exp(1j * angles)
-    return torch.view_as_real(turned).flatten(-2)
+    rotated = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.exp(1j * angles)
+    return torch.view_as_real(rotated).flatten(-2)
 
 
-def position_bias(table: Tensor, tokens: list[tuple[int, int]], window: tuple[int, int]) -> Tensor:
+def position_bias(table: Tensor, tokens: Sequence[Token], window: Token) -> Tensor:
     """[h, N, N]; pairs too far apart for the table get its first row, to be masked."""
     indexes = []
     for (row, column), (key_row, key_column) in itertools.product(tokens, tokens):
@@ -75,25 +132,8 @@ def position_bias(table: Tensor, tokens: list[tuple[int, int]], window: tuple[in
     return table[indexes].T.unflatten(1, (len(tokens), len(tokens)))
 
 
-def same_window(
-    tokens: list[tuple[int, int]],
-    size: tuple[int, int],
-    window: tuple[int, int],
-    shift: list[int],
-) -> Tensor:
-    """[N, N] bool: in one window after a cyclic shift, and both or neither moved over the edge."""
-
-    def label(token: tuple[int, int]) -> list[tuple[int, bool]]:
-        sides = zip(token, size, window, shift, strict=True)
-        return [((place - by) % of // side, place < by) for place, of, side, by in sides]
-
-    labels = [label(token) for token in tokens]
-    return torch.tensor([[one == other for other in labels] for one in labels])
-
-
-def axial_frequencies(head_dim: int, theta: float, depth: int, num_heads: int) -> Tensor:
-    """[2, L, h, P]: the first half of the pairs turns with x, the second half with y."""
+def axial_frequencies(head_dim: int, theta: float) -> Tensor:
+    """[2, 1, P], float64: the first half of the pairs rotates with x, the second half with y."""
     series = [theta ** (-4 * pair / head_dim) for pair in range(head_dim // 4)]
     zeros = [0.0] * len(series)
-    freqs = torch.tensor([series + zeros, zeros + series], dtype=torch.float64)
-    return freqs[:, None, None].expand(-1, depth, num_heads, -1)
+    return torch.tensor([series + zeros, zeros + series], dtype=torch.float64)[:, None]

@@ -1,5 +1,7 @@
 """What the tests of checkpoints share: small backbones, weights for them, loading and refusals."""
 
+import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,21 @@ def vit(**layout: bool) -> Weights:
 
 def swin(variant: str, **options: float) -> Weights:
     return naver_swin(32, (2, 4), (1, 2), variant, **{'window_size': 4, **options})
+
+
+def earlier(weights: Weights) -> Weights:
+    """As earlier versions named the same weights: the frequencies of all blocks, or of those of a
+    stage, in one tensor, and other names of the biases of queries and values."""
+    old, freqs = {}, defaultdict(dict)
+    for key, tensor in weights.items():
+        if match := re.fullmatch(r'(layers\.\d+\.)?blocks\.(\d+)\.attn\.rope\.freqs', key):
+            freqs[f'{match[1] or ""}rope.freqs'][int(match[2])] = tensor
+        else:
+            old[re.sub(r'attn\.qkv\.([qv]_bias)', r'attn.\1', key)] = tensor
+    return {
+        **old,
+        **{key: torch.stack([of[i] for i in range(len(of))], 1) for key, of in freqs.items()},
+    }
 
 
 def saved(contents: object, folder: Path) -> str:

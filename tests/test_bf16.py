@@ -55,21 +55,21 @@ def test_deformable_attention_and_detection_losses_are_in_float32(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """mmcv has no bfloat16 kernel for either on a GPU."""
-    seen: list[torch.dtype] = []
+    dtypes: list[torch.dtype] = []
     sample = deformable.multi_scale_deformable_attn_pytorch
 
     def recording(value: Tensor, shapes: Tensor, places: Tensor, weights: Tensor) -> Tensor:
-        seen.extend((value.dtype, places.dtype, weights.dtype))
+        dtypes.extend((value.dtype, places.dtype, weights.dtype))
         return sample(value, shapes, places, weights)
 
     monkeypatch.setattr(deformable, 'multi_scale_deformable_attn_pytorch', recording)
     model = detector()
     names = list(model.state_dict())
     focal = model.bbox_head.loss_cls
-    focal.register_forward_pre_hook(lambda module, args: seen.append(args[0].dtype))
+    focal.register_forward_pre_hook(lambda module, args: dtypes.append(args[0].dtype))
     with wrapper_for(model).optim_context(model):
         losses = model(*detection_batch(), mode='loss')
     attentions, classifications = 3 * (1 + 2), 2 + 1 + 2  # layers; decoder, encoder, denoising
-    assert len(seen) == attentions + classifications and set(seen) == {torch.float32}
+    assert len(dtypes) == attentions + classifications and set(dtypes) == {torch.float32}
     assert all(loss.dtype == torch.float32 for loss in losses.values())
     assert list(deepcopy(model).state_dict()) == names  # a moving average copies the model

@@ -224,7 +224,7 @@ def test_hub_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     hub.hf_hub_download = hf_hub_download
     monkeypatch.setitem(sys.modules, 'huggingface_hub', hub)
     load(RoPEViT, 'hf-hub:naver-ai/vit@v1', **VIT)
-    assert asked == [('naver-ai/vit', file, 'v1') for file in sources.WHOLE]
+    assert asked == [('naver-ai/vit', file, 'v1') for file in sources.SINGLE_FILES]
     text = refusal(RoPEViT, 'hf-hub:naver-ai/other', **VIT)
     listed = ', '.join(sources.HUB_FILES)
     assert text.startswith(f'hf-hub:naver-ai/other: {listed}: not in this repository. Or download')

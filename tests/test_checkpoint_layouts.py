@@ -11,11 +11,11 @@ import pytest
 import torch
 from published import SWIN_SIZES, VIT_SIZES, naver_swin, naver_vit
 from reference import relative_error
-from small_checkpoints import load, saved
-from torch import Tensor
+from small_checkpoints import earlier, load, saved
+from torch import Tensor, nn
 
 from rope_dense.backbones import RoPESwin, RoPEViT
-from rope_dense.checkpoints import open_weights
+from rope_dense.checkpoints import CheckpointError, open_weights
 from rope_dense.checkpoints.layouts import LAYOUTS, TARGETS, find_layout
 
 # Of copying the real frequencies of a file into a model without storage.
@@ -62,7 +62,7 @@ def test_learned_axial_frequencies_start_at_the_axial_weights(tmp_path: Path):
         for learns in (False, True)
     )
     assert equal(
-        {key: value for key, value in learned.state_dict().items() if key != 'rope.freqs'},
+        {key: value for key, value in learned.state_dict().items() if 'freqs' not in key},
         axial.state_dict(),
     )
     image = torch.randn(1, 3, 48, 80)
@@ -83,11 +83,11 @@ def test_every_value_of_a_naver_vit_arrives(tmp_path: Path):
     path = saved({'model': weights, 'epoch': 299}, tmp_path)
     model = load(RoPEViT, path, arch='small', use_ape=True, final_norm=True)
     for name, value in model.state_dict().items():
-        if name != 'rope.freqs':
+        if 'freqs' not in name:
             assert torch.equal(value, weights[name]), name
     for axis, block, head in itertools.product(range(2), range(12), range(6)):
         of_head = weights['freqs'][axis, block, 32 * head : 32 * head + 32]
-        assert torch.equal(model.rope.freqs[axis, block, head], of_head)
+        assert torch.equal(model.blocks[block].attn.rope.freqs[axis, head], of_head)
 
 
 @pytest.mark.parametrize('variant', ['mixed', 'rpb'])
@@ -106,9 +106,9 @@ def test_every_value_of_a_naver_swin_arrives(variant: str, tmp_path: Path):
             assert torch.equal(value, weights[name]), name
     if variant == 'mixed':
         for stage, layer in enumerate(model.layers):
-            for block in range(len(layer.blocks)):
-                expected = weights[f'layers.{stage}.blocks.{block}.attn.rope_freqs']
-                assert torch.equal(layer.rope.freqs[:, block], expected)
+            for index, block in enumerate(layer.blocks):
+                expected = weights[f'layers.{stage}.blocks.{index}.attn.rope_freqs']
+                assert torch.equal(block.attn.rope.freqs, expected)
 
 
 @pytest.mark.parametrize('variant', TIMM_VARIANTS)
@@ -138,6 +138,41 @@ def test_same_tokens_as_timm_through_a_file(timm: ModuleType, variant: str, tmp_
     assert relative_error(ours(image)[-1].flatten(2), expected) < 1e-5
 
 
+MANY_BLOCKS = dict(embed_dims=64, depth=12, num_heads=2)  # block 10 is before block 2 by name
+EARLIER = {
+    'mixed': (RoPEViT, dict(arch=MANY_BLOCKS)),
+    'learned axial': (RoPEViT, dict(arch=MANY_BLOCKS, rope=dict(type='AxialRoPE', learned=True))),
+    'qv biases': (RoPEViT, dict(arch=MANY_BLOCKS, qkv_bias='qv', rope=None)),
+    'EVA-02': (
+        RoPEViT,  # 65 tokens could be 8 x 8 and a place for the class token
+        dict(
+            arch=dict(RoPEViT.ARCHS['eva02_base'], **MANY_BLOCKS, patch_size=16),
+            img_size=(80, 208),
+        ),
+    ),
+    'PE': (
+        RoPEViT,
+        dict(arch=dict(RoPEViT.ARCHS['pe_core_base'], **MANY_BLOCKS), img_size=(80, 208)),
+    ),
+    'Swin': (
+        RoPESwin,
+        dict(arch=dict(embed_dims=32, depths=(2, 12), num_heads=(1, 2)), out_indices=(0, 1)),
+    ),
+}
+
+
+@pytest.mark.parametrize('backbone, options', EARLIER.values(), ids=EARLIER)
+def test_checkpoints_of_earlier_versions_load(backbone: type, options: dict, tmp_path: Path):
+    trained = backbone(**options)
+    for parameter in trained.parameters():
+        nn.init.normal_(parameter)
+    weights = trained.state_dict()
+    old = earlier(weights)
+    for contents in (old, {'state_dict': {f'backbone.{key}': x for key, x in old.items()}}):
+        model = load(backbone, saved(contents, tmp_path), **options)
+        assert equal(model.state_dict(), weights)
+
+
 @pytest.mark.parametrize('variant', VIT_VARIANTS)
 @pytest.mark.parametrize('target', ['naver', 'timm'])
 def test_vit_there_and_back(target: str, variant: str):
@@ -146,6 +181,17 @@ def test_vit_there_and_back(target: str, variant: str):
     theirs = TARGETS[target].from_ours(weights)
     assert ('freqs' in theirs) == (target == 'naver' and 'mixed' in variant)
     assert equal(find_layout(theirs, 'theirs').to_ours(theirs), weights)
+
+
+def test_frequencies_that_do_not_make_one_tensor():
+    weights = RoPEViT(arch=dict(embed_dims=64, depth=3, num_heads=1)).state_dict()
+    freqs = 'blocks.1.attn.rope.freqs'
+    without = {key: tensor for key, tensor in weights.items() if key != freqs}
+    for target in ('naver', 'timm'):
+        with pytest.raises(CheckpointError, match=r'has blocks\.0\.\S+, blocks\.2\.\S+$'):
+            TARGETS[target].from_ours(without)
+        with pytest.raises(CheckpointError, match=rf"differ in shape.+'{freqs}': \[2, 2, 32\]"):
+            TARGETS[target].from_ours({**weights, freqs: torch.ones(2, 2, 32)})
 
 
 @pytest.mark.parametrize('variant', SWIN_VARIANTS)
@@ -209,7 +255,7 @@ def test_tool_writes_what_loads_again(
     source, destination = saved(published, tmp_path), tmp_path / 'new' / 'vit.pth'
     assert convert([source, str(destination), '--to', target, '--report']) == 0
     out = capsys.readouterr().out
-    new = 'same' if target == 'naver' else 'rope.freqs'
+    new = 'same' if target == 'naver' else 'blocks.*.attn.rope.freqs'
     assert f'freqs [2, 2, 32] -> {new}' in out and 'head.bias [1000] -> dropped' in out
     assert list(torch.load(destination)) == [wrapper]
     assert [path.name for path in destination.parent.iterdir()] == ['vit.pth']
@@ -246,7 +292,7 @@ def test_tool_says_what_it_cannot_do(convert, tmp_path: Path, capsys: pytest.Cap
     assert 'no such file' in capsys.readouterr().err
     learned = RoPEViT(rope=dict(type='AxialRoPE', learned=True), **SMALL).state_dict()
     assert convert([saved(learned, tmp_path), str(out), '--to', 'naver']) == 2
-    assert 'rope.freqs is [2, 2, 1, 16]' in capsys.readouterr().err
+    assert 'blocks.0.attn.rope.freqs is [2, 1, 16]' in capsys.readouterr().err
     assert not out.exists()
 
 

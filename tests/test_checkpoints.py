@@ -1,5 +1,6 @@
 """Loading through init_cfg: checkpoints of our own, and what the configuration decides."""
 
+import ast
 import copy
 from pathlib import Path
 
@@ -24,7 +25,15 @@ from small_checkpoints import (
 )
 from torch import nn
 
+import rope_dense
 from rope_dense.backbones import RoPESwin, RoPEViT
+from rope_dense.backbones.attention import Attention
+from rope_dense.backbones.base import Backbone
+from rope_dense.backbones.block import Block
+from rope_dense.backbones.layers import resize_grid
+from rope_dense.backbones.mlp import Mlp
+from rope_dense.checkpoints import CheckpointError
+from rope_dense.rope import AxialRoPE
 
 
 class AveragedModel(nn.Module):
@@ -63,7 +72,8 @@ def test_backbone_of_a_detector(wrapped: bool, tmp_path: Path):
     path = saved(checkpoint, tmp_path)
     for prefix in (None, 'backbone', 'backbone.'):
         model = load(RoPEViT, path, prefix, **VIT)
-        assert torch.equal(model.rope.freqs, trained.rope.freqs)
+        for block, expected in zip(model.blocks, trained.blocks, strict=True):
+            assert torch.equal(block.attn.rope.freqs, expected.attn.rope.freqs)
         assert torch.equal(model.blocks[2].attn.qkv.weight, trained.blocks[2].attn.qkv.weight)
     text = refusal(RoPEViT, path, 'encoder', **VIT)
     assert "no weights under prefix='encoder.'; the file has backbone, neck" in text
@@ -110,8 +120,8 @@ def test_bias_tables_are_resized_to_the_window(window_size, tmp_path: Path):
     expected = F.interpolate(
         table.T.reshape(1, 2, 7, 7), (2 * height - 1, 2 * width - 1), mode='bicubic'
     )
-    found = model.layers[1].blocks[2].attn.relative_position_bias_table
-    torch.testing.assert_close(found, expected[0].flatten(1).T, rtol=1e-6, atol=1e-6)
+    resized = model.layers[1].blocks[2].attn.relative_position_bias_table
+    torch.testing.assert_close(resized, expected[0].flatten(1).T, rtol=1e-6, atol=1e-6)
 
 
 def test_vitdet_drops_the_class_token_and_starts_its_relative_positions_at_zero(tmp_path: Path):
@@ -152,7 +162,67 @@ def test_one_line_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     ]
 
 
+# ---------------------------------------------------------------- a backbone of another kind
+
+
+class Rows(Backbone):
+    """Two blocks under names of its own, after a table over 4 x side positions."""
+
+    def __init__(self, side: int = 4, init_cfg: dict | None = None) -> None:
+        super().__init__(init_cfg)
+        self.pretrain_grid, self.out_channels, self.with_cp = (4, side), [8], False
+        self.stem = nn.Conv2d(3, 8, 4, 4)
+        self.places = nn.Parameter(torch.randn(1, 4 * side, 8))
+        self.steps = nn.ModuleList(
+            Block(Attention(8, 1, rope=AxialRoPE(8, 1)), Mlp(8, 8), dict(type='LN'))
+            for _ in range(2)
+        )
+
+    @property
+    def ordered_blocks(self) -> list[Block]:
+        return list(self.steps)
+
+    def position_tables(self) -> dict[str, tuple[int, int]]:
+        return {'places': self.pretrain_grid}
+
+
+def test_a_backbone_of_another_kind_needs_to_declare_its_tables_only(tmp_path: Path):
+    trained = Rows()
+    path = saved({'state_dict': trained.state_dict()}, tmp_path)
+    same, wider = load(Rows, path), load(Rows, path, side=6)
+    assert torch.equal(same.places, trained.places)
+    expected = resize_grid(trained.places, (4, 4), (4, 6))
+    torch.testing.assert_close(wider.places, expected)
+    assert torch.equal(wider.steps[1].attn.qkv.weight, trained.steps[1].attn.qkv.weight)
+    weights = {key: x for key, x in trained.state_dict().items() if key != 'steps.1.norm2.bias'}
+    text = refusal(Rows, saved(weights, tmp_path))
+    assert text.endswith('does not fit Rows:\n  missing: steps.1.norm2.bias')
+    text = refusal(Rows, saved(vit(), tmp_path))
+    assert 'missing: places, stem.weight' in text and '->' not in text
+
+
 # ---------------------------------------------------------------- as a part of mmengine
+
+
+def test_backbones_do_not_import_checkpoints():
+    folder = Path(rope_dense.__file__).parent
+    for path in [*folder.glob('rope/**/*.py'), *folder.glob('backbones/**/*.py')]:
+        imports = [
+            ast.unparse(node)
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+        ]
+        assert not any('checkpoints' in line for line in imports), path
+
+
+def test_strict_initialisation_by_its_own_name(tmp_path: Path):
+    weights = vit()
+    init_cfg = dict(type='StrictPretrained', checkpoint=saved(weights, tmp_path))
+    model = RoPEViT(init_cfg=init_cfg, **VIT)
+    model.init_weights()
+    assert torch.equal(model.cls_token, weights['cls_token'])
+    with pytest.raises(CheckpointError, match='does not fit RoPEViT'):
+        RoPEViT(init_cfg=init_cfg, **VIT, use_ape=True).init_weights()
 
 
 def test_copied_and_frozen_in_a_larger_model(tmp_path: Path):

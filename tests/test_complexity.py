@@ -4,7 +4,10 @@ import mmengine
 import pytest
 import torch
 from grid import CONFIGS, Leaf
+from mmengine.analysis import get_model_complexity_info
+from mmengine.registry import MODELS
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from rope_dense.backbones import RoPEViT
 from rope_dense.cli.complexity import measured_size, multiply_adds
@@ -39,8 +42,20 @@ def test_products_of_a_small_model() -> None:
     scores = 2 * padded * 4 * c + 2 * tokens * tokens * c
     up = tokens * c * 8 * 2 * 2
     conv = 4 * tokens * 8 // 2 * 3**2 * 4
-    found = multiply_adds(Predictor(), height=height, width=width)
-    assert found == patches + layers + scores + up + conv
+    actual = multiply_adds(Predictor(), height=height, width=width)
+    assert actual == patches + layers + scores + up + conv
+
+
+@pytest.mark.parametrize('backbone', [dict(type='RoPEViT', arch='tiny'), dict(type='RoPESwin')])
+def test_mmengine_can_analyse_a_backbone(backbone: dict) -> None:
+    """By tracing; it leaves attention out and counts norms."""
+    model = MODELS.build(backbone).eval()
+    image = torch.rand(1, 3, 96, 128)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(image)
+    report = get_model_complexity_info(model, inputs=(image,), show_table=False, show_arch=False)
+    assert report['params'] == sum(param.numel() for param in model.parameters())
+    assert report['flops'] == pytest.approx(counter.get_total_flops() // 2, rel=0.1)
 
 
 def test_the_recorded_value_of_a_whole_model() -> None:
@@ -51,8 +66,8 @@ def test_the_recorded_value_of_a_whole_model() -> None:
     (recorded,) = (model for model in models if model['Name'] == leaf.name)
     size = measured_size(cfg)
     assert recorded['Metadata']['FLOPs Size'] == list(size) == [512, 512]
-    found = multiply_adds(build_model(cfg), height=size[0], width=size[1])
-    assert found == recorded['Metadata']['FLOPs']
+    actual = multiply_adds(build_model(cfg), height=size[0], width=size[1])
+    assert actual == recorded['Metadata']['FLOPs']
 
 
 def test_sizes_of_configs() -> None:

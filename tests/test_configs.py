@@ -15,8 +15,8 @@ every_size = pytest.mark.parametrize('leaf', REFERENCES, ids=lambda leaf: leaf.n
 
 
 def test_every_config_at_the_top_is_a_flagship() -> None:
-    found = {path.stem for path in CONFIGS.glob('*.py')}
-    assert found == {f'{experiment}_rope_mixed' for experiment in FLAGSHIPS}
+    actual = {path.stem for path in CONFIGS.glob('*.py')}
+    assert actual == {f'{experiment}_rope_mixed' for experiment in FLAGSHIPS}
 
 
 @pytest.mark.parametrize('experiment', FLAGSHIPS)

@@ -110,9 +110,10 @@ def test_small_detector_trains_and_predicts() -> None:
     total.backward()
     assert torch.isfinite(total)
     assert model.decoder.ref_point_head.layers[0].weight.grad.abs().sum() > 0
-    assert model.backbone.rope.freqs.grad.abs().sum() > 0
+    for block in model.backbone.blocks:
+        assert block.attn.rope.freqs.grad.abs().sum() > 0
     with torch.no_grad():
         (prediction,) = model.eval()(**data, mode='predict')
-    found = prediction.pred_instances
-    assert len(found) == 300 and found.bboxes.shape == (300, 4)
-    assert (found.scores[:-1] >= found.scores[1:]).all()
+    actual = prediction.pred_instances
+    assert len(actual) == 300 and actual.bboxes.shape == (300, 4)
+    assert (actual.scores[:-1] >= actual.scores[1:]).all()

@@ -106,9 +106,9 @@ class Denoising:
                 for index, box in enumerate(boxes):
                     query = group * 2 * self.most + index
                     labels[image, query] = self.labels[image][index]
-                    found = self.predicted[0, image, query]
-                    distance += (found - box).abs().sum().item()
-                    overlap += 1 - generalized_iou(corners(found[None])[0], corners(box[None])[0])
+                    actual = self.predicted[0, image, query]
+                    distance += (actual - box).abs().sum().item()
+                    overlap += 1 - generalized_iou(corners(actual[None])[0], corners(box[None])[0])
         class_loss = focal_loss(self.scores.flatten(0, 2), labels.flatten())
         return class_loss, 5 * distance, 2 * overlap
 
@@ -246,13 +246,13 @@ def test_encoding_of_positions_is_the_published_one(model: nn.Module) -> None:
     """Cell centres over the valid size, times 2 pi, temperature 10000: sines of y, then of x."""
     mask = torch.zeros(1, 3, 5, dtype=torch.bool)
     mask[:, :, 4:] = True  # one column of padding
-    found = model.positional_encoding(mask)[0]  # [2 * 32, 3, 5]
+    actual = model.positional_encoding(mask)[0]  # [2 * 32, 3, 5]
     for row, column in ((0, 0), (2, 3), (1, 2)):
         for axis, angle in ((0, (row + 0.5) / 3), (1, (column + 0.5) / 4)):
             turns = 2 * math.pi * angle / 10000 ** (torch.arange(16) * 2 / 32)
             pairs = torch.stack([turns.sin(), turns.cos()], -1).flatten()
             torch.testing.assert_close(
-                found[32 * axis : 32 * axis + 32, row, column], pairs, rtol=1e-4, atol=1e-4
+                actual[32 * axis : 32 * axis + 32, row, column], pairs, rtol=1e-4, atol=1e-4
             )
 
 

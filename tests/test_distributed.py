@@ -7,14 +7,22 @@ from pathlib import Path
 
 import pytest
 import torch
-from distributed_cases import CASES, OPTIM_WRAPPER, gradients, run_process, step
+from distributed_cases import (
+    BACKBONES,
+    CASES,
+    FROZEN,
+    OPTIM_WRAPPER,
+    gradients,
+    run_process,
+    step,
+)
 from mmengine.optim import build_optim_wrapper
 from torch import multiprocessing
 
 
 @pytest.fixture(scope='module')
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What two processes found, for each case: `<case>_<rank>.pt`."""
+    """What two processes return, for each case: `<case>_<rank>.pt`."""
     folder = tmp_path_factory.mktemp('distributed')
     with socket.socket() as probe:
         probe.bind(('127.0.0.1', 0))
@@ -28,12 +36,12 @@ def test_two_processes_are_one_with_the_joined_batch(results: Path, name: str) -
     make_model, make_batch = CASES[name]
     model = make_model()
     loss = step(model, make_batch())
-    found = [torch.load(results / f'{name}_{rank}.pt') for rank in (0, 1)]
-    assert sum(each['loss'] for each in found) / 2 == pytest.approx(loss, rel=1e-4)
-    assert found[0]['loss'] != pytest.approx(found[1]['loss'], rel=1e-3)  # halves do differ
+    actual = [torch.load(results / f'{name}_{rank}.pt') for rank in (0, 1)]
+    assert sum(each['loss'] for each in actual) / 2 == pytest.approx(loss, rel=1e-4)
+    assert actual[0]['loss'] != pytest.approx(actual[1]['loss'], rel=1e-3)  # halves do differ
     expected = gradients(model)
     largest = max(grad.abs().max().item() for grad in expected.values())
-    for each in found:
+    for each in actual:
         for key, grad in expected.items():
             scale = max(grad.abs().max().item(), 1e-3 * largest)
             torch.testing.assert_close(each['gradients'][key], grad, rtol=1e-4, atol=1e-4 * scale)
@@ -49,13 +57,46 @@ def test_process_without_boxes_trains_along(results: Path) -> None:
         assert torch.isfinite(grad).all() and torch.equal(grad, second['gradients'][key]), key
 
 
+@pytest.mark.parametrize('frozen_stages', FROZEN)
+def test_frozen_blocks_take_no_part(results: Path, frozen_stages: int) -> None:
+    """Their frequencies neither; DDP waits for nothing that gets no gradient."""
+    first, second = (torch.load(results / f'frozen_{frozen_stages}_{rank}.pt') for rank in (0, 1))
+    without = {name for name, grad in first.items() if grad is None}
+    frozen = [f'blocks.{index}.' for index in range(frozen_stages)]
+    frozen += ['cls_token', 'patch_embed.', *(['norm.'] if frozen_stages == 4 else [])]
+    starts = tuple(f'backbone.{name}' for name in frozen)
+    assert without == {name for name in first if name.startswith(starts)}
+    assert f'backbone.blocks.{frozen_stages - 1}.attn.rope.freqs' in without
+    for name in first.keys() - without:
+        assert torch.equal(first[name], second[name]), name
+
+
+@pytest.mark.parametrize('name', BACKBONES)
+def test_sharded_frequencies_stay_in_float32(results: Path, name: str) -> None:
+    """As in one process whose other parameters are in bfloat16, and so near to float32."""
+    actual = torch.load(results / f'{name}_bf16_0.pt')
+    grads = (actual[key] for key in ('sharded', 'mixed', 'float32'))
+    for sharded, mixed, exact in zip(*grads, strict=True):
+        assert sharded.dtype == torch.float32 and sharded.abs().max() > 0
+        torch.testing.assert_close(sharded, mixed, rtol=1e-5, atol=1e-5 * mixed.abs().max().item())
+        assert (sharded - exact).norm() < 0.1 * exact.norm()  # of bfloat16's 8 bits
+
+
+@pytest.mark.parametrize('name', BACKBONES)
+def test_blocks_can_be_sharded_as_any_module(results: Path, name: str) -> None:
+    for rank in (0, 1):
+        losses = torch.load(results / f'{name}_bf16_{rank}.pt')['plain_losses']
+        assert all(math.isfinite(loss) for loss in losses)
+        assert losses[-1] < losses[0]
+
+
 def test_shards_train_as_whole_copies_do(results: Path) -> None:
     """Losses, decay by role, layer-wise rates and clipping, and going on from a checkpoint."""
-    whole, shards = (torch.load(results / f'{name}_0.pt') for name in ('whole', 'shards'))
-    assert shards['losses'] == pytest.approx(whole['losses'], rel=1e-4)
-    assert len(set(whole['losses'])) == 3
-    assert shards['weights'].keys() == whole['weights'].keys()
-    for key, value in whole['weights'].items():
+    copies, shards = (torch.load(results / f'{name}_0.pt') for name in ('copies', 'shards'))
+    assert shards['losses'] == pytest.approx(copies['losses'], rel=1e-4)
+    assert len(set(copies['losses'])) == 3
+    assert shards['weights'].keys() == copies['weights'].keys()
+    for key, value in copies['weights'].items():
         torch.testing.assert_close(shards['weights'][key], value, rtol=1e-4, atol=1e-4)
     assert shards['units'] == 1 + 4  # the model and each of its blocks
 

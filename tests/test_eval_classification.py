@@ -108,7 +108,7 @@ def test_swin_pools_after_its_norm(variant: str, tmp_path: Path) -> None:
     seen = []
     model.backbone.norm1.register_forward_pre_hook(lambda norm, inputs: seen.append(inputs[0]))
     scores = model(torch.randn(2, 3, 56, 56))
-    tokens = seen[0].flatten(1, 2)  # [B, H, W, C] to [B, N, C]
+    tokens = seen[0].flatten(1, -2)  # [B, N, C]
     normed = F.layer_norm(tokens, (64,), weights['norm.weight'], weights['norm.bias'])
     expected = F.linear(normed.mean(1), weights['head.weight'], weights['head.bias'])
     torch.testing.assert_close(scores, expected, rtol=1e-4, atol=1e-4)
@@ -138,6 +138,17 @@ def small_vit(path: Path) -> str:
     scores = loaded(saved(dict(model=weights), path))(noise)
     weights['head.bias'] -= scores.mean(0)
     return saved(dict(model=weights), path)
+
+
+@pytest.mark.parametrize(
+    'settings', [dict(final_norm=False), dict(with_cls_token=False), dict(out_indices=(0,))]
+)
+def test_backbones_without_what_the_head_needs(settings: dict) -> None:
+    vit = dict(type='RoPEViT', arch=dict(embed_dims=64, depth=2, num_heads=1), final_norm=True)
+    with pytest.raises(ValueError, match='needs with_cls_token=True, final_norm=True and the last'):
+        RoPEClassifier(dict(vit, **settings), num_classes=3)
+    several = RoPEClassifier(dict(vit, out_indices=(0, 1)), num_classes=3)
+    assert several(torch.randn(1, 3, 32, 32)).shape == (1, 3)
 
 
 def test_files_that_hold_no_such_classifier(tmp_path: Path) -> None:

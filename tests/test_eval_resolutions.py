@@ -88,7 +88,7 @@ def test_figures_are_those_of_single_tests(
 ) -> None:
     options = ['--slide', 'whole', '--scaling', 'config', 'linear:2', '--work-dir', tmp_path]
     assert run(segmentor.config, segmentor.checkpoint, '--sizes', 48, '64x80', *options) == 0
-    found = figures(tmp_path)
+    actual = figures(tmp_path)
     config = load_config(str(segmentor.config), {}, str(tmp_path / 'single'))
     config.model.test_cfg = dict(mode='whole')
     for scaling, setting in (('config', None), ('linear:2', dict(type='linear', factor=2.0))):
@@ -97,8 +97,8 @@ def test_figures_are_those_of_single_tests(
             config.experiment_name = f'single_{scaling}_{size}'
             alone = evaluate_at(config, segmentor.checkpoint, (height, width))
             assert alone.pop('seconds_per_image') > 0
-            assert found[size, scaling] == pytest.approx(alone)
-    assert found['48', 'config'] != found['64x80', 'config']
+            assert actual[size, scaling] == pytest.approx(alone)
+    assert actual['48', 'config'] != actual['64x80', 'config']
     table = [line.split() for line in capsys.readouterr().out.splitlines()]
     (header,) = (line for line in table if line[:1] == ['size'])
     assert header == ['size', 'scaling', 'window', 'mIoU', 'aAcc', 'mAcc', 's/image']
@@ -108,7 +108,7 @@ def test_figures_are_those_of_single_tests(
     with open(tmp_path / 'resolutions.csv') as file:
         rows = list(csv.DictReader(file))
     assert [(row['height'], row['width']) for row in rows] == [('48', '72'), ('64', '80')] * 2
-    mious = [found[row['size'], row['scaling']]['mIoU'] for row in rows]
+    mious = [actual[row['size'], row['scaling']]['mIoU'] for row in rows]
     assert [float(row['mIoU']) for row in rows] == mious
     assert cv2.imread(str(tmp_path / 'resolutions.png')).std() > 0
 
@@ -215,6 +215,6 @@ def test_overlays_come_from_files(
     other.write_text(json.dumps(OTHER))
     arguments = [segmentor.config, segmentor.checkpoint, '--sizes', 64, '--work-dir', tmp_path]
     assert run(*arguments, '--overlay', other, '--label', 'mixed') == 0
-    (((own, ape), (metric, path)),) = drawn
-    assert (own['label'], ape['label'], metric) == ('mixed', 'ape', 'mIoU')
-    assert own['training_size'] == (HEIGHT, WIDTH) and path == tmp_path / 'resolutions.png'
+    (((mixed, ape), (metric, path)),) = drawn
+    assert (mixed['label'], ape['label'], metric) == ('mixed', 'ape', 'mIoU')
+    assert mixed['training_size'] == (HEIGHT, WIDTH) and path == tmp_path / 'resolutions.png'

@@ -47,8 +47,8 @@ def test_flagships_are_mixed_leaves(experiment: str, size: str) -> None:
 def test_settings_are_those_of_the_recipe(leaf: Leaf) -> None:
     cfg = leaf.load()
     recipe = RECIPES[leaf.recipe]
-    found = {path: value(cfg, path) for path in recipe}
-    assert found == recipe
+    actual = {path: value(cfg, path) for path in recipe}
+    assert actual == recipe
     backbone = cfg.model.backbone
     switches = dict(rope=None, use_ape=False, use_rpb=False, use_rel_pos=False)
     expected = switches | leaf.settings
@@ -99,10 +99,10 @@ def test_every_parameter_has_its_learning_rate_and_decay(leaf: Leaf) -> None:
     assert len({group['name'] for group in groups}) == len(groups)
     assert factors.keys() == set(names.values())
     rows, used = group_rows(leaf.experiment, leaf.size, leaf.variant), set()
-    for name, found in factors.items():
+    for name, actual in factors.items():
         row = next((pattern for pattern in rows if re.match(pattern, name)), None)
         assert row, f'{name} is in no row of the table'
-        assert found == pytest.approx(rows[row]), name
+        assert actual == pytest.approx(rows[row]), name
         used.add(row)
     assert used == set(rows)
 
@@ -135,6 +135,6 @@ def test_learning_rate_follows_the_recipe(leaf: Leaf, stepped: dict[str, list[fl
         stepped[key] = list(learning_rate_factors(cfg.param_scheduler, cfg.train_cfg.max_iters))
     expected = SCHEDULES[leaf.recipe]
     assert len(expected) == 10 and max(expected) == cfg.train_cfg.max_iters - 1
-    found = {iteration: stepped[key][iteration] for iteration in expected}
+    actual = {iteration: stepped[key][iteration] for iteration in expected}
     # mmengine's warm-up and polynomial end one iteration before the recipe's: 1 / 250 at most.
-    assert found == pytest.approx(expected, rel=0.005, abs=3e-5)
+    assert actual == pytest.approx(expected, rel=0.005, abs=3e-5)

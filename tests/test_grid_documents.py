@@ -28,15 +28,15 @@ def rows(experiment: str) -> dict[str, list[str]]:
     The last three are: what it starts from, parameters, GFLOPs.
     """
     text = (CONFIGS / experiment / 'README.md').read_text()
-    found = re.findall(r'^\| \[[^\]]+\]\((\S+)\.py\) \| (.+) \|$', text, re.MULTILINE)
-    return {name: cells.split(' | ') for name, cells in found}
+    actual = re.findall(r'^\| \[[^\]]+\]\((\S+)\.py\) \| (.+) \|$', text, re.MULTILINE)
+    return {name: cells.split(' | ') for name, cells in actual}
 
 
 def models(experiment: str) -> dict[str, dict]:
     entries = mmengine.load(CONFIGS / experiment / 'metafile.yml')['Models']
-    found = {model['Name']: model for model in entries}
-    assert len(found) == len(entries)
-    return found
+    actual = {model['Name']: model for model in entries}
+    assert len(actual) == len(entries)
+    return actual
 
 
 def test_the_index_imports_every_metafile() -> None:
@@ -47,11 +47,11 @@ def test_the_index_imports_every_metafile() -> None:
 
 @every_folder
 def test_metafile_entries_are_the_leaves(experiment: str) -> None:
-    found, expected = models(experiment), leaves(experiment)
-    assert found.keys() == expected.keys()
+    actual, expected = models(experiment), leaves(experiment)
+    assert actual.keys() == expected.keys()
     (collection,) = mmengine.load(CONFIGS / experiment / 'metafile.yml')['Collections']
     assert (ROOT / collection['README']).is_file()
-    for name, model in found.items():
+    for name, model in actual.items():
         leaf, about = expected[name], model['Metadata']
         assert model['In Collection'] == collection['Name']
         assert ROOT / model['Config'] == leaf.path and leaf.path.is_file()
@@ -78,10 +78,10 @@ def test_results_are_the_paper_s_and_say_so(experiment: str) -> None:
 
 @every_folder
 def test_readme_table_agrees(experiment: str) -> None:
-    found, recorded = rows(experiment), models(experiment)
-    assert found.keys() == leaves(experiment).keys()
+    actual, recorded = rows(experiment), models(experiment)
+    assert actual.keys() == leaves(experiment).keys()
     for name, leaf in leaves(experiment).items():
-        *results, start, count, gflops = found[name]
+        *results, start, count, gflops = actual[name]
         assert [result for result in results if result != '-'] == [str(r) for r in leaf.results]
         assert int(count.replace(',', '')) == parameters(leaf)
         assert gflops == f'{recorded[name]["Metadata"]["FLOPs"] / 1e9:.1f}'

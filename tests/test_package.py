@@ -69,10 +69,11 @@ def test_core_works_with_torch_alone() -> None:
     code = HIDE.format(names=FAMILY_IMPORTS) + (
         'import torch\n'
         'from rope_dense.rope import AxialRoPE, rotate\n'
-        'rope = AxialRoPE(head_dim=8, num_heads=2, depth=1)\n'
-        "rotation = rope([0], height=3, width=4, device=torch.device('cpu'))[0]\n"
-        'x = torch.randn(1, 12, 2, 8)\n'
-        'torch.testing.assert_close(rotate(x, rotation).norm(), x.norm())\n'
+        'rotary = AxialRoPE(head_dim=8, num_heads=2)(torch.empty(1, 12, 16), (3, 4))\n'
+        'qkv = torch.randn(1, 12, 3, 2, 8)\n'
+        'rotated = torch.stack(rotate(qkv, rotary), 2).transpose(1, 3)\n'
+        'torch.testing.assert_close(rotated.norm(dim=-1), qkv.norm(dim=-1))\n'
+        'assert not torch.equal(rotated, qkv)\n'
         f'assert not sys.modules.keys() & {set(FAMILY_IMPORTS)}'
     )
     result = run_python(code, '-W', 'ignore')
@@ -107,9 +108,9 @@ def test_one_of_mmdet_and_mmseg_is_enough(present: str, absent: str) -> None:
 def test_registered_class_is_found_from_both_scopes(
     package: ModuleType, registry: str, name: str
 ) -> None:
-    found = getattr(package.registry, registry).get(name)
-    assert found is not None
-    assert found.__module__.startswith('rope_dense.')
+    actual = getattr(package.registry, registry).get(name)
+    assert actual is not None
+    assert actual.__module__.startswith('rope_dense.')
 
 
 def test_import_does_not_look_for_triton() -> None:

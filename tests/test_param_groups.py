@@ -10,18 +10,18 @@ from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 
 import rope_dense  # noqa: F401
-from rope_dense.engine.param_groups import block_counts, group_table, layer_id
+from rope_dense.engine.param_groups import group_table
 from rope_dense.rope import MixedRoPE
 
 ALL_ROLES = ['norm', 'embedding', 'position', 'frequency', 'one_dim']
 
 
-class Backbone(nn.Module):
+class MisleadingBackbone(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.pos_embed = nn.Parameter(torch.zeros(1, 4, 8))
         self.cls_token = nn.Parameter(torch.zeros(1, 1, 8))
-        self.rope = MixedRoPE(head_dim=4, num_heads=2, depth=2)
+        self.rope = MixedRoPE(head_dim=4, num_heads=2)
         self.blocks = nn.ModuleList(nn.MultiheadAttention(8, 2) for _ in range(2))
         self.norm_proj = nn.Linear(8, 8)  # no norm, in spite of its name
         self.out = nn.LayerNorm(8)  # a norm, in spite of its name
@@ -30,7 +30,7 @@ class Backbone(nn.Module):
 class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.backbone = Backbone()
+        self.backbone = MisleadingBackbone()
         self.backbone2 = nn.Linear(2, 2)
         self.neck = nn.ModuleList(nn.Linear(2, 2, bias=False) for _ in range(11))
         self.freqs = nn.Parameter(torch.zeros(2, 2))  # not of a rotary embedding
@@ -55,27 +55,27 @@ def assignment(model: nn.Module, **paramwise_cfg: object) -> dict[str, tuple[str
     """Parameter name -> (group name, lr, weight decay); fails if a parameter is in two groups."""
     groups = wrap(model, **paramwise_cfg).optimizer.param_groups
     names = {id(param): name for name, param in model.named_parameters()}
-    found = [
+    actual = [
         (names[id(param)], (group['name'], group['lr'], group['weight_decay']))
         for group in groups
         for param in group['params']
     ]
-    assert len(found) == len(dict(found))
+    assert len(actual) == len(dict(actual))
     assert len({group['name'] for group in groups}) == len(groups)
-    return dict(found)
+    return dict(actual)
 
 
 def test_every_trained_parameter_is_in_exactly_one_group() -> None:
     model = Model()
-    found = assignment(model, lr_mult={'backbone': 0.1}, no_decay=ALL_ROLES)
+    actual = assignment(model, lr_mult={'backbone': 0.1}, no_decay=ALL_ROLES)
     trained = {name for name, param in model.named_parameters() if param.requires_grad}
-    assert set(found) == trained
-    assert not any(name.startswith('frozen') for name in found)
+    assert set(actual) == trained
+    assert not any(name.startswith('frozen') for name in actual)
 
 
 def test_roles_come_from_modules_not_from_names() -> None:
-    found = assignment(Model(), lr_mult={'backbone': 0.1}, no_decay=ALL_ROLES)
-    groups = {name: group for name, (group, _, _) in found.items()}
+    actual = assignment(Model(), lr_mult={'backbone': 0.1}, no_decay=ALL_ROLES)
+    groups = {name: group for name, (group, _, _) in actual.items()}
     assert {
         'backbone.pos_embed': 'backbone/position',
         'backbone.cls_token': 'backbone/decay',
@@ -91,26 +91,26 @@ def test_roles_come_from_modules_not_from_names() -> None:
         'bn.bias': '(rest)/norm',
         'relative_position_bias_table': '(rest)/position',
     }.items() <= groups.items()
-    for group, lr, decay in found.values():
+    for group, lr, decay in actual.values():
         assert lr == pytest.approx(0.01 if group.startswith('backbone/') else 0.1)
         assert decay == (0.5 if group.endswith('/decay') else 0.0)
 
 
 def test_only_the_listed_roles_are_exempt() -> None:
-    found = assignment(Model(), no_decay=['norm'])
-    exempt = {name for name, (_, _, decay) in found.items() if decay == 0}
+    actual = assignment(Model(), no_decay=['norm'])
+    exempt = {name for name, (_, _, decay) in actual.items() if decay == 0}
     assert exempt == {'backbone.out.weight', 'backbone.out.bias', 'bn.weight', 'bn.bias'}
 
 
 def test_paths_match_whole_components_and_the_longest_counts() -> None:
     factors = {'backbone': 0.1, 'backbone.out': 0.5, 'neck.1': 0.2, 'backbone.pos_embed': 0.0}
-    found = {name: lr for name, (_, lr, _) in assignment(Model(), lr_mult=factors).items()}
-    assert found['backbone.norm_proj.weight'] == pytest.approx(0.01)
-    assert found['backbone.out.weight'] == pytest.approx(0.05)
-    assert found['backbone.pos_embed'] == 0
-    assert found['backbone2.weight'] == pytest.approx(0.1)
-    assert found['neck.1.weight'] == pytest.approx(0.02)
-    assert found['neck.10.weight'] == pytest.approx(0.1)
+    actual = {name: lr for name, (_, lr, _) in assignment(Model(), lr_mult=factors).items()}
+    assert actual['backbone.norm_proj.weight'] == pytest.approx(0.01)
+    assert actual['backbone.out.weight'] == pytest.approx(0.05)
+    assert actual['backbone.pos_embed'] == 0
+    assert actual['backbone2.weight'] == pytest.approx(0.1)
+    assert actual['neck.1.weight'] == pytest.approx(0.02)
+    assert actual['neck.10.weight'] == pytest.approx(0.1)
 
 
 def test_the_optimizer_trains_with_the_groups() -> None:
@@ -125,72 +125,73 @@ def test_the_optimizer_trains_with_the_groups() -> None:
     torch.testing.assert_close(after[2], before[2])  # exempt
 
 
-@pytest.mark.parametrize(
-    'name, layer',
-    [
-        ('cls_token', 0),
-        ('pos_embed', 0),
-        ('patch_embed.proj.weight', 0),
-        ('reg_token', 0),
-        ('norm_pre.weight', 0),
-        ('rope.freqs', 0),
-        ('blocks.0.norm1.weight', 1),
-        ('blocks.0.attn.q_bias', 1),
-        ('blocks.3.attn.norm.weight', 4),
-        ('blocks.11.mlp.fc1_g.weight', 12),
-        ('blocks.11.gamma_2', 12),
-        ('norm.weight', 13),
-    ],
-)
-def test_layers_of_a_vit(name: str, layer: int) -> None:
-    assert layer_id(name, [12]) == layer
+VIT = dict(type='RoPEViT', arch='tiny', use_ape=True, num_registers=1, final_norm=True)
+VIT_LAYERS = {
+    'cls_token': 0,
+    'pos_embed': 0,
+    'patch_embed.proj.weight': 0,
+    'reg_token': 0,
+    'norm_pre.weight': 0,
+    'blocks.0.norm1.weight': 1,
+    'blocks.0.attn.rope.freqs': 1,
+    'blocks.0.attn.qkv.q_bias': 1,
+    'blocks.3.attn.norm.weight': 4,
+    'blocks.11.attn.rope.freqs': 12,
+    'blocks.11.mlp.fc1_g.weight': 12,
+    'blocks.11.gamma_2': 12,
+    'norm.weight': 13,
+}
+FAMILY = dict(mlp='swiglu', qkv_bias='qv', pre_norm=True, attn_norm=True)
+SWIN = dict(type='RoPESwin', arch='tiny', use_rpb=True)
+SWIN_LAYERS = {
+    'patch_embed.norm.weight': 0,
+    'layers.0.blocks.0.attn.qkv.weight': 1,
+    'layers.0.blocks.0.attn.rope.freqs': 1,
+    'layers.0.blocks.1.attn.relative_position_bias_table': 2,
+    'layers.0.downsample.reduction.weight': 2,
+    'layers.1.blocks.0.mlp.fc1.bias': 3,
+    'layers.1.blocks.1.attn.rope.freqs': 4,
+    'layers.2.blocks.5.norm2.weight': 10,
+    'layers.3.blocks.1.norm2.weight': 12,
+    'norm3.weight': 13,
+}
 
 
-@pytest.mark.parametrize(
-    'name, layer',
-    [
-        ('patch_embed.norm.weight', 0),
-        ('layers.0.rope.freqs', 0),
-        ('layers.0.blocks.0.attn.qkv.weight', 1),
-        ('layers.0.blocks.1.attn.relative_position_bias_table', 2),
-        ('layers.0.downsample.reduction.weight', 2),
-        ('layers.1.rope.freqs', 2),
-        ('layers.1.blocks.0.mlp.fc1.bias', 3),
-        ('layers.2.blocks.5.norm2.weight', 10),
-        ('layers.3.blocks.1.norm2.weight', 12),
-        ('norm3.weight', 13),
-    ],
-)
-def test_layers_of_a_swin(name: str, layer: int) -> None:
-    assert layer_id(name, [2, 2, 6, 2]) == layer
-
-
-@pytest.mark.parametrize(
-    'backbone, depths',
-    [
-        (dict(type='RoPEViT', arch='tiny', use_ape=True), [12]),
-        (dict(type='RoPESwin', arch='tiny', use_rpb=True), [2, 2, 6, 2]),
-    ],
-)
-def test_layer_decay_covers_our_backbones(backbone: dict, depths: list[int]) -> None:
+def with_head(backbone: dict) -> nn.Module:
     init_default_scope('mmengine')
     with torch.device('meta'):
-        model = nn.ModuleDict(dict(backbone=MODELS.build(backbone), head=nn.Linear(2, 2)))
-    assert block_counts(name for name, _ in model.named_parameters()) == depths
-    found = assignment(model, layer_decay=0.5, lr_mult={'head': 2.0}, no_decay=['position'])
-    factors = {name: lr / 0.1 for name, (_, lr, _) in found.items()}
-    total = sum(depths)
-    first, last = ('blocks.0.', 'blocks.11.')
-    if len(depths) > 1:
-        first, last = 'layers.0.blocks.0.', 'layers.3.blocks.1.'
-    assert factors['backbone.patch_embed.proj.weight'] == pytest.approx(0.5 ** (total + 1))
-    assert factors[f'backbone.{first}attn.qkv.weight'] == pytest.approx(0.5**total)
-    assert factors[f'backbone.{last}attn.qkv.weight'] == pytest.approx(0.5)
-    assert factors['head.weight'] == 2
-    assert found['head.weight'][0] == 'head/decay'
-    assert found[f'backbone.{first}attn.qkv.weight'][0] == 'backbone/layer_01/decay'
-    positions = {name for name, (group, _, _) in found.items() if group.endswith('/position')}
-    assert positions and all('pos' in name for name in positions)
+        return nn.ModuleDict(dict(backbone=MODELS.build(backbone), head=nn.Linear(2, 2)))
+
+
+@pytest.mark.parametrize(
+    ('backbone', 'layers'),
+    [
+        (VIT | dict(arch=dict(embed_dims=192, depth=12, num_heads=3, **FAMILY)), VIT_LAYERS),
+        (SWIN, SWIN_LAYERS),
+    ],
+)
+def test_layer_decay_goes_block_by_block(backbone: dict, layers: dict[str, int]) -> None:
+    actual = assignment(with_head(backbone), layer_decay=0.5)
+    for name, layer in layers.items():
+        group, lr, _ = actual[f'backbone.{name}']
+        assert group == f'backbone/layer_{layer:02d}/decay', name
+        assert lr == pytest.approx(0.1 * 0.5 ** (13 - layer)), name
+
+
+@pytest.mark.parametrize('backbone', [VIT, SWIN])
+def test_layer_decay_goes_along_with_factors_and_roles(backbone: dict) -> None:
+    model = with_head(backbone)
+    actual = assignment(
+        model, layer_decay=0.5, lr_mult={'head': 2.0}, no_decay=['position', 'frequency']
+    )
+    assert actual.keys() == {name for name, _ in model.named_parameters()}
+    layers = {group.split('/')[1] for group, *_ in actual.values() if group.startswith('backbone')}
+    assert layers == {f'layer_{layer:02d}' for layer in range(14)}
+    assert actual['head.weight'] == ('head/decay', 0.2, 0.5)
+    for role, end in (('position', ('pos_embed', 'bias_table')), ('frequency', 'rope.freqs')):
+        names = {name for name, (group, *_) in actual.items() if group.endswith(f'/{role}')}
+        assert names == {name for name in actual if name.endswith(end)} and names
+        assert all(actual[name][2] == 0 for name in names)
 
 
 def test_table_counts_what_is_in_the_groups(caplog: pytest.LogCaptureFixture) -> None:
@@ -203,7 +204,7 @@ def test_table_counts_what_is_in_the_groups(caplog: pytest.LogCaptureFixture) ->
     assert lines[0] == 'Parameter groups of lr 0.1, weight decay 0.5:'
     assert len(lines) == 2 + len(groups)
     rows = {line.split()[0]: line.split()[1:] for line in lines[2:]}
-    assert rows['backbone/frequency'] == ['0.1000', '0', '1', '16']
+    assert rows['backbone/frequency'] == ['0.1000', '0', '1', '8']
     assert rows['(rest)/embedding'] == ['1.0000', '0', '1', '6']
     assert rows['(rest)/decay'] == ['1.0000', '1', '13', '52']
 
@@ -228,9 +229,10 @@ def test_mistakes_are_named(options: dict, message: str) -> None:
         wrap(Model(), **options)
 
 
-def test_layer_decay_needs_blocks() -> None:
-    with pytest.raises(ValueError, match='blocks.<i>.*this model has none'):
-        wrap(nn.Linear(2, 2), layer_decay=0.5)
+def test_layer_decay_needs_a_backbone_that_says_its_layers() -> None:
+    for model, kind in ((nn.Linear(2, 2), 'NoneType'), (Model(), 'MisleadingBackbone')):
+        with pytest.raises(ValueError, match=f'a model.backbone of rope_dense.*it is {kind}'):
+            wrap(model, layer_decay=0.5)
 
 
 def test_optimizer_must_state_its_base_values() -> None:

@@ -80,9 +80,9 @@ def losses(work_dir: Path) -> dict[int, float]:
 
 
 @pytest.fixture(scope='module')
-def whole(config: Path, folder: Path, run: Run) -> Path:
+def uninterrupted(config: Path, folder: Path, run: Run) -> Path:
     """Work dir of a run without interruption, with a moving average; all checkpoints are kept."""
-    work_dir = folder / 'whole'
+    work_dir = folder / 'uninterrupted'
     keep_all = ['default_hooks.checkpoint.interval=1', 'default_hooks.checkpoint.max_keep_ckpts=-1']
     flags = ['--ema', MOMENTUM, '--work-dir', work_dir]
     run('train', config, *flags, options=OPTIONS + keep_all)
@@ -138,7 +138,7 @@ def start_and_kill(config: Path, work_dir: Path, before: str, at: str) -> None:
     ids=['while training', 'while writing'],
 )
 def test_resumed_run_goes_on_as_if_nothing_had_happened(
-    config: Path, folder: Path, whole: Path, run: Run, before: str, at: str
+    config: Path, folder: Path, uninterrupted: Path, run: Run, before: str, at: str
 ) -> None:
     work_dir = folder / ('writing' if before else 'training')
     start_and_kill(config, work_dir, before, at)
@@ -150,21 +150,23 @@ def test_resumed_run_goes_on_as_if_nothing_had_happened(
 
     flags = ['--ema', MOMENTUM, '--work-dir', work_dir, '--resume']
     run('train', config, *flags, options=OPTIONS + SPARSE)
-    expected, found = losses(whole), losses(work_dir)
-    assert sorted(found) == sorted(expected) == list(range(1, STEPS + 1))
-    assert found == pytest.approx(expected, rel=1e-5)
+    expected, actual = losses(uninterrupted), losses(work_dir)
+    assert sorted(actual) == sorted(expected) == list(range(1, STEPS + 1))
+    assert actual == pytest.approx(expected, rel=1e-5)
     assert [path.name for path in work_dir.glob('iter_*')] == [f'iter_{STEPS}.pth']
-    ends = [torch.load(d / f'iter_{STEPS}.pth', weights_only=False) for d in (whole, work_dir)]
+    ends = [
+        torch.load(d / f'iter_{STEPS}.pth', weights_only=False) for d in (uninterrupted, work_dir)
+    ]
     for part in ('state_dict', 'ema_state_dict'):
         for name, value in ends[0][part].items():
             torch.testing.assert_close(ends[1][part][name], value, rtol=1e-5, atol=1e-7)
 
 
-def test_saved_weights_are_the_moving_average(whole: Path) -> None:
+def test_saved_weights_are_the_moving_average(uninterrupted: Path) -> None:
     """state_dict holds the average, ema_state_dict the trained weights: w1, then a + m (w - a)."""
     average: dict[str, torch.Tensor] = {}
     for step in range(1, STEPS + 1):
-        checkpoint = torch.load(whole / f'iter_{step}.pth', weights_only=False)
+        checkpoint = torch.load(uninterrupted / f'iter_{step}.pth', weights_only=False)
         for name, saved in checkpoint['state_dict'].items():
             trained = checkpoint['ema_state_dict'][f'module.{name}']
             before = average.get(name, trained)
@@ -176,12 +178,12 @@ def test_saved_weights_are_the_moving_average(whole: Path) -> None:
 
 
 def test_moving_average_is_what_is_tested_and_loaded(
-    config: Path, whole: Path, folder: Path, run: Run
+    config: Path, uninterrupted: Path, folder: Path, run: Run
 ) -> None:
-    checkpoint = whole / f'iter_{STEPS}.pth'
+    checkpoint = uninterrupted / f'iter_{STEPS}.pth'
     run('test', config, checkpoint, '--work-dir', folder / 'tested', options=[])
     (tested,) = (folder / 'tested').glob('*/*.json')
-    logs = sorted(whole.glob('*/vis_data/scalars.json'))[-1].read_text().splitlines()
+    logs = sorted(uninterrupted.glob('*/vis_data/scalars.json'))[-1].read_text().splitlines()
     evaluated = json.loads(logs[-1])
     assert json.loads(tested.read_text())['coco/bbox_mAP'] == evaluated['coco/bbox_mAP']
 
@@ -213,11 +215,11 @@ def drawn(rank: int = 0, skip: int = 0, workers: int = 0, seed: int = 0) -> list
     )
     batches = SeededBatches(loader, seed, rank)
     batches.skip_iter(skip)
-    found = []
+    actual = []
     for _ in range(skip, 7):
         torch.rand(random.randrange(9))  # what happens in between must not matter
-        found.append([next(batches), torch.rand(2).tolist(), random.random(), np.random.rand()])
-    return found
+        actual.append([next(batches), torch.rand(2).tolist(), random.random(), np.random.rand()])
+    return actual
 
 
 def test_batches_depend_on_their_number_alone() -> None:
@@ -244,11 +246,11 @@ class Saver:
         self.work_dir, self.iter, self.epoch = str(work_dir), 0, 0
         self.message_hub = MessageHub.get_instance(work_dir.name)
         self.logger = SimpleNamespace(info=print)
-        self.seen: list[list[str]] = []
+        self.listings: list[list[str]] = []
         self.fails = False
 
     def save_checkpoint(self, out_dir: str, filename: str, *args: object, **kwargs: object) -> None:
-        self.seen.append(checkpoints(Path(out_dir)))
+        self.listings.append(checkpoints(Path(out_dir)))
         Path(out_dir, filename).write_text(str(self.iter))
         if self.fails:
             raise KeyboardInterrupt
@@ -269,7 +271,7 @@ def test_old_checkpoint_goes_after_the_new_one_is_there(tmp_path: Path) -> None:
     hook.before_train(runner)
     assert checkpoints(tmp_path) == []
     save_steps(hook, runner, range(4))
-    assert runner.seen[1:] == [
+    assert runner.listings[1:] == [
         ['iter_1.pth'],
         ['iter_1.pth', 'iter_2.pth'],
         ['iter_2.pth', 'iter_3.pth'],

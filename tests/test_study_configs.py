@@ -8,6 +8,8 @@ from mmengine.config import Config
 from mmengine.registry import MODELS
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from rope_dense.backbones.attention import TableBiasAttention
+
 STUDY = Path(__file__).parents[1] / 'configs' / 'study'
 PARTS = {  # rotary embedding, absolute position embedding, relative position bias
     'vit_ape': (None, True, False),
@@ -36,8 +38,8 @@ def test_position_embeddings_are_as_named(name: str) -> None:
     with MODELS.switch_scope_and_registry(config.default_scope) as models:
         model = models.build(config.model).eval()
     backbone = model.backbone
-    rope = backbone.layers[0].rope if 'swin' in name else backbone.rope
-    bias = 'swin' in name and backbone.layers[0].blocks[0].attn.bias_window is not None
+    attn = backbone.ordered_blocks[0].attn
+    rope, bias = attn.rope, isinstance(attn, TableBiasAttention)
     kind = None if rope is None else type(rope).__name__
     assert (kind, getattr(backbone, 'pos_embed', None) is not None, bias) == PARTS[name]
     assert any(isinstance(module, _BatchNorm) for module in model.modules())

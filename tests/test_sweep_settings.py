@@ -9,7 +9,13 @@ from torch import Tensor, nn
 
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.evaluation.resolution import at_size, configured_size
-from rope_dense.evaluation.settings import Cell, Setter, parse_scaling, parse_size, parse_window
+from rope_dense.evaluation.settings import (
+    SweepModel,
+    SweepPoint,
+    parse_scaling,
+    parse_size,
+    parse_window,
+)
 from rope_dense.evaluation.sweep import Progress, plan
 
 TINY = dict(embed_dims=32, depth=2, num_heads=2)
@@ -20,8 +26,8 @@ def test_settings_are_read() -> None:
     windows = [parse_window(text) for text in ('7', '7x14', 'auto', 'none')]
     assert windows == [7, (7, 14), 'auto', None]
     assert parse_scaling('none') is None
-    whole = dict(type='linear', factor=(1.5, 2.0), temperature='log')
-    assert parse_scaling('linear:1.5x2+log') == whole
+    scaling = dict(type='linear', factor=(1.5, 2.0), temperature='log')
+    assert parse_scaling('linear:1.5x2+log') == scaling
     assert parse_scaling('by_parts:2') == dict(type='by_parts', factor=2.0, temperature=None)
     assert parse_scaling('ntk+yarn') == dict(type='ntk', factor=None, temperature='yarn')
     assert parse_scaling('none+log') == dict(type='none', factor=None, temperature='log')
@@ -42,8 +48,8 @@ def test_scalings_that_are_none(text: str) -> None:
 
 
 def test_plan_has_each_combination_once() -> None:
-    cells = plan(['64', '96', '64'], ['none', 'ntk'], ['7'])
-    assert [(cell.scaling, cell.size) for cell in cells] == [
+    points = plan(['64', '96', '64'], ['none', 'ntk'], ['7'])
+    assert [(point.scaling, point.size) for point in points] == [
         ('none', '64'), ('none', '96'), ('ntk', '64'), ('ntk', '96')
     ]  # fmt: skip
 
@@ -102,10 +108,12 @@ class Dense(nn.Module):
         return self.backbone(torch.randn(1, 3, side, side, generator=generator))[-1]
 
 
-def setter_of(backbone: nn.Module, *, keep_ratio: bool = False, **test_cfg: object) -> Setter:
+def sweep_model_of(
+    backbone: nn.Module, *, keep_ratio: bool = False, **test_cfg: object
+) -> SweepModel:
     config = pipeline_config(dict(type='Resize', scale=(64, 64), keep_ratio=keep_ratio))
     config.model = dict(test_cfg=test_cfg)
-    return Setter(Dense(backbone), config)
+    return SweepModel(Dense(backbone), config)
 
 
 def vit(**options: object) -> RoPEViT:
@@ -120,81 +128,93 @@ def swin(**options: object) -> RoPESwin:
 
 @pytest.mark.parametrize('build', [vit, swin])
 def test_settings_act_and_are_taken_back(build: Callable[..., nn.Module]) -> None:
-    setter = setter_of(build(rope_scaling=dict(type='linear', factor=2.0)))
-    model, own = setter.model, setter.model.outputs()
+    sweep_model = sweep_model_of(build(rope_scaling=dict(type='linear', factor=2.0)))
+    model, unchanged = sweep_model.model, sweep_model.model.outputs()
     for scaling, window in (('none', 'config'), ('config', '2'), ('by_parts:3+log', '2x5')):
-        setter.apply(Cell('64', scaling, window))
-        assert not torch.equal(model.outputs(), own)
-    setter.apply(Cell('64'))
-    assert torch.equal(model.outputs(), own)
+        sweep_model.apply(SweepPoint('64', scaling, window))
+        assert not torch.equal(model.outputs(), unchanged)
+    sweep_model.apply(SweepPoint('64'))
+    assert torch.equal(model.outputs(), unchanged)
 
 
 def test_a_setting_is_that_of_a_model_built_with_it() -> None:
-    setter = setter_of(vit())
-    setter.apply(Cell('64', 'by_parts:2', '2x4'))
+    sweep_model = sweep_model_of(vit())
+    sweep_model.apply(SweepPoint('64', 'by_parts:2', '2x4'))
     scaling = dict(type='by_parts', factor=2.0)
     built = Dense(vit(window_size=(2, 4), rope_scaling=scaling))
-    built.backbone.load_state_dict(setter.model.backbone.state_dict())
-    assert torch.equal(setter.model.outputs(), built.outputs())
+    built.backbone.load_state_dict(sweep_model.model.backbone.state_dict())
+    assert torch.equal(sweep_model.model.outputs(), built.outputs())
 
 
 @pytest.mark.parametrize(
-    ('backbone', 'cell', 'message'),
+    ('backbone', 'point', 'message'),
     [
-        (vit, Cell('7'), '--sizes 7: 7 x 7 pixels leave no token of 8 x 8'),
-        (vit, Cell('64', window='9'), '--window 9: larger than the map, 8 x 8 tokens at --size'),
-        (vit, Cell('32x64', window='4x9'), '--window 4x9: larger than the map, 4 x 8 tokens'),
-        (swin, Cell('30', window='9'), '--window 9: larger than the map, 8 x 8 tokens'),
-        (vit, Cell('64', 'linear:0'), '--scaling linear:0: rope_scaling: factor must be a posit'),
-        (vit, Cell('64', 'ntk'), "--scaling ntk: rope_scaling: type 'ntk' changes the theta"),
-        (vit, Cell('64', 'cubic'), '--scaling cubic: rope_scaling: type must be one of'),
-        (vit, Cell('64', 'linear+hot'), '--scaling linear.hot: rope_scaling: temperature must be'),
-        (vit, Cell('64', slide='scale'), '--slide scale: the config does not slide'),
+        (vit, SweepPoint('7'), '--sizes 7: 7 x 7 pixels leave no token of 8 x 8'),
+        (
+            vit,
+            SweepPoint('64', window='9'),
+            '--window 9: larger than the map, 8 x 8 tokens at --size',
+        ),
+        (vit, SweepPoint('32x64', window='4x9'), '--window 4x9: larger than the map, 4 x 8 tokens'),
+        (swin, SweepPoint('30', window='9'), '--window 9: larger than the map, 8 x 8 tokens'),
+        (
+            vit,
+            SweepPoint('64', 'linear:0'),
+            '--scaling linear:0: rope_scaling: factor must be a finit',
+        ),
+        (vit, SweepPoint('64', 'ntk'), "--scaling ntk: rope_scaling: type 'ntk' changes the theta"),
+        (vit, SweepPoint('64', 'cubic'), '--scaling cubic: rope_scaling: type must be one of'),
+        (
+            vit,
+            SweepPoint('64', 'linear+hot'),
+            '--scaling linear.hot: rope_scaling: temperature must be',
+        ),
+        (vit, SweepPoint('64', slide='scale'), '--slide scale: the config does not slide'),
     ],
 )
 def test_settings_that_a_model_refuses(
-    backbone: Callable[[], nn.Module], cell: Cell, message: str
+    backbone: Callable[[], nn.Module], point: SweepPoint, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        setter_of(backbone()).apply(cell)
+        sweep_model_of(backbone()).apply(point)
 
 
 def test_settings_that_a_backbone_has_no_use_for() -> None:
-    baseline = setter_of(vit(rope=None, use_ape=True))
-    baseline.apply(Cell('64', 'none'))
+    baseline = sweep_model_of(vit(rope=None, use_ape=True))
+    baseline.apply(SweepPoint('64', 'none'))
     with pytest.raises(ValueError, match='--scaling linear: rope_scaling needs a rotary embedding'):
-        baseline.apply(Cell('64', 'linear'))
+        baseline.apply(SweepPoint('64', 'linear'))
     with pytest.raises(ValueError, match='--window 2: all blocks of this RoPEViT attend globally'):
-        setter_of(vit(window_block_indexes=())).apply(Cell('64', window='2'))
-    other = setter_of(nn.Identity())
-    other.apply(Cell('64'))
-    for cell in (Cell('64', 'none'), Cell('64', window='2')):
-        with pytest.raises(ValueError, match='the backbone must be RoPEViT or RoPESwin, it is Id'):
-            other.apply(cell)
+        sweep_model_of(vit(window_block_indexes=())).apply(SweepPoint('64', window='2'))
+    other = sweep_model_of(nn.Identity())
+    other.apply(SweepPoint('64'))
+    for point in (SweepPoint('64', 'none'), SweepPoint('64', window='2')):
+        with pytest.raises(ValueError, match='the backbone must be one of rope_dense, it is Id'):
+            other.apply(point)
 
 
 def test_windows_may_be_longer_either_way_where_proportions_are_kept() -> None:
     """An image of 32 x 64 may be wide or tall."""
-    kept = setter_of(vit(), keep_ratio=True)
+    sweep_model = sweep_model_of(vit(), keep_ratio=True)
     for window in ('4x8', '8x4'):
-        kept.apply(Cell('32x64', window=window))
+        sweep_model.apply(SweepPoint('32x64', window=window))
     with pytest.raises(ValueError, match='--window 8x4: larger than the map'):
-        setter_of(vit()).apply(Cell('32x64', window='8x4'))
+        sweep_model_of(vit()).apply(SweepPoint('32x64', window='8x4'))
 
 
 def test_crops_are_kept_or_scaled_or_left_out() -> None:
     slide = dict(mode='slide', crop_size=(32, 48), stride=(21, 32))
-    setter = setter_of(vit(), **slide)
-    setter.apply(Cell('128'))
-    assert setter.model.test_cfg == slide
-    setter.apply(Cell('128', slide='scale'))
-    assert setter.model.test_cfg == dict(mode='slide', crop_size=(64, 96), stride=(42, 64))
-    setter.apply(Cell('128x32', slide='scale'))
-    assert setter.model.test_cfg == dict(mode='slide', crop_size=(64, 24), stride=(42, 16))
-    setter.apply(Cell('128', slide='whole'))
-    assert setter.model.test_cfg.mode == 'whole'
+    sweep_model = sweep_model_of(vit(), **slide)
+    sweep_model.apply(SweepPoint('128'))
+    assert sweep_model.model.test_cfg == slide
+    sweep_model.apply(SweepPoint('128', slide='scale'))
+    assert sweep_model.model.test_cfg == dict(mode='slide', crop_size=(64, 96), stride=(42, 64))
+    sweep_model.apply(SweepPoint('128x32', slide='scale'))
+    assert sweep_model.model.test_cfg == dict(mode='slide', crop_size=(64, 24), stride=(42, 16))
+    sweep_model.apply(SweepPoint('128', slide='whole'))
+    assert sweep_model.model.test_cfg.mode == 'whole'
     with pytest.raises(ValueError, match='--window 5x5: larger than the map, 4 x 6 tokens'):
-        setter.apply(Cell('128', window='5x5'))  # the crop bounds what the backbone sees
+        sweep_model.apply(SweepPoint('128', window='5x5'))  # the crop bounds what the backbone sees
 
 
 def test_progress_is_reported_and_timed(

@@ -1,16 +1,12 @@
-import itertools
+"""RoPESwin: the baseline against mmdet, and the model."""
 
 import pytest
-import reference_swin
 import torch
 from mmdet.models.backbones.swin import SwinTransformer, swin_converter
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from rope_dense.backbones import RoPESwin, layers
-from rope_dense.backbones.shifted_windows import relative_position_index
-from rope_dense.backbones.swin import SwinStage
-from rope_dense.rope import MixedRoPE
+from rope_dense.backbones import RoPESwin
 
 MIXED = dict(type='MixedRoPE', theta=10.0)
 AXIAL = dict(type='AxialRoPE', theta=50.0)
@@ -38,113 +34,6 @@ def randomise(model: nn.Module) -> None:
 
 def relative_error(found: Tensor, expected: Tensor) -> float:
     return ((found - expected).norm() / expected.norm()).item()
-
-
-def small_stage(
-    rope: dict | None,
-    use_rpb: bool = False,
-    bias_window: tuple[int, int] = (4, 4),
-    mask_padding: bool = False,
-) -> SwinStage:
-    """A stage of two blocks, the second shifted, with 2 heads of 8 channels, in float64."""
-    stage = SwinStage(
-        16,
-        2,
-        rope=rope,
-        bias_window=bias_window if use_rpb else None,
-        shift_single_window=True,
-        mask_padding=mask_padding,
-        mlp_ratio=2.0,
-        qkv_bias=True,
-        drop_path_rates=(0.0, 0.0),
-        downsample=None,
-        with_cp=False,
-        norm_cfg=dict(type='LN'),
-    )
-    randomise(stage)
-    return stage.double()
-
-
-# Properties.
-
-
-def test_zero_frequencies_change_nothing() -> None:
-    stage = small_stage(MIXED)
-    x = torch.randn(1, 6, 9, 16, dtype=torch.float64)
-    rotated = stage(x, (4, 4), None)
-    stage.rope.freqs.data.zero_()
-    still = stage(x, (4, 4), None)
-    stage.rope = None
-    torch.testing.assert_close(still, stage(x, (4, 4), None))
-    assert relative_error(rotated, still) > 1e-3
-
-
-def test_transposed_grid_swaps_the_axes() -> None:
-    stage, other = small_stage(MIXED), small_stage(MIXED)
-    other.load_state_dict(stage.state_dict())
-    other.rope.freqs.data = stage.rope.freqs.data.flip(0)
-    x = torch.randn(1, 7, 10, 16, dtype=torch.float64)
-    transposed = other(x.transpose(1, 2), (4, 3), None).transpose(1, 2)
-    torch.testing.assert_close(transposed, stage(x, (3, 4), None))
-
-
-def test_index_of_the_bias_table_is_the_offset() -> None:
-    index = relative_position_index(3, 5, torch.device('cpu'))
-    assert index.unique().tolist() == list(range(5 * 9))
-    assert index[0, 0, 0, 0] == index[2, 4, 2, 4] == index.unique().median()
-    assert index[2, 1, 0, 4] == (2 + 2) * 9 + (1 - 4 + 4)  # two down, three to the left
-
-
-# Cut windows against a mask over all pairs of tokens.
-
-
-@pytest.mark.parametrize(
-    'size, window_size',
-    [
-        ((8, 8), (4, 4)),  # whole windows
-        ((9, 5), (4, 4)),  # padding; the last part holds nothing else
-        ((4, 8), (4, 4)),  # one row of windows: no complete one after the shift
-        ((5, 13), (3, 5)),  # odd and not square
-        ((2, 3), (7, 7)),  # smaller than a window
-        ((6, 7), (1, 4)),  # a side of one token is not shifted
-    ],
-)
-@pytest.mark.parametrize(
-    'settings',
-    [dict(rope=None), *COLUMNS.values(), dict(rope=dict(AXIAL, learned=True))],
-    ids=['none', *COLUMNS, 'axial learned'],
-)
-@pytest.mark.parametrize('mask_padding', [False, True])
-def test_cut_windows_equal_masked_windows(
-    settings: dict, size: tuple[int, int], window_size: tuple[int, int], mask_padding: bool
-) -> None:
-    stage = small_stage(**settings, bias_window=window_size, mask_padding=mask_padding)
-    x = torch.randn(2, *size, 16, dtype=torch.float64)
-    out = stage(x, window_size, None)
-    freqs = reference_frequencies(stage)
-    expected = reference_swin.stage_output(stage, x, window_size, freqs, mask_padding)
-    # Fixed axial frequencies are float32.
-    tolerance = 1e-6 if settings['rope'] is AXIAL else 1e-12
-    assert relative_error(out, expected) < tolerance
-
-    weights = torch.randn_like(out)
-    parameters = dict(stage.named_parameters())
-    found = torch.autograd.grad(out, list(parameters.values()), weights)
-    wanted = torch.autograd.grad(expected, list(parameters.values()), weights)
-    errors = dict(zip(parameters, map(relative_error, found, wanted), strict=True))
-    assert max(errors.values()) < tolerance, errors
-
-
-def reference_frequencies(stage: SwinStage) -> Tensor | None:
-    if stage.rope is None:
-        return None
-    if isinstance(stage.rope, MixedRoPE):
-        return stage.rope.freqs
-    if stage.rope.learned:
-        x, y = stage.rope.freqs
-        zeros = torch.zeros_like(x)
-        return torch.stack([torch.cat([x, zeros], -1), torch.cat([zeros, y], -1)])
-    return reference_swin.axial_frequencies(8, 50.0, len(stage.blocks), 2)
 
 
 # The baseline against mmdet.
@@ -281,14 +170,15 @@ def test_weights_fit_any_window(rope: dict) -> None:
         assert all(torch.isfinite(out).all() for out in other(image))
 
 
-def test_frequencies_of_a_stage_are_one_parameter() -> None:
+def test_frequencies_belong_to_their_block() -> None:
     with torch.device('meta'):
         model = RoPESwin('tiny')
     freqs = {name: tuple(p.shape) for name, p in model.named_parameters() if 'freqs' in name}
     depths_and_heads = ((2, 3), (2, 6), (6, 12), (2, 24))
     assert freqs == {
-        f'layers.{stage}.rope.freqs': (2, depth, heads, 16)
+        f'layers.{stage}.blocks.{block}.attn.rope.freqs': (2, heads, 16)
         for stage, (depth, heads) in enumerate(depths_and_heads)
+        for block in range(depth)
     }
     assert not [name for name in model.state_dict() if 'index' in name]
 
@@ -303,7 +193,8 @@ def test_frozen_stages_neither_train_nor_keep_activations() -> None:
     sum(out.square().sum() for out in outs).backward()
     trained = {name for name, p in model.named_parameters() if p.grad is not None}
     assert trained == {n for n, p in model.named_parameters() if p.requires_grad}
-    assert 'layers.0.rope.freqs' not in trained and 'layers.1.rope.freqs' in trained
+    assert not any(name.startswith('layers.0.') for name in trained)
+    assert 'layers.1.blocks.0.attn.rope.freqs' in trained
 
 
 def test_checkpointing_changes_nothing() -> None:
@@ -320,27 +211,10 @@ def test_checkpointing_changes_nothing() -> None:
     torch.testing.assert_close(results[1], results[0])
 
 
-def test_drop_path_drops_branches_of_whole_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At rate 0.5 a branch of an image is gone or doubled, alike in all strips of the map."""
-    block = small_stage(None, use_rpb=True).blocks[0].train()
-    block.drop_path_rate = 0.5
-    x = torch.randn(64, 14, 9, 16, dtype=torch.float64)
-    monkeypatch.setattr(layers, 'PART', x.numel() // 2)
-    out = block(x, (3, 3), (1, 1), None)
-    as_out = []
-    for scales in itertools.product((0.0, 2.0), repeat=2):  # of attention, of the MLP
-        fixed = iter([torch.full((64, 1, 1, 1), scale, dtype=x.dtype) for scale in scales])
-        monkeypatch.setattr(block, 'branch_scale', lambda _, fixed=fixed: next(fixed))
-        as_out.append((block(x, (3, 3), (1, 1), None) - out).abs().amax((1, 2, 3)) < 1e-12)
-    assert all(images.any() for images in as_out)
-    assert torch.stack(as_out).sum(0).tolist() == [1] * 64
-
-
 def test_drop_path_grows_over_all_blocks() -> None:
     with torch.device('meta'):
         model = RoPESwin('tiny', drop_path_rate=0.22)
-    blocks = [block for stage in model.layers for block in stage.blocks]
-    rates = [block.drop_path_rate for block in blocks]
+    rates = [getattr(block.drop_path, 'drop_prob', 0.0) for block in model.ordered_blocks]
     assert rates == pytest.approx([0.02 * index for index in range(12)])
 
 
@@ -351,7 +225,7 @@ def test_autocast_trains_and_stays_close() -> None:
     with torch.autocast('cpu', dtype=torch.bfloat16):
         outs = model(image)
     sum(out.float().square().sum() for out in outs).backward()
-    assert torch.isfinite(model.layers[0].rope.freqs.grad).all()
+    assert torch.isfinite(model.layers[0].blocks[0].attn.rope.freqs.grad).all()
     assert max(map(relative_error, outs, expected)) < 0.03
 
 
@@ -367,14 +241,52 @@ def test_compiles_without_a_graph_break() -> None:
 @pytest.mark.parametrize(
     'settings, message',
     [
-        (dict(arch='huge'), "arch must be one of tiny, small, base .*; got 'huge'"),
+        (dict(arch='huge'), "arch must be one of tiny, small, base .*, got 'huge'"),
+        (dict(arch=dict(embed_dims=8, depths=(1,))), 'arch must be one of .* or a dict of'),
         (dict(arch=dict(embed_dims=8, depths=(1,), num_heads=(3,))), 'stage 0 has 8 channels'),
         (dict(arch=dict(embed_dims=8, depths=(1,), num_heads=(1, 2))), 'must be of one length'),
-        (dict(window_size=(7, 0)), r'window_size must be a number of .* got \(7, 0\)'),
-        (dict(frozen_stages=5), 'frozen_stages must be from -1 to 4, got 5'),
-        (dict(out_indices=(0, 4)), r'out_indices has \[4\], allowed are -4 to 3'),
+        (dict(arch=dict(embed_dims=8, depths=(0,), num_heads=(1,))), 'depths must be .* got 0'),
+        (dict(arch=dict(embed_dims=8, depths=1, num_heads=(1,))), 'depths must be .* got 1'),
+        (dict(arch=dict(embed_dims=0, depths=(1,), num_heads=(1,))), 'embed_dims must be'),
+        (dict(window_size=(7, 0)), r'window_size must be .* got \(7, 0\)'),
+        (dict(pretrain_window_size=0), 'pretrain_window_size must be .* got 0'),
+        (dict(frozen_stages=5), 'frozen_stages must be an integer from -1 to 4, got 5'),
+        (dict(frozen_stages=1.5), 'frozen_stages must be .* got 1.5'),
+        (dict(out_indices=(0, 4)), r'out_indices must be .* from -4 to 3, got \(0, 4\)'),
+        (dict(out_indices=3), 'out_indices must be a sequence of integers .* got 3'),
+        (dict(drop_path_rate=1.0), 'drop_path_rate must be .* less than 1, got 1.0'),
+        (dict(drop_path_rate=float('nan')), 'drop_path_rate must be .* got nan'),
+        (dict(patch_size=0), 'patch_size must be an integer from 1 up, got 0'),
+        (dict(in_channels='3'), "in_channels must be .* got '3'"),
+        (dict(mlp_ratio=-1), 'mlp_ratio must be .* more than 0, got -1'),
+        (dict(use_rpb=1), r'use_rpb must be one of \(True, False\), got 1'),
+        (dict(rope=True), 'rope must be None or a dict with a type.* got True'),
     ],
 )
 def test_errors_say_what_is_allowed(settings: dict, message: str) -> None:
     with torch.device('meta'), pytest.raises(ValueError, match=message):
         RoPESwin(**settings)
+
+
+@pytest.mark.parametrize(
+    'image, message',
+    [
+        (torch.zeros(3, 32, 32), r'images must be \[batch, 3, height, width\], got \[3, 32, 32\]'),
+        (torch.zeros(1, 4, 32, 32), r'images must be \[batch, 3, .* got \[1, 4, 32, 32\]'),
+        (torch.zeros(1, 3, 32, 32, dtype=torch.uint8), 'must be floating point, got torch.uint8'),
+    ],
+)
+def test_images_that_do_not_fit_are_named(image: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RoPESwin(**SMALL)(image)
+
+
+def test_no_images() -> None:
+    model = RoPESwin(use_rpb=True, **SMALL)
+    outs = model(torch.zeros(0, 3, 50, 70))
+    assert [tuple(out.shape) for out in outs] == [
+        (0, channels, *size)
+        for channels, size in zip((16, 32, 64), model.map_sizes(50, 70), strict=True)
+    ]
+    sum(out.sum() for out in outs).backward()
+    assert not any(p.grad is not None and p.grad.any() for p in model.parameters())

@@ -219,9 +219,9 @@ def lenient() -> ConfigDict:
 
 
 def by_score(sample: SegDataSample) -> tuple[Tensor, Tensor, Tensor]:
-    found = sample.pred_instances
-    order = found.scores.argsort(descending=True, stable=True)
-    return found.bboxes[order], found.scores[order], found.labels[order]
+    actual = sample.pred_instances
+    order = actual.scores.argsort(descending=True, stable=True)
+    return actual.bboxes[order], actual.scores[order], actual.labels[order]
 
 
 def test_one_view_of_a_detector_is_plain_inference(detector: Case) -> None:
@@ -237,14 +237,14 @@ def test_views_of_a_detector_are_merged_by_nms(detector: Case) -> None:
     """With the threshold of the config: greedily by score, within a class."""
     boxes, scores, classes = by_score(detector.plain())
     threshold = detector.config.tta_model.tta_cfg.nms.iou_threshold
-    kept: list[int] = []
+    selected: list[int] = []
     for index in range(len(scores)):
-        rivals = [rival for rival in kept if classes[rival] == classes[index]]
+        rivals = [rival for rival in selected if classes[rival] == classes[index]]
         if all(overlap(boxes[index], boxes[rival]) <= threshold for rival in rivals):
-            kept.append(index)
+            selected.append(index)
     merged = by_score(detector.augmented(flips=(0.0,)))
-    torch.testing.assert_close(merged[0], boxes[kept], rtol=0, atol=1e-4)
-    assert torch.equal(merged[2], classes[kept])
+    torch.testing.assert_close(merged[0], boxes[selected], rtol=0, atol=1e-4)
+    assert torch.equal(merged[2], classes[selected])
 
 
 def overlap(a: Tensor, b: Tensor) -> float:
@@ -261,6 +261,6 @@ def test_boxes_of_a_flipped_view_are_turned_back(detector: Case) -> None:
     with torch.no_grad():
         boxes, scores, _ = by_score(detector.model.test_step(batch)[0])
     x0, y0, x1, y1 = boxes.unbind(1)
-    turned = torch.stack([WIDTH - x1, y0, WIDTH - x0, y1], 1)
+    mirrored = torch.stack([WIDTH - x1, y0, WIDTH - x0, y1], 1)
     torch.testing.assert_close(with_flip[1], scores, rtol=0, atol=1e-5)
-    torch.testing.assert_close(with_flip[0], turned, rtol=0, atol=1e-3)
+    torch.testing.assert_close(with_flip[0], mirrored, rtol=0, atol=1e-3)

@@ -1,18 +1,16 @@
+"""RoPEViT: the models of the paper against timm, and the model."""
+
 from types import ModuleType
 
 import pytest
 import torch
 from mmengine.registry import MODELS
-from reference import attention, relative_error, windowed_attention
-from torch import nn
+from reference import relative_error
+from torch import Tensor, nn
 
 from rope_dense.backbones import RoPEViT
-from rope_dense.backbones.archs import ViTArch
-from rope_dense.backbones.attention import Attention, offset_table
-from rope_dense.backbones.vit_block import ViTBlock
-from rope_dense.rope import RotaryEmbedding, window_padding
+from rope_dense.rope import GridRoPE
 
-CPU = torch.device('cpu')
 MIXED = dict(type='MixedRoPE', theta=10.0)
 AXIAL = dict(type='AxialRoPE', theta=100.0)
 TINY = dict(embed_dims=32, depth=4, num_heads=2)
@@ -66,10 +64,11 @@ def timm_pair(timm: ModuleType, size: str, variant: str, img_size, depth: int):
         out_indices=tuple(range(depth)),
     )
     state = {name: x for name, x in theirs.state_dict().items() if 'freqs' not in name}
-    if 'mixed' in variant:
-        state['rope.freqs'] = theirs.rope.freqs.view_as(ours.rope.freqs)
-    missing, unexpected = ours.load_state_dict(state, strict=False)
-    assert not missing and not unexpected
+    if 'mixed' in variant:  # theirs: one parameter [2, L, h P]
+        for index, freqs in enumerate(theirs.rope.freqs.flatten(2).unbind(1)):
+            of_block = ours.blocks[index].attn.rope.freqs
+            state[f'blocks.{index}.attn.rope.freqs'] = freqs.view_as(of_block)
+    ours.load_state_dict(state)
     return theirs.eval(), ours.eval()
 
 
@@ -94,67 +93,6 @@ def test_same_tokens_as_timm_at_full_depth(timm: ModuleType, variant: str):
     image = torch.randn(1, 3, 224, 224)
     expected = theirs.forward_features(image)[:, 1:].transpose(1, 2)
     assert relative_error(ours(image)[-1].flatten(2), expected) < 1e-5
-
-
-# ---------------------------------------------------------------- against the slow reference
-
-
-@pytest.mark.parametrize('rope', [MIXED, AXIAL, dict(AXIAL, learned=True)])
-@pytest.mark.parametrize('height, width', [(6, 6), (5, 7), (2, 4), (1, 1)])
-@pytest.mark.parametrize('mask_padding', [False, True])
-@torch.no_grad()
-def test_windowed_block_equals_the_reference_with_image_coordinates(
-    rope: dict, height: int, width: int, mask_padding: bool
-):
-    window = (3, 2)
-    windows = dict(window_size=window, window_block_indexes=(1,), mask_padding=mask_padding)
-    model = build(rope=rope, with_cls_token=False, **windows)
-    block, x = model.blocks[1], torch.randn(1, height * width, 32)
-    rotation = model.rotations((height, width), window, CPU)[1]
-    normed = block.norm1(x)[0].unflatten(0, (height, width))
-    freqs = rotation.freqs.expand(-1, 2, -1)
-    branch = windowed_attention(block.attn, normed, window, freqs, mask_padding)
-    expected = x + block.gamma_1 * branch.flatten(0, 1).float()
-    expected = expected + block.gamma_2 * block.mlp(block.norm2(expected))
-    assert relative_error(block(x, (height, width), window, rotation), expected) < 1e-5
-
-
-@torch.no_grad()
-def test_block_is_two_scaled_residual_branches():
-    model = build(rope=None)
-    block, x = model.blocks[0], torch.randn(2, 10, 32)
-    expected = x + block.gamma_1 * block.attn(block.norm1(x), (2, 5))
-    expected = expected + block.gamma_2 * block.mlp(block.norm2(expected))
-    torch.testing.assert_close(block(x, (2, 5), None, None), expected)
-
-
-@pytest.mark.parametrize('use_window', [True, False])
-@torch.no_grad()
-def test_relative_position_equals_the_reference(use_window: bool):
-    grid = (4, 6)
-    module = Attention(16, 2, rel_pos_size=(3, 2) if use_window else grid)
-    randomize(module)
-    x = torch.randn(1, 24, 16)
-    if use_window:
-        padding = window_padding(grid, (3, 2))
-        actual = module(x, grid, None, (3, 2), padding)[0].unflatten(0, grid)
-        expected = windowed_attention(module, x[0].unflatten(0, grid), (3, 2), None)
-    else:
-        actual = module(x, grid)[0]
-        positions = [(column, row) for row in range(4) for column in range(6)]
-        expected = attention(module, x[0], None, positions)
-    assert relative_error(actual, expected) < 1e-5
-
-
-def test_relative_position_tables_are_resized_linearly():
-    module = Attention(16, 2, rel_pos_size=(2, 2))
-    nn.init.normal_(module.rel_pos_h)
-    table = offset_table(module.rel_pos_h, 3)  # 3 entries become 5
-    weight = torch.tensor([[1, 0, 0], [0.6, 0.4, 0], [0, 1, 0], [0, 0.4, 0.6], [0, 0, 1]])
-    resized = weight @ module.rel_pos_h
-    for i in range(3):
-        for k in range(3):
-            torch.testing.assert_close(table[i, k], resized[i - k + 2])
 
 
 # ---------------------------------------------------------------- the model
@@ -191,7 +129,8 @@ def test_architectures_have_the_published_number_of_parameters(name: str):
     expected += depth * dims
     assert sum(p.numel() for p in model.parameters()) == expected
     frequencies = {'small': 4608, 'base': 9216, 'large': 24576}  # 4.6k, 9.2k, 24.6k in the paper
-    assert model.rope.freqs.numel() == frequencies.get(name, depth * dims)
+    found = sum(p.numel() for name, p in model.named_parameters() if name.endswith('rope.freqs'))
+    assert found == frequencies.get(name, depth * dims)
 
 
 def test_the_same_weights_run_at_another_size():
@@ -214,11 +153,21 @@ def test_position_embedding_is_resized_bicubically():
     torch.testing.assert_close(tokens[:, 1:], expected.flatten(2).transpose(1, 2))
 
 
-def test_rotation_of_windows_is_that_of_one_window():
-    model = build(rope=MIXED, **VITDET)
-    rotations = model.rotations((5, 8), (3, 3), CPU)
-    tokens = [(len(rotation.y), len(rotation.x)) for rotation in rotations]
-    assert tokens == [(3, 3), (3, 3), (5, 8), (3, 3)]
+def test_window_blocks_have_the_angles_of_one_window():
+    model, seen = build(rope=MIXED, **VITDET), []
+    for block in model.blocks:
+        block.attn.rope.register_forward_hook(lambda _, inputs, out: seen.append(out.angles.shape))
+    model(torch.randn(2, 3, 80, 128))
+    assert seen == [(9, 2, 8), (9, 2, 8), (40, 2, 8), (9, 2, 8)]
+
+
+def test_frequencies_belong_to_their_block():
+    model = build(rope=MIXED)
+    freqs = {name: tuple(p.shape) for name, p in model.named_parameters() if 'freqs' in name}
+    assert freqs == {f'blocks.{index}.attn.rope.freqs': (2, 2, 8) for index in range(4)}
+    values = [block.attn.rope.freqs for block in model.blocks]
+    assert not any(torch.equal(value, values[0]) for value in values[1:])
+    assert not any('rope' in key for key in build(rope=AXIAL).state_dict())
 
 
 def test_recomputing_blocks_gives_the_same_gradients():
@@ -245,7 +194,17 @@ def test_frozen_stages_do_not_learn(frozen_stages: int):
         frozen = index < frozen_stages
         assert all((p.grad is None) == frozen for p in block.parameters())
         assert block.training != frozen
-        assert bool(model.rope.freqs.grad[:, index].any()) != frozen
+        assert block.attn.rope.freqs.requires_grad != frozen
+
+
+def test_a_frozen_model_has_no_parameter_that_trains():
+    """Its frequencies and final norm neither; coordinates are not augmented."""
+    coordinates = dict(type='centres', rescale=2.0)
+    model = build(rope=dict(MIXED, coordinates=coordinates), final_norm=True, frozen_stages=4)
+    assert not any(p.requires_grad for p in model.parameters())
+    image = torch.randn(1, 3, 64, 64)
+    assert torch.equal(model.train()(image)[0], model(image)[0])
+    assert not model.norm.training
 
 
 def test_drop_path_grows_linearly():
@@ -264,16 +223,30 @@ def test_output_of_the_last_block_alone_is_normalised():
 
 def test_registered_classes_of_your_own_work_as_rope():
     @MODELS.register_module(force=True)
-    class OnlyRows(RotaryEmbedding):
-        def __init__(self, head_dim: int, num_heads: int, depth: int) -> None:
-            super().__init__(head_dim, num_heads, depth, theta=10.0)
-
-        def frequencies(self, blocks, device):
-            rows = torch.ones(1, 1, self.head_dim // 2)
+    class OnlyRows(GridRoPE):
+        def frequencies(self, device: torch.device) -> Tensor:
+            rows = torch.ones(1, self.head_dim // 2, device=device)
             return torch.stack([torch.zeros_like(rows), rows])
 
-    out = build(rope=dict(type='OnlyRows'))(torch.randn(1, 3, 32, 48))
-    assert out[0].shape == (1, 32, 2, 3)
+    model = build(rope=dict(type='OnlyRows', theta=10.0), with_cls_token=False)
+    image = torch.randn(1, 3, 16, 64)
+    out = model(image)[0]
+    assert out.shape == (1, 32, 1, 4)  # one row: no token is rotated
+    for block in model.blocks:
+        block.attn.rope = None
+    torch.testing.assert_close(model(image)[0], out)
+
+
+@pytest.mark.parametrize('arguments', [dict(), VITDET])
+@torch.no_grad()
+def test_a_changed_attribute_changes_the_output(arguments: dict):
+    model, image = build(rope=AXIAL, **arguments), torch.randn(1, 3, 64, 64)
+    before = model(image)[0]
+    model.blocks[0].attn.rope.theta = 5.0
+    changed = model(image)[0]
+    assert relative_error(changed, before) > 1e-4
+    model.blocks[0].attn.rope.theta = AXIAL['theta']
+    assert torch.equal(model(image)[0], before)
 
 
 @pytest.mark.parametrize('rope', [MIXED, AXIAL])
@@ -304,20 +277,40 @@ def test_bfloat16_autocast_stays_close():
         (dict(arch=dict(TINY, dept=4)), r"the unknown \['dept'\], allowed are.*'depth'"),
         (dict(arch=dict(TINY, mlp='glu')), "mlp must be one of.*'swiglu_norm'.*got 'glu'"),
         (dict(qkv_bias='k'), "qkv_bias must be one of.*'qv'.*got 'k'"),
-        (dict(num_registers=-1), 'num_registers must be 0 or more, got -1'),
+        (dict(num_registers=-1), 'num_registers must be an integer from 0 up, got -1'),
         (dict(arch=dict(TINY, num_heads=3)), 'embed_dims 32 is not a multiple of num_heads 3'),
+        (dict(arch=dict(TINY, num_heads=0)), 'num_heads must be an integer from 1 up, got 0'),
         (dict(use_rel_pos=True, with_cls_token=False), 'set rope=None'),
         (dict(window_block_indexes=(0,)), 'need with_cls_token=False and num_registers=0'),
         (
             dict(window_block_indexes=(0,), with_cls_token=False, num_registers=4),
             'got False and 4',
         ),
-        (dict(out_indices=(4,)), r'out_indices has \[4\]'),
+        (dict(out_indices=(4,)), r'out_indices must be .* from -4 to 3, got \(4,\)'),
+        (dict(out_indices=3), 'out_indices must be a sequence of integers .* got 3'),
         (
             dict(window_block_indexes=(-5,), with_cls_token=False),
-            r'window_block_indexes has \[-5\]',
+            r'window_block_indexes must be .* got \(-5,\)',
         ),
-        (dict(frozen_stages=5), 'frozen_stages must be from -1 to 4, got 5'),
+        (dict(frozen_stages=5), 'frozen_stages must be an integer from -1 to 4, got 5'),
+        (dict(frozen_stages=1.5), 'frozen_stages must be .* got 1.5'),
+        (dict(patch_size=0), 'patch_size must be an integer from 1 up, got 0'),
+        (dict(patch_size='16'), "patch_size must be .* got '16'"),
+        (dict(patch_size=(16, 8)), r'patch_size must be .* got \(16, 8\)'),
+        (dict(img_size=8), 'img_size must be an integer from 16 up, .* got 8'),
+        (dict(in_channels=0), 'in_channels must be an integer from 1 up, got 0'),
+        (dict(mlp_ratio=-1), 'mlp_ratio must be .* more than 0, got -1'),
+        (dict(drop_path_rate=1), 'drop_path_rate must be .* less than 1, got 1'),
+        (dict(drop_path_rate=float('nan')), 'drop_path_rate must be .* got nan'),
+        (dict(layer_scale_init_value=float('nan')), 'layer_scale_init_value must be .* got nan'),
+        (dict(rope=True), 'rope must be None or a dict with a type.* got True'),
+        (dict(rope=dict(MIXED, theta='10')), "theta must be a finite number, .* got '10'"),
+        (dict(use_ape=1), r'use_ape must be one of \(True, False\), got 1'),
+        (dict(mask_padding=None), 'mask_padding must be .* got None'),
+        (
+            dict(rope=None, use_rel_pos=True, with_cls_token=False, rel_pos_img_size=8),
+            'rel_pos_img',
+        ),
     ],
 )
 def test_arguments_that_do_not_fit_are_named(arguments: dict, message: str):
@@ -330,9 +323,22 @@ def test_an_image_below_one_patch_is_an_error():
         build()(torch.randn(1, 3, 8, 32))
 
 
-def test_blocks_take_any_norm():
-    norm_cfg = dict(type='LN', eps=1e-5)
-    arch = ViTArch(embed_dims=32, depth=1, num_heads=2, qkv_bias=False, norm_cfg=norm_cfg)
-    block = ViTBlock(arch)
-    assert block.norm1.eps == 1e-5 and block.attn.qkv.bias is None
-    assert block(torch.randn(1, 4, 32), (2, 2), None, None).shape == (1, 4, 32)
+@pytest.mark.parametrize(
+    'image, message',
+    [
+        (torch.zeros(3, 32, 32), r'images must be \[batch, 3, height, width\], got \[3, 32, 32\]'),
+        (torch.zeros(1, 4, 32, 32), r'images must be \[batch, 3, .* got \[1, 4, 32, 32\]'),
+        (torch.zeros(1, 3, 32, 32, dtype=torch.uint8), 'must be floating point, got torch.uint8'),
+    ],
+)
+def test_images_that_do_not_fit_are_named(image: Tensor, message: str):
+    with pytest.raises(ValueError, match=message):
+        build()(image)
+
+
+@pytest.mark.parametrize('name', VITDET_COLUMNS)
+def test_no_images(name: str):
+    model = build(**VITDET_COLUMNS[name], img_size=64).train()
+    (out,) = model(torch.zeros(0, 3, 80, 64))
+    assert out.shape == (0, 32, 5, 4)
+    out.sum().backward()

@@ -11,7 +11,8 @@ from test_vit import randomize
 from torch import Tensor, nn
 
 from rope_dense.backbones import RoPEViT
-from rope_dense.backbones.attention import Attention
+from rope_dense.backbones.archs import find_vit_arch
+from rope_dense.backbones.base import build_rope
 
 TIMM_NAMES = {
     'small': 'vit_small_patch16_rope_mixed_224',
@@ -80,7 +81,7 @@ def test_same_numbers_as_timm(timm: ModuleType, name: str):
     assert ours.patch_embed.proj.stride == theirs.patch_embed.patch_size
     assert ours.blocks[0].norm1.eps == theirs.blocks[0].norm1.eps
     if not name.startswith('dinov3'):  # pre-trained at 256, timm takes 224 unless it is told
-        assert ours.grid_size == theirs.patch_embed.grid_size
+        assert ours.pretrain_grid == theirs.patch_embed.grid_size
     if name not in ('small', 'base', 'large'):  # naver start LayerScale at 1e-4, timm at 1e-5
         assert ours.arch.layer_scale_init_value == theirs.blocks[0].init_values
 
@@ -92,10 +93,11 @@ def test_same_angles_as_timm(timm: ModuleType, name: str, grid: tuple[int, int])
     size = tuple(patch_size * side for side in grid)
     theirs = timm.create_model(TIMM_NAMES[name], img_size=size, depth=0, num_classes=0)
     sin, cos = theirs.rope.get_embed(grid).chunk(2, -1)  # [N, D], pairs repeated
-    ours = RoPEViT(arch=dict(RoPEViT.ARCHS[name], depth=0), out_indices=()).eval().rope
-    (rotation,) = ours([0], height=grid[0], width=grid[1], device=torch.device('cpu'))
-    pairs = slice(None, sin.shape[1] // 2) if rotation.layout == 'split' else slice(None, None, 2)
-    angles = rotation.angles()[:, 0]  # [N, P]
+    arch = find_vit_arch(RoPEViT.ARCHS, name)
+    ours = build_rope(arch.rope, head_dim=arch.embed_dims // arch.num_heads, num_heads=1).eval()
+    rotary = ours(torch.empty(1, grid[0] * grid[1], 1), grid)
+    pairs = slice(None, sin.shape[1] // 2) if rotary.pair_layout == 'half' else slice(0, None, 2)
+    angles = rotary.angles[:, 0]  # [N, P]
     torch.testing.assert_close(angles.sin(), sin[:, pairs], atol=1e-5, rtol=0)
     torch.testing.assert_close(angles.cos(), cos[:, pairs], atol=1e-5, rtol=0)
 
@@ -111,7 +113,7 @@ def weights_from_timm(theirs: nn.Module) -> dict[str, Tensor]:
             parts = [state[key.replace('q_proj', f'{letter}_proj')] for letter in 'qkv']
             ours[key.replace('q_proj', 'qkv')] = torch.cat(parts)
         elif key.endswith(('attn.q_proj.bias', 'attn.v_proj.bias')):
-            ours[key.replace('_proj.bias', '_bias')] = x
+            ours[key.replace('attn.', 'attn.qkv.').replace('_proj.bias', '_bias')] = x
         elif part and len(x) == 2 * state[f'{module}.mlp.fc2.weight'].shape[1]:  # packed SwiGLU
             ours[f'{module}.mlp.fc1_g.{part}'], ours[f'{module}.mlp.fc1_x.{part}'] = x.chunk(2)
         elif not key.endswith('attn.v_proj.weight'):
@@ -122,17 +124,19 @@ def weights_from_timm(theirs: nn.Module) -> dict[str, Tensor]:
     return ours
 
 
-def timm_pair(timm: ModuleType, name: str, img_size: tuple[int, int], **settings):
-    """timm's model and ours with its weights, two blocks each."""
+def timm_pair(
+    timm: ModuleType, name: str, img_size: tuple[int, int], depth: int = 2, **settings: object
+) -> tuple[nn.Module, RoPEViT]:
+    """timm's model and ours with its weights."""
     theirs = timm.create_model(
-        TIMM_NAMES[name], img_size=img_size, depth=2, num_classes=0, **settings
+        TIMM_NAMES[name], img_size=img_size, depth=depth, num_classes=0, **settings
     )
     randomize(theirs)
     ours = RoPEViT(
-        arch=dict(RoPEViT.ARCHS[name], depth=2),
+        arch=dict(RoPEViT.ARCHS[name], depth=depth),
         img_size=img_size,
         final_norm=isinstance(theirs.norm, nn.LayerNorm),
-        out_indices=(0, 1),
+        out_indices=range(depth),
     )
     ours.load_state_dict(weights_from_timm(theirs))
     return theirs, ours
@@ -159,7 +163,8 @@ def test_same_weights_same_tokens_as_timm(timm: ModuleType, name: str, grid: tup
 
 @torch.no_grad()
 def test_training_draws_the_same_coordinates_as_timm(timm: ModuleType):
-    theirs, ours = timm_pair(timm, 'dinov3_small', (64, 48), rope_rescale_coords=2.0)
+    """In one block: timm draws once for all blocks, DINOv3's own code and ours for each."""
+    theirs, ours = timm_pair(timm, 'dinov3_small', (64, 48), depth=1, rope_rescale_coords=2.0)
     image = torch.randn(2, 3, 64, 48)
     plain = ours.eval()(image)[-1]
     theirs.train(), ours.train()
@@ -173,20 +178,12 @@ def test_training_draws_the_same_coordinates_as_timm(timm: ModuleType):
     assert torch.equal(ours.eval()(image)[-1], plain)
 
 
-# ---------------------------------------------------------------- parts
-
-
-def test_biases_of_queries_and_values_are_those_of_a_key_bias_of_zero():
-    some, full = Attention(8, 2, qkv_bias='qv'), Attention(8, 2, qkv_bias=True)
-    randomize(some)
-    state = some.state_dict()
-    q_bias, v_bias = state.pop('q_bias'), state.pop('v_bias')
-    full.load_state_dict({**state, 'qkv.bias': torch.cat([q_bias, torch.zeros(8), v_bias])})
-    x = torch.randn(2, 6, 8)
-    torch.testing.assert_close(some(x, (2, 3)), full(x, (2, 3)))
-    none = Attention(8, 2, qkv_bias=False)
-    none.load_state_dict(state)
-    assert relative_error(some(x, (2, 3)), none(x, (2, 3))) > 1e-2
+def test_blocks_draw_coordinates_of_their_own():
+    model, angles = RoPEViT(arch=small('dinov3_small', img_size=64)).train(), []
+    for block in model.blocks:
+        block.attn.rope.register_forward_hook(lambda _, inputs, out: angles.append(out.angles))
+    model(torch.zeros(2, 3, 64, 64))
+    assert angles[0].shape == (16, 1, 4) and not torch.equal(*angles)
 
 
 # ---------------------------------------------------------------- the model
@@ -261,8 +258,8 @@ def test_arguments_replace_those_of_the_architecture():
         norm_cfg=dict(type='LN', eps=1e-3),
     )
     block = model.blocks[0]
-    assert model.grid_size == (4, 4) and model.out_strides == [16]
-    assert model.rope is model.pos_embed is model.cls_token is block.attn.q_bias is None
+    assert model.pretrain_grid == (4, 4) and model.out_strides == [16]
+    assert block.attn.rope is model.pos_embed is model.cls_token is block.attn.qkv.bias is None
     assert model.reg_token.shape == (1, 3, 192) and block.mlp.fc1_x.out_features == 384
     assert block.norm1.eps == 1e-3 and bool((block.gamma_1 == 0.5).all())
 
@@ -270,7 +267,7 @@ def test_arguments_replace_those_of_the_architecture():
 def test_default_survives_a_config():
     text = Config(dict(model=dict(type='RoPEViT', arch='eva02_tiny', rope='default'))).pretty_text
     model = MODELS.build(Config.fromstring(text, '.py').model)
-    assert model.out_strides == [14] and model.rope.theta == 10000.0
+    assert model.out_strides == [14] and model.blocks[0].attn.rope.theta == 10000.0
 
 
 @pytest.mark.parametrize('frozen_stages', [0, 1])

@@ -1,332 +1,245 @@
+"""Window plans: which token is in which place of which window, and which may attend to which."""
+
+import itertools
+
 import pytest
 import torch
-from mmengine.registry import MODELS
-from reference import relative_error
-from torch import Tensor, nn
+from torch import Tensor
 
-from rope_dense.backbones import RoPESwin, RoPEViT
-from rope_dense.backbones.windows import (
-    attend_in_windows,
-    fitting_side,
-    strips,
-)
-from rope_dense.rope import cut_windows, window_padding
-from rope_dense.rope.windows import spans
+from rope_dense.backbones.windows import Gather, WindowPlan, window_plan
 
-MIXED = dict(type='MixedRoPE')
-AXIAL = dict(type='AxialRoPE', theta=50.0)
-VIT = dict(
-    type='RoPEViT',
-    arch=dict(embed_dims=32, depth=3, num_heads=2),
-    patch_size=4,
-    img_size=16,
-    rel_pos_img_size=32,
-    with_cls_token=False,
-    window_block_indexes=(0, 1),
-)
-SWIN = dict(
-    type='RoPESwin',
-    arch=dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2)),
-    patch_size=2,
-    pretrain_window_size=4,
-    out_indices=(0, 1),
-)
-BACKBONES = {
-    'ViT mixed': dict(VIT, rope=MIXED),
-    'ViT axial + APE': dict(VIT, rope=AXIAL, use_ape=True),
-    'ViT learned': dict(VIT, rope=dict(AXIAL, learned=True)),
-    'ViT relative + APE': dict(VIT, rope=None, use_rel_pos=True, use_ape=True),
-    'Swin mixed': dict(SWIN, rope=MIXED),
-    'Swin axial + RPB': dict(SWIN, rope=AXIAL, use_rpb=True),
-    'Swin RPB': dict(SWIN, rope=None, use_rpb=True),
-}
-WINDOWS = [4, 7, (3, 5), 'auto', None]
+CPU = torch.device('cpu')
 
-
-def build(cfg: dict, **options: object) -> nn.Module:
-    """A backbone far from its initial values, where every part counts."""
-    torch.manual_seed(0)
-    model = MODELS.build(dict(cfg, **options))
-    for name, parameter in model.named_parameters():
-        if not name.endswith('freqs'):
-            nn.init.normal_(parameter, std=0.4)
-    return model.eval()
-
-
-@torch.no_grad()
-def maps(model: nn.Module, image: Tensor) -> tuple[Tensor, ...]:
-    return model(image)
-
-
-# ---------------------------------------------------------------- the parts
-
-
-@pytest.mark.parametrize(
-    'total, window, shift, padding, expected',
-    [
-        (12, 4, 0, 0, [(0, 3, 4, 4)]),
-        (12, 4, 2, 0, [(0, 1, 2, 2), (2, 2, 4, 4), (10, 1, 2, 2)]),
-        (14, 4, 0, 0, [(0, 3, 4, 4), (12, 1, 2, 2)]),
-        (14, 4, 0, 2, [(0, 3, 4, 4), (12, 1, 4, 2)]),
-        (15, 4, 2, 0, [(0, 1, 2, 2), (2, 3, 4, 4), (14, 1, 1, 1)]),
-        (15, 4, 2, 1, [(0, 1, 2, 2), (2, 3, 4, 4), (14, 1, 2, 1)]),
-        (13, 4, 2, 3, [(0, 1, 2, 2), (2, 2, 4, 4), (10, 1, 4, 3)]),  # and one of padding alone
-        (3, 4, 0, 0, [(0, 1, 3, 3)]),
-        (3, 4, 0, 1, [(0, 1, 4, 3)]),
-        (1, 4, 2, 0, [(0, 1, 1, 1)]),
-        (1, 4, 2, 3, [(0, 1, 2, 1)]),
-        (4, 4, 2, 0, [(0, 1, 2, 2), (2, 1, 2, 2)]),
-    ],
-)
-def test_spans(total: int, window: int, shift: int, padding: int, expected: list[tuple[int, ...]]):
-    """(start, number, size, inside) of windows along one axis."""
-    assert spans(total, window, shift, padding) == expected
-
-
-CUTS = {
+PLANS = {  # images, height, width; window; options
     'whole windows': ((2, 6, 8), (3, 4), {}),
-    'incomplete windows': ((2, 7, 9), (3, 4), {}),
-    'padded': ((2, 7, 9), (3, 4), dict(padding=(2, 3))),
+    'padded': ((2, 7, 9), (3, 4), {}),
+    'padded below': ((1, 7, 8), (3, 4), {}),
     'shifted': ((2, 6, 8), (3, 4), dict(shift=(1, 2))),
-    'shifted and padded': ((2, 7, 9), (3, 4), dict(shift=(1, 2), padding=(2, 3))),
-    'smaller than a window': ((1, 1, 2), (3, 4), dict(shift=(1, 2), padding=(2, 2))),
+    'shifted and padded': ((2, 7, 9), (3, 4), dict(shift=(1, 2))),
+    'shifted in one axis': ((2, 6, 9), (3, 4), dict(shift=(0, 2))),
+    'one row': ((2, 3, 21), (1, 7), dict(shift=(0, 3))),
+    'larger than the grid': ((3, 1, 2), (3, 4), {}),
+    'larger than the grid, shifted': ((3, 1, 2), (3, 4), dict(shift=(1, 2))),
     'one window': ((3, 3, 4), (3, 4), {}),
+    'one window, shifted': ((3, 3, 4), (3, 4), dict(shift=(1, 2))),
+    'one token': ((2, 1, 1), (1, 1), {}),
+    'one token a window': ((2, 3, 2), (1, 1), {}),
+    'no images': ((0, 7, 9), (3, 4), dict(shift=(1, 2))),
+    'one image': ((1, 7, 9), (3, 4), dict(shift=(1, 2))),
 }
+MASKED_PLANS = {
+    f'{name}, mask_padding={mask}': (shape, window, dict(options, mask_padding=mask))
+    for name, (shape, window, options) in PLANS.items()
+    for mask in (False, True)
+}
+PLAN = pytest.mark.parametrize(
+    'shape, window_size, options', MASKED_PLANS.values(), ids=MASKED_PLANS
+)
+Token = tuple[int, int]  # (row, column) in the padded grid
 
 
-@pytest.mark.parametrize('shape, window_size, options', CUTS.values(), ids=CUTS)
-def test_windows_hold_what_lies_together(
-    shape: tuple[int, int, int], window_size: tuple[int, int], options: dict
-):
+def make(shape: tuple[int, int, int], window_size: Token, options: dict) -> WindowPlan:
+    return window_plan(shape[0], shape[1:], window_size, device=CPU, **options)
+
+
+def windows_of_image(
+    size: Token, window_size: Token, shift: Token = (0, 0), mask_padding: bool = False
+) -> list[list[Token]]:
+    """The tokens of each window of the padded grid, moved up and left cyclically; by definition."""
+    sides = [-(-side // window) * window for side, window in zip(size, window_size, strict=True)]
+    return [
+        [
+            ((top + row + shift[0]) % sides[0], (left + column + shift[1]) % sides[1])
+            for row in range(window_size[0])
+            for column in range(window_size[1])
+        ]
+        for top in range(0, sides[0], window_size[0])
+        for left in range(0, sides[1], window_size[1])
+    ]
+
+
+@PLAN
+def test_each_window_has_its_tokens(shape: tuple[int, int, int], window_size: Token, options: dict):
     """Each token tells its image, row and column; padding tells -1."""
     images, height, width = shape
     sides = [torch.arange(side) for side in shape]
-    grid = torch.stack(torch.meshgrid(*sides, indexing='ij'), -1)
-    partition = cut_windows(shape, window_size, **options)
-    seen = torch.zeros(shape, dtype=torch.int)
-    down, right = options.get('shift', (0, 0))
-    for (rows, columns), tokens in zip(
-        partition.sizes, partition.cut(grid, torch.tensor([-1, -1, -1])), strict=True
-    ):
-        assert tokens.shape == (partition.sizes[rows, columns], rows * columns, 3)
-        for window in tokens.unflatten(1, (rows, columns)):
-            image, top, left = window[0, 0].tolist()
-            assert top == 0 or (top - down) % window_size[0] == 0
-            assert left == 0 or (left - right) % window_size[1] == 0
-            for row in range(rows):
-                for column in range(columns):
-                    place = image, top + row, left + column
-                    if top + row < height and left + column < width:
-                        assert window[row, column].tolist() == list(place)
-                        seen[place] += 1
-                    else:
-                        assert window[row, column].tolist() == [-1, -1, -1]
-    assert (seen == 1).all()
-    assert sum(n * h * w for (h, w), n in partition.sizes.items()) == partition.num_tokens
-    if 'padding' not in options:
-        assert partition.num_tokens == images * height * width
+    grid = torch.stack(torch.meshgrid(*sides, indexing='ij'), -1).flatten(1, 2)  # [B, N, 3]
+    plan = make(shape, window_size, options)
+    windows = plan.partition(grid, torch.tensor([-1, -1, -1]))
 
+    def label(image: int, token: Token) -> tuple[int, ...]:
+        inside = token[0] < height and token[1] < width
+        return (image, *token) if inside else (-1, -1, -1)
 
-@pytest.mark.parametrize('shape, window_size, options', CUTS.values(), ids=CUTS)
-def test_merging_is_the_inverse_of_cutting(
-    shape: tuple[int, int, int], window_size: tuple[int, int], options: dict
-):
-    partition = cut_windows(shape, window_size, **options)
-    x = torch.randn(*shape, 3, dtype=torch.float64, requires_grad=True)
-    of_sizes = partition.cut(x)
-    assert torch.equal(partition.merge(of_sizes), x)
-    assert torch.autograd.gradcheck(lambda x: partition.merge(partition.cut(x)), (x,))
-    weight = torch.randn_like(x)
-    grads = torch.autograd.grad((partition.merge(of_sizes) * weight).sum(), of_sizes)
-    assert all(map(torch.equal, grads, partition.cut(weight)))  # none for padding
-
-
-def test_grids_of_any_size_compile():
-    """Sizes that change from call to call, which the compiler would not know as numbers."""
-
-    def there_and_back(x: Tensor) -> Tensor:
-        padding = window_padding(x.shape[1:3], (3, 4))
-        partition = cut_windows(x.shape[:3], (3, 4), shift=(1, 2), padding=padding)
-        return partition.merge([part * 2 for part in partition.cut(x)])
-
-    compiled = torch.compile(there_and_back, fullgraph=True, backend='eager')
-    for shape in ((1, 6, 8, 2), (1, 7, 9, 2), (2, 10, 5, 2)):
-        x = torch.randn(shape)
-        assert torch.equal(compiled(x), 2 * x)
-
-
-@pytest.mark.parametrize('mask_padding, filled', [(False, 8), (True, 5)])
-def test_padding_is_seen_or_not(mask_padding: bool, filled: int):
-    """Each token counts the tokens that it sees; padding counts for 1, too."""
-
-    def count(q: Tensor, k: Tensor, v: Tensor, size: tuple[int, int]) -> Tensor:
-        assert q.shape == k.shape == v.shape == (1, 1, filled, 2) and size == (1, filled)
-        return torch.full((1, filled, 2), v[..., 0].sum())
-
-    padding = (0, 0) if mask_padding else window_padding((1, 5), (1, 8))
-    partition = cut_windows((1, 1, 5), (1, 8), padding=padding)
-    ones = torch.ones(1, 1, 5, 3, 1, 2)
-    seen = attend_in_windows(ones, partition, None, count, ones[0, 0, 0])
-    assert seen.shape == (1, 1, 5, 2) and seen.unique().tolist() == [filled]
-
-
-@pytest.mark.parametrize('height, shift, padding', [(21, 0, 0), (21, 3, 0), (20, 3, 1), (2, 3, 5)])
-@pytest.mark.parametrize('number', [1, 2, 3, 50])
-def test_strips_end_where_windows_do(height: int, shift: int, padding: int, number: int):
-    x = torch.randn(1, height, 9, 2)
-    parts = strips(x, 7, shift, padding, number)
-    assert torch.equal(torch.cat([part for part, _, _ in parts], 1), x)
-    assert len(parts) <= max(1, -(-height // 7))
-    assert [down for _, down, _ in parts] == [shift] + [0] * (len(parts) - 1)
-    assert [bottom for _, _, bottom in parts] == [0] * (len(parts) - 1) + [padding]
-    if len(parts) > 1:
-        first, *between, _ = (part.shape[1] for part, _, _ in parts)
-        assert (first - shift) % 7 == 0 and all(rows % 7 == 0 for rows in between)
-    assert number == 1 or height < 7 + shift or len(parts) > 1
-
-
-@pytest.mark.parametrize(
-    'size, reference, side',
-    [
-        (64, 14, 16),  # ViTDet at 1024 pixels: the divisor nearest to 14
-        (56, 14, 14),
-        (50, 14, 10),  # 800 pixels: 10 is nearer than 25
-        (83, 14, 14),  # a prime: 84 = 6 x 14 pads one token
-        (20, 14, 10),
-        (5, 14, 5),  # less than half a window: one window
-        (1, 14, 1),
-        (3, 1, 1),
-    ],
-)
-def test_fitting_sides(size: int, reference: int, side: int):
-    assert fitting_side(size, reference) == side
-
-
-@pytest.mark.parametrize('size', range(1, 200))
-def test_fitting_sides_pad_less_than_the_reference(size: int):
-    side = fitting_side(size, 14)
-    assert -size % side <= -size % 14 and 1 <= side <= 28
-    assert side == size if size < 7 else side >= 7
-
-
-# ---------------------------------------------------------------- a property of the run
-
-
-@pytest.mark.parametrize('cfg', BACKBONES.values(), ids=BACKBONES)
-@pytest.mark.parametrize('window_size', WINDOWS)
-def test_a_changed_window_is_a_built_one_and_goes_back(cfg: dict, window_size: object):
-    image = torch.randn(1, 3, 41, 54)
-    model = build(cfg, window_size=5)
-    before = maps(model, image)
-    model.set_window_size(window_size)
-    changed = maps(model, image)
-    built = build(cfg, window_size=window_size)
-    built.load_state_dict(model.state_dict())  # strict: weights do not depend on the window
-    assert all(map(torch.equal, changed, maps(built, image)))
-    assert max(map(relative_error, changed, before)) > 1e-4
-    model.set_window_size(5)
-    assert all(map(torch.equal, maps(model, image), before))
-
-
-@pytest.mark.parametrize('cfg', BACKBONES.values(), ids=BACKBONES)
-@pytest.mark.parametrize('window_size', WINDOWS)
-@pytest.mark.parametrize('mask_padding', [False, True])
-def test_any_image_size(cfg: dict, window_size: object, mask_padding: bool):
-    patch = cfg['patch_size']
-    model = build(cfg, window_size=window_size, mask_padding=mask_padding)
-    for height, width in ((patch, patch), (patch, 61), (35, 22)):
-        outs = maps(model, torch.randn(2, 3, height, width))
-        sizes = [(height // patch, width // patch)]
-        if cfg['type'] == 'RoPESwin':
-            first = -(-height // patch), -(-width // patch)
-            sizes = [first, (-(-first[0] // 2), -(-first[1] // 2))]
-        assert [tuple(out.shape[-2:]) for out in outs] == sizes
-        assert all(out.isfinite().all() for out in outs)
-
-
-@pytest.mark.parametrize('cfg', BACKBONES.values(), ids=BACKBONES)
-def test_hidden_padding_changes_nothing_where_there_is_none(cfg: dict):
-    image = torch.randn(1, 3, 32, 32)
-    shown, hidden = (build(cfg, window_size=4, mask_padding=mask) for mask in (False, True))
-    assert all(map(torch.equal, maps(shown, image), maps(hidden, image)))
-    image = torch.randn(1, 3, 40, 40)  # ViT 10 tokens, Swin 20 and 10
-    assert relative_error(maps(shown, image)[-1], maps(hidden, image)[-1]) > 1e-4
-
-
-@pytest.mark.parametrize('rope', [MIXED, AXIAL])
-def test_one_window_over_everything_is_global_attention(rope: dict):
-    image = torch.randn(1, 3, 24, 20)
-    one, whole = (build(VIT, rope=rope, window_size=size) for size in ((6, 5), None))
-    assert max(map(relative_error, maps(one, image), maps(whole, image))) < 1e-5
-    settings = dict(SWIN, rope=rope, shift_single_window=False)
-    one, whole = (build(settings, window_size=size) for size in ((12, 10), None))
-    assert relative_error(maps(one, image)[0], maps(whole, image)[0]) < 1e-5
-
-
-def test_a_single_window_is_shifted_by_option_only():
-    image = torch.randn(1, 3, 16, 16)  # 8 x 8, then 4 x 4 tokens
-    settings = dict(SWIN, window_size=4, use_rpb=True)
-    models = [build(settings, shift_single_window=shift) for shift in (True, False)]
-    (first, last), (same, other) = (maps(model, image) for model in models)
-    assert torch.equal(first, same) and relative_error(last, other) > 1e-4
-
-
-def test_auto_of_swin_is_the_grid_of_the_last_stage():
-    model = RoPESwin('tiny', window_size='auto')
-    assert model.window_of(torch.zeros(1, 3, 224, 224)) == (7, 7)
-    assert model.window_of(torch.zeros(1, 3, 384, 96)) == (12, 3)
-    assert model.window_of(torch.zeros(1, 3, 225, 1)) == (8, 1)
-
-
-def test_auto_of_vit_pads_nothing_at_1024():
-    model = RoPEViT('tiny', with_cls_token=False, window_size='auto', window_block_indexes=(0,))
-    assert model.window_of((64, 64)) == (16, 16)
-    assert model.window_of((50, 83)) == (10, 14)
-
-
-@pytest.mark.parametrize('backbone', [dict(VIT, rope=MIXED), dict(SWIN, rope=MIXED)])
-def test_large_images_in_windows(backbone: dict):
-    """2048 pixels: a model whose blocks all have windows, against windows one at a time."""
-    if backbone['type'] == 'RoPEViT':
-        backbone = dict(backbone, patch_size=16, window_block_indexes=(0, 1, 2), img_size=64)
-        model, image = build(backbone, window_size=16), torch.randn(1, 3, 2048, 2048)
-        (out,) = maps(model, image)
-        assert out.shape == (1, 32, 128, 128)
-        (part,) = maps(model, image[..., 512:768, 1024:1280])
-        assert relative_error(out[..., 32:48, 64:80], part) < 1e-5
+    expected = [
+        [label(image, token) for token in window]
+        for image in range(images)
+        for window in windows_of_image(shape[1:], window_size, options.get('shift', (0, 0)))
+    ]
+    found = [[tuple(token) for token in window] for window in windows.tolist()]
+    assert sorted(found) == sorted(expected)
+    is_padding = (windows[..., 0] < 0).flatten()
+    if plan.is_padding is None:
+        assert not is_padding.any() and plan.padding_places is None
     else:
-        model = build(dict(backbone, patch_size=16), window_size=8)
-        outs = maps(model, torch.randn(1, 3, 2048, 2048))
-        assert [tuple(out.shape[-2:]) for out in outs] == [(128, 128), (64, 64)]
-        assert all(out.isfinite().all() for out in outs)
+        assert torch.equal(plan.is_padding, is_padding)
+        assert torch.equal(plan.padding_places, is_padding.nonzero()[:, 0])
+    places = plan.into[~is_padding]
+    assert torch.equal(places.sort().values, torch.arange(images * height * width))  # each once
+    assert torch.equal(plan.into[plan.back], torch.arange(images * height * width))
 
 
-@pytest.mark.parametrize('cfg', BACKBONES.values(), ids=BACKBONES)
-def test_inference_mode_leaves_nothing_that_training_could_meet(cfg: dict):
-    model, image = build(cfg, window_size=5), torch.randn(1, 3, 41, 54)
-    expected = maps(model, image)
+@PLAN
+def test_masks_part_what_was_moved_over_the_edge(
+    shape: tuple[int, int, int], window_size: Token, options: dict
+):
+    """Whether each token may attend to each other of its window, by definition."""
+    images, height, width = shape
+    down, right = options.get('shift', (0, 0))
+    plan = make(shape, window_size, options)
+    number = len(plan.into) // (window_size[0] * window_size[1])
+    allowed = torch.ones(number, *[window_size[0] * window_size[1]] * 2, dtype=torch.bool)
+    if plan.mask is not None:
+        assert plan.mask.shape == (number - plan.num_unmasked, 1, *allowed.shape[1:])
+        allowed[plan.num_unmasked :] = plan.mask[:, 0]
+    assert (plan.mask is None) == (plan.num_unmasked == number) or not images
+    assert allowed.diagonal(dim1=1, dim2=2).all()  # each sees itself: no softmax over nothing
+    if not options['mask_padding'] and (down or right):  # inside, nothing was moved over the edge
+        windows_of_sides = [-(-side // of) for side, of in zip(shape[1:], window_size, strict=True)]
+        assert plan.num_unmasked == images * (windows_of_sides[0] - 1) * (windows_of_sides[1] - 1)
+    sides = [
+        -(-side // window) * window for side, window in zip(shape[1:], window_size, strict=True)
+    ]
+    rows = torch.arange(sides[0])[:, None].expand(sides)
+    columns = torch.arange(sides[1]).expand(sides)
+    padded = torch.stack([rows, columns], -1)  # (row, column) of the padded grid
+    everything = window_plan(images, tuple(sides), window_size, shift=(down, right), device=CPU)
+    tokens = everything.partition(padded.flatten(0, 1).expand(images, -1, -1))
+    for window, may in zip(tokens.tolist(), allowed.tolist(), strict=True):
+        for (i, query), (j, key) in itertools.product(enumerate(window), repeat=2):
+            moved = [(row < down, column < right) for row, column in (query, key)]
+            inside = [row < height and column < width for row, column in (query, key)]
+            seen = moved[0] == moved[1]
+            if options['mask_padding']:
+                seen = seen and inside[0] == inside[1]
+                if not any(inside):
+                    continue  # nobody sees what padding attends to
+            assert may[i][j] == seen, (query, key)
+
+
+@PLAN
+def test_unpartition_is_the_inverse(shape: tuple[int, int, int], window_size: Token, options: dict):
+    plan = make(shape, window_size, options)
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        x = (10 * torch.randn(shape[0], shape[1] * shape[2], 3)).to(dtype)
+        windows = plan.partition(x)
+        assert windows.is_contiguous() and windows.shape[1:] == (
+            plan.window_size[0] * plan.window_size[1],
+            3,
+        )
+        assert torch.equal(plan.unpartition(windows), x)
+
+
+@pytest.mark.parametrize('name', ['whole windows', 'shifted and padded', 'one row', 'no images'])
+def test_gradients_of_both_orders(name: str):
+    plan = make(*PLANS[name])
+    x = torch.randn(*plan.shape, 2, 2, dtype=torch.float64, requires_grad=True)
+    padding = torch.randn(2, 2, dtype=torch.float64, requires_grad=True)
+
+    def there_and_back(x: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
+        windows = plan.partition(x.exp(), padding.exp())
+        return windows, plan.unpartition(windows.flatten(2).square())
+
+    if plan.shape[0]:
+        assert torch.autograd.gradcheck(there_and_back, (x, padding), fast_mode=True)
+        assert torch.autograd.gradgradcheck(there_and_back, (x, padding), fast_mode=True)
+    windows, tokens = there_and_back(x, padding)
+    (windows.sum() + tokens.sum()).backward()
+    assert x.grad.shape == x.shape
+    if plan.padding_places is not None:
+        expected = len(plan.padding_places) * padding.detach().exp()
+        torch.testing.assert_close(padding.grad, expected)
+
+
+def test_padding_gets_no_gradient_back_from_tokens():
+    plan = make(*PLANS['shifted and padded'])
+    windows = torch.randn(len(plan.into) // 12, 12, 3, requires_grad=True)
+    weight = torch.randn(*plan.shape, 3)
+    (gradient,) = torch.autograd.grad((plan.unpartition(windows) * weight).sum(), windows)
+    assert torch.equal(gradient, plan.partition(weight))
+    assert not gradient.flatten(0, 1)[plan.is_padding].any()
+
+
+def test_gather_takes_what_is_not_contiguous_and_expanded_gradients():
+    plan = make(*PLANS['shifted and padded'])
+    x = torch.randn(3, *plan.shape).permute(1, 2, 0).requires_grad_()
+    windows = plan.partition(x)
+    assert torch.equal(windows, plan.partition(x.contiguous()))
+    (gradient,) = torch.autograd.grad(windows.sum(), x)  # whose gradient is one number, expanded
+    assert torch.equal(gradient, torch.ones_like(x))
+
+
+def test_gather_by_definition():
+    x = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
+    fill = torch.randn(2, dtype=torch.float64, requires_grad=True)
+    index = torch.tensor([3, 0, 0, 4])  # the third place is no row of x
+    inverse, places = torch.tensor([1, 0, 0, 0, 3]), torch.tensor([2])
+    inverse_places = torch.tensor([1, 2])  # rows of x that are left out
+
+    def gather(x: Tensor, fill: Tensor) -> Tensor:
+        return Gather.apply(x, fill, index, places, inverse, inverse_places)
+
+    def three_exact(x: Tensor, fill: Tensor) -> Tensor:
+        return gather(x.pow(3), fill.pow(3))
+
+    expected = torch.stack([x[3], x[0], fill, x[4]])
+    assert torch.equal(gather(x, fill), expected)
+    assert torch.equal(Gather.apply(x, None, index, places, inverse, inverse_places)[2], 0 * fill)
+    # Row 3 of x is place 0, and what ``inverse`` says of rows 1 and 2 does not count.
+    inverse[3] = 0
+    assert torch.autograd.gradcheck(three_exact, (x, fill))
+    assert torch.autograd.gradgradcheck(three_exact, (x, fill))
+
+
+def test_plans_are_cached_by_all_that_they_depend_on():
+    plan = window_plan(2, (5, 6), (3, 3), device=CPU)
+    assert window_plan(2, (5, 6), (3, 3), device=CPU) is plan
+    others = [
+        window_plan(1, (5, 6), (3, 3), device=CPU),
+        window_plan(2, (6, 5), (3, 3), device=CPU),
+        window_plan(2, (5, 6), (3, 2), device=CPU),
+        window_plan(2, (5, 6), (3, 3), shift=(1, 1), device=CPU),
+        window_plan(2, (5, 6), (3, 3), mask_padding=True, device=CPU),
+    ]
+    assert len({id(other) for other in [plan, *others]}) == 6
     with torch.inference_mode():
-        outs = model(image)
-    assert all(map(torch.equal, outs, expected))
-    sum(out.square().mean() for out in model.train()(image)).backward()
+        made_there = window_plan(2, (5, 7), (3, 3), mask_padding=True, device=CPU)
+    tensors = made_there.into, made_there.back, made_there.padding_places, made_there.mask
+    assert not any(tensor.is_inference() for tensor in tensors)
 
 
-def test_windows_leave_no_trace_in_the_weights():
-    for cfg in BACKBONES.values():
-        shapes = [
-            {key: value.shape for key, value in build(cfg, window_size=size).state_dict().items()}
-            for size in WINDOWS
-        ]
-        assert all(shape == shapes[0] for shape in shapes)
+@pytest.mark.parametrize('shift, mask_padding', [((1, 2), False), ((0, 0), True)])
+def test_plans_of_any_size_compile_once(shift: Token, mask_padding: bool):
+    """Sizes that change from call to call, which the compiler does not know as numbers."""
 
+    def parts(x: Tensor) -> tuple[Tensor, ...]:
+        grid = x.shape[1], x.shape[2]
+        plan = window_plan(
+            len(x), grid, (3, 4), shift=shift, mask_padding=mask_padding, device=x.device
+        )
+        windows = plan.partition(x.flatten(1, 2), torch.ones(5))
+        out = plan.unpartition(windows * 2).view_as(x)
+        return (out, windows) if plan.mask is None else (out, windows, plan.mask)
 
-@pytest.mark.parametrize('window_size', [0, -3, (4, 0), (1, 2, 3), 'automatic', 2.5])
-@pytest.mark.parametrize('cfg', [VIT, SWIN], ids=['ViT', 'Swin'])
-def test_bad_windows_are_errors(cfg: dict, window_size: object):
-    with pytest.raises(ValueError, match=r'window_size must be a number of tokens.*got'):
-        MODELS.build(dict(cfg, window_size=window_size))
-    model = MODELS.build(cfg)
-    before = model.window_size
-    with pytest.raises(ValueError, match='window_size must be'):
-        model.set_window_size(window_size)
-    assert model.window_size == before
+    graphs = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    compiled = torch.compile(parts, fullgraph=True, dynamic=True, backend=backend)
+    for shape in ((2, 7, 9, 5), (3, 10, 13, 5), (4, 8, 14, 5)):
+        x = torch.randn(shape)
+        for found, expected in zip(compiled(x), parts(x), strict=True):
+            assert torch.equal(found, expected)
+    assert len(graphs) == 1

@@ -1,69 +1,108 @@
-"""Compile the Triton kernel for a GPU, which needs none, and print what kind of code it became.
+"""Compile the Triton kernel for GPUs, which needs none, and print what kind of code it became.
 
-A program of its own, since Triton must not be in its interpreter's mode.
+``triton_rotary`` launches the kernel as ever, on CPU tensors; in place of a GPU's driver, one that
+only names its target, and in place of the launch, the compilation that precedes it. A program of
+its own, since Triton must not be in its interpreter's mode.
 """
 
 import json
 import re
+import subprocess
+import tempfile
 from collections import Counter
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
 
+import torch
 import triton
+from torch import Tensor
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.compiler import CompiledKernel
+from triton.runtime import JITFunction, driver
 
-from rope_dense.rope.kernels.triton_jit import turn_kernel
+from rope_dense.rope.kernels.triton_rotary import rotate, rotate_backward
 
-VALUES = ('q_in', 'k_in', 'q_out', 'k_out', 'q_rotated', 'k_rotated')
-TABLES = ('columns', 'rows', 'x_positions', 'y_positions', 'partial_sums')
-STRIDES = ('in_strides', 'out_strides', 'rotated_strides')
-ALIGNED = [['tt.divisibility', 16]]
+PTXAS = Path(triton.__file__).with_name('backends') / 'nvidia' / 'bin' / 'ptxas'
+HEADS, HEAD_DIM = 3, 64
+compiled: list[CompiledKernel] = []
 
 
-def instructions(value_type: str, capability: int, **constants: int) -> dict[str, int]:
-    """Counts of memory instructions in the kernel for heads of 64 channels."""
-    constants = dict(P=32, SHARED=False, BLOCK_J=128, **constants)
-    signature, attributes = {}, {}
-    for index, name in enumerate(turn_kernel.arg_names):
-        if name in constants:
-            signature[name] = 'constexpr'
-            continue
-        if name in STRIDES:
-            signature[name] = ('i32',) * 6
-            attributes |= {(index, dim): ALIGNED for dim in range(6)}
-            continue
-        pointer = f'*{value_type}' if name in VALUES else '*fp32' if name in TABLES else None
-        signature[name] = pointer or 'i32'
-        if pointer or name == 'num_pairs':
-            attributes[(index,)] = ALIGNED
-    source = ASTSource(
-        turn_kernel,
-        signature,
-        {(turn_kernel.arg_names.index(name),): value for name, value in constants.items()},
-        attributes,
+def compile_in_place_of_launch(kernel: JITFunction, grid: tuple[int]) -> Callable[..., None]:
+    return lambda *args, **kwargs: compiled.append(kernel.warmup(*args, grid=grid, **kwargs))
+
+
+def compile_for(capability: int) -> None:
+    """Compile for GPUs of a compute capability from now on."""
+    driver.set_active(
+        SimpleNamespace(
+            get_current_target=lambda: GPUTarget('cuda', capability, 32),
+            get_current_device=lambda: capability,
+            get_current_stream=lambda device: 0,
+        )
     )
-    kernel = triton.compile(source, target=GPUTarget('cuda', capability, 32))
-    found = re.findall(r'\b(ld|st)\.(global|shared|local)\.(v4)?', kernel.asm['ptx'])
+
+
+def run(qkv: Tensor, table_shape: tuple[int, ...], layout: str, learned: bool) -> CompiledKernel:
+    """The kernel of the rotation, or of its backward with the gradient of the angles."""
+    settings = torch.zeros(*table_shape, 2), layout, 1
+    if learned:
+        rotate_backward(qkv, *settings, qkv)
+    else:
+        rotate(qkv, *settings)
+    return compiled[-1]
+
+
+def make_qkv(batch: int, num_tokens: int, dtype: torch.dtype) -> Tensor:
+    return torch.zeros(batch, num_tokens, 3, HEADS, HEAD_DIM, dtype=dtype)
+
+
+def instructions(ptx: str) -> dict[str, int]:
+    """Counts of memory instructions."""
+    found = re.findall(r'\b(ld|st)\.(global|shared|local)\.(v4)?', ptx)
     return dict(Counter(' '.join(part for part in parts if part) for parts in found))
 
 
+def registers(ptx: str) -> tuple[int, int]:
+    """Registers of a thread, and bytes of them that are spilled to memory."""
+    architecture = re.search(r'\.target (\w+)', ptx)[1]
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, 'kernel.ptx')
+        source.write_text(ptx)
+        command = [PTXAS, '-v', f'-arch={architecture}', source, '-o', source.with_suffix('.cubin')]
+        report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    return (
+        int(re.search(r'Used (\d+) registers', report)[1]),
+        int(re.search(r'(\d+) bytes spill stores', report)[1]),
+    )
+
+
+def report(capability: int, pairs: int, dtype: torch.dtype, layout: str, learned: bool) -> dict:
+    compile_for(capability)
+    ptx = run(make_qkv(2, 50, dtype), (49, HEADS, pairs), layout, learned).asm['ptx']
+    used, spilled = registers(ptx)
+    return dict(
+        name=f'sm_{capability} {dtype} {layout} {learned=} {pairs=}',
+        layout=layout,
+        learned=learned,
+        registers=used,
+        spilled=spilled,
+        instructions=instructions(ptx),
+    )
+
+
 if __name__ == '__main__':
+    JITFunction.__getitem__ = compile_in_place_of_launch
+    settings = (torch.bfloat16, torch.float32), ('interleaved', 'half'), (False, True)
     kernels = [
-        dict(
-            adjacent=adjacent,
-            learned=learned,
-            instructions=instructions(
-                value_type,
-                capability,
-                ADJACENT=adjacent,
-                BACKWARD=learned,
-                LEARNED=learned,
-                BLOCK_X=4 if learned else 8,
-            ),
-        )
-        for value_type, capability, adjacent, learned in (
-            ('bf16', 80, True, False),
-            ('bf16', 90, False, False),
-            ('fp32', 90, True, True),
-        )
+        report(*gpu, *values) for gpu in ((80, 32), (90, 16)) for values in product(*settings)
     ]
-    print(json.dumps(kernels))
+    before = {kernel.hash for kernel in compiled}
+    for learned in (False, True):  # other sizes and kinds of tables: the same kernels
+        for batch, num_tokens in ((1, 2), (3, 17), (5, 101)):
+            qkv, positions = make_qkv(batch, num_tokens, torch.float32), num_tokens - 1
+            for shape in ((positions, 1, 16), (positions, 3, 16), (batch, positions, 3, 16)):
+                run(qkv, shape, 'half', learned)
+    others = {kernel.hash for kernel in compiled} - before
+    print(json.dumps(dict(kernels=kernels, kernels_for_other_sizes=len(others))))

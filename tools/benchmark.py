@@ -34,6 +34,8 @@ from rope_dense.cli.complexity import multiply_adds
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import build_model, typed_nodes
+from rope_dense.cli.sweeps import usage_errors
+from rope_dense.evaluation.settings import parse_size
 from rope_dense.evaluation.speed import measure_speed
 from rope_dense.visualization.benchmark_plot import draw_time_bars
 
@@ -50,7 +52,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         nargs='+',
         default=['512x512'],
         metavar='HEIGHTxWIDTH',
-        help='image sizes in pixels (%(default)s)',
+        help='image sizes in pixels; 512 is 512x512 (%(default)s)',
     )
     parser.add_argument(
         '--modes', nargs='+', choices=MODES, default=MODES, help='(forward training)'
@@ -74,7 +76,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 @command
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
-    sizes = [parse_size(size) for size in args.sizes]
+    with usage_errors():
+        sizes = [parse_size(size) for size in args.sizes]
     device = checked_device(args)
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
     model = random_model(cfg).to(device)
@@ -83,7 +86,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f'{args.config}: {parameters / 1e6:.1f} M parameters, on {device}', flush=True)
     rows = []
-    for height, width in sizes:
+    for size in sizes:
+        height, width = (size, size) if isinstance(size, int) else size
         rows += measure(model, cfg.default_scope, height, width, args)
     report = dict(config=args.config, cfg_options=args.cfg_options, parameters=parameters)
     report |= dict(device=name_of(device), threads=torch.get_num_threads())
@@ -93,17 +97,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f'Written to {folder}')
 
 
-def parse_size(size: str) -> tuple[int, int]:
-    height, x, width = size.partition('x')
-    if not (x and height.isdecimal() and width.isdecimal() and int(height) and int(width)):
-        raise UsageError(
-            f'--sizes: expected HEIGHTxWIDTH in pixels, such as 800x1344, got {size!r}'
-        )
-    return int(height), int(width)
-
-
 def checked_device(args: argparse.Namespace) -> torch.device:
-    """The device of --device; the other numbers are checked along.
+    """The device of --device; the numbers are checked as well.
 
     Raises:
         UsageError: there is no such device, or a number is not positive.

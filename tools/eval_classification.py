@@ -29,8 +29,8 @@ from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.sweeps import (
     add_sweep_arguments,
-    check_cells,
-    evaluate_cells,
+    check_points,
+    evaluate_points,
     finish,
     loader_of,
     open_results,
@@ -38,7 +38,7 @@ from rope_dense.cli.sweeps import (
     usage_errors,
 )
 from rope_dense.evaluation.classifier import classifier_config
-from rope_dense.evaluation.settings import AS_CONFIG, Setter
+from rope_dense.evaluation.settings import AS_CONFIG, SweepModel
 from rope_dense.evaluation.sweep import plan
 
 PAPER_SIZES = {
@@ -105,17 +105,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     config = make_config(args, model_config, name)
     check_data(config, ('test_dataloader',))
     windows = args.window or (['auto'] if kind == 'RoPESwin' else [AS_CONFIG])
-    cells = plan(args.sizes or PAPER_SIZES[kind], args.scaling, windows)
+    points = plan(args.sizes or PAPER_SIZES[kind], args.scaling, windows)
     with usage_errors():
         training_size = training_size_of(config, args.train_size)
     model = MODELS.build(config.model)
-    check_cells(cells, Setter(model, config))
+    check_points(points, SweepModel(model, config))
     load = loader_of(model, args.checkpoint)  # before anything long starts
     del model
     results = open_results(args, config, name=name, training_size=training_size)
     os.makedirs(config.work_dir, exist_ok=True)
     config.dump(os.path.join(config.work_dir, 'classifier.py'))
-    evaluate_cells(config, cells, results, load)
+    evaluate_points(config, points, results, load)
     finish(args, results)
 
 

@@ -23,15 +23,15 @@ from rope_dense.cli.flags import with_data_root
 from rope_dense.cli.model_checks import build_model
 from rope_dense.cli.sweeps import (
     add_sweep_arguments,
-    check_cells,
-    evaluate_cells,
+    check_points,
+    evaluate_points,
     finish,
     loader_of,
     open_results,
     training_size_of,
     usage_errors,
 )
-from rope_dense.evaluation.settings import AS_CONFIG, Setter
+from rope_dense.evaluation.settings import AS_CONFIG, SweepModel
 from rope_dense.evaluation.sweep import plan
 
 
@@ -67,10 +67,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     loaders = used_loaders(cfg, 'test')
     cfg.load_from, cfg.resume = args.checkpoint, False
     model = build_model(cfg)
-    cells = plan(args.sizes, args.scaling, args.window or [AS_CONFIG], args.slide)
+    points = plan(args.sizes, args.scaling, args.window or [AS_CONFIG], args.slide)
     with usage_errors():
         training_size = training_size_of(cfg, args.train_size)
-    check_cells(cells, Setter(model, cfg))
+    check_points(points, SweepModel(model, cfg))
     load = loader_of(model, args.checkpoint)
     check_data(cfg, loaders)
     del model
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.slide == 'keep' and (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
         crop = ' x '.join(map(str, cfg.model.test_cfg.crop_size))
         print(f'Every size is tested in crops of {crop}: the backbone sees no more. See --slide')
-    evaluate_cells(cfg, cells, results, load, args.launcher)
+    evaluate_points(cfg, points, results, load, args.launcher)
     finish(args, results)
 
 

@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     loaders = used_loaders(cfg, 'test')
     cfg.load_from, cfg.resume = args.checkpoint, False
     model = build_model(cfg)
-    check_image_sizes(cfg, loaders)
+    check_image_sizes(cfg, model, loaders)
     check_tested_weights(args.checkpoint, model)
     check_data(cfg, loaders)
     del model

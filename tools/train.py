@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         resolve_resume(cfg, args.resume)
     check_amp(cfg)
     model = build_model(cfg)
-    check_image_sizes(cfg, loaders)
+    check_image_sizes(cfg, model, loaders)
     check_initial_weights(cfg, model)
     check_data(cfg, loaders)
     del model

@@ -5,8 +5,7 @@
 # Where no source settles it:
 # - Full attention with the class token in the blocks, no window, no relative bias, as BEiT;
 #   LayerScale from the pre-training.
-# - Frequencies: no weight decay (the rule of the pre-training). They are one parameter for all
-#   blocks, so layer-wise decay puts them with the patch embedding, layer 0.
+# - Frequencies: no weight decay (the rule of the pre-training); the learning rate of their block.
 # - The class token has weight decay, as in BEiT's runs (meant to be exempt, never matched).
 # - Absolute position embeddings, where a variant has them: resized to 32 x 32 tokens when the
 #   weights are loaded, trained so, without weight decay.

@@ -44,23 +44,23 @@ def read(folder: Path) -> list[Row]:
 
 def by_seed(rows: list[Row], *names: str) -> dict[Key, list[float]]:
     """The figures of all seeds for each combination of values in the columns ``names``."""
-    found: dict[Key, list[float]] = {}
+    runs: dict[Key, list[float]] = {}
     for row in rows:
-        found.setdefault(tuple(row[name] for name in names), []).append(row['mIoU'])
-    return found
+        runs.setdefault(tuple(row[name] for name in names), []).append(row['mIoU'])
+    return runs
 
 
 def print_table(rows: list[Row], column: str) -> None:
     """A line for each variant and scaling, one column for each value of ``column``."""
-    found = by_seed(rows, 'variant', 'scaling', column)
-    columns = sorted({key[-1] for key in found}, key=int)
+    runs = by_seed(rows, 'variant', 'scaling', column)
+    columns = sorted({key[-1] for key in runs}, key=int)
     print(f'\n| variant | scaling | {" | ".join(map(str, columns))} |')
     print('|---|---|' + '---:|' * len(columns))
-    for variant, scaling in dict.fromkeys(key[:2] for key in found):
-        cells = [mean(found[variant, scaling, value]) for value in columns]
+    for variant, scaling in dict.fromkeys(key[:2] for key in runs):
+        cells = [mean(runs[variant, scaling, value]) for value in columns]
         print(f'| {NAMES[variant]} | {scaling} | {" | ".join(f"{cell:.1f}" for cell in cells)} |')
-    spread = [max(values) - min(values) for values in found.values()]
-    seeds = {len(values) for values in found.values()}
+    spread = [max(values) - min(values) for values in runs.values()]
+    seeds = {len(values) for values in runs.values()}
     print(
         f'\nseeds: {seeds}; between seeds: {mean(spread):.1f} on average, at most {max(spread):.1f}'
     )
@@ -72,9 +72,9 @@ def draw(panels: dict[str, list[Row]], column: str, trained: int, label: str, pa
     for axes, (title, rows) in zip(
         figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
     ):
-        found = by_seed(rows, 'variant', column)
-        for variant in dict.fromkeys(key[0] for key in found):
-            lines = {int(key[1]): values for key, values in found.items() if key[0] == variant}
+        runs = by_seed(rows, 'variant', column)
+        for variant in dict.fromkeys(key[0] for key in runs):
+            lines = {int(key[1]): values for key, values in runs.items() if key[0] == variant}
             x = sorted(lines)
             colour = COLOURS[variant]
             for seeds in zip(*(lines[value] for value in x), strict=True):
@@ -82,7 +82,7 @@ def draw(panels: dict[str, list[Row]], column: str, trained: int, label: str, pa
             means = [mean(lines[value]) for value in x]
             axes.plot(x, means, color=colour, marker='o', markersize=4, label=NAMES[variant])
         axes.axvline(trained, color='gray', linestyle=(0, (1, 2)), linewidth=1)
-        axes.set(xlabel=label, title=title, xticks=sorted({int(key[1]) for key in found}))
+        axes.set(xlabel=label, title=title, xticks=sorted({int(key[1]) for key in runs}))
         axes.tick_params(axis='x', labelsize=8)
         axes.spines[['top', 'right']].set_visible(False)
         axes.grid(alpha=0.3)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
 
+from ..rope.validation import check_choice, check_integer, check_number, check_size, refuse
 from .attention import QkvBias
 from .mlp import MlpKind
 
@@ -52,17 +53,28 @@ class ViTArch:
     norm_cfg: dict = field(default_factory=lambda: dict(type='LN', eps=1e-6))
 
     def __post_init__(self) -> None:
+        for name in ('embed_dims', 'depth', 'num_heads', 'patch_size'):
+            check_integer(name, getattr(self, name), 1)
         if self.embed_dims % self.num_heads:
             raise ValueError(
                 f'arch: embed_dims {self.embed_dims} is not a multiple of num_heads '
                 f'{self.num_heads}'
             )
-        for name, allowed in (('mlp', get_args(MlpKind)), ('qkv_bias', (True, False, 'qv'))):
-            value = getattr(self, name)
-            if value not in allowed:
-                raise ValueError(f'{name} must be one of {allowed}, got {value!r}')
-        if self.num_registers < 0:
-            raise ValueError(f'num_registers must be 0 or more, got {self.num_registers}')
+        check_size('img_size', self.img_size, self.patch_size)
+        check_choice('mlp', self.mlp, get_args(MlpKind))
+        check_number('mlp_ratio', self.mlp_ratio, above=0)
+        check_choice('qkv_bias', self.qkv_bias, (True, False, 'qv'))
+        check_integer('num_registers', self.num_registers, 0)
+        for name in ('use_ape', 'with_cls_token', 'pre_norm', 'attn_norm'):
+            check_choice(name, getattr(self, name), (True, False))
+        if self.layer_scale_init_value is not None:
+            check_number('layer_scale_init_value', self.layer_scale_init_value)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """(height, width) of ``img_size`` in patches."""
+        height, width = check_size('img_size', self.img_size)
+        return height // self.patch_size, width // self.patch_size
 
     @property
     def num_prefix_tokens(self) -> int:
@@ -81,9 +93,10 @@ def find_vit_arch(
     """
     settings = archs.get(arch) if isinstance(arch, str) else arch
     if not isinstance(settings, dict):
-        raise ValueError(
-            f'arch must be one of {", ".join(archs)} or a dict of {", ".join(SIZES)} and other '
-            f'settings; got {arch!r}'
+        refuse(
+            'arch',
+            arch,
+            f'one of {", ".join(archs)} or a dict of {", ".join(SIZES)} and other settings',
         )
     known = [setting.name for setting in fields(ViTArch)]
     if missing := [name for name in SIZES if name not in settings]:
@@ -108,7 +121,7 @@ DINOV3 = dict(
         theta=100.0,
         series='periods',
         axes='yx',
-        pair_layout='split',
+        pair_layout='half',
         coordinates=dict(type='centres', rescale=2.0),
     ),
     num_registers=4,

@@ -1,6 +1,7 @@
-"""Multi-head self-attention that takes a rotation or a bias.
+"""Multi-head self-attention, global or in windows, with a rotary embedding or a position bias.
 
-Letters: B images or windows, N tokens, h heads, D channels of a head, C = h * D, H x W token grid.
+Letters: B images, H x W token grid, N tokens (prefix and grid), W windows, n tokens that attend to
+each other (N, or those of a window), h heads, D channels of a head, C = h D.
 """
 
 from __future__ import annotations
@@ -11,24 +12,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..rope import Rotation, cut_windows, rotate_qkv
-from .layers import build_norm
-from .windows import Size, attend_in_windows
+from ..rope import Rotary, rotate
+from ..rope.cache import Cache, is_tracing
+from ..rope.frequencies import Size
+from .layers import build_norm, resize_grid
+from .windows import WindowPlan
 
 QkvBias = bool | Literal['qv']
+INDEXES: Cache[Tensor] = Cache(32)
 
 
 class Attention(nn.Module):
-    """Self-attention with rotary position embedding, decomposed relative position bias, or neither.
+    """Self-attention that rotates queries and keys.
 
     Args:
         embed_dims: C.
         num_heads: h.
         qkv_bias: whether the qkv projection has a bias; 'qv' for queries and values only. (A bias
             of unrotated keys adds the same to all scores of a query. A rotated one does not.)
-        rel_pos_size: (H, W) that the relative position tables are made for, or None for no tables.
-            At another grid the tables are resized linearly (ViTDet: Li et al., "Exploring Plain
-            Vision Transformer Backbones for Object Detection", ECCV 2022). They start at zero.
+        rope: rotary embedding, or None.
+        num_prefix_tokens: tokens before those of the grid, which have no position.
         norm_cfg: of a norm before the output projection (EVA-02-CLIP), or None.
     """
 
@@ -37,124 +40,188 @@ class Attention(nn.Module):
         embed_dims: int,
         num_heads: int,
         qkv_bias: QkvBias = True,
-        rel_pos_size: tuple[int, int] | None = None,
+        rope: nn.Module | None = None,
+        num_prefix_tokens: int = 0,
         norm_cfg: dict | None = None,
     ) -> None:
         super().__init__()
-        self.num_heads = num_heads
-        self.qkv = nn.Linear(embed_dims, 3 * embed_dims, bias=qkv_bias is True)
-        self.q_bias = self.v_bias = None
+        self.num_heads, self.num_prefix_tokens = num_heads, num_prefix_tokens
         if qkv_bias == 'qv':
-            self.q_bias = nn.Parameter(torch.zeros(embed_dims))
-            self.v_bias = nn.Parameter(torch.zeros(embed_dims))
+            self.qkv = QVBiasLinear(embed_dims)
+        else:
+            self.qkv = nn.Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
+        self.rope = rope
         self.norm = build_norm(norm_cfg, embed_dims) if norm_cfg else nn.Identity()
         self.proj = nn.Linear(embed_dims, embed_dims)
-        self.rel_pos_h = self.rel_pos_w = None
-        if rel_pos_size is not None:
-            height, width = rel_pos_size
-            self.rel_pos_h = nn.Parameter(torch.zeros(2 * height - 1, embed_dims // num_heads))
-            self.rel_pos_w = nn.Parameter(torch.zeros(2 * width - 1, embed_dims // num_heads))
 
-    def forward(
-        self,
-        x: Tensor,
-        grid: Size,
-        rotation: Rotation | None = None,
-        window_size: Size | None = None,
-        padding: Size = (0, 0),
-    ) -> Tensor:
-        """Attend among the N tokens of each sequence, or of each window.
+    def forward(self, x: Tensor, grid: Size, plan: WindowPlan | None = None) -> Tensor:
+        """Attend among all tokens of an image, or among those of a window.
 
         Args:
             x: [B, N, C].
-            grid: (H, W) of the tokens.
-            rotation: of N tokens, or of a window, or None.
-            window_size: (H, W) of the windows to attend within, or None.
-            padding: of the grid, see ``cut_windows``.
+            grid: (H, W) of the tokens after the prefix.
+            plan: of the windows, which have no prefix tokens; None to attend globally.
 
         Returns:
             [B, N, C].
         """
-        qkv = self.qkv(x) if self.q_bias is None else F.linear(x, self.qkv.weight, self.bias())
-        qkv = qkv.unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
-        score_factor = 1.0 if rotation is None else rotation.score_factor
+        window_size = None if plan is None else plan.window_size
+        rotary = None if self.rope is None else self.rope(x, grid, window_size)
+        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
+        if plan is not None:
+            qkv = plan.partition(qkv, zero_projection(self.qkv, x))  # [W, n, 3, h, D]
+            rotary = in_windows(rotary, plan)
+        q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B or W, h, n, D]
+        bias = self.bias(q, window_size or grid)
+        scale = q.shape[-1] ** -0.5 * (1.0 if rotary is None else rotary.attention_scale)
+        out = attend(q, k, v, bias, scale, plan)  # [B or W, n, C]
+        if plan is not None:
+            out = plan.unpartition(out)  # [B, N, C]
+        return self.proj(self.norm(out))
 
-        def attend_in(q: Tensor, k: Tensor, v: Tensor, size: Size) -> Tensor:
-            bias = None
-            if self.rel_pos_h is not None:
-                tables = self.rel_pos_h, self.rel_pos_w
-                bias = decomposed_bias(q, *tables, size, window_size or grid)
-            return attend(q, k, v, bias, score_factor)
+    def bias(self, q: Tensor, size: Size) -> Tensor | None:
+        """What is added to the scaled scores of queries [B, h, n, D] in a grid or window of
+        ``size``: [h, n, n] or [B, h, n, n]; None for nothing."""
+        return None
 
-        if window_size is None:
-            attended = attend_in(*rotate_qkv(qkv, rotation), grid)
-        else:
-            partition = cut_windows((len(x), *grid), window_size, padding=padding)
-            qkv = qkv.unflatten(1, grid)
-            attended = attend_in_windows(qkv, partition, rotation, attend_in, self.bias())
-            attended = attended.flatten(1, 2)
-        return self.proj(self.norm(attended))
 
-    def bias(self) -> Tensor | None:
-        """[3 * C], of the qkv projection."""
-        if self.q_bias is None:
-            return self.qkv.bias
+class TableBiasAttention(Attention):
+    """Attention with Swin's relative position bias: a learned value for each head and offset.
+
+    Args:
+        bias_window: (height, width) of the window that the table is made for; for other windows it
+            is resized (bicubic).
+        others: see ``Attention``.
+    """
+
+    def __init__(self, *args: object, bias_window: Size, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        self.bias_window = bias_window
+        table = torch.empty(num_offsets(bias_window), self.num_heads)
+        self.relative_position_bias_table = nn.Parameter(nn.init.trunc_normal_(table, std=0.02))
+
+    def bias(self, q: Tensor, size: Size) -> Tensor:
+        table = self.relative_position_bias_table
+        old, new = (tuple(2 * side - 1 for side in of) for of in (self.bias_window, size))
+        table = resize_grid(table[None], old, new)[0]
+        index = relative_position_index(*size, table.device)
+        return table[index].permute(2, 0, 1)  # [h, n, n]
+
+
+class DecomposedBiasAttention(Attention):
+    """Attention with ViTDet's relative position bias: products of a query with a table entry for
+    the row offset and with one for the column offset.
+
+    Li et al., "Exploring Plain Vision Transformer Backbones for Object Detection" (ECCV 2022). The
+    tables start at zero, and are resized (linear) to other grids.
+
+    Args:
+        bias_grid: (height, width) of the grid that the tables are made for.
+        others: see ``Attention``.
+    """
+
+    def __init__(self, *args: object, bias_grid: Size, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        head_dim = self.proj.in_features // self.num_heads
+        self.rel_pos_h, self.rel_pos_w = (
+            nn.Parameter(torch.zeros(2 * side - 1, head_dim)) for side in bias_grid
+        )
+
+    def bias(self, q: Tensor, size: Size) -> Tensor:
+        rows_table = offset_table(self.rel_pos_h, size[0])  # [H, H, D]
+        columns_table = offset_table(self.rel_pos_w, size[1])  # [W, W, D]
+        q = q.unflatten(2, size)  # [B, h, H, W, D]
+        rows = torch.einsum('bnhwd,hkd->bnhwk', q, rows_table)
+        columns = torch.einsum('bnhwd,wkd->bnhwk', q, columns_table)
+        return (rows[..., :, None] + columns[..., None, :]).flatten(4, 5).flatten(2, 3)
+
+
+class QVBiasLinear(nn.Linear):
+    """A qkv projection with a bias for queries and values, none for keys: [..., C] to [..., 3 C]."""
+
+    def __init__(self, embed_dims: int) -> None:
+        super().__init__(embed_dims, 3 * embed_dims, bias=False)
+        self.q_bias = nn.Parameter(torch.zeros(embed_dims))
+        self.v_bias = nn.Parameter(torch.zeros(embed_dims))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.packed_bias())
+
+    def packed_bias(self) -> Tensor:
+        """[3 C], zero for the keys."""
         return torch.cat([self.q_bias, torch.zeros_like(self.q_bias), self.v_bias])
+
+
+def zero_projection(qkv: nn.Module, x: Tensor) -> Tensor | None:
+    """[3 C], what the projection makes of a padding token, which is zero; None for zeros."""
+    if isinstance(qkv, QVBiasLinear):
+        return qkv.packed_bias()
+    if isinstance(qkv, nn.Linear):
+        return qkv.bias
+    return qkv(x.new_zeros(1, x.shape[-1]))[0]  # whatever took its place, such as an adapter
+
+
+def in_windows(rotary: Rotary | None, plan: WindowPlan) -> Rotary | None:
+    """The angles of windows: those of each image go along with its tokens."""
+    if rotary is None or rotary.angles.ndim == 3:  # of one window, the same for all
+        return rotary
+    return Rotary(plan.partition(rotary.angles), rotary.pair_layout, rotary.attention_scale)
 
 
 def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    bias: Tensor | None = None,
-    score_factor: float = 1.0,
+    bias: Tensor | None,
+    scale: float,
+    plan: WindowPlan | None,
 ) -> Tensor:
-    """Softmax attention.
+    """Softmax attention, [B, h, n, D] each to [B, n, C].
 
     Args:
-        q, k, v: [B, h, N, D].
-        bias: added to the scaled scores; broadcasts to [B, h, N, N].
-        score_factor: of the scores, on top of D ** -0.5.
-
-    Returns:
-        [B, N, C], the heads joined.
+        bias: see ``Attention.bias``.
+        scale: of the scores.
+        plan: of the windows, some of which may need a mask, or None.
     """
     bias = None if bias is None else bias.to(q.dtype)
-    scale = q.shape[-1] ** -0.5 * score_factor
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
-    return out.transpose(1, 2).flatten(2)
+    if plan is None or plan.mask is None:
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
+        return out.transpose(1, 2).flatten(2)
+    sizes = [plan.num_unmasked, plan.mask.shape[0]]
+    biases = [bias, bias] if bias is None or bias.ndim == 3 else bias.split(sizes)
+    masks = [biases[0], plan.mask if bias is None else biases[1].masked_fill(~plan.mask, -torch.inf)]
+    parts = zip(q.split(sizes), k.split(sizes), v.split(sizes), masks, strict=True)
+    if not is_tracing() and plan.num_unmasked == 0:
+        parts = list(parts)[1:]
+    outs = [F.scaled_dot_product_attention(*part, scale=scale).transpose(1, 2) for part in parts]
+    return torch.cat(outs).flatten(2)
 
 
-def decomposed_bias(
-    q: Tensor,
-    rel_pos_h: Tensor,
-    rel_pos_w: Tensor,
-    grid: tuple[int, int],
-    window_size: tuple[int, int],
-) -> Tensor:
-    """Relative position bias of ViTDet, a row and a column part, each a product of a query and a
-    table entry.
+def num_offsets(size: Size) -> int:
+    return (2 * size[0] - 1) * (2 * size[1] - 1)
 
-    Args:
-        q: [B, h, N, D], not scaled, N = H * W.
-        rel_pos_h, rel_pos_w: [.., D] tables over the offsets in ``window_size``, or resized to.
-        grid: (H, W), no larger than ``window_size``.
 
-    Returns:
-        [B, h, N, N].
+def relative_position_index(height: int, width: int, device: torch.device) -> Tensor:
+    """[n, n]: row of the bias table for a query and a key.
+
+    The table is row-major over offsets query - key: -(H - 1) .. H - 1 rows, -(W - 1) .. W - 1
+    columns.
     """
-    height, width = grid
-    rows_table = offset_table(rel_pos_h, window_size[0])[:height, :height]
-    columns_table = offset_table(rel_pos_w, window_size[1])[:width, :width]
-    q = q.unflatten(2, (height, width))  # [B, h, H, W, D]
-    rows = torch.einsum('bnhwd,hkd->bnhwk', q, rows_table)
-    columns = torch.einsum('bnhwd,wkd->bnhwk', q, columns_table)
-    return (rows[..., :, None] + columns[..., None, :]).flatten(4, 5).flatten(2, 3)
+    return INDEXES.get((height, width), device, lambda: make_index(height, width, device))
+
+
+def make_index(height: int, width: int, device: torch.device) -> Tensor:
+    """See ``relative_position_index``."""
+    rows, columns = torch.arange(height, device=device), torch.arange(width, device=device)
+    row_offsets = rows[:, None] - rows + height - 1  # [H, H]
+    column_offsets = columns[:, None] - columns + width - 1  # [W, W]
+    index = row_offsets[:, None, :, None] * (2 * width - 1) + column_offsets[None, :, None, :]
+    return index.flatten(2).flatten(0, 1)
 
 
 def offset_table(table: Tensor, size: int) -> Tensor:
     """[size, size, D]: the entry for query i and key k is that of offset i - k."""
-    if len(table) != 2 * size - 1:
+    if is_tracing() or len(table) != 2 * size - 1:
         table = F.interpolate(table.T[None], size=2 * size - 1, mode='linear')[0].T
     index = torch.arange(size, device=table.device)
     return table[index[:, None] - index[None] + size - 1]

@@ -1,16 +1,22 @@
-"""What the backbones share as OpenMMLab modules: embeddings, freezing, pre-trained weights."""
+"""What the backbones share as OpenMMLab modules, and what each declares about itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import fields
+from collections.abc import Sequence
 
+import torch
 from mmengine.model import BaseModule, PretrainedInit
-from mmengine.registry import MODELS
-from torch import nn
+from mmengine.registry import MODELS, WEIGHT_INITIALIZERS
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ..rope import AxialRoPE, MixedRoPE, RopeScaling
-from .windows import Size
+from ..rope.frequencies import Size
+from ..rope.scaling import build_scaling
+from ..rope.validation import refuse
+from .block import Block
+from .layers import PatchEmbed
+from .windows import WindowPlan, WindowSetting, check_window_setting
 
 # Registered here because rope/ depends on torch alone.
 for embedding in (AxialRoPE, MixedRoPE):
@@ -18,14 +24,83 @@ for embedding in (AxialRoPE, MixedRoPE):
 
 
 class Backbone(BaseModule):
-    """An mmengine module whose frozen parts stay in evaluation mode, and which loads strictly."""
+    """An mmengine module whose frozen parts stay in evaluation mode, and which loads strictly.
+
+    A backbone declares what the rest of the package asks; see "Add a backbone" in
+    docs/architecture.md.
+
+    Attributes:
+        patch_embed: makes tokens of images, and says how many: ``patch_embed.grid``.
+        pretrain_grid: (H, W) tokens of the pre-training, of an image or of its windows.
+        window_blocks: indexes of the ``ordered_blocks`` that attend within windows.
+        window_size: (height, width) in tokens, 'auto', or None for the whole grid.
+        rope_scaling: as last set.
+        out_channels, out_strides: of each map.
+    """
+
+    patch_embed: PatchEmbed
+    pretrain_grid: Size
+    window_blocks: Sequence[int]
+    out_channels: list[int]
+    out_strides: list[int]
+
+    @property
+    def ordered_blocks(self) -> list[Block]:
+        """All blocks, in the order in which tokens pass them."""
+        raise NotImplementedError
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether ``window_size`` makes a difference."""
+        return bool(self.window_blocks)
+
+    def map_sizes(self, height: int, width: int) -> list[Size]:
+        """(H, W) of each map that an image of ``height`` x ``width`` pixels becomes."""
+        raise NotImplementedError
+
+    def position_tables(self) -> dict[str, Size]:
+        """Keys of the tables over positions or offsets, and the grids (H, W) that they cover."""
+        raise NotImplementedError
+
+    def layer_of(self, name: str) -> int:
+        """The layer of the parameter ``name``, as layer-wise decay counts: 0 before the first block,
+        i + 1 for the i-th of ``ordered_blocks`` and what belongs to it, one more after the last."""
+        raise NotImplementedError
 
     def frozen_modules(self) -> list[nn.Module | nn.Parameter | None]:
         """Parts that do not train; None stands for a part that the model does not have."""
         raise NotImplementedError
 
-    def freeze(self, parts: Iterable[nn.Module | nn.Parameter | None]) -> None:
-        for part in parts:
+    def set_window_size(self, window_size: WindowSetting) -> None:
+        """Change the window of a built model; the weights fit any."""
+        self.window_size = check_window_setting(window_size)
+
+    def set_rope_scaling(self, rope_scaling: dict | RopeScaling | None) -> None:
+        """Change the scaling of a built model.
+
+        Raises:
+            ValueError: a setting that is unknown, not allowed, or does not fit the embedding.
+        """
+        scaling = build_scaling(rope_scaling, self.pretrain_grid)
+        for block in self.ordered_blocks:
+            if block.attn.rope is not None:
+                block.attn.rope.set_scaling(self.scaling_of(block, scaling))
+            elif scaling is not None:
+                raise ValueError('rope_scaling needs a rotary embedding, and rope is None')
+        self.rope_scaling = rope_scaling
+
+    def scaling_of(self, block: Block, scaling: RopeScaling | None) -> RopeScaling | None:
+        """The scaling of one block."""
+        return scaling
+
+    def run(self, block: Block, x: Tensor, grid: Size, plan: WindowPlan | None) -> Tensor:
+        """A block, recomputed in backward if ``with_cp``."""
+        if self.with_cp and torch.is_grad_enabled():
+            return checkpoint(block, x, grid, plan, use_reentrant=False)
+        return block(x, grid, plan)
+
+    def freeze(self) -> None:
+        for part in self.frozen_modules():
             if part is not None:
                 part.requires_grad_(False)
 
@@ -37,18 +112,16 @@ class Backbone(BaseModule):
         return self
 
     def init_weights(self) -> None:
-        """Initialise as ``init_cfg`` says; pre-trained weights are loaded by ``load_pretrained``.
+        """Initialise as ``init_cfg`` says; pre-trained weights are loaded strictly.
 
-        ``dict(type='Pretrained', checkpoint=..., prefix=...)`` takes what that function takes;
-        ``prefix`` may be left out. mmengine's own loader would go on with random weights where a
-        checkpoint does not fit.
+        ``dict(type='Pretrained', checkpoint=..., prefix=...)`` takes what
+        ``checkpoints.load_pretrained`` takes; ``prefix`` may be left out. mmengine's own loader would
+        go on with random weights where a checkpoint does not fit.
 
         Raises:
             CheckpointError: the checkpoint cannot be had or read, or does not fit.
             ValueError: 'Pretrained' together with other initialisations.
         """
-        from ..checkpoints import load_pretrained  # which itself needs the backbones
-
         cfgs = [self.init_cfg] if isinstance(self.init_cfg, dict) else self.init_cfg or []
         pretrained = any(cfg['type'] in ('Pretrained', PretrainedInit) for cfg in cfgs)
         if self.is_init or not pretrained:
@@ -58,44 +131,19 @@ class Backbone(BaseModule):
             raise ValueError(
                 f"init_cfg: 'Pretrained' sets all weights, so it stands alone; got {cfgs}"
             )
-        load_pretrained(self, **{key: value for key, value in cfgs[0].items() if key != 'type'})
+        WEIGHT_INITIALIZERS.build(dict(cfgs[0], type='StrictPretrained'))(self)
         self.is_init = True
 
 
-def build_rope(rope: dict | None, *, head_dim: int, num_heads: int, depth: int) -> nn.Module | None:
-    """The rotary embedding that ``rope`` describes, for ``depth`` blocks."""
-    if rope is None:
-        return None
-    return MODELS.build(dict(rope, head_dim=head_dim, num_heads=num_heads, depth=depth))
-
-
-def build_scaling(
-    rope_scaling: dict | None, grid: Size, rope: nn.Module | None
-) -> RopeScaling | None:
-    """The scaling that ``rope_scaling`` describes, for weights trained on ``grid``.
+def build_rope(rope: dict | None, *, head_dim: int, num_heads: int) -> nn.Module | None:
+    """The rotary embedding of one block, as the config ``rope`` describes it.
 
     Raises:
-        ValueError: a setting that is unknown, not allowed, or does not fit the embedding.
+        ValueError: not a config of one.
     """
-    if rope_scaling is None:
-        return None
     if rope is None:
-        raise ValueError('rope_scaling needs a rotary embedding, and rope is None')
-    known = [field.name for field in fields(RopeScaling) if field.name != 'grid']
-    if unknown := sorted(set(rope_scaling) - set(known)):
-        raise ValueError(f'rope_scaling has {unknown}, allowed are {known}')
-    if 'type' not in rope_scaling:
-        raise ValueError(f'rope_scaling needs a type, got {rope_scaling}')
-    if rope_scaling['type'] != 'none' and rope.coordinates.fit_the_grid:
-        raise ValueError(
-            f'rope_scaling: type {rope_scaling["type"]!r} adapts frequencies to larger grids, and '
-            f'the coordinates of this rope, {rope.coordinates}, cover the same range on every grid '
-            'as they are; set rope_scaling=None'
-        )
-    fixed_axial = isinstance(rope, AxialRoPE) and not rope.learned and rope.series != 'bands'
-    if rope_scaling['type'] == 'ntk' and not fixed_axial:
-        raise ValueError(
-            "rope_scaling: type 'ntk' changes the theta of fixed axial frequencies, which "
-            f"{type(rope).__name__} here does not have; take 'linear' or 'by_parts'"
-        )
-    return RopeScaling(grid, **rope_scaling)
+        return None
+    if not isinstance(rope, dict) or 'type' not in rope:
+        refuse('rope', rope, "None or a dict with a type, such as dict(type='MixedRoPE', theta=10.0)")
+    return MODELS.build(dict(rope, head_dim=head_dim, num_heads=num_heads))
+

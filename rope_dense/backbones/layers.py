@@ -1,9 +1,6 @@
-"""Small parts that the backbones share. Letters: B batch, N tokens, C channels, H x W token
-grid."""
+"""Small parts that the backbones share. Letters: B batch, H x W token grid, N tokens, C channels."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -11,70 +8,110 @@ from mmcv.cnn import build_norm_layer
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
-PART = 2**20  # values in a part, see ``num_parts``: chosen by the time of Swin-T and ViT-B
+from ..rope.cache import is_tracing
+from ..rope.frequencies import Size
 
 
 class PatchEmbed(nn.Module):
-    """Non-overlapping patches to tokens, [B, in_channels, height, width] to [B, H, W, C].
+    """Non-overlapping patches to tokens.
 
-    The grid is the floor of the image size over the patch size: up to ``patch_size - 1`` pixels at
-    the right and bottom edge are not seen, as in detectron2's ViT.
+    Args:
+        in_channels: of the image.
+        embed_dims: C.
+        patch_size: pixels of a side of a patch.
+        bias: whether the projection has a bias.
+        pad: zero-pad the image at the bottom and right to whole patches (Swin). Otherwise up to
+            ``patch_size - 1`` pixels there are not seen, as in detectron2's ViT.
+        norm_cfg: of a norm of the tokens, or None.
     """
 
     def __init__(
-        self, in_channels: int, embed_dims: int, patch_size: int, bias: bool = True
+        self,
+        in_channels: int,
+        embed_dims: int,
+        patch_size: int,
+        bias: bool = True,
+        pad: bool = False,
+        norm_cfg: dict | None = None,
     ) -> None:
         super().__init__()
-        self.proj = nn.Conv2d(
-            in_channels, embed_dims, kernel_size=patch_size, stride=patch_size, bias=bias
-        )
+        self.patch_size, self.pad = patch_size, pad
+        self.proj = nn.Conv2d(in_channels, embed_dims, patch_size, patch_size, bias=bias)
+        self.norm = build_norm(norm_cfg, embed_dims) if norm_cfg else nn.Identity()
 
-    def forward(self, image: Tensor) -> Tensor:
-        (height, width), (patch_size, _) = image.shape[-2:], self.proj.stride
-        if min(height, width) < patch_size:
+    def forward(self, image: Tensor) -> tuple[Tensor, Size]:
+        """[B, in_channels, height, width] to tokens [B, H W, C] and (H, W).
+
+        Raises:
+            ValueError: not such images, or smaller than a patch.
+        """
+        self.check(image)
+        if self.pad:
+            bottom, right = (missing(side, self.patch_size) for side in image.shape[2:])
+            if is_tracing() or bottom or right:
+                image = F.pad(image, (0, right, 0, bottom))
+        x = self.proj(image)  # [B, C, H, W]
+        grid = tuple(x.shape[2:])
+        return self.norm(x.flatten(2).transpose(1, 2).contiguous()), grid
+
+    def grid(self, height: int, width: int) -> Size:
+        """(H, W) of an image of that size."""
+        more = self.patch_size - 1 if self.pad else 0
+        return (height + more) // self.patch_size, (width + more) // self.patch_size
+
+    def check(self, image: Tensor) -> None:
+        """Raise ValueError unless ``forward`` can take ``image``."""
+        expected = f'[batch, {self.proj.in_channels}, height, width]'
+        if image.ndim != 4 or image.shape[1] != self.proj.in_channels:
+            raise ValueError(f'images must be {expected}, got {list(image.shape)}')
+        if not image.is_floating_point():
+            raise ValueError(
+                f'images must be floating point, got {image.dtype}: normalise them first, as the '
+                'data preprocessors of mmdet and mmseg do'
+            )
+        least = 1 if self.pad else self.patch_size
+        if not is_tracing() and min(image.shape[2:]) < least:
+            height, width = image.shape[2:]
             raise ValueError(
                 f'the image is {height} x {width} (height x width) pixels, less than one patch of '
-                f'{patch_size} x {patch_size}: resize or pad it'
+                f'{self.patch_size} x {self.patch_size}: resize or pad it'
             )
-        # The channels of a token side by side, as all that follows wants them, without a copy.
-        image = image.contiguous(memory_format=torch.channels_last)
-        return self.proj(image).permute(0, 2, 3, 1).contiguous()
 
 
-def to_map(tokens: Tensor) -> Tensor:
-    """Tokens [B, H, W, C] to a map [B, C, H, W], contiguous."""
-    return ToMap.apply(tokens)
+def add_branch(x: Tensor, branch: Tensor, scale: Tensor | None) -> Tensor:
+    """``x + scale * branch``: a residual connection with LayerScale [C], or without (None)."""
+    if scale is None:
+        return x + branch
+    return x + scale * branch if is_tracing() else AddScaled.apply(x, branch, scale)
 
 
-class ToMap(torch.autograd.Function):
-    """``to_map``. The gradient of a permuted view would have the channels of a token far apart, and
-    pass that on through every residual connection; here it is contiguous."""
+class AddScaled(torch.autograd.Function):
+    """``torch.addcmul(x, branch, scale)``, whose own backward multiplies the branch by 1 first."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, tokens: Tensor) -> Tensor:
-        return tokens.permute(0, 3, 1, 2).contiguous()
+    def forward(x: Tensor, branch: Tensor, scale: Tensor) -> Tensor:
+        return torch.addcmul(x, branch, scale)
 
     @staticmethod
-    def backward(ctx: FunctionCtx, grad: Tensor) -> Tensor:
-        return grad.permute(0, 2, 3, 1).contiguous()
+    def setup_context(ctx: FunctionCtx, inputs: tuple, output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        branch, scale = ctx.saved_tensors
+        of_scale = ctx.needs_input_grad[2]
+        return grad, grad * scale, (grad * branch).sum_to_size(scale.shape) if of_scale else None
 
 
-def num_parts(x: Tensor) -> int:
-    """In how many parts to compute what is local in x: on a CPU so many that what is in between,
-    such as the hidden channels of an MLP, stays in the cache, else one."""
-    if x.device.type != 'cpu' or torch.compiler.is_compiling():
-        return 1
-    return max(1, -(-x.numel() // PART))
+def missing(side: int, divisor: int) -> int:
+    """What ``side`` lacks to a multiple of ``divisor``; not ``-side % divisor``, whose sign symbolic
+    sizes lose."""
+    return (side + divisor - 1) // divisor * divisor - side
 
 
-def in_parts(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """``function(x)``, which treats each row of x alone and keeps its shape, see ``num_parts``."""
-    return join([function(part) for part in x.chunk(num_parts(x))], 0)
-
-
-def join(parts: Sequence[Tensor], dim: int) -> Tensor:
-    """``torch.cat`` that does not copy a single part."""
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+def to_map(tokens: Tensor, grid: Size) -> Tensor:
+    """Tokens [B, H W, C] to a contiguous map [B, C, H, W]."""
+    return tokens.transpose(1, 2).unflatten(2, grid).contiguous()
 
 
 def build_norm(norm_cfg: dict, channels: int) -> nn.Module:
@@ -90,39 +127,15 @@ def init_transformer(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
 
 
-def add_branch(x: Tensor, branch: Tensor, scale: Tensor | None) -> Tensor:
-    """``x + scale * branch``: a residual connection with LayerScale [C], or without (None)."""
-    return x + branch if scale is None else torch.addcmul(x, branch, scale)
-
-
-def resize_grid(table: Tensor, grid: tuple[int, int], new_grid: tuple[int, int]) -> Tensor:
-    """A table [1, H * W, C] over a grid on another grid: bicubic, no antialiasing, as published."""
-    if grid == new_grid:
+def resize_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
+    """A table [1, H W, C] over a grid on another grid: bicubic, no antialiasing, as published."""
+    if not is_tracing() and grid == new_grid:
         return table
     as_map = table.transpose(1, 2).unflatten(2, grid).float()
     resized = F.interpolate(as_map, size=new_grid, mode='bicubic', align_corners=False)
     return resized.flatten(2).transpose(1, 2).to(table.dtype)
 
 
-def find_arch(archs: dict[str, dict], arch: str | dict) -> dict:
-    """The sizes that ``arch`` names, or that it gives.
-
-    Raises:
-        ValueError: an unknown name, or a dict whose keys are not those of the named architectures.
-    """
-    keys = next(iter(archs.values())).keys()
-    if isinstance(arch, str) and arch in archs:
-        return archs[arch]
-    if isinstance(arch, dict) and arch.keys() == keys:
-        return arch
-    raise ValueError(
-        f'arch must be one of {", ".join(archs)} or a dict of {", ".join(keys)}; got {arch!r}'
-    )
-
-
-def block_indexes(name: str, indexes: Sequence[int], depth: int) -> list[int]:
-    """``indexes`` sorted, negative ones counted from the end; ValueError if one is out of range."""
-    outside = [index for index in indexes if not -depth <= index < depth]
-    if outside:
-        raise ValueError(f'{name} has {outside}, allowed are {-depth} to {depth - 1}')
-    return sorted({index % depth for index in indexes})
+def linear_rates(rate: float, number: int) -> list[float]:
+    """Linear from 0 in the first of ``number`` blocks to ``rate`` in the last."""
+    return [rate * index / max(number - 1, 1) for index in range(number)]

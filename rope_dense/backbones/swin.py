@@ -1,6 +1,6 @@
 """Swin transformer with rotary position embedding, for dense prediction.
 
-Letters: B batch, H x W token grid, C channels, h heads, L blocks of a stage.
+Letters: B batch, H x W token grid, N = H W tokens, C channels, h heads.
 """
 
 from __future__ import annotations
@@ -11,14 +11,23 @@ import torch
 import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
-from torch.nn.modules.utils import _pair
-from torch.utils.checkpoint import checkpoint
 
-from ..rope import RopeScaling, Rotation
-from .base import Backbone, build_rope, build_scaling
-from .layers import PatchEmbed, block_indexes, build_norm, find_arch, init_transformer, to_map
-from .shifted_windows import SwinBlock
-from .windows import Size, WindowSetting, check_window_setting, pad_to_windows
+from ..rope.cache import is_tracing
+from ..rope.frequencies import Size
+from ..rope.validation import (
+    check_choice,
+    check_indexes,
+    check_integer,
+    check_number,
+    check_size,
+    refuse,
+)
+from .attention import Attention, TableBiasAttention
+from .base import Backbone, build_rope
+from .block import Block
+from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, to_map
+from .mlp import Mlp
+from .windows import WindowPlan, WindowSetting, window_plan
 
 
 @MODELS.register_module()
@@ -30,8 +39,7 @@ class RoPESwin(Backbone):
     [B, embed_dims * 2**i, H_i, W_i] for each stage i of ``out_indices``, normalised by ``norm{i}``.
     H_0 = ceil(height / patch_size) and H_i = ceil(H_{i-1} / 2); the image, odd grids and incomplete
     windows are padded with zeros at the bottom and right. Parameter names are those of the
-    published weights, but for the frequencies: ``layers.{s}.rope.freqs`` [2, L, h, 16] holds those
-    of all blocks of a stage. Weights do not depend on the window. Checked in tests/test_swin.py:
+    published weights. Weights do not depend on the window. Checked in tests/test_swin.py:
     the baseline against mmdet's SwinTransformer, every kind of block against attention with an
     explicit mask.
 
@@ -96,80 +104,122 @@ class RoPESwin(Backbone):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        sizes = find_arch(self.ARCHS, arch)
+        sizes = find_swin_arch(self.ARCHS, arch)
         depths, num_heads = sizes['depths'], sizes['num_heads']
         channels = [sizes['embed_dims'] * 2**stage for stage in range(len(depths))]
-        check_sizes(channels, depths, num_heads)
+        check_integer('patch_size', patch_size, 1)
+        check_integer('in_channels', in_channels, 1)
+        check_number('mlp_ratio', mlp_ratio, above=0)
+        check_number('drop_path_rate', drop_path_rate, 0, below=1)
+        switches = dict(use_rpb=use_rpb, mask_padding=mask_padding, qkv_bias=qkv_bias)
+        switches |= dict(patch_norm=patch_norm, shift_single_window=shift_single_window)
+        for name, value in switches.items():
+            check_choice(name, value, (True, False))
         self.set_window_size(window_size)
-        self.pretrain_window_size = tuple(_pair(pretrain_window_size))
-        if min(self.pretrain_window_size) < 1:
-            raise ValueError(
-                f'pretrain_window_size must be 1 or more on each side, got {pretrain_window_size}'
-            )
-        if not -1 <= frozen_stages <= len(depths):
-            raise ValueError(f'frozen_stages must be from -1 to {len(depths)}, got {frozen_stages}')
-        self.out_indices = block_indexes('out_indices', out_indices, len(depths))
-        self.frozen_stages = frozen_stages
+        self.pretrain_grid = check_size('pretrain_window_size', pretrain_window_size)
+        self.window_blocks = range(sum(depths))
+        self.out_indices = check_indexes('out_indices', out_indices, len(depths))
+        self.frozen_stages = check_integer('frozen_stages', frozen_stages, -1, len(depths))
+        self.shift_single_window, self.mask_padding = shift_single_window, mask_padding
+        self.with_cp = with_cp
         self.out_channels = [channels[index] for index in self.out_indices]
         self.out_strides = [patch_size * 2**index for index in self.out_indices]
 
         patch_norm_cfg = norm_cfg if patch_norm else None
-        self.patch_embed = PaddedPatchEmbed(in_channels, channels[0], patch_size, patch_norm_cfg)
-        rates = linear_rates(drop_path_rate, depths)
-        last = len(depths) - 1
-        self.layers = nn.ModuleList(
-            SwinStage(
-                channels[stage],
-                num_heads[stage],
-                rope=rope,
-                bias_window=self.pretrain_window_size if use_rpb else None,
-                shift_single_window=shift_single_window,
-                mask_padding=mask_padding,
-                mlp_ratio=mlp_ratio,
-                qkv_bias=qkv_bias,
-                drop_path_rates=rates[stage],
-                downsample=PatchMerging(channels[stage], patch_norm_cfg) if stage < last else None,
-                with_cp=with_cp,
-                norm_cfg=norm_cfg,
-            )
-            for stage in range(len(depths))
+        self.patch_embed = PatchEmbed(
+            in_channels, channels[0], patch_size, pad=True, norm_cfg=patch_norm_cfg
         )
+        rates = iter(linear_rates(drop_path_rate, sum(depths)))
+        self.layers = nn.ModuleList()
+        for stage, depth in enumerate(depths):
+            blocks = [
+                build_block(
+                    channels[stage],
+                    num_heads[stage],
+                    rope=rope,
+                    bias_window=self.pretrain_grid if use_rpb else None,
+                    qkv_bias=qkv_bias,
+                    mlp_ratio=mlp_ratio,
+                    drop_path_rate=next(rates),
+                    norm_cfg=norm_cfg,
+                )
+                for _ in range(depth)
+            ]
+            is_last = stage == len(depths) - 1
+            downsample = None if is_last else PatchMerging(channels[stage], patch_norm_cfg)
+            self.layers.append(SwinStage(blocks, downsample))
         for index in self.out_indices:
             self.add_module(f'norm{index}', build_norm(norm_cfg, channels[index]))
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)
-        self.freeze(self.frozen_modules())
-
-    def set_window_size(self, window_size: WindowSetting) -> None:
-        """Change the window of a built model; the weights fit any."""
-        self.window_size = check_window_setting(window_size)
-
-    def set_rope_scaling(self, rope_scaling: dict | None) -> None:
-        """Change the scaling of a built model."""
-        rope = self.layers[0].rope
-        self.rope_scaling = build_scaling(rope_scaling, self.pretrain_window_size, rope)
-
-    def window_of(self, image: Tensor) -> Size | None:
-        """The window for images [B, in_channels, height, width]; None is the whole map."""
-        if self.window_size != 'auto':
-            return self.window_size
-        last_stride = self.patch_embed.proj.stride[0] * 2 ** (len(self.layers) - 1)
-        height, width = image.shape[-2:]
-        return -(-height // last_stride), -(-width // last_stride)
+        self.freeze()
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.frozen_stages < 0):
-            x = self.patch_embed(image)  # [B, H, W, C]
-        window_size = self.window_of(image)
+            x, grid = self.patch_embed(image)  # [B, N, C]
+        window_size = self.window_of(*image.shape[-2:])
         outs = []
         for index, stage in enumerate(self.layers):
             with torch.set_grad_enabled(torch.is_grad_enabled() and index >= self.frozen_stages):
-                x = stage(x, window_size, self.rope_scaling)
+                plans = self.plans(x.shape[0], grid, window_size, x.device)
+                for number, block in enumerate(stage.blocks):
+                    x = self.run(block, x, grid, plans[number % 2])
                 if index in self.out_indices:
-                    outs.append(to_map(self.get_submodule(f'norm{index}')(x)))
+                    outs.append(to_map(self.get_submodule(f'norm{index}')(x), grid))
                 if stage.downsample is not None:
-                    x = stage.downsample(x)
+                    x, grid = stage.downsample(x, grid)
         return tuple(outs)
+
+    def plans(
+        self, batch: int, grid: Size, window_size: Size | None, device: torch.device
+    ) -> list[WindowPlan | None]:
+        """The windows of even and of odd blocks of a stage, which are shifted; None for the whole
+        grid."""
+        if window_size is None:
+            return [None, None]
+        shift = window_size[0] // 2, window_size[1] // 2
+        single = grid[0] <= window_size[0] and grid[1] <= window_size[1]
+        if not self.shift_single_window and single:
+            shift = 0, 0
+        return [
+            window_plan(
+                batch, grid, window_size, shift=by, mask_padding=self.mask_padding, device=device
+            )
+            for by in ((0, 0), shift)
+        ]
+
+    def window_of(self, height: int, width: int) -> Size | None:
+        """The window for images of ``height`` x ``width`` pixels; None is the whole map."""
+        if self.window_size != 'auto':
+            return self.window_size
+        last_stride = self.patch_embed.patch_size * 2 ** (len(self.layers) - 1)
+        return -(-height // last_stride), -(-width // last_stride)
+
+    @property
+    def ordered_blocks(self) -> list[Block]:
+        return [block for stage in self.layers for block in stage.blocks]
+
+    def map_sizes(self, height: int, width: int) -> list[Size]:
+        grids = [self.patch_embed.grid(height, width)]
+        while len(grids) < len(self.layers):
+            grids.append((-(-grids[-1][0] // 2), -(-grids[-1][1] // 2)))
+        return [grids[index] for index in self.out_indices]
+
+    def position_tables(self) -> dict[str, Size]:
+        return {
+            f'{name}.relative_position_bias_table': tuple(2 * side - 1 for side in part.bias_window)
+            for name, part in self.named_modules()
+            if isinstance(part, TableBiasAttention)
+        }
+
+    def layer_of(self, name: str) -> int:
+        first, *rest = name.split('.')
+        depths = [len(stage.blocks) for stage in self.layers]
+        if first != 'layers':
+            return 0 if first == 'patch_embed' else sum(depths) + 1
+        stage, part, *rest = rest
+        before = sum(depths[: int(stage)])
+        return before + (int(rest[0]) + 1 if part == 'blocks' else depths[int(stage)])
 
     def frozen_modules(self) -> list[nn.Module]:
         if self.frozen_stages < 0:
@@ -182,28 +232,18 @@ class RoPESwin(Backbone):
         ]
 
 
-class PaddedPatchEmbed(PatchEmbed):
-    """Patches of an image zero-padded to whole patches, to normalised tokens [B, H, W, C].
+class SwinStage(nn.Module):
+    """The blocks of one resolution and the reduction that follows, under their published names;
+    the backbone calls them."""
 
-    Args:
-        norm_cfg: norm layer, or None for no norm.
-        others: see ``PatchEmbed``.
-    """
-
-    def __init__(
-        self, in_channels: int, embed_dims: int, patch_size: int, norm_cfg: dict | None
-    ) -> None:
-        super().__init__(in_channels, embed_dims, patch_size)
-        self.norm = build_norm(norm_cfg, embed_dims) if norm_cfg else nn.Identity()
-
-    def forward(self, image: Tensor) -> Tensor:
-        (height, width), (patch_size, _) = image.shape[-2:], self.proj.stride
-        image = F.pad(image, (0, -width % patch_size, 0, -height % patch_size))
-        return self.norm(super().forward(image))
+    def __init__(self, blocks: Sequence[Block], downsample: nn.Module | None) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.downsample = downsample
 
 
 class PatchMerging(nn.Module):
-    """2 x 2 tokens to one of twice the channels, [B, H, W, C] to [B, H / 2, W / 2, 2 C].
+    """2 x 2 tokens to one of twice the channels.
 
     Odd grids are zero-padded. The four tokens are joined column by column, the order of the
     published weights (mmdet's differs).
@@ -218,109 +258,67 @@ class PatchMerging(nn.Module):
         self.norm = build_norm(norm_cfg, 4 * embed_dims) if norm_cfg else nn.Identity()
         self.reduction = nn.Linear(4 * embed_dims, 2 * embed_dims, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = pad_to_windows(x, (2, 2))
-        x = x.unflatten(2, (-1, 2)).unflatten(1, (-1, 2))  # [B, H / 2, 2, W / 2, 2, C]
-        x = x.permute(0, 1, 3, 4, 2, 5).flatten(3)  # [B, H / 2, W / 2, 4 C]
-        return self.reduction(self.norm(x))
+    def forward(self, x: Tensor, grid: Size) -> tuple[Tensor, Size]:
+        """[B, H W, C] and (H, W) to [B, H / 2 W / 2, 2 C] and (H / 2, W / 2), rounded up."""
+        (height, width), x = grid, x.unflatten(1, grid)
+        grid = (height + 1) // 2, (width + 1) // 2
+        bottom, right = 2 * grid[0] - height, 2 * grid[1] - width
+        if is_tracing() or bottom or right:
+            x = F.pad(x, (0, 0, 0, right, 0, bottom))
+        x = x.view(x.shape[0], grid[0], 2, grid[1], 2, x.shape[-1])
+        x = x.permute(0, 1, 3, 4, 2, 5).flatten(3).flatten(1, 2)  # [B, H / 2 W / 2, 4 C]
+        return self.reduction(self.norm(x)), grid
 
 
-class SwinStage(nn.Module):
-    """The blocks of one resolution, every other one shifted, on one rotary embedding.
-
-    Owns the ``downsample`` that follows, for the published names; the backbone calls it.
+def build_block(
+    embed_dims: int,
+    num_heads: int,
+    *,
+    rope: dict | None,
+    bias_window: Size | None,
+    qkv_bias: bool,
+    mlp_ratio: float,
+    drop_path_rate: float,
+    norm_cfg: dict,
+) -> Block:
+    """A block of a stage.
 
     Args:
-        bias_window: window of the relative position bias tables, None for no bias.
-        drop_path_rates: stochastic depth of each block.
-        downsample: reduction to the next stage, or None in the last.
+        bias_window: window of the relative position bias table, None for no bias.
         others: see ``RoPESwin``.
     """
-
-    def __init__(
-        self,
-        embed_dims: int,
-        num_heads: int,
-        *,
-        rope: dict | None,
-        bias_window: Size | None,
-        shift_single_window: bool,
-        mask_padding: bool,
-        mlp_ratio: float,
-        qkv_bias: bool,
-        drop_path_rates: Sequence[float],
-        downsample: PatchMerging | None,
-        with_cp: bool,
-        norm_cfg: dict,
-    ) -> None:
-        super().__init__()
-        self.shift_single_window, self.with_cp = shift_single_window, with_cp
-        self.rope = build_rope(
-            rope, head_dim=embed_dims // num_heads, num_heads=num_heads, depth=len(drop_path_rates)
-        )
-        self.blocks = nn.ModuleList(
-            SwinBlock(
-                embed_dims,
-                num_heads,
-                bias_window=bias_window,
-                mask_padding=mask_padding,
-                mlp_ratio=mlp_ratio,
-                qkv_bias=qkv_bias,
-                drop_path_rate=rate,
-                norm_cfg=norm_cfg,
-            )
-            for rate in drop_path_rates
-        )
-        self.downsample = downsample
-
-    def forward(self, x: Tensor, window_size: Size | None, scaling: RopeScaling | None) -> Tensor:
-        """[B, H, W, C] to [B, H, W, C], before ``downsample``; None: the map is one window."""
-        grid = tuple(x.shape[1:3])
-        shift = self.shift_of(grid, window_size)
-        window_size = window_size or grid
-        rotations = self.rotations(window_size, x.device, scaling)
-        for index, (block, rotation) in enumerate(zip(self.blocks, rotations, strict=True)):
-            inputs = x, window_size, shift if index % 2 else (0, 0), rotation
-            if self.with_cp and torch.is_grad_enabled():
-                x = checkpoint(block, *inputs, use_reentrant=False)
-            else:
-                x = block(*inputs)
-        return x
-
-    def shift_of(self, grid: Size, window_size: Size | None) -> Size:
-        """Tokens that the windows of every other block are moved by."""
-        if window_size is None:
-            return 0, 0
-        single = grid[0] <= window_size[0] and grid[1] <= window_size[1]
-        if single and not self.shift_single_window:
-            return 0, 0
-        return window_size[0] // 2, window_size[1] // 2
-
-    def rotations(
-        self, window_size: Size, device: torch.device, scaling: RopeScaling | None
-    ) -> list[Rotation | None]:
-        """The rotation of each block, on the grid of one window."""
-        if self.rope is None:
-            return [None] * len(self.blocks)
-        height, width = window_size
-        blocks = range(len(self.blocks))
-        return self.rope(blocks, height=height, width=width, device=device, scaling=scaling)
+    rotary = build_rope(rope, head_dim=embed_dims // num_heads, num_heads=num_heads)
+    if bias_window is None:
+        attn = Attention(embed_dims, num_heads, qkv_bias, rotary)
+    else:
+        attn = TableBiasAttention(embed_dims, num_heads, qkv_bias, rotary, bias_window=bias_window)
+    return Block(attn, Mlp(embed_dims, int(embed_dims * mlp_ratio)), norm_cfg, drop_path_rate)
 
 
-def linear_rates(rate: float, depths: Sequence[int]) -> list[list[float]]:
-    """Linear from 0 in the first block of the first stage to ``rate`` in the last of the last."""
-    total = sum(depths)
-    rates = [rate * index / max(total - 1, 1) for index in range(total)]
-    return [rates[sum(depths[:stage]) :][:depth] for stage, depth in enumerate(depths)]
+def find_swin_arch(archs: dict[str, dict], arch: str | dict) -> dict:
+    """The sizes that ``arch`` names, or that it gives.
 
-
-def check_sizes(channels: Sequence[int], depths: Sequence[int], num_heads: Sequence[int]) -> None:
-    """Raise ValueError unless each stage has its number of heads, which divides its channels."""
+    Raises:
+        ValueError: an unknown name, a dict with other keys, or sizes that do not fit each other.
+    """
+    keys = ('embed_dims', 'depths', 'num_heads')
+    sizes = archs.get(arch) if isinstance(arch, str) else arch
+    if not isinstance(sizes, dict) or set(sizes) != set(keys):
+        refuse('arch', arch, f'one of {", ".join(archs)} or a dict of {", ".join(keys)}')
+    check_integer('arch: embed_dims', sizes['embed_dims'], 1)
+    depths, num_heads = sizes['depths'], sizes['num_heads']
+    for name in ('depths', 'num_heads'):
+        if not isinstance(sizes[name], (tuple, list)) or not sizes[name]:
+            refuse(f'arch: {name}', sizes[name], 'a number for each stage')
+        for number in sizes[name]:
+            check_integer(f'arch: {name}', number, 1)
     if len(depths) != len(num_heads):
         raise ValueError(f'arch: depths {depths} and num_heads {num_heads} must be of one length')
-    for stage, (of_stage, heads) in enumerate(zip(channels, num_heads, strict=True)):
-        if of_stage % heads:
+    for stage, heads in enumerate(num_heads):
+        channels = sizes['embed_dims'] * 2**stage
+        if channels % heads:
             raise ValueError(
-                f'arch: stage {stage} has {of_stage} channels (embed_dims * {2**stage}), '
+                f'arch: stage {stage} has {channels} channels (embed_dims * {2**stage}), '
                 f'not a multiple of its {heads} heads'
             )
+    return sizes

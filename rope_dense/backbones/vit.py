@@ -11,16 +11,17 @@ from dataclasses import replace
 import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
-from torch.nn.modules.utils import _pair
-from torch.utils.checkpoint import checkpoint
 
-from ..rope import Rotation
-from .archs import ARCHS, DEFAULT, Default, find_vit_arch
-from .attention import QkvBias
-from .base import Backbone, build_rope, build_scaling
-from .layers import PatchEmbed, block_indexes, build_norm, init_transformer, resize_grid, to_map
-from .vit_block import ViTBlock
-from .windows import Size, WindowSetting, check_window_setting, fitting_side
+from ..rope import RopeScaling
+from ..rope.frequencies import Size
+from ..rope.validation import check_choice, check_indexes, check_integer, check_number, check_size
+from .archs import ARCHS, DEFAULT, Default, ViTArch, find_vit_arch
+from .attention import Attention, DecomposedBiasAttention, QkvBias
+from .base import Backbone, build_rope
+from .block import Block
+from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, resize_grid, to_map
+from .mlp import build_mlp
+from .windows import WindowPlan, WindowSetting, fitting_side, window_plan
 
 
 @MODELS.register_module()
@@ -65,7 +66,7 @@ class RoPEViT(Backbone):
         out_indices: blocks whose outputs are returned; negative ones count from the end.
         drop_path_rate: stochastic depth of the last block; grows linearly from 0 at the first.
         frozen_stages: -1 trains everything, 0 freezes the patch and position embeddings, n also the
-            first n blocks.
+            first n blocks with their frequencies; ``depth`` freezes all, the final norm too.
         with_cp: recompute each block in backward to save memory.
         norm_cfg: norm layers, in mmcv's form.
         init_cfg: mmengine initialisation, such as ``dict(type='Pretrained', checkpoint=...)``.
@@ -118,149 +119,156 @@ class RoPEViT(Backbone):
         )
         self.arch = arch = find_vit_arch(self.ARCHS, arch, given)
         channels, depth, patch_size = arch.embed_dims, arch.depth, arch.patch_size
+        self.window_blocks = check_indexes('window_block_indexes', window_block_indexes, depth)
+        self.out_indices = check_indexes('out_indices', out_indices, depth)
+        self.frozen_stages = check_integer('frozen_stages', frozen_stages, -1, depth)
+        check_number('drop_path_rate', drop_path_rate, 0, below=1)
+        for name, value in dict(
+            use_rel_pos=use_rel_pos, mask_padding=mask_padding, final_norm=final_norm
+        ).items():
+            check_choice(name, value, (True, False))
         if use_rel_pos and arch.rope is not None:
             raise ValueError(
                 'use_rel_pos=True is the baseline without rotary embedding: set rope=None'
             )
-        self.window_blocks = block_indexes('window_block_indexes', window_block_indexes, depth)
         if arch.num_prefix_tokens and (self.window_blocks or use_rel_pos):
             raise ValueError(
                 'window_block_indexes and use_rel_pos need with_cls_token=False and '
                 f'num_registers=0, got {arch.with_cls_token} and {arch.num_registers}'
             )
-        self.out_indices = block_indexes('out_indices', out_indices, depth)
-        if not -1 <= frozen_stages <= depth:
-            raise ValueError(f'frozen_stages must be from -1 to {depth}, got {frozen_stages}')
-        self.grid_size = tuple(side // patch_size for side in _pair(arch.img_size))
-        global_grid = tuple(side // patch_size for side in _pair(rel_pos_img_size))
-        rel_pos_sizes = [
-            self.grid_size if index in self.window_blocks else global_grid for index in range(depth)
-        ]
-        self.set_window_size(window_size)
-        self.frozen_stages, self.with_cp = frozen_stages, with_cp
+        self.mask_padding, self.with_cp = mask_padding, with_cp
+        self.pretrain_grid = arch.grid
         self.out_channels = [channels] * len(self.out_indices)
         self.out_strides = [patch_size] * len(self.out_indices)
+        self.set_window_size(window_size)
 
+        in_channels = check_integer('in_channels', in_channels, 1)
         self.patch_embed = PatchEmbed(in_channels, channels, patch_size, bias=not arch.pre_norm)
         tokens = {
             'cls_token': int(arch.with_cls_token),
             'reg_token': arch.num_registers,
-            'pos_embed': self.grid_size[0] * self.grid_size[1] if arch.use_ape else 0,
+            'pos_embed': arch.grid[0] * arch.grid[1] if arch.use_ape else 0,
         }
         for name, number in tokens.items():
             token = nn.Parameter(torch.zeros(1, number, channels)) if number else None
             self.register_parameter(name, token)
-        self.rope = build_rope(
-            arch.rope, head_dim=channels // arch.num_heads, num_heads=arch.num_heads, depth=depth
-        )
-        self.set_rope_scaling(rope_scaling)
-        self.norm_pre = build_norm(arch.norm_cfg, channels) if arch.pre_norm else None
+        self.norm_pre = build_norm(arch.norm_cfg, channels) if arch.pre_norm else nn.Identity()
+        bias_grids = [None] * depth
+        if use_rel_pos:
+            whole = check_size('rel_pos_img_size', rel_pos_img_size, patch_size)
+            whole = whole[0] // patch_size, whole[1] // patch_size
+            bias_grids = [arch.grid if i in self.window_blocks else whole for i in range(depth)]
         self.blocks = nn.ModuleList(
-            ViTBlock(
-                arch,
-                rel_pos_size=rel_pos_sizes[index] if use_rel_pos else None,
-                mask_padding=mask_padding,
-                drop_path=drop_path_rate * index / max(depth - 1, 1),
-            )
-            for index in range(depth)
+            build_block(arch, bias_grid, rate)
+            for bias_grid, rate in zip(bias_grids, linear_rates(drop_path_rate, depth), strict=True)
         )
         self.norm = build_norm(arch.norm_cfg, channels) if final_norm else None
+        self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)
         for embedding in (self.cls_token, self.reg_token, self.pos_embed):
             if embedding is not None:
                 nn.init.trunc_normal_(embedding, std=0.02)
-        self.freeze(self.frozen_modules())
+        self.freeze()
 
-    def set_window_size(self, window_size: WindowSetting) -> None:
-        """Change the window of a built model; the weights fit any."""
-        self.window_size = check_window_setting(window_size)
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        tokens, grid = self.forward_tokens(image)
+        return tuple(to_map(x[:, self.arch.num_prefix_tokens :], grid) for x in tokens)
 
-    def set_rope_scaling(self, rope_scaling: dict | None) -> None:
-        """Change the scaling of a built model."""
-        self.rope_scaling = build_scaling(rope_scaling, self.grid_size, self.rope)
+    def forward_tokens(self, image: Tensor) -> tuple[list[Tensor], Size]:
+        """The tokens [B, N, C] after each of ``out_indices``, prefix tokens first, and the grid
+        (H, W) of the others. The last block's pass the final norm, if there is one."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.frozen_stages < 0):
+            x, grid = self.embed(image)
+        plan = self.plan(x.shape[0], grid, x.device)
+        outs = []
+        for index, block in enumerate(self.blocks):
+            with torch.set_grad_enabled(torch.is_grad_enabled() and index >= self.frozen_stages):
+                x = self.run(block, x, grid, plan if index in self.window_blocks else None)
+            if index in self.out_indices:
+                is_last = index == len(self.blocks) - 1
+                outs.append(self.norm(x) if is_last and self.norm is not None else x)
+        return outs, grid
+
+    def embed(self, image: Tensor) -> tuple[Tensor, Size]:
+        """Tokens [B, N, C] before the first block, and the grid (H, W)."""
+        x, grid = self.patch_embed(image)  # [B, H W, C]
+        if self.pos_embed is not None:
+            x = x + resize_grid(self.pos_embed, self.pretrain_grid, grid)
+        prefix = [token for token in (self.cls_token, self.reg_token) if token is not None]
+        if prefix:
+            x = torch.cat([*(token.expand(x.shape[0], -1, -1) for token in prefix), x], 1)
+        return self.norm_pre(x), grid
+
+    def plan(self, batch: int, grid: Size, device: torch.device) -> WindowPlan | None:
+        """The windows of the window blocks; None if they are the whole grid."""
+        window_size = self.window_of(grid)
+        if window_size is None or not self.window_blocks:
+            return None
+        return window_plan(batch, grid, window_size, mask_padding=self.mask_padding, device=device)
 
     def window_of(self, grid: Size) -> Size | None:
         """The window for a grid; None is the whole of it."""
         if self.window_size != 'auto':
             return self.window_size
-        height, width = map(fitting_side, grid, self.grid_size)
+        height, width = map(fitting_side, grid, self.pretrain_grid)
         return height, width
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.frozen_stages < 0):
-            x, grid = self.embed(image)  # [B, N, C]
-        window_size = self.window_of(grid)
-        rotations = self.rotations(grid, window_size, image.device)
-        outs = []
-        for index, block in enumerate(self.blocks):
-            with torch.set_grad_enabled(torch.is_grad_enabled() and index >= self.frozen_stages):
-                of_block = window_size if index in self.window_blocks else None
-                x = self.run(block, x, grid, of_block, rotations[index])
-            if index in self.out_indices:
-                outs.append(self.output(x, grid, is_last=index == len(self.blocks) - 1))
-        return tuple(outs)
+    @property
+    def ordered_blocks(self) -> list[Block]:
+        return list(self.blocks)
 
-    def embed(self, image: Tensor) -> tuple[Tensor, Size]:
-        """Tokens [B, N, C], with position embedding and prefix if any, and the grid (H, W)."""
-        x = self.patch_embed(image)  # [B, H, W, C]
-        grid = tuple(x.shape[1:3])
-        x = x.flatten(1, 2)
-        if self.pos_embed is not None:
-            x = x + resize_grid(self.pos_embed, self.grid_size, grid)
-        prefix = [token for token in (self.cls_token, self.reg_token) if token is not None]
-        if prefix:
-            x = torch.cat([*(token.expand(len(x), -1, -1) for token in prefix), x], 1)
-        if self.norm_pre is not None:
-            x = self.norm_pre(x)
-        return x, grid
+    def map_sizes(self, height: int, width: int) -> list[Size]:
+        return [self.patch_embed.grid(height, width)] * len(self.out_indices)
 
-    def rotations(
-        self, grid: Size, window_size: Size | None, device: torch.device
-    ) -> list[Rotation | None]:
-        """The rotation of each block, on the grid of the image or of one window."""
-        depth = len(self.blocks)
-        if self.rope is None:
-            return [None] * depth
-        windowed = self.window_blocks if window_size else []
-        others = [index for index in range(depth) if index not in windowed]
-        in_windows = self.rope_scaling and replace(self.rope_scaling, factor=None)
-        rotations: list[Rotation | None] = [None] * depth
-        for blocks, (height, width), scaling in (
-            (others, grid, self.rope_scaling),
-            (windowed, window_size or grid, in_windows),
-        ):
-            of_blocks = self.rope(
-                blocks,
-                height=height,
-                width=width,
-                device=device,
-                num_prefix_tokens=self.arch.num_prefix_tokens,
-                scaling=scaling,
-            )
-            for index, rotation in zip(blocks, of_blocks, strict=True):
-                rotations[index] = rotation
-        return rotations
+    def position_tables(self) -> dict[str, Size]:
+        return {} if self.pos_embed is None else {'pos_embed': self.pretrain_grid}
 
-    def run(self, block: nn.Module, *inputs: Tensor | Size | Rotation | None) -> Tensor:
-        if self.with_cp and torch.is_grad_enabled():
-            return checkpoint(block, *inputs, use_reentrant=False)
-        return block(*inputs)
+    def layer_of(self, name: str) -> int:
+        first, *rest = name.split('.')
+        if first == 'blocks':
+            return int(rest[0]) + 1
+        return len(self.blocks) + 1 if first == 'norm' else 0
 
-    def output(self, x: Tensor, grid: Size, is_last: bool) -> Tensor:
-        """Tokens [B, N, C] to a map [B, C, H, W]; the last block's output passes the final norm."""
-        if is_last and self.norm is not None:
-            x = self.norm(x)
-        x = x[:, self.arch.num_prefix_tokens :]
-        return to_map(x.unflatten(1, grid))
+    def scaling_of(self, block: Block, scaling: RopeScaling | None) -> RopeScaling | None:
+        """Windows have no fixed factor: theirs always comes from their size."""
+        windowed = any(block is self.blocks[index] for index in self.window_blocks)
+        return replace(scaling, factor=None) if scaling is not None and windowed else scaling
 
     def frozen_modules(self) -> list[nn.Module | nn.Parameter | None]:
         if self.frozen_stages < 0:
             return []
+        prefix = [self.cls_token, self.reg_token, self.pos_embed]
+        all_blocks = self.frozen_stages == len(self.blocks)
         return [
             self.patch_embed,
-            self.cls_token,
-            self.reg_token,
-            self.pos_embed,
+            *prefix,
             self.norm_pre,
             *self.blocks[: self.frozen_stages],
+            self.norm if all_blocks else None,
         ]
+
+
+def build_block(arch: ViTArch, bias_grid: Size | None, drop_path_rate: float) -> Block:
+    """A block of an architecture.
+
+    Args:
+        bias_grid: (H, W) of the tables of relative positions, None for no tables.
+        drop_path_rate: see ``Block``.
+    """
+    arguments = dict(
+        embed_dims=arch.embed_dims,
+        num_heads=arch.num_heads,
+        qkv_bias=arch.qkv_bias,
+        rope=build_rope(
+            arch.rope, head_dim=arch.embed_dims // arch.num_heads, num_heads=arch.num_heads
+        ),
+        num_prefix_tokens=arch.num_prefix_tokens,
+        norm_cfg=arch.norm_cfg if arch.attn_norm else None,
+    )
+    if bias_grid is None:
+        attn = Attention(**arguments)
+    else:
+        attn = DecomposedBiasAttention(**arguments, bias_grid=bias_grid)
+    hidden_dims = int(arch.embed_dims * arch.mlp_ratio)
+    mlp = build_mlp(arch.mlp, arch.embed_dims, hidden_dims, arch.norm_cfg)
+    return Block(attn, mlp, arch.norm_cfg, drop_path_rate, arch.layer_scale_init_value)

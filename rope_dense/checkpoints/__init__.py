@@ -1,6 +1,6 @@
-"""Published and own checkpoints: where they are, how they are read, how they are named, loading."""
+"""Published checkpoints and ours: fetching, reading, the names of their keys, strict loading."""
 
 from .errors import CheckpointError
-from .loading import load_pretrained, open_weights
+from .loading import StrictPretrained, load_pretrained, open_weights
 
-__all__ = ['CheckpointError', 'load_pretrained', 'open_weights']
+__all__ = ['CheckpointError', 'StrictPretrained', 'load_pretrained', 'open_weights']

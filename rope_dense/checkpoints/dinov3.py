@@ -18,8 +18,8 @@ META_KEYS: KeyTable = {
     r'mask_token': None,  # of pre-training
     r'local_cls_norm\..+': None,  # of the class token of small crops, in pre-training
     r'(blocks\.\d+\.)ls([12])\.gamma': r'\1gamma_\2',
-    r'(blocks\.\d+\.attn\.)qkv\.bias': r'\1{q_bias,k_bias,v_bias}',
-    r'(blocks\.\d+\.attn\.)qkv\.bias_mask': None,  # which hides k_bias
+    r'(blocks\.\d+\.attn\.qkv\.)bias': r'\1{q_bias,k_bias,v_bias}',
+    r'blocks\.\d+\.attn\.qkv\.bias_mask': None,  # which hides k_bias
     r'(blocks\.\d+\.mlp\.)w1\.(.+)': r'\1fc1_g.\2',
     r'(blocks\.\d+\.mlp\.)w2\.(.+)': r'\1fc1_x.\2',
     r'(blocks\.\d+\.mlp\.)w3\.(.+)': r'\1fc2.\2',
@@ -35,7 +35,7 @@ HF_KEYS: KeyTable = {
     HF_BLOCK + r'attention\.q_proj\.weight': r'blocks.\1.attn.qkv.weight',
     HF_BLOCK + r'attention\.k_proj\.weight': r'blocks.\1.attn.qkv.weight',
     HF_BLOCK + r'attention\.v_proj\.weight': r'blocks.\1.attn.qkv.weight',
-    HF_BLOCK + r'attention\.([qkv])_proj\.bias': r'blocks.\1.attn.\2_bias',
+    HF_BLOCK + r'attention\.([qkv])_proj\.bias': r'blocks.\1.attn.qkv.\2_bias',
     HF_BLOCK + r'attention\.o_proj\.(.+)': r'blocks.\1.attn.proj.\2',
     HF_BLOCK + r'layer_scale([12])\.lambda1': r'blocks.\1.gamma_\2',
     HF_BLOCK + r'mlp\.down_proj\.(.+)': r'blocks.\1.mlp.fc2.\2',
@@ -61,13 +61,5 @@ def from_meta(weights: StateDict) -> StateDict:
         expected = torch.tensor([1.0, 0.0, 1.0]).repeat_interleave(len(mask) // 3)
         if not torch.equal(mask.float(), expected):
             raise CheckpointError(f'{key} hides other than the biases of the keys')
-        ours.pop(key.replace('qkv.bias_mask', 'k_bias'), None)
+        ours.pop(key.replace('bias_mask', 'k_bias'), None)
     return ours
-
-
-def from_hf_gelu(weights: StateDict) -> StateDict:
-    return renamed(weights, HF_GELU_KEYS)
-
-
-def from_hf_swiglu(weights: StateDict) -> StateDict:
-    return renamed(weights, HF_SWIGLU_KEYS)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .errors import CheckpointError
 
-# What training scripts save beside the weights: never imported, called or kept; see Skipped.
+# What training scripts save beside the weights: never imported, called or stored; see Skipped.
 SKIPPED = (
     'argparse.Namespace',  # the arguments of DeiT's script
     'mmengine.logging.history_buffer.HistoryBuffer',
@@ -200,8 +200,8 @@ def select_weights(contents: dict, prefix: str | None, name: str) -> dict[str, T
         CheckpointError: there are no weights, or none under ``prefix``.
     """
     wrapper = next((key for key in WRAPPERS if isinstance(contents.get(key), dict)), None)
-    found = contents if wrapper is None else contents[wrapper]
-    weights = {key: value for key, value in found.items() if isinstance(value, Tensor)}
+    state = contents if wrapper is None else contents[wrapper]
+    weights = {key: value for key, value in state.items() if isinstance(value, Tensor)}
     if not weights:
         raise CheckpointError(
             f'{name}: no weights, neither at the top nor under one of {", ".join(WRAPPERS)}; the '

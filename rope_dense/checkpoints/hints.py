@@ -7,13 +7,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from ..backbones import RoPESwin, RoPEViT
 from ..backbones.archs import find_vit_arch
+from ..backbones.base import Backbone
 from .dinov3 import PERIODS
-from .keys import SWIN_BLOCK, StateDict, by_stage, has
+from .keys import SWIN_BLOCK, SWIN_FREQS, VIT_FREQS, StateDict, by_stage, has
 from .timm_vit import is_square
-from .traits import PATCHES, Traits, arch_traits, nearest_arch, read_traits
+from .vit_settings import PATCHES, ViTSettings, arch_settings, nearest_arch, read_settings
 
 # Pattern of keys, what they are, and the option if only the checkpoint has them or only the model.
 PARTS = (
@@ -25,35 +27,38 @@ PARTS = (
     (r'.+\.rel_pos_[hw]', 'relative positions', 'rope=None and use_rel_pos=True', ''),
     (r'patch_embed\.norm\..+', 'norm of the patches', 'patch_norm=True', 'patch_norm=False'),
 )
-FREQS = r'(layers\.\d+\.)?rope\.freqs'
+FREQS = f'{VIT_FREQS}|{SWIN_FREQS}'
 ROUNDING = 1e-5  # radians per patch; that of published axial frequencies is 4e-8
 
 
 @dataclass(frozen=True)
-class Misfit:
+class IncompatibleKeys:
     """The keys that keep a checkpoint from being loaded; true if there are any.
 
     Attributes:
         missing: in the model only.
         left_over: in the checkpoint only.
-        unlike: in both, but not in the same shape; from the key to both shapes.
+        mismatched: in both, but not in the same shape; from the key to both shapes.
         axial: frequencies that are axial, of a model that mixes the axes.
     """
 
     missing: list[str]
     left_over: list[str]
-    unlike: dict[str, tuple[str, str]]
+    mismatched: dict[str, tuple[str, str]]
     axial: list[str]
 
     def __bool__(self) -> bool:
-        return bool(self.missing or self.left_over or self.unlike or self.axial)
+        return bool(self.missing or self.left_over or self.mismatched or self.axial)
 
     def __str__(self) -> str:
-        unlike = [f'{key} {given} instead of {own}' for key, (given, own) in self.unlike.items()]
+        mismatched = [
+            f'{key} {given} instead of {expected}'
+            for key, (given, expected) in self.mismatched.items()
+        ]
         groups = {
             'missing': self.missing,
             'left over': self.left_over,
-            'of another shape': unlike,
+            'of another shape': mismatched,
             'axial, not mixed': self.axial,
         }
         return '\n'.join(f'  {name}: {listed(keys)}' for name, keys in groups.items() if keys)
@@ -70,84 +75,88 @@ def listed(keys: Iterable[str]) -> str:
     )
 
 
-def hints(model: nn.Module, weights: StateDict, misfit: Misfit) -> Iterator[str]:
+def hints(model: Backbone, weights: StateDict, incompatible: IncompatibleKeys) -> Iterator[str]:
     """Options of the model that would fit the weights (in our layout), one sentence each."""
-    own = model.state_dict()
-    if is_swin(weights) != is_swin(own):
+    if not isinstance(model, (RoPEViT, RoPESwin)):
+        return  # its options are not known here
+    expected = model.state_dict()
+    if is_swin(weights) != is_swin(expected):
         kind = 'Swin' if is_swin(weights) else 'ViT'
         yield f'the checkpoint is a {kind}: it needs type={"RoPE" + kind!r}'
         return
-    traits = None if is_swin(own) else read_traits(weights)
-    if traits and not model.arch.num_prefix_tokens:  # dropped on purpose
-        traits = replace(traits, with_cls_token=False, num_registers=0)
-    if is_swin(own):
-        yield from swin_size_hints(model, own, weights)
-    elif traits:
-        yield from vit_hints(model, traits)
-    if PATCHES in weights and weights[PATCHES].shape[1] != own[PATCHES].shape[1]:
+    settings = read_settings(weights) if isinstance(model, RoPEViT) else None
+    if settings and not model.arch.num_prefix_tokens:  # dropped on purpose
+        settings = replace(settings, with_cls_token=False, num_registers=0)
+    if isinstance(model, RoPESwin):
+        yield from swin_size_hints(model, expected, weights)
+    elif settings:
+        yield from vit_hints(model, settings)
+    if PATCHES in weights and weights[PATCHES].shape[1] != expected[PATCHES].shape[1]:
         yield f'set in_channels={weights[PATCHES].shape[1]}'
-    name = traits and advised_arch(model, traits)
+    name = settings and advised_arch(model, settings)
     if not name or 'rope' not in model.ARCHS[name]:  # one with a rope decides on all the rest
-        yield from part_hints(own, weights, misfit)
-        yield from frequency_hints(own, weights, misfit)
+        yield from part_hints(expected, weights, incompatible)
+        yield from frequency_hints(expected, weights, incompatible)
 
 
 def is_swin(weights: StateDict) -> bool:
     return bool(by_stage(weights, SWIN_BLOCK))
 
 
-def vit_hints(model: nn.Module, traits: Traits) -> Iterator[str]:
+def vit_hints(model: RoPEViT, settings: ViTSettings) -> Iterator[str]:
     """Arguments for what differs from the checkpoint, or another architecture and arguments."""
-    base, name = arch_traits(model.arch), advised_arch(model, traits)
+    base, name = arch_settings(model.arch), advised_arch(model, settings)
     arch = ''
     if name:
-        base, arch = arch_traits(find_vit_arch(model.ARCHS, name)), f': set arch={name!r}'
-    if name or traits.kind != base.kind:
-        yield f'the checkpoint has {traits}{arch}'
-    for trait in traits.unlike(base):
-        if trait in ARGUMENTS:
-            yield f'{"with that, " if arch else ""}set {ARGUMENTS[trait](traits)}'
+        base, arch = arch_settings(find_vit_arch(model.ARCHS, name)), f': set arch={name!r}'
+    if name or settings.kind != base.kind:
+        yield f'the checkpoint has {settings}{arch}'
+    for setting in settings.differences(base):
+        if setting in ARGUMENTS:
+            yield f'{"with that, " if arch else ""}set {ARGUMENTS[setting](settings)}'
 
 
-def advised_arch(model: nn.Module, traits: Traits) -> str | None:
+def advised_arch(model: RoPEViT, settings: ViTSettings) -> str | None:
     """A named architecture for the checkpoint: where the model is of another kind, or where one
-    fits in all and the model does not in several traits."""
-    own, name = arch_traits(model.arch), nearest_arch(model.ARCHS, traits)
-    if name is None or traits.kind != own.kind:
+    fits in all and the model does not in several settings."""
+    base, name = arch_settings(model.arch), nearest_arch(model.ARCHS, settings)
+    if name is None or settings.kind != base.kind:
         return name
-    other = arch_traits(find_vit_arch(model.ARCHS, name))
-    several = len({*traits.unlike(own)} - {'grid_side'}) > 1
-    return name if several and not {*traits.unlike(other)} - {'grid_side'} else None
+    other = arch_settings(find_vit_arch(model.ARCHS, name))
+    several = len({*settings.differences(base)} - {'grid_side'}) > 1
+    return name if several and not {*settings.differences(other)} - {'grid_side'} else None
 
 
-ARGUMENTS: dict[str, Callable[[Traits], str]] = {
-    'hidden_dims': lambda traits: f'mlp_ratio={traits.hidden_dims / traits.embed_dims}',
-    'patch_size': lambda traits: f'patch_size={traits.patch_size}',
-    'qkv_bias': lambda traits: f'qkv_bias={traits.qkv_bias!r}',
-    'num_registers': lambda traits: f'num_registers={traits.num_registers}',
+ARGUMENTS: dict[str, Callable[[ViTSettings], str]] = {
+    'hidden_dims': lambda settings: f'mlp_ratio={settings.hidden_dims / settings.embed_dims}',
+    'patch_size': lambda settings: f'patch_size={settings.patch_size}',
+    'qkv_bias': lambda settings: f'qkv_bias={settings.qkv_bias!r}',
+    'num_registers': lambda settings: f'num_registers={settings.num_registers}',
 }
 
 
-def part_hints(own: StateDict, weights: StateDict, misfit: Misfit) -> Iterator[str]:
+def part_hints(
+    expected: StateDict, weights: StateDict, incompatible: IncompatibleKeys
+) -> Iterator[str]:
     """Arguments for parts that only the checkpoint has, or only the model."""
     for pattern, what, if_given, if_missing in PARTS:
-        given, wanted = has(weights, pattern), has(own, pattern)
-        if given and not wanted and if_given and has(misfit.left_over, pattern):
+        given, wanted = has(weights, pattern), has(expected, pattern)
+        if given and not wanted and if_given and has(incompatible.left_over, pattern):
             yield f'the checkpoint has {what}: set {if_given}'
-        if wanted and not given and if_missing and has(misfit.missing, pattern):
+        if wanted and not given and if_missing and has(incompatible.missing, pattern):
             yield f'the checkpoint has no {what}: set {if_missing}'
-    if has(misfit.missing, r'norm\d+\..+'):
+    if has(incompatible.missing, r'norm\d+\..+'):
         stages = sorted({match[1] for key in weights if (match := re.match(r'norm(\d+)\.', key))})
         yield f'the checkpoint has output norms of stages {", ".join(stages)} only: see out_indices'
-    if 'pos_embed' in misfit.unlike and is_square(weights['pos_embed'].shape[-2] - 1):
+    if 'pos_embed' in incompatible.mismatched and is_square(weights['pos_embed'].shape[-2] - 1):
         yield 'pos_embed has a place for the class token: the checkpoint is another kind of ViT'
 
 
-def swin_size_hints(model: nn.Module, own: StateDict, weights: StateDict) -> Iterator[str]:
+def swin_size_hints(model: RoPESwin, expected: StateDict, weights: StateDict) -> Iterator[str]:
     if PATCHES not in weights:
         return
     given = swin_sizes(weights)
-    if given != swin_sizes(own):
+    if given != swin_sizes(expected):
         named = [
             f': set arch={name!r}'
             for name, arch in model.ARCHS.items()
@@ -155,13 +164,13 @@ def swin_size_hints(model: nn.Module, own: StateDict, weights: StateDict) -> Ite
         ]
         depths = ' + '.join(map(str, given[1]))
         yield f'the checkpoint has {given[0]} channels and {depths} blocks{"".join(named)}'
-    patch_sizes = [state[PATCHES].shape[-1] for state in (weights, own)]
+    patch_sizes = [state[PATCHES].shape[-1] for state in (weights, expected)]
     if patch_sizes[0] != patch_sizes[1]:
         yield f'set patch_size={patch_sizes[0]}'
-    ratios = [hidden_ratio(state) for state in (weights, own)]
+    ratios = [hidden_ratio(state) for state in (weights, expected)]
     if None not in ratios and ratios[0] != ratios[1]:
         yield f'set mlp_ratio={ratios[0]}'
-    biased = [has(state, r'.+\.qkv\.bias') for state in (weights, own)]
+    biased = [has(state, r'.+\.qkv\.bias') for state in (weights, expected)]
     if biased[0] != biased[1]:
         yield f'set qkv_bias={biased[0]}'
 
@@ -178,15 +187,17 @@ def hidden_ratio(weights: StateDict) -> float | None:
     return fc1[0].shape[0] / fc1[0].shape[1] if fc1 else None
 
 
-def same_sizes(own: StateDict, weights: StateDict) -> bool:
-    if is_swin(own):
-        return PATCHES in weights and swin_sizes(own) == swin_sizes(weights)
-    traits, own_traits = read_traits(weights), read_traits(own)
-    return traits is not None and traits.kind == own_traits.kind
+def same_sizes(expected: StateDict, weights: StateDict) -> bool:
+    if is_swin(expected):
+        return PATCHES in weights and swin_sizes(expected) == swin_sizes(weights)
+    settings, expected_settings = read_settings(weights), read_settings(expected)
+    return settings is not None and settings.kind == expected_settings.kind
 
 
-def frequency_hints(own: StateDict, weights: StateDict, misfit: Misfit) -> Iterator[str]:
-    if PERIODS in misfit.left_over:
+def frequency_hints(
+    expected: StateDict, weights: StateDict, incompatible: IncompatibleKeys
+) -> Iterator[str]:
+    if PERIODS in incompatible.left_over:
         periods = weights[PERIODS].float()
         theta = float(periods[-1]) ** (len(periods) / (len(periods) - 1))
         yield (
@@ -194,30 +205,30 @@ def frequency_hints(own: StateDict, weights: StateDict, misfit: Misfit) -> Itera
             f"series='periods' and theta={theta:.3g}"
         )
         return
-    key = next((key for key in {**weights, **own} if re.fullmatch(FREQS, key)), None)
-    if key in misfit.missing:
-        theta = 50.0 if by_stage(own, SWIN_BLOCK) else 100.0
+    key = next((key for key in {**weights, **expected} if re.fullmatch(FREQS, key)), None)
+    if key in incompatible.missing:
+        theta = 50.0 if by_stage(expected, SWIN_BLOCK) else 100.0
         yield (
             'the checkpoint has no frequencies: '
             f"set rope=dict(type='AxialRoPE', theta={theta}) or rope=None"
         )
-    elif key in misfit.left_over or key in misfit.axial:
+    elif key in incompatible.left_over or key in incompatible.axial:
         theta = axial_theta(weights[key])
         kind = 'a mixed' if theta is None else 'an axial'
         rope = "type='MixedRoPE'" if theta is None else f"type='AxialRoPE', theta={theta:.4g}"
         yield f'freqs found, this is {kind} checkpoint: set rope=dict({rope})'
-    elif key in misfit.unlike and same_sizes(own, weights):
+    elif key in incompatible.mismatched and same_sizes(expected, weights):
         yield (
-            f'frequencies are {misfit.unlike[key][0]}, [2, blocks, heads, pairs]: mixed ones have '
-            'pairs for half the channels of a head, learned axial ones for a quarter'
+            f'frequencies are {incompatible.mismatched[key][0]}, [2, heads, pairs]: mixed ones '
+            'have pairs for half the channels of a head, learned axial ones for a quarter'
         )
 
 
 def axial_theta(freqs: Tensor) -> float | None:
-    """The theta of axial frequencies [2, L, h, P]; None if they mix the axes."""
-    if freqs.ndim != 4 or len(freqs) != 2 or freqs.shape[-1] < 4:
+    """The theta of axial frequencies [2, h, P]; None if they mix the axes."""
+    if freqs.ndim != 3 or len(freqs) != 2 or freqs.shape[-1] < 4:
         return None
     (x, y), pairs = freqs.float(), freqs.shape[-1]
     if max(x[..., pairs // 2 :].abs().max(), y[..., : pairs // 2].abs().max()) > ROUNDING:
         return None
-    return float(x[0, 0, 1]) ** (-pairs / 2)
+    return float(x[0, 1]) ** (-pairs / 2)

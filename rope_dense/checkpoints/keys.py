@@ -1,6 +1,6 @@
 """Tables of keys, and what they do to a state dict.
 
-Letters: L blocks (of a stage), h heads, P channel pairs of a head, C channels.
+Letters: L blocks, h heads, P rotated channel pairs of a head.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from .errors import CheckpointError
 StateDict = dict[str, Tensor]
 # From the pattern of a key (the whole of it; the first that matches counts) to the new key, or to
 # None: dropped on purpose. Keys that no pattern matches keep their names.
-# {q,k} in a new key: the tensor is cut into equal parts along its first axis.
-# Several patterns with the same new key: their tensors are joined, in the order of the table.
-# * in a new key: the number of each block; one tensor becomes several (naver.py alone knows how).
+# {q,k} in a new key: the tensor is split into equal chunks along its first axis.
+# Several patterns with the same new key: their tensors are concatenated, in the order of the table.
+# * in a new key: the number of a block; frequencies of all blocks, [2, L, h, P], become [2, h, P]
+# of each. The opposite is ``stack_blocks``.
 KeyTable = dict[str, str | None]
 
 VIT_BLOCK = r'blocks\.\d+\.attn\.qkv\.weight'
 SWIN_BLOCK = r'layers\.(\d+)\.blocks\.(\d+)\.attn\.qkv\.weight'
+VIT_FREQS = r'blocks\.([^.]+)\.attn\.rope\.freqs'
+SWIN_FREQS = r'layers\.([^.]+)\.blocks\.([^.]+)\.attn\.rope\.freqs'
 
 
 def has(keys: Iterable[str], pattern: str) -> bool:
@@ -45,56 +48,94 @@ def new_keys(key: str, table: KeyTable) -> list[str]:
     if row is None:
         return [key]
     new = table[row]
-    return [] if new is None else parts_of(re.fullmatch(row, key).expand(new))
+    return [] if new is None else expand_braces(re.fullmatch(row, key).expand(new))
 
 
 def find_row(key: str, table: KeyTable) -> str | None:
     return next((pattern for pattern in table if re.fullmatch(pattern, key)), None)
 
 
-def parts_of(key: str) -> list[str]:
+def expand_braces(key: str) -> list[str]:
     """'a.{q,k}' is 'a.q' and 'a.k'."""
     match = re.fullmatch(r'(.*)\{(.+)\}(.*)', key)
-    return [match[1] + part + match[3] for part in match[2].split(',')] if match else [key]
+    return [match[1] + name + match[3] for name in match[2].split(',')] if match else [key]
 
 
 def renamed(weights: StateDict, table: KeyTable) -> StateDict:
-    """The weights under the names that a table gives them, cut and joined as it says.
+    """The weights under the names that a table gives them, split and concatenated as it says.
 
     Raises:
-        CheckpointError: a tensor cannot be cut, or others to join it with are not there.
+        CheckpointError: a tensor cannot be split, or others to concatenate it with are not there.
     """
-    rows, found = list(table), defaultdict(list)
+    rows, sources = list(table), defaultdict(list)
     for key, tensor in weights.items():
-        names = new_keys(key, table)
-        if len(names) > 1 and len(tensor) % len(names):
-            raise CheckpointError(
-                f'{key} {list(tensor.shape)} does not make {len(names)} equal parts: '
-                f'{", ".join(names)}'
-            )
         row = find_row(key, table)
         place = rows.index(row) if row else -1
-        for name, part in zip(names, tensor.chunk(len(names) or 1), strict=False):
-            found[name].append((place, key, part))
-    partners = Counter(new for new in table.values() if new is not None)
+        for name, chunk in split(key, tensor, new_keys(key, table)).items():
+            sources[name].append((place, key, chunk))
+    patterns_of = Counter(new for new in table.values() if new is not None)
     new = {}
-    for name, members in found.items():
+    for name, members in sources.items():
         members.sort(key=lambda member: member[0])
         place, keys = members[0][0], [key for _, key, _ in members]
-        expected = partners[table[rows[place]]] if place >= 0 else 1
-        if len(members) != expected:
+        expected = patterns_of[table[rows[place]]] if place >= 0 else 1
+        if len(members) > expected:
+            raise CheckpointError(f'the checkpoint has {name} more than once: {", ".join(keys)}')
+        if len(members) < expected:
             raise CheckpointError(
                 f'{name} is made of {expected} tensors, and of them the checkpoint has '
                 f'{", ".join(keys)}'
             )
-        new[name] = joined(name, {key: part for _, key, part in members})
+        new[name] = concatenated(name, {key: chunk for _, key, chunk in members})
     return new
 
 
-def joined(name: str, parts: dict[str, Tensor]) -> Tensor:
-    if len(parts) == 1:
-        return next(iter(parts.values()))
-    shapes = {key: list(part.shape) for key, part in parts.items()}
+def split(key: str, tensor: Tensor, names: list[str]) -> StateDict:
+    """A tensor under its new names: whole, in equal chunks, or one for each block."""
+    if len(names) == 1 and '*' in names[0]:
+        if tensor.ndim != 4:
+            raise CheckpointError(
+                f'{key} is {list(tensor.shape)}, not [2, blocks, heads, pairs]: no frequencies of '
+                'all blocks'
+            )
+        return {names[0].replace('*', str(i)): x for i, x in enumerate(tensor.unbind(1))}
+    if len(names) <= 1:
+        return dict.fromkeys(names, tensor)
+    if tensor.ndim == 0 or len(tensor) % len(names):
+        raise CheckpointError(
+            f'{key} {list(tensor.shape)} does not make {len(names)} equal chunks: '
+            f'{", ".join(names)}'
+        )
+    return dict(zip(names, tensor.chunk(len(names)), strict=True))
+
+
+def concatenated(name: str, chunks: StateDict) -> Tensor:
+    if len(chunks) == 1:
+        return next(iter(chunks.values()))
+    shapes = {key: list(chunk.shape) for key, chunk in chunks.items()}
     if len({(*shape[1:], len(shape)) for shape in shapes.values()}) > 1:
         raise CheckpointError(f'{name} is made of tensors that do not fit together: {shapes}')
-    return torch.cat(list(parts.values()))
+    return torch.cat(list(chunks.values()))
+
+
+def stack_blocks(weights: StateDict, name: str) -> StateDict:
+    """With the frequencies of the blocks of a ViT, [2, h, P] each, in one tensor [2, L, h, P].
+
+    Raises:
+        CheckpointError: a block has none, or those of the blocks differ in shape.
+    """
+    freqs = {key: tensor for key, tensor in weights.items() if re.fullmatch(VIT_FREQS, key)}
+    if not freqs:
+        return weights
+    blocks = [key for key in weights if re.fullmatch(VIT_BLOCK, key)]
+    keys = [f'blocks.{index}.attn.rope.freqs' for index in range(len(blocks))]
+    if set(keys) != set(freqs):
+        raise CheckpointError(
+            f'frequencies of {len(blocks)} blocks cannot be put into one tensor: the checkpoint '
+            f'has {", ".join(freqs)}'
+        )
+    shapes = {key: list(tensor.shape) for key, tensor in freqs.items()}
+    if any(shape != shapes[keys[0]] for shape in shapes.values()):
+        raise CheckpointError(f'frequencies of the blocks differ in shape: {shapes}')
+    others = {key: tensor for key, tensor in weights.items() if key not in freqs}
+    return {**others, name: torch.stack([freqs[key] for key in keys], 1)}

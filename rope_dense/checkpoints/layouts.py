@@ -9,16 +9,12 @@ tests/test_checkpoint_layouts.py and tests/test_checkpoint_families.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from . import dinov3, naver, timm_vit
 from .errors import CheckpointError
-from .keys import SWIN_BLOCK, VIT_BLOCK, KeyTable, StateDict, has, new_keys
-
-
-def always(weights: StateDict) -> bool:
-    return True
+from .keys import SWIN_BLOCK, VIT_BLOCK, KeyTable, StateDict, has, new_keys, renamed
 
 
 @dataclass(frozen=True)
@@ -29,23 +25,32 @@ class Layout:
         name: for messages.
         signs: patterns; a state dict has this layout if each matches one of its keys.
         keys: what becomes of its keys.
-        to_ours: the conversion; it does not change its argument.
-        test: what else a state dict of this layout fulfils.
-        own_reference: the grid of its pos_embed is the reference grid of its coordinates.
+        convert: the conversion, if it is more than what ``keys`` says.
+        test: what else a state dict of this layout fulfils, if anything.
+        has_reference: the grid of its pos_embed is the reference grid of its coordinates.
     """
 
     name: str
     signs: tuple[str, ...]
     keys: KeyTable
-    to_ours: Callable[[StateDict], StateDict]
-    test: Callable[[StateDict], bool] = always
-    own_reference: bool = False
+    convert: Callable[[StateDict], StateDict] | None = None
+    test: Callable[[StateDict], bool] | None = None
+    has_reference: bool = False
 
     def fits(self, weights: StateDict) -> bool:
-        return all(has(weights, sign) for sign in self.signs) and self.test(weights)
+        signs = all(has(weights, sign) for sign in self.signs)
+        return signs and (self.test is None or self.test(weights))
 
     def drops(self, key: str) -> bool:
         return not new_keys(key, self.keys)
+
+    def to_ours(self, weights: StateDict) -> StateDict:
+        """Weights of this layout in ours; the argument is not changed.
+
+        Raises:
+            CheckpointError: they cannot be converted.
+        """
+        return renamed(weights, self.keys) if self.convert is None else self.convert(weights)
 
 
 @dataclass(frozen=True)
@@ -65,14 +70,18 @@ class Target:
 
 SEPARATE_QKV = r'blocks\.\d+\.attn\.q_proj\.weight'
 HF_QUERY = dinov3.HF_BLOCK + r'attention\.q_proj\.weight'
-OURS = Layout('ours', (f'{VIT_BLOCK}|{SWIN_BLOCK}',), {}, dict)
+# Of earlier versions: frequencies of all blocks in one tensor, other names of q and v biases.
+EARLIER_KEYS: KeyTable = {
+    **timm_vit.NAMES,
+    r'layers\.(\d+)\.rope\.freqs': r'layers.\1.blocks.*.attn.rope.freqs',
+}
+OURS = Layout('ours', (f'{VIT_BLOCK}|{SWIN_BLOCK}',), EARLIER_KEYS)
 LAYOUTS = (
-    Layout('naver Swin', (naver.SWIN_FREQS,), naver.NAVER_SWIN_KEYS, naver.from_naver_swin),
+    Layout('naver Swin', (naver.NAVER_SWIN_FREQS,), naver.NAVER_SWIN_KEYS),
     Layout(
         'Swin with relative position bias',
         (SWIN_BLOCK, r'.+\.relative_position_index'),
         naver.NAVER_SWIN_KEYS,
-        naver.from_naver_swin,
     ),
     Layout('naver ViT', (VIT_BLOCK, 'freqs'), naver.NAVER_VIT_KEYS, naver.from_naver_vit),
     Layout('Meta DINOv3', (VIT_BLOCK, 'storage_tokens'), dinov3.META_KEYS, dinov3.from_meta),
@@ -80,9 +89,8 @@ LAYOUTS = (
         'Hugging Face DINOv3 with SwiGLU',
         (HF_QUERY, dinov3.HF_BLOCK + r'mlp\.gate_proj\.weight'),
         dinov3.HF_SWIGLU_KEYS,
-        dinov3.from_hf_swiglu,
     ),
-    Layout('Hugging Face DINOv3', (HF_QUERY,), dinov3.HF_GELU_KEYS, dinov3.from_hf_gelu),
+    Layout('Hugging Face DINOv3', (HF_QUERY,), dinov3.HF_GELU_KEYS),
     Layout('timm EVA-02', (SEPARATE_QKV,), timm_vit.SEPARATE_KEYS, timm_vit.from_separate),
     Layout(
         'timm EVA-02 with packed MLP',
@@ -94,19 +102,19 @@ LAYOUTS = (
     Layout(
         'timm Perception Encoder',
         (VIT_BLOCK, r'norm_pre\.weight'),
-        timm_vit.HEADS,
+        timm_vit.TIMM_KEYS,
         timm_vit.from_timm,
         timm_vit.has_class_slot,
-        own_reference=True,
+        has_reference=True,
     ),
     # Without learned frequencies naver's names are timm's.
     Layout(
         'timm or naver ViT',
         (VIT_BLOCK, r'(head|fc_norm|attn_pool)\..+'),
-        timm_vit.HEADS,
+        timm_vit.TIMM_KEYS,
         timm_vit.from_timm,
     ),
-    # timm's DINOv3 has our names and nothing else.
+    # timm's DINOv3 has names that are ours, or were in earlier versions, and nothing else.
     OURS,
 )
 TARGETS = {
@@ -116,15 +124,21 @@ TARGETS = {
 }
 
 
-def find_layout(weights: StateDict, name: str) -> Layout:
-    """The first of ``LAYOUTS`` that fits; ``name`` is what messages call the file.
+def find_layout(weights: StateDict, name: str, model_keys: Collection[str] = ()) -> Layout:
+    """The first of ``LAYOUTS`` that fits; ours where none does and most keys are the model's.
+
+    Args:
+        name: what messages call the file.
+        model_keys: of the model that the weights are for, which may be a backbone of any kind.
 
     Raises:
-        CheckpointError: none does.
+        CheckpointError: the layout is not known.
     """
     for layout in LAYOUTS:
         if layout.fits(weights):
             return layout
+    if 2 * sum(key in model_keys for key in weights) > len(weights):
+        return OURS
     block = re.compile(rf'(.+\.)({VIT_BLOCK}|{SWIN_BLOCK}|{SEPARATE_QKV}|{HF_QUERY})')
     prefixes = {match[1] for key in weights if (match := block.fullmatch(key))}
     advice = f'. Perhaps prefix={min(prefixes, key=len)!r}' if prefixes else ''

@@ -17,8 +17,9 @@ from .errors import CheckpointError
 from .files import INDEX, read_checkpoint, read_index
 
 HUB = 'hf-hub:'
-WHOLE = ('model.safetensors', 'pytorch_model.bin')
-HUB_FILES = (*WHOLE, *(file + INDEX for file in WHOLE))  # the first that a repository has is taken
+SINGLE_FILES = ('model.safetensors', 'pytorch_model.bin')
+# The first that a repository has is taken.
+HUB_FILES = (*SINGLE_FILES, *(file + INDEX for file in SINGLE_FILES))
 BY_HAND = 'Or download the file by hand and give its path'
 
 

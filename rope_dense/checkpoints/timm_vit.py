@@ -13,30 +13,47 @@ import math
 import torch
 
 from .errors import CheckpointError
-from .keys import SWIN_BLOCK, VIT_BLOCK, KeyTable, StateDict, by_stage, has, renamed
+from .keys import (
+    SWIN_BLOCK,
+    VIT_BLOCK,
+    VIT_FREQS,
+    KeyTable,
+    StateDict,
+    by_stage,
+    has,
+    renamed,
+    stack_blocks,
+)
 
 HEADS: KeyTable = {r'(head|fc_norm|attn_pool)\..+': None}
+NAMES: KeyTable = {  # and those of our earlier versions
+    r'rope\.freqs': 'blocks.*.attn.rope.freqs',
+    r'(.+\.attn\.)([qv]_bias)': r'\1qkv.\2',
+}
+TIMM_KEYS: KeyTable = {**HEADS, **NAMES}
 SEPARATE_KEYS: KeyTable = {  # EVA-02 base and large
     r'(.+\.attn\.)q_proj\.weight': r'\1qkv.weight',
     r'(.+\.attn\.)k_proj\.weight': r'\1qkv.weight',
     r'(.+\.attn\.)v_proj\.weight': r'\1qkv.weight',
-    r'(.+\.attn\.)([qv])_proj\.bias': r'\1\2_bias',
+    r'(.+\.attn\.)([qv])_proj\.bias': r'\1qkv.\2_bias',
     **HEADS,
 }
 PACKED_KEYS: KeyTable = {  # EVA-02 tiny and small
     r'(blocks\.\d+\.mlp\.fc1)\.(weight|bias)': r'\1_{g,x}.\2',
-    **HEADS,
+    **TIMM_KEYS,
 }
-TO_TIMM_KEYS: KeyTable = {r'rope\.periods': None}  # Meta's, which timm's code computes
+TO_NAMES: KeyTable = {VIT_FREQS: 'rope.freqs', r'(.+\.attn\.)qkv\.([qv]_bias)': r'\1\2'}
+TO_TIMM_KEYS: KeyTable = {**TO_NAMES, r'rope\.periods': None}  # Meta's, which timm's code computes
 TO_SEPARATE_KEYS: KeyTable = {
     r'(.+\.attn\.)qkv\.weight': r'\1{q_proj,k_proj,v_proj}.weight',
-    r'(.+\.attn\.)([qv])_bias': r'\1\2_proj.bias',
+    r'(.+\.attn\.)qkv\.([qv])_bias': r'\1\2_proj.bias',
 }
 TO_PACKED_KEYS: KeyTable = {
     r'(blocks\.\d+\.mlp\.)fc1_g\.(weight|bias)': r'\1fc1.\2',
     r'(blocks\.\d+\.mlp\.)fc1_x\.(weight|bias)': r'\1fc1.\2',
+    **TO_NAMES,
 }
-Q_BIAS = r'blocks\.\d+\.attn\.q_bias'
+Q_BIAS = r'blocks\.\d+\.attn\.qkv\.q_bias'
 GATED_MLP = r'blocks\.\d+\.mlp\.fc1_g\.weight'
 MLP_NORM = r'blocks\.\d+\.mlp\.norm\.weight'
 
@@ -51,8 +68,8 @@ def has_class_slot(weights: StateDict) -> bool:
     if token is None or positions is None or positions.ndim != 3:
         return False
     tokens = positions.shape[1]
-    own_slot = is_square(tokens - 1) and not is_square(tokens)
-    return own_slot and positions[:, :1].shape == token.shape
+    one_more = is_square(tokens - 1) and not is_square(tokens)
+    return one_more and positions[:, :1].shape == token.shape
 
 
 def has_packed_mlp(weights: StateDict) -> bool:
@@ -78,7 +95,7 @@ def from_packed(weights: StateDict) -> StateDict:
 
 
 def from_timm(weights: StateDict) -> StateDict:
-    return fold_class_slot(renamed(weights, HEADS))
+    return fold_class_slot(renamed(weights, TIMM_KEYS))
 
 
 def to_timm_keys(weights: StateDict) -> KeyTable:
@@ -101,7 +118,7 @@ def to_timm_keys(weights: StateDict) -> KeyTable:
 def to_timm(weights: StateDict) -> StateDict:
     """Where timm has a place for the class token, it is zero: the token has its position in it."""
     keys = to_timm_keys(weights)
-    timm = renamed(weights, keys)
+    timm = renamed(stack_blocks(weights, 'rope.freqs'), keys)
     if 'pos_embed' in timm and (keys is not TO_TIMM_KEYS or 'norm_pre.weight' in timm):
         if 'cls_token' not in timm:
             raise CheckpointError(

@@ -53,10 +53,10 @@ def read_checkpoint(path: str, origin: str) -> dict:
     try:
         checkpoint = torch.load(path, map_location='cpu', weights_only=True, mmap=mapped)
     except pickle.UnpicklingError as error:
-        found = re.search(r'GLOBAL (.+?)( was not| whose|$)', str(error), re.MULTILINE)
+        match = re.search(r'GLOBAL (.+?)( was not| whose|$)', str(error), re.MULTILINE)
         raise UsageError(
             f'{name}: refused, reading it could run code '
-            f'({found.group(1) if found else error}). If you trust the file, save its weights on '
+            f'({match.group(1) if match else error}). If you trust the file, save its weights on '
             'their own with torch.save(dict(state_dict=...), PATH) and give that one'
         ) from error
     except (RuntimeError, EOFError, KeyError, ValueError) as error:
@@ -72,8 +72,8 @@ def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
     Raises:
         UsageError: there are none (mmengine would go on with random weights).
     """
-    found = checkpoint.get('state_dict', checkpoint)
-    weights = {re.sub(r'^module\.', '', k): v for k, v in found.items() if isinstance(v, Tensor)}
+    entries = checkpoint.get('state_dict', checkpoint)
+    weights = {re.sub(r'^module\.', '', k): v for k, v in entries.items() if isinstance(v, Tensor)}
     if not weights:
         raise UsageError(
             f"{origin}: no weights under 'state_dict' or at the top, where mmengine looks for "

@@ -21,8 +21,8 @@ def multiply_adds(model: nn.Module, *, height: int, width: int) -> int:
     convolutions, linear layers and attention (as plain products here, or the fused kernel of a CPU
     would not be seen). It does not see what is not a product of matrices: norms, activations,
     resizing, rotation of queries and keys, and the bilinear sampling of deformable attention.
-    (``mmengine.analysis`` would count norms and sampling too, but it traces, which in-place
-    rotation does not survive.) Checked against products counted by hand in
+    (``mmengine.analysis`` counts norms and sampling too, on what can be traced: our backbones can,
+    mmdet's DINO cannot.) Checked against products counted by hand in
     tests/test_complexity.py.
 
     Args:

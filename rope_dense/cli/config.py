@@ -84,9 +84,9 @@ def _merge_options(cfg: Config, options: dict) -> None:
     try:
         cfg.merge_from_dict(options)
     except (KeyError, TypeError, AttributeError) as error:
-        given = ' '.join(f'{key}={value}' for key, value in options.items())
+        pairs = ' '.join(f'{key}={value}' for key, value in options.items())
         raise UsageError(
-            f'--cfg-options {given}: does not fit the config ({error.args[0]}). A list item must '
+            f'--cfg-options {pairs}: does not fit the config ({error.args[0]}). A list item must '
             'exist, and a plain value has no keys below it'
         ) from error
 
@@ -126,8 +126,8 @@ def component_of(cfg: Config, registry: Registry, node: ConfigDict) -> type | No
     """The class that a config dict's `type` names, as the config's task finds it; None if none."""
     if not isinstance(node.type, str):
         return node.type
-    with registry.switch_scope_and_registry(cfg.default_scope) as own:
-        return own.get(node.type)
+    with registry.switch_scope_and_registry(cfg.default_scope) as task_registry:
+        return task_registry.get(node.type)
 
 
 def nearest_in(registry: Registry, name: str) -> str:
@@ -145,7 +145,7 @@ def items_of(node: object) -> list[tuple[object, object]]:
 
 def evaluators(cfg: Config, name: str) -> list[tuple[str, ConfigDict]]:
     """(config key, metric) of each metric of `val_evaluator` or `test_evaluator`: one or a list."""
-    given = cfg.get(name) or []
-    if isinstance(given, dict):
-        return [(name, given)]
-    return [(f'{name}.{index}', metric) for index, metric in enumerate(given)]
+    metrics = cfg.get(name) or []
+    if isinstance(metrics, dict):
+        return [(name, metrics)]
+    return [(f'{name}.{index}', metric) for index, metric in enumerate(metrics)]

@@ -52,11 +52,11 @@ def enable_amp(cfg: Config, precision: str) -> None:
     wrapper = cfg.optim_wrapper
     if wrapper.type not in ('OptimWrapper', 'AmpOptimWrapper', 'BFloat16OptimWrapper'):
         raise UsageError(f'--amp: optim_wrapper.type is {wrapper.type!r}, it must be OptimWrapper')
-    given = {name: wrapper.pop(name, None) for name in ('dtype', 'loss_scale')}
+    replaced = {name: wrapper.pop(name, None) for name in ('dtype', 'loss_scale')}
     if precision == 'bf16':
         wrapper.type = 'BFloat16OptimWrapper'
     else:
-        scale = given['loss_scale'] or 'dynamic'
+        scale = replaced['loss_scale'] or 'dynamic'
         wrapper.update(type='AmpOptimWrapper', dtype='float16', loss_scale=scale)
 
 
@@ -67,7 +67,9 @@ def check_amp(cfg: Config) -> None:
         UsageError: the config or --amp asks for it and there is none.
     """
     available = (is_cuda_available, is_npu_available, is_mlu_available, is_musa_available)
-    if cfg.optim_wrapper.type == 'AmpOptimWrapper' and not any(found() for found in available):
+    if cfg.optim_wrapper.type == 'AmpOptimWrapper' and not any(
+        is_available() for is_available in available
+    ):
         raise UsageError(
             'mixed precision in fp16 (--amp, or AmpOptimWrapper in the config) needs a CUDA, NPU, '
             'MLU or MUSA device, and PyTorch finds none here. --amp bf16 works on a CPU too. Leave '

@@ -9,7 +9,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.registry import MODELS
 from torch import nn
 
-from ..backbones.archs import DEFAULT, find_vit_arch
+from ..backbones.base import Backbone
 from .config import component_of, items_of, leaf_datasets, nearest_in
 from .errors import UsageError, nearest
 
@@ -82,7 +82,7 @@ def arguments_of(component: type) -> list[str]:
     return list(names)
 
 
-def check_image_sizes(cfg: Config, loaders: tuple[str, ...]) -> None:
+def check_image_sizes(cfg: Config, model: nn.Module, loaders: tuple[str, ...]) -> None:
     """Crops, resizes, paddings and windows must be positive and hold a patch of the backbone.
 
     Raises:
@@ -92,7 +92,7 @@ def check_image_sizes(cfg: Config, loaders: tuple[str, ...]) -> None:
     parts += [('model.test_cfg', cfg.model.get('test_cfg'))]
     for loader in loaders:
         parts += [(f'{k}.pipeline', d.get('pipeline')) for k, d in leaf_datasets(cfg, loader)]
-    patch = _patch_size(cfg)
+    patch = _patch_size(cfg, model)
     for part, node in parts:
         for key, given, least in _sizes(node, part):
             if least < max(patch, 1):
@@ -102,18 +102,16 @@ def check_image_sizes(cfg: Config, loaders: tuple[str, ...]) -> None:
                 )
 
 
-def _patch_size(cfg: Config) -> int:
+def _patch_size(cfg: Config, model: nn.Module) -> int:
     """Side of the backbone's patches in pixels; 1 for a backbone without any."""
-    backbone = cfg.model.get('backbone')
+    backbone = getattr(model, 'backbone', None)
     if backbone is None:
         return 1
-    component = component_of(cfg, MODELS, backbone)
-    parameters = inspect.signature(component).parameters
+    if isinstance(backbone, Backbone):
+        return backbone.patch_embed.patch_size
+    parameters = inspect.signature(type(backbone)).parameters
     default = parameters['patch_size'].default if 'patch_size' in parameters else 1
-    patch = backbone.get('patch_size', default)
-    if patch == DEFAULT:
-        arch = backbone.get('arch', parameters['arch'].default)
-        patch = find_vit_arch(component.ARCHS, arch).patch_size
+    patch = cfg.model.get('backbone', {}).get('patch_size', default)
     return patch if isinstance(patch, int) else max(patch)
 
 

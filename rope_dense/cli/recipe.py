@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Literal
 
 import torch
 from mmengine.config import Config, ConfigDict
@@ -14,13 +15,12 @@ from mmengine.optim import build_optim_wrapper
 from mmengine.registry import PARAM_SCHEDULERS
 from torch import nn
 
-from ..backbones import RoPESwin, RoPEViT
-from ..backbones.windows import WindowSetting
+from ..backbones.base import Backbone
 from ..rope import RotaryEmbedding
+from ..rope.frequencies import Size
 from .config import evaluators, items_of, leaf_datasets
 
 LABEL, WIDTH = 11, 100
-OURS = (RoPEViT, RoPESwin)
 POSITIONS = {
     'pos_embed': 'absolute position embedding',
     'rel_pos_[hw]': 'decomposed relative position',
@@ -131,44 +131,44 @@ def weights(cfg: Config) -> str:
 
 def positions(model: nn.Module) -> str:
     """Rotary embeddings, and other position embeddings by the names of their parameters."""
-    ropes = [part for part in model.modules() if isinstance(part, RotaryEmbedding)]
-    found = [
-        f'{repr(rope)} for {rope.depth} blocks, {size(rope):,d} learned frequencies'
-        for rope in ropes
+    ropes: dict[str, list[RotaryEmbedding]] = {}
+    for part in model.modules():
+        if isinstance(part, RotaryEmbedding):
+            ropes.setdefault(repr(part), []).append(part)
+    texts = [
+        f'{text} in {len(alike)} blocks, {sum(map(size, alike)):,d} learned frequencies'
+        for text, alike in ropes.items()
     ]
     for pattern, name in POSITIONS.items():
-        of_name = [p for key, p in model.named_parameters() if re.search(rf'\b{pattern}$', key)]
-        if of_name:
-            found.append(f'{name}: {sum(p.numel() for p in of_name):,d} parameters')
-    scalings = [part.rope_scaling for part in model.modules() if isinstance(part, OURS)]
-    found += [f'scaled by {scaling}' for scaling in scalings if scaling]
-    return '; '.join(found) or 'no parameters for it'
+        tables = [p for key, p in model.named_parameters() if re.search(rf'\b{pattern}$', key)]
+        if tables:
+            texts.append(f'{name}: {sum(p.numel() for p in tables):,d} parameters')
+    scalings = [part.rope_scaling for part in model.modules() if isinstance(part, Backbone)]
+    texts += [f'scaled by {scaling}' for scaling in scalings if scaling]
+    return '; '.join(texts) or 'no parameters for it'
 
 
 def windows(model: nn.Module) -> str:
-    for part in model.modules():
-        if isinstance(part, RoPEViT):
-            return vit_windows(part)
-        if isinstance(part, RoPESwin):
-            return f'{window(part.window_size)} in all blocks, shifted in every other one'
-    return 'as the backbone has them: none of rope_dense'
-
-
-def vit_windows(backbone: RoPEViT) -> str:
-    windowed, blocks = backbone.window_blocks, range(len(backbone.blocks))
+    backbones = [part for part in model.modules() if isinstance(part, Backbone)]
+    if not backbones:
+        return 'as the backbone has them: none of rope_dense'
+    backbone = backbones[0]
+    blocks, windowed = range(len(backbone.ordered_blocks)), backbone.window_blocks
     if not windowed or backbone.window_size is None:
         return f'none: global attention in all {len(blocks)} blocks'
-    globally = [block for block in blocks if block not in windowed]
-    return (
-        f'{window(backbone.window_size)} in blocks {", ".join(map(str, windowed))}; global '
-        f'attention in {", ".join(map(str, globally)) or "none"}'
-    )
+    in_words = window(backbone.window_size)
+    if len(windowed) == len(blocks):
+        return f'{in_words} in all blocks'
+    others = [block for block in blocks if block not in windowed]
+    return f'{in_words} in blocks {numbers(windowed)}; global attention in {numbers(others)}'
 
 
-def window(window_size: WindowSetting) -> str:
+def numbers(given: Iterable[int]) -> str:
+    return ', '.join(map(str, given))
+
+
+def window(window_size: Size | Literal['auto']) -> str:
     """A window in words: its sides in tokens."""
-    if window_size is None:
-        return 'the whole map'
     return 'auto' if window_size == 'auto' else f'{window_size[0]} x {window_size[1]} tokens'
 
 
@@ -182,13 +182,13 @@ def optimizer(cfg: Config) -> str:
 
 def groups(cfg: Config, model: nn.Module) -> list[str]:
     """One row for each parameter group; the layers of layer-wise decay share rows."""
-    silently = MMLogger.get_current_instance()
-    level = silently.level
-    silently.setLevel('WARNING')  # the constructor logs the whole table
+    logger = MMLogger.get_current_instance()
+    level = logger.level
+    logger.setLevel('WARNING')  # the constructor logs the whole table
     try:
         built = build_optim_wrapper(model, copy.deepcopy(cfg.optim_wrapper))
     finally:
-        silently.setLevel(level)
+        logger.setLevel(level)
     base = cfg.optim_wrapper.optimizer
     rows: dict[tuple[str, float], list[dict]] = {}
     for group in built.optimizer.param_groups:

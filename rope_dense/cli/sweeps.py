@@ -15,7 +15,7 @@ from torch import nn
 from ..evaluation.classifier import RoPEClassifier, load_classifier
 from ..evaluation.resolution import configured_size
 from ..evaluation.results import Identity, Results, headline, read_results
-from ..evaluation.settings import Cell, Setter, parse_size
+from ..evaluation.settings import SweepModel, SweepPoint, parse_size
 from ..evaluation.sweep import Evaluator, bare_model, run_sweep
 from ..visualization.resolution_plot import draw_resolutions
 from .checkpoints import check_tested_weights
@@ -89,16 +89,16 @@ def usage_errors() -> Iterator[None]:
         raise UsageError(str(error)) from error
 
 
-def check_cells(cells: list[Cell], setter: Setter) -> None:
+def check_points(points: list[SweepPoint], sweep_model: SweepModel) -> None:
     """Try all settings on a model before anything long starts.
 
     Raises:
-        UsageError: see ``Setter``.
+        UsageError: see ``SweepModel``.
     """
     with usage_errors():
-        for cell in cells:
-            setter.apply(cell)
-            setter.config_of(cell)
+        for point in points:
+            sweep_model.apply(point)
+            sweep_model.config_of(point)
 
 
 def loader_of(model: nn.Module, checkpoint: str) -> Callable[[Runner], None]:
@@ -142,9 +142,9 @@ def open_results(
         )
 
 
-def evaluate_cells(
+def evaluate_points(
     config: Config,
-    cells: list[Cell],
+    points: list[SweepPoint],
     results: Results,
     load: Callable[[Runner], None],
     launcher: str = 'none',
@@ -155,7 +155,7 @@ def evaluate_cells(
         load: puts the weights into the model of the Runner that it is given.
     """
     evaluate = None
-    if not all(results.find(cell) for cell in cells):
+    if not all(results.find(point) for point in points):
         quiet = copy.deepcopy(config)
         quiet.log_level = 'WARNING'  # the table is the log
         quiet.test_cfg = ConfigDict(type='ResolutionLoop', fp16=config.test_cfg.get('fp16', False))
@@ -164,10 +164,10 @@ def evaluate_cells(
         load(runner)
         evaluate = Evaluator(runner, config)
     try:
-        run_sweep(cells, results, evaluate)
+        run_sweep(points, results, evaluate)
     except KeyboardInterrupt:
-        kept = f'{len(results.rows)} results are in {results.path}'
-        print(f'\nstopped; {kept}: the same command goes on', file=sys.stderr)
+        stored = f'{len(results.rows)} results are in {results.path}'
+        print(f'\nstopped; {stored}: the same command goes on', file=sys.stderr)
         raise
 
 

@@ -44,13 +44,13 @@ class ReferencePointHead(MLP):
         self.channels_per_coordinate = embed_dims // 2
 
     def forward(self, x: Tensor) -> Tensor:
-        given = x.shape[-1] // 4
-        step, rest = divmod(given, self.channels_per_coordinate)
+        channels = x.shape[-1] // 4
+        step, rest = divmod(channels, self.channels_per_coordinate)
         if rest or not step:
             raise ValueError(
-                f'reference boxes come with {given} sine channels a coordinate, which do not '
+                f'reference boxes come with {channels} sine channels a coordinate, which do not '
                 f'contain the {self.channels_per_coordinate} of embed_dims='
-                f'{2 * self.channels_per_coordinate}: half of embed_dims must divide {given}'
+                f'{2 * self.channels_per_coordinate}: half of embed_dims must divide {channels}'
             )
-        pairs = x.unflatten(-1, (4, given // 2, 2))[..., ::step, :]  # [B, N, 4, C / 4, 2]
+        pairs = x.unflatten(-1, (4, channels // 2, 2))[..., ::step, :]  # [B, N, 4, C / 4, 2]
         return super().forward(pairs.flatten(-3))

@@ -75,7 +75,7 @@ class PublishedDINOHead(DINOHead):
             dn_meta,
         )
         groups = dn_meta['num_denoising_groups']
-        return tuple([loss / groups for loss in of_layers] for of_layers in losses)
+        return tuple([loss / groups for loss in layer_losses] for layer_losses in losses)
 
     def get_dn_targets(
         self, batch_gt_instances: InstanceList, batch_img_metas: list[dict], dn_meta: dict[str, int]

@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 from .checkpoint_hook import AtomicCheckpointHook
-from .fsdp import BlockFSDPStrategy
+from .fsdp import BlockFSDPStrategy, shard_backbone
 from .param_groups import NamedGroupsConstructor
 from .subset_loss import SubsetLossHook
 from .train_loop import ResumableTrainLoop
@@ -14,6 +14,7 @@ __all__ = [
     'NamedGroupsConstructor',
     'ResumableTrainLoop',
     'SubsetLossHook',
+    'shard_backbone',
 ]
 
 if find_spec('mmcv._ext'):  # mmcv with its operators

@@ -1,4 +1,4 @@
-"""Checkpoints that are there whole or not at all, whenever the process ends."""
+"""Checkpoints that are complete or not there, whenever the process ends."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class AtomicCheckpointHook(CheckpointHook):
         outdated = self._register(runner, step)
         self.last_ckpt = str(path)
         runner.message_hub.update_info('last_ckpt', self.last_ckpt)
-        with whole_file(path) as partial:
+        with atomic_file(path) as partial:
             runner.save_checkpoint(
                 self.out_dir,
                 partial.name,
@@ -59,7 +59,7 @@ class AtomicCheckpointHook(CheckpointHook):
                 by_epoch=self.by_epoch,
                 **self.args,
             )
-        with whole_file(Path(runner.work_dir, 'last_checkpoint')) as partial:
+        with atomic_file(Path(runner.work_dir, 'last_checkpoint')) as partial:
             if is_main_process():
                 partial.write_text(self.last_ckpt)
         if is_main_process():
@@ -70,14 +70,14 @@ class AtomicCheckpointHook(CheckpointHook):
         """Note that there will be a checkpoint of `step`; return the steps that it pushes out."""
         if self.max_keep_ckpts <= 0:
             return []
-        steps = [*(kept for kept in self.keep_ckpt_ids if kept != step), step]
+        steps = [*(earlier for earlier in self.keep_ckpt_ids if earlier != step), step]
         self.keep_ckpt_ids = deque(steps, self.max_keep_ckpts)
         runner.message_hub.update_info('keep_ckpt_ids', list(self.keep_ckpt_ids))
         return steps[: -self.max_keep_ckpts]
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """Give a name to write to; on leaving, bring the file to the disk and rename it to `path`.
 
     After an error what was written is removed. Only the main process touches the disk.

@@ -8,7 +8,6 @@ in exactly one group whose name says why.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 
 from mmengine.logging import print_log
@@ -17,10 +16,10 @@ from mmengine.registry import OPTIM_WRAPPER_CONSTRUCTORS
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from rope_dense.rope import RotaryEmbedding
+from ..backbones.base import Backbone
+from ..rope import RotaryEmbedding
 
 NORMS = (nn.LayerNorm, nn.GroupNorm, _NormBase)  # _NormBase: all batch and instance norms
-INPUT_PARTS = ('cls_token', 'norm_pre', 'patch_embed', 'pos_embed', 'reg_token')  # of a backbone
 POSITION_NAMES = ('pos_embed', 'rel_pos_h', 'rel_pos_w', 'relative_position_bias_table')
 
 # Role -> does it apply to this parameter of this module? The first in this order counts.
@@ -42,7 +41,8 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
     - ``lr_mult`` (dict): dotted module or parameter path -> learning-rate factor; the longest path
       that contains a parameter counts, by whole components (``neck.1`` is not part of ``neck.10``).
     - ``layer_decay`` (float): factor of the learning rate from one backbone block to the block
-      before it, on top of ``lr_mult``; see ``layer_id``.
+      before it, on top of ``lr_mult``, as in BEiT. ``Backbone.layer_of`` says where a parameter
+      belongs: 0 before the first block, i + 1 in block i, N + 1 after the last of N blocks.
     - ``no_decay`` (sequence of str): the roles in ``ROLES`` that get no weight decay. ``norm``
       means torch's norm layers, as in detectron2; ``embedding`` ``nn.Embedding``; ``position``
       learned position tables; ``frequency`` the parameters of a rotary embedding; ``one_dim``
@@ -54,8 +54,8 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
 
     Raises:
         ValueError: an unknown option or role, a path without parameters, a factor out of range, an
-            optimizer without ``lr`` or ``weight_decay``, or layer decay for a backbone without
-            blocks.
+            optimizer without ``lr`` or ``weight_decay``, or layer decay for a model without a
+            backbone of this package.
     """
 
     def _validate_cfg(self) -> None:
@@ -83,7 +83,7 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
         names = [name for name, _ in module.named_parameters()]
         for path in self.lr_mult:
             check_path(path, names)
-        learning_rates = self.learning_rates(names)
+        learning_rates = self.learning_rates(module)
         groups: dict[str, dict] = {}
         for name, param in module.named_parameters():
             if not param.requires_grad:
@@ -97,22 +97,22 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
         params.extend(groups[name] for name in sorted(groups))
         print_log(group_table(params, self.base_lr, self.base_wd), logger='current')
 
-    def learning_rates(self, names: list[str]) -> dict[str, tuple[str, float]]:
+    def learning_rates(self, model: nn.Module) -> dict[str, tuple[str, float]]:
         """Name of every parameter -> (first part of its group's name, learning-rate factor)."""
         factors = dict(self.lr_mult)
+        names = [name for name, _ in model.named_parameters()]
         if self.layer_decay is None:
             return {name: longest_path(name, factors) for name in names}
         factors.setdefault('backbone', 1.0)
-        depths = block_counts(names)
+        backbone = layered_backbone(model)
+        last_layer = len(backbone.ordered_blocks) + 1
         rates = {}
         for name in names:
             part, factor = longest_path(name, factors)
             if name.startswith('backbone.'):
-                layer = layer_id(name.removeprefix('backbone.'), depths)
-                part, factor = (
-                    f'{part}/layer_{layer:02d}',
-                    factor * self.layer_decay ** (sum(depths) + 1 - layer),
-                )
+                layer = backbone.layer_of(name.removeprefix('backbone.'))
+                part = f'{part}/layer_{layer:02d}'
+                factor *= self.layer_decay ** (last_layer - layer)
             rates[name] = part, factor
         return rates
 
@@ -132,35 +132,15 @@ def longest_path(name: str, factors: dict[str, float]) -> tuple[str, float]:
     return path, factors[path]
 
 
-def block_counts(names: Iterable[str]) -> list[int]:
-    """Blocks of each stage of the backbone: one entry for a ViT, one per stage for a Swin."""
-    block = re.compile(r'backbone\.(?:layers\.(\d+)\.)?blocks\.(\d+)\.')
-    blocks = {match.groups() for name in names if (match := block.match(name))}
-    if not blocks:
+def layered_backbone(model: nn.Module) -> Backbone:
+    """The backbone of a model, which says the layer of each of its parameters."""
+    backbone = getattr(model, 'backbone', None)
+    if not isinstance(backbone, Backbone):
         raise ValueError(
-            'layer_decay needs a backbone with parameters called blocks.<i>.* (RoPEViT) or '
-            'layers.<stage>.blocks.<i>.* (RoPESwin); this model has none'
+            'layer_decay needs a model.backbone of rope_dense, which says the layer of each '
+            f'parameter; it is {type(backbone).__name__}'
         )
-    stages = [int(stage or 0) for stage, _ in blocks]
-    return [stages.count(stage) for stage in range(max(stages) + 1)]
-
-
-def layer_id(name: str, depths: list[int]) -> int:
-    """Layer of a backbone parameter, 0 .. N + 1 for N blocks, as in BEiT's layer-wise decay.
-
-    0: patch and position embedding, class token and registers, the norm before the first block.
-    i + 1: block i, counted through all stages. A merging layer goes with the last block of its
-    stage. Frequencies are one parameter for all blocks of a stage, so they cannot decay block by
-    block; they count as the input of the first: 0 in a ViT. N + 1: the rest (norms after the
-    blocks).
-    """
-    if match := re.match(r'(?:layers\.(\d+)\.)?(?:(rope|downsample)|blocks\.(\d+))\.', name):
-        stage, part, block = match.groups()
-        before = sum(depths[: int(stage or 0)])
-        if block is not None:
-            return before + int(block) + 1
-        return before if part == 'rope' else before + depths[int(stage)]
-    return 0 if name.split('.')[0] in INPUT_PARTS else sum(depths) + 1
+    return backbone
 
 
 def check_known(what: str, given: Iterable[str], known: tuple[str, ...]) -> None:

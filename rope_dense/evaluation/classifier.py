@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 
 from mmengine.model import BaseModel
 from mmengine.registry import MODELS
@@ -16,11 +15,9 @@ from torch import Tensor, nn
 
 from ..backbones import RoPESwin, RoPEViT
 from ..checkpoints import CheckpointError, load_pretrained, open_weights
-from ..checkpoints.hints import axial_theta
+from ..checkpoints.hints import axial_theta, is_swin, swin_sizes
+from ..checkpoints.keys import VIT_BLOCK, StateDict
 
-StateDict = dict[str, Tensor]
-VIT_BLOCK = r'blocks\.(\d+)\.attn\.qkv\.weight'
-SWIN_BLOCK = r'layers\.(\d+)\.blocks\.\d+\.attn\.qkv\.weight'
 VIT_HEAD_DIM, SWIN_HEAD_DIM = 64, 32  # of all published ones
 HEAD = ('head.weight', 'head.bias')
 IMAGENET = dict(
@@ -41,8 +38,8 @@ class RoPEClassifier(BaseModel):
     same random weights, and for Swin against the published order of norm, mean and head.
 
     Args:
-        backbone: config. Of a ViT with ``final_norm``; of a Swin with the last stage as its only
-            output.
+        backbone: config. Of a ViT with ``final_norm`` and the last block among its outputs; of a
+            Swin with the last stage as its only output.
         num_classes: K.
         data_preprocessor: see mmengine's ``BaseModel``.
 
@@ -56,9 +53,14 @@ class RoPEClassifier(BaseModel):
         super().__init__(data_preprocessor)
         self.backbone = MODELS.build(backbone)
         if isinstance(self.backbone, RoPEViT) and (
-            self.backbone.cls_token is None or self.backbone.norm is None
+            self.backbone.cls_token is None
+            or self.backbone.norm is None
+            or self.backbone.out_indices[-1] != len(self.backbone.blocks) - 1
         ):
-            raise ValueError('backbone: a classifier needs with_cls_token=True, final_norm=True')
+            raise ValueError(
+                'backbone: a classifier needs with_cls_token=True, final_norm=True and the last '
+                'block among out_indices'
+            )
         self.head = nn.Linear(self.backbone.out_channels[-1], num_classes)
 
     def forward(
@@ -78,21 +80,16 @@ class RoPEClassifier(BaseModel):
         scores = self.head(self.pool(inputs))
         if mode == 'tensor':
             return scores
-        for sample, own in zip(data_samples, scores, strict=True):
-            sample.scores = own
+        for sample, scores_of_sample in zip(data_samples, scores, strict=True):
+            sample.scores = scores_of_sample
         return data_samples
 
     def pool(self, images: Tensor) -> Tensor:
         """What the head sees, [B, C]."""
-        backbone = self.backbone
-        if isinstance(backbone, RoPESwin):
-            return backbone(images)[-1].mean((2, 3))
-        x, grid = backbone.embed(images)  # [B, N, C]
-        window = backbone.window_of(grid)
-        rotations = backbone.rotations(grid, window, images.device)
-        for block, rotation in zip(backbone.blocks, rotations, strict=True):
-            x = block(x, grid, None, rotation)
-        return backbone.norm(x[:, 0])
+        if isinstance(self.backbone, RoPEViT):
+            tokens, _ = self.backbone.forward_tokens(images)  # of each output, [B, N, C]
+            return tokens[-1][:, 0]
+        return self.backbone(images)[-1].mean((2, 3))
 
 
 def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
@@ -115,22 +112,13 @@ def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
             'linear head; give the published file of a classifier'
         )
     ours = layout.to_ours(weights)
-    if block_groups(ours, SWIN_BLOCK):
-        backbone = swin_config(ours)
-    else:
-        backbone = vit_config(ours, rope, checkpoint)
+    backbone = swin_config(ours) if is_swin(ours) else vit_config(ours, rope, checkpoint)
     return dict(
         type='RoPEClassifier',
         backbone=backbone,
         num_classes=len(weights[HEAD[0]]),
         data_preprocessor=IMAGENET,
     )
-
-
-def block_groups(weights: StateDict, pattern: str) -> dict[int, int]:
-    """From the number that a pattern finds in keys, in order, to how many keys have it."""
-    found = sorted(int(match[1]) for key in weights if (match := re.fullmatch(pattern, key)))
-    return Counter(found)
 
 
 def vit_config(weights: StateDict, rope: str | None, checkpoint: str) -> dict:
@@ -140,9 +128,9 @@ def vit_config(weights: StateDict, rope: str | None, checkpoint: str) -> dict:
             f'{checkpoint}: has no class token (its head sees a mean of tokens); classifiers of '
             'RoPE-ViT have one'
         )
-    depth = len(block_groups(weights, VIT_BLOCK))
+    depth = sum(bool(re.fullmatch(VIT_BLOCK, key)) for key in weights)
     channels, patch_size = weights['patch_embed.proj.weight'].shape[0::3]
-    use_ape, learned = 'pos_embed' in weights, 'rope.freqs' in weights
+    use_ape, learned = 'pos_embed' in weights, 'blocks.0.attn.rope.freqs' in weights
     if use_ape and not learned and rope is None:
         raise CheckpointError(
             f'{checkpoint}: has a position embedding and no frequencies, as the axial models with '
@@ -165,9 +153,8 @@ def vit_config(weights: StateDict, rope: str | None, checkpoint: str) -> dict:
 def swin_config(weights: StateDict) -> dict:
     """The backbone of a Swin's weights, in our layout; not shifted where one window has the map, as
     in pre-training."""
-    channels = len(weights['patch_embed.proj.weight'])
-    depths = tuple(block_groups(weights, SWIN_BLOCK).values())
-    freqs = weights.get('layers.0.rope.freqs')
+    channels, depths = swin_sizes(weights)
+    freqs = weights.get('layers.0.blocks.0.attn.rope.freqs')
     theta = None if freqs is None else axial_theta(freqs)
     rope = None
     if freqs is not None:

@@ -130,7 +130,7 @@ def read_class_index(path: Path) -> dict[str, int]:
 def read_real_labels(path: Path) -> list[list[int]]:
     try:
         labels = json.loads(path.read_text(encoding='utf-8'))
-        return [[int(label) for label in of_image] for of_image in labels]
+        return [[int(label) for label in image_labels] for image_labels in labels]
     except (OSError, ValueError, TypeError) as error:
         raise ValueError(
             f'labels {path}: give a JSON list with a list of class indices for each image '

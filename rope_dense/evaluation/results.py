@@ -1,4 +1,4 @@
-"""The figures of a sweep: kept in a file while it runs, as a table, as CSV."""
+"""The figures of a sweep: stored in a file while it runs, as a table, as CSV."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mmengine.config import Config
 from mmengine.dist import is_main_process
 
 from ..version import __version__
-from .settings import Cell
+from .settings import SweepPoint
 
 HEADLINES = ('coco/bbox_mAP', 'mIoU', 'accuracy/top1')  # what is plotted unless asked otherwise
 DESCRIPTION = ('size', 'height', 'width', 'scaling', 'window', 'slide')
@@ -41,8 +41,8 @@ class Identity:
     @classmethod
     def of(cls, config: Config, config_name: str, checkpoint: str) -> Identity:
         """Of a config after all overrides; a checkpoint that is no file is known by its name."""
-        parts = {name: config.get(name) for name in MEASURED_BY}
-        text = json.dumps(parts, sort_keys=True, default=str)
+        settings = {name: config.get(name) for name in MEASURED_BY}
+        text = json.dumps(settings, sort_keys=True, default=str)
         path = os.path.expanduser(checkpoint)
         if os.path.isfile(path):
             checkpoint_sha256 = hash_of_file(path)
@@ -53,16 +53,16 @@ class Identity:
 
     def differences(self, other: dict) -> list[str]:
         """Which parts of another identity differ; names of files do not count."""
-        parts = dict(
+        names = dict(
             config_sha256='config (with its options and data folders)',
             checkpoint_sha256='checkpoint',
             package_version='version of rope_dense',
         )
-        return [what for name, what in parts.items() if other.get(name) != getattr(self, name)]
+        return [words for name, words in names.items() if other.get(name) != getattr(self, name)]
 
 
 class Results:
-    """The finished cells of one model, in a JSON file that is replaced after each of them.
+    """The finished points of one model, in a JSON file that is replaced after each of them.
 
     Args:
         path: of the file; a CSV file of the same stem stands beside it.
@@ -89,26 +89,26 @@ class Results:
         self.rows: list[dict] = []
         if overwrite or not path.exists():
             return
-        kept = read_results(path)
-        if differences := identity.differences(kept['identity']):
+        stored = read_results(path)
+        if differences := identity.differences(stored['identity']):
             raise ValueError(
                 f'{path} has figures of another {" and another ".join(differences)} '
-                f'({kept["identity"]["config"]}, {kept["identity"]["checkpoint"]}): give another '
-                '--work-dir, or --overwrite to start anew'
+                f'({stored["identity"]["config"]}, {stored["identity"]["checkpoint"]}): give '
+                'another --work-dir, or --overwrite to start anew'
             )
-        self.rows = kept['rows']
+        self.rows = stored['rows']
 
-    def find(self, cell: Cell) -> dict | None:
-        """The row of a cell, None if it is not finished."""
-        wanted = asdict(cell)
-        return next((row for row in self.rows if wanted.items() <= row.items()), None)
+    def find(self, point: SweepPoint) -> dict | None:
+        """The row of a point, None if it is not finished."""
+        setting = asdict(point)
+        return next((row for row in self.rows if setting.items() <= row.items()), None)
 
     def add(
-        self, cell: Cell, size: tuple[int, int], metrics: dict[str, float], seconds: float
+        self, point: SweepPoint, size: tuple[int, int], metrics: dict[str, float], seconds: float
     ) -> dict:
-        """Keep the metrics of a cell, and the seconds per image; returns its row."""
+        """Store the metrics of a point, and the seconds per image; returns its row."""
         row = dict(
-            asdict(cell),
+            asdict(point),
             height=size[0],
             width=size[1],
             metrics={name: number_or_none(value) for name, value in metrics.items()},
@@ -119,11 +119,11 @@ class Results:
         return row
 
     def write(self) -> None:
-        """Write both files, by the first process; each is replaced as a whole."""
+        """Write both files, by the first process; each is replaced in one step."""
         if not is_main_process():
             return
-        write_whole(self.path, json.dumps(self.content(), indent=1) + '\n')
-        write_whole(self.path.with_suffix('.csv'), as_csv(self.label, self.rows))
+        write_atomically(self.path, json.dumps(self.content(), indent=1) + '\n')
+        write_atomically(self.path.with_suffix('.csv'), as_csv(self.label, self.rows))
 
     def content(self) -> dict:
         return dict(
@@ -164,7 +164,7 @@ def read_results(path: Path) -> dict:
         raise ValueError(f'{path} is no results file of a sweep ({error!r})') from error
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """Write a file that is either complete or as it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f'{path.name}.{os.getpid()}.partial')
@@ -198,10 +198,10 @@ def table_header(row: dict) -> str:
     return line(['size', 'scaling', 'window'], [*names, 's/image'])
 
 
-def table_line(row: dict, *, kept: bool) -> str:
+def table_line(row: dict, *, is_stored: bool) -> str:
     figures = [format_metric(row['metrics'][name]) for name in shown(row)]
     described = [row['size'], row['scaling'], row['window']]
-    return line(described, [*figures, f'{row["seconds_per_image"]:.3f}']) + ' (kept)' * kept
+    return line(described, [*figures, f'{row["seconds_per_image"]:.3f}']) + ' (kept)' * is_stored
 
 
 def shown(row: dict) -> list[str]:

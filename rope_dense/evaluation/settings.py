@@ -10,7 +10,6 @@ from typing import Literal, get_args
 from mmengine.config import Config, ConfigDict
 from torch import nn
 
-from ..backbones import RoPESwin, RoPEViT
 from ..backbones.base import Backbone
 from ..backbones.windows import WindowSetting
 from .resolution import Size, at_size, configured_size, resize_steps
@@ -22,7 +21,7 @@ Slide = Literal['keep', 'scale', 'whole']
 
 
 @dataclass(frozen=True)
-class Cell:
+class SweepPoint:
     """One evaluation.
 
     Attributes:
@@ -107,12 +106,12 @@ def parse_scaling(text: str) -> dict | None:
     )
 
 
-class Setter:
-    """Brings a built model and its config to the settings of a cell.
+class SweepModel:
+    """A built model and its config, which take the settings of one point after the other.
 
     Args:
-        model: a detector, segmentor or classifier; may have a backbone that is not ours, as long
-            as cells leave scaling and window alone.
+        model: a detector, segmentor or classifier. Its backbone may be one of another package, as
+            long as points leave scaling and window as the config has them.
         config: its config, with the test size and crops that weights were made for.
     """
 
@@ -123,45 +122,45 @@ class Setter:
             self.window_size, self.rope_scaling = backbone.window_size, backbone.rope_scaling
         self.test_cfg = copy.deepcopy(config.model.get('test_cfg') or ConfigDict())
 
-    def config_of(self, cell: Cell) -> Config:
-        """The config at the size of a cell.
+    def config_of(self, point: SweepPoint) -> Config:
+        """The config at the size of a point.
 
         Raises:
             ValueError: see ``at_size``.
         """
         try:
-            return at_size(self.config, parse_size(cell.size))
+            return at_size(self.config, parse_size(point.size))
         except ValueError as error:
-            raise ValueError(f'--sizes {cell.size}: {error}') from error
+            raise ValueError(f'--sizes {point.size}: {error}') from error
 
-    def apply(self, cell: Cell) -> None:
+    def apply(self, point: SweepPoint) -> None:
         """Set scaling, window and crops of the model.
 
         Raises:
             ValueError: a setting that the model or the size does not allow, with the option that
                 gave it.
         """
-        for option, value in (('--scaling', cell.scaling), ('--window', cell.window)):
+        for option, value in (('--scaling', point.scaling), ('--window', point.window)):
             if value != AS_CONFIG and not isinstance(self.model.backbone, Backbone):
                 raise ValueError(
-                    f'{option} {value}: the backbone must be RoPEViT or RoPESwin, it is '
+                    f'{option} {value}: the backbone must be one of rope_dense, it is '
                     f'{type(self.model.backbone).__name__}'
                 )
         if isinstance(self.model.backbone, Backbone):
-            self.grid_of(cell)
-            self.set_scaling(cell.scaling)
-            self.set_window(cell)
+            self.grid_of(point)
+            self.set_scaling(point.scaling)
+            self.set_window(point)
         if self.test_cfg.get('mode') == 'slide':
-            self.model.test_cfg = self.sliding(cell)
-        elif cell.slide != 'keep':
+            self.model.test_cfg = self.sliding(point)
+        elif point.slide != 'keep':
             raise ValueError(
-                f'--slide {cell.slide}: the config does not slide (model.test_cfg.mode)'
+                f'--slide {point.slide}: the config does not slide (model.test_cfg.mode)'
             )
 
     def set_scaling(self, text: str) -> None:
         backbone = self.model.backbone
         if text == AS_CONFIG:
-            backbone.rope_scaling = self.rope_scaling
+            backbone.set_rope_scaling(self.rope_scaling)
             return
         try:
             backbone.set_rope_scaling(parse_scaling(text))
@@ -170,67 +169,66 @@ class Setter:
                 raise
             raise ValueError(f'--scaling {text}: {error}') from error
 
-    def set_window(self, cell: Cell) -> None:
+    def set_window(self, point: SweepPoint) -> None:
         backbone = self.model.backbone
-        if cell.window == AS_CONFIG:
+        if point.window == AS_CONFIG:
             backbone.set_window_size(self.window_size)
             return
-        if isinstance(backbone, RoPEViT) and not backbone.window_blocks:
+        if not backbone.has_windows:
             raise ValueError(
-                f'--window {cell.window}: all blocks of this RoPEViT attend globally (it has no '
-                'window_block_indexes)'
+                f'--window {point.window}: all blocks of this {type(backbone).__name__} attend '
+                'globally'
             )
-        window = parse_window(cell.window)
+        window = parse_window(point.window)
         backbone.set_window_size(window)
         if window not in (None, 'auto'):
-            self.check_window(cell, (window, window) if isinstance(window, int) else window)
+            self.check_window(point, (window, window) if isinstance(window, int) else window)
 
-    def check_window(self, cell: Cell, window: Size) -> None:
+    def check_window(self, point: SweepPoint, window: Size) -> None:
         """A window larger than the finest map attends to nothing more than 'none' does."""
-        grid = self.grid_of(cell)
+        grid = self.grid_of(point)
         pairs = zip(window, grid, strict=True)
         if resize_steps(self.config)[0].get('keep_ratio'):  # either side may be the longer one
             pairs = zip(sorted(window), sorted(grid), strict=True)
         if any(side > tokens for side, tokens in pairs):
             raise ValueError(
-                f'--window {cell.window}: larger than the map, {grid[0]} x {grid[1]} tokens at '
-                f'--sizes {cell.size}; give a smaller window, auto, or none for the whole map'
+                f'--window {point.window}: larger than the map, {grid[0]} x {grid[1]} tokens at '
+                f'--sizes {point.size}; give a smaller window, auto, or none for the whole map'
             )
 
-    def grid_of(self, cell: Cell) -> Size:
-        """Tokens of the finest map (of a backbone of ours) for the largest images of a cell.
+    def grid_of(self, point: SweepPoint) -> Size:
+        """Tokens of the first block (of a backbone of ours) for the largest images of a point.
 
         Raises:
             ValueError: there are none.
         """
-        backbone = self.model.backbone
-        height, width = self.seen(cell, configured_size(self.config_of(cell)))
-        patch = backbone.patch_embed.proj.stride[0]
-        if isinstance(backbone, RoPESwin):  # which pads to whole patches
-            return -(-height // patch), -(-width // patch)
-        if min(height, width) < patch:
+        patch_embed = self.model.backbone.patch_embed
+        height, width = self.input_size(point, configured_size(self.config_of(point)))
+        grid = patch_embed.grid(height, width)
+        if min(grid) < 1:
+            patch = patch_embed.patch_size
             raise ValueError(
-                f'--sizes {cell.size}: {height} x {width} pixels leave no token of {patch} x '
+                f'--sizes {point.size}: {height} x {width} pixels leave no token of {patch} x '
                 f'{patch}; give {patch} or more'
             )
-        return height // patch, width // patch
+        return grid
 
-    def seen(self, cell: Cell, size: Size) -> Size:
+    def input_size(self, point: SweepPoint, size: Size) -> Size:
         """The largest input of the backbone for images of a size."""
-        if self.test_cfg.get('mode') != 'slide' or cell.slide == 'whole':
+        if self.test_cfg.get('mode') != 'slide' or point.slide == 'whole':
             return size
-        crop = self.sliding(cell).crop_size
+        crop = self.sliding(point).crop_size
         return min(size[0], crop[0]), min(size[1], crop[1])
 
-    def sliding(self, cell: Cell) -> ConfigDict:
+    def sliding(self, point: SweepPoint) -> ConfigDict:
         """The model's ``test_cfg``, of a segmentor that slides."""
-        if cell.slide not in get_args(Slide):
-            raise ValueError(f'--slide {cell.slide}: give one of {", ".join(get_args(Slide))}')
-        if cell.slide == 'keep':
+        if point.slide not in get_args(Slide):
+            raise ValueError(f'--slide {point.slide}: give one of {", ".join(get_args(Slide))}')
+        if point.slide == 'keep':
             return self.test_cfg
-        if cell.slide == 'whole':
+        if point.slide == 'whole':
             return ConfigDict(self.test_cfg, mode='whole')
-        new, old = configured_size(self.config_of(cell)), configured_size(self.config)
+        new, old = configured_size(self.config_of(point)), configured_size(self.config)
         if resize_steps(self.config)[0].get('keep_ratio'):  # the sizes are bounds only
             new, old = (min(new),) * 2, (min(old),) * 2
         scaled = {

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import copy
+import re
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
 from torch import nn
+from torch.autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from ..rope import RotaryEmbedding
+from ..rope import Rotary, RotaryEmbedding
 
-TABLES = 'rotary tables'
-# The first kind whose words are in the name of an operation, or of one that it is part of.
+EMBEDDING = 'rotary embedding'
+# An operation is of the first kind whose pattern is in its name, or in that of one it is part of.
+# (PyTorch's own backward operations end on a number, those of other autograd functions do not.)
 KINDS = {
-    'rotation': ('RotateInPlace', 'RotateIntoWindows', TABLES),
-    'deformable attention': ('MultiScaleDeform', 'grid_sample'),
-    'attention': ('scaled_dot_product', 'ScaledDotProduct', 'softmax', 'Softmax', 'bmm', 'Bmm'),
-    'convolution': ('convolution', 'Convolution'),
-    'linear': ('aten::linear', 'aten::addmm', 'aten::mm', 'AddmmBackward', 'MmBackward'),
-    'norm': ('layer_norm', 'LayerNorm', 'batch_norm', 'BatchNorm', 'group_norm', 'GroupNorm'),
-    'activation': ('gelu', 'Gelu', 'relu', 'Relu', 'silu', 'Silu'),
+    'rotation': rf'\bRotate(Backward)?$|{EMBEDDING}',
+    'windows': r'\bGather(Backward)?$',
+    'deformable attention': r'MultiScaleDeform|grid_sample',
+    'attention': r'scaled_dot_product|ScaledDotProduct|[sS]oftmax|[bB]mm',
+    'convolution': r'[cC]onvolution',
+    'linear': r'aten::(linear|addmm|mm)\b|\b(Addmm|Mm)Backward',
+    'norm': r'(layer|batch|group)_norm|(Layer|Batch|Group)Norm',
+    'activation': r'gelu|Gelu|relu|Relu|silu|Silu',
 }
 REST = 'rest'
 BOXES = 10  # of an image in training
@@ -77,7 +82,7 @@ def measure_speed(
     seconds = [timed(run) for _ in range(rounds + 1)][1:]
     shares = torch.tensor([0.2, 0.8], dtype=torch.float64)
     quantiles = torch.tensor(seconds, dtype=torch.float64).quantile(shares).tolist()
-    share, memory = look_into(model, run)
+    share, memory = profile_call(model, run)
     return Speed(
         mode,
         height,
@@ -142,20 +147,24 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
-def look_into(model: nn.Module, run: Callable[[], None]) -> tuple[dict[str, float], int]:
-    """Share of the time of each kind of operation, and bytes of the tensors that the call makes."""
+def profile_call(model: nn.Module, run: Callable[[], None]) -> tuple[dict[str, float], int]:
+    """Share of the time of each kind of operation, and bytes of the tensors that the call makes.
+
+    On a GPU it is the time of the kernels, which counts for the operations that launched them.
+    """
     on_gpu = next(model.parameters()).is_cuda
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * on_gpu
     if on_gpu:
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
-    with TableRecords(model), profile(activities=activities, profile_memory=True) as profiler:
+    with EmbeddingRecords(model), profile(activities=activities, profile_memory=True) as profiler:
         run()
         synchronize()
     times = dict.fromkeys([*KINDS, REST], 0.0)
     for event in profiler.events():
-        own = event.self_device_time_total if on_gpu else event.self_cpu_time_total
-        times[kind_of(event)] += own
+        if event.device_type == DeviceType.CPU:  # others are kernels, whose launches are here, too
+            unit = 'device' if on_gpu else 'cpu'
+            times[kind_of(event)] += getattr(event, f'self_{unit}_time_total')
     if on_gpu:
         memory = torch.cuda.max_memory_allocated() - before
     else:
@@ -167,26 +176,27 @@ def look_into(model: nn.Module, run: Callable[[], None]) -> tuple[dict[str, floa
 def kind_of(event: FunctionEvent | None) -> str:
     """The kind of an operation, or of the nearest one that it is part of."""
     while event is not None:
-        for kind, words in KINDS.items():
-            if any(word in event.name for word in words):
+        for kind, pattern in KINDS.items():
+            if re.search(pattern, event.name):
                 return kind
         event = event.cpu_parent
     return REST
 
 
 def peak_of(profiler: profile) -> int:
-    """Largest sum of the tensors made on a CPU while the profiler looked on."""
+    """Largest sum of the tensors made on a CPU while the profiler was active."""
     events = profiler.profiler.kineto_results.events()
     changes = [(event.start_ns(), event.nbytes()) for event in events if event.name() == '[memory]']
-    held = peak = 0
+    allocated = peak = 0
     for _, change in sorted(changes):
-        held += change
-        peak = max(peak, held)
+        allocated += change
+        peak = max(peak, allocated)
     return peak
 
 
-class TableRecords:
-    """Within this context, the work of rotary embeddings is recorded under ``TABLES``."""
+class EmbeddingRecords:
+    """Within this context, the work of rotary embeddings is recorded under ``EMBEDDING``, and the
+    cosines and sines of their angles with it."""
 
     def __init__(self, model: nn.Module) -> None:
         self.embeddings = [m for m in model.modules() if isinstance(m, RotaryEmbedding)]
@@ -194,9 +204,9 @@ class TableRecords:
     def __enter__(self) -> None:
         self.handles = []
         for embedding in self.embeddings:
-            record = record_function(TABLES)
-            before = embedding.register_forward_pre_hook(lambda *_, record=record: start(record))
-            after = embedding.register_forward_hook(lambda *_, record=record: stop(record))
+            record = record_function(EMBEDDING)
+            before = embedding.register_forward_pre_hook(partial(start, record))
+            after = embedding.register_forward_hook(partial(stop, record))
             self.handles += [before, after]
 
     def __exit__(self, *_: object) -> None:
@@ -204,9 +214,10 @@ class TableRecords:
             handle.remove()
 
 
-def start(record: record_function) -> None:
+def start(record: record_function, embedding: nn.Module, args: tuple) -> None:
     record.__enter__()
 
 
-def stop(record: record_function) -> None:
+def stop(record: record_function, embedding: nn.Module, args: tuple, rotary: Rotary) -> None:
+    rotary.cos_sin  # noqa: B018, a cached property that attention asks for next
     record.__exit__(None, None, None)

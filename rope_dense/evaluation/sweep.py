@@ -18,7 +18,7 @@ from torch import nn
 
 from .resolution import Size, configured_size
 from .results import Results, table_header, table_line
-from .settings import AS_CONFIG, Cell, Setter, Slide
+from .settings import AS_CONFIG, Slide, SweepModel, SweepPoint
 
 REPORT_SECONDS = 30.0  # between lines of progress where they cannot be overwritten
 
@@ -28,15 +28,15 @@ def plan(
     scalings: Sequence[str] = (AS_CONFIG,),
     windows: Sequence[str] = (AS_CONFIG,),
     slide: Slide = 'keep',
-) -> list[Cell]:
+) -> list[SweepPoint]:
     """All combinations, each once; size by size for one setting after the other."""
     combinations = product(scalings, windows, sizes)
-    cells = (Cell(size, scaling, window, slide) for scaling, window, size in combinations)
-    return list(dict.fromkeys(cells))
+    points = (SweepPoint(size, scaling, window, slide) for scaling, window, size in combinations)
+    return list(dict.fromkeys(points))
 
 
 class Evaluator:
-    """Evaluates cells with one Runner and one model.
+    """Evaluates points with one Runner and one model.
 
     Args:
         runner: with weights loaded and a ``ResolutionLoop``.
@@ -45,38 +45,38 @@ class Evaluator:
 
     def __init__(self, runner: Runner, config: Config) -> None:
         self.runner, self.progress = runner, Progress()
-        self.setter = Setter(bare_model(runner), config)
+        self.sweep_model = SweepModel(bare_model(runner), config)
         runner.register_hook(self.progress)
 
-    def __call__(self, cell: Cell) -> tuple[Size, dict[str, float], float]:
-        """Size of the images, metrics, and seconds per image of a cell."""
-        self.setter.apply(cell)
-        config = self.setter.config_of(cell)
-        self.progress.title = str(cell)
+    def __call__(self, point: SweepPoint) -> tuple[Size, dict[str, float], float]:
+        """Size of the images, metrics, and seconds per image of a point."""
+        self.sweep_model.apply(point)
+        config = self.sweep_model.config_of(point)
+        self.progress.title = str(point)
         with contextlib.redirect_stdout(io.StringIO()):  # what pycocotools prints
             metrics = self.runner.test_loop.run_on(config)
         return configured_size(config), metrics, self.progress.seconds_per_image
 
 
-def run_sweep(cells: Sequence[Cell], results: Results, evaluate: Evaluator | None) -> None:
-    """Evaluate the cells that are not finished, and print all as a table.
+def run_sweep(points: Sequence[SweepPoint], results: Results, evaluate: Evaluator | None) -> None:
+    """Evaluate the points that are not finished, and print all as a table.
 
     Args:
         evaluate: None if all are finished.
     """
     header_due = True
-    for cell in cells:
-        row = results.find(cell)
-        kept = row is not None
-        if not kept:
-            measured = evaluate(cell)
-            row = results.add(cell, *measured)
+    for point in points:
+        row = results.find(point)
+        is_stored = row is not None
+        if not is_stored:
+            measured = evaluate(point)
+            row = results.add(point, *measured)
         if not is_main_process():
             continue
         if header_due:
             print(table_header(row))
             header_due = False
-        print(table_line(row, kept=kept), flush=True)
+        print(table_line(row, is_stored=is_stored), flush=True)
 
 
 def bare_model(runner: Runner) -> nn.Module:

@@ -1,21 +1,18 @@
 """The mathematics of rotary position embedding in two dimensions. Needs torch alone."""
 
-from .frequencies import AxialRoPE, MixedRoPE, RotaryEmbedding
-from .rotate import rotate, rotate_qkv, rotate_windows
-from .rotation import Rotation
+from .coordinates import Coordinates
+from .frequencies import AxialRoPE, GridRoPE, MixedRoPE, RotaryEmbedding
+from .rotary import Rotary, rotate, rotate_definition
 from .scaling import RopeScaling
-from .windows import Partition, cut_windows, window_padding
 
 __all__ = [
     'AxialRoPE',
+    'Coordinates',
+    'GridRoPE',
     'MixedRoPE',
-    'Partition',
     'RopeScaling',
+    'Rotary',
     'RotaryEmbedding',
-    'Rotation',
-    'cut_windows',
     'rotate',
-    'rotate_qkv',
-    'rotate_windows',
-    'window_padding',
+    'rotate_definition',
 ]

@@ -1,186 +1,218 @@
-"""Frequencies of rotary embeddings, and the modules that own them.
+"""Rotary embeddings: modules that give attention its angles.
 
-Letters: D channels of a head, h heads, P = D / 2 channel pairs, L blocks that share one module.
-Frequencies are in radians per unit of the coordinates, which is a patch unless said otherwise.
-Formulas: Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024), section 3;
-checked against timm's independent modules in tests/test_frequencies.py.
+Letters: H x W token grid, N tokens, D channels of a head, h heads, P rotated channel pairs of a
+head. Frequencies are in radians per unit of the coordinates, which is a patch unless said
+otherwise. Formulas: Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024),
+section 3; checked against timm's independent modules in tests/test_frequencies.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Hashable
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from .grid import build_coordinates
-from .rotation import PairLayout, Rotation, axis_angles, unit_complex
+from .cache import Cache
+from .coordinates import build_coordinates
+from .rotary import PairLayout, Rotary
 from .scaling import RopeScaling
+from .validation import check_choice, check_integer, check_number
 
 Series = Literal['radians', 'periods', 'bands']
 AxisOrder = Literal['xy', 'yx']
-
-
-KEPT = 8  # grids whose rotations a fixed embedding keeps
+Size = tuple[int, int]  # (height, width) in tokens
+FIXED: Cache[Rotary] = Cache(32)
 
 
 class RotaryEmbedding(nn.Module):
-    """Base of all rotary embeddings: from frequencies and a grid to one ``Rotation`` per block.
+    """Base of all rotary embeddings: one module in each attention that rotates.
 
-    A new embedding defines ``frequencies``. If these never change it may set ``fixed``, and its
-    rotations are kept from call to call. Backbones build it with ``head_dim``, ``num_heads`` and
-    ``depth`` added to the arguments of its config.
+    A subclass defines ``forward``, which may make the angles of anything: see
+    docs/architecture.md. Backbones build it with ``head_dim`` and ``num_heads`` added to the
+    arguments of its config.
 
     Args:
-        head_dim: D, channels of a head; a multiple of 4.
+        head_dim: D.
         num_heads: h.
-        depth: L, number of blocks served.
-        theta: base of the geometric series of frequencies; larger means lower frequencies.
-        pair_layout: ``'adjacent'`` or ``'split'``, see ``Rotation``.
-        coordinates: config of ``Coordinates``; by default the patch index.
+        pair_layout: see ``Rotary``.
     """
 
-    fixed = False
+    def __init__(
+        self, head_dim: int, num_heads: int, pair_layout: PairLayout = 'interleaved'
+    ) -> None:
+        super().__init__()
+        self.head_dim = check_integer('head_dim', head_dim, 1)
+        self.num_heads = check_integer('num_heads', num_heads, 1)
+        check_choice('pair_layout', pair_layout, get_args(PairLayout))
+        self.pair_layout = pair_layout
+
+    def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
+        """The angles for one call of attention.
+
+        Args:
+            x: [B, N, C], what attention is about to project, prefix tokens first.
+            grid: (H, W) of the tokens after the prefix.
+            window_size: of the windows that attention is cut into, or None.
+
+        Returns:
+            Angles of the tokens after the prefix: [n, h or 1, P] for each image, or for each window
+            if there are windows; or [B, n, h or 1, P] of all tokens of each image, which attention
+            takes along into windows.
+        """
+        raise NotImplementedError
+
+    def set_scaling(self, scaling: RopeScaling | None) -> None:
+        """Adapt the frequencies to grids larger than that of pre-training.
+
+        Raises:
+            ValueError: this embedding cannot be scaled so.
+        """
+        if scaling is not None:
+            raise ValueError(f'rope_scaling must be None: {type(self).__name__} cannot be scaled')
+
+    def extra_repr(self) -> str:
+        return f'pair_layout={self.pair_layout}'
+
+
+class GridRoPE(RotaryEmbedding):
+    """Angles that are linear in the position of a token: angle = F[0] x + F[1] y.
+
+    A subclass defines ``frequencies``. If it has neither parameters nor buffers, its angles depend
+    on its public attributes alone, and are cached.
+
+    Args:
+        head_dim, num_heads, pair_layout: see ``RotaryEmbedding``; ``head_dim`` is a multiple of 4.
+        theta: base of the geometric series of frequencies; larger means lower frequencies.
+        coordinates: config of ``Coordinates``; by default the patch index.
+    """
 
     def __init__(
         self,
         head_dim: int,
         num_heads: int,
-        depth: int,
         theta: float,
-        pair_layout: PairLayout = 'adjacent',
+        pair_layout: PairLayout = 'interleaved',
         coordinates: dict | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(head_dim, num_heads, pair_layout)
         if head_dim % 4:
             raise ValueError(
                 f'head_dim must be a multiple of 4 (two axes, two channels a pair), got {head_dim}'
             )
-        if theta <= 0:
-            raise ValueError(f'theta must be positive, got {theta}')
-        check_choice('pair_layout', pair_layout, get_args(PairLayout))
-        self.head_dim, self.num_heads, self.depth = head_dim, num_heads, depth
-        self.theta, self.pair_layout = theta, pair_layout
-        self.coordinates = build_coordinates(coordinates or {})
-        self.kept: dict[str, list[Rotation]] = {}
+        self.theta = check_number('theta', theta, above=0)
+        self.coordinates = build_coordinates(coordinates)
+        self.scaling: RopeScaling | None = None
 
-    def frequencies(self, blocks: Sequence[int], device: torch.device) -> Tensor:
-        """[2, len(blocks), h or 1, P], or [2, 1, 1, P] when all blocks share their frequencies."""
+    def frequencies(self, device: torch.device) -> Tensor:
+        """[2, h or 1, P]; index 0 for x, 1 for y."""
         raise NotImplementedError
 
-    def forward(
-        self,
-        blocks: Sequence[int],
-        *,
-        height: int,
-        width: int,
-        device: torch.device,
-        num_prefix_tokens: int = 0,
-        scaling: RopeScaling | None = None,
-    ) -> list[Rotation]:
-        """One rotation per block, for ``height`` x ``width`` tokens after the prefix tokens.
-
-        In training mode the coordinates are augmented, alike for all ``blocks``.
-        Angles are float32 whatever the dtype of the model (float64 parameters keep float64).
-        ``scaling`` adapts the frequencies to grids larger than that of pre-training.
-        """
-        if not len(blocks):
-            return []
-        arguments = (blocks, height, width, device, num_prefix_tokens, scaling)
-        if not self.may_keep(device):
-            return self.rotations(*arguments)
-        key = repr(arguments)
-        if key not in self.kept:
-            while len(self.kept) >= KEPT:
-                self.kept.pop(next(iter(self.kept)))  # the oldest
-            with torch.inference_mode(False):  # or training could not use them later
-                self.kept[key] = self.rotations(*arguments)
-        return self.kept[key]
-
-    def may_keep(self, device: torch.device) -> bool:
-        """Whether rotations are the same in the next call, and consist of real tensors."""
-        augmented = self.training and self.coordinates.random
-        if not self.fixed or augmented or torch.compiler.is_compiling():
-            return False
-        return type(torch.empty(0, device=device)) is Tensor
-
-    def rotations(
-        self,
-        blocks: Sequence[int],
-        height: int,
-        width: int,
-        device: torch.device,
-        num_prefix_tokens: int,
-        scaling: RopeScaling | None,
-    ) -> list[Rotation]:
-        """See ``forward``."""
-        freqs = self.frequencies(blocks, device)
-        freqs = freqs.to(torch.promote_types(freqs.dtype, torch.float32))
-        score_factor = 1.0
-        if scaling is not None:
-            freqs = scaling.scale(freqs, height=height, width=width)
-            score_factor = scaling.score_factor(height=height, width=width)
-        x, y = self.coordinates.positions(
-            height=height, width=width, device=device, dtype=freqs.dtype, augment=self.training
-        )
-        x_angles, y_angles = axis_angles(freqs.detach(), x, y)
-        parts = zip(freqs.unbind(1), unit_complex(x_angles), unit_complex(y_angles), strict=True)
-        rotations = [
-            Rotation(
-                of_block, x, y, columns, rows, self.pair_layout, num_prefix_tokens, score_factor
+    def set_scaling(self, scaling: RopeScaling | None) -> None:
+        if scaling is not None and scaling.type != 'none' and self.coordinates.fit_the_grid:
+            raise ValueError(
+                f'rope_scaling: type {scaling.type!r} adapts frequencies to larger grids, and the '
+                f'coordinates of this rope, {self.coordinates}, cover the same range on every grid '
+                'as they are; set rope_scaling=None'
             )
-            for of_block, columns, rows in parts
-        ]
-        if len(rotations) == len(blocks):
-            return rotations
-        (shared,) = rotations
-        return [replace(shared, shared=True)] * len(blocks)
+        if scaling is not None and scaling.type == 'ntk' and not self.has_theta:
+            raise ValueError(
+                "rope_scaling: type 'ntk' changes the theta of fixed axial frequencies, which "
+                f"{type(self).__name__} here does not have; take 'linear' or 'by_parts'"
+            )
+        self.scaling = scaling
+
+    @property
+    def has_theta(self) -> bool:
+        """Whether the frequencies are always those of ``theta``, so that it can be changed."""
+        return False
+
+    def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
+        """See ``RotaryEmbedding``. In training mode the coordinates are augmented."""
+        height, width = window_size or grid
+        # Angles are float32 whatever the precision of the model, or better.
+        dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+
+        def make() -> Rotary:
+            return self.rotary(height, width, x.device, dtype)
+
+        settings = self.fixed_settings()
+        if settings is None:
+            return make()
+        return FIXED.get((settings, height, width, dtype), x.device, make)
+
+    def rotary(self, height: int, width: int, device: torch.device, dtype: torch.dtype) -> Rotary:
+        """The angles of a grid, made anew."""
+        positions = self.coordinates.positions(height, width, device=device, dtype=dtype)
+        if self.training:
+            positions = self.coordinates.augmented(positions)
+        freqs, attention_scale = self.frequencies(device).to(dtype), 1.0
+        if self.scaling is not None:
+            freqs = self.scaling.scale(freqs, height, width)
+            attention_scale = self.scaling.attention_scale(height, width)
+        return Rotary(linear_angles(positions, freqs), self.pair_layout, attention_scale)
+
+    def fixed_settings(self) -> Hashable | None:
+        """All that the angles of a grid depend on; None if they differ from call to call."""
+        attributes = {
+            name: value
+            for name, value in vars(self).items()
+            if not name.startswith('_') and name != 'training'
+        }
+        # Attributes too: FSDP puts plain tensors in the place of parameters.
+        values = *attributes.values(), *self.parameters(), *self.buffers()
+        has_tensors = any(isinstance(value, Tensor) for value in values)
+        if has_tensors or (self.training and self.coordinates.random):
+            return None
+        return type(self), *attributes.items()
 
     def extra_repr(self) -> str:
-        return f'theta={self.theta}, pair_layout={self.pair_layout}, {self.coordinates}'
+        return f'theta={self.theta}, {super().extra_repr()}, {self.coordinates}'
 
 
-class AxialRoPE(RotaryEmbedding):
-    """Half of the pairs turn with x, half with y; all heads and blocks alike unless ``learned``.
+class AxialRoPE(GridRoPE):
+    """Half of the pairs rotate with x, half with y; all heads alike unless ``learned``.
 
     Args:
-        head_dim, num_heads, depth, pair_layout, coordinates: see ``RotaryEmbedding``.
-        theta: 100 for ViT, 50 for Swin in the paper.
-        learned: make the frequencies of every block, head and axis parameters that start at the
-            axial values (the paper's appendix A).
+        head_dim, num_heads, pair_layout, coordinates: see ``GridRoPE``.
+        theta: 100 for ViT, 50 for Swin in the released code.
+        learned: make the frequencies of each head and axis parameters that start at the axial
+            values (the paper's appendix A).
         series: see ``axis_frequencies``.
-        axes: 'xy' if the first half of the pairs turns with x, 'yx' if with y (EVA-02, DINOv3).
+        axes: 'xy' if the first half of the pairs rotates with x, 'yx' if with y (EVA-02, DINOv3).
     """
 
     def __init__(
         self,
         head_dim: int,
         num_heads: int,
-        depth: int,
         theta: float = 100.0,
         learned: bool = False,
-        pair_layout: PairLayout = 'adjacent',
+        pair_layout: PairLayout = 'interleaved',
         coordinates: dict | None = None,
         series: Series = 'radians',
         axes: AxisOrder = 'xy',
     ) -> None:
-        super().__init__(head_dim, num_heads, depth, theta, pair_layout, coordinates)
+        super().__init__(head_dim, num_heads, theta, pair_layout, coordinates)
+        check_choice('learned', learned, (True, False))
         check_choice('series', series, get_args(Series))
         check_choice('axes', axes, get_args(AxisOrder))
         self.learned, self.series, self.axes = learned, series, axes
-        self.fixed = not learned
         if learned:
             start = axis_frequencies(head_dim, theta, series)
-            self.freqs = nn.Parameter(start.repeat(2, depth, num_heads, 1))  # [2, L, h, P / 2]
+            self.freqs = nn.Parameter(start.repeat(2, num_heads, 1))  # [2, h, P / 2]
 
-    def frequencies(self, blocks: Sequence[int], device: torch.device) -> Tensor:
+    @property
+    def has_theta(self) -> bool:
+        return not self.learned and self.series != 'bands'
+
+    def frequencies(self, device: torch.device) -> Tensor:
         if self.learned:
-            x, y = self.freqs[:, list(blocks)]  # [len(blocks), h, P / 2] each
+            x, y = self.freqs.unbind()  # [h, P / 2] each
         else:
-            x = y = axis_frequencies(self.head_dim, self.theta, self.series, device)[None, None]
+            x = y = axis_frequencies(self.head_dim, self.theta, self.series, device)[None]
         zeros = torch.zeros_like(x)
         if self.axes == 'yx':
             return torch.stack([torch.cat([zeros, x], -1), torch.cat([y, zeros], -1)])
@@ -190,29 +222,33 @@ class AxialRoPE(RotaryEmbedding):
         return f'{super().extra_repr()}, series={self.series}, axes={self.axes}'
 
 
-class MixedRoPE(RotaryEmbedding):
-    """Every pair turns with a learned mixture of x and y, of its own in each block and head.
+class MixedRoPE(GridRoPE):
+    """Every pair rotates with a learned mixture of x and y, of its own in each head.
 
     Args:
-        head_dim, num_heads, depth, pair_layout, coordinates: see ``RotaryEmbedding``.
-        theta: 10 in the paper; shapes the initial values only.
+        head_dim, num_heads, pair_layout, coordinates: see ``GridRoPE``.
+        theta: 10 in the released code; shapes the initial values only.
     """
 
     def __init__(
         self,
         head_dim: int,
         num_heads: int,
-        depth: int,
         theta: float = 10.0,
-        pair_layout: PairLayout = 'adjacent',
+        pair_layout: PairLayout = 'interleaved',
         coordinates: dict | None = None,
     ) -> None:
-        super().__init__(head_dim, num_heads, depth, theta, pair_layout, coordinates)
-        freqs = [mixed_frequencies(head_dim, num_heads, theta) for _ in range(depth)]
-        self.freqs = nn.Parameter(torch.stack(freqs, 1))  # [2, L, h, P]
+        super().__init__(head_dim, num_heads, theta, pair_layout, coordinates)
+        self.freqs = nn.Parameter(mixed_frequencies(head_dim, num_heads, theta))  # [2, h, P]
 
-    def frequencies(self, blocks: Sequence[int], device: torch.device) -> Tensor:
-        return self.freqs[:, list(blocks)]
+    def frequencies(self, device: torch.device) -> Tensor:
+        return self.freqs
+
+
+def linear_angles(positions: Tensor, freqs: Tensor) -> Tensor:
+    """Angles [..., N, h, P] of tokens at ``positions`` [..., N, 2], (x, y), for frequencies
+    [2, h, P]."""
+    return (positions[..., None, None] * freqs).sum(-3)
 
 
 def axis_frequencies(
@@ -238,16 +274,11 @@ def axis_frequencies(
 
 
 def mixed_frequencies(head_dim: int, num_heads: int, theta: float) -> Tensor:
-    """Initial mixed frequencies of one block: [2, h, P].
+    """Initial mixed frequencies: [2, h, P].
 
-    The axial frequency vectors, the axes of each head turned by an angle drawn from U[0, 2 pi).
+    The axial frequency vectors, the axes of each head rotated by an angle drawn from U[0, 2 pi).
     """
     series = axis_frequencies(head_dim, theta)
-    turn = 2 * math.pi * torch.rand(num_heads, 1)
-    direction = torch.cat([turn, turn + math.pi / 2], -1).repeat_interleave(len(series), -1)
+    angle = 2 * math.pi * torch.rand(num_heads, 1)
+    direction = torch.cat([angle, angle + math.pi / 2], -1).repeat_interleave(len(series), -1)
     return series.repeat(2) * torch.stack([direction.cos(), direction.sin()])
-
-
-def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f'{name} must be one of {allowed}, got {value!r}')

@@ -1,6 +1,6 @@
 """Frequencies for grids that the weights were not trained on.
 
-Every scaling multiplies each frequency by a factor of its own. Letters: s the size of a grid over
+Each scaling multiplies each frequency by a factor of its own. Letters: s the size of a grid over
 that of pre-training (of each axis, x and y), G the pre-training size in patches, F a frequency in
 radians per patch, P channel pairs of a head, n = P / 2 frequencies of an axial series.
 """
@@ -8,11 +8,13 @@ radians per patch, P channel pairs of a head, n = P / 2 frequencies of an axial 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+
+from .validation import check_choice, check_number, check_settings, check_size, refuse
 
 ScalingType = Literal['none', 'linear', 'ntk', 'by_parts']
 TemperatureType = Literal['log', 'yarn']
@@ -31,8 +33,8 @@ class RopeScaling:
     ``ntk``       s ** (-k / (n - 1)) for the k-th of n frequencies of an axis: the highest stays,
                   the lowest is divided by s. The same as theta * s ** (n / (n - 1)) (bloc97,
                   "NTK-aware scaled RoPE", 2023). Only for frequencies that come from a theta.
-    ``by_parts``  by r = |(F_x G_x, F_y G_y)| / (2 pi), its turns across the pre-training grid:
-                  1 / s up to ``alpha`` turns, 1 from ``beta`` turns, a ramp between (Peng et al.,
+    ``by_parts``  by r = |(F_x G_x, F_y G_y)| / (2 pi), its periods across the pre-training grid:
+                  1 / s up to ``alpha`` periods, 1 from ``beta``, a ramp between (Peng et al.,
                   "YaRN", ICLR 2024, section 3.2). A learned vector keeps its direction where both
                   axes grow alike.
     ============  ==================================================================================
@@ -55,7 +57,7 @@ class RopeScaling:
         type: see above.
         factor: s, a number or (height, width); None: from the grid of each input, 1 where that is
             no larger than ``grid``.
-        alpha, beta: turns, of ``by_parts``. The defaults suit vision: YaRN's own 32 turns are
+        alpha, beta: periods, of ``by_parts``. The defaults suit vision: YaRN's own 32 are
             more than any pre-training grid of 14 patches shows.
         temperature: see above.
 
@@ -71,42 +73,33 @@ class RopeScaling:
     temperature: TemperatureType | None = None
 
     def __post_init__(self) -> None:
-        if self.type not in get_args(ScalingType):
-            raise ValueError(
-                f'rope_scaling: type must be one of {get_args(ScalingType)}, got {self.type!r}'
-            )
-        factors = self.factor if isinstance(self.factor, (tuple, list)) else (self.factor,) * 2
-        if self.factor is not None and (
-            len(factors) != 2 or any(not 0 < factor < math.inf for factor in factors)
-        ):
-            raise ValueError(
-                'rope_scaling: factor must be a positive number, two of them (height, width) or '
-                f'None, got {self.factor!r}'
-            )
-        if not 0 <= self.alpha < self.beta:
-            raise ValueError(
-                'rope_scaling: 0 <= alpha < beta must hold, '
-                f'got alpha={self.alpha}, beta={self.beta}'
-            )
-        if self.temperature is not None and self.temperature not in get_args(TemperatureType):
-            raise ValueError(
-                f'rope_scaling: temperature must be one of {get_args(TemperatureType)} or None, '
-                f'got {self.temperature!r}'
-            )
+        object.__setattr__(self, 'grid', check_size('rope_scaling: grid', self.grid))
+        check_choice('rope_scaling: type', self.type, get_args(ScalingType))
+        if self.factor is not None:
+            several = isinstance(self.factor, (tuple, list))
+            factors = tuple(self.factor) if several else (self.factor, self.factor)
+            if len(factors) != 2:
+                refuse('rope_scaling: factor', self.factor, 'a number or two of them')
+            for factor in factors:
+                check_number('rope_scaling: factor', factor, above=0)
+            object.__setattr__(self, 'factor', factors)
+        check_number('rope_scaling: alpha', self.alpha, 0)
+        check_number('rope_scaling: beta', self.beta, above=self.alpha)
+        if self.temperature is not None:
+            check_choice('rope_scaling: temperature', self.temperature, get_args(TemperatureType))
 
-    def factors(self, *, height: int, width: int) -> tuple[float, float]:
+    def factors(self, height: int, width: int) -> tuple[float, float]:
         """(s_y, s_x) of a grid."""
-        if self.factor is None:
-            return max(1.0, height / self.grid[0]), max(1.0, width / self.grid[1])
-        if isinstance(self.factor, (tuple, list)):
-            return self.factor[0], self.factor[1]
-        return self.factor, self.factor
+        if self.factor is not None:
+            return self.factor
+        s_y, s_x = (torch.sym_max(1.0, n / of) for n, of in zip((height, width), self.grid))
+        return s_y, s_x
 
-    def scale(self, freqs: Tensor, *, height: int, width: int) -> Tensor:
+    def scale(self, freqs: Tensor, height: int, width: int) -> Tensor:
         """The frequencies [2, ..., P] for a grid, x at index 0; differentiable in ``freqs``."""
         if self.type == 'none':
             return freqs
-        s_y, s_x = self.factors(height=height, width=width)
+        s_y, s_x = self.factors(height, width)
         x_factor, y_factor = (self.factor_of(freqs.detach(), s) for s in (s_x, s_y))
         return torch.stack([freqs[0] * x_factor, freqs[1] * y_factor])
 
@@ -118,16 +111,30 @@ class RopeScaling:
             n = freqs.shape[-1] // 2
             k = torch.arange(n, device=freqs.device, dtype=freqs.dtype).repeat(2)
             return s ** (-k / max(n - 1, 1))
-        turns = torch.hypot(freqs[0] * self.grid[1], freqs[1] * self.grid[0]) / (2 * math.pi)
-        kept = ((turns - self.alpha) / (self.beta - self.alpha)).clamp(0, 1)
-        return 1 - (1 - kept) * (1 - 1 / s)
+        periods = torch.hypot(freqs[0] * self.grid[1], freqs[1] * self.grid[0]) / (2 * math.pi)
+        unchanged = ((periods - self.alpha) / (self.beta - self.alpha)).clamp(0, 1)
+        return 1 - (1 - unchanged) * (1 - 1 / s)
 
-    def score_factor(self, *, height: int, width: int) -> float:
+    def attention_scale(self, height: int, width: int) -> float:
         """What ``temperature`` multiplies the scores of attention on a grid by."""
         if self.temperature is None:
             return 1.0
-        s_y, s_x = self.factors(height=height, width=width)
+        s_y, s_x = self.factors(height, width)
         growth = math.log(max(1.0, s_x * s_y))  # log R
         if self.temperature == 'yarn':
             return (0.1 * growth / 2 + 1) ** 2
         return 1 + growth / math.log(max(2, self.grid[0] * self.grid[1]))
+
+
+def build_scaling(settings: dict | RopeScaling | None, grid: tuple[int, int]) -> RopeScaling | None:
+    """The scaling that ``rope_scaling`` of a config describes, for weights trained on ``grid``.
+
+    Raises:
+        ValueError: an unknown setting, or a value that is not allowed.
+    """
+    if settings is None or isinstance(settings, RopeScaling):
+        return settings
+    known = [field.name for field in fields(RopeScaling) if field.name != 'grid']
+    if 'type' not in check_settings('rope_scaling', settings, known):
+        raise ValueError(f'rope_scaling needs a type, got {settings}')
+    return RopeScaling(grid, **settings)

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 COLOURS = {
     'rotation': '#e76f51',
+    'windows': '#9c6644',
     'attention': '#269db2',
     'deformable attention': '#8ecbd6',
     'linear': '#264653',

@@ -25,14 +25,14 @@ def print_recipe() -> Main:
 
 def sections(text: str) -> dict[str, str]:
     """Text of each label, its lines joined."""
-    found: dict[str, str] = {}
+    actual: dict[str, str] = {}
     for line in text.splitlines():
         label = line[:11].strip()
         if label:
             current = label
-            found[current] = ''
-        found[current] += f' {line[11:].strip()}'
-    return {label: text.strip() for label, text in found.items()}
+            actual[current] = ''
+        actual[current] += f' {line[11:].strip()}'
+    return {label: text.strip() for label, text in actual.items()}
 
 
 def words(leaf: Leaf) -> dict[str, list[str]]:
@@ -65,11 +65,11 @@ def test_every_leaf_in_one_screen(leaf: Leaf) -> None:
     cfg = leaf.load()
     text = describe(cfg, build_offline(leaf))
     assert len(text.splitlines()) <= 60 and max(map(len, text.splitlines())) <= 130
-    found = sections(text)
-    assert tuple(found) == LABELS
+    actual = sections(text)
+    assert tuple(actual) == LABELS
     for label, expected in words(leaf).items():
         for word in expected:
-            assert word in found[label], label
+            assert word in actual[label], label
     result = paper_result(leaf.path, read(leaf.path))
     assert all(str(number) in result for number in leaf.results)
     assert leaf.results or result == 'none: not in the paper'
@@ -85,17 +85,18 @@ def test_flagships_have_the_result_of_their_leaf(experiment: str, size: str) -> 
 def test_numbers_of_a_flagship(print_recipe: Main, capsys: pytest.CaptureFixture[str]) -> None:
     assert print_recipe([str(CONFIGS / 'dino_vitdet_rope_mixed.py')]) == 0
     out = capsys.readouterr().out
-    found = sections(out)
-    assert found['paper'].startswith('51.2 box AP on COCO (the paper, Table 1)')
-    assert 'window' not in found['position'] and '9,216 learned frequencies' in found['position']
-    assert 'in blocks 0, 1, 3, 4, 6, 7, 9, 10; global attention in 2, 5, 8, 11' in found['windows']
+    actual = sections(out)
+    assert actual['paper'].startswith('51.2 box AP on COCO (the paper, Table 1)')
+    assert 'window' not in actual['position'] and '9,216 learned frequencies' in actual['position']
+    assert 'in blocks 0, 1, 3, 4, 6, 7, 9, 10; global attention in 2, 5, 8, 11' in actual['windows']
     rows = {line.split()[0]: line.split()[1:] for line in found_rows(out)}
     assert rows['neck.0/decay'][:3] == ['x', '0.1', '0.0001']
     assert rows['backbone/frequency'][1:] == ['0.1', '0', '9,216']
     assert (
-        '1e-07 at 0' in found['schedule'] and '0.0001 at 82499, 1e-05 at 82500' in found['schedule']
+        '1e-07 at 0' in actual['schedule']
+        and '0.0001 at 82499, 1e-05 at 82500' in actual['schedule']
     )
-    assert 'hf-hub:naver-ai/rope_mixed_deit_base_patch16_LS' in found['weights']
+    assert 'hf-hub:naver-ai/rope_mixed_deit_base_patch16_LS' in actual['weights']
 
 
 def found_rows(out: str) -> list[str]:
@@ -114,10 +115,10 @@ def test_changed_configs_have_no_result(
 @pytest.mark.parametrize('path', sorted((CONFIGS / 'demo').glob('*.py')), ids=lambda p: p.stem)
 def test_demos(print_recipe: Main, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert print_recipe([str(path)]) == 0
-    found = sections(capsys.readouterr().out)
-    assert tuple(found) == ('config', 'paper', *LABELS)
-    assert found['weights'] == 'backbone from random values'
-    assert 'settings of it are changed here' in found['paper']
+    actual = sections(capsys.readouterr().out)
+    assert tuple(actual) == ('config', 'paper', *LABELS)
+    assert actual['weights'] == 'backbone from random values'
+    assert 'settings of it are changed here' in actual['paper']
 
 
 OTHER_BACKBONE = """
@@ -143,14 +144,14 @@ train_cfg = dict(_delete_=True, type='EpochBasedTrainLoop', max_epochs=12)
 def test_another_backbone(
     print_recipe: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / 'own.py'
+    path = tmp_path / 'another.py'
     path.write_text(OTHER_BACKBONE.format(flagship=CONFIGS / 'dino_swin_rope_mixed.py'))
     assert print_recipe([str(path)]) == 0
-    found = sections(capsys.readouterr().out)
-    assert found['windows'] == 'as the backbone has them: none of rope_dense'
-    assert 'relative position bias' in found['position']
-    assert 'SwinTransformer' in found['model'] and 'SGD' in found['optimizer']
-    assert found['schedule'].startswith('12 epochs')
+    actual = sections(capsys.readouterr().out)
+    assert actual['windows'] == 'as the backbone has them: none of rope_dense'
+    assert 'relative position bias' in actual['position']
+    assert 'SwinTransformer' in actual['model'] and 'SGD' in actual['optimizer']
+    assert actual['schedule'].startswith('12 epochs')
 
 
 def test_flops_are_counted_at_a_given_size(

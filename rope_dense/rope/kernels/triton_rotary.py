@@ -1,201 +1,173 @@
-"""Rotation on a GPU: one Triton kernel for queries and keys, forward and backward, in place and
-from a grid to its windows and back.
+"""Rotation on a GPU: one launch of a Triton kernel, forward and backward.
 
-The mathematics is that of ``autograd``, which see. What differs from ``packed`` is the traffic:
-queries and keys are read and written once, cosines and sines come from the row and column tables
-(H + W entries; their product is made in registers), arithmetic is in float32 whatever the storage.
-Backward reads the gradients where attention left them and writes them, turned back, to where those
-of the projection belong. The gradient of the frequencies is deterministic: each program sums its
-tokens in a fixed order and writes to a slot of its own; the slots are then summed.
+Each value is read and written once, arithmetic is in float32 whatever the storage. The gradient of
+the angles is deterministic: each program of the kernel sums in a fixed order to a slot of its own;
+the slots are then summed.
 
-Checked against ``rotate.rotate`` in tests/test_triton.py. Never run compiled on a GPU so far: block
-sizes were chosen by the instructions that the compiler emits, not by measurement.
+Letters: see ``rotary``. Checked against its definition in tests/test_triton.py, in Triton's
+interpreter, and on each GPU at first use against ``packed``. Never measured on a GPU so far: block
+sizes were chosen by the instructions that the compiler emits.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
-from functools import cache
+import shutil
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
+from itertools import product
+from threading import Lock
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..rotation import QKV, PairLayout, Rotation
-from ..windows import Partition
+from . import packed
 
-SWITCH = 'ROPE_DENSE_TRITON'  # an environment variable: 0 keeps to PyTorch's own operations
+if TYPE_CHECKING:
+    from ..rotary import PairLayout
+
+SWITCH = 'ROPE_DENSE_TRITON'  # an environment variable: 0 leaves the rotation to ``packed``
+DEVICE_TYPE = 'cuda'
+MIN_VERSION = (3, 2)  # comes with torch 2.6, the oldest that the package takes
+MIN_CAPABILITY = (8, 0)  # of NVIDIA's GPUs: what Triton supports, and what has bfloat16
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-# Programs that a launch aims for, several for each place on the largest GPUs (132 processors with
-# room for about five). With frequencies to learn fewer: each writes a slot of sums.
-PROGRAMS, PROGRAMS_WITH_SUMS = 4096, 2048
+# Differences from ``packed`` that rounding explains, for values around 1.
+TOLERANCES = {torch.float32: 5e-5, torch.bfloat16: 2e-2}
+# Programs to aim for: several for each place on the largest GPUs (132 processors with room for five
+# to ten). The fewer, the more images use cosines and sines that are in registers.
+PROGRAMS = 4096
 THREADS = 128
 
-
-def can_use(qkv: Tensor) -> str | None:
-    """A reason why ``rotate_windows`` cannot take ``qkv`` [T, 3, h, D], or None."""
-    if torch.compiler.is_compiling():
-        return 'the compiler fuses the plain form'
-    if os.environ.get(SWITCH) == '0':
-        return f'{SWITCH}=0 is set'
-    if qkv.device.type != 'cuda':
-        return f'Triton runs on CUDA devices, qkv is on {qkv.device.type!r}'
-    if not triton_installed():
-        return 'Triton is not installed'
-    if qkv.dtype not in DTYPES:
-        return f'the kernel computes in float32, qkv is {qkv.dtype}'
-    return None
+reasons: dict[torch.device, str | None] = {}  # why the kernel is not used on a device
+lock = Lock()
 
 
-@cache
-def triton_installed() -> bool:
-    return find_spec('triton') is not None
+def rotate(qkv: Tensor, cos_sin: Tensor, layout: PairLayout, num_prefix_tokens: int) -> Tensor:
+    """See ``packed.rotate``."""
+    return launch(qkv, cos_sin, layout, num_prefix_tokens)[0]
 
 
-def turn(sources: Sequence[Tensor], targets: Sequence[Tensor], rotation: Rotation) -> None:
-    """See ``autograd.FastPath``."""
-    for source, target in zip(sources, targets, strict=True):
-        parts, outs = source.unbind(-3), target.unbind(-3)
-        if source is not target:
-            copy_rest(parts, outs, rotation)
-        launch(parts, outs, rotation)
-
-
-def turn_back(
-    grads: Sequence[QKV],
-    targets: Sequence[Tensor],
-    rotation: Rotation,
-    partition: Partition,
-    rotated: Sequence[Tensor] | None,
-) -> Tensor | None:
-    """See ``autograd.FastPath``."""
-    grads = list(
-        zip(*(partition.one_by_one(parts) for parts in zip(*grads, strict=True)), strict=True)
-    )
-    learned = rotated is not None
-    rotated = partition.one_by_one(rotated) if learned else [None] * len(grads)
-    grad_freqs = 0.0
-    for parts, target, turned in zip(grads, targets, rotated, strict=True):
-        outs = target.unbind(-3)
-        copy_rest(parts, outs, rotation)
-        sums = launch(parts, outs, rotation, backward=True, rotated=turned)
-        grad_freqs = grad_freqs + sums if learned else None
-    return grad_freqs
-
-
-def copy_rest(sources: Sequence[Tensor], targets: Sequence[Tensor], rotation: Rotation) -> None:
-    """Copy what does not turn of queries, keys and values."""
-    channels = 2 * rotation.freqs.shape[-1]
-    for first, source, target in zip((channels, channels, 0), sources, targets, strict=True):
-        if first < source.shape[-1]:
-            target[..., first:].copy_(source[..., first:])
+def rotate_backward(
+    grad: Tensor,
+    cos_sin: Tensor,
+    layout: PairLayout,
+    num_prefix_tokens: int,
+    rotated: Tensor | None,
+) -> tuple[Tensor, Tensor | None]:
+    """See ``packed.rotate_backward``. The gradient of the angles is in float32."""
+    grad_qkv, sums = launch(grad, cos_sin, layout, num_prefix_tokens, True, rotated)
+    return grad_qkv, None if sums is None else sums.sum_to_size(cos_sin.shape[:-1])
 
 
 def launch(
-    sources: Sequence[Tensor],
-    targets: Sequence[Tensor],
-    rotation: Rotation,
+    source: Tensor,
+    cos_sin: Tensor,
+    layout: PairLayout,
+    num_prefix_tokens: int,
     backward: bool = False,
     rotated: Tensor | None = None,
-) -> Tensor | None:
-    """Turn queries and keys, [B, R, S, H, W, h, D] each, of windows of one size.
+) -> tuple[Tensor, Tensor | None]:
+    """``source`` [B, N, 3, h, D] rotated, backward by the opposite angles.
 
-    Args:
-        sources, targets: queries, keys and what else. May be the same memory.
-        backward: turn by the opposite angles.
-        rotated: [B, R, S, H, W, 3, h, D], to get the gradient of the frequencies from when
-            ``sources`` are gradients of it; None for no gradient.
-
-    Returns:
-        [2, h, P], the gradient of ``rotation.freqs``, or None.
+    And where it is the gradient of ``rotated``, [slots, n, h, P], whose sum over slots is the
+    gradient of the angles. If angles differ between images, each image has a slot.
     """
-    from .triton_jit import turn_kernel
+    from .triton_jit import rotate_kernel
 
-    (q_in, k_in, *_), (q_out, k_out, *_) = sources, targets
-    if q_in.stride(-1) != 1 or q_in.stride() != k_in.stride():
-        q_in, k_in = q_in.contiguous(), k_in.contiguous()
-    images, rows, columns, height, width, heads, _ = q_in.shape
-    rotation, (_, rotated_heads, pairs) = (
-        rotation.crop(height=height, width=width),
-        rotation.freqs.shape,
-    )
-    batch, num_pairs, learned = images * rows * columns, heads * pairs, rotated is not None
-    q_rotated, k_rotated, _ = rotated.unbind(-3) if learned else (q_out, k_out, None)
-    # Pairs of a thread: two 128-bit loads of queries and two of keys, as many as registers allow.
-    pairs_each = 4 if learned or q_in.dtype == torch.float32 else 8
-    block_j, block_x, grid, rows_each, images_each = tiles(
-        num_pairs,
-        height=height,
-        width=width,
-        batch=batch,
-        size=pairs_each * THREADS,
-        programs=PROGRAMS_WITH_SUMS if learned else PROGRAMS,
-    )
-    slots = grid[0] // -(-num_pairs // block_j) * grid[1] * grid[2]
-    sums = q_in.new_empty(2, slots if learned else 0, heads, pairs, dtype=torch.float32)
-    with torch.cuda.device_of(q_in):
-        turn_kernel[grid](
-            *(q_in, k_in, q_out, k_out, q_rotated, k_rotated),
-            *(cos_sin(table, rotation.layout) for table in (rotation.columns, rotation.rows)),
-            rotation.x.float(),
-            rotation.y.float(),
-            sums,
-            *(x.stride()[:-1] for x in (q_in, q_out, q_rotated)),
-            num_pairs,
-            batch,
-            rows,
-            columns,
-            height,
-            width,
-            rows_each,
-            images_each,
-            P=pairs,
-            ADJACENT=rotation.layout == 'adjacent',
-            SHARED=rotated_heads == 1,
-            BACKWARD=backward,
-            LEARNED=learned,
-            BLOCK_J=block_j,
-            BLOCK_X=block_x,
-            num_warps=max(1, block_j * block_x // pairs_each // 32),
+    batch, num_tokens, _, heads, head_dim = source.shape
+    positions, _, pairs, _ = cos_sin.shape[-4:]
+    block = THREADS * 16 // source.element_size()  # pairs: a thread loads two vectors of 128 bits
+    blocks = -(-num_tokens * heads * head_dim // 2 // block)
+    images_each = 1 if cos_sin.dim() == 5 else max(1, batch * blocks // PROGRAMS)
+    slots = -(-batch // images_each)
+    source = source if source.stride(-1) == 1 else source.contiguous()
+    target, sums = torch.empty_like(source, memory_format=torch.contiguous_format), None
+    if rotated is not None:
+        rotated = rotated.contiguous()
+        sums = target.new_empty(slots, positions, heads, pairs, dtype=torch.float32)
+    if not (source.numel() and cos_sin.numel()):
+        return target.copy_(source), sums
+    table = cos_sin.expand(batch, -1, heads, -1, -1)  # what is shared has a stride of 0
+    with torch.cuda.device_of(source):
+        rotate_kernel[(slots * blocks,)](
+            *(source, target, cos_sin, rotated, sums),
+            *(*source.stride()[:-1], *table.stride()[:-2]),
+            *(batch, num_tokens, num_prefix_tokens, images_each),
+            **dict(H=heads, D=head_dim, P=pairs, INTERLEAVED=layout == 'interleaved'),
+            **dict(BACKWARD=backward, ANGLE_GRADS=rotated is not None, BLOCK=block),
         )
-    if not learned:
-        return None
-    grad = sums.sum(1)  # [2, h, P]
-    grad = grad.sum(1, keepdim=True) if rotated_heads == 1 else grad
-    return grad.to(rotation.freqs.dtype)
+    return target, sums
 
 
-def cos_sin(table: Tensor, layout: PairLayout) -> Tensor:
-    """[.., h, P] complex to float32: [.., h, P, 2] for adjacent pairs, [2, .., h, P] for split."""
-    parts = torch.view_as_real(table.to(torch.complex64))
-    return (parts if layout == 'adjacent' else parts.movedim(-1, 0)).contiguous()
+def can_use(qkv: Tensor) -> str | None:
+    """A reason why ``rotate`` cannot take ``qkv``, or None. The first call on a device compiles the
+    kernel and checks it."""
+    if os.environ.get(SWITCH) == '0':
+        return f'{SWITCH}=0 is set'
+    if qkv.device.type != DEVICE_TYPE:
+        return f'Triton runs on CUDA devices, qkv is on {qkv.device.type!r}'
+    if type(qkv) not in (Tensor, nn.Parameter):
+        return f'the kernel takes plain tensors, qkv is a {type(qkv).__name__}'
+    if qkv.dtype not in DTYPES:
+        return f'the kernel computes in float32, qkv is {qkv.dtype}'
+    if qkv.shape[-1] % 2:
+        return f'the kernel takes channels in pairs, a head has {qkv.shape[-1]}'
+    if qkv.shape[1:].numel() >= 2**31:
+        return 'the kernel counts the values of an image with 32 bits'
+    if qkv.device not in reasons:
+        if torch.cuda.is_current_stream_capturing():
+            return f'a CUDA graph is captured, and the kernel was not used on {qkv.device} before'
+        with lock:
+            if qkv.device not in reasons:
+                reasons[qkv.device] = why_not_on(qkv.device)
+    return reasons[qkv.device]
 
 
-def tiles(
-    num_pairs: int, *, height: int, width: int, batch: int, size: int, programs: int
-) -> tuple[int, int, tuple[int, int, int], int, int]:
-    """Cut the work of the kernel into about ``programs`` parts.
+def why_not_on(device: torch.device) -> str | None:
+    """A reason why the kernel cannot be used on a GPU, or None."""
+    if find_spec('triton') is None:
+        return 'Triton is not installed'
+    if not (os.environ.get('CC') or shutil.which('gcc') or shutil.which('clang')):
+        return 'Triton needs a C compiler: none of $CC, gcc and clang was found'
+    capability = torch.cuda.get_device_capability(device)
+    if capability < MIN_CAPABILITY:
+        return f'Triton needs compute capability {MIN_CAPABILITY}, {device} has {capability}'
+    try:  # in a thread of its own: modes (inference, checkpointing) are those of a thread
+        with ThreadPoolExecutor(1) as executor:
+            executor.submit(self_check, device).result()
+    except Exception as error:
+        reason = f'the Triton kernel failed its check on {device}: {type(error).__name__}: {error}'
+        warnings.warn(f'{reason}\n``packed`` rotates instead. {SWITCH}=0 skips this.', stacklevel=2)
+        return reason
+    return None
 
-    Args:
-        num_pairs: channel pairs of all heads.
-        size: pairs, over channels and columns, that a program turns at once; at most.
 
-    Returns:
-        Pairs and columns of a program, the grid of programs, rows and images of a program.
+def self_check(device: torch.device) -> None:
+    """Raise an error that says what is wrong unless the kernel equals ``packed`` but for rounding.
+
+    Values and gradients of both layouts in float32 and bfloat16, with prefix tokens and channels
+    that are not rotated, for angles of all heads and images, and of each.
     """
-    block_j = num_pairs & -num_pairs  # the largest power of two that divides it
-    if not 64 <= block_j <= 128:
-        block_j = min(128, power_of_two(num_pairs))
-    block_x = min(size // block_j, power_of_two(width))
-    blocks = -(-num_pairs // block_j) * -(-width // block_x)
-    steps = -(-blocks * height * batch // programs)  # of a program, each a row of an image
-    images_each = min(batch, steps)
-    rows_each = min(height, -(-steps // images_each))
-    grid = (blocks, -(-height // rows_each), -(-batch // images_each))
-    return block_j, block_x, grid, rows_each, images_each
+    import triton
+
+    version = tuple(int(number) for number in triton.__version__.split('.')[:2])
+    if version < MIN_VERSION:
+        raise RuntimeError(f'Triton {triton.__version__} is too old, it takes {MIN_VERSION}')
+    shapes = (7, 1, 8), (2, 7, 3, 8)
+    for layout, dtype, shape in product(('interleaved', 'half'), TOLERANCES, shapes):
+        qkv, grad = waves((2, 2, 9, 3, 3, 32), device).to(dtype)
+        angles = waves(shape, device)
+        settings = torch.stack([angles.cos(), angles.sin()], -1), layout, 2
+        rotated = packed.rotate(qkv, *settings)
+        expected = rotated, *packed.rotate_backward(grad, *settings, rotated)
+        actual = rotate(qkv, *settings), *rotate_backward(grad, *settings, rotated)
+        for a, b in zip(actual, expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=TOLERANCES[b.dtype])
 
 
-def power_of_two(number: int) -> int:
-    """The smallest power of two from ``number`` up."""
-    return 1 << (number - 1).bit_length()
+def waves(shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """Values in [-1, 1], without use of the user's random numbers."""
+    return torch.arange(math.prod(shape), device=device).float().square().sin().view(shape)

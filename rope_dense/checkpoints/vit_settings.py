@@ -1,4 +1,4 @@
-"""What a plain ViT is, read off the shapes of its weights: the attributes of ``ViTArch``."""
+"""The settings of a plain ViT, attributes of ``ViTArch``, read off the shapes of its weights."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..backbones.mlp import MlpKind
 from .keys import VIT_BLOCK, StateDict, has
 
 PATCHES = 'patch_embed.proj.weight'
-# What the name of an architecture stands for; the other traits are arguments of the backbone too.
+# What the name of an architecture stands for; the other settings are arguments of the backbone too.
 KIND = ('embed_dims', 'depth', 'mlp', 'pre_norm', 'attn_norm')
 
 
 @dataclass(frozen=True)
-class Traits:
+class ViTSettings:
     """See ``ViTArch``; ``hidden_dims`` are the channels inside an MLP, ``grid_side`` is that of a
     square ``pos_embed`` (0 for none)."""
 
@@ -39,12 +39,12 @@ class Traits:
     def kind(self) -> tuple:
         return tuple(getattr(self, name) for name in KIND)
 
-    def unlike(self, other: Traits) -> list[str]:
-        """Names of the traits that differ."""
+    def differences(self, other: ViTSettings) -> list[str]:
+        """Names of the settings that differ."""
         return [
-            trait.name
-            for trait in fields(self)
-            if getattr(self, trait.name) != getattr(other, trait.name)
+            setting.name
+            for setting in fields(self)
+            if getattr(self, setting.name) != getattr(other, setting.name)
         ]
 
     def __str__(self) -> str:
@@ -55,8 +55,8 @@ class Traits:
         return ', '.join(words)
 
 
-def read_traits(weights: StateDict) -> Traits | None:
-    """The traits of weights in our layout; None if they are no complete ViT."""
+def read_settings(weights: StateDict) -> ViTSettings | None:
+    """The settings of weights in our layout; None if they are no complete ViT."""
     first, gate = (weights.get(f'blocks.0.mlp.{name}.weight') for name in ('fc1', 'fc1_g'))
     hidden = first if gate is None else gate
     if PATCHES not in weights or weights[PATCHES].ndim != 4 or hidden is None:
@@ -64,7 +64,7 @@ def read_traits(weights: StateDict) -> Traits | None:
     normed = has(weights, r'blocks\.\d+\.mlp\.norm\.weight')
     registers = weights.get('reg_token')
     positions = weights.get('pos_embed')
-    return Traits(
+    return ViTSettings(
         embed_dims=len(weights[PATCHES]),
         depth=sum(bool(re.fullmatch(VIT_BLOCK, key)) for key in weights),
         mlp='gelu' if gate is None else 'swiglu_norm' if normed else 'swiglu',
@@ -84,13 +84,12 @@ def read_qkv_bias(weights: StateDict) -> QkvBias:
     """Biases of zero are none: the model can do without them."""
     if has(weights, r'blocks\.\d+\.attn\.qkv\.bias'):
         return True
-    biases = [x for key, x in weights.items() if re.fullmatch(r'.+\.attn\.[qv]_bias', key)]
+    biases = [x for key, x in weights.items() if re.fullmatch(r'.+\.attn\.qkv\.[qv]_bias', key)]
     return 'qv' if any(x.is_meta or bool(x.any()) for x in biases) else False
 
 
-def arch_traits(arch: ViTArch) -> Traits:
-    sides = arch.img_size if isinstance(arch.img_size, (tuple, list)) else (arch.img_size,)
-    return Traits(
+def arch_settings(arch: ViTArch) -> ViTSettings:
+    return ViTSettings(
         **{name: getattr(arch, name) for name in KIND},
         hidden_dims=int(arch.embed_dims * arch.mlp_ratio),
         patch_size=arch.patch_size,
@@ -98,12 +97,12 @@ def arch_traits(arch: ViTArch) -> Traits:
         num_registers=arch.num_registers,
         with_cls_token=arch.with_cls_token,
         layer_scale=arch.layer_scale_init_value is not None,
-        grid_side=sides[0] // arch.patch_size if arch.use_ape else 0,
+        grid_side=arch.grid[0] if arch.use_ape else 0,
     )
 
 
-def nearest_arch(archs: Mapping[str, dict], traits: Traits) -> str | None:
-    """The architecture of the same kind that shares most of the other traits."""
-    candidates = {name: arch_traits(find_vit_arch(archs, name)) for name in archs}
-    same = [name for name, found in candidates.items() if found.kind == traits.kind]
-    return min(same, key=lambda name: len(traits.unlike(candidates[name])), default=None)
+def nearest_arch(archs: Mapping[str, dict], settings: ViTSettings) -> str | None:
+    """The architecture of the same kind that shares most of the other settings."""
+    candidates = {name: arch_settings(find_vit_arch(archs, name)) for name in archs}
+    same = [name for name, other in candidates.items() if other.kind == settings.kind]
+    return min(same, key=lambda name: len(settings.differences(candidates[name])), default=None)

@@ -25,8 +25,8 @@ from rope_dense.backbones import RoPESwin, RoPEViT
 def changed(weights: Weights, **changes: Tensor | None) -> Weights:
     """With other values (None: without) for keys whose dots are written as two underscores."""
     changes = {key.replace('__', '.'): value for key, value in changes.items()}
-    kept = {key: value for key, value in weights.items() if key not in changes}
-    return {**kept, **{key: value for key, value in changes.items() if value is not None}}
+    others = {key: value for key, value in weights.items() if key not in changes}
+    return {**others, **{key: value for key, value in changes.items() if value is not None}}
 
 
 def without(weights: Weights, part: str) -> Weights:
@@ -58,14 +58,14 @@ WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
         naver_swin(96, (2, 2, 18, 2), (3, 6, 12, 24), 'mixed', device='meta'),
         RoPESwin,
         dict(arch='tiny'),
-        ["set arch='small'", 'layers.2.rope.freqs [2, 18, 12, 16] instead of [2, 6, 12, 16]'],
+        ["set arch='small'", 'left over: ', 'layers.*.blocks.*.attn.rope.freqs (12 times)'],
     ),
     'mixed for axial': (
         vit(),
         RoPEViT,
         dict(VIT, rope=AXIAL),
         [
-            'left over: rope.freqs',
+            'left over: blocks.*.attn.rope.freqs (3 times)',
             "freqs found, this is a mixed checkpoint: set rope=dict(type='Mi",
         ],
     ),
@@ -73,19 +73,48 @@ WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
         vit(mixed=False),
         RoPEViT,
         VIT,
-        ['missing: rope.freqs', "set rope=dict(type='AxialRoPE', theta=100.0) or rope=None"],
+        [
+            'missing: blocks.*.attn.rope.freqs (3',
+            "set rope=dict(type='AxialRoPE', theta=100.0) or rope=None",
+        ],
     ),
     'mixed for learned axial': (
         vit(),
         RoPEViT,
         dict(VIT, rope=dict(AXIAL, learned=True)),
-        ['rope.freqs [2, 3, 1, 32] instead of [2, 3, 1, 16]', 'learned axial ones for a quarter'],
+        [
+            'blocks.*.attn.rope.freqs [2, 1, 32] instead of [2, 1, 16] (3 times)',
+            'frequencies are [2, 1, 32], [2, heads, pairs]',
+            'learned axial ones for a quarter',
+        ],
+    ),
+    'learned axial in some blocks': (
+        without(RoPEViT(**VIT, rope=dict(AXIAL, learned=True)).state_dict(), 'blocks.1.attn.rope'),
+        RoPEViT,
+        dict(VIT, rope=dict(AXIAL, learned=True)),
+        ['missing: blocks.1.attn.rope.freqs'],
+    ),
+    'frequencies of all blocks in no blocks': (
+        changed(without(vit(), 'freqs'), rope__freqs=torch.ones(2, 3, 32)),
+        RoPEViT,
+        VIT,
+        ['rope.freqs is [2, 3, 32], not [2, blocks, heads, pairs]'],
+    ),
+    'frequencies of a block twice': (
+        changed(
+            without(vit(), 'freqs'),
+            rope__freqs=torch.ones(2, 3, 1, 32),
+            blocks__2__attn__rope__freqs=torch.ones(2, 1, 32),
+        ),
+        RoPEViT,
+        VIT,
+        ['blocks.2.attn.rope.freqs more than once: blocks.2.attn.rope.freqs, rope.freqs'],
     ),
     'other heads': (
         vit(),
         RoPEViT,
         dict(arch=dict(embed_dims=64, depth=3, num_heads=2)),
-        ['rope.freqs [2, 3, 1, 32] instead of [2, 3, 2, 16]'],
+        ['blocks.*.attn.rope.freqs [2, 1, 32] instead of [2, 2, 16] (3 times)'],
     ),
     'APE for none': (vit(ape=True), RoPEViT, VIT, ['left over: pos_embed\n', 'use_ape=True']),
     'none for APE': (
@@ -166,31 +195,40 @@ WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
         swin('mixed'),
         RoPESwin,
         AXIAL_SWIN,
-        ['left over: layers.*.rope.freqs (2 times)', "mixed checkpoint: set rope=dict(type='Mixed"],
+        [
+            'left over: layers.*.blocks.*.attn.rope.freqs (6 times)',
+            "mixed checkpoint: set rope=dict(type='Mixed",
+        ],
     ),
     'Swin, axial for mixed': (
         swin('axial'),
         RoPESwin,
         SWIN,
-        ['axial, not mixed: layers.*.rope.freqs', "set rope=dict(type='AxialRoPE', theta=50)"],
+        [
+            'axial, not mixed: layers.*.blocks.*.attn.rope.freqs (6 times)',
+            "set rope=dict(type='AxialRoPE', theta=50)",
+        ],
     ),
     'Swin, another theta': (
         swin('axial', theta=10.0),
         RoPESwin,
         AXIAL_SWIN,
-        ['left over: layers.*.rope.freqs', "set rope=dict(type='AxialRoPE', theta=10)"],
+        [
+            'left over: layers.*.blocks.*.attn.rope.freqs (6',
+            "set rope=dict(type='AxialRoPE', theta=10)",
+        ],
     ),
     'Swin, one block without frequencies': (
         changed(swin('mixed'), layers__1__blocks__3__attn__rope_freqs=None),
         RoPESwin,
         SWIN,
-        ['(naver Swin): the checkpoint lacks layers.1.blocks.3.attn.rope_freqs'],
+        ['(naver Swin) does not fit', 'missing: layers.1.blocks.3.attn.rope.freqs'],
     ),
     'Swin, one block with others': (
         changed(swin('mixed'), layers__1__blocks__3__attn__rope_freqs=torch.ones(2, 1, 16)),
         RoPESwin,
         SWIN,
-        ['differ in shape', "'layers.1.blocks.3.attn.rope_freqs': [2, 1, 16]"],
+        ['layers.1.blocks.3.attn.rope.freqs [2, 1, 16] instead of [2, 2, 16]'],
     ),
     'bias for none': (swin('rpb'), RoPESwin, AXIAL_SWIN, ['use_rpb=True']),
     'none for bias': (

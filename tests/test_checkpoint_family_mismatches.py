@@ -75,7 +75,7 @@ WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
         dinov3(qkv_bias=False),
         RoPEViT,
         dict(DINOV3, qkv_bias='qv'),
-        ['set qkv_bias=False', 'missing: blocks.*.attn.q_bias (2 times)'],
+        ['set qkv_bias=False', 'missing: blocks.*.attn.qkv.q_bias (2 times)'],
     ),
     'DINOv3 with SwiGLU': (
         meta_dinov3(384, 12, hidden=1536, swiglu=True, qkv_bias=False),
@@ -198,7 +198,8 @@ WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
 def test_tokens_dropped_on_purpose_are_no_reason(tmp_path: Path):
     windows = dict(with_cls_token=False, num_registers=0, window_block_indexes=(0,))
     text = refusal(RoPEViT, saved(dinov3(), tmp_path), **DINOV3, **windows)
-    assert text.endswith("\n  -> set qkv_bias='qv'") and 'left over: blocks.*.attn.q_bias' in text
+    assert text.endswith("\n  -> set qkv_bias='qv'")
+    assert 'left over: blocks.*.attn.qkv.q_bias' in text
 
 
 @pytest.mark.parametrize('weights, backbone, options, says', WRONG.values(), ids=WRONG)

@@ -1,0 +1,68 @@
+"""The implementations of the rotation against its definition."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import product
+
+import torch
+from measure import Row, name_of
+from rotations import Form, RotationShape, by, definition, unpack, why_no_triton
+from torch import Tensor
+
+from rope_dense.rope import Rotary
+from rope_dense.rope.kernels import packed, triton_rotary
+
+
+def correctness(
+    device: torch.device, shapes: dict[str, RotationShape], dtypes: Sequence[torch.dtype]
+) -> list[Row]:
+    """Each implementation against the definition in float64: relative errors of values and
+    gradients, and whether a second run gives the same bits.
+
+    A Triton kernel that differs is switched off for all that follows.
+    """
+    implementations = {'packed': packed, 'triton': triton_rotary}
+    rows: list[Row] = []
+    if reason := why_no_triton(device):
+        del implementations['triton']
+        needed = device.type == triton_rotary.DEVICE_TYPE
+        rows.append(dict(work='all', implementation='triton', left_out=reason, ok=not needed))
+    for (work, shape), dtype in product(shapes.items(), dtypes):
+        for name, implementation in implementations.items():
+            row = dict(work=work, dtype=name_of(dtype), batch=shape.batch, implementation=name)
+            rows.append(row | errors(by(implementation), shape, device, dtype))
+    if any(row['implementation'] == 'triton' and not row['ok'] for row in rows):
+        print(f'The Triton kernel cannot be used: {triton_rotary.SWITCH}=0 from here on')
+        os.environ[triton_rotary.SWITCH] = '0'
+    return rows
+
+
+def errors(form: Form, shape: RotationShape, device: torch.device, dtype: torch.dtype) -> Row:
+    """Those of one implementation, for angles that have a gradient."""
+    qkv, angles = shape.qkv(device, dtype), shape.rotary(device).angles
+    grads = unpack(torch.randn_like(qkv))
+
+    def run(form: Form, dtype: torch.dtype) -> list[Tensor]:
+        leaves = [
+            qkv.to(dtype, copy=True).requires_grad_(),
+            angles.to(torch.promote_types(dtype, torch.float32), copy=True).requires_grad_(),
+        ]
+        outs = form(leaves[0], Rotary(leaves[1], shape.pair_layout), shape.num_prefix_tokens)
+        leaf_grads = torch.autograd.grad(outs, leaves, [grad.to(dtype) for grad in grads])
+        return [torch.stack(outs).detach(), *leaf_grads]
+
+    first, second, expected = run(form, dtype), run(form, dtype), run(definition, torch.float64)
+    differences = list(map(relative_error, first, expected))
+    same = all(map(torch.equal, first, second))
+    bound = 1e-5 if dtype == torch.float32 else torch.finfo(dtype).eps
+    ok = same and all(difference <= bound for difference in differences)
+    columns = 'values', 'grad_qkv', 'grad_angles'
+    return dict(zip(columns, differences, strict=True)) | dict(same_bits=same, ok=ok)
+
+
+def relative_error(actual: Tensor, expected: Tensor) -> float:
+    """Norm of the difference over that of ``expected``."""
+    actual, expected = actual.double(), expected.double()
+    return ((actual - expected).norm() / expected.norm()).item()

@@ -1,0 +1,146 @@
+"""Token coordinates: x is the column and y the row, both counted from 0 at the top left token."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from .cache import Cache
+from .validation import check_choice, check_number, check_settings, check_size
+
+CoordinateType = Literal['index', 'centres', 'corners']
+Normalization = Literal['separate', 'min', 'max']
+POSITIONS: Cache[Tensor] = Cache(32)
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Where the tokens of a grid are.
+
+    ===========  ===================================================================================
+    type         position of the n-th of N columns; rows alike
+    ===========  ===================================================================================
+    ``index``    n + offset (Heo et al., section 3.2; offset 1 in Perception Encoder). With a
+                 ``reference`` grid (n + offset) G / N: the range of G patches whatever the size of
+                 the image (EVA-02, Perception Encoder)
+    ``centres``  2 (n + 1/2) / M - 1, in [-1, 1] (DINOv3). M is N (``normalize='separate'``) or the
+                 shorter (``'min'``) or longer (``'max'``) side of the grid
+    ``corners``  2 n / (N - 1) - 1, from -1 to 1
+    ===========  ===================================================================================
+
+    In training, positions are augmented: one draw for a grid, so for a whole batch, and a new one
+    for each block (as in DINOv3's code). In this order, each only if it is set: both axes are
+    shifted by U[-shift, shift] each, multiplied by exp U[-log jitter, log jitter] each, and
+    multiplied by one exp U[-log rescale, log rescale] together. Checked in
+    tests/test_frequencies.py against timm's modules, draws included.
+
+    Attributes:
+        type, normalize: see above.
+        offset: of ``index``.
+        reference: G of ``index``, a number of patches or (height, width); None leaves the index.
+        shift: in the unit of the positions; jitter, rescale: factors of 1 or more. None for none.
+
+    Raises:
+        ValueError: a value that is not allowed, named ``coordinates``.
+    """
+
+    type: CoordinateType = 'index'
+    offset: float = 0.0
+    reference: int | tuple[int, int] | None = None
+    normalize: Normalization = 'separate'
+    shift: float | None = None
+    jitter: float | None = None
+    rescale: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice('coordinates: type', self.type, get_args(CoordinateType))
+        check_choice('coordinates: normalize', self.normalize, get_args(Normalization))
+        check_number('coordinates: offset', self.offset)
+        if self.type != 'index' and (self.offset or self.reference is not None):
+            raise ValueError(
+                f"coordinates: offset and reference belong to type 'index', got {self.type!r}"
+            )
+        if self.type != 'centres' and self.normalize != 'separate':
+            raise ValueError(
+                f"coordinates: normalize={self.normalize!r} belongs to type 'centres', "
+                f'got {self.type!r}'
+            )
+        if self.reference is not None:
+            grid = check_size('coordinates: reference', self.reference)
+            object.__setattr__(self, 'reference', grid)
+        for name, least in (('shift', 0), ('jitter', 1), ('rescale', 1)):
+            value = getattr(self, name)
+            if value is not None:
+                check_number(f'coordinates: {name}', value, least)
+
+    @property
+    def random(self) -> bool:
+        """Whether positions are augmented in training."""
+        return any(value is not None for value in (self.shift, self.jitter, self.rescale))
+
+    @property
+    def fit_the_grid(self) -> bool:
+        """Whether every grid covers the same range, so that a larger one is sampled finer."""
+        return self.type != 'index' or self.reference is not None
+
+    def positions(
+        self, height: int, width: int, *, device: torch.device, dtype: torch.dtype = torch.float32
+    ) -> Tensor:
+        """[height * width, 2], the position (x, y) of each token in row-major order.
+
+        A window needs no coordinates of its own: attention scores depend on differences of
+        positions only, so the grid of one window serves all windows of an image.
+        """
+        return POSITIONS.get(
+            (self, height, width, dtype),
+            device,
+            lambda: self.make_positions(height, width, device, dtype),
+        )
+
+    def make_positions(
+        self, height: int, width: int, device: torch.device, dtype: torch.dtype
+    ) -> Tensor:
+        """See ``positions``."""
+        sides = height, width
+        y, x = (torch.arange(side, device=device, dtype=dtype) for side in sides)
+        if self.type == 'corners':
+            y, x = (2 * n / torch.sym_max(side - 1, 1) - 1 for n, side in zip((y, x), sides))
+        elif self.type == 'centres':
+            shorter_or_longer = {'min': torch.sym_min, 'max': torch.sym_max}.get(self.normalize)
+            if shorter_or_longer is not None:
+                sides = (shorter_or_longer(height, width),) * 2
+            y, x = (2 * ((n + 0.5) / side) - 1 for n, side in zip((y, x), sides))
+        else:
+            y, x = y + self.offset, x + self.offset
+            if self.reference is not None:
+                y, x = y / height * self.reference[0], x / width * self.reference[1]
+        xy = torch.broadcast_tensors(x[None, :], y[:, None])  # [H, W] each
+        return torch.stack(xy, -1).flatten(0, 1)
+
+    def augmented(self, positions: Tensor) -> Tensor:
+        """Positions [N, 2] after one draw of the augmentation."""
+
+        def draw(size: int, bound: float) -> Tensor:  # published code draws y, then x
+            return bound * (2 * torch.rand(size, dtype=positions.dtype, device=positions.device) - 1).flip(0)
+
+        if self.shift is not None:
+            positions = positions + draw(2, self.shift)
+        if self.jitter is not None:
+            positions = positions * draw(2, math.log(self.jitter)).exp()
+        if self.rescale is not None:
+            positions = positions * draw(1, math.log(self.rescale)).exp()
+        return positions
+
+
+def build_coordinates(settings: dict | None) -> Coordinates:
+    """The coordinates that a config describes; None is the patch index.
+
+    Raises:
+        ValueError: an unknown setting, or a value that is not allowed.
+    """
+    known = [field.name for field in fields(Coordinates)]
+    return Coordinates(**check_settings('coordinates', settings or {}, known))

@@ -1,0 +1,208 @@
+"""What attention gets from a rotary embedding, and the rotation of queries and keys.
+
+``rotate`` is what attention calls. ``rotate_definition`` is the definition, in plain torch; it is
+also what is traced, exported and transformed. In eager mode an implementation of ``kernels/`` takes
+its place.
+
+Letters: B batch (images or windows), N tokens, n of them that have a position, h heads, D channels
+of a head, P rotated channel pairs of a head, 2 P <= D.
+Checked against complex arithmetic in float64 and against timm in tests/test_rotary.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import cache, cached_property
+from types import ModuleType
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+from .cache import is_tracing
+from .kernels import packed, triton_rotary
+
+PairLayout = Literal['interleaved', 'half']
+IMPLEMENTATIONS = (triton_rotary, packed)  # the first that can be used is used
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Rotary:
+    """The angles by which attention rotates its queries and keys.
+
+    Attributes:
+        angles: [n, h or 1, P] radians, or [B, n, h or 1, P] if they differ between images; float32
+            (or float64). Gradients of the loss reach whatever they were made from.
+        pair_layout: ``'interleaved'`` rotates channels (2t, 2t + 1) together, ``'half'`` (t, t + P).
+        attention_scale: what attention multiplies its scores by, on top of D ** -0.5.
+
+    Channels of a head from 2 P on are not rotated.
+    """
+
+    angles: Tensor
+    pair_layout: PairLayout = 'interleaved'
+    attention_scale: float = 1.0
+
+    @cached_property
+    def cos_sin(self) -> Tensor:
+        """[..., n, h or 1, P, 2], the cosines and sines of the angles, without gradient."""
+        with torch.inference_mode(False):  # training may use it later, if this object is cached
+            return cos_sin(self.angles)
+
+
+@torch.no_grad()
+def cos_sin(angles: Tensor) -> Tensor:
+    """Cosines and sines of angles [...], side by side: [..., 2]."""
+    out = angles.new_empty(*angles.shape, 2)
+    torch.cos(angles, out=out[..., 0])
+    torch.sin(angles, out=out[..., 1])
+    return out
+
+
+def rotate(
+    qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Unpack a qkv projection, its queries and keys rotated.
+
+    Args:
+        qkv: [B, N, 3, h, D]. It is not changed.
+        rotary: of the n tokens after the prefix; None rotates nothing.
+        num_prefix_tokens: class token and registers, which have no position.
+
+    Returns:
+        Queries, keys and values, [B, h, N, D] each.
+
+    Raises:
+        ValueError: the angles do not fit the projection.
+    """
+    if rotary is not None:
+        implementation = None
+        if not is_tracing():
+            check_shapes(qkv, rotary.angles, num_prefix_tokens)
+            implementation = choose_implementation(qkv)
+        if implementation is None:
+            qkv = rotate_definition(qkv, rotary, num_prefix_tokens)
+        else:
+            layout = rotary.pair_layout, num_prefix_tokens
+            qkv = Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *layout, implementation)
+    q, k, v = (x.transpose(1, 2) for x in qkv.unbind(2))
+    return q, k, v
+
+
+def rotate_definition(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int = 0) -> Tensor:
+    """The definition of ``rotate``, [B, N, 3, h, D] to the same.
+
+    A pair (a, b) becomes (a cos - b sin, a sin + b cos), computed in float32 or better.
+    """
+    queries_keys, values = qkv[:, :, :2], qkv[:, :, 2:]
+    prefix, tokens = queries_keys[:, :num_prefix_tokens], queries_keys[:, num_prefix_tokens:]
+    angles = rotary.angles.unsqueeze(-3)  # [..., n, 1, h or 1, P], the same for both
+    rotated_channels = 2 * angles.shape[-1]
+    dtype = torch.promote_types(qkv.dtype, angles.dtype)
+    a, b = split_pairs(tokens[..., :rotated_channels].to(dtype), rotary.pair_layout)
+    cos, sin = angles.cos(), angles.sin()
+    rotated = join_pairs(a * cos - b * sin, a * sin + b * cos, rotary.pair_layout).to(qkv.dtype)
+    rotated = torch.cat([rotated, tokens[..., rotated_channels:]], -1)
+    return torch.cat([torch.cat([prefix, rotated], 1), values], 2)
+
+
+def angle_gradient(
+    rotated: Tensor, grad: Tensor, angles: Tensor, layout: PairLayout, num_prefix_tokens: int
+) -> Tensor:
+    """The gradient of the angles by the definition, from what ``rotate_definition`` returned and
+    its gradient: a' g_b - b' g_a of each rotated pair, summed over all that share an angle."""
+    channels, dtype = 2 * angles.shape[-1], angles.dtype
+    pairs = (x[:, num_prefix_tokens:, :2, :, :channels].to(dtype) for x in (rotated, grad))
+    (a, b), (grad_a, grad_b) = (split_pairs(x, layout) for x in pairs)  # [B, n, 2, h, P]
+    return (a * grad_b - b * grad_a).sum(2).sum_to_size(angles.shape)
+
+
+class Rotate(torch.autograd.Function):
+    """``rotate_definition`` by an implementation.
+
+    Backward is the opposite rotation. Attention keeps the rotated queries and keys anyway, and the
+    gradient of the angles needs no more than these, so the projection is not kept. Cosines and sines
+    of learned angles are made again in backward: one table for each block would take the memory of
+    an activation.
+    """
+
+    @staticmethod
+    def forward(
+        qkv: Tensor,
+        angles: Tensor,
+        cos_sin: Tensor,
+        layout: PairLayout,
+        num_prefix_tokens: int,
+        implementation: ModuleType,
+    ) -> Tensor:
+        return implementation.rotate(qkv, cos_sin, layout, num_prefix_tokens)
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple, output: Tensor) -> None:
+        _, angles, table, *ctx.settings = inputs
+        ctx.save_for_backward(angles, output if angles.requires_grad else table)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        angles, rotated_or_table = ctx.saved_tensors
+        layout, num_prefix_tokens, implementation = ctx.settings
+        rotated = rotated_or_table if angles.requires_grad else None
+        if torch.is_grad_enabled():  # a second derivative is wanted
+            opposite = Rotary(-angles, layout)
+            grad_qkv, grad_angles = rotate_definition(grad, opposite, num_prefix_tokens), None
+            if rotated is not None:
+                grad_angles = angle_gradient(rotated, grad, angles, layout, num_prefix_tokens)
+        else:
+            table = rotated_or_table if rotated is None else cos_sin(angles)
+            grad_qkv, grad_angles = implementation.rotate_backward(
+                grad, table, layout, num_prefix_tokens, rotated
+            )
+        return grad_qkv, grad_angles, None, None, None, None
+
+
+def choose_implementation(qkv: Tensor) -> ModuleType | None:
+    """The first that can be used; None for the definition."""
+    for implementation in IMPLEMENTATIONS:
+        reason = implementation.can_use(qkv)
+        if reason is None:
+            return implementation
+        log_once(f'rotation without {implementation.__name__}: {reason}')
+    return None
+
+
+@cache
+def log_once(message: str) -> None:
+    logger.info(message)
+
+
+def check_shapes(qkv: Tensor, angles: Tensor, num_prefix_tokens: int) -> None:
+    """Raise ValueError unless the angles fit the projection."""
+    batch, tokens, _, heads, head_dim = qkv.shape
+    *images, positions, rotated_heads, pairs = angles.shape
+    if tokens != num_prefix_tokens + positions or (images and images != [batch]):
+        raise ValueError(
+            f'the angles are for {positions} tokens{f" of {images[0]} images" if images else ""} '
+            f'after {num_prefix_tokens} prefix tokens, the input has {tokens} tokens of {batch}'
+        )
+    if rotated_heads not in (1, heads) or 2 * pairs > head_dim:
+        raise ValueError(
+            f'the angles are for {rotated_heads} heads (1 = any) of {2 * pairs} channels or more, '
+            f'the input has {heads} heads of {head_dim}'
+        )
+
+
+def split_pairs(x: Tensor, layout: PairLayout) -> tuple[Tensor, Tensor]:
+    """First and second channel of each pair: [..., 2 P] to two [..., P]."""
+    if layout == 'interleaved':  # a0 b0 a1 b1 ...
+        return x[..., 0::2], x[..., 1::2]
+    return x.chunk(2, -1)  # a0 a1 ... b0 b1 ...
+
+
+def join_pairs(a: Tensor, b: Tensor, layout: PairLayout) -> Tensor:
+    """The inverse of ``split_pairs``."""
+    if layout == 'interleaved':
+        return torch.stack([a, b], -1).flatten(-2)
+    return torch.cat([a, b], -1)

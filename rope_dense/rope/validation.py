@@ -1,0 +1,74 @@
+"""Checks of arguments. Each returns the value in its final form, or raises a ValueError that names
+the argument, what is allowed and what was given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import NoReturn
+
+
+def refuse(name: str, value: object, allowed: str) -> NoReturn:
+    raise ValueError(f'{name} must be {allowed}, got {value!r}')
+
+
+def is_integer(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def check_integer(name: str, value: object, least: int, most: int | None = None) -> int:
+    """An integer from ``least`` to ``most``."""
+    if not is_integer(value) or value < least or (most is not None and value > most):
+        refuse(
+            name, value, f'an integer from {least} {"up" if most is None else f"to {most}"}'
+        )
+    return int(value)
+
+
+def check_number(
+    name: str,
+    value: object,
+    least: float = -math.inf,
+    *,
+    above: float = -math.inf,
+    below: float = math.inf,
+) -> float:
+    """A finite number of at least ``least``, more than ``above`` and less than ``below``."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not (is_number and least <= value and above < value < below):
+        bounds = {f'{least} or more': least, f'more than {above}': above, f'less than {below}': below}
+        limits = [text for text, bound in bounds.items() if math.isfinite(bound)]
+        refuse(name, value, ', '.join(['a finite number', *limits]))
+    return value
+
+
+def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
+    """One of ``allowed``; True is no 1 here."""
+    if not any(type(value) is type(choice) and value == choice for choice in allowed):
+        refuse(name, value, f'one of {tuple(allowed)}')
+
+
+def check_size(name: str, value: object, least: int = 1) -> tuple[int, int]:
+    """(height, width) from an integer or two of them."""
+    sides = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(sides) != 2 or not all(is_integer(side) and side >= least for side in sides):
+        refuse(name, value, f'an integer from {least} up, or two of them (height, width)')
+    return int(sides[0]), int(sides[1])
+
+
+def check_indexes(name: str, value: object, length: int) -> list[int]:
+    """Indexes into ``length`` things, sorted; negative ones are counted from the end."""
+    given = value if isinstance(value, (tuple, list, range, set)) else None
+    if given is None or not all(is_integer(i) and -length <= i < length for i in given):
+        refuse(name, value, f'a sequence of integers from {-length} to {length - 1}')
+    return sorted({int(index) % length for index in given})
+
+
+def check_settings(name: str, value: object, allowed: Sequence[str]) -> dict:
+    """A dict whose keys are among ``allowed``."""
+    if not isinstance(value, dict):
+        refuse(name, value, 'a dict or None')
+    if unknown := sorted(set(value) - set(allowed)):
+        raise ValueError(f'{name} has {unknown}, allowed are {list(allowed)}')
+    return value

@@ -1,0 +1,198 @@
+"""What is cached, for how long, and when nothing is."""
+
+import pickle
+import threading
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
+from torch.nn.utils import parametrize
+
+from rope_dense.rope import AxialRoPE, GridRoPE, MixedRoPE, RopeScaling, Rotary, RotaryEmbedding
+from rope_dense.rope.cache import Cache, is_tracing
+
+CPU = torch.device('cpu')
+
+
+def rotary_of(
+    rope: RotaryEmbedding, height: int, width: int, dtype: torch.dtype = torch.float32
+) -> Rotary:
+    return rope(torch.empty(1, height * width, 1, dtype=dtype), (height, width))
+
+
+def test_the_last_results_are_cached_by_key_and_device():
+    cache: Cache[Tensor] = Cache(3)
+    made = []
+
+    def get(key: int, device: torch.device = CPU) -> Tensor:
+        def make() -> Tensor:
+            made.append(key)
+            return torch.empty(key, device=device)
+
+        return cache.get(key, device, make)
+
+    first = get(0)
+    assert get(0) is first and made == [0]
+    get(1), get(2)
+    assert get(0) is first and made == [0, 1, 2]
+    get(3)  # one too many: the oldest is dropped
+    assert len(cache.values) == 3 and get(0) is not first
+    assert get(0, torch.device('meta')).is_meta and not get(0).is_meta
+
+
+def test_what_is_made_in_inference_mode_can_train():
+    cache: Cache[Tensor] = Cache(3)
+    with torch.inference_mode():
+        value = cache.get('ones', CPU, lambda: torch.ones(3))
+    assert not value.is_inference()
+    x = torch.ones(3, requires_grad=True)
+    (x * cache.get('ones', CPU, lambda: torch.ones(3))).sum().backward()
+    assert torch.equal(x.grad, value)
+
+
+def test_what_is_cached_has_no_graph():
+    weight = torch.ones(3, requires_grad=True)
+    assert not Cache(3).get('weight', CPU, lambda: weight * 2).requires_grad
+
+
+def test_nothing_is_cached_while_tracing_or_with_fake_tensors():
+    cache: Cache[Tensor] = Cache(3)
+    seen = []
+
+    def function(x: Tensor) -> Tensor:
+        seen.append(is_tracing())
+        return x * cache.get('ones', CPU, lambda: torch.ones(2))
+
+    x = torch.ones(2)
+    torch.func.vmap(function)(torch.ones(3, 2))
+    torch.func.grad(lambda x: function(x).sum())(x)
+    torch.func.jvp(function, (x,), (x,))
+    torch.jit.trace(function, x, check_trace=False)
+    with forward_ad.dual_level():
+        function(forward_ad.make_dual(x, x))
+    assert len(seen) >= 5 and all(seen) and not cache.values
+    with FakeTensorMode():
+        function(torch.ones(2))
+    assert not cache.values
+    torch.compile(function, backend='eager', fullgraph=True)(x)
+    assert not cache.values
+    function(x)
+    assert len(cache.values) == 1 and not is_tracing()
+
+
+def test_threads_share_a_cache():
+    cache: Cache[Tensor] = Cache(4)
+    errors = []
+
+    def work(start: int) -> None:
+        try:
+            for step in range(2000):
+                key = (start + step) % 9
+                assert cache.get(key, CPU, lambda key=key: torch.full((1,), key)).item() == key
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(start,)) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors and len(cache.values) <= 4
+
+
+# ---------------------------------------------------------------- angles
+
+
+def test_fixed_angles_are_made_once():
+    ropes = [AxialRoPE(8, 2), AxialRoPE(8, 2), deepcopy(AxialRoPE(8, 2)).eval()]
+    with torch.inference_mode():
+        first = rotary_of(ropes[0], 3, 4)
+    assert all(rotary_of(rope, 3, 4) is first for rope in ropes)
+    assert all(rotary_of(rope, 3, 4).cos_sin is first.cos_sin for rope in ropes)
+    assert rotary_of(pickle.loads(pickle.dumps(ropes[0])), 3, 4) is first
+    assert not first.angles.is_inference() and not first.cos_sin.is_inference()
+    assert ropes[0](torch.empty(1, 99, 16), (9, 11), (3, 4)) is first
+    assert rotary_of(ropes[0], 4, 3) is not first
+    assert rotary_of(ropes[0], 3, 4, torch.float64).angles.dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    'name, value',
+    [
+        ('theta', 5.0),
+        ('series', 'periods'),
+        ('axes', 'yx'),
+        ('pair_layout', 'half'),
+        ('coordinates', AxialRoPE(8, 2, coordinates=dict(offset=1.0)).coordinates),
+        ('scaling', RopeScaling((1, 1), 'linear', factor=2.0)),
+    ],
+)
+def test_a_changed_attribute_changes_the_angles(name: str, value: object):
+    rope = AxialRoPE(8, 2)
+    first = rotary_of(rope, 3, 4)
+    setattr(rope, name, value)
+    changed = rotary_of(rope, 3, 4)
+    if name == 'pair_layout':
+        assert (first.pair_layout, changed.pair_layout) == ('interleaved', 'half')
+    else:
+        assert not torch.equal(changed.angles, first.angles)
+    assert rotary_of(AxialRoPE(8, 2), 3, 4) is first
+
+
+class Diagonal(GridRoPE):
+    """Frequencies of a tensor, as a subclass may have it."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(head_dim=8, num_heads=2, theta=10.0)
+        weight = nn.Parameter(torch.ones(2, 2, 4))
+        if place == 'submodule':
+            self.part = nn.ParameterList([weight])
+        elif place == 'buffer':
+            self.register_buffer('weight', weight.detach())
+        elif place == 'attribute':  # as FSDP leaves parameters during forward
+            self.weight = weight * 1
+        else:
+            self.weight = weight
+
+    def frequencies(self, device: torch.device) -> Tensor:
+        return self.part[0] if hasattr(self, 'part') else self.weight
+
+
+@pytest.mark.parametrize('place', ['parameter', 'buffer', 'submodule', 'attribute'])
+def test_angles_of_tensors_are_not_cached(place: str):
+    rope = Diagonal(place)
+    first, second = rotary_of(rope, 2, 3), rotary_of(rope, 2, 3)
+    assert first is not second
+    assert first.angles.requires_grad == (place != 'buffer')
+
+
+class Doubled(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * x
+
+
+@pytest.mark.parametrize('rope', [MixedRoPE(8, 2), AxialRoPE(8, 2, learned=True)])
+def test_a_parametrized_frequency_learns(rope: GridRoPE):
+    before = rotary_of(rope, 2, 3).angles
+    parametrize.register_parametrization(rope, 'freqs', Doubled())
+    after = rotary_of(rope, 2, 3).angles
+    torch.testing.assert_close(after, 2 * before)
+    after.sum().backward()
+    assert rope.parametrizations.freqs.original.grad.any()
+
+
+def test_augmented_angles_are_cached_in_evaluation_only():
+    rope = AxialRoPE(8, 2, coordinates=dict(shift=0.5))
+    assert rotary_of(rope, 2, 3) is not rotary_of(rope, 2, 3)
+    rope.eval()
+    assert rotary_of(rope, 2, 3) is rotary_of(rope, 2, 3)
+
+
+def test_fake_tensors_are_not_cached():
+    rope = AxialRoPE(8, 2, theta=77.0)
+    with FakeTensorMode():
+        rotary_of(rope, 2, 3)
+    assert type(rotary_of(rope, 2, 3).angles) is Tensor
