@@ -71,14 +71,14 @@ def bench_compile(
     torch.compiler.reset()
     counter = CompileCounterWithBackend(backend)
     model = built(build, device).eval()
-    fast = torch.compile(model, backend=counter, dynamic=True, fullgraph=True)
+    optimized = torch.compile(model, backend=counter, dynamic=True, fullgraph=True)
     common = dict(bench='compile', batch=batch, dtype=name_of(dtype))
     full = dtype == torch.float32
     results, expected, started = [], [], time.monotonic()
     for size in sizes:
         image = random_image(batch, size, device)
         with torch.no_grad(), torch.autocast(device.type, dtype=dtype, enabled=not full):
-            results += outputs(fast(image))
+            results += outputs(optimized(image))
             expected += outputs(model(image))
     count, error = counter.frame_count, largest_error(results, expected)
     ok = count <= MAX_COMPILATIONS and error <= (1e-4 if full else 5e-2)
@@ -91,7 +91,7 @@ def bench_compile(
     for mode in ('forward', 'both'):
         cases = [
             Case('eager', work(model, image, mode, dtype)),
-            Case('compiled', work(fast, image, mode, dtype)),
+            Case('compiled', work(optimized, image, mode, dtype)),
         ]
         for row in compare(cases, device, rounds=rounds, warmup=3):
             row |= dict(mode=mode, height=sizes[0][0], width=sizes[0][1])

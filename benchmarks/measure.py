@@ -52,14 +52,14 @@ class Clock:
 
     On a GPU they are those between two events on its stream, which is idle before, and whose L2
     cache is overwritten. Work that is launched slower than it runs counts at the speed of its
-    launches. With ``hide_launches`` the GPU is busy for about half a millisecond before, in which
+    launches. With ``hide_launches`` the GPU is busy for about a millisecond before, in which
     launches queue up: for calls of few kernels, of which only the kernels count.
     """
 
     def __init__(self, device: torch.device, hide_launches: bool = False) -> None:
         self.cache = None
         if device.type == 'cuda':  # larger than any L2 cache
-            size = 2**31 if hide_launches else 2**28
+            size = 2**32 if hide_launches else 2**28
             self.cache = torch.empty(size, dtype=torch.uint8, device=device)
 
     def seconds(self, run: Run) -> float:
@@ -157,7 +157,7 @@ def peak_memory(prepare: Callable[[], Run], device: torch.device) -> Row:
 
 def peak_rss_mb() -> float:
     """Of this process. (``ru_maxrss`` would be that of the parent, if it was larger.)"""
-    for line in _lines('/proc/self/status'):
+    for line in lines_of('/proc/self/status'):
         if line.startswith('VmHWM'):
             return int(line.split()[1]) / 2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
@@ -181,12 +181,12 @@ def environment(device: torch.device) -> Row:
 
 def processor() -> str:
     """Name of the CPU and how many of its cores this process may use."""
-    names = [line for line in _lines('/proc/cpuinfo') if line.startswith('model name')]
+    names = [line for line in lines_of('/proc/cpuinfo') if line.startswith('model name')]
     name = names[0].split(':', 1)[1].strip() if names else platform.processor()
     return f'{name}, {len(os.sched_getaffinity(0))} cores'
 
 
-def _lines(path: str) -> list[str]:
+def lines_of(path: str) -> list[str]:
     return Path(path).read_text().splitlines() if Path(path).exists() else []
 
 

@@ -1,41 +1,42 @@
 """The benchmarks: what they compare is one computation, and their arithmetic is right."""
 
 import csv
-import math
+import importlib
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from reference import relative_error
+from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / 'benchmarks'))
 
 import bench_backbone
+import correctness
 import gpu
 import peers
 import run
-from bench_backbone import JOBS, slope, unfused, within, work
-from bench_rotate import check, direct, separable
-from measure import (
-    Case,
-    compare,
-    in_new_process,
-    peak_memory,
-    percent_of,
-    quantiles,
-    table,
-    write_csv,
-)
-from rotations import forms, make_rotation
-
-from rope_dense.rope import Rotation
+from bench_backbone import JOBS, unfused, within, work
+from bench_rotate import bench_rotate, check
+from measure import Case, compare, in_new_process, peak_memory, quantiles, table, write_csv
+from rotations import RotationShape, forms
 
 CPU = torch.device('cpu')
+SMALL = dict(sizes=[(32, 32)], modes=['forward'], rounds=1, processes=0, memory=False)
 
 
-def test_cases_run_in_turns_and_only_the_run_is_timed():
+def read(file: Path) -> list[dict[str, str]]:
+    with file.open(newline='') as stream:
+        return list(csv.DictReader(stream))
+
+
+# --------------------------------------------------------------------- measure
+
+
+def test_cases_alternate_and_only_the_run_is_timed():
     calls: list[str] = []
 
     def case(name: str) -> Case:
@@ -57,8 +58,8 @@ def test_a_new_process_is_another_with_as_many_threads():
 
 
 def test_rounds_of_all_processes_count(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(bench_backbone, 'in_new_process', lambda function, *arguments: next(found))
-    found = iter([[[1.0, 2.0], [3.0, 6.0]], [[4.0], [20.0]]])
+    results = iter([[[1.0, 2.0], [3.0, 6.0]], [[4.0], [20.0]]])
+    monkeypatch.setattr(bench_backbone, 'in_new_process', lambda *arguments: next(results))
     rows = bench_backbone.bench_backbone(
         'vit', 'base', CPU, sizes=[(64, 64)], modes=['both'], processes=2, names='ab', memory=False
     )
@@ -68,15 +69,8 @@ def test_rounds_of_all_processes_count(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_quantiles():
-    found = quantiles('_ms', [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    assert found == pytest.approx(dict(median_ms=3.5, p20_ms=2.0, p80_ms=5.0))
-
-
-def test_the_exponent_of_a_power_law():
-    pixels = [10.0, 40.0, 160.0]
-    assert slope(list(map(math.log, pixels)), [math.log(3 * x**1.5) for x in pixels]) == (
-        pytest.approx(1.5)
-    )
+    expected = dict(median_ms=3.5, p20_ms=2.0, p80_ms=5.0)
+    assert quantiles('_ms', [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == pytest.approx(expected)
 
 
 def test_peak_memory_is_that_of_the_tensors_that_live_at_once():
@@ -86,38 +80,15 @@ def test_peak_memory_is_that_of_the_tensors_that_live_at_once():
         second, third = torch.ones(2**20), torch.ones(2**19)
         del second, third
 
-    found = peak_memory(lambda: two_of_three_at_once, CPU)
-    assert found['peak_tensors_mb'] == pytest.approx(6, abs=0.1)
-    assert found['peak_rss_mb'] > 6
-
-
-def test_the_share_of_an_operation_is_of_all_time():
-    x = torch.ones(2**18)
-    one = percent_of(lambda: lambda: (x.exp(), x.exp(), x.sin()), CPU, ['aten::exp'])
-    other = percent_of(lambda: lambda: (x.exp(), x.exp(), x.sin()), CPU, ['aten::sin'])
-    both = percent_of(lambda: lambda: (x.exp(), x.sin()), CPU, ['aten::exp', 'aten::sin'])
-    assert 0 < one < 100 and 0 < other < 100
-    assert 50 < both < 100.001  # a sum, rounded
-
-
-def test_a_rotation_has_a_share(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(bench_backbone, 'in_new_process', lambda call, *arguments: call(*arguments))
-    sizes = {('vit', 'small'): [64], ('swin', 'tiny'): [64]}
-    names = ['rope_dense, no position', 'rope_dense, mixed']
-    rows = bench_backbone.bench_share(CPU, sizes=sizes, names=names, rounds=1)
-    found = {(row['work'][:4], row['mode'], row['implementation'][12:]): row for row in rows}
-    share = {key: row['median_percent'] for key, row in found.items()}
-    assert len(share) == 8 and all(0 <= percent < 50 for percent in share.values())
-    for mode in ('forward', 'both'):
-        assert share['vit ', mode, 'no position'] == 0 < share['vit ', mode, 'mixed']
-        assert 0 < share['swin', mode, 'no position']
+    memory = peak_memory(lambda: two_of_three_at_once, CPU)
+    assert memory['peak_tensors_mb'] == pytest.approx(6, abs=0.1)
+    assert memory['peak_rss_mb'] > 6
 
 
 def test_csv_has_the_columns_of_all_rows(tmp_path: Path):
     file = tmp_path / 'new' / 'a.csv'
     write_csv(file, [dict(a=1.23456789), dict(a=2, b='x')])
-    with file.open(newline='') as stream:
-        assert list(csv.DictReader(stream)) == [dict(a='1.2346', b=''), dict(a='2', b='x')]
+    assert read(file) == [dict(a='1.2346', b=''), dict(a='2', b='x')]
     assert list(file.parent.iterdir()) == [file]
 
 
@@ -126,21 +97,51 @@ def test_tables_are_aligned():
     assert text.splitlines() == ['a      b', 'one    1', 'three  -']
 
 
-@pytest.mark.parametrize('kind', ['mixed', 'axial'])
-def test_forms_of_the_rotation_agree(kind: str):
-    qkv = torch.randn(2, 9, 3, 2, 8)
-    found = forms(qkv, kind, side=3)
-    del found['definition, compiled']  # takes long to compile
-    check(found, qkv, kind, side=3)
-    assert {'packed in place', 'stack (timm form)', 'complex (rope-vit form)'} < found.keys()
-    broken = found | dict(broken=lambda qkv: found['definition'](qkv + 1))
+# -------------------------------------------------------------------- rotation
+
+
+@pytest.mark.parametrize(
+    'shape',
+    [
+        RotationShape(2, (3, 2), 2, 8),
+        RotationShape(2, (3, 2), 2, 8, 1, 'axial'),
+        RotationShape(2, (3, 2), 2, 8, 5, 'axial', 'half'),
+    ],
+)
+def test_forms_of_the_rotation_agree(shape: RotationShape):
+    qkv, rotary = shape.qkv(CPU, torch.float32), shape.rotary(CPU)
+    by_name = forms(CPU, shape.pair_layout)
+    del by_name['definition, compiled']  # takes long to compile
+    check(by_name, qkv, rotary, shape)
+    assert {'packed', 'stack (timm form)'} < by_name.keys()
+    assert ('complex (rope-vit form)' in by_name) == (shape.pair_layout == 'interleaved')
+    broken = dict(broken=lambda qkv, *others: by_name['packed'](qkv + 1, *others))
     with pytest.raises(AssertionError, match='broken differs'):
-        check(broken, qkv, kind, side=3)
+        check(broken, qkv, rotary, shape)
 
 
-def test_both_makings_of_the_table_agree():
-    rotation = make_rotation('mixed', num_heads=2, head_dim=8, side=5, device=CPU)
-    torch.testing.assert_close(separable(rotation), direct(rotation))
+@pytest.mark.parametrize('attention, first', [(False, 'copy'), (True, 'none')])
+def test_forms_are_timed_with_the_gradient_of_learned_angles(attention: bool, first: str):
+    names, with_gradient = ('packed', 'definition'), []
+    original = torch.autograd.backward
+
+    def backward(outs: tuple[Tensor, ...], grads: tuple[Tensor, ...]) -> None:
+        original(outs, grads)
+        with_gradient.append(len(outs))
+
+    shape = RotationShape(2, (3, 2), 2, 8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.autograd, 'backward', backward)
+        rows = bench_rotate(
+            CPU, work='tiny', shape=shape, attention=attention, rounds=1, names=names
+        )
+    assert [row['implementation'] for row in rows] == [first, *names] * 3
+    assert set(with_gradient) == {1 if attention else 3}
+    assert [row['mode'] for row in rows[::3]] == ['forward', 'backward', 'both']
+    assert all(row['median_ms'] > 0 for row in rows)
+
+
+# ------------------------------------------------------------------- backbones
 
 
 @torch.no_grad()
@@ -181,27 +182,75 @@ def test_work_leaves_the_gradients_of_one_step():
     assert weight.grad is None
 
 
-def test_jobs_build_all_their_models(timm):
-    for name, builders in (('vit', JOBS['vit']('small')), ('swin', JOBS['swin']('tiny'))):
-        image = torch.randn(1, 3, 64, 64)
-        for label, build in builders.items():
-            if label.startswith('mmdet'):
-                pytest.importorskip('mmdet', reason='no mmdet to compare with')
-            work(build(), image, 'forward', torch.float32)()()
-        assert next(iter(builders)) in ('rope_dense, no position', 'mmdet'), name
+@pytest.mark.parametrize('job, arch', [('vit', 'small'), ('dinov3', 'small'), ('swin', 'tiny')])
+def test_jobs_build_all_their_models(timm, job: str, arch: str):
+    image = torch.randn(1, 3, 64, 64)
+    for name, build in JOBS[job](arch).items():
+        if name == 'mmdet':
+            pytest.importorskip('mmdet', reason='no mmdet to compare with')
+        work(build(), image, 'forward', torch.float32)()()
+        assert peers.why_not(name) is None
+
+
+def test_what_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch):
+    reasons = {'mmdet': 'mmdet cannot be imported'}
+    monkeypatch.setattr(bench_backbone, 'why_not', reasons.get)
+    names = ['mmdet', 'rope_dense, mixed']
+    rows = bench_backbone.bench_backbone('swin', 'tiny', CPU, names=names, **SMALL)
+    assert [row['implementation'] for row in rows] == ['rope_dense, mixed', 'mmdet']
+    assert rows[0]['median_ratio'] == 1 and rows[1]['left_out'] == 'mmdet cannot be imported'
+    assert 'median_ms' not in rows[1]
+
+
+def test_a_project_that_cannot_be_imported_has_a_reason(monkeypatch: pytest.MonkeyPatch):
+    def broken() -> None:
+        raise AssertionError('mmcv is too old')
+
+    monkeypatch.setattr(peers, 'import_mmdet_swin', broken)
+    reason = peers.why_not.__wrapped__('mmdet')
+    assert reason == 'mmdet cannot be imported: AssertionError: mmcv is too old'
+
+
+def test_stand_ins_are_for_one_import(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / 'with_operators.py').write_text('from not_installed import operator')
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match='not_installed'):
+        importlib.import_module('with_operators')
+    stand_in = SimpleNamespace(operator=1)
+    module = peers.import_with_stand_ins('with_operators', {'not_installed': stand_in})
+    assert module.operator == 1 and 'not_installed' not in sys.modules
+    monkeypatch.delitem(sys.modules, 'with_operators')
+
+
+def test_rotation_and_windows_have_a_share():
+    sizes = {('vit', 'small'): [64], ('swin', 'tiny'): [64]}
+    names = ['rope_dense, no position', 'rope_dense, mixed']
+    rows = bench_backbone.bench_share(CPU, sizes=sizes, names=names, rounds=1)
+    share = {
+        (row['work'][:4], row['mode'], row['implementation'][12:], row['kind']): row[
+            'median_percent'
+        ]
+        for row in rows
+    }
+    assert len(share) == 2 * 2 * 2 * 3 and all(0 <= percent < 100 for percent in share.values())
+    for mode in ('forward', 'both'):
+        for model in ('vit ', 'swin'):
+            assert share[model, mode, 'no position', 'rotation'] == 0
+            assert share[model, mode, 'mixed', 'rotation'] > 0
+        assert share['vit ', mode, 'mixed', 'windows'] == 0
+        assert share['swin', mode, 'no position', 'windows'] > 0
+
+
+# ---------------------------------------------------------------- the programs
 
 
 def test_a_suite_writes_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    run.main(['table', '--quick', '--out', str(tmp_path)])
+    run.main(['fused-attention', '--quick', '--out', str(tmp_path)])
     (file,) = tmp_path.iterdir()
-    with file.open(newline='') as stream:
-        rows = list(csv.DictReader(stream))
-    assert [row['implementation'] for row in rows] == [
-        'separable, H + W sines',
-        'direct, H x W sines',
-    ]
+    rows = read(file)
+    assert len(rows) == 2 * 8 and rows[0]['implementation'] == 'no position, fused'
     assert float(rows[0]['median_ratio']) == 1 and rows[0]['torch'] == torch.__version__
-    assert 'separable' in capsys.readouterr().out
+    assert 'mixed, unfused' in capsys.readouterr().out
     run.main(['--list'])
     assert 'vitdet-both' in capsys.readouterr().out
 
@@ -209,9 +258,10 @@ def test_a_suite_writes_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     'main, arguments, says',
     [
-        (run.main, ['vit512'], "no suite 'vit512'; there are rotate, table"),
-        (run.main, ['table', '--device', 'cuda'], 'finds no CUDA device'),
+        (run.main, ['vit512'], "no suite 'vit512'; there are rotate, vit-224"),
+        (run.main, ['rotate', '--device', 'cuda'], 'finds no CUDA device'),
         (gpu.main, [], 'finds no CUDA device'),
+        (gpu.main, ['speed'], "no section 'speed'; there are correctness, rotation"),
     ],
 )
 def test_what_cannot_run_says_so(
@@ -224,20 +274,65 @@ def test_what_cannot_run_says_so(
     assert stop.value.code == 2 and says in capsys.readouterr().err
 
 
-def test_the_check_for_a_gpu_passes_in_the_interpreter(monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip('triton', reason='no triton; pip install -r requirements/triton.txt')
-    if torch.cuda.is_available():
-        pytest.skip('the interpreter is for machines without a GPU')
-    monkeypatch.setattr(gpu, 'CUDA', CPU)
-    monkeypatch.setattr(gpu, 'SHAPES', ((2, 2, 3, 3, 8, 2, 4),))
-    rows = gpu.correctness()
-    assert len(rows) == 3 * 2 * 3 * 2 and all(row['ok'] for row in rows)
+def test_the_program_for_a_gpu_runs_on_a_cpu(tmp_path: Path):
+    arguments = ['--quick', '--device', 'cpu', '--minutes', '60', '--out', str(tmp_path)]
+    assert gpu.main(arguments) == 0
+    rows = {section: read(tmp_path / f'gpu-{section}.csv') for section in gpu.SECTIONS}
+    assert {file.name for file in tmp_path.iterdir()} == {f'gpu-{name}.csv' for name in rows}
+    checked = [row for row in rows['correctness'] if row['values']]
+    assert {row['implementation'] for row in checked} >= {'packed'}
+    assert all(row['ok'] == 'True' and float(row['grad_angles']) < 1e-2 for row in checked)
+    assert {row['bench'] for row in rows['rotation']} == {'rotate', 'rotate and attend'}
+    assert 'rope_dense, mixed' in {row['implementation'] for row in rows['backbones']}
+    assert [row['left_out'] for row in rows['graphs']] == ['CUDA graphs need a GPU']
+    counted, *timed = rows['compile']
+    assert int(counted['compilations']) <= 2 and counted['ok'] == 'True'
+    assert [row['implementation'] for row in timed] == ['eager', 'compiled'] * 2
 
-    def slightly_wrong(
-        sources: list[torch.Tensor], targets: list[torch.Tensor], rotation: Rotation
-    ) -> None:
-        for source, target in zip(sources, targets, strict=True):
-            target.copy_(1.1 * source)
 
-    monkeypatch.setattr(gpu.triton_rotary, 'turn', slightly_wrong)
-    assert not any(row['ok'] for row in gpu.correctness())
+def test_the_jobs_for_a_gpu_are_of_known_sections_and_models():
+    jobs = gpu.full_jobs(CPU)
+    assert {job.section for job in jobs} == set(gpu.SECTIONS)
+    assert gpu.COMPILED and set(gpu.COMPILED) < gpu.IMAGES.keys()
+    arch = dict(vit='base', swin='tiny', dinov3='large', vitdet='base')
+    for job, names in gpu.MODELS.items():
+        assert set(names) <= JOBS[job](arch[job]).keys()
+
+
+def test_a_job_that_fails_or_has_no_time_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    def fail() -> list[dict]:
+        raise RuntimeError('out of memory\nand more')
+
+    jobs = [
+        gpu.Job('rotation', 'failing', 1, fail),
+        gpu.Job('rotation', 'long', 1000, list),
+        gpu.Job('rotation', 'good', 1, lambda: [dict(implementation='packed', median_ms=1.0)]),
+    ]
+    monkeypatch.setattr(gpu, 'quick_jobs', lambda device: jobs)
+    assert gpu.main(['--quick', '--device', 'cpu', '--out', str(tmp_path)]) == 1
+    failing, long, good = read(tmp_path / 'gpu-rotation.csv')
+    assert (failing['left_out'], failing['ok']) == ('RuntimeError: out of memory', 'False')
+    assert (long['left_out'], long['ok']) == ('no time left for about 1000 s', '')
+    assert (good['implementation'], good['work'], good['left_out']) == ('packed', 'good', '')
+    assert capsys.readouterr().out.splitlines()[-1] == 'NOT OK: rotation, failing'
+
+
+def test_a_wrong_kernel_is_switched_off(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv('ROPE_DENSE_TRITON', '1')  # restored after the test
+    monkeypatch.setattr(correctness, 'why_no_triton', lambda device: None)
+    wrong = SimpleNamespace(
+        SWITCH='ROPE_DENSE_TRITON',
+        DEVICE_TYPE='cuda',
+        rotate=lambda qkv, *_: 1.1 * qkv,
+        rotate_backward=lambda grad, table, layout, prefix, rotated: (
+            grad,
+            grad.new_full(table.shape[:-1], torch.nan),
+        ),
+    )
+    monkeypatch.setattr(correctness, 'triton_rotary', wrong)
+    shapes = {'tiny': RotationShape(2, (3, 2), 2, 8)}
+    rows = correctness.correctness(CPU, shapes, [torch.float32])
+    assert {row['implementation']: row['ok'] for row in rows} == dict(packed=True, triton=False)
+    assert os.environ['ROPE_DENSE_TRITON'] == '0'

@@ -1,5 +1,7 @@
 """Multiply-adds against products counted by hand."""
 
+import math
+
 import mmengine
 import pytest
 import torch
@@ -7,9 +9,10 @@ from grid import CONFIGS, Leaf
 from mmengine.analysis import get_model_complexity_info
 from mmengine.registry import MODELS
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from rope_dense.backbones import RoPEViT
+from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.cli.complexity import measured_size, multiply_adds
 from rope_dense.cli.errors import UsageError
 from rope_dense.cli.model_checks import build_model
@@ -44,6 +47,25 @@ def test_products_of_a_small_model() -> None:
     conv = 4 * tokens * 8 // 2 * 3**2 * 4
     actual = multiply_adds(Predictor(), height=height, width=width)
     assert actual == patches + layers + scores + up + conv
+
+
+def test_products_of_shifted_windows() -> None:
+    """Windows are counted with their padding, and where shifted with what the mask takes away."""
+    height, width, c, depths = 72, 100, 16, (2, 2)
+    backbone = RoPESwin(dict(embed_dims=c, depths=depths, num_heads=(1, 2)), out_indices=(0, 1))
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        backbone.eval()(torch.rand(1, 3, height, width))
+    rows, columns = height // 4, width // 4
+    expected = rows * columns * 3 * 4**2 * c
+    for stage, depth in enumerate(depths):
+        padded = math.ceil(rows / 7) * 7 * math.ceil(columns / 7) * 7
+        channels = c * 2**stage
+        layers = rows * columns * 12 * channels**2
+        expected += depth * (layers + 2 * padded * 7**2 * channels)
+        if stage == 0:
+            rows, columns = math.ceil(rows / 2), math.ceil(columns / 2)
+            expected += rows * columns * 4 * c * 2 * c
+    assert counter.get_total_flops() == 2 * expected
 
 
 @pytest.mark.parametrize('backbone', [dict(type='RoPEViT', arch='tiny'), dict(type='RoPESwin')])

@@ -1,39 +1,50 @@
-"""What a training step allocates: sizes of all results of all operations, forward and backward."""
+"""What a training step saves and allocates, and what is made only once."""
 
 import gc
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from rope_dense.backbones import layers
+from rope_dense.backbones.layers import to_map
 from rope_dense.backbones.swin import RoPESwin
 from rope_dense.backbones.vit import RoPEViT
 
-
-class LargestResult(TorchDispatchMode):
-    """The elements of the largest tensor that any operation returns, views left out."""
-
-    elements = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> object:
-        out = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(out):
-            if isinstance(tensor, Tensor) and not tensor._is_view():
-                memory = tensor.untyped_storage().nbytes() // tensor.element_size()
-                self.elements = max(self.elements, memory)
-        return out
+AXIAL, MIXED = dict(type='AxialRoPE'), dict(type='MixedRoPE')
+ROPES = {
+    'axial': AXIAL,
+    'mixed': MIXED,
+    'learned axial': dict(AXIAL, learned=True),
+    'mixed, half': dict(MIXED, pair_layout='half'),
+}
+C, DEPTH, HEADS = 64, 3, 2
 
 
-def largest_result(model: torch.nn.Module, image: Tensor) -> int:
-    """Elements of the largest result of a training step."""
-    with LargestResult() as largest:
-        sum(out.square().mean() for out in model(image)).backward()
-    return largest.elements
+def vit(**options: object) -> RoPEViT:
+    """20 x 20 tokens for an image of 160 pixels."""
+    arch = dict(embed_dims=C, depth=DEPTH, num_heads=HEADS)
+    return RoPEViT(arch, patch_size=8, img_size=160, **{'with_cls_token': False, **options})
+
+
+def swin(**options: object) -> RoPESwin:
+    arch = dict(embed_dims=C, depths=(2, 2), num_heads=(2, 4))
+    return RoPESwin(arch, out_indices=(0, 1), **options)
+
+
+MODELS = {
+    'vit': vit,
+    'vit with class token': partial(vit, with_cls_token=True),
+    'vit in windows': partial(vit, window_block_indexes=(0, 2), window_size=7),
+    'swin': swin,
+}
+
+
+# ---------------------------------------------------------------- saved for backward
 
 
 def tensors() -> dict[int, Tensor]:
@@ -41,138 +52,188 @@ def tensors() -> dict[int, Tensor]:
     return {id(found): found for found in gc.get_objects() if type(found) is Tensor}
 
 
-SWIN = dict(arch=dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2)), out_indices=(0, 1))
+def saved(model: nn.Module, image: Tensor) -> dict[int, Tensor]:
+    """The tensors that exist after forward for backward alone, by storage; parameters left out.
+
+    Of the second forward, as the first fills caches.
+    """
+    model(image)
+    storages = {}
+    parameters = {p.untyped_storage().data_ptr() for p in (*model.parameters(), image)}
+
+    def keep(tensor: Tensor) -> Tensor:
+        pointer = tensor.untyped_storage().data_ptr()
+        if pointer not in parameters:
+            storages[pointer] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        before = tensors()
+        outs = model(image)
+    now = tensors()
+    for new in now.keys() - before.keys():  # such as attributes of an autograd function
+        keep(now[new])
+    assert outs[0].requires_grad
+    return storages
 
 
-def vit(**arguments: object) -> RoPEViT:
-    arch = dict(embed_dims=16, depth=1, num_heads=1)
-    return RoPEViT(arch, patch_size=8, img_size=160, with_cls_token=False, **arguments)
+def size_of(storages: dict[int, Tensor]) -> int:
+    """In bytes."""
+    return sum(tensor.untyped_storage().nbytes() for tensor in storages.values())
 
 
-@pytest.mark.parametrize('cls', ['MixedRoPE', 'AxialRoPE'])
-def test_a_global_block_makes_no_tensor_of_tokens_by_tokens(cls: str):
+@pytest.mark.parametrize('rope', ROPES.values(), ids=ROPES)
+@pytest.mark.parametrize('side', [112, 160])
+@pytest.mark.parametrize('build', MODELS.values(), ids=MODELS)
+def test_training_saves_no_more_than_without_rotation(
+    build: Callable[..., nn.Module], side: int, rope: dict
+):
+    image = torch.randn(1, 3, side, side)
+    rotated, plain = (size_of(saved(build(rope=of), image)) for of in (rope, None))
+    assert rotated <= 1.03 * plain
+
+
+def test_learned_angles_of_each_block_are_all_that_is_saved_beside():
+    image, num_tokens = torch.randn(1, 3, 160, 160), 20 * 20
+    rotated, plain = (size_of(saved(vit(rope=rope), image)) for rope in (MIXED, None))
+    angles, positions = num_tokens * C // 2, num_tokens * 2  # positions are those of all blocks
+    assert 0 < rotated - plain <= 4 * (DEPTH * angles + positions)
+
+
+def test_fixed_angles_are_saved_once_for_all_blocks():
+    image, num_tokens = torch.randn(1, 3, 160, 160), 20 * 20
+    rotated, plain = (size_of(saved(vit(rope=rope), image)) for rope in (AXIAL, None))
+    angles = num_tokens * C // HEADS // 2
+    assert 0 < rotated - plain <= 4 * 3 * angles  # with their cosines and sines
+
+
+@pytest.mark.parametrize('rope', [None, *ROPES.values()], ids=['none', *ROPES])
+@pytest.mark.parametrize('window_size', [None, 4, 7])
+def test_queries_keys_and_values_are_saved_once(rope: dict | None, window_size: int | None):
+    """As attention gets them; the projection itself is not."""
+    windows = dict(window_block_indexes=range(DEPTH), window_size=window_size)
+    model = vit(rope=rope, **(windows if window_size else {}))
+    found = saved(model, torch.randn(1, 3, 160, 160)).values()
+    side = window_size and -(-20 // window_size) * window_size or 20  # with padding
+    sizes = Counter(tensor.untyped_storage().nbytes() // 4 for tensor in found)
+    assert sizes[3 * C * side**2] == DEPTH
+    if side != 20:
+        assert sizes[3 * C * 20**2] == 0
+
+
+# ---------------------------------------------------------------- made only once
+
+
+class Operations(TorchDispatchMode):
+    """Calls of each operation, and elements of the largest result that is no view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+        self.largest = 0
+
+    def __torch_dispatch__(
+        self, func: Callable, types: tuple, args: tuple = (), kwargs: dict | None = None
+    ) -> object:
+        out = func(*args, **(kwargs or {}))
+        self.calls[func.overloadpacket.__name__] += 1
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, Tensor) and not tensor._is_view():
+                elements = tensor.untyped_storage().nbytes() // tensor.element_size()
+                self.largest = max(self.largest, elements)
+        return out
+
+
+@pytest.mark.parametrize('build', MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize('training', [False, True])
+def test_fixed_angles_and_plans_are_made_once(build: Callable[..., nn.Module], training: bool):
+    model, image = build(rope=AXIAL).train(training), torch.randn(1, 3, 112, 112)
+    model(image)
+    with Operations() as second:
+        outs = model(image)
+        if training:
+            sum(out.square().mean() for out in outs).backward()
+    assert not any(second.calls[name] for name in ('cos', 'sin', 'arange', 'roll', 'nonzero'))
+
+
+def test_learned_angles_are_made_once_forward_and_their_cosines_again_backward():
+    model, image = vit(rope=MIXED), torch.randn(1, 3, 112, 112)
+    model(image)
+    with Operations() as forward:
+        loss = model(image)[0].square().mean()
+    with Operations() as backward:
+        loss.backward()
+    assert forward.calls['cos'] == backward.calls['cos'] == DEPTH
+    assert not forward.calls['arange']
+
+
+def test_all_blocks_share_fixed_angles():
+    model, seen = vit(rope=AXIAL), []
+    for block in model.blocks:
+        block.attn.rope.register_forward_hook(lambda _, inputs, out: seen.append(out))
+    for _ in range(2):
+        model(torch.randn(2, 3, 160, 160))
+    assert len(seen) == 2 * DEPTH and all(rotary is seen[0] for rotary in seen)
+
+
+@pytest.mark.parametrize('rope', [AXIAL, MIXED])
+def test_a_global_block_makes_no_tensor_of_tokens_by_tokens(rope: dict):
     num_tokens = 20 * 20
-    image = torch.randn(1, 3, 160, 160)
-    assert largest_result(vit(rope=dict(type=cls)), image) < num_tokens**2
-    baseline = vit(rope=None, use_rel_pos=True)  # its bias is such a tensor
-    assert largest_result(baseline, image) >= num_tokens**2
+
+    def largest(**options: object) -> int:
+        arch = dict(embed_dims=16, depth=1, num_heads=1)
+        model = RoPEViT(arch, patch_size=8, img_size=160, with_cls_token=False, **options)
+        with Operations() as operations:
+            model(torch.randn(1, 3, 160, 160))[0].square().mean().backward()
+        return operations.largest
+
+    assert largest(rope=rope) < num_tokens**2
+    assert largest(rope=None, use_rel_pos=True) >= num_tokens**2  # its bias is such a tensor
 
 
 def test_shifted_windows_make_no_tensor_of_windows_by_tokens_by_tokens():
     arch = dict(embed_dims=8, depths=(2,), num_heads=(1,))
-    image = torch.randn(1, 3, 4 * 36, 4 * 44)
     num_windows, num_tokens = 4 * 5, 10 * 10  # the grid of 36 x 44 is padded to whole windows
     model = RoPESwin(arch, window_size=10, out_indices=(0,), drop_path_rate=0.0)
-    assert largest_result(model, image) < num_windows * num_tokens**2
+    with Operations() as operations:
+        model(torch.randn(1, 3, 4 * 36, 4 * 44))[0].square().mean().backward()
+    assert operations.largest < num_windows * num_tokens**2
 
 
-@pytest.mark.parametrize('cls', ['MixedRoPE', 'AxialRoPE'])
-@pytest.mark.parametrize('side', [112, 160])
-@pytest.mark.parametrize('build', [vit, partial(RoPESwin, **SWIN)], ids=['vit', 'swin'])
-def test_training_keeps_no_more_than_without_rotation(
-    build: Callable[..., torch.nn.Module], side: int, cls: str
-) -> None:
-    """Bytes kept for backward, each piece of memory once; tables are what differs."""
-    image = torch.randn(1, 3, side, side)
-
-    def kept(rope: dict | None) -> int:
-        storages = {}
-
-        def keep(tensor: Tensor) -> Tensor:
-            storage = tensor.untyped_storage()
-            storages[storage.data_ptr()] = storage
-            return tensor
-
-        model = build(rope=rope)
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            before = tensors()
-            outs = model(image)
-        now = tensors()
-        for new in now.keys() - before.keys():  # tables, which autograd does not save
-            keep(now[new])
-        assert outs[0].requires_grad
-        return sum(storage.nbytes() for storage in storages.values())
-
-    assert kept(dict(type=cls)) <= 1.01 * kept(None)
+# ---------------------------------------------------------------- layout
 
 
 @pytest.mark.parametrize(
-    'model',
+    'build, backward',
     [
-        RoPESwin(**SWIN),
-        RoPESwin(rope=None, use_rpb=True, mask_padding=True, **SWIN),
-        vit(),
-        RoPEViT('eva02_tiny', img_size=160),
+        (swin, True),
+        (partial(vit, use_ape=True, final_norm=True), True),
+        # Without a norm behind, gradients are laid out as those of the map, channel by channel.
+        (vit, False),
+        (partial(vit, window_block_indexes=(0, 1), out_indices=(0, 2)), False),
     ],
-    ids=['swin', 'swin with bias', 'vit', 'gated vit'],
 )
-def test_parts_change_nothing(model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    model.eval()
-    image = torch.randn(2, 3, 160, 196)
-    mlp = next(module for module in model.modules() if hasattr(module, 'forward_tokens'))
-    seen = []
-    mlp.fc2.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].numel()))
+def test_channels_of_tokens_lie_side_by_side(build: Callable[..., nn.Module], backward: bool):
+    """What blocks take and give is contiguous, and so are the maps."""
+    model, seen = build(), []
 
-    def outs_and_gradients() -> list[Tensor]:
-        seen.clear()
-        outs = model(image)
-        weights = [torch.linspace(-1, 1, out.numel()).view(out.shape) for out in outs]
-        loss = sum((out * weight).sum() for out, weight in zip(outs, weights, strict=True))
-        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        return [*outs, *torch.autograd.grad(loss, trained)]
-
-    whole = outs_and_gradients()
-    assert len(seen) == 1
-    monkeypatch.setattr(layers, 'PART', 3000)
-    for part, expected in zip(outs_and_gradients(), whole, strict=True):
-        assert (part - expected).norm() <= 1e-5 * expected.norm()
-    assert len(seen) > 3 and max(seen) <= 4 * 3000
-
-
-@pytest.mark.parametrize('windows', [(), (0, 1)], ids=['global', 'windows'])
-@pytest.mark.parametrize('final_norm', [False, True])
-@pytest.mark.parametrize('use_ape', [False, True])
-def test_channels_of_vit_tokens_lie_side_by_side(
-    windows: tuple[int, ...], final_norm: bool, use_ape: bool
-):
-    arch = dict(embed_dims=16, depth=3, num_heads=1)
-    model = RoPEViT(
-        arch,
-        patch_size=8,
-        img_size=160,
-        with_cls_token=False,
-        use_ape=use_ape,
-        final_norm=final_norm,
-        window_block_indexes=windows,
-        out_indices=(0, 2),
-    )
-    check_layout(model, list(model.blocks))
-
-
-def test_channels_of_swin_tokens_lie_side_by_side():
-    model = RoPESwin(**SWIN)
-    check_layout(model, [block for stage in model.layers for block in stage.blocks])
-
-
-def check_layout(model: torch.nn.Module, blocks: list[torch.nn.Module]) -> None:
-    """What blocks take and give is contiguous, forward and backward, and so are the maps."""
-    seen = []
-
-    def look(_: torch.nn.Module, *sides: tuple[Tensor, ...] | Tensor) -> None:
+    def look(_: nn.Module, *sides: tuple[Tensor, ...] | Tensor) -> None:
         tokens = [side[0] if isinstance(side, tuple) else side for side in sides]
         seen.extend(x.is_contiguous() for x in tokens)
 
-    for block in blocks:
+    for block in model.ordered_blocks:
         block.register_forward_hook(look)
-        block.register_full_backward_hook(look)
+        if backward:
+            block.register_full_backward_hook(look)
     outs = model(torch.randn(1, 3, 160, 160))
     assert all(out.is_contiguous() for out in outs)
     torch.autograd.backward(outs, [torch.randn_like(out) for out in outs])
-    assert len(seen) == 4 * len(blocks) and all(seen)
+    assert len(seen) == 2 * (1 + backward) * len(model.ordered_blocks) and all(seen)
 
 
 def test_a_map_has_the_values_and_the_gradients_of_a_permutation():
-    tokens = torch.randn(2, 3, 4, 5, dtype=torch.float64, requires_grad=True)
-    assert torch.equal(layers.to_map(tokens), tokens.permute(0, 3, 1, 2))
-    assert torch.autograd.gradcheck(layers.to_map, tokens)
-    assert torch.autograd.gradgradcheck(layers.to_map, tokens)
+    tokens = torch.randn(2, 12, 5, dtype=torch.float64, requires_grad=True)
+    as_map = to_map(tokens, (3, 4))
+    assert torch.equal(as_map, tokens.unflatten(1, (3, 4)).permute(0, 3, 1, 2))
+    assert as_map.is_contiguous()
+    assert torch.autograd.gradcheck(lambda tokens: to_map(tokens, (3, 4)), tokens)

@@ -1,15 +1,15 @@
-"""The MLPs against their formulas, and what they keep for backward."""
+"""The MLPs against their formulas, and with changed layers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rope_dense.backbones import layers
 from rope_dense.backbones.mlp import MlpKind, build_mlp
 
 C, HIDDEN = 4, 6
@@ -32,7 +32,7 @@ def formula(module: nn.Module, x: Tensor) -> Tensor:
         return linear('fc2', 0.5 * hidden * (1 + torch.erf(hidden / 2**0.5)))
     gate = linear('fc1_g', x)
     hidden = gate * torch.sigmoid(gate) * linear('fc1_x', x)
-    if module.norm is not None:
+    if isinstance(module.norm, nn.LayerNorm):
         hidden = hidden - hidden.mean(-1, keepdim=True)
         hidden = hidden / (hidden.square().mean(-1, keepdim=True) + 1e-6).sqrt()
         hidden = hidden * module.norm.weight + module.norm.bias
@@ -47,16 +47,12 @@ def outs_and_gradients(function: Callable[..., Tensor], module: nn.Module) -> li
     return [out, *torch.autograd.grad((out * weight).sum(), [x, *trained])]
 
 
-KINDS = pytest.mark.parametrize('kind', ['gelu', 'swiglu', 'swiglu_norm'])
+KINDS = pytest.mark.parametrize('kind', get_args(MlpKind))
 
 
 @KINDS
 @pytest.mark.parametrize('training', [False, True])
-@pytest.mark.parametrize('part', [40, 2**20], ids=['parts', 'whole'])
-def test_values_and_gradients_are_those_of_the_formula(
-    kind: MlpKind, training: bool, part: int, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(layers, 'PART', part)
+def test_values_and_gradients_are_those_of_the_formula(kind: MlpKind, training: bool):
     module = mlp_of(kind).train(training)
     expected = outs_and_gradients(lambda x: formula(module, x), module)
     for found, right in zip(outs_and_gradients(module, module), expected, strict=True):
@@ -73,25 +69,6 @@ def test_a_frozen_parameter_has_no_gradient(kind: MlpKind, name: str):
         torch.testing.assert_close(found, right)
     module(torch.randn(3, C, dtype=torch.float64)).sum().backward()
     assert module.get_parameter(name).grad is None
-
-
-def kept(module: nn.Module) -> int:
-    """Tensors [tokens, HIDDEN] that are kept for backward."""
-    found = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        if tensor.shape == (5, HIDDEN):
-            found[tensor.data_ptr()] = tensor
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        module(torch.randn(5, C, dtype=torch.float64)).sum()
-    return len(found)
-
-
-@pytest.mark.parametrize(('kind', 'number'), [('gelu', 1), ('swiglu', 2)])
-def test_training_keeps_what_goes_into_the_activation_alone(kind: MlpKind, number: int):
-    assert kept(mlp_of(kind)) == number
 
 
 class Doubled(nn.Linear):
@@ -115,7 +92,7 @@ def other_forward(linear: nn.Linear) -> None:
     linear.forward = lambda x: 2 * F.linear(x, linear.weight, linear.bias)
 
 
-@pytest.mark.parametrize('kind', ['gelu', 'swiglu'])
+@KINDS
 @pytest.mark.parametrize('change', [subclass, hook, pre_hook, other_forward])
 def test_a_changed_layer_is_called(kind: MlpKind, change: Callable[[nn.Linear], None]):
     module = mlp_of(kind)
@@ -125,7 +102,18 @@ def test_a_changed_layer_is_called(kind: MlpKind, change: Callable[[nn.Linear], 
     torch.testing.assert_close(outs_and_gradients(module, module)[0], 2 * expected)
 
 
-@pytest.mark.parametrize('kind', ['gelu', 'swiglu'])
+@KINDS
+def test_another_module_in_the_place_of_a_layer_is_called(kind: MlpKind):
+    module, x = mlp_of(kind), torch.randn(3, C, dtype=torch.float64)
+    expected = module(x)
+    hidden = module.fc1 if kind == 'gelu' else module.fc1_x
+    name = 'fc1' if kind == 'gelu' else 'fc1_x'
+    setattr(module, name, nn.Sequential(hidden, nn.Identity()))
+    module.fc2 = nn.Sequential(module.fc2, nn.Identity())
+    assert torch.equal(module(x), expected)
+
+
+@KINDS
 def test_backward_hooks_of_the_layer_are_called(kind: MlpKind):
     module, seen = mlp_of(kind), []
     module.fc2.register_full_backward_hook(lambda *_: seen.append('after'))
@@ -135,25 +123,24 @@ def test_backward_hooks_of_the_layer_are_called(kind: MlpKind):
 
 
 def check_autocast(module: nn.Module) -> None:
-    """Training gives in bfloat16 what evaluation gives, where operations are the plain ones."""
+    """Gradients in bfloat16 are those in float32."""
     x, grads = torch.linspace(-2, 2, 5 * C).view(5, C), []
-    for mode in (False, True):
-        module.train(mode)
-        with torch.autocast('cpu', torch.bfloat16):
+    for enabled in (False, True):
+        with torch.autocast('cpu', torch.bfloat16, enabled=enabled):
             out = module(x)
-        assert out.dtype == torch.bfloat16
+        assert out.dtype == (torch.bfloat16 if enabled else torch.float32)
         grads.append(torch.autograd.grad(out.float().square().sum(), list(module.parameters())))
     for plain, found in zip(*grads, strict=True):
         assert found.dtype == torch.float32
-        torch.testing.assert_close(found, plain, rtol=2e-2, atol=2e-2 * plain.abs().max().item())
+        torch.testing.assert_close(found, plain, rtol=3e-2, atol=3e-2 * plain.abs().max().item())
 
 
 @KINDS
-def test_autocast_gives_the_gradients_of_plain_operations(kind: MlpKind):
+def test_autocast_gives_close_gradients(kind: MlpKind):
     check_autocast(mlp_of(kind).float())
 
 
-@pytest.mark.parametrize('kind', ['gelu', 'swiglu'])
+@KINDS
 def test_autocast_takes_inputs_in_float32(kind: MlpKind):
     """Those of an adapter, say, in the place of a first layer."""
     module = mlp_of(kind).float()
@@ -163,7 +150,7 @@ def test_autocast_takes_inputs_in_float32(kind: MlpKind):
     check_autocast(module)
 
 
-@pytest.mark.parametrize('kind', ['gelu', 'swiglu'])
+@KINDS
 def test_checkpointing_gives_the_same_gradients(kind: MlpKind):
     module = mlp_of(kind)
     expected = outs_and_gradients(module, module)

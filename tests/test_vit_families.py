@@ -114,6 +114,8 @@ def weights_from_timm(theirs: nn.Module) -> dict[str, Tensor]:
             ours[key.replace('q_proj', 'qkv')] = torch.cat(parts)
         elif key.endswith(('attn.q_proj.bias', 'attn.v_proj.bias')):
             ours[key.replace('attn.', 'attn.qkv.').replace('_proj.bias', '_bias')] = x
+        elif key.endswith(('attn.q_bias', 'attn.v_bias')):
+            ours[key.replace('attn.', 'attn.qkv.')] = x
         elif part and len(x) == 2 * state[f'{module}.mlp.fc2.weight'].shape[1]:  # packed SwiGLU
             ours[f'{module}.mlp.fc1_g.{part}'], ours[f'{module}.mlp.fc1_x.{part}'] = x.chunk(2)
         elif not key.endswith('attn.v_proj.weight'):
@@ -183,7 +185,7 @@ def test_blocks_draw_coordinates_of_their_own():
     for block in model.blocks:
         block.attn.rope.register_forward_hook(lambda _, inputs, out: angles.append(out.angles))
     model(torch.zeros(2, 3, 64, 64))
-    assert angles[0].shape == (16, 1, 4) and not torch.equal(*angles)
+    assert angles[0].shape == (16, 1, 8) and not torch.equal(*angles)
 
 
 # ---------------------------------------------------------------- the model

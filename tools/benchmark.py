@@ -9,7 +9,7 @@ the work folder, under benchmark/:
 
     benchmark.json    everything
     benchmark.csv     one line for each size and mode
-    benchmark.png     the times as bars, cut by kind of operation
+    benchmark.png     the times as bars, divided by kind of operation
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class DecomposedBiasAttention(Attention):
 
 
 class QVBiasLinear(nn.Linear):
-    """A qkv projection with a bias for queries and values, none for keys: [..., C] to [..., 3 C]."""
+    """A qkv projection, [..., C] to [..., 3 C], with a bias for queries and values only."""
 
     def __init__(self, embed_dims: int) -> None:
         super().__init__(embed_dims, 3 * embed_dims, bias=False)
@@ -189,7 +189,10 @@ def attend(
         return out.transpose(1, 2).flatten(2)
     sizes = [plan.num_unmasked, plan.mask.shape[0]]
     biases = [bias, bias] if bias is None or bias.ndim == 3 else bias.split(sizes)
-    masks = [biases[0], plan.mask if bias is None else biases[1].masked_fill(~plan.mask, -torch.inf)]
+    masks = [
+        biases[0],
+        plan.mask if bias is None else biases[1].masked_fill(~plan.mask, -torch.inf),
+    ]
     parts = zip(q.split(sizes), k.split(sizes), v.split(sizes), masks, strict=True)
     if not is_tracing() and plan.num_unmasked == 0:
         parts = list(parts)[1:]

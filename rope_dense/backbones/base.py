@@ -63,8 +63,8 @@ class Backbone(BaseModule):
         raise NotImplementedError
 
     def layer_of(self, name: str) -> int:
-        """The layer of the parameter ``name``, as layer-wise decay counts: 0 before the first block,
-        i + 1 for the i-th of ``ordered_blocks`` and what belongs to it, one more after the last."""
+        """The layer of a parameter for layer-wise learning-rate decay: 0 before the first block,
+        i + 1 for block i of ``ordered_blocks`` and the reduction after it, one more at the end."""
         raise NotImplementedError
 
     def frozen_modules(self) -> list[nn.Module | nn.Parameter | None]:
@@ -115,8 +115,8 @@ class Backbone(BaseModule):
         """Initialise as ``init_cfg`` says; pre-trained weights are loaded strictly.
 
         ``dict(type='Pretrained', checkpoint=..., prefix=...)`` takes what
-        ``checkpoints.load_pretrained`` takes; ``prefix`` may be left out. mmengine's own loader would
-        go on with random weights where a checkpoint does not fit.
+        ``checkpoints.load_pretrained`` takes; ``prefix`` may be left out. mmengine's own loader
+        would go on with random weights where a checkpoint does not fit.
 
         Raises:
             CheckpointError: the checkpoint cannot be had or read, or does not fit.
@@ -144,6 +144,7 @@ def build_rope(rope: dict | None, *, head_dim: int, num_heads: int) -> nn.Module
     if rope is None:
         return None
     if not isinstance(rope, dict) or 'type' not in rope:
-        refuse('rope', rope, "None or a dict with a type, such as dict(type='MixedRoPE', theta=10.0)")
+        refuse(
+            'rope', rope, "None or a dict with a type, such as dict(type='MixedRoPE', theta=10.0)"
+        )
     return MODELS.build(dict(rope, head_dim=head_dim, num_heads=num_heads))
-

@@ -1,4 +1,7 @@
-"""Small parts that the backbones share. Letters: B batch, H x W token grid, N tokens, C channels."""
+"""Small parts that the backbones share.
+
+Letters: B batch, H x W token grid, N tokens, C channels.
+"""
 
 from __future__ import annotations
 
@@ -104,8 +107,8 @@ class AddScaled(torch.autograd.Function):
 
 
 def missing(side: int, divisor: int) -> int:
-    """What ``side`` lacks to a multiple of ``divisor``; not ``-side % divisor``, whose sign symbolic
-    sizes lose."""
+    """What ``side`` lacks to a multiple of ``divisor``. (``-side % divisor`` is the same, but
+    torch.export cannot reason about it.)"""
     return (side + divisor - 1) // divisor * divisor - side
 
 

@@ -182,7 +182,7 @@ def make_plan(
     if shift != (0, 0) or (mask_padding and padded):
         row, column = (
             torch.arange(number * side, device=device) >= number * side - by
-            for number, side, by in zip((rows, columns), window_size, shift)
+            for number, side, by in zip((rows, columns), window_size, shift, strict=True)
         )  # what was moved over the edge
         region = split_windows(2 * row[:, None] + column, rows, columns, window_size)
         if mask_padding:

@@ -93,8 +93,8 @@ def shard_backbone(backbone: Backbone, **fully_shard_arguments: object) -> None:
 
     A rotary embedding with parameters is a unit of its own, in float32 whatever ``mp_policy`` is:
     in bfloat16 a frequency would have 8 bits, and the angle of the 64th token an error of up to
-    0.1 radians. It stays gathered until its backward. An embedding that looks at tokens gets them in
-    the precision of the block. A model around the backbone is sharded after it. Checked on two
+    0.1 radians. It stays gathered until its backward. An embedding that looks at tokens gets them
+    in the precision of the block. A model around the backbone is sharded after it. Checked on two
     processes in tests/test_distributed.py.
 
     Args:

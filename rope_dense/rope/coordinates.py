@@ -108,12 +108,15 @@ class Coordinates:
         sides = height, width
         y, x = (torch.arange(side, device=device, dtype=dtype) for side in sides)
         if self.type == 'corners':
-            y, x = (2 * n / torch.sym_max(side - 1, 1) - 1 for n, side in zip((y, x), sides))
+            y, x = (
+                2 * n / torch.sym_max(side - 1, 1) - 1
+                for n, side in zip((y, x), sides, strict=True)
+            )
         elif self.type == 'centres':
             shorter_or_longer = {'min': torch.sym_min, 'max': torch.sym_max}.get(self.normalize)
             if shorter_or_longer is not None:
                 sides = (shorter_or_longer(height, width),) * 2
-            y, x = (2 * ((n + 0.5) / side) - 1 for n, side in zip((y, x), sides))
+            y, x = (2 * ((n + 0.5) / side) - 1 for n, side in zip((y, x), sides, strict=True))
         else:
             y, x = y + self.offset, x + self.offset
             if self.reference is not None:
@@ -125,7 +128,9 @@ class Coordinates:
         """Positions [N, 2] after one draw of the augmentation."""
 
         def draw(size: int, bound: float) -> Tensor:  # published code draws y, then x
-            return bound * (2 * torch.rand(size, dtype=positions.dtype, device=positions.device) - 1).flip(0)
+            # Not ``uniform_``: torch.compile would merge the draws of all blocks in training.
+            draws = torch.rand(size, dtype=positions.dtype, device=positions.device)
+            return bound * (2 * draws - 1).flip(0)
 
         if self.shift is not None:
             positions = positions + draw(2, self.shift)

@@ -43,8 +43,7 @@ class RopeScaling:
     temperature  scores are multiplied by
     ===========  ===================================================================================
     None         1
-    ``log``      log(R N) / log(N), N = G_x G_y tokens in pre-training, R = s_x s_y or 1 (Chiang
-                 and
+    ``log``      log(R N) / log(N), N = G_x G_y tokens in pre-training, R = s_x s_y or 1 (Chiang and
                  Cholak, "Overcoming a Theoretical Limitation of Self-Attention", ACL 2022)
     ``yarn``     (0.1 log(sqrt(R)) + 1) ** 2 (Peng et al., section 3.4; the mean side for a length)
     ===========  ===================================================================================
@@ -92,7 +91,9 @@ class RopeScaling:
         """(s_y, s_x) of a grid."""
         if self.factor is not None:
             return self.factor
-        s_y, s_x = (torch.sym_max(1.0, n / of) for n, of in zip((height, width), self.grid))
+        s_y, s_x = (
+            torch.sym_max(1.0, n / of) for n, of in zip((height, width), self.grid, strict=True)
+        )
         return s_y, s_x
 
     def scale(self, freqs: Tensor, height: int, width: int) -> Tensor:

@@ -20,9 +20,7 @@ def is_integer(value: object) -> bool:
 def check_integer(name: str, value: object, least: int, most: int | None = None) -> int:
     """An integer from ``least`` to ``most``."""
     if not is_integer(value) or value < least or (most is not None and value > most):
-        refuse(
-            name, value, f'an integer from {least} {"up" if most is None else f"to {most}"}'
-        )
+        refuse(name, value, f'an integer from {least} {"up" if most is None else f"to {most}"}')
     return int(value)
 
 
@@ -37,7 +35,11 @@ def check_number(
     """A finite number of at least ``least``, more than ``above`` and less than ``below``."""
     is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if not (is_number and least <= value and above < value < below):
-        bounds = {f'{least} or more': least, f'more than {above}': above, f'less than {below}': below}
+        bounds = {
+            f'{least} or more': least,
+            f'more than {above}': above,
+            f'less than {below}': below,
+        }
         limits = [text for text, bound in bounds.items() if math.isfinite(bound)]
         refuse(name, value, ', '.join(['a finite number', *limits]))
     return value
