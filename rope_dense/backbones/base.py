@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -45,31 +46,31 @@ class Backbone(BaseModule):
     out_strides: list[int]
 
     @property
+    @abstractmethod
     def ordered_blocks(self) -> list[Block]:
         """All blocks, in the order in which tokens pass them."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def has_windows(self) -> bool:
         """Whether ``window_size`` makes a difference."""
         return bool(self.window_blocks)
 
     def map_sizes(self, height: int, width: int) -> list[Size]:
         """(H, W) of each map that an image of ``height`` x ``width`` pixels becomes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def position_tables(self) -> dict[str, Size]:
         """Keys of the tables over positions or offsets, and the grids (H, W) that they cover."""
-        raise NotImplementedError
 
+    @abstractmethod
     def layer_of(self, name: str) -> int:
         """The layer of a parameter for layer-wise learning-rate decay: 0 before the first block,
         i + 1 for block i of ``ordered_blocks`` and the reduction after it, one more at the end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def frozen_modules(self) -> list[nn.Module | nn.Parameter | None]:
         """Parts that do not train; None stands for a part that the model does not have."""
-        raise NotImplementedError
 
     def set_window_size(self, window_size: WindowSetting) -> None:
         """Change the window of a built model; the weights fit any."""

@@ -38,9 +38,9 @@ class RoPESwin(Backbone):
     (ICCV 2021). Takes images [B, in_channels, height, width] of any size and returns one map
     [B, embed_dims * 2**i, H_i, W_i] for each stage i of ``out_indices``, normalised by ``norm{i}``.
     H_0 = ceil(height / patch_size) and H_i = ceil(H_{i-1} / 2); the image, odd grids and incomplete
-    windows are padded with zeros at the bottom and right. Weights do not depend on the window. Checked in tests/test_swin.py:
-    the baseline against mmdet's SwinTransformer, every kind of block against attention with an
-    explicit mask.
+    windows are padded with zeros at the bottom and right. Weights do not depend on the window.
+    Checked in tests/test_swin.py: the baseline against mmdet's SwinTransformer, every kind of block
+    against attention with an explicit mask.
 
     Args:
         arch: 'tiny', 'small', 'base', or a dict of embed_dims, depths and num_heads (a number for

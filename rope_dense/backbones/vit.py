@@ -31,9 +31,9 @@ class RoPEViT(Backbone):
 
     Takes images [B, in_channels, height, width] of any size from one patch up and returns one map
     [B, C, height // patch_size, width // patch_size] for each of ``out_indices``, without the
-    prefix tokens. Published weights of all these load, see docs/checkpoints.md. Checked in tests/test_vit.py
-    and tests/test_vit_families.py: against timm's independent ports with the same random weights,
-    and windowed and relative-position blocks against tests/reference.py.
+    prefix tokens. Published weights of all these load, see docs/checkpoints.md. Checked in
+    tests/test_vit.py and tests/test_vit_families.py: against timm's independent ports with the same
+    random weights, and windowed and relative-position blocks against tests/reference.py.
 
     Args:
         arch: a name in ``ARCHS`` ('tiny', 'small', 'base' and 'large' are those of the paper), or a

@@ -6,7 +6,6 @@ Letters: B images, H x W token grid, W windows of all images, n tokens of a wind
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import torch
@@ -34,6 +33,7 @@ class WindowPlan:
         into: [W n] the token of each place, counted through all images; 0 for padding.
         back: [B H W] the place of each token.
         is_padding: [W n] bool, the places that have no token; None if all have one.
+        padding_places: the indexes of these; None while tracing, too.
         num_unmasked: windows that attend without a mask.
         mask: [W - num_unmasked, 1, n, n] bool, which tokens (columns) a token may attend to;
             None if ``num_unmasked`` is W.
@@ -44,13 +44,9 @@ class WindowPlan:
     into: Tensor
     back: Tensor
     is_padding: Tensor | None
+    padding_places: Tensor | None
     num_unmasked: int
     mask: Tensor | None
-
-    @cached_property
-    def padding_places(self) -> Tensor | None:
-        """[number], the indexes of the places without a token."""
-        return None if self.is_padding is None else self.is_padding.nonzero()[:, 0]
 
     def partition(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         """Tokens of the grids, [B, H W, ...], to those of the windows, [W, n, ...].
@@ -202,6 +198,7 @@ def make_plan(
         into,
         back,
         is_padding if padded else None,
+        is_padding.nonzero()[:, 0] if padded and not is_tracing() else None,
         num_unmasked * batch,
         mask,
     )

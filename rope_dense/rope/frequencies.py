@@ -9,6 +9,7 @@ section 3; checked against timm's independent modules in tests/test_frequencies.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Literal, get_args
 
@@ -27,7 +28,7 @@ Size = tuple[int, int]  # (height, width) in tokens
 FIXED: Cache[Rotary] = Cache(32)
 
 
-class RotaryEmbedding(nn.Module):
+class RotaryEmbedding(nn.Module, ABC):
     """Base of all rotary embeddings: one module in each attention that rotates.
 
     A subclass defines ``forward``, which may make the angles of anything: see
@@ -49,6 +50,7 @@ class RotaryEmbedding(nn.Module):
         check_choice('pair_layout', pair_layout, get_args(PairLayout))
         self.pair_layout = pair_layout
 
+    @abstractmethod
     def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
         """The angles for one call of attention.
 
@@ -106,9 +108,9 @@ class GridRoPE(RotaryEmbedding):
         self.coordinates = build_coordinates(coordinates)
         self.scaling: RopeScaling | None = None
 
+    @abstractmethod
     def frequencies(self, device: torch.device) -> Tensor:
         """[2, h or 1, P]; index 0 for x, 1 for y."""
-        raise NotImplementedError
 
     def set_scaling(self, scaling: RopeScaling | None) -> None:
         if scaling is not None and scaling.type != 'none' and self.coordinates.fit_the_grid:

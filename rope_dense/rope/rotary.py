@@ -36,7 +36,7 @@ class Rotary:
     Attributes:
         angles: [n, h or 1, P] radians, or [B, n, h or 1, P] if they differ between images; float32
             (or float64). Gradients of the loss reach whatever they were made from.
-        pair_layout: which channels are a pair: ``'interleaved'`` (2t, 2t + 1), ``'half'`` (t, t + P).
+        pair_layout: channels of pair t: ``'interleaved'`` (2t, 2t + 1) or ``'half'`` (t, t + P).
         attention_scale: what attention multiplies its scores by, on top of D ** -0.5.
 
     Channels of a head from 2 P on are not rotated.
@@ -123,9 +123,9 @@ def angle_gradient(
 class Rotate(torch.autograd.Function):
     """``rotate_definition`` by an implementation.
 
-    Backward is the opposite rotation. The gradient of the angles needs the rotated queries and keys,
-    which attention saves anyway, and not the projection. Cosines and sines of learned angles are
-    computed again in backward, since a table for each block would take the memory of an activation.
+    Backward is the opposite rotation. The gradient of the angles needs the rotated queries and
+    keys, which attention saves anyway, and not the projection. Cosines and sines of learned angles
+    are computed again in backward: a table for each block would take the memory of an activation.
     """
 
     @staticmethod
