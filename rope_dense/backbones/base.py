@@ -51,11 +51,11 @@ class Backbone(BaseModule):
         """All blocks, in the order in which tokens pass them."""
 
     @property
-    @abstractmethod
     def has_windows(self) -> bool:
         """Whether ``window_size`` makes a difference."""
         return bool(self.window_blocks)
 
+    @abstractmethod
     def map_sizes(self, height: int, width: int) -> list[Size]:
         """(H, W) of each map that an image of ``height`` x ``width`` pixels becomes."""
 

@@ -64,7 +64,6 @@ class RotaryEmbedding(nn.Module, ABC):
             if there are windows; or [B, n, h or 1, P] of all tokens of each image, which attention
             takes along into windows.
         """
-        raise NotImplementedError
 
     def set_scaling(self, scaling: RopeScaling | None) -> None:
         """Adapt the frequencies to grids larger than that of pre-training.
