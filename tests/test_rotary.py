@@ -186,6 +186,26 @@ def test_gradients_of_both_orders(
 
 
 @pytest.mark.parametrize('layout', LAYOUTS)
+@pytest.mark.parametrize('shape', ANGLES.values(), ids=ANGLES)
+def test_gradients_with_a_graph_are_those_without(layout: str, shape: tuple[int, ...]):
+    """Another way through backward, of which gradgradcheck tests the derivative alone."""
+    qkv = tokens(2, 7, 6).requires_grad_()
+    angles = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    rotary, weights = Rotary(angles, layout), torch.randn(3, 2, HEADS, 7, 6, dtype=torch.float64)
+    loss = (torch.stack(rotate(qkv, rotary, 1)).pow(3) * weights).sum()
+    plain = torch.autograd.grad(loss, [qkv, angles], retain_graph=True)
+    found = torch.autograd.grad(loss, [qkv, angles], create_graph=True)
+    second = torch.autograd.grad(sum(grad.pow(2).sum() for grad in found), [qkv, angles])
+    parts = rotate_definition(qkv, rotary, 1).permute(2, 0, 3, 1, 4)
+    loss = (parts.pow(3) * weights).sum()
+    right = torch.autograd.grad(loss, [qkv, angles], create_graph=True)
+    second_right = torch.autograd.grad(sum(grad.pow(2).sum() for grad in right), [qkv, angles])
+    for grads, expected in ((plain, right), (found, right), (second, second_right)):
+        for grad, of_definition in zip(grads, expected, strict=True):
+            torch.testing.assert_close(grad, of_definition)
+
+
+@pytest.mark.parametrize('layout', LAYOUTS)
 @pytest.mark.parametrize('needs_grad', [(True, True), (True, False), (False, True)])
 def test_gradients_of_every_entry(layout: str, needs_grad: tuple[bool, bool]):
     qkv = torch.randn(2, 2, 3, 1, 5, dtype=torch.float64, requires_grad=needs_grad[0])
