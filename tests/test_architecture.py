@@ -18,7 +18,7 @@ def test_the_code_runs():
         for block in code:
             exec(block, names)
     finally:
-        for name in ('DirectionRoPE', 'TokenRoPE', 'StripViT'):
+        for name in ('DirectionRoPE', 'TokenRoPE', 'RowColumnViT'):
             MODELS.module_dict.pop(name, None)
 
 
@@ -40,7 +40,7 @@ def test_the_path_is_six_files_that_exist_and_name_what_they_are_said_to():
         ('checkpoints', 'engine evaluation cli'),
     ],
 )
-def test_imports_point_down(room: str, above: str):
+def test_packages_import_from_those_above(room: str, above: str):
     names = '|'.join(above.split())
     wrong = re.compile(rf'^\s*(?:from|import) (?:\.+|rope_dense\.)?(?:{names})\b', re.MULTILINE)
     for path in (ROOT / 'rope_dense' / room).rglob('*.py'):

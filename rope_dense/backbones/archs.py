@@ -14,7 +14,7 @@ from ..rope.validation import check_choice, check_integer, check_number, check_s
 from .attention import QkvBias
 from .mlp import MlpKind
 
-DEFAULT = 'default'  # an argument left at this is as ``arch`` says; as text it survives in configs
+DEFAULT = 'default'  # as ``arch`` says; a string, so that configs can store it
 Default = Literal['default']
 SIZES = ('embed_dims', 'depth', 'num_heads')
 

@@ -36,12 +36,14 @@ class Backbone(BaseModule):
         window_blocks: indexes of the ``ordered_blocks`` that attend within windows.
         window_size: (height, width) in tokens, 'auto', or None for the whole grid.
         rope_scaling: as last set.
+        with_cp: whether blocks are recomputed in backward.
         out_channels, out_strides: of each map.
     """
 
     patch_embed: PatchEmbed
     pretrain_grid: Size
     window_blocks: Sequence[int]
+    with_cp: bool
     out_channels: list[int]
     out_strides: list[int]
 

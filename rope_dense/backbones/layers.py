@@ -89,7 +89,8 @@ def add_branch(x: Tensor, branch: Tensor, scale: Tensor | None) -> Tensor:
 
 
 class AddScaled(torch.autograd.Function):
-    """``torch.addcmul(x, branch, scale)``, whose own backward multiplies the branch by 1 first."""
+    """``torch.addcmul(x, branch, scale)``, without the product with ``value=1`` that its own
+    backward computes first, a pass over all activations."""
 
     @staticmethod
     def forward(x: Tensor, branch: Tensor, scale: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ Letters: B batch, H x W token grid, N = H W tokens, C channels, h heads.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -128,24 +129,20 @@ class RoPESwin(Backbone):
         self.patch_embed = PatchEmbed(
             in_channels, channels[0], patch_size, pad=True, norm_cfg=patch_norm_cfg
         )
+        attention = Attention
+        if use_rpb:
+            attention = partial(TableBiasAttention, bias_window=self.pretrain_grid)
         rates = iter(linear_rates(drop_path_rate, sum(depths)))
         self.layers = nn.ModuleList()
-        for stage, depth in enumerate(depths):
-            blocks = [
-                build_block(
-                    channels[stage],
-                    num_heads[stage],
-                    rope=rope,
-                    bias_window=self.pretrain_grid if use_rpb else None,
-                    qkv_bias=qkv_bias,
-                    mlp_ratio=mlp_ratio,
-                    drop_path_rate=next(rates),
-                    norm_cfg=norm_cfg,
-                )
-                for _ in range(depth)
-            ]
+        for stage, (width, heads) in enumerate(zip(channels, num_heads, strict=True)):
+            blocks = []
+            for _ in range(depths[stage]):
+                embedding = build_rope(rope, head_dim=width // heads, num_heads=heads)
+                attn = attention(width, heads, qkv_bias, embedding)
+                mlp = Mlp(width, int(width * mlp_ratio))
+                blocks.append(Block(attn, mlp, norm_cfg, next(rates)))
             is_last = stage == len(depths) - 1
-            downsample = None if is_last else PatchMerging(channels[stage], patch_norm_cfg)
+            downsample = None if is_last else PatchMerging(width, patch_norm_cfg)
             self.layers.append(SwinStage(blocks, downsample))
         for index in self.out_indices:
             self.add_module(f'norm{index}', build_norm(norm_cfg, channels[index]))
@@ -269,31 +266,6 @@ class PatchMerging(nn.Module):
         return self.reduction(self.norm(x)), grid
 
 
-def build_block(
-    embed_dims: int,
-    num_heads: int,
-    *,
-    rope: dict | None,
-    bias_window: Size | None,
-    qkv_bias: bool,
-    mlp_ratio: float,
-    drop_path_rate: float,
-    norm_cfg: dict,
-) -> Block:
-    """A block of a stage.
-
-    Args:
-        bias_window: window of the relative position bias table, None for no bias.
-        others: see ``RoPESwin``.
-    """
-    rotary = build_rope(rope, head_dim=embed_dims // num_heads, num_heads=num_heads)
-    if bias_window is None:
-        attn = Attention(embed_dims, num_heads, qkv_bias, rotary)
-    else:
-        attn = TableBiasAttention(embed_dims, num_heads, qkv_bias, rotary, bias_window=bias_window)
-    return Block(attn, Mlp(embed_dims, int(embed_dims * mlp_ratio)), norm_cfg, drop_path_rate)
-
-
 def find_swin_arch(archs: dict[str, dict], arch: str | dict) -> dict:
     """The sizes that ``arch`` names, or that it gives.
 
@@ -304,13 +276,12 @@ def find_swin_arch(archs: dict[str, dict], arch: str | dict) -> dict:
     sizes = archs.get(arch) if isinstance(arch, str) else arch
     if not isinstance(sizes, dict) or set(sizes) != set(keys):
         refuse('arch', arch, f'one of {", ".join(archs)} or a dict of {", ".join(keys)}')
-    check_integer('arch: embed_dims', sizes['embed_dims'], 1)
     depths, num_heads = sizes['depths'], sizes['num_heads']
     for name in ('depths', 'num_heads'):
         if not isinstance(sizes[name], (tuple, list)) or not sizes[name]:
             refuse(f'arch: {name}', sizes[name], 'a number for each stage')
-        for number in sizes[name]:
-            check_integer(f'arch: {name}', number, 1)
+    for number in (sizes['embed_dims'], *depths, *num_heads):
+        check_integer('arch: each number', number, 1)
     if len(depths) != len(num_heads):
         raise ValueError(f'arch: depths {depths} and num_heads {num_heads} must be of one length')
     for stage, heads in enumerate(num_heads):

@@ -24,13 +24,13 @@ WindowSetting = int | Size | Literal['auto'] | None
 class WindowPlan:
     """How the tokens of some images go into windows, and back.
 
-    Windows that attend without a mask come first, then those with one; in each part the windows of
-    all images lie side by side.
+    Windows that attend without a mask come first, then those with one. A place without a token, in
+    a window that reaches over the edge of the grid, is padding.
 
     Attributes:
         window_size: (height, width) of a window.
         shape: (B, H W).
-        into: [W n] the token of each place, counted through all images; 0 for padding.
+        into: [W n] the token of each place, an index into the flattened [B H W]; 0 for padding.
         back: [B H W] the place of each token.
         is_padding: [W n] bool, the places that have no token; None if all have one.
         padding_places: the indexes of these; None while tracing, too.
@@ -77,8 +77,8 @@ class WindowPlan:
 
 
 class Gather(torch.autograd.Function):
-    """``x[index]`` for an index that takes each row of x once or never, so that its backward is a
-    gather too.
+    """``x[index]`` where each row of the result that is not padding is another row of x, so that
+    the backward is a gather too.
 
     Args:
         x: [R, C].
@@ -139,7 +139,8 @@ def window_plan(
         shift: tokens by which the padded grid is moved up and left, cyclically; tokens that meet in
             a window without being neighbours do not attend to each other (Liu et al., "Swin
             Transformer", ICCV 2021).
-        mask_padding: keep padding out of attention; else it takes part, as published.
+        mask_padding: keep padding out of attention; otherwise padding is attended to, as in the
+            published code.
     """
     arguments = batch, *grid, window_size, shift, mask_padding
     return PLANS.get(arguments, device, lambda: make_plan(*arguments, device))
@@ -170,8 +171,8 @@ def make_plan(
     # Windows at the shifted border last: those of the last row and column.
     row, column = (torch.arange(n, device=device) == n - 1 for n in (rows, columns))
     order = (row[:, None] | column).flatten().int().argsort(stable=True)
-    # Each window of the plan of one image, for image 0, 1, ...: no [W / B, B, n] is reshaped, which
-    # would need another graph for B = 1.
+    # Each window of one image, for image 0, 1, ...; reshaping [W / B, B, n] would compile anew for
+    # B = 1.
     windows = torch.arange(rows * columns * batch, device=device)
     order, image = order[windows // batch], windows % batch
     mask = None
@@ -205,7 +206,7 @@ def make_plan(
 
 
 def whole_windows(side: int, window: int) -> tuple[int, int]:
-    """How many windows cover ``side`` tokens, and how many tokens they have more."""
+    """How many windows cover ``side`` tokens, and how much padding that takes."""
     number = (side + window - 1) // window
     return number, number * window - side
 

@@ -15,8 +15,8 @@ Value = TypeVar('Value')
 
 def is_tracing() -> bool:
     """Whether operations are recorded or transformed: by torch.compile, torch.export,
-    torch.jit.trace, torch.func or forward-mode differentiation. Code that is only for eager mode,
-    such as a kernel, a cache or a branch on a size, steps aside then."""
+    torch.jit.trace, torch.func or forward-mode differentiation. A kernel, a cache or a
+    branch on a size must not be used then."""
     return (
         torch.compiler.is_compiling()
         or torch.jit.is_tracing()

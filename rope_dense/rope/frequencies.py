@@ -26,6 +26,7 @@ Series = Literal['radians', 'periods', 'bands']
 AxisOrder = Literal['xy', 'yx']
 Size = tuple[int, int]  # (height, width) in tokens
 FIXED: Cache[Rotary] = Cache(32)
+OF_MODULES = vars(nn.Module()).keys()  # attributes that every module has
 
 
 class RotaryEmbedding(nn.Module, ABC):
@@ -55,21 +56,21 @@ class RotaryEmbedding(nn.Module, ABC):
         """The angles for one call of attention.
 
         Args:
-            x: [B, N, C], what attention is about to project, prefix tokens first.
+            x: [B, N, C], the input of the qkv projection, prefix tokens first.
             grid: (H, W) of the tokens after the prefix.
             window_size: of the windows that attention is cut into, or None.
 
         Returns:
-            Angles of the tokens after the prefix: [n, h or 1, P] for each image, or for each window
-            if there are windows; or [B, n, h or 1, P] of all tokens of each image, which attention
-            takes along into windows.
+            Angles of the tokens after the prefix. [n, h or 1, P] for the tokens of an image, or of
+            one window if there are windows; the same for all. Or [B, n, h or 1, P] for all tokens
+            of each image, also if there are windows, into which they go with their tokens.
         """
 
     def set_scaling(self, scaling: RopeScaling | None) -> None:
         """Adapt the frequencies to grids larger than that of pre-training.
 
         Raises:
-            ValueError: this embedding cannot be scaled so.
+            ValueError: this embedding does not support this scaling.
         """
         if scaling is not None:
             raise ValueError(f'rope_scaling must be None: {type(self).__name__} cannot be scaled')
@@ -82,7 +83,7 @@ class GridRoPE(RotaryEmbedding):
     """Angles that are linear in the position of a token: angle = F[0] x + F[1] y.
 
     A subclass defines ``frequencies``. If it has neither parameters nor buffers, its angles depend
-    on its public attributes alone, and are cached.
+    on its attributes alone, and are cached.
 
     Args:
         head_dim, num_heads, pair_layout: see ``RotaryEmbedding``; ``head_dim`` is a multiple of 4.
@@ -145,7 +146,7 @@ class GridRoPE(RotaryEmbedding):
         return FIXED.get((settings, height, width, dtype), x.device, make)
 
     def rotary(self, height: int, width: int, device: torch.device, dtype: torch.dtype) -> Rotary:
-        """The angles of a grid, made anew."""
+        """The angles of a grid, not cached."""
         positions = self.coordinates.positions(height, width, device=device, dtype=dtype)
         if self.training:
             positions = self.coordinates.augmented(positions)
@@ -157,17 +158,14 @@ class GridRoPE(RotaryEmbedding):
 
     def fixed_settings(self) -> Hashable | None:
         """All that the angles of a grid depend on; None if they differ from call to call."""
-        attributes = {
-            name: value
-            for name, value in vars(self).items()
-            if not name.startswith('_') and name != 'training'
-        }
+        attributes = {name: vars(self)[name] for name in vars(self).keys() - OF_MODULES}
         # Attributes too: FSDP puts plain tensors in the place of parameters.
         values = *attributes.values(), *self.parameters(), *self.buffers()
-        has_tensors = any(isinstance(value, Tensor) for value in values)
-        if has_tensors or (self.training and self.coordinates.random):
+        if any(isinstance(value, Tensor) or value.__hash__ is None for value in values):
+            return None  # what may change unseen
+        if self.training and self.coordinates.random:
             return None
-        return type(self), *attributes.items()
+        return type(self), *sorted(attributes.items())
 
     def extra_repr(self) -> str:
         return f'theta={self.theta}, {super().extra_repr()}, {self.coordinates}'
@@ -224,7 +222,7 @@ class AxialRoPE(GridRoPE):
 
 
 class MixedRoPE(GridRoPE):
-    """Every pair rotates with a learned mixture of x and y, of its own in each head.
+    """Every pair rotates with a learned mixture of x and y, separate for each head.
 
     Args:
         head_dim, num_heads, pair_layout, coordinates: see ``GridRoPE``.

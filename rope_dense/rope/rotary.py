@@ -35,7 +35,8 @@ class Rotary:
 
     Attributes:
         angles: [n, h or 1, P] radians, or [B, n, h or 1, P] if they differ between images; float32
-            (or float64). Gradients of the loss reach whatever they were made from.
+            or float64 (others are cast to float32). Autograd takes their gradient to whatever they
+            were computed from.
         pair_layout: channels of pair t: ``'interleaved'`` (2t, 2t + 1) or ``'half'`` (t, t + P).
         attention_scale: what attention multiplies its scores by, on top of D ** -0.5.
 
@@ -45,6 +46,10 @@ class Rotary:
     angles: Tensor
     pair_layout: PairLayout = 'interleaved'
     attention_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.angles.dtype not in (torch.float32, torch.float64):
+            object.__setattr__(self, 'angles', self.angles.float())
 
     @cached_property
     def cos_sin(self) -> Tensor:

@@ -105,7 +105,7 @@ class RopeScaling:
         return torch.stack([freqs[0] * x_factor, freqs[1] * y_factor])
 
     def factor_of(self, freqs: Tensor, s: float) -> Tensor | float:
-        """What an axis that is s times larger multiplies its frequencies by: [..., P] or one."""
+        """The factor of the frequencies of an axis that is s times larger: [..., P] or a number."""
         if self.type == 'linear':
             return 1 / s
         if self.type == 'ntk':

@@ -46,7 +46,7 @@ def check_number(
 
 
 def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
-    """One of ``allowed``; True is no 1 here."""
+    """One of ``allowed``; True does not count as 1."""
     if not any(type(value) is type(choice) and value == choice for choice in allowed):
         refuse(name, value, f'one of {tuple(allowed)}')
 

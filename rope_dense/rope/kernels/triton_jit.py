@@ -37,10 +37,10 @@ def rotate_kernel(
     """Copy ``source`` [B, N, 3, H, D] to the contiguous ``target``, queries and keys rotated; with
     BACKWARD by the opposite angles.
 
-    Queries, keys and values of an image have H D / 2 pairs for each token, numbered through. A
-    program takes BLOCK consecutive numbers: it loads their cosines and sines once, and goes through
-    the three parts of ``images_each`` images. Prefix tokens and pairs behind the first P of a head
-    are copied.
+    Queries, keys and values of an image have H D / 2 pairs for each token, numbered consecutively.
+    A program takes BLOCK consecutive numbers: it loads their cosines and sines once, and goes
+    through queries, keys and values of ``images_each`` images. Prefix tokens and pairs behind the
+    first P of a head are copied.
 
     With ANGLE_GRADS it also sums, over the queries and keys of its images, what they add to the
     gradient of each angle, from ``rotated`` (contiguous) and its gradient ``source``, to a slot of

@@ -1,6 +1,7 @@
 """Rotation on a GPU: one launch of a Triton kernel, forward and backward.
 
-Each value is read and written once, arithmetic is in float32 whatever the storage. The gradient of
+Each value is read and written once (rotated ones are read too for the gradient of the angles),
+arithmetic is in float32 whatever the storage. The gradient of
 the angles is deterministic: each program of the kernel sums in a fixed order to a slot of its own;
 the slots are then summed.
 
@@ -72,8 +73,8 @@ def launch(
 ) -> tuple[Tensor, Tensor | None]:
     """``source`` [B, N, 3, h, D] rotated, backward by the opposite angles.
 
-    And where it is the gradient of ``rotated``, [slots, n, h, P], whose sum over slots is the
-    gradient of the angles. If angles differ between images, each image has a slot.
+    If ``rotated`` is given, also returns [slots, n, h, P]; summed over slots it is the gradient of
+    the angles. If angles differ between images, each image has a slot.
     """
     from .triton_jit import rotate_kernel
 
@@ -149,7 +150,7 @@ def self_check(device: torch.device) -> None:
     """Raise an error that says what is wrong unless the kernel equals ``packed`` but for rounding.
 
     Values and gradients of both layouts in float32 and bfloat16, with prefix tokens and channels
-    that are not rotated, for angles of all heads and images, and of each.
+    that are not rotated, for angles shared by all heads and images, and for separate ones.
     """
     import triton
 
