@@ -31,9 +31,7 @@ def rotated(x: Tensor, freqs: Tensor, positions: Positions) -> Tensor:
     return out
 
 
-def attention(
-    module: Attention, x: Tensor, freqs: Tensor | None, positions: Positions
-) -> Tensor:
+def attention(module: Attention, x: Tensor, freqs: Tensor | None, positions: Positions) -> Tensor:
     """Attention of one sequence x [N, C] at integer positions; freqs [2, h, P] or None.
 
     Adds the decomposed relative position bias when the module has tables, without resizing them.

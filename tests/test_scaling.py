@@ -68,7 +68,9 @@ def test_scaling_by_one_changes_no_bit(name: str, kind: str, temperature: str | 
 @pytest.mark.parametrize('name, kind', FITTING)
 def test_scores_depend_on_offsets_only(name: str, kind: str):
     height, width = 7, 9
-    rotary = rotary_of(ROPES[name](), height, width, RopeScaling(GRID, kind, (2, 1.5)), torch.float64)
+    rotary = rotary_of(
+        ROPES[name](), height, width, RopeScaling(GRID, kind, (2, 1.5)), torch.float64
+    )
     qkv = torch.randn(1, 1, 3, 2, 32, dtype=torch.float64).expand(1, height * width, -1, -1, -1)
     q, k, _ = (part[0].unflatten(1, (height, width)) for part in rotate(qkv, rotary))
     scores = torch.einsum('hyxd,hjid->yxjih', q, k)

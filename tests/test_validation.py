@@ -101,7 +101,9 @@ def test_check_size_makes_a_number_square():
     'value', [0, -1, 2.0, True, '7', None, (4,), (4, 6, 8), (4, 0), (4, 2.5), (4, True), {4, 6}]
 )
 def test_check_size_refuses(value: object):
-    expected = f'argument must be an integer from 1 up, or two of them (height, width), got {value!r}'
+    expected = (
+        f'argument must be an integer from 1 up, or two of them (height, width), got {value!r}'
+    )
     assert refusal(check_size, value) == expected
 
 

@@ -69,7 +69,8 @@ class Attention(nn.Module):
         rotary = None if self.rope is None else self.rope(x, grid, window_size)
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
         if plan is not None:
-            qkv = plan.partition(qkv, zero_projection(self.qkv, x))  # [W, n, 3, h, D]
+            padding = None if plan.is_padding is None else zero_projection(self.qkv, x)
+            qkv = plan.partition(qkv, padding)  # [W, n, 3, h, D]
             rotary = in_windows(rotary, plan)
         q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B or W, h, n, D]
         bias = self.bias(q, window_size or grid)
