@@ -185,6 +185,12 @@ class Rows(Backbone):
     def position_tables(self) -> dict[str, tuple[int, int]]:
         return {'places': self.pretrain_grid}
 
+    def map_sizes(self, height: int, width: int) -> list[tuple[int, int]]:
+        return [(height // 4, width // 4)]
+
+    def layer_of(self, name: str) -> int:
+        return 0
+
 
 def test_a_backbone_of_another_kind_needs_to_declare_its_tables_only(tmp_path: Path):
     trained = Rows()

@@ -303,7 +303,10 @@ def test_scaling_needs_an_embedding_and_ntk_a_fixed_one():
 
 def test_an_embedding_that_cannot_be_scaled_says_so():
     class OfContent(RotaryEmbedding):
-        pass
+        def forward(
+            self, x: Tensor, grid: tuple[int, int], window_size: tuple[int, int] | None = None
+        ) -> Rotary:
+            return Rotary(x.unflatten(-1, (self.num_heads, -1)))
 
     rope = OfContent(8, 2)
     rope.set_scaling(None)

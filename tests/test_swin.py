@@ -245,9 +245,15 @@ def test_compiles_without_a_graph_break() -> None:
         (dict(arch=dict(embed_dims=8, depths=(1,))), 'arch must be one of .* or a dict of'),
         (dict(arch=dict(embed_dims=8, depths=(1,), num_heads=(3,))), 'stage 0 has 8 channels'),
         (dict(arch=dict(embed_dims=8, depths=(1,), num_heads=(1, 2))), 'must be of one length'),
-        (dict(arch=dict(embed_dims=8, depths=(0,), num_heads=(1,))), 'depths must be .* got 0'),
+        (
+            dict(arch=dict(embed_dims=8, depths=(0,), num_heads=(1,))),
+            'arch: .* must be an integer from 1 up, got 0',
+        ),
         (dict(arch=dict(embed_dims=8, depths=1, num_heads=(1,))), 'depths must be .* got 1'),
-        (dict(arch=dict(embed_dims=0, depths=(1,), num_heads=(1,))), 'embed_dims must be'),
+        (
+            dict(arch=dict(embed_dims=0, depths=(1,), num_heads=(1,))),
+            'arch: .* must be an integer from 1 up, got 0',
+        ),
         (dict(window_size=(7, 0)), r'window_size must be .* got \(7, 0\)'),
         (dict(pretrain_window_size=0), 'pretrain_window_size must be .* got 0'),
         (dict(frozen_stages=5), 'frozen_stages must be an integer from -1 to 4, got 5'),

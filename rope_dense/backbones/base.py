@@ -70,9 +70,9 @@ class Backbone(BaseModule):
         """The layer of a parameter for layer-wise learning-rate decay: 0 before the first block,
         i + 1 for block i of ``ordered_blocks`` and the reduction after it, one more at the end."""
 
-    @abstractmethod
     def frozen_modules(self) -> list[nn.Module | nn.Parameter | None]:
         """Parts that do not train; None stands for a part that the model does not have."""
+        return []
 
     def set_window_size(self, window_size: WindowSetting) -> None:
         """Change the window of a built model; the weights fit any."""

@@ -280,8 +280,9 @@ def find_swin_arch(archs: dict[str, dict], arch: str | dict) -> dict:
     for name in ('depths', 'num_heads'):
         if not isinstance(sizes[name], (tuple, list)) or not sizes[name]:
             refuse(f'arch: {name}', sizes[name], 'a number for each stage')
-    for number in (sizes['embed_dims'], *depths, *num_heads):
-        check_integer('arch: each number', number, 1)
+    for name in keys:
+        for number in sizes[name] if name != 'embed_dims' else [sizes[name]]:
+            check_integer(f'arch: {name}', number, 1)
     if len(depths) != len(num_heads):
         raise ValueError(f'arch: depths {depths} and num_heads {num_heads} must be of one length')
     for stage, heads in enumerate(num_heads):

@@ -13,6 +13,7 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..rope import RopeScaling
+from ..rope.cache import is_tracing
 from ..rope.frequencies import Size
 from ..rope.validation import check_choice, check_indexes, check_integer, check_number, check_size
 from .archs import ARCHS, DEFAULT, Default, ViTArch, find_vit_arch
@@ -172,6 +173,10 @@ class RoPEViT(Backbone):
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         tokens, grid = self.forward_tokens(image)
+        for x in tokens:
+            if x.requires_grad and not is_tracing():
+                # Else the layout of the gradient of a map would go through all blocks.
+                x.register_hook(Tensor.contiguous)
         return tuple(to_map(x[:, self.arch.num_prefix_tokens :], grid) for x in tokens)
 
     def forward_tokens(self, image: Tensor) -> tuple[list[Tensor], Size]:

@@ -165,7 +165,7 @@ class GridRoPE(RotaryEmbedding):
             return None  # what may change unseen
         if self.training and self.coordinates.random:
             return None
-        return type(self), *sorted(attributes.items())
+        return type(self), *((name, attributes[name]) for name in sorted(attributes))
 
     def extra_repr(self) -> str:
         return f'theta={self.theta}, {super().extra_repr()}, {self.coordinates}'
