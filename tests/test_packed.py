@@ -245,3 +245,7 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch):
     assert packed.can_use(projection()) is None
     monkeypatch.setenv(packed.SWITCH, '0')
     assert packed.can_use(projection()) == 'ROPE_DENSE_PACKED=0 is set'
+
+
+def test_devices_on_which_it_was_not_tried():
+    assert packed.can_use(projection().to('meta')) == "complex numbers were not tried on 'meta'"

@@ -15,12 +15,17 @@ from torch import Tensor
 if TYPE_CHECKING:
     from ..rotary import PairLayout
 
+DEVICE_TYPES = ('cpu', 'cuda')
 SWITCH = 'ROPE_DENSE_PACKED'  # an environment variable: 0 leaves the rotation to its definition
 
 
 def can_use(qkv: Tensor) -> str | None:
     """A reason why ``rotate`` cannot take ``qkv``, or None."""
-    return f'{SWITCH}=0 is set' if os.environ.get(SWITCH) == '0' else None
+    if os.environ.get(SWITCH) == '0':
+        return f'{SWITCH}=0 is set'
+    if qkv.device.type not in DEVICE_TYPES:
+        return f'complex numbers were not tried on {qkv.device.type!r}'
+    return None
 
 
 def rotate(qkv: Tensor, cos_sin: Tensor, layout: PairLayout, num_prefix_tokens: int) -> Tensor:
