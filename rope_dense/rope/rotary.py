@@ -1,8 +1,7 @@
 """What attention gets from a rotary embedding, and the rotation of queries and keys.
 
-``rotate`` is what attention calls. ``rotate_definition`` is the definition, in plain torch; it is
-also what is traced, exported and transformed. In eager mode an implementation of ``kernels/`` takes
-its place.
+``rotate`` is what attention calls. What it computes is in ``kernels/definition.py``, which is also
+what is traced, exported and transformed. In eager mode an implementation takes its place.
 
 Letters: B batch (images or windows), N tokens, n of them that have a position, h heads, D channels
 of a head, P rotated channel pairs of a head, 2 P <= D.
@@ -15,16 +14,15 @@ import logging
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import ModuleType
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from .cache import is_tracing
-from .kernels import packed, triton_rotary
+from .kernels import definition, packed, triton_rotary
+from .kernels.definition import PairLayout
 
-PairLayout = Literal['interleaved', 'half']
 IMPLEMENTATIONS = (triton_rotary, packed)  # the first that can be used is used
 logger = logging.getLogger(__name__)
 
@@ -98,31 +96,8 @@ def rotate(
 
 
 def rotate_definition(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int = 0) -> Tensor:
-    """The definition of ``rotate``, [B, N, 3, h, D] to the same.
-
-    A pair (a, b) becomes (a cos - b sin, a sin + b cos), computed in float32 or better.
-    """
-    queries_keys, values = qkv[:, :, :2], qkv[:, :, 2:]
-    prefix, tokens = queries_keys[:, :num_prefix_tokens], queries_keys[:, num_prefix_tokens:]
-    angles = rotary.angles.unsqueeze(-3)  # [..., n, 1, h or 1, P], the same for both
-    rotated_channels = 2 * angles.shape[-1]
-    dtype = torch.promote_types(qkv.dtype, angles.dtype)
-    a, b = split_pairs(tokens[..., :rotated_channels].to(dtype), rotary.pair_layout)
-    cos, sin = angles.cos(), angles.sin()
-    rotated = join_pairs(a * cos - b * sin, a * sin + b * cos, rotary.pair_layout).to(qkv.dtype)
-    rotated = torch.cat([rotated, tokens[..., rotated_channels:]], -1)
-    return torch.cat([torch.cat([prefix, rotated], 1), values], 2)
-
-
-def angle_gradient(
-    rotated: Tensor, grad: Tensor, angles: Tensor, layout: PairLayout, num_prefix_tokens: int
-) -> Tensor:
-    """The gradient of the angles by the definition, from what ``rotate_definition`` returned and
-    its gradient: a' g_b - b' g_a of each rotated pair, summed over all that share an angle."""
-    channels, dtype = 2 * angles.shape[-1], angles.dtype
-    pairs = (x[:, num_prefix_tokens:, :2, :, :channels].to(dtype) for x in (rotated, grad))
-    (a, b), (grad_a, grad_b) = (split_pairs(x, layout) for x in pairs)  # [B, n, 2, h, P]
-    return (a * grad_b - b * grad_a).sum(2).sum_to_size(angles.shape)
+    """The definition of ``rotate``, [B, N, 3, h, D] to the same."""
+    return definition.rotate(qkv, rotary.angles, rotary.pair_layout, num_prefix_tokens)
 
 
 class Rotate(torch.autograd.Function):
@@ -155,10 +130,12 @@ class Rotate(torch.autograd.Function):
         layout, num_prefix_tokens, implementation = ctx.settings
         rotated = rotated_or_table if angles.requires_grad else None
         if torch.is_grad_enabled():  # a second derivative is wanted
-            opposite = Rotary(-angles, layout)
-            grad_qkv, grad_angles = rotate_definition(grad, opposite, num_prefix_tokens), None
+            grad_qkv = definition.rotate(grad, -angles, layout, num_prefix_tokens)
+            grad_angles = None
             if rotated is not None:
-                grad_angles = angle_gradient(rotated, grad, angles, layout, num_prefix_tokens)
+                grad_angles = definition.angle_gradient(
+                    rotated, grad, angles, layout, num_prefix_tokens
+                )
         else:
             table = rotated_or_table if rotated is None else cos_sin(angles)
             grad_qkv, grad_angles = implementation.rotate_backward(
@@ -196,17 +173,3 @@ def check_shapes(qkv: Tensor, angles: Tensor, num_prefix_tokens: int) -> None:
             f'the angles are for {rotated_heads} heads (1 = any) of {2 * pairs} channels or more, '
             f'the input has {heads} heads of {head_dim}'
         )
-
-
-def split_pairs(x: Tensor, layout: PairLayout) -> tuple[Tensor, Tensor]:
-    """First and second channel of each pair: [..., 2 P] to two [..., P]."""
-    if layout == 'interleaved':  # a0 b0 a1 b1 ...
-        return x[..., 0::2], x[..., 1::2]
-    return x.chunk(2, -1)  # a0 a1 ... b0 b1 ...
-
-
-def join_pairs(a: Tensor, b: Tensor, layout: PairLayout) -> Tensor:
-    """The inverse of ``split_pairs``."""
-    if layout == 'interleaved':
-        return torch.stack([a, b], -1).flatten(-2)
-    return torch.cat([a, b], -1)

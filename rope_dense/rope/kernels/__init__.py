@@ -1,5 +1,5 @@
-"""Implementations of the rotation.
+"""The definition of the rotation, and its implementations.
 
-Each has ``can_use``, which gives a reason why not, or None, and ``rotate`` and ``rotate_backward``
-with the signatures of ``packed``. They see tensors only.
+An implementation has ``can_use``, which gives a reason why not, or None, and ``rotate`` and
+``rotate_backward`` with the signatures of ``packed``. All see tensors only.
 """

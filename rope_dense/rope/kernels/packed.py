@@ -7,13 +7,11 @@ Letters: see ``rotary``. Checked against its definition and by gradcheck in test
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from ..rotary import PairLayout
+from .definition import PairLayout
 
 DEVICE_TYPES = ('cpu', 'cuda')
 SWITCH = 'ROPE_DENSE_PACKED'  # an environment variable: 0 leaves the rotation to its definition

@@ -6,8 +6,8 @@ the angles is deterministic: each program of the kernel sums in a fixed order to
 the slots are then summed.
 
 Letters: see ``rotary``. Checked against its definition in tests/test_triton.py, in Triton's
-interpreter, and on each GPU at first use against ``packed``. Never measured on a GPU so far: block
-sizes were chosen by the instructions that the compiler emits.
+interpreter, and on each GPU at first use. Never measured on a GPU so far: block sizes were chosen
+by the instructions that the compiler emits.
 """
 
 from __future__ import annotations
@@ -20,22 +20,19 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from itertools import product
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from . import packed
-
-if TYPE_CHECKING:
-    from ..rotary import PairLayout
+from . import definition
+from .definition import PairLayout
 
 SWITCH = 'ROPE_DENSE_TRITON'  # an environment variable: 0 leaves the rotation to ``packed``
 DEVICE_TYPE = 'cuda'
 MIN_VERSION = (3, 2)  # comes with torch 2.6, the oldest that the package takes
 MIN_CAPABILITY = (8, 0)  # of NVIDIA's GPUs: what Triton supports, and what has bfloat16
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-# Differences from ``packed`` that rounding explains, for values around 1.
+# Differences from the definition that rounding explains, for values around 1.
 TOLERANCES = {torch.float32: 5e-5, torch.bfloat16: 2e-2}
 # Programs to aim for: several for each place on the largest GPUs (132 processors with room for five
 # to ten). The fewer, the more images use cosines and sines that are in registers.
@@ -147,7 +144,7 @@ def why_not_on(device: torch.device) -> str | None:
 
 
 def self_check(device: torch.device) -> None:
-    """Raise an error that says what is wrong unless the kernel equals ``packed`` but for rounding.
+    """Raise an error that says what is wrong unless the kernel gives what the definition gives.
 
     Values and gradients of both layouts in float32 and bfloat16, with prefix tokens and channels
     that are not rotated, for angles shared by all heads and images, and for separate ones.
@@ -161,9 +158,13 @@ def self_check(device: torch.device) -> None:
     for layout, dtype, shape in product(('interleaved', 'half'), TOLERANCES, shapes):
         qkv, grad = waves((2, 2, 9, 3, 3, 32), device).to(dtype)
         angles = waves(shape, device)
+        rotated = definition.rotate(qkv, angles, layout, 2)
+        expected = (
+            rotated,
+            definition.rotate(grad, -angles, layout, 2),
+            definition.angle_gradient(rotated, grad, angles, layout, 2),
+        )
         settings = torch.stack([angles.cos(), angles.sin()], -1), layout, 2
-        rotated = packed.rotate(qkv, *settings)
-        expected = rotated, *packed.rotate_backward(grad, *settings, rotated)
         actual = rotate(qkv, *settings), *rotate_backward(grad, *settings, rotated)
         for a, b in zip(actual, expected, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=TOLERANCES[b.dtype])
