@@ -147,7 +147,7 @@ def frozen(model: nn.Module) -> str:
         for name, child in model.named_children()
     }
     texts = [f'{name} {fixed:,d} of {count:,d}' for name, (fixed, count) in parts.items() if fixed]
-    return f'parameters of {", ".join(texts)}' if texts else 'nothing'
+    return f'{", ".join(texts)} parameters' if texts else 'nothing'
 
 
 def colours(cfg: Config) -> str:
@@ -163,12 +163,11 @@ def maps(model: nn.Module) -> str:
     backbone = find_backbone(model)
     if backbone is None:
         return FOREIGN
-    channels, strides = numbers(backbone.out_channels), numbers(backbone.out_strides)
-    text = f'{channels} channels at strides {strides}'
+    text = f'channels {numbers(backbone.out_channels)}; strides {numbers(backbone.out_strides)}'
     if not isinstance(backbone, RoPEViT):
         return text
     norm, prefix = NORMS[backbone.arch.final_norm], PREFIXES[backbone.output_prefix]
-    return f'of blocks {numbers(backbone.out_indices)}, {norm}{prefix}: {text}'
+    return f'of blocks {numbers(backbone.out_indices)}; {norm}{prefix}; {text}'
 
 
 def find_backbone(model: nn.Module) -> Backbone | None:

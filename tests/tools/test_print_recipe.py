@@ -84,11 +84,11 @@ def test_how_a_foundation_backbone_is_used(name: str) -> None:
     cfg, model = foundation.load(name), foundation.build_offline(name)
     (head, family), actual = foundation.head_and_family(name), sections(describe(cfg, model))
     frozen = sum(param.numel() for param in model.backbone.parameters())
-    said = f'parameters of backbone {frozen:,d} of {frozen:,d}'
+    said = f'backbone {frozen:,d} of {frozen:,d} parameters'
     assert actual['frozen'] == (said if head in ('linear', 'dpt') else 'nothing')
     colours = foundation.COLOURS[family]
     assert actual['colours'] == f'RGB, mean {colours["mean"]}, std {colours["std"]}'
-    assert f'blocks {str(foundation.MAPS[head, family]).strip("(,)")},' in actual['maps']
+    assert f'blocks {str(foundation.MAPS[head, family]).strip("(,)")};' in actual['maps']
     normed = foundation.FINAL_NORM[family] == 'all'
     assert ('each after' if normed else 'without') + ' the final norm' in actual['maps']
     assert ('with the class token' in actual['maps']) == (head == 'dpt')
