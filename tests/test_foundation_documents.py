@@ -1,11 +1,16 @@
 """docs/foundation.md against timm, the configs and the links that it has."""
 
 import re
+from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 from foundation import RECIPES
 from grid import CONFIGS
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+from small_checkpoints import saved
 
 PAGE = CONFIGS.parent / 'docs' / 'foundation.md'
 IN_TIMM = {
@@ -51,3 +56,20 @@ def test_links_exist() -> None:
     links = re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', PAGE.read_text())
     assert len(links) > len(RECIPES)
     assert all((PAGE.parent / link).exists() for link in links)
+
+
+def test_the_example_fits_its_weights(timm: ModuleType, tmp_path: Path) -> None:
+    code = PAGE.read_text().partition('```python\n')[2].partition('```')[0]
+    (tmp_path / 'config.py').write_text(code.replace("'configs/", f"'{CONFIGS}/"))
+    cfg = Config.fromfile(tmp_path / 'config.py')
+    name = cfg.model.backbone.init_cfg.checkpoint.removeprefix('hf-hub:timm/')
+    settings = timm.models.get_pretrained_cfg(name)
+    assert cfg.model.data_preprocessor.mean == pytest.approx([255 * v for v in settings.mean])
+    assert cfg.model.data_preprocessor.std == pytest.approx([255 * v for v in settings.std])
+    with torch.device('meta'):
+        weights = timm.create_model(name.split('.')[0])
+        cfg.model.backbone.init_cfg.checkpoint = saved(weights.state_dict(), tmp_path)
+        init_default_scope(cfg.default_scope)
+        model = MODELS.build(cfg.model)
+        model.backbone.init_weights()
+    assert model.decode_head.conv_seg.in_channels == model.backbone.out_channels[-1]
