@@ -20,3 +20,5 @@ else:
 
     if find_spec('mmdet'):
         from . import detectors  # noqa: F401
+    if find_spec('mmseg'):
+        from . import heads  # noqa: F401

@@ -163,6 +163,7 @@ def run_process(rank: int, port: int, folder: str) -> None:
     for frozen_stages in FROZEN:
         result = trained_frozen(frozen_stages, rank)
         torch.save(result, Path(folder, f'frozen_{frozen_stages}_{rank}.pt'))
+    torch.save(trained_with_lora(rank), Path(folder, f'lora_{rank}.pt'))
     for name in BACKBONES:
         torch.save(sharded_in_bf16(name, rank), Path(folder, f'{name}_bf16_{rank}.pt'))
     torch.save(trained_copies(rank), Path(folder, f'copies_{rank}.pt'))
@@ -171,15 +172,26 @@ def run_process(rank: int, port: int, folder: str) -> None:
     distributed.destroy_process_group()
 
 
-FROZEN = (2, 4)  # of the 4 blocks of VIT
+FROZEN = (2, 4, 'all')  # of the 4 blocks of VIT
 
 
-def trained_frozen(frozen_stages: int, rank: int) -> dict[str, Tensor | None]:
+def trained_frozen(frozen_stages: int | str, rank: int) -> dict[str, Tensor | None]:
     """Gradients of the second step with DDP, which would say if a parameter took no part in the
     first."""
     backbone = VIT | dict(out_indices=(0, 1, 2, 3), final_norm=True, frozen_stages=frozen_stages)
     neck = dict(type='Feature2Pyramid', embed_dim=32, rescales=[4, 2, 1, 0.5])
     model = MMDistributedDataParallel(segmentor(backbone, [32] * 4, neck), broadcast_buffers=False)
+    for _ in range(2):
+        step(model.train(), half_of(segmentation_batch(), rank))
+    return {name: param.grad for name, param in model.module.named_parameters()}
+
+
+def trained_with_lora(rank: int) -> dict[str, Tensor | None]:
+    """Gradients of the second step with DDP, of adapters and what is behind the backbone."""
+    lora = dict(rank=2, alpha=4.0, targets=('qkv', 'fc1'))
+    model = MMDistributedDataParallel(
+        segmentor(SWIN | dict(lora=lora), [16, 32, 64, 128], None), broadcast_buffers=False
+    )
     for _ in range(2):
         step(model.train(), half_of(segmentation_batch(), rank))
     return {name: param.grad for name, param in model.module.named_parameters()}

@@ -96,6 +96,29 @@ def windowed_attention(
     return out
 
 
+def attention_among(module: Attention, x: Tensor, angles: Tensor, keys: list[list[int]]) -> Tensor:
+    """Attention of one sequence x [N, C], one query and one head at a time; differentiable.
+
+    Args:
+        module: in float64, with a bias for queries, keys and values.
+        angles: [N, h, P] radians of interleaved pairs, zero for a token without position.
+        keys: for each token those that it attends to.
+    """
+    qkv = x @ module.qkv.weight.T + module.qkv.bias
+    q, k, v = qkv.unflatten(-1, (3, module.num_heads, -1)).unbind(1)  # [N, h, D]
+    factors = torch.polar(torch.ones_like(angles), angles)  # [N, h, P]
+    pairs = (y.unflatten(-1, (-1, 2)).contiguous() for y in (q, k))
+    q, k = (torch.view_as_real(torch.view_as_complex(y) * factors).flatten(-2) for y in pairs)
+    out = []
+    for token, others in enumerate(keys):
+        for head in range(module.num_heads):
+            products = [q[token, head] @ k[other, head] for other in others]
+            weights = (torch.stack(products) / math.sqrt(q.shape[-1])).softmax(0)
+            out.append(sum(w * v[other, head] for w, other in zip(weights, others, strict=True)))
+    out = torch.stack(out).view(len(keys), -1)
+    return out @ module.proj.weight.T + module.proj.bias
+
+
 def relative_error(actual: Tensor, expected: Tensor) -> float:
     """Largest difference over the largest expected magnitude."""
     difference = (actual.double() - expected.double()).abs().max()

@@ -35,6 +35,16 @@ def vitdet(rope: dict | None = MIXED, **arguments: object) -> RoPEViT:
     return vit(rope, **windows, **arguments)
 
 
+def copies(rope: dict | None = MIXED, **arguments: object) -> RoPEViT:
+    """Each window has a copy of the class token and of a register."""
+    windows = dict(num_registers=1, window_size=3, window_block_indexes=(0, 2))
+    return vit(rope, **windows, **arguments)
+
+
+def global_prefix(rope: dict | None = MIXED, **arguments: object) -> RoPEViT:
+    return copies(rope, window_prefix='global', **arguments)
+
+
 def swin(rope: dict | None = MIXED, **arguments: object) -> RoPESwin:
     arch = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2))
     settings = dict(window_size=4, out_indices=(0, 1), drop_path_rate=0.0)
@@ -50,7 +60,13 @@ def strong(model: nn.Module) -> nn.Module:
     return model
 
 
-MODELS = {'vit': vit, 'vitdet': vitdet, 'swin': swin}
+MODELS = {
+    'vit': vit,
+    'vitdet': vitdet,
+    'copies': copies,
+    'global prefix': global_prefix,
+    'swin': swin,
+}
 every_model = pytest.mark.parametrize('make', MODELS.values(), ids=MODELS)
 every_rope = pytest.mark.parametrize('rope', [None, AXIAL, MIXED], ids=['none', 'axial', 'mixed'])
 
@@ -372,7 +388,7 @@ def test_nothing_is_moved_to_the_device_in_a_forward(make, rope: dict | None):
 
 
 def test_frozen_frequencies_are_frozen():
-    for frozen, make in ((4, vit), (4, vitdet), (2, swin)):
+    for frozen, make in ((4, vit), ('all', vit), (4, vitdet), (2, swin), ('all', swin)):
         model = make(frozen_stages=frozen)
         assert not any(parameter.requires_grad for parameter in model.parameters())
 

@@ -58,17 +58,26 @@ def test_process_without_boxes_trains_along(results: Path) -> None:
 
 
 @pytest.mark.parametrize('frozen_stages', FROZEN)
-def test_frozen_blocks_take_no_part(results: Path, frozen_stages: int) -> None:
+def test_frozen_blocks_take_no_part(results: Path, frozen_stages: int | str) -> None:
     """Their frequencies neither; DDP waits for nothing that gets no gradient."""
     first, second = (torch.load(results / f'frozen_{frozen_stages}_{rank}.pt') for rank in (0, 1))
     without = {name for name, grad in first.items() if grad is None}
-    frozen = [f'blocks.{index}.' for index in range(frozen_stages)]
-    frozen += ['cls_token', 'patch_embed.', *(['norm.'] if frozen_stages == 4 else [])]
+    number = 4 if frozen_stages == 'all' else frozen_stages
+    frozen = [f'blocks.{index}.' for index in range(number)]
+    frozen += ['cls_token', 'patch_embed.', *(['norm.'] if number == 4 else [])]
     starts = tuple(f'backbone.{name}' for name in frozen)
     assert without == {name for name in first if name.startswith(starts)}
-    assert f'backbone.blocks.{frozen_stages - 1}.attn.rope.freqs' in without
+    assert f'backbone.blocks.{number - 1}.attn.rope.freqs' in without
     for name in first.keys() - without:
         assert torch.equal(first[name], second[name]), name
+
+
+def test_adapters_alone_take_part(results: Path) -> None:
+    first, second = (torch.load(results / f'lora_{rank}.pt') for rank in (0, 1))
+    trained = {name for name, grad in first.items() if grad is not None}
+    backbone = {name for name in trained if name.startswith('backbone.')}
+    assert backbone == {name for name in first if '.lora.' in name} and trained - backbone
+    assert all(torch.equal(first[name], second[name]) for name in trained)
 
 
 @pytest.mark.parametrize('name', BACKBONES)

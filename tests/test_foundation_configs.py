@@ -1,15 +1,15 @@
 """The configs of configs/foundation: they fit the weights that they name, and they train."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
-from grid import CONFIGS
-from mmengine.config import Config
+from foundation import FOLDER, RECIPES, build_offline, head_and_family, load
 from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
-from mmengine.registry import MODELS, init_default_scope
+from mmengine.registry import MODELS
 from mmengine.structures import InstanceData, PixelData
 from small_checkpoints import load as load_weights
 from small_checkpoints import saved
@@ -17,95 +17,103 @@ from torch import Tensor, nn
 
 from rope_dense.backbones import RoPEViT
 
-FOLDER = CONFIGS / 'foundation'
-NAMES = [
-    f'{task}_{weights}-b_{schedule}'
-    for task, schedule in (
-        ('dino-vitdet', '8xb2-90k_coco'),
-        ('upernet', '8xb2-160k_ade20k-512x512'),
-    )
-    for weights in ('dinov3', 'eva02')
-]
-every_config = pytest.mark.parametrize('name', NAMES)
+every_config = pytest.mark.parametrize('name', RECIPES)
 WEIGHTS = {
     'dinov3': 'hf-hub:timm/vit_base_patch16_dinov3.lvd1689m',
     'eva02': 'hf-hub:timm/eva02_base_patch14_224.mim_in22k',
+    'pe-spatial': 'hf-hub:timm/vit_pe_spatial_base_patch16_512.fb',
 }
-DETECTION = {
-    'num_queries': 10,
-    'encoder.num_layers': 1,
-    'encoder.layer_cfg.ffn_cfg.feedforward_channels': 32,
-    'decoder.num_layers': 1,
-    'decoder.layer_cfg.ffn_cfg.feedforward_channels': 32,
-    'dn_cfg.group_cfg.num_dn_queries': 4,
-    'bbox_head.num_classes': 6,
-    'test_cfg.max_per_img': 10,
-    'neck.0.in_channels': 32,
+PREFIX_TOKENS = {'dinov3': 5, 'eva02': 1, 'pe-spatial': 1}
+FROZEN = ('linear', 'dpt')
+SMALL_HEADS = {
+    'dino-vitdet': {
+        'num_queries': 10,
+        'encoder.num_layers': 1,
+        'encoder.layer_cfg.ffn_cfg.feedforward_channels': 32,
+        'decoder.num_layers': 1,
+        'decoder.layer_cfg.ffn_cfg.feedforward_channels': 32,
+        'dn_cfg.group_cfg.num_dn_queries': 4,
+        'bbox_head.num_classes': 6,
+        'test_cfg.max_per_img': 10,
+        'neck.0.in_channels': 32,
+    },
+    'upernet': {
+        'backbone.out_indices': (0, 1, 2, 3),
+        'data_preprocessor.size': (112, 112),
+        'neck.embed_dim': 32,
+        'decode_head.in_channels': [32] * 4,
+        'decode_head.channels': 16,
+        'decode_head.num_classes': 6,
+        'auxiliary_head.in_channels': 32,
+        'auxiliary_head.channels': 16,
+        'auxiliary_head.num_classes': 6,
+    },
+    'linear': {
+        'data_preprocessor.size': (112, 112),
+        'decode_head.in_channels': 32,
+        'decode_head.num_classes': 6,
+    },
+    'dpt': {
+        'backbone.out_indices': (0, 1, 2, 3),
+        'data_preprocessor.size': (112, 112),
+        'decode_head.in_channels': [32] * 4,
+        'decode_head.embed_dims': 32,
+        'decode_head.channels': 16,
+        'decode_head.post_process_channels': [8, 8, 16, 16],
+        'decode_head.num_classes': 6,
+    },
 }
-SEGMENTATION = {
-    'neck.embed_dim': 32,
-    'decode_head.in_channels': [32] * 4,
-    'decode_head.channels': 16,
-    'decode_head.num_classes': 6,
-    'auxiliary_head.in_channels': 32,
-    'auxiliary_head.channels': 16,
-    'auxiliary_head.num_classes': 6,
-}
-
-
-def load(name: str) -> Config:
-    cfg = Config.fromfile(FOLDER / f'{name}.py')
-    init_default_scope(cfg.default_scope)
-    return cfg
-
-
-def family(name: str) -> str:
-    return name.split('_')[1].removesuffix('-b')
 
 
 def test_there_are_no_others() -> None:
-    assert {path.stem for path in FOLDER.glob('*.py')} == set(NAMES)
+    assert {path.stem for path in FOLDER.glob('*.py')} == set(RECIPES)
 
 
 @every_config
 def test_named_weights_fit(timm: ModuleType, name: str, tmp_path: Path) -> None:
-    backbone = load(name).model.backbone
-    assert backbone.pop('init_cfg') == dict(type='Pretrained', checkpoint=WEIGHTS[family(name)])
+    (head, family), backbone = head_and_family(name), load(name).model.backbone
+    assert backbone.pop('init_cfg') == dict(type='Pretrained', checkpoint=WEIGHTS[family])
     assert backbone.pop('type') == 'RoPEViT'
     with torch.device('meta'):
-        weights = timm.create_model(WEIGHTS[family(name)].split('/')[1].split('.')[0])
+        weights = timm.create_model(WEIGHTS[family].split('/')[1].split('.')[0])
         path = saved(weights.state_dict(), tmp_path)
         model = load_weights(RoPEViT, path, **backbone)
-    windows = name == 'dino-vitdet_eva02-b_8xb2-90k_coco'
-    assert bool(model.window_blocks) == windows
-    assert model.arch.num_prefix_tokens == (0 if windows else 5 if 'dinov3' in name else 1)
+    assert bool(model.window_blocks) == (head == 'dino-vitdet')
+    # EVA-02's detectors do without the class token.
+    dropped = (head, family) == ('dino-vitdet', 'eva02')
+    assert model.arch.num_prefix_tokens == (0 if dropped else PREFIX_TOKENS[family])
 
 
 @every_config
-def test_images_are_whole_patches_in_the_colours_of_the_weights(
-    timm: ModuleType, name: str
-) -> None:
-    cfg, published = load(name), WEIGHTS[family(name)].split('/')[1]
+def test_colours_are_those_of_the_weights(timm: ModuleType, name: str) -> None:
+    family, preprocessor = head_and_family(name)[1], load(name).model.data_preprocessor
+    # EVA-02's authors fine-tune with ImageNet's, which are DINOv3's, not with the pre-training's.
+    published = WEIGHTS['dinov3' if family == 'eva02' else family].split('/')[1]
     settings = timm.models.get_pretrained_cfg(published)
-    preprocessor = cfg.model.data_preprocessor
     for given, expected in ((preprocessor.mean, settings.mean), (preprocessor.std, settings.std)):
         assert given == pytest.approx([255 * value for value in expected], abs=1e-2)
-    if family(name) == 'eva02':
-        pixels = [preprocessor.get('pad_size_divisor', 14)]
-        if 'upernet' in name:
-            pixels = [*preprocessor.size, preprocessor.test_cfg.size_divisor]
-            pixels += [cfg.model.backbone.img_size, *cfg.model.test_cfg.crop_size]
-        assert not any(side % 14 for side in pixels)
 
 
 @every_config
-def test_every_parameter_is_trained(name: str) -> None:
-    cfg = load(name)
-    cfg.model.backbone.init_cfg = None
-    with torch.device('meta'):
-        model = MODELS.build(cfg.model)
-    groups = build_optim_wrapper(model, cfg.optim_wrapper).optimizer.param_groups
-    assert sum(len(group['params']) for group in groups) == len(list(model.parameters()))
+def test_images_are_whole_patches(name: str) -> None:
+    model = load(name).model
+    pixels = [model.data_preprocessor.get('pad_size_divisor', 1)]
+    if 'size' in model.data_preprocessor:
+        pixels = [*model.data_preprocessor['size'], *model.test_cfg.crop_size]
+    if head_and_family(name) == ('upernet', 'eva02'):
+        pixels += [model.data_preprocessor.test_cfg.size_divisor, model.backbone.img_size]
+    patch = build_offline(name).backbone.patch_embed.patch_size
+    assert patch == (14 if 'eva02' in name else 16)
+    assert pixels == [1] or not any(side % patch for side in pixels)
+
+
+@every_config
+def test_what_is_not_frozen_is_trained(name: str) -> None:
+    model, wrapper = build_offline(name), load(name).optim_wrapper
+    groups = build_optim_wrapper(model, wrapper).optimizer.param_groups
+    frozen = list(model.backbone.parameters()) if name.startswith(FROZEN) else []
+    expected = len(list(model.parameters())) - len(frozen)
+    assert sum(len(group['params']) for group in groups) == expected > 0
 
 
 def shrunk(name: str) -> nn.Module:
@@ -115,10 +123,7 @@ def shrunk(name: str) -> nn.Module:
     cfg.model.backbone.update(arch=arch, init_cfg=None, drop_path_rate=0.0)
     if cfg.model.backbone.get('window_block_indexes'):
         cfg.model.backbone.update(window_block_indexes=(0, 2), window_size=2)
-    if name.startswith('upernet'):
-        cfg.model.backbone.out_indices = (0, 1, 2, 3)
-        cfg.model.data_preprocessor.size = (112, 112)
-    overrides = SEGMENTATION if name.startswith('upernet') else DETECTION
+    overrides = SMALL_HEADS[head_and_family(name)[0]]
     cfg.merge_from_dict({f'model.{key}': value for key, value in overrides.items()})
     model = revert_sync_batchnorm(MODELS.build(cfg.model))
     model.init_weights()  # mmdet leaves some parameters as memory was until then
@@ -129,7 +134,7 @@ def batch(name: str) -> dict:
     """Two images that no patch divides, with what is to be found in them."""
     sizes = [(100, 75), (90, 110)]
     images = [torch.randint(0, 256, (3, *size), dtype=torch.uint8) for size in sizes]
-    sample = segmented if name.startswith('upernet') else detected
+    sample = detected if name.startswith('dino') else segmented
     return dict(inputs=images, data_samples=[sample(size) for size in sizes])
 
 
@@ -156,14 +161,42 @@ def test_loss_and_backward(name: str) -> None:
     loss, logged = model.parse_losses(model(**data, mode='loss'))
     assert torch.isfinite(loss) and len(logged) > 1
     loss.backward()
-    unused = [key for key, p in model.backbone.named_parameters() if not has_gradient(p.grad)]
-    assert not unused
+    without = {key for key, param in model.named_parameters() if not has_gradient(param.grad)}
+    in_backbone = {key for key, _ in model.named_parameters() if key.startswith('backbone.')}
+    if name.startswith(FROZEN):
+        assert without == in_backbone
+    else:
+        assert not without & in_backbone
     side = data['inputs'].shape[-1]
     assert side % model.backbone.out_strides[0] == 0 or 'eva02' not in name
 
 
 def has_gradient(gradient: Tensor | None) -> bool:
     return gradient is not None and bool(gradient.abs().sum() > 0)
+
+
+@pytest.mark.parametrize('name', [name for name in RECIPES if name.startswith(FROZEN)])
+def test_nothing_of_a_frozen_backbone_is_kept_for_backward(name: str) -> None:
+    model = shrunk(name).train()
+    data = model.data_preprocessor(batch(name), training=True)
+    with torch.no_grad():
+        maps = model.extract_feat(data['inputs'])
+    head, samples = model.decode_head, data['data_samples']
+    by_head = kept_bytes(lambda: head.loss(maps, samples, model.train_cfg))
+    assert kept_bytes(lambda: model(**data, mode='loss')) == by_head > 0
+
+
+def kept_bytes(forward: Callable[[], object]) -> int:
+    """Size of all tensors that autograd keeps in a forward pass."""
+    storages: dict[int, torch.UntypedStorage] = {}  # which keeps their addresses from reuse
+
+    def keep(tensor: Tensor) -> Tensor:
+        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        forward()
+    return sum(storage.nbytes() for storage in storages.values())
 
 
 @every_config
@@ -174,7 +207,7 @@ def test_predictions_have_the_size_of_the_image(name: str) -> None:
     for image, sample in zip(data['inputs'], data['data_samples'], strict=True):
         inputs = model.data_preprocessor(dict(inputs=[image], data_samples=[sample]))
         (result,) = model(**inputs, mode='predict')
-        if name.startswith('upernet'):
-            assert tuple(result.pred_sem_seg.shape) == sample.ori_shape
-        else:
+        if name.startswith('dino'):
             assert torch.isfinite(result.pred_instances.bboxes).all()
+        else:
+            assert tuple(result.pred_sem_seg.shape) == sample.ori_shape

@@ -40,6 +40,9 @@ MODELS = {
     'vit': vit,
     'vit with class token': partial(vit, with_cls_token=True),
     'vit in windows': partial(vit, window_block_indexes=(0, 2), window_size=7),
+    'vit in windows with a class token': partial(
+        vit, window_block_indexes=(0, 2), window_size=7, with_cls_token=True
+    ),
     'swin': swin,
 }
 
@@ -119,6 +122,21 @@ def test_queries_keys_and_values_are_saved_once(rope: dict | None, window_size: 
     assert sizes[3 * C * side**2] == DEPTH
     if side != 20:
         assert sizes[3 * C * 20**2] == 0
+
+
+@pytest.mark.parametrize('with_cp', [False, True])
+@pytest.mark.parametrize('build', MODELS.values(), ids=MODELS)
+def test_a_frozen_backbone_keeps_nothing(build: Callable[..., nn.Module], with_cp: bool):
+    """Neither tensors nor a graph; a head behind it keeps its own alone."""
+    model, kept = build(rope=MIXED, frozen_stages='all', with_cp=with_cp).train(), []
+    image = torch.randn(1, 3, 112, 112)
+    model(image)
+    with torch.autograd.graph.saved_tensors_hooks(kept.append, lambda tensor: tensor):
+        before = tensors()
+        outs = model(image)
+        new = tensors().keys() - before.keys()
+    assert not kept and not any(out.requires_grad for out in outs)
+    assert new == {id(out) for out in outs}
 
 
 # ---------------------------------------------------------------- made only once

@@ -101,6 +101,7 @@ def test_one_of_mmdet_and_mmseg_is_enough(present: str, absent: str) -> None:
         ('MODELS', 'MixedRoPE'),
         ('MODELS', 'SimpleFPN'),
         ('MODELS', 'PublishedDINO'),
+        ('MODELS', 'LinearHead'),
         ('MODELS', 'MeanScoreTTAModel'),
         ('OPTIM_WRAPPER_CONSTRUCTORS', 'NamedGroupsConstructor'),
     ],

@@ -197,6 +197,16 @@ def test_frozen_stages_neither_train_nor_keep_activations() -> None:
     assert 'layers.1.blocks.0.attn.rope.freqs' in trained
 
 
+def test_everything_is_frozen() -> None:
+    """Two passes in training mode are equal, and nothing is kept for a backward."""
+    rope = dict(MIXED, coordinates=dict(shift=0.5))
+    model = RoPESwin(rope=rope, frozen_stages='all', drop_path_rate=0.5, **SMALL).train()
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+    image = torch.randn(1, 3, 40, 40)
+    for out, again in zip(model(image), model(image), strict=True):
+        assert torch.equal(out, again) and not out.requires_grad
+
+
 def test_checkpointing_changes_nothing() -> None:
     plain = RoPESwin(use_rpb=True, drop_path_rate=0.3, **SMALL)
     frugal = RoPESwin(use_rpb=True, drop_path_rate=0.3, with_cp=True, **SMALL)
@@ -256,7 +266,7 @@ def test_compiles_without_a_graph_break() -> None:
         ),
         (dict(window_size=(7, 0)), r'window_size must be .* got \(7, 0\)'),
         (dict(pretrain_window_size=0), 'pretrain_window_size must be .* got 0'),
-        (dict(frozen_stages=5), 'frozen_stages must be an integer from -1 to 4, got 5'),
+        (dict(frozen_stages=5), "frozen_stages must be 'all' or an integer from -1 to 4, got 5"),
         (dict(frozen_stages=1.5), 'frozen_stages must be .* got 1.5'),
         (dict(out_indices=(0, 4)), r'out_indices must be .* from -4 to 3, got \(0, 4\)'),
         (dict(out_indices=3), 'out_indices must be a sequence of integers .* got 3'),

@@ -180,9 +180,10 @@ def test_recomputing_blocks_gives_the_same_gradients():
     torch.testing.assert_close(gradients[0], gradients[1])
 
 
-@pytest.mark.parametrize('frozen_stages', [-1, 0, 2, 4])
-def test_frozen_stages_do_not_learn(frozen_stages: int):
+@pytest.mark.parametrize('frozen_stages', [-1, 0, 2, 4, 'all'])
+def test_frozen_stages_do_not_learn(frozen_stages: int | str):
     model = build(rope=MIXED, use_ape=True, frozen_stages=frozen_stages, img_size=64).train()
+    frozen_stages = model.frozen_stages
     out = model(torch.randn(1, 3, 64, 64))[0]
     if frozen_stages == 4:
         assert not out.requires_grad
@@ -197,20 +198,100 @@ def test_frozen_stages_do_not_learn(frozen_stages: int):
         assert block.attn.rope.freqs.requires_grad != frozen
 
 
-def test_a_frozen_model_has_no_parameter_that_trains():
-    """Its frequencies and final norm neither; coordinates are not augmented."""
-    coordinates = dict(type='centres', rescale=2.0)
-    model = build(rope=dict(MIXED, coordinates=coordinates), final_norm=True, frozen_stages=4)
+@pytest.mark.parametrize('window_prefix', ['copy', 'global'])
+@pytest.mark.parametrize('final_norm', [False, True, 'all'])
+def test_a_frozen_model_has_no_parameter_that_trains(final_norm: bool | str, window_prefix: str):
+    """Its frequencies and final norm neither; nothing is random, even before ``train()``."""
+    model = RoPEViT(
+        TINY,
+        rope=dict(MIXED, coordinates=dict(type='centres', rescale=2.0)),
+        drop_path_rate=0.5,
+        window_size=3,
+        window_block_indexes=(0, 1, 3),
+        window_prefix=window_prefix,
+        final_norm=final_norm,
+        out_indices=(1, 3),
+        output_prefix='cls',
+        frozen_stages='all',
+    )
+    randomize(model)
     assert not any(p.requires_grad for p in model.parameters())
+    image = torch.randn(2, 3, 64, 64)
+    results = [[x for pair in model(image) for x in pair]]
+    for mode in (True, True, False):
+        results.append([x for pair in model.train(mode)(image) for x in pair])
+        parts = [part for part in model.modules() if part not in (model, model.blocks)]
+        assert not any(part.training for part in parts)
+    for outs in results:
+        assert not any(out.requires_grad for out in outs)
+        assert all(torch.equal(a, b) for a, b in zip(outs, results[0], strict=True))
+
+
+def test_frozen_blocks_are_not_augmented():
+    """Nor dropped; those behind them are."""
+    rope = dict(MIXED, coordinates=dict(shift=0.5))
+    model = RoPEViT(TINY, rope=rope, drop_path_rate=0.5, frozen_stages=2, out_indices=(1, 2))
+    randomize(model)
     image = torch.randn(1, 3, 64, 64)
-    assert torch.equal(model.train()(image)[0], model(image)[0])
-    assert not model.norm.training
+    (frozen, trained), (frozen_again, trained_again) = model.train()(image), model(image)
+    assert torch.equal(frozen, frozen_again) and not torch.equal(trained, trained_again)
 
 
 def test_drop_path_grows_linearly():
     model = RoPEViT(arch=TINY, drop_path_rate=0.3)
     rates = [getattr(block.drop_path, 'drop_prob', 0.0) for block in model.blocks]
     assert rates == pytest.approx([0.0, 0.1, 0.2, 0.3])
+
+
+@pytest.mark.parametrize('variant', ['', 'mixed_ape_'])
+@torch.no_grad()
+def test_every_map_is_normed_as_timm_s(timm: ModuleType, variant: str):
+    theirs, ours = timm_pair(timm, 'small', variant, (80, 112), depth=3)
+    model = RoPEViT(vars(ours.arch) | dict(final_norm='all'), out_indices=(0, 2))
+    model.load_state_dict(ours.state_dict())
+    image = torch.randn(1, 3, 80, 112)
+    settings = dict(indices=[0, 2], norm=True, intermediates_only=True)
+    expected = theirs.forward_intermediates(image, **settings)
+    for found, wanted in zip(model.eval()(image), expected, strict=True):
+        assert relative_error(found, wanted) < 1e-5
+
+
+@torch.no_grad()
+def test_prefix_tokens_beside_the_maps():
+    options = dict(num_registers=2, out_indices=(1, 3), final_norm='all')
+    plain = build(**options)
+    image, state = torch.randn(2, 3, 64, 48), plain.state_dict()
+    maps, (tokens, grid) = plain(image), plain.forward_tokens(image)
+    for output_prefix in ('cls', 'all'):
+        model = RoPEViT(TINY, output_prefix=output_prefix, **options).eval()
+        model.load_state_dict(state)
+        for (out, prefix), expected, x in zip(model(image), maps, tokens, strict=True):
+            assert torch.equal(out, expected)
+            wanted = x[:, 0] if output_prefix == 'cls' else x[:, :3]
+            assert grid == (4, 3) and torch.equal(prefix, wanted)
+    model = RoPEViT(TINY, with_cls_token=False, num_registers=2, output_prefix='all')
+    assert model(image)[0][1].shape == (2, 2, 32)
+
+
+@pytest.mark.parametrize('readout_type', ['ignore', 'add', 'project'])
+def test_mmseg_s_dpt_head_takes_maps_and_class_tokens(readout_type: str):
+    from mmseg.models.decode_heads import DPTHead
+
+    model = build(out_indices=(0, 1, 2, 3), output_prefix='cls', final_norm='all').train()
+    head = DPTHead(
+        embed_dims=32,
+        post_process_channels=[8, 8, 8, 8],
+        readout_type=readout_type,
+        in_channels=[32] * 4,
+        in_index=[0, 1, 2, 3],
+        input_transform='multiple_select',
+        channels=8,
+        num_classes=5,
+    )
+    scores = head(model(torch.randn(2, 3, 64, 96)))
+    assert scores.shape == (2, 5, 32, 48)  # half the image, as DPT's
+    scores.square().mean().backward()
+    assert model.norm.weight.grad.any() and model.cls_token.grad.any()
 
 
 def test_output_of_the_last_block_alone_is_normalised():
@@ -281,10 +362,27 @@ def test_bfloat16_autocast_stays_close():
         (dict(arch=dict(TINY, num_heads=3)), 'embed_dims 32 is not a multiple of num_heads 3'),
         (dict(arch=dict(TINY, num_heads=0)), 'num_heads must be an integer from 1 up, got 0'),
         (dict(use_rel_pos=True, with_cls_token=False), 'set rope=None'),
-        (dict(window_block_indexes=(0,)), 'need with_cls_token=False and num_registers=0'),
+        (dict(use_rel_pos=True, rope=None), 'use_rel_pos needs with_cls_token=False and num_regis'),
         (
-            dict(window_block_indexes=(0,), with_cls_token=False, num_registers=4),
+            dict(use_rel_pos=True, rope=None, with_cls_token=False, num_registers=4),
             'got False and 4',
+        ),
+        (
+            dict(window_prefix='mean'),
+            r"window_prefix must be one of \('copy', 'global'\), got 'mean'",
+        ),
+        (dict(final_norm='last'), "final_norm must be .*True, False, 'all'.* got 'last'"),
+        (
+            dict(output_prefix=True),
+            r"output_prefix must be one of \(None, 'cls', 'all'\), got True",
+        ),
+        (
+            dict(output_prefix='cls', with_cls_token=False),
+            "output_prefix='cls' needs with_cls_token",
+        ),
+        (
+            dict(output_prefix='all', with_cls_token=False),
+            "output_prefix='all' needs with_cls_token",
         ),
         (dict(out_indices=(4,)), r'out_indices must be .* from -4 to 3, got \(4,\)'),
         (dict(out_indices=3), 'out_indices must be a sequence of integers .* got 3'),
@@ -292,7 +390,7 @@ def test_bfloat16_autocast_stays_close():
             dict(window_block_indexes=(-5,), with_cls_token=False),
             r'window_block_indexes must be .* got \(-5,\)',
         ),
-        (dict(frozen_stages=5), 'frozen_stages must be an integer from -1 to 4, got 5'),
+        (dict(frozen_stages=5), "frozen_stages must be 'all' or an integer from -1 to 4, got 5"),
         (dict(frozen_stages=1.5), 'frozen_stages must be .* got 1.5'),
         (dict(patch_size=0), 'patch_size must be an integer from 1 up, got 0'),
         (dict(patch_size='16'), "patch_size must be .* got '16'"),

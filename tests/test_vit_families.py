@@ -163,6 +163,37 @@ def test_same_weights_same_tokens_as_timm(timm: ModuleType, name: str, grid: tup
     assert relative_error(first, expected[0]) < 1e-5
 
 
+@pytest.mark.parametrize('name', KINDS)
+@torch.no_grad()
+def test_normed_maps_and_prefix_tokens_are_those_of_timm(timm: ModuleType, name: str):
+    """``norm=True`` norms nothing where timm's model has no final norm."""
+    patch_size = RoPEViT.ARCHS[name].get('patch_size', 16)
+    size = (3 * patch_size, 6 * patch_size)
+    theirs, ours = timm_pair(timm, name, size)
+    model = RoPEViT(
+        vars(ours.arch) | dict(final_norm='all' if ours.norm is not None else False),
+        out_indices=(0, 1),
+        output_prefix='all',
+    )
+    model.load_state_dict(ours.state_dict())
+    image = torch.randn(2, 3, *size)
+    settings = dict(indices=[0, 1], norm=True, return_prefix_tokens=True, intermediates_only=True)
+    wanted = theirs.eval().forward_intermediates(image, **settings)
+    for found, expected in zip(model.eval()(image), wanted, strict=True):
+        assert relative_error(found[0], expected[0]) < 1e-5
+        assert relative_error(found[1], expected[1]) < 1e-5
+
+
+@pytest.mark.parametrize('name', RoPEViT.ARCHS)
+def test_norms_of_a_family_by_default(name: str):
+    """DINOv3's code norms all maps; users of the others take them as the blocks leave them."""
+    with torch.device('meta'):
+        model = RoPEViT(name)
+    all_normed = name.startswith(('dinov3', 'lingbot'))
+    assert model.arch.final_norm == ('all' if all_normed else False)
+    assert (model.norm is not None) == all_normed
+
+
 @torch.no_grad()
 def test_training_draws_the_same_coordinates_as_timm(timm: ModuleType):
     """In one block: timm draws once for all blocks, DINOv3's own code and ours for each."""

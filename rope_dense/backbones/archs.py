@@ -16,6 +16,7 @@ from .mlp import MlpKind
 
 DEFAULT = 'default'  # as ``arch`` says; a string, so that configs can store it
 Default = Literal['default']
+FinalNorm = bool | Literal['all']
 SIZES = ('embed_dims', 'depth', 'num_heads')
 
 
@@ -50,6 +51,7 @@ class ViTArch:
     pre_norm: bool = False
     attn_norm: bool = False
     layer_scale_init_value: float | None = 1e-4
+    final_norm: FinalNorm = False
     norm_cfg: dict = field(default_factory=lambda: dict(type='LN', eps=1e-6))
 
     def __post_init__(self) -> None:
@@ -67,6 +69,7 @@ class ViTArch:
         check_integer('num_registers', self.num_registers, 0)
         for name in ('use_ape', 'with_cls_token', 'pre_norm', 'attn_norm'):
             check_choice(name, getattr(self, name), (True, False))
+        check_choice('final_norm', self.final_norm, (True, False, 'all'))
         if self.layer_scale_init_value is not None:
             check_number('layer_scale_init_value', self.layer_scale_init_value)
 
@@ -126,6 +129,7 @@ DINOV3 = dict(
     ),
     num_registers=4,
     layer_scale_init_value=1e-5,
+    final_norm='all',  # as get_intermediate_layers in its code
     norm_cfg=dict(type='LN', eps=1e-5),
 )
 # EVA-02 (Fang et al., 2023) at its pre-training size.

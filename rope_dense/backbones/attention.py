@@ -1,7 +1,7 @@
 """Multi-head self-attention, global or in windows, with a rotary embedding or a position bias.
 
 Letters: B images, H x W token grid, N tokens (prefix and grid), W windows, n tokens that attend to
-each other (N, or those of a window), h heads, D channels of a head, C = h D.
+each other (N, or those of a window and its prefix), h heads, D channels of a head, C = h D.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Attention(nn.Module):
         Args:
             x: [B, N, C].
             grid: (H, W) of the tokens after the prefix.
-            plan: of the windows, which have no prefix tokens; None to attend globally.
+            plan: of the windows, each with copies of the prefix tokens, if there are any; None to
+                attend globally.
 
         Returns:
             [B, N, C].
@@ -74,8 +75,7 @@ class Attention(nn.Module):
             rotary = in_windows(rotary, plan)
         q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B or W, h, n, D]
         bias = self.bias(q, window_size or grid)
-        scale = q.shape[-1] ** -0.5 * (1.0 if rotary is None else rotary.attention_scale)
-        out = attend(q, k, v, bias, scale, plan)  # [B or W, n, C]
+        out = attend(q, k, v, bias, score_scale(q, rotary), plan)  # [B or W, n, C]
         if plan is not None:
             out = plan.unpartition(out)  # [B, N, C]
         return self.proj(self.norm(out))
@@ -84,6 +84,40 @@ class Attention(nn.Module):
         """What is added to the scaled scores of queries [B, h, n, D] in a grid or window of
         ``size``: [h, n, n] or [B, h, n, n]; None for nothing."""
         return None
+
+
+class GlobalPrefixAttention(Attention):
+    """Attention of a block in windows whose prefix tokens attend globally.
+
+    A token of the grid attends to those of its window and to the prefix, a prefix token to all:
+    global attention with a mask, with the positions of the whole grid, and without padding. Checked
+    in tests/test_prefix_windows.py against just that, token by token.
+
+    Args:
+        others: see ``Attention``.
+    """
+
+    def forward(self, x: Tensor, grid: Size, plan: WindowPlan | None = None) -> Tensor:
+        """See ``Attention.forward``; the windows of ``plan`` have ``num_shared`` prefix tokens and
+        mask their padding."""
+        if plan is None:
+            return super().forward(x, grid)
+        rotary = None if self.rope is None else self.rope(x, grid)
+        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
+        q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B, h, N, D]
+        scale, number = score_scale(q, rotary), self.num_prefix_tokens
+        window_q, window_k, window_v = (
+            plan.partition(tokens[:, :, number:].transpose(1, 2)).transpose(1, 2)
+            for tokens in (q, k, v)
+        )  # [W, h, n, D]
+        keys, values = (
+            torch.cat([tokens[:, :, :number].repeat(plan.num_windows, 1, 1, 1), of_window], 2)
+            for tokens, of_window in ((k, window_k), (v, window_v))
+        )
+        windows = attend(window_q, keys, values, None, scale, plan)  # [W, n, C]
+        prefix = attend(q[:, :, :number], k, v, None, scale, None)
+        out = torch.cat([prefix, plan.unpartition(windows)], 1)  # [B, N, C]
+        return self.proj(self.norm(out))
 
 
 class TableBiasAttention(Attention):
@@ -162,11 +196,20 @@ def zero_projection(qkv: nn.Module, x: Tensor) -> Tensor | None:
     return qkv(x.new_zeros(1, x.shape[-1]))[0]  # whatever took its place, such as an adapter
 
 
+def score_scale(q: Tensor, rotary: Rotary | None) -> float:
+    """What scores of queries [..., D] are multiplied by."""
+    return q.shape[-1] ** -0.5 * (1.0 if rotary is None else rotary.attention_scale)
+
+
 def in_windows(rotary: Rotary | None, plan: WindowPlan) -> Rotary | None:
     """The angles of windows: those of each image go along with its tokens."""
     if rotary is None or rotary.angles.ndim == 3:  # of one window, the same for all
         return rotary
-    return Rotary(plan.partition(rotary.angles), rotary.pair_layout, rotary.attention_scale)
+    angles = rotary.angles  # [B, H W, h, P]
+    if plan.num_copies:  # which have no angles
+        angles = F.pad(angles, (0, 0, 0, 0, plan.shape[1] - angles.shape[1], 0))
+    angles = plan.partition(angles)[:, plan.num_copies :]  # [W, n, h, P]
+    return Rotary(angles, rotary.pair_layout, rotary.attention_scale)
 
 
 def attend(

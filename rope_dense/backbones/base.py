@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from mmengine.model import BaseModule, PretrainedInit
@@ -14,10 +15,13 @@ from torch.utils.checkpoint import checkpoint
 from ..rope import AxialRoPE, MixedRoPE, RopeScaling
 from ..rope.frequencies import Size
 from ..rope.scaling import build_scaling
-from ..rope.validation import refuse
+from ..rope.validation import is_integer, refuse
 from .block import Block
 from .layers import PatchEmbed
+from .lora import add_adapters, find_adapters, lora_settings, merge_adapters
 from .windows import WindowPlan, WindowSetting, check_window_setting
+
+FrozenStages = int | Literal['all']
 
 # Registered here because rope/ depends on torch alone.
 for embedding in (AxialRoPE, MixedRoPE):
@@ -38,6 +42,7 @@ class Backbone(BaseModule):
         rope_scaling: as last set.
         with_cp: whether blocks are recomputed in backward.
         out_channels, out_strides: of each map.
+        lora: settings of the adapters, or None without any.
     """
 
     patch_embed: PatchEmbed
@@ -46,6 +51,7 @@ class Backbone(BaseModule):
     with_cp: bool
     out_channels: list[int]
     out_strides: list[int]
+    lora: dict | None = None
 
     @property
     @abstractmethod
@@ -102,10 +108,45 @@ class Backbone(BaseModule):
             return checkpoint(block, x, grid, plan, use_reentrant=False)
         return block(x, grid, plan)
 
+    def needs_graph(self, *, frozen: bool) -> bool:
+        """Whether autograd has to record a part: a frozen one only for the sake of adapters."""
+        return torch.is_grad_enabled() and (not frozen or self.lora is not None)
+
     def freeze(self) -> None:
+        """Freeze what ``frozen_modules`` names, and all but the adapters if there are any."""
         for part in self.frozen_modules():
             if part is not None:
                 part.requires_grad_(False)
+        if self.lora is not None:
+            self.requires_grad_(False)
+            for adapter in find_adapters(self).values():
+                adapter.requires_grad_(True)
+        self.train(self.training)
+
+    def add_lora(self, lora: dict | None) -> None:
+        """Give the linear layers of the blocks low-rank adapters and freeze everything else; the
+        output does not change yet. None adds nothing.
+
+        Args:
+            lora: rank, alpha and targets, see ``lora.add_adapters``.
+
+        Raises:
+            ValueError: settings that are not allowed, or there are adapters already.
+        """
+        if lora is None:
+            return
+        if self.lora is not None:
+            raise ValueError(f'lora: the model has adapters already, {self.lora}: merge_lora first')
+        settings = lora_settings(lora)
+        add_adapters(self.ordered_blocks, **settings)
+        self.lora = dict(settings, targets=list(settings['targets']))
+        self.freeze()
+
+    def merge_lora(self) -> None:
+        """Put the adapters into the weights of their layers: the same maps up to rounding, by a
+        model as without ``lora``. What is frozen stays so."""
+        merge_adapters(self)
+        self.lora = None
 
     def train(self, mode: bool = True) -> Backbone:
         super().train(mode)
@@ -136,6 +177,15 @@ class Backbone(BaseModule):
             )
         WEIGHT_INITIALIZERS.build(dict(cfgs[0], type='StrictPretrained'))(self)
         self.is_init = True
+
+
+def check_frozen_stages(frozen_stages: object, number: int) -> int:
+    """How many of ``number`` parts are frozen, -1 for not even what is before the first."""
+    if isinstance(frozen_stages, str) and frozen_stages == 'all':
+        return number
+    if not is_integer(frozen_stages) or not -1 <= frozen_stages <= number:
+        refuse('frozen_stages', frozen_stages, f"'all' or an integer from -1 to {number}")
+    return int(frozen_stages)
 
 
 def build_rope(rope: dict | None, *, head_dim: int, num_heads: int) -> nn.Module | None:

@@ -24,7 +24,7 @@ from ..rope.validation import (
     refuse,
 )
 from .attention import Attention, TableBiasAttention
-from .base import Backbone, build_rope
+from .base import Backbone, FrozenStages, build_rope, check_frozen_stages
 from .block import Block
 from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, to_map
 from .mlp import Mlp
@@ -66,7 +66,11 @@ class RoPESwin(Backbone):
         drop_path_rate: stochastic depth of the last block; grows linearly from 0 at the first.
         out_indices: stages whose outputs are returned; negative ones count from the end.
         frozen_stages: -1 trains everything, 0 freezes the patch embedding, n also the first n
-            stages with their reductions and output norms.
+            stages with their reductions and output norms, 'all' everything. What is frozen stays in
+            evaluation mode: no drop path, no augmentation of coordinates.
+        lora: low-rank adapters of linear layers in all blocks, a dict of rank, alpha and targets,
+            see ``lora.add_adapters``. All else is frozen then; ``frozen_stages`` still decides what
+            stays in evaluation mode.
         with_cp: recompute each block in backward to save memory.
         norm_cfg: norm layers, in mmcv's form.
         init_cfg: mmengine initialisation, such as ``dict(type='Pretrained', checkpoint=...)``.
@@ -98,7 +102,8 @@ class RoPESwin(Backbone):
         patch_norm: bool = True,
         drop_path_rate: float = 0.2,
         out_indices: Sequence[int] = (0, 1, 2, 3),
-        frozen_stages: int = -1,
+        frozen_stages: FrozenStages = -1,
+        lora: dict | None = None,
         with_cp: bool = False,
         norm_cfg: dict = dict(type='LN'),
         init_cfg: dict | None = None,
@@ -119,7 +124,7 @@ class RoPESwin(Backbone):
         self.pretrain_grid = check_size('pretrain_window_size', pretrain_window_size)
         self.window_blocks = range(sum(depths))
         self.out_indices = check_indexes('out_indices', out_indices, len(depths))
-        self.frozen_stages = check_integer('frozen_stages', frozen_stages, -1, len(depths))
+        self.frozen_stages = check_frozen_stages(frozen_stages, len(depths))
         self.shift_single_window, self.mask_padding = shift_single_window, mask_padding
         self.with_cp = with_cp
         self.out_channels = [channels[index] for index in self.out_indices]
@@ -149,14 +154,15 @@ class RoPESwin(Backbone):
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)
         self.freeze()
+        self.add_lora(lora)
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.frozen_stages < 0):
+        with torch.set_grad_enabled(self.needs_graph(frozen=self.frozen_stages >= 0)):
             x, grid = self.patch_embed(image)  # [B, N, C]
         window_size = self.window_of(*image.shape[-2:])
         outs = []
         for index, stage in enumerate(self.layers):
-            with torch.set_grad_enabled(torch.is_grad_enabled() and index >= self.frozen_stages):
+            with torch.set_grad_enabled(self.needs_graph(frozen=index < self.frozen_stages)):
                 plans = self.plans(x.shape[0], grid, window_size, x.device)
                 for number, block in enumerate(stage.blocks):
                     x = self.run(block, x, grid, plans[number % 2])

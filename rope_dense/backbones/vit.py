@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal, get_args
 
 import torch
 from mmengine.registry import MODELS
@@ -16,13 +17,15 @@ from ..rope import RopeScaling
 from ..rope.cache import is_tracing
 from ..rope.frequencies import Size
 from ..rope.validation import check_choice, check_indexes, check_integer, check_number, check_size
-from .archs import ARCHS, DEFAULT, Default, ViTArch, find_vit_arch
-from .attention import Attention, DecomposedBiasAttention, QkvBias
-from .base import Backbone, build_rope
+from .archs import ARCHS, DEFAULT, Default, FinalNorm, ViTArch, find_vit_arch
+from .attention import Attention, DecomposedBiasAttention, GlobalPrefixAttention, QkvBias
+from .base import Backbone, FrozenStages, build_rope, check_frozen_stages
 from .block import Block
 from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, resize_grid, to_map
 from .mlp import build_mlp
 from .windows import WindowPlan, WindowSetting, fitting_side, window_plan
+
+WindowPrefix = Literal['copy', 'global']
 
 
 @MODELS.register_module()
@@ -31,8 +34,8 @@ class RoPEViT(Backbone):
     baselines, and other ViTs with rotary embedding: DINOv3, EVA-02, Perception Encoder, timm's.
 
     Takes images [B, in_channels, height, width] of any size from one patch up and returns one map
-    [B, C, height // patch_size, width // patch_size] for each of ``out_indices``, without the
-    prefix tokens. Published weights of all these load, see docs/checkpoints.md. Checked in
+    [B, C, height // patch_size, width // patch_size] for each of ``out_indices``; see also
+    ``output_prefix``. Published weights of all these load, see docs/checkpoints.md. Checked in
     tests/test_vit.py and tests/test_vit_families.py: against timm's independent ports with the same
     random weights, and windowed and relative-position blocks against tests/reference.py.
 
@@ -55,19 +58,35 @@ class RoPEViT(Backbone):
         use_ape: learned absolute position embedding, resized (bicubic) to the grid of each input.
         use_rel_pos: decomposed relative position bias, ViTDet's baseline; only with ``rope=None``.
         rel_pos_img_size: image size of the relative position tables of global blocks.
-        with_cls_token: keep a class token through the blocks. Window blocks can have no prefix.
-        num_registers: further prefix tokens, R; window blocks need 0.
+        with_cls_token: keep a class token through the blocks, a prefix token.
+        num_registers: further prefix tokens, R.
         window_size: tokens of a side of a window, an int or (height, width). 'auto' takes the side
             that pads the grid of an image least and is nearest to the pre-training grid, None
             attends globally. Weights do not depend on it; see also ``set_window_size``.
         mask_padding: keep the padding of windows out of attention. False as in detectron2's ViTDet.
         window_block_indexes: blocks that attend within windows; the others attend globally.
+        window_prefix: what prefix tokens do in window blocks. 'copy' gives each window a copy of
+            them; the next global block, and an output, gets the mean of the copies. A window is
+            then like an image of pre-training, with prefix tokens and coordinates of its own, and a
+            global block has the tokens that it was trained with. That is the default: DINOv3's
+            detector cuts images into such windows, and RF-DETR does so with DINOv2, where global
+            blocks have all copies instead of their mean. 'global' lets them attend to all tokens,
+            and tokens of the grid to their window and to them: a global block with a mask, with
+            the coordinates of the whole grid and no padding.
         layer_scale_init_value: initial LayerScale of both branches, or None for no LayerScale.
-        final_norm: normalise the output of the last block.
+        final_norm: normalise no output (False), that of the last block (True), or each one with its
+            prefix tokens ('all'), as DINOv3's ``get_intermediate_layers`` does, and on request
+            Hugging Face's ``apply_layernorm`` and timm's ``forward_intermediates(norm=True)``.
         out_indices: blocks whose outputs are returned; negative ones count from the end.
+        output_prefix: None returns maps, 'cls' pairs (map, class token [B, C]) as mmseg's ViT does
+            for its DPTHead, 'all' pairs (map, prefix tokens [B, 1 + R, C]), class token first.
         drop_path_rate: stochastic depth of the last block; grows linearly from 0 at the first.
         frozen_stages: -1 trains everything, 0 freezes the patch and position embeddings, n also the
-            first n blocks with their frequencies; ``depth`` freezes all, the final norm too.
+            first n blocks with their frequencies, 'all' everything, with the final norm. What is
+            frozen stays in evaluation mode: no drop path, no augmentation of coordinates.
+        lora: low-rank adapters of linear layers in all blocks, a dict of rank, alpha and targets,
+            see ``lora.add_adapters``. All else is frozen then; ``frozen_stages`` still decides what
+            stays in evaluation mode.
         with_cp: recompute each block in backward to save memory.
         norm_cfg: norm layers, in mmcv's form.
         init_cfg: mmengine initialisation, such as ``dict(type='Pretrained', checkpoint=...)``.
@@ -96,11 +115,14 @@ class RoPEViT(Backbone):
         window_size: WindowSetting = 14,
         mask_padding: bool = False,
         window_block_indexes: Sequence[int] = (),
+        window_prefix: WindowPrefix = 'copy',
         layer_scale_init_value: float | None | Default = DEFAULT,
-        final_norm: bool = False,
+        final_norm: FinalNorm | Default = DEFAULT,
         out_indices: Sequence[int] = (-1,),
+        output_prefix: Literal['cls', 'all'] | None = None,
         drop_path_rate: float = 0.0,
-        frozen_stages: int = -1,
+        frozen_stages: FrozenStages = -1,
+        lora: dict | None = None,
         with_cp: bool = False,
         norm_cfg: dict | Default = DEFAULT,
         init_cfg: dict | None = None,
@@ -116,28 +138,34 @@ class RoPEViT(Backbone):
             with_cls_token=with_cls_token,
             num_registers=num_registers,
             layer_scale_init_value=layer_scale_init_value,
+            final_norm=final_norm,
             norm_cfg=norm_cfg,
         )
         self.arch = arch = find_vit_arch(self.ARCHS, arch, given)
         channels, depth, patch_size = arch.embed_dims, arch.depth, arch.patch_size
         self.window_blocks = check_indexes('window_block_indexes', window_block_indexes, depth)
         self.out_indices = check_indexes('out_indices', out_indices, depth)
-        self.frozen_stages = check_integer('frozen_stages', frozen_stages, -1, depth)
+        self.frozen_stages = check_frozen_stages(frozen_stages, depth)
         check_number('drop_path_rate', drop_path_rate, 0, below=1)
-        for name, value in dict(
-            use_rel_pos=use_rel_pos, mask_padding=mask_padding, final_norm=final_norm
-        ).items():
+        check_choice('window_prefix', window_prefix, get_args(WindowPrefix))
+        check_choice('output_prefix', output_prefix, (None, 'cls', 'all'))
+        for name, value in dict(use_rel_pos=use_rel_pos, mask_padding=mask_padding).items():
             check_choice(name, value, (True, False))
         if use_rel_pos and arch.rope is not None:
             raise ValueError(
                 'use_rel_pos=True is the baseline without rotary embedding: set rope=None'
             )
-        if arch.num_prefix_tokens and (self.window_blocks or use_rel_pos):
+        if arch.num_prefix_tokens and use_rel_pos:
             raise ValueError(
-                'window_block_indexes and use_rel_pos need with_cls_token=False and '
-                f'num_registers=0, got {arch.with_cls_token} and {arch.num_registers}'
+                'use_rel_pos needs with_cls_token=False and num_registers=0, got '
+                f'{arch.with_cls_token} and {arch.num_registers}'
             )
-        self.mask_padding, self.with_cp = mask_padding, with_cp
+        if output_prefix == 'cls' and not arch.with_cls_token:
+            raise ValueError("output_prefix='cls' needs with_cls_token=True")
+        if output_prefix == 'all' and not arch.num_prefix_tokens:
+            raise ValueError("output_prefix='all' needs with_cls_token=True or num_registers")
+        self.mask_padding, self.with_cp, self.output_prefix = mask_padding, with_cp, output_prefix
+        self.global_prefix = window_prefix == 'global' and arch.num_prefix_tokens > 0
         self.pretrain_grid = arch.grid
         self.out_channels = [channels] * len(self.out_indices)
         self.out_strides = [patch_size] * len(self.out_indices)
@@ -160,38 +188,48 @@ class RoPEViT(Backbone):
             whole = whole[0] // patch_size, whole[1] // patch_size
             bias_grids = [arch.grid if i in self.window_blocks else whole for i in range(depth)]
         self.blocks = nn.ModuleList(
-            build_block(arch, bias_grid, rate)
-            for bias_grid, rate in zip(bias_grids, linear_rates(drop_path_rate, depth), strict=True)
+            build_block(arch, bias_grids[i], self.global_prefix and i in self.window_blocks, rate)
+            for i, rate in enumerate(linear_rates(drop_path_rate, depth))
         )
-        self.norm = build_norm(arch.norm_cfg, channels) if final_norm else None
+        self.norm = build_norm(arch.norm_cfg, channels) if arch.final_norm else None
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)
         for embedding in (self.cls_token, self.reg_token, self.pos_embed):
             if embedding is not None:
                 nn.init.trunc_normal_(embedding, std=0.02)
         self.freeze()
+        self.add_lora(lora)
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, image: Tensor) -> tuple[Tensor, ...] | tuple[tuple[Tensor, Tensor], ...]:
         tokens, grid = self.forward_tokens(image)
         for x in tokens:
             if x.requires_grad and not is_tracing():
                 # Else the layout of the gradient of a map would go through all blocks.
                 x.register_hook(Tensor.contiguous)
-        return tuple(to_map(x[:, self.arch.num_prefix_tokens :], grid) for x in tokens)
+        number = self.arch.num_prefix_tokens
+        maps = tuple(to_map(x[:, number:], grid) for x in tokens)
+        if self.output_prefix is None:
+            return maps
+        prefix = 0 if self.output_prefix == 'cls' else slice(number)
+        return tuple((out, x[:, prefix]) for out, x in zip(maps, tokens, strict=True))
 
     def forward_tokens(self, image: Tensor) -> tuple[list[Tensor], Size]:
         """The tokens [B, N, C] after each of ``out_indices``, prefix tokens first, and the grid
-        (H, W) of the others. The last block's pass the final norm, if there is one."""
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.frozen_stages < 0):
+        (H, W) of the others. They are normalised as ``final_norm`` says."""
+        with torch.set_grad_enabled(self.needs_graph(frozen=self.frozen_stages >= 0)):
             x, grid = self.embed(image)
         plan = self.plan(x.shape[0], grid, x.device)
-        outs = []
+        outs, windows = [], None
         for index, block in enumerate(self.blocks):
-            with torch.set_grad_enabled(torch.is_grad_enabled() and index >= self.frozen_stages):
-                x = self.run(block, x, grid, plan if index in self.window_blocks else None)
+            before, windows = windows, plan if index in self.window_blocks else None
+            with torch.set_grad_enabled(self.needs_graph(frozen=index < self.frozen_stages)):
+                if windows is not before:
+                    x = plan.mean_prefix(x) if windows is None else plan.copy_prefix(x)
+                x = self.run(block, x, grid, windows)
             if index in self.out_indices:
-                is_last = index == len(self.blocks) - 1
-                outs.append(self.norm(x) if is_last and self.norm is not None else x)
+                out = x if windows is None else windows.mean_prefix(x)
+                normed = index == len(self.blocks) - 1 or self.arch.final_norm == 'all'
+                outs.append(self.norm(out) if normed and self.norm is not None else out)
         return outs, grid
 
     def embed(self, image: Tensor) -> tuple[Tensor, Size]:
@@ -209,7 +247,16 @@ class RoPEViT(Backbone):
         window_size = self.window_of(grid)
         if window_size is None or not self.window_blocks:
             return None
-        return window_plan(batch, grid, window_size, mask_padding=self.mask_padding, device=device)
+        number = self.arch.num_prefix_tokens
+        return window_plan(
+            batch,
+            grid,
+            window_size,
+            mask_padding=self.mask_padding or self.global_prefix,
+            num_copies=0 if self.global_prefix else number,
+            num_shared=number if self.global_prefix else 0,
+            device=device,
+        )
 
     def window_of(self, grid: Size) -> Size | None:
         """The window for a grid; None is the whole of it."""
@@ -235,9 +282,12 @@ class RoPEViT(Backbone):
         return len(self.blocks) + 1 if first == 'norm' else 0
 
     def scaling_of(self, block: Block, scaling: RopeScaling | None) -> RopeScaling | None:
-        """Windows have no fixed factor: theirs always comes from their size."""
+        """Windows have no fixed factor: theirs always comes from their size, if the coordinates are
+        those of a window."""
         windowed = any(block is self.blocks[index] for index in self.window_blocks)
-        return replace(scaling, factor=None) if scaling is not None and windowed else scaling
+        if scaling is None or not windowed or self.global_prefix:
+            return scaling
+        return replace(scaling, factor=None)
 
     def frozen_modules(self) -> list[nn.Module | nn.Parameter | None]:
         if self.frozen_stages < 0:
@@ -253,11 +303,14 @@ class RoPEViT(Backbone):
         ]
 
 
-def build_block(arch: ViTArch, bias_grid: Size | None, drop_path_rate: float) -> Block:
+def build_block(
+    arch: ViTArch, bias_grid: Size | None, global_prefix: bool, drop_path_rate: float
+) -> Block:
     """A block of an architecture.
 
     Args:
         bias_grid: (H, W) of the tables of relative positions, None for no tables.
+        global_prefix: whether the block has windows beside which prefix tokens attend globally.
         drop_path_rate: see ``Block``.
     """
     arguments = dict(
@@ -270,10 +323,10 @@ def build_block(arch: ViTArch, bias_grid: Size | None, drop_path_rate: float) ->
         num_prefix_tokens=arch.num_prefix_tokens,
         norm_cfg=arch.norm_cfg if arch.attn_norm else None,
     )
-    if bias_grid is None:
-        attn = Attention(**arguments)
-    else:
+    if bias_grid is not None:
         attn = DecomposedBiasAttention(**arguments, bias_grid=bias_grid)
+    else:
+        attn = (GlobalPrefixAttention if global_prefix else Attention)(**arguments)
     hidden_dims = int(arch.embed_dims * arch.mlp_ratio)
     mlp = build_mlp(arch.mlp, arch.embed_dims, hidden_dims, arch.norm_cfg)
     return Block(attn, mlp, arch.norm_cfg, drop_path_rate, arch.layer_scale_init_value)

@@ -1,11 +1,12 @@
 """Windows of a token grid: which token is in which place of which window.
 
-Letters: B images, H x W token grid, W windows of all images, n tokens of a window, C channels.
+Letters: B images, H x W token grid, W windows of all images, n tokens of a window, C channels,
+P prefix tokens (class token and registers).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -27,19 +28,28 @@ class WindowPlan:
     Windows that attend without a mask come first, then those with one. A place without a token, in
     a window that reaches over the edge of the grid, is padding.
 
+    Each window can have a copy of the prefix tokens in front of its n tokens. The copies of all
+    windows of an image are in front of the tokens of its grid then, and count as tokens: an image
+    has N = H W tokens without copies, and W / B P + H W with them.
+
     Attributes:
         window_size: (height, width) of a window.
-        shape: (B, H W).
-        into: [W n] the token of each place, an index into the flattened [B H W]; 0 for padding.
-        back: [B H W] the place of each token.
-        is_padding: [W n] bool, the places that have no token; None if all have one.
+        num_windows: of an image, W / B.
+        num_copies: prefix tokens that each window has a copy of; P or 0.
+        shape: (B, N).
+        into: [W (num_copies + n)] the token of each place, an index into the flattened [B N]; 0 for
+            padding.
+        back: [B N] the place of each token.
+        is_padding: [W (num_copies + n)] bool, the places that have no token; None if all have one.
         padding_places: the indexes of these; None while tracing, too.
         num_unmasked: windows that attend without a mask.
-        mask: [W - num_unmasked, 1, n, n] bool, which tokens (columns) a token may attend to;
+        mask: [W - num_unmasked, 1, n or 1, keys] bool, which keys (columns) a token may attend to;
             None if ``num_unmasked`` is W.
     """
 
     window_size: Size
+    num_windows: int
+    num_copies: int
     shape: tuple[int, int]
     into: Tensor
     back: Tensor
@@ -49,7 +59,7 @@ class WindowPlan:
     mask: Tensor | None
 
     def partition(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
-        """Tokens of the grids, [B, H W, ...], to those of the windows, [W, n, ...].
+        """Tokens of the images, [B, N, ...], to those of the windows, [W, num_copies + n, ...].
 
         Args:
             padding: [...], what is in places without a token; None for zeros.
@@ -64,16 +74,33 @@ class WindowPlan:
         else:
             windows = Gather.apply(rows, padding, self.into, self.padding_places, self.back, None)
         height, width = self.window_size
-        return windows.unflatten(0, (-1, height * width)).unflatten(2, x.shape[2:])
+        places = self.num_copies + height * width
+        return windows.unflatten(0, (-1, places)).unflatten(2, x.shape[2:])
 
     def unpartition(self, windows: Tensor) -> Tensor:
-        """The inverse of ``partition``, [W, n, C] to [B, H W, C]."""
+        """The inverse of ``partition``, [W, num_copies + n, C] to [B, N, C]."""
         rows = windows.flatten(0, 1)
         if is_tracing():
             tokens = rows.index_select(0, self.back)
         else:
             tokens = Gather.apply(rows, None, self.back, None, self.into, self.padding_places)
         return tokens.view(*self.shape, windows.shape[-1])
+
+    def copy_prefix(self, x: Tensor) -> Tensor:
+        """Copy the prefix tokens for each window: [B, P + H W, C] to [B, N, C]."""
+        if not self.num_copies:
+            return x
+        prefix, tokens = x[:, : self.num_copies], x[:, self.num_copies :]
+        return torch.cat([prefix.repeat(1, self.num_windows, 1), tokens], 1)
+
+    def mean_prefix(self, x: Tensor) -> Tensor:
+        """The mean of the copies of each prefix token: [B, N, C] to [B, P + H W, C]."""
+        if not self.num_copies:
+            return x
+        number = self.num_windows * self.num_copies
+        copies, tokens = x[:, :number], x[:, number:]
+        copies = copies.unflatten(1, (self.num_windows, self.num_copies))
+        return torch.cat([copies.mean(1), tokens], 1)
 
 
 class Gather(torch.autograd.Function):
@@ -129,6 +156,8 @@ def window_plan(
     *,
     shift: Size = (0, 0),
     mask_padding: bool = False,
+    num_copies: int = 0,
+    num_shared: int = 0,
     device: torch.device,
 ) -> WindowPlan:
     """The plan for grids that are padded at the bottom and right to whole windows.
@@ -138,12 +167,24 @@ def window_plan(
         grid: (H, W).
         shift: tokens by which the padded grid is moved up and left, cyclically; tokens that meet in
             a window without being neighbours do not attend to each other (Liu et al., "Swin
-            Transformer", ICCV 2021).
+            Transformer", ICCV 2021). Not together with prefix tokens.
         mask_padding: keep padding out of attention; otherwise padding is attended to, as in the
             published code.
+        num_copies: prefix tokens that each window has a copy of.
+        num_shared: prefix tokens that are keys of every window, in front of those of its tokens.
     """
     arguments = batch, *grid, window_size, shift, mask_padding
-    return PLANS.get(arguments, device, lambda: make_plan(*arguments, device))
+
+    def make() -> WindowPlan:
+        plan = make_plan(*arguments, device)
+        if num_copies:
+            plan = with_copies(plan, num_copies)
+        if plan.mask is not None and num_copies + num_shared:
+            keys = ~plan.is_padding.view(-1, 1, 1, num_copies + window_size[0] * window_size[1])
+            plan = replace(plan, mask=F.pad(keys, (num_shared, 0), value=True))
+        return plan
+
+    return PLANS.get((*arguments, num_copies, num_shared), device, make)
 
 
 def make_plan(
@@ -195,6 +236,8 @@ def make_plan(
     back = back.scatter(0, into.masked_fill(is_padding, num_tokens), places)[:-1]
     return WindowPlan(
         window_size,
+        rows * columns,
+        0,
         (batch, height * width),
         into,
         back,
@@ -202,6 +245,35 @@ def make_plan(
         is_padding.nonzero()[:, 0] if padded and not is_tracing() else None,
         num_unmasked * batch,
         mask,
+    )
+
+
+def with_copies(plan: WindowPlan, num_copies: int) -> WindowPlan:
+    """The plan with copies of prefix tokens in front of each window, but for its mask. Those of an
+    image are in front of its tokens, window by window. Works with symbolic sizes."""
+    (batch, num_tokens), device = plan.shape, plan.into.device
+    places = plan.window_size[0] * plan.window_size[1]  # n
+    in_front = plan.num_windows * num_copies
+    copy = torch.arange(num_copies, device=device)
+    window = torch.arange(plan.num_windows * batch, device=device)[:, None]  # [W, 1]
+    number, image = window // batch, window % batch  # the order of ``make_plan``
+    copies = image * (in_front + num_tokens) + number * num_copies + copy
+    tokens = plan.into.view(-1, places) + (image + 1) * in_front
+    is_padding = plan.is_padding
+    if is_padding is not None:
+        tokens = tokens.masked_fill(is_padding.view(-1, places), 0)
+        is_padding = F.pad(is_padding.view(-1, places), (num_copies, 0)).flatten()
+    first = (window * (num_copies + places)).view(plan.num_windows, batch, 1).transpose(0, 1)
+    back_to_copies = (first + copy).flatten(1)  # [B, W / B num_copies]
+    back_to_tokens = plan.back + (plan.back // places + 1) * num_copies
+    return replace(
+        plan,
+        num_copies=num_copies,
+        shape=(batch, in_front + num_tokens),
+        into=torch.cat([copies, tokens], 1).flatten(),
+        back=torch.cat([back_to_copies, back_to_tokens.view(batch, num_tokens)], 1).flatten(),
+        is_padding=is_padding,
+        padding_places=None if plan.padding_places is None else is_padding.nonzero()[:, 0],
     )
 
 

@@ -25,6 +25,7 @@ PARTS = (
     (r'norm\..+', 'final norm', '', 'final_norm=False'),
     (r'.+\.relative_position_bias.+', 'relative position bias', 'use_rpb=True', 'use_rpb=False'),
     (r'.+\.rel_pos_[hw]', 'relative positions', 'rope=None and use_rel_pos=True', ''),
+    (r'.+\.lora\.(down|up)', 'adapters', 'lora=dict(...) as in their training', ''),
     (r'patch_embed\.norm\..+', 'norm of the patches', 'patch_norm=True', 'patch_norm=False'),
 )
 FREQS = f'{VIT_FREQS}|{SWIN_FREQS}'

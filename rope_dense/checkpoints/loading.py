@@ -31,7 +31,11 @@ from .timm_vit import is_square
 OPTIONAL = re.compile(r'cls_token|norm\d*\.(weight|bias)')
 BIAS = re.compile(r'blocks\.\d+\.attn\.qkv\.[qkv]_bias')
 # Parts that no pre-training has; a backbone starts with values that change nothing.
-NEW = (re.compile(r'norm\d+\.(weight|bias)'), re.compile(r'blocks\.\d+\.attn\.rel_pos_[hw]'))
+NEW = (
+    re.compile(r'norm\d+\.(weight|bias)'),
+    re.compile(r'blocks\.\d+\.attn\.rel_pos_[hw]'),
+    re.compile(r'.+\.lora\.(down|up)'),
+)
 BFLOAT16 = 2**-8  # relative; DINOv3's published periods are rounded to bfloat16
 
 
@@ -65,8 +69,8 @@ def load_pretrained(model: Backbone, checkpoint: str, prefix: str | None = None)
     The layout is recognised from the keys and converted. After that each weight of the model must
     be in the checkpoint in its shape, and nothing may be left over, but for these. A class token
     and norm layers that the configuration has no use for are dropped, and so are registers where
-    it wants no prefix tokens at all, and biases of q, k and v that are zero; output norms of Swin
-    and ViTDet's relative positions, which no pre-training has, keep their initial values. Position
+    it wants no prefix tokens at all, and biases of q, k and v that are zero; output norms of Swin,
+    ViTDet's relative positions and adapters, which no pre-training has, keep their values. Position
     embeddings and relative position bias tables are resized (bicubic) to the image size and the
     window of the model. Frequencies that the model computes must be those of the checkpoint, if it
     has them; learned axial ones start at the axial values, if it has none. Checked with random

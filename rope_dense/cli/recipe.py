@@ -15,6 +15,7 @@ from mmengine.optim import build_optim_wrapper
 from mmengine.registry import PARAM_SCHEDULERS
 from torch import nn
 
+from ..backbones import RoPEViT
 from ..backbones.base import Backbone
 from ..rope import RotaryEmbedding
 from ..rope.frequencies import Size
@@ -26,6 +27,13 @@ POSITIONS = {
     'rel_pos_[hw]': 'decomposed relative position',
     'relative_position_bias_table': 'relative position bias',
 }
+NORMS = {
+    False: 'without the final norm',
+    True: 'the last one after the final norm',
+    'all': 'each after the final norm',
+}
+PREFIXES = {None: '', 'cls': ', with the class token', 'all': ', with class token and registers'}
+FOREIGN = 'as the backbone has them: none of rope_dense'
 
 
 def describe(cfg: Config, model: nn.Module) -> str:
@@ -36,6 +44,9 @@ def describe(cfg: Config, model: nn.Module) -> str:
             *(entry(name, text) for name, text in data(cfg)),
             entry('model', parts(cfg, model)),
             entry('weights', weights(cfg)),
+            entry('frozen', frozen(model)),
+            entry('colours', colours(cfg)),
+            entry('maps', maps(model)),
             entry('position', positions(model)),
             entry('windows', windows(model)),
             entry('optimizer', optimizer(cfg)),
@@ -129,6 +140,41 @@ def weights(cfg: Config) -> str:
     return f'{start}; all from {cfg.load_from}' if cfg.get('load_from') else start
 
 
+def frozen(model: nn.Module) -> str:
+    """How many parameters of which parts do not train."""
+    parts = {
+        name: (sum(p.numel() for p in child.parameters() if not p.requires_grad), size(child))
+        for name, child in model.named_children()
+    }
+    texts = [f'{name} {fixed:,d} of {count:,d}' for name, (fixed, count) in parts.items() if fixed]
+    return f'{", ".join(texts)} parameters' if texts else 'nothing'
+
+
+def colours(cfg: Config) -> str:
+    """How images are normalised."""
+    settings = cfg.model.get('data_preprocessor') or {}
+    order = 'RGB' if settings.get('bgr_to_rgb') else 'BGR'  # files are read as BGR
+    scale = [f'{name} {value(settings[name])}' for name in ('mean', 'std') if settings.get(name)]
+    return ', '.join([order, *scale])
+
+
+def maps(model: nn.Module) -> str:
+    """What the backbone returns."""
+    backbone = find_backbone(model)
+    if backbone is None:
+        return FOREIGN
+    text = f'channels {numbers(backbone.out_channels)}; strides {numbers(backbone.out_strides)}'
+    if not isinstance(backbone, RoPEViT):
+        return text
+    norm, prefix = NORMS[backbone.arch.final_norm], PREFIXES[backbone.output_prefix]
+    return f'of blocks {numbers(backbone.out_indices)}; {norm}{prefix}; {text}'
+
+
+def find_backbone(model: nn.Module) -> Backbone | None:
+    """The first backbone of this package in a model."""
+    return next((part for part in model.modules() if isinstance(part, Backbone)), None)
+
+
 def positions(model: nn.Module) -> str:
     """Rotary embeddings, and other position embeddings by the names of their parameters."""
     ropes: dict[str, list[RotaryEmbedding]] = {}
@@ -149,18 +195,26 @@ def positions(model: nn.Module) -> str:
 
 
 def windows(model: nn.Module) -> str:
-    backbones = [part for part in model.modules() if isinstance(part, Backbone)]
-    if not backbones:
-        return 'as the backbone has them: none of rope_dense'
-    backbone = backbones[0]
+    backbone = find_backbone(model)
+    if backbone is None:
+        return FOREIGN
     blocks, windowed = range(len(backbone.ordered_blocks)), backbone.window_blocks
     if not windowed or backbone.window_size is None:
         return f'none: global attention in all {len(blocks)} blocks'
-    in_words = window(backbone.window_size)
+    in_words = f'{window(backbone.window_size)}{prefix_in_windows(backbone)}'
     if len(windowed) == len(blocks):
         return f'{in_words} in all blocks'
     others = [block for block in blocks if block not in windowed]
     return f'{in_words} in blocks {numbers(windowed)}; global attention in {numbers(others)}'
+
+
+def prefix_in_windows(backbone: Backbone) -> str:
+    """What class token and registers do in windows, if there are any."""
+    if not isinstance(backbone, RoPEViT) or not backbone.arch.num_prefix_tokens:
+        return ''
+    if backbone.global_prefix:
+        return ' beside prefix tokens that attend globally'
+    return ' with a copy of the prefix tokens'
 
 
 def numbers(given: Iterable[int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
+import foundation
 import pytest
 from grid import CONFIGS, FLAGSHIPS, GRID, Leaf, build_offline, read
 from tool_names import TOOLS, Main
@@ -13,8 +14,8 @@ from rope_dense.cli.paper_results import paper_result
 from rope_dense.cli.recipe import describe
 
 LABELS = (
-    *('train data', 'test data', 'model', 'weights', 'position', 'windows', 'optimizer'),
-    *('groups', 'schedule', 'evaluation', '--tta'),
+    *('train data', 'test data', 'model', 'weights', 'frozen', 'colours', 'maps', 'position'),
+    *('windows', 'optimizer', 'groups', 'schedule', 'evaluation', '--tta'),
 )
 
 
@@ -55,6 +56,9 @@ def words(leaf: Leaf) -> dict[str, list[str]]:
         'windows': windows,
         'model': [f'{parameters:,d} parameters'],
         'weights': [leaf.weights or 'random values'],
+        'frozen': ['nothing'],
+        'colours': ['RGB, mean [123.675, 116.28, 103.53], std [58.395, 57.12, 57.375]'],
+        'maps': ['without the final norm' if leaf.is_vit else 'strides'],
         'schedule': ['90000' if leaf.experiment.startswith('dino') else '160000', '8 processes'],
         'evaluation': ['CocoMetric' if leaf.experiment.startswith('dino') else 'mIoU'],
     }
@@ -73,6 +77,23 @@ def test_every_leaf_in_one_screen(leaf: Leaf) -> None:
     result = paper_result(leaf.path, read(leaf.path))
     assert all(str(number) in result for number in leaf.results)
     assert leaf.results or result == 'none: not in the paper'
+
+
+@pytest.mark.parametrize('name', foundation.RECIPES)
+def test_how_a_foundation_backbone_is_used(name: str) -> None:
+    cfg, model = foundation.load(name), foundation.build_offline(name)
+    (head, family), actual = foundation.head_and_family(name), sections(describe(cfg, model))
+    frozen = sum(param.numel() for param in model.backbone.parameters())
+    said = f'backbone {frozen:,d} of {frozen:,d} parameters'
+    assert actual['frozen'] == (said if head in ('linear', 'dpt') else 'nothing')
+    colours = foundation.COLOURS[family]
+    assert actual['colours'] == f'RGB, mean {colours["mean"]}, std {colours["std"]}'
+    assert f'blocks {str(foundation.MAPS[head, family]).strip("(,)")};' in actual['maps']
+    normed = foundation.FINAL_NORM[family] == 'all'
+    assert ('each after' if normed else 'without') + ' the final norm' in actual['maps']
+    assert ('with the class token' in actual['maps']) == (head == 'dpt')
+    copied = head == 'dino-vitdet' and family != 'eva02'
+    assert ('with a copy of the prefix tokens' in actual['windows']) == copied
 
 
 @pytest.mark.parametrize('experiment, size', FLAGSHIPS.items())
@@ -148,7 +169,7 @@ def test_another_backbone(
     path.write_text(OTHER_BACKBONE.format(flagship=CONFIGS / 'dino_swin_rope_mixed.py'))
     assert print_recipe([str(path)]) == 0
     actual = sections(capsys.readouterr().out)
-    assert actual['windows'] == 'as the backbone has them: none of rope_dense'
+    assert actual['windows'] == actual['maps'] == 'as the backbone has them: none of rope_dense'
     assert 'relative position bias' in actual['position']
     assert 'SwinTransformer' in actual['model'] and 'SGD' in actual['optimizer']
     assert actual['schedule'].startswith('12 epochs')

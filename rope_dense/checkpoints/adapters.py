@@ -1,0 +1,100 @@
+"""Files with the low-rank adapters of a backbone alone.
+
+A safetensors file with ``down`` and ``up`` of each adapter under their keys in the backbone. Its
+metadata has what the weights do not tell, the settings ``lora`` of the backbone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from ..backbones.base import Backbone
+from ..backbones.lora import find_adapters
+from .errors import CheckpointError
+from .files import file_format, read_checkpoint
+from .hints import IncompatibleKeys
+from .keys import StateDict
+from .loading import describe
+from .sources import fetch
+
+SETTINGS = 'lora'  # of the metadata
+
+
+def save_adapters(model: Backbone, path: str) -> None:
+    """Write the adapters of a backbone to a file that is either complete or as it was.
+
+    Args:
+        model: a backbone built with ``lora``; of a detector or segmentor, its ``backbone``.
+        path: of the file, which should end in .safetensors.
+
+    Raises:
+        CheckpointError: the backbone has no adapters.
+    """
+    from safetensors.torch import save_file
+
+    if model.lora is None:
+        raise CheckpointError(f'{path}: the model has no adapters to save; build it with lora')
+    weights = {key: weight.contiguous() for key, weight in adapter_weights(model).items()}
+    partial = f'{path}.{os.getpid()}.partial'
+    try:
+        save_file(weights, partial, {'format': 'pt', SETTINGS: json.dumps(model.lora)})
+        os.replace(partial, path)
+    finally:
+        if os.path.exists(partial):
+            os.remove(partial)
+
+
+def load_adapters(model: Backbone, checkpoint: str) -> None:
+    """Load what ``save_adapters`` wrote into a backbone with the same settings ``lora``.
+
+    Args:
+        model: a backbone; unchanged if anything fails.
+        checkpoint: a file, see ``fetch``.
+
+    Raises:
+        CheckpointError: the file cannot be had or read, or it does not fit the adapters.
+    """
+    weights, settings = read_adapters(checkpoint)
+    if model.lora != settings:
+        raise CheckpointError(f'{checkpoint}: set lora={settings}, the model has {model.lora}')
+    expected = adapter_weights(model)
+    incompatible = IncompatibleKeys(
+        missing=[key for key in expected if key not in weights],
+        left_over=[key for key in weights if key not in expected],
+        mismatched={
+            key: (describe(weights[key]), describe(tensor))
+            for key, tensor in expected.items()
+            if key in weights and weights[key].shape != tensor.shape
+        },
+        axial=[],
+    )
+    if incompatible:
+        raise CheckpointError(
+            f'{checkpoint} does not fit the adapters of {type(model).__name__}:\n{incompatible}'
+        )
+    model.load_state_dict(weights, strict=False)  # the keys are those of all adapters
+
+
+def read_adapters(checkpoint: str) -> tuple[StateDict, dict]:
+    """The weights of a file of adapters, and the settings that they were made with."""
+    from safetensors import safe_open
+
+    path = fetch(checkpoint)
+    weights = read_checkpoint(path, checkpoint)
+    metadata = {}
+    if file_format(path, checkpoint) == 'safetensors':
+        with safe_open(path, 'pt') as file:
+            metadata = file.metadata() or {}
+    if SETTINGS not in metadata:
+        raise CheckpointError(f'{checkpoint}: no file of adapters, as save_adapters writes them')
+    return weights, json.loads(metadata[SETTINGS])
+
+
+def adapter_weights(model: Backbone) -> StateDict:
+    """The weights of the adapters, under their keys in the model."""
+    return {
+        f'{name}.lora.{key}': weight
+        for name, adapter in find_adapters(model).items()
+        for key, weight in adapter.state_dict().items()
+    }

@@ -1,0 +1,5 @@
+"""Heads that mmseg lacks."""
+
+from .linear_head import LinearHead
+
+__all__ = ['LinearHead']

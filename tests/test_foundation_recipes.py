@@ -1,0 +1,85 @@
+"""The configs of configs/foundation against the sources that they name (foundation.py)."""
+
+from __future__ import annotations
+
+import pytest
+from foundation import (
+    COLOURS,
+    FINAL_NORM,
+    LAYER_DECAY,
+    MAPS,
+    RECIPES,
+    build_offline,
+    head_and_family,
+    linear_warm_up,
+    load,
+    polynomial_warm_up,
+)
+from grid import value
+from mmengine.optim import build_optim_wrapper
+
+from rope_dense.cli.recipe import learning_rates
+
+every_config = pytest.mark.parametrize('name', RECIPES)
+
+
+@every_config
+def test_settings_are_those_of_the_recipe(name: str) -> None:
+    cfg, family = load(name), head_and_family(name)[1]
+    recipe = RECIPES[name] | {
+        f'model.data_preprocessor.{key}': numbers for key, numbers in COLOURS[family].items()
+    }
+    assert {path: value(cfg, path) for path in recipe} == recipe
+
+
+@every_config
+def test_maps_and_their_norm_are_the_authors(name: str) -> None:
+    backbone, (head, family) = build_offline(name).backbone, head_and_family(name)
+    assert tuple(backbone.out_indices) == MAPS[head, family]
+    assert backbone.arch.final_norm == FINAL_NORM[family]
+
+
+@every_config
+def test_every_parameter_has_its_learning_rate_and_decay(name: str) -> None:
+    """Frozen ones are in no group; the others decay from block to block as the sources say."""
+    cfg, model, (head, family) = load(name), build_offline(name), head_and_family(name)
+    frozen = head in ('linear', 'dpt')
+    base = cfg.optim_wrapper.optimizer
+    actual = {
+        id(param): (group['lr'] / base.lr, group['weight_decay'] / base.weight_decay)
+        for group in build_optim_wrapper(model, cfg.optim_wrapper).optimizer.param_groups
+        for param in group['params']
+    }
+    for key, param in model.named_parameters():
+        if frozen and key.startswith('backbone.'):
+            assert not param.requires_grad and id(param) not in actual, key
+            continue
+        rate = LAYER_DECAY.get((head, family), 1.0) ** (13 - layer(key))
+        exempt = head == 'upernet' and (param.ndim == 1 or key == 'backbone.pos_embed')
+        assert actual[id(param)] == pytest.approx((rate, 0.0 if exempt else 1.0)), key
+
+
+def layer(name: str) -> int:
+    """BEiT's and detectron2's: 0 before the 12 blocks, i + 1 in block i, 13 for all others."""
+    _, _, name = name.partition('backbone.')
+    part, _, rest = name.partition('.')
+    if part == 'blocks':
+        return int(rest.split('.')[0]) + 1
+    return 13 if part in ('', 'norm') else 0
+
+
+SCHEDULES = {
+    # mmengine's warm-up goes along with the cosine, DINOv3's with a straight line
+    'linear_dinov3-b_8xb2-40k_ade20k-512x512': (linear_warm_up, 0.036, 1e-9),
+    'upernet_eva02-b_8xb4-60k_ade20k-512x512': (polynomial_warm_up, 1e-3, 1e-4),
+}
+
+
+@pytest.mark.parametrize('name', SCHEDULES)
+def test_learning_rate_follows_the_recipe(name: str) -> None:
+    published, tolerance_in_warm_up, tolerance = SCHEDULES[name]
+    actual = learning_rates(load(name))
+    expected = [published(iteration) for iteration in range(len(actual))]
+    assert actual[0] == pytest.approx(1e-6)
+    assert actual[:1501] == pytest.approx(expected[:1501], abs=tolerance_in_warm_up)
+    assert actual[1501:] == pytest.approx(expected[1501:], abs=tolerance)

@@ -1,0 +1,112 @@
+"""The linear recipe on a frozen random backbone, shrunk, with the training tool: it learns, and the
+backbone stays as it was."""
+
+import json
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from foundation import FOLDER
+from mmengine.config import Config
+from mmengine.registry import DefaultScope
+from small_configs import make_data
+
+from rope_dense.backbones import RoPEViT
+from rope_dense.datasets import SEGMENTATION_METAINFO
+
+TRAIN = Path(__file__).parents[1] / 'tools' / 'train.py'
+# With DINOv3's first LayerScale, blocks do nearly nothing.
+ARCH = dict(
+    RoPEViT.ARCHS['dinov3_base'], embed_dims=128, depth=2, num_heads=2, layer_scale_init_value=1.0
+)
+ITERATIONS, SIZE = 40, (128, 192)  # height, width
+RUN = {
+    'train_cfg.max_iters': ITERATIONS,
+    'default_hooks.checkpoint.interval': ITERATIONS,
+    'default_hooks.logger.interval': 1,
+    'log_processor.window_size': 1,
+    'optim_wrapper.optimizer.lr': 1e-2,  # for 40 iterations instead of 40000
+    'param_scheduler.0.end': 5,
+    'param_scheduler.1.T_max': ITERATIONS,
+    'param_scheduler.1.end': ITERATIONS,
+    'model.data_preprocessor.size': SIZE,
+    'model.decode_head.in_channels': 128,
+    'train_dataloader.num_workers': 0,
+    # Of so few images no augmentation, or there is little to learn in so short a time.
+    'train_dataloader.dataset.pipeline': [
+        dict(type='LoadImageFromFile'),
+        dict(type='LoadAnnotations'),
+        dict(type='Resize', scale=SIZE[::-1], keep_ratio=False),
+        dict(type='PackSegInputs'),
+    ],
+}
+# Training alone.
+NOT_RUN = [
+    f'{loop}_{part}' for loop in ('val', 'test') for part in ('cfg', 'dataloader', 'evaluator')
+]
+
+
+@pytest.fixture(autouse=True, scope='module')
+def surroundings() -> Iterator[None]:
+    """Leave no default scope to other tests, and do not lay out each config for reading (yapf)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('yapf.yapflib.yapf_api.FormatCode', lambda text, **options: (text, True))
+        with DefaultScope.overwrite_default_scope('mmengine'):
+            yield
+
+
+@pytest.fixture
+def shapes(tmp_path: Path) -> dict:
+    """The data set of generated shapes, and a head for it."""
+    return {
+        'train_dataloader.dataset.type': 'BaseSegDataset',
+        'train_dataloader.dataset.data_root': str(make_data(tmp_path / 'shapes') / 'ade'),
+        'train_dataloader.dataset.metainfo': dict(SEGMENTATION_METAINFO),
+        'train_dataloader.dataset.reduce_zero_label': True,
+        'model.decode_head.num_classes': 7,
+    }
+
+
+@pytest.fixture
+def ade_mini(shared_data: Path) -> dict:
+    """Three validation images of ADE20K, to train on."""
+    return {
+        'train_dataloader.dataset.data_root': str(shared_data / 'ade_mini'),
+        'train_dataloader.dataset.data_prefix': dict(
+            img_path='images/validation', seg_map_path='annotations/validation'
+        ),
+    }
+
+
+@pytest.mark.parametrize('data', ['shapes', 'ade_mini'])
+def test_the_head_learns_and_the_backbone_stays(
+    data: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    before = RoPEViT(ARCH).state_dict()
+    torch.save(before, tmp_path / 'backbone.pth')
+    cfg = Config.fromfile(FOLDER / 'linear_dinov3-b_8xb2-40k_ade20k-512x512.py')
+    cfg.merge_from_dict(RUN | request.getfixturevalue(data) | dict.fromkeys(NOT_RUN))
+    cfg.model.backbone.update(arch=ARCH)
+    cfg.model.backbone.init_cfg.checkpoint = str(tmp_path / 'backbone.pth')
+    # mmengine keeps loggers and visualizers by name.
+    cfg.merge_from_dict({'experiment_name': f'linear_{data}', 'visualizer.name': f'linear_{data}'})
+    cfg.dump(tmp_path / 'config.py')
+    main, work_dir = runpy.run_path(str(TRAIN))['main'], tmp_path / 'work'
+    assert main([str(tmp_path / 'config.py'), '--work-dir', str(work_dir)]) == 0
+
+    losses = logged_losses(work_dir)
+    assert len(losses) == ITERATIONS and np.isfinite(losses).all()
+    assert np.mean(losses[-3:]) < np.mean(losses[:3]) / 2
+    saved = torch.load(work_dir / f'iter_{ITERATIONS}.pth', weights_only=False)['state_dict']
+    after = {key[9:]: value for key, value in saved.items() if key.startswith('backbone.')}
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[key], before[key]) for key in before)
+
+
+def logged_losses(work_dir: Path) -> list[float]:
+    (log,) = work_dir.glob('*/vis_data/scalars.json')
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    return [record['loss'] for record in records if 'loss' in record]
