@@ -24,13 +24,16 @@ NAMES = [
         ('dino-vitdet', '8xb2-90k_coco'),
         ('upernet', '8xb2-160k_ade20k-512x512'),
     )
-    for weights in ('dinov3', 'eva02')
+    for weights in ('lingbot', 'dinov3', 'eva02')
 ]
 every_config = pytest.mark.parametrize('name', NAMES)
 WEIGHTS = {
+    'lingbot': 'hf-hub:robbyant/lingbot-vision-vit-base',
     'dinov3': 'hf-hub:timm/vit_base_patch16_dinov3.lvd1689m',
     'eva02': 'hf-hub:timm/eva02_base_patch14_224.mim_in22k',
 }
+IN_TIMM = {name: checkpoint.split('/')[1] for name, checkpoint in WEIGHTS.items()}
+IN_TIMM['lingbot'] = 'vit_base_patch16_lingbot.robbyant'
 DETECTION = {
     'num_queries': 10,
     'encoder.num_layers': 1,
@@ -73,20 +76,19 @@ def test_named_weights_fit(timm: ModuleType, name: str, tmp_path: Path) -> None:
     assert backbone.pop('init_cfg') == dict(type='Pretrained', checkpoint=WEIGHTS[family(name)])
     assert backbone.pop('type') == 'RoPEViT'
     with torch.device('meta'):
-        weights = timm.create_model(WEIGHTS[family(name)].split('/')[1].split('.')[0])
+        weights = timm.create_model(IN_TIMM[family(name)].split('.')[0])
         path = saved(weights.state_dict(), tmp_path)
         model = load_weights(RoPEViT, path, **backbone)
     windows = name == 'dino-vitdet_eva02-b_8xb2-90k_coco'
     assert bool(model.window_blocks) == windows
-    assert model.arch.num_prefix_tokens == (0 if windows else 5 if 'dinov3' in name else 1)
+    assert model.arch.num_prefix_tokens == (0 if windows else 1 if 'eva02' in name else 5)
 
 
 @every_config
 def test_images_are_whole_patches_in_the_colours_of_the_weights(
     timm: ModuleType, name: str
 ) -> None:
-    cfg, published = load(name), WEIGHTS[family(name)].split('/')[1]
-    settings = timm.models.get_pretrained_cfg(published)
+    cfg, settings = load(name), timm.models.get_pretrained_cfg(IN_TIMM[family(name)])
     preprocessor = cfg.model.data_preprocessor
     for given, expected in ((preprocessor.mean, settings.mean), (preprocessor.std, settings.std)):
         assert given == pytest.approx([255 * value for value in expected], abs=1e-2)
