@@ -37,6 +37,14 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope='session')
+def transformers() -> ModuleType:
+    """Hugging Face's transformers, which need no torchvision for the models compared here."""
+    return pytest.importorskip(
+        'transformers', reason='no transformers; see requirements/common.txt'
+    )
+
+
+@pytest.fixture(scope='session')
 def timm() -> ModuleType:
     """timm, imported without torchvision."""
     return import_timm()

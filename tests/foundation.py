@@ -7,6 +7,7 @@ Transcribed from code at these commits:
 - baaivision/EVA 5623d08: EVA-02/seg
 - IDEA-Research/detrex e244e6c: projects/dino_eva
 - facebookresearch/perception_models 3e352cc: core/vision_encoder, apps/detection
+- robbyant/lingbot-vision 151e463: preprocess.py, loader.py
 
 What no author settles is that of the paper's recipes (recipes.py). Keys are names of configs.
 """
@@ -86,9 +87,11 @@ RECIPES: dict[str, dict[str, object]] = {
     'linear_dinov3-b_8xb2-40k_ade20k-512x512': LINEAR,
     'dpt_dinov3-b_8xb2-40k_ade20k-512x512': DPT,
     'upernet_dinov3-b_8xb2-160k_ade20k-512x512': UPERNET | {'optim_wrapper.optimizer.lr': 5e-5},
+    'upernet_lingbot-b_8xb2-160k_ade20k-512x512': UPERNET | {'optim_wrapper.optimizer.lr': 5e-5},
     'upernet_pe-spatial-b_8xb2-160k_ade20k-512x512': UPERNET | {'optim_wrapper.optimizer.lr': 5e-5},
     'upernet_eva02-b_8xb4-60k_ade20k-512x512': EVA02_UPERNET,
     'dino-vitdet_dinov3-b_8xb2-90k_coco': DINO | WINDOWS | {'model.backbone.window_size': 16},
+    'dino-vitdet_lingbot-b_8xb2-90k_coco': DINO | WINDOWS | {'model.backbone.window_size': 16},
     'dino-vitdet_eva02-b_8xb2-90k_coco': DINO
     | WINDOWS
     | {'model.backbone.window_size': 16, 'model.data_preprocessor.pad_size_divisor': 14},
@@ -98,11 +101,13 @@ RECIPES: dict[str, dict[str, object]] = {
 # By family: the mean and std that its authors train heads and detectors with, and its norm.
 COLOURS = {
     'dinov3': IMAGENET,  # README.md, "Image transforms"
+    'lingbot': IMAGENET,  # preprocess.py
     'eva02': IMAGENET,  # seg/configs/_base_/datasets/ade20k.py; detrex's configs/models/dino_r50.py
     'pe-spatial': HALF,  # core/vision_encoder/transforms.py
 }
 FINAL_NORM = {
     'dinov3': 'all',  # get_intermediate_layers(norm=True)
+    'lingbot': 'all',  # extract_patch_tokens in loader.py
     'eva02': False,  # seg/backbone/eva2.py; detrex's eva_02.py
     'pe-spatial': False,  # use_ln_post=False
 }
@@ -111,6 +116,7 @@ MAPS = {
     ('linear', 'dinov3'): (11,),
     ('dpt', 'dinov3'): (2, 5, 8, 11),
     ('upernet', 'dinov3'): (2, 5, 8, 11),
+    ('upernet', 'lingbot'): (2, 5, 8, 11),
     ('upernet', 'eva02'): (3, 5, 7, 11),
     ('upernet', 'pe-spatial'): (3, 5, 7, 11),
     **{('dino-vitdet', family): (11,) for family in COLOURS},
@@ -118,6 +124,7 @@ MAPS = {
 # By head and family: the factor of the learning rate from a block to the one before it.
 LAYER_DECAY = {
     ('upernet', 'dinov3'): 0.75,
+    ('upernet', 'lingbot'): 0.75,
     ('upernet', 'eva02'): 0.85,
     ('upernet', 'pe-spatial'): 0.75,
     **{('dino-vitdet', family): 0.7 for family in COLOURS},

@@ -123,7 +123,8 @@ def axial_buffer(heads: int, theta: float) -> Tensor:
 def meta_dinov3(
     channels: int, depth: int, *, hidden: int, swiglu: bool = False, qkv_bias: bool = True
 ) -> dict[str, Tensor]:
-    """Meta's own files of DINOv3; those of the ViT-7B have no qkv bias and another norm."""
+    """Meta's own files of DINOv3, and so EUPE's and LingBot-Vision's; those of the ViT-7B have no
+    qkv bias and another norm."""
     weights = {
         'cls_token': torch.randn(1, 1, channels),
         'storage_tokens': torch.randn(1, 4, channels),
@@ -231,4 +232,80 @@ def timm_pe(channels: int, depth: int, *, side: int, core: bool) -> dict[str, Te
         weights |= norm('norm', channels) | linear('head', 1024, channels)
         weights |= linear('attn_pool.q', channels, channels)
         weights['attn_pool.latent'] = torch.randn(1, 1, channels)
+    return weights
+
+
+def meta_pe(
+    channels: int, depth: int, *, side: int, core: bool, gigantic: bool = False
+) -> dict[str, Tensor]:
+    """Meta's own files of Perception Encoder; 'core' has a final norm and a head that pools by
+    attention, 'gigantic' no class token and, unless it is 'core', LayerScale."""
+    weights = {
+        'positional_embedding': torch.randn(side**2 + (not gigantic), channels),
+        'conv1.weight': torch.randn(channels, 3, 16, 16),
+        **norm('ln_pre', channels),
+    }
+    if not gigantic:
+        weights['class_embedding'] = torch.randn(channels)
+    for index in range(depth):
+        name = f'transformer.resblocks.{index}'
+        weights |= norm(f'{name}.ln_1', channels) | norm(f'{name}.ln_2', channels)
+        weights |= in_projection(f'{name}.attn', channels)
+        weights |= linear(f'{name}.attn.out_proj', channels, channels)
+        weights |= linear(f'{name}.mlp.c_fc', 4 * channels, channels)
+        weights |= linear(f'{name}.mlp.c_proj', channels, 4 * channels)
+        if gigantic and not core:
+            weights[f'{name}.ls_1.gamma'] = torch.randn(channels)
+            weights[f'{name}.ls_2.gamma'] = torch.randn(channels)
+    if core:
+        weights |= norm('ln_post', channels) | norm('attn_pool.layernorm', channels)
+        weights |= in_projection('attn_pool.attn', channels)
+        weights |= linear('attn_pool.attn.out_proj', channels, channels)
+        weights |= linear('attn_pool.mlp.c_fc', 4 * channels, channels)
+        weights |= linear('attn_pool.mlp.c_proj', channels, 4 * channels)
+        weights['attn_pool.probe'] = torch.randn(1, 1, channels)
+        weights['proj'] = torch.randn(channels, 1024)
+    return weights
+
+
+def in_projection(name: str, channels: int) -> dict[str, Tensor]:
+    """Of torch's MultiheadAttention."""
+    return {
+        f'{name}.in_proj_weight': torch.randn(3 * channels, channels),
+        f'{name}.in_proj_bias': torch.randn(3 * channels),
+    }
+
+
+def meta_sam3(channels: int, depth: int, *, hidden: int, side: int) -> dict[str, Tensor]:
+    """The image encoder in Meta's own file of SAM3; its buffers are dropped whatever they hold."""
+    weights = {
+        'pos_embed': torch.randn(1, 1 + side**2, channels),  # with a place for a class token
+        'patch_embed.proj.weight': torch.randn(channels, 3, 14, 14),
+        **norm('ln_pre', channels),
+    }
+    for index in range(depth):
+        name = f'blocks.{index}'
+        weights |= norm(f'{name}.norm1', channels) | norm(f'{name}.norm2', channels)
+        weights |= linear(f'{name}.attn.qkv', 3 * channels, channels)
+        weights |= linear(f'{name}.attn.proj', channels, channels)
+        weights |= linear(f'{name}.mlp.fc1', hidden, channels)
+        weights |= linear(f'{name}.mlp.fc2', channels, hidden)
+        weights[f'{name}.attn.freqs_cis'] = torch.randn(side**2, 8, dtype=torch.complex64)
+    return weights
+
+
+def hf_sam3(channels: int, depth: int, *, hidden: int, side: int) -> dict[str, Tensor]:
+    """The same encoder in Hugging Face's transformers."""
+    weights = {
+        'embeddings.position_embeddings': torch.randn(1, side**2, channels),
+        'embeddings.patch_embeddings.projection.weight': torch.randn(channels, 3, 14, 14),
+        **norm('layer_norm', channels),
+    }
+    for index in range(depth):
+        name = f'layers.{index}'
+        weights |= norm(f'{name}.layer_norm1', channels) | norm(f'{name}.layer_norm2', channels)
+        for letter in 'qkvo':
+            weights |= linear(f'{name}.attention.{letter}_proj', channels, channels)
+        weights |= linear(f'{name}.mlp.fc1', hidden, channels)
+        weights |= linear(f'{name}.mlp.fc2', channels, hidden)
     return weights

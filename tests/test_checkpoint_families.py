@@ -1,4 +1,7 @@
-"""DINOv3, EVA-02, Perception Encoder and timm's ViTs: files into our backbone, same tokens."""
+"""DINOv3, EVA-02, Perception Encoder, SAM3 and timm's ViTs: files into our backbone, same tokens.
+
+SAM3's tokens are compared in test_sam3.py.
+"""
 
 import re
 import runpy
@@ -12,7 +15,16 @@ from types import ModuleType
 import pytest
 import torch
 import torch.nn.functional as F
-from published import hf_dinov3, meta_dinov3, naver_vit, timm_eva02, timm_pe
+from published import (
+    hf_dinov3,
+    hf_sam3,
+    meta_dinov3,
+    meta_pe,
+    meta_sam3,
+    naver_vit,
+    timm_eva02,
+    timm_pe,
+)
 from reference import relative_error
 from small_checkpoints import Weights, load, refusal, saved
 from test_vit import randomize
@@ -74,6 +86,7 @@ def test_meta_s_files_are_read_as_timm_reads_them(
     timm: ModuleType, swiglu: bool, qkv_bias: bool, tmp_path: Path
 ):
     weights = meta_dinov3(64, 2, hidden=256, swiglu=swiglu, qkv_bias=qkv_bias)
+    weights['projectors.0.weight'] = torch.randn(32, 64)  # of EUPE
     for key, tensor in weights.items():
         if tensor.ndim > 1:  # with larger ones the rounding of float32 grows to 1e-5
             weights[key] = 0.1 * tensor
@@ -120,8 +133,7 @@ def test_every_value_of_a_hugging_face_file_arrives(swiglu: bool, prefix: str, t
 
 @pytest.mark.parametrize('swiglu', [True, False])
 @torch.no_grad()
-def test_same_tokens_as_transformers(swiglu: bool, tmp_path: Path):
-    transformers = pytest.importorskip('transformers', reason='pip install transformers')
+def test_same_tokens_as_transformers(transformers: ModuleType, swiglu: bool, tmp_path: Path):
     config = transformers.DINOv3ViTConfig(
         **dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=1, intermediate_size=256),
         **dict(
@@ -129,11 +141,9 @@ def test_same_tokens_as_transformers(swiglu: bool, tmp_path: Path):
         ),
     )
     theirs = transformers.DINOv3ViTModel(config).eval()
-    weights = hf_dinov3(64, 2, hidden=256, swiglu=swiglu)
-    weights = {key: 0.1 * value for key, value in weights.items()}
-    theirs.load_state_dict(weights)
+    randomize(theirs)
     options = dict(SWIGLU if swiglu else DINOV3, qkv_bias='qv')
-    ours = load(RoPEViT, saved(weights, tmp_path), **options).eval()
+    ours = load(RoPEViT, saved(theirs.state_dict(), tmp_path), **options).eval()
     for height, width in ((64, 64), (96, 48)):
         image = torch.randn(1, 3, height, width)
         tokens = theirs(image).last_hidden_state[:, 5:].transpose(1, 2)
@@ -168,6 +178,9 @@ PE_ROPE = dict(RoPEViT.ARCHS['pe_core_base']['rope'], coordinates=dict(reference
 PE = dict(arch=dict(RoPEViT.ARCHS['pe_core_base'], **SMALL, img_size=64, rope=PE_ROPE))
 EVA02_FILE = partial(timm_eva02, 64, 2, hidden=160)
 PE_FILE = partial(timm_pe, 64, 2, side=4)
+SAM3 = dict(RoPEViT.ARCHS['sam3'], **SMALL, mlp_ratio=2.5, img_size=56)
+SAM3 |= dict(window_size=4, window_block_indexes=(0,))
+SAM3_FILES = [partial(make, 64, 2, hidden=160, side=4) for make in (meta_sam3, hf_sam3)]
 
 
 def test_the_place_of_the_class_token_is_added_to_it(tmp_path: Path):
@@ -215,7 +228,11 @@ BACK = [
     ('eva02_base_patch14_224', 'eva02_base'),
     ('eva02_base_patch16_clip_224', 'eva02_clip_base'),
     ('vit_pe_core_base_patch16_224', 'pe_core_base'),
+    ('vit_pe_core_gigantic_patch14_448', 'pe_core_gigantic'),
+    ('vit_pe_spatial_gigantic_patch14_448', 'pe_spatial_gigantic'),
+    ('vit_small_patch16_lingbot', 'lingbot_small'),
 ]
+NOT_THE_BACKBONE = r'head\.|fc_norm\.|attn_pool\.'
 
 
 @pytest.mark.parametrize('name, arch', BACK)
@@ -229,7 +246,7 @@ def test_back_to_timm(timm: ModuleType, name: str, arch: str):
     before = {key: x.clone() for key, x in ours.state_dict().items()}
     weights = TARGETS['timm'].from_ours(ours.state_dict())
     missing, unexpected = theirs.load_state_dict(weights, strict=False)
-    assert not unexpected and all(re.match(r'head\.|fc_norm\.|attn_pool\.', key) for key in missing)
+    assert not unexpected and all(re.match(NOT_THE_BACKBONE, key) for key in missing)
     size = ours.arch.img_size
     image = torch.randn(1, 3, size, size)
     expected = theirs.forward_features(image)[:, theirs.num_prefix_tokens :].transpose(1, 2)
@@ -239,10 +256,66 @@ def test_back_to_timm(timm: ModuleType, name: str, arch: str):
     assert all(torch.equal(again[key], before[key]) for key in before)
 
 
-def test_no_way_back_without_the_class_token(tmp_path: Path):
-    weights = load(RoPEViT, saved(PE_FILE(core=False), tmp_path), **PE, with_cls_token=False)
-    with pytest.raises(CheckpointError, match='the class token was dropped'):
-        TARGETS['timm'].from_ours(weights.state_dict())
+@pytest.mark.parametrize('name, arch', [BACK[3], BACK[5]])
+@torch.no_grad()
+def test_back_to_timm_without_the_class_token(timm: ModuleType, name: str, arch: str):
+    """There is no place for it then, as in timm's models with ``class_token=False``."""
+    sizes = dict(embed_dim=64, depth=2, num_heads=2)
+    theirs = timm.create_model(name, class_token=False, **sizes).eval()
+    settings = dict(RoPEViT.ARCHS[arch], embed_dims=64, depth=2, num_heads=2)
+    ours = RoPEViT(settings, with_cls_token=False, final_norm=not without_norm(theirs)).eval()
+    randomize(ours)
+    weights = TARGETS['timm'].from_ours(ours.state_dict())
+    missing, unexpected = theirs.load_state_dict(weights, strict=False)
+    assert not unexpected and all(re.match(NOT_THE_BACKBONE, key) for key in missing)
+    image = torch.randn(1, 3, ours.arch.img_size, ours.arch.img_size)
+    expected = theirs.forward_features(image).transpose(1, 2)
+    assert relative_error(ours(image)[-1].flatten(2), expected) < 1e-5
+
+
+def test_timm_has_no_sam3():
+    with torch.device('meta'):
+        weights = RoPEViT('sam3').state_dict()
+    with pytest.raises(CheckpointError, match='timm has no encoder of SAM3'):
+        TARGETS['timm'].from_ours(weights)
+    with pytest.raises(CheckpointError, match='naver has no model with norm_pre.weight'):
+        TARGETS['naver'].from_ours(weights)
+
+
+# ---------------------------------------------------------------- Meta's Perception Encoder
+
+
+@pytest.mark.parametrize('gigantic', [True, False])
+@pytest.mark.parametrize('kind', ['core', 'spatial'])
+@torch.no_grad()
+def test_meta_s_perception_encoder_is_read_as_timm_reads_it(
+    timm: ModuleType, kind: str, gigantic: bool, tmp_path: Path
+):
+    size = 'gigantic' if gigantic else 'base'
+    model = next(x for x in MODELS if x.arch == f'pe_{kind}_{size}')
+    sizes = dict(embed_dim=64, depth=2, num_heads=2, mlp_ratio=4.0, patch_size=16, img_size=64)
+    reference = dict(ref_feat_shape=(4, 4), dynamic_img_size=True)
+    theirs = timm.create_model(model.timm, num_classes=0, **sizes, **reference).eval()
+    weights = meta_pe(64, 2, side=4, core=kind == 'core', gigantic=gigantic)
+    weights = {key: 0.1 * x if x.ndim > 1 else x for key, x in weights.items()}
+    published = {f'visual.{key}': x for key, x in weights.items()}  # as in its CLIP model
+    read = timm.models.eva.checkpoint_filter_fn(dict(published), theirs)
+    missing, unexpected = theirs.load_state_dict(read, strict=False)
+    assert not missing and all(key.startswith('head.') for key in unexpected)
+    arch = dict(RoPEViT.ARCHS[model.arch], embed_dims=64, depth=2, num_heads=2, mlp_ratio=4.0)
+    coordinates = dict(arch['rope']['coordinates'], reference=4)
+    arch |= dict(patch_size=16, img_size=64, rope=dict(arch['rope'], coordinates=coordinates))
+    options = dict(arch=arch, final_norm=kind == 'core', out_indices=range(2))
+    ours = load(RoPEViT, saved(published, tmp_path), prefix='visual', **options).eval()
+    for grid in ((4, 4), (3, 7)):
+        assert largest_error(theirs, ours, grid) < 1e-5
+
+
+def test_clip_is_not_taken_for_a_perception_encoder(tmp_path: Path):
+    """The same names, without the pool: other activations, and no rotation."""
+    weights = meta_pe(64, 2, side=4, core=True)
+    clip = {key: x for key, x in weights.items() if not key.startswith('attn_pool')}
+    assert 'layout of its keys is not known' in refusal(RoPEViT, saved(clip, tmp_path), **PE)
 
 
 @pytest.mark.parametrize(
@@ -253,6 +326,8 @@ def test_no_way_back_without_the_class_token(tmp_path: Path):
         EVA02_FILE(),
         EVA02_FILE(packed=True),
         PE_FILE(core=True),
+        meta_pe(64, 2, side=4, core=True),
+        *(make() for make in SAM3_FILES),
     ],
 )
 def test_conversions_do_not_change_what_they_are_given(weights: Weights):
@@ -274,6 +349,9 @@ FILES = {
     'timm EVA-02': (EVA02_FILE, EVA02),
     'timm EVA-02, packed': (partial(EVA02_FILE, packed=True), EVA02_SMALL),
     'timm PE': (partial(PE_FILE, core=True), dict(PE, final_norm=True)),
+    'Meta PE': (partial(meta_pe, 64, 2, side=4, core=True), dict(PE, final_norm=True)),
+    'Meta SAM3': (SAM3_FILES[0], dict(arch=SAM3)),
+    'HF SAM3': (SAM3_FILES[1], dict(arch=SAM3)),
 }
 
 
@@ -311,6 +389,9 @@ def test_each_key_that_is_missing_changed_or_extra_is_named(
             'blocks.1.mlp.fc1.bias [320] -> blocks.1.mlp.fc1_g.bias + blocks.1.mlp.fc1_x.bias',
         ),
         (FILES['timm PE'], 'attn_pool.latent [1, 1, 64] -> dropped'),
+        (FILES['Meta PE'], 'class_embedding [64] -> cls_token'),
+        (FILES['Meta SAM3'], 'blocks.1.attn.freqs_cis [16, 8] -> dropped'),
+        (FILES['HF SAM3'], 'layers.1.attention.v_proj.bias [64] -> blocks.1.attn.qkv.bias'),
     ],
 )
 def test_tool_converts_to_ours(

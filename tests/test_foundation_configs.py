@@ -19,11 +19,14 @@ from rope_dense.backbones import RoPEViT
 
 every_config = pytest.mark.parametrize('name', RECIPES)
 WEIGHTS = {
+    'lingbot': 'hf-hub:robbyant/lingbot-vision-vit-base',
     'dinov3': 'hf-hub:timm/vit_base_patch16_dinov3.lvd1689m',
     'eva02': 'hf-hub:timm/eva02_base_patch14_224.mim_in22k',
     'pe-spatial': 'hf-hub:timm/vit_pe_spatial_base_patch16_512.fb',
 }
-PREFIX_TOKENS = {'dinov3': 5, 'eva02': 1, 'pe-spatial': 1}
+IN_TIMM = {name: checkpoint.split('/')[1] for name, checkpoint in WEIGHTS.items()}
+IN_TIMM['lingbot'] = 'vit_base_patch16_lingbot.robbyant'
+PREFIX_TOKENS = {'lingbot': 5, 'dinov3': 5, 'eva02': 1, 'pe-spatial': 1}
 FROZEN = ('linear', 'dpt')
 SMALL_HEADS = {
     'dino-vitdet': {
@@ -75,7 +78,7 @@ def test_named_weights_fit(timm: ModuleType, name: str, tmp_path: Path) -> None:
     assert backbone.pop('init_cfg') == dict(type='Pretrained', checkpoint=WEIGHTS[family])
     assert backbone.pop('type') == 'RoPEViT'
     with torch.device('meta'):
-        weights = timm.create_model(WEIGHTS[family].split('/')[1].split('.')[0])
+        weights = timm.create_model(IN_TIMM[family].split('.')[0])
         path = saved(weights.state_dict(), tmp_path)
         model = load_weights(RoPEViT, path, **backbone)
     assert bool(model.window_blocks) == (head == 'dino-vitdet')
@@ -88,7 +91,7 @@ def test_named_weights_fit(timm: ModuleType, name: str, tmp_path: Path) -> None:
 def test_colours_are_those_of_the_weights(timm: ModuleType, name: str) -> None:
     family, preprocessor = head_and_family(name)[1], load(name).model.data_preprocessor
     # EVA-02's authors fine-tune with ImageNet's, which are DINOv3's, not with the pre-training's.
-    published = WEIGHTS['dinov3' if family == 'eva02' else family].split('/')[1]
+    published = IN_TIMM['dinov3' if family == 'eva02' else family]
     settings = timm.models.get_pretrained_cfg(published)
     for given, expected in ((preprocessor.mean, settings.mean), (preprocessor.std, settings.std)):
         assert given == pytest.approx([255 * value for value in expected], abs=1e-2)

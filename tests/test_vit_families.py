@@ -18,22 +18,33 @@ TIMM_NAMES = {
     'small': 'vit_small_patch16_rope_mixed_224',
     'base': 'vit_base_patch16_rope_mixed_224',
     'large': 'vit_large_patch16_rope_mixed_224',
+    'dinov3_tiny': 'vit_tiny_patch16_dinov3_qkvb',
     'dinov3_small': 'vit_small_patch16_dinov3',
     'dinov3_small_plus': 'vit_small_plus_patch16_dinov3',
     'dinov3_base': 'vit_base_patch16_dinov3',
     'dinov3_large': 'vit_large_patch16_dinov3',
     'dinov3_huge_plus': 'vit_huge_plus_patch16_dinov3',
     'dinov3_7b': 'vit_7b_patch16_dinov3',
+    'lingbot_small': 'vit_small_patch16_lingbot',
+    'lingbot_base': 'vit_base_patch16_lingbot',
+    'lingbot_large': 'vit_large_patch16_lingbot',
+    'lingbot_giant': 'vit_giant_patch16_lingbot',
     'eva02_tiny': 'eva02_tiny_patch14_224',
     'eva02_small': 'eva02_small_patch14_224',
     'eva02_base': 'eva02_base_patch14_224',
     'eva02_large': 'eva02_large_patch14_224',
     'eva02_clip_base': 'eva02_base_patch16_clip_224',
     'eva02_clip_large': 'eva02_large_patch14_clip_224',
+    'pe_core_tiny': 'vit_pe_core_tiny_patch16_384',
+    'pe_core_small': 'vit_pe_core_small_patch16_384',
     'pe_core_base': 'vit_pe_core_base_patch16_224',
     'pe_core_large': 'vit_pe_core_large_patch14_336',
+    'pe_core_gigantic': 'vit_pe_core_gigantic_patch14_448',
+    'pe_spatial_tiny': 'vit_pe_spatial_tiny_patch16_512',
+    'pe_spatial_small': 'vit_pe_spatial_small_patch16_512',
     'pe_spatial_base': 'vit_pe_spatial_base_patch16_512',
     'pe_spatial_large': 'vit_pe_spatial_large_patch14_448',
+    'pe_spatial_gigantic': 'vit_pe_spatial_gigantic_patch14_448',
     'rope_reg1_medium': 'vit_medium_patch16_rope_reg1_gap_256',
     'rope_reg1_mediumd': 'vit_mediumd_patch16_rope_reg1_gap_256',
     'rope_reg4_betwixt': 'vit_betwixt_patch16_rope_reg4_gap_256',
@@ -65,22 +76,26 @@ def small(name: str, **settings) -> dict:
 
 
 def test_every_architecture_is_compared():
-    assert RoPEViT.ARCHS.keys() - TIMM_NAMES.keys() == {'tiny'}  # naver's tiny is not in timm
+    """naver's tiny is not in timm, and SAM3 is compared in test_sam3.py."""
+    assert RoPEViT.ARCHS.keys() - TIMM_NAMES.keys() == {'tiny', 'sam3'}
 
 
 @pytest.mark.parametrize('name', TIMM_NAMES)
 def test_same_numbers_as_timm(timm: ModuleType, name: str):
+    without_bias = dict(qkv_bias=False) if name == 'dinov3_tiny' else {}  # timm has no other
     with torch.device('meta'):
-        theirs = timm.create_model(TIMM_NAMES[name], num_classes=0)
+        theirs = timm.create_model(TIMM_NAMES[name], num_classes=0, **without_bias)
         ours = RoPEViT(arch=name, final_norm=isinstance(theirs.norm, nn.LayerNorm))
     expected = sum(
         p.numel() for key, p in theirs.named_parameters() if not key.startswith(NOT_THE_BACKBONE)
     )
-    folded = theirs.embed_dim if ours.pos_embed is not None else 0  # place of the class token
+    folded = 0
+    if ours.pos_embed is not None and ours.cls_token is not None:
+        folded = theirs.embed_dim  # place of the class token
     assert sum(p.numel() for p in ours.parameters()) == expected - folded
     assert ours.patch_embed.proj.stride == theirs.patch_embed.patch_size
     assert ours.blocks[0].norm1.eps == theirs.blocks[0].norm1.eps
-    if not name.startswith('dinov3'):  # pre-trained at 256, timm takes 224 unless it is told
+    if not name.startswith(('dinov3', 'lingbot')):  # timm takes 224 unless it is told
         assert ours.pretrain_grid == theirs.patch_embed.grid_size
     if name not in ('small', 'base', 'large'):  # naver start LayerScale at 1e-4, timm at 1e-5
         assert ours.arch.layer_scale_init_value == theirs.blocks[0].init_values

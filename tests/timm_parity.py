@@ -27,8 +27,8 @@ from rope_dense.backbones.archs import find_vit_arch
 AXIAL = dict(type='AxialRoPE', theta=100.0)
 MIXED = dict(type='MixedRoPE', theta=10.0)
 SIZES = ('small', 'base', 'large')
-WIDEST = 1280  # channels in the table, which leaves out the 7B
-NARROW = 512  # channels of models that are compared in a smaller size
+WIDEST = 1536  # channels in the table, which leaves out the 7B
+NARROW = 576  # channels of models that are compared in a smaller size (512 of the 7B: whole heads)
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,10 @@ def dinov3(size: str, name: str, **options: object) -> Model:
     return Model(f'vit_{size}_patch16_dinov3{name}', f'dinov3_{size}', tuple(options.items()))
 
 
+def lingbot(size: str) -> Model:
+    return Model(f'vit_{size}_patch16_lingbot', f'lingbot_{size}')
+
+
 def pe(kind: str, size: str, patch_size: int, img_size: int) -> Model:
     return Model(f'vit_pe_{kind}_{size}_patch{patch_size}_{img_size}', f'pe_{kind}_{size}')
 
@@ -77,13 +81,17 @@ MODELS = [
     dinov3('7b', ''),
     *(dinov3(size, '_qkvb', qkv_bias='qv') for size in ('small', 'small_plus', 'base', 'large')),
     dinov3('huge_plus', '_qkvb', qkv_bias='qv'),
+    dinov3('tiny', '_qkvb', qkv_bias='qv'),
+    *(lingbot(size) for size in (*SIZES, 'giant')),
     *(Model(f'eva02_{size}_patch14_224', f'eva02_{size}') for size in ('tiny', *SIZES)),
     Model('eva02_base_patch16_clip_224', 'eva02_clip_base'),
     Model('eva02_large_patch14_clip_224', 'eva02_clip_large'),
+    *(pe('core', size, 16, 384) for size in ('tiny', 'small')),
     pe('core', 'base', 16, 224),
     pe('core', 'large', 14, 336),
-    pe('spatial', 'base', 16, 512),
-    pe('spatial', 'large', 14, 448),
+    pe('core', 'gigantic', 14, 448),
+    *(pe('spatial', size, 16, 512) for size in ('tiny', 'small', 'base')),
+    *(pe('spatial', size, 14, 448) for size in ('large', 'gigantic')),
 ]
 NAMES = [model.timm for model in MODELS]
 
@@ -100,14 +108,15 @@ def build_pair(
     Args:
         grid: patches of a side at the image size of pre-training.
         depth: blocks of both.
-        widest: channels; a model that has more is compared with ``NARROW`` ones.
+        widest: channels; a model that has more is compared with ``NARROW``.
     """
     arch = dict(RoPEViT.ARCHS[model.arch], depth=depth)
     settings = dict(depth=depth, dynamic_img_size=True)
     if (channels := arch['embed_dims']) > widest:
         heads = NARROW * arch['num_heads'] // channels  # with as many channels each
-        arch |= dict(embed_dims=NARROW, num_heads=heads)
-        settings |= dict(embed_dim=NARROW, num_heads=heads)
+        narrow = heads * channels // arch['num_heads']
+        arch |= dict(embed_dims=narrow, num_heads=heads)
+        settings |= dict(embed_dim=narrow, num_heads=heads)
     if model.arch.startswith('pe_'):  # whose reference grid is that of pre-training
         coordinates = dict(arch['rope']['coordinates'], reference=grid)
         arch['rope'] = dict(arch['rope'], coordinates=coordinates)

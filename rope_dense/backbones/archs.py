@@ -1,22 +1,25 @@
 """The architectures of ``RoPEViT``: sizes, and what distinguishes the published families.
 
 Checked against the number of parameters and the outputs of timm's models in
-tests/test_vit_families.py.
+tests/test_vit_families.py; SAM3's, which timm does not have, against transformers in
+tests/test_sam3.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
 
 from ..rope.validation import check_choice, check_integer, check_number, check_size, refuse
 from .attention import QkvBias
 from .mlp import MlpKind
+from .windows import WindowSetting
 
 DEFAULT = 'default'  # as ``arch`` says; a string, so that configs can store it
 Default = Literal['default']
 FinalNorm = bool | Literal['all']
+Ape = bool | Literal['tile']  # True: resized to the grid of the image; 'tile': repeated
 SIZES = ('embed_dims', 'depth', 'num_heads')
 
 
@@ -45,11 +48,13 @@ class ViTArch:
     mlp_ratio: float = 4.0
     qkv_bias: QkvBias = True
     rope: dict | None = field(default_factory=lambda: dict(type='MixedRoPE', theta=10.0))
-    use_ape: bool = False
+    use_ape: Ape = False
     with_cls_token: bool = True
     num_registers: int = 0
     pre_norm: bool = False
     attn_norm: bool = False
+    window_size: WindowSetting = 14
+    window_block_indexes: Sequence[int] = ()
     layer_scale_init_value: float | None = 1e-4
     final_norm: FinalNorm = False
     norm_cfg: dict = field(default_factory=lambda: dict(type='LN', eps=1e-6))
@@ -67,7 +72,8 @@ class ViTArch:
         check_number('mlp_ratio', self.mlp_ratio, above=0)
         check_choice('qkv_bias', self.qkv_bias, (True, False, 'qv'))
         check_integer('num_registers', self.num_registers, 0)
-        for name in ('use_ape', 'with_cls_token', 'pre_norm', 'attn_norm'):
+        check_choice('use_ape', self.use_ape, (True, False, 'tile'))
+        for name in ('with_cls_token', 'pre_norm', 'attn_norm'):
             check_choice(name, getattr(self, name), (True, False))
         check_choice('final_norm', self.final_norm, (True, False, 'all'))
         if self.layer_scale_init_value is not None:
@@ -132,6 +138,8 @@ DINOV3 = dict(
     final_norm='all',  # as get_intermediate_layers in its code
     norm_cfg=dict(type='LN', eps=1e-5),
 )
+# LingBot-Vision (Fu et al., 2026): DINOv3 at another image size, with biases but for the giant.
+LINGBOT = dict(DINOV3, img_size=512, qkv_bias='qv')
 # EVA-02 (Fang et al., 2023) at its pre-training size.
 EVA02_ROPE = dict(
     type='AxialRoPE', theta=10000.0, axes='yx', coordinates=dict(type='index', reference=16)
@@ -146,7 +154,8 @@ EVA02 = dict(
     layer_scale_init_value=None,
 )
 EVA02_NORMED = dict(EVA02, mlp='swiglu_norm')
-# Perception Encoder (Bolya et al., 2025); the reference grid is that of its image size.
+# Perception Encoder (Bolya et al., 2025); the reference grid is that of its image size, and
+# positions are counted from 1 where there is a class token.
 PE = dict(
     use_ape=True,
     pre_norm=True,
@@ -155,11 +164,43 @@ PE = dict(
 )
 
 
-def pe_rope(reference: int) -> dict:
-    coordinates = dict(type='index', offset=1.0, reference=reference)
+def index_rope(reference: int, offset: float = 0.0) -> dict:
+    coordinates = dict(type='index', offset=offset, reference=reference)
     return dict(type='AxialRoPE', theta=10000.0, coordinates=coordinates)
 
 
+def pe_rope(reference: int) -> dict:
+    return index_rope(reference, offset=1.0)
+
+
+PE_GIGANTIC = dict(
+    PE,
+    embed_dims=1536,
+    depth=50,
+    num_heads=16,
+    img_size=448,
+    patch_size=14,
+    mlp_ratio=8960 / 1536,
+    rope=index_rope(32),
+    with_cls_token=False,
+)
+# The image encoder of SAM3 (Carion et al., 2025): Perception Encoder in windows. It was trained on
+# images of 1008 pixels; ``img_size`` is that of its position embedding, a window of 24 patches.
+SAM3_GLOBAL = (7, 15, 23, 31)
+SAM3 = dict(
+    PE,
+    embed_dims=1024,
+    depth=32,
+    num_heads=16,
+    img_size=336,
+    patch_size=14,
+    mlp_ratio=4.625,
+    rope=index_rope(24),
+    use_ape='tile',
+    with_cls_token=False,
+    window_size=24,
+    window_block_indexes=tuple(index for index in range(32) if index not in SAM3_GLOBAL),
+)
 # timm's own models, called vit_*_patch16_rope_reg*_gap_256 there.
 ROPE_REG = dict(
     img_size=256,
@@ -175,22 +216,42 @@ ARCHS: dict[str, dict] = {
     'small': SMALL,
     'base': BASE,
     'large': LARGE,
+    'dinov3_tiny': dict(TINY, **DINOV3),  # of EUPE (Zhu et al., 2026), with qkv_bias='qv'
     'dinov3_small': dict(SMALL, **DINOV3),
     'dinov3_small_plus': dict(SMALL, **DINOV3, mlp='swiglu'),
     'dinov3_base': dict(BASE, **DINOV3),
     'dinov3_large': dict(LARGE, **DINOV3),
     'dinov3_huge_plus': dict(DINOV3, embed_dims=1280, depth=32, num_heads=20, mlp='swiglu'),
     'dinov3_7b': dict(DINOV3, embed_dims=4096, depth=40, num_heads=32, mlp='swiglu', mlp_ratio=2.0),
+    'lingbot_small': dict(SMALL, **LINGBOT),
+    'lingbot_base': dict(BASE, **LINGBOT),
+    'lingbot_large': dict(LARGE, **LINGBOT),
+    'lingbot_giant': dict(
+        LINGBOT,
+        embed_dims=1536,
+        depth=40,
+        num_heads=24,
+        mlp='swiglu',
+        mlp_ratio=8 / 3,
+        qkv_bias=False,
+    ),
     'eva02_tiny': dict(TINY, **EVA02),
     'eva02_small': dict(SMALL, **EVA02),
     'eva02_base': dict(BASE, **EVA02_NORMED),
     'eva02_large': dict(LARGE, **EVA02_NORMED),
     'eva02_clip_base': dict(BASE, **EVA02_NORMED, attn_norm=True) | dict(patch_size=16),
     'eva02_clip_large': dict(LARGE, **EVA02_NORMED, attn_norm=True),
+    'pe_core_tiny': dict(TINY, **PE, img_size=384, rope=pe_rope(24)),
+    'pe_core_small': dict(SMALL, **PE, img_size=384, rope=pe_rope(24)),
     'pe_core_base': dict(BASE, **PE, rope=pe_rope(14)),
     'pe_core_large': dict(LARGE, **PE, img_size=336, patch_size=14, rope=pe_rope(24)),
+    'pe_core_gigantic': PE_GIGANTIC,
+    'pe_spatial_tiny': dict(TINY, **PE, img_size=512, rope=pe_rope(32)),
+    'pe_spatial_small': dict(SMALL, **PE, img_size=512, rope=pe_rope(32)),
     'pe_spatial_base': dict(BASE, **PE, img_size=512, rope=pe_rope(32)),
     'pe_spatial_large': dict(LARGE, **PE, img_size=448, patch_size=14, rope=pe_rope(32)),
+    'pe_spatial_gigantic': dict(PE_GIGANTIC, layer_scale_init_value=0.1),
+    'sam3': SAM3,
     'rope_reg1_medium': dict(ROPE_REG, embed_dims=512, depth=12, num_heads=8),
     'rope_reg1_mediumd': dict(ROPE_REG, embed_dims=512, depth=20, num_heads=8, qkv_bias=False),
     'rope_reg4_betwixt': dict(ROPE_REG, embed_dims=640, depth=12, num_heads=10, num_registers=4),

@@ -140,6 +140,15 @@ def resize_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
     return resized.flatten(2).transpose(1, 2).to(table.dtype)
 
 
+def tile_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
+    """A table [1, H W, C] over a grid repeated to the right and down over another grid, and cut off
+    at its edges, as in SAM3."""
+    height, width = new_grid
+    times = [(new + old - 1) // old for new, old in zip(new_grid, grid, strict=True)]
+    tiled = table.unflatten(1, grid).repeat(1, *times, 1)  # [1, H', W', C], whole tables
+    return tiled[:, :height, :width].flatten(1, 2)
+
+
 def linear_rates(rate: float, number: int) -> list[float]:
     """Linear from 0 in the first of ``number`` blocks to ``rate`` in the last."""
     return [rate * index / max(number - 1, 1) for index in range(number)]

@@ -17,11 +17,19 @@ from ..rope import RopeScaling
 from ..rope.cache import is_tracing
 from ..rope.frequencies import Size
 from ..rope.validation import check_choice, check_indexes, check_integer, check_number, check_size
-from .archs import ARCHS, DEFAULT, Default, FinalNorm, ViTArch, find_vit_arch
+from .archs import ARCHS, DEFAULT, Ape, Default, FinalNorm, ViTArch, find_vit_arch
 from .attention import Attention, DecomposedBiasAttention, GlobalPrefixAttention, QkvBias
 from .base import Backbone, FrozenStages, build_rope, check_frozen_stages
 from .block import Block
-from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, resize_grid, to_map
+from .layers import (
+    PatchEmbed,
+    build_norm,
+    init_transformer,
+    linear_rates,
+    resize_grid,
+    tile_grid,
+    to_map,
+)
 from .mlp import build_mlp
 from .windows import WindowPlan, WindowSetting, fitting_side, window_plan
 
@@ -31,7 +39,8 @@ WindowPrefix = Literal['copy', 'global']
 @MODELS.register_module()
 class RoPEViT(Backbone):
     """ViT of Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024), its
-    baselines, and other ViTs with rotary embedding: DINOv3, EVA-02, Perception Encoder, timm's.
+    baselines, and other ViTs with rotary embedding: DINOv3, LingBot-Vision, EVA-02, Perception
+    Encoder, SAM3's image encoder, timm's.
 
     Takes images [B, in_channels, height, width] of any size from one patch up and returns one map
     [B, C, height // patch_size, width // patch_size] for each of ``out_indices``; see also
@@ -55,7 +64,8 @@ class RoPEViT(Backbone):
         rope_scaling: for grids larger than that of ``img_size``, see ``RopeScaling``; without its
             ``grid``. None leaves the frequencies as they are, as in the paper. Windows have no
             fixed factor: theirs always comes from their size.
-        use_ape: learned absolute position embedding, resized (bicubic) to the grid of each input.
+        use_ape: learned absolute position embedding. True resizes it (bicubic) to the grid of each
+            input, 'tile' repeats it over that grid (SAM3).
         use_rel_pos: decomposed relative position bias, ViTDet's baseline; only with ``rope=None``.
         rel_pos_img_size: image size of the relative position tables of global blocks.
         with_cls_token: keep a class token through the blocks, a prefix token.
@@ -107,14 +117,14 @@ class RoPEViT(Backbone):
         qkv_bias: QkvBias | Default = DEFAULT,
         rope: dict | None | Default = DEFAULT,
         rope_scaling: dict | None = None,
-        use_ape: bool | Default = DEFAULT,
+        use_ape: Ape | Default = DEFAULT,
         use_rel_pos: bool = False,
         rel_pos_img_size: int | tuple[int, int] = 1024,
         with_cls_token: bool | Default = DEFAULT,
         num_registers: int | Default = DEFAULT,
-        window_size: WindowSetting = 14,
+        window_size: WindowSetting | Default = DEFAULT,
         mask_padding: bool = False,
-        window_block_indexes: Sequence[int] = (),
+        window_block_indexes: Sequence[int] | Default = DEFAULT,
         window_prefix: WindowPrefix = 'copy',
         layer_scale_init_value: float | None | Default = DEFAULT,
         final_norm: FinalNorm | Default = DEFAULT,
@@ -137,13 +147,15 @@ class RoPEViT(Backbone):
             use_ape=use_ape,
             with_cls_token=with_cls_token,
             num_registers=num_registers,
+            window_size=window_size,
+            window_block_indexes=window_block_indexes,
             layer_scale_init_value=layer_scale_init_value,
             final_norm=final_norm,
             norm_cfg=norm_cfg,
         )
         self.arch = arch = find_vit_arch(self.ARCHS, arch, given)
         channels, depth, patch_size = arch.embed_dims, arch.depth, arch.patch_size
-        self.window_blocks = check_indexes('window_block_indexes', window_block_indexes, depth)
+        self.window_blocks = check_indexes('window_block_indexes', arch.window_block_indexes, depth)
         self.out_indices = check_indexes('out_indices', out_indices, depth)
         self.frozen_stages = check_frozen_stages(frozen_stages, depth)
         check_number('drop_path_rate', drop_path_rate, 0, below=1)
@@ -169,7 +181,7 @@ class RoPEViT(Backbone):
         self.pretrain_grid = arch.grid
         self.out_channels = [channels] * len(self.out_indices)
         self.out_strides = [patch_size] * len(self.out_indices)
-        self.set_window_size(window_size)
+        self.set_window_size(arch.window_size)
 
         in_channels = check_integer('in_channels', in_channels, 1)
         self.patch_embed = PatchEmbed(in_channels, channels, patch_size, bias=not arch.pre_norm)
@@ -236,7 +248,8 @@ class RoPEViT(Backbone):
         """Tokens [B, N, C] before the first block, and the grid (H, W)."""
         x, grid = self.patch_embed(image)  # [B, H W, C]
         if self.pos_embed is not None:
-            x = x + resize_grid(self.pos_embed, self.pretrain_grid, grid)
+            adapted = tile_grid if self.arch.use_ape == 'tile' else resize_grid
+            x = x + adapted(self.pos_embed, self.pretrain_grid, grid)
         prefix = [token for token in (self.cls_token, self.reg_token) if token is not None]
         if prefix:
             x = torch.cat([*(token.expand(x.shape[0], -1, -1) for token in prefix), x], 1)
@@ -273,7 +286,8 @@ class RoPEViT(Backbone):
         return [self.patch_embed.grid(height, width)] * len(self.out_indices)
 
     def position_tables(self) -> dict[str, Size]:
-        return {} if self.pos_embed is None else {'pos_embed': self.pretrain_grid}
+        resized = self.pos_embed is not None and self.arch.use_ape != 'tile'
+        return {'pos_embed': self.pretrain_grid} if resized else {}
 
     def layer_of(self, name: str) -> int:
         first, *rest = name.split('.')

@@ -1,4 +1,5 @@
-"""Key layouts of DINOv3 (Simeoni et al., 2025): Meta's own and that of Hugging Face's transformers.
+"""Key layouts of DINOv3 (Simeoni et al., 2025): Meta's own, which EUPE and LingBot-Vision have too,
+and that of Hugging Face's transformers.
 
 timm's is in timm_vit.py. Names are those of the published code; what is not a name was checked
 against timm's conversion of the same files, as far as it has one.
@@ -17,6 +18,7 @@ META_KEYS: KeyTable = {
     r'rope_embed\.periods': PERIODS,
     r'mask_token': None,  # of pre-training
     r'local_cls_norm\..+': None,  # of the class token of small crops, in pre-training
+    r'projectors\..+': None,  # of EUPE's distillation
     r'(blocks\.\d+\.)ls([12])\.gamma': r'\1gamma_\2',
     r'(blocks\.\d+\.attn\.qkv\.)bias': r'\1{q_bias,k_bias,v_bias}',
     r'blocks\.\d+\.attn\.qkv\.bias_mask': None,  # which hides k_bias

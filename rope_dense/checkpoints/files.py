@@ -29,7 +29,8 @@ SKIPPED = (
 )
 CONFIG_NODE = 'yacs.config.CfgNode'  # the configuration of Swin's script, a subclass of dict
 INDEX = '.index.json'  # of a checkpoint in several files: which file has which weight
-WRAPPERS = ('state_dict', 'model')  # mmengine's and naver's keys for the weights
+# The keys for the weights of mmengine, naver and LingBot-Vision.
+WRAPPERS = ('state_dict', 'model', 'backbone')
 
 
 class Skipped:

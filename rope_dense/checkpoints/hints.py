@@ -115,17 +115,23 @@ def vit_hints(model: RoPEViT, settings: ViTSettings) -> Iterator[str]:
     for setting in settings.differences(base):
         if setting in ARGUMENTS:
             yield f'{"with that, " if arch else ""}set {ARGUMENTS[setting](settings)}'
+    if not name and model.arch.use_ape == 'tile' and settings.grid_side not in (0, base.grid_side):
+        yield (
+            f'set img_size={settings.grid_side * settings.patch_size}: a position embedding that '
+            "is repeated (use_ape='tile') is never resized"
+        )
 
 
 def advised_arch(model: RoPEViT, settings: ViTSettings) -> str | None:
     """A named architecture for the checkpoint: where the model is of another kind, or where one
-    fits in all and the model does not in several settings."""
+    fits in all but biases that may be zero, and the model does not in several settings."""
     base, name = arch_settings(model.arch), nearest_arch(model.ARCHS, settings)
     if name is None or settings.kind != base.kind:
         return name
     other = arch_settings(find_vit_arch(model.ARCHS, name))
     several = len({*settings.differences(base)} - {'grid_side'}) > 1
-    return name if several and not {*settings.differences(other)} - {'grid_side'} else None
+    fits = not {*settings.differences(other)} - {'grid_side', 'qkv_bias'}
+    return name if several and fits else None
 
 
 ARGUMENTS: dict[str, Callable[[ViTSettings], str]] = {

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from . import dinov3, naver, timm_vit
+from . import dinov3, naver, perception, sam3, timm_vit
 from .errors import CheckpointError
 from .keys import SWIN_BLOCK, VIT_BLOCK, KeyTable, StateDict, has, new_keys, renamed
 
@@ -70,6 +70,8 @@ class Target:
 
 SEPARATE_QKV = r'blocks\.\d+\.attn\.q_proj\.weight'
 HF_QUERY = dinov3.HF_BLOCK + r'attention\.q_proj\.weight'
+# Of a block in each layout.
+BLOCKS = (VIT_BLOCK, SWIN_BLOCK, SEPARATE_QKV, HF_QUERY, sam3.HF_QUERY, perception.IN_PROJ)
 # Of earlier versions: frequencies of all blocks in one tensor, other names of q and v biases.
 EARLIER_KEYS: KeyTable = {
     **timm_vit.NAMES,
@@ -91,6 +93,16 @@ LAYOUTS = (
         dinov3.HF_SWIGLU_KEYS,
     ),
     Layout('Hugging Face DINOv3', (HF_QUERY,), dinov3.HF_GELU_KEYS),
+    Layout('Meta SAM3', (VIT_BLOCK, r'ln_pre\..+'), sam3.META_KEYS, sam3.from_meta),
+    Layout('Hugging Face SAM3', (sam3.HF_QUERY,), sam3.HF_KEYS),
+    Layout(
+        'Meta Perception Encoder',
+        (perception.IN_PROJ, r'conv1\.weight|ln_pre\..+'),
+        perception.KEYS,
+        perception.from_meta,
+        perception.is_perception_encoder,
+        has_reference=True,
+    ),
     Layout('timm EVA-02', (SEPARATE_QKV,), timm_vit.SEPARATE_KEYS, timm_vit.from_separate),
     Layout(
         'timm EVA-02 with packed MLP',
@@ -139,7 +151,7 @@ def find_layout(weights: StateDict, name: str, model_keys: Collection[str] = ())
             return layout
     if 2 * sum(key in model_keys for key in weights) > len(weights):
         return OURS
-    block = re.compile(rf'(.+\.)({VIT_BLOCK}|{SWIN_BLOCK}|{SEPARATE_QKV}|{HF_QUERY})')
+    block = re.compile(rf'(.+\.)({"|".join(BLOCKS)})')
     prefixes = {match[1] for key in weights if (match := block.fullmatch(key))}
     advice = f'. Perhaps prefix={min(prefixes, key=len)!r}' if prefixes else ''
     raise CheckpointError(

@@ -18,8 +18,8 @@ from .files import INDEX, read_checkpoint, read_index
 
 HUB = 'hf-hub:'
 SINGLE_FILES = ('model.safetensors', 'pytorch_model.bin')
-# The first that a repository has is taken.
-HUB_FILES = (*SINGLE_FILES, *(file + INDEX for file in SINGLE_FILES))
+# The first that a repository has is taken; those of LingBot-Vision have the last.
+HUB_FILES = (*SINGLE_FILES, *(file + INDEX for file in SINGLE_FILES), 'model.pt')
 BY_HAND = 'Or download the file by hand and give its path'
 
 

@@ -1,7 +1,8 @@
 """timm's key layouts of ViTs with rotary embedding, its class ``Eva``, to ours and back.
 
 Names are ours but for EVA-02's and Perception Encoder's. Those have a position embedding with a
-place for the class token in front; ours has none, and the class token takes up what is there.
+place for the class token in front; ours has none, and the class token takes up what is there. The
+gigantic Perception Encoder has no class token and no place for one.
 
 Letters: N tokens of the grid, C channels.
 """
@@ -12,6 +13,7 @@ import math
 
 import torch
 
+from ..backbones.archs import ARCHS
 from .errors import CheckpointError
 from .keys import (
     SWIN_BLOCK,
@@ -24,6 +26,7 @@ from .keys import (
     renamed,
     stack_blocks,
 )
+from .vit_settings import nearest_arch, read_settings
 
 HEADS: KeyTable = {r'(head|fc_norm|attn_pool)\..+': None}
 NAMES: KeyTable = {  # and those of our earlier versions
@@ -108,6 +111,9 @@ def to_timm_keys(weights: StateDict) -> KeyTable:
         raise CheckpointError('timm has no Swin with rotary embedding: use --to naver or ours')
     if not has(weights, VIT_BLOCK):
         raise CheckpointError('these are not the weights of a RoPEViT')
+    settings = read_settings(weights)
+    if settings and nearest_arch(ARCHS, settings) == 'sam3':
+        raise CheckpointError('timm has no encoder of SAM3: use --to ours')
     if has(weights, MLP_NORM):
         return TO_SEPARATE_KEYS
     if has(weights, GATED_MLP) and has(weights, Q_BIAS) and 'pos_embed' in weights:
@@ -116,14 +122,13 @@ def to_timm_keys(weights: StateDict) -> KeyTable:
 
 
 def to_timm(weights: StateDict) -> StateDict:
-    """Where timm has a place for the class token, it is zero: the token has its position in it."""
+    """Where timm has a place for the class token, it is zero: the token has its position in it.
+    Without a class token there is no place: that is timm's gigantic Perception Encoder, or another
+    model with ``class_token=False``."""
     keys = to_timm_keys(weights)
     timm = renamed(stack_blocks(weights, 'rope.freqs'), keys)
-    if 'pos_embed' in timm and (keys is not TO_TIMM_KEYS or 'norm_pre.weight' in timm):
-        if 'cls_token' not in timm:
-            raise CheckpointError(
-                'the class token was dropped, and timm has no such model without one'
-            )
+    has_place = keys is not TO_TIMM_KEYS or 'norm_pre.weight' in timm
+    if has_place and 'pos_embed' in timm and 'cls_token' in timm:
         place = torch.zeros_like(timm['pos_embed'][:, :1])
         timm['pos_embed'] = torch.cat([place, timm['pos_embed']], 1)
     return timm

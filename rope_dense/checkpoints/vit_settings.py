@@ -102,7 +102,12 @@ def arch_settings(arch: ViTArch) -> ViTSettings:
 
 
 def nearest_arch(archs: Mapping[str, dict], settings: ViTSettings) -> str | None:
-    """The architecture of the same kind that shares most of the other settings."""
+    """The architecture of the same kind that shares most of the other settings. Biases, as they may
+    be zero, do not count: DINOv3 comes before LingBot-Vision."""
     candidates = {name: arch_settings(find_vit_arch(archs, name)) for name in archs}
     same = [name for name, other in candidates.items() if other.kind == settings.kind]
-    return min(same, key=lambda name: len(settings.differences(candidates[name])), default=None)
+    return min(
+        same,
+        key=lambda name: len({*settings.differences(candidates[name])} - {'qkv_bias'}),
+        default=None,
+    )

@@ -1,0 +1,58 @@
+"""The table of weights in docs/checkpoints.md against timm's settings of the same weights."""
+
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from rope_dense.backbones import RoPEViT
+
+ROOT = Path(__file__).resolve().parents[1]
+ROW = re.compile(
+    r'^\| `([^`]+\.[^`]+)` \| (.+) \| ([\d., ]+); ([\d., ]+) \| (.+) \|$', re.MULTILINE
+)
+ROWS = ROW.findall((ROOT / 'docs' / 'checkpoints.md').read_text())
+LICENCES = {
+    'apache-2.0': 'Apache-2.0',
+    'mit': 'MIT',
+    'dinov3-license': 'DINOv3 licence',
+    'fair-noncommercial-research-license': 'FAIR Noncommercial Research',
+}
+
+
+def patterns(cell: str) -> list[str]:
+    """Those that a pattern with {a,b} stands for."""
+    match = re.fullmatch(r'(.*)\{(.+)\}(.*)', cell)
+    return [match[1] + x + match[3] for x in match[2].split(',')] if match else [cell]
+
+
+def numbers(cell: str) -> list[float]:
+    return [float(number) for number in cell.split(',')]
+
+
+@pytest.mark.parametrize('cell, archs, mean, std, licence', ROWS, ids=[row[0] for row in ROWS])
+def test_colours_and_licence_are_timm_s(
+    timm: ModuleType, cell: str, archs: str, mean: str, std: str, licence: str
+):
+    published = timm.list_pretrained()
+    for pattern in patterns(cell):
+        names = [name for name in published if fnmatch(name, pattern)]
+        assert names, pattern
+        for name in names:
+            settings = timm.models.get_pretrained_cfg(name)
+            assert numbers(mean) == pytest.approx(settings.mean, abs=5e-4)
+            assert numbers(std) == pytest.approx(settings.std, abs=5e-4)
+            assert re.sub(r'[\[\]]', '', licence).startswith(LICENCES[settings.license])
+    assert all(
+        any(fnmatch(arch, name) for arch in RoPEViT.ARCHS)
+        for name in re.findall(r'`(\w+\*?)`', archs)
+        if name not in ('rope', 'use_ape')
+    )
+
+
+def test_every_architecture_with_weights_is_in_the_table():
+    named = {name for row in ROWS for name in re.findall(r'`(\w+\*?)`', row[1])} | {'sam3'}
+    without = [arch for arch in RoPEViT.ARCHS if not any(fnmatch(arch, name) for name in named)]
+    assert without == ['tiny']
