@@ -39,15 +39,32 @@ trap 'rm -rf "$partial"' EXIT
 echo "compiling $requirement ($kind operators, torch $torch_version, $MAX_JOBS at once); log: $log" >&2
 
 # The log keeps everything; the terminal sees every tenth of ninja's "[n/m]" lines.
-if ! "$python" -m pip wheel -v --no-cache-dir --no-build-isolation --no-deps --no-binary "$name" \
-        --wheel-dir "$partial" "$requirement" 2>&1 | tee "$log" | awk '
+build() {
+    "$python" -m pip wheel -v --no-cache-dir --no-build-isolation --no-deps --no-binary "$name" \
+        --wheel-dir "$partial" "$1" 2>&1 | tee "$log" | awk '
             match($0, /^ *\[[0-9]+\/[0-9]+\]/) {
                 split(substr($0, RSTART, RLENGTH), part, /[^0-9]+/)
                 if (part[2] % 10 == 0 || part[2] == part[3]) { print "  file " part[2] " of " part[3]; fflush() }
-            }' >&2; then
-    echo "the compile failed; the first complaints in $log:" >&2
-    grep -E -m 10 'FAILED|[Ee]rror|Killed' "$log" | cut -c 1-300 >&2
-    exit 1
+            }' >&2
+}
+
+# Most of the time goes into torch's headers, which each of the nearly 60 files of bindings includes. One file that
+# includes them all parses the headers once. (The files in cpu/ define the same names and stay apart.)
+join_bindings() {
+    "$python" -m pip download -q --no-cache-dir --no-build-isolation --no-deps --no-binary "$name" \
+        --dest "$partial" "$requirement" >&2 &&
+        tar -xzf "$partial"/*.tar.gz -C "$partial" && cd "$partial"/*/mmcv/ops/csrc/pytorch &&
+        mkdir bindings && mv ./*.cpp bindings && printf '#include "%s"\n' bindings/*.cpp > bindings.cpp &&
+        cd ../../../.. && pwd
+}
+
+if ! { sources=$(join_bindings) && build "$sources"; }; then
+    echo "compiling the bindings as one file failed; compiling them one by one" >&2
+    if ! build "$requirement"; then
+        echo "the compile failed; the first complaints in $log:" >&2
+        grep -E -m 10 'FAILED|[Ee]rror|Killed' "$log" | cut -c 1-300 >&2
+        exit 1
+    fi
 fi
 mv "$partial"/*.whl "$folder/"
 compgen -G "$pattern" | head -n 1
