@@ -1,5 +1,6 @@
 """The published families of ``RoPEViT`` against timm's models, which nobody here wrote."""
 
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS
 from reference import relative_error
+from small_checkpoints import load, saved
 from test_vit import randomize
 from torch import Tensor, nn
 
@@ -197,6 +199,34 @@ def test_normed_maps_and_prefix_tokens_are_those_of_timm(timm: ModuleType, name:
     for found, expected in zip(model.eval()(image), wanted, strict=True):
         assert relative_error(found[0], expected[0]) < 1e-5
         assert relative_error(found[1], expected[1]) < 1e-5
+
+
+@pytest.mark.parametrize('final_norm', ['all', True])
+@torch.no_grad()
+def test_maps_are_those_of_hugging_face_s_backbone(final_norm: bool | str, tmp_path: Path):
+    """Without ``apply_layernorm`` it still norms the last map."""
+    transformers = pytest.importorskip('transformers', reason='no transformers')
+    config = transformers.DINOv3ViTConfig(
+        **dict(hidden_size=64, num_hidden_layers=3, num_attention_heads=1, intermediate_size=256),
+        **dict(num_register_tokens=4, apply_layernorm=final_norm == 'all'),
+        **dict(out_features=['stage1', 'stage3'], return_class_token=True),
+    )
+    theirs = transformers.DINOv3ViTBackbone(config).eval()
+    randomize(theirs)
+    ours = load(
+        RoPEViT,
+        saved(theirs.state_dict(), tmp_path),
+        arch=dict(RoPEViT.ARCHS['dinov3_small'], embed_dims=64, depth=3, num_heads=1),
+        qkv_bias='qv',
+        final_norm=final_norm,
+        out_indices=(0, 2),
+        output_prefix='cls',
+    )
+    image = torch.randn(1, 3, 64, 96)
+    out = theirs(image)
+    wanted = zip(out.feature_maps, out.cls_tokens, strict=True)
+    for found, expected in zip(ours.eval()(image), wanted, strict=True):
+        assert max(relative_error(*pair) for pair in zip(found, expected, strict=True)) < 1e-5
 
 
 @pytest.mark.parametrize('name', RoPEViT.ARCHS)

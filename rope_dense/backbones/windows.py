@@ -129,8 +129,10 @@ class Gather(torch.autograd.Function):
         inverse_places: Tensor | None,
     ) -> Tensor:
         out = x.index_select(0, index)
-        if places is not None:
-            out[places] = 0.0 if fill is None else fill
+        if places is not None and fill is None:
+            out.index_fill_(0, places, 0.0)  # assigned, a number would be uploaded to a GPU
+        elif places is not None:
+            out[places] = fill
         return out
 
     @staticmethod
