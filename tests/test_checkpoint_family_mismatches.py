@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from published import hf_dinov3, meta_dinov3, naver_swin, naver_vit, timm_eva02, timm_pe
+from published import (
+    hf_dinov3,
+    hf_sam3,
+    meta_dinov3,
+    naver_swin,
+    naver_vit,
+    timm_eva02,
+    timm_pe,
+)
 from small_checkpoints import Weights, refusal, saved
 
 from rope_dense.backbones import RoPESwin, RoPEViT
@@ -57,6 +65,18 @@ WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
         RoPEViT,
         dict(arch='small'),
         ['left over: reg_token', "12 blocks, 4 registers: set arch='dinov3_small'"],
+    ),
+    'LingBot-Vision for naver': (
+        meta_dinov3(384, 12, hidden=1536),
+        RoPEViT,
+        dict(arch='small'),
+        ["set arch='dinov3_small'\n  -> with that, set qkv_bias='qv'"],
+    ),
+    'SAM3 for PE': (
+        without_storage(hf_sam3, 1024, 32, hidden=4736, side=24),
+        RoPEViT,
+        dict(arch='pe_core_large'),
+        ["has 1024 channels and 32 blocks, pre_norm: set arch='sam3'"],
     ),
     'DINOv3 for EVA-02': (
         without_storage(hf_dinov3, 384, 12, hidden=1536, swiglu=True, qkv_bias=False),

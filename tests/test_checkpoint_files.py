@@ -261,15 +261,16 @@ def test_hub_in_offline_mode(tmp_path: Path):
     torch.save({'model': weights}, hub_cache(tmp_path, 'naver-ai/vit') / 'pytorch_model.bin')
     snapshot = hub_cache(tmp_path, 'naver-ai/parts')
     in_parts(weights, snapshot).rename(snapshot / 'pytorch_model.bin.index.json')
+    torch.save({'backbone': weights}, hub_cache(tmp_path, 'naver-ai/model') / 'model.pt')
     path = os.pathsep.join(sys.path)
     env = {**os.environ, 'HF_HOME': str(tmp_path), 'HF_HUB_OFFLINE': '1', 'PYTHONPATH': path}
 
-    names = [f'hf-hub:naver-ai/{name}' for name in ('vit', 'parts', 'another')]
+    names = [f'hf-hub:naver-ai/{name}' for name in ('vit', 'parts', 'model', 'another')]
     command = [sys.executable, '-c', OFFLINE, *names]
     run = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    whole, parts, missing = run.stdout.splitlines()
-    assert whole == parts == f'naver ViT {len(weights)}'
-    assert missing.startswith(f'{names[2]}: ') and 'give its path' in missing
+    whole, parts, wrapped, missing = run.stdout.splitlines()
+    assert whole == parts == wrapped == f'naver ViT {len(weights)}'
+    assert missing.startswith(f'{names[3]}: ') and 'give its path' in missing
 
 
 # ---------------------------------------------------------------- several files

@@ -201,11 +201,6 @@ def test_windows_of_the_architecture_can_be_replaced():
     assert RoPEViT(SMALL).window_blocks == [0, 2]
 
 
-def test_use_ape_is_checked():
-    with pytest.raises(ValueError, match=r"use_ape must be one of \(True, False, 'tile'\), got 1"):
-        RoPEViT(SMALL, use_ape=1)
-
-
 if __name__ == '__main__':
     import transformers
 
