@@ -34,7 +34,8 @@ def small_model(name: str, folder: Path, **changes: object) -> nn.Module:
     cfg = Config.fromfile(small_config(name, folder, folder))
     cfg.merge_from_dict({f'model.{key}': value for key, value in changes.items()})
     model = build_model(cfg)
-    model.init_weights()
+    with quiet():
+        model.init_weights()
     return strong(model)
 
 

@@ -14,6 +14,7 @@ from typing import Literal, get_args
 import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
+from torch.fx.experimental import _config as symbolic_config
 
 from ...backbones.base import Backbone
 from ...rope.scaling import build_scaling
@@ -179,10 +180,15 @@ def trace(graph: Graph, size: Size | Dynamic, batch: int | Dynamic) -> ExportedP
         height = (max(least) // step + 2) * step
         size = height, height + step
     image = graph.example(2 if batch == 'dynamic' else batch, *size)  # one image is a special case
-    with torch.no_grad():
-        exported = torch.export.export(graph, (image,), dynamic_shapes=(dims,), strict=False)
-        exported = exported.run_decompositions({})  # no operator that works in place
-    return exported
+    with torch.no_grad(), symbolic_config.patch(backed_size_oblivious=graph.oblivious):
+        return torch.export.export(
+            graph,
+            (image,),
+            dynamic_shapes=(dims,),
+            strict=False,
+            # Else each comparison of sizes that torch cannot prove is refused, true or not.
+            prefer_deferred_runtime_asserts_over_guards=True,
+        )
 
 
 def write_pt2(

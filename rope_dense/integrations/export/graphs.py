@@ -35,6 +35,8 @@ class Graph(nn.Module, ABC):
         num_classes: K; None if there are none.
         least: (height, width) of the smallest image at dynamic sizes.
         multiple: of which the sides of an image must be a multiple.
+        oblivious: whether torch may leave out, while tracing, the cases of sides of 0 and 1, which
+            takes half the time. Its einsum, in Mask2Former, then asks for two images or more.
 
     Raises:
         ValueError: the model has something that cannot be exported.
@@ -44,6 +46,7 @@ class Graph(nn.Module, ABC):
     outputs: tuple[str, ...]
     num_classes: int | None = None
     multiple = 1
+    oblivious = True
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
@@ -52,6 +55,9 @@ class Graph(nn.Module, ABC):
         self.patch_size, self.least = backbone.patch_embed.patch_size, smallest_size(backbone)
         model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
         self.model = replace_parts(revert_sync_batchnorm(model))
+        for part in self.model.modules():
+            if isinstance(part, (nn.ReLU, nn.ReLU6, nn.SiLU, nn.Dropout)):
+                part.inplace = False
         self.preprocess = nn.Identity()
 
     @abstractmethod

@@ -29,6 +29,7 @@ class SegmentorGraph(Graph):
     """
 
     task, outputs = 'segmentation', ('logits', 'labels')
+    oblivious = False
 
     def __init__(self, model: EncoderDecoder, dtype: torch.dtype) -> None:
         super().__init__(model, dtype)
