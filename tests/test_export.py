@@ -116,7 +116,7 @@ def vit(**settings: object) -> RoPEViT:
 WINDOWS = dict(with_cls_token=False, window_block_indexes=(0,))
 SCALING = dict(type='linear', temperature='log')
 REFUSED = {
-    'format': (vit, dict(format='torchscript'), "format must be one of .* TorchScript fixes the"),
+    'format': (vit, dict(format='torchscript'), 'format must be one of .* TorchScript fixes the'),
     'suffix': (vit, dict(format='pt2'), r"path must be a file NAME.pt2, got '.*a.onnx'"),
     'batch': (vit, dict(batch=0), 'batch must be an integer from 1 up, got 0'),
     'size': (vit, dict(size=(8, 64)), r'size must be an integer from 16 up.*\(8, 64\)'),
@@ -159,7 +159,7 @@ def test_wrong_requests_are_refused_before_tracing(
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporter, 'find_spec', lambda name: None)
-    with pytest.raises(ValueError, match=r"needs onnx and onnxscript: pip install .*\[export\]"):
+    with pytest.raises(ValueError, match=r'needs onnx and onnxscript: pip install .*\[export\]'):
         export(vit(), tmp_path / 'a.onnx')
 
 

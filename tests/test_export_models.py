@@ -14,6 +14,7 @@ from exported import (
     pixels,
     run,
     session,
+    slow,
     strong,
 )
 from mmengine.config import Config, ConfigDict
@@ -26,7 +27,12 @@ from rope_dense.integrations.export import export
 from rope_dense.integrations.export.exporter import trace
 from rope_dense.integrations.export.graphs import graph_of
 
-SIZES = ((1, 96, 160), (2, 137, 101), (3, 123, 143))  # batch, height, width
+
+def sizes_from(least: tuple[int, int]) -> list[tuple[int, int, int]]:
+    """(batch, height, width) from the smallest on; none is the one that was traced."""
+    height, width = least
+    more = (1, 0, 0), (1, 7, 50), (2, 41, 5), (3, 27, 47)
+    return [(batch, height + rows, width + columns) for batch, rows, columns in more]
 
 
 def small_model(name: str, folder: Path, **changes: object) -> nn.Module:
@@ -34,8 +40,7 @@ def small_model(name: str, folder: Path, **changes: object) -> nn.Module:
     cfg = Config.fromfile(small_config(name, folder, folder))
     cfg.merge_from_dict({f'model.{key}': value for key, value in changes.items()})
     model = build_model(cfg)
-    with quiet():
-        model.init_weights()
+    model.init_weights()
     return strong(model)
 
 
@@ -69,7 +74,9 @@ def mask2former(folder: Path) -> nn.Module:
     return small_model('mask2former_swin_rope_mixed', folder)
 
 
-@pytest.mark.parametrize('make', [linear, upernet, mask2former])
+@pytest.mark.parametrize(
+    'make', [linear, pytest.param(upernet, marks=slow), pytest.param(mask2former, marks=slow)]
+)
 @torch.no_grad()
 def test_segmentors(make: Callable[[Path], nn.Module], tmp_path: Path) -> None:
     model, path = make(tmp_path), tmp_path / 'segmentor.onnx'
@@ -78,16 +85,26 @@ def test_segmentors(make: Callable[[Path], nn.Module], tmp_path: Path) -> None:
     assert metadata['input']['mean'] == pytest.approx([123.675, 116.28, 103.53])
     assert_plain(path)
     runtime = session(path)
-    for batch, height, width in (*SIZES, (1, *metadata['smallest_size'])):
-        image = pixels(batch, 3, height, width)
+    for size in sizes_from(metadata['smallest_size']):
+        image = pixels(size[0], 3, *size[1:])
         assert_segmented(model, run(runtime, image), image)
+
+
+@pytest.mark.parametrize('make', [upernet, mask2former])
+@torch.no_grad()
+def test_segmentors_at_a_fixed_size(make: Callable[[Path], nn.Module], tmp_path: Path) -> None:
+    model, path = make(tmp_path), tmp_path / 'segmentor.onnx'
+    export(model, path, size=(123, 141), batch=2)
+    assert_plain(path)
+    image = pixels(2, 3, 123, 141)
+    assert_segmented(model, run(session(path), image), image)
 
 
 @torch.no_grad()
 def test_a_segmentor_that_slides_is_exported_for_whole_images(tmp_path: Path) -> None:
     model = small_model('upernet_vit_rope_mixed', tmp_path)
     assert model.test_cfg.mode == 'slide'
-    traced = trace(graph_of(model), 'dynamic', 'dynamic').module()
+    traced = trace(graph_of(model), (137, 101), 2).module()
     model.test_cfg = ConfigDict(mode='whole')
     image = pixels(2, 3, 137, 101)
     assert_segmented(model, traced(image), image)
@@ -96,29 +113,38 @@ def test_a_segmentor_that_slides_is_exported_for_whole_images(tmp_path: Path) ->
 # Detectors
 
 
-@pytest.mark.parametrize('name', ['dino_vitdet_rope_mixed', 'dino_swin_rope_mixed'])
+SHALLOW = {'backbone.arch.depth': 1, 'backbone.window_block_indexes': ()}
+
+
+@pytest.mark.parametrize(
+    'name, changes',
+    [
+        ('dino_vitdet_rope_mixed', SHALLOW),
+        pytest.param('dino_vitdet_rope_mixed', {}, marks=slow),
+        pytest.param('dino_swin_rope_mixed', {}, marks=slow),
+    ],
+)
 @torch.no_grad()
-def test_detectors(name: str, tmp_path: Path) -> None:
-    model, path = small_model(name, tmp_path), tmp_path / 'detector.onnx'
+def test_detectors(name: str, changes: dict, tmp_path: Path) -> None:
+    model, path = small_model(name, tmp_path, **changes), tmp_path / 'detector.onnx'
     metadata = export(model, path)
     assert metadata['outputs'] == ['scores', 'boxes', 'labels']
     assert_plain(path)
     runtime = session(path)
-    for batch, height, width in ((1, 160, 192), (2, 201, 165), (3, 187, 207)):
-        image = pixels(batch, 3, height, width)
+    for size in sizes_from(metadata['smallest_size']):
+        image = pixels(size[0], 3, *size[1:])
         assert_detected(run(runtime, image), detected(model, image))
-    height, width = metadata['smallest_size']
-    image = pixels(1, 3, height, width)
-    assert_detected(run(runtime, image), detected(model, image))
 
 
+@pytest.mark.parametrize('name', ['dino_vitdet_rope_mixed', 'dino_swin_rope_mixed'])
 @torch.no_grad()
-def test_a_detector_at_a_fixed_size(tmp_path: Path) -> None:
-    model = small_model('dino_vitdet_rope_mixed', tmp_path)
+def test_detectors_at_a_fixed_size(name: str, tmp_path: Path) -> None:
+    model, path = small_model(name, tmp_path), tmp_path / 'detector.onnx'
     model.backbone.set_window_size('auto')
-    traced = trace(graph_of(model), (112, 150), 1).module()
-    image = pixels(1, 3, 112, 150)
-    assert_detected(list(traced(image)), detected(model, image))
+    export(model, path, size=(112, 150), batch=2)
+    assert_plain(path)
+    image = pixels(2, 3, 112, 150)
+    assert_detected(run(session(path), image), detected(model, image))
 
 
 def test_sizes_that_the_preprocessor_would_pad_are_refused(tmp_path: Path) -> None:
@@ -150,8 +176,9 @@ def test_classifiers(kind: str, tmp_path: Path) -> None:
         ),
     )[kind]
     model = strong(RoPEClassifier(backbone, 5, data_preprocessor=IMAGENET))
-    traced = trace(graph_of(model), 'dynamic', 'dynamic').module()
-    for batch, height, width in SIZES:
+    graph = graph_of(model)
+    traced = trace(graph, 'dynamic', 'dynamic').module()
+    for batch, height, width in sizes_from(graph.least):
         image = pixels(batch, 3, height, width)
         data = model.data_preprocessor(dict(inputs=list(image)), False)
         assert_same(traced(image), [model(data['inputs'])])

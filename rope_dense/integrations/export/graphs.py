@@ -183,9 +183,7 @@ def backbone_of(model: nn.Module) -> Backbone:
     """
     backbone = model if isinstance(model, Backbone) else model.backbone
     if not isinstance(backbone, Backbone):
-        raise ValueError(
-            f'the backbone must be one of rope_dense, it is {type(backbone).__name__}'
-        )
+        raise ValueError(f'the backbone must be one of rope_dense, it is {type(backbone).__name__}')
     return backbone
 
 

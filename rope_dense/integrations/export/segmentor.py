@@ -67,5 +67,7 @@ class SegmentorGraph(Graph):
         size = MapSize(x.shape[2:])
         logits = self.model.encode_decode(x, [dict(img_shape=size, pad_shape=size)])
         if self.divisor > 1:
-            logits = logits[:, :, :height, :width]
+            # Not a slice: whether it is the whole of a padded map would be settled while tracing.
+            rows, columns = torch.arange(height), torch.arange(width)
+            logits = logits.index_select(2, rows).index_select(3, columns)
         return logits, logits.argmax(1)
