@@ -26,6 +26,7 @@ Format = Literal['onnx', 'pt2']
 Dynamic = Literal['dynamic']
 PACKAGES = {'onnx': ('onnx', 'onnxscript'), 'pt2': ()}
 DTYPES = {torch.float32: 'fp32', torch.float16: 'fp16', torch.bfloat16: 'bf16'}
+TABLE = 1024  # numbers; ONNX Runtime computes larger constants when it loads a file
 METADATA = 'rope_dense'  # the key of the metadata in an ONNX file
 METADATA_FILE = f'{METADATA}.json'  # and its name in a .pt2 file
 
@@ -198,7 +199,8 @@ def write_pt2(
     this machine."""
     exported.example_inputs = None
     for node in exported.graph.nodes:
-        node.meta.pop('stack_trace', None)
+        for name in ('stack_trace', 'nn_module_stack', 'torch_fn', 'from_node'):
+            node.meta.pop(name, None)
     torch.export.save(exported, path, extra_files={METADATA_FILE: json.dumps(metadata)})
 
 
@@ -207,6 +209,7 @@ def write_onnx(
 ) -> None:
     """Write an ONNX file of standard operators, without paths of this machine."""
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
+    from onnxscript import optimizer
 
     shape = exported.graph.find_nodes(op='placeholder')[-1].meta['val'].shape  # of the image
     names = {0: 'batch', 2: 'height', 3: 'width'}
@@ -217,8 +220,10 @@ def write_onnx(
         input_names=['image'],
         output_names=outputs,
         dynamic_shapes=(dynamic,) if dynamic else None,
+        optimize=False,
         verbose=False,
     )
+    optimizer.optimize(program.model, output_size_limit=TABLE)
     ClearMetadataAndDocStringPass()(program.model)
     program.model.metadata_props[METADATA] = json.dumps(metadata)
     program.save(path)
