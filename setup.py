@@ -39,6 +39,11 @@ setup(
             'ftfy',
             'regex',
         ],
+        'export': [
+            'onnx>=1.23,<1.24',
+            'onnxscript>=0.7.2,<0.8',
+            'onnxruntime>=1.23',
+        ],
         # timm, which some tests compare with, would bring a torchvision that replaces torch:
         # pip install --no-deps timm
         'test': ['pytest'],

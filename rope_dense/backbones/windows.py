@@ -211,13 +211,17 @@ def make_plan(
         num_unmasked = (rows - 1) * (columns - 1)
     else:
         num_unmasked = rows * columns
-    # Windows at the shifted border last: those of the last row and column.
+    # Windows at the shifted border last: those of the last row and column. (By keys without equals,
+    # as ONNX has no stable sort.)
     row, column = (torch.arange(n, device=device) == n - 1 for n in (rows, columns))
-    order = (row[:, None] | column).flatten().int().argsort(stable=True)
+    last = (row[:, None] | column).flatten()
+    number = torch.arange(rows * columns, device=device)
+    order = torch.where(last, number + rows * columns, number).argsort()
     # Each window of one image, for image 0, 1, ...; reshaping [W / B, B, n] would compile anew for
     # B = 1.
     windows = torch.arange(rows * columns * batch, device=device)
-    order, image = order[windows // batch], windows % batch
+    place = windows // batch
+    order, image = order[place], windows - place * batch  # not %, of which ONNX has none by a size
     mask = None
     if shift != (0, 0) or (mask_padding and padded):
         row, column = (

@@ -11,6 +11,8 @@ from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
+from ..rope.cache import is_tracing
+
 
 @MODELS.register_module()
 class SimpleFPN(BaseModule):
@@ -60,7 +62,7 @@ class SimpleFPN(BaseModule):
                 f'SimpleFPN takes one map, got {len(maps)}: set out_indices=(-1,) in the backbone'
             )
         (x,) = maps
-        if min(x.shape[-2:]) < 2:
+        if not is_tracing() and min(x.shape[-2:]) < 2:
             raise ValueError(
                 f'SimpleFPN needs a map of 2 x 2 tokens or more, got {x.shape[-2]} x {x.shape[-1]}'
             )

@@ -1,0 +1,1 @@
+"""Ways to other libraries and runtimes."""

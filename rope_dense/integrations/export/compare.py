@@ -1,0 +1,56 @@
+"""An exported file beside the model that it was made of."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from .exporter import DTYPES
+from .graphs import Graph, graph_of
+
+
+def check_file(path: Path, model: nn.Module, metadata: dict) -> str:
+    """Run a file once, on noise, and say how far it is from the model, or why it was not run.
+
+    Args:
+        metadata: what ``export`` returned.
+    """
+    dtype = next(dtype for dtype, name in DTYPES.items() if name == metadata['backbone_dtype'])
+    if path.suffix == '.onnx' and not find_spec('onnxruntime'):
+        return 'Not compared with the model: onnxruntime is not installed'
+    if path.suffix == '.onnx' and dtype == torch.bfloat16:
+        return 'Not compared with the model: ONNX Runtime has no bfloat16 on a CPU'
+    graph = graph_of(model, dtype)
+    batch = 1 if metadata['batch'] == 'dynamic' else metadata['batch']
+    image = graph.example(batch, *metadata['smallest_size'])
+    difference = largest_difference(path, graph, image)
+    shape = ' x '.join(map(str, image.shape))
+    return f'Largest difference from the model for {shape}: {difference:.1e} of the largest value'
+
+
+def largest_difference(path: Path, graph: Graph, image: Tensor) -> float:
+    """Of all numbers in the outputs, over the largest one of the output.
+
+    Boxes and labels are not compared: those of detections with nearly equal scores may swap.
+    """
+    with torch.no_grad():
+        expected = dict(zip(graph.outputs, graph(image), strict=True))
+    actual = dict(zip(graph.outputs, run_file(path, image), strict=True))
+    names = [name for name in graph.outputs if name not in ('boxes', 'labels')]
+    differences = [(actual[name] - expected[name]).abs().max() for name in names]
+    largest = [expected[name].abs().max() for name in names]
+    return max((a / b).item() for a, b in zip(differences, largest, strict=True))
+
+
+def run_file(path: Path, image: Tensor) -> list[Tensor]:
+    """The outputs of an exported file, by ONNX Runtime on the CPU with all its optimisations, or by
+    PyTorch."""
+    if path.suffix == '.pt2':
+        return list(torch.export.load(path).module()(image))
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=['CPUExecutionProvider'])
+    return [torch.from_numpy(out) for out in session.run(None, {'image': image.numpy()})]

@@ -1,0 +1,231 @@
+"""What is exported: a copy of a model, from images to results, as one module that can be traced.
+
+Letters: B images, H x W pixels, K classes, C channels.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from importlib.util import find_spec
+
+import torch
+from mmengine.model import BaseDataPreprocessor, revert_sync_batchnorm
+from torch import Tensor, nn
+
+from ...backbones import RoPESwin
+from ...backbones.base import Backbone
+from ...evaluation.classifier import RoPEClassifier
+from ...rope import RotaryEmbedding
+from .parts import replace_parts
+
+Size = tuple[int, int]  # (height, width) in pixels
+
+
+class Graph(nn.Module, ABC):
+    """A model in evaluation mode on the CPU. The model that it is made of is not changed.
+
+    Args:
+        model: see the subclasses.
+        dtype: precision of the backbone. Angles, preprocessing and heads stay in float32.
+
+    Attributes:
+        task: 'backbone', 'classification', 'segmentation' or 'detection'.
+        outputs: names of what ``forward`` returns.
+        num_classes: K; None if there are none.
+        least: (height, width) of the smallest image at dynamic sizes.
+        multiple: of which the sides of an image must be a multiple.
+        oblivious: whether torch may leave out, while tracing, the cases of sides of 0 and 1, which
+            takes half the time. Its einsum, in Mask2Former, then asks for two images or more.
+
+    Raises:
+        ValueError: the model has something that cannot be exported.
+    """
+
+    task: str
+    outputs: tuple[str, ...]
+    num_classes: int | None = None
+    multiple = 1
+    oblivious = True
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+        backbone = backbone_of(model)
+        self.patch_size, self.least = backbone.patch_embed.patch_size, smallest_size(backbone)
+        model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
+        self.model = replace_parts(revert_sync_batchnorm(model))
+        for part in self.model.modules():
+            if isinstance(part, (nn.ReLU, nn.ReLU6, nn.SiLU, nn.Dropout)):
+                part.inplace = False
+        self.preprocess = nn.Identity()
+
+    @abstractmethod
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        """``outputs`` of an ``example``."""
+
+    def example(self, batch: int, height: int, width: int) -> Tensor:
+        """Images of noise: uint8 [B, 3, H, W]."""
+        return torch.randint(0, 256, (batch, 3, height, width), dtype=torch.uint8)
+
+    def description(self) -> dict:
+        """What a user has to know of the input."""
+        settings = dict(dtype='uint8', layout='batch, channel, height, width')
+        return settings | self.preprocess.description()
+
+    def cast_backbone(self) -> None:
+        """Run the backbone in ``dtype``, between float32 and float32."""
+        if self.dtype != torch.float32:
+            self.model.backbone = CastBackbone(self.model.backbone, self.dtype)
+
+
+class BackboneGraph(Graph):
+    """A backbone alone: normalised images, float32 [B, C, H, W], to its maps."""
+
+    task = 'backbone'
+
+    def __init__(self, model: Backbone, dtype: torch.dtype) -> None:
+        super().__init__(model, dtype)
+        self.outputs = tuple(f'map{index}' for index in range(len(model.out_channels)))
+        self.in_channels = model.patch_embed.proj.in_channels
+        if dtype != torch.float32:
+            self.model = CastBackbone(self.model, dtype)
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self.model(image))
+
+    def example(self, batch: int, height: int, width: int) -> Tensor:
+        return torch.randn(batch, self.in_channels, height, width)
+
+    def description(self) -> dict:
+        return dict(dtype='float32', layout='batch, channel, height, width, normalised')
+
+
+class ClassifierGraph(Graph):
+    """``RoPEClassifier``: uint8 images to scores [B, K] before the softmax."""
+
+    task, outputs = 'classification', ('scores',)
+
+    def __init__(self, model: RoPEClassifier, dtype: torch.dtype) -> None:
+        super().__init__(model, dtype)
+        self.num_classes = model.head.out_features
+        self.preprocess = Preprocess(model.data_preprocessor)
+        self.multiple = self.preprocess.divisor
+        cast(self.model, dtype)
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        return (self.model(self.preprocess(image).to(self.dtype)).float(),)
+
+
+class Preprocess(nn.Module):
+    """What the data preprocessors of mmengine, mmdet and mmseg do with pixels: order of the
+    channels, mean and standard deviation.
+
+    Attributes:
+        divisor: of the sides that they pad images to, at the bottom and right.
+    """
+
+    def __init__(self, preprocessor: BaseDataPreprocessor) -> None:
+        super().__init__()
+        settings = vars(preprocessor)  # mmseg has other names than mmengine
+        self.flip = settings.get('channel_conversion', settings.get('_channel_conversion', False))
+        self.divisor = settings.get('pad_size_divisor', 1)
+        self.normalize = settings.get('_enable_normalize', False)
+        if self.normalize:
+            self.register_buffer('mean', preprocessor.mean.detach().clone().float())
+            self.register_buffer('std', preprocessor.std.detach().clone().float())
+
+    def forward(self, image: Tensor) -> Tensor:
+        """uint8 [B, 3, H, W] to float32."""
+        image = image.float()
+        if self.flip:
+            image = image.flip(1)
+        return (image - self.mean) / self.std if self.normalize else image
+
+    def description(self) -> dict:
+        """Mean and standard deviation are those of the channels after their order is changed."""
+        mean, std = (self.mean, self.std) if self.normalize else (torch.zeros(3), torch.ones(3))
+        return dict(
+            channel_order='BGR',  # as mmcv reads images
+            model_channel_order='RGB' if self.flip else 'BGR',
+            mean=mean.flatten().tolist(),
+            std=std.flatten().tolist(),
+            normalised_in_graph=True,
+        )
+
+
+class CastBackbone(nn.Module):
+    """A backbone in half precision between float32 images and float32 maps."""
+
+    def __init__(self, backbone: Backbone, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.backbone, self.dtype = cast(backbone, dtype), dtype
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        return tuple(x.float() for x in self.backbone(image.to(self.dtype)))
+
+
+def cast(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """``model`` in ``dtype``, but for its frequencies."""
+    embeddings = [part for part in model.modules() if isinstance(part, RotaryEmbedding)]
+    frequencies = {id(p) for part in embeddings for p in (*part.parameters(), *part.buffers())}
+    for tensor in (*model.parameters(), *model.buffers()):
+        if tensor.is_floating_point() and id(tensor) not in frequencies:
+            tensor.data = tensor.data.to(dtype)
+    return model
+
+
+def backbone_of(model: nn.Module) -> Backbone:
+    """The backbone of a model, which may be one.
+
+    Raises:
+        ValueError: it is none of this package.
+    """
+    backbone = model if isinstance(model, Backbone) else model.backbone
+    if not isinstance(backbone, Backbone):
+        raise ValueError(f'the backbone must be one of rope_dense, it is {type(backbone).__name__}')
+    return backbone
+
+
+def smallest_size(backbone: Backbone) -> Size:
+    """Of an image for which a graph of any size is right: a side of one window, or of one token
+    where there are no windows, would be a case of its own."""
+    stride = backbone.patch_embed.patch_size
+    if isinstance(backbone, RoPESwin):
+        stride *= 2 ** (len(backbone.layers) - 1)
+    tokens = 1, 1
+    if backbone.has_windows and isinstance(backbone.window_size, tuple):
+        tokens = backbone.window_size
+    height, width = (stride * (side + 1) for side in tokens)
+    return height, width
+
+
+def graph_of(model: nn.Module, dtype: torch.dtype = torch.float32) -> Graph:
+    """What is exported of a model.
+
+    Raises:
+        ValueError: there is no graph for such a model, or it has something that cannot be exported.
+    """
+    for kind, graph in graphs().items():
+        if isinstance(model, kind):
+            return graph(model, dtype)
+    known = ', '.join(kind.__name__ for kind in graphs())
+    raise ValueError(f'model must be one of {known}, it is {type(model).__name__}')
+
+
+def graphs() -> dict[type, type[Graph]]:
+    """The models that can be exported; detectors and segmentors where their packages are there."""
+    found: dict[type, type[Graph]] = {Backbone: BackboneGraph, RoPEClassifier: ClassifierGraph}
+    if find_spec('mmseg'):
+        from mmseg.models.segmentors import EncoderDecoder
+
+        from .segmentor import SegmentorGraph
+
+        found[EncoderDecoder] = SegmentorGraph
+    if find_spec('mmdet'):
+        from mmdet.models.detectors import DINO
+
+        from .detector import DetectorGraph
+
+        found[DINO] = DetectorGraph
+    return found

@@ -1,0 +1,65 @@
+"""Parts of models that cannot be traced at dynamic sizes, and equal ones that can.
+
+Letters: B images, C channels, H x W places of a map, N tokens, L maps.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor, nn
+
+
+def replace_parts(model: nn.Module) -> nn.Module:
+    """``model`` with each part that has an equal one replaced by it, inner parts first."""
+    replacements = parts()
+    for name, child in model.named_children():
+        child = replace_parts(child)
+        for kind, replacement in replacements.items():
+            if isinstance(child, kind):
+                setattr(model, name, replacement(child))
+    return model
+
+
+def parts() -> dict[type, type[nn.Module]]:
+    """The parts that are replaced, those of mmdet where it is there."""
+    found: dict[type, type[nn.Module]] = {nn.AdaptiveAvgPool2d: MeanPool}
+    if find_spec('mmdet'):
+        from mmcv.ops import MultiScaleDeformableAttention
+        from mmdet.models.layers import MSDeformAttnPixelDecoder
+
+        from .deformable import DeformableAttention, PixelDecoder
+
+        found[MultiScaleDeformableAttention] = DeformableAttention
+        found[MSDeformAttnPixelDecoder] = PixelDecoder
+    return found
+
+
+class MeanPool(nn.Module):
+    """``nn.AdaptiveAvgPool2d`` as a product with weights for rows and one with weights for columns.
+
+    Bin i of n along a side of S places is the mean of places floor(i S / n) to
+    ceil((i + 1) S / n) - 1. Checked against torch in tests/test_export.py.
+    """
+
+    def __init__(self, pool: nn.AdaptiveAvgPool2d) -> None:
+        super().__init__()
+        size = pool.output_size
+        self.bins = size if isinstance(size, tuple) else (size, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, H, W] to [B, C, *bins]."""
+        rows, columns = (
+            mean_weights(side, bins, x) for side, bins in zip(x.shape[2:], self.bins, strict=True)
+        )
+        return rows @ x @ columns.T
+
+
+def mean_weights(side: int, bins: int, like: Tensor) -> Tensor:
+    """[bins, side]: the weight of each place in each bin, as dtype and device of ``like``."""
+    index = torch.arange(bins, device=like.device)
+    start, end = index * side // bins, ((index + 1) * side + bins - 1) // bins
+    place = torch.arange(side, device=like.device)
+    inside = (place >= start[:, None]) & (place < end[:, None])
+    return inside.to(like.dtype) / (end - start)[:, None].to(like.dtype)

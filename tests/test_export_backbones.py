@@ -1,0 +1,124 @@
+"""Backbones in the formats of torch.export and ONNX, at sizes that were not traced."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from exported import assert_plain, assert_same, run, session, strong
+
+from rope_dense.backbones import RoPESwin, RoPEViT
+from rope_dense.backbones.base import Backbone
+from rope_dense.integrations.export import export
+from rope_dense.integrations.export.exporter import trace
+from rope_dense.integrations.export.graphs import graph_of
+
+AXIAL, MIXED = dict(type='AxialRoPE'), dict(type='MixedRoPE')
+SIZES = ((1, 117, 168), (3, 136, 115), (2, 152, 133), (1, 224, 112))  # batch, height, width
+
+
+def vit(**settings: object) -> Backbone:
+    arch = dict(embed_dims=16, depth=2, num_heads=2, patch_size=8)
+    return RoPEViT(arch, final_norm=True, out_indices=(0, 1), **settings)
+
+
+def windowed(**settings: object) -> Backbone:
+    windows = dict(window_size=3, window_block_indexes=(0,))
+    return vit(with_cls_token=False, **windows | settings)
+
+
+def swin(**settings: object) -> Backbone:
+    arch = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2))
+    return RoPESwin(arch, out_indices=(0, 1), **dict(window_size=4) | settings)
+
+
+def family(name: str, **settings: object) -> Backbone:
+    """A published family of ViTs at a toy size."""
+    sizes = dict(embed_dims=16, depth=2, num_heads=2, patch_size=8, img_size=64)
+    return RoPEViT(dict(RoPEViT.ARCHS[name], **sizes), final_norm=True, **settings)
+
+
+BY_PARTS = dict(type='by_parts')
+TRACED = {
+    'no rope': lambda: vit(rope=None),
+    'learned axial': lambda: vit(rope=dict(AXIAL, learned=True)),
+    'mixed with a position embedding': lambda: vit(rope=MIXED, use_ape=True),
+    'scaled by parts': lambda: vit(rope=MIXED, img_size=64, rope_scaling=BY_PARTS),
+    'dinov3 with swiglu': lambda: family('dinov3_small_plus'),
+    'eva02 with norms': lambda: family('eva02_clip_base'),
+    'perception encoder': lambda: family('pe_core_base'),
+    'rope_reg': lambda: family('rope_reg4_betwixt'),
+    'eva02 in windows': lambda: family(
+        'eva02_base', with_cls_token=False, window_size=3, window_block_indexes=(0,)
+    ),
+    'unequal windows, masked': lambda: windowed(window_size=(3, 4), mask_padding=True),
+    'relative position': lambda: windowed(rope=None, use_rel_pos=True, rel_pos_img_size=64),
+    'swin with bias': lambda: swin(rope=None, use_rpb=True),
+    'swin, masked': lambda: swin(rope=MIXED, mask_padding=True),
+    'swin of whole maps': lambda: swin(rope=MIXED, window_size=None),
+}
+IN_ONNX = {
+    'axial': lambda: vit(rope=AXIAL),
+    'mixed': lambda: vit(rope=MIXED, use_ape=True),
+    'dinov3': lambda: family('dinov3_small'),
+    'eva02': lambda: family('eva02_base'),
+    'windows axial': lambda: windowed(rope=AXIAL),
+    'windows mixed': lambda: windowed(rope=MIXED),
+    'swin axial': lambda: swin(rope=AXIAL),
+    'swin mixed with bias': lambda: swin(rope=MIXED, use_rpb=True),
+}
+
+
+@pytest.mark.parametrize('make', TRACED.values(), ids=TRACED)
+@torch.no_grad()
+def test_one_trace_is_right_at_every_size(make) -> None:
+    model = strong(make())
+    exported = trace(graph_of(model), 'dynamic', 'dynamic')
+    names = {str(node.target) for node in exported.graph.nodes if node.op == 'call_function'}
+    assert not [name for name in names if 'complex' in name or 'rope_dense' in name]
+    assert not [name for name in names if name.split('.')[-2].endswith('_')]  # works in place
+    traced = exported.module()
+    for batch, height, width in SIZES:
+        image = torch.randn(batch, 3, height, width)
+        assert_same(traced(image), model(image))
+
+
+@pytest.mark.parametrize('make', IN_ONNX.values(), ids=IN_ONNX)
+@torch.no_grad()
+def test_onnx_runtime_agrees_at_every_size(make, tmp_path: Path) -> None:
+    model, path = strong(make()), tmp_path / 'backbone.onnx'
+    metadata = export(model, path)
+    assert_plain(path)
+    runtime = session(path)
+    assert [out.name for out in runtime.get_outputs()] == metadata['outputs']
+    assert runtime.get_inputs()[0].shape == ['batch', 3, 'height', 'width']
+    for batch, height, width in SIZES:
+        image = torch.randn(batch, 3, height, width)
+        assert_same(run(runtime, image), model(image))
+    height, width = metadata['smallest_size']
+    image = torch.randn(1, 3, height, width)
+    assert_same(run(runtime, image), model(image))
+
+
+@pytest.mark.parametrize('make', [vit, windowed, swin])
+@torch.no_grad()
+def test_windows_that_follow_the_image_at_a_fixed_size(make, tmp_path: Path) -> None:
+    model, path = strong(make(rope=MIXED)), tmp_path / 'backbone.onnx'
+    model.set_window_size('auto')
+    export(model, path, size=(117, 168), batch=1)
+    image = torch.randn(1, 3, 117, 168)
+    assert_same(run(session(path), image), model(image))
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+@torch.no_grad()
+def test_half_precision_keeps_angles_in_float32(dtype: torch.dtype) -> None:
+    model = strong(vit(rope=MIXED))
+    graph = graph_of(model, dtype)
+    assert {p.dtype for name, p in graph.named_parameters() if 'freqs' in name} == {torch.float32}
+    assert {p.dtype for name, p in graph.named_parameters() if 'freqs' not in name} == {dtype}
+    traced = trace(graph, 'dynamic', 'dynamic').module()
+    image = torch.randn(3, 3, 117, 168)
+    for actual, expected in zip(traced(image), model(image), strict=True):
+        assert actual.dtype == torch.float32
+        assert (actual - expected).norm() < 4 * torch.finfo(dtype).eps * expected.norm()
+    assert all(p.dtype == torch.float32 for p in model.parameters())

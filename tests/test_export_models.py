@@ -1,0 +1,184 @@
+"""Segmentors, detectors and classifiers as files, beside what they predict in OpenMMLab."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from exported import (
+    assert_detected,
+    assert_plain,
+    assert_same,
+    assert_segmented,
+    detected,
+    pixels,
+    run,
+    session,
+    slow,
+    strong,
+)
+from mmengine.config import Config, ConfigDict
+from small_configs import small_config
+from torch import nn
+
+from rope_dense.cli.model_checks import build_model
+from rope_dense.evaluation.classifier import IMAGENET, RoPEClassifier
+from rope_dense.integrations.export import export
+from rope_dense.integrations.export.exporter import trace
+from rope_dense.integrations.export.graphs import graph_of
+
+
+def sizes_from(least: tuple[int, int]) -> list[tuple[int, int, int]]:
+    """(batch, height, width) from the smallest on; none is the one that was traced."""
+    height, width = least
+    more = (1, 0, 0), (1, 7, 50), (2, 41, 5), (3, 27, 47)
+    return [(batch, height + rows, width + columns) for batch, rows, columns in more]
+
+
+def small_model(name: str, folder: Path, **changes: object) -> nn.Module:
+    """The model of a flagship config, shrunk."""
+    cfg = Config.fromfile(small_config(name, folder, folder))
+    cfg.merge_from_dict({f'model.{key}': value for key, value in changes.items()})
+    model = build_model(cfg)
+    model.init_weights()
+    return strong(model)
+
+
+# Segmentors
+
+
+def upernet(folder: Path) -> nn.Module:
+    windows = {'backbone.window_size': 2, 'backbone.window_block_indexes': (0, 2)}
+    windows |= {'backbone.with_cls_token': False}
+    return small_model(
+        'upernet_vit_rope_mixed', folder, test_cfg=dict(_delete_=True, mode='whole'), **windows
+    )
+
+
+def linear(folder: Path) -> nn.Module:
+    """A linear head on the last map, without neck."""
+    head = dict(_delete_=True, type='FCNHead', in_channels=32, in_index=3, channels=32)
+    head |= dict(num_convs=0, concat_input=False, num_classes=7, dropout_ratio=0.1)
+    head |= dict(norm_cfg=dict(type='SyncBN'))
+    return small_model(
+        'upernet_vit_rope_mixed',
+        folder,
+        test_cfg=dict(_delete_=True, mode='whole'),
+        neck=None,
+        decode_head=head,
+        auxiliary_head=None,
+    )
+
+
+def mask2former(folder: Path) -> nn.Module:
+    return small_model('mask2former_swin_rope_mixed', folder)
+
+
+@pytest.mark.parametrize(
+    'make', [linear, pytest.param(upernet, marks=slow), pytest.param(mask2former, marks=slow)]
+)
+@torch.no_grad()
+def test_segmentors(make: Callable[[Path], nn.Module], tmp_path: Path) -> None:
+    model, path = make(tmp_path), tmp_path / 'segmentor.onnx'
+    metadata = export(model, path, classes=list('abcdefg'))
+    assert metadata['task'] == 'segmentation' and metadata['classes'] == list('abcdefg')
+    assert metadata['input']['mean'] == pytest.approx([123.675, 116.28, 103.53])
+    assert_plain(path)
+    runtime = session(path)
+    for size in sizes_from(metadata['smallest_size']):
+        image = pixels(size[0], 3, *size[1:])
+        assert_segmented(model, run(runtime, image), image)
+
+
+@pytest.mark.parametrize('make', [upernet, mask2former])
+@torch.no_grad()
+def test_segmentors_at_a_fixed_size(make: Callable[[Path], nn.Module], tmp_path: Path) -> None:
+    model, path = make(tmp_path), tmp_path / 'segmentor.onnx'
+    export(model, path, size=(123, 141), batch=2)
+    assert_plain(path)
+    image = pixels(2, 3, 123, 141)
+    assert_segmented(model, run(session(path), image), image)
+
+
+@torch.no_grad()
+def test_a_segmentor_that_slides_is_exported_for_whole_images(tmp_path: Path) -> None:
+    model = small_model('upernet_vit_rope_mixed', tmp_path)
+    assert model.test_cfg.mode == 'slide'
+    traced = trace(graph_of(model), (137, 101), 2).module()
+    model.test_cfg = ConfigDict(mode='whole')
+    image = pixels(2, 3, 137, 101)
+    assert_segmented(model, traced(image), image)
+
+
+# Detectors
+
+
+SHALLOW = {'backbone.arch.depth': 1, 'backbone.window_block_indexes': ()}
+
+
+@pytest.mark.parametrize(
+    'name, changes',
+    [
+        ('dino_vitdet_rope_mixed', SHALLOW),
+        pytest.param('dino_vitdet_rope_mixed', {}, marks=slow),
+        pytest.param('dino_swin_rope_mixed', {}, marks=slow),
+    ],
+)
+@torch.no_grad()
+def test_detectors(name: str, changes: dict, tmp_path: Path) -> None:
+    model, path = small_model(name, tmp_path, **changes), tmp_path / 'detector.onnx'
+    metadata = export(model, path)
+    assert metadata['outputs'] == ['scores', 'boxes', 'labels']
+    assert_plain(path)
+    runtime = session(path)
+    for size in sizes_from(metadata['smallest_size']):
+        image = pixels(size[0], 3, *size[1:])
+        assert_detected(run(runtime, image), detected(model, image))
+
+
+@pytest.mark.parametrize('name', ['dino_vitdet_rope_mixed', 'dino_swin_rope_mixed'])
+@torch.no_grad()
+def test_detectors_at_a_fixed_size(name: str, tmp_path: Path) -> None:
+    model, path = small_model(name, tmp_path), tmp_path / 'detector.onnx'
+    model.backbone.set_window_size('auto')
+    export(model, path, size=(112, 150), batch=2)
+    assert_plain(path)
+    image = pixels(2, 3, 112, 150)
+    assert_detected(run(session(path), image), detected(model, image))
+
+
+def test_sizes_that_the_preprocessor_would_pad_are_refused(tmp_path: Path) -> None:
+    divisor = {'data_preprocessor.pad_size_divisor': 32}
+    model = small_model('dino_vitdet_rope_mixed', tmp_path, **divisor)
+    with pytest.raises(ValueError, match=r'size must be a multiple of 32 .*got \(112, 128\)'):
+        export(model, tmp_path / 'a.pt2', format='pt2', size=(112, 128))
+
+
+# Classifiers
+
+
+@pytest.mark.parametrize('kind', ['vit', 'swin'])
+@torch.no_grad()
+def test_classifiers(kind: str, tmp_path: Path) -> None:
+    backbone = dict(
+        vit=dict(
+            type='RoPEViT',
+            arch=dict(embed_dims=16, depth=2, num_heads=2),
+            patch_size=8,
+            final_norm=True,
+        ),
+        swin=dict(
+            type='RoPESwin',
+            arch=dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2)),
+            window_size=4,
+            shift_single_window=False,
+            out_indices=(1,),
+        ),
+    )[kind]
+    model = strong(RoPEClassifier(backbone, 5, data_preprocessor=IMAGENET))
+    graph = graph_of(model)
+    traced = trace(graph, 'dynamic', 'dynamic').module()
+    for batch, height, width in sizes_from(graph.least):
+        image = pixels(batch, 3, height, width)
+        data = model.data_preprocessor(dict(inputs=list(image)), False)
+        assert_same(traced(image), [model(data['inputs'])])

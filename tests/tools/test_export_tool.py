@@ -1,0 +1,124 @@
+"""tools/export.py, the demo's detector, and the script of docs/export.md."""
+
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from exported import assert_detected, detected, pixels, run, session, strong
+from mmengine.config import Config
+from PIL import Image
+from tool_names import TOOLS, Main
+from torch import nn
+
+from rope_dense.cli.model_checks import build_model
+
+ROOT = TOOLS.parent
+DEMO = str(ROOT / 'configs' / 'demo' / 'dino_vitdet_rope_mixed_shapes.py')
+SMALL = {
+    'model.backbone.arch.depth': 2,
+    'model.backbone.window_block_indexes': (0,),
+    'model.decoder.num_layers': 1,
+}
+OPTIONS = ['--cfg-options', *(f'{key}={value}' for key, value in SMALL.items())]
+CLASSES = ('circle', 'square', 'triangle', 'star', 'cross', 'ring')
+Refuse = Callable[..., None]
+
+
+@pytest.fixture(scope='module')
+def export() -> Main:
+    return runpy.run_path(str(TOOLS / 'export.py'))['main']
+
+
+@pytest.fixture(scope='module')
+def demo() -> nn.Module:
+    """The demo's detector, shallower."""
+    cfg = Config.fromfile(DEMO)
+    cfg.merge_from_dict(SMALL)
+    model = build_model(cfg)
+    model.init_weights()
+    return strong(model)
+
+
+@pytest.fixture
+def checkpoint(demo: nn.Module, tmp_path: Path) -> str:
+    path = tmp_path / 'demo.pth'
+    meta = dict(dataset_meta=dict(classes=CLASSES))
+    torch.save(dict(state_dict=demo.state_dict(), meta=meta), path)
+    return str(path)
+
+
+@torch.no_grad()
+def test_the_detector_of_the_demo_finds_the_same_boxes(
+    export: Main,
+    demo: nn.Module,
+    checkpoint: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / 'demo.onnx'
+    assert export([DEMO, checkpoint, str(path), *OPTIONS]) == 0
+    said = capsys.readouterr().out
+    assert "['circle', 'square', 'triangle', 'star', 'cross', 'ring']" in said
+    difference = re.search(r'Largest difference from the model for 1 x 3 x .*: (\S+) of', said)
+    assert float(difference[1]) < 1e-4
+    runtime = session(path)
+    for size in ((1, 3, 160, 160), (2, 3, 240, 200), (1, 3, 320, 333)):
+        image = pixels(*size)
+        assert_detected(run(runtime, image), detected(demo, image))
+    draws(path, tmp_path)
+
+
+def draws(path: Path, folder: Path) -> None:
+    """The script of docs/export.md, on a picture, without torch, OpenMMLab and this package."""
+    document = (ROOT / 'docs' / 'export.md').read_text()
+    (script,) = re.findall(r'```python\n(import json.*?)```', document, re.DOTALL)
+    assert script.count('> 0.3') == 1
+    (folder / 'draw.py').write_text(script.replace('> 0.3', '> 0.0'))
+    noise = np.random.default_rng(0).integers(0, 256, (170, 230, 3), np.uint8)
+    Image.fromarray(noise).save(folder / 'in.png')
+    command = [sys.executable, '-X', 'importtime', 'draw.py', str(path), 'in.png', 'out.png']
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]
+    imported = {line.rpartition('|')[2].strip() for line in result.stderr.splitlines()}
+    assert 'onnxruntime' in imported and not imported & {'torch', 'mmengine', 'rope_dense'}
+    drawn = np.asarray(Image.open(folder / 'out.png'))
+    assert drawn.shape == noise.shape and (drawn != noise).any()
+
+
+@pytest.mark.parametrize(
+    'arguments, says',
+    [
+        (['a.onnx', '--size', '64x'], '--size 64x: give HEIGHTxWIDTH (480x640) or dynamic'),
+        (['a.onnx', '--batch', 'all'], '--batch all: give a number of images or dynamic'),
+        (['a.onnx', '--size', '8x64'], 'size must be an integer from 16 up'),
+        (['a.onnx', '--format', 'pt2'], 'path must be a file NAME.pt2'),
+        (['a.engine'], "format must be one of ('onnx', 'pt2')"),
+    ],
+)
+def test_wrong_requests(
+    export: Main,
+    checkpoint: str,
+    arguments: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert export([DEMO, checkpoint, *arguments, *OPTIONS]) == 2
+    assert f'error: {says}' in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ['demo.pth']
+
+
+def test_weights_that_are_not_there(
+    export: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for checkpoint, says in (('no.pth', 'no such file'), ('https://a/b.pth', 'download it first')):
+        assert export([DEMO, checkpoint, str(tmp_path / 'a.onnx'), *OPTIONS]) == 2
+        assert says in capsys.readouterr().err

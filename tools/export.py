@@ -1,0 +1,133 @@
+"""Export a model to torch.export or ONNX: a file that runs without this package.
+
+Examples:
+    python tools/export.py configs/upernet_vit_rope_mixed.py iter_160000.pth upernet.onnx
+    python tools/export.py configs/dino_swin_rope_mixed.py a.pth dino.onnx --size 800x1344 --batch 1
+    python tools/export.py CONFIG CHECKPOINT model.pt2 --format pt2 --dtype bf16
+
+Detectors, segmentors (whole images, whatever the config's test_cfg says) and classifiers take
+images of 8-bit pixels; docs/export.md says what the file has. It is run once and compared with the
+model.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from torch import nn
+
+from rope_dense.cli.arguments import OptionsAction
+from rope_dense.cli.checkpoints import check_tested_weights, is_remote, read_checkpoint
+from rope_dense.cli.config import load_config
+from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.model_checks import build_model
+from rope_dense.cli.sweeps import usage_errors
+from rope_dense.evaluation.classifier import RoPEClassifier, load_classifier
+from rope_dense.evaluation.settings import parse_size
+from rope_dense.integrations.export import export
+from rope_dense.integrations.export.compare import check_file
+from rope_dense.integrations.export.exporter import DTYPES, PACKAGES
+
+DTYPE_NAMES = {name: dtype for dtype, name in DTYPES.items()}
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('config', help='config file')
+    parser.add_argument('checkpoint', help='checkpoint file')
+    parser.add_argument('out', type=Path, help='file to write: NAME.onnx or NAME.pt2')
+    parser.add_argument('--format', choices=PACKAGES, help='(by the name of the file)')
+    parser.add_argument(
+        '--size', default='dynamic', help='HEIGHTxWIDTH in pixels, or dynamic (%(default)s)'
+    )
+    parser.add_argument(
+        '--batch', default='dynamic', help='images at a time, or dynamic (%(default)s)'
+    )
+    parser.add_argument(
+        '--dtype',
+        choices=DTYPE_NAMES,
+        default='fp32',
+        help='precision of the backbone; the rest stays in fp32 (%(default)s)',
+    )
+    parser.add_argument(
+        '--cfg-options',
+        nargs='+',
+        action=OptionsAction,
+        default={},
+        metavar='KEY=VALUE',
+        help='change settings of the config, as for training',
+    )
+    return parser.parse_args(argv)
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse_args(argv)
+    size, batch = size_of(args.size), batch_of(args.batch)
+    cfg = load_config(args.config, args.cfg_options, None)
+    model = build_model(cfg)
+    classes = load(model, args.checkpoint)
+    with usage_errors():
+        metadata = export(
+            model,
+            args.out,
+            format=args.format or args.out.suffix[1:],
+            size=size,
+            batch=batch,
+            dtype=DTYPE_NAMES[args.dtype],
+            classes=classes,
+        )
+    for name, value in metadata.items():
+        print(f'{name:15} {value}')
+    print(f'{args.out}: {args.out.stat().st_size / 1e6:.1f} MB')
+    print(check_file(args.out, model, metadata))
+
+
+def size_of(text: str) -> tuple[int, int] | Literal['dynamic']:
+    """--size: height and width.
+
+    Raises:
+        UsageError: neither that nor 'dynamic'.
+    """
+    if text == 'dynamic':
+        return text
+    try:
+        size = parse_size(text)
+    except ValueError as error:
+        raise UsageError(f'--size {text}: give HEIGHTxWIDTH (480x640) or dynamic') from error
+    return (size, size) if isinstance(size, int) else size
+
+
+def batch_of(text: str) -> int | Literal['dynamic']:
+    """--batch: a number of images.
+
+    Raises:
+        UsageError: neither that nor 'dynamic'.
+    """
+    if text != 'dynamic' and not text.isdigit():
+        raise UsageError(f'--batch {text}: give a number of images or dynamic')
+    return text if text == 'dynamic' else int(text)
+
+
+def load(model: nn.Module, checkpoint: str) -> Sequence[str] | None:
+    """Load the weights into a model; the names of its classes, if the checkpoint has them.
+
+    Raises:
+        UsageError, CheckpointError: they cannot be read, or do not fit.
+    """
+    if isinstance(model, RoPEClassifier):
+        load_classifier(model, checkpoint)
+        return None
+    if is_remote(checkpoint):
+        raise UsageError(f'checkpoint {checkpoint!r}: download it first, and give the file')
+    check_tested_weights(checkpoint, model)
+    meta = read_checkpoint(checkpoint, 'checkpoint').get('meta') or {}
+    return (meta.get('dataset_meta') or {}).get('classes')
+
+
+if __name__ == '__main__':
+    sys.exit(main())
