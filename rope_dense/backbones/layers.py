@@ -143,10 +143,11 @@ def resize_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
 def tile_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
     """A table [1, H W, C] over a grid repeated to the right and down over another grid, and cut off
     at its edges, as in SAM3."""
-    height, width = new_grid
-    times = [(new + old - 1) // old for new, old in zip(new_grid, grid, strict=True)]
-    tiled = table.unflatten(1, grid).repeat(1, *times, 1)  # [1, H', W', C], whole tables
-    return tiled[:, :height, :width].flatten(1, 2)
+    rows, columns = (
+        torch.arange(new, device=table.device) % old
+        for new, old in zip(new_grid, grid, strict=True)
+    )
+    return table.unflatten(1, grid)[:, rows[:, None], columns].flatten(1, 2)
 
 
 def linear_rates(rate: float, number: int) -> list[float]:
