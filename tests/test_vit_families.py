@@ -7,8 +7,9 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS
+from published import meta_dinov3
 from reference import relative_error
-from small_checkpoints import load, saved
+from small_checkpoints import load, refusal, saved
 from test_vit import randomize
 from torch import Tensor, nn
 
@@ -368,3 +369,27 @@ def test_scaling_that_needs_a_theta_is_refused_for_bands():
     with pytest.raises(ValueError, match="type 'ntk' changes the theta"):
         rope = dict(type='AxialRoPE', series='bands')
         RoPEViT(arch=small('small'), rope=rope, rope_scaling=dict(type='ntk'))
+
+
+# ---------------------------------------------------------------- the final norm in files
+
+
+def test_the_final_norm_of_a_file_is_used_or_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lines = []
+    monkeypatch.setattr(
+        'rope_dense.checkpoints.loading.print_log', lambda text, logger: lines.append(text)
+    )
+    weights = meta_dinov3(64, 2, hidden=256)
+    arch = dict(RoPEViT.ARCHS['dinov3_small'], embed_dims=64, depth=2, num_heads=1)
+    options, path = dict(arch=arch, qkv_bias='qv'), saved(weights, tmp_path)
+    for final_norm in ('default', True, 'all'):
+        model = load(RoPEViT, path, final_norm=final_norm, **options)
+        assert torch.equal(model.norm.weight, weights['norm.weight'])
+        assert 'norm.weight' not in lines[-1]
+    model = load(RoPEViT, path, final_norm=False, **options)
+    assert model.norm is None and 'norm.weight, norm.bias' in lines[-1]
+    without = {key: x for key, x in weights.items() if not key.startswith('norm.')}
+    text = refusal(RoPEViT, saved(without, tmp_path), **options)
+    assert 'missing: norm.weight, norm.bias' in text and 'set final_norm=False' in text

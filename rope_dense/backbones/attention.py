@@ -1,7 +1,8 @@
 """Multi-head self-attention, global or in windows, with a rotary embedding or a position bias.
 
 Letters: B images, H x W token grid, N tokens (prefix and grid), W windows, n tokens that attend to
-each other (N, or those of a window and its prefix), h heads, D channels of a head, C = h D.
+each other (N, or those of a window and its prefix), P prefix tokens, h heads, D channels of a head,
+C = h D.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from ..rope import Rotary, rotate
 from ..rope.cache import Cache, is_tracing
 from ..rope.frequencies import Size
+from ..rope.rotary import rotate_packed
 from .layers import build_norm, resize_grid
 from .windows import WindowPlan
 
@@ -104,18 +106,14 @@ class GlobalPrefixAttention(Attention):
             return super().forward(x, grid)
         rotary = None if self.rope is None else self.rope(x, grid)
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
-        q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B, h, N, D]
-        scale, number = score_scale(q, rotary), self.num_prefix_tokens
-        window_q, window_k, window_v = (
-            plan.partition(tokens[:, :, number:].transpose(1, 2)).transpose(1, 2)
-            for tokens in (q, k, v)
-        )  # [W, h, n, D]
-        keys, values = (
-            torch.cat([tokens[:, :, :number].repeat(plan.num_windows, 1, 1, 1), of_window], 2)
-            for tokens, of_window in ((k, window_k), (v, window_v))
-        )
-        windows = attend(window_q, keys, values, None, scale, plan)  # [W, n, C]
-        prefix = attend(q[:, :, :number], k, v, None, scale, None)
+        qkv = rotate_packed(qkv, rotary, self.num_prefix_tokens)
+        scale = score_scale(qkv, rotary)
+        prefix, tokens = qkv[:, : self.num_prefix_tokens], qkv[:, self.num_prefix_tokens :]
+        queries, others = plan.partition(tokens[:, :, 0]), plan.partition(tokens[:, :, 1:])
+        shared = prefix[:, :, 1:].repeat(plan.num_windows, 1, 1, 1, 1)  # [W, P, 2, h, D]
+        keys_values = torch.cat([shared, others], 1)  # [W, P + n, 2, h, D]
+        windows = attend_packed(queries, keys_values, scale, plan)  # [W, n, C]
+        prefix = attend_packed(prefix[:, :, 0], qkv[:, :, 1:], scale, None)
         out = torch.cat([prefix, plan.unpartition(windows)], 1)  # [B, N, C]
         return self.proj(self.norm(out))
 
@@ -242,6 +240,14 @@ def attend(
         parts = list(parts)[1:]
     outs = [F.scaled_dot_product_attention(*part, scale=scale).transpose(1, 2) for part in parts]
     return torch.cat(outs).flatten(2)
+
+
+def attend_packed(
+    queries: Tensor, keys_values: Tensor, scale: float, plan: WindowPlan | None
+) -> Tensor:
+    """``attend`` from queries [B, m, h, D] to keys and values [B, n, 2, h, D], to [B, m, C]."""
+    q, k, v = (x.transpose(1, 2) for x in (queries, *keys_values.unbind(2)))
+    return attend(q, k, v, None, scale, plan)
 
 
 def num_offsets(size: Size) -> int:

@@ -262,7 +262,8 @@ def with_copies(plan: WindowPlan, num_copies: int) -> WindowPlan:
     in_front = plan.num_windows * num_copies
     copy = torch.arange(num_copies, device=device)
     window = torch.arange(plan.num_windows * batch, device=device)[:, None]  # [W, 1]
-    number, image = window // batch, window % batch  # the order of ``make_plan``
+    number = window // batch
+    image = window - number * batch  # the order of ``make_plan``; ONNX has no % by a size
     copies = image * (in_front + num_tokens) + number * num_copies + copy
     tokens = plan.into.view(-1, places) + (image + 1) * in_front
     is_padding = plan.is_padding

@@ -81,18 +81,23 @@ def rotate(
     Raises:
         ValueError: the angles do not fit the projection.
     """
-    if rotary is not None:
-        implementation = None
-        if not is_tracing():
-            check_shapes(qkv, rotary.angles, num_prefix_tokens)
-            implementation = choose_implementation(qkv)
-        if implementation is None:
-            qkv = rotate_definition(qkv, rotary, num_prefix_tokens)
-        else:
-            layout = rotary.pair_layout, num_prefix_tokens
-            qkv = Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *layout, implementation)
+    qkv = rotate_packed(qkv, rotary, num_prefix_tokens)
     q, k, v = (x.transpose(1, 2) for x in qkv.unbind(2))
     return q, k, v
+
+
+def rotate_packed(qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0) -> Tensor:
+    """``rotate`` before it unpacks, [B, N, 3, h, D] to the same."""
+    if rotary is None:
+        return qkv
+    implementation = None
+    if not is_tracing():
+        check_shapes(qkv, rotary.angles, num_prefix_tokens)
+        implementation = choose_implementation(qkv)
+    if implementation is None:
+        return rotate_definition(qkv, rotary, num_prefix_tokens)
+    layout = rotary.pair_layout, num_prefix_tokens
+    return Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *layout, implementation)
 
 
 def rotate_definition(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int = 0) -> Tensor:
