@@ -43,7 +43,7 @@ def export(
 ) -> dict:
     """Export a backbone of rope_dense, or a classifier, segmentor or DINO detector with one.
 
-    The file has inputs ``image`` and the outputs that the metadata names: maps of a backbone;
+    The file has the input ``image`` and the outputs that the metadata names: maps of a backbone;
     ``scores`` of a classifier; ``logits`` and ``labels`` of a segmentor; ``scores``, ``boxes`` and
     ``labels`` of a detector. It is traced with ``torch.export`` and contains plain operators only:
     rotations are real products of angles that are computed from the size of each image. Checked in
