@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from mmengine.registry import MODELS
+from mmengine.registry import MODELS, init_default_scope
 from reference import relative_error
 from torch import Tensor, nn
 
@@ -277,6 +277,7 @@ def test_prefix_tokens_beside_the_maps():
 def test_mmseg_s_dpt_head_takes_maps_and_class_tokens(readout_type: str):
     from mmseg.models.decode_heads import DPTHead
 
+    init_default_scope('mmseg')  # of its loss
     model = build(out_indices=(0, 1, 2, 3), output_prefix='cls', final_norm='all').train()
     head = DPTHead(
         embed_dims=32,
