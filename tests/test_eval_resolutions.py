@@ -151,7 +151,7 @@ def test_finished_figures_are_kept(
     assert figures(tmp_path) == {('32', 'config'): dict(mIoU=32.0)}
     assert run(*arguments, 32, 64) == 0
     assert [size[0] for size in tested] == [32, 99, 64]
-    assert '(kept)' in capsys.readouterr().out
+    assert '(reused)' in capsys.readouterr().out
     assert run(*arguments, 64, 32) == 0 and len(tested) == 3  # nothing left to do
     assert run(*arguments, 64, '--overwrite') == 0 and len(tested) == 4
     assert list(figures(tmp_path)) == [('64', 'config')]

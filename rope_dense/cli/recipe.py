@@ -304,7 +304,7 @@ def evaluation(cfg: Config) -> str:
     best = checkpoint.get('save_best')
     return (
         f'{metrics}; every {cfg.train_cfg.get("val_interval", 1)}, checkpoint every '
-        f'{checkpoint.get("interval", 1)}{f", the best kept by {best}" if best else ""}; '
+        f'{checkpoint.get("interval", 1)}{f", the best by {best}" if best else ""}; '
         f'test_cfg {value(cfg.model.get("test_cfg"))}'
     )
 

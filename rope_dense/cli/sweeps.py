@@ -61,7 +61,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser, *, sizes_required: bool
     parser.add_argument(
         '--overwrite',
         action='store_true',
-        help='measure anew; otherwise finished figures of the same model and data are kept',
+        help='measure anew; otherwise finished figures of the same model and data are reused',
     )
 
 

@@ -26,12 +26,12 @@ class ResolutionLoop(TestLoop):
 def at_size(config: Config, size: int | Size) -> Config:
     """A copy of a config that tests at another size.
 
-    Every step of the test pipeline with a `scale` gets the new one; whether proportions are kept
+    Every step of the test pipeline with a `scale` gets the new one; its `keep_ratio`
     stays as it is.
 
     Args:
         size: the shorter side in pixels, the longer one (or its limit) grows by the same factor; or
-            height and width, which bound the image where proportions are kept.
+            height and width, which bound the image with `keep_ratio`.
 
     Raises:
         ValueError: no step has a `scale`, or a step does not allow the new one.
@@ -82,7 +82,7 @@ def pipelines(dataset: ConfigDict) -> Iterator[list[ConfigDict]]:
 
 
 def configured_size(config: Config) -> Size:
-    """Height and width of a config's test images; their bounds where proportions are kept."""
+    """Height and width of a config's test images; their bounds with `keep_ratio`."""
     scale = resize_steps(config)[0].scale
     return (scale, scale) if isinstance(scale, int) else (scale[1], scale[0])
 
@@ -90,7 +90,7 @@ def configured_size(config: Config) -> Size:
 def evaluate_at(config: Config, checkpoint: str | Path, size: Size) -> dict[str, float]:
     """Test a checkpoint with the images of the test data resized to `size`.
 
-    Whether proportions are kept and everything else, window sizes included, is as the config says.
+    `keep_ratio` and everything else, window sizes included, are as the config says.
     COCO metrics are taken in the coordinates of the images on disk: an object keeps its size class
     (small: under 32 x 32 pixels) unless the images themselves were made at another size.
 

@@ -201,7 +201,7 @@ def table_header(row: dict) -> str:
 def table_line(row: dict, *, is_stored: bool) -> str:
     figures = [format_metric(row['metrics'][name]) for name in shown(row)]
     described = [row['size'], row['scaling'], row['window']]
-    return line(described, [*figures, f'{row["seconds_per_image"]:.3f}']) + ' (kept)' * is_stored
+    return line(described, [*figures, f'{row["seconds_per_image"]:.3f}']) + ' (reused)' * is_stored
 
 
 def shown(row: dict) -> list[str]:
