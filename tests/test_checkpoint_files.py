@@ -46,6 +46,18 @@ def an_archive(path: Path) -> None:
         archive.writestr('readme.txt', 'no weights here')
 
 
+def rotten(path: Path) -> None:
+    """One bit of a weight has changed."""
+    torch.save(vit(), path)
+    contents = bytearray(path.read_bytes())
+    contents[len(contents) // 2] ^= 1
+    path.write_bytes(contents)
+
+
+def quantized(tensor: Tensor) -> Tensor:
+    return torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8)
+
+
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     'missing': (lambda path: None, 'no such file'),
     'folder': (Path.mkdir, 'a folder'),
@@ -69,6 +81,16 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
         'refused, because reading types.SimpleNamespace could run code',
     ),
     'a list': (lambda path: torch.save([torch.ones(1)], path), 'holds a list'),
+    'a rotten byte': (rotten, 'differs from its checksum'),
+    'a number for a key': (lambda path: torch.save({**vit(), 3: torch.ones(1)}, path), 'got 3'),
+    'sparse': (
+        lambda path: torch.save({**vit(), 'x': torch.ones(2, 2).to_sparse()}, path),
+        'x is torch.sparse_coo',
+    ),
+    'quantized': (
+        lambda path: torch.save({**vit(), 'x': quantized(torch.ones(2))}, path),
+        'x is quantized',
+    ),
     'no weights': (lambda path: torch.save({'epoch': 3}, path), 'no weights'),
     'no weights in the model': (lambda path: torch.save({'model': {}}, path), 'no weights'),
     'safetensors cut off': (
@@ -313,6 +335,10 @@ PARTS: dict[str, tuple[Callable[[Path], object], str]] = {
     'a part elsewhere': (
         lambda path: change_index(path, x='../x.bin'),
         "not beside it: ['../x.bin']",
+    ),
+    'an index of itself': (
+        lambda path: change_index(path, x=path.name),
+        "names ['weights.index.json'], which are indices",
     ),
     'no index': (lambda path: path.write_text('{}'), 'not an index of weights (KeyError'),
     'a web page': (lambda path: path.write_text('<html>'), 'not an index of weights'),

@@ -42,6 +42,12 @@ WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
     # weights, backbone and its options, what the message says
     'ResNet': (RESNET, RoPEViT, VIT, ['layout of its keys is not known', 'conv1.weight']),
     'mmdet Swin': (MMDET_SWIN, RoPESwin, SWIN, ['layout of its keys is not known', 'naver Swin']),
+    'not a number': (
+        changed(vit(), cls_token=torch.full((1, 1, 64), torch.nan)),
+        RoPEViT,
+        VIT,
+        ['not finite (NaN or infinite): cls_token'],
+    ),
     'another size': (
         naver_vit(384, 12, mixed=True, ape=False, device='meta'),
         RoPEViT,

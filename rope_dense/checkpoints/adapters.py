@@ -15,7 +15,7 @@ from .errors import CheckpointError
 from .files import file_format, read_checkpoint
 from .hints import IncompatibleKeys
 from .keys import StateDict
-from .loading import describe
+from .loading import describe, is_finite
 from .sources import fetch
 
 SETTINGS = 'lora'  # of the metadata
@@ -67,7 +67,7 @@ def load_adapters(model: Backbone, checkpoint: str) -> None:
             for key, tensor in expected.items()
             if key in weights and weights[key].shape != tensor.shape
         },
-        axial=[],
+        not_finite=[key for key, weight in weights.items() if not is_finite(weight)],
     )
     if incompatible:
         raise CheckpointError(

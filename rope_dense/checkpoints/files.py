@@ -7,7 +7,7 @@ import os
 import re
 import zipfile
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -63,19 +63,20 @@ def stand_in(name: str, kind: type) -> type:
 STAND_INS = [*(stand_in(name, Skipped) for name in SKIPPED), stand_in(CONFIG_NODE, SkippedDict)]
 
 
-def read_checkpoint(path: str, name: str) -> dict:
+def read_checkpoint(path: str, name: str, allowed: Sequence[Callable] = STAND_INS) -> dict:
     """The contents of a PyTorch or safetensors file, on the CPU; the suffix does not matter.
 
     The name of an index (``*.index.json``, of Hugging Face's large models) stands for its files.
-    Beside tensors and plain Python values only ``SKIPPED`` and yacs configurations are accepted.
-    Tensors of today's PyTorch format stay on disk until they are used. How safe that is rests on
-    PyTorch's ``weights_only``, which had a hole before version 2.6 (CVE-2025-32434).
+    Beside tensors and plain Python values only what ``allowed`` has is accepted, by default
+    stand-ins for ``SKIPPED`` and yacs configurations. Tensors of today's PyTorch format stay on
+    disk until they are used; their checksums are verified. How safe that is rests on PyTorch's
+    ``weights_only``, which had a hole before version 2.6 (CVE-2025-32434).
 
     Args:
         name: what to call the file in messages.
 
     Raises:
-        CheckpointError: no such file, no checkpoint, one that is cut off, or one that could run
+        CheckpointError: no such file, no checkpoint, one that is damaged, or one that could run
             code.
     """
     if not os.path.isfile(path):
@@ -84,7 +85,9 @@ def read_checkpoint(path: str, name: str) -> dict:
     if path.endswith(INDEX):
         return read_parts(path, name)
     kind = file_format(path, name)
-    contents = read_safetensors(path, name) if kind == 'safetensors' else read_torch(path, name)
+    if kind == 'safetensors':
+        return read_safetensors(path, name)
+    contents = read_torch(path, name, allowed)
     if not isinstance(contents, dict):
         raise CheckpointError(f'{name}: holds a {type(contents).__name__}, a checkpoint is a dict')
     return contents
@@ -111,14 +114,15 @@ def file_format(path: str, name: str) -> str:
     raise CheckpointError(f'{name}: {reason}')
 
 
-def read_torch(path: str, name: str) -> object:
+def read_torch(path: str, name: str, allowed: Sequence[Callable]) -> object:
+    mapped = zipfile.is_zipfile(path)
+    if mapped:
+        verify(path, name)
     try:
-        with only_harmless_globals():
-            return torch.load(
-                path, map_location='cpu', weights_only=True, mmap=zipfile.is_zipfile(path)
-            )
+        with only_safe_globals(allowed):
+            return torch.load(path, map_location='cpu', weights_only=True, mmap=mapped)
     except Exception as error:  # a damaged pickle fails in any way
-        refused = re.search(r'GLOBAL (\S+)', str(error))
+        refused = re.search(r'GLOBAL (.+?)( was not| whose|$)', str(error), re.MULTILINE)
         if not refused:
             raise CheckpointError(
                 f'{name}: damaged, or not a PyTorch checkpoint ({error}); get it again'
@@ -130,12 +134,25 @@ def read_torch(path: str, name: str) -> object:
         ) from error
 
 
+def verify(path: str, name: str) -> None:
+    """Compare the checksums in an archive with its contents, which mapping it does not do."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+    except (zipfile.BadZipFile, NotImplementedError) as error:
+        raise CheckpointError(f'{name}: damaged ({error}); get it again') from error
+    if damaged:
+        raise CheckpointError(
+            f'{name}: damaged, {damaged} in it differs from its checksum; get it again'
+        )
+
+
 @contextmanager
-def only_harmless_globals() -> Iterator[None]:
+def only_safe_globals(allowed: Sequence[Callable]) -> Iterator[None]:
     """Within it torch.load accepts what is listed here, whatever other packages have allowed."""
     others = torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()
-    torch.serialization.add_safe_globals(STAND_INS)
+    torch.serialization.add_safe_globals(list(allowed))
     try:
         yield
     finally:
@@ -183,6 +200,8 @@ def read_index(path: str, name: str) -> dict[str, str]:
         ) from error
     if outside := [file for file in files if os.path.basename(str(file)) != file]:
         raise CheckpointError(f'{name}: names files that are not beside it: {outside}')
+    if indices := [file for file in files if file.endswith(INDEX)]:
+        raise CheckpointError(f'{name}: names {indices}, which are indices and have no weights')
     return index
 
 
@@ -208,6 +227,7 @@ def select_weights(contents: dict, prefix: str | None, name: str) -> dict[str, T
             f'{name}: no weights, neither at the top nor under one of {", ".join(WRAPPERS)}; the '
             f'file has {", ".join(map(str, list(contents)[:8])) or "nothing"}'
         )
+    check_plain(weights, name)
     if all(key.startswith('module.') for key in weights):  # saved from a wrapper for several GPUs
         weights = {key.removeprefix('module.'): value for key, value in weights.items()}
     if prefix is None:
@@ -223,3 +243,15 @@ def select_weights(contents: dict, prefix: str | None, name: str) -> dict[str, T
             f'{name}: no weights under prefix={prefix!r}; the file has {", ".join(parts)}'
         )
     return selected
+
+
+def check_plain(weights: dict, name: str) -> None:
+    """Raise CheckpointError unless each weight has a name and is a dense tensor of numbers."""
+    for key, weight in weights.items():
+        if not isinstance(key, str):
+            raise CheckpointError(f'{name}: the keys of weights must be strings, got {key!r}')
+        if weight.layout != torch.strided or weight.is_quantized:
+            kind = 'quantized' if weight.is_quantized else str(weight.layout)
+            raise CheckpointError(
+                f'{name}: {key} is {kind}; save dense tensors (dequantize(), to_dense())'
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
@@ -41,15 +41,17 @@ class IncompatibleKeys:
         left_over: in the checkpoint only.
         mismatched: in both, but not in the same shape; from the key to both shapes.
         axial: frequencies that are axial, of a model that mixes the axes.
+        not_finite: with NaN or an infinite number.
     """
 
     missing: list[str]
     left_over: list[str]
     mismatched: dict[str, tuple[str, str]]
-    axial: list[str]
+    axial: list[str] = field(default_factory=list)
+    not_finite: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.missing or self.left_over or self.mismatched or self.axial)
+        return any(vars(self).values())
 
     def __str__(self) -> str:
         mismatched = [
@@ -61,6 +63,7 @@ class IncompatibleKeys:
             'left over': self.left_over,
             'of another shape': mismatched,
             'axial, not mixed': self.axial,
+            'not finite (NaN or infinite)': self.not_finite,
         }
         return '\n'.join(f'  {name}: {listed(keys)}' for name, keys in groups.items() if keys)
 

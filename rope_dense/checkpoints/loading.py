@@ -248,7 +248,13 @@ def compare(model: Backbone, weights: StateDict) -> IncompatibleKeys:
             and weights[key].shape == expected[key].shape
             and axial_theta(weights[key]) is not None
         ],
+        not_finite=[key for key in both if not is_finite(weights[key])],
     )
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether all numbers are finite, as far as there are any (not on the meta device)."""
+    return tensor.is_meta or bool(tensor.isfinite().all())
 
 
 def describe(tensor: Tensor) -> str:

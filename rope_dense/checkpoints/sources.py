@@ -47,9 +47,13 @@ def fetch(source: str) -> str:
 def fetch_from_web(url: str) -> str:
     """The file in torch.hub's cache, downloaded by the first process of each machine."""
     path = cache_path(url)
-    if not os.path.isfile(path) and os.environ.get('LOCAL_RANK', '0') == '0':
-        download(url, path)
-    barrier()
+    try:
+        if not os.path.isfile(path) and os.environ.get('LOCAL_RANK', '0') == '0':
+            download(url, path)
+    finally:
+        barrier()  # after an error too, or the others would wait
+    if not os.path.isfile(path):
+        raise CheckpointError(f'{url}: the first process of this machine could not download it')
     return path
 
 

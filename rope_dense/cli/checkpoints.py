@@ -3,7 +3,6 @@
 import os
 import pickle
 import re
-import zipfile
 from collections.abc import Callable
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 
 from ..backbones.base import Backbone
 from ..checkpoints.files import file_format
-from ..checkpoints.files import read_checkpoint as read_published
+from ..checkpoints.files import read_checkpoint as read_file
 from ..checkpoints.sources import HUB
 from .config import component_of
 from .errors import UsageError
@@ -28,7 +27,7 @@ NUMPY_MODULES = ('numpy.core.multiarray', 'numpy._core.multiarray')  # of numpy 
 
 
 def read_checkpoint(path: str, origin: str) -> dict:
-    """Read a checkpoint file without running code from it; its tensors stay on disk until used.
+    """Read a checkpoint that mmengine is to read, as ``checkpoints.files.read_checkpoint`` does.
 
     Beside tensors and plain Python values, only what mmengine's training state consists of is
     accepted: numpy arrays and log histories. The list is registered with PyTorch, so that mmengine
@@ -39,30 +38,14 @@ def read_checkpoint(path: str, origin: str) -> dict:
         origin: where the path was given, for the message.
 
     Raises:
-        UsageError, CheckpointError: no such file, no checkpoint, one that is cut off or that needs
-            code to be read.
+        UsageError, CheckpointError: no such file, no PyTorch checkpoint, one that is damaged or
+            that needs code to be read.
     """
-    name = f'{origin} {path!r}'
-    if not os.path.isfile(path):
-        kind = 'a folder' if os.path.isdir(path) else 'no such file'
-        raise UsageError(f'{name}: {kind} (looked for {os.path.abspath(path)})')
+    name, allowed = f'{origin} {path!r}', _safe_globals()
+    checkpoint = read_file(path, name, allowed)
     if file_format(path, name) != 'torch':
         raise UsageError(f'{name}: mmengine reads PyTorch files only; convert it with torch.save')
-    torch.serialization.add_safe_globals(_safe_globals())
-    mapped = zipfile.is_zipfile(path)
-    try:
-        checkpoint = torch.load(path, map_location='cpu', weights_only=True, mmap=mapped)
-    except pickle.UnpicklingError as error:
-        match = re.search(r'GLOBAL (.+?)( was not| whose|$)', str(error), re.MULTILINE)
-        raise UsageError(
-            f'{name}: refused, reading it could run code '
-            f'({match.group(1) if match else error}). If you trust the file, save its weights on '
-            'their own with torch.save(dict(state_dict=...), PATH) and give that one'
-        ) from error
-    except (RuntimeError, EOFError, KeyError, ValueError) as error:
-        raise UsageError(f'{name}: not a PyTorch checkpoint ({error})') from error
-    if not isinstance(checkpoint, dict):
-        raise UsageError(f'{name}: holds a {type(checkpoint).__name__}, a checkpoint is a dict')
+    torch.serialization.add_safe_globals(allowed)
     return checkpoint
 
 
@@ -161,7 +144,7 @@ def _check_pretrained(cfg: Config) -> None:
         if is_remote(path):
             continue
         if issubclass(component_of(cfg, MODELS, node), Backbone):
-            read_published(os.path.expanduser(path), f'{origin} {path!r}')
+            read_file(os.path.expanduser(path), f'{origin} {path!r}')
         else:
             read_checkpoint(path, origin)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from weakref import WeakSet
 
 import torch
 from mmcv.ops import MultiScaleDeformableAttention
@@ -25,26 +26,39 @@ class BFloat16OptimWrapper(OptimWrapper):
         RuntimeError: a GPU without bfloat16.
     """
 
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        self.prepared: WeakSet[nn.Module] = WeakSet()
+
     @contextmanager
     def optim_context(self, model: nn.Module) -> Iterator[None]:
         for module in model.modules():
-            if type(module) is MultiScaleDeformableAttention:
-                module.__class__ = Float32DeformableAttention
+            if isinstance(module, MultiScaleDeformableAttention) and module not in self.prepared:
+                run_in_float32(module)
+                self.prepared.add(module)
         with super().optim_context(model), autocast(dtype=torch.bfloat16):
             yield
 
 
-class Float32DeformableAttention(MultiScaleDeformableAttention):
-    """mmcv's multi-scale deformable attention, in float32 under any autocast."""
+def run_in_float32(module: nn.Module) -> None:
+    """Make the forward of a module take float32 and leave autocast, by hooks. They stay, because
+    gradient checkpointing runs the forward again in backward."""
+    outside = ExitStack()
 
-    def forward(self, query: Tensor, *args: Tensor | None, **kwargs: Tensor | None) -> Tensor:
-        with torch.autocast(query.device.type, enabled=False):
-            args = tuple(in_float32(value) for value in args)
-            kwargs = {name: in_float32(value) for name, value in kwargs.items()}
-            return super().forward(query.float(), *args, **kwargs)
+    def before(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        device = next(module.parameters()).device.type
+        outside.enter_context(torch.autocast(device, enabled=False))
+        kwargs = {name: to_float32(value) for name, value in kwargs.items()}
+        return tuple(to_float32(value) for value in args), kwargs
+
+    def after(module: nn.Module, args: tuple, output: Tensor) -> None:
+        outside.close()
+
+    module.register_forward_pre_hook(before, with_kwargs=True)
+    module.register_forward_hook(after, always_call=True)
 
 
-def in_float32(value: Tensor | None) -> Tensor | None:
+def to_float32(value: Tensor | None) -> Tensor | None:
     """A tensor of lower precision in float32; anything else as it is."""
     lower = isinstance(value, Tensor) and value.dtype in (torch.bfloat16, torch.float16)
     return value.float() if lower else value
