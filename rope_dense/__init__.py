@@ -2,10 +2,12 @@
 
 Importing the package registers everything in mmengine's registries; a config asks for it with
 `custom_imports = dict(imports=['rope_dense'])`. What needs mmdet or mmseg is registered where that
-package is installed. With torch alone, `rope_dense.rope` works and a warning says what to install.
+package can be imported; where it is broken, a warning says so. With torch alone, `rope_dense.rope`
+works and a warning says what to install.
 """
 
 import warnings
+from importlib import import_module
 from importlib.util import find_spec
 
 from .requirements_check import installation_advice, missing_packages
@@ -13,12 +15,23 @@ from .version import __version__
 
 __all__ = ['__version__']
 
+# The parts that need a task's package.
+TASKS = {'mmdet': ('detectors',), 'mmseg': ('heads', 'evaluation.tta')}
+
+
+def _import_parts() -> None:
+    for part in ('backbones', 'checkpoints', 'engine', 'evaluation', 'necks'):
+        import_module(f'.{part}', __name__)
+    for task, parts in TASKS.items():
+        try:
+            for part in parts if find_spec(task) else ():
+                import_module(f'.{part}', __name__)
+        except Exception as error:  # an incomplete or wrong installation fails in any way
+            reason = f'{task} does not import ({type(error).__name__}: {error})'
+            warnings.warn(f'rope_dense without {", ".join(parts)}: {reason}', stacklevel=3)
+
+
 if missing := missing_packages():
     warnings.warn(installation_advice(missing), stacklevel=2)
 else:
-    from . import backbones, checkpoints, engine, evaluation, necks  # noqa: F401
-
-    if find_spec('mmdet'):
-        from . import detectors  # noqa: F401
-    if find_spec('mmseg'):
-        from . import heads  # noqa: F401
+    _import_parts()

@@ -121,6 +121,7 @@ SHALLOW = {'backbone.arch.depth': 1, 'backbone.window_block_indexes': ()}
     [
         ('dino_vitdet_rope_mixed', SHALLOW),
         pytest.param('dino_vitdet_rope_mixed', {}, marks=slow),
+        pytest.param('dino_swin_rope_mixed', {}, marks=slow),
     ],
 )
 @torch.no_grad()

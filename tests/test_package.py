@@ -91,6 +91,30 @@ def test_one_of_mmdet_and_mmseg_is_enough(present: str, absent: str) -> None:
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.parametrize(
+    'broken, parts',
+    [
+        ('mmdet.registry', ['detectors']),
+        ('mmseg.models', ['heads']),
+        ('mmcv._ext', ['detectors']),  # mmcv without its operators
+    ],
+)
+def test_a_broken_task_disables_its_part_alone(broken: str, parts: list[str]) -> None:
+    code = (
+        f'import sys\nsys.modules[{broken!r}] = None\n'
+        'import rope_dense\nfrom mmengine.registry import MODELS\n'
+        "assert MODELS.get('RoPEViT') and MODELS.get('SimpleFPN')\n"
+        "print('PublishedDINO' in MODELS, 'LinearHead' in MODELS)"
+    )
+    result = run_python(code)
+    assert result.returncode == 0, result.stderr
+    for part in parts:
+        assert f'rope_dense without {part}' in result.stderr
+    assert broken in result.stderr
+    expected = [part not in parts for part in ('detectors', 'heads')]
+    assert result.stdout.split() == [str(here) for here in expected]
+
+
 @pytest.mark.parametrize('package', [mmdet, mmseg], ids=['mmdet', 'mmseg'])
 @pytest.mark.parametrize(
     'registry, name',

@@ -16,7 +16,7 @@ from small_configs import CONFIGS, HEIGHT, WIDTH, make_data, small_config
 from torch import Tensor, nn
 
 from rope_dense.cli.config import load_config
-from rope_dense.evaluation import MeanScoreTTAModel
+from rope_dense.evaluation.tta import MeanScoreTTAModel
 
 UPERNET, MASK2FORMER = 'upernet_vit_rope_mixed', 'mask2former_swin_rope_mixed'
 DINO = 'dino_vitdet_rope_mixed'
