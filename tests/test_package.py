@@ -112,7 +112,7 @@ def test_a_broken_task_disables_its_part_alone(broken: str, parts: list[str]) ->
         assert f'rope_dense without {part}' in result.stderr
     assert broken in result.stderr
     expected = [part not in parts for part in ('detectors', 'heads')]
-    assert result.stdout.split() == [str(here) for here in expected]
+    assert result.stdout.split()[-2:] == [str(here) for here in expected]
 
 
 @pytest.mark.parametrize('package', [mmdet, mmseg], ids=['mmdet', 'mmseg'])
