@@ -25,7 +25,7 @@ from rope_dense.cli.flags import (
     with_data_root,
 )
 from rope_dense.cli.launch import build_runner, train
-from rope_dense.cli.model_checks import build_model, check_image_sizes
+from rope_dense.cli.model_checks import build_model, check_image_sizes, check_optimizer
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -95,6 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.resume:
         resolve_resume(cfg, args.resume)
     check_amp(cfg)
+    check_optimizer(cfg)
     model = build_model(cfg)
     check_image_sizes(cfg, model, loaders)
     check_initial_weights(cfg, model)

@@ -17,6 +17,10 @@ SECTIONS = {
     'val': ('val_dataloader', 'val_cfg', 'val_evaluator'),
     'test': ('test_dataloader', 'test_cfg', 'test_evaluator'),
 }
+COUNTS = (
+    *(('train_cfg', name) for name in ('max_iters', 'max_epochs', 'val_interval')),
+    *((f'{loop}_dataloader', 'batch_size') for loop in SECTIONS),
+)
 PACKAGES = {'mmdet': 'mmdetection', 'mmseg': 'mmsegmentation'}
 # Top-level keys that mmengine and the tools look up in a config, beside the arguments of Runner.
 LOOKED_UP = {
@@ -52,7 +56,19 @@ def load_config(path: str, options: dict, work_dir: str | None) -> Config:
     for loader in (f'{loop}_dataloader' for loop in SECTIONS):
         if cfg.get(loader) and not cfg[loader].get('num_workers'):
             cfg[loader].persistent_workers = False  # PyTorch refuses True without workers
+    _check_numbers(cfg)
     return cfg
+
+
+def _check_numbers(cfg: Config) -> None:
+    """What mmengine would find out after the first iteration, or never."""
+    for part, name in COUNTS:
+        value = (cfg.get(part) or {}).get(name)
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise UsageError(f'{part}.{name}={value!r}: give an integer, 1 or more')
+    seed = (cfg.get('randomness') or {}).get('seed')
+    if seed is not None and not isinstance(seed, int):
+        raise UsageError(f'randomness.seed={seed!r}: give an integer, or None for a random one')
 
 
 def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:

@@ -8,11 +8,13 @@ import json
 import os
 from dataclasses import dataclass
 
+import numpy as np
 from mmengine.config import Config, ConfigDict
 from mmengine.dataset import BaseDataset
-from mmengine.registry import DATASETS
+from mmengine.registry import DATASETS, TRANSFORMS
 
 from ..evaluation.image_folder import ClassFolderDataset
+from .building import building
 from .checkpoints import is_remote
 from .config import component_of, evaluators, leaf_datasets, nearest_in
 from .errors import UsageError
@@ -23,6 +25,7 @@ SOURCES = {
     'ADE20KDataset': 'ADE20K (ADEChallengeData2016.zip): http://sceneparsing.csail.mit.edu',
 }
 COCO_KEYS = {'images', 'categories'}  # test images come without annotations
+MASKS = 20  # of a data set are looked at
 # Larger files (COCO's has 450 MB) would take long to parse twice: only their ends are looked at.
 PARSED_BYTES = 64 * 2**20
 
@@ -98,7 +101,7 @@ def _check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
             _check_ends(key, path)
             return
         categories = _read_categories(key, path)
-    built = _build(cfg, key, dataset)
+    built = _build(cfg, dataset)
     if classes := built.metainfo.get('classes'):
         _check_categories(key, path, classes, categories)
         check_classes(cfg, key, classes)
@@ -108,6 +111,7 @@ def _check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
             f'filter_cfg={dataset.get("filter_cfg")}, and the suffixes of the files'
         )
     _check_first_image(key, built)
+    _check_masks(cfg, key, dataset, built)
     if isinstance(built, ClassFolderDataset):
         _check_class_indices(key, built, cfg.model.num_classes)
 
@@ -163,6 +167,26 @@ def _check_first_image(key: str, dataset: BaseDataset) -> None:
             raise UsageError(f'{key}: {path} does not exist; check {key}.data_prefix')
 
 
+def _check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) -> None:
+    """The labels in some masks of a segmentation must be classes of the head."""
+    step = next((s for s in dataset.get('pipeline') or () if s.type == 'LoadAnnotations'), None)
+    head = cfg.model.get('decode_head')
+    if cfg.default_scope != 'mmseg' or step is None or not isinstance(head, dict):
+        return
+    with building(cfg), TRANSFORMS.switch_scope_and_registry('mmseg') as transforms:
+        load = transforms.build(step)
+    ignored = head.get('ignore_index', 255)
+    for index in range(0, len(built), max(1, len(built) // MASKS)):
+        info = built.get_data_info(index)
+        labels = np.unique(load(info)['gt_seg_map'])
+        if wrong := [int(x) for x in labels if x >= head.num_classes and x != ignored]:
+            raise UsageError(
+                f'{key}: {info["seg_map_path"]} has label {wrong[0]}, but '
+                f'model.decode_head.num_classes={head.num_classes} and ignore_index={ignored}; '
+                'check the mask, num_classes, and reduce_zero_label of the data set'
+            )
+
+
 def _check_class_indices(key: str, dataset: ClassFolderDataset, num_classes: int) -> None:
     """The classes of folders and images must be those of a classifier's head."""
     indices = dataset.metainfo['class_indices']
@@ -181,13 +205,11 @@ def _check_class_indices(key: str, dataset: ClassFolderDataset, num_classes: int
         )
 
 
-def _build(cfg: Config, key: str, dataset: ConfigDict) -> BaseDataset:
+def _build(cfg: Config, dataset: ConfigDict) -> BaseDataset:
     """Build a data set, without what pycocotools prints; mmengine cannot serialise an empty one."""
     with (
+        building(cfg),
         DATASETS.switch_scope_and_registry(cfg.default_scope) as datasets,
         contextlib.redirect_stdout(io.StringIO()),
     ):
-        try:
-            return datasets.build(ConfigDict(copy.deepcopy(dataset), serialize_data=False))
-        except (KeyError, TypeError, ValueError, AssertionError, OSError) as error:
-            raise UsageError(f'{key} cannot be built: {type(error).__name__}: {error}') from error
+        return datasets.build(ConfigDict(copy.deepcopy(dataset), serialize_data=False))

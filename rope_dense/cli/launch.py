@@ -9,25 +9,34 @@ from mmengine.config import Config, ConfigDict
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner, find_latest_checkpoint
 
+from .building import building
 from .errors import UsageError
 from .model_checks import typed_nodes
+
+# A variable that each launcher sets for its processes.
+STARTED_BY = {
+    'pytorch': 'RANK',
+    'slurm': 'SLURM_PROCID',
+    'mpi': 'OMPI_COMM_WORLD_LOCAL_RANK',
+}
 
 
 def build_runner(cfg: Config, launcher: str) -> Runner:
     """Build the config's Runner, distributed unless the launcher is 'none'.
 
     Raises:
-        UsageError: the launcher did not start this process.
+        UsageError: the launcher did not start this process, or a part cannot be built.
     """
     cfg.launcher = launcher
-    if launcher == 'pytorch' and 'RANK' not in os.environ:
+    if launcher != 'none' and STARTED_BY[launcher] not in os.environ:
         raise UsageError(
-            '--launcher pytorch: this process was not started by torchrun; use '
-            'tools/dist_train.sh or tools/dist_test.sh'
+            f'--launcher {launcher}: this process was not started by it ({STARTED_BY[launcher]} is '
+            'not set); use tools/dist_train.sh, dist_test.sh, slurm_train.sh or slurm_test.sh'
         )
     if launcher == 'pytorch' and not torch.cuda.is_available():
         _use_gloo(cfg)
-    return RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
+    with building(cfg):
+        return RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
 
 
 def _use_gloo(cfg: Config) -> None:
@@ -51,11 +60,13 @@ def train(runner: Runner) -> None:
     """Train; on Ctrl-C say how to go on.
 
     Raises:
-        UsageError, CheckpointError: pre-trained weights cannot be downloaded, or do not fit.
+        UsageError, CheckpointError: pre-trained weights cannot be downloaded or do not fit, or a
+            part cannot be built.
         KeyboardInterrupt: after the message.
     """
     try:
-        runner.train()
+        with building(runner.cfg):
+            runner.train()
     except URLError as error:
         raise UsageError(
             f'pre-trained weights cannot be downloaded ({error}): name a file in the '

@@ -82,3 +82,67 @@ def test_options_that_do_not_fit(
     train: Main, detector: str, fails: Fails, option: str, says: str
 ) -> None:
     fails(train, detector, '--cfg-options', option, says=[says, option])
+
+
+@pytest.mark.parametrize(
+    'option, says',
+    [
+        ('train_cfg.max_iters=0', 'train_cfg.max_iters=0: give an integer, 1 or more'),
+        ('train_cfg.val_interval=0', 'train_cfg.val_interval=0'),
+        ('train_dataloader.batch_size=0', 'train_dataloader.batch_size=0'),
+        ('randomness.seed=abc', "randomness.seed='abc': give an integer, or None"),
+    ],
+)
+def test_numbers(train: Main, detector: str, fails: Fails, option: str, says: str) -> None:
+    fails(train, detector, '--cfg-options', option, says=[says])
+
+
+def test_unknown_optimizer(train: Main, detector: str, fails: Fails) -> None:
+    options = ['--cfg-options', 'optim_wrapper.optimizer.type=AdamX']
+    fails(train, detector, *options, says=["optimizer.type: no optimizer 'AdamX', did you mean"])
+
+
+@pytest.mark.parametrize('launcher, variable', [('pytorch', 'RANK'), ('slurm', 'SLURM_PROCID')])
+def test_launcher_that_started_nothing(
+    train: Main, detector: str, fails: Fails, launcher: str, variable: str
+) -> None:
+    says = [f'--launcher {launcher}: this process was not started by it ({variable}']
+    fails(train, detector, '--launcher', launcher, says=says)
+
+
+@pytest.mark.parametrize(
+    'options, says',
+    [
+        (
+            ['optim_wrapper.optimizer.lr=-1'],
+            'error: optim_wrapper.optimizer: AdamW cannot be built: Invalid learning rate: -1',
+        ),
+        (['param_scheduler.0.end=-1'], 'error: param_scheduler.0: '),
+        (['default_hooks.timer.interal=3'], 'error: default_hooks.timer: IterTimerHook cannot be'),
+    ],
+)
+def test_parts_that_the_runner_cannot_build(
+    train: Main,
+    detector: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    says: str,
+) -> None:
+    names = [f'experiment_name={tmp_path.name}', f'visualizer.name={tmp_path.name}']
+    argv = [detector, '--work-dir', str(tmp_path), '--cfg-options', *options, *names]
+    assert train(argv) == 2
+    message = capsys.readouterr().err
+    assert says in message and 'Traceback' not in message
+    assert train([*argv[:3], '--debug', *argv[3:]]) == 2
+    message = capsys.readouterr().err
+    assert says in message and 'Traceback' in message
+
+
+def test_a_work_dir_that_is_a_file(
+    train: Main, detector: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / 'file').touch()
+    assert train([detector, '--work-dir', str(tmp_path / 'file')]) == 2
+    message = capsys.readouterr().err
+    assert str(tmp_path / 'file') in message and 'Traceback' not in message

@@ -3,8 +3,10 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from mmengine.config import Config
+from PIL import Image
 from small_configs import CONFIGS
 from tool_names import TRAIN_DATA, Fails, Main
 
@@ -182,4 +184,15 @@ def test_unknown_data_set(train: Main, detector: str, fails: Fails) -> None:
 
 def test_unknown_argument_of_a_data_set(train: Main, detector: str, fails: Fails) -> None:
     options = ['--cfg-options', f'{TRAIN_DATA}.tset_mode=True']
-    fails(train, detector, *options, says=[f'{TRAIN_DATA} cannot be built', 'tset_mode'])
+    fails(train, detector, *options, says=[f"{TRAIN_DATA}: unknown argument 'tset_mode' of Coco"])
+
+
+def test_labels_that_the_head_does_not_have(
+    train: Main, segmentor: str, fails: Fails, own_data: Path
+) -> None:
+    path = min((own_data / 'ade' / 'annotations' / 'training').iterdir())
+    labels = np.asarray(Image.open(path)).copy()
+    labels[0, 0] = 11
+    Image.fromarray(labels).save(path)
+    options = with_data_root(str(own_data / 'ade'))
+    fails(train, segmentor, *options, says=[f'{path} has label 10', 'num_classes=7'])

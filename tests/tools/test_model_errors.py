@@ -4,7 +4,7 @@ import pytest
 from small_configs import HEIGHT, WIDTH
 from tool_names import TRAIN_DATA, Fails, Main
 
-from rope_dense.cli.model_checks import arguments_of
+from rope_dense.cli.building import arguments_of
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_arguments_of_follows_the_bases() -> None:
     [
         ('backbone.type=RoPEVit', ["no 'RoPEVit' in the registry mmdet::model", "'RoPEViT'?"]),
         ('backbone.arch=huge', ['huge', 'base']),
-        ('bbox_head.num_reg_fcs=two', ['the model cannot be built: ']),
+        ('bbox_head.num_reg_fcs=two', ['model.bbox_head: PublishedDINOHead cannot be built: ']),
         ('bbox_head.loss_iou.type=Nothing', ["no 'Nothing' in the registry mmdet::model"]),
     ],
 )
