@@ -1,6 +1,8 @@
+import shutil
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 
@@ -11,6 +13,20 @@ def version() -> str:
     return namespace['__version__']
 
 
+class BuildWithConfigs(build_py):
+    """Put configs and tools into the package, in the folder where `mim` looks for them."""
+
+    def run(self) -> None:
+        super().run()
+        if getattr(self, 'editable_mode', False):
+            return
+        target = Path(self.build_lib, 'rope_dense', '.mim')
+        ignored = shutil.ignore_patterns('__pycache__')
+        for folder in ('configs', 'tools'):
+            shutil.copytree(ROOT / folder, target / folder, ignore=ignored, dirs_exist_ok=True)
+        shutil.copy(ROOT / 'model-index.yml', target)
+
+
 setup(
     name='rope_dense',
     version=version(),
@@ -18,6 +34,7 @@ setup(
     license='Apache-2.0',
     python_requires='>=3.10',
     packages=find_packages(include=['rope_dense*']),
+    cmdclass={'build_py': BuildWithConfigs},
     # The OpenMMLab packages exist in two families that use the same import names, so neither can be
     # required here: each is an extra, and importing rope_dense without them says what to install.
     # Before 2.6 torch's weights_only loading could be made to run code (CVE-2025-32434).

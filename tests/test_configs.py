@@ -8,7 +8,7 @@ from grid import CONFIGS, FLAGSHIPS, Leaf
 from mmengine.config import Config
 from mmengine.registry import DATASETS, TRANSFORMS
 from mmengine.runner import Runner
-from recipes import PAPER, TTA_SHORT_SIDES
+from recipes import PAPER, SWIN_VARIANTS, TTA_SHORT_SIDES
 
 REFERENCES = [Leaf(experiment, size, 'rope-mixed') for experiment, size in PAPER]
 every_size = pytest.mark.parametrize('leaf', REFERENCES, ids=lambda leaf: leaf.name)
@@ -26,9 +26,10 @@ def test_configs_survive_a_dump(experiment: str, tmp_path: Path) -> None:
     assert Config.fromfile(tmp_path / 'dumped.py').to_dict() == cfg.to_dict()
 
 
-def test_crop_512_differs_from_the_grid_in_the_crop_only() -> None:
-    small, large = (Leaf('mask2former_swin', size, 'rope-mixed') for size in 'sb')
-    name = 'crop_512/mask2former_swin-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
+@pytest.mark.parametrize('variant', SWIN_VARIANTS)
+def test_crop_512_differs_from_the_grid_in_the_crop_only(variant: str) -> None:
+    small, large = (Leaf('mask2former_swin', size, variant) for size in 'sb')
+    name = f'crop_512/mask2former_swin-b_{variant}_8xb2-160k_ade20k-512x512.py'
     other = Config.fromfile(large.path.parent / name)
     assert other.model.backbone == large.load().model.backbone
     assert other.model.decode_head == large.load().model.decode_head

@@ -1,5 +1,7 @@
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from types import ModuleType
 
@@ -33,6 +35,20 @@ def test_version_is_the_one_setup_reports() -> None:
     command = [sys.executable, 'setup.py', '--version']
     reported = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert reported.stdout.split()[-1] == rope_dense.__version__
+
+
+def test_the_wheel_has_the_configs(tmp_path: Path) -> None:
+    source = tmp_path / 'source'  # setuptools builds in the folder of its sources
+    ignored = shutil.ignore_patterns('.*', 'docs', 'tests', 'work_dirs', '__pycache__')
+    shutil.copytree(REPOSITORY, source, ignore=ignored)
+    command = [sys.executable, '-m', 'pip', 'wheel', '--quiet', '--no-deps', '--no-build-isolation']
+    subprocess.run([*command, '--wheel-dir', tmp_path, source], check=True)
+    with zipfile.ZipFile(next(tmp_path.glob('*.whl'))) as wheel:
+        names = set(wheel.namelist())
+    for folder in ('configs', 'tools'):
+        for path in (REPOSITORY / folder).rglob('*.py'):
+            assert f'rope_dense/.mim/{path.relative_to(REPOSITORY)}' in names
+    assert 'rope_dense/.mim/model-index.yml' in names
 
 
 @pytest.mark.parametrize('hidden', [FAMILY_IMPORTS, ('mmcv',)])
