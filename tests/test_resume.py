@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import runpy
 import signal
 import subprocess
@@ -22,7 +23,9 @@ from mmengine.registry import MODELS, DefaultScope
 from small_configs import make_data, small_config
 from torch.utils.data import BatchSampler, DataLoader, Dataset
 
+from rope_dense.checkpoints import CheckpointError
 from rope_dense.engine import AtomicCheckpointHook
+from rope_dense.engine.checkpoint_hook import atomic_file
 from rope_dense.engine.train_loop import SeededBatches
 
 TOOLS = Path(__file__).parents[1] / 'tools'
@@ -290,6 +293,22 @@ def test_error_in_a_write_leaves_the_last_checkpoint(tmp_path: Path) -> None:
         save_steps(hook, runner, range(1, 2))
     assert sorted(os.listdir(tmp_path)) == ['iter_1.pth', 'last_checkpoint']
     assert (tmp_path / 'last_checkpoint').read_text() == str(tmp_path / 'iter_1.pth')
+
+
+def test_a_full_disk_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    path, limits = tmp_path / 'iter_1.pth', resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+        with (
+            pytest.raises(CheckpointError, match='iter_1.pth cannot be written .*GB left'),
+            atomic_file(path) as partial,
+        ):
+            torch.save(torch.zeros(100_000), partial)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert not list(tmp_path.iterdir())
 
 
 def test_remote_folders_are_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from mmengine.dist import is_main_process
 from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import FlexibleRunner, Runner
+
+from ..checkpoints import CheckpointError
 
 PARTIAL = '.partial'
 
@@ -81,6 +84,9 @@ def atomic_file(path: Path) -> Iterator[Path]:
     """Give a name to write to; on leaving, bring the file to the disk and rename it to `path`.
 
     After an error what was written is removed. Only the main process touches the disk.
+
+    Raises:
+        CheckpointError: the disk is full, or cannot be written to.
     """
     partial = path.with_name(path.name + PARTIAL)
     try:
@@ -89,6 +95,13 @@ def atomic_file(path: Path) -> Iterator[Path]:
             with open(partial, 'rb') as file:
                 os.fsync(file.fileno())
             os.replace(partial, path)
+    except (OSError, RuntimeError) as error:  # PyTorch's writer raises the latter, on Ctrl-C too
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise
+        free = shutil.disk_usage(path.parent).free / 1e9
+        raise CheckpointError(
+            f'{path} cannot be written ({error}); its disk has {free:.1f} GB left'
+        ) from error
     finally:
         if is_main_process():
             partial.unlink(missing_ok=True)
