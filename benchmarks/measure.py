@@ -25,6 +25,7 @@ from typing import TypeVar
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from rope_dense.checkpoints.writing import whole_file
 from rope_dense.evaluation.speed import peak_of
 
 Run = Callable[[], object]
@@ -210,13 +211,10 @@ def commit() -> str:
 def write_csv(file: Path, rows: Sequence[Row]) -> None:
     """Write all rows, with the columns of all; the file is complete or absent."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_suffix('.partial')
-    with partial.open('w', newline='') as stream:
+    with whole_file(file) as partial, partial.open('w', newline='') as stream:
         writer = csv.DictWriter(stream, columns)
         writer.writeheader()
         writer.writerows({name: rounded(value) for name, value in row.items()} for row in rows)
-    os.replace(partial, file)
 
 
 def rounded(value: object) -> object:

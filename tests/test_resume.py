@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import resource
 import runpy
 import signal
@@ -23,9 +24,8 @@ from mmengine.registry import MODELS, DefaultScope
 from small_configs import make_data, small_config
 from torch.utils.data import BatchSampler, DataLoader, Dataset
 
-from rope_dense.checkpoints import CheckpointError
+from rope_dense.checkpoints.writing import whole_file
 from rope_dense.engine import AtomicCheckpointHook
-from rope_dense.engine.checkpoint_hook import atomic_file
 from rope_dense.engine.train_loop import SeededBatches
 
 TOOLS = Path(__file__).parents[1] / 'tools'
@@ -149,6 +149,7 @@ def test_resumed_run_goes_on_as_if_nothing_had_happened(
     assert (work_dir / 'last_checkpoint').read_text() == str(good)
     assert torch.load(good, weights_only=False)['meta']['iter'] == KEPT_STEP
     left = sorted(path.name for path in work_dir.glob('iter_*'))
+    left = [re.sub(r'\.\d+\.partial', '.partial', name) for name in left]
     assert left == [good.name, *(['iter_4.pth.partial'] if before else [])]
 
     flags = ['--ema', MOMENTUM, '--work-dir', work_dir, '--resume']
@@ -301,8 +302,8 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path: Path) -> None:
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
         with (
-            pytest.raises(CheckpointError, match='iter_1.pth cannot be written .*GB left'),
-            atomic_file(path) as partial,
+            pytest.raises(OSError, match='cannot be written .*GB left.*iter_1.pth'),
+            whole_file(path) as partial,
         ):
             torch.save(torch.zeros(100_000), partial)
     finally:

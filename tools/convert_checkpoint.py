@@ -10,7 +10,6 @@ Examples:
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch
 from rope_dense.checkpoints import CheckpointError, open_weights
 from rope_dense.checkpoints.keys import KeyTable, StateDict, new_keys
 from rope_dense.checkpoints.layouts import TARGETS, Layout, Target
+from rope_dense.checkpoints.writing import whole_file
 from rope_dense.cli.errors import UsageError, command
 
 PYTORCH = ('.pth', '.pt', '.bin')
@@ -63,16 +63,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 def write(weights: StateDict, path: Path, target: Target) -> None:
     """Write a file that is either complete or absent."""
     weights = {key: tensor.contiguous() for key, tensor in weights.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f'{path.name}.{os.getpid()}.partial')
-    try:
+    with whole_file(path) as partial:
         if path.suffix == '.safetensors':
             save_safetensors(weights, partial)
         else:
             torch.save({target.wrapper: weights} if target.wrapper else weights, partial)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def save_safetensors(weights: StateDict, path: Path) -> None:

@@ -15,7 +15,6 @@ The exit status is 1 if the box AP50 at the training resolution misses the goal.
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.runner import Runner, find_latest_checkpoint
 
+from rope_dense.checkpoints.writing import write_whole
 from rope_dense.cli.arguments import OptionsAction
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.flags import with_data_root
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     results = dict(
         training_seconds=training_seconds, resolutions=rows, goal_AP50=args.goal, reached=reached
     )
-    write_json(results_file, {**describe(args, config), **results})
+    write_whole(results_file, json.dumps({**describe(args, config), **results}, indent=2) + '\n')
     print(f'\n{table(rows)}\n\nPictures, curve and figures: {args.work_dir}')
     verdict = f'AP50 {rows[0]["AP50"]:.3f} at the training resolution, goal {args.goal:.2f}'
     if not reached:
@@ -221,13 +221,6 @@ def table(rows: list[dict[str, float | None]]) -> str:
         size = f'{row["height"]} x {row["width"]}'
         lines.append(f'{size:<13}{figures}{row["seconds_per_image"]:10.3f}')
     return '\n'.join(lines)
-
-
-def write_json(file: Path, content: dict) -> None:
-    """Write a file that is either complete or absent."""
-    partial = file.with_suffix('.partial')
-    partial.write_text(json.dumps(content, indent=2) + '\n')
-    os.replace(partial, file)
 
 
 if __name__ == '__main__':

@@ -7,7 +7,6 @@ metadata has what the weights do not tell, the settings ``lora`` of the backbone
 from __future__ import annotations
 
 import json
-import os
 
 from ..backbones.base import Backbone
 from ..backbones.lora import find_adapters
@@ -17,6 +16,7 @@ from .hints import IncompatibleKeys
 from .keys import StateDict
 from .loading import describe, is_finite
 from .sources import fetch
+from .writing import whole_file
 
 SETTINGS = 'lora'  # of the metadata
 
@@ -36,13 +36,8 @@ def save_adapters(model: Backbone, path: str) -> None:
     if model.lora is None:
         raise CheckpointError(f'{path}: the model has no adapters to save; build it with lora')
     weights = {key: weight.contiguous() for key, weight in adapter_weights(model).items()}
-    partial = f'{path}.{os.getpid()}.partial'
-    try:
+    with whole_file(path) as partial:
         save_file(weights, partial, {'format': 'pt', SETTINGS: json.dumps(model.lora)})
-        os.replace(partial, path)
-    finally:
-        if os.path.exists(partial):
-            os.remove(partial)
 
 
 def load_adapters(model: Backbone, checkpoint: str) -> None:

@@ -15,6 +15,7 @@ from mmengine.dist import barrier
 
 from .errors import CheckpointError
 from .files import INDEX, read_checkpoint, read_index
+from .writing import whole_file
 
 HUB = 'hf-hub:'
 SINGLE_FILES = ('model.safetensors', 'pytorch_model.bin')
@@ -66,17 +67,13 @@ def cache_path(url: str) -> str:
 
 def download(url: str, path: str) -> None:
     """Download a checkpoint; nothing is left at ``path`` unless it is complete and readable."""
-    partial = f'{path}.{os.getpid()}.partial'
-    os.makedirs(os.path.dirname(path), exist_ok=True)
     try:
-        torch.hub.download_url_to_file(url, partial)
-        read_checkpoint(partial, url)  # a connection that breaks off is not an error to torch.hub
-        os.replace(partial, path)
+        with whole_file(path) as partial:
+            torch.hub.download_url_to_file(url, str(partial))
+            # A connection that breaks off is not an error to torch.hub.
+            read_checkpoint(str(partial), url)
     except (OSError, HTTPException) as error:
         raise CheckpointError(f'{url}: the download failed ({error}). {BY_HAND}') from error
-    finally:
-        if os.path.exists(partial):
-            os.remove(partial)
 
 
 def fetch_from_hub(source: str) -> str:

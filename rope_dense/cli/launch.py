@@ -9,6 +9,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner, find_latest_checkpoint
 
+from ..checkpoints.writing import is_interrupt
 from .building import building
 from .errors import UsageError
 from .model_checks import typed_nodes
@@ -73,18 +74,11 @@ def train(runner: Runner) -> None:
             'init_cfg.checkpoint that asks for them, or set that init_cfg=None for random weights'
         ) from error
     except (KeyboardInterrupt, RuntimeError) as error:
-        if not _is_interrupt(error):
+        if not is_interrupt(error):
             raise
         if runner.rank == 0:
             print(f'\nstopped at iteration {runner.iter}; {_advice(runner)}', file=sys.stderr)
         raise KeyboardInterrupt from error
-
-
-def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind an error: torch.save fails with a RuntimeError when interrupted."""
-    return error is not None and (
-        isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__context__)
-    )
 
 
 def _advice(runner: Runner) -> str:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from mmengine.dist import is_main_process
@@ -14,9 +11,7 @@ from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import FlexibleRunner, Runner
 
-from ..checkpoints import CheckpointError
-
-PARTIAL = '.partial'
+from ..checkpoints.writing import PARTIAL, whole_file
 
 
 @HOOKS.register_module()
@@ -52,7 +47,7 @@ class AtomicCheckpointHook(CheckpointHook):
         outdated = self._register(runner, step)
         self.last_ckpt = str(path)
         runner.message_hub.update_info('last_ckpt', self.last_ckpt)
-        with atomic_file(path) as partial:
+        with written_by_main(path) as partial:
             runner.save_checkpoint(
                 self.out_dir,
                 partial.name,
@@ -62,7 +57,7 @@ class AtomicCheckpointHook(CheckpointHook):
                 by_epoch=self.by_epoch,
                 **self.args,
             )
-        with atomic_file(Path(runner.work_dir, 'last_checkpoint')) as partial:
+        with written_by_main(Path(runner.work_dir, 'last_checkpoint')) as partial:
             if is_main_process():
                 partial.write_text(self.last_ckpt)
         if is_main_process():
@@ -79,29 +74,6 @@ class AtomicCheckpointHook(CheckpointHook):
         return steps[: -self.max_keep_ckpts]
 
 
-@contextmanager
-def atomic_file(path: Path) -> Iterator[Path]:
-    """Give a name to write to; on leaving, bring the file to the disk and rename it to `path`.
-
-    After an error what was written is removed. Only the main process touches the disk.
-
-    Raises:
-        CheckpointError: the disk is full, or cannot be written to.
-    """
-    partial = path.with_name(path.name + PARTIAL)
-    try:
-        yield partial
-        if is_main_process():
-            with open(partial, 'rb') as file:
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-    except (OSError, RuntimeError) as error:  # PyTorch's writer raises the latter, on Ctrl-C too
-        if isinstance(error.__context__, KeyboardInterrupt):
-            raise
-        free = shutil.disk_usage(path.parent).free / 1e9
-        raise CheckpointError(
-            f'{path} cannot be written ({error}); its disk has {free:.1f} GB left'
-        ) from error
-    finally:
-        if is_main_process():
-            partial.unlink(missing_ok=True)
+def written_by_main(path: Path) -> AbstractContextManager[Path]:
+    """``whole_file`` in the main process; the others get a name that they do not use."""
+    return whole_file(path) if is_main_process() else nullcontext(path)

@@ -15,6 +15,7 @@ from pathlib import Path
 from mmengine.config import Config
 from mmengine.dist import is_main_process
 
+from ..checkpoints.writing import write_whole
 from ..version import __version__
 from .settings import SweepPoint
 
@@ -122,8 +123,8 @@ class Results:
         """Write both files, by the first process; each is replaced in one step."""
         if not is_main_process():
             return
-        write_atomically(self.path, json.dumps(self.content(), indent=1) + '\n')
-        write_atomically(self.path.with_suffix('.csv'), as_csv(self.label, self.rows))
+        write_whole(self.path, json.dumps(self.content(), indent=1) + '\n')
+        write_whole(self.path.with_suffix('.csv'), as_csv(self.label, self.rows))
 
     def content(self) -> dict:
         return dict(
@@ -162,17 +163,6 @@ def read_results(path: Path) -> dict:
         return dict(content, identity=dict(content['identity']), label=str(content['label']))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f'{path} is no results file of a sweep ({error!r})') from error
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file that is either complete or as it was."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f'{path.name}.{os.getpid()}.partial')
-    try:
-        partial.write_text(text, encoding='utf-8')
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def as_csv(label: str, rows: list[dict]) -> str:
