@@ -102,6 +102,7 @@ def test_one_of_mmdet_and_mmseg_is_enough(present: str, absent: str) -> None:
         ('MODELS', 'SimpleFPN'),
         ('MODELS', 'PublishedDINO'),
         ('MODELS', 'LinearHead'),
+        ('MODELS', 'SlideMask2FormerHead'),
         ('MODELS', 'MeanScoreTTAModel'),
         ('OPTIM_WRAPPER_CONSTRUCTORS', 'NamedGroupsConstructor'),
     ],
