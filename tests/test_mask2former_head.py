@@ -1,7 +1,6 @@
 """SlideMask2FormerHead against crops cut, predicted and averaged by hand."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
