@@ -61,6 +61,7 @@ setup(
             'onnxscript>=0.7.2,<0.8',
             'onnxruntime>=1.23',
         ],
+        'large': ['rasterio>=1.4,<1.5'],
         # timm, which some tests compare with, would bring a torchvision that replaces torch:
         # pip install --no-deps timm
         'test': ['pytest'],

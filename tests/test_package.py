@@ -142,6 +142,7 @@ def test_a_broken_task_disables_its_part_alone(broken: str, parts: list[str]) ->
         ('MODELS', 'SimpleFPN'),
         ('MODELS', 'PublishedDINO'),
         ('MODELS', 'LinearHead'),
+        ('MODELS', 'SlideMask2FormerHead'),
         ('MODELS', 'MeanScoreTTAModel'),
         ('OPTIM_WRAPPER_CONSTRUCTORS', 'NamedGroupsConstructor'),
     ],

@@ -29,7 +29,7 @@ from mmengine.logging import MMLogger
 from mmengine.model import revert_sync_batchnorm
 from torch import nn
 
-from rope_dense.cli.arguments import OptionsAction
+from rope_dense.cli.arguments import OptionsAction, check_at_least, checked_device
 from rope_dense.cli.complexity import multiply_adds
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
@@ -78,7 +78,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
     with usage_errors():
         sizes = [parse_size(size) for size in args.sizes]
-    device = checked_device(args)
+    check_at_least(args, 1, 'batch', 'rounds', 'threads')
+    device = checked_device(args.device)
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
     model = random_model(cfg).to(device)
     if args.threads:
@@ -95,23 +96,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     folder = Path(cfg.work_dir) / 'benchmark'
     write(folder, report)
     print(f'Written to {folder}')
-
-
-def checked_device(args: argparse.Namespace) -> torch.device:
-    """The device of --device; the numbers are checked as well.
-
-    Raises:
-        UsageError: there is no such device, or a number is not positive.
-    """
-    for name in ('batch', 'rounds', 'threads'):
-        if (given := getattr(args, name)) is not None and given < 1:
-            raise UsageError(f'--{name} must be 1 or more, got {given}')
-    try:
-        device = torch.device(args.device)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # the latter from a torch without CUDA
-        raise UsageError(f'--device {args.device}: {str(error).splitlines()[0]}') from error
-    return device
 
 
 def random_model(cfg: Config) -> nn.Module:

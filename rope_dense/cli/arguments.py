@@ -4,7 +4,10 @@ import argparse
 import os
 from collections.abc import Sequence
 
+import torch
 from mmengine.config import DictAction
+
+from .errors import UsageError
 
 
 class OptionsAction(DictAction):
@@ -67,3 +70,29 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
     if args.launcher != 'none':
         os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     return args
+
+
+def checked_device(name: str) -> torch.device:
+    """The device of --device.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # the latter from a torch without CUDA
+        raise UsageError(f'--device {name}: {str(error).splitlines()[0]}') from error
+    return device
+
+
+def check_at_least(args: argparse.Namespace, least: int, *names: str) -> None:
+    """Check options that are numbers; those that were not given are None.
+
+    Raises:
+        UsageError: one is less than ``least``.
+    """
+    for name in names:
+        if (given := getattr(args, name)) is not None and given < least:
+            option = name.replace('_', '-')
+            raise UsageError(f'--{option} must be {least} or more, got {given}')

@@ -153,24 +153,29 @@ def profile_call(model: nn.Module, run: Callable[[], None]) -> tuple[dict[str, f
     On a GPU it is the time of the kernels, which counts for the operations that launched them.
     """
     on_gpu = next(model.parameters()).is_cuda
-    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * on_gpu
-    if on_gpu:
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-    with EmbeddingRecords(model), profile(activities=activities, profile_memory=True) as profiler:
-        run()
-        synchronize()
+    with EmbeddingRecords(model):
+        profiler, memory = profiled(run, on_gpu)
     times = dict.fromkeys([*KINDS, REST], 0.0)
     for event in profiler.events():
         if event.device_type == DeviceType.CPU:  # others are kernels, whose launches are here, too
             unit = 'device' if on_gpu else 'cpu'
             times[kind_of(event)] += getattr(event, f'self_{unit}_time_total')
-    if on_gpu:
-        memory = torch.cuda.max_memory_allocated() - before
-    else:
-        memory = peak_of(profiler)
     total = sum(times.values())
     return {kind: time / total for kind, time in times.items()}, memory
+
+
+def profiled(run: Callable[[], None], on_gpu: bool) -> tuple[profile, int]:
+    """What PyTorch's profiler saw of a call, and bytes of the tensors that it makes at its peak."""
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * on_gpu
+    if on_gpu:
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+    with profile(activities=activities, profile_memory=True) as profiler:
+        run()
+        synchronize()
+    if on_gpu:
+        return profiler, torch.cuda.max_memory_allocated() - before
+    return profiler, peak_of(profiler)
 
 
 def kind_of(event: FunctionEvent | None) -> str:

@@ -13,7 +13,7 @@ model = dict(
         test_cfg=dict(size_divisor=32),
     ),
     decode_head=dict(
-        type='Mask2FormerHead',
+        type='SlideMask2FormerHead',
         strides=[4, 8, 16, 32],
         feat_channels=256,
         out_channels=256,

@@ -1,0 +1,211 @@
+"""How much memory a training step takes, measured small and extrapolated."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import mmcv.ops.multi_scale_deform_attn as deformable_attention
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.optim import OptimWrapper, build_optim_wrapper
+from scipy.optimize import nnls
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import FunctionCtx
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from ..backbones.base import Backbone
+from .resolution import Size
+from .speed import profiled, random_sample
+
+SIDE = 192  # pixels: the images that are measured have this and up to twice as much, or a window
+LARGEST_WINDOW = 448  # pixels; larger windows are not measured whole
+DIVISOR = 32  # of the sides of images
+
+Point = tuple[int, int, int]  # batch, height, width
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A quantity of a training step as a sum of ``terms``, fitted to measured ones.
+
+    Attributes:
+        coefficients: [terms], none of them negative.
+        window: height and width in pixels that windows pad images to, (1, 1) without windows.
+    """
+
+    coefficients: np.ndarray
+    window: Size
+
+    @classmethod
+    def fit(cls, points: Sequence[Point], measured: Sequence[float], window: Size) -> Growth:
+        """Least squares, each point relative to what was measured there."""
+        values = np.array(measured, dtype=float)
+        rows = np.array([terms(point, window) for point in points]) / values[:, None]
+        scale = rows.max(0)
+        return cls(nnls(rows / scale, np.ones(len(values)))[0] / scale, window)
+
+    def at(self, batch: int, height: int, width: int) -> float:
+        return float(self.coefficients @ terms((batch, height, width), self.window))
+
+
+def terms(point: Point, window: Size) -> list[float]:
+    """What tensors grow with: nothing (gradients), images, pixels, pixels with those that windows
+    pad, pairs of pixels (global attention with a bias)."""
+    batch, height, width = point
+    padded = [-(-side // unit) * unit for side, unit in zip((height, width), window, strict=True)]
+    pixels = height * width
+    return [1, batch, batch * pixels, batch * padded[0] * padded[1], batch * pixels**2]
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """What training steps of one model with one optimizer cost.
+
+    Attributes:
+        stored: bytes of weights, buffers and the state of the optimizer.
+        tensors: bytes of the tensors that a step makes, at its peak.
+        operations: floating-point operations of a step, as torch's ``FlopCounterMode`` counts them:
+            products of matrices alone, recomputed ones too.
+    """
+
+    stored: int
+    tensors: Growth
+    operations: Growth
+
+    def memory(self, batch: int, height: int, width: int) -> float:
+        """In bytes."""
+        return self.stored + self.tensors.at(batch, height, width)
+
+    def largest_batch(self, limit: float, height: int, width: int) -> int:
+        """The most images that fit ``limit`` bytes, 0 if not one does."""
+        one, two = (self.memory(batch, height, width) for batch in (1, 2))
+        return 0 if one > limit else 1 + int((limit - one) / (two - one))
+
+    def largest_size(self, limit: float, batch: int, height: int, width: int) -> Size | None:
+        """The largest image of about these proportions that fits ``limit`` bytes; its sides are
+        multiples of 32. None if not even the smallest does."""
+        ratio, best = width / height, None
+        side = DIVISOR
+        while True:
+            size = side, max(1, round(side * ratio / DIVISOR)) * DIVISOR
+            if self.memory(batch, *size) > limit:
+                return best
+            best, side = size, side + DIVISOR
+
+
+def measure_step(config: Config, model: nn.Module) -> StepCost:
+    """Run training steps on small images of noise, on the device of the model.
+
+    Weights are updated by the config's optimizer wrapper, so its precision counts; images have the
+    boxes or labels of ``speed.random_sample``. mmcv's deformable attention has no CUDA kernel on a
+    CPU, and takes far more tensors there: it is replaced by what makes the tensors of the kernel,
+    and no results. Convolutions may have workspaces on a GPU that a CPU has not, and no device
+    counts what its libraries take for themselves. Compared with larger steps in
+    tests/test_memory_planner.py.
+
+    Args:
+        config: with ``default_scope`` and ``optim_wrapper``.
+        model: of the config, with any window.
+    """
+    window = window_in_pixels(model)
+    points = points_to_measure(window)
+    wrapper = build_optim_wrapper(model.train(), copy.deepcopy(config.optim_wrapper))
+    on_gpu = next(model.parameters()).is_cuda
+    peaks, operations = [], []
+    for point in points:
+        step = training_step(model, wrapper, config.default_scope, point)
+        with tensors_of_cuda_kernel():
+            step()  # makes the state of the optimizer and fills caches
+            peaks.append(profiled(step, on_gpu)[1])
+            operations.append(count_operations(step))
+    kept = [*model.parameters(), *model.buffers()]
+    for state in wrapper.optimizer.state.values():
+        kept += [value for value in state.values() if isinstance(value, Tensor)]
+    return StepCost(
+        sum(tensor.nbytes for tensor in kept),
+        Growth.fit(points, peaks, window),
+        Growth.fit(points, operations, window),
+    )
+
+
+def window_in_pixels(model: nn.Module) -> Size:
+    """See ``Growth``."""
+    backbone = model.backbone
+    if not isinstance(backbone, Backbone) or not backbone.has_windows:
+        return 1, 1
+    if backbone.window_size in (None, 'auto'):
+        return 1, 1
+    return tuple(side * backbone.patch_embed.patch_size for side in backbone.window_size)
+
+
+def points_to_measure(window: Size) -> list[Point]:
+    """As many as there are terms. Two images at least: batch norm needs them. Some are whole
+    windows and some are not, so that padding can be told from pixels."""
+    unit = max(window)
+    small = unit * -(-SIDE // unit) if unit <= LARGEST_WINDOW else SIDE
+    small, middle, large = (-(-side // DIVISOR) * DIVISOR for side in (small, 1.5 * small, 2 * small))
+    sides = [(small, small), (middle, middle), (small, large), (large, large)]
+    return [(3, small, small), *((2, int(height), int(width)) for height, width in sides)]
+
+
+def training_step(
+    model: nn.Module, wrapper: OptimWrapper, scope: str, point: Point
+) -> Callable[[], None]:
+    batch, height, width = point
+    device = next(model.parameters()).device
+    images = torch.randn(batch, 3, height, width, device=device)
+    samples = [random_sample(scope, height, width, device) for _ in range(batch)]
+
+    def step() -> None:
+        with wrapper.optim_context(model):
+            losses = model(images, copy.deepcopy(samples), mode='loss')
+        wrapper.update_params(model.parse_losses(losses)[0])
+
+    return step
+
+
+def count_operations(step: Callable[[], None]) -> int:
+    counter = FlopCounterMode(display=False)
+    with sdpa_kernel(SDPBackend.MATH), counter:  # the fused kernels of a CPU are not counted
+        step()
+    return counter.get_total_flops()
+
+
+@contextmanager
+def tensors_of_cuda_kernel() -> Iterator[None]:
+    """Within this context, deformable attention on a CPU makes the tensors that mmcv's CUDA kernel
+    makes, and its results are zero."""
+    name = 'multi_scale_deformable_attn_pytorch'
+    definition = getattr(deformable_attention, name)
+
+    def stand_in(value: Tensor, shapes: Tensor, locations: Tensor, weights: Tensor) -> Tensor:
+        return KernelTensors.apply(value, locations, weights)
+
+    setattr(deformable_attention, name, stand_in)
+    try:
+        yield
+    finally:
+        setattr(deformable_attention, name, definition)
+
+
+class KernelTensors(Function):
+    """What mmcv's ``MultiScaleDeformableAttnFunction`` saves and returns, forward and backward.
+
+    value [B, N, h, D], locations [B, Q, h, levels, points, 2], weights [B, Q, h, levels, points].
+    """
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, value: Tensor, locations: Tensor, weights: Tensor) -> Tensor:
+        ctx.save_for_backward(value, locations, weights)
+        batch, _, heads, dims = value.shape
+        return value.new_zeros(batch, locations.shape[1], heads * dims)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, ...]:
+        return tuple(torch.zeros_like(tensor) for tensor in ctx.saved_tensors)

@@ -1,0 +1,1 @@
+"""Detection and segmentation of images that are larger than memory."""

@@ -1,0 +1,182 @@
+"""Boxes of large images: found in tiles of the image and of its halvings, and merged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from mmengine.structures import InstanceData
+from torch import Tensor
+
+from .image_file import LargeImage
+from .journal import Journal
+from .masks import encode_mask
+from .predictor import TilePredictor
+from .tiles import TileGrid
+
+BORDER = 0.01  # of a tile's side: a box that ends nearer to it may be cut off there
+
+
+@dataclass(frozen=True)
+class Level:
+    """The tiles of an image that is shrunken ``shrink`` times along each axis."""
+
+    shrink: int
+    grid: TileGrid
+
+
+def make_levels(height: int, width: int, tile: int, overlap: int, halvings: int) -> list[Level]:
+    """The image itself, and halved again and again until it fits one tile.
+
+    An object is whole in a tile of every level where it is not larger than the overlap, and in the
+    last level, of one tile.
+
+    Args:
+        halvings: how often at most; -1 for no limit.
+    """
+    shrink, levels = 1, []
+    while True:
+        grid = TileGrid(-(-height // shrink), -(-width // shrink), tile, overlap)
+        levels.append(Level(shrink, grid))
+        if len(grid) == 1 or len(levels) > halvings >= 0:
+            return levels
+        shrink *= 2
+
+
+def detect(
+    path: Path,
+    levels: Sequence[Level],
+    predict: TilePredictor,
+    journal: Journal,
+    *,
+    min_score: float,
+) -> None:
+    """Add what a detector finds in the tiles of all levels to a journal, a line of JSON for each.
+
+    A line has the box (left, top, right, bottom) in pixels of the image, score, label, the index of
+    the tile, whether the box is cut, and the mask if there is one (see ``encode_mask``).
+    """
+    full = LargeImage(path)
+    step = tile = 0
+    for level in levels:
+        grid, image = level.grid, LargeImage(path, level.shrink)
+        for row, top in enumerate(grid.tops):
+            if step >= journal.finished:
+                strip = image.read(top, top + grid.tile_height)
+                lines = []
+                for column, sample in enumerate(predict(grid.tiles_of(strip))):
+                    found = sample.pred_instances
+                    found = found[found.scores >= min_score].cpu()
+                    size = full.height, full.width
+                    lines += describe(found, level, row, column, tile + column, size)
+                text = ''.join(json.dumps(line) + '\n' for line in lines)
+                journal.finish_step(text.encode())
+            step, tile = step + 1, tile + len(grid.lefts)
+
+
+def describe(
+    found: InstanceData, level: Level, row: int, column: int, tile: int, size: tuple[int, int]
+) -> list[dict]:
+    """The lines of one tile, see ``detect``; ``size`` is (height, width) of the image."""
+    grid, (height, width) = level.grid, size
+    left, top = grid.lefts[column], grid.tops[row]
+    boxes = found.bboxes.double()  # [N, 4], in pixels of the tile
+    cut = cut_boxes(boxes, grid, row, column)
+    boxes = (boxes + torch.tensor([left, top, left, top])) * level.shrink
+    boxes = boxes.clamp(min=0).minimum(torch.tensor([width, height, width, height]))
+    lines = [
+        dict(box=box, score=score, label=label, tile=tile, cut=is_cut)
+        for box, score, label, is_cut in zip(
+            boxes.tolist(), found.scores.tolist(), found.labels.tolist(), cut.tolist(), strict=True
+        )
+    ]
+    for line, mask in zip(lines, found.get('masks', ()), strict=False):
+        line['mask'] = encode_mask(np.asarray(mask, bool), left, top, level.shrink, size)
+    return lines
+
+
+def cut_boxes(boxes: Tensor, grid: TileGrid, row: int, column: int) -> Tensor:
+    """Which boxes [N, 4] of a tile reach one of its sides that is not a side of the image, [N]."""
+    left, top = grid.lefts[column], grid.tops[row]
+    height, width, margin = grid.tile_height, grid.tile_width, BORDER * grid.tile
+    inner = [left > 0, top > 0, left + width < grid.width, top + height < grid.height]
+    far = boxes[:, 2:] >= torch.tensor([width, height]) - margin
+    near = torch.cat([boxes[:, :2] <= margin, far], 1)
+    return (near & torch.tensor(inner)).any(1)
+
+
+def merge(lines: Sequence[dict], threshold: float) -> list[dict]:
+    """What is left of the lines of all tiles, by falling score.
+
+    Within a class, boxes compete in this order: those that are whole before those that are cut, and
+    the higher score first. A box is dropped if one before it, of another tile, is left, and
+
+    - their intersection over union is above the threshold, or
+    - the box is cut, and the share of it within the other one is above the threshold.
+
+    Boxes of one tile do not compete: the detector has settled that. So the boxes of an image of one
+    tile are all left.
+    """
+    if not lines:
+        return []
+    boxes = torch.tensor([line['box'] for line in lines], dtype=torch.float64)
+    scores, labels, tiles = (
+        torch.tensor([line[name] for line in lines]) for name in ('score', 'label', 'tile')
+    )
+    cut = torch.tensor([line['cut'] for line in lines])
+    order = torch.from_numpy(np.lexsort((-scores.numpy(), cut.numpy())))
+    left = []
+    for label in labels.unique():
+        rivals = order[labels[order] == label]
+        while len(rivals):
+            best, rivals = rivals[:1], rivals[1:]
+            left += best.tolist()
+            union, share = overlaps(boxes[rivals], boxes[best])
+            covered = (union > threshold) | (cut[rivals] & (share > threshold))
+            rivals = rivals[~(covered & (tiles[rivals] != tiles[best]))]
+    return sorted((lines[index] for index in left), key=lambda line: -line['score'])
+
+
+def overlaps(boxes: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Intersection of each box [N, 4] with one other [1, 4], over their union and over the area of
+    the box; both [N]."""
+    sides = boxes[:, 2:].minimum(other[:, 2:]) - boxes[:, :2].maximum(other[:, :2])
+    intersection = sides.clamp(min=0).prod(1)
+    area, other_area = ((each[:, 2:] - each[:, :2]).prod(1) for each in (boxes, other))
+    least = torch.finfo(boxes.dtype).tiny  # of boxes without an area
+    union = area + other_area - intersection
+    return intersection / union.clamp(min=least), intersection / area.clamp(min=least)
+
+
+def read_lines(path: Path) -> list[dict]:
+    """What ``detect`` has written."""
+    return [json.loads(line) for line in path.read_text(encoding='utf-8').splitlines()]
+
+
+def as_coco(
+    lines: Sequence[dict], file_name: str, size: tuple[int, int], classes: Sequence[str]
+) -> dict:
+    """A data set in COCO's format: one image, (height, width) in pixels, with scored annotations.
+
+    Categories are numbered from 1, in the order of the classes.
+    """
+    height, width = size
+    annotations = []
+    for index, line in enumerate(lines, start=1):
+        x0, y0, x1, y1 = line['box']
+        annotation = dict(id=index, image_id=1, category_id=line['label'] + 1, iscrowd=0)
+        annotation |= dict(bbox=[x0, y0, x1 - x0, y1 - y0], area=(x1 - x0) * (y1 - y0))
+        annotation |= dict(score=line['score'])
+        if 'mask' in line:
+            segmentation = dict(size=list(size), counts=line['mask']['counts'])
+            annotation |= dict(segmentation=segmentation, area=line['mask']['area'])
+        annotations.append(annotation)
+    return dict(
+        images=[dict(id=1, file_name=file_name, height=height, width=width)],
+        categories=[dict(id=index, name=name) for index, name in enumerate(classes, start=1)],
+        annotations=annotations,
+    )

@@ -1,0 +1,161 @@
+"""Image files of any size, read a few rows at a time, and label rasters written so."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+if find_spec('rasterio'):
+    import rasterio
+    import rasterio.shutil
+    from rasterio.enums import ColorInterp
+    from rasterio.errors import NotGeoreferencedWarning, RasterioIOError
+    from rasterio.windows import Window
+
+CHUNK = 2**24  # bytes of pixels that are read or written at a time
+# GDAL caches decoded blocks, by default up to a twentieth of the machine's memory. It needs a few
+# chunks: png files have their channels pixel by pixel, but are read channel by channel.
+os.environ.setdefault('GDAL_CACHEMAX', f'{4 * CHUNK // 2**20}')  # in MB
+NOT_INSTALLED = (
+    'images are read by rasterio, which is not installed; it is the extra "large": '
+    "pip install --no-build-isolation -e '.[large]' in the folder that holds setup.py"
+)
+LABEL_FORMATS = {'.tif': 'GTiff', '.tiff': 'GTiff', '.png': 'PNG'}
+BLOCK = 256  # side of the blocks of a tiled tiff
+
+
+class LargeImage:
+    """The rows of an image file, in pixels as OpenMMLab has them: uint8, blue, green, red.
+
+    Formats are those of GDAL, among them tiff, png and jpeg. Only the rows that are asked for are
+    decoded, from tiff files; png and jpeg can be read from top to bottom only, so rows should be
+    asked for in that order. Rows that follow each other may overlap: each is decoded once. Grey
+    images become three equal channels, palettes their colours, and alpha is left out, as by
+    ``mmcv.imread``; unlike there, a rotation in the Exif data is not applied.
+
+    Args:
+        path: of the file.
+        shrink: makes every pixel the mean of ``shrink`` x ``shrink`` of the file.
+
+    Attributes:
+        height, width: in (shrunken) pixels.
+
+    Raises:
+        ValueError: no image, or none of 8 bits and 1 to 4 channels; or rasterio is not installed.
+    """
+
+    def __init__(self, path: str | Path, shrink: int = 1) -> None:
+        if not find_spec('rasterio'):
+            raise ValueError(f'{path}: {NOT_INSTALLED}')
+        self.shrink = shrink
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter('ignore', NotGeoreferencedWarning)
+                self.file = rasterio.open(path)
+        except RasterioIOError as error:
+            raise ValueError(f'{path}: cannot be read as an image ({error})') from error
+        types = sorted(set(self.file.dtypes))
+        if types != ['uint8'] or self.file.count > 4:
+            raise ValueError(
+                f'{path}: {self.file.count} channels of {", ".join(types)}; give an image of uint8 '
+                'with 1 (grey or palette), 2 (grey and alpha), 3 (RGB) or 4 (RGB and alpha)'
+            )
+        self.height, self.width = -(-self.file.height // shrink), -(-self.file.width // shrink)
+        self.palette = palette_of(self.file)
+        self.first, self.rows = 0, np.empty((0, self.width, 3), np.uint8)  # as last read
+
+    def read(self, top: int, bottom: int) -> np.ndarray:
+        """Rows ``top`` to ``bottom``, [bottom - top, width, 3]."""
+        end = self.first + len(self.rows)
+        start = end if self.first <= top <= end else top
+        kept = self.rows[top - self.first :] if start == end else self.rows[:0]
+        self.first, self.rows = top, np.concatenate([kept, self.decode(start, bottom)])
+        return self.rows
+
+    def decode(self, top: int, bottom: int) -> np.ndarray:
+        """Rows from the file, chunk by chunk."""
+        rows = np.empty((bottom - top, self.width, 3), np.uint8)
+        step = max(1, CHUNK // (3 * self.file.width * self.shrink))
+        for start in range(top, bottom, step):
+            stop = min(start + step, bottom)
+            chunk = self.decode_chunk(start * self.shrink, stop * self.shrink)
+            if self.shrink > 1:
+                size = self.width, stop - start
+                chunk = cv2.resize(chunk, size, interpolation=cv2.INTER_AREA)
+            rows[start - top : stop - top] = chunk
+        return rows
+
+    def decode_chunk(self, top: int, bottom: int) -> np.ndarray:
+        """Rows of the file; behind its edges the last row and column again, for whole means."""
+        file, bands = self.file, [3, 2, 1] if self.file.count > 2 else [1]
+        stop = min(bottom, file.height)
+        pixels = file.read(bands, window=Window(0, top, file.width, stop - top))
+        pixels = np.moveaxis(pixels, 0, 2)  # [rows, columns, 3 or 1]
+        if self.palette is not None:
+            pixels = self.palette[pixels[..., 0]]
+        elif len(bands) == 1:
+            pixels = pixels.repeat(3, axis=2)
+        missing = (0, bottom - stop), (0, self.width * self.shrink - file.width), (0, 0)
+        return np.pad(pixels, missing, mode='edge')
+
+
+def palette_of(file: rasterio.DatasetReader) -> np.ndarray | None:
+    """Blue, green, red of each value, [256, 3], of an image that has a palette."""
+    if file.colorinterp[0] != ColorInterp.palette:
+        return None
+    palette = np.zeros((256, 3), np.uint8)
+    for value, (red, green, blue, *_) in file.colormap(1).items():
+        palette[value] = blue, green, red
+    return palette
+
+
+def write_labels(
+    rows_file: Path,
+    out: Path,
+    image: LargeImage,
+    dtype: np.dtype,
+    palette: Mapping[int, tuple[int, int, int]],
+) -> None:
+    """Write a label raster from a file of its rows; ``out`` is there whole or as it was.
+
+    A tiff is tiled and compressed. It has the georeference of the image, if there is one.
+
+    Args:
+        rows_file: labels [height, width], as numpy's ``tobytes`` has them.
+        out: NAME.tif, NAME.tiff or NAME.png.
+        image: what the labels are of.
+        palette: red, green, blue of labels; for labels of 8 bits only.
+    """
+    height, width = image.height, image.width
+    tiff, partial = (out.with_name(f'{out.name}.{os.getpid()}.{end}') for end in ('tif', 'partial'))
+    profile = dict(driver='GTiff', height=height, width=width, count=1, dtype=dtype)
+    profile |= dict(compress='deflate', bigtiff='if_safer')
+    profile |= dict(tiled=True, blockxsize=BLOCK, blockysize=BLOCK)
+    if image.file.crs:
+        profile |= dict(crs=image.file.crs, transform=image.file.transform)
+    step = max(1, CHUNK // (width * dtype.itemsize * BLOCK)) * BLOCK  # whole blocks
+    try:
+        with warnings.catch_warnings(), rows_file.open('rb') as rows:
+            warnings.simplefilter('ignore', NotGeoreferencedWarning)
+            with rasterio.open(tiff, 'w', **profile) as file:
+                if palette and dtype == np.uint8:
+                    file.write_colormap(1, dict(palette))
+                for top in range(0, height, step):
+                    count = min(step, height - top)
+                    labels = np.fromfile(rows, dtype, count * width).reshape(count, width)
+                    file.write(labels, 1, window=Window(0, top, width, count))
+            driver = LABEL_FORMATS[out.suffix.lower()]
+            if driver == 'GTiff':
+                os.replace(tiff, out)
+            else:
+                rasterio.shutil.copy(tiff, partial, driver=driver)
+                os.replace(partial, out)
+    finally:
+        for path in (tiff, partial, partial.with_name(f'{partial.name}.aux.xml')):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,46 @@
+"""What a detector or segmentor says about tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.dataset import Compose
+from mmengine.structures import BaseDataElement
+from torch import nn
+
+from ..evaluation.resolution import pipelines
+from .tiles import in_batches
+
+
+class TilePredictor:
+    """Each tile goes through the test pipeline of a config and the model, as a whole image would.
+
+    Built and called within the default scope of the config.
+
+    Args:
+        model: in evaluation mode, on its device.
+        batch: tiles at a time.
+        report: called after each tile.
+    """
+
+    def __init__(
+        self, model: nn.Module, config: Config, *, batch: int, report: Callable[[], None]
+    ) -> None:
+        self.model, self.batch, self.report = model, batch, report
+        load, *steps = next(pipelines(config.test_dataloader.dataset))
+        steps = [step for step in steps if not step.type.endswith('LoadAnnotations')]
+        self.pipeline = Compose([dict(load, type='LoadImageFromNDArray'), *steps])
+
+    def __call__(self, tiles: Sequence[np.ndarray]) -> Iterator[BaseDataElement]:
+        """The predictions for tiles [H, W, 3], uint8, in the pixels of the tile."""
+        for batch in in_batches(tiles, self.batch):
+            data = [self.pipeline(dict(img=np.ascontiguousarray(tile), img_id=0)) for tile in batch]
+            inputs = {name: [item[name] for item in data] for name in ('inputs', 'data_samples')}
+            with torch.no_grad():
+                samples = self.model.test_step(inputs)
+            for sample in samples:
+                yield sample
+                self.report()

@@ -1,0 +1,109 @@
+"""Label rasters of large images: the scores of tiles fade into each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .image_file import LargeImage
+from .journal import Journal
+from .predictor import TilePredictor
+from .tiles import TileGrid, finished_parts
+
+
+def segment(
+    image: LargeImage,
+    grid: TileGrid,
+    predict: TilePredictor,
+    journal: Journal,
+    *,
+    num_scores: int,
+    threshold: float | None,
+) -> None:
+    """Add the label rows [rows, width] of an image to a journal, one row of tiles after the other.
+
+    Args:
+        predict: a segmentor.
+        num_scores, threshold: see ``ScoreBlender``.
+    """
+    blender = ScoreBlender(grid, journal.folder, num_scores, threshold)
+    for row in range(journal.finished, len(grid.tops)):
+        strip = image.read(grid.tops[row], grid.tops[row] + grid.tile_height)
+        scores = (sample.seg_logits.data for sample in predict(grid.tiles_of(strip)))
+        journal.finish_step(blender.blend(row, scores).tobytes())
+        blender.forget(row - 1)
+
+
+class ScoreBlender:
+    """Labels from the weighted sum of the scores of all tiles that cover a pixel.
+
+    The weights are those of ``tile_weights``, along rows and columns; their sum is 1. In memory
+    are the scores of one tile, and what the tile to its left adds to it. What a row of tiles adds
+    to the next one, lies in files of a folder meanwhile: (pixels that both cover) x scores x 4
+    bytes.
+
+    Args:
+        folder: for these files.
+        num_scores: K, of each pixel. With one, its label is whether it is above the threshold;
+            otherwise the index of the largest.
+        threshold: with one score only.
+    """
+
+    def __init__(
+        self, grid: TileGrid, folder: Path, num_scores: int, threshold: float | None
+    ) -> None:
+        self.grid, self.folder, self.threshold = grid, folder, threshold
+        self.num_scores, self.dtype = num_scores, label_type(num_scores)
+        self.finished_rows = finished_parts(grid.tops, grid.height)
+        self.finished_columns = finished_parts(grid.lefts, grid.width)
+
+    def blend(self, row: int, scores: Iterable[Tensor]) -> np.ndarray:
+        """The labels [rows, width] that are final with a row of tiles.
+
+        Args:
+            scores: [K, tile_height, tile_width] of each tile, from left to right. The row before
+                has been blended, by this process or an earlier one.
+        """
+        rows = self.finished_rows[row]
+        labels = np.empty((rows, self.grid.width), self.dtype)
+        shared = None  # [K, tile_height, columns that this tile and the one before cover]
+        for column, (left, columns, tile_scores) in enumerate(
+            zip(self.grid.lefts, self.finished_columns, scores, strict=True)
+        ):
+            total = tile_scores * self.weights(row, column).to(tile_scores)
+            if shared is not None:
+                total[:, :, : shared.shape[2]] += shared
+            final, shared = total[:, :, :columns], total[:, :, columns:].clone()
+            if row > 0:
+                above = torch.from_numpy(np.load(self.file(row - 1, column))).to(final)
+                final[:, : above.shape[1]] += above
+            if row < len(self.grid.tops) - 1:
+                np.save(self.file(row, column), final[:, rows:].cpu().numpy())
+            labels[:, left : left + columns] = self.labels_of(final[:, :rows]).cpu().numpy()
+        return labels
+
+    def weights(self, row: int, column: int) -> Tensor:
+        """[tile_height, tile_width]"""
+        weights = np.outer(self.grid.row_weights[row], self.grid.column_weights[column])
+        return torch.from_numpy(weights)
+
+    def labels_of(self, scores: Tensor) -> Tensor:
+        """[K, H, W] -> [H, W]"""
+        return scores.argmax(0) if self.num_scores > 1 else scores[0] > self.threshold
+
+    def file(self, row: int, column: int) -> Path:
+        return self.folder / f'scores_{row}_{column}.npy'
+
+    def forget(self, row: int) -> None:
+        """Remove the files of a row of tiles that the next row has been blended with."""
+        for column in range(len(self.grid.lefts)):
+            self.file(row, column).unlink(missing_ok=True)
+
+
+def label_type(num_scores: int) -> np.dtype:
+    """The smallest type that has the labels, and 255 beside them for nothing."""
+    return np.dtype(np.uint8 if num_scores <= 255 else np.uint16)

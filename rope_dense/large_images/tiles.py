@@ -1,0 +1,107 @@
+"""Where the tiles of an image are, and how much each of their pixels counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class TileGrid:
+    """Tiles of equal size that cover an image; neighbours share ``overlap`` pixels or more.
+
+    They are evenly spaced, the first begins and the last ends with the image. An image that is not
+    larger than a tile has a single one along that axis, of its own size.
+
+    Args:
+        height, width: of the image, in pixels.
+        tile: side of a tile, in pixels.
+        overlap: less than ``tile``.
+    """
+
+    height: int
+    width: int
+    tile: int
+    overlap: int
+
+    @property
+    def tile_height(self) -> int:
+        return min(self.tile, self.height)
+
+    @property
+    def tile_width(self) -> int:
+        return min(self.tile, self.width)
+
+    @cached_property
+    def tops(self) -> list[int]:
+        """First row of each row of tiles."""
+        return tile_starts(self.height, self.tile, self.overlap)
+
+    @cached_property
+    def lefts(self) -> list[int]:
+        """First column of each column of tiles."""
+        return tile_starts(self.width, self.tile, self.overlap)
+
+    @cached_property
+    def row_weights(self) -> np.ndarray:
+        """[rows of tiles, tile_height], see ``tile_weights``."""
+        return tile_weights(self.tops, self.tile_height, self.height)
+
+    @cached_property
+    def column_weights(self) -> np.ndarray:
+        """[columns of tiles, tile_width], see ``tile_weights``."""
+        return tile_weights(self.lefts, self.tile_width, self.width)
+
+    def tiles_of(self, strip: np.ndarray) -> list[np.ndarray]:
+        """The tiles [tile_height, tile_width, 3] of one row of them."""
+        return [strip[:, left : left + self.tile_width] for left in self.lefts]
+
+    def __len__(self) -> int:
+        return len(self.tops) * len(self.lefts)
+
+
+def tile_starts(length: int, tile: int, overlap: int) -> list[int]:
+    """Where the tiles begin along an axis of ``length`` pixels.
+
+    Raises:
+        ValueError: no tile, or an overlap that leaves no step from one tile to the next.
+    """
+    if tile < 1 or not 0 <= overlap < tile:
+        raise ValueError(
+            f'tile {tile}, overlap {overlap}: a tile has 1 pixel or more, and the '
+            'overlap is 0 or more and less than a tile'
+        )
+    if length <= tile:
+        return [0]
+    steps = -(-(length - tile) // (tile - overlap))
+    return [step * (length - tile) // steps for step in range(steps + 1)]
+
+
+def tile_weights(starts: Sequence[int], tile: int, length: int) -> np.ndarray:
+    """How much each pixel of each tile counts along one axis, [tiles, tile], float32.
+
+    A weight falls linearly from the middle of a tile to its ends; at every pixel of the axis, the
+    weights of all tiles are divided by their sum. So they are 1 where there is one tile, and two
+    neighbours fade linearly into each other.
+    """
+    pixels = np.arange(tile) + 0.5
+    triangle = np.minimum(pixels, tile - pixels)
+    total = np.zeros(length)
+    for start in starts:
+        total[start : start + tile] += triangle
+    weights = [triangle / total[start : start + tile] for start in starts]
+    return np.stack(weights).astype(np.float32)
+
+
+def finished_parts(starts: Sequence[int], length: int) -> list[int]:
+    """How many pixels of each tile no later tile covers, counted from its start."""
+    return [end - start for start, end in zip(starts, [*starts[1:], length], strict=True)]
+
+
+def in_batches(tiles: Sequence[np.ndarray], size: int) -> Iterator[Sequence[np.ndarray]]:
+    """``size`` tiles at a time, fewer at the end."""
+    for start in range(0, len(tiles), size):
+        yield tiles[start : start + size]
