@@ -99,7 +99,7 @@ def test_one_of_mmdet_and_mmseg_is_enough(present: str, absent: str) -> None:
         ('MODELS', 'RoPESwin'),
         ('MODELS', 'AxialRoPE'),
         ('MODELS', 'MixedRoPE'),
-        ('MODELS', 'SimpleFPN'),
+        ('MODELS', 'PlainViTFPN'),
         ('MODELS', 'PublishedDINO'),
         ('MODELS', 'LinearHead'),
         ('MODELS', 'MeanScoreTTAModel'),
