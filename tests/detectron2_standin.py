@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from types import ModuleType
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import Tensor, nn
 
 NAMES = ('detectron2', 'fvcore', 'projects', 'rope_dense.integrations.detectron2')
@@ -179,7 +179,7 @@ def standins() -> dict[str, ModuleType]:
         'detectron2.modeling.backbone': dict(Backbone=Backbone),
         'detectron2.config': dict(LazyCall=LazyCall, LazyConfig=LazyConfig),
         'detectron2.model_zoo': dict(
-            get_config=lambda name: OmegaConf.create(copy.deepcopy(MODEL_ZOO[name]))
+            get_config=lambda name: as_config(copy.deepcopy(MODEL_ZOO[name]))
         ),
         'detectron2.data': {},
         'detectron2.data.transforms': dict.fromkeys(

@@ -222,6 +222,7 @@ def test_a_training_step_of_mask_rcnn_vitdet(real: ModuleType) -> None:
     from detectron2 import model_zoo
     from detectron2.config import LazyCall, instantiate
     from detectron2.structures import BitMasks, Boxes, Instances
+    from detectron2.utils.events import EventStorage
 
     config = model_zoo.get_config('common/models/mask_rcnn_vitdet.py').model
     config.backbone.net = LazyCall(real.RoPEViT)(**WINDOWS)
@@ -235,7 +236,8 @@ def test_a_training_step_of_mask_rcnn_vitdet(real: ModuleType) -> None:
     masks[:, 8:50, 5:60] = True
     sample.gt_masks = BitMasks(masks)
     image = torch.randint(0, 256, (3, 100, 90)).float()
-    losses = model([dict(image=image, instances=sample, height=100, width=90)])
+    with EventStorage():
+        losses = model([dict(image=image, instances=sample, height=100, width=90)])
     assert len(losses) == 5 and all(torch.isfinite(loss) for loss in losses.values())
     sum(losses.values()).backward()
     without = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
