@@ -1,5 +1,5 @@
-# COCO 2017 with masks and the large scale jittering of ViTDet: images of 0.1 to 2 times 1024 pixels,
-# cropped to 1024. A config pads batches to squares of 1024 (pad_size_divisor).
+# COCO 2017 with masks and the large scale jittering of ViTDet: images of 0.1 to 2 times 1024
+# pixels, cropped to 1024. A config pads batches to squares of 1024 (pad_size_divisor).
 _base_ = './coco_detection.py'
 
 train_pipeline = [
