@@ -22,6 +22,8 @@ from torch import nn
 
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError
+from rope_dense.cli.paper_results import paper_result
+from rope_dense.cli.recipe import describe
 
 FOLDER = CONFIGS / 'stock_heads'
 SIZE, CLASSES = (100, 75), 6
@@ -140,6 +142,14 @@ def test_whole_models_build_and_every_parameter_is_in_a_group(name: str) -> None
     frequencies = [p for n, p in model.named_parameters() if n.endswith('rope.freqs')]
     assert frequencies and all(settings[freqs][1] == 0 for freqs in frequencies)
     assert settings[model.backbone.patch_embed.proj.weight][1] > 0
+
+
+@every_config
+def test_recipes_can_be_printed(name: str) -> None:
+    cfg, model = load(name), build_offline(name)
+    text = describe(cfg, model)
+    assert type(model).__name__ in text and cfg.model.backbone.init_cfg.checkpoint in text
+    assert paper_result(FOLDER / f'{name}.py', cfg) == 'none known'
 
 
 @pytest.mark.parametrize('name', [name for name in SMALL if 'vit-b_rope-mixed_8xb8' in name])
