@@ -1,6 +1,8 @@
 """configs/detectron2: LazyConfigs that plug in the backbones of the mm configs, and the recipes."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import detectron2_standin
 import hydra
@@ -11,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from recipes import SCHEDULES
 
 FOLDER = CONFIGS / 'detectron2'
+PAGE = CONFIGS.parent / 'docs' / 'detectron2.md'
 # Config -> the mm config with the same backbone.
 DINO = {
     'dino_vitdet_b_rope_mixed_12ep': Leaf('dino_vitdet', 'b', 'rope-mixed'),
@@ -50,6 +53,16 @@ def backbone_of(cfg: DictConfig) -> DictConfig:
 
 def test_there_are_no_others() -> None:
     assert {path.stem for path in FOLDER.glob('*.py')} == {'backbones', *ALL}
+
+
+def test_the_page_lists_every_config_with_the_paper_s_result() -> None:
+    text = PAGE.read_text()
+    links = re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', text)
+    assert sorted(Path(link).stem for link in links if link.endswith('.py')) == sorted(ALL)
+    assert all((PAGE.parent / link).exists() for link in links)
+    for name, leaf in DINO.items():
+        (row,) = (line for line in text.splitlines() if f'{name}.py) |' in line)
+        assert float(row.split(' | ')[-1].strip(' |')) == leaf.results[0]
 
 
 @every_config

@@ -2,6 +2,7 @@
 build, take a training step and predict."""
 
 import copy
+import re
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +27,7 @@ from rope_dense.cli.paper_results import paper_result
 from rope_dense.cli.recipe import describe
 
 FOLDER = CONFIGS / 'stock_heads'
+PAGE = CONFIGS.parent / 'docs' / 'heads.md'
 SIZE, CLASSES = (100, 75), 6
 VIT = dict(embed_dims=32, depth=4, num_heads=2)
 SWIN = dict(embed_dims=16, depths=(1, 1, 2, 1), num_heads=(1, 2, 4, 8))
@@ -121,6 +123,24 @@ def build_offline(name: str) -> nn.Module:
 
 def test_there_are_no_others() -> None:
     assert {path.stem for path in FOLDER.glob('*.py')} == set(SMALL)
+
+
+def test_the_page_lists_every_config_and_its_links_exist() -> None:
+    links = re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', PAGE.read_text())
+    assert sorted(Path(link).stem for link in links if link.endswith('.py')) == sorted(SMALL)
+    assert all((PAGE.parent / link).exists() for link in links)
+
+
+def test_the_example_of_the_page_builds(tmp_path: Path) -> None:
+    code = PAGE.read_text().partition('```python\n')[2].partition('```')[0]
+    (tmp_path / 'config.py').write_text(code)
+    cfg = Config.fromfile(tmp_path / 'config.py')
+    init_default_scope(cfg.default_scope)
+    with torch.device('meta'):
+        model = MODELS.build(cfg.model)
+    assert type(model).__name__ == 'FasterRCNN'
+    groups = build_optim_wrapper(model, cfg.optim_wrapper).optimizer.param_groups
+    assert sum(len(group['params']) for group in groups) == len(list(model.parameters()))
 
 
 @every_config
