@@ -64,6 +64,6 @@ setup(
         'large': ['rasterio>=1.4,<1.5'],
         # timm, which some tests compare with, would bring a torchvision that replaces torch:
         # pip install --no-deps timm
-        'test': ['pytest'],
+        'test': ['pytest', 'hydra-core>=1.3,<1.4', 'omegaconf>=2.3,<2.4'],
     },
 )

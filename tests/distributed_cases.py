@@ -85,7 +85,7 @@ def detector() -> nn.Module:
     cfg.dn_cfg.update(
         label_noise_scale=1e-9, box_noise_scale=1e-9, group_cfg=dict(dynamic=False, num_groups=2)
     )
-    neck = [dict(type='SimpleFPN', in_channels=32, out_channels=64)]
+    neck = [dict(type='PlainViTFPN', in_channels=32, out_channels=64)]
     cfg.update(num_queries=20, backbone=VIT | dict(with_cls_token=False), neck=neck)
     return build(cfg, 'mmdet')
 

@@ -103,7 +103,7 @@ VITDET = DINO | {
     'model.backbone.type': 'RoPEViT',
     'model.backbone.with_cls_token': False,
     'model.backbone.window_size': 14,
-    'model.neck.0.type': 'SimpleFPN',
+    'model.neck.0.type': 'PlainViTFPN',
     'model.neck.0.out_channels': 256,
     'model.neck.1': dict(CHANNEL_MAPPER, in_channels=[256, 256, 256, 256]),
 }

@@ -71,7 +71,7 @@ def small_dino() -> torch.nn.Module:
             rope=dict(type='MixedRoPE', theta=10.0),
             with_cls_token=False,
         ),
-        neck=[dict(type='SimpleFPN', in_channels=32, out_channels=64)],
+        neck=[dict(type='PlainViTFPN', in_channels=32, out_channels=64)],
     )
     cfg.encoder.num_layers, cfg.decoder.num_layers = 1, 2
     cfg.positional_encoding.num_feats = 32

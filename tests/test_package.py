@@ -139,7 +139,7 @@ def test_a_broken_task_disables_its_part_alone(broken: str, parts: list[str]) ->
         ('MODELS', 'RoPESwin'),
         ('MODELS', 'AxialRoPE'),
         ('MODELS', 'MixedRoPE'),
-        ('MODELS', 'SimpleFPN'),
+        ('MODELS', 'PlainViTFPN'),
         ('MODELS', 'PublishedDINO'),
         ('MODELS', 'LinearHead'),
         ('MODELS', 'SlideMask2FormerHead'),

@@ -7,7 +7,7 @@ model = dict(
     num_queries=300,
     backbone=dict(arch='small', layer_scale_init_value=None, drop_path_rate=0.0, init_cfg=None),
     neck=[
-        dict(type='SimpleFPN', in_channels=384, out_channels=256),
+        dict(type='PlainViTFPN', in_channels=384, out_channels=256),
         dict(
             type='ChannelMapper',
             in_channels=[256, 256, 256, 256],

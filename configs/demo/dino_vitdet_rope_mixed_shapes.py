@@ -16,7 +16,7 @@ model = dict(
         init_cfg=None,
     ),
     neck=[
-        dict(type='SimpleFPN', in_channels=192, out_channels=128),
+        dict(type='PlainViTFPN', in_channels=192, out_channels=128),
         dict(
             type='ChannelMapper',
             in_channels=[128, 128, 128, 128],

@@ -27,7 +27,7 @@ model = dict(
         ),
     ),
     neck=[
-        dict(type='SimpleFPN', in_channels=768, out_channels=256),
+        dict(type='PlainViTFPN', in_channels=768, out_channels=256),
         dict(
             type='ChannelMapper',
             in_channels=[256, 256, 256, 256],

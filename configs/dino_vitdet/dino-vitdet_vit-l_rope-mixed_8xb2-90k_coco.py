@@ -14,7 +14,7 @@ model = dict(
         init_cfg=dict(checkpoint='hf-hub:naver-ai/rope_mixed_deit_large_patch16_LS'),
     ),
     neck=[
-        dict(type='SimpleFPN', in_channels=1024, out_channels=256),
+        dict(type='PlainViTFPN', in_channels=1024, out_channels=256),
         dict(
             type='ChannelMapper',
             in_channels=[256, 256, 256, 256],

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
+from mmengine.logging import print_log
 from mmengine.model import BaseModule, PretrainedInit
 from mmengine.registry import MODELS, WEIGHT_INITIALIZERS
 from torch import Tensor, nn
@@ -52,6 +53,17 @@ class Backbone(BaseModule):
     out_channels: list[int]
     out_strides: list[int]
     lora: dict | None = None
+
+    def __init__(
+        self, init_cfg: dict | list[dict] | None = None, pretrained: str | None = None
+    ) -> None:
+        """Without ``init_cfg``, weights are those of ``pretrained``: segmentors of mmseg hand down
+        their own setting of that name, which may be meant for another backbone."""
+        if pretrained is not None and init_cfg is not None:
+            print_log(f'pretrained={pretrained!r} is not used: init_cfg is set', logger='current')
+        elif pretrained is not None:
+            init_cfg = dict(type='Pretrained', checkpoint=pretrained)
+        super().__init__(init_cfg)
 
     @property
     @abstractmethod

@@ -74,6 +74,7 @@ class RoPESwin(Backbone):
         with_cp: recompute each block in backward to save memory.
         norm_cfg: norm layers, in mmcv's form.
         init_cfg: mmengine initialisation, such as ``dict(type='Pretrained', checkpoint=...)``.
+        pretrained: checkpoint to use without ``init_cfg``; set by mmseg's segmentors.
 
     Raises:
         ValueError: arguments that do not fit each other, named in the message.
@@ -107,8 +108,9 @@ class RoPESwin(Backbone):
         with_cp: bool = False,
         norm_cfg: dict = dict(type='LN'),
         init_cfg: dict | None = None,
+        pretrained: str | None = None,
     ) -> None:
-        super().__init__(init_cfg)
+        super().__init__(init_cfg, pretrained)
         sizes = find_swin_arch(self.ARCHS, arch)
         depths, num_heads = sizes['depths'], sizes['num_heads']
         channels = [sizes['embed_dims'] * 2**stage for stage in range(len(depths))]

@@ -100,6 +100,7 @@ class RoPEViT(Backbone):
         with_cp: recompute each block in backward to save memory.
         norm_cfg: norm layers, in mmcv's form.
         init_cfg: mmengine initialisation, such as ``dict(type='Pretrained', checkpoint=...)``.
+        pretrained: checkpoint to use without ``init_cfg``; set by mmseg's segmentors.
 
     Raises:
         ValueError: arguments that do not fit each other, named in the message.
@@ -136,8 +137,9 @@ class RoPEViT(Backbone):
         with_cp: bool = False,
         norm_cfg: dict | Default = DEFAULT,
         init_cfg: dict | None = None,
+        pretrained: str | None = None,
     ) -> None:
-        super().__init__(init_cfg)
+        super().__init__(init_cfg, pretrained)
         given = dict(
             img_size=img_size,
             patch_size=patch_size,

@@ -27,13 +27,14 @@ def paper_result(path: Path, cfg: Config) -> str:
 
 
 def single_base(path: Path) -> Path | None:
-    """The file that a config names as its only `_base_`."""
+    """The file that a config names as its only `_base_`, unless it is one of another package."""
     if path.suffix != '.py':
         return None
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], 'id', '') == '_base_':
             base = ast.literal_eval(node.value)
-            return (path.parent / base).resolve() if isinstance(base, str) else None
+            is_file = isinstance(base, str) and '::' not in base
+            return (path.parent / base).resolve() if is_file else None
     return None
 
 

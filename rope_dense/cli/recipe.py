@@ -260,7 +260,7 @@ def groups(cfg: Config, model: nn.Module) -> list[str]:
 
 def schedule(cfg: Config) -> list[str]:
     """The length of training, and the learning rate where its course changes."""
-    loop, schedulers = cfg.train_cfg, cfg.get('param_scheduler') or []
+    loop, schedulers = cfg.train_cfg, scheduler_settings(cfg)
     batch = cfg.train_dataloader.get('batch_size', 1)
     scaling = cfg.get('auto_scale_lr') or {}
     processes = f', for {scaling["base_batch_size"] // batch} processes' if scaling else ''
@@ -287,7 +287,7 @@ def learning_rates(cfg: Config) -> list[float]:
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
     schedulers = [
         PARAM_SCHEDULERS.build(part, default_args=dict(optimizer=optimizer))
-        for part in cfg.get('param_scheduler') or []
+        for part in scheduler_settings(cfg)
     ]
     optimizer.step()  # or the schedulers warn
     factors = []
@@ -296,6 +296,11 @@ def learning_rates(cfg: Config) -> list[float]:
         for scheduler in schedulers:
             scheduler.step()
     return factors
+
+
+def scheduler_settings(cfg: Config) -> list[ConfigDict]:
+    given = cfg.get('param_scheduler') or []
+    return [given] if isinstance(given, dict) else given
 
 
 def evaluation(cfg: Config) -> str:

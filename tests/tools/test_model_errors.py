@@ -16,7 +16,7 @@ from rope_dense.cli.building import arguments_of
         ),
         ('backbone.patchsize=8', "mean 'patch_size'?; allowed: arch, img_size, patch_size"),
         ('backbone.rope.thetas=3', "model.backbone.rope: unknown argument 'thetas' of MixedRoPE"),
-        ('neck.0.channels=3', "model.neck.0: unknown argument 'channels' of SimpleFPN"),
+        ('neck.0.channels=3', "model.neck.0: unknown argument 'channels' of PlainViTFPN"),
         (
             'bbox_head.num_clases=6',
             "'num_clases' of PublishedDINOHead, did you mean 'num_classes'?",

@@ -1,0 +1,36 @@
+# COCO 2017 with masks and the large scale jittering of ViTDet: images of 0.1 to 2 times 1024
+# pixels, cropped to 1024. A config pads batches to squares of 1024 (pad_size_divisor).
+_base_ = './coco_detection.py'
+
+train_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
+    dict(type='RandomFlip', prob=0.5),
+    dict(type='RandomResize', scale=(1024, 1024), ratio_range=(0.1, 2.0), keep_ratio=True),
+    dict(
+        type='RandomCrop',
+        crop_type='absolute',
+        crop_size=(1024, 1024),
+        recompute_bbox=True,
+        allow_negative_crop=True,
+    ),
+    dict(type='FilterAnnotations', min_gt_bbox_wh=(1e-2, 1e-2)),
+    dict(type='PackDetInputs'),
+]
+test_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='Resize', scale=(1024, 1024), keep_ratio=True),
+    # after Resize: boxes and masks keep the size of the original
+    dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
+    dict(
+        type='PackDetInputs',
+        meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'),
+    ),
+]
+train_dataloader = dict(batch_size=8, dataset=dict(pipeline=train_pipeline))
+val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
+test_dataloader = dict(dataset=dict(pipeline=test_pipeline))
+val_evaluator = dict(metric=['bbox', 'segm'])
+test_evaluator = dict(metric=['bbox', 'segm'])
+
+del train_pipeline, test_pipeline  # an override of these keys would change nothing

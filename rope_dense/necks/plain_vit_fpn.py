@@ -1,0 +1,135 @@
+"""The feature pyramid of a plain backbone.
+
+Letters: B batch, C channels, H x W grid of the only map of the backbone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from mmengine.model import BaseModule
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+from ..rope.cache import is_tracing
+from ..rope.validation import check_integer, refuse
+
+SCALE_FACTORS = (4, 2, 1, 0.5)
+
+
+@MODELS.register_module(name=['PlainViTFPN', 'SimpleFPN'])
+class PlainViTFPN(BaseModule):
+    """Pyramid from one map, the simple feature pyramid of ViTDet.
+
+    Each map of ``scale_factors`` has a branch: x4 is two transposed convolutions with a norm and a
+    GELU between, x2 one transposed convolution, x1 the map itself, x0.5 max-pooling; then a 1 x 1
+    and a 3 x 3 convolution without bias and a channel-wise LayerNorm after each. Every further map
+    takes every second point of the one before. Outputs keep detectron2's sizes: with an odd H,
+    x2, x1 and x0.5 have 2 H, H and H // 2 rows.
+
+    Strides in pixels are the stride of the map over its factor. After patches of 16 pixels, the
+    defaults give 8, 16, 32 and 64, as DINO-ViTDet in detrex has them, and
+    ``scale_factors=(4, 2, 1, 0.5), num_outs=5`` 4, 8, 16, 32 and 64, as ViTDet's Mask R-CNN and
+    other heads made for an FPN. Method: Li et al., "Exploring Plain Vision Transformer Backbones
+    for Object Detection" (ECCV 2022). Checked against plain torch operators in
+    tests/test_plain_vit_fpn.py.
+
+    Args:
+        in_channels: C of the input map; a multiple of 4 for x4, of 2 for x2.
+        out_channels: channels of all outputs.
+        scale_factors: sizes of the maps with a branch relative to the input: neighbours among 4, 2,
+            1 and 0.5, in this order.
+        num_outs: maps in all.
+        init_cfg: mmengine initialisation.
+
+    Raises:
+        ValueError: arguments that do not fit each other.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int = 256,
+        scale_factors: Sequence[float] = (2, 1, 0.5),
+        num_outs: int = 4,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(init_cfg)
+        check_scale_factors(scale_factors)
+        self.num_outs = check_integer('num_outs', num_outs, len(scale_factors))
+        check_integer('in_channels', in_channels, 1)
+        if in_channels % max(scale_factors[0], 1):
+            multiple = f'a multiple of {scale_factors[0]}, the first of scale_factors'
+            refuse('in_channels', in_channels, multiple)
+        self.branches = nn.ModuleList(
+            nn.Sequential(
+                resampling(factor, in_channels),
+                nn.Conv2d(
+                    int(in_channels / max(factor, 1)), out_channels, kernel_size=1, bias=False
+                ),
+                LayerNorm2d(out_channels),
+                nn.Conv2d(out_channels, out_channels, kernel_size=3, padding=1, bias=False),
+                LayerNorm2d(out_channels),
+            )
+            for factor in scale_factors
+        )
+
+    def forward(self, maps: tuple[Tensor]) -> tuple[Tensor, ...]:
+        """A 1-tuple of [B, C, H, W] to ``num_outs`` maps of ``out_channels``.
+
+        Raises:
+            ValueError: more than one input map, or one smaller than 2 x 2.
+        """
+        if len(maps) != 1:
+            raise ValueError(
+                f'PlainViTFPN takes one map, got {len(maps)}: set out_indices=(-1,) in the backbone'
+            )
+        (x,) = maps
+        if not is_tracing() and min(x.shape[-2:]) < 2:
+            raise ValueError(
+                'PlainViTFPN needs a map of 2 x 2 tokens or more, got '
+                f'{x.shape[-2]} x {x.shape[-1]}'
+            )
+        outs = [branch(x) for branch in self.branches]
+        while len(outs) < self.num_outs:
+            outs.append(F.max_pool2d(outs[-1], kernel_size=1, stride=2))
+        return tuple(outs)
+
+
+def check_scale_factors(scale_factors: object) -> None:
+    given = tuple(scale_factors) if isinstance(scale_factors, (tuple, list)) else ()
+    first = SCALE_FACTORS.index(given[0]) if given and given[0] in SCALE_FACTORS else 0
+    if not given or given != SCALE_FACTORS[first : first + len(given)]:
+        refuse('scale_factors', scale_factors, 'neighbours among 4, 2, 1 and 0.5, in this order')
+
+
+def resampling(factor: float, channels: int) -> nn.Module:
+    """[B, C, H, W] to ``factor`` times the size, with C / ``factor`` channels where it grows."""
+    if factor == 4:
+        return nn.Sequential(
+            resampling(2, channels),
+            LayerNorm2d(channels // 2),
+            nn.GELU(),
+            resampling(2, channels // 2),
+        )
+    if factor == 2:
+        return nn.ConvTranspose2d(channels, channels // 2, kernel_size=2, stride=2)
+    return nn.Identity() if factor == 1 else nn.MaxPool2d(2)
+
+
+@MODELS.register_module('ChannelLayerNorm')
+class LayerNorm2d(nn.Module):
+    """LayerNorm over the channels of [B, C, H, W]. Heads of mmdet take it as
+    ``norm_cfg=dict(type='ChannelLayerNorm', eps=1e-6)``; without ``eps`` mmcv's 1e-5 counts."""
+
+    def __init__(self, channels: int, eps: float = 1e-6) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.layer_norm(x.permute(0, 2, 3, 1), self.weight.shape, self.weight, self.bias, self.eps)
+        return x.permute(0, 3, 1, 2)

@@ -1,0 +1,367 @@
+"""configs/stock_heads, and stock configs of mmdet and mmseg with their backbone exchanged: they
+build, take a training step and predict."""
+
+import copy
+import re
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from grid import CONFIGS, GRID, read
+from mmdet.structures import DetDataSample
+from mmdet.structures.mask import BitmapMasks
+from mmengine.config import Config
+from mmengine.model import revert_sync_batchnorm
+from mmengine.optim import build_optim_wrapper
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.structures import InstanceData, PixelData
+from mmseg.structures import SegDataSample
+from torch import nn
+
+from rope_dense.backbones import RoPESwin, RoPEViT
+from rope_dense.checkpoints import CheckpointError
+from rope_dense.cli.paper_results import paper_result
+from rope_dense.cli.recipe import describe
+
+FOLDER = CONFIGS / 'stock_heads'
+PAGE = CONFIGS.parent / 'docs' / 'heads.md'
+SIZE, CLASSES = (100, 75), 6
+VIT = dict(embed_dims=32, depth=4, num_heads=2)
+SWIN = dict(embed_dims=16, depths=(1, 1, 2, 1), num_heads=(1, 2, 4, 8))
+
+MASK_RCNN = {
+    'backbone.window_block_indexes': (0, 2),
+    'backbone.window_size': 2,
+    'data_preprocessor.pad_size_divisor': 128,
+    'neck.in_channels': 32,
+    'neck.out_channels': 16,
+    'rpn_head.in_channels': 16,
+    'rpn_head.feat_channels': 16,
+    'roi_head.bbox_roi_extractor.out_channels': 16,
+    'roi_head.mask_roi_extractor.out_channels': 16,
+    'roi_head.mask_head.in_channels': 16,
+    'roi_head.mask_head.conv_out_channels': 16,
+    'roi_head.mask_head.num_classes': CLASSES,
+    'train_cfg.rpn_proposal.max_per_img': 20,
+    'test_cfg.rpn.max_per_img': 20,
+}
+BOX_HEAD = dict(in_channels=16, conv_out_channels=16, fc_out_channels=32, num_classes=CLASSES)
+MASK2FORMER = {
+    'panoptic_head.in_channels': [16, 32, 64, 128],
+    'panoptic_head.num_queries': 10,
+    'panoptic_head.pixel_decoder.encoder.num_layers': 1,
+    'panoptic_head.transformer_decoder.num_layers': 1,
+    'train_cfg.num_points': 64,
+    'data_preprocessor.batch_augments.0.size': (128, 128),
+}
+DDQ = {
+    'num_queries': 10,
+    'encoder.num_layers': 1,
+    'encoder.layer_cfg.ffn_cfg.feedforward_channels': 32,
+    'decoder.num_layers': 2,
+    'decoder.layer_cfg.ffn_cfg.feedforward_channels': 32,
+    'dn_cfg.group_cfg.num_dn_queries': 4,
+    'neck.in_channels': [32, 64, 128],
+    'bbox_head.num_classes': CLASSES,
+    'test_cfg.max_per_img': 10,
+}
+RETINANET = {
+    'neck.in_channels': [32, 64, 128],
+    'neck.out_channels': 16,
+    'bbox_head.in_channels': 16,
+    'bbox_head.feat_channels': 16,
+    'bbox_head.num_classes': CLASSES,
+}
+SEGFORMER = {
+    'data_preprocessor.size': (112, 112),
+    'decode_head.in_channels': [16, 32, 64, 128],
+    'decode_head.channels': 16,
+    'decode_head.num_classes': CLASSES,
+}
+DPT = {
+    'backbone.out_indices': (0, 1, 2, 3),
+    'data_preprocessor.size': (112, 112),
+    'decode_head.in_channels': [32] * 4,
+    'decode_head.embed_dims': 32,
+    'decode_head.channels': 16,
+    'decode_head.post_process_channels': [8, 8, 16, 16],
+    'decode_head.num_classes': CLASSES,
+}
+# Config -> what makes its head as small as its backbone is made.
+SMALL = {
+    'mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco': MASK_RCNN
+    | {f'roi_head.bbox_head.{key}': value for key, value in BOX_HEAD.items()},
+    'cascade-mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco': MASK_RCNN
+    | {f'roi_head.bbox_head.{i}.{key}': BOX_HEAD[key] for i in range(3) for key in BOX_HEAD},
+    'retinanet_swin-t_rope-mixed_8xb2-12e_coco': RETINANET,
+    'mask2former_swin-t_rope-mixed_8xb2-lsj-50e_coco-instance': MASK2FORMER,
+    'mask2former_swin-t_rope-mixed_8xb2-lsj-50e_coco-panoptic': MASK2FORMER,
+    'ddq-detr-4scale_swin-t_rope-mixed_8xb2-12e_coco': DDQ,
+    'segformer_swin-t_rope-mixed_8xb2-160k_ade20k-512x512': SEGFORMER,
+    'dpt_vit-b_rope-mixed_8xb2-160k_ade20k-512x512': DPT,
+}
+every_config = pytest.mark.parametrize('name', SMALL)
+
+
+def load(name: str) -> Config:
+    """A config, in the scope that it asks for."""
+    cfg = copy.deepcopy(read(FOLDER / f'{name}.py'))
+    init_default_scope(cfg.default_scope)
+    return cfg
+
+
+@cache
+def build_offline(name: str) -> nn.Module:
+    """The whole model without storage. Not to be changed."""
+    cfg = load(name)
+    with torch.device('meta'):
+        return MODELS.build(cfg.model)
+
+
+def test_there_are_no_others() -> None:
+    assert {path.stem for path in FOLDER.glob('*.py')} == set(SMALL)
+
+
+def test_the_page_lists_every_config_and_its_links_exist() -> None:
+    links = re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', PAGE.read_text())
+    assert sorted(Path(link).stem for link in links if link.endswith('.py')) == sorted(SMALL)
+    assert all((PAGE.parent / link).exists() for link in links)
+
+
+def test_the_example_of_the_page_builds(tmp_path: Path) -> None:
+    code = PAGE.read_text().partition('```python\n')[2].partition('```')[0]
+    (tmp_path / 'config.py').write_text(code)
+    cfg = Config.fromfile(tmp_path / 'config.py')
+    init_default_scope(cfg.default_scope)
+    with torch.device('meta'):
+        model = MODELS.build(cfg.model)
+    assert type(model).__name__ == 'FasterRCNN'
+    groups = build_optim_wrapper(model, cfg.optim_wrapper).optimizer.param_groups
+    assert sum(len(group['params']) for group in groups) == len(list(model.parameters()))
+
+
+@every_config
+def test_backbones_have_weights_that_fit(name: str) -> None:
+    """Those of the grid, whose weights have its position embedding and size."""
+    backbone = load(name).model.backbone
+    weights = backbone.init_cfg.checkpoint
+    (leaf, *_) = (leaf for leaf in GRID if leaf.weights == weights)
+    expected = leaf.load().model.backbone
+    assert all(backbone[key] == expected[key] for key in ('type', 'arch', 'rope'))
+
+
+@every_config
+def test_whole_models_build_and_every_parameter_is_in_a_group(name: str) -> None:
+    model, wrapper = build_offline(name), load(name).optim_wrapper
+    groups = build_optim_wrapper(model, wrapper).optimizer.param_groups
+    settings = {p: (g['lr'], g['weight_decay']) for g in groups for p in g['params']}
+    assert len(settings) == len(list(model.parameters()))
+    frequencies = [p for n, p in model.named_parameters() if n.endswith('rope.freqs')]
+    assert frequencies and all(settings[freqs][1] == 0 for freqs in frequencies)
+    assert settings[model.backbone.patch_embed.proj.weight][1] > 0
+
+
+@every_config
+def test_recipes_can_be_printed(name: str) -> None:
+    cfg, model = load(name), build_offline(name)
+    text = describe(cfg, model)
+    assert type(model).__name__ in text and cfg.model.backbone.init_cfg.checkpoint in text
+    assert paper_result(FOLDER / f'{name}.py', cfg) == 'none known'
+
+
+@pytest.mark.parametrize('name', [name for name in SMALL if 'vit-b_rope-mixed_8xb8' in name])
+def test_vitdet_s_recipe(name: str) -> None:
+    """detectron2's projects/ViTDet/configs/COCO and common/coco_loader_lsj.py."""
+    cfg, model = load(name), build_offline(name)
+    assert model.neck.num_outs == 5 and len(model.neck.branches) == 4
+    assert len(model.rpn_head.rpn_conv) == 2
+    boxes, masks = model.roi_head.bbox_head, model.roi_head.mask_head
+    if 'cascade' not in name:
+        boxes, masks = [boxes], [masks]
+    assert all(len(head.shared_fcs) == 1 for head in boxes)
+    for convs in [*(head.shared_convs for head in boxes), *(head.convs for head in masks)]:
+        assert len(convs) == 4
+        assert all(conv.norm.eps == 1e-6 and conv.conv.bias is None for conv in convs)
+    assert cfg.optim_wrapper.optimizer == dict(
+        type='AdamW', lr=1e-4, betas=(0.9, 0.999), weight_decay=0.1
+    )
+    assert cfg.optim_wrapper.paramwise_cfg.layer_decay == 0.7
+    assert (cfg.train_cfg.max_iters, cfg.param_scheduler[1].milestones) == (
+        184375,
+        [163889, 177546],
+    )
+    assert (cfg.auto_scale_lr.base_batch_size, cfg.train_dataloader.batch_size) == (64, 8)
+    assert cfg.model.data_preprocessor.pad_size_divisor == 1024
+    flip, resize, crop = cfg.train_dataloader.dataset.pipeline[2:5]
+    assert (resize.scale, resize.ratio_range) == ((1024, 1024), (0.1, 2.0))
+    assert (crop.crop_type, crop.crop_size) == ('absolute', (1024, 1024))
+    for loader in (cfg.val_dataloader, cfg.test_dataloader):
+        assert loader.dataset.pipeline[1].scale == (1024, 1024)
+    if 'cascade' in name:
+        stds = [tuple(head.bbox_coder.target_stds) for head in cfg.model.roi_head.bbox_head]
+        inverse = [(1 / a, 1 / a, 1 / b, 1 / b) for a, b in ((10, 5), (20, 10), (30, 15))]
+        assert stds == inverse
+
+
+def small(cfg: Config, overrides: dict, init_cfg: dict | None = None) -> nn.Module:
+    """The model with a backbone of four or five blocks, initialised."""
+    backbone = cfg.model.backbone
+    backbone.arch = VIT if backbone.type == 'RoPEViT' else SWIN
+    backbone.update(drop_path_rate=0.0, init_cfg=init_cfg)
+    if backbone.type == 'RoPESwin':
+        backbone.window_size = 4
+    cfg.merge_from_dict({f'model.{key}': value for key, value in overrides.items()})
+    model = revert_sync_batchnorm(MODELS.build(cfg.model))
+    model.init_weights()  # mmdet leaves some parameters as memory was until then
+    return model
+
+
+def batch(scope: str) -> dict:
+    """Two images that no patch divides, with what is to be found in them."""
+    images = [torch.randint(0, 256, (3, *SIZE), dtype=torch.uint8) for _ in range(2)]
+    sample = detected if scope == 'mmdet' else segmented
+    return dict(inputs=images, data_samples=[sample() for _ in images])
+
+
+def detected() -> DetDataSample:
+    """A box with its mask, and labels of all pixels."""
+    mask = np.zeros((1, *SIZE), np.uint8)
+    mask[:, 8:50, 5:60] = 1
+    boxes, labels = torch.tensor([[5.0, 8.0, 60.0, 50.0]]), torch.tensor([2])
+    instances = InstanceData(bboxes=boxes, labels=labels, masks=BitmapMasks(mask, *SIZE))
+    pixels = PixelData(sem_seg=torch.from_numpy(np.where(mask, 2, 90)).long())
+    return DetDataSample(metainfo=meta(), gt_instances=instances, gt_sem_seg=pixels)
+
+
+def segmented() -> SegDataSample:
+    labels = PixelData(data=torch.randint(0, CLASSES, (1, *SIZE)))
+    return SegDataSample(metainfo=meta() | dict(pad_shape=SIZE), gt_sem_seg=labels)
+
+
+def meta() -> dict:
+    return dict(img_shape=SIZE, ori_shape=SIZE, scale_factor=(1.0, 1.0), batch_input_shape=SIZE)
+
+
+def take_a_step(model: nn.Module, scope: str, optim_wrapper: dict | None = None) -> None:
+    """A training step in which all of the backbone has a gradient, and a prediction."""
+    optimizer = dict(type='AdamW', lr=1e-4)
+    wrapper = build_optim_wrapper(
+        model, optim_wrapper or dict(type='OptimWrapper', optimizer=optimizer)
+    )
+    data = model.train().data_preprocessor(batch(scope), training=True)
+    loss, logged = model.parse_losses(model(**data, mode='loss'))
+    assert torch.isfinite(loss) and len(logged) > 1
+    loss.backward()
+    without = [
+        n for n, p in model.backbone.named_parameters() if p.grad is None or not p.grad.any()
+    ]
+    assert without == []
+    before = copy.deepcopy(model.backbone.patch_embed.proj.weight)
+    wrapper.step()
+    assert not torch.equal(model.backbone.patch_embed.proj.weight, before)
+    data = batch(scope)
+    inputs = dict(inputs=data['inputs'][:1], data_samples=data['data_samples'][:1])
+    with torch.no_grad():
+        (result,) = model.eval()(**model.data_preprocessor(inputs), mode='predict')
+    if scope == 'mmseg':
+        assert tuple(result.pred_sem_seg.shape) == SIZE
+    else:
+        assert torch.isfinite(result.pred_instances.scores).all()
+        if 'masks' in result.pred_instances:
+            assert tuple(result.pred_instances.masks.shape[1:]) == SIZE
+
+
+@every_config
+def test_takes_a_training_step_and_predicts(name: str) -> None:
+    cfg = load(name)
+    take_a_step(small(cfg, SMALL[name]), cfg.default_scope, cfg.optim_wrapper)
+
+
+# Stock configs, as they come with mmdet and mmseg.
+
+
+def stock(package: str, path: str) -> Config:
+    folder = Path(find_spec(package).origin).parent / '.mim' / 'configs'
+    cfg = Config.fromfile(folder / path)
+    init_default_scope(package)
+    return cfg
+
+
+FASTER_RCNN = {
+    'neck.out_channels': 16,
+    'rpn_head.in_channels': 16,
+    'rpn_head.feat_channels': 16,
+    'roi_head.bbox_roi_extractor.out_channels': 16,
+    'roi_head.bbox_head.in_channels': 16,
+    'roi_head.bbox_head.fc_out_channels': 32,
+    'roi_head.bbox_head.num_classes': CLASSES,
+    'test_cfg.rpn.max_per_img': 20,
+}
+FCOS = {
+    'neck.out_channels': 32,
+    'bbox_head.in_channels': 32,
+    'bbox_head.feat_channels': 64,
+    'bbox_head.num_classes': CLASSES,
+}
+
+
+@pytest.mark.parametrize(
+    'path, head',
+    [
+        ('faster_rcnn/faster-rcnn_r50_fpn_1x_coco.py', FASTER_RCNN),
+        ('fcos/fcos_r50-caffe_fpn_gn-head_1x_coco.py', FCOS),
+    ],
+)
+def test_standard_pyramid_for_heads_made_for_an_fpn(path: str, head: dict) -> None:
+    """Strides 4 to 64 for Faster R-CNN, 8 to 128 for FCOS."""
+    cfg = stock('mmdet', path)
+    scales = (4, 2, 1, 0.5) if 'faster' in path else (2, 1, 0.5)
+    cfg.model.backbone = dict(type='RoPEViT', arch=VIT, with_cls_token=False)
+    cfg.model.neck = dict(type='PlainViTFPN', in_channels=32, scale_factors=scales, num_outs=5)
+    take_a_step(small(cfg, head), 'mmdet')
+
+
+# mmseg's segmentors hand their `pretrained` down to the backbone, 29 of its 50 bases set it.
+UPERNET = {
+    'decode_head.in_channels': [16, 32, 64, 128],
+    'decode_head.channels': 16,
+    'decode_head.num_classes': CLASSES,
+    'auxiliary_head.in_channels': 64,
+    'auxiliary_head.channels': 16,
+    'auxiliary_head.num_classes': CLASSES,
+    'data_preprocessor.size': (112, 112),
+}
+
+
+def upernet(**backbone: object) -> Config:
+    """mmseg's UperNet on ResNet-50, with our backbone in its place."""
+    cfg = stock('mmseg', '_base_/models/upernet_r50.py')
+    assert cfg.model.pretrained == 'open-mmlab://resnet50_v1c'
+    cfg.model.backbone = dict(type='RoPESwin', window_size=4, drop_path_rate=0.0, **backbone)
+    return cfg
+
+
+def test_init_cfg_counts_where_a_base_has_pretrained(tmp_path: Path) -> None:
+    weights = RoPESwin(SWIN).state_dict()
+    torch.save(weights, tmp_path / 'weights.pth')
+    init_cfg = dict(type='Pretrained', checkpoint=str(tmp_path / 'weights.pth'))
+    model = small(upernet(), UPERNET, init_cfg)
+    actual = model.backbone.state_dict()
+    assert all(torch.equal(actual[key], weights[key]) for key in weights)
+    take_a_step(model, 'mmseg')
+
+
+def test_pretrained_counts_without_init_cfg(tmp_path: Path) -> None:
+    weights = RoPEViT(VIT).state_dict()
+    torch.save(weights, tmp_path / 'weights.pth')
+    model = RoPEViT(VIT, pretrained=str(tmp_path / 'weights.pth'))
+    model.init_weights()
+    assert all(torch.equal(model.state_dict()[key], weights[key]) for key in weights)
+
+
+def test_pretrained_of_another_backbone_is_refused_without_init_cfg() -> None:
+    with pytest.raises(CheckpointError, match='open-mmlab://resnet50_v1c: unknown kind of address'):
+        small(upernet(), UPERNET)
