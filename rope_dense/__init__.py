@@ -16,9 +16,9 @@ __all__ = ['__version__']
 if missing := missing_packages():
     warnings.warn(installation_advice(missing), stacklevel=2)
 else:
-    from . import backbones, checkpoints, engine, evaluation, necks  # noqa: F401
+    from . import backbones, checkpoints, engine, evaluation, heads, necks  # noqa: F401
 
     if find_spec('mmdet'):
         from . import detectors  # noqa: F401
-    if find_spec('mmseg'):
-        from . import heads  # noqa: F401
+    if find_spec('mmdet') and find_spec('mmseg'):
+        from . import segmentors  # noqa: F401
