@@ -20,5 +20,6 @@ else:
 
     if find_spec('mmdet'):
         from . import detectors  # noqa: F401
+        from .datasets import transforms  # noqa: F401
     if find_spec('mmdet') and find_spec('mmseg'):
         from . import segmentors  # noqa: F401

@@ -49,14 +49,14 @@ def attend_one_by_one(attn: nn.Module, x: Tensor, grid: tuple[int, int], mask: T
         tokens = torch.complex(part[:, prefix:, :, :pairs], part[:, prefix:, :, pairs:]) * turns
         part[:, prefix:] = torch.cat([tokens.real, tokens.imag], -1)
     out = torch.zeros_like(q)
-    for image in range(batch):
+    for sample in range(batch):
         for head in range(heads):
             for query in range(number):
-                keys = [key for key in range(number) if mask[image, query, key]]
-                scores = [q[image, query, head] @ k[image, key, head] for key in keys]
+                keys = [key for key in range(number) if mask[sample, query, key]]
+                scores = [q[sample, query, head] @ k[sample, key, head] for key in keys]
                 weights = (torch.stack(scores) * q.shape[-1] ** -0.5).softmax(0)
-                values = torch.stack([v[image, key, head] for key in keys])
-                out[image, query, head] = weights @ values
+                values = torch.stack([v[sample, key, head] for key in keys])
+                out[sample, query, head] = weights @ values
     return attn.proj(out.flatten(2).float())
 
 
@@ -159,7 +159,8 @@ def test_any_family_trains_at_any_size(settings: dict) -> None:
 def test_frozen_blocks_before_the_queries_keep_nothing() -> None:
     backbone, eomt = build(frozen_stages=2)
     sum(masks.sum() for _, masks in eomt(backbone, image())).backward()
-    with_gradient = {key.split('.')[1] for key, p in backbone.named_parameters() if p.grad is not None}
+    trained = [key for key, param in backbone.named_parameters() if param.grad is not None]
+    with_gradient = {key.split('.')[1] for key in trained}
     assert with_gradient == {'2', '3', 'weight', 'bias'}  # the last two blocks, and the norm
 
 

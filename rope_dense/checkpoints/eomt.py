@@ -56,9 +56,7 @@ LAYOUTS = {
 }
 
 
-def load_eomt(
-    backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | None = None
-) -> None:
+def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | None = None) -> None:
     """Load a published EoMT-DINOv3 strictly into a backbone and the ``EoMT`` beside it.
 
     Args:
@@ -113,7 +111,9 @@ def find_table(weights: StateDict, checkpoint: str) -> tuple[str, KeyTable]:
 def part(weights: StateDict, prefix: str) -> StateDict:
     """The weights whose keys have a prefix, without it."""
     return {
-        key.removeprefix(prefix): tensor for key, tensor in weights.items() if key.startswith(prefix)
+        key.removeprefix(prefix): tensor
+        for key, tensor in weights.items()
+        if key.startswith(prefix)
     }
 
 

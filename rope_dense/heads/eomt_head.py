@@ -59,9 +59,7 @@ class EoMTHead(Mask2FormerHead):
         self.train_cfg, self.test_cfg = train_cfg, test_cfg
         if train_cfg:
             self.assigner = TASK_UTILS.build(train_cfg['assigner'])
-            self.sampler = TASK_UTILS.build(
-                train_cfg['sampler'], default_args=dict(context=self)
-            )
+            self.sampler = TASK_UTILS.build(train_cfg['sampler'], default_args=dict(context=self))
             self.num_points = train_cfg['num_points']
             self.oversample_ratio = train_cfg['oversample_ratio']
             self.importance_sample_ratio = train_cfg['importance_sample_ratio']

@@ -1,5 +1,6 @@
-# COCO 2017, things and stuff, and EoMT's augmentation: both sides within 640 times 0.1 to 2.0, crops of
-# 640 x 640, padded with black at the bottom and right. Tests fit into 640 x 640, padded likewise.
+# COCO 2017, things and stuff, with EoMT's augmentation: both sides within 640 times 0.1 to 2.0,
+# crops of 640 x 640, padded with black at the bottom and right. Tests fit into 640 x 640, padded as
+# well. Needs github.com/cocodataset/panopticapi.
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='LoadPanopticAnnotations'),
