@@ -16,7 +16,14 @@ rates |= {'backbone': 0.8**11, 'backbone.blocks': 1.0, 'backbone.norm': 1.0}
 optim_wrapper = dict(paramwise_cfg=dict(_delete_=True, lr_mult=rates))
 del rates
 param_scheduler = [
-    dict(type='TwoStageWarmupPolyLR', warmup=2000, backbone_warmup=3000, end=177384, power=0.9)
+    dict(
+        type='TwoStageWarmupPolyLR',
+        by_epoch=False,
+        warmup=2000,
+        backbone_warmup=3000,
+        end=177384,
+        power=0.9,
+    )
 ]
 train_cfg = dict(max_iters=177384, val_interval=7391)
 custom_hooks = [

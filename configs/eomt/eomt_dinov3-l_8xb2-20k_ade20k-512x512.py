@@ -27,7 +27,14 @@ model = dict(
 
 optim_wrapper = dict(paramwise_cfg=dict(lr_mult={'backbone': 1.0}))
 param_scheduler = [
-    dict(type='TwoStageWarmupPolyLR', warmup=2000, backbone_warmup=3000, end=20208, power=0.9)
+    dict(
+        type='TwoStageWarmupPolyLR',
+        by_epoch=False,
+        warmup=2000,
+        backbone_warmup=3000,
+        end=20208,
+        power=0.9,
+    )
 ]
 train_cfg = dict(max_iters=20208, val_interval=5000)
 custom_hooks = [

@@ -34,7 +34,14 @@ rates |= {'backbone': 0.8**23, 'backbone.blocks': 1.0, 'backbone.norm': 1.0}
 optim_wrapper = dict(paramwise_cfg=dict(lr_mult=rates))
 del rates
 param_scheduler = [
-    dict(type='TwoStageWarmupPolyLR', warmup=2000, backbone_warmup=3000, end=87948, power=0.9)
+    dict(
+        type='TwoStageWarmupPolyLR',
+        by_epoch=False,
+        warmup=2000,
+        backbone_warmup=3000,
+        end=87948,
+        power=0.9,
+    )
 ]
 train_cfg = dict(max_iters=87948, val_interval=14658)
 custom_hooks = [

@@ -29,7 +29,14 @@ rates |= {'backbone': 0.8**23, 'backbone.blocks': 1.0, 'backbone.norm': 1.0}
 optim_wrapper = dict(paramwise_cfg=dict(lr_mult=rates))
 del rates
 param_scheduler = [
-    dict(type='TwoStageWarmupPolyLR', warmup=2000, backbone_warmup=3000, end=88692, power=0.9)
+    dict(
+        type='TwoStageWarmupPolyLR',
+        by_epoch=False,
+        warmup=2000,
+        backbone_warmup=3000,
+        end=88692,
+        power=0.9,
+    )
 ]
 train_cfg = dict(max_iters=88692, val_interval=7391)
 custom_hooks = [
