@@ -6,6 +6,8 @@ from types import ModuleType
 
 import pytest
 import torch
+from eomt_recipes import load
+from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor, nn
 
 from rope_dense.backbones import RoPEViT
@@ -16,6 +18,16 @@ SIZES = dict(embed_dims=32, depth=4, num_heads=2)
 # DINOv3's architecture in small, without augmented coordinates, with biases as in the source.
 ARCH = RoPEViT.ARCHS['dinov3_base'] | SIZES | dict(qkv_bias='qv')
 ARCH['rope'] = ARCH['rope'] | dict(coordinates=dict(type='centres'))
+
+TASKS = {
+    'semantic': 'eomt_dinov3-b_8xb2-20k_ade20k-512x512',
+    'panoptic': 'eomt_dinov3-b_8xb2-177k_coco-panoptic-640x640',
+    'instance': 'eomt_dinov3-b_8xb2-88k_coco-instance-640x640',
+}
+SMALL_BACKBONE = dict(
+    type='RoPEViT', arch=dict(embed_dims=32, depth=4, num_heads=2), final_norm=True
+)
+SMALL_HEAD = dict(in_channels=32, num_queries=8, num_blocks=2)
 
 
 def build(**settings: object) -> tuple[RoPEViT, EoMT]:
@@ -65,3 +77,24 @@ def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-5) -> bool:
 def image(*size: int) -> Tensor:
     torch.manual_seed(1)
     return torch.randn(2, 3, *(size or (64, 64)))
+
+
+def build_model(task: str) -> nn.Module:
+    """The model of a config with four blocks of 32 channels: 3 classes, and 2 of stuff."""
+    cfg = load(TASKS[task])
+    init_default_scope(cfg.default_scope)
+    model, stuff = cfg.model, 2 if task == 'panoptic' else 0
+    model.backbone = SMALL_BACKBONE
+    if task == 'semantic':
+        head, points = model.decode_head, model.decode_head.train_cfg
+        head.num_classes, model.data_preprocessor.size = 3, (64, 64)
+        model.test_cfg.crop_size = (64, 64)
+    else:
+        head, points = model.panoptic_head, model.train_cfg
+        model.test_cfg.max_per_image = 10
+        for part in (head, model.panoptic_fusion_head):
+            part.update(num_things_classes=3, num_stuff_classes=stuff)
+    head.update(SMALL_HEAD)
+    head.loss_cls.class_weight = [1.0] * (3 + stuff) + [0.1]
+    points.num_points = 64
+    return MODELS.build(model)

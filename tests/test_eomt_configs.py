@@ -94,7 +94,7 @@ def test_print_recipe_says_what_is_particular(name: str) -> None:
 
 
 def test_every_config_is_listed() -> None:
-    listed = re.findall(r"\]\(\.\./configs/eomt/(\S+)\.py\)", PAGE.read_text())
+    listed = re.findall(r'\]\(\.\./configs/eomt/(\S+)\.py\)', PAGE.read_text())
     assert sorted(listed) == RECIPES
 
 

@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from eomt import close, randomise
-from eomt_recipes import load
+from eomt import TASKS, build_model, close, randomise
 from mmengine.logging import MessageHub
-from mmengine.registry import MODELS, PARAM_SCHEDULERS, TRANSFORMS, init_default_scope
+from mmengine.registry import PARAM_SCHEDULERS, TRANSFORMS, init_default_scope
 from mmengine.structures import InstanceData, PixelData
 from torch import Tensor, nn
 
@@ -18,37 +17,7 @@ from rope_dense.engine import MaskAnnealingHook
 from rope_dense.heads import EoMT
 from rope_dense.segmentors.eomt import window_starts
 
-CONFIGS = {
-    'semantic': 'eomt_dinov3-b_8xb2-20k_ade20k-512x512',
-    'panoptic': 'eomt_dinov3-b_8xb2-177k_coco-panoptic-640x640',
-    'instance': 'eomt_dinov3-b_8xb2-88k_coco-instance-640x640',
-}
-every_task = pytest.mark.parametrize('task', CONFIGS)
-SMALL_BACKBONE = dict(
-    type='RoPEViT', arch=dict(embed_dims=32, depth=4, num_heads=2), final_norm=True
-)
-SMALL_HEAD = dict(in_channels=32, num_queries=8, num_blocks=2)
-
-
-def build(task: str) -> nn.Module:
-    """The model of a config with four blocks of 32 channels: 3 classes, and 2 of stuff."""
-    cfg = load(CONFIGS[task])
-    init_default_scope(cfg.default_scope)
-    model, stuff = cfg.model, 2 if task == 'panoptic' else 0
-    model.backbone = SMALL_BACKBONE
-    if task == 'semantic':
-        head, points = model.decode_head, model.decode_head.train_cfg
-        head.num_classes, model.data_preprocessor.size = 3, (64, 64)
-        model.test_cfg.crop_size = (64, 64)
-    else:
-        head, points = model.panoptic_head, model.train_cfg
-        model.test_cfg.max_per_image = 10
-        for part in (head, model.panoptic_fusion_head):
-            part.update(num_things_classes=3, num_stuff_classes=stuff)
-    head.update(SMALL_HEAD)
-    head.loss_cls.class_weight = [1.0] * (3 + stuff) + [0.1]
-    points.num_points = 64
-    return MODELS.build(model)
+every_task = pytest.mark.parametrize('task', TASKS)
 
 
 def sample(task: str, size: tuple[int, int]) -> object:
@@ -79,7 +48,7 @@ def batch(task: str, *sizes: tuple[int, int]) -> dict:
 
 @every_task
 def test_there_is_a_loss_before_each_block_and_after_them(task: str) -> None:
-    model = build(task).train()
+    model = build_model(task).train()
     data = model.data_preprocessor(batch(task, (64, 64), (64, 64)), training=True)
     losses = model(**data, mode='loss')
     names = {
@@ -97,7 +66,7 @@ def test_losses_are_those_of_transformers(monkeypatch: pytest.MonkeyPatch) -> No
     draw = torch.rand
     monkeypatch.setattr(torch, 'rand', lambda *size, **kwargs: 0.1 + 0.8 * draw(*size, **kwargs))
     eomt_dinov3 = pytest.importorskip('transformers.models.eomt_dinov3.modeling_eomt_dinov3')
-    model = build('instance').train()
+    model = build_model('instance').train()
     config = eomt_dinov3.EomtDinov3Config(num_labels=3, num_queries=8, train_num_points=64)
     weights = dict(loss_cross_entropy=2.0, loss_mask=5.0, loss_dice=5.0)
     criterion = eomt_dinov3.EomtDinov3Loss(config, weights)
@@ -119,7 +88,7 @@ def test_losses_are_those_of_transformers(monkeypatch: pytest.MonkeyPatch) -> No
 @every_task
 @torch.no_grad()
 def test_predictions_have_the_size_of_the_image(task: str) -> None:
-    model = build(task).eval()
+    model = build_model(task).eval()
     data = model.data_preprocessor(batch(task, (64, 96)))
     data['data_samples'][0].set_metainfo(dict(ori_shape=(100, 150), img_shape=(64, 90)))
     if task == 'semantic':
@@ -150,7 +119,7 @@ def test_windows_are_those_of_the_source(side: int) -> None:
 
 @torch.no_grad()
 def test_logits_of_windows_are_averaged() -> None:
-    model = build('semantic').eval()
+    model = build_model('semantic').eval()
     randomise(model)
     x = torch.randn(2, 3, 64, 150)
     meta = [dict(ori_shape=(64, 150), img_shape=(64, 150), pad_shape=(64, 150))] * 2
@@ -251,7 +220,7 @@ def test_padding_is_black_and_no_part_of_the_image() -> None:
 
 @torch.no_grad()
 def test_what_is_in_the_padding_is_cut_off() -> None:
-    model = build('panoptic').eval()
+    model = build_model('panoptic').eval()
     data = model.data_preprocessor(batch('panoptic', (64, 64)))
     shape: Tensor = data['inputs'].shape
     assert shape[2:] == (64, 64)  # the pipeline pads, not the data preprocessor

@@ -93,6 +93,7 @@ class EoMT(nn.Module):
         Args:
             backbone: that of ``join``.
         """
+        image = image.to(backbone.patch_embed.proj.weight.dtype)  # half precision, if exported so
         x, grid, plan = backbone.start(image)
         depth, predictions, mask = len(backbone.blocks), [], None
         for index in range(depth):
