@@ -15,19 +15,23 @@ from .version import __version__
 
 __all__ = ['__version__']
 
-# The parts that need a task's package.
-TASKS = {'mmdet': ('detectors',), 'mmseg': ('heads', 'evaluation.tta')}
+# The parts that need the package of a task, or of both.
+TASKS = {
+    ('mmdet',): ('detectors', 'heads.eomt_head', 'datasets.transforms'),
+    ('mmseg',): ('heads.linear_head', 'evaluation.tta'),
+    ('mmdet', 'mmseg'): ('heads.mask2former_head', 'heads.eomt_seg_head', 'segmentors'),
+}
 
 
 def _import_parts() -> None:
     for part in ('backbones', 'checkpoints', 'engine', 'evaluation', 'necks'):
         import_module(f'.{part}', __name__)
-    for task, parts in TASKS.items():
+    for packages, parts in TASKS.items():
         try:
-            for part in parts if find_spec(task) else ():
+            for part in parts if all(map(find_spec, packages)) else ():
                 import_module(f'.{part}', __name__)
         except Exception as error:  # an incomplete or wrong installation fails in any way
-            reason = f'{task} does not import ({type(error).__name__}: {error})'
+            reason = f'{" or ".join(packages)} does not import ({type(error).__name__}: {error})'
             warnings.warn(f'rope_dense without {", ".join(parts)}: {reason}', stacklevel=3)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rope_dense.cli.config import load_config
 from rope_dense.cli.model_checks import build_model
-from rope_dense.heads import SlideMask2FormerHead
+from rope_dense.heads.mask2former_head import SlideMask2FormerHead
 
 MASK2FORMER = 'mask2former_swin_rope_mixed'
 HEIGHT, WIDTH = 90, 150  # padded to multiples of 32: 96 x 160

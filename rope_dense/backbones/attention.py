@@ -56,7 +56,13 @@ class Attention(nn.Module):
         self.norm = build_norm(norm_cfg, embed_dims) if norm_cfg else nn.Identity()
         self.proj = nn.Linear(embed_dims, embed_dims)
 
-    def forward(self, x: Tensor, grid: Size, plan: WindowPlan | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        grid: Size,
+        plan: WindowPlan | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
         """Attend among all tokens of an image, or among those of a window.
 
         Args:
@@ -64,6 +70,8 @@ class Attention(nn.Module):
             grid: (H, W) of the tokens after the prefix.
             plan: of the windows, each with copies of the prefix tokens, if there are any; None to
                 attend globally.
+            mask: [B, 1, N, N], false where a token (row) does not attend to another, of global
+                attention; None to attend to all.
 
         Returns:
             [B, N, C].
@@ -77,7 +85,7 @@ class Attention(nn.Module):
             rotary = in_windows(rotary, plan)
         q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B or W, h, n, D]
         bias = self.bias(q, window_size or grid)
-        out = attend(q, k, v, bias, score_scale(q, rotary), plan)  # [B or W, n, C]
+        out = attend(q, k, v, bias, score_scale(q, rotary), plan, mask)  # [B or W, n, C]
         if plan is not None:
             out = plan.unpartition(out)  # [B, N, C]
         return self.proj(self.norm(out))
@@ -99,11 +107,17 @@ class GlobalPrefixAttention(Attention):
         others: see ``Attention``.
     """
 
-    def forward(self, x: Tensor, grid: Size, plan: WindowPlan | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        grid: Size,
+        plan: WindowPlan | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
         """See ``Attention.forward``; the windows of ``plan`` have ``num_shared`` prefix tokens and
         mask their padding."""
         if plan is None:
-            return super().forward(x, grid)
+            return super().forward(x, grid, plan, mask)
         rotary = None if self.rope is None else self.rope(x, grid)
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
         qkv = rotate_packed(qkv, rotary, self.num_prefix_tokens)
@@ -217,6 +231,7 @@ def attend(
     bias: Tensor | None,
     scale: float,
     plan: WindowPlan | None,
+    mask: Tensor | None = None,
 ) -> Tensor:
     """Softmax attention, [B, h, n, D] each to [B, n, C].
 
@@ -224,22 +239,28 @@ def attend(
         bias: see ``Attention.bias``.
         scale: of the scores.
         plan: of the windows, some of which may need a mask, or None.
+        mask: see ``Attention.forward``.
     """
     bias = None if bias is None else bias.to(q.dtype)
     if plan is None or plan.mask is None:
+        bias = masked(bias, mask)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
         return out.transpose(1, 2).flatten(2)
     sizes = [plan.num_unmasked, plan.mask.shape[0]]
     biases = [bias, bias] if bias is None or bias.ndim == 3 else bias.split(sizes)
-    masks = [
-        biases[0],
-        plan.mask if bias is None else biases[1].masked_fill(~plan.mask, -torch.inf),
-    ]
+    masks = [biases[0], masked(biases[1], plan.mask)]
     parts = zip(q.split(sizes), k.split(sizes), v.split(sizes), masks, strict=True)
     if not is_tracing() and plan.num_unmasked == 0:
         parts = list(parts)[1:]
     outs = [F.scaled_dot_product_attention(*part, scale=scale).transpose(1, 2) for part in parts]
     return torch.cat(outs).flatten(2)
+
+
+def masked(bias: Tensor | None, mask: Tensor | None) -> Tensor | None:
+    """What is added to the scores, -inf where a mask is false; or a mask alone, for torch."""
+    if bias is None or mask is None:
+        return mask if bias is None else bias
+    return bias.masked_fill(~mask, -torch.inf)
 
 
 def attend_packed(

@@ -114,11 +114,18 @@ class Backbone(BaseModule):
         """The scaling of one block."""
         return scaling
 
-    def run(self, block: Block, x: Tensor, grid: Size, plan: WindowPlan | None) -> Tensor:
-        """A block, recomputed in backward if ``with_cp``."""
+    def run(
+        self,
+        block: Block,
+        x: Tensor,
+        grid: Size,
+        plan: WindowPlan | None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """A block, recomputed in backward if ``with_cp``; see ``Block.forward``."""
         if self.with_cp and torch.is_grad_enabled():
-            return checkpoint(block, x, grid, plan, use_reentrant=False)
-        return block(x, grid, plan)
+            return checkpoint(block, x, grid, plan, mask, use_reentrant=False)
+        return block(x, grid, plan, mask)
 
     def needs_graph(self, *, frozen: bool) -> bool:
         """Whether autograd has to record a part: a frozen one only for the sake of adapters."""

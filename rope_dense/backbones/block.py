@@ -46,7 +46,13 @@ class Block(nn.Module):
             self.gamma_1 = nn.Parameter(torch.full((channels,), float(layer_scale_init_value)))
             self.gamma_2 = nn.Parameter(torch.full((channels,), float(layer_scale_init_value)))
 
-    def forward(self, x: Tensor, grid: Size, plan: WindowPlan | None = None) -> Tensor:
-        """Tokens [B, N, C] to tokens; ``grid`` and ``plan``: see ``Attention``."""
-        x = add_branch(x, self.drop_path(self.attn(self.norm1(x), grid, plan)), self.gamma_1)
+    def forward(
+        self,
+        x: Tensor,
+        grid: Size,
+        plan: WindowPlan | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """Tokens [B, N, C] to tokens; ``grid``, ``plan`` and ``mask``: see ``Attention``."""
+        x = add_branch(x, self.drop_path(self.attn(self.norm1(x), grid, plan, mask)), self.gamma_1)
         return add_branch(x, self.drop_path(self.mlp(self.norm2(x))), self.gamma_2)

@@ -230,21 +230,47 @@ class RoPEViT(Backbone):
     def forward_tokens(self, image: Tensor) -> tuple[list[Tensor], Size]:
         """The tokens [B, N, C] after each of ``out_indices``, prefix tokens first, and the grid
         (H, W) of the others. They are normalised as ``final_norm`` says."""
-        with torch.set_grad_enabled(self.needs_graph(frozen=self.frozen_stages >= 0)):
-            x, grid = self.embed(image)
-        plan = self.plan(x.shape[0], grid, x.device)
-        outs, windows = [], None
-        for index, block in enumerate(self.blocks):
-            before, windows = windows, plan if index in self.window_blocks else None
-            with torch.set_grad_enabled(self.needs_graph(frozen=index < self.frozen_stages)):
-                if windows is not before:
-                    x = plan.mean_prefix(x) if windows is None else plan.copy_prefix(x)
-                x = self.run(block, x, grid, windows)
+        x, grid, plan = self.start(image)
+        outs = []
+        for index in range(len(self.blocks)):
+            x = self.run_block(index, x, grid, plan)
             if index in self.out_indices:
-                out = x if windows is None else windows.mean_prefix(x)
+                in_windows = plan is not None and {index, index + 1} <= set(self.window_blocks)
+                out = plan.mean_prefix(x) if in_windows else x
                 normed = index == len(self.blocks) - 1 or self.arch.final_norm == 'all'
                 outs.append(self.norm(out) if normed and self.norm is not None else out)
         return outs, grid
+
+    def start(self, image: Tensor) -> tuple[Tensor, Size, WindowPlan | None]:
+        """Tokens [B, N, C] before the first block, the grid (H, W), and its windows."""
+        with torch.set_grad_enabled(self.needs_graph(frozen=self.frozen_stages >= 0)):
+            x, grid = self.embed(image)
+        return x, grid, self.plan(x.shape[0], grid, x.device)
+
+    def run_block(
+        self,
+        index: int,
+        x: Tensor,
+        grid: Size,
+        plan: WindowPlan | None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """Tokens after a block, of those before it. Between two blocks with windows each window has
+        its copy of the prefix tokens.
+
+        Args:
+            x: [B, N, C].
+            grid, plan: as ``start`` returns them.
+            mask: for a global block, see ``Attention``.
+        """
+        before, windows, after = (
+            plan if i in self.window_blocks else None for i in (index - 1, index, index + 1)
+        )
+        with torch.set_grad_enabled(self.needs_graph(frozen=index < self.frozen_stages)):
+            if windows is not None and before is None:
+                x = windows.copy_prefix(x)
+            x = self.run(self.blocks[index], x, grid, windows, mask)
+            return windows.mean_prefix(x) if windows is not None and after is None else x
 
     def embed(self, image: Tensor) -> tuple[Tensor, Size]:
         """Tokens [B, N, C] before the first block, and the grid (H, W)."""

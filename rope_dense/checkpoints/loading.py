@@ -85,7 +85,11 @@ def load_pretrained(model: Backbone, checkpoint: str, prefix: str | None = None)
     Raises:
         CheckpointError: the checkpoint cannot be had or read, or it does not fit the model.
     """
-    weights = read_weights(checkpoint, prefix)
+    load_weights(model, read_weights(checkpoint, prefix), checkpoint)
+
+
+def load_weights(model: Backbone, weights: StateDict, checkpoint: str) -> None:
+    """``load_pretrained`` of weights that have been read from ``checkpoint``."""
     if are_ours(weights, model):
         layout = OURS
     else:

@@ -246,7 +246,7 @@ def groups(cfg: Config, model: nn.Module) -> list[str]:
     base = cfg.optim_wrapper.optimizer
     rows: dict[tuple[str, float], list[dict]] = {}
     for group in built.optimizer.param_groups:
-        name = re.sub(r'layer_\d+', 'layer_*', group.get('name', '(no name)'))
+        name = re.sub(r'(layer_|blocks\.)\d+', r'\1*', group.get('name', '(no name)'))
         rows.setdefault((name, group['weight_decay']), []).append(group)
     width = max(len(name) for name, _ in rows)
     lines = [f'{"":{width}}  {"lr":>17}  weight decay  parameters']
@@ -272,19 +272,31 @@ def schedule(cfg: Config) -> list[str]:
         for change in (part.get('begin', 0), part.get('end'), *part.get('milestones', ())):
             changes |= {change - 1, change} if change else set()
         middle = (part.get('begin', 0) + min(part.get('end') or 0, loop.max_iters)) // 2
-        changes.add(middle)
+        warm_ups = part.get('warmup', 0), part.get('backbone_warmup', 0)
+        changes |= {middle, warm_ups[0], sum(warm_ups)}
     points = [it for it in sorted(changes) if 0 <= it < loop.max_iters]
-    rates = [f'{cfg.optim_wrapper.optimizer.lr * factors[it]:.4g} at {it}' for it in points]
-    text = f'learning rate {", ".join(rates)}'
+    lines = [f'learning rate {rates_at(cfg, factors, points)}']
+    if (of_backbone := learning_rates(cfg, 'backbone/decay')) != factors:
+        lines.append(f'of the backbone {rates_at(cfg, of_backbone, points)}')
+    for hook in cfg.get('custom_hooks') or []:
+        if hook.type == 'MaskAnnealingHook':
+            spans = zip(hook.start, hook.end, strict=True)
+            lines.append(f'masks annealed from {", ".join(f"{a} to {b}" for a, b in spans)}')
     return [
         f'{loop.max_iters} iterations of {batch} images per process{processes}',
-        *textwrap.wrap(text, WIDTH - LABEL),
+        *(row for line in lines for row in textwrap.wrap(line, WIDTH - LABEL)),
     ]
 
 
-def learning_rates(cfg: Config) -> list[float]:
-    """Factor of the learning rate in every iteration, by stepping the schedulers."""
-    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+def rates_at(cfg: Config, factors: list[float], points: list[int]) -> str:
+    """The learning rate at some iterations, in words."""
+    lr = cfg.optim_wrapper.optimizer.lr
+    return ', '.join(f'{lr * factors[it]:.4g} at {it}' for it in points)
+
+
+def learning_rates(cfg: Config, group: str = '(rest)/decay') -> list[float]:
+    """Factor of the learning rate of a group in every iteration, by stepping the schedulers."""
+    optimizer = torch.optim.SGD([dict(params=[nn.Parameter(torch.zeros(1))], name=group)], lr=1.0)
     schedulers = [
         PARAM_SCHEDULERS.build(part, default_args=dict(optimizer=optimizer))
         for part in scheduler_settings(cfg)

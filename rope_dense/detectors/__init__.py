@@ -1,6 +1,7 @@
-"""Detectors where mmdet's differ from the published ones."""
+"""Detectors where mmdet's differ from the published ones, and those that it lacks."""
 
 from .dino import PublishedDINO
 from .dino_head import PublishedDINOHead
+from .eomt import EoMTDetector
 
-__all__ = ['PublishedDINO', 'PublishedDINOHead']
+__all__ = ['EoMTDetector', 'PublishedDINO', 'PublishedDINOHead']

@@ -4,16 +4,20 @@ from importlib.util import find_spec
 
 from .checkpoint_hook import AtomicCheckpointHook
 from .fsdp import BlockFSDPStrategy, shard_backbone
+from .mask_annealing import MaskAnnealingHook
 from .param_groups import NamedGroupsConstructor
 from .subset_loss import SubsetLossHook
 from .train_loop import ResumableTrainLoop
+from .two_stage_warmup import TwoStageWarmupPolyLR
 
 __all__ = [
     'AtomicCheckpointHook',
     'BlockFSDPStrategy',
+    'MaskAnnealingHook',
     'NamedGroupsConstructor',
     'ResumableTrainLoop',
     'SubsetLossHook',
+    'TwoStageWarmupPolyLR',
     'shard_backbone',
 ]
 

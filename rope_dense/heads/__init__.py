@@ -1,6 +1,1 @@
-"""Heads that mmseg lacks."""
-
-from .linear_head import LinearHead
-from .mask2former_head import SlideMask2FormerHead
-
-__all__ = ['LinearHead', 'SlideMask2FormerHead']
+"""Heads that mmseg and mmdet lack, each in a module of its own: these need different packages."""

@@ -30,7 +30,7 @@ class Graph(nn.Module, ABC):
         dtype: precision of the backbone. Angles, preprocessing and heads stay in float32.
 
     Attributes:
-        task: 'backbone', 'classification', 'segmentation' or 'detection'.
+        task: 'backbone', 'classification', 'segmentation', 'detection' or 'masks'.
         outputs: names of what ``forward`` returns.
         num_classes: K; None if there are none.
         least: (height, width) of the smallest image at dynamic sizes.
@@ -216,6 +216,11 @@ def graph_of(model: nn.Module, dtype: torch.dtype = torch.float32) -> Graph:
 def graphs() -> dict[type, type[Graph]]:
     """The models that can be exported; detectors and segmentors where their packages are there."""
     found: dict[type, type[Graph]] = {Backbone: BackboneGraph, RoPEClassifier: ClassifierGraph}
+    if find_spec('mmdet') and find_spec('mmseg'):
+        from ...segmentors import EoMTSegmentor
+        from .eomt import EoMTSegmentorGraph
+
+        found[EoMTSegmentor] = EoMTSegmentorGraph  # before the class that it is one of
     if find_spec('mmseg'):
         from mmseg.models.segmentors import EncoderDecoder
 
@@ -225,7 +230,10 @@ def graphs() -> dict[type, type[Graph]]:
     if find_spec('mmdet'):
         from mmdet.models.detectors import DINO
 
+        from ...detectors import EoMTDetector
         from .detector import DetectorGraph
+        from .eomt import EoMTDetectorGraph
 
         found[DINO] = DetectorGraph
+        found[EoMTDetector] = EoMTDetectorGraph
     return found

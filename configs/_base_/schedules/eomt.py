@@ -1,0 +1,21 @@
+# EoMT's training: AdamW with weight decay for every parameter, the backbone frozen for 2000
+# iterations while the rest warms up, then warming up for 3000; polynomial descent. The authors
+# trained in fp16: pass --amp for that. A config adds max_iters, the end of the schedule,
+# paramwise_cfg with a path 'backbone', and the iterations of the annealing.
+optim_wrapper = dict(
+    type='OptimWrapper',
+    optimizer=dict(type='AdamW', lr=2e-4, betas=(0.9, 0.999), weight_decay=0.05),
+    clip_grad=dict(max_norm=0.01, norm_type=2),
+    constructor='NamedGroupsConstructor',
+)
+train_cfg = dict(type='ResumableTrainLoop')
+val_cfg = dict(type='ValLoop')
+test_cfg = dict(type='TestLoop')
+default_hooks = dict(
+    timer=dict(type='IterTimerHook'),
+    logger=dict(type='LoggerHook', interval=50, log_metric_by_epoch=False),
+    param_scheduler=dict(type='ParamSchedulerHook'),
+    checkpoint=dict(type='AtomicCheckpointHook', by_epoch=False, interval=5000, max_keep_ckpts=3),
+    sampler_seed=dict(type='DistSamplerSeedHook'),
+)
+auto_scale_lr = dict(enable=False, base_batch_size=16)

@@ -1,0 +1,36 @@
+# EoMT on DINOv3 ViT-L, COCO panoptic, 1280 x 1280, 12 epochs. The authors have 58.9 PQ.
+# Recipe: tue-mps/eomt at 7bd19dd, configs/dinov3/coco/panoptic/eomt_large_1280.yaml, which is that
+# for 640 with larger images.
+_base_ = './eomt_dinov3-l_8xb2-89k_coco-panoptic-640x640.py'
+
+train_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadPanopticAnnotations'),
+    dict(type='RandomFlip', prob=0.5),
+    dict(type='RandomResize', scale=(1280, 1280), ratio_range=(0.1, 2.0), keep_ratio=True),
+    dict(
+        type='RandomCrop',
+        crop_size=(1280, 1280),
+        crop_type='absolute',
+        recompute_bbox=True,
+        allow_negative_crop=True,
+    ),
+    dict(type='FilterAnnotations', min_gt_bbox_wh=(1e-5, 1e-5), by_mask=True, keep_empty=False),
+    dict(type='PadBottomRight', size=(1280, 1280), pad_val=dict(img=0, seg=255)),
+    dict(type='PackDetInputs'),
+]
+test_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='Resize', scale=(1280, 1280), keep_ratio=True),
+    dict(type='PadBottomRight', pad_to_square=True, pad_val=dict(img=0, seg=255)),
+    # after Resize: masks keep the size of the original
+    dict(type='LoadPanopticAnnotations'),
+    dict(
+        type='PackDetInputs',
+        meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'),
+    ),
+]
+train_dataloader = dict(dataset=dict(pipeline=train_pipeline))
+val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
+test_dataloader = dict(dataset=dict(pipeline=test_pipeline))
+del train_pipeline, test_pipeline  # an override of these keys would change nothing

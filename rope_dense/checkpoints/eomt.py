@@ -1,0 +1,141 @@
+"""Published checkpoints of EoMT on DINOv3: the names of their keys, and strict loading.
+
+The authors' files (tue-mps/eomt) have differences from DINOv3's weights in the backbone; those of
+Hugging Face's transformers have the weights themselves. Names are those of both codes, checked with
+random weights against transformers' model in tests/test_eomt_checkpoints.py.
+"""
+
+from __future__ import annotations
+
+from mmengine.logging import print_log
+from torch import nn
+
+from ..backbones import RoPEViT
+from .dinov3 import HF_GELU_KEYS
+from .errors import CheckpointError
+from .hints import IncompatibleKeys, listed
+from .keys import KeyTable, StateDict, has, renamed
+from .layouts import find_layout
+from .loading import BIAS, describe, load_weights, read_weights
+
+BACKBONE, EOMT = 'backbone.', 'eomt.'
+# To the names of Hugging Face's DINOv3 after 'backbone.', and ours after 'eomt.'.
+HF_KEYS: KeyTable = {
+    r'(embeddings\..+)': r'backbone.\1',
+    r'layers\.(\d+\..+)': r'backbone.layer.\1',
+    r'layernorm\.(.+)': r'backbone.norm.\1',
+    r'query\.weight': 'eomt.query.weight',
+    r'class_predictor\.(.+)': r'eomt.class_head.\1',
+    r'mask_head\.fc1\.(.+)': r'eomt.mask_head.0.\1',
+    r'mask_head\.fc2\.(.+)': r'eomt.mask_head.2.\1',
+    r'mask_head\.fc3\.(.+)': r'eomt.mask_head.4.\1',
+    r'upscale_block\.block\.(\d+)\.conv1\.(.+)': r'eomt.upscale.\1.0.\2',
+    r'upscale_block\.block\.(\d+)\.conv2\.(.+)': r'eomt.upscale.\1.2.\2',
+    r'upscale_block\.block\.(\d+)\.layernorm2d\.(.+)': r'eomt.upscale.\1.3.\2',
+    r'attn_mask_probs': None,  # of the training so far
+    r'criterion\.empty_weight': None,  # class weights of the loss
+}
+AUTHORS_KEYS: KeyTable = {
+    r'network\.encoder\.backbone\.patch_embed\.(.+)': r'backbone.embeddings.\1',
+    r'network\.encoder\.backbone\.blocks\.(\d+\..+)': r'backbone.layer.\1',
+    r'network\.encoder\.backbone\.norm\.(.+)': r'backbone.norm.\1',
+    r'network\.encoder\.pixel_(mean|std)': None,  # of the data preprocessor
+    r'network\.q\.weight': 'eomt.query.weight',
+    r'network\.class_head\.(.+)': r'eomt.class_head.\1',
+    r'network\.mask_head\.(\d\..+)': r'eomt.mask_head.\1',
+    r'network\.upscale\.(\d+)\.conv1\.(.+)': r'eomt.upscale.\1.0.\2',
+    r'network\.upscale\.(\d+)\.conv2\.(.+)': r'eomt.upscale.\1.2.\2',
+    r'network\.upscale\.(\d+)\.norm\.(.+)': r'eomt.upscale.\1.3.\2',
+    r'network\.attn_mask_probs': None,
+    r'criterion\.empty_weight': None,
+}
+# What a checkpoint of each layout has, and its table.
+LAYOUTS = {
+    'Hugging Face EoMT-DINOv3': (r'class_predictor\.weight', HF_KEYS),
+    "the authors' EoMT-DINOv3": (r'network\.class_head\.weight', AUTHORS_KEYS),
+}
+
+
+def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | None = None) -> None:
+    """Load a published EoMT-DINOv3 strictly into a backbone and the ``EoMT`` beside it.
+
+    Args:
+        backbone, eomt: of a model, unchanged if anything fails.
+        checkpoint: see ``fetch``.
+        base: DINOv3's weights in any layout, which the backbone's are differences from, as the
+            authors publish them; None if they are the weights themselves.
+
+    Raises:
+        CheckpointError: a checkpoint cannot be had or read, or it does not fit the model.
+    """
+    weights = read_weights(checkpoint, None)
+    name, table = find_table(weights, checkpoint)
+    ours = renamed(weights, table)
+    encoder = renamed(part(ours, BACKBONE), HF_GELU_KEYS)
+    if base is not None:
+        encoder = added(encoder, base, checkpoint)
+    head, expected = part(ours, EOMT), eomt.state_dict()
+    incompatible = IncompatibleKeys(
+        missing=[key for key in expected if key not in head],
+        left_over=[*(key for key in ours if not key.startswith((BACKBONE, EOMT)))]
+        + [key for key in head if key not in expected],
+        mismatched={
+            key: (describe(head[key]), describe(tensor))
+            for key, tensor in expected.items()
+            if key in head and head[key].shape != tensor.shape
+        },
+        axial=[],
+    )
+    if incompatible:
+        raise CheckpointError(f'{checkpoint} ({name}) does not fit EoMT:\n{incompatible}')
+    load_weights(backbone, encoder, checkpoint)
+    eomt.load_state_dict(head)
+    print_log(f'EoMT: {len(head)} tensors from {checkpoint} ({name})', logger='current')
+
+
+def find_table(weights: StateDict, checkpoint: str) -> tuple[str, KeyTable]:
+    """Name and table of the layout of a checkpoint.
+
+    Raises:
+        CheckpointError: it is none of ``LAYOUTS``.
+    """
+    for name, (sign, table) in LAYOUTS.items():
+        if has(weights, sign):
+            return name, table
+    raise CheckpointError(
+        f'{checkpoint}: no published EoMT, its keys are {", ".join(list(weights)[:4])}, ...; known '
+        f'are {", ".join(LAYOUTS)}'
+    )
+
+
+def part(weights: StateDict, prefix: str) -> StateDict:
+    """The weights whose keys have a prefix, without it."""
+    return {
+        key.removeprefix(prefix): tensor
+        for key, tensor in weights.items()
+        if key.startswith(prefix)
+    }
+
+
+def added(differences: StateDict, base: str, checkpoint: str) -> StateDict:
+    """Differences in our layout plus the weights that they differ from. Biases of q and v that
+    ``base`` does not have are zero there.
+
+    Raises:
+        CheckpointError: ``base`` cannot be had or read, or has not the same weights.
+    """
+    contents = read_weights(base, None)
+    weights = find_layout(contents, base).to_ours(contents)
+    both = {key: weights[key].to(tensor) for key, tensor in differences.items() if key in weights}
+    wrong = [
+        key
+        for key, tensor in differences.items()
+        if (key not in both and not BIAS.fullmatch(key))
+        or (key in both and both[key].shape != tensor.shape)
+    ]
+    if wrong:
+        raise CheckpointError(
+            f'{checkpoint} has differences from weights that {base} does not have in that shape: '
+            f'{listed(wrong)}'
+        )
+    return {key: tensor + both.get(key, 0) for key, tensor in differences.items()}

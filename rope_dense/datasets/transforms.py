@@ -1,0 +1,22 @@
+"""Steps of pipelines that mmdet lacks."""
+
+from __future__ import annotations
+
+from mmdet.datasets.transforms import Pad
+from mmengine.registry import TRANSFORMS
+
+
+@TRANSFORMS.register_module()
+class PadBottomRight(Pad):
+    """mmdet's ``Pad`` that leaves ``img_shape`` that of the picture, not of the padded image.
+
+    Heads that predict masks at the size of the input, such as ``EoMTHead``, cut off what lies
+    outside of ``img_shape``. Padding by the data preprocessor leaves it, too, but comes after the
+    normalisation, where 0 is the mean colour; EoMT is trained and tested with black. Checked in
+    tests/test_eomt_configs.py. Arguments are those of ``Pad``.
+    """
+
+    def _pad_img(self, results: dict) -> None:
+        img_shape = results['img_shape']
+        super()._pad_img(results)
+        results['img_shape'] = img_shape

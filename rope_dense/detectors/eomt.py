@@ -1,0 +1,23 @@
+"""EoMT for instance and panoptic segmentation."""
+
+from __future__ import annotations
+
+from mmdet.models.detectors import MaskFormer
+from mmengine.registry import MODELS
+from torch import Tensor
+
+from ..heads.eomt import Prediction
+
+
+@MODELS.register_module()
+class EoMTDetector(MaskFormer):
+    """mmdet's ``MaskFormer`` whose ``panoptic_head``, an ``EoMTHead``, has its queries in the last
+    blocks of the backbone. Arguments are those of ``MaskFormer``; there is no neck."""
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**settings)
+        self.panoptic_head.eomt.join(self.backbone)
+
+    def extract_feat(self, batch_inputs: Tensor) -> list[Prediction]:
+        """The predictions that the head takes, see ``EoMT.forward``."""
+        return self.panoptic_head.eomt(self.backbone, batch_inputs)

@@ -1,0 +1,77 @@
+"""Less and less masked attention in the course of the training of EoMT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from mmengine.hooks import Hook
+from mmengine.registry import HOOKS
+from mmengine.runner import Runner
+from torch import nn
+
+from ..heads.eomt import EoMT
+from ..rope.validation import check_number
+
+
+@HOOKS.register_module()
+class MaskAnnealingHook(Hook):
+    """Sets the probability of a query of ``EoMT`` to have its attention masked, for each of the
+    blocks that the queries join: 1 before its start, 0 from its end on, and between them
+    (1 - progress) ** power. Source: tue-mps/eomt at 7bd19dd, training/lightning_module.py; checked
+    against its formula at fixed iterations in tests/test_eomt_training.py.
+
+    The iteration counts, so a resumed run goes on where it was. In evaluation nothing is masked:
+    results before the last end are those of a model that has not finished learning to do without.
+
+    Args:
+        start, end: iterations, one of each for each block.
+        power: of the polynomial.
+
+    Raises:
+        ValueError: iterations that are not in order or do not fit the model, or a model without
+            ``EoMT``.
+    """
+
+    def __init__(self, start: Sequence[int], end: Sequence[int], power: float = 0.9) -> None:
+        if len(start) != len(end) or not all(0 <= a < b for a, b in zip(start, end, strict=True)):
+            raise ValueError(
+                f'start={start}, end={end}: give two iterations for each block, the end after the '
+                'start'
+            )
+        self.start, self.end = start, end
+        self.power = check_number('power', power, 0)
+
+    def before_train(self, runner: Runner) -> None:
+        number = find_eomt(runner.model).num_blocks
+        if number != len(self.start):
+            raise ValueError(
+                f'MaskAnnealingHook has start and end for {len(self.start)} blocks, queries join '
+                f'{number}'
+            )
+
+    def before_train_iter(
+        self, runner: Runner, batch_idx: int, data_batch: dict | None = None
+    ) -> None:
+        probabilities = self.probabilities(runner.iter)
+        find_eomt(runner.model).mask_probs.copy_(torch.tensor(probabilities))
+        for block, probability in enumerate(probabilities):
+            runner.message_hub.update_scalar(f'train/mask_prob_{block}', probability)
+
+    def probabilities(self, iteration: int) -> list[float]:
+        """One for each block."""
+        spans = zip(self.start, self.end, strict=True)
+        progress = [min(max((iteration - a) / (b - a), 0.0), 1.0) for a, b in spans]
+        return [(1 - done) ** self.power for done in progress]
+
+
+def find_eomt(model: nn.Module) -> EoMT:
+    """The queries of a model, which may be wrapped for distributed training.
+
+    Raises:
+        ValueError: it has none.
+    """
+    found = [part for part in model.modules() if isinstance(part, EoMT)]
+    if not found:
+        raise ValueError(f'{type(model).__name__} has no EoMT, so there are no masks to anneal')
+    return found[0]

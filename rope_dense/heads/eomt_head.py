@@ -1,0 +1,79 @@
+"""EoMT with the losses of mmdet's Mask2Former: instance and panoptic segmentation.
+
+Letters: see eomt.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mmdet.models.dense_heads import Mask2FormerHead
+from mmdet.models.dense_heads.anchor_free_head import AnchorFreeHead
+from mmdet.registry import MODELS as MMDET_MODELS
+from mmdet.registry import TASK_UTILS
+from mmengine.config import ConfigDict
+from mmengine.registry import MODELS
+from torch import Tensor
+
+from .eomt import EoMT, Prediction
+
+
+@MODELS.register_module()
+class EoMTHead(Mask2FormerHead):
+    """mmdet's ``Mask2FormerHead`` with an ``EoMT`` in place of its two decoders.
+
+    Assignment, points and losses are those of mmdet, applied to the predictions before each of the
+    blocks that the queries join (``d0.loss_cls`` and so on) and after the last. What it takes for
+    the maps of a backbone are these predictions; ``EoMTDetector`` makes them.
+
+    Args:
+        in_channels: C, channels of the backbone.
+        num_queries, num_blocks, patch_size, norm_cfg: see ``EoMT``.
+        others: see ``Mask2FormerHead``. K is the sum of things and stuff.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_queries: int,
+        *,
+        num_things_classes: int,
+        num_stuff_classes: int,
+        loss_cls: ConfigDict,
+        loss_mask: ConfigDict,
+        loss_dice: ConfigDict,
+        num_blocks: int = 4,
+        patch_size: int = 16,
+        norm_cfg: dict | None = None,
+        train_cfg: ConfigDict | None = None,
+        test_cfg: ConfigDict | None = None,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super(AnchorFreeHead, self).__init__(init_cfg)  # Mask2FormerHead's own builds decoders
+        self.num_things_classes, self.num_stuff_classes = num_things_classes, num_stuff_classes
+        self.num_classes = num_things_classes + num_stuff_classes
+        self.num_queries = num_queries
+        self.eomt = EoMT(
+            in_channels, self.num_classes, num_queries, num_blocks, patch_size, norm_cfg
+        )
+        self.train_cfg, self.test_cfg = train_cfg, test_cfg
+        if train_cfg:
+            self.assigner = TASK_UTILS.build(train_cfg['assigner'])
+            self.sampler = TASK_UTILS.build(train_cfg['sampler'], default_args=dict(context=self))
+            self.num_points = train_cfg['num_points']
+            self.oversample_ratio = train_cfg['oversample_ratio']
+            self.importance_sample_ratio = train_cfg['importance_sample_ratio']
+        self.class_weight = loss_cls['class_weight']
+        self.loss_cls = MMDET_MODELS.build(loss_cls)
+        self.loss_mask = MMDET_MODELS.build(loss_mask)
+        self.loss_dice = MMDET_MODELS.build(loss_dice)
+
+    def init_weights(self) -> None:
+        """Those of PyTorch, as in the source."""
+
+    def forward(
+        self, predictions: Sequence[Prediction], batch_data_samples: object = None
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """The class logits and the mask logits of the predictions, in float32."""
+        classes, masks = zip(*predictions, strict=True)
+        return [x.float() for x in classes], [x.float() for x in masks]

@@ -1,0 +1,5 @@
+"""Segmentors that mmseg lacks."""
+
+from .eomt import EoMTSegmentor
+
+__all__ = ['EoMTSegmentor']

@@ -1,0 +1,56 @@
+"""EoMT for semantic segmentation, and its sliding windows.
+
+Letters: B images, K classes, H x W pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+from mmengine.registry import MODELS
+from mmseg.models.segmentors import EncoderDecoder
+from torch import Tensor
+
+from ..heads.eomt import Prediction
+
+
+@MODELS.register_module()
+class EoMTSegmentor(EncoderDecoder):
+    """mmseg's ``EncoderDecoder`` whose ``decode_head``, an ``EoMTSegHead``, has its queries in the
+    last blocks of the backbone.
+
+    With ``test_cfg=dict(mode='slide', crop_size=...)`` as many windows as a side needs are spread
+    evenly along it, and logits are averaged where they overlap, as in the source
+    (tue-mps/eomt, training/lightning_module.py); there is no stride. Arguments are those of
+    ``EncoderDecoder``; there is no neck.
+    """
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**settings)
+        self.decode_head.eomt.join(self.backbone)
+
+    def extract_feat(self, inputs: Tensor) -> list[Prediction]:
+        """The predictions that the head takes, see ``EoMT.forward``."""
+        return self.decode_head.eomt(self.backbone, inputs)
+
+    def slide_inference(self, inputs: Tensor, batch_img_metas: list[dict]) -> Tensor:
+        """[B, K, H, W], the mean of the logits of all windows of ``test_cfg.crop_size``."""
+        sides, crops = inputs.shape[2:], self.test_cfg.crop_size
+        total = inputs.new_zeros(inputs.shape[0], self.out_channels, *sides)
+        count = inputs.new_zeros(sides)
+        for top, left in product(*map(window_starts, sides, crops)):
+            window = ..., slice(top, top + crops[0]), slice(left, left + crops[1])
+            crop = inputs[window]
+            size = crop.shape[2:]
+            metas = [dict(meta, img_shape=size, pad_shape=size) for meta in batch_img_metas]
+            total[window] += self.encode_decode(crop, metas)
+            count[window] += 1
+        return total / count
+
+
+def window_starts(side: int, crop: int) -> list[int]:
+    """Where windows of ``crop`` pixels start that are spread evenly over ``side`` pixels, as few as
+    cover them; one may be longer than the side."""
+    number = math.ceil(side / crop)
+    return [index * (side - crop) // (number - 1) for index in range(number)] if number > 1 else [0]
