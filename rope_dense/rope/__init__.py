@@ -1,7 +1,7 @@
 """The mathematics of rotary position embedding in two dimensions. Needs torch alone."""
 
 from .coordinates import Coordinates
-from .frequencies import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RotaryEmbedding
+from .frequencies import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RotaryEmbedding
 from .rotary import Rotary, rotate, rotate_definition
 from .scaling import RopeScaling
 
@@ -11,6 +11,7 @@ __all__ = [
     'GridRoPE',
     'LogAxialRoPE',
     'MixedRoPE',
+    'RasterRoPE',
     'RopeScaling',
     'Rotary',
     'RotaryEmbedding',
