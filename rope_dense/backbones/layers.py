@@ -118,7 +118,7 @@ class SineConvEmbed(nn.Module):
     """ResFormer's global position embedding: sinusoidal, of positions up to 2 pi, half of the
     channels for the row and half for the column, and then a depth-wise convolution.
 
-    Tian et al., "ResFormer: Scaling ViTs with Multi-Resolution Training" (CVPR 2023), section 3.3.
+    Tian et al., "ResFormer: Scaling ViTs with Multi-Resolution Training" (CVPR 2023).
 
     Args:
         channels: C, a multiple of 4.

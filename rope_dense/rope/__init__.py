@@ -1,5 +1,6 @@
 """The mathematics of rotary position embedding in two dimensions. Needs torch alone."""
 
+from .apply_rotary import apply_rotary, apply_rotary_
 from .coordinates import Coordinates
 from .frequencies import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RotaryEmbedding
 from .rotary import Rotary, rotate, rotate_definition
@@ -15,6 +16,8 @@ __all__ = [
     'RopeScaling',
     'Rotary',
     'RotaryEmbedding',
+    'apply_rotary',
+    'apply_rotary_',
     'rotate',
     'rotate_definition',
 ]
