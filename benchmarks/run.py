@@ -92,12 +92,6 @@ SUITES = {
         10,
         'the rotation of one image, alone and with attention',
     ),
-    'fast-rope': Suite(
-        bench_apply_rotary,
-        dict(sizes=[Size(2, 2, 3, 16)], rounds=1, with_compiled=False),
-        3,
-        'apply_rotary_ against plain operations, eager and compiled; on a CPU at few sizes',
-    ),
     'vit-224': Suite(
         partial(vit, sizes=[(224, 224)], rounds=3, processes=3), FEW, 4, 'ViT-B/16, 224 px'
     ),
@@ -133,6 +127,12 @@ SUITES = {
     ),
     'swin-512': Suite(
         partial(swin, sizes=[(512, 512)], rounds=8, processes=5), FEW, 9, 'Swin-T, 512 px'
+    ),
+    'fast-rope': Suite(
+        bench_apply_rotary,
+        dict(sizes=[Size(2, 2, 3, 16)], rounds=1, with_compiled=False),
+        3,
+        'apply_rotary_ against plain operations, eager and compiled; on a CPU at few sizes',
     ),
     'share': Suite(
         partial(bench_share, sizes={('vit', 'base'): (512, 1024), ('swin', 'tiny'): (512, 1024)}),

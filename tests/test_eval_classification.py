@@ -274,6 +274,25 @@ def test_swin_takes_windows_of_a_32nd(
     assert row['window'] == 'auto'
 
 
+def test_a_bias_is_resized_as_asked(
+    run: Run, pictures: list[Image.Image], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {
+        variant: saved(
+            dict(model=trained(naver_swin(32, (2, 2), (1, 2), variant), CLASSES)),
+            tmp_path / f'{variant}.pth',
+        )
+        for variant in ('rpb', 'mixed')
+    }
+    names = [str(number % CLASSES) for number in range(len(pictures))]
+    folder = write(tmp_path / 'val', pictures, names, sorted(set(names)))
+    options = ['--sizes', 64, '--rpb-resize', 'zeros', '--work-dir', tmp_path / 'work']
+    assert run(files['rpb'], folder, *options) == 0
+    assert "rpb_resize='zeros'" in (tmp_path / 'work' / 'classifier.py').read_text()
+    assert run(files['mixed'], folder, *options) == 2
+    assert '--rpb-resize zeros: ' in capsys.readouterr().err
+
+
 def test_eval_resolutions_goes_on_with_a_classifier(
     run: Run, pictures: list[Image.Image], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
