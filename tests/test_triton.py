@@ -34,7 +34,7 @@ Rotation = Callable[[Tensor, Rotary, int], Tensor]
 
 def by_kernel(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int = 0) -> Tensor:
     table = rotary.cos_sin.float()
-    settings = rotary.pair_layout, num_prefix_tokens, triton_rotary
+    settings = rotary.pair_layout, num_prefix_tokens, triton_rotary, False
     return Rotate.apply(qkv, rotary.angles, table, *settings)
 
 

@@ -14,8 +14,9 @@ from published import block, linear, norm
 from torch import Tensor, nn
 
 from rope_dense.backbones import RoPESwin, RoPEViT
-from rope_dense.backbones.attention import LinearAttention, LocalPositionAttention
+from rope_dense.backbones.attention import LocalPositionAttention
 from rope_dense.backbones.layers import SineConvEmbed, SineEmbed, pad_grid
+from rope_dense.backbones.linear_attention import LinearAttention
 from rope_dense.checkpoints import CheckpointError, load_pretrained
 from rope_dense.cli.complexity import multiply_adds
 from rope_dense.evaluation.classifier import RoPEClassifier, classifier_config, load_classifier
@@ -503,7 +504,7 @@ def test_convolutions_of_positions_do_not_decay():
         ),
         (
             dict(use_lpe=True, window_prefix='global', window_block_indexes=(0,)),
-            "window_prefix='global' is for softmax attention",
+            "use_lpe in window blocks needs window_prefix='copy', got 'global'",
         ),
     ],
 )

@@ -76,7 +76,7 @@ class ViTArch:
         check_number('mlp_ratio', self.mlp_ratio, above=0)
         check_choice('qkv_bias', self.qkv_bias, (True, False, 'qv'))
         check_integer('num_registers', self.num_registers, 0)
-        check_choice('use_ape', self.use_ape, (True, False, *get_args(get_args(Ape)[1])))
+        check_choice('use_ape', self.use_ape, (True, False, 'tile', 'sine', 'sine_conv'))
         if self.use_ape in ('sine', 'sine_conv') and self.embed_dims % 4:
             raise ValueError(
                 f'arch: embed_dims must be a multiple of 4 (two axes, sine and cosine) for '

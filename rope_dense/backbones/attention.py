@@ -22,7 +22,6 @@ from .layers import PositionConv, TableResize, build_norm, pad_grid, resize_grid
 from .windows import WindowPlan
 
 QkvBias = bool | Literal['qv']
-LinearKernel = Literal['elu', 'cosine']
 INDEXES: Cache[Tensor] = Cache(32)
 
 
@@ -138,53 +137,12 @@ class LocalPositionAttention(Attention):
         nn.init.zeros_(self.local.bias)
 
     def mix(self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None) -> Tensor:
+        """See ``Attention.mix``."""
         before = qkv.shape[1] - grid[0] * grid[1]
         values = qkv[:, before:, 2].permute(0, 2, 3, 1)  # [B, h, D, H W]
         local = self.local(values.flatten(0, 1).unflatten(2, grid)).flatten(2)  # [B h, D, H W]
         local = local.unflatten(0, (-1, self.num_heads)).permute(0, 3, 1, 2).flatten(2)
         return super().mix(x, qkv, grid, plan) + F.pad(local, (0, 0, before, 0))
-
-
-class LinearAttention(Attention):
-    """Attention in linear time and memory: a kernel in place of the softmax. Experimental.
-
-    With R the rotation of a token, weights of keys j for a query i are, up to their sum over j:
-
-    ==========  ====================================================================================
-    kernel      weight
-    ==========  ====================================================================================
-    ``elu``     (R_i f(q_i)) . (R_j f(k_j)), f = elu + 1; the sum is without R, so it is positive
-    ``cosine``  1 + (R_i q_i) . (R_j k_j), both of length 1
-    ==========  ====================================================================================
-
-    Su, "Transformer Upgrade: 2, Rotary Position Embedding with Diverse Strengths" (2021, in
-    Chinese); its f is open. It attends globally; a temperature of ``rope_scaling`` has no effect.
-
-    Args:
-        kernel: see above.
-        others: see ``Attention``.
-    """
-
-    def __init__(self, *args: object, kernel: LinearKernel, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)
-        self.kernel = kernel
-
-    def mix(self, x: Tensor, qkv: Tensor, grid: Size, plan: None) -> Tensor:
-        rotary = None if self.rope is None else self.rope(x, grid)
-        features, values = qkv[:, :, :2], qkv[:, :, 2:]
-        if self.kernel == 'elu':
-            features = F.elu(features) + 1
-        else:
-            features = F.normalize(features, dim=-1, eps=1e-6)
-        features = torch.cat([features, values], 2)
-        q, k, v = rotate(features, rotary, self.num_prefix_tokens)  # [B, h, N, D]
-        out = q @ (k.transpose(2, 3) @ v / k.shape[2])  # means, as sums may overflow
-        if self.kernel == 'elu':
-            q, k, _ = rotate(features, None)
-            out = out / (q * k.mean(2, True)).sum(-1, True)
-        else:
-            out = (out + v.mean(2, True)) / (1 + (q * k.mean(2, True)).sum(-1, True))
-        return out.transpose(1, 2).flatten(2)
 
 
 class TableBiasAttention(Attention):

@@ -23,8 +23,6 @@ from .attention import (
     Attention,
     DecomposedBiasAttention,
     GlobalPrefixAttention,
-    LinearAttention,
-    LinearKernel,
     LocalPositionAttention,
     QkvBias,
     TableBiasAttention,
@@ -44,6 +42,7 @@ from .layers import (
     tile_grid,
     to_map,
 )
+from .linear_attention import LinearAttention, LinearKernel
 from .mlp import build_mlp
 from .windows import WindowPlan, WindowSetting, fitting_side, window_plan
 
@@ -216,7 +215,7 @@ class RoPEViT(Backbone):
         self.mask_padding, self.with_cp, self.output_prefix = mask_padding, with_cp, output_prefix
         self.global_prefix = window_prefix == 'global' and arch.num_prefix_tokens > 0
         if self.global_prefix and self.window_blocks and arch.use_lpe:
-            raise ValueError("window_prefix='global' is for softmax attention without use_lpe")
+            raise ValueError("use_lpe in window blocks needs window_prefix='copy', got 'global'")
         self.pretrain_grid = arch.grid
         self.out_channels = [channels] * len(self.out_indices)
         self.out_strides = [patch_size] * len(self.out_indices)

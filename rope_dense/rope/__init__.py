@@ -2,7 +2,8 @@
 
 from .apply_rotary import apply_rotary, apply_rotary_
 from .coordinates import Coordinates
-from .frequencies import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RotaryEmbedding
+from .frequencies import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RotaryEmbedding
+from .raster import RasterRoPE
 from .rotary import Rotary, rotate, rotate_definition
 from .scaling import RopeScaling
 

@@ -126,15 +126,14 @@ class Rotate(torch.autograd.Function):
         layout: PairLayout,
         num_prefix_tokens: int,
         implementation: ModuleType,
-        in_place: bool = False,
+        in_place: bool,
     ) -> Tensor:
         return implementation.rotate(qkv, cos_sin, layout, num_prefix_tokens, in_place)
 
     @staticmethod
     def setup_context(ctx: FunctionCtx, inputs: tuple, output: Tensor) -> None:
-        qkv, angles, table, layout, num_prefix_tokens, implementation, *in_place = inputs
-        ctx.settings = layout, num_prefix_tokens, implementation
-        if any(in_place):
+        qkv, angles, table, *ctx.settings, in_place = inputs
+        if in_place:
             ctx.mark_dirty(qkv)
             if angles.requires_grad:  # keys may be rotated next in the same memory
                 output = output.clone()
