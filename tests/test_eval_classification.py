@@ -140,12 +140,10 @@ def small_vit(path: Path) -> str:
     return saved(dict(model=weights), path)
 
 
-@pytest.mark.parametrize(
-    'settings', [dict(final_norm=False), dict(with_cls_token=False), dict(out_indices=(0,))]
-)
+@pytest.mark.parametrize('settings', [dict(final_norm=False), dict(out_indices=(0,))])
 def test_backbones_without_what_the_head_needs(settings: dict) -> None:
     vit = dict(type='RoPEViT', arch=dict(embed_dims=64, depth=2, num_heads=1), final_norm=True)
-    with pytest.raises(ValueError, match='needs with_cls_token=True, final_norm=True and the last'):
+    with pytest.raises(ValueError, match='needs final_norm=True and the last block'):
         RoPEClassifier(dict(vit, **settings), num_classes=3)
     several = RoPEClassifier(dict(vit, out_indices=(0, 1)), num_classes=3)
     assert several(torch.randn(1, 3, 32, 32)).shape == (1, 3)
@@ -274,6 +272,25 @@ def test_swin_takes_windows_of_a_32nd(
     assert run(checkpoint, folder, '--sizes', 64, '--work-dir', tmp_path / 'work') == 0
     (row,) = read_results(tmp_path / 'work' / 'resolutions.json')['rows']
     assert row['window'] == 'auto'
+
+
+def test_a_bias_is_resized_as_asked(
+    run: Run, pictures: list[Image.Image], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {
+        variant: saved(
+            dict(model=trained(naver_swin(32, (2, 2), (1, 2), variant), CLASSES)),
+            tmp_path / f'{variant}.pth',
+        )
+        for variant in ('rpb', 'mixed')
+    }
+    names = [str(number % CLASSES) for number in range(len(pictures))]
+    folder = write(tmp_path / 'val', pictures, names, sorted(set(names)))
+    options = ['--sizes', 64, '--rpb-resize', 'zeros', '--work-dir', tmp_path / 'work']
+    assert run(files['rpb'], folder, *options) == 0
+    assert "rpb_resize='zeros'" in (tmp_path / 'work' / 'classifier.py').read_text()
+    assert run(files['mixed'], folder, *options) == 2
+    assert '--rpb-resize zeros: ' in capsys.readouterr().err
 
 
 def test_eval_resolutions_goes_on_with_a_classifier(

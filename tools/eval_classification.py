@@ -1,8 +1,8 @@
 """Evaluate a published classifier at many image sizes: tables A.3 to A.8 of the paper.
 
-CHECKPOINT is a file of RoPE-ViT, RoPE-Swin, their baselines or timm's ports, with its head; FOLDER
-has a folder of images for each class. Prints a table while it runs, and writes resolutions.json,
-.csv and .png to the work folder. Finished figures are kept.
+CHECKPOINT is a file of RoPE-ViT, RoPE-Swin, their baselines or timm's ports, of ResFormer or of
+SHI-Labs' ViT, with its head; FOLDER has a folder of images for each class. Prints a table while it
+runs, and writes resolutions.json, .csv and .png to the work folder. Finished figures are kept.
 
 The protocol: the shorter side is resized to SIZE / CROP RATIO (bicubic, antialiased), the middle
 SIZE x SIZE are classified. The crop ratio is 1 for ViT and 0.875 for Swin, whose windows have
@@ -20,10 +20,12 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from typing import get_args
 
 from mmengine.config import Config
 from mmengine.registry import MODELS
 
+from rope_dense.backbones.layers import TableResize
 from rope_dense.cli.checkpoints import is_remote
 from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.errors import UsageError, command
@@ -61,6 +63,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         choices=['axial', 'none'],
         help='kind of a ViT whose weights do not tell: those of axial models with position '
         'embedding look like the baseline',
+    )
+    parser.add_argument(
+        '--rpb-resize',
+        choices=get_args(TableResize),
+        help='how a relative position bias fits other windows and grids (bicubic); zeros: none '
+        'between tokens further apart than it covers',
     )
     parser.add_argument(
         '--crop-ratio',
@@ -101,7 +109,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         if (path := getattr(args, option)) and is_remote(path):
             raise UsageError(f'--{option.replace("_", "-")} {path}: give a file of this machine')
     model_config = classifier_config(args.checkpoint, args.rope)
-    kind = model_config['backbone']['type']
+    backbone = model_config['backbone']
+    kind = backbone['type']
+    if args.rpb_resize and not (backbone.get('use_rpb') or backbone['arch'].get('use_rpb')):
+        raise UsageError(f'--rpb-resize {args.rpb_resize}: {args.checkpoint} has no such bias')
+    if args.rpb_resize:
+        backbone['rpb_resize'] = args.rpb_resize
     config = make_config(args, model_config, name)
     check_data(config, ('test_dataloader',))
     windows = args.window or (['auto'] if kind == 'RoPESwin' else [AS_CONFIG])

@@ -23,10 +23,17 @@ from ..rope.validation import (
     check_size,
     refuse,
 )
-from .attention import Attention, TableBiasAttention
+from .attention import Attention, TableBiasAttention, table_grids
 from .base import Backbone, FrozenStages, build_rope, check_frozen_stages
 from .block import Block
-from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, to_map
+from .layers import (
+    PatchEmbed,
+    TableResize,
+    build_norm,
+    init_transformer,
+    linear_rates,
+    to_map,
+)
 from .mlp import Mlp
 from .windows import WindowPlan, WindowSetting, window_plan
 
@@ -46,11 +53,14 @@ class RoPESwin(Backbone):
     Args:
         arch: 'tiny', 'small', 'base', or a dict of embed_dims, depths and num_heads (a number for
             each stage).
-        rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE`` or a class of your own),
-            or None. The paper has theta 10 for mixed and 50 for axial.
+        rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE``, ``LogAxialRoPE``,
+            ``RasterRoPE`` or a class of your own), or None. The paper has theta 10 for mixed and 50
+            for axial.
         rope_scaling: for windows that differ from pre-training, see ``RopeScaling``; without its
             ``grid``. None leaves the frequencies as they are, as in the paper.
         use_rpb: learned relative position bias, with tables for ``pretrain_window_size``.
+        rpb_resize: how the tables fit other windows, 'bicubic' or 'zeros': see
+            ``TableBiasAttention``.
         window_size: tokens of a side of a window, an int or (height, width); every other block is
             shifted by half of it. 'auto' takes 1 / 32 of the image, as in the paper's evaluation
             at many resolutions; None attends to the whole map. See also ``set_window_size``.
@@ -92,6 +102,7 @@ class RoPESwin(Backbone):
         rope: dict | None = dict(type='MixedRoPE', theta=10.0),
         rope_scaling: dict | None = None,
         use_rpb: bool = False,
+        rpb_resize: TableResize = 'bicubic',
         window_size: WindowSetting = 7,
         pretrain_window_size: int | Size = 7,
         shift_single_window: bool = True,
@@ -138,7 +149,9 @@ class RoPESwin(Backbone):
         )
         attention = Attention
         if use_rpb:
-            attention = partial(TableBiasAttention, bias_window=self.pretrain_grid)
+            attention = partial(
+                TableBiasAttention, bias_window=self.pretrain_grid, resize=rpb_resize
+            )
         rates = iter(linear_rates(drop_path_rate, sum(depths)))
         self.layers = nn.ModuleList()
         for stage, (width, heads) in enumerate(zip(channels, num_heads, strict=True)):
@@ -210,11 +223,7 @@ class RoPESwin(Backbone):
         return [grids[index] for index in self.out_indices]
 
     def position_tables(self) -> dict[str, Size]:
-        return {
-            f'{name}.relative_position_bias_table': tuple(2 * side - 1 for side in part.bias_window)
-            for name, part in self.named_modules()
-            if isinstance(part, TableBiasAttention)
-        }
+        return table_grids(self)
 
     def layer_of(self, name: str) -> int:
         first, *rest = name.split('.')

@@ -1,7 +1,9 @@
 """The mathematics of rotary position embedding in two dimensions. Needs torch alone."""
 
+from .apply_rotary import apply_rotary, apply_rotary_
 from .coordinates import Coordinates
-from .frequencies import AxialRoPE, GridRoPE, MixedRoPE, RotaryEmbedding
+from .frequencies import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RotaryEmbedding
+from .raster import RasterRoPE
 from .rotary import Rotary, rotate, rotate_definition
 from .scaling import RopeScaling
 
@@ -9,10 +11,14 @@ __all__ = [
     'AxialRoPE',
     'Coordinates',
     'GridRoPE',
+    'LogAxialRoPE',
     'MixedRoPE',
+    'RasterRoPE',
     'RopeScaling',
     'Rotary',
     'RotaryEmbedding',
+    'apply_rotary',
+    'apply_rotary_',
     'rotate',
     'rotate_definition',
 ]
