@@ -19,7 +19,8 @@ from ..rope.validation import is_integer, refuse
 from .block import Block
 from .layers import PatchEmbed
 from .lora import add_adapters, find_adapters, lora_settings, merge_adapters
-from .windows import WindowPlan, WindowSetting, check_window_setting
+from .neighbours import Plan
+from .windows import WindowSetting, check_window_setting
 
 FrozenStages = int | Literal['all']
 
@@ -102,7 +103,7 @@ class Backbone(BaseModule):
         """The scaling of one block."""
         return scaling
 
-    def run(self, block: Block, x: Tensor, grid: Size, plan: WindowPlan | None) -> Tensor:
+    def run(self, block: Block, x: Tensor, grid: Size, plan: Plan | None) -> Tensor:
         """A block, recomputed in backward if ``with_cp``."""
         if self.with_cp and torch.is_grad_enabled():
             return checkpoint(block, x, grid, plan, use_reentrant=False)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..rope.frequencies import Size
 from .attention import Attention
 from .layers import add_branch, build_norm
-from .windows import WindowPlan
+from .neighbours import Plan
 
 
 class Block(nn.Module):
@@ -46,7 +46,7 @@ class Block(nn.Module):
             self.gamma_1 = nn.Parameter(torch.full((channels,), float(layer_scale_init_value)))
             self.gamma_2 = nn.Parameter(torch.full((channels,), float(layer_scale_init_value)))
 
-    def forward(self, x: Tensor, grid: Size, plan: WindowPlan | None = None) -> Tensor:
+    def forward(self, x: Tensor, grid: Size, plan: Plan | None = None) -> Tensor:
         """Tokens [B, N, C] to tokens; ``grid`` and ``plan``: see ``Attention``."""
         x = add_branch(x, self.drop_path(self.attn(self.norm1(x), grid, plan)), self.gamma_1)
         return add_branch(x, self.drop_path(self.mlp(self.norm2(x))), self.gamma_2)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from . import dinov3, naver, perception, sam3, timm_vit
+from . import dinov3, naver, perception, sam3, shi_labs, timm_vit
 from .errors import CheckpointError
 from .keys import SWIN_BLOCK, VIT_BLOCK, KeyTable, StateDict, has, new_keys, renamed
 
@@ -71,7 +71,10 @@ class Target:
 SEPARATE_QKV = r'blocks\.\d+\.attn\.q_proj\.weight'
 HF_QUERY = dinov3.HF_BLOCK + r'attention\.q_proj\.weight'
 # Of a block in each layout.
-BLOCKS = (VIT_BLOCK, SWIN_BLOCK, SEPARATE_QKV, HF_QUERY, sam3.HF_QUERY, perception.IN_PROJ)
+BLOCKS = (
+    *(VIT_BLOCK, SWIN_BLOCK, SEPARATE_QKV, HF_QUERY, sam3.HF_QUERY, perception.IN_PROJ),
+    shi_labs.NAT_BLOCK,
+)
 # Of earlier versions: frequencies of all blocks in one tensor, other names of q and v biases.
 EARLIER_KEYS: KeyTable = {
     **timm_vit.NAMES,
@@ -84,6 +87,13 @@ LAYOUTS = (
         'Swin with relative position bias',
         (SWIN_BLOCK, r'.+\.relative_position_index'),
         naver.NAVER_SWIN_KEYS,
+    ),
+    Layout('SHI-Labs NAT', (shi_labs.NAT_BLOCK,), shi_labs.KEYS, shi_labs.from_shi_labs),
+    Layout(
+        'SHI-Labs DiNAT-s',
+        (SWIN_BLOCK, shi_labs.TABLE),
+        shi_labs.KEYS,
+        shi_labs.from_shi_labs,
     ),
     Layout('naver ViT', (VIT_BLOCK, 'freqs'), naver.NAVER_VIT_KEYS, naver.from_naver_vit),
     Layout('Meta DINOv3', (VIT_BLOCK, 'storage_tokens'), dinov3.META_KEYS, dinov3.from_meta),
