@@ -125,6 +125,8 @@ def test_fixed_angles_are_made_once():
         ('theta', 5.0),
         ('series', 'periods'),
         ('axes', 'yx'),
+        ('k_rope', 2),
+        ('shared', False),
         ('pair_layout', 'half'),
         ('coordinates', AxialRoPE(8, 2, coordinates=dict(offset=1.0)).coordinates),
         ('scaling', RopeScaling((1, 1), 'linear', factor=2.0)),

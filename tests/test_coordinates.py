@@ -23,6 +23,7 @@ CPU = torch.device('cpu')
         (dict(type='centres', normalize='max'), [-0.75, -0.25, 0.25, 0.75], [-0.75, -0.25]),
         (dict(type='centres', normalize='min'), [-0.5, 0.5, 1.5, 2.5], [-0.5, 0.5]),
         (dict(type='corners'), [-1, -1 / 3, 1 / 3, 1], [-1, 1]),
+        (dict(type='corners', normalize='max'), [-1, -1 / 3, 1 / 3, 1], [-1, -1 / 3]),
     ],
 )
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
@@ -63,6 +64,17 @@ def test_positions_in_the_unit_square_are_symmetric(type: str):
 def test_one_row_has_a_position():
     positions = Coordinates('corners').positions(1, 3, device=CPU)
     assert positions.tolist() == [[-1, -1], [0, -1], [1, -1]]
+
+
+@pytest.mark.parametrize(
+    'settings',
+    [dict(reference=7), *(dict(type=t, normalize='max') for t in ('centres', 'corners'))],
+)
+def test_part_of_a_grid_has_the_positions_of_its_tokens(settings: dict):
+    coordinates = Coordinates(**settings)
+    whole = coordinates.positions(5, 8, device=CPU).unflatten(0, (5, 8))
+    part = coordinates.positions(3, 4, grid=(5, 8), device=CPU).unflatten(0, (3, 4))
+    assert torch.equal(part, whole[:3, :4])
 
 
 def test_positions_are_cached_by_all_that_they_depend_on():
@@ -151,7 +163,10 @@ def test_settings_have_a_final_form():
     [
         (dict(type='pixel'), "type must be one of .*'centres'.* got 'pixel'"),
         (dict(type='centres', normalize='mean'), "normalize must be one of .* got 'mean'"),
-        (dict(normalize='min'), "normalize='min' belongs to type 'centres', got 'index'"),
+        (
+            dict(normalize='min'),
+            "normalize='min' belongs to types 'centres' and 'corners', got 'index'",
+        ),
         (dict(type='corners', offset=1.0), "belong to type 'index', got 'corners'"),
         (dict(type='centres', reference=16), "belong to type 'index', got 'centres'"),
         (dict(offset=float('nan')), 'offset must be a finite number, got nan'),

@@ -53,6 +53,7 @@ TRACED = {
     'unequal windows, masked': lambda: windowed(window_size=(3, 4), mask_padding=True),
     'relative position': lambda: windowed(rope=None, use_rel_pos=True, rel_pos_img_size=64),
     'swin with bias': lambda: swin(rope=None, use_rpb=True),
+    'swin log-axial': lambda: swin(rope=dict(type='LogAxialRoPE', k_rope=1)),
     'swin, masked': lambda: swin(rope=MIXED, mask_padding=True),
     'swin of whole maps': lambda: swin(rope=MIXED, window_size=None),
 }

@@ -17,7 +17,7 @@ from torch import Tensor
 from ..backbones.base import Backbone
 from ..backbones.layers import resize_grid
 from ..rope import AxialRoPE, GridRoPE, MixedRoPE
-from ..rope.frequencies import Size, axis_frequencies
+from ..rope.frequencies import Size
 from .dinov3 import PERIODS
 from .errors import CheckpointError
 from .files import read_checkpoint, select_weights
@@ -202,7 +202,7 @@ def has_periods(rope: GridRoPE, weights: StateDict) -> bool:
     """Whether the periods of an embedding are those of the weights."""
     if not isinstance(rope, AxialRoPE) or rope.series != 'periods':
         return False
-    periods = 2 * math.pi / axis_frequencies(rope.head_dim, rope.theta, rope.series)
+    periods = 2 * math.pi / rope.axis_frequencies().flatten()
     stored = weights[PERIODS].float()
     return stored.shape == periods.shape and torch.allclose(stored, periods, BFLOAT16, 0)
 

@@ -1,7 +1,7 @@
 """The mathematics of rotary position embedding in two dimensions. Needs torch alone."""
 
 from .coordinates import Coordinates
-from .frequencies import AxialRoPE, GridRoPE, MixedRoPE, RotaryEmbedding
+from .frequencies import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RotaryEmbedding
 from .rotary import Rotary, rotate, rotate_definition
 from .scaling import RopeScaling
 
@@ -9,6 +9,7 @@ __all__ = [
     'AxialRoPE',
     'Coordinates',
     'GridRoPE',
+    'LogAxialRoPE',
     'MixedRoPE',
     'RopeScaling',
     'Rotary',

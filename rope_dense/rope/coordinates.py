@@ -14,6 +14,7 @@ from .validation import check_choice, check_number, check_settings, check_size
 
 CoordinateType = Literal['index', 'centres', 'corners']
 Normalization = Literal['separate', 'min', 'max']
+WindowStep = Literal['window', 'map']
 POSITIONS: Cache[Tensor] = Cache(32)
 
 
@@ -29,7 +30,7 @@ class Coordinates:
                  the image (EVA-02, Perception Encoder)
     ``centres``  2 (n + 1/2) / M - 1, in [-1, 1] (DINOv3). M is N (``normalize='separate'``) or the
                  shorter (``'min'``) or longer (``'max'``) side of the grid
-    ``corners``  2 n / (N - 1) - 1, from -1 to 1
+    ``corners``  2 n / (M - 1) - 1, from -1 to 1
     ===========  ===================================================================================
 
     In training, positions are augmented: one draw for a grid, so for a whole batch, and a new one
@@ -42,6 +43,9 @@ class Coordinates:
         type, normalize: see above.
         offset: of ``index``.
         reference: G of ``index``, a number of patches or (height, width); None leaves the index.
+        windows: where positions depend on the size of the grid, that is the size of a window in
+            blocks with windows, as if it were an image (``'window'``, EVA-02's detectors), or that
+            of the whole map, so that tokens are as far apart as without windows (``'map'``).
         shift: in the unit of the positions; jitter, rescale: factors of 1 or more. None for none.
 
     Raises:
@@ -52,6 +56,7 @@ class Coordinates:
     offset: float = 0.0
     reference: int | tuple[int, int] | None = None
     normalize: Normalization = 'separate'
+    windows: WindowStep = 'window'
     shift: float | None = None
     jitter: float | None = None
     rescale: float | None = None
@@ -59,15 +64,16 @@ class Coordinates:
     def __post_init__(self) -> None:
         check_choice('coordinates: type', self.type, get_args(CoordinateType))
         check_choice('coordinates: normalize', self.normalize, get_args(Normalization))
+        check_choice('coordinates: windows', self.windows, get_args(WindowStep))
         check_number('coordinates: offset', self.offset)
         if self.type != 'index' and (self.offset or self.reference is not None):
             raise ValueError(
                 f"coordinates: offset and reference belong to type 'index', got {self.type!r}"
             )
-        if self.type != 'centres' and self.normalize != 'separate':
+        if self.type == 'index' and self.normalize != 'separate':
             raise ValueError(
-                f"coordinates: normalize={self.normalize!r} belongs to type 'centres', "
-                f'got {self.type!r}'
+                f"coordinates: normalize={self.normalize!r} belongs to types 'centres' and "
+                f"'corners', got {self.type!r}"
             )
         if self.reference is not None:
             grid = check_size('coordinates: reference', self.reference)
@@ -88,39 +94,53 @@ class Coordinates:
         return self.type != 'index' or self.reference is not None
 
     def positions(
-        self, height: int, width: int, *, device: torch.device, dtype: torch.dtype = torch.float32
+        self,
+        height: int,
+        width: int,
+        *,
+        grid: tuple[int, int] | None = None,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """[height * width, 2], the position (x, y) of each token in row-major order.
 
         A window needs no coordinates of its own: attention scores depend on differences of
         positions only, so the grid of one window serves all windows of an image.
+
+        Args:
+            grid: (height, width) of what the tokens are the top left part of, N of the table; None
+                for themselves.
         """
+        size = height, width
+        grid = size if grid is None else grid
         return POSITIONS.get(
-            (self, height, width, dtype),
+            (self, size, grid, dtype),
             device,
-            lambda: self.make_positions(height, width, device, dtype),
+            lambda: self.make_positions(size, grid, device, dtype),
         )
 
     def make_positions(
-        self, height: int, width: int, device: torch.device, dtype: torch.dtype
+        self,
+        size: tuple[int, int],
+        grid: tuple[int, int],
+        device: torch.device,
+        dtype: torch.dtype,
     ) -> Tensor:
         """See ``positions``."""
-        sides = height, width
-        y, x = (torch.arange(side, device=device, dtype=dtype) for side in sides)
+        y, x = (torch.arange(side, device=device, dtype=dtype) for side in size)
+        shorter_or_longer = {'min': torch.sym_min, 'max': torch.sym_max}.get(self.normalize)
+        if shorter_or_longer is not None:
+            grid = (shorter_or_longer(*grid),) * 2
         if self.type == 'corners':
             y, x = (
-                2 * n / torch.sym_max(side - 1, 1) - 1
-                for n, side in zip((y, x), sides, strict=True)
+                2 * n / torch.sym_max(side - 1, 1) - 1 for n, side in zip((y, x), grid, strict=True)
             )
         elif self.type == 'centres':
-            shorter_or_longer = {'min': torch.sym_min, 'max': torch.sym_max}.get(self.normalize)
-            if shorter_or_longer is not None:
-                sides = (shorter_or_longer(height, width),) * 2
-            y, x = (2 * ((n + 0.5) / side) - 1 for n, side in zip((y, x), sides, strict=True))
+            y, x = (2 * ((n + 0.5) / side) - 1 for n, side in zip((y, x), grid, strict=True))
         else:
             y, x = y + self.offset, x + self.offset
             if self.reference is not None:
-                y, x = y / height * self.reference[0], x / width * self.reference[1]
+                y, x = y / grid[0] * self.reference[0], x / grid[1] * self.reference[1]
         xy = torch.broadcast_tensors(x[None, :], y[:, None])  # [H, W] each
         return torch.stack(xy, -1).flatten(0, 1)
 

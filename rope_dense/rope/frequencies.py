@@ -3,7 +3,9 @@
 Letters: H x W token grid, N tokens, D channels of a head, h heads, P rotated channel pairs of a
 head. Frequencies are in radians per unit of the coordinates, which is a patch unless said
 otherwise. Formulas: Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024),
-section 3; checked against timm's independent modules in tests/test_frequencies.py.
+section 3, and "Revisiting Positional Information in Transformers in the Era of Fused Attention"
+("fused-attention paper"), section 3; checked against timm's independent modules in
+tests/test_frequencies.py and against written-out formulas in tests/test_log_axial.py.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from .scaling import RopeScaling
 from .validation import check_choice, check_integer, check_number
 
 Series = Literal['radians', 'periods', 'bands']
-AxisOrder = Literal['xy', 'yx']
+AxisOrder = Literal['xy', 'yx', 'alternating']
 Size = tuple[int, int]  # (height, width) in tokens
 FIXED: Cache[Rotary] = Cache(32)
 OF_MODULES = vars(nn.Module()).keys()  # attributes that every module has
@@ -121,39 +123,42 @@ class GridRoPE(RotaryEmbedding):
             )
         if scaling is not None and scaling.type == 'ntk' and not self.has_theta:
             raise ValueError(
-                "rope_scaling: type 'ntk' changes the theta of fixed axial frequencies, which "
-                f"{type(self).__name__} here does not have; take 'linear' or 'by_parts'"
+                "rope_scaling: type 'ntk' changes the theta of fixed axial frequencies, the same "
+                f'for all heads, which {type(self).__name__} here does not have; '
+                "take 'linear' or 'by_parts'"
             )
         self.scaling = scaling
 
     @property
     def has_theta(self) -> bool:
-        """Whether the frequencies are always those of ``theta``, so that it can be changed."""
+        """Whether the frequencies of each axis, first those of one and then of the other, are
+        always those of ``theta``, so that it can be changed."""
         return False
 
     def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
         """See ``RotaryEmbedding``. In training mode the coordinates are augmented."""
-        height, width = window_size or grid
+        size = window_size or grid
+        grid = grid if self.coordinates.windows == 'map' else size
         # Angles are float32 whatever the precision of the model, or better.
-        dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+        dtype = torch.promote_types(x.dtype, torch.float32)
 
         def make() -> Rotary:
-            return self.rotary(height, width, x.device, dtype)
+            return self.rotary(size, grid, x.device, dtype)
 
         settings = self.fixed_settings()
         if settings is None:
             return make()
-        return FIXED.get((settings, height, width, dtype), x.device, make)
+        return FIXED.get((settings, size, grid, dtype), x.device, make)
 
-    def rotary(self, height: int, width: int, device: torch.device, dtype: torch.dtype) -> Rotary:
-        """The angles of a grid, not cached."""
-        positions = self.coordinates.positions(height, width, device=device, dtype=dtype)
+    def rotary(self, size: Size, grid: Size, device: torch.device, dtype: torch.dtype) -> Rotary:
+        """The angles of the tokens of ``size``, of a grid or of a window in it; not cached."""
+        positions = self.coordinates.positions(*size, grid=grid, device=device, dtype=dtype)
         if self.training:
             positions = self.coordinates.augmented(positions)
         freqs, attention_scale = self.frequencies(device).to(dtype), 1.0
         if self.scaling is not None:
-            freqs = self.scaling.scale(freqs, height, width)
-            attention_scale = self.scaling.attention_scale(height, width)
+            freqs = self.scaling.scale(freqs, *size)
+            attention_scale = self.scaling.attention_scale(*size)
         return Rotary(linear_angles(positions, freqs), self.pair_layout, attention_scale)
 
     def fixed_settings(self) -> Hashable | None:
@@ -172,7 +177,9 @@ class GridRoPE(RotaryEmbedding):
 
 
 class AxialRoPE(GridRoPE):
-    """Half of the pairs rotate with x, half with y; all heads alike unless ``learned``.
+    """Half of the pairs rotate with x, half with y.
+
+    The fused-attention paper's "2D RoPE" is the one with ``axes='yx', pair_layout='half'``.
 
     Args:
         head_dim, num_heads, pair_layout, coordinates: see ``GridRoPE``.
@@ -181,6 +188,16 @@ class AxialRoPE(GridRoPE):
             values (the paper's appendix A).
         series: see ``axis_frequencies``.
         axes: 'xy' if the first half of the pairs rotates with x, 'yx' if with y (EVA-02, DINOv3).
+            'alternating' if pairs 0, 2, ... rotate with x and 1, 3, ... with y: the paper's formula
+            as printed (equation 12), which its released weights do not follow.
+        k_rope: the first D / k_rope channels of each head are rotated; ``head_dim`` is a multiple
+            of 4 k_rope.
+        shared: whether all heads have the same frequencies. Otherwise the h heads share out one
+            series, h times as fine and over the same range: head i has its i-th, (i + h)-th,
+            (i + 2 h)-th, ... frequencies.
+
+    Raises:
+        ValueError: a value that is not allowed, or that does not fit ``head_dim``.
     """
 
     def __init__(
@@ -193,32 +210,105 @@ class AxialRoPE(GridRoPE):
         coordinates: dict | None = None,
         series: Series = 'radians',
         axes: AxisOrder = 'xy',
+        k_rope: int = 1,
+        shared: bool = True,
     ) -> None:
         super().__init__(head_dim, num_heads, theta, pair_layout, coordinates)
         check_choice('learned', learned, (True, False))
+        check_choice('shared', shared, (True, False))
         check_choice('series', series, get_args(Series))
         check_choice('axes', axes, get_args(AxisOrder))
+        if head_dim % (4 * check_integer('k_rope', k_rope, 1)):
+            raise ValueError(
+                f'head_dim must be a multiple of {4 * k_rope} (two axes, two channels a pair, '
+                f'k_rope = {k_rope}), got {head_dim}'
+            )
         self.learned, self.series, self.axes = learned, series, axes
+        self.k_rope, self.shared = k_rope, shared
         if learned:
-            start = axis_frequencies(head_dim, theta, series)
-            self.freqs = nn.Parameter(start.repeat(2, num_heads, 1))  # [2, h, P / 2]
+            start = self.axis_frequencies().expand(num_heads, -1)
+            self.freqs = nn.Parameter(start.repeat(2, 1, 1))  # [2, h, P / 2]
 
     @property
     def has_theta(self) -> bool:
-        return not self.learned and self.series != 'bands'
+        fixed = not self.learned and self.series != 'bands'
+        return fixed and self.shared and self.axes != 'alternating'
 
     def frequencies(self, device: torch.device) -> Tensor:
         if self.learned:
             x, y = self.freqs.unbind()  # [h, P / 2] each
         else:
-            x = y = axis_frequencies(self.head_dim, self.theta, self.series, device)[None]
+            x = y = self.axis_frequencies(device)
         zeros = torch.zeros_like(x)
-        if self.axes == 'yx':
-            return torch.stack([torch.cat([zeros, x], -1), torch.cat([y, zeros], -1)])
-        return torch.stack([torch.cat([x, zeros], -1), torch.cat([zeros, y], -1)])
+        of_x, of_y = ([zeros, x], [y, zeros]) if self.axes == 'yx' else ([x, zeros], [zeros, y])
+        if self.axes == 'alternating':
+            return torch.stack([torch.stack(of_x, -1), torch.stack(of_y, -1)]).flatten(-2)
+        return torch.stack([torch.cat(of_x, -1), torch.cat(of_y, -1)])
+
+    def axis_frequencies(self, device: torch.device | None = None) -> Tensor:
+        """The fixed frequencies of one axis: [h or 1, P / 2]."""
+        heads = 1 if self.shared else self.num_heads
+        channels = self.head_dim // self.k_rope
+        series = axis_frequencies(heads * channels, self.theta, self.series, device)
+        return series.view(-1, heads).T
 
     def extra_repr(self) -> str:
-        return f'{super().extra_repr()}, series={self.series}, axes={self.axes}'
+        own = f'series={self.series}, axes={self.axes}, k_rope={self.k_rope}, shared={self.shared}'
+        return f'{super().extra_repr()}, {own}'
+
+
+class LogAxialRoPE(AxialRoPE):
+    """Axial frequencies log-spaced in [low, high), for coordinates in [-1, 1] of the whole map.
+
+    low (high / low) ** (k / N) for k = 0 .. N - 1, N = h D / (4 k_rope), or N = D / (4 k_rope) if
+    shared. "Axial RoPE" of the fused-attention paper (section 3.2), from HDiT (Crowson et al., ICML
+    2024) and the code of its authors, k-diffusion. The paper's equation 5 as printed, which
+    contradicts its text, is ``low=1, high=10 ** 0.25``. Checked in tests/test_log_axial.py against
+    the formula of k-diffusion.
+
+    Args:
+        head_dim, num_heads, k_rope, shared, axes: see ``AxialRoPE``.
+        low, high: radians per unit of the coordinates, half the longer side of the map.
+        pair_layout: see ``Rotary``.
+        coordinates: config of ``Coordinates``. None for type 'centres', as in HDiT, with
+            normalize='max' and windows='map'; 'corners' is "between -1 and 1" as the paper says.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        num_heads: int,
+        k_rope: int = 2,
+        shared: bool = False,
+        low: float = math.pi,
+        high: float = 10 * math.pi,
+        pair_layout: PairLayout = 'half',
+        coordinates: dict | None = None,
+        axes: AxisOrder = 'yx',
+    ) -> None:
+        check_number('low', low, above=0)
+        check_number('high', high, above=low)
+        super().__init__(
+            head_dim,
+            num_heads,
+            theta=low / high,  # a base below 1: the series rises
+            pair_layout=pair_layout,
+            coordinates=coordinates or dict(type='centres', normalize='max', windows='map'),
+            axes=axes,
+            k_rope=k_rope,
+            shared=shared,
+        )
+        self.low = low
+
+    @property
+    def has_theta(self) -> bool:
+        return False
+
+    def axis_frequencies(self, device: torch.device | None = None) -> Tensor:
+        return self.low * super().axis_frequencies(device)
+
+    def extra_repr(self) -> str:
+        return f'low={self.low:.4g}, {super().extra_repr()}'
 
 
 class MixedRoPE(GridRoPE):
