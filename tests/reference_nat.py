@@ -54,7 +54,9 @@ def neighbourhood_attention(
                 neighbours(column, columns, kernel[1], dilation),
             )
         )
-        scores = torch.stack([(q[row, column] * k[key]).sum(-1) for key in keys]) / q.shape[-1] ** 0.5
+        scores = (
+            torch.stack([(q[row, column] * k[key]).sum(-1) for key in keys]) / q.shape[-1] ** 0.5
+        )
         if 'rpb' in weights:
             offsets = [
                 ((r - row) // dilation + kernel[0] - 1, (c - column) // dilation + kernel[1] - 1)
@@ -82,7 +84,9 @@ def published_model(
     for stage, (number, of_stage) in enumerate(zip(heads, dilations, strict=True)):
         name = f'{"levels" if levels else "layers"}.{stage}'
         for block, dilation in enumerate(of_stage):
-            x = transformer_block(part(weights, f'{name}.blocks.{block}'), x, number, kernel, dilation)
+            x = transformer_block(
+                part(weights, f'{name}.blocks.{block}'), x, number, kernel, dilation
+            )
         outs.append(x.permute(2, 0, 1))
         if stage + 1 < len(heads):
             reduce = conv_reduction if levels else patch_merging
@@ -99,7 +103,9 @@ def norm(weights: Weights, x: Tensor) -> Tensor:
     return F.layer_norm(x, x.shape[-1:], weights['weight'], weights['bias'], 1e-5)
 
 
-def transformer_block(weights: Weights, x: Tensor, heads: int, kernel: int, dilation: int) -> Tensor:
+def transformer_block(
+    weights: Weights, x: Tensor, heads: int, kernel: int, dilation: int
+) -> Tensor:
     gammas = [weights.get(name, torch.ones(x.shape[-1])) for name in ('gamma1', 'gamma2')]
     y = norm(part(weights, 'norm1'), x)
     y = neighbourhood_attention(y, part(weights, 'attn'), heads, (kernel, kernel), dilation)
@@ -133,4 +139,6 @@ def patch_merging(weights: Weights, x: Tensor) -> Tensor:
     height, width, _ = x.shape
     x = F.pad(x, (0, 0, 0, width % 2, 0, height % 2))
     corners = [x[row::2, column::2] for column in (0, 1) for row in (0, 1)]
-    return F.linear(norm(part(weights, 'norm'), torch.cat(corners, -1)), weights['reduction.weight'])
+    return F.linear(
+        norm(part(weights, 'norm'), torch.cat(corners, -1)), weights['reduction.weight']
+    )

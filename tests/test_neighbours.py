@@ -54,11 +54,9 @@ def test_every_query_is_there_once_with_its_neighbours(
     for axis, length, padded, side in zip(
         (plan.rows, plan.columns), grid, plan.padded, kernel, strict=True
     ):
-        number = axis.queries.shape[1]
-        assert axis.queries.flatten()[axis.back].tolist() == list(range(length))
-        for index, place in enumerate(axis.back.tolist()):
-            tile, query = divmod(place, number)
-            near = axis.near[tile, query]
+        assert axis.queries[axis.tile, axis.place].tolist() == list(range(length))
+        for index, (tile, place) in enumerate(zip(axis.tile, axis.place, strict=True)):
+            near = axis.near[tile, place]
             assert axis.keys[tile][near].tolist() == neighbours(index, padded, side, dilation)
         assert axis.near.sum(-1).eq(side).all()  # of repeated queries too
 
@@ -159,7 +157,9 @@ def test_a_bias_table_is_resized_to_the_kernel() -> None:
         plain = attention(NeighbourAttention, rope=False)
         plain.load_state_dict(attn.state_dict(), strict=False)
         # The table is resized in float32.
-        torch.testing.assert_close(attn(x, (9, 9), plan), plain(x, (9, 9), plan), rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(
+            attn(x, (9, 9), plan), plain(x, (9, 9), plan), rtol=1e-3, atol=1e-5
+        )
 
 
 class OfEachImage(MixedRoPE):

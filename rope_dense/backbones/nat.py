@@ -85,9 +85,7 @@ BASE = dict(SMALL, embed_dims=128, num_heads=(4, 8, 16, 32), drop_path_rate=0.5)
 SCALED = dict(layer_scale_init_value=1e-5)
 DILATED = dict(dilations=((1, 8), (1, 4), (1, 2), (1,)))
 # With the sizes of Swin.
-S_TINY = dict(
-    embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24), overlapping=False
-)
+S_TINY = dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24), overlapping=False)
 S_SMALL = dict(S_TINY, depths=(2, 2, 18, 2), drop_path_rate=0.3)
 S_BASE = dict(S_SMALL, embed_dims=128, num_heads=(4, 8, 16, 32), drop_path_rate=0.5)
 
@@ -100,9 +98,10 @@ class RoPENAT(StagedBackbone):
 
     Takes images [B, in_channels, height, width] of any size and returns one map
     [B, embed_dims * 2**i, H_i, W_i] for each stage i of ``out_indices``, normalised by ``norm{i}``.
-    H_0 = ceil(height / 4) and H_i = ceil(H_{i-1} / 2). With ``rope=None`` and ``use_rpb=True`` it is
-    the published model, whose weights load, see docs/checkpoints.md. Checked in tests/test_nat.py
-    against the published order of layers, written out, with attention token by token.
+    H_0 = ceil(height / 4) and H_i = ceil(H_{i-1} / 2). With ``rope=None`` and ``use_rpb=True`` it
+    is the published model, whose weights load, see docs/checkpoints.md. Checked in
+    tests/test_nat.py against the published order of layers, written out, with attention token by
+    token.
 
     Args:
         arch: a name in ``ARCHS`` (NAT and DiNAT of four sizes, NAT-s and DiNAT-s of three), or a

@@ -117,7 +117,9 @@ class TableBiasNeighbourAttention(NeighbourAttention):
         return False
 
     def mask(self, plan: NeighbourPlan, batch: int, dtype: torch.dtype) -> Tensor:
-        old, new = (tuple(2 * side - 1 for side in of) for of in (self.bias_window, plan.kernel_size))
+        old, new = (
+            tuple(2 * side - 1 for side in of) for of in (self.bias_window, plan.kernel_size)
+        )
         table = resize_grid(self.relative_position_bias_table[None], old, new)[0]
         bias = plan.bias(table.T.unflatten(1, new).to(dtype))  # [t, h, n, m]
         return bias[:, None].expand(-1, batch, -1, -1, -1).flatten(1, 2)

@@ -27,14 +27,15 @@ class AxisTiles:
     Attributes:
         queries: [t, n] positions in the padded grid; the last ones of a group may repeat.
         keys: [t, m] those of all neighbours; the last ones may repeat.
-        back: [H] place of each position of the grid in the flattened ``queries``.
+        tile, place: [H] where in ``queries`` each position of the grid is.
         near: [t, n, m] bool, which keys are neighbours of a query: K of them.
         offsets: [t, n, m] (query - key) / d + K - 1, of neighbours from 0 to 2 K - 2.
     """
 
     queries: Tensor
     keys: Tensor
-    back: Tensor
+    tile: Tensor
+    place: Tensor
     near: Tensor
     offsets: Tensor
 
@@ -89,15 +90,16 @@ class NeighbourPlan:
         (rows, height), (columns, width) = self.rows.queries.shape, self.columns.queries.shape
         x = tiles.unflatten(2, (height, width)).unflatten(1, (batch, heads))
         x = x.unflatten(0, (rows, columns)).permute(2, 0, 4, 1, 5, 3, 6)  # [B, ., ., ., ., h, D]
-        x = x.flatten(5).flatten(3, 4).flatten(1, 2)  # [B, rows, columns, C]
-        return x.index_select(1, self.rows.back).index_select(2, self.columns.back).flatten(1, 2)
+        row, row_place = self.rows.tile[:, None], self.rows.place[:, None]
+        x = x[:, row, row_place, self.columns.tile, self.columns.place]  # [B, H, W, h, D]
+        return x.flatten(3).flatten(1, 2)
 
     def bias(self, table: Tensor) -> Tensor:
-        """The entries of a table of offsets [h, 2 K - 1, 2 K - 1], query minus key, for the pairs of
+        """The entries of a table of offsets query - key, [h, 2 K - 1, 2 K - 1], for the pairs of
         each tile, [t, h, n, m]; -inf for those that are no neighbours."""
         rows, columns = self.rows.offsets, self.columns.offsets
         bias = table[:, rows[:, None, :, None, :, None], columns[None, :, None, :, None, :]]
-        bias = bias.permute(1, 2, 0, 3, 4, 5, 6)  # [., ., h, n, n, m, m]
+        bias = bias.permute(1, 2, 0, 3, 4, 5, 6).contiguous()  # [., ., h, n, n, m, m]
         bias = bias.flatten(5).flatten(3, 4).flatten(0, 1)
         return bias.masked_fill(~self.mask, -torch.inf)
 
@@ -124,7 +126,7 @@ def neighbour_plan(
 
     def make() -> NeighbourPlan:
         padded = tuple(
-            torch.sym_max(side, kernel * dilation)
+            at_least(side, kernel * dilation)
             for side, kernel in zip(grid, kernel_size, strict=True)
         )
         rows, columns = (
@@ -148,21 +150,23 @@ def axis_tiles(
         num_queries = -(-longest // -(-longest // kernel))
         num_keys = min(num_queries + kernel - 1, longest)
     tiles = (longest + num_queries - 1) // num_queries  # of a group
-    group = torch.arange(dilation, device=device)[:, None, None]
-    size = (padded - group + dilation - 1) // dilation  # [d, 1, 1] tokens of each group
-    first = torch.arange(tiles, device=device)[:, None] * num_queries
-    query = first + torch.arange(num_queries, device=device)  # [t / d, n], position in a group
-    start = (query - kernel // 2).clamp(min=0).minimum(size - kernel)  # [d, t / d, n]
-    key = start[..., :1] + torch.arange(num_keys, device=device)  # [d, t / d, m]
-    after_start = key[:, :, None] - start[..., None]  # [d, t / d, n, m]
-    offsets = query[..., None] - key[:, :, None] + kernel - 1
+    tile = torch.arange(dilation * tiles, device=device)[:, None]
+    group = tile // tiles  # [t, 1]
+    size = (padded - group + dilation - 1) // dilation  # [t, 1] tokens of the group
+    first = (tile - group * tiles) * num_queries  # not %, of which ONNX has none by a size
+    query = first + torch.arange(num_queries, device=device)  # [t, n], position in the group
+    start = (query - kernel // 2).clamp(min=0).minimum(size - kernel)  # [t, n]
+    key = start[:, :1] + torch.arange(num_keys, device=device)  # [t, m]
+    after_start = key[:, None] - start[:, :, None]  # [t, n, m]
     position = torch.arange(length, device=device)
+    in_group = position // dilation
     return AxisTiles(
-        queries=(group + dilation * query.minimum(size - 1)).flatten(0, 1),
-        keys=(group + dilation * key.minimum(size - 1)).flatten(0, 1),
-        back=position % dilation * (tiles * num_queries) + position // dilation,
-        near=((after_start >= 0) & (after_start < kernel)).flatten(0, 1),
-        offsets=offsets.clamp(0, 2 * kernel - 2).flatten(0, 1),
+        queries=group + dilation * query.minimum(size - 1),
+        keys=group + dilation * key.minimum(size - 1),
+        tile=position % dilation * tiles + in_group // num_queries,
+        place=in_group % num_queries,
+        near=(after_start >= 0) & (after_start < kernel),
+        offsets=(query[:, :, None] - key[:, None] + kernel - 1).clamp(0, 2 * kernel - 2),
     )
 
 
@@ -171,8 +175,13 @@ def split_tiles(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     h, n, D]. Images and heads are one axis, so that the mask of a tile is the same along it."""
     x = x.index_select(1, rows.flatten()).index_select(2, columns.flatten())
     x = x.unflatten(2, columns.shape).unflatten(1, rows.shape)  # [B, ., n, ., n, s, h, D]
-    x = x.permute(5, 1, 3, 0, 6, 2, 4, 7)  # [s, ., ., B, h, n, n, D]
+    x = x.permute(5, 1, 3, 0, 6, 2, 4, 7).contiguous()  # [s, ., ., B, h, n, n, D]
     return x.flatten(5, 6).flatten(3, 4).flatten(1, 2)
+
+
+def at_least(side: int, least: int) -> int:
+    """The larger of the two; ``torch.sym_max`` knows no sizes of torch.jit.trace, which are tensors."""
+    return side.clamp(min=least) if isinstance(side, Tensor) else torch.sym_max(side, least)
 
 
 def check_kernel_size(name: str, value: object) -> Size:

@@ -106,7 +106,7 @@ def hints(model: Backbone, weights: StateDict, incompatible: IncompatibleKeys) -
 
 
 def kind_of(weights: StateDict) -> str:
-    """'ViT', 'Swin' (NAT-s too, which has the same weights) or 'NAT', with its stem of convolutions."""
+    """'NAT' for a stem of convolutions, 'Swin' for other stages (NAT-s too), or 'ViT'."""
     if STEM in weights:
         return 'NAT'
     return 'Swin' if is_swin(weights) else 'ViT'

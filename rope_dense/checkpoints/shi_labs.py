@@ -20,7 +20,7 @@ KEYS: KeyTable = {
 
 
 def from_shi_labs(weights: StateDict) -> StateDict:
-    """Names, and the order of the bias tables: [h, 2 K - 1, 2 K - 1] over offsets key - query become
+    """Names, and the bias tables: [h, 2 K - 1, 2 K - 1] over offsets key - query become
     [(2 K - 1)**2, h] over offsets query - key, as in Swin."""
     tables = {key: tensor for key, tensor in weights.items() if key.endswith('.attn.rpb')}
     for key, table in tables.items():
