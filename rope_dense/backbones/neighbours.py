@@ -180,7 +180,7 @@ def split_tiles(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def at_least(side: int, least: int) -> int:
-    """The larger of the two; ``torch.sym_max`` knows no sizes of torch.jit.trace, which are tensors."""
+    """The larger of the two. (In torch.jit.trace sizes are tensors, which sym_max cannot take.)"""
     return side.clamp(min=least) if isinstance(side, Tensor) else torch.sym_max(side, least)
 
 
