@@ -65,8 +65,7 @@ TRACED = {
     'swin log-axial': lambda: swin(rope=dict(type='LogAxialRoPE', k_rope=1)),
     'swin, masked': lambda: swin(rope=MIXED, mask_padding=True),
     'swin of whole maps': lambda: swin(rope=MIXED, window_size=None),
-    'nat with bias': lambda: nat(rope=None, use_rpb=True),
-    'nat without overlap': lambda: nat(rope=MIXED, arch=NAT_S),
+    'nat without overlap, with bias': lambda: nat(rope=MIXED, use_rpb=True, arch=NAT_S),
 }
 IN_ONNX = {
     'axial': lambda: vit(rope=AXIAL),
@@ -79,7 +78,7 @@ IN_ONNX = {
     'swin mixed with bias': lambda: swin(rope=MIXED, use_rpb=True),
     'nat log-axial': lambda: nat(rope=LOG_AXIAL),
 }
-SLOW = ('swin axial',)
+SLOW = ('swin axial', 'nat log-axial')
 
 
 @pytest.mark.parametrize('make', TRACED.values(), ids=TRACED)

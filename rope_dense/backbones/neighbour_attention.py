@@ -83,6 +83,8 @@ class NeighbourAttention(Attention):
 
     def mask(self, plan: NeighbourPlan, batch: int, dtype: torch.dtype) -> Tensor:
         """[t, B h or 1, n, m]: bool, which keys are neighbours, or what is added to the scores."""
+        if is_tracing():  # where one head in all would be a case of its own
+            return plan.mask.expand(-1, batch * self.num_heads, -1, -1)
         return plan.mask
 
 
