@@ -19,6 +19,7 @@ from itertools import groupby
 from pathlib import Path
 
 import torch
+from bench_apply_rotary import Size, bench_apply_rotary
 from bench_backbone import OURS, bench_backbone, bench_fused_attention, bench_share
 from bench_rotate import bench_rotate
 from measure import Row, environment, name_of, table, write_csv
@@ -27,6 +28,7 @@ from rotations import SHAPES, RotationShape
 RESULTS = Path(__file__).parent / 'results'
 SHOWN = (
     'implementation',
+    'size',
     'height',
     'width',
     'median_ms',
@@ -40,6 +42,9 @@ SHOWN = (
     'median_percent',
     'p20_percent',
     'p80_percent',
+    'mean_percent',
+    'least_percent',
+    'largest_percent',
     'images_per_s',
     'peak_rss_mb',
     'peak_tensors_mb',
@@ -86,6 +91,12 @@ SUITES = {
         dict(shapes=TINY, rounds=1, modes=('forward',)),
         10,
         'the rotation of one image, alone and with attention',
+    ),
+    'fast-rope': Suite(
+        bench_apply_rotary,
+        dict(sizes=[Size(2, 2, 3, 16)], rounds=1, with_compiled=False),
+        3,
+        'apply_rotary_ against plain operations, eager and compiled; on a CPU at few sizes',
     ),
     'vit-224': Suite(
         partial(vit, sizes=[(224, 224)], rounds=3, processes=3), FEW, 4, 'ViT-B/16, 224 px'

@@ -14,6 +14,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / 'benchmarks'))
 
+import bench_apply_rotary
 import bench_backbone
 import correctness
 import gpu
@@ -242,6 +243,43 @@ def test_rotation_and_windows_have_a_share():
 
 
 # ---------------------------------------------------------------- the programs
+
+
+def test_sizes_of_fast_rope_are_those_of_the_paper():
+    sizes = bench_apply_rotary.PAPER_SIZES
+    assert len(set(sizes)) == 300
+    assert max(size.values for size in sizes) == 128 * 8 * 56 * 56 * 128
+    assert set(bench_apply_rotary.SAMPLE) < set(sizes) and len(bench_apply_rotary.SAMPLE) > 20
+
+
+def test_gains_of_fast_rope_are_those_in_speed():
+    times = dict(eager=(6.0, 8.0), compiled=(3.0, 16.0), fused=(1.0, 2.0))
+    rows = [
+        dict(implementation=name, size=size, median_ms=milliseconds)
+        for name, both in times.items()
+        for size, milliseconds in zip('ab', both, strict=True)
+    ]
+    gains = {
+        row.pop('implementation'): list(row.values()) for row in bench_apply_rotary.summary(rows)
+    }
+    assert gains == {
+        'compiled over eager': [25, -50, 100],
+        'fused over eager': [400, 300, 500],
+        'fused over compiled': [450, 200, 700],
+    }
+
+
+def test_fast_rope_has_rows_for_each_precision():
+    sizes = [bench_apply_rotary.Size(1, 2, 3, 16), bench_apply_rotary.Size(2, 1, 2, 32)]
+    rows = bench_apply_rotary.bench_apply_rotary(
+        CPU, dtype=torch.float16, sizes=sizes, rounds=1, with_compiled=False
+    )
+    works = ['float16, angles in float16'] * 5 + ['float16, angles in float32'] * 5
+    assert [row['work'] for row in rows] == works
+    assert [row['bench'] for row in rows[3:5]] == [
+        'fast-rope',
+        'fast-rope, gain in percent over 2 of 300 sizes',
+    ]
 
 
 def test_a_suite_writes_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

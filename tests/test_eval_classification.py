@@ -140,12 +140,10 @@ def small_vit(path: Path) -> str:
     return saved(dict(model=weights), path)
 
 
-@pytest.mark.parametrize(
-    'settings', [dict(final_norm=False), dict(with_cls_token=False), dict(out_indices=(0,))]
-)
+@pytest.mark.parametrize('settings', [dict(final_norm=False), dict(out_indices=(0,))])
 def test_backbones_without_what_the_head_needs(settings: dict) -> None:
     vit = dict(type='RoPEViT', arch=dict(embed_dims=64, depth=2, num_heads=1), final_norm=True)
-    with pytest.raises(ValueError, match='needs with_cls_token=True, final_norm=True and the last'):
+    with pytest.raises(ValueError, match='needs final_norm=True and the last block'):
         RoPEClassifier(dict(vit, **settings), num_classes=3)
     several = RoPEClassifier(dict(vit, out_indices=(0, 1)), num_classes=3)
     assert several(torch.randn(1, 3, 32, 32)).shape == (1, 3)

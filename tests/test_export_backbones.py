@@ -61,6 +61,11 @@ TRACED = {
     ),
     'unequal windows, masked': lambda: windowed(window_size=(3, 4), mask_padding=True),
     'relative position': lambda: windowed(rope=None, use_rel_pos=True, rel_pos_img_size=64),
+    'bias with zeros': lambda: windowed(
+        rope=dict(type='LogAxialRoPE'), use_rpb=True, rpb_resize='zeros', patch_norm=True
+    ),
+    'resformer': lambda: family('resformer_small'),
+    'linear': lambda: vit(rope=dict(type='RasterRoPE'), linear_attention='elu', use_ape='sine'),
     'swin with bias': lambda: swin(rope=None, use_rpb=True),
     'swin log-axial': lambda: swin(rope=dict(type='LogAxialRoPE', k_rope=1)),
     'swin, masked': lambda: swin(rope=MIXED, mask_padding=True),
@@ -74,11 +79,16 @@ IN_ONNX = {
     'eva02': lambda: family('eva02_base'),
     'windows axial': lambda: windowed(rope=AXIAL),
     'windows mixed': lambda: windowed(rope=MIXED),
+    'log-axial with bias': lambda: windowed(
+        rope=dict(type='LogAxialRoPE'), use_rpb=True, rpb_resize='zeros', patch_norm=True
+    ),
+    'resformer': lambda: family('resformer_small'),
+    'linear': lambda: vit(rope=dict(type='RasterRoPE'), linear_attention='cosine', use_ape='sine'),
     'swin axial': lambda: swin(rope=AXIAL),
     'swin mixed with bias': lambda: swin(rope=MIXED, use_rpb=True),
     'nat log-axial': lambda: nat(rope=LOG_AXIAL),
 }
-SLOW = ('swin axial', 'nat log-axial')
+SLOW = ('swin axial', 'log-axial with bias', 'nat log-axial')
 
 
 @pytest.mark.parametrize('make', TRACED.values(), ids=TRACED)

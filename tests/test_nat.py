@@ -177,7 +177,9 @@ def test_refusals_name_what_would_fit(tmp_path: Path, monkeypatch: pytest.Monkey
     text = refusal(RoPENAT, path, **dict(options, arch='other'), **RPB)
     assert "16 channels and 2 + 3 blocks: set arch='nat' or set arch='dinat'" in text
     broken = dict(nat) | {'levels.0.blocks.0.attn.rpb': torch.zeros(25, 2)}
-    assert 'no table of offsets' in refusal(RoPENAT, saved(broken, tmp_path), **RPB, **options)
+    assert 'not [heads, offsets, offsets]' in refusal(
+        RoPENAT, saved(broken, tmp_path), **RPB, **options
+    )
 
 
 # ---------------------------------------------------------------------- options

@@ -134,6 +134,31 @@ def test_many_windows_share_a_table():
         assert_same_gradients(qkv, rotary, torch.randn_like(qkv))
 
 
+@pytest.mark.parametrize('layout', LAYOUTS)
+@pytest.mark.parametrize('parts', [1, 2, 3])
+def test_parts_of_a_larger_tensor_in_place(layout: str, parts: int):
+    shape = BATCH, 1 + PREFIX + POSITIONS, 1 + parts, HEADS, 2 * PAIRS + 4
+    memory, rotary = torch.randn(shape, device=DEVICE), make_rotary(TABLES['each head'], layout)
+    before, part = memory.clone(), memory[:, 1:, 1:]
+    expected = rotate_definition(part.clone(), rotary, PREFIX)
+    leaf = memory.clone().requires_grad_()
+    angles = rotary.angles.clone().requires_grad_()
+    copy = (leaf * 1)[:, 1:, 1:]
+    settings = layout, PREFIX, triton_rotary, True
+    rotated = Rotate.apply(copy, angles, rotary.cos_sin, *settings)
+    of_part, of_angles = torch.autograd.grad(rotated.square().sum() + rotated.sum(), (leaf, angles))
+    out = Rotate.apply(part, rotary.angles, rotary.cos_sin, *settings)
+    assert out.data_ptr() == part.data_ptr()
+    assert_equal_but_for_rounding(part, expected)
+    assert_equal_but_for_rounding(rotated.detach(), expected)
+    memory[:, 1:, 1:] = before[:, 1:, 1:]
+    assert torch.equal(memory, before)  # nothing else was written
+    weight = 2 * expected + 1
+    same = gradients(rotate_definition, before[:, 1:, 1:], rotary, weight, PREFIX)
+    assert_equal_but_for_rounding(of_part[:, 1:, 1:], same[0])
+    assert (of_angles - same[1]).norm() <= 4e-6 * same[1].norm()
+
+
 @pytest.mark.parametrize('table', TABLES)
 def test_gradients_are_the_same_in_every_run(monkeypatch: pytest.MonkeyPatch, table: str):
     monkeypatch.setattr(triton_rotary, 'PROGRAMS', 2)

@@ -79,8 +79,10 @@ def small(name: str, **settings) -> dict:
 
 
 def test_every_architecture_is_compared():
-    """naver's tiny is not in timm, and SAM3 is compared in test_sam3.py."""
-    assert RoPEViT.ARCHS.keys() - TIMM_NAMES.keys() == {'tiny', 'sam3'}
+    """naver's tiny is not in timm, nor are others, which are compared in test_sam3.py and
+    test_vit_options.py."""
+    others = {'sam3', 'isotropic_small', 'isotropic_base', 'resformer_small'}
+    assert RoPEViT.ARCHS.keys() - TIMM_NAMES.keys() == {'tiny', *others}
 
 
 @pytest.mark.parametrize('name', TIMM_NAMES)

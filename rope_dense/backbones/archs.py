@@ -19,7 +19,8 @@ from .windows import WindowSetting
 DEFAULT = 'default'  # as ``arch`` says; a string, so that configs can store it
 Default = Literal['default']
 FinalNorm = bool | Literal['all']
-Ape = bool | Literal['tile']  # True: resized to the grid of the image; 'tile': repeated
+# True: learned, resized to the grid of the image; 'tile': learned, repeated; others: see RoPEViT.
+Ape = bool | Literal['tile', 'sine', 'sine_conv']
 SIZES = ('embed_dims', 'depth', 'num_heads')
 Arch = TypeVar('Arch')
 
@@ -50,6 +51,9 @@ class ViTArch:
     qkv_bias: QkvBias = True
     rope: dict | None = field(default_factory=lambda: dict(type='MixedRoPE', theta=10.0))
     use_ape: Ape = False
+    use_rpb: bool = False
+    use_lpe: bool = False
+    patch_norm: bool = False
     with_cls_token: bool = True
     num_registers: int = 0
     pre_norm: bool = False
@@ -73,8 +77,13 @@ class ViTArch:
         check_number('mlp_ratio', self.mlp_ratio, above=0)
         check_choice('qkv_bias', self.qkv_bias, (True, False, 'qv'))
         check_integer('num_registers', self.num_registers, 0)
-        check_choice('use_ape', self.use_ape, (True, False, 'tile'))
-        for name in ('with_cls_token', 'pre_norm', 'attn_norm'):
+        check_choice('use_ape', self.use_ape, (True, False, *get_args(get_args(Ape)[1])))
+        if self.use_ape in ('sine', 'sine_conv') and self.embed_dims % 4:
+            raise ValueError(
+                f'arch: embed_dims must be a multiple of 4 (two axes, sine and cosine) for '
+                f'use_ape={self.use_ape!r}, got {self.embed_dims}'
+            )
+        for name in ('use_rpb', 'use_lpe', 'patch_norm', 'with_cls_token', 'pre_norm', 'attn_norm'):
             check_choice(name, getattr(self, name), (True, False))
         check_choice('final_norm', self.final_norm, (True, False, 'all'))
         if self.layer_scale_init_value is not None:
@@ -85,6 +94,11 @@ class ViTArch:
         """(height, width) of ``img_size`` in patches."""
         height, width = check_size('img_size', self.img_size)
         return height // self.patch_size, width // self.patch_size
+
+    @property
+    def learned_ape(self) -> bool:
+        """Whether there is a table of positions."""
+        return self.use_ape in (True, 'tile')
 
     @property
     def num_prefix_tokens(self) -> int:
@@ -226,6 +240,16 @@ ROPE_REG = dict(
     num_registers=1,
     layer_scale_init_value=1e-5,
 )
+# The plain ViT of the neighbourhood-attention papers: public code, ``isotropic.py``.
+ISOTROPIC = dict(
+    depth=12,
+    rope=None,
+    use_rpb=True,
+    patch_norm=True,
+    with_cls_token=False,
+    layer_scale_init_value=None,
+    norm_cfg=dict(type='LN', eps=1e-5),
+)
 
 ARCHS: dict[str, dict] = {
     'tiny': TINY,
@@ -272,4 +296,9 @@ ARCHS: dict[str, dict] = {
     'rope_reg1_mediumd': dict(ROPE_REG, embed_dims=512, depth=20, num_heads=8, qkv_bias=False),
     'rope_reg4_betwixt': dict(ROPE_REG, embed_dims=640, depth=12, num_heads=10, num_registers=4),
     'rope_reg1_base': dict(ROPE_REG, **BASE),
+    'isotropic_small': dict(ISOTROPIC, embed_dims=384, num_heads=12),
+    'isotropic_base': dict(ISOTROPIC, embed_dims=768, num_heads=24),
+    'resformer_small': dict(
+        SMALL, rope=None, use_ape='sine_conv', use_lpe=True, layer_scale_init_value=None
+    ),
 }

@@ -7,7 +7,7 @@ C = h D.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -17,10 +17,12 @@ from ..rope import Rotary, rotate
 from ..rope.cache import Cache, is_tracing
 from ..rope.frequencies import Size
 from ..rope.rotary import rotate_packed
-from .layers import build_norm, resize_grid
+from ..rope.validation import check_choice
+from .layers import PositionConv, TableResize, build_norm, pad_grid, resize_grid
 from .windows import WindowPlan
 
 QkvBias = bool | Literal['qv']
+LinearKernel = Literal['elu', 'cosine']
 INDEXES: Cache[Tensor] = Cache(32)
 
 
@@ -68,9 +70,13 @@ class Attention(nn.Module):
         Returns:
             [B, N, C].
         """
+        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
+        return self.proj(self.norm(self.mix(x, qkv, grid, plan)))
+
+    def mix(self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None) -> Tensor:
+        """What the tokens take from each other, [B, N, C], by their projection [B, N, 3, h, D]."""
         window_size = None if plan is None else plan.window_size
         rotary = None if self.rope is None else self.rope(x, grid, window_size)
-        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
         if plan is not None:
             padding = None if plan.is_padding is None else zero_projection(self.qkv, x)
             qkv = plan.partition(qkv, padding)  # [W, n, 3, h, D]
@@ -78,9 +84,7 @@ class Attention(nn.Module):
         q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B or W, h, n, D]
         bias = self.bias(q, window_size or grid)
         out = attend(q, k, v, bias, score_scale(q, rotary), plan)  # [B or W, n, C]
-        if plan is not None:
-            out = plan.unpartition(out)  # [B, N, C]
-        return self.proj(self.norm(out))
+        return out if plan is None else plan.unpartition(out)
 
     def bias(self, q: Tensor, size: Size) -> Tensor | None:
         """What is added to the scaled scores of queries [B, h, n, D] in a grid or window of
@@ -99,13 +103,12 @@ class GlobalPrefixAttention(Attention):
         others: see ``Attention``.
     """
 
-    def forward(self, x: Tensor, grid: Size, plan: WindowPlan | None = None) -> Tensor:
-        """See ``Attention.forward``; the windows of ``plan`` have ``num_shared`` prefix tokens and
+    def mix(self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None) -> Tensor:
+        """See ``Attention.mix``; the windows of ``plan`` have ``num_shared`` prefix tokens and
         mask their padding."""
         if plan is None:
-            return super().forward(x, grid)
+            return super().mix(x, qkv, grid, plan)
         rotary = None if self.rope is None else self.rope(x, grid)
-        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
         qkv = rotate_packed(qkv, rotary, self.num_prefix_tokens)
         scale = score_scale(qkv, rotary)
         prefix, tokens = qkv[:, : self.num_prefix_tokens], qkv[:, self.num_prefix_tokens :]
@@ -114,8 +117,74 @@ class GlobalPrefixAttention(Attention):
         keys_values = torch.cat([shared, others], 1)  # [W, P + n, 2, h, D]
         windows = attend_packed(queries, keys_values, scale, plan)  # [W, n, C]
         prefix = attend_packed(prefix[:, :, 0], qkv[:, :, 1:], scale, None)
-        out = torch.cat([prefix, plan.unpartition(windows)], 1)  # [B, N, C]
-        return self.proj(self.norm(out))
+        return torch.cat([prefix, plan.unpartition(windows)], 1)  # [B, N, C]
+
+
+class LocalPositionAttention(Attention):
+    """Attention with ResFormer's local position embedding: a depth-wise convolution of the values,
+    as a map of each head, that is added to what attention puts out. Prefix tokens get nothing.
+
+    Tian et al., "ResFormer: Scaling ViTs with Multi-Resolution Training" (CVPR 2023).
+    All heads share the filters, which start at zero.
+
+    Args:
+        others: see ``Attention``.
+    """
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        self.local = PositionConv(self.proj.in_features // self.num_heads)
+        nn.init.zeros_(self.local.weight)
+        nn.init.zeros_(self.local.bias)
+
+    def mix(self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None) -> Tensor:
+        before = qkv.shape[1] - grid[0] * grid[1]
+        values = qkv[:, before:, 2].permute(0, 2, 3, 1)  # [B, h, D, H W]
+        local = self.local(values.flatten(0, 1).unflatten(2, grid)).flatten(2)  # [B h, D, H W]
+        local = local.unflatten(0, (-1, self.num_heads)).permute(0, 3, 1, 2).flatten(2)
+        return super().mix(x, qkv, grid, plan) + F.pad(local, (0, 0, before, 0))
+
+
+class LinearAttention(Attention):
+    """Attention in linear time and memory: a kernel in place of the softmax. Experimental.
+
+    With R the rotation of a token, weights of keys j for a query i are, up to their sum over j:
+
+    ==========  ====================================================================================
+    kernel      weight
+    ==========  ====================================================================================
+    ``elu``     (R_i f(q_i)) . (R_j f(k_j)), f = elu + 1; the sum is without R, so it is positive
+    ``cosine``  1 + (R_i q_i) . (R_j k_j), both of length 1
+    ==========  ====================================================================================
+
+    Su, "Transformer Upgrade: 2, Rotary Position Embedding with Diverse Strengths" (2021, in
+    Chinese); its f is open. It attends globally; a temperature of ``rope_scaling`` has no effect.
+
+    Args:
+        kernel: see above.
+        others: see ``Attention``.
+    """
+
+    def __init__(self, *args: object, kernel: LinearKernel, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        self.kernel = kernel
+
+    def mix(self, x: Tensor, qkv: Tensor, grid: Size, plan: None) -> Tensor:
+        rotary = None if self.rope is None else self.rope(x, grid)
+        features, values = qkv[:, :, :2], qkv[:, :, 2:]
+        if self.kernel == 'elu':
+            features = F.elu(features) + 1
+        else:
+            features = F.normalize(features, dim=-1, eps=1e-6)
+        features = torch.cat([features, values], 2)
+        q, k, v = rotate(features, rotary, self.num_prefix_tokens)  # [B, h, N, D]
+        out = q @ (k.transpose(2, 3) @ v / k.shape[2])  # means, as sums may overflow
+        if self.kernel == 'elu':
+            q, k, _ = rotate(features, None)
+            out = out / (q * k.mean(2, True)).sum(-1, True)
+        else:
+            out = (out + v.mean(2, True)) / (1 + (q * k.mean(2, True)).sum(-1, True))
+        return out.transpose(1, 2).flatten(2)
 
 
 class TableBiasAttention(Attention):
@@ -123,20 +192,26 @@ class TableBiasAttention(Attention):
 
     Args:
         bias_window: (height, width) of the window that the table is made for; for other windows it
-            is resized (bicubic).
+            is resized.
+        resize: 'bicubic', or 'zeros' for no bias between tokens that are further apart than in the
+            table; for smaller windows its middle.
         others: see ``Attention``.
     """
 
-    def __init__(self, *args: object, bias_window: Size, **kwargs: object) -> None:
+    def __init__(
+        self, *args: object, bias_window: Size, resize: TableResize = 'bicubic', **kwargs: object
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.bias_window = bias_window
+        check_choice('rpb_resize', resize, get_args(TableResize))
+        self.bias_window, self.resize = bias_window, resize
         table = torch.empty(num_offsets(bias_window), self.num_heads)
         self.relative_position_bias_table = nn.Parameter(nn.init.trunc_normal_(table, std=0.02))
 
     def bias(self, q: Tensor, size: Size) -> Tensor:
         table = self.relative_position_bias_table
         old, new = (tuple(2 * side - 1 for side in of) for of in (self.bias_window, size))
-        table = resize_grid(table[None], old, new)[0]
+        resized = resize_grid if self.resize == 'bicubic' else pad_grid
+        table = resized(table[None], old, new)[0]
         index = relative_position_index(*size, table.device)
         return table[index].permute(2, 0, 1)  # [h, n, n]
 
@@ -167,6 +242,15 @@ class DecomposedBiasAttention(Attention):
         rows = torch.einsum('bnhwd,hkd->bnhwk', q, rows_table)
         columns = torch.einsum('bnhwd,wkd->bnhwk', q, columns_table)
         return (rows[..., :, None] + columns[..., None, :]).flatten(4, 5).flatten(2, 3)
+
+
+def table_grids(model: nn.Module) -> dict[str, Size]:
+    """Keys of the tables of ``TableBiasAttention``, and the grids of offsets that they cover."""
+    return {
+        f'{name}.relative_position_bias_table': tuple(2 * side - 1 for side in part.bias_window)
+        for name, part in model.named_modules()
+        if isinstance(part, TableBiasAttention)
+    }
 
 
 class QVBiasLinear(nn.Linear):

@@ -12,7 +12,7 @@ from mmengine.registry import MODELS, WEIGHT_INITIALIZERS
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RopeScaling
+from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling
 from ..rope.frequencies import Size
 from ..rope.scaling import build_scaling
 from ..rope.validation import is_integer, refuse
@@ -25,7 +25,7 @@ from .windows import WindowSetting, check_window_setting
 FrozenStages = int | Literal['all']
 
 # Registered here because rope/ depends on torch alone.
-for embedding in (AxialRoPE, LogAxialRoPE, MixedRoPE):
+for embedding in (AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE):
     MODELS.register_module(module=embedding)
 
 

@@ -5,14 +5,20 @@ Letters: B batch, H x W token grid, N tokens, C channels.
 
 from __future__ import annotations
 
+import math
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from mmcv.cnn import build_norm_layer
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
+from ..rope import Coordinates
 from ..rope.cache import is_tracing
-from ..rope.frequencies import Size
+from ..rope.frequencies import Size, axis_frequencies
+
+TableResize = Literal['bicubic', 'zeros']
 
 
 class PatchEmbed(nn.Module):
@@ -85,6 +91,61 @@ class PatchEmbed(nn.Module):
             )
 
 
+class PositionConv(nn.Conv2d):
+    """A depth-wise 3 x 3 convolution, which tells positions by the zeros around a map."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, channels, 3, padding=1, groups=channels)
+
+
+class SineEmbed(nn.Module):
+    """Sinusoidal position embedding: sin and cos of 10000 ** (-4 t / C) times the column, then of
+    the same times the row, for t = 0 .. C / 4 - 1. No parameters.
+
+    Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024), equation 2.
+
+    Args:
+        channels: C, a multiple of 4.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+
+    def forward(self, grid: Size, device: torch.device) -> Tensor:
+        """[H W, C], float32."""
+        positions = Coordinates().positions(*grid, device=device)
+        return sines(positions, self.channels).transpose(1, 2).flatten(1)
+
+
+class SineConvEmbed(nn.Module):
+    """ResFormer's global position embedding: sinusoidal, of positions up to 2 pi, half of the
+    channels for the row and half for the column, and then a depth-wise convolution.
+
+    Tian et al., "ResFormer: Scaling ViTs with Multi-Resolution Training" (CVPR 2023).
+
+    Args:
+        channels: C, a multiple of 4.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv = PositionConv(channels)
+
+    def forward(self, grid: Size, device: torch.device) -> Tensor:
+        """[H W, C]."""
+        shares = Coordinates(offset=1, reference=1).positions(*grid, device=device)
+        table = sines(2 * math.pi * shares.flip(-1), self.conv.in_channels).flatten(1)
+        table = table.to(self.conv.weight.dtype)
+        return self.conv(table.T.unflatten(1, grid)).flatten(1).T
+
+
+def sines(positions: Tensor, channels: int) -> Tensor:
+    """Positions [N, 2] to [N, 2, C / 4, 2], the sine and cosine of each with each frequency."""
+    angles = positions[..., None] * axis_frequencies(channels, 10000.0, device=positions.device)
+    return torch.stack([angles.sin(), angles.cos()], -1)
+
+
 def add_branch(x: Tensor, branch: Tensor, scale: Tensor | None) -> Tensor:
     """``x + scale * branch``: a residual connection with LayerScale [C], or without (None)."""
     if scale is None:
@@ -142,6 +203,13 @@ def resize_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
     as_map = table.transpose(1, 2).unflatten(2, grid).float()
     resized = F.interpolate(as_map, size=new_grid, mode='bicubic', align_corners=False)
     return resized.flatten(2).transpose(1, 2).to(table.dtype)
+
+
+def pad_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
+    """A table [1, H W, C] over a grid on another with the same centre: zeros around, or cut."""
+    rows, columns = ((new - old) // 2 for new, old in zip(new_grid, grid, strict=True))
+    padded = F.pad(table.unflatten(1, grid), (0, 0, columns, columns, rows, rows))
+    return padded.flatten(1, 2)
 
 
 def tile_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:

@@ -19,7 +19,7 @@ from ..rope.validation import check_choice, check_integer, check_number, check_s
 from .attention import Attention, TableBiasAttention
 from .base import FrozenStages, build_rope
 from .block import Block
-from .layers import PatchEmbed, build_norm, init_transformer, linear_rates
+from .layers import PatchEmbed, TableResize, build_norm, init_transformer, linear_rates
 from .mlp import Mlp
 from .stages import Stage, StagedBackbone, check_stages
 from .windows import WindowPlan, WindowSetting, window_plan
@@ -40,11 +40,14 @@ class RoPESwin(StagedBackbone):
     Args:
         arch: 'tiny', 'small', 'base', or a dict of embed_dims, depths and num_heads (a number for
             each stage).
-        rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE`` or a class of your own),
-            or None. The paper has theta 10 for mixed and 50 for axial.
+        rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE``, ``LogAxialRoPE``,
+            ``RasterRoPE`` or a class of your own), or None. The paper has theta 10 for mixed and 50
+            for axial.
         rope_scaling: for windows that differ from pre-training, see ``RopeScaling``; without its
             ``grid``. None leaves the frequencies as they are, as in the paper.
         use_rpb: learned relative position bias, with tables for ``pretrain_window_size``.
+        rpb_resize: how the tables fit other windows, 'bicubic' or 'zeros': see
+            ``TableBiasAttention``.
         window_size: tokens of a side of a window, an int or (height, width); every other block is
             shifted by half of it. 'auto' takes 1 / 32 of the image, as in the paper's evaluation
             at many resolutions; None attends to the whole map. See also ``set_window_size``.
@@ -85,6 +88,7 @@ class RoPESwin(StagedBackbone):
         rope: dict | None = dict(type='MixedRoPE', theta=10.0),
         rope_scaling: dict | None = None,
         use_rpb: bool = False,
+        rpb_resize: TableResize = 'bicubic',
         window_size: WindowSetting = 7,
         pretrain_window_size: int | Size = 7,
         shift_single_window: bool = True,
@@ -127,7 +131,9 @@ class RoPESwin(StagedBackbone):
         )
         attention = Attention
         if use_rpb:
-            attention = partial(TableBiasAttention, bias_window=self.pretrain_grid)
+            attention = partial(
+                TableBiasAttention, bias_window=self.pretrain_grid, resize=rpb_resize
+            )
         rates = iter(linear_rates(drop_path_rate, sum(depths)))
         self.layers = nn.ModuleList()
         for stage, (width, heads) in enumerate(zip(channels, num_heads, strict=True)):

@@ -5,8 +5,9 @@ Letters: B batch, H x W token grid, R registers, N tokens (prefix and grid), C c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal, get_args
 
 import torch
@@ -18,11 +19,24 @@ from ..rope.cache import is_tracing
 from ..rope.frequencies import Size
 from ..rope.validation import check_choice, check_indexes, check_integer, check_number, check_size
 from .archs import ARCHS, DEFAULT, Ape, Default, FinalNorm, ViTArch, find_vit_arch
-from .attention import Attention, DecomposedBiasAttention, GlobalPrefixAttention, QkvBias
+from .attention import (
+    Attention,
+    DecomposedBiasAttention,
+    GlobalPrefixAttention,
+    LinearAttention,
+    LinearKernel,
+    LocalPositionAttention,
+    QkvBias,
+    TableBiasAttention,
+    table_grids,
+)
 from .base import Backbone, FrozenStages, build_rope, check_frozen_stages
 from .block import Block
 from .layers import (
     PatchEmbed,
+    SineConvEmbed,
+    SineEmbed,
+    TableResize,
     build_norm,
     init_transformer,
     linear_rates,
@@ -40,7 +54,8 @@ WindowPrefix = Literal['copy', 'global']
 class RoPEViT(Backbone):
     """ViT of Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024), its
     baselines, and other ViTs with rotary embedding: DINOv3, LingBot-Vision, EVA-02, Perception
-    Encoder, SAM3's image encoder, timm's.
+    Encoder, SAM3's image encoder, timm's; and ResFormer and the plain ViT of the
+    neighbourhood-attention papers, which have none.
 
     Takes images [B, in_channels, height, width] of any size from one patch up and returns one map
     [B, C, height // patch_size, width // patch_size] for each of ``out_indices``; see also
@@ -58,14 +73,22 @@ class RoPEViT(Backbone):
         in_channels: image channels.
         mlp_ratio: hidden channels of an MLP over C.
         qkv_bias: bias in the qkv projections; 'qv' for none in the keys.
-        rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE`` or a class of your own),
-            or None. Coordinates that fit the grid fit that of a window in window blocks, as in
-            EVA-02's detectors.
+        rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE``, ``LogAxialRoPE``,
+            ``RasterRoPE`` or a class of your own), or None. Coordinates that fit the grid fit that
+            of a window in window blocks, as in EVA-02's detectors, unless they have windows='map'.
         rope_scaling: for grids larger than that of ``img_size``, see ``RopeScaling``; without its
             ``grid``. None leaves the frequencies as they are, as in the paper. Windows have no
             fixed factor: theirs always comes from their size.
         use_ape: learned absolute position embedding. True resizes it (bicubic) to the grid of each
-            input, 'tile' repeats it over that grid (SAM3).
+            input, 'tile' repeats it over that grid (SAM3). 'sine' is sinusoidal, 'sine_conv'
+            ResFormer's global position embedding: see ``SineEmbed`` and ``SineConvEmbed``.
+        use_rpb: learned relative position bias, with tables for the grid of ``img_size``; also
+            together with ``rope``, not with prefix tokens.
+        rpb_resize: how the tables fit other grids and windows, 'bicubic' or 'zeros': see
+            ``TableBiasAttention``.
+        use_lpe: ResFormer's local position embedding, see ``LocalPositionAttention``.
+        linear_attention: a kernel in place of the softmax of global blocks, 'elu' or 'cosine', see
+            ``LinearAttention``; None for softmax.
         use_rel_pos: decomposed relative position bias, ViTDet's baseline; only with ``rope=None``.
         rel_pos_img_size: image size of the relative position tables of global blocks.
         with_cls_token: keep a class token through the blocks, a prefix token.
@@ -83,6 +106,7 @@ class RoPEViT(Backbone):
             blocks have all copies instead of their mean. 'global' lets them attend to all tokens,
             and tokens of the grid to their window and to them: a global block with a mask, with
             the coordinates of the whole grid and no padding.
+        patch_norm: norm layer in the patch embedding.
         layer_scale_init_value: initial LayerScale of both branches, or None for no LayerScale.
         final_norm: normalise no output (False), that of the last block (True), or each one with its
             prefix tokens ('all'), as DINOv3's ``get_intermediate_layers`` does, and on request
@@ -118,6 +142,10 @@ class RoPEViT(Backbone):
         rope: dict | None | Default = DEFAULT,
         rope_scaling: dict | None = None,
         use_ape: Ape | Default = DEFAULT,
+        use_rpb: bool | Default = DEFAULT,
+        rpb_resize: TableResize = 'bicubic',
+        use_lpe: bool | Default = DEFAULT,
+        linear_attention: LinearKernel | None = None,
         use_rel_pos: bool = False,
         rel_pos_img_size: int | tuple[int, int] = 1024,
         with_cls_token: bool | Default = DEFAULT,
@@ -126,6 +154,7 @@ class RoPEViT(Backbone):
         mask_padding: bool = False,
         window_block_indexes: Sequence[int] | Default = DEFAULT,
         window_prefix: WindowPrefix = 'copy',
+        patch_norm: bool | Default = DEFAULT,
         layer_scale_init_value: float | None | Default = DEFAULT,
         final_norm: FinalNorm | Default = DEFAULT,
         out_indices: Sequence[int] = (-1,),
@@ -145,6 +174,9 @@ class RoPEViT(Backbone):
             qkv_bias=qkv_bias,
             rope=rope,
             use_ape=use_ape,
+            use_rpb=use_rpb,
+            use_lpe=use_lpe,
+            patch_norm=patch_norm,
             with_cls_token=with_cls_token,
             num_registers=num_registers,
             window_size=window_size,
@@ -167,9 +199,14 @@ class RoPEViT(Backbone):
             raise ValueError(
                 'use_rel_pos=True is the baseline without rotary embedding: set rope=None'
             )
-        if arch.num_prefix_tokens and use_rel_pos:
+        check_choice('linear_attention', linear_attention, (None, *get_args(LinearKernel)))
+        options = dict(use_rel_pos=use_rel_pos, use_rpb=arch.use_rpb, use_lpe=arch.use_lpe)
+        options['linear_attention'] = linear_attention
+        if len(kinds := [name for name, value in options.items() if value]) > 1:
+            raise ValueError(f'{" and ".join(kinds)} exclude each other: each is an attention')
+        if arch.num_prefix_tokens and (use_rel_pos or arch.use_rpb):
             raise ValueError(
-                'use_rel_pos needs with_cls_token=False and num_registers=0, got '
+                f'{kinds[0]} needs with_cls_token=False and num_registers=0, got '
                 f'{arch.with_cls_token} and {arch.num_registers}'
             )
         if output_prefix == 'cls' and not arch.with_cls_token:
@@ -178,31 +215,50 @@ class RoPEViT(Backbone):
             raise ValueError("output_prefix='all' needs with_cls_token=True or num_registers")
         self.mask_padding, self.with_cp, self.output_prefix = mask_padding, with_cp, output_prefix
         self.global_prefix = window_prefix == 'global' and arch.num_prefix_tokens > 0
+        if self.global_prefix and self.window_blocks and arch.use_lpe:
+            raise ValueError("window_prefix='global' is for softmax attention without use_lpe")
         self.pretrain_grid = arch.grid
         self.out_channels = [channels] * len(self.out_indices)
         self.out_strides = [patch_size] * len(self.out_indices)
         self.set_window_size(arch.window_size)
 
         in_channels = check_integer('in_channels', in_channels, 1)
-        self.patch_embed = PatchEmbed(in_channels, channels, patch_size, bias=not arch.pre_norm)
+        self.patch_embed = PatchEmbed(
+            in_channels,
+            channels,
+            patch_size,
+            bias=not arch.pre_norm,
+            norm_cfg=arch.norm_cfg if arch.patch_norm else None,
+        )
         tokens = {
             'cls_token': int(arch.with_cls_token),
             'reg_token': arch.num_registers,
-            'pos_embed': arch.grid[0] * arch.grid[1] if arch.use_ape else 0,
+            'pos_embed': arch.grid[0] * arch.grid[1] if arch.learned_ape else 0,
         }
         for name, number in tokens.items():
             token = nn.Parameter(torch.zeros(1, number, channels)) if number else None
             self.register_parameter(name, token)
+        self.sine_embed = None
+        if arch.use_ape in ('sine', 'sine_conv'):
+            self.sine_embed = (SineEmbed if arch.use_ape == 'sine' else SineConvEmbed)(channels)
         self.norm_pre = build_norm(arch.norm_cfg, channels) if arch.pre_norm else nn.Identity()
-        bias_grids = [None] * depth
-        if use_rel_pos:
-            whole = check_size('rel_pos_img_size', rel_pos_img_size, patch_size)
-            whole = whole[0] // patch_size, whole[1] // patch_size
-            bias_grids = [arch.grid if i in self.window_blocks else whole for i in range(depth)]
-        self.blocks = nn.ModuleList(
-            build_block(arch, bias_grids[i], self.global_prefix and i in self.window_blocks, rate)
-            for i, rate in enumerate(linear_rates(drop_path_rate, depth))
-        )
+        self.blocks = nn.ModuleList()
+        for index, rate in enumerate(linear_rates(drop_path_rate, depth)):
+            attention = Attention
+            if use_rel_pos:
+                size = check_size('rel_pos_img_size', rel_pos_img_size, patch_size)
+                whole = size[0] // patch_size, size[1] // patch_size
+                bias_grid = arch.grid if index in self.window_blocks else whole
+                attention = partial(DecomposedBiasAttention, bias_grid=bias_grid)
+            elif arch.use_rpb:
+                attention = partial(TableBiasAttention, bias_window=arch.grid, resize=rpb_resize)
+            elif arch.use_lpe:
+                attention = LocalPositionAttention
+            elif index not in self.window_blocks and linear_attention:
+                attention = partial(LinearAttention, kernel=linear_attention)
+            elif index in self.window_blocks and self.global_prefix:
+                attention = GlobalPrefixAttention
+            self.blocks.append(build_block(arch, attention, rate))
         self.norm = build_norm(arch.norm_cfg, channels) if arch.final_norm else None
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)
@@ -250,6 +306,8 @@ class RoPEViT(Backbone):
         if self.pos_embed is not None:
             adapted = tile_grid if self.arch.use_ape == 'tile' else resize_grid
             x = x + adapted(self.pos_embed, self.pretrain_grid, grid)
+        if self.sine_embed is not None:
+            x = x + self.sine_embed(grid, x.device).to(x.dtype)
         prefix = [token for token in (self.cls_token, self.reg_token) if token is not None]
         if prefix:
             x = torch.cat([*(token.expand(x.shape[0], -1, -1) for token in prefix), x], 1)
@@ -287,7 +345,7 @@ class RoPEViT(Backbone):
 
     def position_tables(self) -> dict[str, Size]:
         resized = self.pos_embed is not None and self.arch.use_ape != 'tile'
-        return {'pos_embed': self.pretrain_grid} if resized else {}
+        return table_grids(self) | ({'pos_embed': self.pretrain_grid} if resized else {})
 
     def layer_of(self, name: str) -> int:
         first, *rest = name.split('.')
@@ -306,7 +364,7 @@ class RoPEViT(Backbone):
     def frozen_modules(self) -> list[nn.Module | nn.Parameter | None]:
         if self.frozen_stages < 0:
             return []
-        prefix = [self.cls_token, self.reg_token, self.pos_embed]
+        prefix = [self.cls_token, self.reg_token, self.pos_embed, self.sine_embed]
         all_blocks = self.frozen_stages == len(self.blocks)
         return [
             self.patch_embed,
@@ -317,17 +375,9 @@ class RoPEViT(Backbone):
         ]
 
 
-def build_block(
-    arch: ViTArch, bias_grid: Size | None, global_prefix: bool, drop_path_rate: float
-) -> Block:
-    """A block of an architecture.
-
-    Args:
-        bias_grid: (H, W) of the tables of relative positions, None for no tables.
-        global_prefix: whether the block has windows beside which prefix tokens attend globally.
-        drop_path_rate: see ``Block``.
-    """
-    arguments = dict(
+def build_block(arch: ViTArch, attention: Callable[..., Attention], drop_path_rate: float) -> Block:
+    """A block of an architecture, with this kind of attention."""
+    attn = attention(
         embed_dims=arch.embed_dims,
         num_heads=arch.num_heads,
         qkv_bias=arch.qkv_bias,
@@ -337,10 +387,6 @@ def build_block(
         num_prefix_tokens=arch.num_prefix_tokens,
         norm_cfg=arch.norm_cfg if arch.attn_norm else None,
     )
-    if bias_grid is not None:
-        attn = DecomposedBiasAttention(**arguments, bias_grid=bias_grid)
-    else:
-        attn = (GlobalPrefixAttention if global_prefix else Attention)(**arguments)
     hidden_dims = int(arch.embed_dims * arch.mlp_ratio)
     mlp = build_mlp(arch.mlp, arch.embed_dims, hidden_dims, arch.norm_cfg)
     return Block(attn, mlp, arch.norm_cfg, drop_path_rate, arch.layer_scale_init_value)

@@ -26,6 +26,8 @@ PARTS = (
     (r'.+\.relative_position_bias.+', 'relative position bias', 'use_rpb=True', 'use_rpb=False'),
     (r'.+\.rel_pos_[hw]', 'relative positions', 'rope=None and use_rel_pos=True', ''),
     (r'.+\.lora\.(down|up)', 'adapters', 'lora=dict(...) as in their training', ''),
+    (r'sine_embed\..+', 'global position embedding', "use_ape='sine_conv'", 'use_ape=False'),
+    (r'.+\.attn\.local\..+', 'local position embedding', 'use_lpe=True', 'use_lpe=False'),
     (r'patch_embed\.norm\..+', 'norm of the patches', 'patch_norm=True', 'patch_norm=False'),
 )
 STEM = 'patch_embed.proj.1.weight'  # of NAT and DiNAT

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from . import dinov3, naver, perception, sam3, shi_labs, timm_vit
+from . import dinov3, isotropic, naver, perception, resformer, sam3, shi_labs, timm_vit
 from .errors import CheckpointError
 from .keys import SWIN_BLOCK, VIT_BLOCK, KeyTable, StateDict, has, new_keys, renamed
 
@@ -72,8 +72,8 @@ SEPARATE_QKV = r'blocks\.\d+\.attn\.q_proj\.weight'
 HF_QUERY = dinov3.HF_BLOCK + r'attention\.q_proj\.weight'
 # Of a block in each layout.
 BLOCKS = (
-    *(VIT_BLOCK, SWIN_BLOCK, SEPARATE_QKV, HF_QUERY, sam3.HF_QUERY, perception.IN_PROJ),
-    shi_labs.NAT_BLOCK,
+    *(VIT_BLOCK, SWIN_BLOCK, isotropic.BLOCK, shi_labs.NAT_BLOCK),
+    *(SEPARATE_QKV, HF_QUERY, sam3.HF_QUERY, perception.IN_PROJ),
 )
 # Of earlier versions: frequencies of all blocks in one tensor, other names of q and v biases.
 EARLIER_KEYS: KeyTable = {
@@ -95,6 +95,14 @@ LAYOUTS = (
         shi_labs.KEYS,
         shi_labs.from_shi_labs,
     ),
+    # Not their neighbourhood attention, which has smaller tables and no such buffer.
+    Layout(
+        'SHI-Labs ViT',
+        (isotropic.BLOCK, isotropic.TABLE, r'.+\.relative_position_index'),
+        isotropic.KEYS,
+        isotropic.from_isotropic,
+    ),
+    Layout('ResFormer', (VIT_BLOCK, resformer.CONV), resformer.KEYS),
     Layout('naver ViT', (VIT_BLOCK, 'freqs'), naver.NAVER_VIT_KEYS, naver.from_naver_vit),
     Layout('Meta DINOv3', (VIT_BLOCK, 'storage_tokens'), dinov3.META_KEYS, dinov3.from_meta),
     Layout(

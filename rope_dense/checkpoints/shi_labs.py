@@ -5,6 +5,8 @@ Letters: h heads, K x K tokens of a neighbourhood.
 
 from __future__ import annotations
 
+import re
+
 from .errors import CheckpointError
 from .keys import KeyTable, StateDict, renamed
 
@@ -20,13 +22,20 @@ KEYS: KeyTable = {
 
 
 def from_shi_labs(weights: StateDict) -> StateDict:
-    """Names, and the bias tables: [h, 2 K - 1, 2 K - 1] over offsets key - query become
-    [(2 K - 1)**2, h] over offsets query - key, as in Swin."""
-    tables = {key: tensor for key, tensor in weights.items() if key.endswith('.attn.rpb')}
+    """Names and bias tables."""
+    return renamed(with_bias_rows(weights), KEYS)
+
+
+def with_bias_rows(weights: StateDict) -> StateDict:
+    """With bias tables [h, 2 K - 1, 2 K - 1] over offsets key - query as rows [(2 K - 1) ** 2, h]
+    over offsets query - key.
+
+    Raises:
+        CheckpointError: a table has another shape.
+    """
+    tables = {key: weight for key, weight in weights.items() if re.fullmatch(TABLE, key)}
     for key, table in tables.items():
-        if table.ndim != 3:
-            raise CheckpointError(
-                f'{key} is {list(table.shape)}, not [heads, rows, columns]: no table of offsets'
-            )
-    turned = {key: table.flip(1, 2).flatten(1).T for key, table in tables.items()}
-    return renamed({**weights, **turned}, KEYS)
+        if table.ndim != 3 or table.shape[1] != table.shape[2]:
+            raise CheckpointError(f'{key} is {list(table.shape)}, not [heads, offsets, offsets]')
+        tables[key] = table.flip(1, 2).flatten(1).T
+    return {**weights, **tables}

@@ -33,6 +33,8 @@ class ViTSettings:
     num_registers: int
     with_cls_token: bool
     layer_scale: bool
+    patch_norm: bool
+    use_lpe: bool
     grid_side: int
 
     @property
@@ -76,6 +78,8 @@ def read_settings(weights: StateDict) -> ViTSettings | None:
         num_registers=0 if registers is None else registers.shape[1],
         with_cls_token='cls_token' in weights,
         layer_scale=has(weights, r'blocks\.\d+\.gamma_1'),
+        patch_norm=has(weights, r'patch_embed\.norm\.weight'),
+        use_lpe=has(weights, r'blocks\.\d+\.attn\.local\.weight'),
         grid_side=0 if positions is None else math.isqrt(positions.shape[-2]),
     )
 
@@ -97,7 +101,9 @@ def arch_settings(arch: ViTArch) -> ViTSettings:
         num_registers=arch.num_registers,
         with_cls_token=arch.with_cls_token,
         layer_scale=arch.layer_scale_init_value is not None,
-        grid_side=arch.grid[0] if arch.use_ape else 0,
+        patch_norm=arch.patch_norm,
+        use_lpe=arch.use_lpe,
+        grid_side=arch.grid[0] if arch.learned_ape else 0,
     )
 
 

@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from ..backbones.base import Backbone
+from ..backbones.layers import PositionConv
 from ..rope import RotaryEmbedding
 
 NORMS = (nn.LayerNorm, nn.GroupNorm, _NormBase)  # _NormBase: all batch and instance norms
@@ -27,7 +28,9 @@ ROLES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
     'frequency': lambda owner, name, param: isinstance(owner, RotaryEmbedding),
     'norm': lambda owner, name, param: isinstance(owner, NORMS),
     'embedding': lambda owner, name, param: isinstance(owner, nn.Embedding),
-    'position': lambda owner, name, param: name in POSITION_NAMES,
+    'position': lambda owner, name, param: (
+        name in POSITION_NAMES or isinstance(owner, PositionConv)
+    ),
     'one_dim': lambda owner, name, param: param.ndim <= 1,
 }
 
@@ -45,8 +48,8 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
       belongs: 0 before the first block, i + 1 in block i, N + 1 after the last of N blocks.
     - ``no_decay`` (sequence of str): the roles in ``ROLES`` that get no weight decay. ``norm``
       means torch's norm layers, as in detectron2; ``embedding`` ``nn.Embedding``; ``position``
-      learned position tables; ``frequency`` the parameters of a rotary embedding; ``one_dim``
-      vectors and scalars (every bias too).
+      learned position tables and convolutions; ``frequency`` the parameters of a rotary embedding;
+      ``one_dim`` vectors and scalars (every bias too).
 
     Groups are called ``<path>/<role>``, with ``/layer_<id>`` between for layer-wise decay;
     ``(rest)`` stands for what no path contains and ``decay`` for what no role exempts. Frozen

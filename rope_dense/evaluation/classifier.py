@@ -14,6 +14,7 @@ from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
 
 from ..backbones import RoPESwin, RoPEViT
+from ..backbones.archs import ARCHS
 from ..checkpoints import CheckpointError, load_pretrained, open_weights
 from ..checkpoints.hints import axial_theta, is_swin, swin_sizes
 from ..checkpoints.keys import VIT_BLOCK, StateDict
@@ -31,11 +32,12 @@ ROPES = {'axial': dict(type='AxialRoPE', theta=100.0), 'none': None}  # of ViTs 
 
 @MODELS.register_module()
 class RoPEClassifier(BaseModel):
-    """A RoPEViT with a class token, or a RoPESwin, and a linear head; for evaluation only.
+    """A RoPEViT or a RoPESwin and a linear head; for evaluation only.
 
-    The head sees the normalised class token of a ViT, or the mean of the last normalised map of a
-    Swin. Checked in tests/test_eval_classification.py against the scores of timm's ports with the
-    same random weights, and for Swin against the published order of norm, mean and head.
+    The head sees the normalised class token of a ViT, or if it has none, the mean of its normalised
+    tokens; or the mean of the last normalised map of a Swin. Checked in
+    tests/test_eval_classification.py against the scores of timm's ports with the same random
+    weights, and for means against the published order of norm, mean and head.
 
     Args:
         backbone: config. Of a ViT with ``final_norm`` and the last block among its outputs; of a
@@ -53,13 +55,11 @@ class RoPEClassifier(BaseModel):
         super().__init__(data_preprocessor)
         self.backbone = MODELS.build(backbone)
         if isinstance(self.backbone, RoPEViT) and (
-            self.backbone.cls_token is None
-            or self.backbone.norm is None
+            self.backbone.norm is None
             or self.backbone.out_indices[-1] != len(self.backbone.blocks) - 1
         ):
             raise ValueError(
-                'backbone: a classifier needs with_cls_token=True, final_norm=True and the last '
-                'block among out_indices'
+                'backbone: a classifier needs final_norm=True and the last block among out_indices'
             )
         self.head = nn.Linear(self.backbone.out_channels[-1], num_classes)
 
@@ -88,7 +88,9 @@ class RoPEClassifier(BaseModel):
         """What the head sees, [B, C]."""
         if isinstance(self.backbone, RoPEViT):
             tokens, _ = self.backbone.forward_tokens(images)  # of each output, [B, N, C]
-            return tokens[-1][:, 0]
+            if self.backbone.cls_token is not None:
+                return tokens[-1][:, 0]
+            return tokens[-1][:, self.backbone.arch.num_registers :].mean(1)
         return self.backbone(images)[-1].mean((2, 3))
 
 
@@ -96,8 +98,8 @@ def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
     """The config of the classifier that a published checkpoint holds.
 
     Args:
-        checkpoint: of RoPE-ViT or RoPE-Swin, their baselines, or timm's ports of the former; see
-            ``fetch``.
+        checkpoint: of RoPE-ViT or RoPE-Swin, their baselines, timm's ports of the former, or
+            SHI-Labs' ViT with relative position bias, or ResFormer; see ``fetch``.
         rope: 'axial' or 'none'. Only weights of a ViT with a position embedding and without
             frequencies need it: those of the axial models with position embedding look the same as
             those of the baseline.
@@ -123,13 +125,19 @@ def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
 
 def vit_config(weights: StateDict, rope: str | None, checkpoint: str) -> dict:
     """The backbone of a ViT's weights, in our layout."""
+    table = weights.get('blocks.0.attn.relative_position_bias_table')
+    if table is not None:
+        return isotropic_config(weights, table)
     if 'cls_token' not in weights:
         raise CheckpointError(
-            f'{checkpoint}: has no class token (its head sees a mean of tokens); classifiers of '
-            'RoPE-ViT have one'
+            f'{checkpoint}: has no class token (its head sees a mean of tokens) and no relative '
+            'position bias; classifiers of RoPE-ViT have the one, those of SHI-Labs the other'
         )
-    depth = sum(bool(re.fullmatch(VIT_BLOCK, key)) for key in weights)
-    channels, patch_size = weights['patch_embed.proj.weight'].shape[0::3]
+    channels, depth, patch_size = vit_sizes(weights)
+    if 'sine_embed.conv.weight' in weights:  # ResFormer
+        sizes = dict(embed_dims=channels, depth=depth, num_heads=channels // VIT_HEAD_DIM)
+        settings = ARCHS['resformer_small'] | sizes | dict(patch_size=patch_size)
+        return dict(type='RoPEViT', arch=settings, final_norm=True)
     use_ape, learned = 'pos_embed' in weights, 'blocks.0.attn.rope.freqs' in weights
     if use_ape and not learned and rope is None:
         raise CheckpointError(
@@ -148,6 +156,26 @@ def vit_config(weights: StateDict, rope: str | None, checkpoint: str) -> dict:
         layer_scale_init_value=1e-4 if 'blocks.0.gamma_1' in weights else None,
         final_norm=True,
     )
+
+
+def isotropic_config(weights: StateDict, table: Tensor) -> dict:
+    """The backbone of a ViT with tables of relative position bias, [offsets, heads]."""
+    channels, depth, patch_size = vit_sizes(weights)
+    settings = ARCHS['isotropic_small'] | dict(
+        embed_dims=channels,
+        depth=depth,
+        num_heads=table.shape[1],
+        patch_size=patch_size,
+        img_size=(math.isqrt(len(table)) + 1) // 2 * patch_size,
+    )
+    return dict(type='RoPEViT', arch=settings, final_norm=True)
+
+
+def vit_sizes(weights: StateDict) -> tuple[int, int, int]:
+    """Channels, blocks and the patch size."""
+    depth = sum(bool(re.fullmatch(VIT_BLOCK, key)) for key in weights)
+    channels, patch_size = weights['patch_embed.proj.weight'].shape[0::3]
+    return channels, depth, patch_size
 
 
 def swin_config(weights: StateDict) -> dict:

@@ -1,7 +1,8 @@
 """The mathematics of rotary position embedding in two dimensions. Needs torch alone."""
 
+from .apply_rotary import apply_rotary, apply_rotary_
 from .coordinates import Coordinates
-from .frequencies import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RotaryEmbedding
+from .frequencies import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RotaryEmbedding
 from .rotary import Rotary, rotate, rotate_definition
 from .scaling import RopeScaling
 
@@ -11,9 +12,12 @@ __all__ = [
     'GridRoPE',
     'LogAxialRoPE',
     'MixedRoPE',
+    'RasterRoPE',
     'RopeScaling',
     'Rotary',
     'RotaryEmbedding',
+    'apply_rotary',
+    'apply_rotary_',
     'rotate',
     'rotate_definition',
 ]

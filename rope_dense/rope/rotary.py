@@ -86,22 +86,27 @@ def rotate(
     return q, k, v
 
 
-def rotate_packed(qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0) -> Tensor:
-    """``rotate`` before it unpacks, [B, N, 3, h, D] to the same."""
+def rotate_packed(
+    qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0, in_place: bool = False
+) -> Tensor:
+    """``rotate`` before it unpacks: the first two of [B, N, S, h, D], S = 3 in a projection, to
+    the same, or ``in_place``."""
     if rotary is None:
         return qkv
     implementation = None
     if not is_tracing():
         check_shapes(qkv, rotary.angles, num_prefix_tokens)
         implementation = choose_implementation(qkv)
+    if implementation is None and in_place:
+        return qkv.copy_(rotate_definition(qkv.clone(), rotary, num_prefix_tokens))
     if implementation is None:
         return rotate_definition(qkv, rotary, num_prefix_tokens)
     layout = rotary.pair_layout, num_prefix_tokens
-    return Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *layout, implementation)
+    return Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *layout, implementation, in_place)
 
 
 def rotate_definition(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int = 0) -> Tensor:
-    """The definition of ``rotate``, [B, N, 3, h, D] to the same."""
+    """The definition of ``rotate_packed``, [B, N, S, h, D] to the same."""
     return definition.rotate(qkv, rotary.angles, rotary.pair_layout, num_prefix_tokens)
 
 
@@ -121,12 +126,18 @@ class Rotate(torch.autograd.Function):
         layout: PairLayout,
         num_prefix_tokens: int,
         implementation: ModuleType,
+        in_place: bool = False,
     ) -> Tensor:
-        return implementation.rotate(qkv, cos_sin, layout, num_prefix_tokens)
+        return implementation.rotate(qkv, cos_sin, layout, num_prefix_tokens, in_place)
 
     @staticmethod
     def setup_context(ctx: FunctionCtx, inputs: tuple, output: Tensor) -> None:
-        _, angles, table, *ctx.settings = inputs
+        qkv, angles, table, layout, num_prefix_tokens, implementation, *in_place = inputs
+        ctx.settings = layout, num_prefix_tokens, implementation
+        if any(in_place):
+            ctx.mark_dirty(qkv)
+            if angles.requires_grad:  # keys may be rotated next in the same memory
+                output = output.clone()
         ctx.save_for_backward(angles, output if angles.requires_grad else table)
 
     @staticmethod
@@ -146,7 +157,7 @@ class Rotate(torch.autograd.Function):
             grad_qkv, grad_angles = implementation.rotate_backward(
                 grad, table, layout, num_prefix_tokens, rotated
             )
-        return grad_qkv, grad_angles, None, None, None, None
+        return grad_qkv, grad_angles, None, None, None, None, None
 
 
 def choose_implementation(qkv: Tensor) -> ModuleType | None:

@@ -16,7 +16,7 @@ PairLayout = Literal['interleaved', 'half']
 
 
 def rotate(qkv: Tensor, angles: Tensor, layout: PairLayout, num_prefix_tokens: int) -> Tensor:
-    """Rotate queries and keys, [B, N, 3, h, D] to the same.
+    """Rotate queries and keys, the first two of [B, N, S, h, D], to the same.
 
     A pair (a, b) becomes (a cos - b sin, a sin + b cos), computed in float32 or better.
 

@@ -26,18 +26,26 @@ def can_use(qkv: Tensor) -> str | None:
     return None
 
 
-def rotate(qkv: Tensor, cos_sin: Tensor, layout: PairLayout, num_prefix_tokens: int) -> Tensor:
+def rotate(
+    qkv: Tensor,
+    cos_sin: Tensor,
+    layout: PairLayout,
+    num_prefix_tokens: int,
+    in_place: bool = False,
+) -> Tensor:
     """Rotate queries and keys.
 
     Args:
-        qkv: [B, N, 3, h, D].
+        qkv: [B, N, S, h, D], of which the first two of S are rotated.
         cos_sin: [n, h or 1, P, 2] or [B, n, h or 1, P, 2], of the tokens after the prefix.
         layout: of the pairs, see ``Rotary``.
+        in_place: change ``qkv``, whose last stride is 1.
 
     Returns:
-        A new contiguous tensor like ``qkv``.
+        A new contiguous tensor like ``qkv``, or ``qkv``.
     """
-    return multiply_pairs(qkv, torch.view_as_complex(cos_sin), layout, num_prefix_tokens)
+    out = qkv if in_place else qkv.clone(memory_format=torch.contiguous_format)
+    return multiply_pairs(out, torch.view_as_complex(cos_sin), layout, num_prefix_tokens)
 
 
 def rotate_backward(
@@ -56,7 +64,8 @@ def rotate_backward(
         rotated: that result, or None.
     """
     table = torch.view_as_complex(cos_sin)
-    grad_qkv = multiply_pairs(grad, table.conj(), layout, num_prefix_tokens)
+    grad_qkv = grad.clone(memory_format=torch.contiguous_format)
+    multiply_pairs(grad_qkv, table.conj(), layout, num_prefix_tokens)
     if rotated is None:
         return grad_qkv, None
     channels, real = 2 * table.shape[-1], cos_sin.dtype
@@ -70,16 +79,15 @@ def rotate_backward(
 def multiply_pairs(
     packed: Tensor, table: Tensor, layout: PairLayout, num_prefix_tokens: int
 ) -> Tensor:
-    """A copy of ``packed`` [B, N, 3, h, D], queries and keys multiplied by ``table``
-    [..., n, h or 1, P]."""
-    out = packed.clone(memory_format=torch.contiguous_format)
-    pairs = out[:, num_prefix_tokens:, :2, :, : 2 * table.shape[-1]]
+    """Multiply queries and keys of ``packed`` [B, N, S, h, D] by ``table`` [..., n, h or 1, P], in
+    place."""
+    pairs = packed[:, num_prefix_tokens:, :2, :, : 2 * table.shape[-1]]
     real = torch.promote_types(packed.dtype, table.dtype.to_real())
     z = as_complex(pairs.to(real), layout)
     z.mul_(table.unsqueeze(-3))
     if z.data_ptr() != pairs.data_ptr():  # a copy, not a view
         pairs.copy_(from_complex(z, layout))
-    return out
+    return packed
 
 
 def as_complex(x: Tensor, layout: PairLayout) -> Tensor:

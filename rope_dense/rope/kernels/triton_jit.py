@@ -19,6 +19,10 @@ def rotate_kernel(
     source_token_stride,
     source_part_stride,
     source_head_stride,
+    target_batch_stride,
+    target_token_stride,
+    target_part_stride,
+    target_head_stride,
     table_batch_stride,
     table_token_stride,
     table_head_stride,
@@ -29,22 +33,24 @@ def rotate_kernel(
     H: tl.constexpr,
     D: tl.constexpr,
     P: tl.constexpr,
+    PARTS: tl.constexpr,
     INTERLEAVED: tl.constexpr,
     BACKWARD: tl.constexpr,
     ANGLE_GRADS: tl.constexpr,
+    IN_PLACE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Copy ``source`` [B, N, 3, H, D] to the contiguous ``target``, queries and keys rotated; with
-    BACKWARD by the opposite angles.
+    """Copy ``source`` [B, N, PARTS, H, D] to ``target``, the first two parts (queries and keys)
+    rotated; with BACKWARD by the opposite angles.
 
-    Queries, keys and values of an image have H D / 2 pairs for each token, numbered consecutively.
-    A program takes BLOCK consecutive numbers: it loads their cosines and sines once, and goes
-    through queries, keys and values of ``images_each`` images. Prefix tokens and pairs behind the
-    first P of a head are copied.
+    Each part of an image has H D / 2 pairs for each token, numbered consecutively. A program takes
+    BLOCK consecutive numbers: it loads their cosines and sines once, and goes through the parts of
+    ``images_each`` images. Prefix tokens and pairs behind the first P of a head are copied, or left
+    alone if ``target`` is ``source`` (IN_PLACE).
 
     With ANGLE_GRADS it also sums, over the queries and keys of its images, what they add to the
-    gradient of each angle, from ``rotated`` (contiguous) and its gradient ``source``, to a slot of
-    its own: ``angle_grads`` [slots, n, H, P].
+    gradient of each angle, from ``rotated`` (its strides are those of ``target``) and its gradient
+    ``source``, to a slot of its own: ``angle_grads`` [slots, n, H, P].
     """
     blocks = tl.cdiv(num_tokens * (H * D // 2), BLOCK)
     block = tl.program_id(0) % blocks
@@ -65,18 +71,20 @@ def rotate_kernel(
 
     if INTERLEAVED:
         token, head, channel, second = entry_token, entry_head, entry, 0
+        moves = has_angle
     else:  # P first channels, P second ones, and the channels to copy as two halves, too
         channel, second = tl.where(pair < P, pair, pair + P), tl.where(pair < P, P, D // 2 - P)
-    mask = token < num_tokens
+        moves = rotates
+    mask = moves if IN_PLACE else token < num_tokens
     read = token * source_token_stride + head * source_head_stride + channel
-    write = token * (3 * H * D) + head * D + channel
+    write = token * target_token_stride + head * target_head_stride + channel
     angle_grad = tl.zeros((BLOCK,), tl.float32)
 
     first = slot * images_each
     for image in range(first, tl.minimum(first + images_each, batch)):
         source_part = source + image * source_batch_stride + read
-        start = image * num_tokens * (3 * H * D) + write
-        for part in tl.static_range(3):
+        start = image * target_batch_stride + write
+        for part in tl.static_range(PARTS):
             a, b = load_pairs(source_part, second, mask, INTERLEAVED)
             if part < 2:
                 if ANGLE_GRADS:
@@ -86,7 +94,7 @@ def rotate_kernel(
                 a, b = tl.where(rotates, new_a, a), tl.where(rotates, new_b, b)
             store_pairs(target + start, second, mask, INTERLEAVED, a, b)
             source_part += source_part_stride
-            start += H * D
+            start += target_part_stride
 
     if ANGLE_GRADS:
         slot_start = slot * (num_tokens - num_prefix_tokens) * (H * P)

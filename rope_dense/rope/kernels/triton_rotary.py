@@ -43,9 +43,15 @@ reasons: dict[torch.device, str | None] = {}  # why the kernel is not used on a 
 lock = Lock()
 
 
-def rotate(qkv: Tensor, cos_sin: Tensor, layout: PairLayout, num_prefix_tokens: int) -> Tensor:
+def rotate(
+    qkv: Tensor,
+    cos_sin: Tensor,
+    layout: PairLayout,
+    num_prefix_tokens: int,
+    in_place: bool = False,
+) -> Tensor:
     """See ``packed.rotate``."""
-    return launch(qkv, cos_sin, layout, num_prefix_tokens)[0]
+    return launch(qkv, cos_sin, layout, num_prefix_tokens, False, None, in_place)[0]
 
 
 def rotate_backward(
@@ -67,22 +73,27 @@ def launch(
     num_prefix_tokens: int,
     backward: bool = False,
     rotated: Tensor | None = None,
+    in_place: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """``source`` [B, N, 3, h, D] rotated, backward by the opposite angles.
+    """``source`` [B, N, S, h, D] rotated, backward by the opposite angles.
 
     If ``rotated`` is given, also returns [slots, n, h, P]; summed over slots it is the gradient of
     the angles. If angles differ between images, each image has a slot.
     """
     from .triton_jit import rotate_kernel
 
-    batch, num_tokens, _, heads, head_dim = source.shape
+    batch, num_tokens, parts, heads, head_dim = source.shape
     positions, _, pairs, _ = cos_sin.shape[-4:]
     block = THREADS * 16 // source.element_size()  # pairs: a thread loads two vectors of 128 bits
     blocks = -(-num_tokens * heads * head_dim // 2 // block)
     images_each = 1 if cos_sin.dim() == 5 else max(1, batch * blocks // PROGRAMS)
     slots = -(-batch // images_each)
-    source = source if source.stride(-1) == 1 else source.contiguous()
-    target, sums = torch.empty_like(source, memory_format=torch.contiguous_format), None
+    if in_place:
+        target = source
+    else:
+        source = source if source.stride(-1) == 1 else source.contiguous()
+        target = torch.empty_like(source, memory_format=torch.contiguous_format)
+    sums = None
     if rotated is not None:
         rotated = rotated.contiguous()
         sums = target.new_empty(slots, positions, heads, pairs, dtype=torch.float32)
@@ -92,10 +103,11 @@ def launch(
     with torch.cuda.device_of(source):
         rotate_kernel[(slots * blocks,)](
             *(source, target, cos_sin, rotated, sums),
-            *(*source.stride()[:-1], *table.stride()[:-2]),
+            *(*source.stride()[:-1], *target.stride()[:-1], *table.stride()[:-2]),
             *(batch, num_tokens, num_prefix_tokens, images_each),
-            **dict(H=heads, D=head_dim, P=pairs, INTERLEAVED=layout == 'interleaved'),
-            **dict(BACKWARD=backward, ANGLE_GRADS=rotated is not None, BLOCK=block),
+            **dict(H=heads, D=head_dim, P=pairs, PARTS=parts, BLOCK=block, IN_PLACE=in_place),
+            **dict(INTERLEAVED=layout == 'interleaved', BACKWARD=backward),
+            ANGLE_GRADS=rotated is not None,
         )
     return target, sums
 
@@ -147,7 +159,8 @@ def self_check(device: torch.device) -> None:
     """Raise an error that says what is wrong unless the kernel gives what the definition gives.
 
     Values and gradients of both layouts in float32 and bfloat16, with prefix tokens and channels
-    that are not rotated, for angles shared by all heads and images, and for separate ones.
+    that are not rotated, for angles shared by all heads and images, and for separate ones; and one
+    part rotated in place.
     """
     import triton
 
@@ -163,9 +176,14 @@ def self_check(device: torch.device) -> None:
             rotated,
             definition.rotate(grad, -angles, layout, 2),
             definition.angle_gradient(rotated, grad, angles, layout, 2),
+            rotated[:, :, :1],
         )
         settings = torch.stack([angles.cos(), angles.sin()], -1), layout, 2
-        actual = rotate(qkv, *settings), *rotate_backward(grad, *settings, rotated)
+        actual = (
+            rotate(qkv, *settings),
+            *rotate_backward(grad, *settings, rotated),
+            rotate(qkv[:, :, :1].clone(), *settings, True),
+        )
         for a, b in zip(actual, expected, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=TOLERANCES[b.dtype])
 
