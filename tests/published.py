@@ -309,3 +309,46 @@ def hf_sam3(channels: int, depth: int, *, hidden: int, side: int) -> dict[str, T
         weights |= linear(f'{name}.mlp.fc1', hidden, channels)
         weights |= linear(f'{name}.mlp.fc2', channels, hidden)
     return weights
+
+
+def shi_nat(
+    channels: int,
+    depths: tuple[int, ...],
+    heads: tuple[int, ...],
+    *,
+    mlp_ratio: float,
+    overlapping: bool = True,
+    layer_scale: bool = False,
+    device: str = 'cpu',
+    kernel: int = 7,
+) -> dict[str, Tensor]:
+    """SHI-Labs' NAT and DiNAT (``overlapping``), or DiNAT-s."""
+    kind = dict(device=device)
+    stem = {'proj.': (channels, 3, 4, 4)}
+    if overlapping:
+        stem = {'proj.0.': (channels // 2, 3, 3, 3), 'proj.1.': (channels, channels // 2, 3, 3)}
+    last = channels * 2 ** (len(depths) - 1)
+    weights = {**norm('patch_embed.norm', channels, **kind), **norm('norm', last, **kind)}
+    weights |= linear('head', 1000, last, **kind)
+    for name, shape in stem.items():
+        weights[f'patch_embed.{name}weight'] = torch.randn(*shape, **kind)
+        weights[f'patch_embed.{name}bias'] = torch.randn(shape[0], **kind)
+    levels = 'levels' if overlapping else 'layers'
+    for stage, depth in enumerate(depths):
+        width = channels * 2**stage
+        for index in range(depth):
+            name = f'{levels}.{stage}.blocks.{index}'
+            weights |= block(name, width, **kind)
+            hidden = int(width * mlp_ratio)
+            weights |= linear(f'{name}.mlp.fc1', hidden, width, **kind)
+            weights |= linear(f'{name}.mlp.fc2', width, hidden, **kind)
+            sides = (2 * kernel - 1, 2 * kernel - 1)
+            weights[f'{name}.attn.rpb'] = torch.randn(heads[stage], *sides, **kind)
+            for gamma in ('gamma1', 'gamma2') if layer_scale else ():
+                weights[f'{name}.{gamma}'] = torch.randn(width, **kind)
+        if stage < len(depths) - 1:
+            name = f'{levels}.{stage}.downsample'
+            shape = (2 * width, width, 3, 3) if overlapping else (2 * width, 4 * width)
+            weights[f'{name}.reduction.weight'] = torch.randn(*shape, **kind)
+            weights |= norm(f'{name}.norm', (2 if overlapping else 4) * width, **kind)
+    return weights

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from rope_dense.backbones import RoPESwin, RoPEViT
+from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 
 AXIAL, MIXED = dict(type='AxialRoPE'), dict(type='MixedRoPE')
 TINY = dict(embed_dims=16, depth=4, num_heads=2, layer_scale_init_value=None)
@@ -51,6 +51,12 @@ def swin(rope: dict | None = MIXED, **arguments: object) -> RoPESwin:
     return strong(RoPESwin(arch, rope=rope, **settings, **arguments))
 
 
+def nat(rope: dict | None = MIXED, **arguments: object) -> RoPENAT:
+    arch = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2), dilations=((1, 2), (1,)))
+    settings = dict(kernel_size=3, out_indices=(0, 1), drop_path_rate=0.0)
+    return strong(RoPENAT(arch, rope=rope, **settings, **arguments))
+
+
 def strong(model: nn.Module) -> nn.Module:
     """Weights with which attention, and so the rotation, matters."""
     with torch.no_grad():
@@ -66,6 +72,7 @@ MODELS = {
     'copies': copies,
     'global prefix': global_prefix,
     'swin': swin,
+    'nat': nat,
 }
 every_model = pytest.mark.parametrize('make', MODELS.values(), ids=MODELS)
 every_rope = pytest.mark.parametrize('rope', [None, AXIAL, MIXED], ids=['none', 'axial', 'mixed'])
@@ -126,8 +133,8 @@ class LoRA(nn.Module):
 @pytest.mark.parametrize('qkv_bias', [True, 'qv'])
 def test_an_adapter_takes_the_place_of_every_linear_layer(make, qkv_bias: bool | str):
     """Merged into the weights, it gives the same maps; only it trains."""
-    if make is swin and qkv_bias == 'qv':
-        pytest.skip('Swin has no such bias')
+    if make in (swin, nat) and qkv_bias == 'qv':
+        pytest.skip('Swin and NAT have no such bias')
     model = make(qkv_bias=qkv_bias).requires_grad_(False)
     merged = copy.deepcopy(model)
     linears = [name for name, part in model.named_modules() if isinstance(part, nn.Linear)]
@@ -346,7 +353,7 @@ def test_copies_and_files(make, rope: dict):
         assert all(torch.equal(a, b) for a, b in zip(other(image), expected, strict=True))
 
 
-@pytest.mark.parametrize('make', [vitdet, swin], ids=['vitdet', 'swin'])
+@pytest.mark.parametrize('make', [vitdet, swin, nat], ids=['vitdet', 'swin', 'nat'])
 @pytest.mark.parametrize('rope', [AXIAL, MIXED], ids=['axial', 'mixed'])
 def test_threads_share_a_model(make, rope: dict):
     model = make(rope).eval()
@@ -388,7 +395,14 @@ def test_nothing_is_moved_to_the_device_in_a_forward(make, rope: dict | None):
 
 
 def test_frozen_frequencies_are_frozen():
-    for frozen, make in ((4, vit), ('all', vit), (4, vitdet), (2, swin), ('all', swin)):
+    for frozen, make in (
+        (4, vit),
+        ('all', vit),
+        (4, vitdet),
+        (2, swin),
+        ('all', swin),
+        ('all', nat),
+    ):
         model = make(frozen_stages=frozen)
         assert not any(parameter.requires_grad for parameter in model.parameters())
 

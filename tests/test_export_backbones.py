@@ -6,13 +6,14 @@ import pytest
 import torch
 from exported import assert_plain, assert_same, run, session, slow, strong
 
-from rope_dense.backbones import RoPESwin, RoPEViT
+from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.base import Backbone
 from rope_dense.integrations.export import export
 from rope_dense.integrations.export.exporter import trace
 from rope_dense.integrations.export.graphs import graph_of
 
 AXIAL, MIXED = dict(type='AxialRoPE'), dict(type='MixedRoPE')
+LOG_AXIAL = dict(type='LogAxialRoPE')
 SIZES = ((1, 117, 168), (3, 136, 115), (2, 152, 133), (1, 224, 112))  # batch, height, width
 
 
@@ -29,6 +30,14 @@ def windowed(**settings: object) -> Backbone:
 def swin(**settings: object) -> Backbone:
     arch = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2))
     return RoPESwin(arch, out_indices=(0, 1), **dict(window_size=4) | settings)
+
+
+NAT = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2), dilations=((1, 2), (3,)))
+NAT_S = dict(NAT, overlapping=False)
+
+
+def nat(**settings: object) -> Backbone:
+    return RoPENAT(**dict(arch=NAT, out_indices=(0, 1), kernel_size=5) | settings)
 
 
 def family(name: str, **settings: object) -> Backbone:
@@ -61,6 +70,7 @@ TRACED = {
     'swin log-axial': lambda: swin(rope=dict(type='LogAxialRoPE', k_rope=1)),
     'swin, masked': lambda: swin(rope=MIXED, mask_padding=True),
     'swin of whole maps': lambda: swin(rope=MIXED, window_size=None),
+    'nat without overlap, with bias': lambda: nat(rope=MIXED, use_rpb=True, arch=NAT_S),
 }
 IN_ONNX = {
     'axial': lambda: vit(rope=AXIAL),
@@ -76,8 +86,9 @@ IN_ONNX = {
     'linear': lambda: vit(rope=dict(type='RasterRoPE'), linear_attention='cosine', use_ape='sine'),
     'swin axial': lambda: swin(rope=AXIAL),
     'swin mixed with bias': lambda: swin(rope=MIXED, use_rpb=True),
+    'nat log-axial': lambda: nat(rope=LOG_AXIAL),
 }
-SLOW = ('swin axial', 'log-axial with bias')
+SLOW = ('swin axial', 'log-axial with bias', 'nat log-axial')
 
 
 @pytest.mark.parametrize('make', TRACED.values(), ids=TRACED)

@@ -1,4 +1,5 @@
+from .nat import RoPENAT
 from .swin import RoPESwin
 from .vit import RoPEViT
 
-__all__ = ['RoPESwin', 'RoPEViT']
+__all__ = ['RoPENAT', 'RoPESwin', 'RoPEViT']

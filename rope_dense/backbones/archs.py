@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from ..rope.validation import check_choice, check_integer, check_number, check_size, refuse
 from .attention import QkvBias
@@ -22,6 +22,7 @@ FinalNorm = bool | Literal['all']
 # True: learned, resized to the grid of the image; 'tile': learned, repeated; others: see RoPEViT.
 Ape = bool | Literal['tile', 'sine', 'sine_conv']
 SIZES = ('embed_dims', 'depth', 'num_heads')
+Arch = TypeVar('Arch')
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,23 @@ class ViTArch:
 def find_vit_arch(
     archs: Mapping[str, dict], arch: str | dict, given: Mapping[str, object] | None = None
 ) -> ViTArch:
+    """``find_arch`` of a ViT."""
+    return find_arch(ViTArch, SIZES, archs, arch, given)
+
+
+def find_arch(
+    kind: type[Arch],
+    sizes: Sequence[str],
+    archs: Mapping[str, dict],
+    arch: str | dict,
+    given: Mapping[str, object] | None = None,
+) -> Arch:
     """The architecture that ``arch`` names or gives, with the values of ``given`` that are not
     ``'default'`` in place of its own.
+
+    Args:
+        kind: a dataclass, ``ViTArch`` for instance.
+        sizes: attributes that a dict must have.
 
     Raises:
         ValueError: an unknown name, a dict with missing or unknown keys, or values that do not fit.
@@ -119,15 +135,15 @@ def find_vit_arch(
         refuse(
             'arch',
             arch,
-            f'one of {", ".join(archs)} or a dict of {", ".join(SIZES)} and other settings',
+            f'one of {", ".join(archs)} or a dict of {", ".join(sizes)} and other settings',
         )
-    known = [setting.name for setting in fields(ViTArch)]
-    if missing := [name for name in SIZES if name not in settings]:
+    known = [setting.name for setting in fields(kind)]
+    if missing := [name for name in sizes if name not in settings]:
         raise ValueError(f'arch lacks {missing}, got {arch!r}')
     if unknown := [name for name in settings if name not in known]:
         raise ValueError(f'arch has the unknown {unknown}, allowed are {known}')
     given = {name: value for name, value in (given or {}).items() if value != DEFAULT}
-    return ViTArch(**{**settings, **given})
+    return kind(**{**settings, **given})
 
 
 TINY = dict(embed_dims=192, depth=12, num_heads=3)

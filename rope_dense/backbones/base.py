@@ -20,7 +20,8 @@ from ..rope.validation import is_integer, refuse
 from .block import Block
 from .layers import PatchEmbed
 from .lora import add_adapters, find_adapters, lora_settings, merge_adapters
-from .windows import WindowPlan, WindowSetting, check_window_setting
+from .neighbours import Plan
+from .windows import WindowSetting, check_window_setting
 
 FrozenStages = int | Literal['all']
 
@@ -119,7 +120,7 @@ class Backbone(BaseModule):
         block: Block,
         x: Tensor,
         grid: Size,
-        plan: WindowPlan | None,
+        plan: Plan | None,
         mask: Tensor | None = None,
     ) -> Tensor:
         """A block, recomputed in backward if ``with_cp``; see ``Block.forward``."""

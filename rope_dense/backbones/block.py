@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..rope.frequencies import Size
 from .attention import Attention
 from .layers import add_branch, build_norm
-from .windows import WindowPlan
+from .neighbours import Plan
 
 
 class Block(nn.Module):
@@ -50,7 +50,7 @@ class Block(nn.Module):
         self,
         x: Tensor,
         grid: Size,
-        plan: WindowPlan | None = None,
+        plan: Plan | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
         """Tokens [B, N, C] to tokens; ``grid``, ``plan`` and ``mask``: see ``Attention``."""

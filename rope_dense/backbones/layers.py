@@ -44,7 +44,7 @@ class PatchEmbed(nn.Module):
         norm_cfg: dict | None = None,
     ) -> None:
         super().__init__()
-        self.patch_size, self.pad = patch_size, pad
+        self.in_channels, self.patch_size, self.pad = in_channels, patch_size, pad
         self.proj = nn.Conv2d(in_channels, embed_dims, patch_size, patch_size, bias=bias)
         self.norm = build_norm(norm_cfg, embed_dims) if norm_cfg else nn.Identity()
 
@@ -55,13 +55,17 @@ class PatchEmbed(nn.Module):
             ValueError: not such images, or smaller than a patch.
         """
         self.check(image)
+        x = self.project(image)  # [B, C, H, W]
+        grid = tuple(x.shape[2:])
+        return self.norm(x.flatten(2).transpose(1, 2).contiguous()), grid
+
+    def project(self, image: Tensor) -> Tensor:
+        """Images to a map [B, C, H, W]."""
         if self.pad:
             bottom, right = (missing(side, self.patch_size) for side in image.shape[2:])
             if is_tracing() or bottom or right:
                 image = F.pad(image, (0, right, 0, bottom))
-        x = self.proj(image)  # [B, C, H, W]
-        grid = tuple(x.shape[2:])
-        return self.norm(x.flatten(2).transpose(1, 2).contiguous()), grid
+        return self.proj(image)
 
     def grid(self, height: int, width: int) -> Size:
         """(H, W) of an image of that size."""
@@ -70,8 +74,8 @@ class PatchEmbed(nn.Module):
 
     def check(self, image: Tensor) -> None:
         """Raise ValueError unless ``forward`` can take ``image``."""
-        expected = f'[batch, {self.proj.in_channels}, height, width]'
-        if image.ndim != 4 or image.shape[1] != self.proj.in_channels:
+        expected = f'[batch, {self.in_channels}, height, width]'
+        if image.ndim != 4 or image.shape[1] != self.in_channels:
             raise ValueError(f'images must be {expected}, got {list(image.shape)}')
         if not image.is_floating_point():
             raise ValueError(

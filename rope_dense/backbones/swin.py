@@ -15,31 +15,18 @@ from torch import Tensor, nn
 
 from ..rope.cache import is_tracing
 from ..rope.frequencies import Size
-from ..rope.validation import (
-    check_choice,
-    check_indexes,
-    check_integer,
-    check_number,
-    check_size,
-    refuse,
-)
-from .attention import Attention, TableBiasAttention, table_grids
-from .base import Backbone, FrozenStages, build_rope, check_frozen_stages
+from ..rope.validation import check_choice, check_integer, check_number, check_size, refuse
+from .attention import Attention, TableBiasAttention
+from .base import FrozenStages, build_rope
 from .block import Block
-from .layers import (
-    PatchEmbed,
-    TableResize,
-    build_norm,
-    init_transformer,
-    linear_rates,
-    to_map,
-)
+from .layers import PatchEmbed, TableResize, build_norm, init_transformer, linear_rates
 from .mlp import Mlp
+from .stages import Stage, StagedBackbone, check_stages
 from .windows import WindowPlan, WindowSetting, window_plan
 
 
 @MODELS.register_module()
-class RoPESwin(Backbone):
+class RoPESwin(StagedBackbone):
     """Swin of Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024).
 
     With ``rope=None`` and ``use_rpb=True`` it is the baseline of Liu et al., "Swin Transformer"
@@ -124,7 +111,7 @@ class RoPESwin(Backbone):
         super().__init__(init_cfg, pretrained)
         sizes = find_swin_arch(self.ARCHS, arch)
         depths, num_heads = sizes['depths'], sizes['num_heads']
-        channels = [sizes['embed_dims'] * 2**stage for stage in range(len(depths))]
+        channels = check_stages(**sizes)
         check_integer('patch_size', patch_size, 1)
         check_integer('in_channels', in_channels, 1)
         check_number('mlp_ratio', mlp_ratio, above=0)
@@ -136,12 +123,9 @@ class RoPESwin(Backbone):
         self.set_window_size(window_size)
         self.pretrain_grid = check_size('pretrain_window_size', pretrain_window_size)
         self.window_blocks = range(sum(depths))
-        self.out_indices = check_indexes('out_indices', out_indices, len(depths))
-        self.frozen_stages = check_frozen_stages(frozen_stages, len(depths))
+        self.set_outputs(channels, patch_size, out_indices, frozen_stages)
         self.shift_single_window, self.mask_padding = shift_single_window, mask_padding
         self.with_cp = with_cp
-        self.out_channels = [channels[index] for index in self.out_indices]
-        self.out_strides = [patch_size * 2**index for index in self.out_indices]
 
         patch_norm_cfg = norm_cfg if patch_norm else None
         self.patch_embed = PatchEmbed(
@@ -163,29 +147,18 @@ class RoPESwin(Backbone):
                 blocks.append(Block(attn, mlp, norm_cfg, next(rates)))
             is_last = stage == len(depths) - 1
             downsample = None if is_last else PatchMerging(width, patch_norm_cfg)
-            self.layers.append(SwinStage(blocks, downsample))
-        for index in self.out_indices:
-            self.add_module(f'norm{index}', build_norm(norm_cfg, channels[index]))
+            self.layers.append(Stage(blocks, downsample))
+        self.add_norms(norm_cfg)
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)
         self.freeze()
         self.add_lora(lora)
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        with torch.set_grad_enabled(self.needs_graph(frozen=self.frozen_stages >= 0)):
-            x, grid = self.patch_embed(image)  # [B, N, C]
-        window_size = self.window_of(*image.shape[-2:])
-        outs = []
-        for index, stage in enumerate(self.layers):
-            with torch.set_grad_enabled(self.needs_graph(frozen=index < self.frozen_stages)):
-                plans = self.plans(x.shape[0], grid, window_size, x.device)
-                for number, block in enumerate(stage.blocks):
-                    x = self.run(block, x, grid, plans[number % 2])
-                if index in self.out_indices:
-                    outs.append(to_map(self.get_submodule(f'norm{index}')(x), grid))
-                if stage.downsample is not None:
-                    x, grid = stage.downsample(x, grid)
-        return tuple(outs)
+    def block_plans(
+        self, stage: Stage, x: Tensor, grid: Size, image: Tensor
+    ) -> list[WindowPlan | None]:
+        plans = self.plans(x.shape[0], grid, self.window_of(*image.shape[-2:]), x.device)
+        return [plans[number % 2] for number in range(len(stage.blocks))]
 
     def plans(
         self, batch: int, grid: Size, window_size: Size | None, device: torch.device
@@ -211,48 +184,6 @@ class RoPESwin(Backbone):
             return self.window_size
         last_stride = self.patch_embed.patch_size * 2 ** (len(self.layers) - 1)
         return -(-height // last_stride), -(-width // last_stride)
-
-    @property
-    def ordered_blocks(self) -> list[Block]:
-        return [block for stage in self.layers for block in stage.blocks]
-
-    def map_sizes(self, height: int, width: int) -> list[Size]:
-        grids = [self.patch_embed.grid(height, width)]
-        while len(grids) < len(self.layers):
-            grids.append((-(-grids[-1][0] // 2), -(-grids[-1][1] // 2)))
-        return [grids[index] for index in self.out_indices]
-
-    def position_tables(self) -> dict[str, Size]:
-        return table_grids(self)
-
-    def layer_of(self, name: str) -> int:
-        first, *rest = name.split('.')
-        depths = [len(stage.blocks) for stage in self.layers]
-        if first != 'layers':
-            return 0 if first == 'patch_embed' else sum(depths) + 1
-        stage, part, *rest = rest
-        before = sum(depths[: int(stage)])
-        return before + (int(rest[0]) + 1 if part == 'blocks' else depths[int(stage)])
-
-    def frozen_modules(self) -> list[nn.Module]:
-        if self.frozen_stages < 0:
-            return []
-        norms = [index for index in self.out_indices if index < self.frozen_stages]
-        return [
-            self.patch_embed,
-            *self.layers[: self.frozen_stages],
-            *(self.get_submodule(f'norm{index}') for index in norms),
-        ]
-
-
-class SwinStage(nn.Module):
-    """The blocks of one resolution and the reduction that follows, under their published names;
-    the backbone calls them."""
-
-    def __init__(self, blocks: Sequence[Block], downsample: nn.Module | None) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList(blocks)
-        self.downsample = downsample
 
 
 class PatchMerging(nn.Module):
@@ -287,26 +218,10 @@ def find_swin_arch(archs: dict[str, dict], arch: str | dict) -> dict:
     """The sizes that ``arch`` names, or that it gives.
 
     Raises:
-        ValueError: an unknown name, a dict with other keys, or sizes that do not fit each other.
+        ValueError: an unknown name, or a dict with other keys.
     """
     keys = ('embed_dims', 'depths', 'num_heads')
     sizes = archs.get(arch) if isinstance(arch, str) else arch
     if not isinstance(sizes, dict) or set(sizes) != set(keys):
         refuse('arch', arch, f'one of {", ".join(archs)} or a dict of {", ".join(keys)}')
-    depths, num_heads = sizes['depths'], sizes['num_heads']
-    for name in ('depths', 'num_heads'):
-        if not isinstance(sizes[name], (tuple, list)) or not sizes[name]:
-            refuse(f'arch: {name}', sizes[name], 'a number for each stage')
-    for name in keys:
-        for number in sizes[name] if name != 'embed_dims' else [sizes[name]]:
-            check_integer(f'arch: {name}', number, 1)
-    if len(depths) != len(num_heads):
-        raise ValueError(f'arch: depths {depths} and num_heads {num_heads} must be of one length')
-    for stage, heads in enumerate(num_heads):
-        channels = sizes['embed_dims'] * 2**stage
-        if channels % heads:
-            raise ValueError(
-                f'arch: stage {stage} has {channels} channels (embed_dims * {2**stage}), '
-                f'not a multiple of its {heads} heads'
-            )
     return sizes

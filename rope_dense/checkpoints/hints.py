@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from ..backbones import RoPESwin, RoPEViT
+from ..backbones import RoPENAT, RoPESwin, RoPEViT
 from ..backbones.archs import find_vit_arch
 from ..backbones.base import Backbone
 from .dinov3 import PERIODS
@@ -30,6 +30,12 @@ PARTS = (
     (r'.+\.attn\.local\..+', 'local position embedding', 'use_lpe=True', 'use_lpe=False'),
     (r'patch_embed\.norm\..+', 'norm of the patches', 'patch_norm=True', 'patch_norm=False'),
 )
+STEM = 'patch_embed.proj.1.weight'  # of NAT and DiNAT
+NEEDED = {
+    'ViT': "type='RoPEViT'",
+    'Swin': "type='RoPESwin', or 'RoPENAT' with arch='nat_s_...'",
+    'NAT': "type='RoPENAT' with arch='nat_...' or 'dinat_...'",
+}
 FREQS = f'{VIT_FREQS}|{SWIN_FREQS}'
 ROUNDING = 1e-5  # radians per patch; that of published axial frequencies is 4e-8
 
@@ -83,18 +89,17 @@ def listed(keys: Iterable[str]) -> str:
 
 def hints(model: Backbone, weights: StateDict, incompatible: IncompatibleKeys) -> Iterator[str]:
     """Options of the model that would fit the weights (in our layout), one sentence each."""
-    if not isinstance(model, (RoPEViT, RoPESwin)):
+    if not isinstance(model, (RoPEViT, RoPESwin, RoPENAT)):
         return  # its options are not known here
-    expected = model.state_dict()
-    if is_swin(weights) != is_swin(expected):
-        kind = 'Swin' if is_swin(weights) else 'ViT'
-        yield f'the checkpoint is a {kind}: it needs type={"RoPE" + kind!r}'
+    expected, kind = model.state_dict(), kind_of(weights)
+    if kind != kind_of(expected):
+        yield f'the checkpoint is a {kind}: it needs {NEEDED[kind]}'
         return
     settings = read_settings(weights) if isinstance(model, RoPEViT) else None
     if settings and not model.arch.num_prefix_tokens:  # dropped on purpose
         settings = replace(settings, with_cls_token=False, num_registers=0)
-    if isinstance(model, RoPESwin):
-        yield from swin_size_hints(model, expected, weights)
+    if isinstance(model, (RoPESwin, RoPENAT)):
+        yield from stage_hints(model, expected, weights)
     elif settings:
         yield from vit_hints(model, settings)
     if PATCHES in weights and weights[PATCHES].shape[1] != expected[PATCHES].shape[1]:
@@ -103,6 +108,13 @@ def hints(model: Backbone, weights: StateDict, incompatible: IncompatibleKeys) -
     if not name or 'rope' not in model.ARCHS[name]:  # one with a rope decides on all the rest
         yield from part_hints(expected, weights, incompatible)
         yield from frequency_hints(expected, weights, incompatible)
+
+
+def kind_of(weights: StateDict) -> str:
+    """'NAT' for a stem of convolutions, 'Swin' for other stages (NAT-s too), or 'ViT'."""
+    if STEM in weights:
+        return 'NAT'
+    return 'Swin' if is_swin(weights) else 'ViT'
 
 
 def is_swin(weights: StateDict) -> bool:
@@ -164,24 +176,28 @@ def part_hints(
         yield 'pos_embed has a place for the class token: the checkpoint is another kind of ViT'
 
 
-def swin_size_hints(model: RoPESwin, expected: StateDict, weights: StateDict) -> Iterator[str]:
-    if PATCHES not in weights:
+def stage_hints(
+    model: RoPESwin | RoPENAT, expected: StateDict, weights: StateDict
+) -> Iterator[str]:
+    """Sizes of a backbone of several stages."""
+    if not {PATCHES, STEM} & weights.keys():
         return
     given = swin_sizes(weights)
     if given != swin_sizes(expected):
         named = [
-            f': set arch={name!r}'
+            f'set arch={name!r}'
             for name, arch in model.ARCHS.items()
             if (arch['embed_dims'], tuple(arch['depths'])) == given
         ]
         depths = ' + '.join(map(str, given[1]))
-        yield f'the checkpoint has {given[0]} channels and {depths} blocks{"".join(named)}'
-    patch_sizes = [state[PATCHES].shape[-1] for state in (weights, expected)]
-    if patch_sizes[0] != patch_sizes[1]:
+        advice = f': {" or ".join(named)}' if named else ''
+        yield f'the checkpoint has {given[0]} channels and {depths} blocks{advice}'
+    patch_sizes = [state[PATCHES].shape[-1] for state in (weights, expected) if PATCHES in state]
+    if len({*patch_sizes}) > 1:
         yield f'set patch_size={patch_sizes[0]}'
     ratios = [hidden_ratio(state) for state in (weights, expected)]
     if None not in ratios and ratios[0] != ratios[1]:
-        yield f'set mlp_ratio={ratios[0]}'
+        yield f'set mlp_ratio={ratios[0]}{" in arch" if isinstance(model, RoPENAT) else ""}'
     biased = [has(state, r'.+\.qkv\.bias') for state in (weights, expected)]
     if biased[0] != biased[1]:
         yield f'set qkv_bias={biased[0]}'
@@ -190,7 +206,8 @@ def swin_size_hints(model: RoPESwin, expected: StateDict, weights: StateDict) ->
 def swin_sizes(weights: StateDict) -> tuple[int, tuple[int, ...]]:
     """Channels of the first stage, and the number of blocks of each."""
     stages = by_stage(weights, SWIN_BLOCK)
-    return len(weights[PATCHES]), tuple(len(blocks) for _, blocks in sorted(stages.items()))
+    first = weights[PATCHES if PATCHES in weights else STEM]
+    return len(first), tuple(len(blocks) for _, blocks in sorted(stages.items()))
 
 
 def hidden_ratio(weights: StateDict) -> float | None:
@@ -201,7 +218,8 @@ def hidden_ratio(weights: StateDict) -> float | None:
 
 def same_sizes(expected: StateDict, weights: StateDict) -> bool:
     if is_swin(expected):
-        return PATCHES in weights and swin_sizes(expected) == swin_sizes(weights)
+        known = {PATCHES, STEM} & weights.keys()
+        return bool(known) and swin_sizes(expected) == swin_sizes(weights)
     settings, expected_settings = read_settings(weights), read_settings(expected)
     return settings is not None and settings.kind == expected_settings.kind
 

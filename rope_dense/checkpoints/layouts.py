@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from . import dinov3, isotropic, naver, perception, resformer, sam3, timm_vit
+from . import dinov3, isotropic, naver, perception, resformer, sam3, shi_labs, timm_vit
 from .errors import CheckpointError
 from .keys import SWIN_BLOCK, VIT_BLOCK, KeyTable, StateDict, has, new_keys, renamed
 
@@ -72,7 +72,7 @@ SEPARATE_QKV = r'blocks\.\d+\.attn\.q_proj\.weight'
 HF_QUERY = dinov3.HF_BLOCK + r'attention\.q_proj\.weight'
 # Of a block in each layout.
 BLOCKS = (
-    *(VIT_BLOCK, SWIN_BLOCK, isotropic.BLOCK),
+    *(VIT_BLOCK, SWIN_BLOCK, isotropic.BLOCK, shi_labs.NAT_BLOCK),
     *(SEPARATE_QKV, HF_QUERY, sam3.HF_QUERY, perception.IN_PROJ),
 )
 # Of earlier versions: frequencies of all blocks in one tensor, other names of q and v biases.
@@ -87,6 +87,13 @@ LAYOUTS = (
         'Swin with relative position bias',
         (SWIN_BLOCK, r'.+\.relative_position_index'),
         naver.NAVER_SWIN_KEYS,
+    ),
+    Layout('SHI-Labs NAT', (shi_labs.NAT_BLOCK,), shi_labs.KEYS, shi_labs.from_shi_labs),
+    Layout(
+        'SHI-Labs DiNAT-s',
+        (SWIN_BLOCK, shi_labs.TABLE),
+        shi_labs.KEYS,
+        shi_labs.from_shi_labs,
     ),
     # Not their neighbourhood attention, which has smaller tables and no such buffer.
     Layout(

@@ -13,8 +13,8 @@ import torch
 from mmengine.model import BaseDataPreprocessor, revert_sync_batchnorm
 from torch import Tensor, nn
 
-from ...backbones import RoPESwin
 from ...backbones.base import Backbone
+from ...backbones.stages import StagedBackbone
 from ...evaluation.classifier import RoPEClassifier
 from ...rope import RotaryEmbedding
 from .parts import replace_parts
@@ -87,7 +87,7 @@ class BackboneGraph(Graph):
     def __init__(self, model: Backbone, dtype: torch.dtype) -> None:
         super().__init__(model, dtype)
         self.outputs = tuple(f'map{index}' for index in range(len(model.out_channels)))
-        self.in_channels = model.patch_embed.proj.in_channels
+        self.in_channels = model.patch_embed.in_channels
         if dtype != torch.float32:
             self.model = CastBackbone(self.model, dtype)
 
@@ -191,7 +191,7 @@ def smallest_size(backbone: Backbone) -> Size:
     """Of an image for which a graph of any size is right: a side of one window, or of one token
     where there are no windows, would be a case of its own."""
     stride = backbone.patch_embed.patch_size
-    if isinstance(backbone, RoPESwin):
+    if isinstance(backbone, StagedBackbone):
         stride *= 2 ** (len(backbone.layers) - 1)
     tokens = 1, 1
     if backbone.has_windows and isinstance(backbone.window_size, tuple):

@@ -1,0 +1,31 @@
+# "3x": 36 epochs of 7330 iterations of 16 images, learning rate x 0.1 after 27 and 33 of them. Only
+# norms of the backbone (by name) and bias tables are free of weight decay; learned frequencies too,
+# which no source has. The authors trained in fp16: pass --amp for that.
+optim_wrapper = dict(
+    type='OptimWrapper',
+    optimizer=dict(type='AdamW', lr=1e-4, betas=(0.9, 0.999), weight_decay=0.05),
+    paramwise_cfg=dict(
+        custom_keys={
+            'relative_position_bias_table': dict(decay_mult=0.0),
+            'norm': dict(decay_mult=0.0),
+            'freqs': dict(decay_mult=0.0),
+        }
+    ),
+)
+param_scheduler = [
+    dict(type='LinearLR', by_epoch=False, start_factor=0.001, begin=0, end=500),
+    dict(type='MultiStepLR', by_epoch=False, milestones=[197910, 241890], gamma=0.1),
+]
+
+train_cfg = dict(type='ResumableTrainLoop', max_iters=263880, val_interval=7330)
+val_cfg = dict(type='ValLoop')
+test_cfg = dict(type='TestLoop')
+default_hooks = dict(
+    timer=dict(type='IterTimerHook'),
+    logger=dict(type='LoggerHook', interval=50, log_metric_by_epoch=False),
+    param_scheduler=dict(type='ParamSchedulerHook'),
+    checkpoint=dict(type='AtomicCheckpointHook', by_epoch=False, interval=7330, max_keep_ckpts=3),
+    sampler_seed=dict(type='DistSamplerSeedHook'),
+    visualization=dict(type='DetVisualizationHook'),
+)
+auto_scale_lr = dict(enable=False, base_batch_size=16)

@@ -1,0 +1,296 @@
+"""Neighbourhood attention transformers with rotary position embedding, for dense prediction.
+
+Letters: B batch, H x W token grid, N = H W tokens, C channels, h heads, K x K tokens of a
+neighbourhood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import cycle, islice
+from typing import get_args
+
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+from ..rope import RopeScaling
+from ..rope.frequencies import Size
+from ..rope.validation import check_choice, check_integer, check_number, refuse
+from .archs import DEFAULT, Default, find_arch
+from .base import FrozenStages, build_rope
+from .block import Block
+from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, to_map
+from .mlp import Mlp
+from .neighbour_attention import Backend, NeighbourAttention, TableBiasNeighbourAttention
+from .neighbours import NeighbourPlan, check_kernel_size, neighbour_plan
+from .stages import Stage, StagedBackbone, check_stages
+from .swin import PatchMerging
+
+Dilations = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class NATArch:
+    """One architecture.
+
+    Attributes:
+        embed_dims, depths, num_heads: channels C of the first stage, blocks and heads of each.
+        overlapping: 3 x 3 convolutions of stride 2 before the first stage and between stages (NAT
+            and DiNAT); otherwise Swin's patches and reductions (NAT-s and DiNAT-s).
+        others: see ``RoPENAT``.
+
+    Raises:
+        ValueError: values that are not allowed or do not fit each other.
+    """
+
+    embed_dims: int
+    depths: Sequence[int]
+    num_heads: Sequence[int]
+    mlp_ratio: float = 4.0
+    dilations: Dilations | None = None
+    overlapping: bool = True
+    layer_scale_init_value: float | None = None
+    drop_path_rate: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_stages(self.embed_dims, self.depths, self.num_heads)
+        check_number('mlp_ratio', self.mlp_ratio, above=0)
+        check_number('drop_path_rate', self.drop_path_rate, 0, below=1)
+        check_choice('overlapping', self.overlapping, (True, False))
+        if self.layer_scale_init_value is not None:
+            check_number('layer_scale_init_value', self.layer_scale_init_value)
+        if self.dilations is None:
+            object.__setattr__(self, 'dilations', ((1,),) * len(self.depths))
+        check_dilations(self.dilations, len(self.depths))
+
+    @property
+    def channels(self) -> list[int]:
+        """Of each stage."""
+        return check_stages(self.embed_dims, self.depths, self.num_heads)
+
+
+SIZES = ('embed_dims', 'depths', 'num_heads')
+MINI = dict(embed_dims=64, depths=(3, 4, 6, 5), num_heads=(2, 4, 8, 16), mlp_ratio=3.0)
+TINY = dict(MINI, depths=(3, 4, 18, 5))
+SMALL = dict(
+    embed_dims=96,
+    depths=(3, 4, 18, 5),
+    num_heads=(3, 6, 12, 24),
+    mlp_ratio=2.0,
+    drop_path_rate=0.3,
+)
+BASE = dict(SMALL, embed_dims=128, num_heads=(4, 8, 16, 32), drop_path_rate=0.5)
+SCALED = dict(layer_scale_init_value=1e-5)
+DILATED = dict(dilations=((1, 8), (1, 4), (1, 2), (1,)))
+# With the sizes of Swin.
+S_TINY = dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24), overlapping=False)
+S_SMALL = dict(S_TINY, depths=(2, 2, 18, 2), drop_path_rate=0.3)
+S_BASE = dict(S_SMALL, embed_dims=128, num_heads=(4, 8, 16, 32), drop_path_rate=0.5)
+
+
+@MODELS.register_module()
+class RoPENAT(StagedBackbone):
+    """NAT of Hassani et al., "Neighborhood Attention Transformer" (CVPR 2023), and DiNAT of Hassani
+    and Shi, "Dilated Neighborhood Attention Transformer" (2022), with rotary embedding as in
+    "Revisiting Positional Information in Transformers in the Era of Fused Attention".
+
+    Takes images [B, in_channels, height, width] of any size and returns one map
+    [B, embed_dims * 2**i, H_i, W_i] for each stage i of ``out_indices``, normalised by ``norm{i}``.
+    H_0 = ceil(height / 4) and H_i = ceil(H_{i-1} / 2). With ``rope=None`` and ``use_rpb=True`` it
+    is the published model, whose weights load, see docs/checkpoints.md. Checked in
+    tests/test_nat.py against the published order of layers, written out, with attention token by
+    token.
+
+    Args:
+        arch: a name in ``ARCHS`` (NAT and DiNAT of four sizes, NAT-s and DiNAT-s of three), or a
+            dict of embed_dims, depths, num_heads and any other attribute of ``NATArch``. Arguments
+            left at 'default' are as it says.
+        rope: config of the rotary embedding, or None. Its coordinates are those of the whole map.
+        rope_scaling: for neighbourhoods that are larger than in pre-training, see ``RopeScaling``;
+            without its ``grid``. None leaves the frequencies as they are.
+        use_rpb: learned relative position bias, with tables for ``pretrain_kernel_size``.
+        kernel_size: tokens of a side of a neighbourhood, odd, an int or (height, width). Weights do
+            not depend on it. It is the ``window_size`` of a built model; see ``set_window_size``.
+        pretrain_kernel_size: that of the pre-training.
+        dilations: for each stage the dilations of its blocks, repeated over them. Weights do not
+            depend on them; the published detectors and segmentors have larger ones than their
+            pre-training.
+        backend: what computes attention, see ``NeighbourAttention``.
+        in_channels: image channels.
+        qkv_bias: bias in the qkv projections.
+        layer_scale_init_value: initial LayerScale of both branches, or None for no LayerScale.
+        drop_path_rate: stochastic depth of the last block; grows linearly from 0 at the first.
+        out_indices: stages whose outputs are returned; negative ones count from the end.
+        frozen_stages: -1 trains everything, 0 freezes the patch embedding, n also the first n
+            stages with their reductions and output norms, 'all' everything. What is frozen stays in
+            evaluation mode: no drop path, no augmentation of coordinates.
+        lora: low-rank adapters of linear layers in all blocks, a dict of rank, alpha and targets,
+            see ``lora.add_adapters``. All else is frozen then.
+        with_cp: recompute each block in backward to save memory.
+        norm_cfg: norm layers, in mmcv's form.
+        init_cfg: mmengine initialisation, such as ``dict(type='Pretrained', checkpoint=...)``.
+
+    Raises:
+        ValueError: arguments that do not fit each other, named in the message.
+    """
+
+    ARCHS = {
+        'nat_mini': MINI,
+        'nat_tiny': TINY,
+        'nat_small': dict(SMALL, **SCALED),
+        'nat_base': dict(BASE, **SCALED),
+        'dinat_mini': dict(MINI, **DILATED),
+        'dinat_tiny': dict(TINY, **DILATED),
+        'dinat_small': dict(SMALL, **DILATED),
+        'dinat_base': dict(BASE, **SCALED, **DILATED),
+        'nat_s_tiny': S_TINY,
+        'nat_s_small': S_SMALL,
+        'nat_s_base': S_BASE,
+        'dinat_s_tiny': dict(S_TINY, **DILATED),
+        'dinat_s_small': dict(S_SMALL, **DILATED),
+        'dinat_s_base': dict(S_BASE, **DILATED),
+    }
+
+    def __init__(
+        self,
+        arch: str | dict = 'nat_tiny',
+        rope: dict | None = dict(type='LogAxialRoPE', k_rope=2),
+        rope_scaling: dict | None = None,
+        use_rpb: bool = False,
+        kernel_size: int | Size = 7,
+        pretrain_kernel_size: int | Size = 7,
+        dilations: Dilations | Default = DEFAULT,
+        backend: Backend = 'auto',
+        in_channels: int = 3,
+        qkv_bias: bool = True,
+        layer_scale_init_value: float | None | Default = DEFAULT,
+        drop_path_rate: float | Default = DEFAULT,
+        out_indices: Sequence[int] = (0, 1, 2, 3),
+        frozen_stages: FrozenStages = -1,
+        lora: dict | None = None,
+        with_cp: bool = False,
+        norm_cfg: dict = dict(type='LN', eps=1e-5),
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(init_cfg)
+        given = dict(
+            dilations=dilations,
+            layer_scale_init_value=layer_scale_init_value,
+            drop_path_rate=drop_path_rate,
+        )
+        self.arch = arch = find_arch(NATArch, SIZES, self.ARCHS, arch, given)
+        check_integer('in_channels', in_channels, 1)
+        for name, value in dict(use_rpb=use_rpb, qkv_bias=qkv_bias).items():
+            check_choice(name, value, (True, False))
+        check_choice('backend', backend, get_args(Backend))
+        self.window_size = check_kernel_size('kernel_size', kernel_size)
+        self.pretrain_grid = check_kernel_size('pretrain_kernel_size', pretrain_kernel_size)
+        self.window_blocks = range(sum(arch.depths))
+        self.with_cp = with_cp
+        channels = arch.channels
+        self.set_outputs(channels, 4, out_indices, frozen_stages)
+
+        stem = ConvStem if arch.overlapping else partial(PatchEmbed, patch_size=4, pad=True)
+        merging = ConvMerging if arch.overlapping else PatchMerging
+        self.patch_embed = stem(in_channels, channels[0], norm_cfg=norm_cfg)
+        attention = NeighbourAttention
+        if use_rpb:
+            attention = partial(TableBiasNeighbourAttention, bias_kernel=self.pretrain_grid)
+        rates = iter(linear_rates(arch.drop_path_rate, sum(arch.depths)))
+        self.layers = nn.ModuleList()
+        for stage, (width, heads) in enumerate(zip(channels, arch.num_heads, strict=True)):
+            blocks = []
+            for dilation in islice(cycle(arch.dilations[stage]), arch.depths[stage]):
+                embedding = build_rope(rope, head_dim=width // heads, num_heads=heads)
+                attn = attention(
+                    width, heads, qkv_bias, embedding, dilation=dilation, backend=backend
+                )
+                mlp = Mlp(width, int(width * arch.mlp_ratio))
+                scale = arch.layer_scale_init_value
+                blocks.append(Block(attn, mlp, norm_cfg, next(rates), scale))
+            is_last = stage == len(channels) - 1
+            self.layers.append(Stage(blocks, None if is_last else merging(width, norm_cfg)))
+        self.add_norms(norm_cfg)
+        self.set_rope_scaling(rope_scaling)
+        self.apply(init_transformer)
+        self.freeze()
+        self.add_lora(lora)
+
+    def block_plans(
+        self, stage: Stage, x: Tensor, grid: Size, image: Tensor
+    ) -> list[NeighbourPlan]:
+        dilations = [block.attn.dilation for block in stage.blocks]
+        plans = {
+            dilation: neighbour_plan(grid, self.window_size, dilation, device=x.device)
+            for dilation in set(dilations)
+        }
+        return [plans[dilation] for dilation in dilations]
+
+    def set_window_size(self, window_size: int | Size) -> None:
+        """Change the kernel size of a built model; the weights fit any.
+
+        Raises:
+            ValueError: sides that are not odd.
+        """
+        self.window_size = check_kernel_size('kernel_size', window_size)
+        self.set_rope_scaling(self.rope_scaling)
+
+    def scaling_of(self, block: Block, scaling: RopeScaling | None) -> RopeScaling | None:
+        """Positions are those of the whole map, attention reaches as far as its neighbourhood: the
+        factor comes from that."""
+        if scaling is None or scaling.factor is not None:
+            return scaling
+        return replace(scaling, factor=scaling.factors(*self.window_size))
+
+
+class ConvStem(PatchEmbed):
+    """Two 3 x 3 convolutions of stride 2: a token for each 4 x 4 pixels, which overlap.
+
+    Args:
+        in_channels: of the image.
+        embed_dims: C.
+        norm_cfg: of a norm of the tokens, or None.
+    """
+
+    def __init__(self, in_channels: int, embed_dims: int, norm_cfg: dict | None) -> None:
+        super().__init__(in_channels, embed_dims, patch_size=4, pad=True, norm_cfg=norm_cfg)
+        self.proj = nn.Sequential(
+            nn.Conv2d(in_channels, embed_dims // 2, 3, stride=2, padding=1),
+            nn.Conv2d(embed_dims // 2, embed_dims, 3, stride=2, padding=1),
+        )
+
+    def project(self, image: Tensor) -> Tensor:
+        return self.proj(image)  # which pad where it is needed
+
+
+class ConvMerging(nn.Module):
+    """A 3 x 3 convolution of stride 2 to twice the channels, and a norm.
+
+    Args:
+        embed_dims: C.
+        norm_cfg: of the norm.
+    """
+
+    def __init__(self, embed_dims: int, norm_cfg: dict) -> None:
+        super().__init__()
+        self.reduction = nn.Conv2d(embed_dims, 2 * embed_dims, 3, stride=2, padding=1, bias=False)
+        self.norm = build_norm(norm_cfg, 2 * embed_dims)
+
+    def forward(self, x: Tensor, grid: Size) -> tuple[Tensor, Size]:
+        """[B, H W, C] and (H, W) to [B, H / 2 W / 2, 2 C] and (H / 2, W / 2), rounded up."""
+        x = self.reduction(to_map(x, grid))
+        grid = tuple(x.shape[2:])
+        return self.norm(x.flatten(2).transpose(1, 2).contiguous()), grid
+
+
+def check_dilations(dilations: object, stages: int) -> None:
+    """Raise ValueError unless there are dilations of 1 or more for each stage."""
+    if not isinstance(dilations, (tuple, list)) or len(dilations) != stages:
+        refuse('dilations', dilations, f'{stages} sequences, one for each stage')
+    for of_stage in dilations:
+        if not isinstance(of_stage, (tuple, list)) or not of_stage:
+            refuse('dilations', dilations, 'a sequence of dilations for each stage')
+        for dilation in of_stage:
+            check_integer('dilations', dilation, 1)

@@ -1,0 +1,156 @@
+"""Multi-head self-attention of each token to its neighbourhood, dilated or not.
+
+Letters: B images, H x W token grid, H' x W' padded, N' = H' W' tokens, h heads, D channels of a
+head, C = h D, K x K tokens of a neighbourhood, t tiles, n queries and m keys of a tile.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..rope import Rotary
+from ..rope.cache import is_tracing
+from ..rope.frequencies import Size
+from ..rope.rotary import log_once, rotate_packed
+from .attention import Attention, score_scale
+from .layers import resize_grid
+from .neighbours import NeighbourPlan
+
+Backend = Literal['auto', 'torch', 'natten']
+
+
+class NeighbourAttention(Attention):
+    """Attention of each token of a grid to K x K tokens around it; see ``neighbour_plan``.
+
+    Queries and keys are rotated before, by positions of the whole grid, so any rotary embedding
+    needs nothing of the implementation: tiles through PyTorch's scaled_dot_product_attention, or
+    NATTEN's fused kernel ``na2d``. Checked in tests/test_neighbours.py against attention token by
+    token in float64, with gradients, and against NATTEN.
+
+    Args:
+        dilation: steps from one neighbour to the next.
+        backend: 'torch', 'natten', or 'auto' for NATTEN on a CUDA device where it can be used.
+        others: see ``Attention``; without prefix tokens.
+    """
+
+    def __init__(
+        self, *args: object, dilation: int = 1, backend: Backend = 'auto', **kwargs: object
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.dilation, self.backend = dilation, backend
+
+    def forward(self, x: Tensor, grid: Size, plan: NeighbourPlan, mask: None = None) -> Tensor:
+        """Tokens [B, H W, C] to the same; ``plan`` has the neighbourhoods of ``grid``, (H, W)."""
+        if mask is not None:
+            raise ValueError('mask must be None: a neighbourhood is fixed by its plan')
+        rotary = self.padded_rotary(x, plan)
+        qkv = self.qkv(plan.pad(x)).unflatten(-1, (3, self.num_heads, -1))  # [B, N', 3, h, D]
+        scale = score_scale(qkv, rotary)
+        qkv = rotate_packed(qkv, rotary).unflatten(1, plan.padded)
+        attend = attend_fused if self.is_fused(qkv) else self.attend_tiles
+        return self.proj(self.norm(attend(qkv, plan, scale)))
+
+    def padded_rotary(self, x: Tensor, plan: NeighbourPlan) -> Rotary | None:
+        """The angles of the tokens of the padded grid."""
+        if self.rope is None:
+            return None
+        rotary = self.rope(x, plan.grid, plan.padded if plan.pads else None)
+        if rotary.angles.ndim == 3:
+            return rotary
+        angles = plan.pad(rotary.angles)  # of each image
+        return Rotary(angles, rotary.pair_layout, rotary.attention_scale)
+
+    def is_fused(self, qkv: Tensor) -> bool:
+        """Whether NATTEN computes attention."""
+        if self.backend != 'auto':
+            return self.backend == 'natten'
+        reason = why_not_natten(qkv)
+        if reason is not None and qkv.is_cuda and not is_tracing():
+            log_once(f'neighbourhood attention without NATTEN: {reason}')
+        return reason is None
+
+    def attend_tiles(self, qkv: Tensor, plan: NeighbourPlan, scale: float) -> Tensor:
+        """Rotated queries, keys and values [B, H', W', 3, h, D] to [B, H W, C]."""
+        batch, heads = qkv.shape[0], qkv.shape[4]
+        (q,) = plan.split_queries(qkv[:, :, :, :1])  # [t, B h, n, D]
+        k, v = plan.split_keys(qkv[:, :, :, 1:])  # [t, B h, m, D] each
+        mask = self.mask(plan, batch, q.dtype)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+        return plan.merge(out, batch, heads)
+
+    def mask(self, plan: NeighbourPlan, batch: int, dtype: torch.dtype) -> Tensor:
+        """[t, B h or 1, n, m]: bool, which keys are neighbours, or what is added to the scores."""
+        if is_tracing():  # where one head in all would be a case of its own
+            return plan.mask.expand(-1, batch * self.num_heads, -1, -1)
+        return plan.mask
+
+
+class TableBiasNeighbourAttention(NeighbourAttention):
+    """Neighbourhood attention with a learned value for each head and offset of a neighbour.
+
+    The table is in the form of ``TableBiasAttention``: row-major over offsets query - key, in steps
+    of the dilation. NATTEN's fused kernels know no bias, so tiles are used.
+
+    Args:
+        bias_kernel: K that the table is made for, of rows and columns; for others it is resized
+            (bicubic), as SHI-Labs did for their 11 x 11 models.
+        others: see ``NeighbourAttention``.
+
+    Raises:
+        ValueError: ``backend='natten'``.
+    """
+
+    def __init__(self, *args: object, bias_kernel: Size, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        if self.backend == 'natten':
+            raise ValueError(
+                "backend must be 'auto' or 'torch' with use_rpb=True, got 'natten': NATTEN's fused "
+                'kernels have no relative position bias (none has from version 0.20 on)'
+            )
+        self.bias_window = bias_kernel
+        number = (2 * bias_kernel[0] - 1) * (2 * bias_kernel[1] - 1)
+        table = nn.init.trunc_normal_(torch.empty(number, self.num_heads), std=0.02)
+        self.relative_position_bias_table = nn.Parameter(table)
+
+    def is_fused(self, qkv: Tensor) -> bool:
+        return False
+
+    def mask(self, plan: NeighbourPlan, batch: int, dtype: torch.dtype) -> Tensor:
+        old, new = (
+            tuple(2 * side - 1 for side in of) for of in (self.bias_window, plan.kernel_size)
+        )
+        table = resize_grid(self.relative_position_bias_table[None], old, new)[0]
+        bias = plan.bias(table.T.unflatten(1, new).to(dtype))  # [t, h, n, m]
+        return bias[:, None].expand(-1, batch, -1, -1, -1).flatten(1, 2)
+
+
+def attend_fused(qkv: Tensor, plan: NeighbourPlan, scale: float) -> Tensor:
+    """``NeighbourAttention.attend_tiles`` by NATTEN: one kernel, without copies of keys."""
+    from natten import na2d
+
+    q, k, v = qkv.unbind(3)  # [B, H', W', h, D] each
+    out = na2d(q, k, v, kernel_size=plan.kernel_size, dilation=plan.dilation, scale=scale)
+    height, width = plan.grid
+    return out[:, :height, :width].flatten(3).flatten(1, 2)  # [B, H W, C]
+
+
+def why_not_natten(qkv: Tensor) -> str | None:
+    """Why NATTEN's fused kernels cannot take a projection [..., D]; None if they can."""
+    if is_tracing() or not qkv.is_cuda:
+        return 'the tensors are not on a CUDA device, or the model is traced'
+    if find_spec('natten') is None:
+        return 'NATTEN is not installed (pip install natten)'
+    import natten
+
+    if not natten.HAS_LIBNATTEN:
+        return 'NATTEN was installed without its CUDA library'
+    if qkv.dtype == torch.float64:
+        return 'its kernels take float16, bfloat16 and float32'
+    if qkv.shape[-1] % 8:
+        return f'its kernels take heads of a multiple of 8 channels, these have {qkv.shape[-1]}'
+    return None
