@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..backbones import RoPEViT
 from ..backbones.attention import DecomposedBiasAttention
 from ..backbones.layers import build_norm, to_map
-from ..necks.simple_fpn import LayerNorm2d
+from ..necks import LayerNorm2d
 from ..rope.frequencies import Size
 from ..rope.validation import check_integer
 
