@@ -183,7 +183,7 @@ class AxialRoPE(GridRoPE):
 
     Args:
         head_dim, num_heads, pair_layout, coordinates: see ``GridRoPE``.
-        theta: 100 for ViT, 50 for Swin in the released code.
+        theta: 100 for ViT, 50 for Swin in the released code; the paper says 100 for both.
         learned: make the frequencies of each head and axis parameters that start at the axial
             values (the paper's appendix A).
         series: see ``axis_frequencies``.
