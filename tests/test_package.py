@@ -100,6 +100,7 @@ def test_one_of_mmdet_and_mmseg_is_enough(present: str, absent: str) -> None:
         ('MODELS', 'AxialRoPE'),
         ('MODELS', 'MixedRoPE'),
         ('MODELS', 'PlainViTFPN'),
+        ('MODELS', 'ChannelLayerNorm'),
         ('MODELS', 'PublishedDINO'),
         ('MODELS', 'LinearHead'),
         ('MODELS', 'MeanScoreTTAModel'),
