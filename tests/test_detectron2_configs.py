@@ -8,7 +8,7 @@ import detectron2_standin
 import hydra
 import pytest
 import torch
-from grid import CONFIGS, Leaf
+from grid import CONFIGS, Leaf, build_offline
 from omegaconf import DictConfig, OmegaConf
 from recipes import SCHEDULES
 
@@ -242,6 +242,20 @@ def test_learning_rates_are_those_of_the_other_stack(name: str) -> None:
     multiplier = instantiate(cfg.lr_multiplier)
     for iteration, expected in SCHEDULES[leaf.recipe].items():
         assert multiplier(iteration / cfg.train.max_iter) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.usefixtures('detrex')
+@every_dino
+def test_models_have_as_many_parameters_as_the_other_stack_s(name: str) -> None:
+    from detectron2.config import instantiate
+
+    cfg = load(name)
+    backbone_of(cfg).checkpoint = None
+    cfg.model.device = 'meta'
+    with torch.device('meta'):
+        model, other = instantiate(cfg.model), build_offline(DINO[name])
+    numbers = [sum(p.numel() for p in m.parameters()) for m in (model, other)]
+    assert numbers[0] == numbers[1]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason=f'needs {DEVICE}')

@@ -140,6 +140,7 @@ def test_a_broken_task_disables_its_part_alone(broken: str, parts: list[str]) ->
         ('MODELS', 'AxialRoPE'),
         ('MODELS', 'MixedRoPE'),
         ('MODELS', 'PlainViTFPN'),
+        ('MODELS', 'ChannelLayerNorm'),
         ('MODELS', 'PublishedDINO'),
         ('MODELS', 'LinearHead'),
         ('MODELS', 'SlideMask2FormerHead'),

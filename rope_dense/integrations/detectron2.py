@@ -27,8 +27,9 @@ BLOCK = re.compile(r'\.(layers\.(?P<stage>\d+)\.)?(blocks\.(?P<block>\d+)|downsa
 
 
 class DictOutputs:
-    """What detectron2 asks of a backbone, before one of ours and detectron2's ``Backbone`` among
-    the base classes.
+    """What detectron2 asks of a backbone: the first of three base classes, the others being a
+    backbone of ours and detectron2's ``Backbone``. Checked against the former, with
+    detectron2 at 02b5c4e, in tests/test_detectron2.py.
 
     ``forward`` takes normalised images [B, in_channels, height, width] of any size and returns a
     dict from names to maps, whose channels and strides are in ``output_shape()``.
@@ -87,7 +88,7 @@ class DictOutputs:
 
 class RoPEViT(DictOutputs, backbones.RoPEViT, Backbone):
     """``rope_dense.backbones.RoPEViT`` in detectron2, such as the ``net`` of its
-    ``SimpleFeaturePyramid``; arguments beside its own are those of ``DictOutputs``.
+    ``SimpleFeaturePyramid``. Arguments are those of that class and of ``DictOutputs``.
 
     The map of the last block is called 'last_feat', as that of detectron2's ViT, others 'block<i>'.
     """
@@ -103,8 +104,8 @@ class RoPEViT(DictOutputs, backbones.RoPEViT, Backbone):
 
 
 class RoPESwin(DictOutputs, backbones.RoPESwin, Backbone):
-    """``rope_dense.backbones.RoPESwin`` in detectron2, such as the ``bottom_up`` of its ``FPN``;
-    arguments beside its own are those of ``DictOutputs``.
+    """``rope_dense.backbones.RoPESwin`` in detectron2, such as the ``bottom_up`` of its ``FPN``.
+    Arguments are those of that class and of ``DictOutputs``.
 
     The map of stage i is called 'p<i>', as that of detectron2's SwinTransformer; some heads want
     ``out_features=['res2', 'res3', 'res4', 'res5']``.

@@ -6,6 +6,7 @@ Letters: B batch, C channels, H x W grid of the only map of the backbone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import torch
 import torch.nn.functional as F
@@ -66,11 +67,9 @@ class PlainViTFPN(BaseModule):
         self.branches = nn.ModuleList(
             nn.Sequential(
                 resampling(factor, in_channels),
-                nn.Conv2d(
-                    int(in_channels / max(factor, 1)), out_channels, kernel_size=1, bias=False
-                ),
+                nn.Conv2d(in_channels // max(int(factor), 1), out_channels, 1, bias=False),
                 LayerNorm2d(out_channels),
-                nn.Conv2d(out_channels, out_channels, kernel_size=3, padding=1, bias=False),
+                nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False),
                 LayerNorm2d(out_channels),
             )
             for factor in scale_factors
@@ -99,9 +98,8 @@ class PlainViTFPN(BaseModule):
 
 
 def check_scale_factors(scale_factors: object) -> None:
-    given = tuple(scale_factors) if isinstance(scale_factors, (tuple, list)) else ()
-    first = SCALE_FACTORS.index(given[0]) if given and given[0] in SCALE_FACTORS else 0
-    if not given or given != SCALE_FACTORS[first : first + len(given)]:
+    allowed = [SCALE_FACTORS[first:end] for first, end in combinations(range(5), 2)]
+    if not isinstance(scale_factors, (tuple, list)) or tuple(scale_factors) not in allowed:
         refuse('scale_factors', scale_factors, 'neighbours among 4, 2, 1 and 0.5, in this order')
 
 
