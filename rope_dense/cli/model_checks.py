@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from mmengine.config import Config, ConfigDict
+from mmengine.logging import MMLogger
+from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import MODELS
 from torch import nn
 
@@ -33,6 +35,18 @@ def build_model(cfg: Config) -> nn.Module:
         except (ValueError, AssertionError) as error:
             reason = str(error) or type(error).__name__
             raise UsageError(f'the model cannot be built: {reason}') from error
+
+
+def random_model(cfg: Config) -> nn.Module:
+    """The model of a config with its random initial weights; none are fetched or read."""
+    for _, node in typed_nodes(cfg.model, 'model'):
+        init_cfg = node.get('init_cfg')
+        if isinstance(init_cfg, dict) and init_cfg.get('type') == 'Pretrained':
+            node.init_cfg = None
+    model = build_model(cfg)
+    MMLogger.get_current_instance().setLevel('WARNING')  # or every initialised weight is listed
+    model.init_weights()
+    return revert_sync_batchnorm(model)
 
 
 def _explain_type_error(cfg: Config, message: str) -> str:
