@@ -3,6 +3,7 @@
 Examples:
     python tools/benchmark.py configs/upernet_vit_rope_mixed.py --sizes 512x512 1024x1024
     python tools/benchmark.py configs/dino_swin_rope_mixed.py --sizes 800x1344 --device cuda
+    python tools/benchmark.py CONFIG --fit 24GB --sizes 800x1344 1024 --window config auto --batch 2
 
 The model is built as the config says, with random weights, and runs on images of noise. Written to
 the work folder, under benchmark/:
@@ -10,12 +11,17 @@ the work folder, under benchmark/:
     benchmark.json    everything
     benchmark.csv     one line for each size and mode
     benchmark.png     the times as bars, divided by kind of operation
+
+--fit says what a GPU of so much memory can train: image sizes, batches, windows, gradient
+checkpointing, precision. No GPU is needed: small training steps are measured and extrapolated, see
+docs/training.md. Written: fit.json and fit.csv.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import io
 import json
 import os
 import sys
@@ -25,17 +31,17 @@ from pathlib import Path
 
 import torch
 from mmengine.config import Config
-from mmengine.logging import MMLogger
-from mmengine.model import revert_sync_batchnorm
 from torch import nn
 
 from rope_dense.cli.arguments import OptionsAction, check_at_least, checked_device
 from rope_dense.cli.complexity import multiply_adds
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.model_checks import build_model, typed_nodes
+from rope_dense.cli.fit import RESERVE, TABLE, fitting_steps, parse_memory, table_row
+from rope_dense.cli.model_checks import random_model
 from rope_dense.cli.sweeps import usage_errors
-from rope_dense.evaluation.settings import parse_size
+from rope_dense.evaluation.results import write_atomically
+from rope_dense.evaluation.settings import AS_CONFIG, parse_size
 from rope_dense.evaluation.speed import measure_speed
 from rope_dense.visualization.benchmark_plot import draw_time_bars
 
@@ -61,6 +67,20 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--rounds', type=int, default=5, help='measured calls (%(default)s)')
     parser.add_argument('--device', default='cpu', help='cpu, cuda, cuda:1 ... (%(default)s)')
     parser.add_argument('--threads', type=int, help="CPU threads (PyTorch's own choice)")
+    parser.add_argument(
+        '--fit', metavar='MEMORY', help='memory of a GPU: 24GB, 16384MB; plan instead of measuring'
+    )
+    parser.add_argument(
+        '--window',
+        nargs='+',
+        default=[AS_CONFIG],
+        metavar='WINDOW',
+        help='with --fit, windows in tokens: 7, 7x14 (height x width), auto, none or config '
+        '(config)',
+    )
+    parser.add_argument(
+        '--tflops', type=float, help='with --fit, what the GPU sustains in training, for the time'
+    )
     parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
     parser.add_argument(
         '--cfg-options',
@@ -78,36 +98,29 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
     with usage_errors():
         sizes = [parse_size(size) for size in args.sizes]
+    sizes = [(size, size) if isinstance(size, int) else size for size in sizes]
     check_at_least(args, 1, 'batch', 'rounds', 'threads')
+    if args.tflops is not None and args.tflops <= 0:
+        raise UsageError(f'--tflops must be more than 0, got {args.tflops:g}')
     device = checked_device(args.device)
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
-    model = random_model(cfg).to(device)
     if args.threads:
         torch.set_num_threads(args.threads)
+    folder = Path(cfg.work_dir) / 'benchmark'
+    if args.fit:
+        plan(cfg, sizes, device, args, folder)
+        return
+    model = random_model(cfg).to(device)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f'{args.config}: {parameters / 1e6:.1f} M parameters, on {device}', flush=True)
     rows = []
-    for size in sizes:
-        height, width = (size, size) if isinstance(size, int) else size
+    for height, width in sizes:
         rows += measure(model, cfg.default_scope, height, width, args)
     report = dict(config=args.config, cfg_options=args.cfg_options, parameters=parameters)
     report |= dict(device=name_of(device), threads=torch.get_num_threads())
     report |= dict(torch=torch.__version__, rows=rows)
-    folder = Path(cfg.work_dir) / 'benchmark'
     write(folder, report)
     print(f'Written to {folder}')
-
-
-def random_model(cfg: Config) -> nn.Module:
-    """The model of a config with its random initial weights; none are fetched or read."""
-    for _, node in typed_nodes(cfg.model, 'model'):
-        init_cfg = node.get('init_cfg')
-        if isinstance(init_cfg, dict) and init_cfg.get('type') == 'Pretrained':
-            node.init_cfg = None
-    model = build_model(cfg)
-    MMLogger.get_current_instance().setLevel('WARNING')  # or every initialised weight is listed
-    model.init_weights()
-    return revert_sync_batchnorm(model)
 
 
 def measure(
@@ -141,6 +154,40 @@ def line(row: dict) -> str:
         f'{row["memory_mb"]:8.0f} MB  {row["multiply_adds"] / 1e9:8.1f} G multiply-adds an image  '
         f'rotation {100 * share["rotation"]:.1f} %  attention {100 * share["attention"]:.1f} %'
     )
+
+
+def plan(
+    cfg: Config,
+    sizes: Sequence[tuple[int, int]],
+    device: torch.device,
+    args: argparse.Namespace,
+    folder: Path,
+) -> None:
+    """Print and write what fits --fit.
+
+    Raises:
+        UsageError: a setting that the model does not have, or it cannot be trained.
+    """
+    limit = parse_memory(args.fit)
+    print(f'{args.config}: training steps that fit {args.fit} less {RESERVE:.0%}', flush=True)
+    print(TABLE, flush=True)
+    rows = []
+    for row in fitting_steps(cfg, limit, sizes, args.window, args.batch, device, args.tflops):
+        rows.append(row)
+        print(table_row(row), flush=True)
+    report = dict(config=args.config, cfg_options=args.cfg_options, fit=args.fit, batch=args.batch)
+    report |= dict(device=name_of(device), torch=torch.__version__, rows=rows)
+    write_atomically(folder / 'fit.csv', as_csv(rows))
+    write_atomically(folder / 'fit.json', json.dumps(report, indent=2) + '\n')
+    print(f'Written to {folder}')
+
+
+def as_csv(rows: Sequence[dict]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0], lineterminator='\n')
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def name_of(device: torch.device) -> str:

@@ -143,9 +143,15 @@ def with_tiles(cfg: Config, args: argparse.Namespace) -> Config:
         ValueError: no such size, or the test pipeline has none.
     """
     if args.size is not None:
-        cfg = at_size(cfg, parse_size(args.size))
+        try:
+            cfg = at_size(cfg, parse_size(args.size))
+        except ValueError as error:
+            raise ValueError(str(error).replace('--sizes', '--size')) from error
     if args.tile is None:
-        args.tile = min(configured_size(cfg))
+        try:
+            args.tile = min(configured_size(cfg))
+        except ValueError as error:
+            raise ValueError(f'{error}; or give --tile') from error
     if args.overlap is None:
         args.overlap = args.tile // 4
     return cfg
@@ -240,7 +246,8 @@ def write_segmentation(
     journal = open_journal(cfg, args)
     rows = [len(grid.lefts)] * len(grid.tops)
     predict = predictor_of(cfg, args, model, rows, journal.finished)
-    num_scores, threshold = model.out_channels, model.decode_head.threshold
+    num_scores = model.out_channels
+    threshold = model.decode_head.threshold if num_scores == 1 else None
     segment(image, grid, predict, journal, num_scores=num_scores, threshold=threshold)
     dtype = label_type(num_scores)
     write_labels(journal.content, args.out, image, dtype, colours)

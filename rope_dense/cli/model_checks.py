@@ -5,6 +5,8 @@ import inspect
 from collections.abc import Iterator, Sequence
 
 from mmengine.config import Config, ConfigDict
+from mmengine.logging import MMLogger
+from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import MODELS, OPTIMIZERS
 from torch import nn
 
@@ -22,6 +24,18 @@ def build_model(cfg: Config) -> nn.Module:
     """
     with building(cfg), MODELS.switch_scope_and_registry(cfg.default_scope) as models:
         return models.build(copy.deepcopy(cfg.model))  # DINO edits its head's settings
+
+
+def random_model(cfg: Config) -> nn.Module:
+    """The model of a config with its random initial weights; none are fetched or read."""
+    for _, node in typed_nodes(cfg.model, 'model'):
+        init_cfg = node.get('init_cfg')
+        if isinstance(init_cfg, dict) and init_cfg.get('type') == 'Pretrained':
+            node.init_cfg = None
+    model = build_model(cfg)
+    MMLogger.get_current_instance().setLevel('WARNING')  # or every initialised weight is listed
+    model.init_weights()
+    return revert_sync_batchnorm(model)
 
 
 def check_optimizer(cfg: Config) -> None:

@@ -23,9 +23,12 @@ from ..backbones.base import Backbone
 from .resolution import Size
 from .speed import profiled, random_sample
 
-SIDE = 192  # pixels: the images that are measured have this and up to twice as much, or a window
-LARGEST_WINDOW = 448  # pixels; larger windows are not measured whole
+SIDE = 192  # pixels: the images that are measured first have this, or a window, and up to 2.5 times
+LARGEST_WINDOW = 512  # pixels; images of several larger ones are not small
+LARGEST_MEASURED = 2000  # pixels
+TOLERANCE = 0.03  # of what is fitted, at a point that it was not fitted to
 DIVISOR = 32  # of the sides of images
+LARGEST_SIDE = 2**15  # pixels; what is looked for ends there
 
 Point = tuple[int, int, int]  # batch, height, width
 
@@ -90,13 +93,13 @@ class StepCost:
     def largest_size(self, limit: float, batch: int, height: int, width: int) -> Size | None:
         """The largest image of about these proportions that fits ``limit`` bytes; its sides are
         multiples of 32. None if not even the smallest does."""
-        ratio, best = width / height, None
-        side = DIVISOR
-        while True:
-            size = side, max(1, round(side * ratio / DIVISOR)) * DIVISOR
+        best = None
+        for side in range(DIVISOR, LARGEST_SIDE, DIVISOR):
+            size = side, max(1, round(side * width / height / DIVISOR)) * DIVISOR
             if self.memory(batch, *size) > limit:
-                return best
-            best, side = size, side + DIVISOR
+                break
+            best = size
+        return best
 
 
 def measure_step(config: Config, model: nn.Module) -> StepCost:
@@ -111,27 +114,60 @@ def measure_step(config: Config, model: nn.Module) -> StepCost:
 
     Args:
         config: with ``default_scope`` and ``optim_wrapper``.
-        model: of the config, with any window.
+        model: of the config, with any window up to 512 pixels.
+
+    Raises:
+        ValueError: see ``fit_growth``.
     """
     window = window_in_pixels(model)
-    points = points_to_measure(window)
     wrapper = build_optim_wrapper(model.train(), copy.deepcopy(config.optim_wrapper))
-    on_gpu = next(model.parameters()).is_cuda
-    peaks, operations = [], []
-    for point in points:
+
+    def measure(point: Point) -> tuple[int, int]:
         step = training_step(model, wrapper, config.default_scope, point)
         with tensors_of_cuda_kernel():
             step()  # makes the state of the optimizer and fills caches
-            peaks.append(profiled(step, on_gpu)[1])
-            operations.append(count_operations(step))
+            on_gpu = next(model.parameters()).is_cuda
+            return profiled(step, on_gpu)[1], count_operations(step)
+
+    gradients = sum(p.nbytes for p in model.parameters() if p.requires_grad)
+    tensors, operations = fit_growth(measure, window, (gradients, 0))
     kept = [*model.parameters(), *model.buffers()]
     for state in wrapper.optimizer.state.values():
         kept += [value for value in state.values() if isinstance(value, Tensor)]
-    return StepCost(
-        sum(tensor.nbytes for tensor in kept),
-        Growth.fit(points, peaks, window),
-        Growth.fit(points, operations, window),
-    )
+    return StepCost(sum(tensor.nbytes for tensor in kept), tensors, operations)
+
+
+def fit_growth(
+    measure: Callable[[Point], tuple[int, int]],
+    window: Size,
+    known: tuple[int, int],
+    side: int = SIDE,
+) -> tuple[Growth, Growth]:
+    """The growth of two quantities, measured on larger images until it explains another point.
+
+    The peak of a step is that of its largest phase. On small images it may be one that does not
+    grow with them, such as a decoder of queries, and says nothing of larger images. So what does
+    not grow, beyond what is known, has to be less than half.
+
+    Args:
+        measure: both, at a point.
+        known: what both have at any point.
+        side: of the smallest images, in pixels.
+
+    Raises:
+        ValueError: images of ``LARGEST_MEASURED`` pixels a side do not settle it, or windows are
+            too large.
+    """
+    *points, check = points_to_measure(window, side)
+    if max(check) > LARGEST_MEASURED:
+        raise ValueError(f'images of {check[1]} x {check[2]} pixels do not show how a step grows')
+    measured = np.array([measure(point) for point in points]).T  # [2, points]
+    growths = tuple(Growth.fit(points, values, window) for values in measured)
+    expected = np.array([growth.at(*check) for growth in growths])
+    fixed = np.array([growth.at(check[0], 0, 0) for growth in growths])
+    if (fixed < known + expected / 2).all() and np.allclose(expected, measure(check), TOLERANCE):
+        return growths
+    return fit_growth(measure, window, known, 2 * side)
 
 
 def window_in_pixels(model: nn.Module) -> Size:
@@ -144,14 +180,25 @@ def window_in_pixels(model: nn.Module) -> Size:
     return tuple(side * backbone.patch_embed.patch_size for side in backbone.window_size)
 
 
-def points_to_measure(window: Size) -> list[Point]:
-    """As many as there are terms. Two images at least: batch norm needs them. Some are whole
-    windows and some are not, so that padding can be told from pixels."""
+def points_to_measure(window: Size, side: int) -> list[Point]:
+    """As many as there are terms, and one to check. Two images at least: batch norm needs them.
+    Some are whole windows and some are not, so that padding can be told from pixels.
+
+    Raises:
+        ValueError: the windows are too large for that.
+    """
     unit = max(window)
-    small = unit * -(-SIDE // unit) if unit <= LARGEST_WINDOW else SIDE
-    small, middle, large = (-(-side // DIVISOR) * DIVISOR for side in (small, 1.5 * small, 2 * small))
-    sides = [(small, small), (middle, middle), (small, large), (large, large)]
-    return [(3, small, small), *((2, int(height), int(width)) for height, width in sides)]
+    if unit > LARGEST_WINDOW:
+        raise ValueError(
+            f'windows of {unit} pixels are too large to be measured on small images; '
+            f"{LARGEST_WINDOW} at most, or window_size 'auto' or None"
+        )
+    small = unit * -(-side // unit)
+    small, middle, large, check = (
+        -(-halves * small // 2 // DIVISOR) * DIVISOR for halves in (2, 3, 4, 5)
+    )
+    sides = [(small, small), (middle, middle), (small, large), (large, large), (large, check)]
+    return [(3, small, small), *((2, height, width) for height, width in sides)]
 
 
 def training_step(

@@ -132,13 +132,20 @@ def merge(lines: Sequence[dict], threshold: float) -> list[dict]:
     left = []
     for label in labels.unique():
         rivals = order[labels[order] == label]
-        while len(rivals):
-            best, rivals = rivals[:1], rivals[1:]
-            left += best.tolist()
-            union, share = overlaps(boxes[rivals], boxes[best])
-            covered = (union > threshold) | (cut[rivals] & (share > threshold))
-            rivals = rivals[~(covered & (tiles[rivals] != tiles[best]))]
+        of_class = boxes[rivals], cut[rivals], tiles[rivals]
+        left += rivals[~dropped(*of_class, threshold)].tolist()
     return sorted((lines[index] for index in left), key=lambda line: -line['score'])
+
+
+def dropped(boxes: Tensor, cut: Tensor, tiles: Tensor, threshold: float) -> Tensor:
+    """Which boxes [N, 4] of a class, in the order in which they compete, are dropped, [N]."""
+    out = torch.zeros(len(boxes), dtype=torch.bool)
+    for index in range(len(boxes)):
+        if not out[index]:
+            union, share = overlaps(boxes[index + 1 :], boxes[index : index + 1])
+            covered = (union > threshold) | (cut[index + 1 :] & (share > threshold))
+            out[index + 1 :] |= covered & (tiles[index + 1 :] != tiles[index])
+    return out
 
 
 def overlaps(boxes: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import cv2
+import mmcv
 import numpy as np
 import torch
 from mmengine.structures import InstanceData
@@ -45,7 +46,8 @@ def draw_labels(
     colours = np.zeros((max(palette) + 1, 3), np.uint8)
     for label, (red, green, blue) in palette.items():
         colours[label] = blue, green, red
-    cv2.imwrite(str(out), cv2.addWeighted(picture, 0.5, colours[labels[rows][:, columns]], 0.5, 0))
+    drawn = cv2.addWeighted(picture, 0.5, colours[labels[rows][:, columns]], 0.5, 0)
+    mmcv.imwrite(drawn, str(out))
 
 
 def draw_boxes(

@@ -1,0 +1,139 @@
+"""What fits the memory of a GPU: ``tools/benchmark.py --fit``."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Sequence
+
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS
+from torch import nn
+
+from ..backbones.base import Backbone
+from ..evaluation.memory import StepCost, measure_step
+from ..evaluation.resolution import Size
+from ..evaluation.settings import AS_CONFIG, parse_window
+from .config import component_of
+from .errors import UsageError
+from .flags import enable_amp, enable_checkpointing
+from .model_checks import arguments_of, random_model
+from .sweeps import usage_errors
+
+MEMORY = re.compile(r'(\d+(?:\.\d+)?)\s*([GM])i?B', re.IGNORECASE)
+RESERVE = 0.1  # share of the memory for CUDA, its libraries and gaps between tensors
+PRECISIONS = ('fp32', 'bf16')
+TABLE = (
+    f'{"window":<8}{"checkpointing":<15}{"precision":<11}{"size":<13}{"memory":>10}'
+    f'{"largest batch":>15}{"TFLOP a step":>14}{"s a step":>10}  largest size'
+)
+
+
+def parse_memory(text: str) -> float:
+    """Bytes that tensors may have on a GPU of '24GB' or '16384MB' (1024 MB in a GB).
+
+    Raises:
+        UsageError: no such form.
+    """
+    match = MEMORY.fullmatch(text)
+    if not match or float(match[1]) == 0:
+        raise UsageError(f'--fit {text}: give the memory of a GPU, such as 24GB or 16384MB')
+    unit = 2**30 if match[2].upper() == 'G' else 2**20
+    return (1 - RESERVE) * float(match[1]) * unit
+
+
+def fitting_steps(
+    cfg: Config,
+    limit: float,
+    sizes: Sequence[Size],
+    windows: Sequence[str],
+    batch: int,
+    device: torch.device,
+    tflops: float | None,
+) -> Iterator[dict]:
+    """A row for each window, checkpointing, precision and image size.
+
+    Args:
+        limit: bytes.
+        windows: as ``parse_window`` reads them, or 'config'.
+        batch: images of a step, for its memory, its operations and the largest image.
+        tflops: 10^12 operations a second, for the time of a step.
+
+    Raises:
+        UsageError: a window that the backbone does not have, or a model that cannot be trained.
+    """
+    for window in windows:
+        for checkpointing in checkpointing_of(cfg):
+            for precision in PRECISIONS:
+                cost = cost_of(cfg, window, checkpointing, precision, device)
+                for height, width in sizes:
+                    largest = cost.largest_size(limit, batch, height, width)
+                    operations = cost.operations.at(batch, height, width)
+                    yield dict(
+                        window=window,
+                        checkpointing=checkpointing,
+                        precision=precision,
+                        height=height,
+                        width=width,
+                        memory_gb=cost.memory(batch, height, width) / 2**30,
+                        largest_batch=cost.largest_batch(limit, height, width),
+                        tflop=operations / 1e12,
+                        seconds=operations / 1e12 / tflops if tflops else None,
+                        largest_height=largest and largest[0],
+                        largest_width=largest and largest[1],
+                    )
+
+
+def checkpointing_of(cfg: Config) -> tuple[bool, ...]:
+    """Without gradient checkpointing of the backbone, and with it if the backbone has it."""
+    allowed = arguments_of(component_of(cfg, MODELS, cfg.model.backbone))
+    return (False, True) if 'with_cp' in allowed else (False,)
+
+
+def cost_of(
+    cfg: Config, window: str, checkpointing: bool, precision: str, device: torch.device
+) -> StepCost:
+    """What steps with these settings cost, measured on a device.
+
+    Raises:
+        UsageError: see ``fitting_steps``.
+    """
+    cfg = copy.deepcopy(cfg)
+    if checkpointing:
+        enable_checkpointing(cfg)
+    elif 'with_cp' in cfg.model.backbone:
+        cfg.model.backbone.with_cp = False
+    enable_amp(cfg, 'bf16')
+    if precision == 'fp32':
+        cfg.optim_wrapper.type = 'OptimWrapper'
+    model = random_model(cfg).to(device)
+    set_window(model, window)
+    try:
+        return measure_step(cfg, model)
+    except (ValueError, RuntimeError) as error:
+        raise UsageError(f'a small training step fails: {error}') from error
+
+
+def set_window(model: nn.Module, text: str) -> None:
+    if text == AS_CONFIG:
+        return
+    backbone = model.backbone
+    if not isinstance(backbone, Backbone) or not backbone.has_windows:
+        raise UsageError(f'--window {text}: this {type(backbone).__name__} has none to change')
+    with usage_errors():
+        backbone.set_window_size(parse_window(text))
+
+
+def table_row(row: dict) -> str:
+    """The line of a row under ``TABLE``."""
+    seconds = '-' if row['seconds'] is None else f'{row["seconds"]:.3f}'
+    largest = '-'
+    if row['largest_height']:
+        largest = f'{row["largest_height"]} x {row["largest_width"]}'
+    size = f'{row["height"]} x {row["width"]}'
+    return (
+        f'{row["window"]:<8}{"yes" if row["checkpointing"] else "no":<15}{row["precision"]:<11}'
+        f'{size:<13}{row["memory_gb"]:>7.2f} GB{row["largest_batch"]:>15}{row["tflop"]:>14.3f}'
+        f'{seconds:>10}  {largest}'
+    )
