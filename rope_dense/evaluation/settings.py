@@ -237,5 +237,6 @@ class SweepModel:
                 for side, to, of in zip(self.test_cfg[name], new, old, strict=True)
             )
             for name in ('crop_size', 'stride')
+            if name in self.test_cfg  # EoMT's windows have no stride
         }
         return ConfigDict(self.test_cfg, **scaled)

@@ -40,8 +40,9 @@ class EoMT(nn.Module):
         num_classes: K; one more logit stands for no object.
         num_queries: Q.
         num_blocks: how many blocks the queries pass.
-        patch_size: of the backbone, in pixels. A mask has 4 pixels a place, as near as doubling the
-            grid comes to it: each block of ``upscale`` doubles it, and there is one at least.
+        patch_size: of the backbone, in pixels. Each block of ``upscale`` doubles the grid, and
+            there are log2(patch_size) - 2 of them, rounded down, one at least: masks have 4 pixels
+            a place for patches of 16, and 7 for patches of 14.
         norm_cfg: of a norm for tokens that are predicted from, in mmcv's form, where the backbone
             has none after its last block. None takes that of the backbone.
 

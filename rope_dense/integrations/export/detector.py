@@ -1,4 +1,4 @@
-"""DINO detectors.
+"""DINO detectors, and EoMT for instances and segments.
 
 Letters: B images, H x W pixels, C channels, K classes, N tokens of all maps, L maps, Q queries,
 M detections of an image.
@@ -7,11 +7,13 @@ M detections of an image.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from mmdet.models.detectors import DINO
 from torch import Tensor
 
+from ...detectors import EoMTDetector
 from .deformable import flat, position_encoding, reference_points
-from .graphs import Graph, Preprocess
+from .graphs import Graph, Preprocess, cast
 
 
 class DetectorGraph(Graph):
@@ -118,3 +120,27 @@ class DetectorGraph(Graph):
             for level, (height, width) in enumerate(sizes)
         ]
         return torch.cat([points, torch.cat(sides)], -1)
+
+
+class EoMTDetectorGraph(Graph):
+    """``EoMTDetector``: uint8 images to class probabilities [B, Q, K + 1], the last of them for no
+    object, and mask probabilities [B, Q, H, W] on the pixels of the input.
+
+    What becomes instances or segments of these is left to the user.
+    """
+
+    task, outputs = 'masks', ('classes', 'masks')
+
+    def __init__(self, model: EoMTDetector, dtype: torch.dtype) -> None:
+        super().__init__(model, dtype)
+        self.num_classes = model.num_classes
+        self.preprocess = Preprocess(model.data_preprocessor)
+        self.multiple = self.preprocess.divisor
+        cast(self.model.backbone, dtype)
+
+    def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        predictions = self.model.extract_feat(self.preprocess(image))
+        (classes,), (masks,) = self.model.panoptic_head(predictions)
+        height, width = image.shape[2:]
+        masks = F.interpolate(masks, size=(height, width), mode='bilinear', align_corners=False)
+        return classes.softmax(-1), masks.sigmoid()

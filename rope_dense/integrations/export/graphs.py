@@ -218,7 +218,7 @@ def graphs() -> dict[type, type[Graph]]:
     found: dict[type, type[Graph]] = {Backbone: BackboneGraph, RoPEClassifier: ClassifierGraph}
     if find_spec('mmdet') and find_spec('mmseg'):
         from ...segmentors import EoMTSegmentor
-        from .eomt import EoMTSegmentorGraph
+        from .segmentor import EoMTSegmentorGraph
 
         found[EoMTSegmentor] = EoMTSegmentorGraph  # before the class that it is one of
     if find_spec('mmseg'):
@@ -231,9 +231,7 @@ def graphs() -> dict[type, type[Graph]]:
         from mmdet.models.detectors import DINO
 
         from ...detectors import EoMTDetector
-        from .detector import DetectorGraph
-        from .eomt import EoMTDetectorGraph
+        from .detector import DetectorGraph, EoMTDetectorGraph
 
-        found[DINO] = DetectorGraph
-        found[EoMTDetector] = EoMTDetectorGraph
+        found |= {DINO: DetectorGraph, EoMTDetector: EoMTDetectorGraph}
     return found

@@ -11,7 +11,7 @@ from mmseg.models.segmentors import EncoderDecoder
 from torch import Tensor
 
 from ...backbones.layers import missing
-from .graphs import Graph, Preprocess
+from .graphs import Graph, Preprocess, cast
 
 
 class MapSize(tuple):
@@ -71,3 +71,13 @@ class SegmentorGraph(Graph):
             rows, columns = torch.arange(height), torch.arange(width)
             logits = logits.index_select(2, rows).index_select(3, columns)
         return logits, logits.argmax(1)
+
+
+class EoMTSegmentorGraph(SegmentorGraph):
+    """``EoMTSegmentor``, whose head runs the last blocks of the backbone."""
+
+    def cast_backbone(self) -> None:
+        cast(self.model.backbone, self.dtype)
+
+    def smallest(self) -> tuple[int, int]:
+        return self.least
