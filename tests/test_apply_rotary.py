@@ -2,7 +2,9 @@
 
 import itertools
 import math
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -66,6 +68,13 @@ def test_values(
     assert form is apply_rotary_ or torch.equal(x, before)
 
 
+def test_the_example_of_the_guide():
+    guide = Path(__file__).parents[1] / 'docs' / 'fused_attention.md'
+    (example,) = re.findall(r'```python\n(import .+?)```', guide.read_text(), re.DOTALL)
+    assert 'apply_rotary_(queries, theta)' in example
+    exec(example, {})
+
+
 @every_form
 @pytest.mark.parametrize('kind', ['projection', 'part', 'channels first'])
 @pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16], ids=str)
@@ -76,7 +85,7 @@ def test_any_strides(form: Callable, kind: str, dtype: torch.dtype):
     expected = by_loop(x, theta)
     if kind == 'channels first' and form is apply_rotary_:
         with pytest.raises(
-            ValueError, match=r'the last stride of x must be 1, got \(120, 40, 1, 5'
+            ValueError, match=r'the last stride of x must be 1 and none 0, got \(120, '
         ):
             form(x, theta)
         return
@@ -91,8 +100,8 @@ def test_any_strides(form: Callable, kind: str, dtype: torch.dtype):
 @every_form
 @pytest.mark.parametrize('heads', [1, HEADS])
 def test_gradients(form: Callable, heads: int):
-    x = torch.randn(SHAPE, dtype=torch.float64, requires_grad=True)
-    theta = torch.randn(heads, TOKENS, 3, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(1, HEADS, 2, 5, dtype=torch.float64, requires_grad=True)
+    theta = torch.randn(heads, 2, 2, dtype=torch.float64, requires_grad=True)
 
     def run(x: Tensor, theta: Tensor) -> Tensor:
         return form(x * 1, theta)
@@ -100,6 +109,7 @@ def test_gradients(form: Callable, heads: int):
     assert torch.autograd.gradcheck(run, (x, theta))
     assert torch.autograd.gradcheck(run, (x, theta.detach()))
     assert torch.autograd.gradgradcheck(run, (x, theta))
+    assert torch.autograd.gradgradcheck(run, (x, theta.detach()))
 
 
 @every_form
@@ -133,6 +143,14 @@ def test_autograd_knows_of_the_change():
     assert apply_rotary_(hidden, theta) is hidden and hidden._version > version
     with pytest.raises(RuntimeError, match='modified by an inplace operation'):
         squared.sum().backward()
+
+
+def test_an_expanded_tensor_is_refused():
+    expanded = torch.randn(1, HEADS, TOKENS, CHANNELS).expand(SHAPE)
+    theta = torch.randn(1, TOKENS, 2)
+    with pytest.raises(ValueError, match=r'none 0, got \(0, 40, 8, 1\)'):
+        apply_rotary_(expanded, theta)
+    assert_rounded(apply_rotary(expanded, theta), by_loop(expanded, theta))
 
 
 def test_what_was_rotated_in_place_may_change_again():
