@@ -77,7 +77,7 @@ IN_ONNX = {
     'swin axial': lambda: swin(rope=AXIAL),
     'swin mixed with bias': lambda: swin(rope=MIXED, use_rpb=True),
 }
-SLOW = ('swin axial', 'log-axial with bias')
+SLOW = ('swin axial', 'log-axial with bias', 'resformer', 'linear')
 
 
 @pytest.mark.parametrize('make', TRACED.values(), ids=TRACED)
