@@ -88,7 +88,7 @@ IN_ONNX = {
     'swin mixed with bias': lambda: swin(rope=MIXED, use_rpb=True),
     'nat log-axial': lambda: nat(rope=LOG_AXIAL),
 }
-SLOW = ('swin axial', 'log-axial with bias', 'nat log-axial')
+SLOW = ('swin axial', 'log-axial with bias', 'resformer', 'linear', 'nat log-axial')
 
 
 @pytest.mark.parametrize('make', TRACED.values(), ids=TRACED)

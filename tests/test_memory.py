@@ -206,6 +206,7 @@ def test_a_global_block_makes_no_tensor_of_tokens_by_tokens(rope: dict):
         return operations.largest
 
     assert largest(rope=rope) < num_tokens**2
+    assert largest(rope=rope, linear_attention='cosine') < num_tokens**2
     assert largest(rope=None, use_rel_pos=True) >= num_tokens**2  # its bias is such a tensor
 
 

@@ -3,6 +3,7 @@ relative position bias, sinusoidal embeddings, ResFormer, linear attention, one-
 
 import itertools
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from mmengine.optim import build_optim_wrapper
+from mmengine.registry import MODELS
 from published import block, linear, norm
 from torch import Tensor, nn
 
@@ -70,6 +72,22 @@ def test_published_sizes(name: str, parameters: float, operations: float):
     count = sum(parameter.numel() for parameter in model.parameters())
     assert count // 10**6 == parameters
     assert multiply_adds(model, height=224, width=224) / 1e9 == pytest.approx(operations, abs=0.06)
+
+
+def test_variants_of_the_guide():
+    guide = Path(__file__).parents[1] / 'docs' / 'fused_attention.md'
+    variants = re.findall(r"^dict\(type='RoPEViT'.+?\)(?=  | *#)", guide.read_text(), re.MULTILINE)
+    kinds = []
+    for variant in variants:
+        with torch.device('meta'):
+            attn = MODELS.build(eval(variant)).blocks[0].attn
+        kinds.append((type(attn).__name__, type(attn.rope).__name__))
+    assert kinds == [
+        ('TableBiasAttention', 'NoneType'),
+        ('Attention', 'NoneType'),
+        ('Attention', 'LogAxialRoPE'),
+        ('TableBiasAttention', 'LogAxialRoPE'),
+    ]
 
 
 @pytest.mark.parametrize('rope', [None, dict(type='MixedRoPE')], ids=['none', 'mixed'])

@@ -7,7 +7,7 @@ C = h D.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,6 @@ from ..rope import Rotary, rotate
 from ..rope.cache import Cache, is_tracing
 from ..rope.frequencies import Size
 from ..rope.rotary import rotate_packed
-from ..rope.validation import check_choice
 from .layers import PositionConv, TableResize, build_norm, pad_grid, resize_grid
 from .windows import WindowPlan
 
@@ -174,7 +173,6 @@ class TableBiasAttention(Attention):
         self, *args: object, bias_window: Size, resize: TableResize = 'bicubic', **kwargs: object
     ) -> None:
         super().__init__(*args, **kwargs)
-        check_choice('rpb_resize', resize, get_args(TableResize))
         self.bias_window, self.resize = bias_window, resize
         table = torch.empty(num_offsets(bias_window), self.num_heads)
         self.relative_position_bias_table = nn.Parameter(nn.init.trunc_normal_(table, std=0.02))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import get_args
 
 import torch
 import torch.nn.functional as F
@@ -116,6 +117,7 @@ class RoPESwin(StagedBackbone):
         check_integer('in_channels', in_channels, 1)
         check_number('mlp_ratio', mlp_ratio, above=0)
         check_number('drop_path_rate', drop_path_rate, 0, below=1)
+        check_choice('rpb_resize', rpb_resize, get_args(TableResize))
         switches = dict(use_rpb=use_rpb, mask_padding=mask_padding, qkv_bias=qkv_bias)
         switches |= dict(patch_norm=patch_norm, shift_single_window=shift_single_window)
         for name, value in switches.items():

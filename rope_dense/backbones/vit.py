@@ -200,6 +200,7 @@ class RoPEViT(Backbone):
             raise ValueError(
                 'use_rel_pos=True is the baseline without rotary embedding: set rope=None'
             )
+        check_choice('rpb_resize', rpb_resize, get_args(TableResize))
         check_choice('linear_attention', linear_attention, (None, *get_args(LinearKernel)))
         options = dict(use_rel_pos=use_rel_pos, use_rpb=arch.use_rpb, use_lpe=arch.use_lpe)
         options['linear_attention'] = linear_attention
@@ -243,23 +244,25 @@ class RoPEViT(Backbone):
         if arch.use_ape in ('sine', 'sine_conv'):
             self.sine_embed = (SineEmbed if arch.use_ape == 'sine' else SineConvEmbed)(channels)
         self.norm_pre = build_norm(arch.norm_cfg, channels) if arch.pre_norm else nn.Identity()
-        self.blocks = nn.ModuleList()
-        for index, rate in enumerate(linear_rates(drop_path_rate, depth)):
-            attention = Attention
-            if use_rel_pos:
-                size = check_size('rel_pos_img_size', rel_pos_img_size, patch_size)
-                whole = size[0] // patch_size, size[1] // patch_size
-                bias_grid = arch.grid if index in self.window_blocks else whole
-                attention = partial(DecomposedBiasAttention, bias_grid=bias_grid)
-            elif arch.use_rpb:
-                attention = partial(TableBiasAttention, bias_window=arch.grid, resize=rpb_resize)
-            elif arch.use_lpe:
-                attention = LocalPositionAttention
-            elif index not in self.window_blocks and linear_attention:
-                attention = partial(LinearAttention, kernel=linear_attention)
-            elif index in self.window_blocks and self.global_prefix:
-                attention = GlobalPrefixAttention
-            self.blocks.append(build_block(arch, attention, rate))
+        in_windows = elsewhere = Attention
+        if use_rel_pos:
+            whole = check_size('rel_pos_img_size', rel_pos_img_size, patch_size)
+            whole = whole[0] // patch_size, whole[1] // patch_size
+            in_windows = partial(DecomposedBiasAttention, bias_grid=arch.grid)
+            elsewhere = partial(DecomposedBiasAttention, bias_grid=whole)
+        elif arch.use_rpb:
+            in_windows = partial(TableBiasAttention, bias_window=arch.grid, resize=rpb_resize)
+            elsewhere = in_windows
+        elif arch.use_lpe:
+            in_windows = elsewhere = LocalPositionAttention
+        elif linear_attention is not None:
+            elsewhere = partial(LinearAttention, kernel=linear_attention)
+        if self.global_prefix:
+            in_windows = GlobalPrefixAttention
+        self.blocks = nn.ModuleList(
+            build_block(arch, in_windows if index in self.window_blocks else elsewhere, rate)
+            for index, rate in enumerate(linear_rates(drop_path_rate, depth))
+        )
         self.norm = build_norm(arch.norm_cfg, channels) if arch.final_norm else None
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)

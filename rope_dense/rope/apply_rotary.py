@@ -14,6 +14,8 @@ from torch import Tensor
 
 from .rotary import Rotary, rotate_packed
 
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
 
 def apply_rotary(x: Tensor, theta: Tensor) -> Tensor:
     """Rotate each channel pair (t, t + P) of each token by its angle.
@@ -41,23 +43,25 @@ def apply_rotary(x: Tensor, theta: Tensor) -> Tensor:
 
 
 def apply_rotary_(x: Tensor, theta: Tensor) -> Tensor:
-    """``apply_rotary`` that writes to ``x``, whose last stride is 1, and returns it.
+    """``apply_rotary`` that writes to ``x``, and returns it.
+
+    The last stride of ``x`` is 1, and it is not expanded. If ``theta`` asks for a gradient, a copy
+    of the result is kept for it, so that ``x`` and what shares its memory, such as keys beside
+    queries, may change again.
 
     Raises:
-        ValueError, TypeError: see ``apply_rotary``; or ``x`` has another last stride.
-        RuntimeError: ``x`` is a leaf that requires a gradient, or backward needs a value of it that
-            was changed, as for every operation in place.
+        ValueError, TypeError: see ``apply_rotary``; or ``x`` has other strides.
+        RuntimeError: ``x`` is a leaf that requires a gradient; in backward, that another operation
+            needs what was changed.
     """
     packed, rotary = as_packed(x, theta)
-    if x.stride(-1) != 1 and x.shape[-1] > 1:
-        raise ValueError(f'the last stride of x must be 1, got {x.stride()}')
-    if needs_double(x, theta):
+    steps = [step for step, side in zip(x.stride(), x.shape, strict=True) if side > 1]
+    if 0 in steps or (x.shape[-1] > 1 and steps[-1] != 1):
+        raise ValueError(f'the last stride of x must be 1 and none 0, got {x.stride()}')
+    if needs_double(x, theta) or (theta.requires_grad and torch.is_grad_enabled()):
         return x.copy_(apply_rotary(x.clone(), theta))
     rotate_packed(packed, rotary, in_place=True)
     return x
-
-
-DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def as_packed(x: Tensor, theta: Tensor) -> tuple[Tensor, Rotary]:
@@ -70,9 +74,10 @@ def as_packed(x: Tensor, theta: Tensor) -> tuple[Tensor, Rotary]:
         if tensor.dtype not in DTYPES:
             raise TypeError(f'{name} must be one of {DTYPES}, got {tensor.dtype}')
     fits = x.ndim == 4 and theta.ndim == 3
-    if not fits or theta.shape[0] not in (1, x.shape[1]) or theta.shape[1] != x.shape[2]:
-        fits = False
-    if not fits or 2 * theta.shape[2] > x.shape[3]:
+    if fits:
+        heads, tokens, pairs = theta.shape
+        fits = heads in (1, x.shape[1]) and tokens == x.shape[2] and 2 * pairs <= x.shape[3]
+    if not fits:
         raise ValueError(
             'x must be [B, h, N, C] and theta [h or 1, N, P] with 2 P <= C, got '
             f'{list(x.shape)} and {list(theta.shape)}'

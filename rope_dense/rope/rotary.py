@@ -90,7 +90,7 @@ def rotate_packed(
     qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0, in_place: bool = False
 ) -> Tensor:
     """``rotate`` before it unpacks: the first two of [B, N, S, h, D], S = 3 in a projection, to
-    the same, or ``in_place``."""
+    the same, or ``in_place``, which is for angles without gradient."""
     if rotary is None:
         return qkv
     implementation = None
@@ -98,7 +98,7 @@ def rotate_packed(
         check_shapes(qkv, rotary.angles, num_prefix_tokens)
         implementation = choose_implementation(qkv)
     if implementation is None and in_place:
-        return qkv.copy_(rotate_definition(qkv.clone(), rotary, num_prefix_tokens))
+        return qkv.copy_(rotate_definition(qkv, rotary, num_prefix_tokens))
     if implementation is None:
         return rotate_definition(qkv, rotary, num_prefix_tokens)
     layout = rotary.pair_layout, num_prefix_tokens
@@ -135,8 +135,6 @@ class Rotate(torch.autograd.Function):
         qkv, angles, table, *ctx.settings, in_place = inputs
         if in_place:
             ctx.mark_dirty(qkv)
-            if angles.requires_grad:  # keys may be rotated next in the same memory
-                output = output.clone()
         ctx.save_for_backward(angles, output if angles.requires_grad else table)
 
     @staticmethod

@@ -85,8 +85,11 @@ def multiply_pairs(
     real = torch.promote_types(packed.dtype, table.dtype.to_real())
     z = as_complex(pairs.to(real), layout)
     z.mul_(table.unsqueeze(-3))
-    if z.data_ptr() != pairs.data_ptr():  # a copy, not a view
-        pairs.copy_(from_complex(z, layout))
+    if layout == 'half':
+        for half, part in zip(pairs.chunk(2, -1), (z.real, z.imag), strict=True):
+            half.copy_(part)
+    elif z.data_ptr() != pairs.data_ptr():  # a copy, not a view
+        pairs.copy_(torch.view_as_real(z).flatten(-2))
     return packed
 
 
@@ -98,10 +101,3 @@ def as_complex(x: Tensor, layout: PairLayout) -> Tensor:
     if last == 1 and not any(offset % 2 for offset in (*strides, x.storage_offset())):
         return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
     return torch.complex(x[..., 0::2], x[..., 1::2])
-
-
-def from_complex(z: Tensor, layout: PairLayout) -> Tensor:
-    """The inverse of ``as_complex``."""
-    if layout == 'half':
-        return torch.cat([z.real, z.imag], -1)
-    return torch.view_as_real(z).flatten(-2)
