@@ -13,7 +13,6 @@ from measure import (
     Clock,
     Row,
     Run,
-    compare,
     in_new_process,
     name_of,
     peak_memory,
@@ -21,9 +20,8 @@ from measure import (
     summary,
     time_rounds,
 )
-from peers import Builder, dinov3_peers, swin_peers, vit, vit_peers, vitdet_peers, why_not
+from peers import Builder, dinov3_peers, swin_peers, vit_peers, vitdet_peers, why_not
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from rope_dense.evaluation.speed import profile_call
 
@@ -219,50 +217,7 @@ def outputs(out: Tensor | Sequence[Tensor]) -> list[Tensor]:
     return [out] if isinstance(out, Tensor) else list(out)
 
 
-# ------------------------------------------------------------- fused attention
-
-
-def bench_fused_attention(
-    device: torch.device,
-    *,
-    arch: str = 'base',
-    side: int = 224,
-    batch: int = 8,
-    modes: Sequence[str] = ('forward', 'both'),
-    dtype: torch.dtype = torch.float32,
-    rounds: int = 5,
-) -> list[Row]:
-    """ViT with each kind of position, with fused attention and with PyTorch's plain products.
-
-    The bias is the decomposed one; ratios are to fused attention without position.
-    """
-    kinds: dict[str, dict] = {
-        'no position': dict(rope=None),
-        'relative bias': dict(rope=None, use_rel_pos=True, rel_pos_img_size=side),
-        'axial': dict(rope=dict(type='AxialRoPE')),
-        'mixed': dict(rope=dict(type='MixedRoPE')),
-    }
-    image = torch.randn(batch, 3, side, side, device=device)
-    models = {
-        kind: vit(arch, with_cls_token=False, **arguments).to(device)
-        for kind, arguments in kinds.items()
-    }
-    rows = []
-    for mode in modes:
-        cases = [
-            Case(f'{kind}, {attention}', within(wrap, work(model, image, mode, dtype)))
-            for attention, wrap in (('fused', nullcontext), ('unfused', unfused))
-            for kind, model in models.items()
-        ]
-        common = dict(bench='fused-attention', work=f'vit {arch}', mode=mode)
-        common |= dict(height=side, width=side, batch=batch, dtype=name_of(dtype))
-        for row in compare(cases, device, rounds=rounds):
-            rows.append(common | row | dict(images_per_s=1000 * batch / row['median_ms']))
-    return rows
-
-
-def unfused() -> object:
-    return sdpa_kernel(SDPBackend.MATH)
+# --------------------------------------------------------------------- context
 
 
 def within(context: Callable[[], object], prepare: Callable[[], Run]) -> Callable[[], Run]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -20,8 +20,9 @@ from pathlib import Path
 
 import torch
 from bench_apply_rotary import Size, bench_apply_rotary
-from bench_backbone import OURS, bench_backbone, bench_fused_attention, bench_share
+from bench_backbone import OURS, bench_backbone, bench_share
 from bench_rotate import bench_rotate
+from bench_throughput import bench_throughput, paper_tables
 from measure import Row, environment, name_of, table, write_csv
 from rotations import SHAPES, RotationShape
 
@@ -62,12 +63,14 @@ class Suite:
         quick: settings for a trial at a small size.
         minutes: an estimate, on two CPU cores in float32.
         about: what it measures.
+        tables: of its rows, as text; by default one for each job, mode and size.
     """
 
     run: Callable[..., list[Row]]
     quick: dict
     minutes: float
     about: str
+    tables: Callable[[Sequence[Row]], Iterable[str]] | None = None
 
 
 def rotate_suite(
@@ -140,11 +143,12 @@ SUITES = {
         12,
         'what the time of ViT-B and Swin-T goes into',
     ),
-    'fused-attention': Suite(
-        bench_fused_attention,
-        dict(arch='tiny', side=64, batch=1, rounds=1),
-        8,
-        'kinds of position, with fused and unfused attention, ViT-B, 224 px',
+    'throughput': Suite(
+        bench_throughput,
+        dict(models=('nat_mini', 'swin_tiny', 'vit_small'), side=64, batch=1, rounds=1),
+        40,
+        "the fused-attention paper's table: 19 models, kinds of position and of attention",
+        paper_tables,
     ),
 }
 
@@ -196,7 +200,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         file = args.out / f'{name}-{args.device}-{name_of(dtype)}{quick}.csv'
         write_csv(file, rows)
         print(f'{name}: {suite.about}, {time.monotonic() - started:.0f} s, {file}\n')
-        print('\n'.join(tables(rows)), flush=True)
+        print('\n'.join((suite.tables or tables)(rows)), flush=True)
 
 
 def tables(rows: Sequence[Row], shown: Sequence[str] = SHOWN) -> Iterator[str]:

@@ -4,6 +4,7 @@ import csv
 import importlib
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,11 +17,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / 'benchmarks'))
 
 import bench_apply_rotary
 import bench_backbone
+import bench_throughput
 import correctness
 import gpu
 import peers
 import run
-from bench_backbone import JOBS, unfused, within, work
+from bench_backbone import JOBS, within, work
 from bench_rotate import bench_rotate, check
 from measure import Case, compare, in_new_process, peak_memory, quantiles, table, write_csv
 from rotations import RotationShape, forms
@@ -179,6 +181,7 @@ def test_work_leaves_the_gradients_of_one_step():
         prepare()()
         torch.testing.assert_close(weight.grad, grad)
     model.zero_grad()
+    unfused = partial(bench_throughput.context, 'unfused', CPU)
     within(unfused, work(model, image, 'forward', torch.bfloat16))()()
     assert weight.grad is None
 
@@ -283,14 +286,47 @@ def test_fast_rope_has_rows_for_each_precision():
 
 
 def test_a_suite_writes_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    run.main(['fused-attention', '--quick', '--out', str(tmp_path)])
+    run.main(['throughput', '--quick', '--out', str(tmp_path)])
     (file,) = tmp_path.iterdir()
     rows = read(file)
-    assert len(rows) == 2 * 8 and rows[0]['implementation'] == 'no position, fused'
-    assert float(rows[0]['median_ratio']) == 1 and rows[0]['torch'] == torch.__version__
-    assert 'mixed, unfused' in capsys.readouterr().out
+    assert len(rows) == 3 * 2 * 3 and rows[0]['implementation'] == 'bias, unfused'
+    for row in rows:
+        assert float(row['images_per_s']) == pytest.approx(1000 / float(row['median_ms']), rel=1e-3)
+        assert (float(row['percent_over_bias']) == 0) == (row['position'] == 'bias')
+        assert row['torch'] == torch.__version__
+    lines = capsys.readouterr().out.splitlines()
+    (header,) = (line for line in lines if line.startswith('model '))
+    assert header.split('  ')[-1] == 'log-axial, fused'
+    assert [line.split()[0] for line in lines[lines.index(header) + 1 :] if line] == [
+        'nat_mini', 'swin_tiny', 'vit_small'
+    ]  # fmt: skip
     run.main(['--list'])
     assert 'vitdet-both' in capsys.readouterr().out
+
+
+def test_throughput_has_the_models_of_the_paper():
+    counts = dict(nat=7, dinat=7, swin=3, vit=2)
+    assert len(bench_throughput.MODELS) == 19
+    for family, number in counts.items():
+        names = [n for n in bench_throughput.MODELS if n.split('_')[0] == family]
+        assert len(names) == number
+
+
+def test_throughput_is_compared_with_the_bias_of_the_same_attention():
+    rows = [
+        dict(work='vit_small', position=position, images_per_s=speed, percent_over_bias=percent)
+        | dict(implementation=f'{position}, {attention}')
+        for attention in ('unfused', 'fused')
+        for position, speed, percent in (('bias', 200.0, 0.0), ('none', 250.0, 25.0))
+    ]
+    rows.append(dict(work='vit_small', implementation='bias, flash', left_out='no bias'))
+    (text,) = bench_throughput.paper_tables(rows)
+    header, line = text.splitlines()
+    assert header.count('bias') == 3 and header.index('bias, flash') < header.index('none, unfused')
+    assert line.count('250 (+25 %)') == 2 and line.count('200') == 2 and '-' in line
+    image = torch.zeros(1, 3, 8, 8)
+    assert 'no bias' in bench_throughput.why_not('natten', 'bias', image)
+    assert 'CUDA' in bench_throughput.why_not('natten', 'none', image)
 
 
 @pytest.mark.parametrize(

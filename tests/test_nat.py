@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from mmengine.config import Config
 from published import shi_nat
 from reference import relative_error
 from reference_nat import published_model
@@ -15,6 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.neighbours import neighbour_plan
 from rope_dense.backbones.swin import PatchMerging
+from rope_dense.cli.recipe import windows
+from rope_dense.evaluation.settings import SweepModel, SweepPoint
 
 AXIAL, MIXED, LOG_AXIAL = (dict(type=f'{name}RoPE') for name in ('Axial', 'Mixed', 'LogAxial'))
 RPB = dict(rope=None, use_rpb=True)
@@ -234,6 +237,22 @@ def test_the_kernel_is_a_property_of_the_run() -> None:
     other.load_state_dict(model.state_dict())
     for actual, expected, old in zip(model(image), other(image), before, strict=True):
         assert torch.equal(actual, expected) and not torch.allclose(actual, old, atol=1e-3)
+
+
+def test_a_sweep_over_kernels() -> None:
+    """With the tools that know windows of a ``Backbone`` only."""
+    model = nn.Module()
+    model.backbone = small()
+    loader = dict(dataset=dict(type='Any', pipeline=[dict(type='Resize', scale=(64, 64))]))
+    config = Config(dict(model=dict(backbone=dict(type='RoPENAT')), test_dataloader=loader))
+    sweep = SweepModel(model, config)
+    for window, expected in (('5', (5, 5)), ('3x7', (3, 7)), ('config', (3, 3))):
+        sweep.apply(SweepPoint('64', window=window))
+        assert model.backbone.window_size == expected
+    assert windows(model) == '3 x 3 tokens in all blocks'
+    for window, message in (('4', 'kernel_size must be odd'), ('17', 'larger than the map')):
+        with pytest.raises(ValueError, match=message):
+            sweep.apply(SweepPoint('64', window=window))
 
 
 @pytest.mark.parametrize('grid', [(9, 12), (3, 4)])  # the latter is padded to 6 x 6

@@ -7,6 +7,7 @@ import torch
 from reference_nat import neighbourhood_attention, neighbours
 from torch import Tensor
 
+from rope_dense.backbones import neighbour_attention
 from rope_dense.backbones import neighbours as plans
 from rope_dense.backbones.neighbour_attention import (
     NeighbourAttention,
@@ -184,8 +185,14 @@ def test_angles_of_each_image_are_padded_along() -> None:
 
 
 def test_natten_cannot_add_a_bias() -> None:
-    with pytest.raises(ValueError, match=r"backend must be .+ with use_rpb=True, got 'natten': .+"):
+    with pytest.raises(ValueError, match=r"backend must be .+ have no bias.+, got 'natten'"):
         TableBiasNeighbourAttention(16, 2, bias_kernel=(3, 3), backend='natten')
+
+
+def test_natten_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbour_attention, 'find_spec', lambda name: None)
+    with pytest.raises(ValueError, match=r"backend must be .+ not installed .+, got 'natten'"):
+        NeighbourAttention(16, 2, backend='natten')
 
 
 def test_natten_is_for_cuda() -> None:

@@ -27,6 +27,7 @@ from mmengine.registry import MODELS
 
 from rope_dense.backbones.layers import TableResize
 from rope_dense.cli.checkpoints import is_remote
+from rope_dense.cli.config import load_config
 from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.sweeps import (
@@ -46,8 +47,9 @@ from rope_dense.evaluation.sweep import plan
 PAPER_SIZES = {
     'RoPEViT': ['96', '144', '192', '224', '256', '320', '384', '512'],
     'RoPESwin': ['96', '128', '160', '192', '224', '256', '320', '384'],
+    'RoPENAT': ['224'],
 }
-CROP_RATIOS = {'RoPEViT': 1.0, 'RoPESwin': 0.875}
+CROP_RATIOS = {'RoPEViT': 1.0, 'RoPESwin': 0.875, 'RoPENAT': 0.875}
 TRAINING_SIZE = '224'
 
 
@@ -91,6 +93,11 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--real-labels', metavar='JSON', help='ReaL: lists of right classes, by number of the image'
     )
     parser.add_argument('--train-size', metavar='SIZE', default=TRAINING_SIZE, help='(%(default)s)')
+    parser.add_argument(
+        '--config',
+        help='of the classifier, where its weights do not tell, such as those of configs/ablation; '
+        'its `evaluation` has the sizes and the crop ratio, if they are not given here',
+    )
     parser.add_argument('--batch-size', type=int, default=64, help='(%(default)s)')
     parser.add_argument('--workers', type=int, default=2, help='loading processes (%(default)s)')
     parser.add_argument(
@@ -108,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for option in ('class_index', 'real_labels'):
         if (path := getattr(args, option)) and is_remote(path):
             raise UsageError(f'--{option.replace("_", "-")} {path}: give a file of this machine')
-    model_config = classifier_config(args.checkpoint, args.rope)
+    model_config, sizes = model_and_sizes(args)
     backbone = model_config['backbone']
     kind = backbone['type']
     if args.rpb_resize and not (backbone.get('use_rpb') or backbone['arch'].get('use_rpb')):
@@ -118,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     config = make_config(args, model_config, name)
     check_data(config, ('test_dataloader',))
     windows = args.window or (['auto'] if kind == 'RoPESwin' else [AS_CONFIG])
-    points = plan(args.sizes or PAPER_SIZES[kind], args.scaling, windows)
+    points = plan(sizes or PAPER_SIZES[kind], args.scaling, windows)
     with usage_errors():
         training_size = training_size_of(config, args.train_size)
     model = MODELS.build(config.model)
@@ -130,6 +137,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     config.dump(os.path.join(config.work_dir, 'classifier.py'))
     evaluate_points(config, points, results, load)
     finish(args, results)
+
+
+def model_and_sizes(args: argparse.Namespace) -> tuple[dict, list[str] | None]:
+    """The config of the model, and the sizes that are asked for.
+
+    Raises:
+        UsageError: the file given as ``--config`` is no config of a classifier.
+    """
+    if args.config is None:
+        return classifier_config(args.checkpoint, args.rope), args.sizes
+    config = load_config(args.config, {}, None)
+    if config.get('model', {}).get('type') != 'RoPEClassifier':
+        raise UsageError(f'--config {args.config}: its model must be a RoPEClassifier')
+    preset = config.get('evaluation', {})
+    if args.crop_ratio is None:
+        args.crop_ratio = preset.get('crop_ratio')
+    return config.model.to_dict(), args.sizes or [str(size) for size in preset.get('sizes', [])]
 
 
 def make_config(args: argparse.Namespace, model: dict, name: str) -> Config:

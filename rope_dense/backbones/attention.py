@@ -281,13 +281,15 @@ def attend(
         plan: of the windows, some of which may need a mask, or None.
         mask: see ``Attention.forward``.
     """
-    bias = None if bias is None else bias.to(q.dtype)
+    of_all = bias is None or bias.ndim == 3
+    if bias is not None:  # in four dimensions, as fused kernels take no three
+        bias = (bias[None] if of_all else bias).to(q.dtype)
     if plan is None or plan.mask is None:
         bias = masked(bias, mask)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
         return out.transpose(1, 2).flatten(2)
     sizes = [plan.num_unmasked, plan.mask.shape[0]]
-    biases = [bias, bias] if bias is None or bias.ndim == 3 else bias.split(sizes)
+    biases = [bias, bias] if of_all else bias.split(sizes)
     masks = [biases[0], masked(biases[1], plan.mask)]
     parts = zip(q.split(sizes), k.split(sizes), v.split(sizes), masks, strict=True)
     if not is_tracing() and plan.num_unmasked == 0:

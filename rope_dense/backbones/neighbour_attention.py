@@ -17,11 +17,13 @@ from ..rope import Rotary
 from ..rope.cache import is_tracing
 from ..rope.frequencies import Size
 from ..rope.rotary import log_once, rotate_packed
+from ..rope.validation import refuse
 from .attention import Attention, score_scale
 from .layers import resize_grid
 from .neighbours import NeighbourPlan
 
 Backend = Literal['auto', 'torch', 'natten']
+MISSING = 'NATTEN is not installed (pip install natten)'
 
 
 class NeighbourAttention(Attention):
@@ -36,6 +38,9 @@ class NeighbourAttention(Attention):
         dilation: steps from one neighbour to the next.
         backend: 'torch', 'natten', or 'auto' for NATTEN on a CUDA device where it can be used.
         others: see ``Attention``; without prefix tokens.
+
+    Raises:
+        ValueError: ``backend='natten'`` where NATTEN is not installed.
     """
 
     def __init__(
@@ -43,6 +48,8 @@ class NeighbourAttention(Attention):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.dilation, self.backend = dilation, backend
+        if backend == 'natten' and find_spec('natten') is None:
+            refuse('backend', backend, f"'auto' or 'torch': {MISSING}")
 
     def forward(self, x: Tensor, grid: Size, plan: NeighbourPlan, mask: None = None) -> Tensor:
         """Tokens [B, H W, C] to the same; ``plan`` has the neighbourhoods of ``grid``, (H, W)."""
@@ -106,12 +113,14 @@ class TableBiasNeighbourAttention(NeighbourAttention):
     """
 
     def __init__(self, *args: object, bias_kernel: Size, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)
-        if self.backend == 'natten':
-            raise ValueError(
-                "backend must be 'auto' or 'torch' with use_rpb=True, got 'natten': NATTEN's fused "
-                'kernels have no relative position bias (none has from version 0.20 on)'
+        if kwargs.get('backend') == 'natten':
+            refuse(
+                'backend',
+                'natten',
+                "'auto' or 'torch' with use_rpb=True (NATTEN's fused kernels have no bias, and "
+                'from version 0.20 on none has)',
             )
+        super().__init__(*args, **kwargs)
         self.bias_window = bias_kernel
         number = (2 * bias_kernel[0] - 1) * (2 * bias_kernel[1] - 1)
         table = nn.init.trunc_normal_(torch.empty(number, self.num_heads), std=0.02)
@@ -144,7 +153,7 @@ def why_not_natten(qkv: Tensor) -> str | None:
     if is_tracing() or not qkv.is_cuda:
         return 'the tensors are not on a CUDA device, or the model is traced'
     if find_spec('natten') is None:
-        return 'NATTEN is not installed (pip install natten)'
+        return MISSING
     import natten
 
     if not natten.HAS_LIBNATTEN:

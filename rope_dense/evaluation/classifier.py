@@ -13,11 +13,13 @@ from mmengine.registry import MODELS
 from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
 
-from ..backbones import RoPESwin, RoPEViT
+from ..backbones import RoPEViT
 from ..backbones.archs import ARCHS
+from ..backbones.stages import StagedBackbone
 from ..checkpoints import CheckpointError, load_pretrained, open_weights
 from ..checkpoints.hints import axial_theta, is_swin, swin_sizes
 from ..checkpoints.keys import VIT_BLOCK, StateDict
+from ..checkpoints.loading import read_weights
 
 VIT_HEAD_DIM, SWIN_HEAD_DIM = 64, 32  # of all published ones
 HEAD = ('head.weight', 'head.bias')
@@ -32,16 +34,16 @@ ROPES = {'axial': dict(type='AxialRoPE', theta=100.0), 'none': None}  # of ViTs 
 
 @MODELS.register_module()
 class RoPEClassifier(BaseModel):
-    """A RoPEViT or a RoPESwin and a linear head; for evaluation only.
+    """A RoPEViT, a RoPESwin or a RoPENAT and a linear head; for evaluation only.
 
     The head sees the normalised class token of a ViT, or if it has none, the mean of its normalised
-    tokens; or the mean of the last normalised map of a Swin. Checked in
+    tokens; or the mean of the last normalised map of a Swin or NAT. Checked in
     tests/test_eval_classification.py against the scores of timm's ports with the same random
     weights, and for means against the published order of norm, mean and head.
 
     Args:
         backbone: config. Of a ViT with ``final_norm`` and the last block among its outputs; of a
-            Swin with the last stage as its only output.
+            Swin or NAT with the last stage as its only output.
         num_classes: K.
         data_preprocessor: see mmengine's ``BaseModel``.
 
@@ -112,6 +114,11 @@ def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
         raise CheckpointError(
             f'{checkpoint}: has no {", ".join(missing)}, so it is no classifier with a norm and a '
             'linear head; give the published file of a classifier'
+        )
+    if layout.name in ('SHI-Labs NAT', 'SHI-Labs DiNAT-s'):
+        raise CheckpointError(
+            f'{checkpoint} ({layout.name}): the dilations of its blocks are not among the weights; '
+            'give the config of the classifier (--config)'
         )
     ours = layout.to_ours(weights)
     backbone = swin_config(ours) if is_swin(ours) else vit_config(ours, rope, checkpoint)
@@ -207,15 +214,16 @@ def swin_config(weights: StateDict) -> dict:
 
 
 def load_classifier(model: RoPEClassifier, checkpoint: str) -> None:
-    """Load the weights of a checkpoint for which ``classifier_config`` made the model.
+    """Load a published checkpoint of a classifier, or one of this package.
 
     Raises:
-        CheckpointError: they do not fit.
+        CheckpointError: it does not fit.
     """
     load_pretrained(model.backbone, checkpoint)
-    weights, _ = open_weights(checkpoint)
+    weights = read_weights(checkpoint, prefix='')
+    ours = any(key.startswith('backbone.') for key in weights)  # with the norm among them
     try:
-        if isinstance(model.backbone, RoPESwin):
+        if isinstance(model.backbone, StagedBackbone) and not ours:
             norm = model.backbone.get_submodule(f'norm{model.backbone.out_indices[-1]}')
             norm.load_state_dict({name: weights[f'norm.{name}'] for name in ('weight', 'bias')})
         model.head.load_state_dict({name: weights[f'head.{name}'] for name in ('weight', 'bias')})

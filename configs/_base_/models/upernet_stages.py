@@ -1,41 +1,9 @@
 # UperNet for backbones of four stages, with mmseg's usual settings. A config adds the backbone and
 # the in_channels of both heads.
-model = dict(
-    type='EncoderDecoder',
-    data_preprocessor=dict(
-        type='SegDataPreProcessor',
-        mean=[123.675, 116.28, 103.53],
-        std=[58.395, 57.12, 57.375],
-        bgr_to_rgb=True,
-        size=(512, 512),
-        pad_val=0,
-        seg_pad_val=255,
-    ),
-    decode_head=dict(
-        type='UPerHead',
-        in_index=[0, 1, 2, 3],
-        pool_scales=(1, 2, 3, 6),
-        channels=512,
-        dropout_ratio=0.1,
-        num_classes=150,
-        norm_cfg=dict(type='SyncBN', requires_grad=True),
-        align_corners=False,
-        loss_decode=dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0),
-    ),
-    auxiliary_head=dict(
-        type='FCNHead',
-        in_index=2,
-        channels=256,
-        num_convs=1,
-        concat_input=False,
-        dropout_ratio=0.1,
-        num_classes=150,
-        norm_cfg=dict(type='SyncBN', requires_grad=True),
-        align_corners=False,
-        loss_decode=dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=0.4),
-    ),
-    train_cfg=dict(),
-    test_cfg=dict(mode='whole'),
-)
+_base_ = './upernet_vit.py'
 
-tta_model = dict(type='SegTTAModel')
+model = dict(
+    neck=None,
+    decode_head=dict(channels=512),
+    test_cfg=dict(_delete_=True, mode='whole'),
+)

@@ -1,0 +1,3 @@
+# ViT-S, log-axial RoPE, k = 8, angles shared by the heads. As published: 81.51 % (Table 4).
+_base_ = './vit-s_log-axial_k2_per-head_in1k.py'
+model = dict(backbone=dict(rope=dict(k_rope=8, shared=True)))
