@@ -118,7 +118,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     model_config, sizes = model_and_sizes(args)
     backbone = model_config['backbone']
     kind = backbone['type']
-    if args.rpb_resize and not (backbone.get('use_rpb') or backbone['arch'].get('use_rpb')):
+    arch = backbone['arch'] if isinstance(backbone['arch'], dict) else {}
+    if args.rpb_resize and not (backbone.get('use_rpb') or arch.get('use_rpb')):
         raise UsageError(f'--rpb-resize {args.rpb_resize}: {args.checkpoint} has no such bias')
     if args.rpb_resize:
         backbone['rpb_resize'] = args.rpb_resize
