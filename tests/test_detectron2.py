@@ -1,6 +1,7 @@
 """The backbones in detectron2: what it asks of one, the same maps and weights as in OpenMMLab."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +14,7 @@ from torch import nn
 from rope_dense import backbones
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.engine.param_groups import POSITION_NAMES
+from rope_dense.necks import PlainViTFPN
 
 VIT = dict(arch=dict(embed_dims=32, depth=4, num_heads=2))
 WINDOWS = VIT | dict(with_cls_token=False, window_size=2, window_block_indexes=[0, 2])
@@ -216,6 +218,60 @@ def test_pyramids_of_detectron2(real: ModuleType) -> None:
     fpn = FPN(swin, ['res2', 'res3', 'res4'], 16)
     sizes = {name: tuple(x.shape[2:]) for name, x in fpn(torch.zeros(1, 3, 64, 96)).items()}
     assert sizes == dict(p2=(16, 24), p3=(8, 12), p4=(4, 6))
+
+
+@torch.no_grad()
+def test_the_baseline_is_detectron2_s_vit(real: ModuleType) -> None:
+    """ViTDet's: absolute position embedding, decomposed relative positions, padded windows."""
+    from detectron2.modeling import ViT
+
+    theirs = ViT(
+        img_size=96,
+        embed_dim=32,
+        depth=4,
+        num_heads=2,
+        norm_layer=partial(nn.LayerNorm, eps=1e-6),
+        use_rel_pos=True,
+        rel_pos_zero_init=False,
+        window_size=4,
+        window_block_indexes=[0, 2],
+        pretrain_img_size=64,
+        pretrain_use_cls_token=False,
+    )
+    baseline = VIT | dict(img_size=64, rope=None, use_ape=True, with_cls_token=False)
+    ours = real.RoPEViT(
+        **baseline,
+        use_rel_pos=True,
+        rel_pos_img_size=96,
+        window_size=4,
+        window_block_indexes=[0, 2],
+        layer_scale_init_value=None,
+    )
+    weights = {name: torch.randn_like(p) / 4 for name, p in theirs.state_dict().items()}
+    theirs.load_state_dict(weights)
+    ours.load_state_dict(weights)
+    image = torch.randn(2, 3, 80, 144)  # 5 x 9 tokens
+    expected = theirs.eval()(image)['last_feat']
+    torch.testing.assert_close(ours.eval()(image)['last_feat'], expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize('factors', [(4.0, 2.0, 1.0, 0.5), (2.0, 1.0, 0.5)], ids=['4', '8'])
+@torch.no_grad()
+def test_our_pyramid_is_detectron2_s(real: ModuleType, factors: tuple[float, ...]) -> None:
+    from detectron2.modeling import SimpleFeaturePyramid
+    from detectron2.modeling.backbone.fpn import LastLevelMaxPool
+
+    net = real.RoPEViT(**WINDOWS).eval()
+    theirs = SimpleFeaturePyramid(net, 'last_feat', 16, factors, LastLevelMaxPool())
+    ours = PlainViTFPN(32, 16, scale_factors=factors, num_outs=len(factors) + 1)
+    weights = [p for n, p in theirs.named_parameters() if n.startswith('simfp')]
+    for parameter, weight in zip(ours.parameters(), weights, strict=True):
+        parameter.copy_(nn.init.normal_(weight))
+    image = torch.randn(2, 3, 80, 144)  # 5 x 9 tokens
+    for output, expected in zip(
+        ours((net(image)['last_feat'],)), theirs(image).values(), strict=True
+    ):
+        torch.testing.assert_close(output, expected, rtol=1e-5, atol=1e-4)
 
 
 def test_a_training_step_of_mask_rcnn_vitdet(real: ModuleType) -> None:
