@@ -74,7 +74,7 @@ def test_three_larger_steps(
         enable_amp(cfg, precision)
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         model = random_model(cfg)
-        cost = measure_step(cfg, model)
+        cost = measure_step(cfg, model, side=192)
     wrapper = build_optim_wrapper(model.train(), copy.deepcopy(cfg.optim_wrapper))
     for point in points:
         step = training_step(model, wrapper, cfg.default_scope, point)
