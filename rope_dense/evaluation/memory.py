@@ -196,9 +196,12 @@ def points_to_measure(window: Size, side: int) -> list[Point]:
             f'windows of {unit} pixels are too large to be measured on small images; '
             f"{LARGEST_WINDOW} at most, or window_size 'auto' or None"
         )
-    small = unit * -(-side // unit)
+    small = unit * max(1, round(side / unit))
+    middle = 3 * small // 2
+    if unit > 1 and middle % unit == 0:
+        middle += unit // 2
     small, middle, large, check = (
-        -(-halves * small // 2 // DIVISOR) * DIVISOR for halves in (2, 3, 4, 5)
+        -(-length // DIVISOR) * DIVISOR for length in (small, middle, 2 * small, 5 * small // 2)
     )
     sides = [(small, small), (middle, middle), (small, large), (large, large), (large, check)]
     return [(3, small, small), *((2, height, width) for height, width in sides)]
