@@ -23,7 +23,9 @@ from ..backbones.base import Backbone
 from .resolution import Size
 from .speed import profiled, random_sample
 
-SIDE = 192  # pixels: the images that are measured first have this, or a window, and up to 2.5 times
+SIDE = (
+    256  # pixels: the images that are measured first have this, or whole windows, to 2.5 times it
+)
 LARGEST_WINDOW = 512  # pixels; images of several larger ones are not small
 LARGEST_MEASURED = 2000  # pixels
 TOLERANCE = 0.03  # of what is fitted, at a point that it was not fitted to
@@ -102,7 +104,7 @@ class StepCost:
         return best
 
 
-def measure_step(config: Config, model: nn.Module) -> StepCost:
+def measure_step(config: Config, model: nn.Module, side: int = SIDE) -> StepCost:
     """Run training steps on small images of noise, on the device of the model.
 
     Weights are updated by the config's optimizer wrapper, so its precision counts; images have the
@@ -115,6 +117,7 @@ def measure_step(config: Config, model: nn.Module) -> StepCost:
     Args:
         config: with ``default_scope`` and ``optim_wrapper``.
         model: of the config, with any window up to 512 pixels.
+        side: of the smallest images, in pixels.
 
     Raises:
         ValueError: see ``fit_growth``.
@@ -130,7 +133,7 @@ def measure_step(config: Config, model: nn.Module) -> StepCost:
             return profiled(step, on_gpu)[1], count_operations(step)
 
     gradients = sum(p.nbytes for p in model.parameters() if p.requires_grad)
-    tensors, operations = fit_growth(measure, window, (gradients, 0))
+    tensors, operations = fit_growth(measure, window, (gradients, 0), side)
     kept = [*model.parameters(), *model.buffers()]
     for state in wrapper.optimizer.state.values():
         kept += [value for value in state.values() if isinstance(value, Tensor)]
@@ -146,8 +149,8 @@ def fit_growth(
     """The growth of two quantities, measured on larger images until it explains another point.
 
     The peak of a step is that of its largest phase. On small images it may be one that does not
-    grow with them, such as a decoder of queries, and says nothing of larger images. So what does
-    not grow, beyond what is known, has to be less than half.
+    grow with them, such as a decoder of queries or the update of the weights, and says nothing of
+    larger images. So what does not grow, beyond what is known, has to be less than half.
 
     Args:
         measure: both, at a point.
@@ -193,9 +196,12 @@ def points_to_measure(window: Size, side: int) -> list[Point]:
             f'windows of {unit} pixels are too large to be measured on small images; '
             f"{LARGEST_WINDOW} at most, or window_size 'auto' or None"
         )
-    small = unit * -(-side // unit)
+    small = unit * max(1, round(side / unit))
+    middle = 3 * small // 2
+    if unit > 1 and middle % unit == 0:
+        middle += unit // 2
     small, middle, large, check = (
-        -(-halves * small // 2 // DIVISOR) * DIVISOR for halves in (2, 3, 4, 5)
+        -(-length // DIVISOR) * DIVISOR for length in (small, middle, 2 * small, 5 * small // 2)
     )
     sides = [(small, small), (middle, middle), (small, large), (large, large), (large, check)]
     return [(3, small, small), *((2, height, width) for height, width in sides)]

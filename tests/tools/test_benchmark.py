@@ -3,10 +3,13 @@
 import csv
 import json
 import runpy
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tool_names import TOOLS, Fails, Main
+
+from rope_dense.evaluation.memory import measure_step
 
 SHAPE = '64x96'
 
@@ -63,8 +66,10 @@ def test_what_fits(
     segmentor: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The plan for a small GPU, line by line; each batch and size fits by the row's own memory."""
+    monkeypatch.setattr('rope_dense.cli.fit.measure_step', partial(measure_step, side=96))
     arguments = ['--fit', '256MB', '--sizes', SHAPE, '128']
     more = ['--batch', '2', '--tflops', '0.5', '--work-dir', str(tmp_path)]
     assert benchmark([segmentor, *arguments, *more]) == 0
