@@ -458,6 +458,19 @@ def test_every_combination_has_a_gradient_for_every_parameter(attention: str):
         assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
+@pytest.mark.parametrize('rope', ROPES)
+def test_every_combination_of_a_swin_has_a_gradient_for_every_parameter(rope: str):
+    arch = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2))
+    settings = dict(window_size=4, pretrain_window_size=3, out_indices=(0, 1), drop_path_rate=0.0)
+    for use_rpb, resize in ((False, 'bicubic'), (True, 'bicubic'), (True, 'zeros')):
+        options = dict(rope=ROPES[rope], use_rpb=use_rpb, rpb_resize=resize)
+        model = randomize(RoPESwin(arch, **options, **settings))
+        sum(out.square().sum() for out in model(torch.randn(2, 3, 45, 61))).backward()
+        assert all(parameter.grad.any() for parameter in model.parameters()), options
+        model(torch.randn(1, 3, 3, 4))[1].sum().backward()  # less than one patch, padded
+        assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
 @pytest.mark.parametrize(
     'settings',
     [

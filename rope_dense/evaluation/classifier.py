@@ -39,7 +39,8 @@ class RoPEClassifier(BaseModel):
     The head sees the normalised class token of a ViT, or if it has none, the mean of its normalised
     tokens; or the mean of the last normalised map of a Swin or NAT. Checked in
     tests/test_eval_classification.py against the scores of timm's ports with the same random
-    weights, and for means against the published order of norm, mean and head.
+    weights, and for means, there and in tests/test_vit_options.py, against the published order of
+    norm, mean and head.
 
     Args:
         backbone: config. Of a ViT with ``final_norm`` and the last block among its outputs; of a
@@ -100,8 +101,8 @@ def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
     """The config of the classifier that a published checkpoint holds.
 
     Args:
-        checkpoint: of RoPE-ViT or RoPE-Swin, their baselines, timm's ports of the former, or
-            SHI-Labs' ViT with relative position bias, or ResFormer; see ``fetch``.
+        checkpoint: of RoPE-ViT or RoPE-Swin, their baselines, timm's ports of the former, SHI-Labs'
+            ViT with relative position bias, or ResFormer; see ``fetch``.
         rope: 'axial' or 'none'. Only weights of a ViT with a position embedding and without
             frequencies need it: those of the axial models with position embedding look the same as
             those of the baseline.

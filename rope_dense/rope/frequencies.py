@@ -4,8 +4,8 @@ Letters: H x W token grid, N tokens, D channels of a head, h heads, P rotated ch
 head. Frequencies are in radians per unit of the coordinates, which is a patch unless said
 otherwise. Formulas: Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024),
 section 3, and "Revisiting Positional Information in Transformers in the Era of Fused Attention"
-("fused-attention paper"), section 3; checked against timm's independent modules in
-tests/test_frequencies.py and against written-out formulas in tests/test_log_axial.py.
+("fused-attention paper"). Checked against timm's independent modules in tests/test_frequencies.py
+and against written-out formulas in tests/test_log_axial.py.
 """
 
 from __future__ import annotations
@@ -261,10 +261,9 @@ class LogAxialRoPE(AxialRoPE):
     """Axial frequencies log-spaced in [low, high), for coordinates in [-1, 1] of the whole map.
 
     low (high / low) ** (k / N) for k = 0 .. N - 1, N = h D / (4 k_rope), or N = D / (4 k_rope) if
-    shared. "Axial RoPE" of the fused-attention paper (section 3.2), from HDiT (Crowson et al., ICML
-    2024) and the code of its authors, k-diffusion. The paper's equation 5 as printed, which
-    contradicts its text, is ``low=1, high=10 ** 0.25``. Checked in tests/test_log_axial.py against
-    the formula of k-diffusion.
+    shared. "Axial RoPE" of the fused-attention paper, from HDiT (Crowson et al., ICML 2024) and the
+    code of its authors, k-diffusion. The paper's equation 5 as printed, which contradicts its text,
+    is ``low=1, high=10 ** 0.25``. Checked in tests/test_log_axial.py against k-diffusion's formula.
 
     Args:
         head_dim, num_heads, k_rope, shared, axes: see ``AxialRoPE``.
