@@ -18,6 +18,7 @@ from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
+from mmengine.structures import InstanceData
 from PIL import Image
 from small_checkpoints import saved
 
@@ -210,6 +211,46 @@ def test_a_segmentor_predicts() -> None:
     model = revert_sync_batchnorm(MODELS.build(cfg.model)).eval()
     scores = model.encode_decode(torch.randn(1, 3, 70, 53), [dict(img_shape=(70, 53))])
     assert scores.shape == (1, 150, 70, 53)
+
+
+@pytest.mark.parametrize('head', [MASK, CASCADE])
+def test_a_detector_trains_and_predicts(head: str) -> None:
+    from mmdet.structures import DetDataSample
+    from mmdet.structures.mask import BitmapMasks
+
+    cfg = load(path_of((head, 'dinat', 'mini'), 'rope-log-axial'))
+    cfg.model.backbone.update(
+        arch=dict(embed_dims=16, depths=(1, 2, 1, 1), num_heads=(1, 1, 2, 2)), drop_path_rate=0.0
+    )
+    cfg.model.neck.update(in_channels=[16, 32, 64, 128])
+    few = dict(max_per_img=20)
+    cfg.model.train_cfg.rpn_proposal.update(few)
+    cfg.model.test_cfg.rpn.update(few)
+    stages = cfg.model.train_cfg.rcnn
+    for stage in stages if isinstance(stages, list) else [stages]:
+        stage.sampler.num = 8
+    model = revert_sync_batchnorm(MODELS.build(cfg.model))
+    model.init_weights()
+    mask = np.zeros((1, 70, 96), np.uint8)
+    mask[:, 10:50, 20:80] = 1
+    instances = InstanceData(
+        bboxes=torch.tensor([[20.0, 10.0, 80.0, 50.0]]),
+        labels=torch.tensor([3]),
+        masks=BitmapMasks(mask, 70, 96),
+    )
+    meta = dict(img_shape=(70, 96), ori_shape=(70, 96), scale_factor=(1.0, 1.0))
+    sample = DetDataSample(metainfo=meta, gt_instances=instances)
+    batch = dict(inputs=[torch.randint(0, 256, (3, 70, 96), dtype=torch.uint8)] * 2)
+    batch['data_samples'] = [sample, copy.deepcopy(sample)]
+    data = model.data_preprocessor(batch, training=True)
+    loss, parts = model.train().parse_losses(model(**data, mode='loss'))
+    assert loss.isfinite() and any('loss_mask' in name for name in parts)
+    loss.backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.backbone.parameters())
+    batch = dict(inputs=batch['inputs'][:1], data_samples=[sample])
+    with torch.no_grad():
+        (result,) = model.eval().test_step(batch)
+    assert len(result.pred_instances.masks) == len(result.pred_instances.bboxes)
 
 
 # -------------------------------------------------------------------- ablations
