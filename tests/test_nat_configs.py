@@ -20,9 +20,11 @@ from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.structures import InstanceData
 from PIL import Image
+from published import shi_nat
 from small_checkpoints import saved
 
 from rope_dense.backbones import RoPENAT
+from rope_dense.evaluation.classifier import load_classifier
 from rope_dense.evaluation.results import read_results
 
 NAT, ABLATION = CONFIGS / 'nat', CONFIGS / 'ablation'
@@ -348,3 +350,22 @@ def test_the_tool_takes_the_model_and_the_sizes_of_a_config(tmp_path: Path) -> N
     assert list(found) == ['32', '40']
     (top1,) = (number for name, number in found['40'].items() if name.endswith('top1'))
     assert top1 == pytest.approx(100 * 5 / 6)
+
+
+def test_published_classifiers_need_a_config(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of weights alone nobody can tell NAT from DiNAT."""
+    weights = shi_nat(16, (1, 1), (1, 1), mlp_ratio=4.0)
+    path = saved(weights, tmp_path)
+    main = runpy.run_path(str(CONFIGS.parent / 'tools' / 'eval_classification.py'))['main']
+    assert main([path, str(tmp_path)]) == 2
+    assert 'dilations of its blocks are not among the weights' in capsys.readouterr().err
+    assert main([path, str(tmp_path), '--config', str(path_of(LEAVES[0][0], 'rpb'))]) == 2
+    assert 'its model must be a RoPEClassifier' in capsys.readouterr().err
+    arch = dict(embed_dims=16, depths=(1, 1), num_heads=(1, 1))
+    backbone = dict(type='RoPENAT', arch=arch, rope=None, use_rpb=True, out_indices=(1,))
+    model = MODELS.build(dict(type='RoPEClassifier', backbone=backbone, num_classes=1000))
+    load_classifier(model, path)
+    assert torch.equal(model.backbone.norm1.weight, weights['norm.weight'])
+    assert torch.equal(model.head.bias, weights['head.bias'])
