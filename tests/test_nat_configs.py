@@ -18,10 +18,13 @@ from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
+from mmengine.structures import InstanceData
 from PIL import Image
+from published import shi_nat
 from small_checkpoints import saved
 
 from rope_dense.backbones import RoPENAT
+from rope_dense.evaluation.classifier import load_classifier
 from rope_dense.evaluation.results import read_results
 
 NAT, ABLATION = CONFIGS / 'nat', CONFIGS / 'ablation'
@@ -212,6 +215,46 @@ def test_a_segmentor_predicts() -> None:
     assert scores.shape == (1, 150, 70, 53)
 
 
+@pytest.mark.parametrize('head', [MASK, CASCADE])
+def test_a_detector_trains_and_predicts(head: str) -> None:
+    from mmdet.structures import DetDataSample
+    from mmdet.structures.mask import BitmapMasks
+
+    cfg = load(path_of((head, 'dinat', 'mini'), 'rope-log-axial'))
+    cfg.model.backbone.update(
+        arch=dict(embed_dims=16, depths=(1, 2, 1, 1), num_heads=(1, 1, 2, 2)), drop_path_rate=0.0
+    )
+    cfg.model.neck.update(in_channels=[16, 32, 64, 128])
+    few = dict(max_per_img=20)
+    cfg.model.train_cfg.rpn_proposal.update(few)
+    cfg.model.test_cfg.rpn.update(few)
+    stages = cfg.model.train_cfg.rcnn
+    for stage in stages if isinstance(stages, list) else [stages]:
+        stage.sampler.num = 8
+    model = revert_sync_batchnorm(MODELS.build(cfg.model))
+    model.init_weights()
+    mask = np.zeros((1, 70, 96), np.uint8)
+    mask[:, 10:50, 20:80] = 1
+    instances = InstanceData(
+        bboxes=torch.tensor([[20.0, 10.0, 80.0, 50.0]]),
+        labels=torch.tensor([3]),
+        masks=BitmapMasks(mask, 70, 96),
+    )
+    meta = dict(img_shape=(70, 96), ori_shape=(70, 96), scale_factor=(1.0, 1.0))
+    sample = DetDataSample(metainfo=meta, gt_instances=instances)
+    batch = dict(inputs=[torch.randint(0, 256, (3, 70, 96), dtype=torch.uint8)] * 2)
+    batch['data_samples'] = [sample, copy.deepcopy(sample)]
+    data = model.data_preprocessor(batch, training=True)
+    loss, parts = model.train().parse_losses(model(**data, mode='loss'))
+    assert loss.isfinite() and any('loss_mask' in name for name in parts)
+    loss.backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.backbone.parameters())
+    batch = dict(inputs=batch['inputs'][:1], data_samples=[sample])
+    with torch.no_grad():
+        (result,) = model.eval().test_step(batch)
+    assert len(result.pred_instances.masks) == len(result.pred_instances.bboxes)
+
+
 # -------------------------------------------------------------------- ablations
 
 PARENT = 'vit-s_log-axial_k2_per-head'
@@ -307,3 +350,22 @@ def test_the_tool_takes_the_model_and_the_sizes_of_a_config(tmp_path: Path) -> N
     assert list(found) == ['32', '40']
     (top1,) = (number for name, number in found['40'].items() if name.endswith('top1'))
     assert top1 == pytest.approx(100 * 5 / 6)
+
+
+def test_published_classifiers_need_a_config(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of weights alone nobody can tell NAT from DiNAT."""
+    weights = shi_nat(16, (1, 1), (1, 1), mlp_ratio=4.0)
+    path = saved(weights, tmp_path)
+    main = runpy.run_path(str(CONFIGS.parent / 'tools' / 'eval_classification.py'))['main']
+    assert main([path, str(tmp_path)]) == 2
+    assert 'dilations of its blocks are not among the weights' in capsys.readouterr().err
+    assert main([path, str(tmp_path), '--config', str(path_of(LEAVES[0][0], 'rpb'))]) == 2
+    assert 'its model must be a RoPEClassifier' in capsys.readouterr().err
+    arch = dict(embed_dims=16, depths=(1, 1), num_heads=(1, 1))
+    backbone = dict(type='RoPENAT', arch=arch, rope=None, use_rpb=True, out_indices=(1,))
+    model = MODELS.build(dict(type='RoPEClassifier', backbone=backbone, num_classes=1000))
+    load_classifier(model, path)
+    assert torch.equal(model.backbone.norm1.weight, weights['norm.weight'])
+    assert torch.equal(model.head.bias, weights['head.bias'])

@@ -135,7 +135,7 @@ class TableBiasNeighbourAttention(NeighbourAttention):
         )
         table = resize_grid(self.relative_position_bias_table[None], old, new)[0]
         bias = plan.bias(table.T.unflatten(1, new).to(dtype))  # [t, h, n, m]
-        return bias[:, None].expand(-1, batch, -1, -1, -1).flatten(1, 2)
+        return bias.repeat(1, batch, 1, 1)
 
 
 def attend_fused(qkv: Tensor, plan: NeighbourPlan, scale: float) -> Tensor:
