@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from eomt import SMALL_BACKBONE, SMALL_HEAD, TASKS, build_model
+from eomt import SMALL_BACKBONE, SMALL_HEAD, TASKS, build_model, theirs
 from eomt_recipes import load
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
@@ -127,8 +127,6 @@ def test_convert_eomt_writes_what_the_model_loads(tmp_path: Path) -> None:
     cfg.model.panoptic_head.loss_cls.class_weight = [1.0] * 6 + [0.1]
     cfg.model.panoptic_fusion_head.num_things_classes = 6
     cfg.dump(tmp_path / 'config.py')
-    from eomt import theirs
-
     published = theirs(num_queries=SMALL_HEAD['num_queries']).state_dict()
     source = save(in_the_authors_names(published), tmp_path, 'published.pth')
     convert = runpy.run_path(str(TOOLS / 'convert_eomt.py'))['main']

@@ -12,6 +12,7 @@ from mmdet.models.dense_heads.anchor_free_head import AnchorFreeHead
 from mmdet.registry import MODELS as MMDET_MODELS
 from mmdet.registry import TASK_UTILS
 from mmengine.config import ConfigDict
+from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor
 
@@ -69,7 +70,8 @@ class EoMTHead(Mask2FormerHead):
         self.loss_dice = MMDET_MODELS.build(loss_dice)
 
     def init_weights(self) -> None:
-        """Those of PyTorch, as in the source."""
+        """As ``init_cfg`` says; without one those of PyTorch, as in the source."""
+        BaseModule.init_weights(self)  # Mask2FormerHead's own initialises decoders
 
     def forward(
         self, predictions: Sequence[Prediction], batch_data_samples: object = None
