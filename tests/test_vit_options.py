@@ -1,6 +1,7 @@
 """Options of RoPEViT beyond the paper's models, against formulas written out in float64: tables of
 relative position bias, sinusoidal embeddings, ResFormer, linear attention, one-dimensional RoPE."""
 
+import ast
 import itertools
 import math
 import re
@@ -76,9 +77,10 @@ def test_published_sizes(name: str, parameters: float, operations: float):
 
 def test_variants_of_the_guide():
     guide = Path(__file__).parents[1] / 'docs' / 'fused_attention.md'
-    variants = re.findall(r"^dict\(type='RoPEViT'.+?\)(?=  | *#)", guide.read_text(), re.MULTILINE)
+    (block,) = re.findall(r"```python\n(dict\(type='RoPEViT'.+?)```", guide.read_text(), re.DOTALL)
     kinds = []
-    for variant in variants:
+    for statement in ast.parse(block).body:
+        variant = ast.unparse(statement)
         with torch.device('meta'):
             attn = MODELS.build(eval(variant)).blocks[0].attn
         kinds.append((type(attn).__name__, type(attn.rope).__name__))
