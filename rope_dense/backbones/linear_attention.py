@@ -42,9 +42,7 @@ class LinearAttention(Attention):
         super().__init__(*args, **kwargs)
         self.kernel = kernel
 
-    def mix(
-        self, x: Tensor, qkv: Tensor, grid: Size, plan: None, mask: Tensor | None
-    ) -> Tensor:
+    def mix(self, x: Tensor, qkv: Tensor, grid: Size, plan: None, mask: Tensor | None) -> Tensor:
         """See ``Attention.mix``.
 
         Raises:

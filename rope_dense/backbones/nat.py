@@ -131,6 +131,7 @@ class RoPENAT(StagedBackbone):
         with_cp: recompute each block in backward to save memory.
         norm_cfg: norm layers, in mmcv's form.
         init_cfg: mmengine initialisation, such as ``dict(type='Pretrained', checkpoint=...)``.
+        pretrained: checkpoint to use without ``init_cfg``; set by mmseg's segmentors.
 
     Raises:
         ValueError: arguments that do not fit each other, named in the message.
@@ -173,8 +174,9 @@ class RoPENAT(StagedBackbone):
         with_cp: bool = False,
         norm_cfg: dict = dict(type='LN', eps=1e-5),
         init_cfg: dict | None = None,
+        pretrained: str | None = None,
     ) -> None:
-        super().__init__(init_cfg)
+        super().__init__(init_cfg, pretrained)
         given = dict(
             dilations=dilations,
             layer_scale_init_value=layer_scale_init_value,
