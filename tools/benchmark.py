@@ -23,7 +23,6 @@ import argparse
 import csv
 import io
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -33,6 +32,7 @@ import torch
 from mmengine.config import Config
 from torch import nn
 
+from rope_dense.checkpoints.writing import whole_file, write_whole
 from rope_dense.cli.arguments import OptionsAction, check_at_least, checked_device
 from rope_dense.cli.complexity import multiply_adds
 from rope_dense.cli.config import load_config
@@ -40,7 +40,6 @@ from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.fit import RESERVE, TABLE, fitting_steps, parse_memory, table_row
 from rope_dense.cli.model_checks import random_model
 from rope_dense.cli.sweeps import usage_errors
-from rope_dense.evaluation.results import write_atomically
 from rope_dense.evaluation.settings import AS_CONFIG, parse_size
 from rope_dense.evaluation.speed import measure_speed
 from rope_dense.visualization.benchmark_plot import draw_time_bars
@@ -177,8 +176,8 @@ def plan(
         print(table_row(row), flush=True)
     report = dict(config=args.config, cfg_options=args.cfg_options, fit=args.fit, batch=args.batch)
     report |= dict(device=name_of(device), torch=torch.__version__, rows=rows)
-    write_atomically(folder / 'fit.csv', as_csv(rows))
-    write_atomically(folder / 'fit.json', json.dumps(report, indent=2) + '\n')
+    write_whole(folder / 'fit.csv', as_csv(rows))
+    write_whole(folder / 'fit.json', json.dumps(report, indent=2) + '\n')
     print(f'Written to {folder}')
 
 
@@ -196,7 +195,6 @@ def name_of(device: torch.device) -> str:
 
 def write(folder: Path, report: dict) -> None:
     """Write the three files; each is complete or absent."""
-    folder.mkdir(parents=True, exist_ok=True)
     rows = report['rows']
     flat = [
         {name: value for name, value in row.items() if name != 'share'}
@@ -204,16 +202,13 @@ def write(folder: Path, report: dict) -> None:
         for row in rows
     ]
     title = f'{report["config"]}, {report["parameters"] / 1e6:.1f} M parameters, {report["device"]}'
-    partial = folder / 'partial'
-    draw_time_bars(rows, partial, title=title)
-    os.replace(partial, folder / 'benchmark.png')
-    with partial.open('w', newline='') as stream:
+    with whole_file(folder / 'benchmark.png') as partial:
+        draw_time_bars(rows, partial, title=title)
+    with whole_file(folder / 'benchmark.csv') as partial, partial.open('w', newline='') as stream:
         writer = csv.DictWriter(stream, flat[0])
         writer.writeheader()
         writer.writerows(flat)
-    os.replace(partial, folder / 'benchmark.csv')
-    partial.write_text(json.dumps(report, indent=2) + '\n')
-    os.replace(partial, folder / 'benchmark.json')
+    write_whole(folder / 'benchmark.json', json.dumps(report, indent=2) + '\n')
 
 
 if __name__ == '__main__':

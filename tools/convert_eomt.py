@@ -10,7 +10,6 @@ Examples:
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.checkpoints.eomt import load_eomt
+from rope_dense.checkpoints.writing import whole_file
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import build_model
@@ -47,13 +47,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     except (CheckpointError, ValueError) as error:
         raise UsageError(str(error)) from error
     weights = model.state_dict()
-    args.destination.parent.mkdir(parents=True, exist_ok=True)
-    partial = args.destination.with_name(f'{args.destination.name}.{os.getpid()}.partial')
-    try:
+    with whole_file(args.destination) as partial:
         torch.save(dict(state_dict=weights), partial)
-        os.replace(partial, args.destination)
-    finally:
-        partial.unlink(missing_ok=True)
     print(f'{args.destination}: {len(weights)} tensors')
 
 

@@ -28,6 +28,7 @@ from mmengine.registry import DefaultScope
 from mmengine.utils import ProgressBar
 from torch import nn
 
+from rope_dense.checkpoints.writing import write_whole
 from rope_dense.cli.arguments import OptionsAction, check_at_least, checked_device
 from rope_dense.cli.checkpoints import check_tested_weights, is_remote, read_checkpoint
 from rope_dense.cli.config import load_config, used_loaders
@@ -36,7 +37,7 @@ from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import build_model
 from rope_dense.cli.sweeps import usage_errors
 from rope_dense.evaluation.resolution import at_size, configured_size
-from rope_dense.evaluation.results import Identity, write_atomically
+from rope_dense.evaluation.results import Identity
 from rope_dense.evaluation.settings import parse_size
 from rope_dense.large_images.detection import as_coco, detect, make_levels, merge, read_lines
 from rope_dense.large_images.image_file import LABEL_FORMATS, LargeImage, write_labels
@@ -271,7 +272,7 @@ def write_detections(
     detect(args.image, levels, predict, journal, min_score=args.min_score)
     lines = merge(read_lines(journal.content), args.merge_iou)
     result = as_coco(lines, args.image.name, (image.height, image.width), classes)
-    write_atomically(args.out, json.dumps(result) + '\n')
+    write_whole(args.out, json.dumps(result) + '\n')
     print(f'\n{len(lines)} objects', end='')
     if args.picture:
         draw_boxes(args.image, lines, classes, colours, args.picture)

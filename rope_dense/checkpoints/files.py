@@ -139,7 +139,7 @@ def verify(path: str, name: str) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
-    except (zipfile.BadZipFile, NotImplementedError) as error:
+    except (zipfile.BadZipFile, RuntimeError) as error:
         raise CheckpointError(f'{name}: damaged ({error}); get it again') from error
     if damaged:
         raise CheckpointError(

@@ -134,10 +134,10 @@ def measure_step(config: Config, model: nn.Module, side: int = SIDE) -> StepCost
 
     gradients = sum(p.nbytes for p in model.parameters() if p.requires_grad)
     tensors, operations = fit_growth(measure, window, (gradients, 0), side)
-    kept = [*model.parameters(), *model.buffers()]
+    lasting = [*model.parameters(), *model.buffers()]
     for state in wrapper.optimizer.state.values():
-        kept += [value for value in state.values() if isinstance(value, Tensor)]
-    return StepCost(sum(tensor.nbytes for tensor in kept), tensors, operations)
+        lasting += [value for value in state.values() if isinstance(value, Tensor)]
+    return StepCost(sum(tensor.nbytes for tensor in lasting), tensors, operations)
 
 
 def fit_growth(

@@ -74,8 +74,8 @@ class LargeImage:
         """Rows ``top`` to ``bottom``, [bottom - top, width, 3]."""
         end = self.first + len(self.rows)
         start = end if self.first <= top <= end else top
-        kept = self.rows[top - self.first :] if start == end else self.rows[:0]
-        self.first, self.rows = top, np.concatenate([kept, self.decode(start, bottom)])
+        decoded = self.rows[top - self.first :] if start == end else self.rows[:0]
+        self.first, self.rows = top, np.concatenate([decoded, self.decode(start, bottom)])
         return self.rows
 
     def decode(self, top: int, bottom: int) -> np.ndarray:

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from ..evaluation.results import write_atomically
+from ..checkpoints.writing import write_whole
 
 
 class Journal:
@@ -62,4 +62,4 @@ class Journal:
             size = file.tell()
         self.finished += 1
         state = dict(settings=self.settings, finished=self.finished, size=size)
-        write_atomically(self.state, json.dumps(state, indent=1) + '\n')
+        write_whole(self.state, json.dumps(state, indent=1) + '\n')

@@ -46,7 +46,7 @@ def apply_rotary_(x: Tensor, theta: Tensor) -> Tensor:
     """``apply_rotary`` that writes to ``x``, and returns it.
 
     The last stride of ``x`` is 1, and it is not expanded. If ``theta`` asks for a gradient, a copy
-    of the result is kept for it, so that ``x`` and what shares its memory, such as keys beside
+    of the result is saved for it, so that ``x`` and what shares its memory, such as keys beside
     queries, may change again.
 
     Raises:

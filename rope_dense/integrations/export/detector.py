@@ -144,3 +144,6 @@ class EoMTDetectorGraph(Graph):
         height, width = image.shape[2:]
         masks = F.interpolate(masks, size=(height, width), mode='bilinear', align_corners=False)
         return classes.softmax(-1), masks.sigmoid()
+
+
+GRAPHS = {DINO: DetectorGraph, EoMTDetector: EoMTDetectorGraph}

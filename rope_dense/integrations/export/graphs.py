@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from importlib import import_module
 from importlib.util import find_spec
 
 import torch
@@ -216,22 +217,7 @@ def graph_of(model: nn.Module, dtype: torch.dtype = torch.float32) -> Graph:
 def graphs() -> dict[type, type[Graph]]:
     """The models that can be exported; detectors and segmentors where their packages are there."""
     found: dict[type, type[Graph]] = {Backbone: BackboneGraph, RoPEClassifier: ClassifierGraph}
-    if find_spec('mmdet') and find_spec('mmseg'):
-        from ...segmentors import EoMTSegmentor
-        from .segmentor import EoMTSegmentorGraph
-
-        found[EoMTSegmentor] = EoMTSegmentorGraph  # before the class that it is one of
-    if find_spec('mmseg'):
-        from mmseg.models.segmentors import EncoderDecoder
-
-        from .segmentor import SegmentorGraph
-
-        found[EncoderDecoder] = SegmentorGraph
-    if find_spec('mmdet'):
-        from mmdet.models.detectors import DINO
-
-        from ...detectors import EoMTDetector
-        from .detector import DetectorGraph, EoMTDetectorGraph
-
-        found |= {DINO: DetectorGraph, EoMTDetector: EoMTDetectorGraph}
+    for package, module in (('mmseg', 'segmentor'), ('mmdet', 'detector')):
+        if find_spec(package):
+            found |= import_module(f'.{module}', __package__).GRAPHS
     return found

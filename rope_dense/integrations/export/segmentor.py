@@ -11,6 +11,7 @@ from mmseg.models.segmentors import EncoderDecoder
 from torch import Tensor
 
 from ...backbones.layers import missing
+from ...segmentors import EoMTSegmentor
 from .graphs import Graph, Preprocess, cast
 
 
@@ -81,3 +82,7 @@ class EoMTSegmentorGraph(SegmentorGraph):
 
     def smallest(self) -> tuple[int, int]:
         return self.least
+
+
+# The first that a model is one of counts.
+GRAPHS = {EoMTSegmentor: EoMTSegmentorGraph, EncoderDecoder: SegmentorGraph}
