@@ -192,7 +192,9 @@ class RopeVitForm(nn.Module):
         self.num_prefix_tokens = attention.num_prefix_tokens
         self.qkv, self.rope, self.proj = attention.qkv, attention.rope, attention.proj
 
-    def forward(self, x: Tensor, grid: tuple[int, int], plan: None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, grid: tuple[int, int], plan: None = None, mask: None = None
+    ) -> Tensor:
         q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         angles = self.rope(x, grid).angles.transpose(0, 1)  # [h or 1, N, P]
         table = torch.polar(torch.ones_like(angles), angles)
@@ -221,7 +223,13 @@ class Detectron2Form(nn.Module):
         self.qkv, self.proj = attention.qkv, attention.proj
         self.rel_pos_h, self.rel_pos_w = attention.rel_pos_h, attention.rel_pos_w
 
-    def forward(self, x: Tensor, grid: tuple[int, int], plan: WindowPlan | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        grid: tuple[int, int],
+        plan: WindowPlan | None = None,
+        mask: None = None,
+    ) -> Tensor:
         if plan is None:
             return self.attend(x, grid)
         (height, width), size = grid, plan.window_size

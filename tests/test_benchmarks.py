@@ -332,7 +332,7 @@ def test_throughput_is_compared_with_the_bias_of_the_same_attention():
 @pytest.mark.parametrize(
     'main, arguments, says',
     [
-        (run.main, ['vit512'], "no suite 'vit512'; there are rotate, fast-rope"),
+        (run.main, ['vit512'], "no suite 'vit512'; there are rotate, vit-224"),
         (run.main, ['rotate', '--device', 'cuda'], 'finds no CUDA device'),
         (gpu.main, [], 'finds no CUDA device'),
         (gpu.main, ['speed'], "no section 'speed'; there are correctness, rotation"),
