@@ -17,7 +17,7 @@ __all__ = ['__version__']
 
 # The parts that need the package of a task, or of both.
 TASKS = {
-    ('mmdet',): ('detectors', 'heads.eomt_head', 'datasets.transforms'),
+    ('mmdet',): ('detectors', 'heads.eomt_head'),
     ('mmseg',): ('heads.linear_head', 'evaluation.tta'),
     ('mmdet', 'mmseg'): ('heads.mask2former_head', 'heads.eomt_seg_head', 'segmentors'),
 }

@@ -211,7 +211,13 @@ def test_a_schedule_by_epochs_is_refused() -> None:
 
 def test_padding_is_black_and_no_part_of_the_image() -> None:
     init_default_scope('mmdet')
-    pad = TRANSFORMS.build(dict(type='PadBottomRight', pad_to_square=True, pad_val=dict(img=0)))
+    pad = TRANSFORMS.build(
+        dict(
+            type='rope_dense.datasets.transforms.PadBottomRight',
+            pad_to_square=True,
+            pad_val=dict(img=0),
+        )
+    )
     image = np.full((30, 40, 3), 200, np.uint8)
     padded = pad(dict(img=image, img_shape=(30, 40)))
     assert padded['img'].shape == (40, 40, 3) and padded['img_shape'] == (30, 40)

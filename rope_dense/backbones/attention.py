@@ -282,8 +282,10 @@ def attend(
         mask: see ``Attention.forward``.
     """
     of_all = bias is None or bias.ndim == 3
-    if bias is not None:  # in four dimensions, as fused kernels take no three
-        bias = (bias[None] if of_all else bias).to(q.dtype)
+    if (
+        bias is not None
+    ):  # in four dimensions, for fused kernels; a traced one fits any batch in three
+        bias = (bias[None] if of_all and not is_tracing() else bias).to(q.dtype)
     if plan is None or plan.mask is None:
         bias = masked(bias, mask)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)

@@ -13,13 +13,21 @@ train_pipeline = [
         allow_negative_crop=False,
     ),
     dict(type='FilterAnnotations', min_gt_bbox_wh=(1e-5, 1e-5), by_mask=True, keep_empty=True),
-    dict(type='PadBottomRight', size=(640, 640), pad_val=dict(img=0, seg=255)),
+    dict(
+        type='rope_dense.datasets.transforms.PadBottomRight',
+        size=(640, 640),
+        pad_val=dict(img=0, seg=255),
+    ),
     dict(type='PackDetInputs'),
 ]
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=(640, 640), keep_ratio=True),
-    dict(type='PadBottomRight', pad_to_square=True, pad_val=dict(img=0, seg=255)),
+    dict(
+        type='rope_dense.datasets.transforms.PadBottomRight',
+        pad_to_square=True,
+        pad_val=dict(img=0, seg=255),
+    ),
     # after Resize: masks keep the size of the original
     dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
     dict(

@@ -14,13 +14,21 @@ train_pipeline = [
         allow_negative_crop=True,
     ),
     dict(type='FilterAnnotations', min_gt_bbox_wh=(1e-5, 1e-5), by_mask=True, keep_empty=False),
-    dict(type='PadBottomRight', size=(640, 640), pad_val=dict(img=0, seg=255)),
+    dict(
+        type='rope_dense.datasets.transforms.PadBottomRight',
+        size=(640, 640),
+        pad_val=dict(img=0, seg=255),
+    ),
     dict(type='PackDetInputs'),
 ]
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=(640, 640), keep_ratio=True),
-    dict(type='PadBottomRight', pad_to_square=True, pad_val=dict(img=0, seg=255)),
+    dict(
+        type='rope_dense.datasets.transforms.PadBottomRight',
+        pad_to_square=True,
+        pad_val=dict(img=0, seg=255),
+    ),
     # after Resize: masks keep the size of the original
     dict(type='LoadPanopticAnnotations'),
     dict(
