@@ -23,9 +23,8 @@ from ..backbones.base import Backbone
 from .resolution import Size
 from .speed import profiled, random_sample
 
-SIDE = (
-    256  # pixels: the images that are measured first have this, or whole windows, to 2.5 times it
-)
+# Pixels; the images that are measured first have this, or whole windows, to 2.5 times it.
+SIDE = 256
 LARGEST_WINDOW = 512  # pixels; images of several larger ones are not small
 LARGEST_MEASURED = 2000  # pixels
 TOLERANCE = 0.03  # of what is fitted, at a point that it was not fitted to
