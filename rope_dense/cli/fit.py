@@ -15,10 +15,11 @@ from ..backbones.base import Backbone
 from ..evaluation.memory import StepCost, measure_step
 from ..evaluation.resolution import Size
 from ..evaluation.settings import AS_CONFIG, parse_window
+from .building import arguments_of
 from .config import component_of
 from .errors import UsageError
 from .flags import enable_amp, enable_checkpointing
-from .model_checks import arguments_of, random_model
+from .model_checks import random_model
 from .sweeps import usage_errors
 
 MEMORY = re.compile(r'(\d+(?:\.\d+)?)\s*([GM])i?B', re.IGNORECASE)
