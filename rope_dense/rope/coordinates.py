@@ -18,7 +18,7 @@ WindowStep = Literal['window', 'map']
 POSITIONS: Cache[Tensor] = Cache(32)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Coordinates:
     """Where the tokens of a grid are.
 
@@ -82,6 +82,12 @@ class Coordinates:
             value = getattr(self, name)
             if value is not None:
                 check_number(f'coordinates: {name}', value, least)
+
+    def __repr__(self) -> str:
+        """The type, and what is not at its default."""
+        others = ((field, getattr(self, field.name)) for field in fields(self)[1:])
+        given = [f'{field.name}={value!r}' for field, value in others if value != field.default]
+        return f'Coordinates({", ".join([f"type={self.type!r}", *given])})'
 
     @property
     def random(self) -> bool:
