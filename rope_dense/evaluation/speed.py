@@ -153,6 +153,7 @@ def profile_call(model: nn.Module, run: Callable[[], None]) -> tuple[dict[str, f
     On a GPU it is the time of the kernels, which counts for the operations that launched them.
     """
     on_gpu = next(model.parameters()).is_cuda
+    model.zero_grad()  # or the gradients of an earlier call, freed in this one, would be taken off
     with EmbeddingRecords(model):
         profiler, memory = profiled(run, on_gpu)
     times = dict.fromkeys([*KINDS, REST], 0.0)
