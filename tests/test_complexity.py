@@ -13,9 +13,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from rope_dense.backbones import RoPESwin, RoPEViT
-from rope_dense.cli.complexity import measured_size, multiply_adds
+from rope_dense.cli.complexity import count_products, measured_size
 from rope_dense.cli.errors import UsageError
 from rope_dense.cli.model_checks import build_model
+from rope_dense.evaluation import RoPEClassifier
 
 
 class Predictor(nn.Module):
@@ -45,8 +46,34 @@ def test_products_of_a_small_model() -> None:
     scores = 2 * padded * 4 * c + 2 * tokens * tokens * c
     up = tokens * c * 8 * 2 * 2
     conv = 4 * tokens * 8 // 2 * 3**2 * 4
-    actual = multiply_adds(Predictor(), height=height, width=width)
-    assert actual == patches + layers + scores + up + conv
+    actual = count_products(Predictor(), height=height, width=width)
+    assert actual.multiply_adds == patches + layers + scores + up + conv
+    assert actual.rotations == 2 * 2 * tokens * c / 2  # two blocks; queries and keys; pairs
+
+
+def test_rotation_costs_what_the_paper_says() -> None:
+    """Heo et al., section 3.3: 1.8 M of ViT-B's 17.6 G, and about 0.01 % of its parameters."""
+    vit = dict(type='RoPEViT', arch='base', final_norm=True)
+    with torch.device('meta'):
+        mixed = RoPEClassifier(dict(vit, rope=dict(type='MixedRoPE')), num_classes=1000)
+        baseline = RoPEClassifier(dict(vit, rope=None, use_ape=True), num_classes=1000)
+    products = count_products(mixed, height=224, width=224)
+    assert products.rotations == 1_806_336 == 196 * 12 * 768  # tokens, blocks, channels
+    assert products.multiply_adds / 1e9 == pytest.approx(17.6, abs=0.05)
+    assert 100 * products.rotations / products.multiply_adds == pytest.approx(0.0103, abs=5e-5)
+    learned = sum(p.numel() for name, p in mixed.named_parameters() if 'freqs' in name)
+    parameters = sum(p.numel() for p in baseline.parameters())
+    assert learned == 9216 and 100 * learned / parameters == pytest.approx(0.0106, abs=5e-5)
+
+
+@pytest.mark.parametrize('rope, pairs', [(dict(k_rope=2), 4), (dict(k_rope=4), 2), (None, 0)])
+def test_rotations_of_a_part_of_the_channels(rope: dict | None, pairs: int) -> None:
+    """In windows with padding too, which rotates nothing."""
+    settings = rope and dict(rope, type='LogAxialRoPE')
+    arch = dict(embed_dims=32, depths=(2,), num_heads=(2,))
+    backbone = dict(type='RoPESwin', arch=arch, rope=settings, out_indices=(0,))
+    products = count_products(RoPEClassifier(backbone, 3), height=72, width=100)
+    assert products.rotations == 2 * (2 * 18 * 25 * 2 * pairs)  # blocks; q, k; tokens; heads
 
 
 def test_products_of_shifted_windows() -> None:
@@ -88,8 +115,8 @@ def test_the_recorded_value_of_a_whole_model() -> None:
     (recorded,) = (model for model in models if model['Name'] == leaf.name)
     size = measured_size(cfg)
     assert recorded['Metadata']['FLOPs Size'] == list(size) == [512, 512]
-    actual = multiply_adds(build_model(cfg), height=size[0], width=size[1])
-    assert actual == recorded['Metadata']['FLOPs']
+    actual = count_products(build_model(cfg), height=size[0], width=size[1])
+    assert actual.multiply_adds == recorded['Metadata']['FLOPs']
 
 
 def test_sizes_of_configs() -> None:

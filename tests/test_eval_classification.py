@@ -1,5 +1,6 @@
 """tools/eval_classification.py, and the classifiers it builds from published files."""
 
+import csv
 import json
 import runpy
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.evaluation import RoPEClassifier, load_classifier
-from rope_dense.evaluation.classifier import classifier_config
+from rope_dense.evaluation.classifier import PROTOCOLS, classifier_config
 from rope_dense.evaluation.results import read_results
 
 TOOLS = Path(__file__).parents[1] / 'tools'
@@ -27,6 +28,7 @@ Weights = dict[str, Tensor]
 Run = Callable[..., int]
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 CLASSES, SIDE = 7, 64
+HEAD_BIAS = torch.zeros(3)
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +45,7 @@ def saved(contents: dict, path: Path) -> str:
 
 
 def loaded(checkpoint: str, rope: str | None = None) -> RoPEClassifier:
-    model = MODELS.build(classifier_config(checkpoint, rope)).eval()
+    model = MODELS.build(classifier_config(checkpoint, rope)['model']).eval()
     load_classifier(model, checkpoint)
     return model
 
@@ -154,7 +156,9 @@ def test_files_that_hold_no_such_classifier(tmp_path: Path) -> None:
     path = saved(dict(model=weights), tmp_path / 'ape.pth')
     with pytest.raises(CheckpointError, match='ape.pth: .*--rope axial or --rope none'):
         classifier_config(path)
-    kinds = [classifier_config(path, rope)['backbone']['rope'] for rope in ('axial', 'none')]
+    kinds = [
+        classifier_config(path, rope)['model']['backbone']['rope'] for rope in ('axial', 'none')
+    ]
     assert kinds == [dict(type='AxialRoPE', theta=100.0), None]
     without_head = {key: value for key, value in weights.items() if 'head' not in key}
     with pytest.raises(CheckpointError, match='has no head.weight, head.bias'):
@@ -162,6 +166,51 @@ def test_files_that_hold_no_such_classifier(tmp_path: Path) -> None:
     without_token = {key: value for key, value in weights.items() if key != 'cls_token'}
     with pytest.raises(CheckpointError, match='has no class token'):
         classifier_config(saved(without_token, tmp_path / 'mean.pth'))
+
+
+@pytest.mark.parametrize('as_published', [False, True])
+@torch.no_grad()
+def test_a_classifier_with_learned_axial_frequencies(as_published: bool, tmp_path: Path) -> None:
+    """Of this package, which is what training in timm leaves, or with the published names."""
+    backbone = dict(
+        type='RoPEViT',
+        arch=dict(embed_dims=64, depth=2, num_heads=1),
+        rope=dict(type='AxialRoPE', learned=True),
+        final_norm=True,
+    )
+    trained = RoPEClassifier(backbone, CLASSES).eval()
+    randomise(trained)
+    for block in trained.backbone.blocks:
+        block.attn.rope.freqs.mul_(1 + torch.rand_like(block.attn.rope.freqs))
+    weights = trained.state_dict()
+    if as_published:
+        weights = {key.removeprefix('backbone.'): value for key, value in weights.items()}
+    model = loaded(saved(weights, tmp_path / 'learned.pth'))
+    assert model.backbone.blocks[0].attn.rope.learned
+    images = torch.randn(2, 3, 64, 80)
+    torch.testing.assert_close(model(images), trained(images))
+
+
+def test_weights_of_this_package_that_do_not_tell_what_they_are(tmp_path: Path) -> None:
+    vit = dict(type='RoPEViT', arch=dict(embed_dims=64, depth=2, num_heads=1), final_norm=True)
+    model = RoPEClassifier(dict(vit, rope=dict(type='LogAxialRoPE')), CLASSES)
+    with pytest.raises(CheckpointError, match='own.pth: without learned frequencies .* its config'):
+        classifier_config(saved(model.state_dict(), tmp_path / 'own.pth'))
+
+
+def test_the_protocol_is_that_of_the_source(tmp_path: Path) -> None:
+    resformer = MODELS.build(dict(type='RoPEViT', arch='resformer_small', final_norm=True))
+    names = (r'sine_embed.conv', 'pos_embed.embed_layer'), ('attn.local', 'attn.get_v')
+    weights = resformer.state_dict() | {'head.weight': torch.zeros(3, 384), 'head.bias': HEAD_BIAS}
+    for ours, published in names:
+        weights = {key.replace(ours, published): value for key, value in weights.items()}
+    for state, sizes, ratio in (
+        (naver_vit(64, 2, mixed=True, ape=False), ['table-a.4'], 1.0),
+        (naver_swin(32, (2, 2), (1, 2), 'mixed'), ['table-a.8'], 0.875),
+        (weights, ['table-5'], 0.875),
+    ):
+        config = classifier_config(saved(dict(model=state), tmp_path / 'weights.pth'))
+        assert config['evaluation'] == dict(sizes=sizes, crop_ratio=ratio)
 
 
 # The tool on pictures whose right answers are known
@@ -244,9 +293,47 @@ def test_accuracy_of_known_answers(
     assert (tmp_path / 'work' / 'resolutions.png').exists()
 
 
-@pytest.mark.parametrize(('kind', 'short'), [('RoPEViT', 224), ('RoPESwin', 256)])
+def test_figures_beside_those_of_a_paper(
+    run: Run, pictures: list[Image.Image], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sizes and baseline from a table; the same command with other ones uses its own figures."""
+    checkpoint = small_vit(tmp_path / 'vit.pth')
+    names = [str(number % CLASSES) for number in range(len(pictures))]
+    folder = write(tmp_path / 'val', pictures, names, sorted(set(names)))
+    arguments = [checkpoint, folder, '--work-dir', tmp_path / 'work', '--scaling', 'none', 'linear']
+    options = ['--overlay', 'table-a.2', '--relative-to', 'table-a.4:vit-b_ape']
+    assert run(*arguments, '--sizes', 'fused-table-2', 96, *options) == 0
+    printed = capsys.readouterr().out
+    assert 'crop ratio 1.0' in printed
+    assert 'scaling none: for a larger extent' in printed
+    assert 'scaling linear: for the same view sampled finer' in printed
+    content = read_results(tmp_path / 'work' / 'resolutions.json')
+    assert content['scalings'].keys() == {'none', 'linear'}
+    found = {row['size']: row['metrics']['accuracy/top1'] for row in content['rows'][:2]}
+    assert list(found) == ['224', '96']
+    with open(tmp_path / 'work' / 'relative.csv') as file:
+        rows = [row for row in csv.DictReader(file) if row['scaling'] == 'none']
+    differences = {(row['label'], row['size']): float(row['accuracy/top1']) for row in rows}
+    own = rows[0]['label']
+    assert differences[own, '96'] == pytest.approx(found['96'] - 57.6)
+    assert differences['vit-b_rope-axial-learned, table-a.2', '512'] == pytest.approx(1.8)
+    assert (tmp_path / 'work' / 'relative.png').exists()
+    for option, name, message in (
+        ('--relative-to', 'table-a.4', '--relative-to table-a.4: give one of its rows'),
+        ('--relative-to', 'table-a.9:vit-b_rope-mixed', 'has accuracy/top1 at no size of'),
+        ('--overlay', 'table-a.4:x', '--overlay table-a.4:x: no such row'),
+        ('--sizes', 'table-6', '--sizes table-6: no such table'),
+    ):
+        given = [] if option == '--sizes' else ['--sizes', '96']
+        assert run(*arguments, *given, option, name) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ('kind', 'short'), [('RoPEViT', 224), ('RoPESwin', 256), ('ResFormer', 256)]
+)
 def test_pictures_are_read_and_cut_as_published(kind: str, short: int, tmp_path: Path) -> None:
-    """Crop ratios of each family; a camera's note that the picture is upside down is ignored."""
+    """Crop ratios of each source; a camera's note that the picture is upside down is ignored."""
     namespace = runpy.run_path(str(TOOL))
     picture = Image.effect_noise((300, 300), 80).convert('RGB')
     note = picture.getexif()
@@ -254,7 +341,7 @@ def test_pictures_are_read_and_cut_as_published(kind: str, short: int, tmp_path:
     (tmp_path / 'val' / 'a').mkdir(parents=True)
     picture.save(tmp_path / 'val' / 'a' / 'a.png', exif=note)
     args = namespace['parse_args'](['weights.pth', str(tmp_path / 'val')])
-    config = namespace['make_config'](args, dict(backbone=dict(type=kind)), 'name')
+    config = namespace['make_config'](args, dict(backbone=dict(type=kind)), PROTOCOLS[kind], 'a')
     image = DATASETS.build(config.test_dataloader.dataset)[0]['inputs']
     corner = (short - 224) // 2
     whole = np.asarray(picture.resize((short, short), Image.Resampling.BICUBIC))

@@ -1,6 +1,7 @@
 """What a sweep varies: settings as text, sizes of pipelines, settings of a model, progress."""
 
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 import torch
@@ -10,6 +11,9 @@ from torch import Tensor, nn
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.evaluation.resolution import at_size, configured_size
 from rope_dense.evaluation.settings import (
+    FINER,
+    LARGER_EXTENT,
+    PURPOSES,
     SweepModel,
     SweepPoint,
     parse_scaling,
@@ -17,6 +21,7 @@ from rope_dense.evaluation.settings import (
     parse_window,
 )
 from rope_dense.evaluation.sweep import Progress, plan
+from rope_dense.rope.scaling import ScalingType
 
 TINY = dict(embed_dims=32, depth=2, num_heads=2)
 
@@ -177,6 +182,20 @@ def test_settings_that_a_model_refuses(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         sweep_model_of(backbone()).apply(point)
+
+
+def test_what_a_scaling_is_for_is_said() -> None:
+    points = [SweepPoint('64', scaling) for scaling in ('config', 'none', 'linear:2', 'by_parts')]
+    said = sweep_model_of(vit(rope_scaling=dict(type='by_parts'))).check(points)
+    assert said['config'] == said['by_parts'] != said['linear:2']
+    assert all(said[name].startswith(FINER) for name in ('by_parts', 'linear:2'))
+    assert said['none'].startswith(LARGER_EXTENT)
+    log_axial = sweep_model_of(vit(rope=dict(type='LogAxialRoPE')))
+    assert log_axial.check(points[:2])['none'].startswith(FINER)  # whatever the scaling
+    baseline = sweep_model_of(vit(rope=None, use_ape=True))
+    assert baseline.check(points[:1]) == dict(config='no rotary embedding to scale')
+    assert sweep_model_of(nn.Identity()).check(points[:1]) == {}
+    assert PURPOSES.keys() == set(get_args(ScalingType))
 
 
 def test_settings_that_a_backbone_has_no_use_for() -> None:

@@ -34,7 +34,7 @@ from torch import nn
 
 from rope_dense.checkpoints.writing import whole_file, write_whole
 from rope_dense.cli.arguments import OptionsAction, check_at_least, checked_device
-from rope_dense.cli.complexity import multiply_adds
+from rope_dense.cli.complexity import count_products
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.fit import RESERVE, TABLE, fitting_steps, parse_memory, table_row
@@ -133,10 +133,10 @@ def measure(
     numbers = dict(height=height, width=width, batch=args.batch, rounds=args.rounds)
     rows = []
     try:
-        products = multiply_adds(model, height=height, width=width)
+        products = count_products(model, height=height, width=width)
         for mode in args.modes:
             speed = measure_speed(model, scope, mode, **numbers)
-            rows.append(asdict(speed) | dict(multiply_adds=products))
+            rows.append(asdict(speed) | asdict(products))
             print(line(rows[-1]), flush=True)
     except (ValueError, RuntimeError) as error:
         advice = '. Give --batch 2' if 'more than 1 value per channel' in str(error) else ''

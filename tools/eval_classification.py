@@ -1,16 +1,18 @@
-"""Evaluate a published classifier at many image sizes: tables A.3 to A.8 of the paper.
+"""Evaluate a published classifier at many image sizes, beside what papers report for them.
 
 CHECKPOINT is a file of RoPE-ViT, RoPE-Swin, their baselines or timm's ports, of ResFormer or of
 SHI-Labs' ViT, with its head; FOLDER has a folder of images for each class. Prints a table while it
 runs, and writes resolutions.json, .csv and .png to the work folder. Finished figures are kept.
 
 The protocol: the shorter side is resized to SIZE / CROP RATIO (bicubic, antialiased), the middle
-SIZE x SIZE are classified. The crop ratio is 1 for ViT and 0.875 for Swin, whose windows have
-SIZE / 32 tokens. The work folder also gets classifier.py, the config of the evaluation.
+SIZE x SIZE are classified. Sizes and crop ratio are those of the published results: 1 for the ViTs
+of RoPE-ViT, 0.875 for Swin (whose windows have SIZE / 32 tokens), ResFormer, NAT and SHI-Labs' ViT.
+The work folder also gets classifier.py, the config of the evaluation.
 
 Examples:
     python tools/eval_classification.py hf-hub:naver-ai/rope_mixed_deit_small_patch16_LS val
-    python tools/eval_classification.py swin.pth imagenet/val --sizes 96 128 160 192 224 256
+    python tools/eval_classification.py swin.pth imagenet/val --sizes table-a.10 \\
+        --overlay table-a.8 --relative-to table-a.8:swin-b_rpb
     python tools/eval_classification.py vit.pth imagenet-a --class-index imagenet/val --subset
     python tools/eval_classification.py vit.pth imagenet/val --real-labels real.json
 """
@@ -23,34 +25,14 @@ from collections.abc import Sequence
 from typing import get_args
 
 from mmengine.config import Config
-from mmengine.registry import MODELS
 
 from rope_dense.backbones.layers import TableResize
 from rope_dense.cli.checkpoints import is_remote
 from rope_dense.cli.config import load_config
-from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.sweeps import (
-    add_sweep_arguments,
-    check_points,
-    evaluate_points,
-    finish,
-    loader_of,
-    open_results,
-    training_size_of,
-    usage_errors,
-)
-from rope_dense.evaluation.classifier import classifier_config
-from rope_dense.evaluation.settings import AS_CONFIG, SweepModel
-from rope_dense.evaluation.sweep import plan
-
-PAPER_SIZES = {
-    'RoPEViT': ['96', '144', '192', '224', '256', '320', '384', '512'],
-    'RoPESwin': ['96', '128', '160', '192', '224', '256', '320', '384'],
-    'RoPENAT': ['224'],
-}
-CROP_RATIOS = {'RoPEViT': 1.0, 'RoPESwin': 0.875, 'RoPENAT': 0.875}
-TRAINING_SIZE = '224'
+from rope_dense.cli.sweeps import add_sweep_arguments, evaluate_points, finish, prepare_sweep
+from rope_dense.evaluation.classifier import PROTOCOLS, classifier_config
+from rope_dense.evaluation.settings import AS_CONFIG
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -92,7 +74,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--real-labels', metavar='JSON', help='ReaL: lists of right classes, by number of the image'
     )
-    parser.add_argument('--train-size', metavar='SIZE', default=TRAINING_SIZE, help='(%(default)s)')
+    parser.add_argument('--train-size', metavar='SIZE', default='224', help='(%(default)s)')
     parser.add_argument(
         '--config',
         help='of the classifier, where its weights do not tell, such as those of configs/ablation; '
@@ -115,72 +97,66 @@ def main(argv: Sequence[str] | None = None) -> None:
     for option in ('class_index', 'real_labels'):
         if (path := getattr(args, option)) and is_remote(path):
             raise UsageError(f'--{option.replace("_", "-")} {path}: give a file of this machine')
-    model_config, sizes = model_and_sizes(args)
-    backbone = model_config['backbone']
-    kind = backbone['type']
-    arch = backbone['arch'] if isinstance(backbone['arch'], dict) else {}
-    if args.rpb_resize and not (backbone.get('use_rpb') or arch.get('use_rpb')):
-        raise UsageError(f'--rpb-resize {args.rpb_resize}: {args.checkpoint} has no such bias')
-    if args.rpb_resize:
-        backbone['rpb_resize'] = args.rpb_resize
-    config = make_config(args, model_config, name)
-    check_data(config, ('test_dataloader',))
-    windows = args.window or (['auto'] if kind == 'RoPESwin' else [AS_CONFIG])
-    points = plan(sizes or PAPER_SIZES[kind], args.scaling, windows)
-    with usage_errors():
-        training_size = training_size_of(config, args.train_size)
-    model = MODELS.build(config.model)
-    check_points(points, SweepModel(model, config))
-    load = loader_of(model, args.checkpoint)  # before anything long starts
-    del model
-    results = open_results(args, config, name=name, training_size=training_size)
+    config = make_config(args, *model_and_protocol(args), name)
+    points, results, load = prepare_sweep(
+        args,
+        config,
+        name=name,
+        sizes=config.evaluation.sizes,
+        window='auto' if config.model.backbone.type == 'RoPESwin' else AS_CONFIG,
+    )
     os.makedirs(config.work_dir, exist_ok=True)
     config.dump(os.path.join(config.work_dir, 'classifier.py'))
+    print(f'crop ratio {config.evaluation.crop_ratio}')
     evaluate_points(config, points, results, load)
     finish(args, results)
 
 
-def model_and_sizes(args: argparse.Namespace) -> tuple[dict, list[str] | None]:
-    """The config of the model, and the sizes that are asked for.
+def model_and_protocol(args: argparse.Namespace) -> tuple[dict, dict]:
+    """The config of the model, and the sizes and the crop ratio to test it with: as given, as its
+    config says, or as its results were published.
 
     Raises:
-        UsageError: the file given as ``--config`` is no config of a classifier.
+        UsageError: the file given as ``--config`` is no config of a classifier, or an option does
+            not fit the model.
     """
     if args.config is None:
-        return classifier_config(args.checkpoint, args.rope), args.sizes
-    config = load_config(args.config, {}, None)
-    if config.get('model', {}).get('type') != 'RoPEClassifier':
+        config = classifier_config(args.checkpoint, args.rope)
+    else:
+        config = load_config(args.config, {}, None).to_dict()
+    model = config.get('model', {})
+    if model.get('type') != 'RoPEClassifier':
         raise UsageError(f'--config {args.config}: its model must be a RoPEClassifier')
-    preset = config.get('evaluation', {})
-    if args.crop_ratio is None:
-        args.crop_ratio = preset.get('crop_ratio')
-    return config.model.to_dict(), args.sizes or [str(size) for size in preset.get('sizes', [])]
+    given = dict(sizes=args.sizes, crop_ratio=args.crop_ratio)
+    protocol = PROTOCOLS[model['backbone']['type']] | config.get('evaluation', {})
+    protocol |= {key: value for key, value in given.items() if value is not None}
+    if not 0 < protocol['crop_ratio'] <= 1:
+        raise UsageError(f'--crop-ratio {protocol["crop_ratio"]}: give a number over 0 and up to 1')
+    return model, dict(protocol, sizes=[str(size) for size in protocol['sizes']])
 
 
-def make_config(args: argparse.Namespace, model: dict, name: str) -> Config:
+def make_config(args: argparse.Namespace, model: dict, protocol: dict, name: str) -> Config:
     """The config of an evaluation, as for a detector or a segmentor."""
-    kind = model['backbone']['type']
-    ratio = CROP_RATIOS[kind] if args.crop_ratio is None else args.crop_ratio
-    if not 0 < ratio <= 1:
-        raise UsageError(f'--crop-ratio {ratio}: give a number over 0 and up to 1')
-    if kind == 'RoPESwin':
-        model['backbone']['window_size'] = 'auto'
-    side = int(TRAINING_SIZE)
+    backbone = model['backbone']
+    if backbone['type'] == 'RoPESwin':
+        backbone['window_size'] = 'auto'
+    if args.rpb_resize:
+        arch = backbone['arch'] if isinstance(backbone['arch'], dict) else {}
+        if not (backbone.get('use_rpb') or arch.get('use_rpb')):
+            raise UsageError(f'--rpb-resize {args.rpb_resize}: {args.checkpoint} has no such bias')
+        backbone['rpb_resize'] = args.rpb_resize
     read = dict(
         type='LoadImageFromFile',
         imdecode_backend='pillow',
         color_type='color_ignore_orientation',  # as torchvision's reader
     )
+    crop = dict(type='ResizeCentreCrop', scale=(224, 224), crop_ratio=protocol['crop_ratio'])
     dataset = dict(
         type='ClassFolderDataset',
         data_root=args.folder,
         class_index=args.class_index,
         real_labels=args.real_labels,
-        pipeline=[
-            read,
-            dict(type='ResizeCentreCrop', scale=(side, side), crop_ratio=ratio),
-            dict(type='PackClassInputs'),
-        ],
+        pipeline=[read, crop, dict(type='PackClassInputs')],
     )
     loader = dict(
         batch_size=args.batch_size,
@@ -197,6 +173,7 @@ def make_config(args: argparse.Namespace, model: dict, name: str) -> Config:
             test_dataloader=loader,
             test_evaluator=dict(type='TopKAccuracy', subset=args.subset),
             test_cfg=dict(),
+            evaluation=protocol,
             work_dir=args.work_dir or f'work_dirs/{name}',
         )
     )

@@ -17,22 +17,9 @@ from collections.abc import Sequence
 
 from rope_dense.cli.arguments import add_common_arguments, parse
 from rope_dense.cli.config import load_config, used_loaders
-from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.errors import command
 from rope_dense.cli.flags import with_data_root
-from rope_dense.cli.model_checks import build_model
-from rope_dense.cli.sweeps import (
-    add_sweep_arguments,
-    check_points,
-    evaluate_points,
-    finish,
-    loader_of,
-    open_results,
-    training_size_of,
-    usage_errors,
-)
-from rope_dense.evaluation.settings import AS_CONFIG, SweepModel
-from rope_dense.evaluation.sweep import plan
+from rope_dense.cli.sweeps import add_sweep_arguments, evaluate_points, finish, prepare_sweep
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -64,17 +51,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
     if args.data_root:
         cfg = with_data_root(cfg, args.data_root)
-    loaders = used_loaders(cfg, 'test')
+    used_loaders(cfg, 'test')
     cfg.load_from, cfg.resume = args.checkpoint, False
-    model = build_model(cfg)
-    points = plan(args.sizes, args.scaling, args.window or [AS_CONFIG], args.slide)
-    with usage_errors():
-        training_size = training_size_of(cfg, args.train_size)
-    check_points(points, SweepModel(model, cfg))
-    load = loader_of(model, args.checkpoint)
-    check_data(cfg, loaders)
-    del model
-    results = open_results(args, cfg, name=args.config, training_size=training_size)
+    points, results, load = prepare_sweep(
+        args, cfg, name=args.config, sizes=args.sizes, slide=args.slide
+    )
     if args.slide == 'keep' and (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
         crop = ' x '.join(map(str, cfg.model.test_cfg.crop_size))
         print(f'Every size is tested in crops of {crop}: the backbone sees no more. See --slide')

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rope_dense.cli.arguments import OptionsAction
-from rope_dense.cli.complexity import measured_size, multiply_adds
+from rope_dense.cli.complexity import count_products, measured_size
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import build_model
@@ -65,8 +65,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         height, width = args.size or measured_size(cfg)
         if min(height, width) < 1:
             raise UsageError(f'--size {height} {width}: both must be 1 or more')
-        count = multiply_adds(model, height=height, width=width)
-        print(entry('FLOPs', f'{count / 1e9:.1f} G multiply-adds at {height} x {width}'))
+        count = count_products(model, height=height, width=width)
+        flops = f'{count.multiply_adds / 1e9:.1f} G multiply-adds at {height} x {width}'
+        print(entry('FLOPs', flops))
+        rotation = f'{count.rotations / 1e6:.1f} M complex products of queries and keys, besides'
+        print(entry('rotation', rotation))
 
 
 if __name__ == '__main__':

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from mmengine.config import Config
 from mmengine.structures import BaseDataElement
@@ -9,21 +11,36 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..evaluation.resolution import Size, configured_size
+from ..evaluation.resolution import ImageSize, configured_size
+from ..rope import Rotary, RotaryEmbedding
 from .config import used_loaders
 from .errors import UsageError
 
 
-def multiply_adds(model: nn.Module, *, height: int, width: int) -> int:
-    """Multiply-adds of a prediction for one image, what OpenMMLab's tables call FLOPs.
+@dataclass(frozen=True)
+class Products:
+    """What a prediction for one image multiplies.
+
+    Attributes:
+        multiply_adds: what OpenMMLab's tables call FLOPs.
+        rotations: complex products that rotate queries and keys, one for each pair of channels.
+    """
+
+    multiply_adds: int
+    rotations: int
+
+
+def count_products(model: nn.Module, *, height: int, width: int) -> Products:
+    """The products of a prediction for one image.
 
     The model runs once, on the CPU or where it is, and torch's counter sees the products: those of
     convolutions, linear layers and attention (as plain products here, or the fused kernel of a CPU
     would not be seen). It does not see what is not a product of matrices: norms, activations,
-    resizing, rotation of queries and keys, and the bilinear sampling of deformable attention.
-    (``mmengine.analysis`` counts norms and sampling too, on what can be traced: our backbones can,
-    mmdet's DINO cannot.) Checked against products counted by hand in
-    tests/test_complexity.py.
+    resizing, and the bilinear sampling of deformable attention; rotations are counted apart, for
+    the tokens of the grid (padding of windows is none). (``mmengine.analysis`` counts norms and
+    sampling too, on what can be traced: our backbones can, mmdet's DINO cannot.) Checked against
+    products counted by hand in tests/test_complexity.py, rotations against the 1.8 M that Heo et
+    al. (section 3.3) have for ViT-B.
 
     Args:
         height, width: of the image.
@@ -32,13 +49,26 @@ def multiply_adds(model: nn.Module, *, height: int, width: int) -> int:
     shapes = dict(ori_shape=size, img_shape=size, pad_shape=size, batch_input_shape=size)
     sample = BaseDataElement(metainfo=dict(shapes, scale_factor=(1.0, 1.0)))
     image = torch.rand(1, 3, *size, device=next(model.parameters()).device)
+    rotations = []
+
+    def count(rope: RotaryEmbedding, args: tuple, rotary: Rotary) -> None:
+        x, (rows, columns), *_ = args
+        pairs = len(x) * rows * columns * rope.num_heads * rotary.angles.shape[-1]
+        rotations.append(2 * pairs)  # of queries and of keys
+
+    embeddings = [module for module in model.modules() if isinstance(module, RotaryEmbedding)]
+    hooks = [embedding.register_forward_hook(count) for embedding in embeddings]
     counter = FlopCounterMode(display=False)
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
-        model.eval()(image, [sample], mode='predict')
-    return counter.get_total_flops() // 2
+    try:
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
+            model.eval()(image, [sample], mode='predict')
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return Products(counter.get_total_flops() // 2, sum(rotations))
 
 
-def measured_size(cfg: Config) -> Size:
+def measured_size(cfg: Config) -> ImageSize:
     """Height and width to count at: the window of a sliding test, the size that a segmentor's
     batches are padded to, or else that of the test images (the largest, where it varies).
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from ..backbones.base import Backbone
 from ..evaluation.memory import StepCost, measure_step
-from ..evaluation.resolution import Size
+from ..evaluation.resolution import ImageSize
 from ..evaluation.settings import AS_CONFIG, parse_window
 from .building import arguments_of
 from .config import component_of
@@ -47,7 +47,7 @@ def parse_memory(text: str) -> float:
 def fitting_steps(
     cfg: Config,
     limit: float,
-    sizes: Sequence[Size],
+    sizes: Sequence[ImageSize],
     windows: Sequence[str],
     batch: int,
     device: torch.device,

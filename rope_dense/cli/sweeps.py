@@ -3,7 +3,7 @@
 import argparse
 import copy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,15 +12,21 @@ from mmengine.dist import is_main_process
 from mmengine.runner import Runner
 from torch import nn
 
+from ..checkpoints.writing import write_whole
 from ..evaluation.classifier import RoPEClassifier, load_classifier
+from ..evaluation.papers import expand_sizes, read_runs, relative_to
 from ..evaluation.resolution import configured_size
-from ..evaluation.results import Identity, Results, headline, read_results
-from ..evaluation.settings import SweepModel, SweepPoint, parse_size
-from ..evaluation.sweep import Evaluator, bare_model, run_sweep
+from ..evaluation.results import Identity, Results, as_csv, headline
+from ..evaluation.settings import AS_CONFIG, Slide, SweepModel, SweepPoint, parse_size
+from ..evaluation.sweep import Evaluator, bare_model, plan, run_sweep
 from ..visualization.resolution_plot import draw_resolutions
 from .checkpoints import check_tested_weights
+from .data_checks import check_data
 from .errors import UsageError
 from .launch import build_runner
+from .model_checks import build_model
+
+Load = Callable[[Runner], None]
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser, *, sizes_required: bool) -> None:
@@ -30,7 +36,8 @@ def add_sweep_arguments(parser: argparse.ArgumentParser, *, sizes_required: bool
         required=sizes_required,
         metavar='SIZE',
         help='test sizes in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); classifiers '
-        "take squares (the paper's sizes)",
+        "take squares (the paper's sizes). The name of a paper's table stands for its sizes: "
+        'table-5, table-a.1 to table-a.10, fused-table-4 (docs/classification.md)',
     )
     parser.add_argument(
         '--scaling',
@@ -53,31 +60,22 @@ def add_sweep_arguments(parser: argparse.ArgumentParser, *, sizes_required: bool
     parser.add_argument(
         '--overlay',
         nargs='+',
-        type=Path,
         default=[],
         metavar='RESULTS',
-        help='results files (.json) of other runs to draw in the same plot',
+        help="what to draw in the same plot: results files (.json) of other runs, a paper's TABLE, "
+        'or one row of it, TABLE:ROW, such as table-a.4:vit-b_rope-mixed',
+    )
+    parser.add_argument(
+        '--relative-to',
+        metavar='RESULTS',
+        help='also draw the metric less that of a baseline: a results file with one setting, or '
+        'TABLE:ROW, such as table-a.4:vit-b_ape',
     )
     parser.add_argument(
         '--overwrite',
         action='store_true',
         help='measure anew; otherwise finished figures of the same model and data are reused',
     )
-
-
-def training_size_of(config: Config, given: str | None) -> tuple[int, int]:
-    """Height and width that a model was trained at: as given, or those of its test images.
-
-    Raises:
-        ValueError: what is given is no size.
-    """
-    if given is None:
-        return configured_size(config)
-    try:
-        size = parse_size(given)
-    except ValueError as error:
-        raise ValueError(str(error).replace('--sizes', '--train-size')) from error
-    return (size, size) if isinstance(size, int) else size
 
 
 @contextmanager
@@ -89,19 +87,68 @@ def usage_errors() -> Iterator[None]:
         raise UsageError(str(error)) from error
 
 
-def check_points(points: list[SweepPoint], sweep_model: SweepModel) -> None:
-    """Try all settings on a model before anything long starts.
+def prepare_sweep(
+    args: argparse.Namespace,
+    config: Config,
+    *,
+    name: str,
+    sizes: Sequence[str],
+    window: str = AS_CONFIG,
+    slide: Slide = 'keep',
+) -> tuple[list[SweepPoint], Results, Load]:
+    """Check everything before anything long starts.
+
+    Args:
+        args: of ``add_sweep_arguments``, with ``checkpoint`` and ``train_size``.
+        name: of the config or model, for the label and messages.
+        sizes: see ``--sizes``.
+        window: unless ``--window`` is given.
+
+    Returns:
+        What to evaluate, the results of an earlier run of the same or none yet, and what puts the
+        checkpoint into the model of a Runner.
 
     Raises:
-        UsageError: see ``SweepModel``.
+        UsageError, CheckpointError: data, settings or files that do not fit.
     """
+    check_data(config, ('test_dataloader',))
+    model = build_model(config)
     with usage_errors():
-        for point in points:
-            sweep_model.apply(point)
-            sweep_model.config_of(point)
+        points = plan(expand_sizes(sizes), args.scaling, args.window or [window], slide)
+        training_size = training_size_of(config, args.train_size)
+        purposes = SweepModel(model, config).check(points)
+        comparisons(args)
+    load = loader_of(model, args.checkpoint)
+    with usage_errors():
+        results = Results(
+            Path(config.work_dir) / 'resolutions.json',
+            Identity.of(config, name, args.checkpoint),
+            label=args.label or Path(name).stem,
+            training_size=training_size,
+            purposes=purposes,
+            overwrite=args.overwrite,
+        )
+    return points, results, load
 
 
-def loader_of(model: nn.Module, checkpoint: str) -> Callable[[Runner], None]:
+def training_size_of(config: Config, given: str | None) -> tuple[int, int]:
+    """Height and width that a model was trained at: as given, or those of its test images."""
+    if given is None:
+        return configured_size(config)
+    size = parse_size(given, '--train-size')
+    return (size, size) if isinstance(size, int) else size
+
+
+def comparisons(args: argparse.Namespace) -> tuple[list[dict], list[dict]]:
+    """The results of ``--overlay``, and those of ``--relative-to`` if it is given."""
+    overlays = [run for name in args.overlay for run in read_runs('--overlay', name)]
+    baselines = read_runs('--relative-to', args.relative_to) if args.relative_to else []
+    if len(baselines) > 1:
+        raise ValueError(f'--relative-to {args.relative_to}: give one of its rows, TABLE:ROW')
+    return overlays, baselines
+
+
+def loader_of(model: nn.Module, checkpoint: str) -> Load:
     """What puts a checkpoint into the model of a Runner; tried on a model of the same kind first.
 
     Raises:
@@ -114,46 +161,14 @@ def loader_of(model: nn.Module, checkpoint: str) -> Callable[[Runner], None]:
     return lambda runner: load_classifier(bare_model(runner), checkpoint)
 
 
-def open_results(
-    args: argparse.Namespace,
-    config: Config,
-    *,
-    name: str,
-    training_size: tuple[int, int],
-) -> Results:
-    """The results of an earlier run of the same, or none yet.
-
-    Args:
-        args: of ``add_sweep_arguments``, and ``checkpoint``.
-        name: of the config or model, for the label and messages.
-
-    Raises:
-        UsageError: the file in the work folder is of something else, or an overlay is none.
-    """
-    with usage_errors():
-        for overlay in args.overlay:
-            read_results(overlay)
-        return Results(
-            Path(config.work_dir) / 'resolutions.json',
-            Identity.of(config, name, args.checkpoint),
-            label=args.label or Path(name).stem,
-            training_size=training_size,
-            overwrite=args.overwrite,
-        )
-
-
 def evaluate_points(
     config: Config,
     points: list[SweepPoint],
     results: Results,
-    load: Callable[[Runner], None],
+    load: Load,
     launcher: str = 'none',
 ) -> None:
-    """Evaluate what is not finished, and print the table.
-
-    Args:
-        load: puts the weights into the model of the Runner that it is given.
-    """
+    """Evaluate what is not finished, and print the table."""
     evaluate = None
     if not all(results.find(point) for point in points):
         quiet = copy.deepcopy(config)
@@ -172,12 +187,19 @@ def evaluate_points(
 
 
 def finish(args: argparse.Namespace, results: Results) -> None:
-    """Draw the plot and say where everything is."""
+    """Draw the plots and say where everything is."""
     if not is_main_process():
         return
     metric = args.metric or headline(results.rows[0]['metrics'])
-    plot = results.path.with_suffix('.png')
+    path = results.path
+    written = [path, path.with_suffix('.csv'), path.with_suffix('.png')]
     with usage_errors():
-        overlays = [read_results(path) for path in args.overlay]
-        draw_resolutions([results.content(), *overlays], metric, plot)
-    print(f'\n{results.path}, {results.path.with_suffix(".csv").name}, {plot.name}')
+        overlays, baselines = comparisons(args)
+        runs = [results.content(), *overlays]
+        draw_resolutions(runs, metric, path.with_suffix('.png'))
+        for baseline in baselines:
+            runs = [relative_to(baseline, run, metric) for run in runs]
+            written += [path.with_name(f'relative.{suffix}') for suffix in ('csv', 'png')]
+            write_whole(written[-2], as_csv(runs))
+            draw_resolutions(runs, metric, written[-1], baseline=baseline['label'])
+    print(f'\n{written[0]}, {", ".join(file.name for file in written[1:])}')

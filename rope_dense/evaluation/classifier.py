@@ -6,7 +6,6 @@ Letters: B batch, C channels, K classes.
 from __future__ import annotations
 
 import math
-import re
 
 from mmengine.model import BaseModel
 from mmengine.registry import MODELS
@@ -16,10 +15,12 @@ from torch import Tensor, nn
 from ..backbones import RoPEViT
 from ..backbones.archs import ARCHS
 from ..backbones.stages import StagedBackbone
-from ..checkpoints import CheckpointError, load_pretrained, open_weights
+from ..checkpoints import CheckpointError, load_pretrained
 from ..checkpoints.hints import axial_theta, is_swin, swin_sizes
-from ..checkpoints.keys import VIT_BLOCK, StateDict
+from ..checkpoints.keys import VIT_FREQS, StateDict, has
+from ..checkpoints.layouts import find_layout
 from ..checkpoints.loading import read_weights
+from ..checkpoints.vit_settings import read_settings
 
 VIT_HEAD_DIM, SWIN_HEAD_DIM = 64, 32  # of all published ones
 HEAD = ('head.weight', 'head.bias')
@@ -30,6 +31,16 @@ IMAGENET = dict(
     bgr_to_rgb=True,
 )
 ROPES = {'axial': dict(type='AxialRoPE', theta=100.0), 'none': None}  # of ViTs without frequencies
+# How published results were measured, by backbone or, where it differs, by layout: sizes (a table
+# of a paper has them) and the share of the resized shorter side that is kept. That is 1 in
+# rope-vit's README, as in DeiT-III; 224 / 256 in the code of Swin, ResFormer and SHI-Labs.
+PROTOCOLS = {
+    'RoPEViT': dict(sizes=['table-a.4'], crop_ratio=1.0),
+    'RoPESwin': dict(sizes=['table-a.8'], crop_ratio=0.875),
+    'RoPENAT': dict(sizes=['224'], crop_ratio=0.875),
+    'ResFormer': dict(sizes=['table-5'], crop_ratio=0.875),
+    'SHI-Labs ViT': dict(sizes=['fused-table-4'], crop_ratio=0.875),
+}
 
 
 @MODELS.register_module()
@@ -98,19 +109,31 @@ class RoPEClassifier(BaseModel):
 
 
 def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
-    """The config of the classifier that a published checkpoint holds.
+    """The model that a published checkpoint holds, and how its results were measured.
 
     Args:
         checkpoint: of RoPE-ViT or RoPE-Swin, their baselines, timm's ports of the former, SHI-Labs'
-            ViT with relative position bias, or ResFormer; see ``fetch``.
+            ViT with relative position bias, or ResFormer, or of a ``RoPEClassifier`` with a ViT
+            whose frequencies, mixed or axial, are learned; see ``fetch``.
         rope: 'axial' or 'none'. Only weights of a ViT with a position embedding and without
             frequencies need it: those of the axial models with position embedding look the same as
             those of the baseline.
 
+    Returns:
+        Dict of model, a config, and evaluation, one of ``PROTOCOLS``.
+
     Raises:
         CheckpointError: the checkpoint cannot be had or read, or is no such classifier.
     """
-    weights, layout = open_weights(checkpoint)
+    weights = read_weights(checkpoint, prefix='')
+    is_own = any(key.startswith('backbone.') for key in weights)
+    weights = {key.removeprefix('backbone.'): weight for key, weight in weights.items()}
+    layout = find_layout(weights, checkpoint)
+    if is_own and not has(weights, VIT_FREQS):
+        raise CheckpointError(
+            f'{checkpoint}: without learned frequencies of a ViT, the weights of a RoPEClassifier '
+            'do not tell what it is; give its config (--config)'
+        )
     if missing := [key for key in (*HEAD, 'norm.weight') if key not in weights]:
         raise CheckpointError(
             f'{checkpoint}: has no {", ".join(missing)}, so it is no classifier with a norm and a '
@@ -123,67 +146,46 @@ def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
         )
     ours = layout.to_ours(weights)
     backbone = swin_config(ours) if is_swin(ours) else vit_config(ours, rope, checkpoint)
-    return dict(
+    model = dict(
         type='RoPEClassifier',
         backbone=backbone,
         num_classes=len(weights[HEAD[0]]),
         data_preprocessor=IMAGENET,
     )
+    return dict(model=model, evaluation=PROTOCOLS.get(layout.name, PROTOCOLS[backbone['type']]))
 
 
 def vit_config(weights: StateDict, rope: str | None, checkpoint: str) -> dict:
     """The backbone of a ViT's weights, in our layout."""
+    settings = read_settings(weights)
     table = weights.get('blocks.0.attn.relative_position_bias_table')
-    if table is not None:
-        return isotropic_config(weights, table)
-    if 'cls_token' not in weights:
+    if settings is None or (table is None and not settings.with_cls_token):
         raise CheckpointError(
             f'{checkpoint}: has no class token (its head sees a mean of tokens) and no relative '
             'position bias; classifiers of RoPE-ViT have the one, those of SHI-Labs the other'
         )
-    channels, depth, patch_size = vit_sizes(weights)
-    if 'sine_embed.conv.weight' in weights:  # ResFormer
-        sizes = dict(embed_dims=channels, depth=depth, num_heads=channels // VIT_HEAD_DIM)
-        settings = ARCHS['resformer_small'] | sizes | dict(patch_size=patch_size)
-        return dict(type='RoPEViT', arch=settings, final_norm=True)
-    use_ape, learned = 'pos_embed' in weights, 'blocks.0.attn.rope.freqs' in weights
-    if use_ape and not learned and rope is None:
+    sizes = {name: getattr(settings, name) for name in ('embed_dims', 'depth', 'patch_size')}
+    sizes['num_heads'] = settings.embed_dims // VIT_HEAD_DIM
+    if table is not None:  # [offsets, heads]
+        sizes |= dict(num_heads=table.shape[1], img_size=table_side(table) * settings.patch_size)
+        return dict(type='RoPEViT', arch=ARCHS['isotropic_small'] | sizes, final_norm=True)
+    if settings.use_lpe:
+        return dict(type='RoPEViT', arch=ARCHS['resformer_small'] | sizes, final_norm=True)
+    use_ape, freqs = settings.grid_side > 0, weights.get('blocks.0.attn.rope.freqs')
+    if use_ape and freqs is None and rope is None:
         raise CheckpointError(
             f'{checkpoint}: has a position embedding and no frequencies, as the axial models with '
             'position embedding and their baseline do: say which, --rope axial or --rope none'
         )
-    kind = dict(type='MixedRoPE', theta=10.0) if learned else ROPES[rope or 'axial']
-    img_size = math.isqrt(weights['pos_embed'].shape[1]) * patch_size if use_ape else 224
     return dict(
         type='RoPEViT',
-        arch=dict(embed_dims=channels, depth=depth, num_heads=channels // VIT_HEAD_DIM),
-        img_size=img_size,
-        patch_size=patch_size,
-        rope=kind,
+        arch=sizes,
+        img_size=settings.grid_side * settings.patch_size or 224,
+        rope=ROPES[rope or 'axial'] if freqs is None else rope_config(freqs, VIT_HEAD_DIM),
         use_ape=use_ape,
-        layer_scale_init_value=1e-4 if 'blocks.0.gamma_1' in weights else None,
+        layer_scale_init_value=1e-4 if settings.layer_scale else None,
         final_norm=True,
     )
-
-
-def isotropic_config(weights: StateDict, table: Tensor) -> dict:
-    """The backbone of a ViT with tables of relative position bias, [offsets, heads]."""
-    channels, depth, patch_size = vit_sizes(weights)
-    settings = ARCHS['isotropic_small'] | dict(
-        embed_dims=channels,
-        depth=depth,
-        num_heads=table.shape[1],
-        patch_size=patch_size,
-        img_size=(math.isqrt(len(table)) + 1) // 2 * patch_size,
-    )
-    return dict(type='RoPEViT', arch=settings, final_norm=True)
-
-
-def vit_sizes(weights: StateDict) -> tuple[int, int, int]:
-    """Channels, blocks and the patch size."""
-    depth = sum(bool(re.fullmatch(VIT_BLOCK, key)) for key in weights)
-    channels, patch_size = weights['patch_embed.proj.weight'].shape[0::3]
-    return channels, depth, patch_size
 
 
 def swin_config(weights: StateDict) -> dict:
@@ -191,19 +193,13 @@ def swin_config(weights: StateDict) -> dict:
     in pre-training."""
     channels, depths = swin_sizes(weights)
     freqs = weights.get('layers.0.blocks.0.attn.rope.freqs')
-    theta = None if freqs is None else axial_theta(freqs)
-    rope = None
-    if freqs is not None:
-        rope = dict(type='MixedRoPE', theta=10.0)
-    if theta is not None:
-        rope = dict(type='AxialRoPE', theta=round(theta, 3))
     table = weights.get('layers.0.blocks.0.attn.relative_position_bias_table')
-    window = 7 if table is None else (math.isqrt(len(table)) + 1) // 2
+    window = 7 if table is None else table_side(table)
     heads = tuple(channels * 2**stage // SWIN_HEAD_DIM for stage in range(len(depths)))
     return dict(
         type='RoPESwin',
         arch=dict(embed_dims=channels, depths=depths, num_heads=heads),
-        rope=rope,
+        rope=None if freqs is None else rope_config(freqs, SWIN_HEAD_DIM),
         use_rpb=table is not None,
         window_size=window,
         pretrain_window_size=window,
@@ -212,6 +208,22 @@ def swin_config(weights: StateDict) -> dict:
         drop_path_rate=0.0,
         out_indices=(len(depths) - 1,),
     )
+
+
+def rope_config(freqs: Tensor, head_dim: int) -> dict:
+    """The embedding of the frequencies of a block, [2, h, P]: P is D / 4 of learned axial ones, for
+    each axis, and D / 2 of others."""
+    if freqs.shape[-1] == head_dim // 4:
+        return dict(type='AxialRoPE', learned=True)
+    theta = axial_theta(freqs)
+    if theta is None:
+        return dict(type='MixedRoPE', theta=10.0)
+    return dict(type='AxialRoPE', theta=round(theta, 3))
+
+
+def table_side(table: Tensor) -> int:
+    """Tokens of a side of what a table of relative position bias [(2 side - 1)^2, h] covers."""
+    return (math.isqrt(len(table)) + 1) // 2
 
 
 def load_classifier(model: RoPEClassifier, checkpoint: str) -> None:

@@ -20,7 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..backbones.base import Backbone
-from .resolution import Size
+from .resolution import ImageSize
 from .speed import profiled, random_sample
 
 # Pixels; the images that are measured first have this, or whole windows, to 2.5 times it.
@@ -44,10 +44,10 @@ class Growth:
     """
 
     coefficients: np.ndarray
-    window: Size
+    window: ImageSize
 
     @classmethod
-    def fit(cls, points: Sequence[Point], measured: Sequence[float], window: Size) -> Growth:
+    def fit(cls, points: Sequence[Point], measured: Sequence[float], window: ImageSize) -> Growth:
         """Least squares, each point relative to what was measured there."""
         values = np.array(measured, dtype=float)
         rows = np.array([terms(point, window) for point in points]) / values[:, None]
@@ -58,7 +58,7 @@ class Growth:
         return float(self.coefficients @ terms((batch, height, width), self.window))
 
 
-def terms(point: Point, window: Size) -> list[float]:
+def terms(point: Point, window: ImageSize) -> list[float]:
     """What tensors grow with: nothing (gradients), images, pixels, pixels with those that windows
     pad, pairs of pixels (global attention with a bias)."""
     batch, height, width = point
@@ -91,7 +91,7 @@ class StepCost:
         one, two = (self.memory(batch, height, width) for batch in (1, 2))
         return 0 if one > limit else 1 + int((limit - one) / (two - one))
 
-    def largest_size(self, limit: float, batch: int, height: int, width: int) -> Size | None:
+    def largest_size(self, limit: float, batch: int, height: int, width: int) -> ImageSize | None:
         """The largest image of about these proportions that fits ``limit`` bytes; its sides are
         multiples of 32. None if not even the smallest does."""
         best = None
@@ -141,7 +141,7 @@ def measure_step(config: Config, model: nn.Module, side: int = SIDE) -> StepCost
 
 def fit_growth(
     measure: Callable[[Point], tuple[int, int]],
-    window: Size,
+    window: ImageSize,
     known: tuple[int, int],
     side: int = SIDE,
 ) -> tuple[Growth, Growth]:
@@ -172,7 +172,7 @@ def fit_growth(
     return fit_growth(measure, window, known, 2 * side)
 
 
-def window_in_pixels(model: nn.Module) -> Size:
+def window_in_pixels(model: nn.Module) -> ImageSize:
     """See ``Growth``."""
     backbone = model.backbone
     if not isinstance(backbone, Backbone) or not backbone.has_windows:
@@ -182,7 +182,7 @@ def window_in_pixels(model: nn.Module) -> Size:
     return tuple(side * backbone.patch_embed.patch_size for side in backbone.window_size)
 
 
-def points_to_measure(window: Size, side: int) -> list[Point]:
+def points_to_measure(window: ImageSize, side: int) -> list[Point]:
     """As many as there are terms, and one to check. Two images at least: batch norm needs them.
     Some are whole windows and some are not, so that padding can be told from pixels.
 

@@ -10,7 +10,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop
 
-Size = tuple[int, int]  # (height, width) in pixels
+ImageSize = tuple[int, int]  # (height, width) in pixels
 
 
 @LOOPS.register_module()
@@ -23,7 +23,7 @@ class ResolutionLoop(TestLoop):
         return self.run()
 
 
-def at_size(config: Config, size: int | Size) -> Config:
+def at_size(config: Config, size: int | ImageSize) -> Config:
     """A copy of a config that tests at another size.
 
     Every step of the test pipeline with a `scale` gets the new one; its `keep_ratio`
@@ -81,13 +81,13 @@ def pipelines(dataset: ConfigDict) -> Iterator[list[ConfigDict]]:
             yield from pipelines(inner)
 
 
-def configured_size(config: Config) -> Size:
+def configured_size(config: Config) -> ImageSize:
     """Height and width of a config's test images; their bounds with `keep_ratio`."""
     scale = resize_steps(config)[0].scale
     return (scale, scale) if isinstance(scale, int) else (scale[1], scale[0])
 
 
-def evaluate_at(config: Config, checkpoint: str | Path, size: Size) -> dict[str, float]:
+def evaluate_at(config: Config, checkpoint: str | Path, size: ImageSize) -> dict[str, float]:
     """Test a checkpoint with the images of the test data resized to `size`.
 
     `keep_ratio` and everything else, window sizes included, are as the config says.

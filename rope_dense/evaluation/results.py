@@ -8,7 +8,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from mmengine.dist import is_main_process
 
 from ..checkpoints.writing import write_whole
 from ..version import __version__
+from .resolution import ImageSize
 from .settings import SweepPoint
 
 HEADLINES = ('coco/bbox_mAP', 'mIoU', 'accuracy/top1')  # what is plotted unless asked otherwise
@@ -70,6 +71,7 @@ class Results:
         identity: of the model and data.
         label: name of the model in plots.
         training_size: (height, width) that the model was trained at, or (side, side).
+        purposes: what each scaling is for, in words; the file keeps those of earlier runs too.
         overwrite: forget what the file has.
 
     Raises:
@@ -82,11 +84,12 @@ class Results:
         identity: Identity,
         *,
         label: str,
-        training_size: tuple[int, int],
+        training_size: ImageSize,
+        purposes: dict[str, str],
         overwrite: bool = False,
     ) -> None:
         self.path, self.identity = path, identity
-        self.label, self.training_size = label, training_size
+        self.label, self.training_size, self.purposes = label, training_size, purposes
         self.rows: list[dict] = []
         if overwrite or not path.exists():
             return
@@ -98,6 +101,7 @@ class Results:
                 'another --work-dir, or --overwrite to start anew'
             )
         self.rows = stored['rows']
+        self.purposes = stored.get('scalings', {}) | purposes
 
     def find(self, point: SweepPoint) -> dict | None:
         """The row of a point, None if it is not finished."""
@@ -105,7 +109,7 @@ class Results:
         return next((row for row in self.rows if setting.items() <= row.items()), None)
 
     def add(
-        self, point: SweepPoint, size: tuple[int, int], metrics: dict[str, float], seconds: float
+        self, point: SweepPoint, size: ImageSize, metrics: dict[str, float], seconds: float
     ) -> dict:
         """Store the metrics of a point, and the seconds per image; returns its row."""
         row = dict(
@@ -124,12 +128,13 @@ class Results:
         if not is_main_process():
             return
         write_whole(self.path, json.dumps(self.content(), indent=1) + '\n')
-        write_whole(self.path.with_suffix('.csv'), as_csv(self.label, self.rows))
+        write_whole(self.path.with_suffix('.csv'), as_csv([self.content()]))
 
     def content(self) -> dict:
         return dict(
             label=self.label,
             training_size=self.training_size,
+            scalings=self.purposes,
             identity=asdict(self.identity),
             rows=self.rows,
         )
@@ -165,15 +170,25 @@ def read_results(path: Path) -> dict:
         raise ValueError(f'{path} is no results file of a sweep ({error!r})') from error
 
 
-def as_csv(label: str, rows: list[dict]) -> str:
-    names = list(dict.fromkeys(name for row in rows for name in row['metrics']))
+def as_csv(runs: Sequence[dict]) -> str:
+    """A line for each row of results, with the metrics of all."""
+    return csv_text(
+        dict(label=run['label'])
+        | {name: row[name] for name in DESCRIPTION}
+        | row['metrics']
+        | dict(seconds_per_image=row.get('seconds_per_image'))
+        for run in runs
+        for row in run['rows']
+    )
+
+
+def csv_text(lines: Iterable[dict]) -> str:
+    """CSV with a column for each name; what a line does not have is empty."""
+    lines = list(lines)
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator='\n')
-    writer.writerow(['label', *DESCRIPTION, *names, 'seconds_per_image'])
-    for row in rows:
-        metrics = [row['metrics'].get(name) for name in names]
-        described = [row[name] for name in DESCRIPTION]
-        writer.writerow([label, *described, *metrics, row['seconds_per_image']])
+    writer = csv.DictWriter(file, dict.fromkeys(n for x in lines for n in x), lineterminator='\n')
+    writer.writeheader()
+    writer.writerows(lines)
     return file.getvalue()
 
 

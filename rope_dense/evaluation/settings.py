@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
@@ -12,12 +13,27 @@ from torch import nn
 
 from ..backbones.base import Backbone
 from ..backbones.windows import WindowSetting
-from .resolution import Size, at_size, configured_size, resize_steps
+from ..rope import RopeScaling
+from ..rope.frequencies import GridRoPE
+from .resolution import ImageSize, at_size, configured_size, resize_steps
 
 AS_CONFIG = 'config'  # a setting that is left as the config has it
-SCALING = re.compile(r'(?P<type>\w+)(:(?P<factor>[^+]*))?(\+(?P<temperature>.*))?')
-SIZE = re.compile(r'(\d+)(?:x(\d+))?')
+NUMBER = r'-?\d*\.?\d+'
+SCALING = re.compile(rf'(\w+)(?::({NUMBER})(?:x({NUMBER}))?)?(?:\+(.*))?')
+SIDES = re.compile(r'0*([1-9]\d*)(?:x0*([1-9]\d*))?')
 Slide = Literal['keep', 'scale', 'whole']
+
+# What larger images than those of the training mean, and the scalings that are made for it.
+FINER = 'for the same view sampled finer, where objects grow with the image'
+LARGER_EXTENT = (
+    'for a larger extent, where objects keep their size (training on crops, testing whole images)'
+)
+PURPOSES = {
+    'none': f'{LARGER_EXTENT}: positions go on with the step of the training',
+    'linear': f'{FINER}: positions are divided by the factor',
+    'ntk': f'{FINER}: low frequencies are divided by the factor, the highest stays',
+    'by_parts': f'{FINER}: low frequencies are divided by the factor, high ones stay',
+}
 
 
 @dataclass(frozen=True)
@@ -38,23 +54,17 @@ class SweepPoint:
     slide: Slide = 'keep'
 
     def __str__(self) -> str:
-        parts = [f'{field.name} {getattr(self, field.name)}' for field in fields(self)]
-        return ', '.join(parts)
+        return ', '.join(f'{field.name} {getattr(self, field.name)}' for field in fields(self))
 
 
-def parse_size(text: str) -> int | Size:
+def parse_size(text: str, option: str = '--sizes') -> int | ImageSize:
     """'128', the shorter side, or '96x128', height and width, in pixels.
 
     Raises:
         ValueError: neither, or a side without a pixel.
     """
-    match = SIZE.fullmatch(text)
-    sides = [int(side) for side in match.groups() if side] if match else [0]
-    if min(sides) < 1:
-        raise ValueError(
-            f'--sizes {text}: give a side in pixels (128), or HEIGHTxWIDTH (96x128), 1 or more'
-        )
-    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
+    advice = 'give a side in pixels (128), or HEIGHTxWIDTH (96x128), 1 or more'
+    return parse_sides(text, f'{option} {text}: {advice}')
 
 
 def parse_window(text: str) -> WindowSetting:
@@ -65,14 +75,20 @@ def parse_window(text: str) -> WindowSetting:
     """
     if text in ('auto', 'none'):
         return None if text == 'none' else 'auto'
-    match = SIZE.fullmatch(text)
-    sides = [int(side) for side in match.groups() if side] if match else [0]
-    if min(sides) < 1:
-        raise ValueError(
-            f'--window {text}: give tokens of a side (7), HEIGHTxWIDTH (7x14), auto, none (the '
-            'whole map) or config (as the config says)'
-        )
-    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
+    return parse_sides(
+        text,
+        f'--window {text}: give tokens of a side (7), HEIGHTxWIDTH (7x14), auto, none (the whole '
+        'map) or config (as the config says)',
+    )
+
+
+def parse_sides(text: str, problem: str) -> int | tuple[int, int]:
+    """'7' or '7x14', height and width; ValueError for anything else, or a side of 0."""
+    match = SIDES.fullmatch(text)
+    if match is None:
+        raise ValueError(problem)
+    height, width = match.groups()
+    return int(height) if width is None else (int(height), int(width))
 
 
 def parse_scaling(text: str) -> dict | None:
@@ -85,25 +101,18 @@ def parse_scaling(text: str) -> dict | None:
         ValueError: no such form. Whether values are allowed, the backbone says.
     """
     match = SCALING.fullmatch(text)
-    factors = []
-    try:
-        if match and match['factor'] is not None:
-            factors = [float(number) for number in match['factor'].split('x')]
-    except ValueError:
-        match = None
-    if not match or len(factors) > 2:
+    if match is None:
         raise ValueError(
             f'--scaling {text}: give TYPE[:FACTOR][+TEMPERATURE], such as none, linear, ntk:2, '
             'by_parts:1.5x2, by_parts+yarn; or config (as the config says)'
         )
     if text == 'none':
         return None
-    factor = {0: None, 1: factors[:1], 2: factors}[len(factors)]
-    return dict(
-        type=match['type'],
-        factor=factor[0] if factor and len(factor) == 1 else factor and tuple(factor),
-        temperature=match['temperature'],
-    )
+    kind, height, width, temperature = match.groups()
+    factor = None if height is None else float(height)
+    if width is not None:
+        factor = (factor, float(width))
+    return dict(type=kind, factor=factor, temperature=temperature)
 
 
 class SweepModel:
@@ -116,11 +125,26 @@ class SweepModel:
     """
 
     def __init__(self, model: nn.Module, config: Config) -> None:
-        self.model, self.config = model, config
-        backbone = model.backbone
-        if isinstance(backbone, Backbone):
-            self.window_size, self.rope_scaling = backbone.window_size, backbone.rope_scaling
+        self.model, self.config, self.backbone = model, config, model.backbone
+        self.is_ours = isinstance(self.backbone, Backbone)
+        if self.is_ours:
+            self.window_size = self.backbone.window_size
+            self.rope_scaling = self.backbone.rope_scaling
         self.test_cfg = copy.deepcopy(config.model.get('test_cfg') or ConfigDict())
+
+    def check(self, points: Sequence[SweepPoint]) -> dict[str, str]:
+        """Try all points, without data. Returns what each scaling is for, in words.
+
+        Raises:
+            ValueError: see ``config_of`` and ``apply``.
+        """
+        purposes = {}
+        for point in points:
+            self.apply(point)
+            self.config_of(point)
+            if self.is_ours:
+                purposes[point.scaling] = purpose_of(self.backbone)
+        return purposes
 
     def config_of(self, point: SweepPoint) -> Config:
         """The config at the size of a point.
@@ -128,8 +152,9 @@ class SweepModel:
         Raises:
             ValueError: see ``at_size``.
         """
+        size = parse_size(point.size)
         try:
-            return at_size(self.config, parse_size(point.size))
+            return at_size(self.config, size)
         except ValueError as error:
             raise ValueError(f'--sizes {point.size}: {error}') from error
 
@@ -140,16 +165,17 @@ class SweepModel:
             ValueError: a setting that the model or the size does not allow, with the option that
                 gave it.
         """
-        for option, value in (('--scaling', point.scaling), ('--window', point.window)):
-            if value != AS_CONFIG and not isinstance(self.model.backbone, Backbone):
-                raise ValueError(
-                    f'{option} {value}: the backbone must be one of rope_dense, it is '
-                    f'{type(self.model.backbone).__name__}'
-                )
-        if isinstance(self.model.backbone, Backbone):
-            self.grid_of(point)
+        if self.is_ours:
+            grid = self.grid_of(point)
             self.set_scaling(point.scaling)
-            self.set_window(point)
+            self.set_window(point, grid)
+        else:
+            for option, value in (('--scaling', point.scaling), ('--window', point.window)):
+                if value != AS_CONFIG:
+                    raise ValueError(
+                        f'{option} {value}: the backbone must be one of rope_dense, it is '
+                        f'{type(self.backbone).__name__}'
+                    )
         if self.test_cfg.get('mode') == 'slide':
             self.model.test_cfg = self.sliding(point)
         elif point.slide != 'keep':
@@ -158,67 +184,61 @@ class SweepModel:
             )
 
     def set_scaling(self, text: str) -> None:
-        backbone = self.model.backbone
-        if text == AS_CONFIG:
-            backbone.set_rope_scaling(self.rope_scaling)
-            return
+        scaling = self.rope_scaling if text == AS_CONFIG else parse_scaling(text)
         try:
-            backbone.set_rope_scaling(parse_scaling(text))
+            self.backbone.set_rope_scaling(scaling)
         except ValueError as error:
-            if str(error).startswith('--scaling'):
-                raise
             raise ValueError(f'--scaling {text}: {error}') from error
 
-    def set_window(self, point: SweepPoint) -> None:
-        backbone = self.model.backbone
+    def set_window(self, point: SweepPoint, grid: tuple[int, int]) -> None:
+        """Set the window; one larger than the finest map, ``grid`` in tokens, is an error, as it
+        attends to nothing more than 'none' does."""
         if point.window == AS_CONFIG:
-            backbone.set_window_size(self.window_size)
+            self.backbone.set_window_size(self.window_size)
             return
-        if not backbone.has_windows:
+        if not self.backbone.has_windows:
             raise ValueError(
-                f'--window {point.window}: all blocks of this {type(backbone).__name__} attend '
-                'globally'
+                f'--window {point.window}: all blocks of this {type(self.backbone).__name__} '
+                'attend globally'
             )
         window = parse_window(point.window)
-        backbone.set_window_size(window)
-        if window not in (None, 'auto'):
-            self.check_window(point, (window, window) if isinstance(window, int) else window)
-
-    def check_window(self, point: SweepPoint, window: Size) -> None:
-        """A window larger than the finest map attends to nothing more than 'none' does."""
-        grid = self.grid_of(point)
-        pairs = zip(window, grid, strict=True)
-        if resize_steps(self.config)[0].get('keep_ratio'):  # either side may be the longer one
-            pairs = zip(sorted(window), sorted(grid), strict=True)
-        if any(side > tokens for side, tokens in pairs):
+        self.backbone.set_window_size(window)
+        if window in (None, 'auto'):
+            return
+        sides = (window, window) if isinstance(window, int) else window
+        if self.keeps_ratio:  # either side may be the longer one
+            too_large = any(side > of for side, of in zip(sorted(sides), sorted(grid), strict=True))
+        else:
+            too_large = any(side > of for side, of in zip(sides, grid, strict=True))
+        if too_large:
             raise ValueError(
                 f'--window {point.window}: larger than the map, {grid[0]} x {grid[1]} tokens at '
                 f'--sizes {point.size}; give a smaller window, auto, or none for the whole map'
             )
 
-    def grid_of(self, point: SweepPoint) -> Size:
+    @property
+    def keeps_ratio(self) -> bool:
+        """Whether image sizes are bounds only."""
+        return bool(resize_steps(self.config)[0].get('keep_ratio'))
+
+    def grid_of(self, point: SweepPoint) -> tuple[int, int]:
         """Tokens of the first block (of a backbone of ours) for the largest images of a point.
 
         Raises:
             ValueError: there are none.
         """
-        patch_embed = self.model.backbone.patch_embed
-        height, width = self.input_size(point, configured_size(self.config_of(point)))
-        grid = patch_embed.grid(height, width)
+        height, width = configured_size(self.config_of(point))
+        if self.test_cfg.get('mode') == 'slide' and point.slide != 'whole':
+            crop = self.sliding(point).crop_size
+            height, width = min(height, crop[0]), min(width, crop[1])
+        grid = self.backbone.patch_embed.grid(height, width)
         if min(grid) < 1:
-            patch = patch_embed.patch_size
+            patch = self.backbone.patch_embed.patch_size
             raise ValueError(
                 f'--sizes {point.size}: {height} x {width} pixels leave no token of {patch} x '
                 f'{patch}; give {patch} or more'
             )
         return grid
-
-    def input_size(self, point: SweepPoint, size: Size) -> Size:
-        """The largest input of the backbone for images of a size."""
-        if self.test_cfg.get('mode') != 'slide' or point.slide == 'whole':
-            return size
-        crop = self.sliding(point).crop_size
-        return min(size[0], crop[0]), min(size[1], crop[1])
 
     def sliding(self, point: SweepPoint) -> ConfigDict:
         """The model's ``test_cfg``, of a segmentor that slides."""
@@ -229,7 +249,7 @@ class SweepModel:
         if point.slide == 'whole':
             return ConfigDict(self.test_cfg, mode='whole')
         new, old = configured_size(self.config_of(point)), configured_size(self.config)
-        if resize_steps(self.config)[0].get('keep_ratio'):  # the sizes are bounds only
+        if self.keeps_ratio:
             new, old = (min(new),) * 2, (min(old),) * 2
         scaled = {
             name: tuple(
@@ -240,3 +260,15 @@ class SweepModel:
             if name in self.test_cfg  # EoMT's windows have no stride
         }
         return ConfigDict(self.test_cfg, **scaled)
+
+
+def purpose_of(backbone: Backbone) -> str:
+    """What the scaling of a backbone is for, in words."""
+    rope = backbone.ordered_blocks[0].attn.rope
+    if rope is None:
+        return 'no rotary embedding to scale'
+    if isinstance(rope, GridRoPE) and rope.coordinates.fit_the_grid:
+        return f'{FINER}: coordinates cover the same range on every grid'
+    scaling = backbone.rope_scaling
+    kind = scaling.type if isinstance(scaling, RopeScaling) else (scaling or {}).get('type', 'none')
+    return PURPOSES[kind]

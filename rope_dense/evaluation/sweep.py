@@ -16,7 +16,7 @@ from mmengine.model import is_model_wrapper
 from mmengine.runner import Runner
 from torch import nn
 
-from .resolution import Size, configured_size
+from .resolution import ImageSize, configured_size
 from .results import Results, table_header, table_line
 from .settings import AS_CONFIG, Slide, SweepModel, SweepPoint
 
@@ -48,8 +48,8 @@ class Evaluator:
         self.sweep_model = SweepModel(bare_model(runner), config)
         runner.register_hook(self.progress)
 
-    def __call__(self, point: SweepPoint) -> tuple[Size, dict[str, float], float]:
-        """Size of the images, metrics, and seconds per image of a point."""
+    def __call__(self, point: SweepPoint) -> tuple[ImageSize, dict[str, float], float]:
+        """ImageSize of the images, metrics, and seconds per image of a point."""
         self.sweep_model.apply(point)
         config = self.sweep_model.config_of(point)
         self.progress.title = str(point)
@@ -64,6 +64,10 @@ def run_sweep(points: Sequence[SweepPoint], results: Results, evaluate: Evaluato
     Args:
         evaluate: None if all are finished.
     """
+    if is_main_process():
+        for scaling in dict.fromkeys(point.scaling for point in points):
+            if scaling in results.purposes:
+                print(f'scaling {scaling}: {results.purposes[scaling]}')
     header_due = True
     for point in points:
         row = results.find(point)

@@ -13,7 +13,9 @@ MARKERS = 'osD^vPX*'
 SETTINGS = ('scaling', 'window', 'slide')
 
 
-def draw_resolutions(runs: Sequence[dict], metric: str, out_file: str | Path) -> None:
+def draw_resolutions(
+    runs: Sequence[dict], metric: str, out_file: str | Path, baseline: str | None = None
+) -> None:
     """Draw a metric against the shorter side of the images, the training sizes marked.
 
     Lines of one run have one colour; its settings differ in marker and dashes.
@@ -21,6 +23,7 @@ def draw_resolutions(runs: Sequence[dict], metric: str, out_file: str | Path) ->
     Args:
         runs: contents of results files: label, training_size, rows.
         metric: a key of the rows' metrics.
+        baseline: name of what the metric is relative to, a line at 0; or None.
 
     Raises:
         ValueError: a run does not have the metric.
@@ -54,6 +57,9 @@ def draw_resolutions(runs: Sequence[dict], metric: str, out_file: str | Path) ->
             ha='right',
         )
     axes.set(xlabel='shorter side of the image in pixels', ylabel=metric)
+    if baseline is not None:
+        axes.set_ylabel(f'{metric}, difference to\n{baseline}')
+        axes.axhline(0, color='gray', linewidth=1)
     axes.set_xticks(sorted({x for line in lines for x, _ in line['points']}))
     axes.tick_params(axis='x', rotation=45)
     axes.spines[['top', 'right']].set_visible(False)
