@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 
 from rope_dense.checkpoints.writing import whole_file
-from rope_dense.evaluation.speed import peak_of
+from rope_dense.evaluation.speed import profiled
 
 Run = Callable[[], object]
 Row = dict[str, object]
@@ -142,18 +141,11 @@ def peak_memory(prepare: Callable[[], Run], device: torch.device) -> Row:
     peak_tensors_mb: of the tensors that the call makes. peak_rss_mb: of the process since its
     start, on a CPU; so a process should measure one call.
     """
-    if device.type == 'cuda':
+    on_gpu = device.type == 'cuda'
+    if on_gpu:
         prepare()()  # what libraries allocate once
-        run = prepare()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        run()
-        torch.cuda.synchronize()
-        return dict(peak_tensors_mb=(torch.cuda.max_memory_allocated() - before) / 2**20)
-    run = prepare()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        run()
-    return dict(peak_rss_mb=peak_rss_mb(), peak_tensors_mb=peak_of(profiler) / 2**20)
+    row = dict(peak_tensors_mb=profiled(prepare(), on_gpu)[1] / 2**20)
+    return row if on_gpu else dict(peak_rss_mb=peak_rss_mb(), **row)
 
 
 def peak_rss_mb() -> float:

@@ -20,8 +20,6 @@ docs/training.md. Written: fit.json and fit.csv.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import sys
 from collections.abc import Sequence
@@ -40,6 +38,7 @@ from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.fit import RESERVE, TABLE, fitting_steps, parse_memory, table_row
 from rope_dense.cli.model_checks import random_model
 from rope_dense.cli.sweeps import usage_errors
+from rope_dense.evaluation.results import csv_text
 from rope_dense.evaluation.settings import AS_CONFIG, parse_size
 from rope_dense.evaluation.speed import measure_speed
 from rope_dense.visualization.benchmark_plot import draw_time_bars
@@ -176,17 +175,9 @@ def plan(
         print(table_row(row), flush=True)
     report = dict(config=args.config, cfg_options=args.cfg_options, fit=args.fit, batch=args.batch)
     report |= dict(device=name_of(device), torch=torch.__version__, rows=rows)
-    write_whole(folder / 'fit.csv', as_csv(rows))
+    write_whole(folder / 'fit.csv', csv_text(rows))
     write_whole(folder / 'fit.json', json.dumps(report, indent=2) + '\n')
     print(f'Written to {folder}')
-
-
-def as_csv(rows: Sequence[dict]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0], lineterminator='\n')
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def name_of(device: torch.device) -> str:
@@ -204,10 +195,7 @@ def write(folder: Path, report: dict) -> None:
     title = f'{report["config"]}, {report["parameters"] / 1e6:.1f} M parameters, {report["device"]}'
     with whole_file(folder / 'benchmark.png') as partial:
         draw_time_bars(rows, partial, title=title)
-    with whole_file(folder / 'benchmark.csv') as partial, partial.open('w', newline='') as stream:
-        writer = csv.DictWriter(stream, flat[0])
-        writer.writeheader()
-        writer.writerows(flat)
+    write_whole(folder / 'benchmark.csv', csv_text(flat))
     write_whole(folder / 'benchmark.json', json.dumps(report, indent=2) + '\n')
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
 from mmengine.config import Config
 from mmengine.structures import BaseDataElement
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from ..evaluation.resolution import ImageSize, configured_size
+from ..evaluation.speed import count_operations
 from ..rope import Rotary, RotaryEmbedding
 from .config import used_loaders
 from .errors import UsageError
@@ -31,41 +31,32 @@ class Products:
 
 
 def count_products(model: nn.Module, *, height: int, width: int) -> Products:
-    """The products of a prediction for one image.
+    """The products of a prediction for one image of a size.
 
-    The model runs once, on the CPU or where it is, and torch's counter sees the products: those of
-    convolutions, linear layers and attention (as plain products here, or the fused kernel of a CPU
-    would not be seen). It does not see what is not a product of matrices: norms, activations,
-    resizing, and the bilinear sampling of deformable attention; rotations are counted apart, for
-    the tokens of the grid (padding of windows is none). (``mmengine.analysis`` counts norms and
-    sampling too, on what can be traced: our backbones can, mmdet's DINO cannot.) Checked against
-    products counted by hand in tests/test_complexity.py, rotations against the 1.8 M that Heo et
-    al. (section 3.3) have for ViT-B.
-
-    Args:
-        height, width: of the image.
+    The model runs once, where it is, and torch's counter sees convolutions, linear layers and
+    attention. It does not see what is not a product of matrices: norms, activations, resizing, and
+    the bilinear sampling of deformable attention. Rotations are counted apart, for the tokens of
+    the grid; padding of windows is none. (``mmengine.analysis`` counts norms and sampling too, on
+    what can be traced: our backbones can, mmdet's DINO cannot.) Checked against products counted
+    by hand in tests/test_complexity.py, rotations against the 1.8 M that Heo et al. (section 3.3)
+    have for ViT-B.
     """
-    size = (height, width)
+    size, rotations = (height, width), []
     shapes = dict(ori_shape=size, img_shape=size, pad_shape=size, batch_input_shape=size)
     sample = BaseDataElement(metainfo=dict(shapes, scale_factor=(1.0, 1.0)))
     image = torch.rand(1, 3, *size, device=next(model.parameters()).device)
-    rotations = []
 
-    def count(rope: RotaryEmbedding, args: tuple, rotary: Rotary) -> None:
+    def count(rope: nn.Module, args: tuple, rotary: Rotary) -> None:
         x, (rows, columns), *_ = args
         pairs = len(x) * rows * columns * rope.num_heads * rotary.angles.shape[-1]
         rotations.append(2 * pairs)  # of queries and of keys
 
-    embeddings = [module for module in model.modules() if isinstance(module, RotaryEmbedding)]
-    hooks = [embedding.register_forward_hook(count) for embedding in embeddings]
-    counter = FlopCounterMode(display=False)
-    try:
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
-            model.eval()(image, [sample], mode='predict')
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return Products(counter.get_total_flops() // 2, sum(rotations))
+    with ExitStack() as hooks, torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, RotaryEmbedding):
+                hooks.enter_context(module.register_forward_hook(count))
+        operations = count_operations(lambda: model.eval()(image, [sample], mode='predict'))
+    return Products(operations // 2, sum(rotations))
 
 
 def measured_size(cfg: Config) -> ImageSize:

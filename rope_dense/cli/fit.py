@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import torch
 from mmengine.config import Config
@@ -64,26 +65,22 @@ def fitting_steps(
     Raises:
         UsageError: a window that the backbone does not have, or a model that cannot be trained.
     """
-    for window in windows:
-        for checkpointing in checkpointing_of(cfg):
-            for precision in PRECISIONS:
-                cost = cost_of(cfg, window, checkpointing, precision, device)
-                for height, width in sizes:
-                    largest = cost.largest_size(limit, batch, height, width)
-                    operations = cost.operations.at(batch, height, width)
-                    yield dict(
-                        window=window,
-                        checkpointing=checkpointing,
-                        precision=precision,
-                        height=height,
-                        width=width,
-                        memory_gb=cost.memory(batch, height, width) / 2**30,
-                        largest_batch=cost.largest_batch(limit, height, width),
-                        tflop=operations / 1e12,
-                        seconds=operations / 1e12 / tflops if tflops else None,
-                        largest_height=largest and largest[0],
-                        largest_width=largest and largest[1],
-                    )
+    for setting in product(windows, checkpointing_of(cfg), PRECISIONS):
+        cost = cost_of(cfg, *setting, device)
+        for height, width in sizes:
+            largest = cost.largest_size(limit, batch, height, width) or (None, None)
+            tflop = cost.operations.at(batch, height, width) / 1e12
+            yield dict(
+                **dict(zip(('window', 'checkpointing', 'precision'), setting, strict=True)),
+                height=height,
+                width=width,
+                memory_gb=cost.memory(batch, height, width) / 2**30,
+                largest_batch=cost.largest_batch(limit, height, width),
+                tflop=tflop,
+                seconds=tflop / tflops if tflops else None,
+                largest_height=largest[0],
+                largest_width=largest[1],
+            )
 
 
 def checkpointing_of(cfg: Config) -> tuple[bool, ...]:
@@ -117,9 +114,9 @@ def cost_of(
 
 
 def set_window(model: nn.Module, text: str) -> None:
+    backbone = model.backbone
     if text == AS_CONFIG:
         return
-    backbone = model.backbone
     if not isinstance(backbone, Backbone) or not backbone.has_windows:
         raise UsageError(f'--window {text}: this {type(backbone).__name__} has none to change')
     with usage_errors():
@@ -128,11 +125,9 @@ def set_window(model: nn.Module, text: str) -> None:
 
 def table_row(row: dict) -> str:
     """The line of a row under ``TABLE``."""
-    seconds = '-' if row['seconds'] is None else f'{row["seconds"]:.3f}'
-    largest = '-'
-    if row['largest_height']:
-        largest = f'{row["largest_height"]} x {row["largest_width"]}'
     size = f'{row["height"]} x {row["width"]}'
+    seconds = '-' if row['seconds'] is None else f'{row["seconds"]:.3f}'
+    largest = f'{row["largest_height"]} x {row["largest_width"]}' if row['largest_height'] else '-'
     return (
         f'{row["window"]:<8}{"yes" if row["checkpointing"] else "no":<15}{row["precision"]:<11}'
         f'{size:<13}{row["memory_gb"]:>7.2f} GB{row["largest_batch"]:>15}{row["tflop"]:>14.3f}'

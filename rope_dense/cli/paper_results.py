@@ -15,15 +15,14 @@ def paper_result(path: Path, cfg: Config) -> str:
     A config that only has another for its base, as the flagship configs do, has that one's result;
     one that changes anything has none.
     """
-    while True:
-        base = single_base(path)
-        if entry := metafile_entry(path):
-            if differs(cfg, path):
-                return f'none: {path.name} has one, and settings of it are changed here'
+    source: Path | None = path
+    while source is not None:
+        if entry := metafile_entry(source):
+            if differs(cfg, source):
+                return f'none: {source.name} has one, and settings of it are changed here'
             return describe(entry)
-        if base is None:
-            return 'none known'
-        path = base
+        source = single_base(source)
+    return 'none known'
 
 
 def single_base(path: Path) -> Path | None:
@@ -53,12 +52,8 @@ def differs(cfg: Config, path: Path) -> bool:
 
 def describe(entry: dict) -> str:
     """Metrics and source of the results of a metafile's entry, on one line."""
-    results = entry.get('Results', [])
-    return (
-        '; '.join(
-            f'{", ".join(f"{value} {name}" for name, value in result["Metrics"].items())} '
-            f'on {result["Dataset"]} ({result["Source"]})'
-            for result in results
-        )
-        or 'none: not in the paper'
-    )
+    lines = []
+    for result in entry.get('Results', []):
+        metrics = ', '.join(f'{value} {name}' for name, value in result['Metrics'].items())
+        lines.append(f'{metrics} on {result["Dataset"]} ({result["Source"]})')
+    return '; '.join(lines) or 'none: not in the paper'

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from unittest import mock
 
 import mmcv.ops.multi_scale_deform_attn as deformable_attention
 import numpy as np
@@ -16,12 +17,10 @@ from scipy.optimize import nnls
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import FunctionCtx
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from ..backbones.base import Backbone
 from .resolution import ImageSize
-from .speed import profiled, random_sample
+from .speed import count_operations, noise, profiled
 
 # Pixels; the images that are measured first have this, or whole windows, to 2.5 times it.
 SIDE = 256
@@ -107,7 +106,7 @@ def measure_step(config: Config, model: nn.Module, side: int = SIDE) -> StepCost
     """Run training steps on small images of noise, on the device of the model.
 
     Weights are updated by the config's optimizer wrapper, so its precision counts; images have the
-    boxes or labels of ``speed.random_sample``. mmcv's deformable attention has no CUDA kernel on a
+    boxes or labels of ``speed.noise``. mmcv's deformable attention has no CUDA kernel on a
     CPU, and takes far more tensors there: it is replaced by what makes the tensors of the kernel,
     and no results. Convolutions may have workspaces on a GPU that a CPU has not, and no device
     counts what its libraries take for themselves. Compared with larger steps in
@@ -209,10 +208,7 @@ def points_to_measure(window: ImageSize, side: int) -> list[Point]:
 def training_step(
     model: nn.Module, wrapper: OptimWrapper, scope: str, point: Point
 ) -> Callable[[], None]:
-    batch, height, width = point
-    device = next(model.parameters()).device
-    images = torch.randn(batch, 3, height, width, device=device)
-    samples = [random_sample(scope, height, width, device) for _ in range(batch)]
+    images, samples = noise(model, scope, *point)
 
     def step() -> None:
         with wrapper.optim_context(model):
@@ -222,28 +218,17 @@ def training_step(
     return step
 
 
-def count_operations(step: Callable[[], None]) -> int:
-    counter = FlopCounterMode(display=False)
-    with sdpa_kernel(SDPBackend.MATH), counter:  # the fused kernels of a CPU are not counted
-        step()
-    return counter.get_total_flops()
-
-
 @contextmanager
 def tensors_of_cuda_kernel() -> Iterator[None]:
-    """Within this context, deformable attention on a CPU makes the tensors that mmcv's CUDA kernel
-    makes, and its results are zero."""
-    name = 'multi_scale_deformable_attn_pytorch'
-    definition = getattr(deformable_attention, name)
+    """Within it deformable attention on a CPU makes the tensors that mmcv's CUDA kernel makes, and
+    its results are zero."""
 
     def stand_in(value: Tensor, shapes: Tensor, locations: Tensor, weights: Tensor) -> Tensor:
         return KernelTensors.apply(value, locations, weights)
 
-    setattr(deformable_attention, name, stand_in)
-    try:
+    name = 'multi_scale_deformable_attn_pytorch'
+    with mock.patch.object(deformable_attention, name, stand_in):
         yield
-    finally:
-        setattr(deformable_attention, name, definition)
 
 
 class KernelTensors(Function):

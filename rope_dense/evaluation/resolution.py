@@ -24,10 +24,8 @@ class ResolutionLoop(TestLoop):
 
 
 def at_size(config: Config, size: int | ImageSize) -> Config:
-    """A copy of a config that tests at another size.
-
-    Every step of the test pipeline with a `scale` gets the new one; its `keep_ratio`
-    stays as it is.
+    """A copy of a config that tests at another size: every step of the test pipeline with a
+    `scale` gets the new one; its `keep_ratio` stays as it is.
 
     Args:
         size: the shorter side in pixels, the longer one (or its limit) grows by the same factor; or
@@ -96,7 +94,6 @@ def evaluate_at(config: Config, checkpoint: str | Path, size: ImageSize) -> dict
 
     Args:
         config: of a detector or of a segmentor; it is not changed.
-        size: height and width in pixels.
 
     Returns:
         The metrics of Runner.test, and `seconds_per_image` (data loading included).
@@ -104,14 +101,12 @@ def evaluate_at(config: Config, checkpoint: str | Path, size: ImageSize) -> dict
     Raises:
         ValueError: if no step of the test pipeline has a `scale` to set.
     """
-    height, width = size
     config = at_size(config, size)
     # mmengine finds loggers and visualizers by name: a new name keeps this run out of earlier logs.
-    config.experiment_name = f'test_{height}x{width}'
+    config.experiment_name = f'test_{size[0]}x{size[1]}'
     if 'visualizer' in config:
         config.visualizer.name = config.experiment_name
-    config.load_from = str(checkpoint)
-    config.resume = False
+    config.load_from, config.resume = str(checkpoint), False
     runner = Runner.from_cfg(config)
     metrics = runner.test()
     seconds = runner.message_hub.get_scalar('test/time').mean() / config.test_dataloader.batch_size

@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import math
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ HEADLINES = ('coco/bbox_mAP', 'mIoU', 'accuracy/top1')  # what is plotted unless
 DESCRIPTION = ('size', 'height', 'width', 'scaling', 'window', 'slide')
 MEASURED_BY = ('model', 'test_dataloader', 'test_evaluator', 'test_cfg', 'custom_hooks')
 COLUMNS = 6  # metrics in the table; the files have all
-CHUNK = 2**22
+WIDTHS = dict(size=11, scaling=17, window=9)  # of what is before them
 
 
 @dataclass(frozen=True)
@@ -45,13 +44,8 @@ class Identity:
         """Of a config after all overrides; a checkpoint that is no file is known by its name."""
         settings = {name: config.get(name) for name in MEASURED_BY}
         text = json.dumps(settings, sort_keys=True, default=str)
-        path = os.path.expanduser(checkpoint)
-        if os.path.isfile(path):
-            checkpoint_sha256 = hash_of_file(path)
-        else:
-            checkpoint_sha256 = hashlib.sha256(checkpoint.encode()).hexdigest()
-        config_sha256 = hashlib.sha256(text.encode()).hexdigest()
-        return cls(config_name, config_sha256, checkpoint, checkpoint_sha256)
+        hashes = hashlib.sha256(text.encode()).hexdigest(), hash_of(checkpoint)
+        return cls(config_name, hashes[0], checkpoint, hashes[1])
 
     def differences(self, other: dict) -> list[str]:
         """Which parts of another identity differ; names of files do not count."""
@@ -125,10 +119,9 @@ class Results:
 
     def write(self) -> None:
         """Write both files, by the first process; each is replaced in one step."""
-        if not is_main_process():
-            return
-        write_whole(self.path, json.dumps(self.content(), indent=1) + '\n')
-        write_whole(self.path.with_suffix('.csv'), as_csv([self.content()]))
+        if is_main_process():
+            write_whole(self.path, json.dumps(self.content(), indent=1) + '\n')
+            write_whole(self.path.with_suffix('.csv'), as_csv([self.content()]))
 
     def content(self) -> dict:
         return dict(
@@ -140,10 +133,14 @@ class Results:
         )
 
 
-def hash_of_file(path: str) -> str:
+def hash_of(checkpoint: str) -> str:
+    """Of its content, or of its name if it is no file."""
+    path = Path(checkpoint).expanduser()
+    if not path.is_file():
+        return hashlib.sha256(checkpoint.encode()).hexdigest()
     digest = hashlib.sha256()
-    with open(path, 'rb') as file:
-        while chunk := file.read(CHUNK):
+    with path.open('rb') as file:
+        while chunk := file.read(2**22):
             digest.update(chunk)
     return digest.hexdigest()
 
@@ -200,26 +197,20 @@ def headline(names: Iterable[str]) -> str:
 
 def table_header(row: dict) -> str:
     names = [name.rpartition('/')[2].removeprefix('bbox_') for name in shown(row)]
-    return line(['size', 'scaling', 'window'], [*names, 's/image'])
+    return table_cells(WIDTHS, [*names, 's/image'])
 
 
 def table_line(row: dict, *, is_stored: bool) -> str:
-    figures = [format_metric(row['metrics'][name]) for name in shown(row)]
-    described = [row['size'], row['scaling'], row['window']]
-    return line(described, [*figures, f'{row["seconds_per_image"]:.3f}']) + ' (reused)' * is_stored
+    values = [row['metrics'][name] for name in shown(row)] + [row['seconds_per_image']]
+    figures = ['-' if value is None else f'{value:.3f}' for value in values]
+    return table_cells([row[name] for name in WIDTHS], figures) + ' (reused)' * is_stored
 
 
 def shown(row: dict) -> list[str]:
     """The metrics of a row that the table has room for, the headline first."""
-    names = list(row['metrics'])
-    first = headline(names)
-    return [first, *(name for name in names if name != first)][:COLUMNS]
+    return list(dict.fromkeys([headline(row['metrics']), *row['metrics']]))[:COLUMNS]
 
 
-def format_metric(value: float | None) -> str:
-    return '-' if value is None else f'{value:.3f}'
-
-
-def line(described: list[str], figures: list[str]) -> str:
-    left = ''.join(f'{text:<{width}}' for text, width in zip(described, (11, 17, 9), strict=True))
-    return left + ''.join(f'{figure:>9}' for figure in figures)
+def table_cells(described: Iterable[str], figures: Sequence[str]) -> str:
+    left = (f'{text:<{width}}' for text, width in zip(described, WIDTHS.values(), strict=True))
+    return ''.join([*left, *(f'{figure:>9}' for figure in figures)])

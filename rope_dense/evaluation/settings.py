@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from typing import Literal
 
 from mmengine.config import Config, ConfigDict
 from torch import nn
@@ -14,7 +15,7 @@ from torch import nn
 from ..backbones.base import Backbone
 from ..backbones.windows import WindowSetting
 from ..rope import RopeScaling
-from ..rope.frequencies import GridRoPE
+from ..rope.frequencies import GridRoPE, Size
 from .resolution import ImageSize, at_size, configured_size, resize_steps
 
 AS_CONFIG = 'config'  # a setting that is left as the config has it
@@ -82,7 +83,7 @@ def parse_window(text: str) -> WindowSetting:
     )
 
 
-def parse_sides(text: str, problem: str) -> int | tuple[int, int]:
+def parse_sides(text: str, problem: str) -> int | Size:
     """'7' or '7x14', height and width; ValueError for anything else, or a side of 0."""
     match = SIDES.fullmatch(text)
     if match is None:
@@ -136,63 +137,93 @@ class SweepModel:
         """Try all points, without data. Returns what each scaling is for, in words.
 
         Raises:
-            ValueError: see ``config_of`` and ``apply``.
+            ValueError: see ``apply``.
         """
         purposes = {}
         for point in points:
             self.apply(point)
-            self.config_of(point)
             if self.is_ours:
                 purposes[point.scaling] = purpose_of(self.backbone)
         return purposes
 
-    def config_of(self, point: SweepPoint) -> Config:
-        """The config at the size of a point.
-
-        Raises:
-            ValueError: see ``at_size``.
-        """
-        size = parse_size(point.size)
-        try:
-            return at_size(self.config, size)
-        except ValueError as error:
-            raise ValueError(f'--sizes {point.size}: {error}') from error
-
-    def apply(self, point: SweepPoint) -> None:
-        """Set scaling, window and crops of the model.
+    def apply(self, point: SweepPoint) -> Config:
+        """Set scaling, window and crops of the model; returns the config at the size of the point.
 
         Raises:
             ValueError: a setting that the model or the size does not allow, with the option that
                 gave it.
         """
+        size = parse_size(point.size)
+        with named(f'--sizes {point.size}'):
+            config = at_size(self.config, size)
+        test_cfg = self.test_cfg_of(point, configured_size(config))
         if self.is_ours:
-            grid = self.grid_of(point)
+            grid = self.grid_of(point, configured_size(config), test_cfg)
             self.set_scaling(point.scaling)
             self.set_window(point, grid)
-        else:
-            for option, value in (('--scaling', point.scaling), ('--window', point.window)):
-                if value != AS_CONFIG:
-                    raise ValueError(
-                        f'{option} {value}: the backbone must be one of rope_dense, it is '
-                        f'{type(self.backbone).__name__}'
-                    )
-        if self.test_cfg.get('mode') == 'slide':
-            self.model.test_cfg = self.sliding(point)
-        elif point.slide != 'keep':
+        elif (point.scaling, point.window) != (AS_CONFIG, AS_CONFIG):
+            raise ValueError(
+                f'--scaling {point.scaling}, --window {point.window}: the backbone must be one of '
+                f'rope_dense, it is {type(self.backbone).__name__}'
+            )
+        if self.slides:
+            self.model.test_cfg = test_cfg
+        return config
+
+    def test_cfg_of(self, point: SweepPoint, size: ImageSize) -> ConfigDict:
+        """The model's ``test_cfg`` for images of a size."""
+        if point.slide == 'keep':
+            return self.test_cfg
+        if not self.slides:
             raise ValueError(
                 f'--slide {point.slide}: the config does not slide (model.test_cfg.mode)'
             )
+        if point.slide == 'whole':
+            return ConfigDict(self.test_cfg, mode='whole')
+        trained = configured_size(self.config)
+        if self.keeps_ratio:
+            size, trained = (min(size),) * 2, (min(trained),) * 2
+        scaled = {
+            name: tuple(
+                max(1, round(side * to / of))
+                for side, to, of in zip(self.test_cfg[name], size, trained, strict=True)
+            )
+            for name in ('crop_size', 'stride')
+            if name in self.test_cfg  # EoMT's windows have no stride
+        }
+        return ConfigDict(self.test_cfg, **scaled)
+
+    @property
+    def slides(self) -> bool:
+        return self.test_cfg.get('mode') == 'slide'
+
+    @property
+    def keeps_ratio(self) -> bool:
+        """Whether image sizes are bounds only."""
+        return bool(resize_steps(self.config)[0].get('keep_ratio'))
+
+    def grid_of(self, point: SweepPoint, size: ImageSize, test_cfg: ConfigDict) -> Size:
+        """Tokens of the first block for images of a size, or their crops; ValueError if none."""
+        if test_cfg.get('mode') == 'slide':
+            size = tuple(map(min, size, test_cfg.crop_size))
+        patch_embed = self.backbone.patch_embed
+        grid = patch_embed.grid(*size)
+        if min(grid) < 1:
+            patch = patch_embed.patch_size
+            raise ValueError(
+                f'--sizes {point.size}: {size[0]} x {size[1]} pixels leave no token of {patch} x '
+                f'{patch}; give {patch} or more'
+            )
+        return grid
 
     def set_scaling(self, text: str) -> None:
         scaling = self.rope_scaling if text == AS_CONFIG else parse_scaling(text)
-        try:
+        with named(f'--scaling {text}'):
             self.backbone.set_rope_scaling(scaling)
-        except ValueError as error:
-            raise ValueError(f'--scaling {text}: {error}') from error
 
-    def set_window(self, point: SweepPoint, grid: tuple[int, int]) -> None:
-        """Set the window; one larger than the finest map, ``grid`` in tokens, is an error, as it
-        attends to nothing more than 'none' does."""
+    def set_window(self, point: SweepPoint, grid: Size) -> None:
+        """Set the window; one larger than the finest map, ``grid``, is an error, as it attends to
+        nothing more than 'none' does."""
         if point.window == AS_CONFIG:
             self.backbone.set_window_size(self.window_size)
             return
@@ -206,60 +237,21 @@ class SweepModel:
         if window in (None, 'auto'):
             return
         sides = (window, window) if isinstance(window, int) else window
-        if self.keeps_ratio:  # either side may be the longer one
-            too_large = any(side > of for side, of in zip(sorted(sides), sorted(grid), strict=True))
-        else:
-            too_large = any(side > of for side, of in zip(sides, grid, strict=True))
-        if too_large:
+        order = sorted if self.keeps_ratio else tuple  # either side may be the longer one
+        if any(side > tokens for side, tokens in zip(order(sides), order(grid), strict=True)):
             raise ValueError(
                 f'--window {point.window}: larger than the map, {grid[0]} x {grid[1]} tokens at '
                 f'--sizes {point.size}; give a smaller window, auto, or none for the whole map'
             )
 
-    @property
-    def keeps_ratio(self) -> bool:
-        """Whether image sizes are bounds only."""
-        return bool(resize_steps(self.config)[0].get('keep_ratio'))
 
-    def grid_of(self, point: SweepPoint) -> tuple[int, int]:
-        """Tokens of the first block (of a backbone of ours) for the largest images of a point.
-
-        Raises:
-            ValueError: there are none.
-        """
-        height, width = configured_size(self.config_of(point))
-        if self.test_cfg.get('mode') == 'slide' and point.slide != 'whole':
-            crop = self.sliding(point).crop_size
-            height, width = min(height, crop[0]), min(width, crop[1])
-        grid = self.backbone.patch_embed.grid(height, width)
-        if min(grid) < 1:
-            patch = self.backbone.patch_embed.patch_size
-            raise ValueError(
-                f'--sizes {point.size}: {height} x {width} pixels leave no token of {patch} x '
-                f'{patch}; give {patch} or more'
-            )
-        return grid
-
-    def sliding(self, point: SweepPoint) -> ConfigDict:
-        """The model's ``test_cfg``, of a segmentor that slides."""
-        if point.slide not in get_args(Slide):
-            raise ValueError(f'--slide {point.slide}: give one of {", ".join(get_args(Slide))}')
-        if point.slide == 'keep':
-            return self.test_cfg
-        if point.slide == 'whole':
-            return ConfigDict(self.test_cfg, mode='whole')
-        new, old = configured_size(self.config_of(point)), configured_size(self.config)
-        if self.keeps_ratio:
-            new, old = (min(new),) * 2, (min(old),) * 2
-        scaled = {
-            name: tuple(
-                max(1, round(side * to / of))
-                for side, to, of in zip(self.test_cfg[name], new, old, strict=True)
-            )
-            for name in ('crop_size', 'stride')
-            if name in self.test_cfg  # EoMT's windows have no stride
-        }
-        return ConfigDict(self.test_cfg, **scaled)
+@contextmanager
+def named(option: str) -> Iterator[None]:
+    """A ValueError within it begins with the option that it is about."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f'{option}: {error}') from error
 
 
 def purpose_of(backbone: Backbone) -> str:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import copy
 import re
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
-from torch import nn
+from torch import Tensor, nn
 from torch.autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.flop_counter import FlopCounterMode
 
 from ..rope import Rotary, RotaryEmbedding
 
@@ -70,38 +71,15 @@ def measure_speed(
 ) -> Speed:
     """Run a detector or a segmentor on random images of one size.
 
-    In training, an image has ``BOXES`` boxes or a label map of two classes, all random. The times
-    are those of ``rounds`` calls after one to warm up; shares and memory come from one more, under
-    PyTorch's profiler, which is slower where operations are many and small.
+    The times are those of ``rounds`` calls after one to warm up (``torch.utils.benchmark`` would
+    warm up before each); shares and memory come from one more, under PyTorch's profiler, which is
+    slower where operations are many and small.
 
     Args:
-        scope: 'mmdet' for a detector, 'mmseg' for a segmentor.
+        scope: see ``noise``.
         mode: 'forward' or 'training'.
     """
-    run = prepare(model, scope, mode, height=height, width=width, batch=batch)
-    seconds = [timed(run) for _ in range(rounds + 1)][1:]
-    shares = torch.tensor([0.2, 0.8], dtype=torch.float64)
-    quantiles = torch.tensor(seconds, dtype=torch.float64).quantile(shares).tolist()
-    share, memory = profile_call(model, run)
-    return Speed(
-        mode,
-        height,
-        width,
-        batch,
-        1000 * statistics.median(seconds),
-        *(1000 * value for value in quantiles),
-        memory / 2**20,
-        share,
-    )
-
-
-def prepare(
-    model: nn.Module, scope: str, mode: str, *, height: int, width: int, batch: int
-) -> Callable[[], None]:
-    """What is timed: a prediction, or losses and their gradients."""
-    device = next(model.parameters()).device
-    images = torch.randn(batch, 3, height, width, device=device)
-    samples = [random_sample(scope, height, width, device) for _ in range(batch)]
+    images, samples = noise(model, scope, batch, height, width)
 
     @torch.no_grad()
     def forward() -> None:
@@ -113,11 +91,25 @@ def prepare(
         model.parse_losses(losses)[0].backward()
 
     model.train(mode == 'training')
-    return training if mode == 'training' else forward
+    run = training if mode == 'training' else forward
+    seconds = torch.tensor([timed(run) for _ in range(rounds + 1)][1:], dtype=torch.float64)
+    shares = torch.tensor([0.5, 0.2, 0.8], dtype=torch.float64)
+    milliseconds = (1000 * seconds.quantile(shares)).tolist()
+    share, memory = profile_call(model, run)
+    return Speed(mode, height, width, batch, *milliseconds, memory / 2**20, share)
+
+
+def noise(
+    model: nn.Module, scope: str, batch: int, height: int, width: int
+) -> tuple[Tensor, list[BaseDataElement]]:
+    """Random images [B, 3, height, width] on the device of a model, and what it is to find in them:
+    ``BOXES`` boxes each for a detector (scope 'mmdet'), two classes for a segmentor ('mmseg')."""
+    device = next(model.parameters()).device
+    images = torch.randn(batch, 3, height, width, device=device)
+    return images, [random_sample(scope, height, width, device) for _ in range(batch)]
 
 
 def random_sample(scope: str, height: int, width: int, device: torch.device) -> BaseDataElement:
-    """What a model is to find in an image of noise."""
     size = (height, width)
     meta = dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size)
     meta['scale_factor'] = (1.0, 1.0)
@@ -154,7 +146,7 @@ def profile_call(model: nn.Module, run: Callable[[], None]) -> tuple[dict[str, f
     """
     on_gpu = next(model.parameters()).is_cuda
     model.zero_grad()  # or the gradients of an earlier call, freed in this one, would be taken off
-    with EmbeddingRecords(model):
+    with embeddings_recorded(model):
         profiler, memory = profiled(run, on_gpu)
     times = dict.fromkeys([*KINDS, REST], 0.0)
     for event in profiler.events():
@@ -200,30 +192,35 @@ def peak_of(profiler: profile) -> int:
     return peak
 
 
-class EmbeddingRecords:
-    """Within this context, the work of rotary embeddings is recorded under ``EMBEDDING``, and the
-    cosines and sines of their angles with it."""
+@contextmanager
+def embeddings_recorded(model: nn.Module) -> Iterator[None]:
+    """Within it the work of rotary embeddings is recorded under ``EMBEDDING``, and the cosines and
+    sines of their angles with it."""
+    records = {
+        module: record_function(EMBEDDING)
+        for module in model.modules()
+        if isinstance(module, RotaryEmbedding)
+    }
 
-    def __init__(self, model: nn.Module) -> None:
-        self.embeddings = [m for m in model.modules() if isinstance(m, RotaryEmbedding)]
+    def start(embedding: nn.Module, args: tuple) -> None:
+        records[embedding].__enter__()
 
-    def __enter__(self) -> None:
-        self.handles = []
-        for embedding in self.embeddings:
-            record = record_function(EMBEDDING)
-            before = embedding.register_forward_pre_hook(partial(start, record))
-            after = embedding.register_forward_hook(partial(stop, record))
-            self.handles += [before, after]
+    def stop(embedding: nn.Module, args: tuple, rotary: Rotary) -> None:
+        rotary.cos_sin  # noqa: B018, a cached property that attention asks for next
+        records[embedding].__exit__(None, None, None)
 
-    def __exit__(self, *_: object) -> None:
-        for handle in self.handles:
-            handle.remove()
+    with ExitStack() as hooks:
+        for embedding in records:
+            hooks.enter_context(embedding.register_forward_pre_hook(start))
+            hooks.enter_context(embedding.register_forward_hook(stop))
+        yield
 
 
-def start(record: record_function, embedding: nn.Module, args: tuple) -> None:
-    record.__enter__()
-
-
-def stop(record: record_function, embedding: nn.Module, args: tuple, rotary: Rotary) -> None:
-    rotary.cos_sin  # noqa: B018, a cached property that attention asks for next
-    record.__exit__(None, None, None)
+def count_operations(run: Callable[[], None]) -> int:
+    """Floating-point operations of a call, two a multiply-add, as torch's counter sees them: in
+    products of matrices. Attention is made of plain ones, as it does not see a CPU's fused kernel.
+    """
+    counter = FlopCounterMode(display=False)
+    with sdpa_kernel(SDPBackend.MATH), counter:
+        run()
+    return counter.get_total_flops()

@@ -7,6 +7,7 @@ import io
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 
 from mmengine.config import Config
@@ -30,9 +31,8 @@ def plan(
     slide: Slide = 'keep',
 ) -> list[SweepPoint]:
     """All combinations, each once; size by size for one setting after the other."""
-    combinations = product(scalings, windows, sizes)
-    points = (SweepPoint(size, scaling, window, slide) for scaling, window, size in combinations)
-    return list(dict.fromkeys(points))
+    combinations = dict.fromkeys(product(scalings, windows, sizes))
+    return [SweepPoint(size, scaling, window, slide) for scaling, window, size in combinations]
 
 
 class Evaluator:
@@ -49,9 +49,8 @@ class Evaluator:
         runner.register_hook(self.progress)
 
     def __call__(self, point: SweepPoint) -> tuple[ImageSize, dict[str, float], float]:
-        """ImageSize of the images, metrics, and seconds per image of a point."""
-        self.sweep_model.apply(point)
-        config = self.sweep_model.config_of(point)
+        """Size of the images, metrics, and seconds per image of a point."""
+        config = self.sweep_model.apply(point)
         self.progress.title = str(point)
         with contextlib.redirect_stdout(io.StringIO()):  # what pycocotools prints
             metrics = self.runner.test_loop.run_on(config)
@@ -64,23 +63,18 @@ def run_sweep(points: Sequence[SweepPoint], results: Results, evaluate: Evaluato
     Args:
         evaluate: None if all are finished.
     """
-    if is_main_process():
-        for scaling in dict.fromkeys(point.scaling for point in points):
-            if scaling in results.purposes:
-                print(f'scaling {scaling}: {results.purposes[scaling]}')
-    header_due = True
+    say = partial(print, flush=True) if is_main_process() else lambda line: None
+    for scaling in dict.fromkeys(point.scaling for point in points):
+        if scaling in results.purposes:
+            say(f'scaling {scaling}: {results.purposes[scaling]}')
     for point in points:
         row = results.find(point)
         is_stored = row is not None
         if not is_stored:
-            measured = evaluate(point)
-            row = results.add(point, *measured)
-        if not is_main_process():
-            continue
-        if header_due:
-            print(table_header(row))
-            header_due = False
-        print(table_line(row, is_stored=is_stored), flush=True)
+            row = results.add(point, *evaluate(point))
+        if point == points[0]:
+            say(table_header(row))
+        say(table_line(row, is_stored=is_stored))
 
 
 def bare_model(runner: Runner) -> nn.Module:
@@ -115,19 +109,17 @@ class Progress(Hook):
         now = time.monotonic()
         self.images += len(outputs)
         self.seconds_per_image = (now - self.started) / self.images
-        total = len(runner.test_dataloader)
         if is_main_process():
-            self.report(now, batch_idx + 1, total)
+            self.report(now, batch_idx + 1, len(runner.test_dataloader))
 
     def report(self, now: float, done: int, total: int) -> None:
-        overwrites = sys.stderr.isatty()
-        if now - self.reported < (0.2 if overwrites else REPORT_SECONDS) and done < total:
+        overwrites, finished = sys.stderr.isatty(), done == total
+        if not finished and now - self.reported < (0.2 if overwrites else REPORT_SECONDS):
             return
         self.reported = now
         left = (now - self.started) / done * (total - done)
-        text = f'{self.title}: {done} of {total} batches, {left:.0f} s left'
+        text = '' if finished else f'{self.title}: {done} of {total} batches, {left:.0f} s left'
         if overwrites:
-            ending = '\r' if done < total else '\r' + ' ' * len(text) + '\r'
-            print(f'\r{text}', end=ending, file=sys.stderr, flush=True)
-        elif done < total:
+            print(f'\r\033[K{text}', end='', file=sys.stderr, flush=True)
+        elif text:
             print(text, file=sys.stderr, flush=True)
