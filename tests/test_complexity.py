@@ -16,7 +16,7 @@ from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.cli.complexity import count_products, measured_size
 from rope_dense.cli.errors import UsageError
 from rope_dense.cli.model_checks import build_model
-from rope_dense.evaluation import RoPEClassifier
+from rope_dense.evaluation.classifier import RoPEClassifier
 
 
 class Predictor(nn.Module):

@@ -18,8 +18,14 @@ from published import naver_swin, naver_vit
 from torch import Tensor, nn
 
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.evaluation import RoPEClassifier, load_classifier
-from rope_dense.evaluation.classifier import PROTOCOLS, classifier_config
+from rope_dense.checkpoints.layouts import LAYOUTS
+from rope_dense.evaluation.classifier import (
+    PROTOCOLS,
+    RoPEClassifier,
+    classifier_config,
+    load_classifier,
+)
+from rope_dense.evaluation.papers import expand_sizes
 from rope_dense.evaluation.results import read_results
 
 TOOLS = Path(__file__).parents[1] / 'tools'
@@ -211,6 +217,10 @@ def test_the_protocol_is_that_of_the_source(tmp_path: Path) -> None:
     ):
         config = classifier_config(saved(dict(model=state), tmp_path / 'weights.pth'))
         assert config['evaluation'] == dict(sizes=sizes, crop_ratio=ratio)
+    backbones = {'RoPEViT', 'RoPESwin', 'RoPENAT'}
+    assert PROTOCOLS.keys() - backbones <= {layout.name for layout in LAYOUTS}
+    for protocol in PROTOCOLS.values():
+        assert all(size.isdecimal() for size in expand_sizes(protocol['sizes']))
 
 
 # The tool on pictures whose right answers are known

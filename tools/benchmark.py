@@ -28,6 +28,7 @@ from pathlib import Path
 
 import torch
 from mmengine.config import Config
+from mmengine.utils import to_2tuple
 from torch import nn
 
 from rope_dense.checkpoints.writing import whole_file, write_whole
@@ -95,8 +96,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
     with usage_errors():
-        sizes = [parse_size(size) for size in args.sizes]
-    sizes = [(size, size) if isinstance(size, int) else size for size in sizes]
+        sizes = [to_2tuple(parse_size(size)) for size in args.sizes]
     check_at_least(args, 1, 'batch', 'rounds', 'threads')
     if args.tflops is not None and args.tflops <= 0:
         raise UsageError(f'--tflops must be more than 0, got {args.tflops:g}')
@@ -135,7 +135,7 @@ def measure(
         products = count_products(model, height=height, width=width)
         for mode in args.modes:
             speed = measure_speed(model, scope, mode, **numbers)
-            rows.append(asdict(speed) | asdict(products))
+            rows.append(speed | asdict(products))
             print(line(rows[-1]), flush=True)
     except (ValueError, RuntimeError) as error:
         advice = '. Give --batch 2' if 'more than 1 value per channel' in str(error) else ''

@@ -30,7 +30,7 @@ from rope_dense.backbones.layers import TableResize
 from rope_dense.cli.checkpoints import is_remote
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.sweeps import add_sweep_arguments, evaluate_points, finish, prepare_sweep
+from rope_dense.cli.sweeps import add_sweep_arguments, prepare_sweep
 from rope_dense.evaluation.classifier import PROTOCOLS, classifier_config
 from rope_dense.evaluation.settings import AS_CONFIG
 
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if (path := getattr(args, option)) and is_remote(path):
             raise UsageError(f'--{option.replace("_", "-")} {path}: give a file of this machine')
     config = make_config(args, *model_and_protocol(args), name)
-    points, results, load = prepare_sweep(
+    run = prepare_sweep(
         args,
         config,
         name=name,
@@ -108,8 +108,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     os.makedirs(config.work_dir, exist_ok=True)
     config.dump(os.path.join(config.work_dir, 'classifier.py'))
     print(f'crop ratio {config.evaluation.crop_ratio}')
-    evaluate_points(config, points, results, load)
-    finish(args, results)
+    run()
 
 
 def model_and_protocol(args: argparse.Namespace) -> tuple[dict, dict]:

@@ -19,7 +19,7 @@ from rope_dense.cli.arguments import add_common_arguments, parse
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.errors import command
 from rope_dense.cli.flags import with_data_root
-from rope_dense.cli.sweeps import add_sweep_arguments, evaluate_points, finish, prepare_sweep
+from rope_dense.cli.sweeps import add_sweep_arguments, prepare_sweep
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -53,14 +53,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         cfg = with_data_root(cfg, args.data_root)
     used_loaders(cfg, 'test')
     cfg.load_from, cfg.resume = args.checkpoint, False
-    points, results, load = prepare_sweep(
-        args, cfg, name=args.config, sizes=args.sizes, slide=args.slide
-    )
+    run = prepare_sweep(args, cfg, name=args.config, sizes=args.sizes, slide=args.slide)
     if args.slide == 'keep' and (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
         crop = ' x '.join(map(str, cfg.model.test_cfg.crop_size))
         print(f'Every size is tested in crops of {crop}: the backbone sees no more. See --slide')
-    evaluate_points(cfg, points, results, load, args.launcher)
-    finish(args, results)
+    run(args.launcher)
 
 
 if __name__ == '__main__':

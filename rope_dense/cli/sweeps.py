@@ -5,20 +5,22 @@ import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
 from mmengine.runner import Runner
+from mmengine.utils import to_2tuple
 from torch import nn
 
 from ..checkpoints.writing import write_whole
 from ..evaluation.classifier import RoPEClassifier, load_classifier
 from ..evaluation.papers import expand_sizes, read_runs, relative_to
-from ..evaluation.resolution import configured_size
+from ..evaluation.resolution import ImageSize, configured_size
 from ..evaluation.results import Identity, Results, as_csv, headline
 from ..evaluation.settings import AS_CONFIG, Slide, SweepModel, SweepPoint, parse_size
-from ..evaluation.sweep import Evaluator, bare_model, plan, run_sweep
+from ..evaluation.sweep import Evaluator, bare_model, evaluate_points, plan
 from ..visualization.resolution_plot import draw_resolutions
 from .checkpoints import check_tested_weights
 from .data_checks import check_data
@@ -95,18 +97,14 @@ def prepare_sweep(
     sizes: Sequence[str],
     window: str = AS_CONFIG,
     slide: Slide = 'keep',
-) -> tuple[list[SweepPoint], Results, Load]:
-    """Check everything before anything long starts.
+) -> Callable[..., None]:
+    """Check everything before anything long starts; returns what starts it, see ``run_sweep``.
 
     Args:
         args: of ``add_sweep_arguments``, with ``checkpoint`` and ``train_size``.
         name: of the config or model, for the label and messages.
         sizes: see ``--sizes``.
         window: unless ``--window`` is given.
-
-    Returns:
-        What to evaluate, the results of an earlier run of the same or none yet, and what puts the
-        checkpoint into the model of a Runner.
 
     Raises:
         UsageError, CheckpointError: data, settings or files that do not fit.
@@ -128,15 +126,14 @@ def prepare_sweep(
             purposes=purposes,
             overwrite=args.overwrite,
         )
-    return points, results, load
+    return partial(run_sweep, args, config, points, results, load)
 
 
-def training_size_of(config: Config, given: str | None) -> tuple[int, int]:
+def training_size_of(config: Config, given: str | None) -> ImageSize:
     """Height and width that a model was trained at: as given, or those of its test images."""
     if given is None:
         return configured_size(config)
-    size = parse_size(given, '--train-size')
-    return (size, size) if isinstance(size, int) else size
+    return to_2tuple(parse_size(given, '--train-size'))
 
 
 def comparisons(args: argparse.Namespace) -> tuple[list[dict], list[dict]]:
@@ -161,14 +158,15 @@ def loader_of(model: nn.Module, checkpoint: str) -> Load:
     return lambda runner: load_classifier(bare_model(runner), checkpoint)
 
 
-def evaluate_points(
+def run_sweep(
+    args: argparse.Namespace,
     config: Config,
     points: list[SweepPoint],
     results: Results,
     load: Load,
     launcher: str = 'none',
 ) -> None:
-    """Evaluate what is not finished, and print the table."""
+    """Evaluate what is not finished, print the table, draw the plots, say where everything is."""
     evaluate = None
     if not all(results.find(point) for point in points):
         quiet = copy.deepcopy(config)
@@ -179,27 +177,27 @@ def evaluate_points(
         load(runner)
         evaluate = Evaluator(runner, config)
     try:
-        run_sweep(points, results, evaluate)
+        evaluate_points(points, results, evaluate)
     except KeyboardInterrupt:
         stored = f'{len(results.rows)} results are in {results.path}'
         print(f'\nstopped; {stored}: the same command goes on', file=sys.stderr)
         raise
+    if is_main_process():
+        with usage_errors():
+            files = draw(args, results)
+        print(f'\n{results.path}, {", ".join(file.name for file in files)}')
 
 
-def finish(args: argparse.Namespace, results: Results) -> None:
-    """Draw the plots and say where everything is."""
-    if not is_main_process():
-        return
+def draw(args: argparse.Namespace, results: Results) -> list[Path]:
+    """Draw results and what they are compared with; returns the files beside ``results.path``."""
     metric = args.metric or headline(results.rows[0]['metrics'])
-    path = results.path
-    written = [path, path.with_suffix('.csv'), path.with_suffix('.png')]
-    with usage_errors():
-        overlays, baselines = comparisons(args)
-        runs = [results.content(), *overlays]
-        draw_resolutions(runs, metric, path.with_suffix('.png'))
-        for baseline in baselines:
-            runs = [relative_to(baseline, run, metric) for run in runs]
-            written += [path.with_name(f'relative.{suffix}') for suffix in ('csv', 'png')]
-            write_whole(written[-2], as_csv(runs))
-            draw_resolutions(runs, metric, written[-1], baseline=baseline['label'])
-    print(f'\n{written[0]}, {", ".join(file.name for file in written[1:])}')
+    overlays, baselines = comparisons(args)
+    runs = [results.content(), *overlays]
+    files = [results.path.with_suffix(suffix) for suffix in ('.csv', '.png')]
+    draw_resolutions(runs, metric, files[1])
+    for baseline in baselines:
+        runs = [relative_to(baseline, run, metric) for run in runs]
+        files += [results.path.with_name(f'relative{suffix}') for suffix in ('.csv', '.png')]
+        write_whole(files[2], as_csv(runs))
+        draw_resolutions(runs, metric, files[3], baseline=baseline['label'])
+    return files

@@ -6,6 +6,7 @@ Letters: B batch, C channels, K classes.
 from __future__ import annotations
 
 import math
+import re
 
 from mmengine.model import BaseModel
 from mmengine.registry import MODELS
@@ -17,12 +18,11 @@ from ..backbones.archs import ARCHS
 from ..backbones.stages import StagedBackbone
 from ..checkpoints import CheckpointError, load_pretrained
 from ..checkpoints.hints import axial_theta, is_swin, swin_sizes
-from ..checkpoints.keys import VIT_FREQS, StateDict, has
+from ..checkpoints.keys import VIT_BLOCK, VIT_FREQS, StateDict, has
 from ..checkpoints.layouts import find_layout
 from ..checkpoints.loading import read_weights
-from ..checkpoints.vit_settings import read_settings
+from ..checkpoints.naver import SWIN_PAIRS, VIT_PAIRS
 
-VIT_HEAD_DIM, SWIN_HEAD_DIM = 64, 32  # of all published ones
 HEAD = ('head.weight', 'head.bias')
 IMAGENET = dict(
     type='ImgDataPreprocessor',
@@ -157,22 +157,23 @@ def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
 
 def vit_config(weights: StateDict, rope: str | None, checkpoint: str) -> dict:
     """The backbone of a ViT's weights, in our layout."""
-    settings = read_settings(weights)
-    table = weights.get('blocks.0.attn.relative_position_bias_table')
-    if settings is None or (table is None and not settings.with_cls_token):
+    channels, patch_size = weights['patch_embed.proj.weight'].shape[0::3]
+    depth = sum(bool(re.fullmatch(VIT_BLOCK, key)) for key in weights)
+    sizes = dict(embed_dims=channels, depth=depth, patch_size=patch_size)
+    sizes['num_heads'] = channels // (2 * VIT_PAIRS)
+    table = weights.get('blocks.0.attn.relative_position_bias_table')  # [offsets, heads]
+    if table is not None:
+        sizes |= dict(num_heads=table.shape[1], img_size=table_side(table) * patch_size)
+        return dict(type='RoPEViT', arch=ARCHS['isotropic_small'] | sizes, final_norm=True)
+    if 'cls_token' not in weights:
         raise CheckpointError(
             f'{checkpoint}: has no class token (its head sees a mean of tokens) and no relative '
             'position bias; classifiers of RoPE-ViT have the one, those of SHI-Labs the other'
         )
-    sizes = {name: getattr(settings, name) for name in ('embed_dims', 'depth', 'patch_size')}
-    sizes['num_heads'] = settings.embed_dims // VIT_HEAD_DIM
-    if table is not None:  # [offsets, heads]
-        sizes |= dict(num_heads=table.shape[1], img_size=table_side(table) * settings.patch_size)
-        return dict(type='RoPEViT', arch=ARCHS['isotropic_small'] | sizes, final_norm=True)
-    if settings.use_lpe:
+    if 'sine_embed.conv.weight' in weights:
         return dict(type='RoPEViT', arch=ARCHS['resformer_small'] | sizes, final_norm=True)
-    use_ape, freqs = settings.grid_side > 0, weights.get('blocks.0.attn.rope.freqs')
-    if use_ape and freqs is None and rope is None:
+    positions, freqs = weights.get('pos_embed'), weights.get('blocks.0.attn.rope.freqs')
+    if positions is not None and freqs is None and rope is None:
         raise CheckpointError(
             f'{checkpoint}: has a position embedding and no frequencies, as the axial models with '
             'position embedding and their baseline do: say which, --rope axial or --rope none'
@@ -180,10 +181,10 @@ def vit_config(weights: StateDict, rope: str | None, checkpoint: str) -> dict:
     return dict(
         type='RoPEViT',
         arch=sizes,
-        img_size=settings.grid_side * settings.patch_size or 224,
-        rope=ROPES[rope or 'axial'] if freqs is None else rope_config(freqs, VIT_HEAD_DIM),
-        use_ape=use_ape,
-        layer_scale_init_value=1e-4 if settings.layer_scale else None,
+        img_size=224 if positions is None else math.isqrt(positions.shape[1]) * patch_size,
+        rope=ROPES[rope or 'axial'] if freqs is None else rope_config(freqs, VIT_PAIRS),
+        use_ape=positions is not None,
+        layer_scale_init_value=1e-4 if 'blocks.0.gamma_1' in weights else None,
         final_norm=True,
     )
 
@@ -195,11 +196,11 @@ def swin_config(weights: StateDict) -> dict:
     freqs = weights.get('layers.0.blocks.0.attn.rope.freqs')
     table = weights.get('layers.0.blocks.0.attn.relative_position_bias_table')
     window = 7 if table is None else table_side(table)
-    heads = tuple(channels * 2**stage // SWIN_HEAD_DIM for stage in range(len(depths)))
+    heads = tuple(channels * 2**stage // (2 * SWIN_PAIRS) for stage in range(len(depths)))
     return dict(
         type='RoPESwin',
         arch=dict(embed_dims=channels, depths=depths, num_heads=heads),
-        rope=None if freqs is None else rope_config(freqs, SWIN_HEAD_DIM),
+        rope=None if freqs is None else rope_config(freqs, SWIN_PAIRS),
         use_rpb=table is not None,
         window_size=window,
         pretrain_window_size=window,
@@ -210,10 +211,10 @@ def swin_config(weights: StateDict) -> dict:
     )
 
 
-def rope_config(freqs: Tensor, head_dim: int) -> dict:
-    """The embedding of the frequencies of a block, [2, h, P]: P is D / 4 of learned axial ones, for
-    each axis, and D / 2 of others."""
-    if freqs.shape[-1] == head_dim // 4:
+def rope_config(freqs: Tensor, pairs: int) -> dict:
+    """The embedding of the frequencies of a block, [2, h, P] for all pairs of a head, or with half
+    of them: learned axial ones."""
+    if freqs.shape[-1] == pairs // 2:
         return dict(type='AxialRoPE', learned=True)
     theta = axial_theta(freqs)
     if theta is None:

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -135,11 +136,11 @@ class Results:
 
 def hash_of(checkpoint: str) -> str:
     """Of its content, or of its name if it is no file."""
-    path = Path(checkpoint).expanduser()
-    if not path.is_file():
+    path = os.path.expanduser(checkpoint)
+    if not os.path.isfile(path):
         return hashlib.sha256(checkpoint.encode()).hexdigest()
     digest = hashlib.sha256()
-    with path.open('rb') as file:
+    with open(path, 'rb') as file:
         while chunk := file.read(2**22):
             digest.update(chunk)
     return digest.hexdigest()

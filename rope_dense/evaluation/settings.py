@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from mmengine.config import Config, ConfigDict
+from mmengine.utils import to_2tuple
 from torch import nn
 
 from ..backbones.base import Backbone
@@ -236,9 +237,9 @@ class SweepModel:
         self.backbone.set_window_size(window)
         if window in (None, 'auto'):
             return
-        sides = (window, window) if isinstance(window, int) else window
         order = sorted if self.keeps_ratio else tuple  # either side may be the longer one
-        if any(side > tokens for side, tokens in zip(order(sides), order(grid), strict=True)):
+        pairs = zip(order(to_2tuple(window)), order(grid), strict=True)
+        if any(side > tokens for side, tokens in pairs):
             raise ValueError(
                 f'--window {point.window}: larger than the map, {grid[0]} x {grid[1]} tokens at '
                 f'--sizes {point.size}; give a smaller window, auto, or none for the whole map'

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
 import torch
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
@@ -37,28 +36,6 @@ REST = 'rest'
 BOXES = 10  # of an image in training
 
 
-@dataclass(frozen=True)
-class Speed:
-    """A model at one image size, in one mode.
-
-    Attributes:
-        mode: 'forward', a prediction, or 'training', the losses and their gradients.
-        median_ms, p20_ms, p80_ms: of a batch.
-        memory_mb: largest sum of the tensors that a call makes; weights are not among them.
-        share: of the time that each kind of operation takes; the sum is 1.
-    """
-
-    mode: str
-    height: int
-    width: int
-    batch: int
-    median_ms: float
-    p20_ms: float
-    p80_ms: float
-    memory_mb: float
-    share: dict[str, float]
-
-
 def measure_speed(
     model: nn.Module,
     scope: str,
@@ -68,7 +45,7 @@ def measure_speed(
     width: int,
     batch: int,
     rounds: int,
-) -> Speed:
+) -> dict:
     """Run a detector or a segmentor on random images of one size.
 
     The times are those of ``rounds`` calls after one to warm up (``torch.utils.benchmark`` would
@@ -77,7 +54,12 @@ def measure_speed(
 
     Args:
         scope: see ``noise``.
-        mode: 'forward' or 'training'.
+        mode: 'forward', a prediction, or 'training', the losses and their gradients.
+
+    Returns:
+        mode, height, width and batch; median_ms, p20_ms and p80_ms of a batch; memory_mb, the
+        largest sum of the tensors that a call makes, without weights; and share, of the time that
+        each kind of operation takes, 1 in all.
     """
     images, samples = noise(model, scope, batch, height, width)
 
@@ -93,10 +75,11 @@ def measure_speed(
     model.train(mode == 'training')
     run = training if mode == 'training' else forward
     seconds = torch.tensor([timed(run) for _ in range(rounds + 1)][1:], dtype=torch.float64)
-    shares = torch.tensor([0.5, 0.2, 0.8], dtype=torch.float64)
-    milliseconds = (1000 * seconds.quantile(shares)).tolist()
+    quantiles = dict(median_ms=0.5, p20_ms=0.2, p80_ms=0.8)
+    times = {name: 1000 * float(seconds.quantile(of)) for name, of in quantiles.items()}
     share, memory = profile_call(model, run)
-    return Speed(mode, height, width, batch, *milliseconds, memory / 2**20, share)
+    setting = dict(mode=mode, height=height, width=width, batch=batch)
+    return setting | times | dict(memory_mb=memory / 2**20, share=share)
 
 
 def noise(

@@ -57,7 +57,9 @@ class Evaluator:
         return configured_size(config), metrics, self.progress.seconds_per_image
 
 
-def run_sweep(points: Sequence[SweepPoint], results: Results, evaluate: Evaluator | None) -> None:
+def evaluate_points(
+    points: Sequence[SweepPoint], results: Results, evaluate: Evaluator | None
+) -> None:
     """Evaluate the points that are not finished, and print all as a table.
 
     Args:
