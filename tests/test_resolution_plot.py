@@ -40,7 +40,10 @@ def test_runs_are_drawn_over_each_other(tmp_path: Path, monkeypatch: pytest.Monk
     assert [list(curve.get_xdata()) for curve in curves] == [[64, 128]] * 3
     assert list(mark.get_xdata()) == [64, 64]  # the training size
     assert plot.get_ylabel() == 'mIoU' and (tmp_path / 'plot.png').exists()
+    for row in runs[0]['rows']:
+        row['scaling'] = None  # as those of a paper
     draw_resolutions(runs, 'mIoU', tmp_path / 'plot.png', baseline='ape')
+    assert [curve.get_label() for curve in drawn[-1].lines[:3]] == ['ape', *labels[1:]]
     *_, zero = drawn[-1].lines
     assert list(zero.get_ydata()) == [0, 0]
     assert drawn[-1].get_ylabel() == 'mIoU, difference to\nape'

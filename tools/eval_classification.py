@@ -127,8 +127,10 @@ def model_and_protocol(args: argparse.Namespace) -> tuple[dict, dict]:
     if model.get('type') != 'RoPEClassifier':
         raise UsageError(f'--config {args.config}: its model must be a RoPEClassifier')
     given = dict(sizes=args.sizes, crop_ratio=args.crop_ratio)
-    protocol = PROTOCOLS[model['backbone']['type']] | config.get('evaluation', {})
+    protocol = PROTOCOLS.get(model['backbone']['type'], {}) | config.get('evaluation', {})
     protocol |= {key: value for key, value in given.items() if value is not None}
+    if given.keys() - protocol.keys():
+        raise UsageError(f'--config {args.config}: has no evaluation; give --sizes, --crop-ratio')
     if not 0 < protocol['crop_ratio'] <= 1:
         raise UsageError(f'--crop-ratio {protocol["crop_ratio"]}: give a number over 0 and up to 1')
     return model, dict(protocol, sizes=[str(size) for size in protocol['sizes']])

@@ -1,4 +1,7 @@
-"""Images in a folder for each class, with the labels and the protocol of ImageNet's test sets."""
+"""Images in a folder for each class, with the labels and the protocol of ImageNet's test sets.
+
+(mmpretrain and torchvision have parts of it; neither is required here.)
+"""
 
 from __future__ import annotations
 

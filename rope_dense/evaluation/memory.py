@@ -6,7 +6,6 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from unittest import mock
 
 import mmcv.ops.multi_scale_deform_attn as deformable_attention
 import numpy as np
@@ -220,15 +219,19 @@ def training_step(
 
 @contextmanager
 def tensors_of_cuda_kernel() -> Iterator[None]:
-    """Within it deformable attention on a CPU makes the tensors that mmcv's CUDA kernel makes, and
-    its results are zero."""
+    """Within this context, deformable attention on a CPU makes the tensors that mmcv's CUDA kernel
+    makes, and its results are zero."""
+    name = 'multi_scale_deformable_attn_pytorch'
+    definition = getattr(deformable_attention, name)
 
     def stand_in(value: Tensor, shapes: Tensor, locations: Tensor, weights: Tensor) -> Tensor:
         return KernelTensors.apply(value, locations, weights)
 
-    name = 'multi_scale_deformable_attn_pytorch'
-    with mock.patch.object(deformable_attention, name, stand_in):
+    setattr(deformable_attention, name, stand_in)
+    try:
         yield
+    finally:
+        setattr(deformable_attention, name, definition)
 
 
 class KernelTensors(Function):

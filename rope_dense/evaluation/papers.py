@@ -71,7 +71,7 @@ def read_runs(option: str, name: str) -> list[dict]:
 def as_run(table_name: str, row: str) -> dict:
     """A row of a table as the content of a results file."""
     table = paper_tables()[table_name]
-    settings = dict(scaling='none', window='config', slide='keep')
+    settings = dict(scaling=None, window=None, slide=None)  # of no account
     rows = [
         dict(settings, size=str(side), height=side, width=side, metrics={table['metric']: value})
         for side, value in zip(table['sizes'], table['rows'][row], strict=True)
@@ -92,7 +92,7 @@ def relative_to(baseline: dict, run: dict, metric: str) -> dict:
     if len(settings) > 1:
         raise ValueError(
             f'--relative-to: {baseline["label"]} must have one scaling, window and slide, and has '
-            f'{", ".join(map(str, sorted(settings)))}'
+            f'{", ".join(sorted(map(str, settings)))}'
         )
     values = {shorter_side(row): row['metrics'].get(metric) for row in baseline['rows']}
     rows = [

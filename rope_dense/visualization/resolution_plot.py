@@ -21,7 +21,7 @@ def draw_resolutions(
     Lines of one run have one colour; its settings differ in marker and dashes.
 
     Args:
-        runs: contents of results files: label, training_size, rows.
+        runs: contents of results files: label, training_size, rows. A setting of None is not named.
         metric: a key of the rows' metrics.
         baseline: name of what the metric is relative to, a line at 0; or None.
 
@@ -31,12 +31,14 @@ def draw_resolutions(
     figure = Figure(figsize=(7, 4.2), layout='constrained')
     axes = figure.subplots()
     lines = lines_of(runs, metric)
-    varied = [name for name in SETTINGS if len({dict(line['setting'])[name] for line in lines}) > 1]
+    values = {name: {dict(line['setting'])[name] for line in lines} - {None} for name in SETTINGS}
+    varied = [name for name in SETTINGS if len(values[name]) > 1]
     several = len(runs) > 1
     for line in lines:
         number = line['run'] if several else line['number']
         parts = [runs[line['run']]['label']] if several or not varied else []
-        parts += [f'{name} {dict(line["setting"])[name]}' for name in varied]
+        setting = dict(line['setting'])
+        parts += [f'{name} {setting[name]}' for name in varied if setting[name] is not None]
         axes.plot(
             *zip(*line['points'], strict=True),
             color=COLOURS[number % len(COLOURS)],
