@@ -117,15 +117,16 @@ def prepare_sweep(
         purposes = SweepModel(model, config).check(points)
         comparisons(args)
     load = loader_of(model, args.checkpoint)
-    with usage_errors():
-        results = Results(
-            Path(config.work_dir) / 'resolutions.json',
-            Identity.of(config, name, args.checkpoint),
-            label=args.label or Path(name).stem,
-            training_size=training_size,
-            purposes=purposes,
-            overwrite=args.overwrite,
-        )
+    results = Results(
+        Path(config.work_dir) / 'resolutions.json',
+        Identity.of(config, name, args.checkpoint),
+        args.label or Path(name).stem,
+        training_size,
+        purposes,
+    )
+    if not args.overwrite:
+        with usage_errors():
+            results.resume()
     return partial(run_sweep, args, config, points, results, load)
 
 

@@ -9,7 +9,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from mmengine.config import Config
@@ -58,45 +58,43 @@ class Identity:
         return [words for name, words in names.items() if other.get(name) != getattr(self, name)]
 
 
+@dataclass
 class Results:
     """The finished points of one model, in a JSON file that is replaced after each of them.
 
-    Args:
+    Attributes:
         path: of the file; a CSV file of the same stem stands beside it.
         identity: of the model and data.
         label: name of the model in plots.
         training_size: (height, width) that the model was trained at, or (side, side).
-        purposes: what each scaling is for, in words; the file keeps those of earlier runs too.
-        overwrite: forget what the file has.
-
-    Raises:
-        ValueError: the file is not one of these, or belongs to another identity.
+        purposes: what each scaling is for, in words.
+        rows: one for each finished point.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        identity: Identity,
-        *,
-        label: str,
-        training_size: ImageSize,
-        purposes: dict[str, str],
-        overwrite: bool = False,
-    ) -> None:
-        self.path, self.identity = path, identity
-        self.label, self.training_size, self.purposes = label, training_size, purposes
-        self.rows: list[dict] = []
-        if overwrite or not path.exists():
+    path: Path
+    identity: Identity
+    label: str
+    training_size: ImageSize
+    purposes: dict[str, str]
+    rows: list[dict] = field(default_factory=list)
+
+    def resume(self) -> None:
+        """Take over what the file has, if there is one.
+
+        Raises:
+            ValueError: the file is not one of these, or belongs to another identity.
+        """
+        if not self.path.exists():
             return
-        stored = read_results(path)
-        if differences := identity.differences(stored['identity']):
+        stored = read_results(self.path)
+        if differences := self.identity.differences(stored['identity']):
             raise ValueError(
-                f'{path} has figures of another {" and another ".join(differences)} '
+                f'{self.path} has figures of another {" and another ".join(differences)} '
                 f'({stored["identity"]["config"]}, {stored["identity"]["checkpoint"]}): give '
                 'another --work-dir, or --overwrite to start anew'
             )
         self.rows = stored['rows']
-        self.purposes = stored.get('scalings', {}) | purposes
+        self.purposes = stored.get('scalings', {}) | self.purposes
 
     def find(self, point: SweepPoint) -> dict | None:
         """The row of a point, None if it is not finished."""

@@ -115,12 +115,12 @@ class Progress(Hook):
             self.report(now, batch_idx + 1, len(runner.test_dataloader))
 
     def report(self, now: float, done: int, total: int) -> None:
-        overwrites, finished = sys.stderr.isatty(), done == total
-        if not finished and now - self.reported < (0.2 if overwrites else REPORT_SECONDS):
+        overwrites = sys.stderr.isatty()
+        if done < total and now - self.reported < (0.2 if overwrites else REPORT_SECONDS):
             return
         self.reported = now
         left = (now - self.started) / done * (total - done)
-        text = '' if finished else f'{self.title}: {done} of {total} batches, {left:.0f} s left'
+        text = f'{self.title}: {done} of {total} batches, {left:.0f} s left' * (done < total)
         if overwrites:
             print(f'\r\033[K{text}', end='', file=sys.stderr, flush=True)
         elif text:
