@@ -120,9 +120,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     with usage_errors():
         resize = [ResizeCentreCrop((side, side), args.crop_ratio) for side in args.sizes]
     device = checked_device(args.device)
-    model, folder = load_model(args)
+    name = Path(args.config).stem if args.config else re.split('[/:]', args.checkpoint)[-1]
+    model, folder = load_model(args, name)
     model.to(device).eval()
-    args.label = args.label or (Path(args.config).stem if args.config else folder.parent.name)
+    args.label = args.label or name
     chosen = choose(args, model.backbone)
     others = read_overlays(args, [name for name in chosen if name in OF_ATTENTION])
     finished: dict[str, tuple[tables.Rows, Callable[[Path], None]]] = {}
@@ -158,7 +159,7 @@ def find_images(folder: Path) -> list[Path]:
     return paths
 
 
-def load_model(args: argparse.Namespace) -> tuple[nn.Module, Path]:
+def load_model(args: argparse.Namespace, name: str) -> tuple[nn.Module, Path]:
     """The model with its weights, and the folder for the figures.
 
     Raises:
@@ -171,7 +172,7 @@ def load_model(args: argparse.Namespace) -> tuple[nn.Module, Path]:
         if args.checkpoint == INITIAL:
             raise UsageError('initial weights need the --config of the model')
         model = MODELS.build(classifier_config(args.checkpoint, args.rope))
-        work_dir = f'work_dirs/{re.split("[/:]", args.checkpoint.rstrip("/"))[-1]}'
+        work_dir = f'work_dirs/{name}'
     else:
         cfg = load_config(args.config, args.cfg_options, args.work_dir)
         torch.manual_seed(0)  # of initial weights
