@@ -55,6 +55,7 @@ OF_FREQUENCIES = {
 OF_ATTENTION = {'distance': plots.DISTANCE, 'entropy': plots.ENTROPY}  # columns and their labels
 COMMON = ('label', 'images', 'size', 'block', 'stride')  # columns of both
 INITIAL = 'initial'
+Figures = dict[str, tuple[tables.Rows, Callable[[Path], None]]]  # the rows, and what draws them
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -126,24 +127,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     args.label = args.label or name
     chosen = choose(args, model.backbone)
     others = read_overlays(args, [name for name in chosen if name in OF_ATTENTION])
-    finished: dict[str, tuple[tables.Rows, Callable[[Path], None]]] = {}
+    finished: Figures = {}
     with usage_errors():
         for side in args.sizes:
             model.backbone.patch_embed.check(torch.empty(1, 3, side, side))
         if any(name in OF_FREQUENCIES for name in chosen):
             finished |= analyze_frequencies(args, model.backbone, chosen)
-        if any(name in OF_ATTENTION for name in chosen):
-            rows = []
-            for side, crop in zip(args.sizes, resize, strict=True):
-                images = (load_image(path, crop, model) for path in paths)
-                statistics = attention_statistics(model.backbone, images)
-                rows += tables.attention_rows(args.label, len(paths), side, statistics)
-                print(f'{side} x {side} pixels', *map(line, rows[-len(statistics) :]), sep='\n')
-            for name in (name for name in chosen if name in OF_ATTENTION):
-                columns = OF_ATTENTION[name]
-                own = [{key: row[key] for key in (*COMMON, *columns)} for row in rows]
-                draw = partial(plots.draw_attention, own + others.get(name, []), columns)
-                finished[name] = own, draw
+        if others:
+            finished |= analyze_attention(args, model, paths, resize, others)
     for name, (rows, draw) in finished.items():
         write(folder / name, rows, draw)
     print(f'Written to {folder}: {", ".join(f"{name}.png, .csv" for name in finished)}')
@@ -171,7 +162,10 @@ def load_model(args: argparse.Namespace, name: str) -> tuple[nn.Module, Path]:
             raise UsageError('--cfg-options need the --config that they change')
         if args.checkpoint == INITIAL:
             raise UsageError('initial weights need the --config of the model')
-        model = MODELS.build(classifier_config(args.checkpoint, args.rope))
+        config = classifier_config(args.checkpoint, args.rope)
+        if config['backbone']['type'] == 'RoPESwin':
+            config['backbone']['window_size'] = 'auto'  # as tools/eval_classification.py
+        model = MODELS.build(config)
         work_dir = f'work_dirs/{name}'
     else:
         cfg = load_config(args.config, args.cfg_options, args.work_dir)
@@ -207,16 +201,39 @@ def choose(args: argparse.Namespace, backbone: Backbone) -> list[str]:
 
 def analyze_frequencies(
     args: argparse.Namespace, backbone: Backbone, chosen: Sequence[str]
-) -> dict[str, tuple[tables.Rows, Callable[[Path], None]]]:
+) -> Figures:
     """The rows and the drawing of each figure that is made of frequencies."""
     freqs = patch_frequencies(backbone, args.block, (args.sizes[0],) * 2)  # [2, h or 1, P]
     name = f'{args.label}, block {args.block}'
     head = f'{name}, head {args.head}', freqs[:, args.head if freqs.shape[1] > 1 else 0]
-    finished = {}
+    finished: Figures = {}
     for figure, (make, draw) in OF_FREQUENCIES.items():
         if figure in chosen:
             rows = make(*(head if figure != 'angles' else (name, freqs)))
             finished[figure] = rows, partial(draw, rows)
+    return finished
+
+
+def analyze_attention(
+    args: argparse.Namespace,
+    model: nn.Module,
+    paths: Sequence[Path],
+    resize: Sequence[ResizeCentreCrop],
+    others: dict[str, tables.Rows],
+) -> Figures:
+    """The same for the figures of attention that ``others`` has rows of other models for; prints
+    what was measured."""
+    rows: tables.Rows = []
+    for side, crop in zip(args.sizes, resize, strict=True):
+        images = (load_image(path, crop, model) for path in paths)
+        statistics = attention_statistics(model.backbone, images)
+        rows += tables.attention_rows(args.label, len(paths), side, statistics)
+        print(f'{side} x {side} pixels', *map(line, rows[-len(statistics) :]), sep='\n', flush=True)
+    finished: Figures = {}
+    for name, of_others in others.items():
+        columns = OF_ATTENTION[name]
+        own = [{key: row[key] for key in (*COMMON, *columns)} for row in rows]
+        finished[name] = own, partial(plots.draw_attention, own + of_others, columns)
     return finished
 
 

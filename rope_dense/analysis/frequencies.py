@@ -121,11 +121,10 @@ def sequence_frequencies(head_dim: int = 128, theta: float = 10000.0) -> Tensor:
 
 def series_of_dimensions(dims: int, head_dim: int = 32) -> dict[str, Tensor]:
     """The frequencies of one axis of all heads together, [dims / 4] each: figure 4 of the
-    fused-attention paper. 2D RoPE in radians a patch, log-axial in radians per half side of the
-    map."""
+    fused-attention paper."""
     heads, device = dims // head_dim, torch.device('cpu')
     log = LogAxialRoPE(head_dim, heads, k_rope=1).axis_frequencies(device)  # [h, D / 4]
     return {
-        'log-axial, per head': log.T.flatten(),
-        '2D RoPE': AxialRoPE(dims, 1, theta=100.0).axis_frequencies(device)[0],
+        'log-axial, per head (unit: half a side of the map)': log.T.flatten(),
+        '2D RoPE (unit: a patch)': AxialRoPE(dims, 1, theta=100.0).axis_frequencies(device)[0],
     }

@@ -28,21 +28,23 @@ def grouped(rows: Rows, *names: str) -> dict[tuple, Rows]:
 
 
 def draw_fourier(rows: Rows, out_file: str | Path) -> None:
-    """A map for each set of points (rows) and of frequencies (columns)."""
+    """A map for each set of points (rows) and of frequencies (columns), each over its largest."""
     names = [name for (name,) in grouped(rows, 'frequencies')]
     sets = [points for (points,) in grouped(rows, 'points')]
     figure = Figure(figsize=(3 * len(names), 2.8 * len(sets)), layout='constrained')
     panels = figure.subplots(len(sets), len(names), sharex=True, sharey=True, squeeze=False)
     for (name, points), of in grouped(rows, 'frequencies', 'points').items():
         axes = panels[sets.index(points), names.index(name)]
-        image = draw_map(axes, of, 'value', vmin=-2, vmax=2, cmap='RdBu_r')
+        largest = max(abs(row['value']) for row in of)
+        scaled = [dict(row, value=row['value'] / largest) for row in of]
+        image = draw_map(axes, scaled, 'value', vmin=-1, vmax=1, cmap='RdBu_r')
         marks = [part.strip('()').split(',') for part in points.split(') ')]
         axes.plot(*np.array(marks, float).T, 'ko', markersize=9, fillstyle='none')
         axes.set_title(name if points == sets[0] else '', fontsize=9)
-        axes.set(xlabel='x (patches)' if points == sets[-1] else '')
-        axes.set(ylabel='y (patches)' if name == names[0] else '')
+        axes.set(xlabel='x (patches)' if points == sets[-1] else '', xticks=range(-4, 5, 2))
+        axes.set(ylabel='y (patches)' if name == names[0] else '', yticks=range(-4, 5, 2))
     figure.colorbar(
-        image, ax=panels, shrink=0.6, label='value; the circles are to be 1, the rest 0'
+        image, ax=panels, shrink=0.6, label='value over the largest; circles: the points'
     )
     figure.savefig(out_file, dpi=90, format='png')
 
@@ -73,8 +75,8 @@ def draw_decay(rows: Rows, out_file: str | Path) -> None:
         ):
             image = draw_map(panel, of, column, vmin=0)
             panel.set(xlabel='offset x (patches)', ylabel='offset y (patches)')
-            panel.set_title(f'{label}, {pairs} pairs: {name}', fontsize=9)
-            figure.colorbar(image, ax=panel, label='length of the sum')
+            panel.set_title(name, fontsize=9)
+            figure.colorbar(image, ax=panel, label=f'{label}, {pairs} pairs')
     figure.savefig(out_file, dpi=90, format='png')
 
 
@@ -89,7 +91,7 @@ def draw_angles(rows: Rows, out_file: str | Path) -> None:
             axes.semilogy([row['radians'] for row in series], '.', markersize=3, label=name)
         axes.set(xlabel='index of the frequency', ylabel='frequency (radians per unit)')
         axes.set_title(channels, fontsize=9)
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(frameon=False, fontsize=8, loc='upper left', bbox_to_anchor=(0, -0.2))
         axes.grid(alpha=0.3)
     figure.savefig(out_file, dpi=90, format='png')
 

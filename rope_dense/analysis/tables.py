@@ -77,9 +77,8 @@ def angle_rows(name: str, freqs: Tensor) -> Rows:
         for dims in (256, 512)
         for label, values in series_of_dimensions(dims).items()
     }
-    series[f'{2 * freqs.shape[2] * freqs.shape[1]} rotated channels', name] = freqs.norm(
-        dim=0
-    ).flatten()
+    own = f'{2 * freqs[0].numel()} rotated channels', f'{name} (unit: a patch)'
+    series[own] = freqs.norm(dim=0).flatten()
     return [
         dict(channels=channels, frequencies=label, index=index, radians=value)
         for (channels, label), values in series.items()
