@@ -119,7 +119,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise UsageError('--distance and --entropy need --images FOLDER')
     paths = [] if args.images is None else find_images(args.images)[: args.max_images]
     with usage_errors():
-        resize = [ResizeCentreCrop((side, side), args.crop_ratio) for side in args.sizes]
+        sides = [check_integer('--sizes', side, 1) for side in args.sizes]
+        resize = [ResizeCentreCrop((side, side), args.crop_ratio) for side in sides]
     device = checked_device(args.device)
     name = Path(args.config).stem if args.config else re.split('[/:]', args.checkpoint)[-1]
     model, folder = load_model(args, name)
@@ -130,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     finished: Figures = {}
     with usage_errors():
         for side in args.sizes:
-            model.backbone.patch_embed.check(torch.empty(1, 3, side, side))
+            model.backbone.patch_embed.check(torch.empty(1, 3, side, side, device='meta'))
         if any(name in OF_FREQUENCIES for name in chosen):
             finished |= analyze_frequencies(args, model.backbone, chosen)
         if others:

@@ -144,7 +144,7 @@ def test_what_stops_it(analyze: Main, fails: Fails, images: str, tmp_path: Path)
         ([mixed, '--distance'], '--distance and --entropy need --images FOLDER'),
         ([mixed, '--images', images, '--max-images', '0'], '--max-images must be 1 or more'),
         ([mixed, '--images', images, '--sizes', '64', '8'], '8 x 8 (height x width) pixels, less'),
-        ([mixed, '--sizes', '0'], '0 x 0 (height x width) pixels, less than one patch'),
+        ([mixed, '--sizes', '-1'], '--sizes must be an integer from 1 up, got -1'),
         ([mixed, '--sizes', '16'], 'rotates 1 x 1 tokens'),
         ([mixed, '--crop-ratio', '1.5'], 'crop_ratio must be over 0 and up to 1, got 1.5'),
         ([mixed, '--block', '3'], '--block must be an integer from 0 to 2, got 3'),
