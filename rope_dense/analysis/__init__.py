@@ -1,0 +1,12 @@
+"""What position embeddings represent, and what attention makes of them."""
+
+from .attention import BlockStatistics, attention_statistics
+from .frequencies import partial_sums, patch_frequencies, reconstruct
+
+__all__ = [
+    'BlockStatistics',
+    'attention_statistics',
+    'partial_sums',
+    'patch_frequencies',
+    'reconstruct',
+]

@@ -1,0 +1,301 @@
+"""Show what the position embedding of a model represents, and what its attention makes of it.
+
+CHECKPOINT is a published classifier, as tools/eval_classification.py takes it. With --config it is
+one of that detector, segmentor or classifier, or of its backbone alone; the word initial stands
+for the random weights that it would be trained from. Without a choice of figures all that can be
+are made: the first three need a rotary embedding, the others --images.
+
+    --fourier   points from the frequencies of a head (fourier.png, .csv)
+    --decay     how sums of rotations fall with the offset (decay.png, .csv)
+    --angles    the frequencies in order (angles.png, .csv)
+    --distance  how far each block attends, by image size (distance.png, .csv)
+    --entropy   to how many tokens, by image size (entropy.png, .csv)
+
+Examples:
+    python tools/analyze_positions.py hf-hub:naver-ai/rope_mixed_deit_small_patch16_LS \\
+        --images imagenet/val --max-images 1000 --sizes 128 224 384
+    python tools/analyze_positions.py iter_90000.pth --config CONFIG --fourier --block 11 --head 2
+    python tools/analyze_positions.py axial.pth --images val --sizes 128 224 384 --label axial \\
+        --overlay work_dirs/ape.pth/positions work_dirs/mixed.pth/positions
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import mmcv
+import torch
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+from rope_dense.analysis import attention_statistics, patch_frequencies, plots, tables
+from rope_dense.backbones.base import Backbone
+from rope_dense.checkpoints import load_pretrained
+from rope_dense.checkpoints.writing import whole_file
+from rope_dense.cli.arguments import OptionsAction, check_at_least, checked_device
+from rope_dense.cli.config import load_config
+from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.model_checks import random_model
+from rope_dense.cli.sweeps import usage_errors
+from rope_dense.evaluation.classifier import classifier_config
+from rope_dense.evaluation.image_folder import SUFFIXES, ResizeCentreCrop
+from rope_dense.rope.validation import check_integer
+
+OF_FREQUENCIES = {
+    'fourier': (tables.fourier_rows, plots.draw_fourier),
+    'decay': (tables.decay_rows, plots.draw_decay),
+    'angles': (tables.angle_rows, plots.draw_angles),
+}
+OF_ATTENTION = {'distance': plots.DISTANCE, 'entropy': plots.ENTROPY}  # columns and their labels
+COMMON = ('label', 'images', 'size', 'block', 'stride')  # columns of both
+INITIAL = 'initial'
+Figures = dict[str, tuple[tables.Rows, Callable[[Path], None]]]  # the rows, and what draws them
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('checkpoint', help='path, https:// address, hf-hub:owner/name or initial')
+    parser.add_argument('--config', help='of the model')
+    parser.add_argument(
+        '--rope',
+        choices=['axial', 'none'],
+        help='kind of a ViT whose weights do not tell, see tools/eval_classification.py',
+    )
+    for name in (*OF_FREQUENCIES, *OF_ATTENTION):
+        parser.add_argument(f'--{name}', action='store_true', help='see above')
+    parser.add_argument('--images', metavar='FOLDER', type=Path, help='with images, at any depth')
+    parser.add_argument('--max-images', type=int, help='the first so many, by name (all)')
+    parser.add_argument(
+        '--sizes',
+        type=int,
+        nargs='+',
+        default=[224],
+        metavar='PIXELS',
+        help='sides of the square images; frequencies are those for the first (224)',
+    )
+    parser.add_argument(
+        '--crop-ratio',
+        type=float,
+        default=1.0,
+        help='share of the resized shorter side that is kept, of which the middle (%(default)s)',
+    )
+    parser.add_argument('--block', type=int, default=0, help='of the frequencies (%(default)s)')
+    parser.add_argument('--head', type=int, default=0, help='of the frequencies (%(default)s)')
+    parser.add_argument('--label', help='name of the model in the figures (that of its file)')
+    parser.add_argument(
+        '--overlay',
+        nargs='+',
+        type=Path,
+        default=[],
+        metavar='FOLDER',
+        help='what this tool wrote of other models, to draw their attention in the same figure',
+    )
+    parser.add_argument('--device', default='cpu', help='cpu, cuda, cuda:1 ... (%(default)s)')
+    parser.add_argument('--work-dir', help='(work_dirs/<name of the config or the checkpoint>)')
+    parser.add_argument(
+        '--cfg-options',
+        nargs='+',
+        action=OptionsAction,
+        default={},
+        metavar='KEY=VALUE',
+        help='change settings of the config, as for training',
+    )
+    return parser.parse_args(argv)
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse_args(argv)
+    check_at_least(args, 1, 'max_images')
+    if (args.distance or args.entropy) and args.images is None:
+        raise UsageError('--distance and --entropy need --images FOLDER')
+    paths = [] if args.images is None else find_images(args.images)[: args.max_images]
+    with usage_errors():
+        sides = [check_integer('--sizes', side, 1) for side in args.sizes]
+        resize = [ResizeCentreCrop((side, side), args.crop_ratio) for side in sides]
+    device = checked_device(args.device)
+    name = Path(args.config).stem if args.config else re.split('[/:]', args.checkpoint)[-1]
+    model, folder = load_model(args, name)
+    model.to(device).eval()
+    args.label = args.label or name
+    chosen = choose(args, model.backbone)
+    others = read_overlays(args, [name for name in chosen if name in OF_ATTENTION])
+    finished: Figures = {}
+    with usage_errors():
+        for side in args.sizes:
+            model.backbone.patch_embed.check(torch.empty(1, 3, side, side, device='meta'))
+        if any(name in OF_FREQUENCIES for name in chosen):
+            finished |= analyze_frequencies(args, model.backbone, chosen)
+        if others:
+            finished |= analyze_attention(args, model, paths, resize, others)
+    for name, (rows, draw) in finished.items():
+        write(folder / name, rows, draw)
+    print(f'Written to {folder}: {", ".join(f"{name}.png, .csv" for name in finished)}')
+
+
+def find_images(folder: Path) -> list[Path]:
+    """The images in a folder and those below it, by name."""
+    if not folder.is_dir():
+        raise UsageError(f'--images {folder}: no such folder')
+    paths = sorted(path for path in folder.rglob('*') if path.suffix.lower() in SUFFIXES)
+    if not paths:
+        raise UsageError(f'--images {folder}: no image, looked for {", ".join(sorted(SUFFIXES))}')
+    return paths
+
+
+def load_model(args: argparse.Namespace, name: str) -> tuple[nn.Module, Path]:
+    """The model with its weights, and the folder for the figures.
+
+    Raises:
+        UsageError, CheckpointError: the model cannot be built or is none of this package, or the
+            weights do not fit it.
+    """
+    if args.config is None:
+        if args.cfg_options:
+            raise UsageError('--cfg-options need the --config that they change')
+        if args.checkpoint == INITIAL:
+            raise UsageError('initial weights need the --config of the model')
+        config = classifier_config(args.checkpoint, args.rope)['model']
+        if config['backbone']['type'] == 'RoPESwin':
+            config['backbone']['window_size'] = 'auto'  # as tools/eval_classification.py
+        model = MODELS.build(config)
+        work_dir = f'work_dirs/{name}'
+    else:
+        cfg = load_config(args.config, args.cfg_options, args.work_dir)
+        torch.manual_seed(0)  # of initial weights
+        model, work_dir = random_model(cfg), cfg.work_dir
+    if not isinstance(model.backbone, Backbone):
+        raise UsageError(
+            f'{args.config}: the backbone is a {type(model.backbone).__name__}, of another package'
+        )
+    if args.checkpoint != INITIAL:
+        load_pretrained(model.backbone, args.checkpoint)
+    return model, Path(args.work_dir or work_dir) / 'positions'
+
+
+def choose(args: argparse.Namespace, backbone: Backbone) -> list[str]:
+    """The figures to make."""
+    names = [name for name in (*OF_FREQUENCIES, *OF_ATTENTION) if getattr(args, name)]
+    number = len(backbone.ordered_blocks)
+    with usage_errors():
+        attn = backbone.ordered_blocks[check_integer('--block', args.block, 0, number - 1)].attn
+        check_integer('--head', args.head, 0, attn.num_heads - 1)
+    of_frequencies = [name for name in names if name in OF_FREQUENCIES]
+    if attn.rope is None and of_frequencies:
+        raise UsageError(f'--{of_frequencies[0]}: block {args.block} has no rotary embedding')
+    if names:
+        return names
+    names = [] if attn.rope is None else [*OF_FREQUENCIES]
+    names += [] if args.images is None else [*OF_ATTENTION]
+    if not names:
+        raise UsageError('the model has no rotary embedding: give --images FOLDER')
+    return names
+
+
+def analyze_frequencies(
+    args: argparse.Namespace, backbone: Backbone, chosen: Sequence[str]
+) -> Figures:
+    """The rows and the drawing of each figure that is made of frequencies."""
+    freqs = patch_frequencies(backbone, args.block, (args.sizes[0],) * 2)  # [2, h or 1, P]
+    name = f'{args.label}, block {args.block}'
+    head = f'{name}, head {args.head}', freqs[:, args.head if freqs.shape[1] > 1 else 0]
+    finished: Figures = {}
+    for figure, (make, draw) in OF_FREQUENCIES.items():
+        if figure in chosen:
+            rows = make(*(head if figure != 'angles' else (name, freqs)))
+            finished[figure] = rows, partial(draw, rows)
+    return finished
+
+
+def analyze_attention(
+    args: argparse.Namespace,
+    model: nn.Module,
+    paths: Sequence[Path],
+    resize: Sequence[ResizeCentreCrop],
+    others: dict[str, tables.Rows],
+) -> Figures:
+    """The same for the figures of attention that ``others`` has rows of other models for; prints
+    what was measured."""
+    rows: tables.Rows = []
+    for side, crop in zip(args.sizes, resize, strict=True):
+        images = (load_image(path, crop, model) for path in paths)
+        statistics = attention_statistics(model.backbone, images)
+        rows += tables.attention_rows(args.label, len(paths), side, statistics)
+        print(f'{side} x {side} pixels', *map(line, rows[-len(statistics) :]), sep='\n', flush=True)
+    finished: Figures = {}
+    for name, of_others in others.items():
+        columns = OF_ATTENTION[name]
+        own = [{key: row[key] for key in (*COMMON, *columns)} for row in rows]
+        finished[name] = own, partial(plots.draw_attention, own + of_others, columns)
+    return finished
+
+
+def load_image(path: Path, resize: ResizeCentreCrop, model: nn.Module) -> Tensor:
+    """[1, 3, side, side] as the model takes it, read as for tools/eval_classification.py.
+
+    Raises:
+        UsageError: not an image.
+    """
+    try:
+        image = mmcv.imread(str(path), 'color_ignore_orientation', backend='pillow')
+    except OSError as error:
+        raise UsageError(f'{path}: cannot be read as an image ({error})') from error
+    image = torch.from_numpy(resize(dict(img=image))['img'].copy()).permute(2, 0, 1)
+    return model.data_preprocessor(dict(inputs=[image]), False)['inputs']
+
+
+def read_overlays(args: argparse.Namespace, names: Sequence[str]) -> dict[str, tables.Rows]:
+    """The rows of other models for the figures ``names``.
+
+    Raises:
+        UsageError: a folder has none, or the label of another.
+    """
+    found: dict[str, tables.Rows] = {name: [] for name in names}
+    labels = [args.label]
+    for folder in args.overlay:
+        for name in names:
+            numbers = {'size': int, 'block': int} | dict.fromkeys(OF_ATTENTION[name], float)
+            try:
+                with open(folder / f'{name}.csv', encoding='utf-8', newline='') as stream:
+                    rows = list(csv.DictReader(stream))
+                rows = [row | {key: to(row[key]) for key, to in numbers.items()} for row in rows]
+                label = rows[0]['label']
+            except (OSError, LookupError, ValueError, TypeError) as error:
+                raise UsageError(
+                    f'--overlay {folder}: no {name}.csv that this tool wrote ({error})'
+                ) from error
+            found[name] += rows
+        if label in labels:
+            raise UsageError(f'--overlay {folder}: the label {label!r} is taken, give --label')
+        labels.append(label)
+    return found
+
+
+def line(row: dict) -> str:
+    return (
+        f'  block {row["block"]:<3} distance {row["distance_patches"]:6.2f} patches '
+        f'({row["distance_px"]:6.1f} px)  entropy {row["entropy_nats"]:5.2f} nats'
+    )
+
+
+def write(path: Path, rows: tables.Rows, draw: Callable[[Path], None]) -> None:
+    """Write ``path``.csv and .png; each is complete or as it was."""
+    with whole_file(path.with_suffix('.csv')) as partial_file:
+        with open(partial_file, 'w', encoding='utf-8', newline='') as stream:
+            writer = csv.DictWriter(stream, rows[0], lineterminator='\n')
+            writer.writeheader()
+            writer.writerows(rows)
+    with whole_file(path.with_suffix('.png')) as partial_file:
+        draw(partial_file)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
