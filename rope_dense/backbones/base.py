@@ -13,7 +13,7 @@ from mmengine.registry import MODELS, WEIGHT_INITIALIZERS
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling
+from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling, RotaryEmbedding
 from ..rope.frequencies import Size
 from ..rope.scaling import build_scaling
 from ..rope.validation import is_integer, refuse
@@ -54,6 +54,7 @@ class Backbone(BaseModule):
     out_channels: list[int]
     out_strides: list[int]
     lora: dict | None = None
+    is_init: bool
 
     def __init__(
         self, init_cfg: dict | list[dict] | None = None, pretrained: str | None = None
@@ -89,7 +90,7 @@ class Backbone(BaseModule):
         """The layer of a parameter for layer-wise learning-rate decay: 0 before the first block,
         i + 1 for block i of ``ordered_blocks`` and the reduction after it, one more at the end."""
 
-    def frozen_modules(self) -> list[nn.Module | nn.Parameter | None]:
+    def frozen_modules(self) -> Sequence[nn.Module | nn.Parameter | None]:
         """Parts that do not train; None stands for a part that the model does not have."""
         return []
 
@@ -117,7 +118,7 @@ class Backbone(BaseModule):
 
     def run(
         self,
-        block: Block,
+        block: nn.Module,
         x: Tensor,
         grid: Size,
         plan: Plan | None,
@@ -208,7 +209,7 @@ def check_frozen_stages(frozen_stages: object, number: int) -> int:
     return int(frozen_stages)
 
 
-def build_rope(rope: dict | None, *, head_dim: int, num_heads: int) -> nn.Module | None:
+def build_rope(rope: dict | None, *, head_dim: int, num_heads: int) -> RotaryEmbedding | None:
     """The rotary embedding of one block, as the config ``rope`` describes it.
 
     Raises:

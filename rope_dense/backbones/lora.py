@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -106,7 +107,7 @@ def find_adapters(model: nn.Module) -> dict[str, LoRA]:
 def merge_adapters(model: nn.Module) -> None:
     """Add the adapters to the weights of their layers, and remove them."""
     for name, adapter in find_adapters(model).items():
-        linear = model.get_submodule(name)
+        linear = cast('nn.Linear', model.get_submodule(name))
         linear.weight += adapter.weight()
         adapter.handle.remove()
         del linear.lora

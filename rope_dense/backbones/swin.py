@@ -5,7 +5,7 @@ Letters: B batch, H x W token grid, N = H W tokens, C channels, h heads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import get_args
 
@@ -20,7 +20,7 @@ from ..rope.validation import check_choice, check_integer, check_number, check_s
 from .attention import Attention, TableBiasAttention
 from .base import FrozenStages, build_rope
 from .block import Block
-from .layers import PatchEmbed, TableResize, build_norm, init_transformer, linear_rates
+from .layers import PatchEmbed, TableResize, build_norm, init_transformer, linear_rates, module_list
 from .mlp import Mlp
 from .stages import Stage, StagedBackbone, check_stages
 from .windows import WindowPlan, WindowSetting, window_plan
@@ -133,13 +133,13 @@ class RoPESwin(StagedBackbone):
         self.patch_embed = PatchEmbed(
             in_channels, channels[0], patch_size, pad=True, norm_cfg=patch_norm_cfg
         )
-        attention = Attention
+        attention: Callable[..., Attention] = Attention
         if use_rpb:
             attention = partial(
                 TableBiasAttention, bias_window=self.pretrain_grid, resize=rpb_resize
             )
         rates = iter(linear_rates(drop_path_rate, sum(depths)))
-        self.layers = nn.ModuleList()
+        stages = []
         for stage, (width, heads) in enumerate(zip(channels, num_heads, strict=True)):
             blocks = []
             for _ in range(depths[stage]):
@@ -149,7 +149,8 @@ class RoPESwin(StagedBackbone):
                 blocks.append(Block(attn, mlp, norm_cfg, next(rates)))
             is_last = stage == len(depths) - 1
             downsample = None if is_last else PatchMerging(width, patch_norm_cfg)
-            self.layers.append(Stage(blocks, downsample))
+            stages.append(Stage(blocks, downsample))
+        self.layers = module_list(stages)
         self.add_norms(norm_cfg)
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)

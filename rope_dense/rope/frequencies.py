@@ -315,7 +315,8 @@ class MixedRoPE(GridRoPE):
 
     Args:
         head_dim, num_heads, pair_layout, coordinates: see ``GridRoPE``.
-        theta: 10 in the released code; shapes the initial values only.
+        theta: 10 in the released code, for ViT and Swin, where the paper's text has 100. It shapes the
+            initial values only.
     """
 
     def __init__(
@@ -342,7 +343,8 @@ def linear_angles(positions: Tensor, freqs: Tensor) -> Tensor:
 def axis_frequencies(
     head_dim: int, theta: float, series: Series = 'radians', device: torch.device | None = None
 ) -> Tensor:
-    """The frequencies of one axis, k = 0 .. n - 1 with n = D / 4: [n], float32.
+    """The frequencies of one axis, k = 0 .. n - 1 with n = D / 4: [n]. Float32, as in published
+    code, also for models in float64; their angles are float64.
 
     ===========  ===================================================================================
     series       frequency
