@@ -17,8 +17,8 @@ napoleon_numpy_docstring = False
 
 def check_registered(app: Sphinx, exception: Exception | None) -> None:
     """Raise ExtensionError unless each class that the package registers is on a page."""
-    registries = [value for value in vars(registry).values() if isinstance(value, registry.Registry)]
-    classes = {kind for one in registries for kind in one.module_dict.values()}
+    registries = [part for part in vars(registry).values() if isinstance(part, registry.Registry)]
+    classes = {kind for part in registries for kind in part.module_dict.values()}
     names = {f'{kind.__module__}.{kind.__qualname__}' for kind in classes}
     registered = {name for name in names if name.startswith('rope_dense.')}
     missing = registered - set(app.env.domaindata['py']['objects'])

@@ -213,15 +213,6 @@ class DecomposedBiasAttention(Attention):
         return (rows[..., :, None] + columns[..., None, :]).flatten(4, 5).flatten(2, 3)
 
 
-def table_grids(model: nn.Module) -> dict[str, Size]:
-    """Keys of the tables of ``TableBiasAttention``, and the grids of offsets that they cover."""
-    return {
-        f'{name}.relative_position_bias_table': offset_grid(part.bias_window)
-        for name, part in model.named_modules()
-        if isinstance(part, TableBiasAttention)
-    }
-
-
 class QVBiasLinear(nn.Linear):
     """A qkv projection, [..., C] to [..., 3 C], with a bias for queries and values only."""
 

@@ -17,6 +17,7 @@ from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling, 
 from ..rope.frequencies import Size
 from ..rope.scaling import build_scaling
 from ..rope.validation import is_integer, refuse
+from .attention import offset_grid
 from .block import Block
 from .layers import PatchEmbed
 from .lora import add_adapters, find_adapters, lora_settings, merge_adapters
@@ -24,6 +25,7 @@ from .neighbours import Plan
 from .windows import WindowSetting, check_window_setting
 
 FrozenStages = int | Literal['all']
+BIAS_TABLE = '.relative_position_bias_table'
 
 # Registered here because rope/ depends on torch alone.
 for embedding in (AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE):
@@ -81,9 +83,11 @@ class Backbone(BaseModule):
     def map_sizes(self, height: int, width: int) -> list[Size]:
         """(H, W) of each map that an image of ``height`` x ``width`` pixels becomes."""
 
-    @abstractmethod
     def position_tables(self) -> dict[str, Size]:
-        """Keys of the tables over positions or offsets, and the grids (H, W) that they cover."""
+        """Keys of the tables over positions or offsets, and the grids (H, W) that they cover. These
+        are the relative position bias tables, over offsets in ``pretrain_grid``."""
+        grid = offset_grid(self.pretrain_grid)
+        return {name: grid for name, _ in self.named_parameters() if name.endswith(BIAS_TABLE)}
 
     @abstractmethod
     def layer_of(self, name: str) -> int:

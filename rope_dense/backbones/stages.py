@@ -13,13 +13,10 @@ from torch import Tensor, nn
 
 from ..rope.frequencies import Size
 from ..rope.validation import check_indexes, check_integer, refuse
-from .attention import offset_grid
 from .base import Backbone, FrozenStages, check_frozen_stages
 from .block import Block
 from .layers import build_norm, module_list, to_map
 from .neighbours import Plan
-
-BIAS_TABLE = '.relative_position_bias_table'
 
 
 class StagedBackbone(Backbone):
@@ -86,10 +83,6 @@ class StagedBackbone(Backbone):
         while len(grids) < len(self.layers):
             grids.append((-(-grids[-1][0] // 2), -(-grids[-1][1] // 2)))
         return [grids[index] for index in self.out_indices]
-
-    def position_tables(self) -> dict[str, Size]:
-        grid = offset_grid(self.pretrain_grid)
-        return {name: grid for name, _ in self.named_parameters() if name.endswith(BIAS_TABLE)}
 
     def layer_of(self, name: str) -> int:
         first, *rest = name.split('.')

@@ -18,7 +18,7 @@ from ..rope.cache import is_tracing
 from ..rope.frequencies import Size
 from ..rope.validation import check_choice, check_indexes, check_integer, check_number
 from .archs import ARCHS, DEFAULT, Ape, Default, FinalNorm, ViTArch, find_vit_arch
-from .attention import GlobalPrefixAttention, QkvBias, table_grids
+from .attention import GlobalPrefixAttention, QkvBias
 from .attention_kinds import AttentionKind, attention_kinds
 from .base import Backbone, FrozenStages, build_rope, check_frozen_stages
 from .block import Block
@@ -350,7 +350,8 @@ class RoPEViT(Backbone):
 
     def position_tables(self) -> dict[str, Size]:
         resized = self.pos_embed is not None and self.arch.use_ape != 'tile'
-        return table_grids(self) | ({'pos_embed': self.pretrain_grid} if resized else {})
+        tables = {'pos_embed': self.pretrain_grid} if resized else {}
+        return super().position_tables() | tables
 
     def layer_of(self, name: str) -> int:
         first, *rest = name.split('.')

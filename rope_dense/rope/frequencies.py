@@ -315,8 +315,8 @@ class MixedRoPE(GridRoPE):
 
     Args:
         head_dim, num_heads, pair_layout, coordinates: see ``GridRoPE``.
-        theta: 10 in the released code, for ViT and Swin, where the paper's text has 100. It shapes the
-            initial values only.
+        theta: 10 in the released code, where the paper's text has 100; shapes the initial values
+            only.
     """
 
     def __init__(
