@@ -33,7 +33,7 @@ class ViTArch:
         embed_dims, depth, num_heads: channels C, blocks and heads.
         mlp: ``'gelu'``; ``'swiglu'``, gated by SiLU; ``'swiglu_norm'``, also with a norm before
             its last layer.
-        attn_norm: normalise what attention puts out, before its projection.
+        attn_norm: normalise the output of attention, before its projection.
         pre_norm: normalise all tokens before the first block; the patch projection has no bias.
         others: see ``RoPEViT``.
 

@@ -133,7 +133,7 @@ class GlobalPrefixAttention(Attention):
 
 class LocalPositionAttention(Attention):
     """Attention with ResFormer's local position embedding: a depth-wise convolution of the values,
-    as a map of each head, that is added to what attention puts out. Prefix tokens get nothing.
+    as a map of each head, that is added to the output of attention. Prefix tokens get nothing.
 
     Tian et al., "ResFormer: Scaling ViTs with Multi-Resolution Training" (CVPR 2023).
     All heads share the filters, which start at zero.

@@ -55,7 +55,7 @@ class RoPESwin(StagedBackbone):
         pretrain_window_size: window of the pre-training, an int or (height, width).
         shift_single_window: shift the window too where one covers the whole map, as detectron2 and
             mmdet do; False for classification, where the pre-training does not.
-        mask_padding: keep padding out of attention. False as published: it takes part.
+        mask_padding: exclude padding from attention. False as published: it takes part.
         patch_size: pixels of a side of a patch.
         in_channels: image channels.
         mlp_ratio: hidden channels of an MLP over C.
@@ -192,7 +192,7 @@ class RoPESwin(StagedBackbone):
 class PatchMerging(nn.Module):
     """2 x 2 tokens to one of twice the channels.
 
-    Odd grids are zero-padded. The four tokens are joined column by column, the order of the
+    Odd grids are zero-padded. The four tokens are concatenated column by column, the order of the
     published weights (mmdet's differs).
 
     Args:

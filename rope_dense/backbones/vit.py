@@ -83,12 +83,13 @@ class RoPEViT(Backbone):
             ``LinearAttention``; None for softmax.
         use_rel_pos: decomposed relative position bias, ViTDet's baseline; only with ``rope=None``.
         rel_pos_img_size: image size of the relative position tables of global blocks.
-        with_cls_token: keep a class token through the blocks, a prefix token.
+        with_cls_token: a class token, a prefix token in all blocks.
         num_registers: further prefix tokens, R.
         window_size: tokens of a side of a window, an int or (height, width). 'auto' takes the side
             that pads the grid of an image least and is nearest to the pre-training grid, None
             attends globally. Weights do not depend on it; see also ``set_window_size``.
-        mask_padding: keep the padding of windows out of attention. False as in detectron2's ViTDet.
+        mask_padding: exclude the padding of windows from attention. False as in detectron2's
+            ViTDet.
         window_block_indexes: blocks that attend within windows; the others attend globally.
         window_prefix: what prefix tokens do in window blocks. 'copy' gives each window a copy of
             them; the next global block, and an output, gets the mean of the copies. A window is

@@ -169,7 +169,7 @@ def window_plan(
         shift: tokens by which the padded grid is moved up and left, cyclically; tokens that meet in
             a window without being neighbours do not attend to each other (Liu et al., "Swin
             Transformer", ICCV 2021). Not together with prefix tokens.
-        mask_padding: keep padding out of attention; otherwise padding is attended to, as in the
+        mask_padding: exclude padding from attention; otherwise it is attended to, as in the
             published code.
         num_copies: prefix tokens that each window has a copy of.
         num_shared: prefix tokens that are keys of every window, in front of those of its tokens.

@@ -205,7 +205,7 @@ def _smooth_noise(rng: np.random.Generator, cells: int, height: int, width: int)
 
 
 def _regular_polygon(corners: int, *radii: float) -> np.ndarray:
-    """Corners [corners, 2] around the origin, the first at the top; the radii take turns."""
+    """Corners [corners, 2] around the origin, the first at the top; the radii alternate."""
     angles = 2 * np.pi * np.arange(corners) / corners
     radius = np.resize(radii, corners)
     return np.stack([radius * np.sin(angles), -radius * np.cos(angles)], axis=1)

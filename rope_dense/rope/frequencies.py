@@ -60,7 +60,7 @@ class RotaryEmbedding(nn.Module, ABC):
         Args:
             x: [B, N, C], the input of the qkv projection, prefix tokens first.
             grid: (H, W) of the tokens after the prefix.
-            window_size: of the windows that attention is cut into, or None.
+            window_size: of the windows, or None where attention is global.
 
         Returns:
             Angles of the tokens after the prefix. [n, h or 1, P] for the tokens of an image, or of
