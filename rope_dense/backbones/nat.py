@@ -191,35 +191,35 @@ class RoPENAT(StagedBackbone):
             layer_scale_init_value=layer_scale_init_value,
             drop_path_rate=drop_path_rate,
         )
-        self.arch = chosen = find_arch(NATArch, SIZES, self.ARCHS, arch, given)
+        self.arch = nat_arch = find_arch(NATArch, SIZES, self.ARCHS, arch, given)
         check_integer('in_channels', in_channels, 1)
         for name, value in dict(use_rpb=use_rpb, qkv_bias=qkv_bias).items():
             check_choice(name, value, (True, False))
         check_choice('backend', backend, get_args(Backend))
         self.window_size = check_kernel_size('kernel_size', kernel_size)
         self.pretrain_grid = check_kernel_size('pretrain_kernel_size', pretrain_kernel_size)
-        self.window_blocks = range(sum(chosen.depths))
+        self.window_blocks = range(sum(nat_arch.depths))
         self.with_cp = with_cp
-        channels = chosen.channels
+        channels = nat_arch.channels
         self.set_outputs(channels, 4, out_indices, frozen_stages)
 
-        stem = ConvStem if chosen.overlapping else partial(PatchEmbed, patch_size=4, pad=True)
-        merging = ConvMerging if chosen.overlapping else PatchMerging
+        stem = ConvStem if nat_arch.overlapping else partial(PatchEmbed, patch_size=4, pad=True)
+        merging = ConvMerging if nat_arch.overlapping else PatchMerging
         self.patch_embed = stem(in_channels, channels[0], norm_cfg=norm_cfg)
         attention: Callable[..., NeighbourAttention] = NeighbourAttention
         if use_rpb:
             attention = partial(TableBiasNeighbourAttention, bias_kernel=self.pretrain_grid)
-        rates = iter(linear_rates(chosen.drop_path_rate, sum(chosen.depths)))
+        rates = iter(linear_rates(nat_arch.drop_path_rate, sum(nat_arch.depths)))
         stages = []
-        for stage, (width, heads) in enumerate(zip(channels, chosen.num_heads, strict=True)):
+        for stage, (width, heads) in enumerate(zip(channels, nat_arch.num_heads, strict=True)):
             blocks = []
-            for dilation in chosen.block_dilations[stage]:
+            for dilation in nat_arch.block_dilations[stage]:
                 embedding = build_rope(rope, head_dim=width // heads, num_heads=heads)
                 attn = attention(
                     width, heads, qkv_bias, embedding, dilation=dilation, backend=backend
                 )
-                mlp = Mlp(width, int(width * chosen.mlp_ratio))
-                scale = chosen.layer_scale_init_value
+                mlp = Mlp(width, int(width * nat_arch.mlp_ratio))
+                scale = nat_arch.layer_scale_init_value
                 blocks.append(Block(attn, mlp, norm_cfg, next(rates), scale))
             is_last = stage == len(channels) - 1
             stages.append(Stage(blocks, None if is_last else merging(width, norm_cfg)))

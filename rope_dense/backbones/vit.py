@@ -184,10 +184,10 @@ class RoPEViT(Backbone):
             final_norm=final_norm,
             norm_cfg=norm_cfg,
         )
-        self.arch = chosen = find_vit_arch(self.ARCHS, arch, given)
-        channels, depth = chosen.embed_dims, chosen.depth
-        windowed = chosen.window_block_indexes
-        self.window_blocks = check_indexes('window_block_indexes', windowed, depth)
+        self.arch = vit_arch = find_vit_arch(self.ARCHS, arch, given)
+        channels, depth, norm_cfg = vit_arch.embed_dims, vit_arch.depth, vit_arch.norm_cfg
+        window_block_indexes = vit_arch.window_block_indexes
+        self.window_blocks = check_indexes('window_block_indexes', window_block_indexes, depth)
         self.out_indices = check_indexes('out_indices', out_indices, depth)
         self.frozen_stages = check_frozen_stages(frozen_stages, depth)
         check_number('drop_path_rate', drop_path_rate, 0, below=1)
@@ -195,51 +195,51 @@ class RoPEViT(Backbone):
         check_choice('output_prefix', output_prefix, (None, 'cls', 'all'))
         check_choice('mask_padding', mask_padding, (True, False))
         in_windows, elsewhere = attention_kinds(
-            chosen,
+            vit_arch,
             use_rel_pos=use_rel_pos,
             rel_pos_img_size=rel_pos_img_size,
             rpb_resize=rpb_resize,
             linear_attention=linear_attention,
         )
-        if output_prefix == 'cls' and not chosen.with_cls_token:
+        if output_prefix == 'cls' and not vit_arch.with_cls_token:
             raise ValueError("output_prefix='cls' needs with_cls_token=True")
-        if output_prefix == 'all' and not chosen.num_prefix_tokens:
+        if output_prefix == 'all' and not vit_arch.num_prefix_tokens:
             raise ValueError("output_prefix='all' needs with_cls_token=True or num_registers")
         self.mask_padding, self.with_cp, self.output_prefix = mask_padding, with_cp, output_prefix
-        self.global_prefix = window_prefix == 'global' and chosen.num_prefix_tokens > 0
-        if self.global_prefix and self.window_blocks and chosen.use_lpe:
+        self.global_prefix = window_prefix == 'global' and vit_arch.num_prefix_tokens > 0
+        if self.global_prefix and self.window_blocks and vit_arch.use_lpe:
             raise ValueError("use_lpe in window blocks needs window_prefix='copy', got 'global'")
-        self.pretrain_grid = chosen.grid
+        self.pretrain_grid = vit_arch.grid
         self.out_channels = [channels] * len(self.out_indices)
-        self.out_strides = [chosen.patch_size] * len(self.out_indices)
-        self.set_window_size(chosen.window_size)
+        self.out_strides = [vit_arch.patch_size] * len(self.out_indices)
+        self.set_window_size(vit_arch.window_size)
 
         in_channels = check_integer('in_channels', in_channels, 1)
         self.patch_embed = PatchEmbed(
             in_channels,
             channels,
-            chosen.patch_size,
-            bias=not chosen.pre_norm,
-            norm_cfg=chosen.norm_cfg if chosen.patch_norm else None,
+            vit_arch.patch_size,
+            bias=not vit_arch.pre_norm,
+            norm_cfg=norm_cfg if vit_arch.patch_norm else None,
         )
         tokens = {
-            'cls_token': int(chosen.with_cls_token),
-            'reg_token': chosen.num_registers,
-            'pos_embed': chosen.grid[0] * chosen.grid[1] if chosen.learned_ape else 0,
+            'cls_token': int(vit_arch.with_cls_token),
+            'reg_token': vit_arch.num_registers,
+            'pos_embed': vit_arch.grid[0] * vit_arch.grid[1] if vit_arch.learned_ape else 0,
         }
         for name, number in tokens.items():
             token = nn.Parameter(torch.zeros(1, number, channels)) if number else None
             self.register_parameter(name, token)
         sines: dict[Ape, type[nn.Module]] = dict(sine=SineEmbed, sine_conv=SineConvEmbed)
-        self.sine_embed = sines[chosen.use_ape](channels) if chosen.use_ape in sines else None
-        self.norm_pre = build_norm(chosen.norm_cfg, channels) if chosen.pre_norm else nn.Identity()
+        self.sine_embed = sines[vit_arch.use_ape](channels) if vit_arch.use_ape in sines else None
+        self.norm_pre = build_norm(norm_cfg, channels) if vit_arch.pre_norm else nn.Identity()
         if self.global_prefix:
             in_windows = GlobalPrefixAttention
         self.blocks = module_list(
-            build_block(chosen, in_windows if index in self.window_blocks else elsewhere, rate)
+            build_block(vit_arch, in_windows if index in self.window_blocks else elsewhere, rate)
             for index, rate in enumerate(linear_rates(drop_path_rate, depth))
         )
-        self.norm = build_norm(chosen.norm_cfg, channels) if chosen.final_norm else None
+        self.norm = build_norm(norm_cfg, channels) if vit_arch.final_norm else None
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)
         for embedding in (self.cls_token, self.reg_token, self.pos_embed):
