@@ -31,7 +31,7 @@ def attention_kinds(
 ) -> tuple[AttentionKind, AttentionKind]:
     """The attention of blocks with windows, and that of the others.
 
-    Args: see ``RoPEViT``.
+    The options are those of ``RoPEViT``.
 
     Raises:
         ValueError: options that are not allowed, or exclude each other.
@@ -41,12 +41,8 @@ def attention_kinds(
     check_choice('linear_attention', linear_attention, (None, *get_args(LinearKernel)))
     if use_rel_pos and arch.rope is not None:
         raise ValueError('use_rel_pos=True is the baseline without rotary embedding: set rope=None')
-    options = {
-        'use_rel_pos': use_rel_pos,
-        'use_rpb': arch.use_rpb,
-        'use_lpe': arch.use_lpe,
-        'linear_attention': linear_attention,
-    }
+    options = dict(use_rel_pos=use_rel_pos, use_rpb=arch.use_rpb, use_lpe=arch.use_lpe)
+    options['linear_attention'] = linear_attention is not None
     if len(kinds := [name for name, value in options.items() if value]) > 1:
         raise ValueError(f'{" and ".join(kinds)} exclude each other: each is an attention')
     if arch.num_prefix_tokens and (use_rel_pos or arch.use_rpb):

@@ -16,11 +16,11 @@ from torch.utils.checkpoint import checkpoint
 from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling, RotaryEmbedding
 from ..rope.frequencies import Size
 from ..rope.scaling import build_scaling
-from ..rope.validation import is_integer, refuse
+from ..rope.validation import check_settings, is_integer, refuse
 from .attention import offset_grid
 from .block import Block
 from .layers import PatchEmbed
-from .lora import add_adapters, find_adapters, lora_settings, merge_adapters
+from .lora import LORA_DEFAULTS, add_adapters, find_adapters, merge_adapters
 from .neighbours import Plan
 from .windows import WindowSetting, check_window_setting
 
@@ -162,7 +162,7 @@ class Backbone(BaseModule):
             return
         if self.lora is not None:
             raise ValueError(f'lora: the model has adapters already, {self.lora}: merge_lora first')
-        settings = lora_settings(lora)
+        settings = {**LORA_DEFAULTS, **check_settings('lora', lora, list(LORA_DEFAULTS))}
         add_adapters(self.ordered_blocks, **settings)
         self.lora = dict(settings, targets=list(settings['targets']))
         self.freeze()

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..rope.validation import check_integer, check_number, check_settings, refuse
+from ..rope.validation import check_integer, check_number, refuse
 
-DEFAULTS = dict(rank=8, alpha=16.0, targets=('qkv', 'proj'))
+LORA_DEFAULTS = dict(rank=8, alpha=16.0, targets=('qkv', 'proj'))
 
 
 class LoRA(nn.Module):
@@ -54,15 +54,6 @@ class LoRA(nn.Module):
 
     def extra_repr(self) -> str:
         return f'rank={len(self.down)}, scale={self.scale:g}'
-
-
-def lora_settings(lora: dict) -> dict:
-    """The arguments of ``add_adapters`` that a config gives, with the defaults of the others.
-
-    Raises:
-        ValueError: an unknown setting.
-    """
-    return {**DEFAULTS, **check_settings('lora', lora, list(DEFAULTS))}
 
 
 def add_adapters(

@@ -66,13 +66,7 @@ class RoPESwin(StagedBackbone):
         frozen_stages: -1 trains everything, 0 freezes the patch embedding, n also the first n
             stages with their reductions and output norms, 'all' everything. What is frozen stays in
             evaluation mode: no drop path, no augmentation of coordinates.
-        lora: low-rank adapters of linear layers in all blocks, a dict of rank, alpha and targets,
-            see ``lora.add_adapters``. All else is frozen then; ``frozen_stages`` still decides what
-            stays in evaluation mode.
-        with_cp: recompute each block in backward to save memory.
-        norm_cfg: norm layers, in mmcv's form.
-        init_cfg: mmengine initialisation, such as ``dict(type='Pretrained', checkpoint=...)``.
-        pretrained: checkpoint to use without ``init_cfg``; set by mmseg's segmentors.
+        lora, with_cp, norm_cfg, init_cfg, pretrained: see ``RoPEViT``.
 
     Raises:
         ValueError: arguments that do not fit each other, named in the message.
