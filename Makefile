@@ -19,7 +19,7 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 ENVIRONMENT := $(VENV)/.made-with-$(subst =,-,$(TORCH))
 PACKAGE := $(VENV)/.package-installed
 
-.PHONY: help setup demo test lint clean distclean
+.PHONY: help setup demo test lint docs clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands and their variables
@@ -40,11 +40,18 @@ demo: $(PACKAGE)  ## train a small detector on generated pictures, evaluate it a
 test: $(PACKAGE)  ## run the tests
 	$(RUN) -m pytest $(PYTEST_ARGS)
 
-lint: $(PACKAGE)  ## check the style of the code
+lint: $(PACKAGE)  ## check the style and the types of the code
 	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+
+docs: $(PACKAGE) $(VENV)/.docs-installed  ## write pages of the API to build/api/html (Python 3.11 or later)
+	rm -rf build/api
+	SPHINX_APIDOC_OPTIONS=members,show-inheritance $(RUN) -m sphinx.ext.apidoc -q \
+		--separate --module-first --tocfile index -o build/api/source rope_dense
+	$(RUN) -m sphinx -q -W --keep-going -c docs/api build/api/source build/api/html
 
 clean:  ## remove the environments and what they left behind
-	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean  ## remove the compiled operators and the results too
@@ -53,6 +60,10 @@ distclean: clean  ## remove the compiled operators and the results too
 $(ENVIRONMENT): requirements/common.txt requirements/build.txt requirements/torch.txt requirements/triton.txt requirements/$(FAMILY).txt
 	requirements/install.sh '$(PYTHON)' '$(VENV)' '$(FAMILY)' '$(TORCH)'
 	$(if $(filter-out $(PINNED_TORCH),$(TORCH)),printf '%s\n' 'TORCH ?= $(TORCH)' 'PYTHON ?= $(PYTHON)' > $(VENV)/choice.mk)
+	touch $@
+
+$(VENV)/.docs-installed: $(ENVIRONMENT) requirements/docs.txt
+	$(RUN) -m pip install --quiet --no-deps -r requirements/docs.txt
 	touch $@
 
 $(PACKAGE): $(ENVIRONMENT) setup.py pyproject.toml rope_dense/version.py

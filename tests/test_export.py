@@ -80,7 +80,7 @@ def test_metadata_is_in_the_file(tmp_path: Path) -> None:
 # Parts
 
 
-@pytest.mark.parametrize('bins', [1, 2, 3, 6, (2, 5)])
+@pytest.mark.parametrize('bins', [1, 2, 3, 6, (2, 5), (None, 3)])
 def test_pooling_is_that_of_torch(bins) -> None:
     pool = nn.AdaptiveAvgPool2d(bins)
     for size in ((6, 6), (7, 11), (1, 4), (13, 32)):

@@ -50,6 +50,7 @@ def test_the_wheel_has_the_configs(tmp_path: Path) -> None:
             assert f'rope_dense/.mim/{path.relative_to(REPOSITORY)}' in names
     assert 'rope_dense/.mim/model-index.yml' in names
     assert 'rope_dense/evaluation/paper_tables.yml' in names
+    assert 'rope_dense/py.typed' in names  # type checkers use the annotations
 
 
 @pytest.mark.parametrize('hidden', [FAMILY_IMPORTS, ('mmcv',)])

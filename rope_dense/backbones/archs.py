@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from ..rope.validation import check_choice, check_integer, check_number, check_size, refuse
 from .attention import QkvBias
 from .mlp import MlpKind
 from .windows import WindowSetting
 
-DEFAULT = 'default'  # as ``arch`` says; a string, so that configs can store it
 Default = Literal['default']
+DEFAULT: Default = 'default'  # as ``arch`` says; a string, so that configs can store it
 FinalNorm = bool | Literal['all']
 # True: learned, resized to the grid of the image; 'tile': learned, repeated; others: see RoPEViT.
 Ape = bool | Literal['tile', 'sine', 'sine_conv']
@@ -33,7 +33,7 @@ class ViTArch:
         embed_dims, depth, num_heads: channels C, blocks and heads.
         mlp: ``'gelu'``; ``'swiglu'``, gated by SiLU; ``'swiglu_norm'``, also with a norm before
             its last layer.
-        attn_norm: normalise what attention puts out, before its projection.
+        attn_norm: normalise the output of attention, before its projection.
         pre_norm: normalise all tokens before the first block; the patch projection has no bias.
         others: see ``RoPEViT``.
 
@@ -137,7 +137,7 @@ def find_arch(
             arch,
             f'one of {", ".join(archs)} or a dict of {", ".join(sizes)} and other settings',
         )
-    known = [setting.name for setting in fields(kind)]
+    known = [setting.name for setting in fields(cast('Any', kind))]
     if missing := [name for name in sizes if name not in settings]:
         raise ValueError(f'arch lacks {missing}, got {arch!r}')
     if unknown := [name for name in settings if name not in known]:

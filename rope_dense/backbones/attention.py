@@ -7,13 +7,13 @@ C = h D.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..rope import Rotary, rotate
+from ..rope import Rotary, RotaryEmbedding, rotate
 from ..rope.cache import Cache, is_tracing
 from ..rope.frequencies import Size
 from ..rope.rotary import rotate_packed
@@ -42,12 +42,13 @@ class Attention(nn.Module):
         embed_dims: int,
         num_heads: int,
         qkv_bias: QkvBias = True,
-        rope: nn.Module | None = None,
+        rope: RotaryEmbedding | None = None,
         num_prefix_tokens: int = 0,
         norm_cfg: dict | None = None,
     ) -> None:
         super().__init__()
         self.num_heads, self.num_prefix_tokens = num_heads, num_prefix_tokens
+        self.qkv: nn.Linear
         if qkv_bias == 'qv':
             self.qkv = QVBiasLinear(embed_dims)
         else:
@@ -132,7 +133,7 @@ class GlobalPrefixAttention(Attention):
 
 class LocalPositionAttention(Attention):
     """Attention with ResFormer's local position embedding: a depth-wise convolution of the values,
-    as a map of each head, that is added to what attention puts out. Prefix tokens get nothing.
+    as a map of each head, that is added to the output of attention. Prefix tokens get nothing.
 
     Tian et al., "ResFormer: Scaling ViTs with Multi-Resolution Training" (CVPR 2023).
     All heads share the filters, which start at zero.
@@ -141,11 +142,11 @@ class LocalPositionAttention(Attention):
         others: see ``Attention``.
     """
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.local = PositionConv(self.proj.in_features // self.num_heads)
-        nn.init.zeros_(self.local.weight)
-        nn.init.zeros_(self.local.bias)
+        for parameter in self.local.parameters():
+            nn.init.zeros_(parameter)
 
     def mix(
         self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None, mask: Tensor | None
@@ -170,18 +171,16 @@ class TableBiasAttention(Attention):
     """
 
     def __init__(
-        self, *args: object, bias_window: Size, resize: TableResize = 'bicubic', **kwargs: object
+        self, *args: Any, bias_window: Size, resize: TableResize = 'bicubic', **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
         self.bias_window, self.resize = bias_window, resize
-        table = torch.empty(num_offsets(bias_window), self.num_heads)
-        self.relative_position_bias_table = nn.Parameter(nn.init.trunc_normal_(table, std=0.02))
+        self.relative_position_bias_table = bias_table(bias_window, self.num_heads)
 
     def bias(self, q: Tensor, size: Size) -> Tensor:
-        table = self.relative_position_bias_table
-        old, new = (tuple(2 * side - 1 for side in of) for of in (self.bias_window, size))
         resized = resize_grid if self.resize == 'bicubic' else pad_grid
-        table = resized(table[None], old, new)[0]
+        table = self.relative_position_bias_table[None]
+        table = resized(table, offset_grid(self.bias_window), offset_grid(size))[0]
         index = relative_position_index(*size, table.device)
         return table[index].permute(2, 0, 1)  # [h, n, n]
 
@@ -198,7 +197,7 @@ class DecomposedBiasAttention(Attention):
         others: see ``Attention``.
     """
 
-    def __init__(self, *args: object, bias_grid: Size, **kwargs: object) -> None:
+    def __init__(self, *args: Any, bias_grid: Size, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         head_dim = self.proj.in_features // self.num_heads
         self.rel_pos_h, self.rel_pos_w = (
@@ -212,15 +211,6 @@ class DecomposedBiasAttention(Attention):
         rows = torch.einsum('bnhwd,hkd->bnhwk', q, rows_table)
         columns = torch.einsum('bnhwd,wkd->bnhwk', q, columns_table)
         return (rows[..., :, None] + columns[..., None, :]).flatten(4, 5).flatten(2, 3)
-
-
-def table_grids(model: nn.Module) -> dict[str, Size]:
-    """Keys of the tables of ``TableBiasAttention``, and the grids of offsets that they cover."""
-    return {
-        f'{name}.relative_position_bias_table': tuple(2 * side - 1 for side in part.bias_window)
-        for name, part in model.named_modules()
-        if isinstance(part, TableBiasAttention)
-    }
 
 
 class QVBiasLinear(nn.Linear):
@@ -282,20 +272,19 @@ def attend(
         mask: see ``Attention.forward``.
     """
     of_all = bias is None or bias.ndim == 3
-    if (
-        bias is not None
-    ):  # in four dimensions, for fused kernels; a traced one fits any batch in three
+    if bias is not None:
+        # In four dimensions, for fused kernels; a traced one fits any batch in three.
         bias = (bias[None] if of_all and not is_tracing() else bias).to(q.dtype)
     if plan is None or plan.mask is None:
         bias = masked(bias, mask)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
         return out.transpose(1, 2).flatten(2)
     sizes = [plan.num_unmasked, plan.mask.shape[0]]
-    biases = [bias, bias] if of_all else bias.split(sizes)
+    biases = [bias, bias] if bias is None or of_all else bias.split(sizes)
     masks = [biases[0], masked(biases[1], plan.mask)]
-    parts = zip(q.split(sizes), k.split(sizes), v.split(sizes), masks, strict=True)
+    parts = [*zip(q.split(sizes), k.split(sizes), v.split(sizes), masks, strict=True)]
     if not is_tracing() and plan.num_unmasked == 0:
-        parts = list(parts)[1:]
+        parts = parts[1:]
     outs = [F.scaled_dot_product_attention(*part, scale=scale).transpose(1, 2) for part in parts]
     return torch.cat(outs).flatten(2)
 
@@ -315,8 +304,15 @@ def attend_packed(
     return attend(q, k, v, None, scale, plan)
 
 
-def num_offsets(size: Size) -> int:
-    return (2 * size[0] - 1) * (2 * size[1] - 1)
+def offset_grid(size: Size) -> Size:
+    """The numbers of row and column offsets between tokens of a grid or window."""
+    return 2 * size[0] - 1, 2 * size[1] - 1
+
+
+def bias_table(size: Size, num_heads: int) -> nn.Parameter:
+    """[offsets, h], a learned value for each offset in a grid or window of ``size``."""
+    rows, columns = offset_grid(size)
+    return nn.Parameter(nn.init.trunc_normal_(torch.empty(rows * columns, num_heads), std=0.02))
 
 
 def relative_position_index(height: int, width: int, device: torch.device) -> Tensor:

@@ -13,17 +13,19 @@ from mmengine.registry import MODELS, WEIGHT_INITIALIZERS
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling
+from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling, RotaryEmbedding
 from ..rope.frequencies import Size
 from ..rope.scaling import build_scaling
-from ..rope.validation import is_integer, refuse
+from ..rope.validation import check_settings, is_integer, refuse
+from .attention import offset_grid
 from .block import Block
 from .layers import PatchEmbed
-from .lora import add_adapters, find_adapters, lora_settings, merge_adapters
+from .lora import LORA_DEFAULTS, add_adapters, find_adapters, merge_adapters
 from .neighbours import Plan
 from .windows import WindowSetting, check_window_setting
 
 FrozenStages = int | Literal['all']
+BIAS_TABLE = '.relative_position_bias_table'
 
 # Registered here because rope/ depends on torch alone.
 for embedding in (AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE):
@@ -54,6 +56,7 @@ class Backbone(BaseModule):
     out_channels: list[int]
     out_strides: list[int]
     lora: dict | None = None
+    is_init: bool
 
     def __init__(
         self, init_cfg: dict | list[dict] | None = None, pretrained: str | None = None
@@ -80,16 +83,18 @@ class Backbone(BaseModule):
     def map_sizes(self, height: int, width: int) -> list[Size]:
         """(H, W) of each map that an image of ``height`` x ``width`` pixels becomes."""
 
-    @abstractmethod
     def position_tables(self) -> dict[str, Size]:
-        """Keys of the tables over positions or offsets, and the grids (H, W) that they cover."""
+        """Keys of the tables over positions or offsets, and the grids (H, W) that they cover. These
+        are the relative position bias tables, over offsets in ``pretrain_grid``."""
+        grid = offset_grid(self.pretrain_grid)
+        return {name: grid for name, _ in self.named_parameters() if name.endswith(BIAS_TABLE)}
 
     @abstractmethod
     def layer_of(self, name: str) -> int:
         """The layer of a parameter for layer-wise learning-rate decay: 0 before the first block,
         i + 1 for block i of ``ordered_blocks`` and the reduction after it, one more at the end."""
 
-    def frozen_modules(self) -> list[nn.Module | nn.Parameter | None]:
+    def frozen_modules(self) -> Sequence[nn.Module | nn.Parameter | None]:
         """Parts that do not train; None stands for a part that the model does not have."""
         return []
 
@@ -117,7 +122,7 @@ class Backbone(BaseModule):
 
     def run(
         self,
-        block: Block,
+        block: nn.Module,
         x: Tensor,
         grid: Size,
         plan: Plan | None,
@@ -157,7 +162,7 @@ class Backbone(BaseModule):
             return
         if self.lora is not None:
             raise ValueError(f'lora: the model has adapters already, {self.lora}: merge_lora first')
-        settings = lora_settings(lora)
+        settings = {**LORA_DEFAULTS, **check_settings('lora', lora, list(LORA_DEFAULTS))}
         add_adapters(self.ordered_blocks, **settings)
         self.lora = dict(settings, targets=list(settings['targets']))
         self.freeze()
@@ -208,7 +213,7 @@ def check_frozen_stages(frozen_stages: object, number: int) -> int:
     return int(frozen_stages)
 
 
-def build_rope(rope: dict | None, *, head_dim: int, num_heads: int) -> nn.Module | None:
+def build_rope(rope: dict | None, *, head_dim: int, num_heads: int) -> RotaryEmbedding | None:
     """The rotary embedding of one block, as the config ``rope`` describes it.
 
     Raises:

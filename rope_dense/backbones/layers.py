@@ -6,19 +6,20 @@ Letters: B batch, H x W token grid, N tokens, C channels.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
 from mmcv.cnn import build_norm_layer
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx
 
 from ..rope import Coordinates
 from ..rope.cache import is_tracing
 from ..rope.frequencies import Size, axis_frequencies
 
 TableResize = Literal['bicubic', 'zeros']
+Part = TypeVar('Part', bound=nn.Module)
 
 
 class PatchEmbed(nn.Module):
@@ -45,7 +46,7 @@ class PatchEmbed(nn.Module):
     ) -> None:
         super().__init__()
         self.in_channels, self.patch_size, self.pad = in_channels, patch_size, pad
-        self.proj = nn.Conv2d(in_channels, embed_dims, patch_size, patch_size, bias=bias)
+        self.proj: nn.Module = nn.Conv2d(in_channels, embed_dims, patch_size, patch_size, bias=bias)
         self.norm = build_norm(norm_cfg, embed_dims) if norm_cfg else nn.Identity()
 
     def forward(self, image: Tensor) -> tuple[Tensor, Size]:
@@ -56,8 +57,8 @@ class PatchEmbed(nn.Module):
         """
         self.check(image)
         x = self.project(image)  # [B, C, H, W]
-        grid = tuple(x.shape[2:])
-        return self.norm(x.flatten(2).transpose(1, 2).contiguous()), grid
+        height, width = x.shape[2:]
+        return self.norm(x.flatten(2).transpose(1, 2).contiguous()), (height, width)
 
     def project(self, image: Tensor) -> Tensor:
         """Images to a map [B, C, H, W]."""
@@ -162,11 +163,11 @@ class AddScaled(torch.autograd.Function):
         return torch.addcmul(x, branch, scale)
 
     @staticmethod
-    def setup_context(ctx: FunctionCtx, inputs: tuple, output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
         ctx.save_for_backward(*inputs[1:])
 
     @staticmethod
-    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         branch, scale = ctx.saved_tensors
         of_scale = ctx.needs_input_grad[2]
         return grad, grad * scale, (grad * branch).sum_to_size(scale.shape) if of_scale else None
@@ -176,6 +177,11 @@ def missing(side: int, divisor: int) -> int:
     """What ``side`` lacks to a multiple of ``divisor``. (``-side % divisor`` is the same, but
     torch.export cannot reason about it.)"""
     return (side + divisor - 1) // divisor * divisor - side
+
+
+def module_list(modules: Iterable[Part]) -> Sequence[Part]:
+    """``nn.ModuleList``, with the type of what it holds."""
+    return cast('Sequence[Part]', nn.ModuleList(modules))
 
 
 def to_map(tokens: Tensor, grid: Size) -> Tensor:

@@ -5,7 +5,7 @@ Letters: see ``attention``. Checked in tests/test_vit_options.py against sums ov
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from torch import Tensor
 from ..rope import rotate
 from ..rope.frequencies import Size
 from .attention import Attention
+from .windows import WindowPlan
 
 LinearKernel = Literal['elu', 'cosine']
 
@@ -38,11 +39,13 @@ class LinearAttention(Attention):
         others: see ``Attention``.
     """
 
-    def __init__(self, *args: object, kernel: LinearKernel, **kwargs: object) -> None:
+    def __init__(self, *args: Any, kernel: LinearKernel, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.kernel = kernel
 
-    def mix(self, x: Tensor, qkv: Tensor, grid: Size, plan: None, mask: Tensor | None) -> Tensor:
+    def mix(
+        self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None, mask: Tensor | None
+    ) -> Tensor:
         """See ``Attention.mix``.
 
         Raises:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..rope.validation import check_integer, check_number, check_settings, refuse
+from ..rope.validation import check_integer, check_number, refuse
 
-DEFAULTS = dict(rank=8, alpha=16.0, targets=('qkv', 'proj'))
+LORA_DEFAULTS = dict(rank=8, alpha=16.0, targets=('qkv', 'proj'))
 
 
 class LoRA(nn.Module):
@@ -53,15 +54,6 @@ class LoRA(nn.Module):
 
     def extra_repr(self) -> str:
         return f'rank={len(self.down)}, scale={self.scale:g}'
-
-
-def lora_settings(lora: dict) -> dict:
-    """The arguments of ``add_adapters`` that a config gives, with the defaults of the others.
-
-    Raises:
-        ValueError: an unknown setting.
-    """
-    return {**DEFAULTS, **check_settings('lora', lora, list(DEFAULTS))}
 
 
 def add_adapters(
@@ -106,7 +98,7 @@ def find_adapters(model: nn.Module) -> dict[str, LoRA]:
 def merge_adapters(model: nn.Module) -> None:
     """Add the adapters to the weights of their layers, and remove them."""
     for name, adapter in find_adapters(model).items():
-        linear = model.get_submodule(name)
+        linear = cast('nn.Linear', model.get_submodule(name))
         linear.weight += adapter.weight()
         adapter.handle.remove()
         del linear.lora

@@ -6,11 +6,11 @@ neighbourhood.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, islice
-from typing import get_args
+from typing import cast, get_args
 
 from mmengine.registry import MODELS
 from torch import Tensor, nn
@@ -21,12 +21,13 @@ from ..rope.validation import check_choice, check_integer, check_number, refuse
 from .archs import DEFAULT, Default, find_arch
 from .base import FrozenStages, build_rope
 from .block import Block
-from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, to_map
+from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, module_list, to_map
 from .mlp import Mlp
 from .neighbour_attention import Backend, NeighbourAttention, TableBiasNeighbourAttention
 from .neighbours import NeighbourPlan, check_kernel_size, neighbour_plan
 from .stages import Stage, StagedBackbone, check_stages
 from .swin import PatchMerging
+from .windows import WindowSetting
 
 Dilations = Sequence[Sequence[int]]
 
@@ -61,14 +62,20 @@ class NATArch:
         check_choice('overlapping', self.overlapping, (True, False))
         if self.layer_scale_init_value is not None:
             check_number('layer_scale_init_value', self.layer_scale_init_value)
-        if self.dilations is None:
-            object.__setattr__(self, 'dilations', ((1,),) * len(self.depths))
-        check_dilations(self.dilations, len(self.depths))
+        if self.dilations is not None:
+            check_dilations(self.dilations, len(self.depths))
 
     @property
     def channels(self) -> list[int]:
         """Of each stage."""
         return check_stages(self.embed_dims, self.depths, self.num_heads)
+
+    @property
+    def block_dilations(self) -> list[list[int]]:
+        """Of the blocks of each stage."""
+        dilations = self.dilations or ((1,),) * len(self.depths)
+        stages = zip(dilations, self.depths, strict=True)
+        return [list(islice(cycle(of_stage), depth)) for of_stage, depth in stages]
 
 
 SIZES = ('embed_dims', 'depths', 'num_heads')
@@ -126,12 +133,7 @@ class RoPENAT(StagedBackbone):
         frozen_stages: -1 trains everything, 0 freezes the patch embedding, n also the first n
             stages with their reductions and output norms, 'all' everything. What is frozen stays in
             evaluation mode: no drop path, no augmentation of coordinates.
-        lora: low-rank adapters of linear layers in all blocks, a dict of rank, alpha and targets,
-            see ``lora.add_adapters``. All else is frozen then.
-        with_cp: recompute each block in backward to save memory.
-        norm_cfg: norm layers, in mmcv's form.
-        init_cfg: mmengine initialisation, such as ``dict(type='Pretrained', checkpoint=...)``.
-        pretrained: checkpoint to use without ``init_cfg``; set by mmseg's segmentors.
+        lora, with_cp, norm_cfg, init_cfg, pretrained: see ``RoPEViT``.
 
     Raises:
         ValueError: arguments that do not fit each other, named in the message.
@@ -153,6 +155,8 @@ class RoPENAT(StagedBackbone):
         'dinat_s_small': dict(S_SMALL, **DILATED),
         'dinat_s_base': dict(S_BASE, **DILATED),
     }
+
+    window_size: Size
 
     def __init__(
         self,
@@ -182,38 +186,39 @@ class RoPENAT(StagedBackbone):
             layer_scale_init_value=layer_scale_init_value,
             drop_path_rate=drop_path_rate,
         )
-        self.arch = arch = find_arch(NATArch, SIZES, self.ARCHS, arch, given)
+        self.arch = nat_arch = find_arch(NATArch, SIZES, self.ARCHS, arch, given)
         check_integer('in_channels', in_channels, 1)
         for name, value in dict(use_rpb=use_rpb, qkv_bias=qkv_bias).items():
             check_choice(name, value, (True, False))
         check_choice('backend', backend, get_args(Backend))
         self.window_size = check_kernel_size('kernel_size', kernel_size)
         self.pretrain_grid = check_kernel_size('pretrain_kernel_size', pretrain_kernel_size)
-        self.window_blocks = range(sum(arch.depths))
+        self.window_blocks = range(sum(nat_arch.depths))
         self.with_cp = with_cp
-        channels = arch.channels
+        channels = nat_arch.channels
         self.set_outputs(channels, 4, out_indices, frozen_stages)
 
-        stem = ConvStem if arch.overlapping else partial(PatchEmbed, patch_size=4, pad=True)
-        merging = ConvMerging if arch.overlapping else PatchMerging
+        stem = ConvStem if nat_arch.overlapping else partial(PatchEmbed, patch_size=4, pad=True)
+        merging = ConvMerging if nat_arch.overlapping else PatchMerging
         self.patch_embed = stem(in_channels, channels[0], norm_cfg=norm_cfg)
-        attention = NeighbourAttention
+        attention: Callable[..., NeighbourAttention] = NeighbourAttention
         if use_rpb:
             attention = partial(TableBiasNeighbourAttention, bias_kernel=self.pretrain_grid)
-        rates = iter(linear_rates(arch.drop_path_rate, sum(arch.depths)))
-        self.layers = nn.ModuleList()
-        for stage, (width, heads) in enumerate(zip(channels, arch.num_heads, strict=True)):
+        rates = iter(linear_rates(nat_arch.drop_path_rate, sum(nat_arch.depths)))
+        stages = []
+        for stage, (width, heads) in enumerate(zip(channels, nat_arch.num_heads, strict=True)):
             blocks = []
-            for dilation in islice(cycle(arch.dilations[stage]), arch.depths[stage]):
+            for dilation in nat_arch.block_dilations[stage]:
                 embedding = build_rope(rope, head_dim=width // heads, num_heads=heads)
                 attn = attention(
                     width, heads, qkv_bias, embedding, dilation=dilation, backend=backend
                 )
-                mlp = Mlp(width, int(width * arch.mlp_ratio))
-                scale = arch.layer_scale_init_value
+                mlp = Mlp(width, int(width * nat_arch.mlp_ratio))
+                scale = nat_arch.layer_scale_init_value
                 blocks.append(Block(attn, mlp, norm_cfg, next(rates), scale))
             is_last = stage == len(channels) - 1
-            self.layers.append(Stage(blocks, None if is_last else merging(width, norm_cfg)))
+            stages.append(Stage(blocks, None if is_last else merging(width, norm_cfg)))
+        self.layers = module_list(stages)
         self.add_norms(norm_cfg)
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)
@@ -223,18 +228,18 @@ class RoPENAT(StagedBackbone):
     def block_plans(
         self, stage: Stage, x: Tensor, grid: Size, image: Tensor
     ) -> list[NeighbourPlan]:
-        dilations = [block.attn.dilation for block in stage.blocks]
+        dilations = [cast('NeighbourAttention', block.attn).dilation for block in stage.blocks]
         plans = {
             dilation: neighbour_plan(grid, self.window_size, dilation, device=x.device)
             for dilation in set(dilations)
         }
         return [plans[dilation] for dilation in dilations]
 
-    def set_window_size(self, window_size: int | Size) -> None:
+    def set_window_size(self, window_size: WindowSetting) -> None:
         """Change the kernel size of a built model; the weights fit any.
 
         Raises:
-            ValueError: sides that are not odd.
+            ValueError: anything but one or two odd sides.
         """
         self.window_size = check_kernel_size('kernel_size', window_size)
         self.set_rope_scaling(self.rope_scaling)
@@ -283,8 +288,8 @@ class ConvMerging(nn.Module):
     def forward(self, x: Tensor, grid: Size) -> tuple[Tensor, Size]:
         """[B, H W, C] and (H, W) to [B, H / 2 W / 2, 2 C] and (H / 2, W / 2), rounded up."""
         x = self.reduction(to_map(x, grid))
-        grid = tuple(x.shape[2:])
-        return self.norm(x.flatten(2).transpose(1, 2).contiguous()), grid
+        height, width = x.shape[2:]
+        return self.norm(x.flatten(2).transpose(1, 2).contiguous()), (height, width)
 
 
 def check_dilations(dilations: object, stages: int) -> None:

@@ -7,18 +7,18 @@ head, C = h D, K x K tokens of a neighbourhood, t tiles, n queries and m keys of
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..rope import Rotary
 from ..rope.cache import is_tracing
 from ..rope.frequencies import Size
 from ..rope.rotary import log_once, rotate_packed
 from ..rope.validation import refuse
-from .attention import Attention, score_scale
+from .attention import Attention, bias_table, offset_grid, score_scale
 from .layers import resize_grid
 from .neighbours import NeighbourPlan
 
@@ -44,14 +44,16 @@ class NeighbourAttention(Attention):
     """
 
     def __init__(
-        self, *args: object, dilation: int = 1, backend: Backend = 'auto', **kwargs: object
+        self, *args: Any, dilation: int = 1, backend: Backend = 'auto', **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
         self.dilation, self.backend = dilation, backend
         if backend == 'natten' and find_spec('natten') is None:
             refuse('backend', backend, f"'auto' or 'torch': {MISSING}")
 
-    def forward(self, x: Tensor, grid: Size, plan: NeighbourPlan, mask: None = None) -> Tensor:
+    def forward(  # type: ignore[override]  # neighbourhoods are not windows
+        self, x: Tensor, grid: Size, plan: NeighbourPlan, mask: None = None
+    ) -> Tensor:
         """Tokens [B, H W, C] to the same; ``plan`` has the neighbourhoods of ``grid``, (H, W)."""
         if mask is not None:
             raise ValueError('mask must be None: a neighbourhood is fixed by its plan')
@@ -112,7 +114,7 @@ class TableBiasNeighbourAttention(NeighbourAttention):
         ValueError: ``backend='natten'``.
     """
 
-    def __init__(self, *args: object, bias_kernel: Size, **kwargs: object) -> None:
+    def __init__(self, *args: Any, bias_kernel: Size, **kwargs: Any) -> None:
         if kwargs.get('backend') == 'natten':
             refuse(
                 'backend',
@@ -122,17 +124,13 @@ class TableBiasNeighbourAttention(NeighbourAttention):
             )
         super().__init__(*args, **kwargs)
         self.bias_window = bias_kernel
-        number = (2 * bias_kernel[0] - 1) * (2 * bias_kernel[1] - 1)
-        table = nn.init.trunc_normal_(torch.empty(number, self.num_heads), std=0.02)
-        self.relative_position_bias_table = nn.Parameter(table)
+        self.relative_position_bias_table = bias_table(bias_kernel, self.num_heads)
 
     def is_fused(self, qkv: Tensor) -> bool:
         return False
 
     def mask(self, plan: NeighbourPlan, batch: int, dtype: torch.dtype) -> Tensor:
-        old, new = (
-            tuple(2 * side - 1 for side in of) for of in (self.bias_window, plan.kernel_size)
-        )
+        old, new = offset_grid(self.bias_window), offset_grid(plan.kernel_size)
         table = resize_grid(self.relative_position_bias_table[None], old, new)[0]
         bias = plan.bias(table.T.unflatten(1, new).to(dtype))  # [t, h, n, m]
         return bias.repeat(1, batch, 1, 1)

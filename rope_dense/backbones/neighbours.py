@@ -125,10 +125,11 @@ def neighbour_plan(
     """
 
     def make() -> NeighbourPlan:
-        padded = tuple(
+        height, width = (
             at_least(side, kernel * dilation)
             for side, kernel in zip(grid, kernel_size, strict=True)
         )
+        padded = height, width
         rows, columns = (
             axis_tiles(*sides, dilation, device)
             for sides in zip(grid, padded, kernel_size, strict=True)

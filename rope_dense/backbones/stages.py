@@ -15,10 +15,8 @@ from ..rope.frequencies import Size
 from ..rope.validation import check_indexes, check_integer, refuse
 from .base import Backbone, FrozenStages, check_frozen_stages
 from .block import Block
-from .layers import build_norm, to_map
+from .layers import build_norm, module_list, to_map
 from .neighbours import Plan
-
-BIAS_TABLE = '.relative_position_bias_table'
 
 
 class StagedBackbone(Backbone):
@@ -35,7 +33,7 @@ class StagedBackbone(Backbone):
             stages with their reductions and output norms.
     """
 
-    layers: nn.ModuleList
+    layers: Sequence[Stage]
 
     def set_outputs(
         self,
@@ -86,10 +84,6 @@ class StagedBackbone(Backbone):
             grids.append((-(-grids[-1][0] // 2), -(-grids[-1][1] // 2)))
         return [grids[index] for index in self.out_indices]
 
-    def position_tables(self) -> dict[str, Size]:
-        grid = tuple(2 * side - 1 for side in self.pretrain_grid)
-        return {name: grid for name, _ in self.named_parameters() if name.endswith(BIAS_TABLE)}
-
     def layer_of(self, name: str) -> int:
         first, *rest = name.split('.')
         depths = [len(stage.blocks) for stage in self.layers]
@@ -116,11 +110,11 @@ class Stage(nn.Module):
 
     def __init__(self, blocks: Sequence[Block], downsample: nn.Module | None) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(blocks)
+        self.blocks = module_list(blocks)
         self.downsample = downsample
 
 
-def check_stages(embed_dims: object, depths: object, num_heads: object) -> list[int]:
+def check_stages(embed_dims: int, depths: Sequence[int], num_heads: Sequence[int]) -> list[int]:
     """The channels of each stage.
 
     Raises:

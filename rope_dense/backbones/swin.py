@@ -5,7 +5,7 @@ Letters: B batch, H x W token grid, N = H W tokens, C channels, h heads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import get_args
 
@@ -20,7 +20,7 @@ from ..rope.validation import check_choice, check_integer, check_number, check_s
 from .attention import Attention, TableBiasAttention
 from .base import FrozenStages, build_rope
 from .block import Block
-from .layers import PatchEmbed, TableResize, build_norm, init_transformer, linear_rates
+from .layers import PatchEmbed, TableResize, build_norm, init_transformer, linear_rates, module_list
 from .mlp import Mlp
 from .stages import Stage, StagedBackbone, check_stages
 from .windows import WindowPlan, WindowSetting, window_plan
@@ -55,7 +55,7 @@ class RoPESwin(StagedBackbone):
         pretrain_window_size: window of the pre-training, an int or (height, width).
         shift_single_window: shift the window too where one covers the whole map, as detectron2 and
             mmdet do; False for classification, where the pre-training does not.
-        mask_padding: keep padding out of attention. False as published: it takes part.
+        mask_padding: exclude padding from attention. False as published: it takes part.
         patch_size: pixels of a side of a patch.
         in_channels: image channels.
         mlp_ratio: hidden channels of an MLP over C.
@@ -66,13 +66,7 @@ class RoPESwin(StagedBackbone):
         frozen_stages: -1 trains everything, 0 freezes the patch embedding, n also the first n
             stages with their reductions and output norms, 'all' everything. What is frozen stays in
             evaluation mode: no drop path, no augmentation of coordinates.
-        lora: low-rank adapters of linear layers in all blocks, a dict of rank, alpha and targets,
-            see ``lora.add_adapters``. All else is frozen then; ``frozen_stages`` still decides what
-            stays in evaluation mode.
-        with_cp: recompute each block in backward to save memory.
-        norm_cfg: norm layers, in mmcv's form.
-        init_cfg: mmengine initialisation, such as ``dict(type='Pretrained', checkpoint=...)``.
-        pretrained: checkpoint to use without ``init_cfg``; set by mmseg's segmentors.
+        lora, with_cp, norm_cfg, init_cfg, pretrained: see ``RoPEViT``.
 
     Raises:
         ValueError: arguments that do not fit each other, named in the message.
@@ -133,13 +127,13 @@ class RoPESwin(StagedBackbone):
         self.patch_embed = PatchEmbed(
             in_channels, channels[0], patch_size, pad=True, norm_cfg=patch_norm_cfg
         )
-        attention = Attention
+        attention: Callable[..., Attention] = Attention
         if use_rpb:
             attention = partial(
                 TableBiasAttention, bias_window=self.pretrain_grid, resize=rpb_resize
             )
         rates = iter(linear_rates(drop_path_rate, sum(depths)))
-        self.layers = nn.ModuleList()
+        stages = []
         for stage, (width, heads) in enumerate(zip(channels, num_heads, strict=True)):
             blocks = []
             for _ in range(depths[stage]):
@@ -149,7 +143,8 @@ class RoPESwin(StagedBackbone):
                 blocks.append(Block(attn, mlp, norm_cfg, next(rates)))
             is_last = stage == len(depths) - 1
             downsample = None if is_last else PatchMerging(width, patch_norm_cfg)
-            self.layers.append(Stage(blocks, downsample))
+            stages.append(Stage(blocks, downsample))
+        self.layers = module_list(stages)
         self.add_norms(norm_cfg)
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)
@@ -191,7 +186,7 @@ class RoPESwin(StagedBackbone):
 class PatchMerging(nn.Module):
     """2 x 2 tokens to one of twice the channels.
 
-    Odd grids are zero-padded. The four tokens are joined column by column, the order of the
+    Odd grids are zero-padded. The four tokens are concatenated column by column, the order of the
     published weights (mmdet's differs).
 
     Args:

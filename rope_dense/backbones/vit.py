@@ -5,9 +5,8 @@ Letters: B batch, H x W token grid, R registers, N tokens (prefix and grid), C c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Literal, get_args
 
 import torch
@@ -17,17 +16,10 @@ from torch import Tensor, nn
 from ..rope import RopeScaling
 from ..rope.cache import is_tracing
 from ..rope.frequencies import Size
-from ..rope.validation import check_choice, check_indexes, check_integer, check_number, check_size
+from ..rope.validation import check_choice, check_indexes, check_integer, check_number
 from .archs import ARCHS, DEFAULT, Ape, Default, FinalNorm, ViTArch, find_vit_arch
-from .attention import (
-    Attention,
-    DecomposedBiasAttention,
-    GlobalPrefixAttention,
-    LocalPositionAttention,
-    QkvBias,
-    TableBiasAttention,
-    table_grids,
-)
+from .attention import GlobalPrefixAttention, QkvBias
+from .attention_kinds import AttentionKind, attention_kinds
 from .base import Backbone, FrozenStages, build_rope, check_frozen_stages
 from .block import Block
 from .layers import (
@@ -38,11 +30,12 @@ from .layers import (
     build_norm,
     init_transformer,
     linear_rates,
+    module_list,
     resize_grid,
     tile_grid,
     to_map,
 )
-from .linear_attention import LinearAttention, LinearKernel
+from .linear_attention import LinearKernel
 from .mlp import build_mlp
 from .windows import WindowPlan, WindowSetting, fitting_side, window_plan
 
@@ -90,12 +83,13 @@ class RoPEViT(Backbone):
             ``LinearAttention``; None for softmax.
         use_rel_pos: decomposed relative position bias, ViTDet's baseline; only with ``rope=None``.
         rel_pos_img_size: image size of the relative position tables of global blocks.
-        with_cls_token: keep a class token through the blocks, a prefix token.
+        with_cls_token: a class token, a prefix token in all blocks.
         num_registers: further prefix tokens, R.
         window_size: tokens of a side of a window, an int or (height, width). 'auto' takes the side
             that pads the grid of an image least and is nearest to the pre-training grid, None
             attends globally. Weights do not depend on it; see also ``set_window_size``.
-        mask_padding: keep the padding of windows out of attention. False as in detectron2's ViTDet.
+        mask_padding: exclude the padding of windows from attention. False as in detectron2's
+            ViTDet.
         window_block_indexes: blocks that attend within windows; the others attend globally.
         window_prefix: what prefix tokens do in window blocks. 'copy' gives each window a copy of
             them; the next global block, and an output, gets the mean of the copies. A window is
@@ -130,6 +124,10 @@ class RoPEViT(Backbone):
     """
 
     ARCHS = ARCHS
+    blocks: Sequence[Block]
+    cls_token: nn.Parameter | None
+    reg_token: nn.Parameter | None
+    pos_embed: nn.Parameter | None
 
     def __init__(
         self,
@@ -186,84 +184,62 @@ class RoPEViT(Backbone):
             final_norm=final_norm,
             norm_cfg=norm_cfg,
         )
-        self.arch = arch = find_vit_arch(self.ARCHS, arch, given)
-        channels, depth, patch_size = arch.embed_dims, arch.depth, arch.patch_size
-        self.window_blocks = check_indexes('window_block_indexes', arch.window_block_indexes, depth)
+        self.arch = vit_arch = find_vit_arch(self.ARCHS, arch, given)
+        channels, depth, norm_cfg = vit_arch.embed_dims, vit_arch.depth, vit_arch.norm_cfg
+        window_block_indexes = vit_arch.window_block_indexes
+        self.window_blocks = check_indexes('window_block_indexes', window_block_indexes, depth)
         self.out_indices = check_indexes('out_indices', out_indices, depth)
         self.frozen_stages = check_frozen_stages(frozen_stages, depth)
         check_number('drop_path_rate', drop_path_rate, 0, below=1)
         check_choice('window_prefix', window_prefix, get_args(WindowPrefix))
         check_choice('output_prefix', output_prefix, (None, 'cls', 'all'))
-        for name, value in dict(use_rel_pos=use_rel_pos, mask_padding=mask_padding).items():
-            check_choice(name, value, (True, False))
-        if use_rel_pos and arch.rope is not None:
-            raise ValueError(
-                'use_rel_pos=True is the baseline without rotary embedding: set rope=None'
-            )
-        check_choice('rpb_resize', rpb_resize, get_args(TableResize))
-        check_choice('linear_attention', linear_attention, (None, *get_args(LinearKernel)))
-        options = dict(use_rel_pos=use_rel_pos, use_rpb=arch.use_rpb, use_lpe=arch.use_lpe)
-        options['linear_attention'] = linear_attention
-        if len(kinds := [name for name, value in options.items() if value]) > 1:
-            raise ValueError(f'{" and ".join(kinds)} exclude each other: each is an attention')
-        if arch.num_prefix_tokens and (use_rel_pos or arch.use_rpb):
-            raise ValueError(
-                f'{kinds[0]} needs with_cls_token=False and num_registers=0, got '
-                f'{arch.with_cls_token} and {arch.num_registers}'
-            )
-        if output_prefix == 'cls' and not arch.with_cls_token:
+        check_choice('mask_padding', mask_padding, (True, False))
+        in_windows, elsewhere = attention_kinds(
+            vit_arch,
+            use_rel_pos=use_rel_pos,
+            rel_pos_img_size=rel_pos_img_size,
+            rpb_resize=rpb_resize,
+            linear_attention=linear_attention,
+        )
+        if output_prefix == 'cls' and not vit_arch.with_cls_token:
             raise ValueError("output_prefix='cls' needs with_cls_token=True")
-        if output_prefix == 'all' and not arch.num_prefix_tokens:
+        if output_prefix == 'all' and not vit_arch.num_prefix_tokens:
             raise ValueError("output_prefix='all' needs with_cls_token=True or num_registers")
         self.mask_padding, self.with_cp, self.output_prefix = mask_padding, with_cp, output_prefix
-        self.global_prefix = window_prefix == 'global' and arch.num_prefix_tokens > 0
-        if self.global_prefix and self.window_blocks and arch.use_lpe:
+        self.global_prefix = window_prefix == 'global' and vit_arch.num_prefix_tokens > 0
+        if self.global_prefix and self.window_blocks and vit_arch.use_lpe:
             raise ValueError("use_lpe in window blocks needs window_prefix='copy', got 'global'")
-        self.pretrain_grid = arch.grid
+        self.pretrain_grid = vit_arch.grid
         self.out_channels = [channels] * len(self.out_indices)
-        self.out_strides = [patch_size] * len(self.out_indices)
-        self.set_window_size(arch.window_size)
+        self.out_strides = [vit_arch.patch_size] * len(self.out_indices)
+        self.set_window_size(vit_arch.window_size)
 
         in_channels = check_integer('in_channels', in_channels, 1)
         self.patch_embed = PatchEmbed(
             in_channels,
             channels,
-            patch_size,
-            bias=not arch.pre_norm,
-            norm_cfg=arch.norm_cfg if arch.patch_norm else None,
+            vit_arch.patch_size,
+            bias=not vit_arch.pre_norm,
+            norm_cfg=norm_cfg if vit_arch.patch_norm else None,
         )
         tokens = {
-            'cls_token': int(arch.with_cls_token),
-            'reg_token': arch.num_registers,
-            'pos_embed': arch.grid[0] * arch.grid[1] if arch.learned_ape else 0,
+            'cls_token': int(vit_arch.with_cls_token),
+            'reg_token': vit_arch.num_registers,
+            'pos_embed': vit_arch.grid[0] * vit_arch.grid[1] if vit_arch.learned_ape else 0,
         }
         for name, number in tokens.items():
             token = nn.Parameter(torch.zeros(1, number, channels)) if number else None
             self.register_parameter(name, token)
-        self.sine_embed = None
-        if arch.use_ape in ('sine', 'sine_conv'):
-            self.sine_embed = (SineEmbed if arch.use_ape == 'sine' else SineConvEmbed)(channels)
-        self.norm_pre = build_norm(arch.norm_cfg, channels) if arch.pre_norm else nn.Identity()
-        in_windows = elsewhere = Attention
-        if use_rel_pos:
-            whole = check_size('rel_pos_img_size', rel_pos_img_size, patch_size)
-            whole = whole[0] // patch_size, whole[1] // patch_size
-            in_windows = partial(DecomposedBiasAttention, bias_grid=arch.grid)
-            elsewhere = partial(DecomposedBiasAttention, bias_grid=whole)
-        elif arch.use_rpb:
-            in_windows = partial(TableBiasAttention, bias_window=arch.grid, resize=rpb_resize)
-            elsewhere = in_windows
-        elif arch.use_lpe:
-            in_windows = elsewhere = LocalPositionAttention
-        elif linear_attention is not None:
-            elsewhere = partial(LinearAttention, kernel=linear_attention)
+        sines: dict[Ape, type[nn.Module]] = dict(sine=SineEmbed, sine_conv=SineConvEmbed)
+        self.sine_embed = sines[vit_arch.use_ape](channels) if vit_arch.use_ape in sines else None
+        self.norm_pre = build_norm(norm_cfg, channels) if vit_arch.pre_norm else nn.Identity()
         if self.global_prefix:
             in_windows = GlobalPrefixAttention
-        self.blocks = nn.ModuleList(
-            build_block(arch, in_windows if index in self.window_blocks else elsewhere, rate)
+        self.blocks = module_list(
+            build_block(vit_arch, in_windows if index in self.window_blocks else elsewhere, rate)
             for index, rate in enumerate(linear_rates(drop_path_rate, depth))
         )
-        self.norm = build_norm(arch.norm_cfg, channels) if arch.final_norm else None
+        self.norm = build_norm(norm_cfg, channels) if vit_arch.final_norm else None
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)
         for embedding in (self.cls_token, self.reg_token, self.pos_embed):
@@ -293,8 +269,8 @@ class RoPEViT(Backbone):
         for index in range(len(self.blocks)):
             x = self.run_block(index, x, grid, plan)
             if index in self.out_indices:
-                in_windows = plan is not None and {index, index + 1} <= set(self.window_blocks)
-                out = plan.mean_prefix(x) if in_windows else x
+                inside = {index, index + 1} <= set(self.window_blocks)
+                out = plan.mean_prefix(x) if plan is not None and inside else x
                 normed = index == len(self.blocks) - 1 or self.arch.final_norm == 'all'
                 outs.append(self.norm(out) if normed and self.norm is not None else out)
         return outs, grid
@@ -375,7 +351,8 @@ class RoPEViT(Backbone):
 
     def position_tables(self) -> dict[str, Size]:
         resized = self.pos_embed is not None and self.arch.use_ape != 'tile'
-        return table_grids(self) | ({'pos_embed': self.pretrain_grid} if resized else {})
+        tables = {'pos_embed': self.pretrain_grid} if resized else {}
+        return super().position_tables() | tables
 
     def layer_of(self, name: str) -> int:
         first, *rest = name.split('.')
@@ -405,7 +382,7 @@ class RoPEViT(Backbone):
         ]
 
 
-def build_block(arch: ViTArch, attention: Callable[..., Attention], drop_path_rate: float) -> Block:
+def build_block(arch: ViTArch, attention: AttentionKind, drop_path_rate: float) -> Block:
     """A block of an architecture, with this kind of attention."""
     attn = attention(
         embed_dims=arch.embed_dims,

@@ -7,12 +7,11 @@ P prefix tokens (class token and registers).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
 from ..rope.cache import Cache, is_tracing
 from ..rope.frequencies import Size
@@ -131,17 +130,17 @@ class Gather(torch.autograd.Function):
         out = x.index_select(0, index)
         if places is not None and fill is None:
             out.index_fill_(0, places, 0.0)  # assigned, a number would be uploaded to a GPU
-        elif places is not None:
+        elif places is not None and fill is not None:
             out[places] = fill
         return out
 
     @staticmethod
-    def setup_context(ctx: FunctionCtx, inputs: tuple, output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
         _, _, *indexes = inputs
         ctx.save_for_backward(*indexes)
 
     @staticmethod
-    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         index, places, inverse, inverse_places = ctx.saved_tensors
         grad_x = Gather.apply(grad, None, inverse, inverse_places, index, places)
         grad_fill = grad[places].sum(0) if ctx.needs_input_grad[1] and places is not None else None
@@ -170,7 +169,7 @@ def window_plan(
         shift: tokens by which the padded grid is moved up and left, cyclically; tokens that meet in
             a window without being neighbours do not attend to each other (Liu et al., "Swin
             Transformer", ICCV 2021). Not together with prefix tokens.
-        mask_padding: keep padding out of attention; otherwise padding is attended to, as in the
+        mask_padding: exclude padding from attention; otherwise it is attended to, as in the
             published code.
         num_copies: prefix tokens that each window has a copy of.
         num_shared: prefix tokens that are keys of every window, in front of those of its tokens.
@@ -182,6 +181,7 @@ def window_plan(
         if num_copies:
             plan = with_copies(plan, num_copies)
         if plan.mask is not None and num_copies + num_shared:
+            assert plan.is_padding is not None  # with prefix tokens, only padding is masked
             keys = ~plan.is_padding.view(-1, 1, 1, num_copies + window_size[0] * window_size[1])
             plan = replace(plan, mask=F.pad(keys, (num_shared, 0), value=True))
         return plan
@@ -266,10 +266,12 @@ def with_copies(plan: WindowPlan, num_copies: int) -> WindowPlan:
     image = window - number * batch  # the order of ``make_plan``; ONNX has no % by a size
     copies = image * (in_front + num_tokens) + number * num_copies + copy
     tokens = plan.into.view(-1, places) + (image + 1) * in_front
-    is_padding = plan.is_padding
+    is_padding, padding_places = plan.is_padding, plan.padding_places
     if is_padding is not None:
         tokens = tokens.masked_fill(is_padding.view(-1, places), 0)
         is_padding = F.pad(is_padding.view(-1, places), (num_copies, 0)).flatten()
+        if padding_places is not None:
+            padding_places = is_padding.nonzero()[:, 0]
     first = (window * (num_copies + places)).view(plan.num_windows, batch, 1).transpose(0, 1)
     back_to_copies = (first + copy).flatten(1)  # [B, W / B num_copies]
     back_to_tokens = plan.back + (plan.back // places + 1) * num_copies
@@ -280,7 +282,7 @@ def with_copies(plan: WindowPlan, num_copies: int) -> WindowPlan:
         into=torch.cat([copies, tokens], 1).flatten(),
         back=torch.cat([back_to_copies, back_to_tokens.view(batch, num_tokens)], 1).flatten(),
         is_padding=is_padding,
-        padding_places=None if plan.padding_places is None else is_padding.nonzero()[:, 0],
+        padding_places=padding_places,
     )
 
 

@@ -113,7 +113,8 @@ def _write_coco(root: Path, settings: ShapesSettings, split: str) -> None:
     folder = root / COCO_SPLITS[split]
     folder.mkdir(parents=True)
     height, width = settings.size
-    images, annotations = [], []
+    images: list[dict] = []
+    annotations: list[dict] = []
     for index, image, scene, masks in _rendered(settings, split, f'coco {split}'):
         name = f'{index:08d}.jpg'
         images.append(dict(id=index, file_name=name, height=height, width=width))

@@ -111,7 +111,8 @@ def render(scene: Scene, height: int, width: int) -> tuple[np.ndarray, np.ndarra
     light = np.linspace(1.08, 0.92, height, dtype=np.float32)[:, None, None]
     coverages = [coverage(shape, height, width) for shape in scene.shapes]
     for shape, covered in zip(scene.shapes, coverages, strict=True):
-        image += covered[..., None] * (np.float32(shape.color) * light - image)
+        color = np.array(shape.color, np.float32)
+        image += covered[..., None] * (color * light - image)
     return (image.clip(0, 1) * 255 + 0.5).astype(np.uint8), visible_parts(coverages)
 
 
@@ -154,7 +155,7 @@ def _draw_shape(rng: np.random.Generator, colors: str) -> Shape:
     x, y = rng.uniform(0.08, 0.92, size=2)
     radius = np.exp(rng.uniform(*np.log(RADIUS_RANGE)))
     angle = rng.uniform(0, 2 * np.pi)
-    owner = label if colors == 'class' else rng.integers(len(OUTLINES))
+    owner = label if colors == 'class' else int(rng.integers(len(OUTLINES)))
     hue, saturation, value = colorsys.rgb_to_hsv(*np.array(METAINFO['palette'][owner]) / 255)
     hue, saturation, value = (
         hue + rng.uniform(-0.03, 0.03),
@@ -170,15 +171,16 @@ def _draw_background(rng: np.random.Generator) -> Background:
     hue, saturation = rng.uniform(0, 1), rng.uniform(0.04, 0.2)
     value = rng.uniform(0.25, 0.95)
     other = value + (0.16 if value < 0.6 else -0.16)
-    pair = [colorsys.hsv_to_rgb(hue, saturation, v) for v in (value, other)]
+    first, second = (colorsys.hsv_to_rgb(hue, saturation, v) for v in (value, other))
     angle, period = rng.uniform(0, 2 * np.pi), rng.uniform(0.06, 0.25)
-    return Background(kind, tuple(pair), float(angle), float(period), int(rng.integers(2**31)))
+    seed = int(rng.integers(2**31))
+    return Background(kind, (first, second), float(angle), float(period), seed)
 
 
 def _render_background(background: Background, height: int, width: int) -> np.ndarray:
     rng = np.random.default_rng(background.noise_seed)
     blend = _blend(background, rng, height, width)[..., None]  # [H, W, 1] in 0..1
-    first, second = np.float32(background.colors)
+    first, second = np.array(background.colors, np.float32)
     grain = _smooth_noise(rng, 96, height, width)[..., None] - 0.5
     return first + blend * (second - first) + 0.05 * grain
 
@@ -190,7 +192,7 @@ def _blend(background: Background, rng: np.random.Generator, height: int, width:
     side = min(height, width)
     x = (np.arange(width, dtype=np.float32) + 0.5) / side
     y = (np.arange(height, dtype=np.float32)[:, None] + 0.5) / side
-    cos, sin = np.float32([np.cos(background.angle), np.sin(background.angle)])
+    cos, sin = np.array([np.cos(background.angle), np.sin(background.angle)], np.float32)
     along = cos * x + sin * y  # [H, W]
     if background.kind == 'gradient':
         return (along - along.min()) / np.ptp(along)
@@ -203,7 +205,7 @@ def _smooth_noise(rng: np.random.Generator, cells: int, height: int, width: int)
 
 
 def _regular_polygon(corners: int, *radii: float) -> np.ndarray:
-    """Corners [corners, 2] around the origin, the first at the top; the radii take turns."""
+    """Corners [corners, 2] around the origin, the first at the top; the radii alternate."""
     angles = 2 * np.pi * np.arange(corners) / corners
     radius = np.resize(radii, corners)
     return np.stack([radius * np.sin(angles), -radius * np.cos(angles)], axis=1)
@@ -227,6 +229,7 @@ OUTLINES = (
 )
 # Area of each class at radius 1, holes taken off.
 AREAS = tuple(
-    cv2.contourArea(np.float32(outer)) - sum(cv2.contourArea(np.float32(hole)) for hole in holes)
+    cv2.contourArea(outer.astype(np.float32))
+    - sum(cv2.contourArea(hole.astype(np.float32)) for hole in holes)
     for outer, *holes in OUTLINES
 )

@@ -29,9 +29,9 @@ class ReferencePointHead(MLP):
 
     Takes the encoding [B, N, 4 F] of (y, x, w, h), F channels a coordinate, to [B, N, C]. The
     published F is C / 2. That encoding is part of every wider one whose F is a multiple s C / 2:
-    sine-cosine pair m turns with temperature ** (-2 m / F), so pair m of the published one is pair
-    s m. Only those pairs are used. Checked against mmdet's ``coordinate_to_encoding`` with C / 2
-    channels in tests/test_dino.py.
+    sine-cosine pair m has the frequency temperature ** (-2 m / F), so pair m of the published one
+    is pair s m. Only those pairs are used. Checked against mmdet's ``coordinate_to_encoding`` with
+    C / 2 channels in tests/test_dino.py.
 
     Raises:
         ValueError: F is no multiple of C / 2, or C no multiple of 4 (whole pairs).

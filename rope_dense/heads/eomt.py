@@ -50,6 +50,8 @@ class EoMT(nn.Module):
         mask_probs: [num_blocks], of a query to be masked. Not part of a checkpoint.
     """
 
+    mask_probs: Tensor
+
     def __init__(
         self,
         embed_dims: int,
@@ -94,7 +96,8 @@ class EoMT(nn.Module):
         Args:
             backbone: that of ``join``.
         """
-        image = image.to(backbone.patch_embed.proj.weight.dtype)  # half precision, if exported so
+        dtype = next(backbone.patch_embed.parameters()).dtype  # half precision, if exported so
+        image = image.to(dtype)
         x, grid, plan = backbone.start(image)
         depth, predictions, mask = len(backbone.blocks), [], None
         for index in range(depth):
@@ -111,6 +114,7 @@ class EoMT(nn.Module):
     def predict(self, backbone: RoPEViT, x: Tensor, grid: Size) -> Prediction:
         """Classes and masks from tokens [B, N, C]."""
         norm = backbone.norm if self.norm is None else self.norm
+        assert norm is not None  # see check_backbone
         x = norm(x).to(self.query.weight.dtype)
         queries = x[:, : self.num_queries]
         tokens = x[:, self.num_queries + backbone.arch.num_prefix_tokens :]

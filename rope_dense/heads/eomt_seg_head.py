@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mmengine.registry import MODELS
 from mmseg.models.decode_heads import Mask2FormerHead
 
@@ -24,7 +26,7 @@ class EoMTSegHead(EoMTHead, Mask2FormerHead):
     align_corners = False
 
     def __init__(
-        self, in_channels: int, num_classes: int, ignore_index: int = 255, **settings: object
+        self, in_channels: int, num_classes: int, ignore_index: int = 255, **settings: Any
     ) -> None:
         super().__init__(
             in_channels, num_things_classes=num_classes, num_stuff_classes=0, **settings

@@ -7,7 +7,9 @@ OpenMMLab, so that checkpoints of either load in the other.
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 from detectron2.modeling.backbone import Backbone
 from omegaconf import OmegaConf
@@ -26,7 +28,7 @@ EMBEDDING = re.compile(r'\.(patch_embed|norm_pre)\.|\.(pos_embed|cls_token|reg_t
 BLOCK = re.compile(r'\.(layers\.(?P<stage>\d+)\.)?(blocks\.(?P<block>\d+)|downsample)\.')
 
 
-class DictOutputs:
+class DictOutputs(backbones.base.Backbone):
     """What detectron2 asks of a backbone: the first of three base classes, the others being a
     backbone of ours and detectron2's ``Backbone``. Checked against the former, with
     detectron2 at 02b5c4e, in tests/test_detectron2.py.
@@ -58,7 +60,7 @@ class DictOutputs:
         prefix: str | None = None,
         out_features: Sequence[str] | None = None,
         square_size: int = 0,
-        **arguments: object,
+        **arguments: Any,
     ) -> None:
         for name in ('init_cfg', 'pretrained', 'output_prefix'):
             if name in arguments:
@@ -81,12 +83,21 @@ class DictOutputs:
     def forward(self, image: Tensor) -> dict[str, Tensor]:
         return dict(zip(self._out_features, super().forward(image), strict=True))
 
+    @abstractmethod
+    def default_names(self) -> list[str]:
+        """Of the maps."""
+
+    @property
+    @abstractmethod
+    def size_divisibility(self) -> int:
+        """Of which the sides of an image must be a multiple, 0 for any."""
+
     @property
     def padding_constraints(self) -> dict[str, int]:
         return {'size_divisibility': self.size_divisibility, 'square_size': self.square_size}
 
 
-class RoPEViT(DictOutputs, backbones.RoPEViT, Backbone):
+class RoPEViT(DictOutputs, backbones.RoPEViT, Backbone):  # type: ignore[misc]  # outputs a dict
     """``rope_dense.backbones.RoPEViT`` in detectron2, such as the ``net`` of its
     ``SimpleFeaturePyramid``. Arguments are those of that class and of ``DictOutputs``.
 
@@ -103,7 +114,7 @@ class RoPEViT(DictOutputs, backbones.RoPEViT, Backbone):
         return self.patch_embed.patch_size
 
 
-class RoPESwin(DictOutputs, backbones.RoPESwin, Backbone):
+class RoPESwin(DictOutputs, backbones.RoPESwin, Backbone):  # type: ignore[misc]  # the same
     """``rope_dense.backbones.RoPESwin`` in detectron2, such as the ``bottom_up`` of its ``FPN``.
     Arguments are those of that class and of ``DictOutputs``.
 
@@ -120,7 +131,7 @@ class RoPESwin(DictOutputs, backbones.RoPESwin, Backbone):
         return 0
 
 
-def plain(value: object) -> object:
+def plain(value: Any) -> Any:
     """A list or dict where omegaconf has its own kinds of them."""
     return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.dataset import Compose
+from mmengine.model import BaseModel
 from mmengine.structures import BaseDataElement
-from torch import nn
 
 from ..evaluation.resolution import pipelines
 from .tiles import in_batches
@@ -27,7 +27,7 @@ class TilePredictor:
     """
 
     def __init__(
-        self, model: nn.Module, config: Config, *, batch: int, report: Callable[[], None]
+        self, model: BaseModel, config: Config, *, batch: int, report: Callable[[], None]
     ) -> None:
         self.model, self.batch, self.report = model, batch, report
         load, *steps = next(pipelines(config.test_dataloader.dataset))

@@ -93,7 +93,10 @@ class ScoreBlender:
 
     def labels_of(self, scores: Tensor) -> Tensor:
         """[K, H, W] -> [H, W]"""
-        return scores.argmax(0) if self.num_scores > 1 else scores[0] > self.threshold
+        if self.num_scores > 1:
+            return scores.argmax(0)
+        assert self.threshold is not None  # a head with one score has one
+        return scores[0] > self.threshold
 
     def file(self, row: int, column: int) -> Path:
         return self.folder / f'scores_{row}_{column}.npy'

@@ -145,7 +145,7 @@ class Coordinates:
             y, x = (2 * ((n + 0.5) / side) - 1 for n, side in zip((y, x), grid, strict=True))
         else:
             y, x = y + self.offset, x + self.offset
-            if self.reference is not None:
+            if isinstance(self.reference, tuple):
                 y, x = y / grid[0] * self.reference[0], x / grid[1] * self.reference[1]
         xy = torch.broadcast_tensors(x[None, :], y[:, None])  # [H, W] each
         return torch.stack(xy, -1).flatten(0, 1)

@@ -60,7 +60,7 @@ class RotaryEmbedding(nn.Module, ABC):
         Args:
             x: [B, N, C], the input of the qkv projection, prefix tokens first.
             grid: (H, W) of the tokens after the prefix.
-            window_size: of the windows that attention is cut into, or None.
+            window_size: of the windows, or None where attention is global.
 
         Returns:
             Angles of the tokens after the prefix. [n, h or 1, P] for the tokens of an image, or of
@@ -315,7 +315,8 @@ class MixedRoPE(GridRoPE):
 
     Args:
         head_dim, num_heads, pair_layout, coordinates: see ``GridRoPE``.
-        theta: 10 in the released code; shapes the initial values only.
+        theta: 10 in the released code, where the paper's text has 100; shapes the initial values
+            only.
     """
 
     def __init__(
@@ -342,7 +343,8 @@ def linear_angles(positions: Tensor, freqs: Tensor) -> Tensor:
 def axis_frequencies(
     head_dim: int, theta: float, series: Series = 'radians', device: torch.device | None = None
 ) -> Tensor:
-    """The frequencies of one axis, k = 0 .. n - 1 with n = D / 4: [n], float32.
+    """The frequencies of one axis, k = 0 .. n - 1 with n = D / 4: [n]. Float32, as in published
+    code, also for models in float64; their angles are float64.
 
     ===========  ===================================================================================
     series       frequency

@@ -38,7 +38,7 @@ class RasterRoPE(RotaryEmbedding):
         check_choice('learned', learned, (True, False))
         if head_dim % 2:
             raise ValueError(f'head_dim must be a multiple of 2, got {head_dim}')
-        self.freqs = None
+        self.freqs: nn.Parameter | None = None
         if learned:
             start = axis_frequencies(2 * head_dim, theta)
             self.freqs = nn.Parameter(start.repeat(num_heads, 1))  # [h, P]
@@ -49,7 +49,7 @@ class RasterRoPE(RotaryEmbedding):
             torch.arange(side, device=x.device, dtype=dtype) for side in window_size or grid
         )
         positions = (grid[1] * rows[:, None] + columns).flatten()
-        freqs = self.freqs
+        freqs: Tensor | None = self.freqs
         if freqs is None:
             freqs = axis_frequencies(2 * self.head_dim, self.theta, device=x.device)
         return Rotary(positions[:, None, None] * freqs.to(dtype), self.pair_layout)

@@ -14,10 +14,10 @@ import logging
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
 from .cache import is_tracing
 from .kernels import definition, packed, triton_rotary
@@ -131,14 +131,14 @@ class Rotate(torch.autograd.Function):
         return implementation.rotate(qkv, cos_sin, layout, num_prefix_tokens, in_place)
 
     @staticmethod
-    def setup_context(ctx: FunctionCtx, inputs: tuple, output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
         qkv, angles, table, *ctx.settings, in_place = inputs
         if in_place:
             ctx.mark_dirty(qkv)
         ctx.save_for_backward(angles, output if angles.requires_grad else table)
 
     @staticmethod
-    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         angles, rotated_or_table = ctx.saved_tensors
         layout, num_prefix_tokens, implementation = ctx.settings
         rotated = rotated_or_table if angles.requires_grad else None

@@ -33,8 +33,8 @@ class RopeScaling:
     ``ntk``       s ** (-k / (n - 1)) for the k-th of n frequencies of an axis: the highest stays,
                   the lowest is divided by s. The same as theta * s ** (n / (n - 1)) (bloc97,
                   "NTK-aware scaled RoPE", 2023). Only for frequencies that come from a theta.
-    ``by_parts``  by r = |(F_x G_x, F_y G_y)| / (2 pi), its periods across the pre-training grid:
-                  1 / s up to ``alpha`` periods, 1 from ``beta``, a ramp between (Peng et al.,
+    ``by_parts``  by its periods across the pre-training grid, the length of (F_x G_x, F_y G_y) over
+                  2 pi: 1 / s up to ``alpha`` periods, 1 from ``beta``, a ramp between (Peng et al.,
                   "YaRN", ICLR 2024, section 3.2). A learned vector keeps its direction where both
                   axes grow alike.
     ============  ==================================================================================
@@ -75,8 +75,8 @@ class RopeScaling:
         object.__setattr__(self, 'grid', check_size('rope_scaling: grid', self.grid))
         check_choice('rope_scaling: type', self.type, get_args(ScalingType))
         if self.factor is not None:
-            several = isinstance(self.factor, (tuple, list))
-            factors = tuple(self.factor) if several else (self.factor, self.factor)
+            given = self.factor
+            factors = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
             if len(factors) != 2:
                 refuse('rope_scaling: factor', self.factor, 'a number or two of them')
             for factor in factors:
@@ -89,7 +89,7 @@ class RopeScaling:
 
     def factors(self, height: int, width: int) -> tuple[float, float]:
         """(s_y, s_x) of a grid."""
-        if self.factor is not None:
+        if isinstance(self.factor, tuple):
             return self.factor
         s_y, s_x = (
             torch.sym_max(1.0, n / of) for n, of in zip((height, width), self.grid, strict=True)

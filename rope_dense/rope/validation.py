@@ -6,15 +6,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import NoReturn
+from typing import NoReturn, TypeGuard
 
 
 def refuse(name: str, value: object, allowed: str) -> NoReturn:
     raise ValueError(f'{name} must be {allowed}, got {value!r}')
 
 
-def is_integer(value: object) -> bool:
+def is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether it is a finite number."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def check_integer(name: str, value: object, least: int, most: int | None = None) -> int:
@@ -33,8 +38,7 @@ def check_number(
     below: float = math.inf,
 ) -> float:
     """A finite number of at least ``least``, more than ``above`` and less than ``below``."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not (is_number and least <= value and above < value < below):
+    if not (is_number(value) and least <= value and above < value < below):
         bounds = {
             f'{least} or more': least,
             f'more than {above}': above,

@@ -35,10 +35,10 @@ def draw_time_bars(rows: Sequence[dict], out_file: str | Path, *, title: str) ->
         parts = [row['median_ms'] * row['share'][kind] for row in rows]
         axes.barh(names, parts, left=ends, color=colour, label=kind, height=0.7)
         ends = [end + part for end, part in zip(ends, parts, strict=True)]
-    for row, name, end in zip(rows, names, ends, strict=True):
+    for position, (row, end) in enumerate(zip(rows, ends, strict=True)):
         shares = (f'{kind} {100 * row["share"][kind]:.1f} %' for kind in ('rotation', 'attention'))
         text = f' {end:.0f} ms, {row["memory_mb"]:.0f} MB, {", ".join(shares)}'
-        axes.text(end, name, text, va='center', fontsize=8)
+        axes.text(end, position, text, va='center', fontsize=8)
     axes.set(xlabel='ms for a batch (median)', xlim=(0, 1.8 * max(ends)))
     axes.set_title(title, fontsize=10, loc='left')
     axes.invert_yaxis()

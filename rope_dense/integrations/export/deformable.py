@@ -43,8 +43,9 @@ class DeformableAttention(nn.Module):
         value: Tensor | None = None,
         identity: Tensor | None = None,
         query_pos: Tensor | None = None,
-        reference_points: Tensor | None = None,
-        spatial_shapes: Sequence[Size] = (),
+        *,
+        reference_points: Tensor,
+        spatial_shapes: Sequence[Size],
         **others: object,
     ) -> Tensor:
         """[B, Q, C] to the same.
@@ -100,6 +101,12 @@ def sample(value: Tensor, sizes: Sequence[Size], places: Tensor, weights: Tensor
     return out.unflatten(0, (-1, value.shape[2])).flatten(1, 2).transpose(1, 2)
 
 
+def map_size(x: Tensor) -> Size:
+    """(H, W) of a map [B, C, H, W]."""
+    height, width = x.shape[2:]
+    return height, width
+
+
 def split(tokens: Tensor, sizes: Sequence[Size]) -> tuple[Tensor, ...]:
     """Tokens [..., N] of all maps to those of each map."""
     return tokens.split([height * width for height, width in sizes], -1)
@@ -140,7 +147,7 @@ class PixelDecoder(nn.Module):
         """Maps of a backbone, finest first, to mask features and maps, coarsest first."""
         decoder = self.decoder
         encoded = list(maps)[::-1][: decoder.num_encoder_levels]
-        sizes = [tuple(x.shape[2:]) for x in encoded]
+        sizes = [map_size(x) for x in encoded]
         tokens = [flat(project(x)) for project, x in zip(decoder.input_convs, encoded, strict=True)]
         levels = decoder.level_encoding.weight
         positions = [

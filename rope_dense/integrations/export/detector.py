@@ -12,7 +12,7 @@ from mmdet.models.detectors import DINO
 from torch import Tensor
 
 from ...detectors import EoMTDetector
-from .deformable import flat, position_encoding, reference_points
+from .deformable import flat, map_size, position_encoding, reference_points
 from .graphs import Graph, Preprocess, cast
 
 
@@ -25,6 +25,7 @@ class DetectorGraph(Graph):
     """
 
     task, outputs = 'detection', ('scores', 'boxes', 'labels')
+    num_classes: int
 
     def __init__(self, model: DINO, dtype: torch.dtype) -> None:
         super().__init__(model, dtype)
@@ -63,13 +64,13 @@ class DetectorGraph(Graph):
         """The tokens [B, N, C] of the encoder, and the sizes of their maps."""
         model = self.model
         maps = model.extract_feat(image)
-        sizes = [tuple(x.shape[2:]) for x in maps]
+        sizes = [map_size(x) for x in maps]
         memory = torch.cat([flat(x) for x in maps], 1)
-        positions = [
+        encodings = [
             position_encoding(model.positional_encoding, x, level)
             for x, level in zip(maps, model.level_embed, strict=True)
         ]
-        positions, points = torch.cat(positions, 1), reference_points(sizes, memory)
+        positions, points = torch.cat(encodings, 1), reference_points(sizes, memory)
         for layer in model.encoder.layers:
             memory = layer(
                 query=memory,

@@ -181,7 +181,10 @@ def trace(graph: Graph, size: Size | Dynamic, batch: int | Dynamic) -> ExportedP
         height = (max(least) // step + 2) * step
         size = height, height + step
     image = graph.example(2 if batch == 'dynamic' else batch, *size)  # one image is a special case
-    with torch.no_grad(), symbolic_config.patch(backed_size_oblivious=graph.oblivious):
+    oblivious = symbolic_config.patch(  # type: ignore[attr-defined]  # a method that torch adds
+        backed_size_oblivious=graph.oblivious
+    )
+    with torch.no_grad(), oblivious:
         return torch.export.export(
             graph,
             (image,),
@@ -223,6 +226,7 @@ def write_onnx(
         optimize=False,
         verbose=False,
     )
+    assert program is not None  # as dynamo=True
     optimizer.optimize(program.model, output_size_limit=TABLE)
     ClearMetadataAndDocStringPass()(program.model)
     program.model.metadata_props[METADATA] = json.dumps(metadata)

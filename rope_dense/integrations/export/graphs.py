@@ -9,6 +9,7 @@ import copy
 from abc import ABC, abstractmethod
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from mmengine.model import BaseDataPreprocessor, revert_sync_batchnorm
@@ -43,6 +44,8 @@ class Graph(nn.Module, ABC):
         ValueError: the model has something that cannot be exported.
     """
 
+    model: Any  # of mmdet or mmseg, too, which have no types
+    preprocess: Preprocess
     task: str
     outputs: tuple[str, ...]
     num_classes: int | None = None
@@ -59,7 +62,6 @@ class Graph(nn.Module, ABC):
         for part in self.model.modules():
             if isinstance(part, (nn.ReLU, nn.ReLU6, nn.SiLU, nn.Dropout)):
                 part.inplace = False
-        self.preprocess = nn.Identity()
 
     @abstractmethod
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
@@ -125,6 +127,9 @@ class Preprocess(nn.Module):
     Attributes:
         divisor: of the sides that they pad images to, at the bottom and right.
     """
+
+    mean: Tensor
+    std: Tensor
 
     def __init__(self, preprocessor: BaseDataPreprocessor) -> None:
         super().__init__()

@@ -40,7 +40,7 @@ class MeanPool(nn.Module):
     """``nn.AdaptiveAvgPool2d`` as a product with weights for rows and one with weights for columns.
 
     Bin i of n along a side of S places is the mean of places floor(i S / n) to
-    ceil((i + 1) S / n) - 1. Checked against torch in tests/test_export.py.
+    ceil((i + 1) S / n) - 1; where n is None, n = S. Checked against torch in tests/test_export.py.
     """
 
     def __init__(self, pool: nn.AdaptiveAvgPool2d) -> None:
@@ -49,9 +49,10 @@ class MeanPool(nn.Module):
         self.bins = size if isinstance(size, tuple) else (size, size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, C, H, W] to [B, C, *bins]."""
+        """[B, C, H, W] to [B, C, bins of rows, bins of columns]."""
         rows, columns = (
-            mean_weights(side, bins, x) for side, bins in zip(x.shape[2:], self.bins, strict=True)
+            mean_weights(side, side if bins is None else bins, x)
+            for side, bins in zip(x.shape[2:], self.bins, strict=True)
         )
         return rows @ x @ columns.T
 

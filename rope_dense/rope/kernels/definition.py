@@ -51,7 +51,8 @@ def split_pairs(x: Tensor, layout: PairLayout) -> tuple[Tensor, Tensor]:
     """First and second channel of each pair: [..., 2 P] to two [..., P]."""
     if layout == 'interleaved':  # a0 b0 a1 b1 ...
         return x[..., 0::2], x[..., 1::2]
-    return x.chunk(2, -1)  # a0 a1 ... b0 b1 ...
+    a, b = x.chunk(2, -1)  # a0 a1 ... b0 b1 ...
+    return a, b
 
 
 def join_pairs(a: Tensor, b: Tensor, layout: PairLayout) -> Tensor:

@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from itertools import product
 from threading import Lock
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -168,7 +169,7 @@ def self_check(device: torch.device) -> None:
     if version < MIN_VERSION:
         raise RuntimeError(f'Triton {triton.__version__} is too old, it takes {MIN_VERSION}')
     shapes = (7, 1, 8), (2, 7, 3, 8)
-    for layout, dtype, shape in product(('interleaved', 'half'), TOLERANCES, shapes):
+    for layout, dtype, shape in product(get_args(PairLayout), TOLERANCES, shapes):
         qkv, grad = waves((2, 2, 9, 3, 3, 32), device).to(dtype)
         angles = waves(shape, device)
         rotated = definition.rotate(qkv, angles, layout, 2)

@@ -1,0 +1,30 @@
+"""Settings of Sphinx for the API pages; `make docs` writes them."""
+
+from mmengine import registry
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+
+import rope_dense
+
+project, version = 'rope_dense', rope_dense.__version__
+extensions = ['sphinx.ext.autodoc', 'sphinx.ext.napoleon', 'sphinx.ext.viewcode']
+autodoc_default_options = {'ignore-module-all': True}  # each object once, where it is defined
+autodoc_inherit_docstrings = False
+autodoc_member_order = 'bysource'
+autodoc_mock_imports = ['detectron2']
+napoleon_numpy_docstring = False
+
+
+def check_registered(app: Sphinx, exception: Exception | None) -> None:
+    """Raise ExtensionError unless each class that the package registers is on a page."""
+    registries = [part for part in vars(registry).values() if isinstance(part, registry.Registry)]
+    classes = {kind for part in registries for kind in part.module_dict.values()}
+    names = {f'{kind.__module__}.{kind.__qualname__}' for kind in classes}
+    registered = {name for name in names if name.startswith('rope_dense.')}
+    missing = registered - set(app.env.domaindata['py']['objects'])
+    if exception is None and (missing or not registered):
+        raise ExtensionError(f'registered, and on no page: {sorted(missing)} of {len(registered)}')
+
+
+def setup(app: Sphinx) -> None:
+    app.connect('build-finished', check_registered)

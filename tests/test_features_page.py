@@ -1,0 +1,66 @@
+"""docs/features.md: its code runs, and its table of families is true."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from rope_dense.backbones import RoPEViT
+from rope_dense.backbones.archs import find_vit_arch
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / 'docs' / 'features.md').read_text()
+
+
+def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = re.findall(r'```python\n(.*?)```', TEXT, re.DOTALL)
+    assert len(code) == 8
+    names: dict[str, object] = {}
+    for block in code:
+        exec(block, names)
+    assert imread('image.png').shape == (256, 384, 4)
+    assert np.ptp(imread('similarity.png')[..., :3]) > 0.1  # not of one colour
+
+
+def test_mmdet_and_mmseg_may_be_absent() -> None:
+    code = (
+        "import sys; sys.modules['mmdet'] = sys.modules['mmseg'] = None\n"
+        'import torch\n'
+        'from rope_dense.backbones import RoPEViT\n'
+        "(feature_map,) = RoPEViT('dinov3_tiny')(torch.rand(1, 3, 32, 48))\n"
+        'assert feature_map.shape == (1, 192, 2, 3)'
+    )
+    subprocess.run([sys.executable, '-W', 'ignore', '-c', code], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize(
+    'prefix, patch_sizes, prefix_tokens, final_norm',
+    [
+        ('dinov3_', {16}, {5}, {'all'}),
+        ('eva02_', {14, 16}, {1}, {False}),
+        ('pe_', {14, 16}, {0, 1}, {False}),
+        ('', {16}, {1}, {False}),
+    ],
+)
+def test_the_table(
+    prefix: str, patch_sizes: set[int], prefix_tokens: set[int], final_norm: set[object]
+) -> None:
+    names = [name for name in RoPEViT.ARCHS if prefix and name.startswith(prefix)]
+    archs = {
+        name: find_vit_arch(RoPEViT.ARCHS, name)
+        for name in names or ('tiny', 'small', 'base', 'large')
+    }
+    assert {arch.patch_size for arch in archs.values()} == patch_sizes
+    assert {arch.num_prefix_tokens for arch in archs.values()} == prefix_tokens
+    assert {arch.final_norm for arch in archs.values()} == final_norm
+    for name, arch in archs.items():
+        if name.startswith('eva02_'):
+            assert (arch.patch_size == 16) == (name == 'eva02_clip_base')
+        elif name.startswith('pe_'):
+            assert (arch.patch_size == 14) == name.endswith(('large', 'gigantic'))
+            assert (arch.num_prefix_tokens == 0) == name.endswith('gigantic')
