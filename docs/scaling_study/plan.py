@@ -49,6 +49,7 @@ PARTS = ((0.25, 0.5), (0.5, 1), (0.5, 2), (1, 4), (2, 4), (1, 32))  # alpha, bet
 SCALINGS: dict[str, dict | None] = {
     'none': None,
     'linear': dict(type='linear'),
+    'linear:0.5': dict(type='linear', factor=0.5),  # for images of half the size
     'ntk': dict(type='ntk'),
     'by_parts': dict(type='by_parts'),
     **{f'by_parts {a:g} {b:g}': dict(type='by_parts', alpha=a, beta=b) for a, b in PARTS},
@@ -153,17 +154,20 @@ def backbone_of(run: Run) -> dict:
 
 
 def points(run: Run) -> list[Point]:
-    """The tests of a run; at sizes up to that of the training no scaling does anything."""
+    """The tests of a run; at sizes up to that of the training only a fixed factor scales."""
     if run.tuned:
         return [Point(1.0), Point(TUNED_FACTOR, run.tuned)]
     tests = [Point(factor) for factor in FACTORS[run.way]]
     if run.backbone == 'swin':
         grown = [Point(factor, grown_windows=True) for factor in FACTORS[run.way] if factor != 1]
         tests += grown
+    if run.backbone == 'vit' and run.way != 'extent' and scalings(run):
+        tests.append(Point(0.5, 'linear:0.5'))
     larger = [factor for factor in FACTORS[run.way] if factor > 1]
     scaled = [Point(f, how, run.backbone == 'swin') for how in scalings(run) for f in larger]
     if run.backbone == 'vit' and run.way != 'augmented' and run.position in ('axial', 'mixed'):
-        others = [how for how in SCALINGS if how not in ('none', 'linear', 'ntk', 'by_parts')]
+        common = ('none', 'linear', 'linear:0.5', 'ntk', 'by_parts')
+        others = [how for how in SCALINGS if how not in common]
         scaled += [Point(factor, how) for how in others for factor in (1.5, 2.0)]
     return tests + scaled
 
