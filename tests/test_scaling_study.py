@@ -30,12 +30,12 @@ SEED_0 = plan.runs([0])
 ROWS = [
     dict(zip(scores.COLUMNS, row, strict=True))
     for row in (
-        ('0', 'finer', 'vit', 'axial', '', '1.0', 'kept', 'none', '20.0'),
-        ('0', 'finer', 'vit', 'axial', '', '2.0', 'kept', 'none', '10.0'),
-        ('0', 'finer', 'vit', 'axial', '', '2.0', 'kept', 'linear', '15.0'),
-        ('1', 'finer', 'vit', 'axial', '', '1.0', 'kept', 'none', '22.0'),
-        ('1', 'finer', 'vit', 'axial', '', '2.0', 'kept', 'none', '13.0'),
-        ('1', 'finer', 'vit', 'axial', '', '2.0', 'kept', 'linear', '16.5'),
+        ('0', 'finer', 'vit', 'axial', '', '', '1.0', 'kept', 'none', '20.0'),
+        ('0', 'finer', 'vit', 'axial', '', '', '2.0', 'kept', 'none', '10.0'),
+        ('0', 'finer', 'vit', 'axial', '', '', '2.0', 'kept', 'linear', '15.0'),
+        ('1', 'finer', 'vit', 'axial', '', '', '1.0', 'kept', 'none', '22.0'),
+        ('1', 'finer', 'vit', 'axial', '', '', '2.0', 'kept', 'none', '13.0'),
+        ('1', 'finer', 'vit', 'axial', '', '', '2.0', 'kept', 'linear', '16.5'),
     )
 ]
 
@@ -65,7 +65,7 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope='module')
 def out(tmp_path_factory: pytest.TempPathFactory, data_root: Path) -> Path:
-    """Results of four trainings of one iteration, and a fine-tuning."""
+    """Results of four trainings of one iteration, of a fine-tuning and of tests another way."""
     folder = tmp_path_factory.mktemp('out')
     study.main(arguments(data_root, folder))
     return folder
@@ -79,7 +79,7 @@ def arguments(data_root: Path, out: Path) -> list[str]:
 def test_plan_is_seed_by_seed_and_has_each_run_once() -> None:
     runs = plan.runs()
     assert [run.seed for run in runs] == sorted(run.seed for run in runs)
-    assert len({run.name for run in runs}) == len(runs) == 165
+    assert len({run.name for run in runs}) == len(runs) == 189
     assert all(run.parent is None or runs.index(run.parent) < runs.index(run) for run in runs)
 
 
@@ -120,7 +120,7 @@ def test_each_pixel_is_scored_once_in_a_view_that_contains_it(factor: float) -> 
 
 def test_runs_train_and_are_tested(out: Path, data_root: Path) -> None:
     results = sorted(out.glob('results/*.json'))
-    assert len(results) == 5
+    assert len(results) == 6
     valid = sum((label != study.IGNORED).sum() for _, label in study.load_scenes(data_root))
     for path in results:
         content = json.loads(path.read_text())
@@ -192,7 +192,8 @@ def test_results_are_gathered(out: Path) -> None:
     assert found('augmented', 'ape', 3).keys() == {0}
     assert found('extent', 'bias', 2, backbone='swin', windows='grown').keys() == {0}
     assert found('extent', 'none', 2, tuned='none').keys() == {0}
-    assert summarize.finished(rows) == 5
+    assert found('extent', 'none', 3, tested='finer').keys() == {0}
+    assert summarize.finished(rows) == 6
 
 
 def test_what_counts_as_a_difference() -> None:
@@ -216,7 +217,7 @@ def test_every_prediction_is_checked() -> None:
     text = (STUDY / 'README.md').read_text(encoding='utf-8')
     numbers = {int(number) for number in re.findall(r'^(\d+)\. ', text, re.MULTILINE)}
     checks = list(predictions.checks(scores.Scores([])))
-    assert numbers == {check.prediction for check in checks} == set(range(1, 13))
+    assert numbers == {check.prediction for check in checks} == set(range(1, 14))
 
 
 def test_tables_of_a_few_results() -> None:

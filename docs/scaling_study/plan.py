@@ -49,7 +49,7 @@ PARTS = ((0.25, 0.5), (0.5, 1), (0.5, 2), (1, 4), (2, 4), (1, 32))  # alpha, bet
 SCALINGS: dict[str, dict | None] = {
     'none': None,
     'linear': dict(type='linear'),
-    'linear:0.5': dict(type='linear', factor=0.5),  # for images of half the size
+    **{f'linear:{s:g}': dict(type='linear', factor=s) for s in (0.25, 0.5, 0.75, 1.5, 2.0)},
     'ntk': dict(type='ntk'),
     'by_parts': dict(type='by_parts'),
     **{f'by_parts {a:g} {b:g}': dict(type='by_parts', alpha=a, beta=b) for a, b in PARTS},
@@ -61,9 +61,25 @@ SCALINGS: dict[str, dict | None] = {
 }
 
 
+GROWN_BOTH_WAYS = {  # test points of models that were trained the other way: factor, scalings
+    'finer': {  # of what is trained on crops: objects are half the factor as large as in training
+        0.5: ('none', 'linear:0.25', 'linear:0.5'),
+        1.0: ('none', 'linear:0.5'),
+        1.5: ('none', 'linear:0.75', 'linear'),
+        2.0: ('none', 'linear'),
+        3.0: ('none', 'linear:1.5', 'linear'),
+    },
+    'extent': {  # of what is trained on whole images: objects are twice as large as in training
+        1.0: ('none', 'linear:2'),
+        1.5: ('none', 'linear', 'linear:2'),
+        2.0: ('none', 'linear'),
+    },
+}
+
+
 @dataclass(frozen=True)
 class Run:
-    """One training.
+    """One training and its tests, or more tests of its weights.
 
     Attributes:
         seed: of weights and of the order and augmentation of images.
@@ -73,6 +89,7 @@ class Run:
             coordinates in training or '_reference' for coordinates that fit the grid.
         tuned: the scaling of a fine-tuning at twice the size, a key of ``SCALINGS``; None for a
             training from scratch.
+        tested: the way, if it is not the one of the training; with the weights of ``parent``.
     """
 
     seed: int
@@ -80,16 +97,19 @@ class Run:
     backbone: str
     position: str
     tuned: str | None = None
+    tested: str | None = None
 
     @property
     def name(self) -> str:
-        name = f'{self.way}_{self.backbone}_{self.position}'
-        return f'{name}{f"_tuned_{self.tuned}" if self.tuned else ""}_seed{self.seed}'
+        parts = [self.way, self.backbone, self.position]
+        parts += [f'tuned_{self.tuned}'] if self.tuned else []
+        parts += [f'tested_{self.tested}'] if self.tested else []
+        return '_'.join([*parts, f'seed{self.seed}'])
 
     @property
     def parent(self) -> Run | None:
-        """The training that a fine-tuning starts from."""
-        return replace(self, tuned=None) if self.tuned else None
+        """The training whose weights are fine-tuned or tested."""
+        return replace(self, tuned=None, tested=None) if self.tuned or self.tested else None
 
 
 @dataclass(frozen=True)
@@ -112,8 +132,8 @@ def runs(seeds: Iterable[int] = SEEDS) -> list[Run]:
     return [Run(seed, *arm) for seed in seeds for arm in arms()]
 
 
-def arms() -> list[tuple[str, str, str] | tuple[str, str, str, str]]:
-    """(way, backbone, position) of each training, and with the scaling of each fine-tuning."""
+def arms() -> list[tuple[str | None, ...]]:
+    """The attributes of all runs of a seed, without the seed."""
     ways, kinds = ('finer', 'extent'), ('ape', 'axial', 'mixed', 'log_axial', 'none')
     main = [(way, 'vit', kind) for way in ways for kind in kinds]
     usual = [('augmented', 'vit', kind) for kind in ('ape', 'axial', 'mixed')]
@@ -124,6 +144,11 @@ def arms() -> list[tuple[str, str, str] | tuple[str, str, str, str]]:
         for way in ways
         for kind in rotary
     ]
+    both_ways = [
+        (way, 'vit', kind, None, other)
+        for way, other in (ways, ways[::-1])
+        for kind in ('ape', 'axial', 'mixed', 'none')
+    ]
     tuned = [(*arm, 'none') for arm in main]
     tuned += [('finer', 'vit', kind, how) for kind in rotary for how in ('linear', 'by_parts')]
     swin = [
@@ -132,7 +157,7 @@ def arms() -> list[tuple[str, str, str] | tuple[str, str, str, str]]:
         for kind in ('bias', 'axial', 'mixed', 'log_axial', 'none')
     ]
     windows = [(way, 'vit_windows', kind) for way in ways for kind in kinds]
-    return main + usual + told + tuned + swin + windows
+    return main + usual + told + both_ways + tuned + swin + windows
 
 
 def backbone_of(run: Run) -> dict:
@@ -157,6 +182,10 @@ def points(run: Run) -> list[Point]:
     """The tests of a run; at sizes up to that of the training only a fixed factor scales."""
     if run.tuned:
         return [Point(1.0), Point(TUNED_FACTOR, run.tuned)]
+    if run.tested:
+        names = {'none', *(scalings(run) and SCALINGS)}
+        tests = GROWN_BOTH_WAYS[run.tested].items()
+        return [Point(factor, how) for factor, hows in tests for how in hows if how in names]
     tests = [Point(factor) for factor in FACTORS[run.way]]
     if run.backbone == 'swin':
         grown = [Point(factor, grown_windows=True) for factor in FACTORS[run.way] if factor != 1]
@@ -166,8 +195,7 @@ def points(run: Run) -> list[Point]:
     larger = [factor for factor in FACTORS[run.way] if factor > 1]
     scaled = [Point(f, how, run.backbone == 'swin') for how in scalings(run) for f in larger]
     if run.backbone == 'vit' and run.way != 'augmented' and run.position in ('axial', 'mixed'):
-        common = ('none', 'linear', 'linear:0.5', 'ntk', 'by_parts')
-        others = [how for how in SCALINGS if how not in common]
+        others = [how for how in SCALINGS if ' ' in how or '+' in how]
         scaled += [Point(factor, how) for how in others for factor in (1.5, 2.0)]
     return tests + scaled
 

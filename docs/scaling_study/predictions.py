@@ -13,6 +13,7 @@ from scores import LEAST, Scores, Values, counts, less, spread
 ROTARY = ('axial', 'mixed')
 WAYS = ('finer', 'extent')
 PARTS_NAMES = ('by_parts', *(f'by_parts {alpha:g} {beta:g}' for alpha, beta in PARTS))
+OF_GRID = ('none', 'linear')  # follow the grid
 TEMPERATURES = ('none+log', 'none+yarn', 'by_parts+log', 'by_parts+yarn')
 
 
@@ -82,6 +83,7 @@ def checks(scores: Scores) -> Iterator[Check]:
         yield from in_windows(scores, position)
         yield from tuned(scores, position)
         yield from shrunk(scores, position)
+        yield from grown_both_ways(scores, position)
     yield Check(1, 'finer, APE: change', scores.change('finer', 'ape'), low=-2)
     yield Check(3, 'extent, APE: change', scores.change('extent', 'ape'), high=-2)
     yield from fitting_the_grid(scores)
@@ -132,6 +134,22 @@ def shrunk(scores: Scores, position: str) -> Iterator[Check]:
     stretched, none = (scores('finer', position, 0.5, how) for how in ('linear:0.5', 'none'))
     quantity = f'finer at 0.5, {position}: linear by 0.5 less none'
     yield Check(12, quantity, less(stretched, none), low=4)
+
+
+def grown_both_ways(scores: Scores, position: str) -> Iterator[Check]:
+    def at(way: str, tested: str, factor: float, how: str) -> Values:
+        return scores(way, position, factor, how, tested=tested)
+
+    for factor, of_objects, others in ((1, 'linear:0.5', ('none',)), (3, 'linear:1.5', OF_GRID)):
+        for other in others:
+            quantity = f'crops, tested finer at {factor}, {position}: {of_objects} less {other}'
+            ahead = less(
+                at('extent', 'finer', factor, of_objects), at('extent', 'finer', factor, other)
+            )
+            yield Check(13, quantity, ahead, low=2 if factor == 1 else LEAST)
+    quantity = f'whole, tested as quarters alone, {position}: linear:2 less none'
+    ahead = less(at('finer', 'extent', 1, 'linear:2'), at('finer', 'extent', 1, 'none'))
+    yield Check(13, quantity, ahead, low=2)
 
 
 def between(scores: Scores, prediction: int, way: str, position: str, how: str) -> Check:

@@ -86,7 +86,7 @@ def execute(run: Run, args: argparse.Namespace) -> bool:
         if not claimed or parent_missing or result.exists():
             return False
         started = time.process_time()
-        if not weights_path(args.out, run).exists():
+        if not run.tested and not weights_path(args.out, run).exists():
             train(run, args)
         trained = time.process_time()
         tested = test(run, args)
@@ -171,11 +171,12 @@ def test(run: Run, args: argparse.Namespace) -> list[dict]:
     """Each point of a run with the confusion matrix (rows: labels) and its mIoU in percent."""
     with MODELS.switch_scope_and_registry('mmseg') as models:
         model = models.build(config_of(run, args.data_root).model).eval()
-    model.load_state_dict(torch.load(weights_path(args.out, run)))
-    rows = []
+    trained = run.parent if run.tested else run
+    model.load_state_dict(torch.load(weights_path(args.out, trained)))
+    rows, way = [], run.tested or run.way
     for point in points(run):
         set_point(model, point)
-        matrix = confusion(model, load_scenes(args.data_root), run.way, point.factor)
+        matrix = confusion(model, load_scenes(args.data_root), way, point.factor)
         row = dict(asdict(point), mIoU=round(mean_iou(matrix), 3), confusion=matrix.tolist())
         rows.append(row)
     return rows

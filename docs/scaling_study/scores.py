@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 
+from plan import Run
+
 HERE = Path(__file__).parent
 RESULTS = HERE / 'results.csv'
-COLUMNS = 'seed way backbone position tuned factor windows scaling mIoU'.split()
+COLUMNS = 'seed way backbone position tuned tested factor windows scaling mIoU'.split()
 LEAST = 0.5  # points, of a difference that counts
 Row = dict[str, str]
 Values = dict[int, float]  # by seed
@@ -21,11 +24,11 @@ def gather(folder: Path) -> list[Row]:
     rows = []
     for path in sorted(folder.glob('results/*.json')):
         content = json.loads(path.read_text(encoding='utf-8'))
-        run = content['run'] | dict(tuned=content['run']['tuned'] or '')
+        run = asdict(Run(**content['run']))
         for point in content['points']:
             windows = 'grown' if point['grown_windows'] else 'kept'
             row = run | point | dict(windows=windows)
-            rows.append({name: str(row[name]) for name in COLUMNS})
+            rows.append({name: '' if row[name] is None else str(row[name]) for name in COLUMNS})
     return sorted(rows, key=lambda row: [row[name] for name in COLUMNS])
 
 
@@ -59,10 +62,11 @@ class Scores:
         *,
         backbone: str = 'vit',
         tuned: str = '',
+        tested: str = '',
         windows: str = 'kept',
     ) -> Values:
         """Empty if no such run is finished."""
-        key = way, backbone, position, tuned, str(float(factor)), windows, scaling
+        key = way, backbone, position, tuned, tested, str(float(factor)), windows, scaling
         return self.values.get(key, {})
 
     def change(

@@ -39,6 +39,7 @@ NAMES = {
 SCALING_NAMES = {
     'none': 'none',
     'linear': 'linear',
+    **{f'linear:{s:g}': f'linear, factor {s:g}' for s in (0.25, 0.5, 0.75, 1.5, 2)},
     'ntk': 'NTK',
     'by_parts': 'by parts (1, 2)',
 } | {f'by_parts {alpha:g} {beta:g}': f'by parts ({alpha:g}, {beta:g})' for alpha, beta in PARTS}
@@ -69,7 +70,7 @@ def with_results(page: str, rows: list[Row]) -> str:
 
 
 def finished(rows: list[Row]) -> int:
-    names = ('seed', 'way', 'backbone', 'position', 'tuned')
+    names = ('seed', 'way', 'backbone', 'position', 'tuned', 'tested')
     return len({tuple(row[name] for name in names) for row in rows})
 
 
@@ -81,16 +82,18 @@ def results(rows: list[Row]) -> list[str]:
     for way in ('finer', 'extent', 'augmented'):
         plain = [(position, 'none') for position in PLAIN]
         rotary = [(position, how) for position in ROTARY for how in SCALING_NAMES]
-        smaller = [(position, 'linear:0.5') for position in ROTARY]
         common = [setting for setting in rotary if not setting[1].startswith('by_parts ')]
-        lines += by_factor(scores, way, plain + common + smaller)
+        lines += by_factor(scores, way, plain + common)
     lines += ['### By parts and temperatures', '', 'Global ViT, mIoU.', '']
     lines += sweep(scores)
     lines += ['### Positions that are not told', '', 'Global ViT.', '']
     for way in ('finer', 'extent'):
         settings = [(f'{p}_rescale', how) for p in ROTARY for how in SCALING_NAMES]
-        settings += [(f'{p}_rescale', 'linear:0.5') for p in ROTARY]
         lines += by_factor(scores, way, settings + [(f'{p}_reference', 'none') for p in ROTARY])
+    lines += ['### Objects and grid that grow differently', '', 'Global ViT.', '']
+    for way, tested in (('extent', 'finer'), ('finer', 'extent')):
+        settings = [(p, how) for p in ('ape', 'none', *ROTARY) for how in SCALING_NAMES]
+        lines += by_factor(scores, way, settings, tested=tested)
     lines += ['### After 50 iterations at twice the size', '']
     lines += tuned(scores)
     settings = [(position, how) for position in NAMES for how in SCALING_NAMES]
@@ -120,19 +123,21 @@ def by_factor(
     settings: Sequence[Setting],
     backbone: str = 'vit',
     windows: str = 'kept',
+    tested: str = '',
 ) -> list[str]:
     """A line for each setting that was run, a column for each factor of the size."""
-    lines = []
+    lines, factors = [], FACTORS[tested or way]
     for position, how in settings:
         values = [
-            scores(way, position, factor, how, backbone=backbone, windows=windows)
-            for factor in FACTORS[way]
+            scores(way, position, f, how, backbone=backbone, windows=windows, tested=tested)
+            for f in factors
         ]
         if any(values):
-            name = SCALING_NAMES.get(how, 'linear, factor 0.5')
-            lines.append(line([NAMES[position], name, *map(cell, values)]))
-    factors = [f'**{factor:g}**' if factor == 1 else f'{factor:g}' for factor in FACTORS[way]]
-    title = f'*{way.capitalize()}*' + (f', windows {windows}:' if backbone == 'swin' else ':')
+            lines.append(line([NAMES[position], SCALING_NAMES[how], *map(cell, values)]))
+    factors = [f'**{factor:g}**' if factor == 1 else f'{factor:g}' for factor in factors]
+    title = f'*{way.capitalize()}*'
+    title += f' in training, *{tested}* in testing' if tested else ''
+    title += f', windows {windows}:' if backbone == 'swin' else ':'
     return [title, '', *header(['positions', 'scaling'], factors), *lines, ''] if lines else []
 
 
