@@ -221,7 +221,7 @@ def test_every_prediction_is_checked() -> None:
 
 
 def test_tables_of_a_few_results() -> None:
-    lines = summarize.results(ROWS)
+    lines = summarize.results(ROWS) + summarize.tables(ROWS)
     assert '| axial | none | - | 21.0 (2.0) | - | 11.5 (3.0) | - |' in lines
     assert '| axial | linear | - | - | - | 15.8 (1.5) | - |' in lines
     assert (
@@ -233,6 +233,8 @@ def test_tables_of_a_few_results() -> None:
 def test_page_has_the_tables_of_the_results() -> None:
     page = (STUDY / 'README.md').read_text(encoding='utf-8')
     assert summarize.with_results(page, scores.read()) == page
+    tables = (STUDY / 'tables.md').read_text(encoding='utf-8')
+    assert '\n'.join(summarize.tables(scores.read())) == tables
 
 
 def test_figures_are_drawn(tmp_path: Path) -> None:

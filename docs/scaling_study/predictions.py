@@ -53,14 +53,17 @@ class Check:
             return f'at most {self.high:.3g}'
         return f'{self.low:.3g} to {self.high:.3g}'
 
+    @property
+    def deviation(self) -> str:
+        centre = mean(self.values.values())
+        return f'{self.quantity}: {centre:+.1f}, expected {self.expected}'
+
 
 def table(scores: Scores) -> list[str]:
     """Lines of a markdown table of all quantities that are known."""
     lines = ['| | quantity (points) | mean | range | expected | held |']
     lines.append('|--:|---|--:|--:|---|---|')
-    for check in sorted(checks(scores), key=lambda check: check.prediction):
-        if not check.values:
-            continue
+    for check in known(scores):
         held = 'yes' if check.held else 'no'
         if len(check.values) < len(SEEDS):
             held += f' ({len(check.values)} of {len(SEEDS)} seeds)'
@@ -70,6 +73,23 @@ def table(scores: Scores) -> list[str]:
             f'{check.expected} | {held} |'
         )
     return lines
+
+
+def summary(scores: Scores) -> list[str]:
+    """Lines of a markdown table of the predictions."""
+    lines = ['| prediction | held, of its quantities | not held |', '|--:|---|---|']
+    for number in sorted({check.prediction for check in checks(scores)}):
+        of_number = [check for check in known(scores) if check.prediction == number]
+        failed = [check.deviation for check in of_number if not check.held]
+        held = f'{len(of_number) - len(failed)} of {len(of_number)}' if of_number else 'not known'
+        lines.append(f'| {number} | {held} | {"; ".join(failed)} |')
+    return lines
+
+
+def known(scores: Scores) -> list[Check]:
+    """The quantities of which there are results, in the order of the predictions."""
+    found = [check for check in checks(scores) if check.values]
+    return sorted(found, key=lambda check: check.prediction)
 
 
 def checks(scores: Scores) -> Iterator[Check]:

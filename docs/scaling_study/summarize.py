@@ -3,8 +3,8 @@
     python docs/scaling_study/summarize.py [OUT]
 
 gathers the results of the finished runs in OUT, a folder of run.py, into results.csv beside this
-file. From results.csv it then writes the part of README.md between its two markers, growth.png and
-by_parts.png.
+file. From results.csv it then writes the part of README.md between its two markers, tables.md,
+growth.png and by_parts.png.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ from scores import HERE, RESULTS, Row, Scores, Values, gather, read, spread, wri
 
 from rope_dense.checkpoints.writing import write_whole
 
-PAGE = HERE / 'README.md'
+PAGE, TABLES = HERE / 'README.md', HERE / 'tables.md'
+TITLE = """# All other tables of the scaling study
+
+mIoU in percent, mean over the seeds and their range in brackets, by the side of test images over
+that of training. See [README.md](README.md). Made by `summarize.py`."""
 MARKERS = '<!-- begin: made by summarize.py -->', '<!-- end: made by summarize.py -->'
 NAMES = {
     'ape': 'APE',
@@ -43,6 +47,7 @@ SCALING_NAMES = {
     'ntk': 'NTK',
     'by_parts': 'by parts (1, 2)',
 } | {f'by_parts {alpha:g} {beta:g}': f'by parts ({alpha:g}, {beta:g})' for alpha, beta in PARTS}
+COMMON = ('none', 'linear', 'linear:0.5', 'ntk', 'by_parts')
 PLAIN = ('ape', 'log_axial', 'none')
 ROTARY = ('axial', 'mixed')
 COLOURS = {'none': '#e76f51', 'linear': '#269db2', 'by_parts': '#8a5fb0', 'ntk': '#58ab60'}
@@ -57,6 +62,7 @@ def main(argv: Sequence[str]) -> None:
     rows = read()
     scores = Scores(rows)
     write_whole(PAGE, with_results(PAGE.read_text(encoding='utf-8'), rows))
+    write_whole(TABLES, '\n'.join(tables(rows)))
     draw_growth(scores, HERE / 'growth.png')
     draw_by_parts(scores, HERE / 'by_parts.png')
     print(f'{finished(rows)} of {len(runs())} runs are in {RESULTS.name}')
@@ -75,36 +81,49 @@ def finished(rows: list[Row]) -> int:
 
 
 def results(rows: list[Row]) -> list[str]:
-    """The lines of all tables."""
+    """The lines of the page."""
     scores = Scores(rows)
-    lines = [f'{finished(rows)} of {len(runs())} runs are finished.' + progress(rows)]
-    lines += ['', '### Global ViT', '']
+    lines = [f'{finished(rows)} of {len(runs())} runs are finished.' + progress(rows), '']
+    settings = [(position, 'none') for position in PLAIN]
+    settings += [(position, how) for position in ROTARY for how in COMMON]
     for way in ('finer', 'extent', 'augmented'):
-        plain = [(position, 'none') for position in PLAIN]
-        rotary = [(position, how) for position in ROTARY for how in SCALING_NAMES]
-        common = [setting for setting in rotary if not setting[1].startswith('by_parts ')]
-        lines += by_factor(scores, way, plain + common)
-    lines += ['### By parts and temperatures', '', 'Global ViT, mIoU.', '']
-    lines += sweep(scores)
-    lines += ['### Positions that are not told', '', 'Global ViT.', '']
-    for way in ('finer', 'extent'):
-        settings = [(f'{p}_rescale', how) for p in ROTARY for how in SCALING_NAMES]
-        lines += by_factor(scores, way, settings + [(f'{p}_reference', 'none') for p in ROTARY])
-    lines += ['### Objects and grid that grow differently', '', 'Global ViT.', '']
-    for way, tested in (('extent', 'finer'), ('finer', 'extent')):
-        settings = [(p, how) for p in ('ape', 'none', *ROTARY) for how in SCALING_NAMES]
-        lines += by_factor(scores, way, settings, tested=tested)
-    lines += ['### After 50 iterations at twice the size', '']
-    lines += tuned(scores)
-    settings = [(position, how) for position in NAMES for how in SCALING_NAMES]
-    lines += ['### ViT in windows', '']
-    for way in ('finer', 'extent'):
-        lines += by_factor(scores, way, settings, 'vit_windows')
-    lines += ['### Swin', '']
-    for way in ('finer', 'extent'):
-        for windows in ('kept', 'grown'):
-            lines += by_factor(scores, way, settings, 'swin', windows)
-    return [*lines, '### Predictions', '', *predictions.table(scores)]
+        lines += by_factor(scores, way, settings)
+    lines += ['By parts and temperatures, global ViT:', '', *sweep(scores)]
+    return [*lines, '### Predictions', '', *predictions.summary(scores)]
+
+
+def tables(rows: list[Row]) -> list[str]:
+    """The lines of the page of all other tables."""
+    scores = Scores(rows)
+    augmented = [(f'{p}_rescale', how) for p in ROTARY for how in SCALING_NAMES]
+    augmented += [(f'{p}_reference', 'none') for p in ROTARY]
+    every = [(position, how) for position in NAMES for how in SCALING_NAMES]
+    ways = ('finer', 'extent')
+    sections = {
+        'Global ViT, positions that are not told': [
+            text for way in ways for text in by_factor(scores, way, augmented)
+        ],
+        'Global ViT, objects and grid that grow differently': [
+            text
+            for way, tested in (ways, ways[::-1])
+            for text in by_factor(scores, way, every, tested=tested)
+        ],
+        'Global ViT, 50 iterations at twice the size': tuned(scores),
+        'ViT in windows': [
+            text for way in ways for text in by_factor(scores, way, every, 'vit_windows')
+        ],
+        'Swin': [
+            text
+            for way in ways
+            for windows in ('kept', 'grown')
+            for text in by_factor(scores, way, every, 'swin', windows)
+        ],
+        'Predictions': [*predictions.table(scores), ''],
+    }
+    lines = [TITLE, '', f'{finished(rows)} of {len(runs())} runs are finished.' + progress(rows)]
+    for title, body in sections.items():
+        lines += ['', f'## {title}', '', *body[:-1]] if body else []
+    return [*lines, '']
 
 
 def progress(rows: list[Row]) -> str:
@@ -161,7 +180,8 @@ def parts_key(how: str) -> tuple[float, ...]:
 
 
 def tuned(scores: Scores) -> list[str]:
-    lines = header(['trained', 'positions', 'scaling'], ['before', 'after', 'after, at 1'])
+    """A line for each fine-tuning."""
+    lines = []
     for way in ('finer', 'extent'):
         for position in NAMES:
             for how in ('none', 'linear', 'by_parts'):
@@ -171,7 +191,8 @@ def tuned(scores: Scores) -> list[str]:
                     values += (scores(way, position, 1, tuned=how),)
                     name = SCALING_NAMES[how]
                     lines.append(line([way, NAMES[position], name, *map(cell, values)]))
-    return [*lines, '']
+    left, right = ['trained', 'positions', 'scaling'], ['before', 'after', 'after, at 1']
+    return [*header(left, right), *lines, ''] if lines else []
 
 
 def header(left: Sequence[str], right: Sequence[str]) -> list[str]:
@@ -239,27 +260,25 @@ def draw_line(
 
 
 def draw_by_parts(scores: Scores, path: Path) -> None:
-    """Finer against extent at twice the size: what a scaling gains in one, it loses in the other"""
-    figure = Figure(figsize=(9, 4.3), layout='constrained')
-    for axes, position in zip(figure.subplots(1, 2), ROTARY, strict=True):
-        for how, name in SCALING_NAMES.items():
-            both = [scores(way, position, 2, how) for way in ('finer', 'extent')]
-            if not all(both):
-                continue
-            x, y = (mean(values.values()) for values in both)
-            colour = COLOURS.get(how, COLOURS['by_parts'])
-            for seed in both[0].keys() & both[1].keys():
-                axes.plot(both[0][seed], both[1][seed], '.', color=colour, markersize=3, alpha=0.6)
-            axes.plot(x, y, MARKS[position], color=colour)
-            label = name.removeprefix('by parts ')
-            axes.annotate(label, (x, y), (4, 4), textcoords='offset points', fontsize=8)
-        axes.set(
-            title=f'{position}: scalings, numbers are (alpha, beta) of by parts',
-            xlabel='mIoU (%) at twice the size, finer',
-            ylabel='mIoU (%) at twice the size, extent',
-        )
+    """mIoU at twice the size for each scaling, from none to linear; dots are single seeds."""
+    figure = Figure(figsize=(9, 4), layout='constrained')
+    names = ['none', *sorted(predictions.PARTS_NAMES, key=parts_key), 'linear']
+    for axes, position in zip(figure.subplots(1, 2, sharey=True), ROTARY, strict=True):
+        for way, colour in dict(finer='#54699a', extent='#e76f51').items():
+            values = {how: scores(way, position, 2, how) for how in names}
+            x = [index for index, how in enumerate(names) if values[how]]
+            means = [mean(values[names[index]].values()) for index in x]
+            axes.plot(x, means, color=colour, marker=MARKS[position], markersize=4, label=way)
+            for index in x:
+                seeds = values[names[index]].values()
+                axes.plot([index] * len(seeds), seeds, '.', color=colour, markersize=3, alpha=0.6)
+        labels = [SCALING_NAMES[how].removeprefix('by parts ') for how in names]
+        axes.set_xticks(range(len(names)), labels, rotation=60)
+        axes.set(title=position, xlabel='scaling; brackets are (alpha, beta) of by parts')
         axes.spines[['top', 'right']].set_visible(False)
         axes.grid(alpha=0.3)
+    figure.axes[0].set_ylabel('mIoU (%) at twice the size')
+    figure.axes[0].legend(frameon=False)
     figure.savefig(path, dpi=120)
 
 
