@@ -173,10 +173,9 @@ def sweep(scores: Scores) -> list[str]:
     return [*lines, '']
 
 
-def parts_key(how: str) -> tuple[float, ...]:
-    """Alpha and beta, to sort by."""
-    numbers = how.split()[1:] or (1, 2)
-    return tuple(map(float, numbers))
+def parts_key(how: str) -> float:
+    """Alpha and beta together: the more, the nearer by parts is to linear."""
+    return sum(map(float, how.split()[1:] or (1, 2)))
 
 
 def tuned(scores: Scores) -> list[str]:
