@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 SEEDS = (0, 1, 2)
 SIZE = (120, 160)  # height and width in pixels of what is trained on
+WINDOW = (6, 8)  # height and width in tokens, of the backbones with windows
 WHOLE = (240, 320)  # of the images on disk
 TUNED_FACTOR = 2.0  # fine-tuning is on whole images on disk
 CONFIGS = {

@@ -33,6 +33,7 @@ from plan import (
     SEEDS,
     SIZE,
     WHOLE,
+    WINDOW,
     Point,
     Run,
     backbone_of,
@@ -186,11 +187,9 @@ def set_point(model: EncoderDecoder, point: Point) -> None:
     backbone = model.backbone
     backbone.set_rope_scaling(SCALINGS[point.scaling])
     if point.grown_windows:
-        height, width = backbone.pretrain_grid
-        window = round(height * point.factor), round(width * point.factor)
-        backbone.set_window_size(window)
+        backbone.set_window_size([round(side * point.factor) for side in WINDOW])
     elif backbone.has_windows:
-        backbone.set_window_size((6, 8))
+        backbone.set_window_size(WINDOW)
 
 
 @cache

@@ -32,6 +32,13 @@ def gather(folder: Path) -> list[Row]:
     return sorted(rows, key=lambda row: [row[name] for name in COLUMNS])
 
 
+def cpu_hours(folder: Path) -> float:
+    """What the finished runs took."""
+    paths = folder.glob('results/*.json')
+    seconds = [json.loads(path.read_text(encoding='utf-8'))['cpu_seconds'] for path in paths]
+    return sum(sum(of_run.values()) for of_run in seconds) / 3600
+
+
 def write(rows: list[Row], path: Path = RESULTS) -> None:
     with open(path, 'w', newline='', encoding='utf-8') as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator='\n')

@@ -18,7 +18,7 @@ import predictions
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from plan import FACTORS, PARTS, SEEDS, runs
-from scores import HERE, RESULTS, Row, Scores, Values, gather, read, spread, write
+from scores import HERE, RESULTS, Row, Scores, Values, cpu_hours, gather, read, spread, write
 
 from rope_dense.checkpoints.writing import write_whole
 
@@ -59,6 +59,7 @@ Setting = tuple[str, str]  # position, scaling
 def main(argv: Sequence[str]) -> None:
     if argv:
         write(gather(Path(argv[0])))
+        print(f'{cpu_hours(Path(argv[0])):.1f} CPU hours')
     rows = read()
     scores = Scores(rows)
     write_whole(PAGE, with_results(PAGE.read_text(encoding='utf-8'), rows))
