@@ -20,6 +20,7 @@ PARTS = {  # rotary embedding, absolute position embedding, relative position bi
     'swin_rope_axial': ('AxialRoPE', False, False),
     'swin_rope_mixed': ('MixedRoPE', False, False),
 }
+STREETS = ('vit', 'vit_windows', 'swin')  # see also tests/test_scaling_study.py
 
 
 def load(name: str) -> Config:
@@ -29,7 +30,9 @@ def load(name: str) -> Config:
 
 
 def test_all_configs_are_here() -> None:
-    assert {path.stem for path in STUDY.glob('*.py')} == {f'upernet_{n}_shapes' for n in PARTS}
+    shapes = {f'upernet_{name}_shapes' for name in PARTS}
+    streets = {f'linear_{name}_rope_mixed_camvid' for name in STREETS}
+    assert {path.stem for path in STUDY.glob('*.py')} == shapes | streets
 
 
 @pytest.mark.parametrize('name', PARTS)
