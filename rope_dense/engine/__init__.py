@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 from .checkpoint_hook import AtomicCheckpointHook
-from .fsdp import BlockFSDPStrategy, shard_backbone
+from .fsdp import BlockFSDPStrategy, shard_backbone, shard_blocks
 from .mask_annealing import MaskAnnealingHook
 from .param_groups import NamedGroupsConstructor
 from .subset_loss import SubsetLossHook
@@ -19,6 +19,7 @@ __all__ = [
     'SubsetLossHook',
     'TwoStageWarmupPolyLR',
     'shard_backbone',
+    'shard_blocks',
 ]
 
 if find_spec('mmcv._ext'):  # mmcv with its operators
