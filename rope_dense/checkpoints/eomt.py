@@ -13,10 +13,10 @@ from torch import nn
 from ..backbones import RoPEViT
 from .dinov3 import HF_GELU_KEYS
 from .errors import CheckpointError
-from .hints import IncompatibleKeys, listed
+from .incompatible import compare, listed
 from .keys import KeyTable, StateDict, has, renamed
 from .layouts import find_layout
-from .loading import BIAS, describe, load_weights, read_weights
+from .loading import BIAS, load_weights, read_weights
 
 BACKBONE, EOMT = 'backbone.', 'eomt.'
 # To the names of Hugging Face's DINOv3 after 'backbone.', and ours after 'eomt.'.
@@ -71,22 +71,14 @@ def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | N
     weights = read_weights(checkpoint, None)
     name, table = find_table(weights, checkpoint)
     ours = renamed(weights, table)
-    encoder = renamed(part(ours, BACKBONE), HF_GELU_KEYS)
+    backbone_weights = {
+        key.removeprefix(BACKBONE): x for key, x in ours.items() if key.startswith(BACKBONE)
+    }
+    encoder = renamed(backbone_weights, HF_GELU_KEYS)
     if base is not None:
         encoder = added(encoder, base, checkpoint)
-    head, expected = part(ours, EOMT), eomt.state_dict()
-    incompatible = IncompatibleKeys(
-        missing=[key for key in expected if key not in head],
-        left_over=[*(key for key in ours if not key.startswith((BACKBONE, EOMT)))]
-        + [key for key in head if key not in expected],
-        mismatched={
-            key: (describe(head[key]), describe(tensor))
-            for key, tensor in expected.items()
-            if key in head and head[key].shape != tensor.shape
-        },
-        axial=[],
-    )
-    if incompatible:
+    head = {key.removeprefix(EOMT): x for key, x in ours.items() if not key.startswith(BACKBONE)}
+    if incompatible := compare(eomt.state_dict(), head):
         raise CheckpointError(f'{checkpoint} ({name}) does not fit EoMT:\n{incompatible}')
     load_weights(backbone, encoder, checkpoint)
     eomt.load_state_dict(head)
@@ -106,15 +98,6 @@ def find_table(weights: StateDict, checkpoint: str) -> tuple[str, KeyTable]:
         f'{checkpoint}: no published EoMT, its keys are {", ".join(list(weights)[:4])}, ...; known '
         f'are {", ".join(LAYOUTS)}'
     )
-
-
-def part(weights: StateDict, prefix: str) -> StateDict:
-    """The weights whose keys have a prefix, without it."""
-    return {
-        key.removeprefix(prefix): tensor
-        for key, tensor in weights.items()
-        if key.startswith(prefix)
-    }
 
 
 def added(differences: StateDict, base: str, checkpoint: str) -> StateDict:

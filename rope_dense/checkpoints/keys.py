@@ -1,13 +1,15 @@
-"""Tables of keys, and what they do to a state dict.
+"""Key layouts: tables of keys, and what they do to a state dict.
 
-Letters: L blocks, h heads, P rotated channel pairs of a head.
+Letters: L blocks, h heads, P rotated channel pairs of a head, N tokens of the grid, C channels.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -27,6 +29,49 @@ VIT_BLOCK = r'blocks\.\d+\.attn\.qkv\.weight'
 SWIN_BLOCK = r'layers\.(\d+)\.blocks\.(\d+)\.attn\.qkv\.weight'
 VIT_FREQS = r'blocks\.([^.]+)\.attn\.rope\.freqs'
 SWIN_FREQS = r'layers\.([^.]+)\.blocks\.([^.]+)\.attn\.rope\.freqs'
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a published checkpoint names its weights.
+
+    Attributes:
+        name: for messages.
+        signs: patterns; a state dict has this layout if each matches one of its keys. The first is
+            that of a weight of each block.
+        keys: what becomes of its keys.
+        tensors: from the pattern of a key to a function (key, tensor) that gives the tensor in our
+            shape, where it is not ours.
+        class_slot: its pos_embed may have a place for the class token, see ``fold_class_slot``.
+        test: what else a state dict of this layout fulfils, if anything.
+        has_reference: the grid of its pos_embed is the reference grid of its coordinates.
+    """
+
+    name: str
+    signs: tuple[str, ...]
+    keys: KeyTable
+    tensors: Mapping[str, Callable[[str, Tensor], Tensor]] = field(default_factory=dict)
+    class_slot: bool = False
+    test: Callable[[StateDict], bool] | None = None
+    has_reference: bool = False
+
+    def fits(self, weights: StateDict) -> bool:
+        signs = all(has(weights, sign) for sign in self.signs)
+        return signs and (self.test is None or self.test(weights))
+
+    def to_ours(self, weights: StateDict) -> StateDict:
+        """Weights of this layout in ours; the argument is not changed.
+
+        Raises:
+            CheckpointError: they cannot be converted.
+        """
+        weights = dict(weights)
+        for key, tensor in weights.items():
+            for pattern in self.tensors:
+                if re.fullmatch(pattern, key):
+                    weights[key] = self.tensors[pattern](key, tensor)
+        ours = renamed(weights, self.keys)
+        return fold_class_slot(ours) if self.class_slot else ours
 
 
 def has(keys: Iterable[str], pattern: str) -> bool:
@@ -139,3 +184,25 @@ def stack_blocks(weights: StateDict, name: str) -> StateDict:
         raise CheckpointError(f'frequencies of the blocks differ in shape: {shapes}')
     others = {key: tensor for key, tensor in weights.items() if key not in freqs}
     return {**others, name: torch.stack([freqs[key] for key in keys], 1)}
+
+
+def is_square(number: int) -> bool:
+    return number >= 0 and math.isqrt(number) ** 2 == number
+
+
+def has_class_slot(weights: StateDict) -> bool:
+    """Whether pos_embed [1, 1 + N, C] has a place for the class token; N is that of a square."""
+    token, positions = weights.get('cls_token'), weights.get('pos_embed')
+    if token is None or positions is None or positions.ndim != 3:
+        return False
+    tokens = positions.shape[1]
+    one_more = is_square(tokens - 1) and not is_square(tokens)
+    return one_more and positions[:, :1].shape == token.shape
+
+
+def fold_class_slot(weights: StateDict) -> StateDict:
+    """The class token with its position: nothing else is ever added to it, so this is exact."""
+    if not has_class_slot(weights):
+        return weights
+    place, positions = weights['pos_embed'].split([1, weights['pos_embed'].shape[1] - 1], 1)
+    return {**weights, 'cls_token': weights['cls_token'] + place, 'pos_embed': positions}
