@@ -20,7 +20,7 @@ from torch import Tensor, distributed, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from rope_dense.engine import BlockFSDPStrategy, shard_backbone
+from rope_dense.engine.fsdp import BlockFSDPStrategy, shard_backbone
 
 CONFIGS = Path(__file__).parents[1] / 'configs'
 HEIGHT, WIDTH, CLASSES = 64, 96, 7

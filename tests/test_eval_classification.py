@@ -17,8 +17,7 @@ from published import naver_swin, naver_vit
 from torch import Tensor, nn
 
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.evaluation import RoPEClassifier, load_classifier
-from rope_dense.evaluation.classifier import classifier_config
+from rope_dense.evaluation.classifier import RoPEClassifier, classifier_config, load_classifier
 from rope_dense.evaluation.results import read_results
 
 TOOLS = Path(__file__).parents[1] / 'tools'
