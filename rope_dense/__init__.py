@@ -2,10 +2,10 @@
 
 Importing the package registers what models and their training are made of in mmengine's registries;
 a config asks for it with `custom_imports = dict(imports=['rope_dense'])`. Classifiers and tests at
-many resolutions (modules of `rope_dense.evaluation`) and sharded training (`rope_dense.engine.fsdp`)
-register themselves where the tools import them. What needs mmdet or mmseg is registered where that
-package can be imported; where it is broken, a warning says so. With torch alone, `rope_dense.rope`
-works and a warning says what to install.
+many resolutions (modules of `rope_dense.evaluation`) and sharded training
+(`rope_dense.engine.fsdp`) register themselves where the tools import them. What needs mmdet or
+mmseg is registered where that package can be imported; where it is broken, a warning says so. With
+torch alone, `rope_dense.rope` works and a warning says what to install.
 """
 
 import warnings
