@@ -34,9 +34,7 @@ HF_KEYS: KeyTable = {
     r'embeddings\.mask_token': None,  # of pre-training
     r'embeddings\.patch_embeddings\.(.+)': r'patch_embed.proj.\1',
     HF_BLOCK + r'(norm[12]\..+)': r'blocks.\1.\2',
-    HF_BLOCK + r'attention\.q_proj\.weight': r'blocks.\1.attn.qkv.weight',
-    HF_BLOCK + r'attention\.k_proj\.weight': r'blocks.\1.attn.qkv.weight',
-    HF_BLOCK + r'attention\.v_proj\.weight': r'blocks.\1.attn.qkv.weight',
+    HF_BLOCK + r'attention\.{q_proj,k_proj,v_proj}\.weight': r'blocks.\1.attn.qkv.weight',
     HF_BLOCK + r'attention\.([qkv])_proj\.bias': r'blocks.\1.attn.qkv.\2_bias',
     HF_BLOCK + r'attention\.o_proj\.(.+)': r'blocks.\1.attn.proj.\2',
     HF_BLOCK + r'layer_scale([12])\.lambda1': r'blocks.\1.gamma_\2',

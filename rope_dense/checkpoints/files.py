@@ -161,11 +161,9 @@ def only_safe_globals(allowed: Sequence[Callable]) -> Iterator[None]:
 
 
 def read_safetensors(path: str, name: str) -> dict[str, Tensor]:
-    try:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-    except ImportError as error:
-        raise CheckpointError(f'{name}: to read it, pip install safetensors') from error
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
     try:
         return load_file(path)
     except SafetensorError as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ StateDict = dict[str, Tensor]
 # From the pattern of a key (the whole of it; the first that matches counts) to the new key, or to
 # None: dropped on purpose. Keys that no pattern matches keep their names.
 # {q,k} in a new key: the tensor is split into equal chunks along its first axis.
-# Several patterns with the same new key: their tensors are concatenated, in the order of the table.
+# {q,k} in a pattern: the tensors of these keys are concatenated, in this order.
 # * in a new key: the number of a block; frequencies of all blocks, [2, L, h, P], become [2, h, P]
 # of each. The opposite is ``stack_blocks``.
 KeyTable = dict[str, str | None]
@@ -89,15 +89,20 @@ def by_stage(weights: StateDict, pattern: str) -> dict[int, set[int]]:
 
 def new_keys(key: str, table: KeyTable) -> list[str]:
     """What a table makes of a key: one new key or several; none if it drops it."""
-    row = find_row(key, table)
-    if row is None:
+    pattern, match = find_row(key, table)
+    if match is None:
         return [key]
-    new = table[row]
-    return [] if new is None else expand_braces(re.fullmatch(row, key).expand(new))
+    new = table[pattern]
+    return [] if new is None else expand_braces(match.expand(new))
 
 
-def find_row(key: str, table: KeyTable) -> str | None:
-    return next((pattern for pattern in table if re.fullmatch(pattern, key)), None)
+def find_row(key: str, table: KeyTable) -> tuple[str, re.Match | None]:
+    """The first pattern of a table that matches a key, and the match; '' and None without one."""
+    for pattern in table:
+        for alternative in expand_braces(pattern):
+            if match := re.fullmatch(alternative, key):
+                return pattern, match
+    return '', None
 
 
 def expand_braces(key: str) -> list[str]:
@@ -112,27 +117,11 @@ def renamed(weights: StateDict, table: KeyTable) -> StateDict:
     Raises:
         CheckpointError: a tensor cannot be split, or others to concatenate it with are not there.
     """
-    rows, sources = list(table), defaultdict(list)
+    sources = defaultdict(dict)
     for key, tensor in weights.items():
-        row = find_row(key, table)
-        place = rows.index(row) if row else -1
         for name, chunk in split(key, tensor, new_keys(key, table)).items():
-            sources[name].append((place, key, chunk))
-    patterns_of = Counter(new for new in table.values() if new is not None)
-    new = {}
-    for name, members in sources.items():
-        members.sort(key=lambda member: member[0])
-        place, keys = members[0][0], [key for _, key, _ in members]
-        expected = patterns_of[table[rows[place]]] if place >= 0 else 1
-        if len(members) > expected:
-            raise CheckpointError(f'the checkpoint has {name} more than once: {", ".join(keys)}')
-        if len(members) < expected:
-            raise CheckpointError(
-                f'{name} is made of {expected} tensors, and of them the checkpoint has '
-                f'{", ".join(keys)}'
-            )
-        new[name] = concatenated(name, {key: chunk for _, key, chunk in members})
-    return new
+            sources[name][key] = chunk
+    return {name: concatenated(name, chunks, table) for name, chunks in sources.items()}
 
 
 def split(key: str, tensor: Tensor, names: list[str]) -> StateDict:
@@ -154,13 +143,26 @@ def split(key: str, tensor: Tensor, names: list[str]) -> StateDict:
     return dict(zip(names, tensor.chunk(len(names)), strict=True))
 
 
-def concatenated(name: str, chunks: StateDict) -> Tensor:
-    if len(chunks) == 1:
+def concatenated(name: str, chunks: StateDict, table: KeyTable) -> Tensor:
+    """The tensors, by their keys, that a table gives one name, in the order of its pattern."""
+    patterns = {find_row(key, table)[0] for key in chunks}
+    alternatives = expand_braces(patterns.pop())
+    if patterns or len(chunks) > len(alternatives):
+        raise CheckpointError(
+            f'the checkpoint has {name} more than once: {", ".join(sorted(chunks))}'
+        )
+    if len(alternatives) == 1:
         return next(iter(chunks.values()))
-    shapes = {key: list(chunk.shape) for key, chunk in chunks.items()}
+    keys = [key for pattern in alternatives for key in chunks if re.fullmatch(pattern, key)]
+    if len(keys) < len(alternatives):
+        raise CheckpointError(
+            f'{name} is made of {len(alternatives)} tensors, and of them the checkpoint has '
+            f'{", ".join(keys)}'
+        )
+    shapes = {key: list(chunks[key].shape) for key in keys}
     if len({(*shape[1:], len(shape)) for shape in shapes.values()}) > 1:
         raise CheckpointError(f'{name} is made of tensors that do not fit together: {shapes}')
-    return torch.cat(list(chunks.values()))
+    return torch.cat([chunks[key] for key in keys])
 
 
 def stack_blocks(weights: StateDict, name: str) -> StateDict:

@@ -18,9 +18,7 @@ HF_KEYS: KeyTable = {
     r'embeddings\.patch_embeddings\.projection\.(.+)': r'patch_embed.proj.\1',
     r'layer_norm\.(.+)': r'norm_pre.\1',
     r'layers\.(\d+)\.layer_norm([12])\.(.+)': r'blocks.\1.norm\2.\3',
-    r'layers\.(\d+)\.attention\.q_proj\.(.+)': r'blocks.\1.attn.qkv.\2',
-    r'layers\.(\d+)\.attention\.k_proj\.(.+)': r'blocks.\1.attn.qkv.\2',
-    r'layers\.(\d+)\.attention\.v_proj\.(.+)': r'blocks.\1.attn.qkv.\2',
+    r'layers\.(\d+)\.attention\.{q_proj,k_proj,v_proj}\.(.+)': r'blocks.\1.attn.qkv.\2',
     r'layers\.(\d+)\.attention\.o_proj\.(.+)': r'blocks.\1.attn.proj.\2',
     r'layers\.(\d+)\.mlp\.(.+)': r'blocks.\1.mlp.\2',
     r'layers\.\d+\.rotary_emb\..+': None,  # of images of 1008 pixels

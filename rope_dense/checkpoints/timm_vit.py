@@ -35,9 +35,7 @@ NAMES: KeyTable = {  # and those of our earlier versions
 }
 TIMM_KEYS: KeyTable = {HEAD: None, **NAMES}
 SEPARATE_KEYS: KeyTable = {  # EVA-02 base and large
-    r'(.+\.attn\.)q_proj\.weight': r'\1qkv.weight',
-    r'(.+\.attn\.)k_proj\.weight': r'\1qkv.weight',
-    r'(.+\.attn\.)v_proj\.weight': r'\1qkv.weight',
+    r'(.+\.attn\.){q_proj,k_proj,v_proj}\.weight': r'\1qkv.weight',
     r'(.+\.attn\.)([qv])_proj\.bias': r'\1qkv.\2_bias',
     HEAD: None,
 }
@@ -52,8 +50,7 @@ TO_SEPARATE_KEYS: KeyTable = {
     r'(.+\.attn\.)qkv\.([qv])_bias': r'\1\2_proj.bias',
 }
 TO_PACKED_KEYS: KeyTable = {
-    r'(blocks\.\d+\.mlp\.)fc1_g\.(weight|bias)': r'\1fc1.\2',
-    r'(blocks\.\d+\.mlp\.)fc1_x\.(weight|bias)': r'\1fc1.\2',
+    r'(blocks\.\d+\.mlp\.){fc1_g,fc1_x}\.(weight|bias)': r'\1fc1.\2',
     **TO_NAMES,
 }
 
