@@ -149,7 +149,8 @@ def verify(path: str, name: str) -> None:
 
 @contextmanager
 def only_safe_globals(allowed: Sequence[Callable]) -> Iterator[None]:
-    """Within it torch.load accepts what is listed here, whatever other packages have allowed."""
+    """Within it torch.load accepts what is listed here, whatever other packages have allowed, to
+    which ``torch.serialization.safe_globals`` would add."""
     others = torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()
     torch.serialization.add_safe_globals(list(allowed))

@@ -59,13 +59,19 @@ class BlockFSDPStrategy(DDPStrategy):
 
     def load_optim_state_dict(self, state_dict: dict) -> None:
         """Load the state of an optimizer of whole parameters."""
-        groups = self.optim_wrapper.optimizer.param_groups
-        params = [param for group in groups for param in group['params']]  # numbered in this order
+        numbers = all_params(state_dict['param_groups'])
+        own = all_params(self.optim_wrapper.optimizer.param_groups)
+        params = dict(zip(numbers, own, strict=False))  # PyTorch says where groups differ
         state = {
-            number: {name: sharded(value, params[number]) for name, value in values.items()}
+            number: {name: sharded(value, params.get(number)) for name, value in values.items()}
             for number, values in state_dict['state'].items()
         }
         super().load_optim_state_dict({**state_dict, 'state': state})
+
+
+def all_params(groups: list[dict]) -> list:
+    """The parameters of an optimizer, or their numbers in its state, group after group."""
+    return [param for group in groups for param in group['params']]
 
 
 def gathered(state: object) -> object:
