@@ -14,7 +14,7 @@ from ..backbones import RoPEViT
 from .dinov3 import HF_GELU_KEYS
 from .errors import CheckpointError
 from .incompatible import compare, listed
-from .keys import KeyTable, StateDict, has, renamed
+from .keys import KeyTable, Layout, StateDict, renamed
 from .layouts import find_layout
 from .loading import BIAS, load_weights, read_weights
 
@@ -49,11 +49,10 @@ AUTHORS_KEYS: KeyTable = {
     r'network\.attn_mask_probs': None,
     r'criterion\.empty_weight': None,
 }
-# What a checkpoint of each layout has, and its table.
-LAYOUTS = {
-    'Hugging Face EoMT-DINOv3': (r'class_predictor\.weight', HF_KEYS),
-    "the authors' EoMT-DINOv3": (r'network\.class_head\.weight', AUTHORS_KEYS),
-}
+LAYOUTS = (
+    Layout('Hugging Face EoMT-DINOv3', (r'class_predictor\.weight',), HF_KEYS),
+    Layout("the authors' EoMT-DINOv3", (r'network\.class_head\.weight',), AUTHORS_KEYS),
+)
 
 
 def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | None = None) -> None:
@@ -69,8 +68,13 @@ def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | N
         CheckpointError: a checkpoint cannot be had or read, or it does not fit the model.
     """
     weights = read_weights(checkpoint, None)
-    name, table = find_table(weights, checkpoint)
-    ours = renamed(weights, table)
+    layout = next((layout for layout in LAYOUTS if layout.fits(weights)), None)
+    if layout is None:
+        raise CheckpointError(
+            f'{checkpoint}: no published EoMT, its keys are {", ".join(list(weights)[:4])}, ...; '
+            f'known are {", ".join(layout.name for layout in LAYOUTS)}'
+        )
+    ours = layout.to_ours(weights)
     backbone_weights = {
         key.removeprefix(BACKBONE): x for key, x in ours.items() if key.startswith(BACKBONE)
     }
@@ -79,25 +83,10 @@ def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | N
         encoder = added(encoder, base, checkpoint)
     head = {key.removeprefix(EOMT): x for key, x in ours.items() if not key.startswith(BACKBONE)}
     if incompatible := compare(eomt.state_dict(), head):
-        raise CheckpointError(f'{checkpoint} ({name}) does not fit EoMT:\n{incompatible}')
+        raise CheckpointError(f'{checkpoint} ({layout.name}) does not fit EoMT:\n{incompatible}')
     load_weights(backbone, encoder, checkpoint)
     eomt.load_state_dict(head)
-    print_log(f'EoMT: {len(head)} tensors from {checkpoint} ({name})', logger='current')
-
-
-def find_table(weights: StateDict, checkpoint: str) -> tuple[str, KeyTable]:
-    """Name and table of the layout of a checkpoint.
-
-    Raises:
-        CheckpointError: it is none of ``LAYOUTS``.
-    """
-    for name, (sign, table) in LAYOUTS.items():
-        if has(weights, sign):
-            return name, table
-    raise CheckpointError(
-        f'{checkpoint}: no published EoMT, its keys are {", ".join(list(weights)[:4])}, ...; known '
-        f'are {", ".join(LAYOUTS)}'
-    )
+    print_log(f'EoMT: {len(head)} tensors from {checkpoint} ({layout.name})', logger='current')
 
 
 def added(differences: StateDict, base: str, checkpoint: str) -> StateDict:

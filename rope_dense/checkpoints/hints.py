@@ -18,7 +18,7 @@ from .vit_settings import (
     Settings,
     arch_settings,
     differences,
-    kind,
+    kind_of,
     nearest_arch,
     read_settings,
 )
@@ -85,7 +85,7 @@ def advised_arch(model: RoPEViT, settings: Settings) -> str | None:
     """A named architecture for the checkpoint: where the model is of another kind, or where one
     fits in all but biases that may be zero, and the model does not in several settings."""
     base, name = arch_settings(model.arch), nearest_arch(model.ARCHS, settings)
-    if name is None or kind(settings) != kind(base):
+    if name is None or kind_of(settings) != kind_of(base):
         return name
     other = arch_settings(find_vit_arch(model.ARCHS, name))
     several = len({*differences(settings, base)} - {'grid_side'}) > 1
@@ -97,7 +97,7 @@ def vit_hints(model: RoPEViT, settings: Settings, name: str | None) -> Iterator[
     """Arguments for what differs from the checkpoint, or the architecture ``name`` and arguments
     for what differs from that."""
     base = arch_settings(find_vit_arch(model.ARCHS, name) if name else model.arch)
-    if name or kind(settings) != kind(base):
+    if name or kind_of(settings) != kind_of(base):
         yield f'the checkpoint has {described(settings)}' + (f': set arch={name!r}' if name else '')
     differing = differences(settings, base)
     for option in VIT_OPTIONS:
@@ -196,9 +196,9 @@ def frequency_hints(
         )
     elif key in incompatible.left_over or key in incompatible.axial:
         theta = axial_theta(weights[key])
-        kind = 'a mixed' if theta is None else 'an axial'
+        what = 'a mixed' if theta is None else 'an axial'
         rope = "type='MixedRoPE'" if theta is None else f"type='AxialRoPE', theta={theta:.4g}"
-        yield f'freqs found, this is {kind} checkpoint: set rope=dict({rope})'
+        yield f'freqs found, this is {what} checkpoint: set rope=dict({rope})'
     elif key in incompatible.mismatched and not has(incompatible.mismatched, r'.+\.qkv\.weight'):
         yield (
             f'frequencies are {incompatible.mismatched[key][0]}, [2, heads, pairs]: mixed ones '

@@ -65,12 +65,11 @@ class Layout:
         Raises:
             CheckpointError: they cannot be converted.
         """
-        weights = dict(weights)
+        reshaped = {}
         for key, tensor in weights.items():
-            for pattern in self.tensors:
-                if re.fullmatch(pattern, key):
-                    weights[key] = self.tensors[pattern](key, tensor)
-        ours = renamed(weights, self.keys)
+            pattern, _ = find_row(key, self.tensors)
+            reshaped[key] = self.tensors[pattern](key, tensor) if pattern else tensor
+        ours = renamed(reshaped, self.keys)
         return fold_class_slot(ours) if self.class_slot else ours
 
 
@@ -96,7 +95,7 @@ def new_keys(key: str, table: KeyTable) -> list[str]:
     return [] if new is None else expand_braces(match.expand(new))
 
 
-def find_row(key: str, table: KeyTable) -> tuple[str, re.Match | None]:
+def find_row(key: str, table: Iterable[str]) -> tuple[str, re.Match | None]:
     """The first pattern of a table that matches a key, and the match; '' and None without one."""
     for pattern in table:
         for alternative in expand_braces(pattern):

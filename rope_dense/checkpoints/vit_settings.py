@@ -79,7 +79,7 @@ def differences(settings: Settings, others: Settings) -> list[str]:
     return [name for name in READ if settings[name] != others[name]]
 
 
-def kind(settings: Settings) -> list[object]:
+def kind_of(settings: Settings) -> list[object]:
     return [settings[name] for name in KIND]
 
 
@@ -87,7 +87,7 @@ def nearest_arch(archs: Mapping[str, dict], settings: Settings) -> str | None:
     """The architecture of the same kind that shares most of the other settings. Biases, as they may
     be zero, do not count: DINOv3 comes before LingBot-Vision."""
     candidates = {name: arch_settings(find_vit_arch(archs, name)) for name in archs}
-    same = [name for name, other in candidates.items() if kind(other) == kind(settings)]
+    same = [name for name, other in candidates.items() if kind_of(other) == kind_of(settings)]
     return min(
         same,
         key=lambda name: len({*differences(settings, candidates[name])} - {'qkv_bias'}),
