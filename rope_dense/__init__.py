@@ -1,9 +1,11 @@
 """Rotary position embedding (RoPE) vision backbones for OpenMMLab.
 
-Importing the package registers everything in mmengine's registries; a config asks for it with
-`custom_imports = dict(imports=['rope_dense'])`. What needs mmdet or mmseg is registered where that
-package can be imported; where it is broken, a warning says so. With torch alone, `rope_dense.rope`
-works and a warning says what to install.
+Importing the package registers what models and their training are made of in mmengine's registries;
+a config asks for it with `custom_imports = dict(imports=['rope_dense'])`. Classifiers and tests at
+many resolutions (modules of `rope_dense.evaluation`) and sharded training
+(`rope_dense.engine.fsdp`) register themselves where the tools import them. What needs mmdet or
+mmseg is registered where that package can be imported; where it is broken, a warning says so. With
+torch alone, `rope_dense.rope` works and a warning says what to install.
 """
 
 import warnings
@@ -24,7 +26,7 @@ TASKS = {
 
 
 def _import_parts() -> None:
-    for part in ('backbones', 'checkpoints', 'engine', 'evaluation', 'necks'):
+    for part in ('backbones', 'checkpoints', 'engine', 'necks'):
         import_module(f'.{part}', __name__)
     for packages, parts in TASKS.items():
         try:

@@ -8,18 +8,19 @@ from copy import deepcopy
 from pathlib import Path
 
 import torch
+from eomt import build as build_eomt
 from mmdet.structures import DetDataSample
 from mmengine.config import Config
-from mmengine.model import MMDistributedDataParallel
+from mmengine.model import BaseModel, MMDistributedDataParallel
 from mmengine.optim import OptimWrapper, build_optim_wrapper
 from mmengine.registry import MODELS, DefaultScope
 from mmengine.structures import InstanceData, PixelData
 from mmseg.structures import SegDataSample
 from torch import Tensor, distributed, nn
-from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from rope_dense.engine import BlockFSDPStrategy, shard_backbone
+from rope_dense.engine.fsdp import BlockFSDPStrategy, shard_backbone
 
 CONFIGS = Path(__file__).parents[1] / 'configs'
 HEIGHT, WIDTH, CLASSES = 64, 96, 7
@@ -90,6 +91,20 @@ def detector() -> nn.Module:
     return build(cfg, 'mmdet')
 
 
+class Queries(BaseModel):
+    """EoMT, which runs its backbone block by block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        settings = {name: value for name, value in VIT.items() if name != 'type'}
+        self.backbone, self.eomt = build_eomt(**settings, final_norm=True)
+
+    def forward(self, images: Tensor, samples: list, mode: str) -> dict[str, Tensor]:
+        outputs = [x for prediction in self.eomt(self.backbone, images) for x in prediction]
+        return dict(loss=torch.stack([x.square().mean() for x in outputs]).sum())
+
+
 def build(cfg: dict, scope: str) -> nn.Module:
     torch.manual_seed(0)
     with DefaultScope.overwrite_default_scope(scope):
@@ -128,6 +143,7 @@ CASES = {
     'vit_upernet': (vit_upernet, segmentation_batch),
     'swin_upernet': (swin_upernet, segmentation_batch),
     'dino': (detector, detection_batch),
+    'eomt': (Queries, segmentation_batch),
 }
 
 
@@ -141,7 +157,12 @@ def step(model: nn.Module, batch: Batch) -> float:
 
 
 def gradients(model: nn.Module) -> dict[str, Tensor]:
-    return {name: param.grad.clone() for name, param in model.named_parameters()}
+    """Of whole parameters, where they are sharded too."""
+    return {name: whole(param.grad).clone() for name, param in model.named_parameters()}
+
+
+def whole(tensor: Tensor) -> Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def run_process(rank: int, port: int, folder: str) -> None:
@@ -155,6 +176,10 @@ def run_process(rank: int, port: int, folder: str) -> None:
         loss = step(model, half_of(make_batch(), rank))
         result = dict(loss=loss, gradients=gradients(model.module))
         torch.save(result, Path(folder, f'{name}_{rank}.pt'))
+        shards = BlockFSDPStrategy(work_dir=folder).prepare(make_model(), dispatch_kwargs=BUILT)
+        loss = step(shards.train(), half_of(make_batch(), rank))
+        result = dict(loss=loss, gradients=gradients(shards))
+        torch.save(result, Path(folder, f'{name}_sharded_{rank}.pt'))
     # Without boxes in the second process: DDP would say now if a parameter took no part before.
     losses = [step(model, half_of(detection_batch((2, 1, 0, 0)), rank)) for _ in range(2)]
     torch.save(
@@ -166,7 +191,7 @@ def run_process(rank: int, port: int, folder: str) -> None:
     torch.save(trained_with_lora(rank), Path(folder, f'lora_{rank}.pt'))
     for name in BACKBONES:
         torch.save(sharded_in_bf16(name, rank), Path(folder, f'{name}_bf16_{rank}.pt'))
-    torch.save(trained_copies(rank), Path(folder, f'copies_{rank}.pt'))
+    torch.save(trained_copies(rank, Path(folder)), Path(folder, f'copies_{rank}.pt'))
     torch.save(trained_in_shards(rank, Path(folder)), Path(folder, f'shards_{rank}.pt'))
     gc.collect()  # as in rope_dense/cli/errors.py
     distributed.destroy_process_group()
@@ -253,8 +278,7 @@ def map_loss(backbone: nn.Module, images: Tensor) -> Tensor:
 
 def frequency_gradients(backbone: nn.Module) -> list[Tensor]:
     """Of each block, put together from all processes."""
-    grads = [block.attn.rope.freqs.grad for block in backbone.ordered_blocks]
-    return [grad.full_tensor() if isinstance(grad, DTensor) else grad for grad in grads]
+    return [whole(block.attn.rope.freqs.grad) for block in backbone.ordered_blocks]
 
 
 # Layer-wise decay and roles make many groups; every gradient is clipped.
@@ -267,34 +291,49 @@ OPTIM_WRAPPER = dict(
 )
 
 
-def trained_copies(rank: int) -> dict:
-    """Losses of three steps with DDP, and the weights after them."""
+def trained_copies(rank: int, folder: Path) -> dict:
+    """Losses of three steps with DDP, and the weights after them; a checkpoint after the second."""
     model = MMDistributedDataParallel(vit_upernet(), broadcast_buffers=False)
     wrapper = build_optim_wrapper(model.module, deepcopy(OPTIM_WRAPPER))
-    losses = [update(model, wrapper, rank) for _ in range(3)]
+    losses = [update(model, model.module, wrapper, rank) for _ in range(2)]
+    if rank == 0:
+        weights = model.module.state_dict()
+        checkpoint = dict(meta=META, state_dict=weights, optimizer=wrapper.state_dict())
+        torch.save(checkpoint, folder / 'copies.pth')
+    losses.append(update(model, model.module, wrapper, rank))
     return dict(losses=losses, weights=model.module.state_dict())
 
 
+META = dict(iter=2, epoch=0)
+BUILT = dict(init_weights_for_test_or_val=False)  # the model has its weights
+
+
 def trained_in_shards(rank: int, folder: Path) -> dict:
-    """The same with FSDP; the third step by a second model that resumes after the second."""
-    losses = []
-    for part in (2, 1):
-        strategy = BlockFSDPStrategy(work_dir=str(folder))
-        model, wrapper = strategy.prepare(vit_upernet(), optim_wrapper=deepcopy(OPTIM_WRAPPER))
-        if losses:
-            strategy.resume(str(folder / 'shards.pth'))
-        losses += [update(model, wrapper, rank) for _ in range(part)]
-        if part == 2:
-            meta = dict(meta=dict(iter=part, epoch=0))
-            strategy.save_checkpoint(str(folder / 'shards.pth'), extra_ckpt=meta)
-            distributed.barrier()
-    units = sum(isinstance(module, FullyShardedDataParallel) for module in model.modules())
+    """The same with FSDP: losses of two steps, and those of the third by models that resume from
+    the checkpoint of the first one, and from that of DDP."""
+    strategy, model, wrapper = prepare_shards(folder)
+    losses = [update(model, model, wrapper, rank) for _ in range(2)]
+    strategy.save_checkpoint(str(folder / 'shards.pth'), extra_ckpt=dict(meta=dict(META)))
+    distributed.barrier()
+    weights = []
+    for name in ('shards', 'copies'):
+        strategy, model, wrapper = prepare_shards(folder)
+        strategy.resume(str(folder / f'{name}.pth'))
+        losses.append(update(model, model, wrapper, rank))
+        weights.append(strategy.model_state_dict())
+    units = sum(isinstance(module, FSDPModule) for module in model.modules())
     groups = {group['name']: len(group['params']) for group in wrapper.optimizer.param_groups}
-    return dict(losses=losses, weights=strategy.model_state_dict(), units=units, groups=groups)
+    return dict(losses=losses, weights=weights, units=units, groups=groups)
 
 
-def update(model: nn.Module, wrapper: OptimWrapper, rank: int) -> float:
-    loss, _ = model.module.parse_losses(model(*half_of(segmentation_batch(), rank), mode='loss'))
+def prepare_shards(folder: Path) -> tuple[BlockFSDPStrategy, nn.Module, OptimWrapper]:
+    strategy = BlockFSDPStrategy(work_dir=str(folder))
+    model, wrapper = strategy.prepare(vit_upernet(), optim_wrapper=deepcopy(OPTIM_WRAPPER))
+    return strategy, model, wrapper
+
+
+def update(model: nn.Module, bare_model: nn.Module, wrapper: OptimWrapper, rank: int) -> float:
+    loss, _ = bare_model.parse_losses(model(*half_of(segmentation_batch(), rank), mode='loss'))
     wrapper.update_params(loss)
     return loss.item()
 

@@ -362,7 +362,7 @@ def test_each_key_that_is_missing_changed_or_extra_is_named(
     weights = make()
     layout = find_layout(weights, 'x')
     for key in weights:
-        if layout.drops(key) or key == 'rope_embed.periods':  # compared only
+        if not new_keys(key, layout.keys) or key == 'rope_embed.periods':  # compared only
             continue
         ours = new_keys(key, layout.keys)[0]
         names = {key, ours, re.sub(r'blocks\.\d', 'blocks.*', ours)}

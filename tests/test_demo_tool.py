@@ -11,7 +11,8 @@ from mmengine.config import Config
 from mmengine.logging import MessageHub
 
 from rope_dense.cli.flags import with_data_root
-from rope_dense.evaluation import evaluate_at, resolution
+from rope_dense.evaluation import resolution
+from rope_dense.evaluation.resolution import evaluate_at
 from rope_dense.visualization import draw_detections, read_scalars
 
 Demo = Callable[[Sequence[str]], int]

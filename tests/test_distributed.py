@@ -14,6 +14,7 @@ from distributed_cases import (
     OPTIM_WRAPPER,
     gradients,
     run_process,
+    segmentation_batch,
     step,
 )
 from mmengine.optim import build_optim_wrapper
@@ -31,12 +32,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.parametrize('kind', ['', '_sharded'], ids=['ddp', 'fsdp'])
 @pytest.mark.parametrize('name', CASES)
-def test_two_processes_are_one_with_the_joined_batch(results: Path, name: str) -> None:
+def test_two_processes_are_one_with_the_joined_batch(results: Path, name: str, kind: str) -> None:
     make_model, make_batch = CASES[name]
     model = make_model()
     loss = step(model, make_batch())
-    actual = [torch.load(results / f'{name}_{rank}.pt') for rank in (0, 1)]
+    actual = [torch.load(results / f'{name}{kind}_{rank}.pt') for rank in (0, 1)]
     assert sum(each['loss'] for each in actual) / 2 == pytest.approx(loss, rel=1e-4)
     assert actual[0]['loss'] != pytest.approx(actual[1]['loss'], rel=1e-3)  # halves do differ
     expected = gradients(model)
@@ -102,12 +104,28 @@ def test_blocks_can_be_sharded_as_any_module(results: Path, name: str) -> None:
 def test_shards_train_as_whole_copies_do(results: Path) -> None:
     """Losses, decay by role, layer-wise rates and clipping, and going on from a checkpoint."""
     copies, shards = (torch.load(results / f'{name}_0.pt') for name in ('copies', 'shards'))
-    assert shards['losses'] == pytest.approx(copies['losses'], rel=1e-4)
+    assert shards['losses'] == pytest.approx([*copies['losses'], copies['losses'][-1]], rel=1e-4)
     assert len(set(copies['losses'])) == 3
-    assert shards['weights'].keys() == copies['weights'].keys()
-    for key, value in copies['weights'].items():
-        torch.testing.assert_close(shards['weights'][key], value, rtol=1e-4, atol=1e-4)
-    assert shards['units'] == 1 + 4  # the model and each of its blocks
+    for weights in shards['weights']:
+        assert weights.keys() == copies['weights'].keys()
+        for key, value in copies['weights'].items():
+            torch.testing.assert_close(weights[key], value, rtol=1e-4, atol=1e-4)
+    assert shards['units'] == 1 + 4 + 4  # the model, each of its blocks and their frequencies
+
+
+def test_one_process_goes_on_from_a_checkpoint_of_shards(results: Path) -> None:
+    checkpoint = torch.load(results / 'shards.pth', weights_only=False)
+    model = CASES['vit_upernet'][0]()
+    wrapper = build_optim_wrapper(model, deepcopy(OPTIM_WRAPPER))
+    model.load_state_dict(checkpoint['state_dict'])
+    wrapper.load_state_dict(checkpoint['optimizer'])
+    loss, _ = model.parse_losses(model(*segmentation_batch(), mode='loss'))
+    wrapper.update_params(loss)
+    copies = [torch.load(results / f'copies_{rank}.pt') for rank in (0, 1)]
+    expected = sum(each['losses'][2] for each in copies) / 2
+    assert loss.item() == pytest.approx(expected, rel=1e-4)
+    for key, value in copies[0]['weights'].items():
+        torch.testing.assert_close(model.state_dict()[key], value, rtol=1e-4, atol=1e-4)
 
 
 def test_groups_of_shards_are_those_of_the_whole_model(results: Path) -> None:

@@ -16,8 +16,7 @@ from small_configs import HEIGHT, WIDTH, make_data, small_config
 
 from rope_dense.cli.config import load_config
 from rope_dense.cli.model_checks import build_model
-from rope_dense.evaluation import evaluate_at
-from rope_dense.evaluation.resolution import ResolutionLoop, configured_size
+from rope_dense.evaluation.resolution import ResolutionLoop, configured_size, evaluate_at
 from rope_dense.evaluation.results import read_results
 
 TOOL = Path(__file__).parents[1] / 'tools' / 'eval_resolutions.py'

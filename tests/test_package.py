@@ -160,6 +160,15 @@ def test_registered_class_is_found_from_both_scopes(
     assert actual.__module__.startswith('rope_dense.')
 
 
+def test_import_leaves_what_the_command_line_alone_needs() -> None:
+    result = run_python('import sys, rope_dense; print(*sys.modules)')
+    assert result.returncode == 0, result.stderr
+    imported = set(result.stdout.split())
+    assert {'rope_dense.engine', 'rope_dense.evaluation.tta'} < imported
+    parts = ('engine.fsdp', 'evaluation.classifier', 'evaluation.image_folder', 'cli', 'datasets')
+    assert not imported & {f'rope_dense.{part}' for part in parts}
+
+
 def test_import_does_not_look_for_triton() -> None:
     code = """
 import sys

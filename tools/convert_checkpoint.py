@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 
 from rope_dense.checkpoints import CheckpointError, open_weights
-from rope_dense.checkpoints.keys import KeyTable, StateDict, new_keys
-from rope_dense.checkpoints.layouts import TARGETS, Layout, Target
+from rope_dense.checkpoints.keys import KeyTable, Layout, StateDict, new_keys
+from rope_dense.checkpoints.layouts import TARGETS, Target
 from rope_dense.checkpoints.writing import whole_file
 from rope_dense.cli.errors import UsageError, command
 

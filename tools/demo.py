@@ -31,7 +31,7 @@ from rope_dense.cli.arguments import OptionsAction
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.flags import with_data_root
 from rope_dense.datasets import ShapesSettings, write_shapes
-from rope_dense.evaluation import evaluate_at
+from rope_dense.evaluation.resolution import evaluate_at
 from rope_dense.visualization import draw_detections, draw_training_curve
 
 CONFIG = Path(__file__).parents[1] / 'configs' / 'demo' / 'dino_vitdet_rope_mixed_shapes.py'

@@ -169,7 +169,9 @@ def make_config(args: argparse.Namespace, model: dict, protocol: dict, name: str
     return Config(
         dict(
             default_scope='mmengine',
-            custom_imports=dict(imports=['rope_dense']),
+            custom_imports=dict(
+                imports=['rope_dense.evaluation.classifier', 'rope_dense.evaluation.image_folder']
+            ),
             model=model,
             test_dataloader=loader,
             test_evaluator=dict(type='TopKAccuracy', subset=args.subset),

@@ -12,9 +12,8 @@ from ..backbones.base import Backbone
 from ..backbones.lora import find_adapters
 from .errors import CheckpointError
 from .files import file_format, read_checkpoint
-from .hints import IncompatibleKeys
+from .incompatible import compare
 from .keys import StateDict
-from .loading import describe, is_finite
 from .sources import fetch
 from .writing import whole_file
 
@@ -53,18 +52,7 @@ def load_adapters(model: Backbone, checkpoint: str) -> None:
     weights, settings = read_adapters(checkpoint)
     if model.lora != settings:
         raise CheckpointError(f'{checkpoint}: set lora={settings}, the model has {model.lora}')
-    expected = adapter_weights(model)
-    incompatible = IncompatibleKeys(
-        missing=[key for key in expected if key not in weights],
-        left_over=[key for key in weights if key not in expected],
-        mismatched={
-            key: (describe(weights[key]), describe(tensor))
-            for key, tensor in expected.items()
-            if key in weights and weights[key].shape != tensor.shape
-        },
-        not_finite=[key for key, weight in weights.items() if not is_finite(weight)],
-    )
-    if incompatible:
+    if incompatible := compare(adapter_weights(model), weights):
         raise CheckpointError(
             f'{checkpoint} does not fit the adapters of {type(model).__name__}:\n{incompatible}'
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from .errors import CheckpointError
-from .keys import KeyTable, StateDict, renamed
+from .keys import VIT_BLOCK, KeyTable, Layout, StateDict
 
 PERIODS = 'rope.periods'  # compared with those of the model, not loaded
 META_KEYS: KeyTable = {
@@ -34,9 +34,7 @@ HF_KEYS: KeyTable = {
     r'embeddings\.mask_token': None,  # of pre-training
     r'embeddings\.patch_embeddings\.(.+)': r'patch_embed.proj.\1',
     HF_BLOCK + r'(norm[12]\..+)': r'blocks.\1.\2',
-    HF_BLOCK + r'attention\.q_proj\.weight': r'blocks.\1.attn.qkv.weight',
-    HF_BLOCK + r'attention\.k_proj\.weight': r'blocks.\1.attn.qkv.weight',
-    HF_BLOCK + r'attention\.v_proj\.weight': r'blocks.\1.attn.qkv.weight',
+    HF_BLOCK + r'attention\.{q_proj,k_proj,v_proj}\.weight': r'blocks.\1.attn.qkv.weight',
     HF_BLOCK + r'attention\.([qkv])_proj\.bias': r'blocks.\1.attn.qkv.\2_bias',
     HF_BLOCK + r'attention\.o_proj\.(.+)': r'blocks.\1.attn.proj.\2',
     HF_BLOCK + r'layer_scale([12])\.lambda1': r'blocks.\1.gamma_\2',
@@ -50,18 +48,31 @@ HF_SWIGLU_KEYS: KeyTable = {
 }
 
 
-def from_meta(weights: StateDict) -> StateDict:
-    """Names; q, k and v biases apart, without those of the keys where a mask hides them.
+class MetaLayout(Layout):
+    def to_ours(self, weights: StateDict) -> StateDict:
+        """Biases of q, k and v apart, without those of the keys where a mask hides them.
 
-    Raises:
-        CheckpointError: a mask that hides anything else.
-    """
-    ours = renamed(weights, META_KEYS)
-    for key, mask in weights.items():
-        if not key.endswith('.attn.qkv.bias_mask'):
-            continue
-        expected = torch.tensor([1.0, 0.0, 1.0]).repeat_interleave(len(mask) // 3)
-        if not torch.equal(mask.float(), expected):
-            raise CheckpointError(f'{key} hides other than the biases of the keys')
-        ours.pop(key.replace('bias_mask', 'k_bias'), None)
-    return ours
+        Raises:
+            CheckpointError: a mask that hides anything else.
+        """
+        ours = super().to_ours(weights)
+        for key, mask in weights.items():
+            if not key.endswith('.attn.qkv.bias_mask'):
+                continue
+            expected = torch.tensor([1.0, 0.0, 1.0]).repeat_interleave(len(mask) // 3)
+            if not torch.equal(mask.float(), expected):
+                raise CheckpointError(f'{key} hides other than the biases of the keys')
+            ours.pop(key.replace('bias_mask', 'k_bias'), None)
+        return ours
+
+
+HF_QUERY = HF_BLOCK + r'attention\.q_proj\.weight'
+LAYOUTS = (
+    MetaLayout('Meta DINOv3', (VIT_BLOCK, 'storage_tokens'), META_KEYS),
+    Layout(
+        'Hugging Face DINOv3 with SwiGLU',
+        (HF_QUERY, HF_BLOCK + r'mlp\.gate_proj\.weight'),
+        HF_SWIGLU_KEYS,
+    ),
+    Layout('Hugging Face DINOv3', (HF_QUERY,), HF_GELU_KEYS),
+)

@@ -13,10 +13,10 @@ from torch import nn
 from ..backbones import RoPEViT
 from .dinov3 import HF_GELU_KEYS
 from .errors import CheckpointError
-from .hints import IncompatibleKeys, listed
-from .keys import KeyTable, StateDict, has, renamed
+from .incompatible import compare, listed
+from .keys import KeyTable, Layout, StateDict, renamed
 from .layouts import find_layout
-from .loading import BIAS, describe, load_weights, read_weights
+from .loading import BIAS, load_weights, read_weights
 
 BACKBONE, EOMT = 'backbone.', 'eomt.'
 # To the names of Hugging Face's DINOv3 after 'backbone.', and ours after 'eomt.'.
@@ -49,11 +49,10 @@ AUTHORS_KEYS: KeyTable = {
     r'network\.attn_mask_probs': None,
     r'criterion\.empty_weight': None,
 }
-# What a checkpoint of each layout has, and its table.
-LAYOUTS = {
-    'Hugging Face EoMT-DINOv3': (r'class_predictor\.weight', HF_KEYS),
-    "the authors' EoMT-DINOv3": (r'network\.class_head\.weight', AUTHORS_KEYS),
-}
+LAYOUTS = (
+    Layout('Hugging Face EoMT-DINOv3', (r'class_predictor\.weight',), HF_KEYS),
+    Layout("the authors' EoMT-DINOv3", (r'network\.class_head\.weight',), AUTHORS_KEYS),
+)
 
 
 def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | None = None) -> None:
@@ -69,52 +68,25 @@ def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | N
         CheckpointError: a checkpoint cannot be had or read, or it does not fit the model.
     """
     weights = read_weights(checkpoint, None)
-    name, table = find_table(weights, checkpoint)
-    ours = renamed(weights, table)
-    encoder = renamed(part(ours, BACKBONE), HF_GELU_KEYS)
+    layout = next((layout for layout in LAYOUTS if layout.fits(weights)), None)
+    if layout is None:
+        raise CheckpointError(
+            f'{checkpoint}: no published EoMT, its keys are {", ".join(list(weights)[:4])}, ...; '
+            f'known are {", ".join(layout.name for layout in LAYOUTS)}'
+        )
+    ours = layout.to_ours(weights)
+    backbone_weights = {
+        key.removeprefix(BACKBONE): x for key, x in ours.items() if key.startswith(BACKBONE)
+    }
+    encoder = renamed(backbone_weights, HF_GELU_KEYS)
     if base is not None:
         encoder = added(encoder, base, checkpoint)
-    head, expected = part(ours, EOMT), eomt.state_dict()
-    incompatible = IncompatibleKeys(
-        missing=[key for key in expected if key not in head],
-        left_over=[*(key for key in ours if not key.startswith((BACKBONE, EOMT)))]
-        + [key for key in head if key not in expected],
-        mismatched={
-            key: (describe(head[key]), describe(tensor))
-            for key, tensor in expected.items()
-            if key in head and head[key].shape != tensor.shape
-        },
-        axial=[],
-    )
-    if incompatible:
-        raise CheckpointError(f'{checkpoint} ({name}) does not fit EoMT:\n{incompatible}')
+    head = {key.removeprefix(EOMT): x for key, x in ours.items() if not key.startswith(BACKBONE)}
+    if incompatible := compare(eomt.state_dict(), head):
+        raise CheckpointError(f'{checkpoint} ({layout.name}) does not fit EoMT:\n{incompatible}')
     load_weights(backbone, encoder, checkpoint)
     eomt.load_state_dict(head)
-    print_log(f'EoMT: {len(head)} tensors from {checkpoint} ({name})', logger='current')
-
-
-def find_table(weights: StateDict, checkpoint: str) -> tuple[str, KeyTable]:
-    """Name and table of the layout of a checkpoint.
-
-    Raises:
-        CheckpointError: it is none of ``LAYOUTS``.
-    """
-    for name, (sign, table) in LAYOUTS.items():
-        if has(weights, sign):
-            return name, table
-    raise CheckpointError(
-        f'{checkpoint}: no published EoMT, its keys are {", ".join(list(weights)[:4])}, ...; known '
-        f'are {", ".join(LAYOUTS)}'
-    )
-
-
-def part(weights: StateDict, prefix: str) -> StateDict:
-    """The weights whose keys have a prefix, without it."""
-    return {
-        key.removeprefix(prefix): tensor
-        for key, tensor in weights.items()
-        if key.startswith(prefix)
-    }
+    print_log(f'EoMT: {len(head)} tensors from {checkpoint} ({layout.name})', logger='current')
 
 
 def added(differences: StateDict, base: str, checkpoint: str) -> StateDict:

@@ -149,7 +149,8 @@ def verify(path: str, name: str) -> None:
 
 @contextmanager
 def only_safe_globals(allowed: Sequence[Callable]) -> Iterator[None]:
-    """Within it torch.load accepts what is listed here, whatever other packages have allowed."""
+    """Within it torch.load accepts what is listed here, whatever other packages have allowed, to
+    which ``torch.serialization.safe_globals`` would add."""
     others = torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()
     torch.serialization.add_safe_globals(list(allowed))
@@ -161,11 +162,9 @@ def only_safe_globals(allowed: Sequence[Callable]) -> Iterator[None]:
 
 
 def read_safetensors(path: str, name: str) -> dict[str, Tensor]:
-    try:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-    except ImportError as error:
-        raise CheckpointError(f'{name}: to read it, pip install safetensors') from error
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
     try:
         return load_file(path)
     except SafetensorError as error:

@@ -1,13 +1,15 @@
-"""Tables of keys, and what they do to a state dict.
+"""Key layouts: tables of keys, and what they do to a state dict.
 
-Letters: L blocks, h heads, P rotated channel pairs of a head.
+Letters: L blocks, h heads, P rotated channel pairs of a head, N tokens of the grid, C channels.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -18,7 +20,7 @@ StateDict = dict[str, Tensor]
 # From the pattern of a key (the whole of it; the first that matches counts) to the new key, or to
 # None: dropped on purpose. Keys that no pattern matches keep their names.
 # {q,k} in a new key: the tensor is split into equal chunks along its first axis.
-# Several patterns with the same new key: their tensors are concatenated, in the order of the table.
+# {q,k} in a pattern: the tensors of these keys are concatenated, in this order.
 # * in a new key: the number of a block; frequencies of all blocks, [2, L, h, P], become [2, h, P]
 # of each. The opposite is ``stack_blocks``.
 KeyTable = dict[str, str | None]
@@ -27,6 +29,48 @@ VIT_BLOCK = r'blocks\.\d+\.attn\.qkv\.weight'
 SWIN_BLOCK = r'layers\.(\d+)\.blocks\.(\d+)\.attn\.qkv\.weight'
 VIT_FREQS = r'blocks\.([^.]+)\.attn\.rope\.freqs'
 SWIN_FREQS = r'layers\.([^.]+)\.blocks\.([^.]+)\.attn\.rope\.freqs'
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a published checkpoint names its weights.
+
+    Attributes:
+        name: for messages.
+        signs: patterns; a state dict has this layout if each matches one of its keys. The first is
+            that of a weight of each block.
+        keys: what becomes of its keys.
+        tensors: from the pattern of a key to a function (key, tensor) that gives the tensor in our
+            shape, where it is not ours.
+        class_slot: its pos_embed may have a place for the class token, see ``fold_class_slot``.
+        test: what else a state dict of this layout fulfils, if anything.
+        has_reference: the grid of its pos_embed is the reference grid of its coordinates.
+    """
+
+    name: str
+    signs: tuple[str, ...]
+    keys: KeyTable
+    tensors: Mapping[str, Callable[[str, Tensor], Tensor]] = field(default_factory=dict)
+    class_slot: bool = False
+    test: Callable[[StateDict], bool] | None = None
+    has_reference: bool = False
+
+    def fits(self, weights: StateDict) -> bool:
+        signs = all(has(weights, sign) for sign in self.signs)
+        return signs and (self.test is None or self.test(weights))
+
+    def to_ours(self, weights: StateDict) -> StateDict:
+        """Weights of this layout in ours; the argument is not changed.
+
+        Raises:
+            CheckpointError: they cannot be converted.
+        """
+        reshaped = {}
+        for key, tensor in weights.items():
+            pattern, _ = find_row(key, self.tensors)
+            reshaped[key] = self.tensors[pattern](key, tensor) if pattern else tensor
+        ours = renamed(reshaped, self.keys)
+        return fold_class_slot(ours) if self.class_slot else ours
 
 
 def has(keys: Iterable[str], pattern: str) -> bool:
@@ -44,15 +88,20 @@ def by_stage(weights: StateDict, pattern: str) -> dict[int, set[int]]:
 
 def new_keys(key: str, table: KeyTable) -> list[str]:
     """What a table makes of a key: one new key or several; none if it drops it."""
-    row = find_row(key, table)
-    if row is None:
+    pattern, match = find_row(key, table)
+    if match is None:
         return [key]
-    new = table[row]
-    return [] if new is None else expand_braces(re.fullmatch(row, key).expand(new))
+    new = table[pattern]
+    return [] if new is None else expand_braces(match.expand(new))
 
 
-def find_row(key: str, table: KeyTable) -> str | None:
-    return next((pattern for pattern in table if re.fullmatch(pattern, key)), None)
+def find_row(key: str, table: Iterable[str]) -> tuple[str, re.Match | None]:
+    """The first pattern of a table that matches a key, and the match; '' and None without one."""
+    for pattern in table:
+        for alternative in expand_braces(pattern):
+            if match := re.fullmatch(alternative, key):
+                return pattern, match
+    return '', None
 
 
 def expand_braces(key: str) -> list[str]:
@@ -67,27 +116,11 @@ def renamed(weights: StateDict, table: KeyTable) -> StateDict:
     Raises:
         CheckpointError: a tensor cannot be split, or others to concatenate it with are not there.
     """
-    rows, sources = list(table), defaultdict(list)
+    sources = defaultdict(dict)
     for key, tensor in weights.items():
-        row = find_row(key, table)
-        place = rows.index(row) if row else -1
         for name, chunk in split(key, tensor, new_keys(key, table)).items():
-            sources[name].append((place, key, chunk))
-    patterns_of = Counter(new for new in table.values() if new is not None)
-    new = {}
-    for name, members in sources.items():
-        members.sort(key=lambda member: member[0])
-        place, keys = members[0][0], [key for _, key, _ in members]
-        expected = patterns_of[table[rows[place]]] if place >= 0 else 1
-        if len(members) > expected:
-            raise CheckpointError(f'the checkpoint has {name} more than once: {", ".join(keys)}')
-        if len(members) < expected:
-            raise CheckpointError(
-                f'{name} is made of {expected} tensors, and of them the checkpoint has '
-                f'{", ".join(keys)}'
-            )
-        new[name] = concatenated(name, {key: chunk for _, key, chunk in members})
-    return new
+            sources[name][key] = chunk
+    return {name: concatenated(name, chunks, table) for name, chunks in sources.items()}
 
 
 def split(key: str, tensor: Tensor, names: list[str]) -> StateDict:
@@ -109,13 +142,26 @@ def split(key: str, tensor: Tensor, names: list[str]) -> StateDict:
     return dict(zip(names, tensor.chunk(len(names)), strict=True))
 
 
-def concatenated(name: str, chunks: StateDict) -> Tensor:
-    if len(chunks) == 1:
+def concatenated(name: str, chunks: StateDict, table: KeyTable) -> Tensor:
+    """The tensors, by their keys, that a table gives one name, in the order of its pattern."""
+    patterns = {find_row(key, table)[0] for key in chunks}
+    alternatives = expand_braces(patterns.pop())
+    if patterns or len(chunks) > len(alternatives):
+        raise CheckpointError(
+            f'the checkpoint has {name} more than once: {", ".join(sorted(chunks))}'
+        )
+    if len(alternatives) == 1:
         return next(iter(chunks.values()))
-    shapes = {key: list(chunk.shape) for key, chunk in chunks.items()}
+    keys = [key for pattern in alternatives for key in chunks if re.fullmatch(pattern, key)]
+    if len(keys) < len(alternatives):
+        raise CheckpointError(
+            f'{name} is made of {len(alternatives)} tensors, and of them the checkpoint has '
+            f'{", ".join(keys)}'
+        )
+    shapes = {key: list(chunks[key].shape) for key in keys}
     if len({(*shape[1:], len(shape)) for shape in shapes.values()}) > 1:
         raise CheckpointError(f'{name} is made of tensors that do not fit together: {shapes}')
-    return torch.cat(list(chunks.values()))
+    return torch.cat([chunks[key] for key in keys])
 
 
 def stack_blocks(weights: StateDict, name: str) -> StateDict:
@@ -139,3 +185,25 @@ def stack_blocks(weights: StateDict, name: str) -> StateDict:
         raise CheckpointError(f'frequencies of the blocks differ in shape: {shapes}')
     others = {key: tensor for key, tensor in weights.items() if key not in freqs}
     return {**others, name: torch.stack([freqs[key] for key in keys], 1)}
+
+
+def is_square(number: int) -> bool:
+    return number >= 0 and math.isqrt(number) ** 2 == number
+
+
+def has_class_slot(weights: StateDict) -> bool:
+    """Whether pos_embed [1, 1 + N, C] has a place for the class token; N is that of a square."""
+    token, positions = weights.get('cls_token'), weights.get('pos_embed')
+    if token is None or positions is None or positions.ndim != 3:
+        return False
+    tokens = positions.shape[1]
+    one_more = is_square(tokens - 1) and not is_square(tokens)
+    return one_more and positions[:, :1].shape == token.shape
+
+
+def fold_class_slot(weights: StateDict) -> StateDict:
+    """The class token with its position: nothing else is ever added to it, so this is exact."""
+    if not has_class_slot(weights):
+        return weights
+    place, positions = weights['pos_embed'].split([1, weights['pos_embed'].shape[1] - 1], 1)
+    return {**weights, 'cls_token': weights['cls_token'] + place, 'pos_embed': positions}

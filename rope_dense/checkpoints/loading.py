@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from mmengine.logging import print_log
@@ -21,11 +21,11 @@ from ..rope.frequencies import Size
 from .dinov3 import PERIODS
 from .errors import CheckpointError
 from .files import read_checkpoint, select_weights
-from .hints import ROUNDING, IncompatibleKeys, axial_theta, hints, listed
-from .keys import StateDict
-from .layouts import OURS, Layout, find_layout
+from .hints import ROUNDING, axial_theta, hints
+from .incompatible import compare, listed
+from .keys import Layout, StateDict, is_square, new_keys
+from .layouts import OURS, find_layout
 from .sources import fetch
-from .timm_vit import is_square
 
 # Parts that only some configurations have a use for.
 OPTIONAL = re.compile(r'cls_token|norm\d*\.(weight|bias)')
@@ -101,14 +101,15 @@ def load_weights(model: Backbone, weights: StateDict, checkpoint: str) -> None:
     if layout.has_reference and 'pos_embed' in ours:
         check_reference(model, ours, checkpoint)
     fitted, report = fit(model, ours)
-    if incompatible := compare(model, fitted):
+    incompatible = replace(compare(model.state_dict(), fitted), axial=axial_keys(model, fitted))
+    if incompatible:
         advice = ''.join(f'\n  -> {hint}' for hint in hints(model, ours, incompatible))
         raise CheckpointError(
             f'{checkpoint} ({layout.name}) does not fit {type(model).__name__}:\n'
             f'{incompatible}{advice}'
         )
     model.load_state_dict(fitted)
-    report.dropped[:0] = [key for key in weights if layout.drops(key)]
+    report.dropped[:0] = [key for key in weights if not new_keys(key, layout.keys)]
     log(model, checkpoint, layout, len(fitted) - len(report.new), report)
 
 
@@ -232,38 +233,17 @@ def resize(table: Tensor, grid: Size) -> Tensor:
     return resize_grid(table, (side, side), grid)
 
 
-def compare(model: Backbone, weights: StateDict) -> IncompatibleKeys:
-    """What keeps the weights from being loaded into the model."""
+def axial_keys(model: Backbone, weights: StateDict) -> list[str]:
+    """Frequencies of an axial checkpoint for a model that mixes the axes, and has room for them."""
+    mixed = [key for key, rope in embeddings(model).items() if isinstance(rope, MixedRoPE)]
     expected = model.state_dict()
-    both = [key for key in expected if key in weights]
-    return IncompatibleKeys(
-        missing=[key for key in expected if key not in weights],
-        left_over=[key for key in weights if key not in expected],
-        mismatched={
-            key: (describe(weights[key]), describe(expected[key]))
-            for key in both
-            if weights[key].shape != expected[key].shape or not weights[key].is_floating_point()
-        },
-        axial=[
-            key
-            for key, rope in embeddings(model).items()
-            if isinstance(rope, MixedRoPE)
-            and key in both
-            and weights[key].shape == expected[key].shape
-            and axial_theta(weights[key]) is not None
-        ],
-        not_finite=[key for key in both if not is_finite(weights[key])],
-    )
-
-
-def is_finite(tensor: Tensor) -> bool:
-    """Whether all numbers are finite, as far as there are any (not on the meta device)."""
-    return tensor.is_meta or bool(tensor.isfinite().all())
-
-
-def describe(tensor: Tensor) -> str:
-    kind = '' if tensor.is_floating_point() else f' {tensor.dtype}'
-    return f'{list(tensor.shape)}{kind}'
+    return [
+        key
+        for key in mixed
+        if key in weights
+        and weights[key].shape == expected[key].shape
+        and axial_theta(weights[key]) is not None
+    ]
 
 
 def log(

@@ -7,8 +7,20 @@ from __future__ import annotations
 
 import re
 
+from torch import Tensor
+
 from .errors import CheckpointError
-from .keys import SWIN_FREQS, VIT_FREQS, KeyTable, StateDict, renamed, stack_blocks
+from .keys import (
+    SWIN_BLOCK,
+    SWIN_FREQS,
+    VIT_BLOCK,
+    VIT_FREQS,
+    KeyTable,
+    Layout,
+    StateDict,
+    renamed,
+    stack_blocks,
+)
 
 VIT_PAIRS = 32  # P of all published ViTs: heads of 64 channels
 SWIN_PAIRS = 16  # and of all published Swins
@@ -35,16 +47,24 @@ OTHERS = (
     r'reg_token|norm_pre\..+|'
     r'blocks\.\d+\.(attn\.(norm\..+|qkv\.[qv]_bias)|mlp\.(fc1_g|norm)\..+)'
 )
-NAVER_SWIN_FREQS = r'layers\.\d+\.blocks\.\d+\.attn\.rope_freqs'
 
 
-def from_naver_vit(weights: StateDict) -> StateDict:
-    """Names, and the heads of the frequencies: their channels are ordered by head."""
-    freqs = weights['freqs']
+def by_head(key: str, freqs: Tensor) -> Tensor:
+    """Frequencies [2, L, C / 2], whose channels are ordered by head, as [2, L, h, P]."""
     if freqs.ndim != 3 or freqs.shape[-1] % VIT_PAIRS:
-        raise CheckpointError(f'freqs is {list(freqs.shape)}: no heads of {2 * VIT_PAIRS} channels')
-    freqs = freqs.unflatten(-1, (-1, VIT_PAIRS))  # [2, L, h, P]
-    return renamed({**weights, 'freqs': freqs}, NAVER_VIT_KEYS)
+        raise CheckpointError(f'{key} is {list(freqs.shape)}: no heads of {2 * VIT_PAIRS} channels')
+    return freqs.unflatten(-1, (-1, VIT_PAIRS))
+
+
+LAYOUTS = (
+    Layout('naver Swin', (r'layers\.\d+\.blocks\.\d+\.attn\.rope_freqs',), NAVER_SWIN_KEYS),
+    Layout(
+        'Swin with relative position bias',
+        (SWIN_BLOCK, r'.+\.relative_position_index'),
+        NAVER_SWIN_KEYS,
+    ),
+    Layout('naver ViT', (VIT_BLOCK, 'freqs'), NAVER_VIT_KEYS, {'freqs': by_head}),
+)
 
 
 def to_naver(weights: StateDict) -> StateDict:

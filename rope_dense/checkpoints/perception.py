@@ -6,11 +6,9 @@ conversion of the same files. timm's own layout is in timm_vit.py.
 
 from __future__ import annotations
 
-from .keys import KeyTable, StateDict, has, renamed
-from .timm_vit import fold_class_slot
+from .keys import KeyTable, Layout, StateDict, has
 
 BLOCK = r'transformer\.resblocks\.(\d+)\.'
-IN_PROJ = BLOCK + r'attn\.in_proj_weight'
 KEYS: KeyTable = {
     r'conv1\.weight': 'patch_embed.proj.weight',
     r'class_embedding': 'cls_token',
@@ -32,12 +30,17 @@ def is_perception_encoder(weights: StateDict) -> bool:
     return has(weights, r'attn_pool\..+') or 'proj' not in weights
 
 
-def from_meta(weights: StateDict) -> StateDict:
-    """Names; the class token [C] becomes [1, 1, C] and takes up its place in the position
-    embedding [1 + N, C], which becomes [1, N, C]."""
-    ours = renamed(weights, KEYS)
-    if 'cls_token' in ours:
-        ours['cls_token'] = ours['cls_token'].reshape(1, 1, -1)
-    if 'pos_embed' in ours:
-        ours['pos_embed'] = ours['pos_embed'][None]
-    return fold_class_slot(ours)
+LAYOUTS = (
+    Layout(
+        'Meta Perception Encoder',
+        (BLOCK + r'attn\.in_proj_weight', r'conv1\.weight|ln_pre\..+'),
+        KEYS,
+        {
+            'class_embedding': lambda key, token: token.reshape(1, 1, -1),
+            'positional_embedding': lambda key, positions: positions[None],  # [1, 1 + N, C]
+        },
+        class_slot=True,
+        test=is_perception_encoder,
+        has_reference=True,
+    ),
+)

@@ -1,17 +1,30 @@
-"""SHI-Labs' key layouts: NAT and DiNAT, and DiNAT-s.
+"""SHI-Labs' key layouts: NAT, DiNAT and DiNAT-s, and the plain ViT with relative position bias
+(``isotropic.py`` of NAT).
 
 Letters: h heads, K x K tokens of a neighbourhood.
 """
 
 from __future__ import annotations
 
-import re
+from torch import Tensor
 
 from .errors import CheckpointError
-from .keys import KeyTable, StateDict, renamed
+from .keys import SWIN_BLOCK, KeyTable, Layout
+
+
+def bias_rows(key: str, table: Tensor) -> Tensor:
+    """A bias table [h, 2 K - 1, 2 K - 1] over offsets key - query as rows [(2 K - 1) ** 2, h] over
+    offsets query - key.
+
+    Raises:
+        CheckpointError: the table has another shape.
+    """
+    if table.ndim != 3 or table.shape[1] != table.shape[2]:
+        raise CheckpointError(f'{key} is {list(table.shape)}, not [heads, offsets, offsets]')
+    return table.flip(1, 2).flatten(1).T
+
 
 NAT_BLOCK = r'levels\.\d+\.blocks\.\d+\.attn\.qkv\.weight'
-TABLE = r'.+\.attn\.rpb'
 BLOCK = r'(?:levels|layers)\.(\d+\.blocks\.\d+\.)'
 KEYS: KeyTable = {
     rf'{BLOCK}gamma([12])': r'layers.\1gamma_\2',
@@ -19,23 +32,25 @@ KEYS: KeyTable = {
     r'levels\.(.+)': r'layers.\1',
     r'head\..+': None,
 }
-
-
-def from_shi_labs(weights: StateDict) -> StateDict:
-    """Names and bias tables."""
-    return renamed(with_bias_rows(weights), KEYS)
-
-
-def with_bias_rows(weights: StateDict) -> StateDict:
-    """With bias tables [h, 2 K - 1, 2 K - 1] over offsets key - query as rows [(2 K - 1) ** 2, h]
-    over offsets query - key.
-
-    Raises:
-        CheckpointError: a table has another shape.
-    """
-    tables = {key: weight for key, weight in weights.items() if re.fullmatch(TABLE, key)}
-    for key, table in tables.items():
-        if table.ndim != 3 or table.shape[1] != table.shape[2]:
-            raise CheckpointError(f'{key} is {list(table.shape)}, not [heads, offsets, offsets]')
-        tables[key] = table.flip(1, 2).flatten(1).T
-    return {**weights, **tables}
+VIT_KEYS: KeyTable = {
+    r'layers\.(\d+)\.attn\.rpb': r'blocks.\1.attn.relative_position_bias_table',
+    r'layers\.\d+\.attn\.relative_position_index': None,  # which the backbone computes
+    r'layers\.(\d+)\.(.+)': r'blocks.\1.\2',
+    r'head\..+': None,
+}
+TABLES = {r'.+\.attn\.rpb': bias_rows}
+LAYOUTS = (
+    Layout('SHI-Labs NAT', (NAT_BLOCK,), KEYS, TABLES),
+    Layout('SHI-Labs DiNAT-s', (SWIN_BLOCK, r'.+\.attn\.rpb'), KEYS, TABLES),
+    # Not their neighbourhood attention, which has smaller tables and no such buffer.
+    Layout(
+        'SHI-Labs ViT',
+        (
+            r'layers\.\d+\.attn\.qkv\.weight',
+            r'layers\.\d+\.attn\.rpb',
+            r'.+\.relative_position_index',
+        ),
+        VIT_KEYS,
+        TABLES,
+    ),
+)

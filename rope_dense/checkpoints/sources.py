@@ -1,4 +1,8 @@
-"""From the name of a checkpoint in a config to a file on this machine."""
+"""From the name of a checkpoint in a config to a file on this machine.
+
+huggingface_hub and torch.hub download. Not ``torch.hub.load_state_dict_from_url``: published names
+have no digest for its ``check_hash``, and it caches by the end of the address, which many share.
+"""
 
 from __future__ import annotations
 

@@ -9,8 +9,6 @@ Letters: N tokens of the grid, C channels.
 
 from __future__ import annotations
 
-import math
-
 import torch
 
 from ..backbones.archs import ARCHS
@@ -20,26 +18,26 @@ from .keys import (
     VIT_BLOCK,
     VIT_FREQS,
     KeyTable,
+    Layout,
     StateDict,
     by_stage,
     has,
+    has_class_slot,
     renamed,
     stack_blocks,
 )
 from .vit_settings import nearest_arch, read_settings
 
-HEADS: KeyTable = {r'(head|fc_norm|attn_pool)\..+': None}
+HEAD = r'(head|fc_norm|attn_pool)\..+'
 NAMES: KeyTable = {  # and those of our earlier versions
     r'rope\.freqs': 'blocks.*.attn.rope.freqs',
     r'(.+\.attn\.)([qv]_bias)': r'\1qkv.\2',
 }
-TIMM_KEYS: KeyTable = {**HEADS, **NAMES}
+TIMM_KEYS: KeyTable = {HEAD: None, **NAMES}
 SEPARATE_KEYS: KeyTable = {  # EVA-02 base and large
-    r'(.+\.attn\.)q_proj\.weight': r'\1qkv.weight',
-    r'(.+\.attn\.)k_proj\.weight': r'\1qkv.weight',
-    r'(.+\.attn\.)v_proj\.weight': r'\1qkv.weight',
+    r'(.+\.attn\.){q_proj,k_proj,v_proj}\.weight': r'\1qkv.weight',
     r'(.+\.attn\.)([qv])_proj\.bias': r'\1qkv.\2_bias',
-    **HEADS,
+    HEAD: None,
 }
 PACKED_KEYS: KeyTable = {  # EVA-02 tiny and small
     r'(blocks\.\d+\.mlp\.fc1)\.(weight|bias)': r'\1_{g,x}.\2',
@@ -52,27 +50,9 @@ TO_SEPARATE_KEYS: KeyTable = {
     r'(.+\.attn\.)qkv\.([qv])_bias': r'\1\2_proj.bias',
 }
 TO_PACKED_KEYS: KeyTable = {
-    r'(blocks\.\d+\.mlp\.)fc1_g\.(weight|bias)': r'\1fc1.\2',
-    r'(blocks\.\d+\.mlp\.)fc1_x\.(weight|bias)': r'\1fc1.\2',
+    r'(blocks\.\d+\.mlp\.){fc1_g,fc1_x}\.(weight|bias)': r'\1fc1.\2',
     **TO_NAMES,
 }
-Q_BIAS = r'blocks\.\d+\.attn\.qkv\.q_bias'
-GATED_MLP = r'blocks\.\d+\.mlp\.fc1_g\.weight'
-MLP_NORM = r'blocks\.\d+\.mlp\.norm\.weight'
-
-
-def is_square(number: int) -> bool:
-    return number >= 0 and math.isqrt(number) ** 2 == number
-
-
-def has_class_slot(weights: StateDict) -> bool:
-    """Whether pos_embed [1, 1 + N, C] has a place for the class token; N is that of a square."""
-    token, positions = weights.get('cls_token'), weights.get('pos_embed')
-    if token is None or positions is None or positions.ndim != 3:
-        return False
-    tokens = positions.shape[1]
-    one_more = is_square(tokens - 1) and not is_square(tokens)
-    return one_more and positions[:, :1].shape == token.shape
 
 
 def has_packed_mlp(weights: StateDict) -> bool:
@@ -81,24 +61,28 @@ def has_packed_mlp(weights: StateDict) -> bool:
     return first is not None and last is not None and len(first) == 2 * last.shape[-1]
 
 
-def fold_class_slot(weights: StateDict) -> StateDict:
-    """The class token with its position: nothing else is ever added to it, so this is exact."""
-    if not has_class_slot(weights):
-        return weights
-    place, positions = weights['pos_embed'].split([1, weights['pos_embed'].shape[1] - 1], 1)
-    return {**weights, 'cls_token': weights['cls_token'] + place, 'pos_embed': positions}
-
-
-def from_separate(weights: StateDict) -> StateDict:
-    return fold_class_slot(renamed(weights, SEPARATE_KEYS))
-
-
-def from_packed(weights: StateDict) -> StateDict:
-    return fold_class_slot(renamed(weights, PACKED_KEYS))
-
-
-def from_timm(weights: StateDict) -> StateDict:
-    return fold_class_slot(renamed(weights, TIMM_KEYS))
+EVA02_BLOCK = r'blocks\.\d+\.attn\.q_proj\.weight'
+LAYOUTS = (
+    Layout('timm EVA-02', (EVA02_BLOCK,), SEPARATE_KEYS, class_slot=True),
+    Layout(
+        'timm EVA-02 with packed MLP',
+        (VIT_BLOCK,),
+        PACKED_KEYS,
+        class_slot=True,
+        test=has_packed_mlp,
+    ),
+    Layout(
+        'timm Perception Encoder',
+        (VIT_BLOCK, r'norm_pre\.weight'),
+        TIMM_KEYS,
+        class_slot=True,
+        test=has_class_slot,
+        has_reference=True,
+    ),
+    # Without learned frequencies naver's names are timm's.
+    Layout('timm or naver ViT', (VIT_BLOCK, HEAD), TIMM_KEYS, class_slot=True),
+    # timm's DINOv3 has names that are ours, or were in earlier versions, and nothing else.
+)
 
 
 def to_timm_keys(weights: StateDict) -> KeyTable:
@@ -114,9 +98,10 @@ def to_timm_keys(weights: StateDict) -> KeyTable:
     settings = read_settings(weights)
     if settings and nearest_arch(ARCHS, settings) == 'sam3':
         raise CheckpointError('timm has no encoder of SAM3: use --to ours')
-    if has(weights, MLP_NORM):
+    mlp = settings['mlp'] if settings else 'gelu'
+    if mlp == 'swiglu_norm':
         return TO_SEPARATE_KEYS
-    if has(weights, GATED_MLP) and has(weights, Q_BIAS) and 'pos_embed' in weights:
+    if mlp == 'swiglu' and has(weights, r'.+\.qkv\.q_bias') and 'pos_embed' in weights:
         return TO_PACKED_KEYS
     return TO_TIMM_KEYS
 

@@ -115,7 +115,7 @@ def enable_fsdp(cfg: Config, launcher: str) -> None:
     if cfg.get('runner_type') or cfg.get('strategy'):
         raise UsageError('--fsdp: the config has a runner_type or strategy of its own')
     cfg.runner_type = 'FlexibleRunner'
-    cfg.strategy = dict(type='BlockFSDPStrategy')
+    cfg.strategy = dict(type='rope_dense.engine.fsdp.BlockFSDPStrategy')
 
 
 def enable_auto_scale_lr(cfg: Config) -> None:

@@ -1,13 +1,1 @@
-"""Evaluation beyond one pass at one size."""
-
-from .classifier import RoPEClassifier, load_classifier
-from .image_folder import ClassFolderDataset
-from .resolution import ResolutionLoop, evaluate_at
-
-__all__ = [
-    'ClassFolderDataset',
-    'ResolutionLoop',
-    'RoPEClassifier',
-    'evaluate_at',
-    'load_classifier',
-]
+"""Evaluation beyond one pass at one size. Import its modules: `import rope_dense` leaves them."""

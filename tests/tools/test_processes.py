@@ -110,6 +110,33 @@ def test_slurm_starts_one_group_of_processes_on_each_node(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason='the GPU path needs as many GPUs')
+@pytest.mark.skipif(
+    not os.environ.get('ROPE_DENSE_SLOW_TESTS'), reason='takes minutes: ROPE_DENSE_SLOW_TESTS=1'
+)
+def test_one_process_goes_on_where_sharded_ones_stopped(
+    segmentor: str, tmp_path: Path, unused_port: str
+) -> None:
+    """With its optimizer, which it could not read in another order; then they go on after it."""
+    path = f'{Path(sys.executable).parent}:{os.environ["PATH"]}'
+    env = os.environ | dict(PATH=path, PORT=unused_port)
+    one, two = [sys.executable, str(TOOLS / 'train.py')], ['bash', str(TOOLS / 'dist_train.sh')]
+    commands = {
+        1: [*two, segmentor, '2', '--fsdp'],
+        2: [*one, segmentor, '--resume'],
+        3: [*two, segmentor, '2', '--fsdp', '--resume', '--amp', 'bf16'],
+    }
+    for iteration, command in commands.items():
+        options = ['--cfg-options', f'train_cfg.max_iters={iteration}', 'val_cfg=None']
+        options += ['val_dataloader=None', 'val_evaluator=None']
+        command += ['--work-dir', 'work', *options]
+        result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
+        assert result.returncode == 0, result.stderr
+        contents = torch.load(tmp_path / 'work' / f'iter_{iteration}.pth', weights_only=False)
+        steps = {float(state['step']) for state in contents['optimizer']['state'].values()}
+        assert steps == {iteration}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason='the GPU path needs as many GPUs')
 def test_two_processes_train_and_test_on_the_cpu(
     segmentor: str, tmp_path: Path, unused_port: str
 ) -> None:

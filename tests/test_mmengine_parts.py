@@ -1,0 +1,50 @@
+"""What engine/ overrides of mmengine beside its documented interface is still there."""
+
+import inspect
+import re
+from importlib import import_module
+
+import pytest
+from mmengine._strategy import DDPStrategy
+from mmengine.hooks import CheckpointHook
+from mmengine.optim import DefaultOptimWrapperConstructor, _ParamScheduler
+from mmengine.runner import IterBasedTrainLoop
+
+from rope_dense.engine import (
+    PRIVATE_PARTS,
+    AtomicCheckpointHook,
+    NamedGroupsConstructor,
+    ResumableTrainLoop,
+    TwoStageWarmupPolyLR,
+)
+from rope_dense.engine.fsdp import BlockFSDPStrategy
+
+OVERRIDES = {
+    AtomicCheckpointHook: CheckpointHook,
+    ResumableTrainLoop: IterBasedTrainLoop,
+    NamedGroupsConstructor: DefaultOptimWrapperConstructor,
+    TwoStageWarmupPolyLR: _ParamScheduler,
+    BlockFSDPStrategy: DDPStrategy,
+}
+
+
+@pytest.mark.parametrize('name', PRIVATE_PARTS)
+def test_each_part_is_in_the_class_that_is_said_to_have_it(name: str) -> None:
+    """As a whole word of its source: methods, attributes and what it calls."""
+    module, _, class_name = name.rpartition('.')
+    *bases, _ = getattr(import_module(module), class_name).__mro__
+    source = '\n'.join(inspect.getsource(base) for base in bases)
+    for part in PRIVATE_PARTS[name]:
+        assert re.search(rf'\b{part}\b', source), part
+
+
+@pytest.mark.parametrize('ours, theirs', OVERRIDES.items())
+def test_private_methods_are_called_as_ours_expect(ours: type, theirs: type) -> None:
+    """A private method here replaces one of mmengine's, with the same arguments, and is named."""
+    named = {part for parts in PRIVATE_PARTS.values() for part in parts}
+    functions = {name for name, value in vars(ours).items() if inspect.isfunction(value)}
+    own = {name for name in functions if re.fullmatch(r'_[a-z]\w+', name)}
+    for name in own & {name for base in theirs.__mro__ for name in vars(base)}:
+        assert name in named
+        expected = inspect.signature(getattr(theirs, name)).parameters
+        assert list(inspect.signature(getattr(ours, name)).parameters) == list(expected), name
