@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 
 from rope_dense.checkpoints import open_weights
 from rope_dense.checkpoints.keys import KeyTable, StateDict, new_keys
@@ -59,21 +61,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 def write(weights: StateDict, path: Path, target: Target) -> None:
     """Write a file that is either complete or absent."""
     weights = {key: tensor.contiguous() for key, tensor in weights.items()}
-    with whole_file(path) as partial:
-        if path.suffix == '.safetensors':
-            save_safetensors(weights, partial)
-        else:
-            torch.save({target.wrapper: weights} if target.wrapper else weights, partial)
-
-
-def save_safetensors(weights: StateDict, path: Path) -> None:
     try:
-        from safetensors import SafetensorError
-        from safetensors.torch import save_file
-    except ImportError as error:
-        raise UsageError('to write .safetensors, pip install safetensors') from error
-    try:
-        save_file(weights, path, metadata={'format': 'pt'})
+        with whole_file(path) as partial:
+            if path.suffix == '.safetensors':
+                save_file(weights, partial, metadata={'format': 'pt'})
+            else:
+                torch.save({target.wrapper: weights} if target.wrapper else weights, partial)
     except SafetensorError as error:
         raise UsageError(f'{path}: cannot be written ({error})') from error
 

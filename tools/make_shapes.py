@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             layouts=tuple(args.layout),
         )
         written = write_shapes(args.out, settings)
-    except (ValueError, FileExistsError) as error:
+    except ValueError as error:
         raise UsageError(str(error)) from error
     print(f'{args.out}: {"written" if written else "already there, from the same settings"}')
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from mmengine.config import Config
 
 from ..checkpoints import CheckpointError
-from ..checkpoints.writing import is_of_the_disk
 from .config import nodes
 from .errors import UsageError, nearest
 
@@ -24,11 +23,11 @@ def building(cfg: Config) -> Iterator[None]:
     """Within it an error in building a part of the config is a UsageError with its key."""
     try:
         yield
-    except (UsageError, CheckpointError):
+    except (UsageError, CheckpointError, OSError):  # the last names its file
         raise
     except Exception as error:  # a component can fail in any way
         variables = build_variables(error)
-        if variables is None or is_of_the_disk(error):
+        if variables is None:
             raise
         raise UsageError(explain(cfg, variables, error)) from error
 

@@ -95,13 +95,13 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
 def check_tested_weights(path: str, model: nn.Module) -> dict:
     """Load the checkpoint that is to be tested into a model; return its contents.
 
-    In a distributed run what has to be downloaded is not read yet, as the first process downloads
-    it for the others.
+    In a distributed run what has to be downloaded is not read yet: the first process downloads it
+    for the others.
 
     Raises:
         UsageError, CheckpointError: it cannot be read, or does not fit.
     """
-    if is_remote(path) and ('LOCAL_RANK' in os.environ or not path.startswith((*WEB, HUB))):
+    if path.startswith((*WEB, HUB)) and 'LOCAL_RANK' in os.environ:
         return {}
     checkpoint, origin = read(path, 'checkpoint'), f'checkpoint {path!r}'
     check_complete(model, weights_of(checkpoint, origin), origin)

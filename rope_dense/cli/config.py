@@ -23,15 +23,8 @@ COUNTS = (
 )
 PACKAGES = {'mmdet': 'mmdetection', 'mmseg': 'mmsegmentation'}
 # Top-level keys that mmengine and the tools look up in a config, beside the arguments of Runner.
-LOOKED_UP = {
-    'compile',
-    'find_unused_parameters',
-    'model_wrapper_cfg',
-    'runner_type',
-    'sync_bn',
-    'tta_model',
-    'tta_pipeline',
-}
+LOOKED_UP = {'compile', 'find_unused_parameters', 'model_wrapper_cfg', 'runner_type', 'sync_bn'}
+LOOKED_UP |= {'tta_model', 'tta_pipeline'}
 
 
 def load_config(path: str, options: dict, work_dir: str | None) -> Config:

@@ -73,7 +73,7 @@ def train(runner: Runner) -> None:
     try:
         with building(runner.cfg):
             runner.train()
-    except (KeyboardInterrupt, RuntimeError) as error:
+    except (KeyboardInterrupt, Exception) as error:
         if not is_interrupt(error):
             raise
         if runner.rank == 0:

@@ -18,7 +18,6 @@ from ..backbones import RoPEViT
 from ..backbones.base import Backbone
 from ..rope import RotaryEmbedding
 from .building import building
-from .config import evaluators, leaf_datasets
 
 LABEL, WIDTH = 11, 100
 POSITIONS = {
@@ -38,28 +37,24 @@ FOREIGN = 'as the backbone has them: none of rope_dense'
 def describe(cfg: Config, model: nn.Module) -> str:
     """The text, a paragraph for each part: data, model, position embedding, windows, parameter
     groups, schedule, evaluation."""
-    wrapper = cfg.optim_wrapper
-    clip = (
-        f'gradients clipped {short(wrapper.clip_grad)}' if wrapper.get('clip_grad') else 'no clip'
-    )
-    tta = 'not in this config'
-    if cfg.get('tta_pipeline') and cfg.get('tta_model'):
-        tta = f'{cfg.tta_model.type}: {", ".join(map(short, cfg.tta_pipeline))}'
+    hooks = cfg.get('default_hooks') or {}
+    settings = [cfg.get('test_evaluator'), hooks.get('checkpoint'), cfg.model.get('test_cfg')]
+    tta = [cfg.get('tta_model'), cfg.get('tta_pipeline')]
     sections = {
-        'train data': data(cfg, 'train_dataloader'),
-        'test data': data(cfg, 'test_dataloader'),
+        'train data': short(cfg.train_dataloader),
+        'test data': short(cfg.test_dataloader),
         'model': parts(cfg, model),
         'weights': weights(cfg),
         'frozen': frozen(model),
-        'colours': colours(cfg),
+        'colours': short(cfg.model.get('data_preprocessor')),
         'maps': maps(model),
         'position': positions(model),
         'windows': windows(model),
-        'optimizer': f'{short(wrapper.optimizer)}; {clip}; {wrapper.type}',
+        'optimizer': short(cfg.optim_wrapper),
         'groups': groups(cfg, model),
         'schedule': schedule(cfg),
-        'evaluation': evaluation(cfg),
-        '--tta': tta,
+        'evaluation': '; '.join(map(short, settings)),
+        '--tta': '; '.join(map(short, tta)) if all(tta) else 'not in this config',
     }
     return '\n'.join(entry(label, text) for label, text in sections.items())
 
@@ -83,19 +78,6 @@ def short(given: object) -> str:
     if len(given) > 4 and not any(isinstance(item, dict) for item in given):
         return f'[{short(given[0])} ... {short(given[-1])}: {len(given)}]'
     return f'[{", ".join(map(short, given))}]'
-
-
-def data(cfg: Config, name: str) -> str:
-    """Two lines for each data set of a dataloader: where it is, and its pipeline."""
-    loader, lines = cfg[name], []
-    for _, dataset in leaf_datasets(cfg, name):
-        files = short(dataset.get('ann_file') or dataset.get('data_prefix') or '')
-        notes = [f'{dataset.type} {dataset.get("data_root", "")} {files}']
-        notes += [f'{loader.get("batch_size", 1)} per process and step']
-        notes += [part.type for part in [loader.get('sampler')] if part]
-        notes += [short(part) for part in [dataset.get('filter_cfg')] if part]
-        lines += ['; '.join(notes), ', '.join(map(short, dataset.pipeline))]
-    return '\n'.join(lines)
 
 
 def parts(cfg: Config, model: nn.Module) -> str:
@@ -126,14 +108,6 @@ def frozen(model: nn.Module) -> str:
         if fixed := sum(p.numel() for p in child.parameters() if not p.requires_grad):
             texts.append(f'{name} {fixed:,d} of {size(child):,d}')
     return f'{", ".join(texts)} parameters' if texts else 'nothing'
-
-
-def colours(cfg: Config) -> str:
-    """How images are normalised."""
-    settings = cfg.model.get('data_preprocessor') or {}
-    order = 'RGB' if settings.get('bgr_to_rgb') else 'BGR'  # files are read as BGR
-    scale = [f'{name} {short(settings[name])}' for name in ('mean', 'std') if settings.get(name)]
-    return ', '.join([order, *scale])
 
 
 def maps(model: nn.Module) -> str:
@@ -225,7 +199,10 @@ def schedule(cfg: Config) -> str:
         return '\n'.join([length, *(map(short, schedulers) if schedulers else ['constant'])])
     scaling = cfg.get('auto_scale_lr') or {}
     processes = f', for {scaling["base_batch_size"] // batch} processes' if scaling else ''
-    lines = [f'{loop.max_iters} iterations of {batch} images per process{processes}']
+    lines = [
+        f'{loop.max_iters} iterations of {batch} images per process{processes}, validation every '
+        f'{loop.get("val_interval", 1)}'
+    ]
     lr, factors = cfg.optim_wrapper.optimizer.lr, learning_rates(cfg)
     lines.append(f'learning rate {course(lr, factors)}')
     if (of_backbone := learning_rates(cfg, 'backbone/decay')) != factors:
@@ -266,14 +243,3 @@ def learning_rates(cfg: Config, group: str = '(rest)/decay') -> list[float]:
 def scheduler_settings(cfg: Config) -> list[ConfigDict]:
     given = cfg.get('param_scheduler') or []
     return [given] if isinstance(given, dict) else given
-
-
-def evaluation(cfg: Config) -> str:
-    metrics = ', '.join(short(metric) for _, metric in evaluators(cfg, 'test_evaluator'))
-    checkpoint = (cfg.get('default_hooks') or {}).get('checkpoint') or {}
-    best = checkpoint.get('save_best')
-    return (
-        f'{metrics}; every {cfg.train_cfg.get("val_interval", 1)}, checkpoint every '
-        f'{checkpoint.get("interval", 1)}{f", the best by {best}" if best else ""}; '
-        f'test_cfg {short(cfg.model.get("test_cfg"))}'
-    )
