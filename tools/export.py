@@ -36,7 +36,7 @@ DTYPE_NAMES = {name: dtype for dtype, name in DTYPES.items()}
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
     parser.add_argument('config', help='config file')
-    parser.add_argument('checkpoint', help='checkpoint file')
+    parser.add_argument('checkpoint', help='checkpoint file, https:// address or hf-hub:owner/name')
     parser.add_argument('out', type=Path, help='file to write: NAME.onnx or NAME.pt2')
     parser.add_argument('--format', choices=PACKAGES, help='(by the name of the file)')
     parser.add_argument(

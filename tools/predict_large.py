@@ -56,7 +56,7 @@ from rope_dense.large_images.tiles import TileGrid
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
     parser.add_argument('config', help='config file of a detector or segmentor')
-    parser.add_argument('checkpoint', help='checkpoint file')
+    parser.add_argument('checkpoint', help='checkpoint file, https:// address or hf-hub:owner/name')
     parser.add_argument('image', type=Path, help='tiff, png or another format that GDAL reads')
     parser.add_argument(
         '--out',

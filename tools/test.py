@@ -23,7 +23,7 @@ from rope_dense.cli.model_checks import build_model, check_image_sizes
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
     parser.add_argument('config', help='config file')
-    parser.add_argument('checkpoint', help='checkpoint file or URL')
+    parser.add_argument('checkpoint', help='checkpoint file, https:// address or hf-hub:owner/name')
     parser.add_argument(
         '--out',
         help='save the predictions: of a detector to a pickle (NAME.pkl), of a segmentor to a '

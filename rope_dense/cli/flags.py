@@ -51,7 +51,7 @@ def enable_amp(cfg: Config, precision: str) -> None:
 
 
 def check_amp(cfg: Config) -> None:
-    """fp16, of the config or --amp, needs an accelerator (mmengine would fail after reading data)."""
+    """fp16, of the config or --amp, needs an accelerator: mmengine refuses a CPU later on."""
     if cfg.optim_wrapper.type == 'AmpOptimWrapper' and get_device() in ('cpu', 'mps'):
         raise UsageError(
             'mixed precision in fp16 (--amp, or AmpOptimWrapper in the config) needs a CUDA, NPU, '
