@@ -3,6 +3,7 @@
 import os
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from mmengine.config import Config
@@ -30,7 +31,7 @@ def history_statistic(owner: type, name: str) -> Callable:
 REBUILT = {'_reconstruct': np.zeros(1).__reduce__()[0], 'scalar': np.float64(0).__reduce__()[0]}
 # What a checkpoint may consist of beside tensors and plain Python values: mmengine's training state
 # is read (numpy arrays, as numpy 1 and numpy 2 call them, and log histories); the rest is skipped.
-ALLOWED = [
+ALLOWED: list[Any] = [
     *(kind for kind in STAND_INS if kind.__module__ in ('argparse', 'yacs.config')),
     *(np.ndarray, np.dtype, HistoryBuffer, (history_statistic, 'builtins.getattr')),
     *(type(np.dtype(code)) for code in np.typecodes['AllInteger'] + np.typecodes['Float'] + '?'),
@@ -40,14 +41,14 @@ ALLOWED = [
 
 
 def load_from_source(filename: str, map_location: object = None) -> dict:
-    """``read_checkpoint``, for mmengine: whatever the `map_location`, tensors stay in main memory
-    until they are copied to where they are needed."""
+    """``read_checkpoint`` for mmengine. Tensors are on the CPU, whatever `map_location` is: model
+    and optimizer copy them to their device."""
     return read_checkpoint(fetch(filename), filename, ALLOWED)
 
 
 def read_safely() -> None:
-    """Let mmengine read files, addresses and the hub with ``read_checkpoint``: its own reader, in
-    0.10.12, goes on to run code from a file that has anything else than what it knows."""
+    """Let mmengine read files, addresses and the hub with ``read_checkpoint``: its own reader, of
+    0.10.12, runs code from a file that ``weights_only`` refuses."""
     CheckpointLoader.register_scheme(['', *WEB, HUB], load_from_source, force=True)
 
 
