@@ -15,20 +15,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 
-from rope_dense.checkpoints import CheckpointError, open_weights
+from rope_dense.checkpoints import open_weights
 from rope_dense.checkpoints.keys import KeyTable, Layout, StateDict, new_keys
 from rope_dense.checkpoints.layouts import TARGETS, Target
 from rope_dense.checkpoints.writing import whole_file
+from rope_dense.cli.arguments import tool_parser
 from rope_dense.cli.errors import UsageError, command
 
 PYTORCH = ('.pth', '.pt', '.bin')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument('source', help='path, https:// address or hf-hub:owner/name')
     parser.add_argument(
         'destination', type=Path, help=f'file to write: {", ".join(PYTORCH)} or .safetensors'
@@ -48,12 +49,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             f'{args.destination}: the suffix must be {", ".join(PYTORCH)} or .safetensors'
         )
     target = TARGETS[args.to]
-    try:
-        weights, layout = open_weights(args.source)
-        ours = layout.to_ours(weights)
-        converted = target.from_ours(ours)
-    except CheckpointError as error:
-        raise UsageError(str(error)) from error
+    weights, layout = open_weights(args.source)
+    ours = layout.to_ours(weights)
+    converted = target.from_ours(ours)
     write(converted, args.destination, target)
     if args.report:
         print(report(weights, layout, target.keys(ours)))
@@ -63,19 +61,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 def write(weights: StateDict, path: Path, target: Target) -> None:
     """Write a file that is either complete or absent."""
     weights = {key: tensor.contiguous() for key, tensor in weights.items()}
-    with whole_file(path) as partial:
-        if path.suffix == '.safetensors':
-            save_safetensors(weights, partial)
-        else:
-            torch.save({target.wrapper: weights} if target.wrapper else weights, partial)
-
-
-def save_safetensors(weights: StateDict, path: Path) -> None:
     try:
-        from safetensors.torch import save_file
-    except ImportError as error:
-        raise UsageError('to write .safetensors, pip install safetensors') from error
-    save_file(weights, path, metadata={'format': 'pt'})
+        with whole_file(path) as partial:
+            if path.suffix == '.safetensors':
+                save_file(weights, partial, metadata={'format': 'pt'})
+            else:
+                torch.save({target.wrapper: weights} if target.wrapper else weights, partial)
+    except SafetensorError as error:
+        raise UsageError(f'{path}: cannot be written ({error})') from error
 
 
 def report(weights: StateDict, layout: Layout, table: KeyTable) -> str:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import torch
 
-from rope_dense.checkpoints import CheckpointError
 from rope_dense.checkpoints.eomt import load_eomt
 from rope_dense.checkpoints.writing import whole_file
+from rope_dense.cli.arguments import tool_parser
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import build_model
@@ -26,9 +26,7 @@ from rope_dense.engine.mask_annealing import find_eomt
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument('config', help='config of a model with EoMT')
     parser.add_argument('source', help='path, https:// address or hf-hub:owner/name')
     parser.add_argument('destination', type=Path, help='file to write, NAME.pth')
@@ -44,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     model = build_model(load_config(args.config, {}, None))
     try:
         load_eomt(model.backbone, find_eomt(model), args.source, args.base)
-    except (CheckpointError, ValueError) as error:
+    except ValueError as error:
         raise UsageError(str(error)) from error
     weights = model.state_dict()
     with whole_file(args.destination) as partial:

@@ -27,7 +27,7 @@ from mmengine.device import get_device
 from mmengine.runner import Runner, find_latest_checkpoint
 
 from rope_dense.checkpoints.writing import write_whole
-from rope_dense.cli.arguments import OptionsAction
+from rope_dense.cli.arguments import add_cfg_options, tool_parser
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.flags import with_data_root
 from rope_dense.datasets import ShapesSettings, write_shapes
@@ -49,9 +49,7 @@ METRICS = {
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument(
         '--config', type=Path, default=CONFIG, help='a detector config with a `shapes` entry'
     )
@@ -66,13 +64,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         action='store_true',
         help='do not train: use the last checkpoint of the work folder',
     )
-    parser.add_argument(
-        '--cfg-options',
-        nargs='+',
-        action=OptionsAction,
-        default={},
-        help='config entries to change, as key=value',
-    )
+    add_cfg_options(parser)
     return parser.parse_args(argv)
 
 

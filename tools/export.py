@@ -18,8 +18,8 @@ from typing import Literal
 
 from torch import nn
 
-from rope_dense.cli.arguments import OptionsAction
-from rope_dense.cli.checkpoints import check_tested_weights, is_remote, read_checkpoint
+from rope_dense.cli.arguments import add_cfg_options, tool_parser
+from rope_dense.cli.checkpoints import check_tested_weights
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import build_model
@@ -34,11 +34,9 @@ DTYPE_NAMES = {name: dtype for dtype, name in DTYPES.items()}
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument('config', help='config file')
-    parser.add_argument('checkpoint', help='checkpoint file')
+    parser.add_argument('checkpoint', help='checkpoint file, https:// address or hf-hub:owner/name')
     parser.add_argument('out', type=Path, help='file to write: NAME.onnx or NAME.pt2')
     parser.add_argument('--format', choices=PACKAGES, help='(by the name of the file)')
     parser.add_argument(
@@ -53,14 +51,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         default='fp32',
         help='precision of the backbone; the rest stays in fp32 (%(default)s)',
     )
-    parser.add_argument(
-        '--cfg-options',
-        nargs='+',
-        action=OptionsAction,
-        default={},
-        metavar='KEY=VALUE',
-        help='change settings of the config, as for training',
-    )
+    add_cfg_options(parser)
     return parser.parse_args(argv)
 
 
@@ -122,10 +113,7 @@ def load(model: nn.Module, checkpoint: str) -> Sequence[str] | None:
     if isinstance(model, RoPEClassifier):
         load_classifier(model, checkpoint)
         return None
-    if is_remote(checkpoint):
-        raise UsageError(f'checkpoint {checkpoint!r}: download it first, and give the file')
-    check_tested_weights(checkpoint, model)
-    meta = read_checkpoint(checkpoint, 'checkpoint').get('meta') or {}
+    meta = check_tested_weights(checkpoint, model).get('meta') or {}
     return (meta.get('dataset_meta') or {}).get('classes')
 
 

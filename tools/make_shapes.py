@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from rope_dense.cli.arguments import tool_parser
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.datasets.layouts import LAYOUTS, ShapesSettings, write_shapes
 from rope_dense.datasets.shapes import COLORS
@@ -15,9 +16,7 @@ from rope_dense.datasets.shapes import COLORS
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     defaults = ShapesSettings()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument(
         'out', help='folder to write; a shapes data set made from other settings is replaced'
     )
@@ -63,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             layouts=tuple(args.layout),
         )
         written = write_shapes(args.out, settings)
-    except (ValueError, FileExistsError) as error:
+    except ValueError as error:
         raise UsageError(str(error)) from error
     print(f'{args.out}: {"written" if written else "already there, from the same settings"}')
 

@@ -29,8 +29,13 @@ from mmengine.utils import ProgressBar
 from torch import nn
 
 from rope_dense.checkpoints.writing import write_whole
-from rope_dense.cli.arguments import OptionsAction, check_at_least, checked_device
-from rope_dense.cli.checkpoints import check_tested_weights, is_remote, read_checkpoint
+from rope_dense.cli.arguments import (
+    add_cfg_options,
+    check_at_least,
+    checked_device,
+    tool_parser,
+)
+from rope_dense.cli.checkpoints import check_tested_weights
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.dataset_meta import classes_and_colours
 from rope_dense.cli.errors import UsageError, command
@@ -49,11 +54,9 @@ from rope_dense.large_images.tiles import TileGrid
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument('config', help='config file of a detector or segmentor')
-    parser.add_argument('checkpoint', help='checkpoint file')
+    parser.add_argument('checkpoint', help='checkpoint file, https:// address or hf-hub:owner/name')
     parser.add_argument('image', type=Path, help='tiff, png or another format that GDAL reads')
     parser.add_argument(
         '--out',
@@ -98,14 +101,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--overwrite', action='store_true', help='begin anew, and replace an earlier result'
     )
     parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
-    parser.add_argument(
-        '--cfg-options',
-        nargs='+',
-        action=OptionsAction,
-        default={},
-        metavar='KEY=VALUE',
-        help='change settings of the config, as for training',
-    )
+    add_cfg_options(parser)
     return parser.parse_args(argv)
 
 
@@ -184,11 +180,8 @@ def load_model(
     Raises:
         UsageError: they cannot be read, or do not fit.
     """
-    if is_remote(checkpoint):
-        raise UsageError(f'checkpoint {checkpoint!r}: download it first, and give the file')
     model = build_model(cfg)
-    check_tested_weights(checkpoint, model)
-    classes, colours = classes_and_colours(cfg, read_checkpoint(checkpoint, 'checkpoint'))
+    classes, colours = classes_and_colours(cfg, check_tested_weights(checkpoint, model))
     return model, classes, colours
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rope_dense.cli.arguments import OptionsAction
+from rope_dense.cli.arguments import add_cfg_options, tool_parser
 from rope_dense.cli.complexity import count_products, measured_size
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.errors import UsageError, command
@@ -21,9 +21,7 @@ from rope_dense.cli.recipe import describe, entry
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument('config', help='config file')
     parser.add_argument(
         '--flops',
@@ -37,14 +35,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar=('HEIGHT', 'WIDTH'),
         help="of that image, in pixels (the config's test size)",
     )
-    parser.add_argument(
-        '--cfg-options',
-        nargs='+',
-        action=OptionsAction,
-        default={},
-        metavar='KEY=VALUE',
-        help='change settings of the config, as in tools/train.py',
-    )
+    add_cfg_options(parser)
     args = parser.parse_args(argv)
     if args.size and not args.flops:
         parser.error('--size is for --flops')
@@ -55,7 +46,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
     cfg = load_config(args.config, args.cfg_options, None)
-    used_loaders(cfg, 'train', 'val', 'test')
+    used_loaders(cfg, 'train', 'val')
     used_loaders(cfg, 'test')
     model = build_model(cfg)
     print(entry('config', args.config))

@@ -8,23 +8,22 @@ Examples:
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 
-from rope_dense.cli.arguments import add_common_arguments, parse
+from rope_dense.cli.arguments import add_common_arguments, parse, tool_parser
 from rope_dense.cli.checkpoints import check_tested_weights
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.errors import command
-from rope_dense.cli.flags import enable_tta, save_predictions, show_predictions, with_data_root
+from rope_dense.cli.flags import enable_tta, saved_predictions, show_predictions, with_data_root
 from rope_dense.cli.launch import build_runner
 from rope_dense.cli.model_checks import build_model, check_image_sizes
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument('config', help='config file')
-    parser.add_argument('checkpoint', help='checkpoint file or URL')
+    parser.add_argument('checkpoint', help='checkpoint file, https:// address or hf-hub:owner/name')
     parser.add_argument(
         '--out',
         help='save the predictions: of a detector to a pickle (NAME.pkl), of a segmentor to a '
@@ -65,11 +64,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     del model
     if args.tta:
         enable_tta(cfg)
-    if args.out:
-        save_predictions(cfg, args.out)
     if args.show or args.show_dir:
         show_predictions(cfg, args.show, args.show_dir, args.wait_time)
-    build_runner(cfg, args.launcher).test()
+    with saved_predictions(cfg, args.out) if args.out else nullcontext():
+        build_runner(cfg, args.launcher).test()
 
 
 if __name__ == '__main__':

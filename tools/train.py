@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from rope_dense.cli.arguments import add_common_arguments, parse
+from rope_dense.cli.arguments import add_common_arguments, parse, tool_parser
 from rope_dense.cli.checkpoints import check_initial_weights, resolve_resume
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.data_checks import check_data
@@ -29,9 +29,7 @@ from rope_dense.cli.model_checks import build_model, check_image_sizes, check_op
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument('config', help='config file')
     parser.add_argument(
         '--resume',

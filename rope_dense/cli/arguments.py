@@ -22,17 +22,40 @@ class OptionsAction(DictAction):
     ) -> None:
         for pair in values or ():
             key, equals, value = pair.partition('=')
-            if not key or not equals:
-                parser.error(f'{option_string}: expected KEY=VALUE, got {pair!r}. {_ADVICE}')
+            wrong = '' if key and equals else 'expected KEY=VALUE'
             if any(value.count(left) != value.count(right) for left, right in ('()', '[]')):
-                parser.error(f'{option_string}: brackets do not match in {pair!r}. {_ADVICE}')
+                wrong = 'brackets do not match'
+            if wrong:
+                parser.error(
+                    f'{option_string}: {wrong}, got {pair!r}. No spaces around =, lists in quotes '
+                    'and without spaces, several pairs after one option: '
+                    '--cfg-options train_dataloader.batch_size=2 "key=[1,2]"'
+                )
         super().__call__(parser, namespace, values, option_string)
 
 
-_ADVICE = (
-    'No spaces around =, lists in quotes and without spaces, several pairs after one option: '
-    '--cfg-options train_dataloader.batch_size=2 "key=[1,2]"'
-)
+def tool_parser(description: str) -> argparse.ArgumentParser:
+    """A parser whose help begins with the docstring of the tool, and knows --debug."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        '--debug', action='store_true', help='print the traceback of an error, too'
+    )  # read by errors.command
+    return parser
+
+
+def add_cfg_options(parser: argparse.ArgumentParser) -> None:
+    """Add --cfg-options."""
+    parser.add_argument(
+        '--cfg-options',
+        nargs='+',
+        action=OptionsAction,
+        default={},
+        metavar='KEY=VALUE',
+        help='change settings of the config: nested keys with dots, list items by index (a.0.b=1), '
+        'list values in quotes without spaces ("key=[1,2]")',
+    )
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,15 +69,7 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
         metavar='DIR',
         help="folder that holds the data, instead of the config's data_root",
     )
-    parser.add_argument(
-        '--cfg-options',
-        nargs='+',
-        action=OptionsAction,
-        default={},
-        metavar='KEY=VALUE',
-        help='change settings of the config: nested keys with dots, list items by index (a.0.b=1), '
-        'list values in quotes without spaces ("key=[1,2]")',
-    )
+    add_cfg_options(parser)
     parser.add_argument(
         '--launcher',
         choices=['none', 'pytorch', 'slurm', 'mpi'],
@@ -73,11 +88,7 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
 
 
 def checked_device(name: str) -> torch.device:
-    """The device of --device.
-
-    Raises:
-        UsageError: there is no such device.
-    """
+    """The device of --device; UsageError if there is no such device."""
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
@@ -87,11 +98,7 @@ def checked_device(name: str) -> torch.device:
 
 
 def check_at_least(args: argparse.Namespace, least: int, *names: str) -> None:
-    """Check options that are numbers; those that were not given are None.
-
-    Raises:
-        UsageError: one is less than ``least``.
-    """
+    """UsageError if an option that is a number, or None where it was not given, is less."""
     for name in names:
         if (given := getattr(args, name)) is not None and given < least:
             option = name.replace('_', '-')

@@ -8,94 +8,77 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mmengine.config import Config, ConfigDict
-from mmengine.registry import DATASETS, MODELS
+from mmengine.config import Config
 
 from ..checkpoints import CheckpointError
-from .config import component_of, items_of, nearest_in
+from .config import nodes
 from .errors import UsageError, nearest
 
-UNKNOWN_ARGUMENT = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
-UNKNOWN_TYPE = re.compile(r'(\S+) is not in the (?:(\S+)::)?(.+?) registry')
+UNKNOWN_ARGUMENT = re.compile(r"\.__init__\(\) got an unexpected keyword argument '(\w+)'")
 LOCALS = ('cfg', 'dataloader')  # what functions of mmengine call the config of what they build
 
 
 @contextmanager
 def building(cfg: Config) -> Iterator[None]:
-    """Within it an error in building a part of the config is one line with the key of the part.
-
-    Raises:
-        UsageError: a part cannot be built.
-    """
+    """Within it an error in building a part of the config is a UsageError with its key."""
     try:
         yield
-    except (UsageError, CheckpointError):
+    except (UsageError, CheckpointError, OSError):  # the last names its file
         raise
     except Exception as error:  # a component can fail in any way
-        part = failed_part(error)
-        if part is None:
+        variables = build_variables(error)
+        if variables is None:
             raise
-        raise UsageError(explain(cfg, part, error)) from error
+        raise UsageError(explain(cfg, variables, error)) from error
 
 
-def failed_part(error: Exception) -> dict | None:
-    """The config of the innermost part that mmengine was building, or None."""
-    part = None
+def build_variables(error: Exception) -> dict | None:
+    """Local variables of the innermost function of mmengine that was building from a config; the
+    config is added as 'part'. None if there is no such function."""
+    innermost = None
     for frame, _ in traceback.walk_tb(error.__traceback__):
-        code = frame.f_code
-        if 'mmengine' not in code.co_filename or not code.co_name.startswith('build'):
-            continue
-        for name in LOCALS:
-            if isinstance(given := frame.f_locals.get(name), dict):
-                part = given
-    return part
+        code, variables = frame.f_code, frame.f_locals
+        if 'mmengine' in code.co_filename and code.co_name.startswith('build'):
+            given = [variables.get(name) for name in LOCALS]
+            parts = [part for part in given if isinstance(part, (dict, Config))]
+            innermost = {**variables, 'part': parts[0]} if parts else innermost
+    return innermost
 
 
-def explain(cfg: Config, part: dict, error: Exception) -> str:
+def explain(cfg: Config, variables: dict, error: Exception) -> str:
     """Which key cannot be built, and why."""
+    part = variables['part']
+    component, registry = (variables.get(name) for name in ('obj_cls', 'registry'))
     key, message = key_of(cfg, part), str(error.args[0]) if error.args else ''
-    if match := UNKNOWN_ARGUMENT.search(message):
-        component, argument = component_named(cfg, part), match[2]
-        if argument in part and component is not None:
-            allowed = arguments_of(component)
-            return (
-                f'{key}: unknown argument {argument!r} of {component.__name__}'
-                f'{nearest(argument, allowed)}; allowed: {", ".join(allowed)}'
-            )
-    if match := UNKNOWN_TYPE.search(message):
-        registry = DATASETS if match[3] == 'dataset' else MODELS
+    match = UNKNOWN_ARGUMENT.search(message)
+    if match and inspect.isclass(component) and match[1] in part:
+        allowed = arguments_of(component)
         return (
-            f'{key}.type: no {match[1]!r} in the registry {match[2] or "mmengine"}::{match[3]}'
-            f'{nearest_in(registry, match[1])}'
+            f'{key}: unknown argument {match[1]!r} of {component.__name__}'
+            f'{nearest(match[1], allowed)}; allowed: {", ".join(allowed) or "none"}'
+        )
+    if 'obj_cls' in variables and component is None:
+        known = {*registry.module_dict, *(registry.parent.module_dict if registry.parent else ())}
+        return (
+            f'{key}.type: no {part["type"]!r} in the registry {registry.scope}::{registry.name}'
+            f'{nearest(part["type"], known)}'
         )
     if isinstance(error, KeyError):
         message = f'no {message!r} in a part that needs it'
     return f'{key}: {part.get("type", "it")} cannot be built: {message or type(error).__name__}'
 
 
-def key_of(cfg: Config, part: dict) -> str:
+def key_of(cfg: Config, part: dict | Config) -> str:
     """The key of a part, some of whose entries may have been changed while it was built: the dict
     of the same type that shares most entries with it."""
+    if isinstance(part, Config):
+        return 'the config'
     alike = {
         key: sum(name in part and part[name] == node[name] for name in node)
-        for key, node in nodes(cfg._cfg_dict, '')
-        if node.get('type') == part.get('type')
+        for key, node in nodes(cfg._cfg_dict)
+        if key and node.get('type') == part.get('type')
     }
     return max(alike, key=alike.get, default=str(part.get('type', 'the config')))
-
-
-def nodes(node: object, key: str) -> Iterator[tuple[str, dict]]:
-    """(key, dict) of each dict below a node of a config, the outer ones first."""
-    if isinstance(node, dict) and key:
-        yield key, node
-    for name, item in items_of(node):
-        yield from nodes(item, f'{key}.{name}' if key else str(name))
-
-
-def component_named(cfg: Config, part: dict) -> type | None:
-    """The class of a part, if it is a model or a data set."""
-    found = (component_of(cfg, registry, ConfigDict(part)) for registry in (MODELS, DATASETS))
-    return next((component for component in found if inspect.isclass(component)), None)
 
 
 def arguments_of(component: type) -> list[str]:

@@ -23,24 +23,14 @@ COUNTS = (
 )
 PACKAGES = {'mmdet': 'mmdetection', 'mmseg': 'mmsegmentation'}
 # Top-level keys that mmengine and the tools look up in a config, beside the arguments of Runner.
-LOOKED_UP = {
-    'compile',
-    'find_unused_parameters',
-    'model_wrapper_cfg',
-    'runner_type',
-    'sync_bn',
-    'tta_model',
-    'tta_pipeline',
-}
+LOOKED_UP = {'compile', 'find_unused_parameters', 'model_wrapper_cfg', 'runner_type', 'sync_bn'}
+LOOKED_UP |= {'tta_model', 'tta_pipeline'}
 
 
 def load_config(path: str, options: dict, work_dir: str | None) -> Config:
     """Read the config at `path`, merge `options` into it and settle its `work_dir`.
 
     The work_dir is the argument, else the config's, else work_dirs/<name of the config>.
-
-    Raises:
-        UsageError: no such file, an error in it, an option that does not fit, or a missing package.
     """
     if not os.path.isfile(path):
         raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)})')
@@ -72,18 +62,15 @@ def _check_numbers(cfg: Config) -> None:
 
 
 def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
-    """The dataloaders of `loops`, of which the first must be there and the others may.
-
-    Raises:
-        UsageError: a part that a loop needs is missing.
-    """
-    for loop, names in SECTIONS.items():
-        missing = [name for name in names if cfg.get(name) is None]
-        if missing and (loop == loops[0] or len(missing) < len(names)):
-            optional = '' if loop == loops[0] else '; to go without it, set all of these to None'
+    """The dataloaders of `loops`, of which the first must be there and the others may."""
+    for loop in loops:
+        missing = [name for name in SECTIONS[loop] if cfg.get(name) is None]
+        optional = loop != loops[0]
+        if missing and not (optional and len(missing) == len(SECTIONS[loop])):
             raise UsageError(
-                f'the config has no {", ".join(missing)}: a {loop} loop needs {", ".join(names)}'
-                f'{optional}'
+                f'the config has no {", ".join(missing)}: a {loop} loop needs '
+                f'{", ".join(SECTIONS[loop])}'
+                f'{"; to go without it, set all of these to None" if optional else ""}'
             )
     loaders = (f'{loop}_dataloader' for loop in loops)
     return tuple(loader for loader in loaders if cfg.get(loader) is not None)
@@ -125,17 +112,25 @@ def _import_task(cfg: Config, path: str) -> None:
 
 def leaf_datasets(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:
     """Yield (config key, data set) below a dataloader, through RepeatDataset, ConcatDataset etc."""
-    yield from _leaves(f'{loader}.dataset', cfg[loader].dataset)
+    left = [(f'{loader}.dataset', cfg[loader].dataset)]
+    while left:
+        key, dataset = left.pop(0)
+        if 'dataset' in dataset:
+            left.insert(0, (f'{key}.dataset', dataset.dataset))
+        elif 'datasets' in dataset:
+            left[:0] = [(f'{key}.datasets.{i}', inner) for i, inner in enumerate(dataset.datasets)]
+        else:
+            yield key, dataset
 
 
-def _leaves(key: str, dataset: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
-    if 'dataset' in dataset:
-        yield from _leaves(f'{key}.dataset', dataset.dataset)
-    elif 'datasets' in dataset:
-        for index, inner in enumerate(dataset.datasets):
-            yield from _leaves(f'{key}.datasets.{index}', inner)
-    else:
-        yield key, dataset
+def nodes(node: object, key: str = '') -> Iterator[tuple[str, ConfigDict]]:
+    """Yield (config key, dict) of each dict at or below a part of a config, outer ones first."""
+    items = enumerate(node) if isinstance(node, (list, tuple)) else ()
+    if isinstance(node, dict):
+        yield key, node
+        items = node.items()
+    for name, item in items:
+        yield from nodes(item, f'{key}.{name}' if key else str(name))
 
 
 def component_of(cfg: Config, registry: Registry, node: ConfigDict) -> type | None:
@@ -144,19 +139,6 @@ def component_of(cfg: Config, registry: Registry, node: ConfigDict) -> type | No
         return node.type
     with registry.switch_scope_and_registry(cfg.default_scope) as task_registry:
         return task_registry.get(node.type)
-
-
-def nearest_in(registry: Registry, name: str) -> str:
-    """', did you mean X?' for the closest name in a registry and its children."""
-    registries = (registry, *registry.children.values())
-    return nearest(name, {known for each in registries for known in each.module_dict})
-
-
-def items_of(node: object) -> list[tuple[object, object]]:
-    """(key or index, value) pairs of a dict or a list in a config; none of a plain value."""
-    if isinstance(node, dict):
-        return list(node.items())
-    return list(enumerate(node)) if isinstance(node, (list, tuple)) else []
 
 
 def evaluators(cfg: Config, name: str) -> list[tuple[str, ConfigDict]]:

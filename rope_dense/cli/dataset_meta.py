@@ -1,7 +1,5 @@
 """Names and colours of the classes that a model was trained on."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from mmengine.config import Config
 from mmengine.registry import DATASETS
@@ -12,7 +10,7 @@ from .model_checks import check_classes
 Colour = tuple[int, int, int]  # red, green, blue
 
 
-def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[Sequence[str], dict[int, Colour]]:
+def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], dict[int, Colour]]:
     """Those that mmengine stored in the checkpoint, else those of the config's test data set.
 
     Colours are made up where there are none.
@@ -20,14 +18,13 @@ def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[Sequence[str], d
     Raises:
         UsageError: not as many as the heads of the model have.
     """
-    stored = (checkpoint.get('meta') or {}).get('dataset_meta') or {}
-    stored = {name.lower(): value for name, value in stored.items()}  # CLASSES in older files
     key, dataset = next(leaf_datasets(cfg, 'test_dataloader'))
-    component = component_of(cfg, DATASETS, dataset)
-    known = {**getattr(component, 'METAINFO', {}), **(dataset.get('metainfo') or {})}
-    classes = stored.get('classes') or known.get('classes') or ()
+    known = dict(getattr(component_of(cfg, DATASETS, dataset), 'METAINFO', {}))
+    known |= dataset.get('metainfo') or {}
+    stored = (checkpoint.get('meta') or {}).get('dataset_meta') or {}
+    known |= {name.lower(): value for name, value in stored.items() if value}  # once CLASSES
+    classes, palette = known.get('classes') or (), known.get('palette') or ()
     check_classes(cfg, key, classes)
-    palette = stored.get('palette') or known.get('palette') or ()
     if len(palette) < len(classes):
         palette = np.random.default_rng(0).integers(256, size=(len(classes), 3)).tolist()
     return list(classes), {index: tuple(colour) for index, colour in enumerate(palette)}

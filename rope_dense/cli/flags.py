@@ -1,54 +1,44 @@
-"""What the flags of train.py and test.py change in a config."""
+"""What the flags of the tools change in a config. Each raises UsageError where the config or the
+machine does not allow it."""
 
 import copy
 import os
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
-from mmengine.device import is_cuda_available, is_mlu_available, is_musa_available, is_npu_available
+from mmengine.device import get_device
+from mmengine.dist import is_main_process
 
-from .config import evaluators, items_of, leaf_datasets
+from ..checkpoints.writing import PARTIAL
+from .config import evaluators, leaf_datasets, nodes
 from .errors import UsageError
 
 
 def with_data_root(cfg: Config, data_root: str | Path) -> Config:
-    """A copy of a config whose data sets and evaluators read from another folder (--data-root).
+    """--data-root: a copy of a config whose data sets and evaluators read from another folder.
 
     Every `data_root` is replaced, and the start of every `ann_file` that lies in one.
-
-    Raises:
-        UsageError: the config has no `data_root`.
     """
     cfg = copy.deepcopy(cfg)
-    nodes = list(_dicts(cfg._cfg_dict))
-    roots = {node.data_root for node in nodes if node.get('data_root')}
+    parts = [node for _, node in nodes(cfg._cfg_dict)]
+    roots = {node.data_root for node in parts if node.get('data_root')}
     if not roots:
         raise UsageError(f'--data-root {data_root}: no data set of the config has a data_root')
-    for node in nodes:
+    for node in parts:
         if node.get('data_root'):
             node.data_root = str(data_root)
-            continue
-        for root in roots:
-            if node.get('ann_file') and Path(node.ann_file).is_relative_to(root):
-                node.ann_file = str(data_root / Path(node.ann_file).relative_to(root))
-                break
+        elif node.get('ann_file'):
+            file = Path(node.ann_file)
+            inside = [file.relative_to(root) for root in roots if file.is_relative_to(root)]
+            node.ann_file = str(data_root / inside[0]) if inside else node.ann_file
     return cfg
 
 
-def _dicts(node: object) -> Iterator[ConfigDict]:
-    if isinstance(node, dict):
-        yield node
-    for _, item in items_of(node):
-        yield from _dicts(item)
-
-
 def enable_amp(cfg: Config, precision: str) -> None:
-    """Train in mixed precision (--amp fp16, --amp bf16).
-
-    Raises:
-        UsageError: the optimizer wrapper is not one that can be exchanged.
-    """
+    """--amp fp16, --amp bf16: train in mixed precision."""
     wrapper = cfg.optim_wrapper
     if wrapper.type not in ('OptimWrapper', 'AmpOptimWrapper', 'BFloat16OptimWrapper'):
         raise UsageError(f'--amp: optim_wrapper.type is {wrapper.type!r}, it must be OptimWrapper')
@@ -61,15 +51,8 @@ def enable_amp(cfg: Config, precision: str) -> None:
 
 
 def check_amp(cfg: Config) -> None:
-    """fp16 needs an accelerator: mmengine's AmpOptimWrapper refuses a CPU.
-
-    Raises:
-        UsageError: the config or --amp asks for it and there is none.
-    """
-    available = (is_cuda_available, is_npu_available, is_mlu_available, is_musa_available)
-    if cfg.optim_wrapper.type == 'AmpOptimWrapper' and not any(
-        is_available() for is_available in available
-    ):
+    """fp16, of the config or --amp, needs an accelerator: mmengine refuses a CPU later on."""
+    if cfg.optim_wrapper.type == 'AmpOptimWrapper' and get_device() in ('cpu', 'mps'):
         raise UsageError(
             'mixed precision in fp16 (--amp, or AmpOptimWrapper in the config) needs a CUDA, NPU, '
             'MLU or MUSA device, and PyTorch finds none here. --amp bf16 works on a CPU too. Leave '
@@ -78,39 +61,33 @@ def check_amp(cfg: Config) -> None:
 
 
 def enable_ema(cfg: Config, momentum: float) -> None:
-    """Keep, evaluate and save a moving average of the weights (--ema).
-
-    Raises:
-        UsageError: the momentum is not in (0, 1), or the config has an average of its own.
-    """
+    """--ema: keep, evaluate and save a moving average of the weights."""
     if not 0 < momentum < 1:
         raise UsageError(
             f'--ema {momentum}: the share of the new weights at each iteration, between 0 and 1'
         )
-    hooks = cfg.get('custom_hooks') or []
-    if any(hook['type'] == 'EMAHook' for hook in hooks):
+    if has_average(cfg):
         raise UsageError('--ema: custom_hooks of the config has an EMAHook already; change it')
-    cfg.custom_hooks = [*hooks, dict(type='EMAHook', momentum=momentum)]
+    cfg.custom_hooks = [*(cfg.get('custom_hooks') or []), dict(type='EMAHook', momentum=momentum)]
+
+
+def has_average(cfg: Config) -> bool:
+    return any(hook['type'] == 'EMAHook' for hook in cfg.get('custom_hooks') or [])
 
 
 def enable_checkpointing(cfg: Config) -> None:
-    """Recompute the backbone's blocks in backward to save memory (--with-cp)."""
+    """--with-cp: recompute the backbone's blocks in backward to save memory."""
     cfg.model.backbone.with_cp = True
 
 
 def enable_fsdp(cfg: Config, launcher: str) -> None:
-    """Shard weights, gradients and optimizer state over the processes (--fsdp).
-
-    Raises:
-        UsageError: there is one process only, or the config brings a runner or a moving average
-            that sharding does not know.
-    """
+    """--fsdp: shard weights, gradients and optimizer state over the processes."""
     if launcher == 'none':
         raise UsageError(
             '--fsdp shards over the processes of a distributed run: start it with '
             'tools/dist_train.sh or tools/slurm_train.sh'
         )
-    if any(hook['type'] == 'EMAHook' for hook in cfg.get('custom_hooks') or []):
+    if has_average(cfg):
         raise UsageError('--fsdp: a moving average (--ema, EMAHook) needs whole weights; leave one')
     if cfg.get('runner_type') or cfg.get('strategy'):
         raise UsageError('--fsdp: the config has a runner_type or strategy of its own')
@@ -119,11 +96,7 @@ def enable_fsdp(cfg: Config, launcher: str) -> None:
 
 
 def enable_auto_scale_lr(cfg: Config) -> None:
-    """Scale the learning rate with the batch size (--auto-scale-lr).
-
-    Raises:
-        UsageError: the config does not say for which batch size its learning rate is.
-    """
+    """--auto-scale-lr: scale the learning rate with the batch size."""
     if 'base_batch_size' not in (cfg.get('auto_scale_lr') or {}):
         raise UsageError(
             '--auto-scale-lr: the config does not say for how many images per iteration its '
@@ -133,11 +106,7 @@ def enable_auto_scale_lr(cfg: Config) -> None:
 
 
 def enable_tta(cfg: Config) -> None:
-    """Test with the config's `tta_model` and `tta_pipeline` (--tta).
-
-    Raises:
-        UsageError: the config lacks one of them.
-    """
+    """--tta: test with the config's `tta_model` and `tta_pipeline`."""
     missing = [name for name in ('tta_model', 'tta_pipeline') if not cfg.get(name)]
     if missing:
         raise UsageError(
@@ -149,31 +118,39 @@ def enable_tta(cfg: Config) -> None:
         dataset.pipeline = cfg.tta_pipeline
 
 
-def save_predictions(cfg: Config, out: str) -> None:
-    """Write predictions to `out` (--out): a pickle from mmdet, a folder of PNGs from mmseg.
-
-    Raises:
-        UsageError: `out` is no such name, or the config has no metric that can write.
-    """
-    metrics = evaluators(cfg, 'test_evaluator')
+@contextmanager
+def saved_predictions(cfg: Config, out: str) -> Iterator[None]:
+    """--out: within it a test writes its predictions, of mmdet to a pickle, of mmseg to a folder of
+    PNGs; they are in a folder beside it until the test is complete."""
+    metrics = [metric for _, metric in evaluators(cfg, 'test_evaluator')]
+    partial, target = Path(f'{out}{PARTIAL}'), Path(out)
     if cfg.default_scope == 'mmdet':
-        if not out.endswith(('.pkl', '.pickle')):
+        if not out.endswith(('.pkl', '.pickle')) or target.is_dir():
             raise UsageError(f'--out {out!r}: detections go to a pickle; give a name.pkl')
-        dump = ConfigDict(type='DumpDetResults', out_file_path=out)
-        cfg.test_evaluator = [*(metric for _, metric in metrics), dump]
-        return
-    if os.path.isfile(out):
-        raise UsageError(f'--out {out!r} is a file; label images go to a folder')
-    writers = [metric for _, metric in metrics if metric.type == 'IoUMetric']
-    if not writers:
-        raise UsageError('--out: only IoUMetric writes label images; test_evaluator has none')
-    os.makedirs(out, exist_ok=True)  # IoUMetric's first process makes it too late for the others
-    for metric in writers:
-        metric.output_dir = out
+        dump = ConfigDict(type='DumpDetResults', out_file_path=str(partial / target.name))
+        cfg.test_evaluator, target = [*metrics, dump], target.parent
+    else:
+        if target.is_file():
+            raise UsageError(f'--out {out!r} is a file; label images go to a folder')
+        writers = [metric for metric in metrics if metric.type == 'IoUMetric']
+        if not writers:
+            raise UsageError('--out: only IoUMetric writes label images; test_evaluator has none')
+        for metric in writers:
+            metric.output_dir = str(partial)
+    partial.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+        if is_main_process():
+            target.mkdir(exist_ok=True)
+            for file in partial.iterdir():
+                os.replace(file, target / file.name)
+    finally:
+        if is_main_process():
+            shutil.rmtree(partial)
 
 
 def show_predictions(cfg: Config, show: bool, show_dir: str | None, wait_time: float) -> None:
-    """Draw the predictions on every test image, in a window (--show) or to files (--show-dir).
+    """--show, --show-dir: draw the predictions on every test image, in a window or to files.
 
     mmdet writes `show_dir`/<image>, mmseg `show_dir`/vis_data/vis_image/test_<image>_<number>.png.
     """

@@ -1,8 +1,8 @@
 """Build the Runner and run it, on any machine."""
 
+import logging
 import os
 import sys
-from urllib.error import URLError
 
 import torch
 from mmengine.config import Config, ConfigDict
@@ -11,8 +11,10 @@ from mmengine.runner import Runner, find_latest_checkpoint
 
 from ..checkpoints.writing import is_interrupt
 from .building import building
+from .checkpoints import read_safely
+from .config import nodes
+from .data_checks import name_files
 from .errors import UsageError
-from .model_checks import typed_nodes
 
 # A variable that each launcher sets for its processes.
 STARTED_BY = {
@@ -35,19 +37,22 @@ def build_runner(cfg: Config, launcher: str) -> Runner:
             'not set); use tools/dist_train.sh, dist_test.sh, slurm_train.sh or slurm_test.sh'
         )
     if launcher == 'pytorch' and not torch.cuda.is_available():
-        _use_gloo(cfg)
+        use_gloo(cfg)
+    read_safely()
+    name_files()
+    logging.raiseExceptions = False  # a log on a full disk: what is written next says so
     with building(cfg):
-        return RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
+        return RUNNERS.build(cfg)
 
 
-def _use_gloo(cfg: Config) -> None:
+def use_gloo(cfg: Config) -> None:
     """Distribute over processes on the CPU; mmengine would give each a GPU first.
 
     Batch norm is then each process's own: PyTorch has a synchronised one for GPUs only.
     """
     torch.distributed.init_process_group('gloo')
-    for _, node in typed_nodes(cfg.model, 'model'):
-        if node.type == 'SyncBN':
+    for _, node in nodes(cfg.model):
+        if node.get('type') == 'SyncBN':
             node.type = 'BN'
     default = ConfigDict(
         type='MMDistributedDataParallel',
@@ -68,21 +73,15 @@ def train(runner: Runner) -> None:
     try:
         with building(runner.cfg):
             runner.train()
-    except URLError as error:
-        raise UsageError(
-            f'pre-trained weights cannot be downloaded ({error}): name a file in the '
-            'init_cfg.checkpoint that asks for them, or set that init_cfg=None for random weights'
-        ) from error
-    except (KeyboardInterrupt, RuntimeError) as error:
+    except (KeyboardInterrupt, Exception) as error:
         if not is_interrupt(error):
             raise
         if runner.rank == 0:
-            print(f'\nstopped at iteration {runner.iter}; {_advice(runner)}', file=sys.stderr)
+            latest = find_latest_checkpoint(runner.work_dir)
+            advice = (
+                f'no checkpoint in {runner.work_dir} yet: the same command starts again'
+                if latest is None
+                else f'the last checkpoint is {latest}: the same command with --resume goes on'
+            )
+            print(f'\nstopped at iteration {runner.iter}; {advice}', file=sys.stderr)
         raise KeyboardInterrupt from error
-
-
-def _advice(runner: Runner) -> str:
-    latest = find_latest_checkpoint(runner.work_dir)
-    if latest is None:
-        return f'no checkpoint in {runner.work_dir} yet: the same command starts again'
-    return f'the last checkpoint is {latest}: the same command with --resume goes on from it'

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
+import logging
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
-from typing import Literal
+from collections.abc import Iterable, Sequence
 
 import torch
 from mmengine.config import Config, ConfigDict
-from mmengine.logging import MMLogger
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import PARAM_SCHEDULERS
 from torch import nn
@@ -18,8 +17,7 @@ from torch import nn
 from ..backbones import RoPEViT
 from ..backbones.base import Backbone
 from ..rope import RotaryEmbedding
-from ..rope.frequencies import Size
-from .config import evaluators, items_of, leaf_datasets
+from .building import building
 
 LABEL, WIDTH = 11, 100
 POSITIONS = {
@@ -37,97 +35,60 @@ FOREIGN = 'as the backbone has them: none of rope_dense'
 
 
 def describe(cfg: Config, model: nn.Module) -> str:
-    """The text, a line or a few for each part: data, model, position embedding, windows,
-    parameter groups, schedule, evaluation."""
-    return '\n'.join(
-        [
-            *(entry(name, text) for name, text in data(cfg)),
-            entry('model', parts(cfg, model)),
-            entry('weights', weights(cfg)),
-            entry('frozen', frozen(model)),
-            entry('colours', colours(cfg)),
-            entry('maps', maps(model)),
-            entry('position', positions(model)),
-            entry('windows', windows(model)),
-            entry('optimizer', optimizer(cfg)),
-            *table('groups', groups(cfg, model)),
-            *table('schedule', schedule(cfg)),
-            entry('evaluation', evaluation(cfg)),
-            entry('--tta', augmentation(cfg)),
-        ]
-    )
+    """The text, a paragraph for each part: data, model, position embedding, windows, parameter
+    groups, schedule, evaluation."""
+    hooks = cfg.get('default_hooks') or {}
+    settings = [cfg.get('test_evaluator'), hooks.get('checkpoint'), cfg.model.get('test_cfg')]
+    tta = [cfg.get('tta_model'), cfg.get('tta_pipeline')]
+    sections = {
+        'train data': short(cfg.train_dataloader),
+        'test data': short(cfg.test_dataloader),
+        'model': parts(cfg, model),
+        'weights': weights(cfg),
+        'frozen': frozen(model),
+        'colours': short(cfg.model.get('data_preprocessor')),
+        'maps': maps(model),
+        'position': positions(model),
+        'windows': windows(model),
+        'optimizer': short(cfg.optim_wrapper),
+        'groups': groups(cfg, model),
+        'schedule': schedule(cfg),
+        'evaluation': '; '.join(map(short, settings)),
+        '--tta': '; '.join(map(short, tta)) if all(tta) else 'not in this config',
+    }
+    return '\n'.join(entry(label, text) for label, text in sections.items())
 
 
 def entry(label: str, text: str) -> str:
-    """A labelled paragraph."""
-    return textwrap.fill(
-        text,
-        WIDTH,
-        initial_indent=label.ljust(LABEL),
-        subsequent_indent=' ' * LABEL,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    """A labelled paragraph, each of its lines wrapped."""
+    wrapper = textwrap.TextWrapper(WIDTH - LABEL, break_on_hyphens=False, break_long_words=False)
+    lines = [row for line in text.splitlines() for row in wrapper.wrap(line)]
+    return label.ljust(LABEL) + f'\n{"":{LABEL}}'.join(lines)
 
 
-def table(label: str, rows: list[str]) -> list[str]:
-    """Labelled lines that stay as they are."""
-    return [f'{label if not index else "":{LABEL}}{row}' for index, row in enumerate(rows)]
-
-
-def data(cfg: Config) -> Iterator[tuple[str, str]]:
-    for name in ('train', 'test'):
-        loader = cfg[f'{name}_dataloader']
-        for _, dataset in leaf_datasets(cfg, f'{name}_dataloader'):
-            files = dataset.get('ann_file') or dataset.get('data_prefix') or ''
-            batch, sampler = loader.get('batch_size', 1), (loader.get('sampler') or {}).get('type')
-            notes = [f'{batch} per process and step', *([sampler] if sampler else [])]
-            notes += [value(dataset.filter_cfg)] if dataset.get('filter_cfg') else []
-            source = f'{dataset.type} {dataset.get("data_root", "")} {value(files)}'
-            yield f'{name} data', '; '.join([source, *notes])
-            yield '', ', '.join(map(step, dataset.pipeline))
-
-
-def step(cfg: ConfigDict) -> str:
-    """A step of a pipeline, or another part with a type, with its settings."""
-    inner = settings(cfg)
-    return f'{cfg.type}({inner})' if inner else str(cfg.type)
-
-
-def settings(cfg: ConfigDict) -> str:
-    """What a config dict sets, but for its type and the keys that are handed through."""
-    names = [name for name in cfg if name not in ('type', 'meta_keys')]
-    return ', '.join(f'{name}={value(cfg[name])}' for name in names)
-
-
-def value(given: object) -> str:
-    """A setting, a long list of numbers or sizes by its ends."""
+def short(given: object) -> str:
+    """A part of a config as TYPE(KEY=VALUE, ...), a long list of numbers or sizes by its ends."""
     if isinstance(given, dict):
-        return step(given) if 'type' in given else f'({settings(given)})'
-    items = [item for _, item in items_of(given)]
-    if len(items) > 4 and not any(isinstance(item, dict) for item in items):
-        return f'[{value(items[0])} ... {value(items[-1])}: {len(items)}]'
-    if items:
-        return f'[{", ".join(map(value, items))}]' if isinstance(given, list) else str(given)
-    return str(given)
+        names = [name for name in given if name not in ('type', 'meta_keys')]
+        settings = ', '.join(f'{name}={short(given[name])}' for name in names)
+        kind = str(given.get('type', ''))
+        return f'{kind}({settings})' if settings or not kind else kind
+    if not isinstance(given, (list, tuple)):
+        return str(given)
+    if len(given) > 4 and not any(isinstance(item, dict) for item in given):
+        return f'[{short(given[0])} ... {short(given[-1])}: {len(given)}]'
+    return f'[{", ".join(map(short, given))}]'
 
 
 def parts(cfg: Config, model: nn.Module) -> str:
-    counts = [
-        f'{name} {kind(cfg.model, name)}{size(child):,d}'
-        for name, child in model.named_children()
-        if size(child)
-    ]
-    return f'{cfg.model.type}, {size(model):,d} parameters: {", ".join(counts)}'
-
-
-def kind(cfg: ConfigDict, name: str) -> str:
-    """Type and arch of a part of the model, where the config has them."""
-    part = cfg.get(name)
-    if not isinstance(part, dict) or 'type' not in part:
-        return ''
-    arch = part.get('arch')
-    return f'({part.type}{f" {value(arch)}" if arch else ""}) '
+    """Type, arch and parameters of the model and its parts."""
+    texts = []
+    for name, child in model.named_children():
+        part = cfg.model.get(name)
+        given = [part.get('type'), part.get('arch')] if isinstance(part, dict) else []
+        kind = ' '.join(short(item) for item in given if item)
+        texts += [f'{name} {f"({kind}) " if kind else ""}{size(child):,d}'] if size(child) else []
+    return f'{cfg.model.type}, {size(model):,d} parameters: {", ".join(texts)}'
 
 
 def size(module: nn.Module) -> int:
@@ -136,26 +97,17 @@ def size(module: nn.Module) -> int:
 
 def weights(cfg: Config) -> str:
     init_cfg = (cfg.model.get('backbone') or {}).get('init_cfg')
-    start = f'backbone from {init_cfg.checkpoint}' if init_cfg else 'backbone from random values'
+    start = f'backbone from {init_cfg.checkpoint if init_cfg else "random values"}'
     return f'{start}; all from {cfg.load_from}' if cfg.get('load_from') else start
 
 
 def frozen(model: nn.Module) -> str:
     """How many parameters of which parts do not train."""
-    parts = {
-        name: (sum(p.numel() for p in child.parameters() if not p.requires_grad), size(child))
-        for name, child in model.named_children()
-    }
-    texts = [f'{name} {fixed:,d} of {count:,d}' for name, (fixed, count) in parts.items() if fixed]
+    texts = []
+    for name, child in model.named_children():
+        if fixed := sum(p.numel() for p in child.parameters() if not p.requires_grad):
+            texts.append(f'{name} {fixed:,d} of {size(child):,d}')
     return f'{", ".join(texts)} parameters' if texts else 'nothing'
-
-
-def colours(cfg: Config) -> str:
-    """How images are normalised."""
-    settings = cfg.model.get('data_preprocessor') or {}
-    order = 'RGB' if settings.get('bgr_to_rgb') else 'BGR'  # files are read as BGR
-    scale = [f'{name} {value(settings[name])}' for name in ('mean', 'std') if settings.get(name)]
-    return ', '.join([order, *scale])
 
 
 def maps(model: nn.Module) -> str:
@@ -175,15 +127,19 @@ def find_backbone(model: nn.Module) -> Backbone | None:
     return next((part for part in model.modules() if isinstance(part, Backbone)), None)
 
 
+def numbers(given: Iterable[int]) -> str:
+    return ', '.join(map(str, given))
+
+
 def positions(model: nn.Module) -> str:
     """Rotary embeddings, and other position embeddings by the names of their parameters."""
-    ropes: dict[str, list[RotaryEmbedding]] = {}
+    ropes: dict[str, list[int]] = {}
     for part in model.modules():
         if isinstance(part, RotaryEmbedding):
-            ropes.setdefault(repr(part), []).append(part)
+            ropes.setdefault(repr(part), []).append(size(part))
     texts = [
-        f'{text} in {len(alike)} blocks, {sum(map(size, alike)):,d} learned frequencies'
-        for text, alike in ropes.items()
+        f'{text} in {len(sizes)} blocks, {sum(sizes):,d} learned frequencies'
+        for text, sizes in ropes.items()
     ]
     for pattern, name in POSITIONS.items():
         tables = [p for key, p in model.named_parameters() if re.search(rf'\b{pattern}$', key)]
@@ -195,55 +151,31 @@ def positions(model: nn.Module) -> str:
 
 
 def windows(model: nn.Module) -> str:
+    """The windows of attention in tokens, what prefix tokens do in them, and of which blocks."""
     backbone = find_backbone(model)
     if backbone is None:
         return FOREIGN
     blocks, windowed = range(len(backbone.ordered_blocks)), backbone.window_blocks
-    if not windowed or backbone.window_size is None:
+    text = window = backbone.window_size
+    if not windowed or window is None:
         return f'none: global attention in all {len(blocks)} blocks'
-    in_words = f'{window(backbone.window_size)}{prefix_in_windows(backbone)}'
+    if window != 'auto':
+        text = f'{window[0]} x {window[1]} tokens'
+    if isinstance(backbone, RoPEViT) and backbone.arch.num_prefix_tokens:
+        globally = ' beside prefix tokens that attend globally'
+        text += globally if backbone.global_prefix else ' with a copy of the prefix tokens'
     if len(windowed) == len(blocks):
-        return f'{in_words} in all blocks'
+        return f'{text} in all blocks'
     others = [block for block in blocks if block not in windowed]
-    return f'{in_words} in blocks {numbers(windowed)}; global attention in {numbers(others)}'
+    return f'{text} in blocks {numbers(windowed)}; global attention in {numbers(others)}'
 
 
-def prefix_in_windows(backbone: Backbone) -> str:
-    """What class token and registers do in windows, if there are any."""
-    if not isinstance(backbone, RoPEViT) or not backbone.arch.num_prefix_tokens:
-        return ''
-    if backbone.global_prefix:
-        return ' beside prefix tokens that attend globally'
-    return ' with a copy of the prefix tokens'
-
-
-def numbers(given: Iterable[int]) -> str:
-    return ', '.join(map(str, given))
-
-
-def window(window_size: Size | Literal['auto']) -> str:
-    """A window in words: its sides in tokens."""
-    return 'auto' if window_size == 'auto' else f'{window_size[0]} x {window_size[1]} tokens'
-
-
-def optimizer(cfg: Config) -> str:
-    wrapper = cfg.optim_wrapper
-    clip = (
-        f'gradients clipped {value(wrapper.clip_grad)}' if wrapper.get('clip_grad') else 'no clip'
-    )
-    return f'{step(wrapper.optimizer)}; {clip}; {wrapper.type}'
-
-
-def groups(cfg: Config, model: nn.Module) -> list[str]:
-    """One row for each parameter group; the layers of layer-wise decay share rows."""
-    logger = MMLogger.get_current_instance()
-    level = logger.level
-    logger.setLevel('WARNING')  # the constructor logs the whole table
-    try:
+def groups(cfg: Config, model: nn.Module) -> str:
+    """A table with a row for each parameter group; the layers of layer-wise decay share rows."""
+    logging.disable(logging.INFO)  # the constructor logs each parameter
+    with building(cfg):
         built = build_optim_wrapper(model, copy.deepcopy(cfg.optim_wrapper))
-    finally:
-        logger.setLevel(level)
-    base = cfg.optim_wrapper.optimizer
+    logging.disable(logging.NOTSET)
     rows: dict[tuple[str, float], list[dict]] = {}
     for group in built.optimizer.param_groups:
         name = re.sub(r'(layer_|blocks\.)\d+', r'\1*', group.get('name', '(no name)'))
@@ -251,47 +183,45 @@ def groups(cfg: Config, model: nn.Module) -> list[str]:
     width = max(len(name) for name, _ in rows)
     lines = [f'{"":{width}}  {"lr":>17}  weight decay  parameters']
     for (name, decay), members in rows.items():
-        rates = sorted({group['lr'] / base.lr for group in members})
+        rates = sorted({group['lr'] / cfg.optim_wrapper.optimizer.lr for group in members})
         factor = ' to '.join(f'x {rate:.4g}' for rate in dict.fromkeys((rates[0], rates[-1])))
         count = sum(param.numel() for group in members for param in group['params'])
         lines.append(f'{name:{width}}  {factor:>17}  {decay:12g}  {count:10,d}')
-    return lines
+    return '\n'.join(lines)
 
 
-def schedule(cfg: Config) -> list[str]:
+def schedule(cfg: Config) -> str:
     """The length of training, and the learning rate where its course changes."""
-    loop, schedulers = cfg.train_cfg, scheduler_settings(cfg)
-    batch = cfg.train_dataloader.get('batch_size', 1)
+    loop, batch = cfg.train_cfg, cfg.train_dataloader.get('batch_size', 1)
+    schedulers = scheduler_settings(cfg)
+    if 'max_iters' not in loop or any(part.get('by_epoch', True) for part in schedulers):
+        length = f'{loop.get("max_epochs") or loop.get("max_iters")} epochs or iterations'
+        return '\n'.join([length, *(map(short, schedulers) if schedulers else ['constant'])])
     scaling = cfg.get('auto_scale_lr') or {}
     processes = f', for {scaling["base_batch_size"] // batch} processes' if scaling else ''
-    if 'max_iters' not in loop or any(part.get('by_epoch', True) for part in schedulers):
-        steps = [value(part) for part in schedulers] or ['constant']
-        return [f'{loop.get("max_epochs") or loop.get("max_iters")} epochs or iterations', *steps]
-    factors, changes = learning_rates(cfg), {0, loop.max_iters - 1}
-    for part in schedulers:
-        for change in (part.get('begin', 0), part.get('end'), *part.get('milestones', ())):
-            changes |= {change - 1, change} if change else set()
-        middle = (part.get('begin', 0) + min(part.get('end') or 0, loop.max_iters)) // 2
-        warm_ups = part.get('warmup', 0), part.get('backbone_warmup', 0)
-        changes |= {middle, warm_ups[0], sum(warm_ups)}
-    points = [it for it in sorted(changes) if 0 <= it < loop.max_iters]
-    lines = [f'learning rate {rates_at(cfg, factors, points)}']
+    lines = [
+        f'{loop.max_iters} iterations of {batch} images per process{processes}, validation every '
+        f'{loop.get("val_interval", 1)}'
+    ]
+    lr, factors = cfg.optim_wrapper.optimizer.lr, learning_rates(cfg)
+    lines.append(f'learning rate {course(lr, factors)}')
     if (of_backbone := learning_rates(cfg, 'backbone/decay')) != factors:
-        lines.append(f'of the backbone {rates_at(cfg, of_backbone, points)}')
+        lines.append(f'of the backbone {course(lr, of_backbone)}')
     for hook in cfg.get('custom_hooks') or []:
         if hook.type == 'MaskAnnealingHook':
             spans = zip(hook.start, hook.end, strict=True)
             lines.append(f'masks annealed from {", ".join(f"{a} to {b}" for a, b in spans)}')
-    return [
-        f'{loop.max_iters} iterations of {batch} images per process{processes}',
-        *(row for line in lines for row in textwrap.wrap(line, WIDTH - LABEL)),
-    ]
+    return '\n'.join(lines)
 
 
-def rates_at(cfg: Config, factors: list[float], points: list[int]) -> str:
-    """The learning rate at some iterations, in words."""
-    lr = cfg.optim_wrapper.optimizer.lr
-    return ', '.join(f'{lr * factors[it]:.4g} at {it}' for it in points)
+def course(lr: float, factors: Sequence[float]) -> str:
+    """The learning rate at the start, at the end of a constant start, at its highest, halfway from
+    there to the end, at the end, and on both sides of where it drops by more than half."""
+    last, highest = len(factors) - 1, factors.index(max(factors))
+    constant = next((it for it in range(last) if factors[it + 1] != factors[0]), last)
+    drops = [it for it in range(last) if factors[it + 1] < 0.4 * factors[it]]
+    points = {0, constant, highest, (highest + last) // 2, last, *drops, *(it + 1 for it in drops)}
+    return ', '.join(f'{lr * factors[it]:.4g} at {it}' for it in sorted(points))
 
 
 def learning_rates(cfg: Config, group: str = '(rest)/decay') -> list[float]:
@@ -313,20 +243,3 @@ def learning_rates(cfg: Config, group: str = '(rest)/decay') -> list[float]:
 def scheduler_settings(cfg: Config) -> list[ConfigDict]:
     given = cfg.get('param_scheduler') or []
     return [given] if isinstance(given, dict) else given
-
-
-def evaluation(cfg: Config) -> str:
-    metrics = ', '.join(value(metric) for _, metric in evaluators(cfg, 'test_evaluator'))
-    checkpoint = (cfg.get('default_hooks') or {}).get('checkpoint') or {}
-    best = checkpoint.get('save_best')
-    return (
-        f'{metrics}; every {cfg.train_cfg.get("val_interval", 1)}, checkpoint every '
-        f'{checkpoint.get("interval", 1)}{f", the best by {best}" if best else ""}; '
-        f'test_cfg {value(cfg.model.get("test_cfg"))}'
-    )
-
-
-def augmentation(cfg: Config) -> str:
-    if not cfg.get('tta_pipeline') or not cfg.get('tta_model'):
-        return 'not in this config'
-    return f'{cfg.tta_model.type}: {", ".join(map(step, cfg.tta_pipeline))}'

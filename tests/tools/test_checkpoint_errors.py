@@ -35,8 +35,23 @@ def test_pretrained_weights_that_cannot_be_downloaded(
     work_dir = str(tmp_path / 'work')
     assert train([detector, '--work-dir', work_dir, '--cfg-options', *options]) == 2
     message = capsys.readouterr().err
-    assert 'cannot be downloaded' in message and 'init_cfg=None for random weights' in message
+    assert 'the download failed' in message and 'give its path' in message
     assert 'Traceback' not in message
+
+
+def test_addresses_that_cannot_be_reached(
+    train: Main,
+    test: Main,
+    detector: str,
+    fails: Fails,
+    tmp_path: Path,
+    unused_port: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv('TORCH_HOME', str(tmp_path / 'torch'))
+    address = f'http://127.0.0.1:{unused_port}/x.pth'
+    fails(test, detector, address, says=[f'error: {address}: the download failed'])
+    assert not list((tmp_path / 'torch').rglob('*.pth*'))
 
 
 def test_last_checkpoint_that_is_gone(

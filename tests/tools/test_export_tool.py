@@ -119,6 +119,9 @@ def test_wrong_requests(
 def test_weights_that_are_not_there(
     export: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for checkpoint, says in (('no.pth', 'no such file'), ('https://a/b.pth', 'download it first')):
+    for checkpoint, says in (
+        ('no.pth', 'no such file'),
+        ('https://a.invalid/b.pth', 'the download failed'),
+    ):
         assert export([DEMO, checkpoint, str(tmp_path / 'a.onnx'), *OPTIONS]) == 2
         assert says in capsys.readouterr().err

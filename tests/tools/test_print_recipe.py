@@ -57,7 +57,7 @@ def words(leaf: Leaf) -> dict[str, list[str]]:
         'model': [f'{parameters:,d} parameters'],
         'weights': [leaf.weights or 'random values'],
         'frozen': ['nothing'],
-        'colours': ['RGB, mean [123.675, 116.28, 103.53], std [58.395, 57.12, 57.375]'],
+        'colours': ['mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375], bgr_to_rgb=True'],
         'maps': ['without the final norm' if leaf.is_vit else 'strides'],
         'schedule': ['90000' if leaf.experiment.startswith('dino') else '160000', '8 processes'],
         'evaluation': ['CocoMetric' if leaf.experiment.startswith('dino') else 'mIoU'],
@@ -86,8 +86,8 @@ def test_how_a_foundation_backbone_is_used(name: str) -> None:
     frozen = sum(param.numel() for param in model.backbone.parameters())
     said = f'backbone {frozen:,d} of {frozen:,d} parameters'
     assert actual['frozen'] == (said if head in ('linear', 'dpt') else 'nothing')
-    colours = foundation.COLOURS[family]
-    assert actual['colours'] == f'RGB, mean {colours["mean"]}, std {colours["std"]}'
+    colours = [f'{key}={numbers}' for key, numbers in foundation.COLOURS[family].items()]
+    assert all(text in actual['colours'] for text in (*colours, 'bgr_to_rgb=True'))
     assert f'blocks {str(foundation.MAPS[head, family]).strip("(,)")};' in actual['maps']
     normed = foundation.FINAL_NORM[family] == 'all'
     assert ('each after' if normed else 'without') + ' the final norm' in actual['maps']

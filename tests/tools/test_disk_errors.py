@@ -1,0 +1,92 @@
+"""A full disk, images that cannot be read: one line that names the file, and nothing is left."""
+
+import runpy
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from mmengine.config import Config
+from small_configs import make_data
+from tool_names import TOOLS, Main
+
+from rope_dense.cli.errors import command
+from rope_dense.cli.flags import saved_predictions
+
+FULL = Path('/dev/full')
+
+
+@pytest.mark.skipif(not FULL.exists(), reason='a device of Linux')
+def test_the_open_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    @command
+    def main(argv: Sequence[str] | None = None) -> None:
+        with open(FULL, 'w') as file:
+            file.write('text')
+
+    assert main([]) == 2
+    assert capsys.readouterr().err == 'error: /dev/full: No space left on device\n'
+
+
+@pytest.mark.parametrize('scope, name', [('mmdet', 'boxes.pkl'), ('mmseg', 'labels')])
+def test_predictions_are_complete_or_not_there(tmp_path: Path, scope: str, name: str) -> None:
+    """What was there before stays until the test is complete."""
+    out = tmp_path / name
+    cfg = Config(dict(default_scope=scope, test_evaluator=dict(type='IoUMetric')))
+    file = out if scope == 'mmdet' else out / 'a.png'
+
+    def write(text: str, error: type[Exception] | None) -> None:
+        with saved_predictions(cfg, str(out)):
+            last = list(cfg.test_evaluator)[-1] if scope == 'mmdet' else cfg.test_evaluator
+            written = last.out_file_path if scope == 'mmdet' else f'{last.output_dir}/a.png'
+            Path(written).write_text(text)
+            if error:
+                raise error
+
+    write('first', None)
+    with pytest.raises(OSError):
+        write('second', OSError)
+    assert file.read_text() == 'first'
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_weights_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def save_file(weights: dict, path: Path, metadata: dict) -> None:
+        path.write_bytes(b'half')
+        raise safetensors.SafetensorError('No space left on device')
+
+    monkeypatch.setattr(safetensors.torch, 'save_file', save_file)
+    weights = {'patch_embed.proj.weight': torch.zeros(8, 3, 16, 16)}
+    monkeypatch.setattr('rope_dense.checkpoints.open_weights', lambda source: (weights, Identity()))
+    convert = runpy.run_path(str(TOOLS / 'convert_checkpoint.py'))['main']
+    assert convert(['source.pth', str(tmp_path / 'x.safetensors')]) == 2
+    message = capsys.readouterr().err
+    assert f'{tmp_path / "x.safetensors"}' in message and 'No space left' in message
+    assert not list(tmp_path.iterdir())
+
+
+class Identity:
+    """A layout that is ours already."""
+
+    name = 'ours'
+
+    def to_ours(self, weights: dict) -> dict:
+        return weights
+
+
+@pytest.mark.parametrize('workers', [0, 1])
+def test_an_image_that_is_damaged(
+    train: Main, detector: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: int
+) -> None:
+    """Found in the middle of training; a worker wraps errors in its traceback."""
+    data = make_data(tmp_path / 'data') / 'coco'
+    *_, path = sorted((data / 'train2017').iterdir())
+    path.write_bytes(b'')
+    options = [f'train_dataloader.num_workers={workers}', 'train_cfg.max_iters=20']
+    options += ['train_cfg.val_interval=20', f'experiment_name=damaged{workers}']
+    argv = [detector, '--data-root', str(data), '--work-dir', str(tmp_path / 'work')]
+    assert train([*argv, '--cfg-options', *options, f'visualizer.name=damaged{workers}']) == 2
+    message = capsys.readouterr().err
+    assert f'error: {path} cannot be loaded: ' in message and 'Traceback' not in message
