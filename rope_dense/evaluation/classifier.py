@@ -80,21 +80,27 @@ class RoPEClassifier(BaseModel):
         """
         if mode not in ('tensor', 'predict'):
             raise ValueError(f"mode must be 'tensor' or 'predict', got {mode!r}")
-        scores = self.head(self.pool(inputs))
+        scores = self.head(self.pool(self.features(inputs)))
         if mode == 'tensor':
             return scores
         for sample, scores_of_sample in zip(data_samples, scores, strict=True):
             sample.scores = scores_of_sample
         return data_samples
 
-    def pool(self, images: Tensor) -> Tensor:
-        """What the head sees, [B, C]."""
+    def features(self, images: Tensor) -> Tensor:
+        """The normalised tokens of a ViT, [B, N, C], prefix tokens first; or the last map of a Swin
+        or NAT, [B, C, H, W]."""
         if isinstance(self.backbone, RoPEViT):
-            tokens, _ = self.backbone.forward_tokens(images)  # of each output, [B, N, C]
-            if self.backbone.cls_token is not None:
-                return tokens[-1][:, 0]
-            return tokens[-1][:, self.backbone.arch.num_registers :].mean(1)
-        return self.backbone(images)[-1].mean((2, 3))
+            return self.backbone.forward_tokens(images)[0][-1]
+        return self.backbone(images)[-1]
+
+    def pool(self, features: Tensor) -> Tensor:
+        """What the head sees of the features, [B, C]."""
+        if not isinstance(self.backbone, RoPEViT):
+            return features.mean((2, 3))
+        if self.backbone.cls_token is not None:
+            return features[:, 0]
+        return features[:, self.backbone.arch.num_registers :].mean(1)
 
 
 def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
