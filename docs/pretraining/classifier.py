@@ -6,7 +6,7 @@ model = dict(
     backbone=dict(
         type='RoPEViT',
         arch=dict(embed_dims=192, depth=6, num_heads=3),
-        img_size=80,
+        img_size=48,
         with_cls_token=False,
         layer_scale_init_value=None,
         final_norm=True,

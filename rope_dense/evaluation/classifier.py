@@ -17,9 +17,12 @@ from ..backbones import RoPEViT
 from ..backbones.archs import ARCHS
 from ..backbones.stages import StagedBackbone
 from ..checkpoints import CheckpointError, load_pretrained, open_weights
+from ..checkpoints.files import read_checkpoint, select_weights
 from ..checkpoints.hints import axial_theta, is_swin, swin_sizes
 from ..checkpoints.keys import VIT_BLOCK, StateDict
 from ..checkpoints.loading import read_weights
+from ..checkpoints.sources import fetch
+from .named_classifiers import ANY_CONFIG, CLASSIFIERS, trained_backbone
 
 VIT_HEAD_DIM, SWIN_HEAD_DIM = 64, 32  # of all published ones
 HEAD = ('head.weight', 'head.bias')
@@ -108,7 +111,8 @@ def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
 
     Args:
         checkpoint: of RoPE-ViT or RoPE-Swin, their baselines, timm's ports of the former, SHI-Labs'
-            ViT with relative position bias, or ResFormer; see ``fetch``.
+            ViT with relative position bias, or ResFormer; or of one of ``CLASSIFIERS``, trained
+            with timm's script. See ``fetch``.
         rope: 'axial' or 'none'. Only weights of a ViT with a position embedding and without
             frequencies need it: those of the axial models with position embedding look the same as
             those of the baseline.
@@ -116,6 +120,10 @@ def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
     Raises:
         CheckpointError: the checkpoint cannot be had or read, or is no such classifier.
     """
+    contents = read_checkpoint(fetch(checkpoint), checkpoint)
+    name = contents.get('arch')  # which timm's script writes
+    if isinstance(name, str) and name in (*CLASSIFIERS, ANY_CONFIG):
+        return trained_config(name, select_weights(contents, '', checkpoint), checkpoint)
     weights, layout = open_weights(checkpoint)
     if missing := [key for key in (*HEAD, 'norm.weight') if key not in weights]:
         raise CheckpointError(
@@ -132,6 +140,22 @@ def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
     return dict(
         type='RoPEClassifier',
         backbone=backbone,
+        num_classes=len(weights[HEAD[0]]),
+        data_preprocessor=IMAGENET,
+    )
+
+
+def trained_config(name: str, weights: StateDict, checkpoint: str) -> dict:
+    """The config of a classifier that timm's script trained under this name."""
+    if name == ANY_CONFIG:
+        raise CheckpointError(
+            f'{checkpoint}: a {name} is what its config says; give that config (--config)'
+        )
+    if HEAD[0] not in weights:
+        raise CheckpointError(f'{checkpoint}: has no {HEAD[0]}, so it is no classifier')
+    return dict(
+        type='RoPEClassifier',
+        backbone=trained_backbone(name, weights),
         num_classes=len(weights[HEAD[0]]),
         data_preprocessor=IMAGENET,
     )

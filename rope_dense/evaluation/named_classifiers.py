@@ -5,12 +5,18 @@ The names are those of ``rope_dense.integrations.timm``, and what its checkpoint
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from ..backbones import RoPENAT
 from ..rope.frequencies import Size
 from ..rope.validation import refuse
 
+OFFSETS = 'relative_position_bias_table'
+TABLES = ('pos_embed', OFFSETS)
+ANY_CONFIG = 'rope_classifier'  # the name of a model that its config describes
 VIT_PATCH = 16
 SWIN_STRIDE = 32  # of the last map: a window of 7 tokens is that of 224 pixels
 
@@ -114,4 +120,24 @@ def with_image_size(backbone: dict, image_size: Size) -> dict:
     if backbone['type'] == 'RoPESwin':
         window = image_size[0] // SWIN_STRIDE, image_size[1] // SWIN_STRIDE
         return dict(backbone, window_size=window, pretrain_window_size=window)
+    return backbone
+
+
+def trained_backbone(name: str, weights: dict[str, Tensor]) -> dict:
+    """The config of a backbone that was trained under a name: at the image size that its position
+    tables tell, at 224 pixels if it has none.
+
+    Args:
+        weights: of the classifier, for a square image size.
+    """
+    backbone = CLASSIFIERS[name].backbone
+    if backbone['type'] == 'RoPENAT':  # whose tables are those of a neighbourhood
+        return backbone
+    pixels = VIT_PATCH if backbone['type'] == 'RoPEViT' else SWIN_STRIDE
+    for key, table in weights.items():
+        side = math.isqrt(table.shape[-2]) if key.endswith(TABLES) else 0
+        if key.endswith(OFFSETS):
+            side = (side + 1) // 2  # from - (side - 1) to side - 1
+        if side:
+            return with_image_size(backbone, (pixels * side, pixels * side))
     return backbone

@@ -18,12 +18,17 @@ from mmcv.cnn.bricks import DropPath
 from mmengine.config import Config
 from torch import Tensor, nn
 
-from ..backbones import RoPEViT
+from ..backbones import RoPENAT, RoPEViT
 from ..backbones.layers import init_transformer
 from ..checkpoints.loading import can_resize, resize
 from ..engine.param_groups import ROLES
 from ..evaluation import RoPEClassifier
-from ..evaluation.named_classifiers import CLASSIFIERS, NamedClassifier, with_image_size
+from ..evaluation.named_classifiers import (
+    ANY_CONFIG,
+    CLASSIFIERS,
+    NamedClassifier,
+    with_image_size,
+)
 from ..rope.frequencies import Size
 from ..rope.validation import check_choice, check_integer, check_number, check_size
 
@@ -37,7 +42,6 @@ except ImportError as error:
 
 PREFIX = 'backbone.'
 TOKENS = ('cls_token', 'reg_token')  # which, like positions and frequencies, have no weight decay
-ANY_CONFIG = 'rope_classifier'
 
 
 class TimmClassifier(RoPEClassifier):
@@ -158,7 +162,9 @@ class TimmClassifier(RoPEClassifier):
 
 def settings_of(backbone: dict, crop_ratio: float = 0.875) -> dict:
     """timm's settings of a model: what it was trained with, and how it is evaluated."""
-    overlapping = backbone.get('type') == 'RoPENAT' and 'nat_s_' not in backbone['arch']
+    overlapping = False
+    if backbone.get('type') == 'RoPENAT':
+        overlapping = RoPENAT.ARCHS[backbone['arch']].get('overlapping', True)
     return dict(
         input_size=(3, 224, 224),
         num_classes=1000,
