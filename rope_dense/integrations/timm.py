@@ -176,7 +176,11 @@ def settings_of(backbone: dict, crop_ratio: float = 0.875) -> dict:
 
 
 def build(
-    name: str, named: NamedClassifier, pretrained: bool, features_only: bool = False, **kwargs
+    name: str,
+    named: NamedClassifier,
+    pretrained: bool,
+    features_only: bool = False,
+    **kwargs: object,
 ) -> TimmClassifier:
     """What ``timm.create_model`` returns for a name.
 
