@@ -66,15 +66,16 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 @command
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
-    for name in ('crops', 'epochs', 'iterations', 'val_interval', 'images'):
-        if getattr(args, name) < 1:
-            raise UsageError(f'--{name.replace("_", "-")} must be 1 or more')
+    settings = {name: value for name, value in vars(args).items() if isinstance(value, int)}
+    for name, value in settings.items():
+        if value < 1 and name != 'seed':
+            raise UsageError(f'--{name.replace("_", "-")} must be 1 or more, got {value}')
     args.work_dir.mkdir(parents=True, exist_ok=True)
     train, val = crops(args)
     started = time.monotonic()
     accuracies = pretrain(args, train, val)
-    results = dict(vars(args), work_dir=None, seconds=dict(pretraining=seconds_since(started)))
-    results |= dict(accuracies=accuracies, detection={})
+    results = dict(settings=settings, accuracies=accuracies, detection={})
+    results['seconds'] = dict(pretraining=seconds_since(started))
     shapes = ShapesSettings(
         train=args.images, val=100, size=(SCENE_SIZE, SCENE_SIZE), layouts=('coco',)
     )
