@@ -251,6 +251,17 @@ def test_layers_learn_at_rates_of_their_own(ours: ModuleType, family: str) -> No
             assert group['lr_scale'] == 0.5 ** (len(blocks) + 1 - layer), name
 
 
+def test_image_sizes_are_multiples_of_the_patches(ours: ModuleType) -> None:
+    backbone = dict(VIT, patch_size=14, use_ape=True)
+    assert ours.TimmClassifier(backbone, img_size=(56, 70)).backbone.pretrain_grid == (4, 5)
+    with pytest.raises(ValueError, match=r'img_size must be multiples of 14 .* got \(64, 64\)'):
+        ours.TimmClassifier(backbone, img_size=64)
+    swin = ours.TimmClassifier(dict(SWIN, use_rpb=True), img_size=(96, 128)).backbone
+    assert swin.window_size == swin.pretrain_grid == (3, 4)
+    with pytest.raises(ValueError, match='img_size must be multiples of 32 pixels for a RoPENAT'):
+        ours.TimmClassifier(NAT, img_size=112)
+
+
 @every_family
 def test_checkpointing_changes_no_gradient(ours: ModuleType, family: str) -> None:
     model = ours.TimmClassifier(FAMILIES[family], num_classes=5, drop_path_rate=0.0).train()

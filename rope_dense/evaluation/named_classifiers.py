@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..backbones import RoPENAT
+from ..backbones import RoPENAT, RoPEViT
+from ..backbones.archs import DEFAULT, find_vit_arch
 from ..rope.frequencies import Size
 from ..rope.validation import refuse
 
 OFFSETS = 'relative_position_bias_table'
 TABLES = ('pos_embed', OFFSETS)
 ANY_CONFIG = 'rope_classifier'  # the name of a model that its config describes
-VIT_PATCH = 16
+VIT_PATCH = 16  # of those below
 SWIN_STRIDE = 32  # of the last map: a window of 7 tokens is that of 224 pixels
 
 MIXED = dict(type='MixedRoPE', theta=10.0)
@@ -110,9 +111,12 @@ def with_image_size(backbone: dict, image_size: Size) -> dict:
     of a ViT, and the windows of a Swin, 1 / 32 of the image. A NAT is the same at any size.
 
     Raises:
-        ValueError: sides that are no multiples of 16 (ViT) or 32 (others).
+        ValueError: sides that are no multiples of the patch size (ViT) or of 32 (others).
     """
-    multiple = VIT_PATCH if backbone['type'] == 'RoPEViT' else SWIN_STRIDE
+    multiple = SWIN_STRIDE
+    if backbone['type'] == 'RoPEViT':
+        given = dict(patch_size=backbone.get('patch_size', DEFAULT))
+        multiple = find_vit_arch(RoPEViT.ARCHS, backbone['arch'], given).patch_size
     if any(side % multiple for side in image_size):
         refuse('img_size', image_size, f'multiples of {multiple} pixels for a {backbone["type"]}')
     if backbone['type'] == 'RoPEViT':
