@@ -257,16 +257,16 @@ WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
         ['patch_norm=False'],
     ),
     'the other output': (
-        changed(swin('mixed'), norm1__weight=torch.ones(64), norm1__bias=torch.ones(64)),
+        changed(swin('mixed'), norm0__weight=torch.ones(32), norm0__bias=torch.ones(32)),
         RoPESwin,
-        dict(SWIN, out_indices=(0,)),
-        ['missing: norm0.weight, norm0.bias'],
+        dict(SWIN, out_indices=(1,)),
+        ['missing: norm1.weight, norm1.bias'],
     ),
     'other outputs': (
-        changed(swin('mixed'), norm1__weight=torch.ones(64), norm1__bias=torch.ones(64)),
+        changed(swin('mixed'), norm0__weight=torch.ones(32), norm0__bias=torch.ones(32)),
         RoPESwin,
         SWIN,
-        ['missing: norm0.weight, norm0.bias', 'output norms of stages 1 only: see out_indices'],
+        ['missing: norm1.weight, norm1.bias', 'output norms of stages 0 only: see out_indices'],
     ),
 }
 

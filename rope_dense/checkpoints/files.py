@@ -29,8 +29,8 @@ SKIPPED = (
 )
 CONFIG_NODE = 'yacs.config.CfgNode'  # the configuration of Swin's script, a subclass of dict
 INDEX = '.index.json'  # of a checkpoint in several files: which file has which weight
-# The keys for the weights of mmengine, naver and LingBot-Vision.
-WRAPPERS = ('state_dict', 'model', 'backbone')
+# The keys for the weights of timm's averaged model, of mmengine and timm, naver and LingBot-Vision.
+WRAPPERS = ('state_dict_ema', 'state_dict', 'model', 'backbone')
 
 
 class Skipped:
@@ -209,8 +209,8 @@ def select_weights(contents: dict, prefix: str | None, name: str) -> dict[str, T
 
     Args:
         contents: as ``read_checkpoint`` returns them: a state dict, or one under a key of
-            ``WRAPPERS``. A checkpoint that mmengine wrote with an averaged model (EMA) has the
-            average there.
+            ``WRAPPERS``, the first that there is. So the average is taken of a training with an
+            averaged model (EMA), by timm's script or by mmengine.
         prefix: what the names of the backbone's weights begin with, such as ``'backbone.'``. By
             default that, if there are such names (a detector or a segmentor), or nothing.
         name: what to call the file in messages.

@@ -31,8 +31,9 @@ from .sources import fetch
 OPTIONAL = re.compile(r'cls_token|norm\d*\.(weight|bias)')
 BIAS = re.compile(r'blocks\.\d+\.attn\.qkv\.[qkv]_bias')
 # Parts that no pre-training has; a backbone starts with values that change nothing.
+OUTPUT_NORM = re.compile(r'norm(\d+)\.(weight|bias)')
 NEW = (
-    re.compile(r'norm\d+\.(weight|bias)'),
+    OUTPUT_NORM,
     re.compile(r'blocks\.\d+\.attn\.rel_pos_[hw]'),
     re.compile(r'.+\.lora\.(down|up)'),
 )
@@ -70,7 +71,8 @@ def load_pretrained(model: Backbone, checkpoint: str, prefix: str | None = None)
     be in the checkpoint in its shape, and nothing may be left over, but for these. A class token
     and norm layers that the configuration has no use for are dropped, and so are registers where
     it wants no prefix tokens at all, and biases of q, k and v that are zero; output norms of Swin,
-    ViTDet's relative positions and adapters, which no pre-training has, keep their values. Position
+    of which a pre-training has the last one or none, ViTDet's relative positions and adapters keep
+    their values where the checkpoint has none. Position
     embeddings and relative position bias tables are resized (bicubic) to the image size and the
     window of the model. Frequencies that the model computes must be those of the checkpoint, if it
     has them; learned axial ones start at the axial values, if it has none. Checked with random
@@ -174,11 +176,20 @@ def fit(model: Backbone, weights: StateDict) -> tuple[StateDict, LoadReport]:
     for pattern in NEW:
         if not any(pattern.fullmatch(key) for key in weights):
             report.new += [key for key in expected if pattern.fullmatch(key)]
+    if is_of_classifier(weights):
+        report.new += [key for key in expected if OUTPUT_NORM.fullmatch(key) and key not in fitted]
     ropes = embeddings(model)
     if not any(key in weights for key in ropes):  # learned axial ones start at the axial values
         axial = [key for key, rope in ropes.items() if isinstance(rope, AxialRoPE)]
         report.new += [key for key in axial if key in expected]
     return {**fitted, **{key: expected[key] for key in report.new}}, report
+
+
+def is_of_classifier(weights: StateDict) -> bool:
+    """Whether of all stages only the last has an output norm, as in our classifiers."""
+    stages = {int(match[1]) for key in weights if (match := re.match(r'layers\.(\d+)\.', key))}
+    norms = {int(match[1]) for key in weights if (match := OUTPUT_NORM.fullmatch(key))}
+    return bool(stages) and norms == {max(stages)}
 
 
 def is_useless(key: str, expected: StateDict, weights: StateDict) -> bool:

@@ -17,11 +17,14 @@ from ..backbones import RoPEViT
 from ..backbones.archs import ARCHS
 from ..backbones.stages import StagedBackbone
 from ..checkpoints import CheckpointError, load_pretrained
+from ..checkpoints.files import read_checkpoint, select_weights
 from ..checkpoints.hints import axial_theta, is_swin, swin_sizes
 from ..checkpoints.keys import VIT_BLOCK, VIT_FREQS, StateDict, has
 from ..checkpoints.layouts import find_layout
 from ..checkpoints.loading import read_weights
 from ..checkpoints.naver import SWIN_PAIRS, VIT_PAIRS
+from ..checkpoints.sources import fetch
+from .named_classifiers import ANY_CONFIG, CLASSIFIERS, trained_backbone
 
 HEAD = ('head.weight', 'head.bias')
 IMAGENET = dict(
@@ -91,21 +94,27 @@ class RoPEClassifier(BaseModel):
         """
         if mode not in ('tensor', 'predict'):
             raise ValueError(f"mode must be 'tensor' or 'predict', got {mode!r}")
-        scores = self.head(self.pool(inputs))
+        scores = self.head(self.pool(self.features(inputs)))
         if mode == 'tensor':
             return scores
         for sample, scores_of_sample in zip(data_samples, scores, strict=True):
             sample.scores = scores_of_sample
         return data_samples
 
-    def pool(self, images: Tensor) -> Tensor:
-        """What the head sees, [B, C]."""
+    def features(self, images: Tensor) -> Tensor:
+        """The normalised tokens of a ViT, [B, N, C], prefix tokens first; or the last map of a Swin
+        or NAT, [B, C, H, W]."""
         if isinstance(self.backbone, RoPEViT):
-            tokens, _ = self.backbone.forward_tokens(images)  # of each output, [B, N, C]
-            if self.backbone.cls_token is not None:
-                return tokens[-1][:, 0]
-            return tokens[-1][:, self.backbone.arch.num_registers :].mean(1)
-        return self.backbone(images)[-1].mean((2, 3))
+            return self.backbone.forward_tokens(images)[0][-1]
+        return self.backbone(images)[-1]
+
+    def pool(self, features: Tensor) -> Tensor:
+        """What the head sees of the features, [B, C]."""
+        if not isinstance(self.backbone, RoPEViT):
+            return features.mean((2, 3))
+        if self.backbone.cls_token is not None:
+            return features[:, 0]
+        return features[:, self.backbone.arch.num_registers :].mean(1)
 
 
 def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
@@ -113,8 +122,9 @@ def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
 
     Args:
         checkpoint: of RoPE-ViT or RoPE-Swin, their baselines, timm's ports of the former, SHI-Labs'
-            ViT with relative position bias, or ResFormer, or of a ``RoPEClassifier`` with a ViT
-            whose frequencies, mixed or axial, are learned; see ``fetch``.
+            ViT with relative position bias, or ResFormer; of one of ``CLASSIFIERS``, trained with
+            timm's script; or of a ``RoPEClassifier`` with a ViT whose frequencies, mixed or axial,
+            are learned; see ``fetch``.
         rope: 'axial' or 'none'. Only weights of a ViT with a position embedding and without
             frequencies need it: those of the axial models with position embedding look the same as
             those of the baseline.
@@ -125,7 +135,11 @@ def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
     Raises:
         CheckpointError: the checkpoint cannot be had or read, or is no such classifier.
     """
-    weights = read_weights(checkpoint, prefix='')
+    contents = read_checkpoint(fetch(checkpoint), checkpoint)
+    name = contents.get('arch')  # which timm's script writes
+    weights = select_weights(contents, '', checkpoint)
+    if isinstance(name, str) and name in (*CLASSIFIERS, ANY_CONFIG):
+        return trained_config(name, weights, checkpoint)
     is_own = any(key.startswith('backbone.') for key in weights)
     weights = {key.removeprefix('backbone.'): weight for key, weight in weights.items()}
     layout = find_layout(weights, checkpoint)
@@ -146,13 +160,34 @@ def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
         )
     ours = layout.to_ours(weights)
     backbone = swin_config(ours) if is_swin(ours) else vit_config(ours, rope, checkpoint)
-    model = dict(
+    model = classifier(backbone, weights)
+    return dict(model=model, evaluation=PROTOCOLS.get(layout.name, PROTOCOLS[backbone['type']]))
+
+
+def trained_config(name: str, weights: StateDict, checkpoint: str) -> dict:
+    """As ``classifier_config``, for what timm's script trained under this name."""
+    if name == ANY_CONFIG:
+        raise CheckpointError(
+            f'{checkpoint}: a {name} is what its config says; give that config (--config)'
+        )
+    if HEAD[0] not in weights:
+        raise CheckpointError(f'{checkpoint}: has no {HEAD[0]}, so it is no classifier')
+    backbone = trained_backbone(name, weights)
+    protocol = PROTOCOLS[backbone['type']]
+    return dict(
+        model=classifier(backbone, weights),
+        evaluation=dict(protocol, crop_ratio=CLASSIFIERS[name].crop_ratio),
+    )
+
+
+def classifier(backbone: dict, weights: StateDict) -> dict:
+    """The config of a classifier with a backbone and as many classes as the weights have."""
+    return dict(
         type='RoPEClassifier',
         backbone=backbone,
         num_classes=len(weights[HEAD[0]]),
         data_preprocessor=IMAGENET,
     )
-    return dict(model=model, evaluation=PROTOCOLS.get(layout.name, PROTOCOLS[backbone['type']]))
 
 
 def vit_config(weights: StateDict, rope: str | None, checkpoint: str) -> dict:
