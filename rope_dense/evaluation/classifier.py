@@ -78,7 +78,7 @@ class RoPEClassifier(BaseModel):
             raise ValueError(
                 'backbone: a classifier needs final_norm=True and the last block among out_indices'
             )
-        self.head = nn.Linear(self.backbone.out_channels[-1], num_classes)
+        self.head: nn.Module = nn.Linear(self.backbone.out_channels[-1], num_classes)
 
     def forward(
         self,
@@ -90,13 +90,15 @@ class RoPEClassifier(BaseModel):
         in a field ``scores``.
 
         Raises:
-            ValueError: another mode.
+            ValueError: another mode, or no samples to predict for.
         """
         if mode not in ('tensor', 'predict'):
             raise ValueError(f"mode must be 'tensor' or 'predict', got {mode!r}")
         scores = self.head(self.pool(self.features(inputs)))
         if mode == 'tensor':
             return scores
+        if data_samples is None:
+            raise ValueError("data_samples: mode 'predict' adds scores to them, got None")
         for sample, scores_of_sample in zip(data_samples, scores, strict=True):
             sample.scores = scores_of_sample
         return data_samples

@@ -27,7 +27,7 @@ SWIN_AXIAL = dict(type='AxialRoPE', theta=50.0)  # as released
 LOG_AXIAL = dict(type='LogAxialRoPE', k_rope=2)
 
 # "Rotary Position Embedding for Vision Transformer" (Heo et al., ECCV 2024).
-VIT_POSITIONS = {
+VIT_POSITIONS: dict[str, dict] = {
     'ape': dict(rope=None, use_ape=True),
     'axial': dict(rope=AXIAL),
     'axial_learned': dict(rope=dict(AXIAL, learned=True)),
@@ -37,12 +37,12 @@ VIT_POSITIONS = {
 }
 VIT_DROP_PATHS = dict(small=0.0, base=0.1, large=0.4)  # before the fine-tuning at 224 pixels
 # "Revisiting Positional Information in Transformers in the Era of Fused Attention".
-FUSED_POSITIONS = {
+FUSED_POSITIONS: dict[str, dict] = {
     'rpb': dict(rope=None, use_rpb=True),
     'none': dict(rope=None, use_rpb=False),
     'log_axial': dict(rope=LOG_AXIAL, use_rpb=False),
 }
-SWIN_POSITIONS = {
+SWIN_POSITIONS: dict[str, dict] = {
     **FUSED_POSITIONS,
     'axial': dict(rope=SWIN_AXIAL),
     'mixed': dict(rope=MIXED),

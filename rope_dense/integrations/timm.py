@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
+from typing import Any
 
 from mmcv.cnn.bricks import DropPath
 from mmengine.config import Config
@@ -160,11 +161,11 @@ class TimmClassifier(RoPEClassifier):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-def settings_of(backbone: dict, crop_ratio: float = 0.875) -> dict:
+def settings_of(backbone: dict, crop_ratio: float = 0.875) -> dict[str, Any]:
     """timm's settings of a model: what it was trained with, and how it is evaluated."""
     overlapping = False
     if backbone.get('type') == 'RoPENAT':
-        overlapping = RoPENAT.ARCHS[backbone['arch']].get('overlapping', True)
+        overlapping = bool(RoPENAT.ARCHS[backbone['arch']].get('overlapping', True))
     return dict(
         input_size=(3, 224, 224),
         num_classes=1000,
@@ -180,7 +181,7 @@ def build(
     named: NamedClassifier,
     pretrained: bool,
     features_only: bool = False,
-    **kwargs: object,
+    **kwargs: Any,
 ) -> TimmClassifier:
     """What ``timm.create_model`` returns for a name.
 
@@ -200,24 +201,24 @@ def build(
 def register(name: str, named: NamedClassifier) -> None:
     """Add a classifier to timm's registry."""
 
-    def create(pretrained: bool = False, **kwargs: object) -> TimmClassifier:
+    def create(pretrained: bool = False, **kwargs: Any) -> TimmClassifier:
         return build(name, named, pretrained, **kwargs)
 
     create.__name__ = create.__qualname__ = name
     register_model(create)
 
 
-default_cfgs = generate_default_cfgs(
-    {name: settings_of(named.backbone, named.crop_ratio) for name, named in CLASSIFIERS.items()}
-    | {ANY_CONFIG: settings_of({})}
-)
+SETTINGS: dict[str, Any] = {
+    name: settings_of(named.backbone, named.crop_ratio) for name, named in CLASSIFIERS.items()
+}
+default_cfgs = generate_default_cfgs({**SETTINGS, ANY_CONFIG: settings_of({})})
 for name, named in CLASSIFIERS.items():
     register(name, named)
 
 
 @register_model
 def rope_classifier(
-    pretrained: bool = False, config: str | None = None, **kwargs: object
+    pretrained: bool = False, config: str | None = None, **kwargs: Any
 ) -> TimmClassifier:
     """The classifier of a config file, such as those of configs/ablation.
 
@@ -228,7 +229,7 @@ def rope_classifier(
     Raises:
         ValueError: no config of a classifier.
     """
-    model = Config.fromfile(config).get('model', {}) if config else {}
+    model: Any = Config.fromfile(config).get('model', {}) if config else {}
     if model.get('type') != 'RoPEClassifier':
         raise ValueError(
             f'{ANY_CONFIG}: give the config of a RoPEClassifier, '
