@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -49,7 +50,7 @@ def draw_fourier(rows: Rows, out_file: str | Path) -> None:
     figure.savefig(out_file, dpi=90, format='png')
 
 
-def draw_map(axes: Axes, rows: Rows, column: str, **settings: object) -> AxesImage:
+def draw_map(axes: Axes, rows: Rows, column: str, **settings: Any) -> AxesImage:
     """A square of values, row by row; y points down, as in images."""
     reach = max(row['x'] for row in rows) + 0.5
     values = np.reshape([row[column] for row in rows], (-1, round(2 * reach)))

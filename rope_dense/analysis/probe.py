@@ -6,6 +6,8 @@ windows, or tiles of neighbourhoods), n queries and m keys of a group.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -50,7 +52,7 @@ class AttentionProbe(TorchFunctionMode):
             )
 
     def __torch_function__(
-        self, func: object, types: object, args: tuple = (), kwargs: dict | None = None
+        self, func: Callable, types: object, args: tuple = (), kwargs: dict | None = None
     ) -> object:
         if func is F.scaled_dot_product_attention and self.groups:
             self.observe(*args, **(kwargs or {}))

@@ -139,7 +139,7 @@ class RoPENAT(StagedBackbone):
         ValueError: arguments that do not fit each other, named in the message.
     """
 
-    ARCHS = {
+    ARCHS: dict[str, dict] = {
         'nat_mini': MINI,
         'nat_tiny': TINY,
         'nat_small': dict(SMALL, **SCALED),

@@ -72,7 +72,7 @@ class RoPESwin(StagedBackbone):
         ValueError: arguments that do not fit each other, named in the message.
     """
 
-    ARCHS = {
+    ARCHS: dict[str, dict] = {
         'tiny': dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24)),
         'small': dict(embed_dims=96, depths=(2, 2, 18, 2), num_heads=(3, 6, 12, 24)),
         'base': dict(embed_dims=128, depths=(2, 2, 18, 2), num_heads=(4, 8, 16, 32)),

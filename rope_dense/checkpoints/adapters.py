@@ -65,7 +65,7 @@ def read_adapters(checkpoint: str) -> tuple[StateDict, dict]:
 
     path = fetch(checkpoint)
     weights = read_checkpoint(path, checkpoint)
-    metadata = {}
+    metadata: dict[str, str] = {}
     if file_format(path, checkpoint) == 'safetensors':
         with safe_open(path, 'pt') as file:
             metadata = file.metadata() or {}

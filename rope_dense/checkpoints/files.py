@@ -50,7 +50,7 @@ class Skipped:
 class SkippedDict:
     """The same for a subclass of dict, which PyTorch fills only if it is a dict of its own list."""
 
-    def __new__(cls, *args: object) -> OrderedDict:
+    def __new__(cls, *args: object) -> OrderedDict:  # type: ignore[misc]  # of its list
         return OrderedDict()
 
 
@@ -175,8 +175,8 @@ def read_safetensors(path: str, name: str) -> dict[str, Tensor]:
 
 def read_parts(path: str, name: str) -> dict[str, Tensor]:
     """The weights of all files that an index names, which are beside it."""
-    folder, contents = os.path.dirname(path), {}
-    index = read_index(path, name)
+    folder, index = os.path.dirname(path), read_index(path, name)
+    contents: dict[str, Tensor] = {}
     for file in sorted(set(index.values())):
         contents |= read_checkpoint(os.path.join(folder, file), f'{name}: {file}')
     if missing := index.keys() - contents.keys():

@@ -116,7 +116,7 @@ def renamed(weights: StateDict, table: KeyTable) -> StateDict:
     Raises:
         CheckpointError: a tensor cannot be split, or others to concatenate it with are not there.
     """
-    sources = defaultdict(dict)
+    sources: dict[str, StateDict] = defaultdict(dict)
     for key, tensor in weights.items():
         for name, chunk in split(key, tensor, new_keys(key, table)).items():
             sources[name][key] = chunk

@@ -153,7 +153,7 @@ def check_reference(model: Backbone, weights: StateDict, checkpoint: str) -> Non
     side = math.isqrt(weights['pos_embed'].shape[-2])
     for rope in embeddings(model).values():
         reference = rope.coordinates.reference
-        if reference is not None and reference != (side, side):
+        if isinstance(reference, tuple) and reference != (side, side):
             raise CheckpointError(
                 f'{checkpoint}: its positions run over {side} x {side} patches, those of the model '
                 f'over {reference[0]} x {reference[1]} (reference of the coordinates of rope): '

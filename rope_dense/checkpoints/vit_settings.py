@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from operator import attrgetter
+from typing import Any
 
 from ..backbones.archs import ViTArch, find_vit_arch
 from .keys import VIT_BLOCK, StateDict, has
@@ -13,7 +14,7 @@ from .keys import VIT_BLOCK, StateDict, has
 PATCHES = 'patch_embed.proj.weight'
 # What the name of an architecture stands for; the other settings are arguments of the backbone too.
 KIND = ('embed_dims', 'depth', 'mlp', 'pre_norm', 'attn_norm')
-Settings = dict[str, object]  # under the names of READ
+Settings = dict[str, Any]  # under the names of READ
 
 
 def hidden(weights: StateDict) -> int:

@@ -48,7 +48,7 @@ def build_variables(error: Exception) -> dict | None:
 def explain(cfg: Config, variables: dict, error: Exception) -> str:
     """Which key cannot be built, and why."""
     part = variables['part']
-    component, registry = (variables.get(name) for name in ('obj_cls', 'registry'))
+    component = variables.get('obj_cls')
     key, message = key_of(cfg, part), str(error.args[0]) if error.args else ''
     match = UNKNOWN_ARGUMENT.search(message)
     if match and inspect.isclass(component) and match[1] in part:
@@ -58,6 +58,7 @@ def explain(cfg: Config, variables: dict, error: Exception) -> str:
             f'{nearest(match[1], allowed)}; allowed: {", ".join(allowed) or "none"}'
         )
     if 'obj_cls' in variables and component is None:
+        registry = variables['registry']
         known = {*registry.module_dict, *(registry.parent.module_dict if registry.parent else ())}
         return (
             f'{key}.type: no {part["type"]!r} in the registry {registry.scope}::{registry.name}'
@@ -78,16 +79,17 @@ def key_of(cfg: Config, part: dict | Config) -> str:
         for key, node in nodes(cfg._cfg_dict)
         if key and node.get('type') == part.get('type')
     }
-    return max(alike, key=alike.get, default=str(part.get('type', 'the config')))
+    return max(alike, key=alike.__getitem__, default=str(part.get('type', 'the config')))
 
 
 def arguments_of(component: type) -> list[str]:
     """Names of the arguments of a class, those that it hands on to its base classes included."""
     names: dict[str, None] = {}
     for cls in inspect.getmro(component):
-        if '__init__' not in vars(cls):
+        initialiser = vars(cls).get('__init__')
+        if initialiser is None:
             continue
-        _, *parameters = inspect.signature(cls.__init__).parameters.values()
+        _, *parameters = inspect.signature(initialiser).parameters.values()
         variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         names |= {p.name: None for p in parameters if p.kind not in variadic}
         if all(p.kind is not p.VAR_KEYWORD for p in parameters):

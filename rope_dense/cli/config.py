@@ -3,7 +3,7 @@
 import importlib
 import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import Registry
@@ -125,7 +125,7 @@ def leaf_datasets(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:
 
 def nodes(node: object, key: str = '') -> Iterator[tuple[str, ConfigDict]]:
     """Yield (config key, dict) of each dict at or below a part of a config, outer ones first."""
-    items = enumerate(node) if isinstance(node, (list, tuple)) else ()
+    items: Iterable[tuple] = enumerate(node) if isinstance(node, (list, tuple)) else ()
     if isinstance(node, dict):
         yield key, node
         items = node.items()

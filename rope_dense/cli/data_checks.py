@@ -120,8 +120,7 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
     categories = read_categories(key, file) if in_coco_format and not is_large else None
     built = build_dataset(cfg, dataset, **(dict(lazy_init=True) if is_large else {}))
     if classes := built.metainfo.get('classes'):
-        unknown = sorted(set(classes) - categories) if categories is not None else []
-        if unknown:
+        if categories is not None and (unknown := sorted(set(classes) - categories)):
             raise UsageError(
                 f'{key}: {len(unknown)} classes, such as {unknown[:3]}, are no categories of '
                 f'{file}. Name those to be used in {key}.metainfo.classes; the file has: '
@@ -171,7 +170,7 @@ def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) 
     """The labels in some masks of a segmentation must be classes of the head."""
     step = next((s for s in dataset.get('pipeline') or () if s.type == 'LoadAnnotations'), None)
     head = cfg.model.get('decode_head')
-    if cfg.default_scope != 'mmseg' or step is None or not isinstance(head, dict):
+    if cfg.default_scope != 'mmseg' or step is None or not isinstance(head, ConfigDict):
         return
     with building(cfg), TRANSFORMS.switch_scope_and_registry('mmseg') as transforms:
         load = transforms.build(step)

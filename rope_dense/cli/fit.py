@@ -85,7 +85,8 @@ def fitting_steps(
 
 def checkpointing_of(cfg: Config) -> tuple[bool, ...]:
     """Without gradient checkpointing of the backbone, and with it if the backbone has it."""
-    allowed = arguments_of(component_of(cfg, MODELS, cfg.model.backbone))
+    backbone = component_of(cfg, MODELS, cfg.model.backbone)
+    allowed = [] if backbone is None else arguments_of(backbone)  # building says that it is none
     return (False, True) if 'with_cp' in allowed else (False,)
 
 

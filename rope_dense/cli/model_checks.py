@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.logging import MMLogger
-from mmengine.model import revert_sync_batchnorm
+from mmengine.model import BaseModel, revert_sync_batchnorm
 from mmengine.registry import MODELS, OPTIMIZERS
 from torch import nn
 
@@ -19,13 +19,13 @@ from .errors import UsageError
 SIZES = ('size', 'crop_size', 'scale', 'scales')  # settings of transforms, in pixels
 
 
-def build_model(cfg: Config) -> nn.Module:
+def build_model(cfg: Config) -> BaseModel:
     """Build the model on the CPU as the Runner will, its weights not yet initialised."""
     with building(cfg), MODELS.switch_scope_and_registry(cfg.default_scope) as models:
         return models.build(copy.deepcopy(cfg.model))  # DINO edits its head's settings
 
 
-def random_model(cfg: Config) -> nn.Module:
+def random_model(cfg: Config) -> BaseModel:
     """The model of a config with its random initial weights; none are fetched or read."""
     for _, node in nodes(cfg.model):
         init_cfg = node.get('init_cfg')

@@ -156,11 +156,10 @@ def windows(model: nn.Module) -> str:
     if backbone is None:
         return FOREIGN
     blocks, windowed = range(len(backbone.ordered_blocks)), backbone.window_blocks
-    text = window = backbone.window_size
+    window = backbone.window_size
     if not windowed or window is None:
         return f'none: global attention in all {len(blocks)} blocks'
-    if window != 'auto':
-        text = f'{window[0]} x {window[1]} tokens'
+    text = window if window == 'auto' else f'{window[0]} x {window[1]} tokens'
     if isinstance(backbone, RoPEViT) and backbone.arch.num_prefix_tokens:
         globally = ' beside prefix tokens that attend globally'
         text += globally if backbone.global_prefix else ' with a copy of the prefix tokens'

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
+from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from mmengine.utils import to_2tuple
-from torch import nn
 
 from ..checkpoints.writing import write_whole
 from ..evaluation.classifier import RoPEClassifier, load_classifier
@@ -146,7 +146,7 @@ def comparisons(args: argparse.Namespace) -> tuple[list[dict], list[dict]]:
     return overlays, baselines
 
 
-def loader_of(model: nn.Module, checkpoint: str) -> Load:
+def loader_of(model: BaseModel, checkpoint: str) -> Load:
     """What puts a checkpoint into the model of a Runner; tried on a model of the same kind first.
 
     Raises:

@@ -58,7 +58,8 @@ def run_in_float32(module: nn.Module) -> None:
     module.register_forward_hook(after, always_call=True)
 
 
-def to_float32(value: Tensor | None) -> Tensor | None:
+def to_float32(value: object) -> object:
     """A tensor of lower precision in float32; anything else as it is."""
-    lower = isinstance(value, Tensor) and value.dtype in (torch.bfloat16, torch.float16)
-    return value.float() if lower else value
+    if isinstance(value, Tensor) and value.dtype in (torch.bfloat16, torch.float16):
+        return value.float()
+    return value

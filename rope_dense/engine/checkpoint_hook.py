@@ -32,6 +32,8 @@ class AtomicCheckpointHook(CheckpointHook):
         ValueError: ``out_dir`` is on a remote store, which has no renaming.
     """
 
+    keep_ckpt_ids: deque[int]  # steps, made in before_train
+
     def before_train(self, runner: Runner | FlexibleRunner) -> None:
         if '://' in str(self.out_dir):
             raise ValueError(f'out_dir={self.out_dir}: AtomicCheckpointHook writes to folders only')

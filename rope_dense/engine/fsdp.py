@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import torch
 from mmengine._strategy import DDPStrategy, SingleDeviceStrategy
@@ -74,7 +75,7 @@ def all_params(groups: list[dict]) -> list:
     return [param for group in groups for param in group['params']]
 
 
-def gathered(state: object) -> object:
+def gathered(state: Any) -> Any:
     """With whole tensors, on the CPU; the first process alone keeps them."""
     if isinstance(state, dict):
         return {key: gathered(value) for key, value in state.items()}
@@ -92,7 +93,7 @@ def sharded(value: object, like: Tensor | None) -> object:
     return distribute_tensor(value, like.device_mesh, like.placements)
 
 
-def shard_backbone(backbone: Backbone, **fully_shard_arguments: object) -> None:
+def shard_backbone(backbone: Backbone, **fully_shard_arguments: Any) -> None:
     """Shard a backbone in place by ``fully_shard``: each block is a unit, and the rest is another.
 
     A model around the backbone is sharded after it. Checked on two processes in
@@ -105,7 +106,7 @@ def shard_backbone(backbone: Backbone, **fully_shard_arguments: object) -> None:
     fully_shard(backbone, **fully_shard_arguments)
 
 
-def shard_blocks(backbone: Backbone, **fully_shard_arguments: object) -> None:
+def shard_blocks(backbone: Backbone, **fully_shard_arguments: Any) -> None:
     """Shard the blocks of a backbone in place; the rest of it belongs to a model around it.
 
     A rotary embedding with parameters is a unit of its own, in float32 whatever ``mp_policy`` is:
@@ -119,7 +120,7 @@ def shard_blocks(backbone: Backbone, **fully_shard_arguments: object) -> None:
     float32 = MixedPrecisionPolicy(
         param_dtype=torch.float32, reduce_dtype=torch.float32, cast_forward_inputs=False
     )
-    rope_arguments = dict(mp_policy=float32, reshard_after_forward=False)
+    rope_arguments: dict[str, Any] = dict(mp_policy=float32, reshard_after_forward=False)
     for block in backbone.ordered_blocks:
         rope = block.attn.rope
         if rope is not None and next(rope.parameters(), None) is not None:

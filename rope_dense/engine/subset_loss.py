@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 from mmengine.dataset import pseudo_collate
 from mmengine.hooks import Hook
+from mmengine.model import BaseModel
 from mmengine.registry import DATASETS, HOOKS
 from mmengine.runner import Runner
-from torch import Tensor, nn
+from torch import Tensor
 
 
 @HOOKS.register_module()
@@ -65,7 +66,7 @@ class SubsetLossHook(Hook):
         return torch.stack(losses).mean().item()
 
 
-def image_loss(model: nn.Module, sample: dict) -> Tensor:
+def image_loss(model: BaseModel, sample: dict) -> Tensor:
     """Total loss of one sample of a data set, a scalar."""
     data = model.data_preprocessor(pseudo_collate([sample]), training=True)
     total, _ = model.parse_losses(model(**data, mode='loss'))

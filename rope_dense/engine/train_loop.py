@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import count, islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,9 +56,11 @@ class SeededBatches:
     """
 
     def __init__(self, loader: DataLoader, seed: int, rank: int) -> None:
-        if not len(loader.batch_sampler):
+        dataset: Any = loader.dataset  # one of mmengine's, which have a length
+        batches: Any = loader.batch_sampler  # torch's, or one that groups images
+        if not len(batches):
             raise ValueError(
-                f'{len(loader.dataset)} images give no batch of {loader.batch_sampler.batch_size}: '
+                f'{len(dataset)} images give no batch of {batches.batch_size}: '
                 'set a smaller train_dataloader.batch_size, or drop_last=False'
             )
         self.loader, self.seed, self.iteration = loader, (seed, rank), 0
@@ -96,9 +99,10 @@ def seeded_loader(loader: DataLoader, seed: tuple[int, int], start: int) -> Data
 
 def endless(loader: DataLoader) -> Iterator[list[int]]:
     """The indices of batch after batch; a sampler with an end is shuffled again for each epoch."""
+    batches: Any = loader.batch_sampler  # its sampler is one of mmengine's
     for epoch in count():
-        loader.batch_sampler.sampler.set_epoch(epoch)
-        yield from loader.batch_sampler
+        batches.sampler.set_epoch(epoch)
+        yield from batches
 
 
 def numbered(batches: Iterator[list[int]], start: int) -> Iterator[list[tuple[int, int, int]]]:

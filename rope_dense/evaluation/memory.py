@@ -6,16 +6,17 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import mmcv.ops.multi_scale_deform_attn as deformable_attention
 import numpy as np
 import torch
 from mmengine.config import Config
+from mmengine.model import BaseModel
 from mmengine.optim import OptimWrapper, build_optim_wrapper
 from scipy.optimize import nnls
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import FunctionCtx
 
 from ..backbones.base import Backbone
 from .resolution import ImageSize
@@ -101,7 +102,7 @@ class StepCost:
         return best
 
 
-def measure_step(config: Config, model: nn.Module, side: int = SIDE) -> StepCost:
+def measure_step(config: Config, model: BaseModel, side: int = SIDE) -> StepCost:
     """Run training steps on small images of noise, on the device of the model.
 
     Weights are updated by the config's optimizer wrapper, so its precision counts; images have the
@@ -162,7 +163,8 @@ def fit_growth(
     if max(check) > LARGEST_MEASURED:
         raise ValueError(f'images of {check[1]} x {check[2]} pixels do not show how a step grows')
     measured = np.array([measure(point) for point in points]).T  # [2, points]
-    growths = tuple(Growth.fit(points, values, window) for values in measured)
+    first, second = (Growth.fit(points, values, window) for values in measured)
+    growths = first, second
     expected = np.array([growth.at(*check) for growth in growths])
     fixed = np.array([growth.at(check[0], 0, 0) for growth in growths])
     if (fixed < known + expected / 2).all() and np.allclose(expected, measure(check), TOLERANCE):
@@ -170,14 +172,15 @@ def fit_growth(
     return fit_growth(measure, window, known, 2 * side)
 
 
-def window_in_pixels(model: nn.Module) -> ImageSize:
+def window_in_pixels(model: BaseModel) -> ImageSize:
     """See ``Growth``."""
     backbone = model.backbone
     if not isinstance(backbone, Backbone) or not backbone.has_windows:
         return 1, 1
-    if backbone.window_size in (None, 'auto'):
+    window, patch = backbone.window_size, backbone.patch_embed.patch_size
+    if window is None or window == 'auto':
         return 1, 1
-    return tuple(side * backbone.patch_embed.patch_size for side in backbone.window_size)
+    return window[0] * patch, window[1] * patch
 
 
 def points_to_measure(window: ImageSize, side: int) -> list[Point]:
@@ -205,7 +208,7 @@ def points_to_measure(window: ImageSize, side: int) -> list[Point]:
 
 
 def training_step(
-    model: nn.Module, wrapper: OptimWrapper, scope: str, point: Point
+    model: BaseModel, wrapper: OptimWrapper, scope: str, point: Point
 ) -> Callable[[], None]:
     images, samples = noise(model, scope, *point)
 
@@ -241,11 +244,11 @@ class KernelTensors(Function):
     """
 
     @staticmethod
-    def forward(ctx: FunctionCtx, value: Tensor, locations: Tensor, weights: Tensor) -> Tensor:
+    def forward(ctx: Any, value: Tensor, locations: Tensor, weights: Tensor) -> Tensor:
         ctx.save_for_backward(value, locations, weights)
         batch, _, heads, dims = value.shape
         return value.new_zeros(batch, locations.shape[1], heads * dims)
 
     @staticmethod
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
         return tuple(torch.zeros_like(tensor) for tensor in ctx.saved_tensors)

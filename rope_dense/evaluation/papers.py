@@ -26,7 +26,7 @@ def expand_sizes(sizes: Sequence[str]) -> list[str]:
     Raises:
         ValueError: a name that is of no table, or of one without sizes.
     """
-    expanded = []
+    expanded: list[str] = []
     for size in sizes:
         is_name = size[:1].isalpha()
         expanded += map(str, find_table('--sizes', size)['sizes']) if is_name else [size]

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from mmengine.config import Config, ConfigDict
+from mmengine.model import BaseModel
 from mmengine.utils import to_2tuple
-from torch import nn
 
 from ..backbones.base import Backbone
 from ..backbones.windows import WindowSetting
@@ -111,9 +111,9 @@ def parse_scaling(text: str) -> dict | None:
     if text == 'none':
         return None
     kind, height, width, temperature = match.groups()
-    factor = None if height is None else float(height)
+    factor: float | tuple[float, float] | None = None if height is None else float(height)
     if width is not None:
-        factor = (factor, float(width))
+        factor = (float(height), float(width))
     return dict(type=kind, factor=factor, temperature=temperature)
 
 
@@ -126,7 +126,7 @@ class SweepModel:
         config: its config, with the test size and crops that weights were made for.
     """
 
-    def __init__(self, model: nn.Module, config: Config) -> None:
+    def __init__(self, model: BaseModel, config: Config) -> None:
         self.model, self.config, self.backbone = model, config, model.backbone
         self.is_ours = isinstance(self.backbone, Backbone)
         if self.is_ours:

@@ -7,8 +7,10 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
+from mmengine.model import BaseModel
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
 from torch import Tensor, nn
 from torch.autograd import DeviceType
@@ -37,7 +39,7 @@ BOXES = 10  # of an image in training
 
 
 def measure_speed(
-    model: nn.Module,
+    model: BaseModel,
     scope: str,
     mode: str,
     *,
@@ -94,8 +96,8 @@ def noise(
 
 def random_sample(scope: str, height: int, width: int, device: torch.device) -> BaseDataElement:
     size = (height, width)
-    meta = dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size)
-    meta['scale_factor'] = (1.0, 1.0)
+    sizes = dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size)
+    meta = dict(sizes, scale_factor=(1.0, 1.0))
     if scope == 'mmseg':
         from mmseg.structures import SegDataSample
 
@@ -166,7 +168,8 @@ def kind_of(event: FunctionEvent | None) -> str:
 
 def peak_of(profiler: profile) -> int:
     """Largest sum of the tensors made on a CPU while the profiler was active."""
-    events = profiler.profiler.kineto_results.events()
+    recorder: Any = profiler.profiler  # not public
+    events = recorder.kineto_results.events()
     changes = [(event.start_ns(), event.nbytes()) for event in events if event.name() == '[memory]']
     allocated = peak = 0
     for _, change in sorted(changes):
@@ -185,10 +188,10 @@ def embeddings_recorded(model: nn.Module) -> Iterator[None]:
         if isinstance(module, RotaryEmbedding)
     }
 
-    def start(embedding: nn.Module, args: tuple) -> None:
+    def start(embedding: RotaryEmbedding, args: tuple) -> None:
         records[embedding].__enter__()
 
-    def stop(embedding: nn.Module, args: tuple, rotary: Rotary) -> None:
+    def stop(embedding: RotaryEmbedding, args: tuple, rotary: Rotary) -> None:
         rotary.cos_sin  # noqa: B018, a cached property that attention asks for next
         records[embedding].__exit__(None, None, None)
 

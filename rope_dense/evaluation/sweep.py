@@ -13,9 +13,8 @@ from itertools import product
 from mmengine.config import Config
 from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
-from mmengine.model import is_model_wrapper
+from mmengine.model import BaseModel, is_model_wrapper
 from mmengine.runner import Runner
-from torch import nn
 
 from .resolution import ImageSize, configured_size
 from .results import Results, table_header, table_line
@@ -64,6 +63,9 @@ def evaluate_points(
 
     Args:
         evaluate: None if all are finished.
+
+    Raises:
+        ValueError: it is None, and one is not.
     """
     say = partial(print, flush=True) if is_main_process() else lambda line: None
     for scaling in dict.fromkeys(point.scaling for point in points):
@@ -72,14 +74,16 @@ def evaluate_points(
     for point in points:
         row = results.find(point)
         is_stored = row is not None
-        if not is_stored:
+        if row is None:
+            if evaluate is None:
+                raise ValueError(f'evaluate is None, and there is no result of: {point}')
             row = results.add(point, *evaluate(point))
         if point == points[0]:
             say(table_header(row))
         say(table_line(row, is_stored=is_stored))
 
 
-def bare_model(runner: Runner) -> nn.Module:
+def bare_model(runner: Runner) -> BaseModel:
     """The model of a runner, out of the wrapper of a distributed run."""
     return runner.model.module if is_model_wrapper(runner.model) else runner.model
 
@@ -106,7 +110,7 @@ class Progress(Hook):
         runner: Runner,
         batch_idx: int,
         data_batch: dict | tuple | list | None = None,
-        outputs: Sequence | None = None,
+        outputs: Sequence = (),
     ) -> None:
         now = time.monotonic()
         self.images += len(outputs)
