@@ -11,7 +11,7 @@ extensions = ['sphinx.ext.autodoc', 'sphinx.ext.napoleon', 'sphinx.ext.viewcode'
 autodoc_default_options = {'ignore-module-all': True}  # each object once, where it is defined
 autodoc_inherit_docstrings = False
 autodoc_member_order = 'bysource'
-autodoc_mock_imports = ['detectron2']
+autodoc_mock_imports = ['detectron2', 'timm']
 napoleon_numpy_docstring = False
 
 

@@ -96,13 +96,13 @@ def reconstruct(freqs: Tensor, points: Tensor, positions: Tensor) -> Tensor:
 
 
 def partial_sums(freqs: Tensor, offsets: Tensor) -> Tensor:
-    """|S_j| of S_j = sum over i < j of exp(i F_i offset), j = 1 .. P.
+    """``|S_j|`` of S_j = sum over i < j of exp(i F_i offset), j = 1 .. P.
 
     The score of a query and a key at this offset is the real part of the sum of h_i exp(i F_i
     offset), h_i the query's pair i as a complex number times the conjugate of the key's. It is at
-    most P B max over i of |h_(i+1) - h_i| with h_P = 0, where B is the mean of the |S_j|: Su,
-    "Transformer Upgrade: 2" (2021). The last, |S_P|, where all h_i are 1, is equation 3 of the
-    fused-attention paper.
+    most P B max over i of ``|h_(i+1) - h_i|`` with h_P = 0, where B is the mean of the ``|S_j|``:
+    Su, "Transformer Upgrade: 2" (2021). The last, ``|S_P|``, where all h_i are 1, is equation 3 of
+    the fused-attention paper.
 
     Args:
         freqs: [A, P] along A axes.
