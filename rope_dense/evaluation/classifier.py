@@ -78,6 +78,7 @@ class RoPEClassifier(BaseModel):
             raise ValueError(
                 'backbone: a classifier needs final_norm=True and the last block among out_indices'
             )
+        self.num_classes = num_classes
         self.head: nn.Module = nn.Linear(self.backbone.out_channels[-1], num_classes)
 
     def forward(

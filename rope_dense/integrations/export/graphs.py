@@ -111,7 +111,7 @@ class ClassifierGraph(Graph):
 
     def __init__(self, model: RoPEClassifier, dtype: torch.dtype) -> None:
         super().__init__(model, dtype)
-        self.num_classes = model.head.out_features
+        self.num_classes = model.num_classes
         self.preprocess = Preprocess(model.data_preprocessor)
         self.multiple = self.preprocess.divisor
         cast(self.model, dtype)
