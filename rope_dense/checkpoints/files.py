@@ -50,7 +50,7 @@ class Skipped:
 class SkippedDict:
     """The same for a subclass of dict, which PyTorch fills only if it is a dict of its own list."""
 
-    def __new__(cls, *args: object) -> OrderedDict:  # type: ignore[misc]  # of its list
+    def __new__(cls, *args: object) -> OrderedDict:  # type: ignore[misc]  # PyTorch fills that
         return OrderedDict()
 
 

@@ -168,7 +168,7 @@ def kind_of(event: FunctionEvent | None) -> str:
 
 def peak_of(profiler: profile) -> int:
     """Largest sum of the tensors made on a CPU while the profiler was active."""
-    recorder: Any = profiler.profiler  # not public
+    recorder: Any = profiler.profiler  # not a public part
     events = recorder.kineto_results.events()
     changes = [(event.start_ns(), event.nbytes()) for event in events if event.name() == '[memory]']
     allocated = peak = 0
