@@ -315,7 +315,7 @@ def test_figures_beside_those_of_a_paper(
     assert run(*arguments, '--sizes', 'fused-table-2', 96, *options) == 0
     printed = capsys.readouterr().out
     assert 'crop ratio 1.0' in printed
-    assert 'scaling none: for a larger extent' in printed
+    assert 'scaling none: for sizes of the training' in printed
     assert 'scaling linear: for the same view sampled finer' in printed
     content = read_results(tmp_path / 'work' / 'resolutions.json')
     assert content['scalings'].keys() == {'none', 'linear'}

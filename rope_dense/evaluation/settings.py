@@ -25,16 +25,21 @@ SCALING = re.compile(rf'(\w+)(?::({NUMBER})(?:x({NUMBER}))?)?(?:\+(.*))?')
 SIDES = re.compile(r'0*([1-9]\d*)(?:x0*([1-9]\d*))?')
 Slide = Literal['keep', 'scale', 'whole']
 
-# What larger images than those of the training mean, and the scalings that are made for it.
+# What larger images than those of the training can be, and the scaling that did best for each in
+# docs/scaling_study.
 FINER = 'for the same view sampled finer, where objects grow with the image'
 LARGER_EXTENT = (
-    'for a larger extent, where objects keep their size (training on crops, testing whole images)'
+    'for a larger extent, where objects keep their size (training on crops, testing whole images), '
+    'or if it is not known'
 )
 PURPOSES = {
-    'none': f'{LARGER_EXTENT}: positions go on with the step of the training',
+    'none': (
+        'for sizes of the training, or coordinates that were rescaled in it: positions run on past '
+        'those of the training'
+    ),
     'linear': f'{FINER}: positions are divided by the factor',
-    'ntk': f'{FINER}: low frequencies are divided by the factor, the highest stays',
-    'by_parts': f'{FINER}: low frequencies are divided by the factor, high ones stay',
+    'ntk': 'between none and linear: low frequencies are divided by the factor, the highest stays',
+    'by_parts': f'{LARGER_EXTENT}: low frequencies are divided by the factor, high ones stay',
 }
 
 
