@@ -233,8 +233,8 @@ def analyze_attention(
     finished: Figures = {}
     for name, of_others in others.items():
         columns = OF_ATTENTION[name]
-        own = [{key: row[key] for key in (*COMMON, *columns)} for row in rows]
-        finished[name] = own, partial(plots.draw_attention, own + of_others, columns)
+        measured = [{key: row[key] for key in (*COMMON, *columns)} for row in rows]
+        finished[name] = measured, partial(plots.draw_attention, measured + of_others, columns)
     return finished
 
 
@@ -256,9 +256,11 @@ def read_overlays(args: argparse.Namespace, names: Sequence[str]) -> dict[str, t
     """The rows of other models for the figures ``names``.
 
     Raises:
-        UsageError: a folder has none, or the label of another.
+        UsageError: a folder has none, or the label of another; or there is nothing to overlay.
     """
-    found: dict[str, tables.Rows] = {name: [] for name in names}
+    if args.overlay and not names:
+        raise UsageError('--overlay is for --distance and --entropy, which need --images FOLDER')
+    overlays: dict[str, tables.Rows] = {name: [] for name in names}
     labels = [args.label]
     for folder in args.overlay:
         for name in names:
@@ -272,11 +274,11 @@ def read_overlays(args: argparse.Namespace, names: Sequence[str]) -> dict[str, t
                 raise UsageError(
                     f'--overlay {folder}: no {name}.csv that this tool wrote ({error})'
                 ) from error
-            found[name] += rows
+            overlays[name] += rows
         if label in labels:
             raise UsageError(f'--overlay {folder}: the label {label!r} is taken, give --label')
         labels.append(label)
-    return found
+    return overlays
 
 
 def line(row: dict) -> str:
