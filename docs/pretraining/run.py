@@ -193,7 +193,7 @@ def batches(split: Split, size: int) -> Iterator[Split]:
 
 
 def augmented(pictures: Tensor) -> Tensor:
-    """Each batch turned by a multiple of 90 degrees and perhaps mirrored."""
+    """Each batch rotated by a multiple of 90 degrees and perhaps mirrored."""
     pictures = pictures.rot90(int(torch.randint(4, ())), (2, 3))
     return pictures.flip(3) if torch.rand(()) < 0.5 else pictures
 
