@@ -38,7 +38,12 @@ from rope_dense.analysis import attention_statistics, patch_frequencies, plots, 
 from rope_dense.backbones.base import Backbone
 from rope_dense.checkpoints import load_pretrained
 from rope_dense.checkpoints.writing import whole_file
-from rope_dense.cli.arguments import OptionsAction, check_at_least, checked_device
+from rope_dense.cli.arguments import (
+    add_cfg_options,
+    check_at_least,
+    checked_device,
+    tool_parser,
+)
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import random_model
@@ -59,9 +64,7 @@ Figures = dict[str, tuple[tables.Rows, Callable[[Path], None]]]  # the rows, and
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument('checkpoint', help='path, https:// address, hf-hub:owner/name or initial')
     parser.add_argument('--config', help='of the model')
     parser.add_argument(
@@ -100,14 +103,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument('--device', default='cpu', help='cpu, cuda, cuda:1 ... (%(default)s)')
     parser.add_argument('--work-dir', help='(work_dirs/<name of the config or the checkpoint>)')
-    parser.add_argument(
-        '--cfg-options',
-        nargs='+',
-        action=OptionsAction,
-        default={},
-        metavar='KEY=VALUE',
-        help='change settings of the config, as for training',
-    )
+    add_cfg_options(parser)
     return parser.parse_args(argv)
 
 
