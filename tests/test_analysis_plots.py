@@ -74,6 +74,11 @@ def test_angles(drawn: Drawn) -> None:
         '512 channels',
         '16 rotated channels',
     ]
+    for axes in figure.axes:
+        low, high = axes.get_ylim()
+        ticks = [tick for tick in axes.yaxis.get_major_locator()() if low <= tick <= high]
+        assert len(ticks) >= 2
+        assert all(low < y < high for line in axes.lines for y in line.get_ydata())
     assert [len(line.get_ydata()) for axes in figure.axes for line in axes.lines] == [
         64,
         64,

@@ -312,11 +312,13 @@ def test_figures_beside_those_of_a_paper(
     folder = write(tmp_path / 'val', pictures, names, sorted(set(names)))
     arguments = [checkpoint, folder, '--work-dir', tmp_path / 'work', '--scaling', 'none', 'linear']
     options = ['--overlay', 'table-a.2', '--relative-to', 'table-a.4:vit-b_ape']
-    assert run(*arguments, '--sizes', 'fused-table-2', 96, *options) == 0
+    assert run(*arguments, '--sizes', 'fused-table-2', 96, 48, *options) == 0
     printed = capsys.readouterr().out
     assert 'crop ratio 1.0' in printed
     assert 'scaling none: for sizes of the training' in printed
     assert 'scaling linear: for the same view sampled finer' in printed
+    assert 'without 48 pixels, which vit-b_ape, table-a.4 does not have' in printed
+    assert printed.count('relative.png: ') == 1  # those of table-a.2 have the sizes of table-a.4
     content = read_results(tmp_path / 'work' / 'resolutions.json')
     assert content['scalings'].keys() == {'none', 'linear'}
     found = {row['size']: row['metrics']['accuracy/top1'] for row in content['rows'][:2]}
@@ -330,13 +332,22 @@ def test_figures_beside_those_of_a_paper(
     assert (tmp_path / 'work' / 'relative.png').exists()
     for option, name, message in (
         ('--relative-to', 'table-a.4', '--relative-to table-a.4: give one of its rows'),
-        ('--relative-to', 'table-a.9:vit-b_rope-mixed', 'has accuracy/top1 at no size of'),
+        ('--relative-to', 'table-a.9:vit-b_rope-mixed', 'differences to table-a.4:vit-b_ape'),
         ('--overlay', 'table-a.4:x', '--overlay table-a.4:x: no such row'),
         ('--sizes', 'table-6', '--sizes table-6: no such table'),
     ):
         given = [] if option == '--sizes' else ['--sizes', '96']
         assert run(*arguments, *given, option, name) == 2
         assert message in capsys.readouterr().err
+    elsewhere = [*arguments[:2], '--work-dir', tmp_path / 'other', '--sizes', '32']
+    assert run(*elsewhere, '--relative-to', 'table-a.4:vit-b_ape') == 2
+    assert 'at 96, 144, 192, 224, 256, 320, 384, 512 pixels (s' in capsys.readouterr().err
+    baseline = dict(read_results(tmp_path / 'work' / 'resolutions.json'), rows=content['rows'][2:3])
+    (tmp_path / 'small.json').write_text(json.dumps(baseline))  # 48 pixels only
+    options = ['--sizes', '48', '--relative-to', tmp_path / 'small.json', '--overlay', 'table-a.2']
+    assert run(*arguments, *options) == 2
+    assert ' has results at 48 pixels (shorter side), vit-b_rope-axial' in capsys.readouterr().err
+    assert not (tmp_path / 'other' / 'resolutions.json').exists()
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,7 @@ def test_rows_are_runs() -> None:
         ('table-a.4:ape', '--overlay table-a.4:ape: no such row; known are vit-b_ape'),
         ('none.json', '--overlay: none.json is no results file'),
         ('fused-table-3', '--overlay fused-table-3: no such table'),
+        ('table-a.9', 'differences to table-a.4:vit-b_ape; give rows of table-a.4'),
     ):
         with pytest.raises(ValueError, match=message):
             read_runs('--overlay', name)
@@ -206,15 +207,18 @@ def test_rows_are_runs() -> None:
 def test_a_run_relative_to_another() -> None:
     """Figure 6 of Heo et al. draws these numbers, Table A.9."""
     (ape,), (mixed,) = (read_runs('', f'table-a.4:vit-b_{x}') for x in ('ape', 'rope-mixed'))
-    difference = relative_to(ape, mixed, 'accuracy/top1')
+    difference, left_out = relative_to(ape, mixed, 'accuracy/top1')
+    assert left_out == []
     values = {row['size']: row['metrics']['accuracy/top1'] for row in difference['rows']}
     assert values['512'] == 2.4 and values['192'] == 0.1 and len(values) == 8
     assert mixed['rows'][0]['metrics'] == {'accuracy/top1': 68.1}  # as it was
     (swin,) = read_runs('', 'table-a.8:swin-b_rpb')
-    common = relative_to(ape, swin, 'accuracy/top1')['rows']
-    assert [row['height'] for row in common] == [96, 192, 224, 256, 320, 384]
-    two = dict(ape, rows=[*ape['rows'], dict(ape['rows'][0], scaling='linear')])
-    with pytest.raises(ValueError, match='vit-b_ape, table-a.4 must have one scaling'):
-        relative_to(two, mixed, 'accuracy/top1')
+    common, left_out = relative_to(ape, swin, 'accuracy/top1')
+    assert [row['height'] for row in common['rows']] == [96, 192, 224, 256, 320, 384]
+    assert left_out == [128, 160]
+    for other in (dict(scaling='linear', height=97, width=97), dict(width=128)):
+        two = dict(ape, rows=[*ape['rows'], dict(ape['rows'][0], **other)])
+        with pytest.raises(ValueError, match='vit-b_ape, table-a.4 must have one scaling'):
+            relative_to(two, mixed, 'accuracy/top1')
     with pytest.raises(ValueError, match='has mIoU at no size of vit-b_ape'):
         relative_to(ape, mixed, 'mIoU')

@@ -150,6 +150,13 @@ def test_finished_runs_are_not_repeated_and_stopped_ones_are(
     assert json.loads(lost.read_text())['points'] == json.loads(results[lost])['points']
 
 
+def test_runs_are_selected_with_those_they_start_from() -> None:
+    folders = ['--data-root', 'data', '--out', 'out', '--seeds', '1']
+    args = study.parse_args([*folders, '--only', 'extent_vit_none_tuned'])
+    names = [run.name for run in study.select(args)]
+    assert names == ['extent_vit_none_seed1', 'extent_vit_none_tuned_none_seed1']
+
+
 def test_only_one_process_has_a_run(tmp_path: Path, data_root: Path) -> None:
     args = study.parse_args(arguments(data_root, tmp_path))
     run = plan.Run(0, 'extent', 'vit', 'none')

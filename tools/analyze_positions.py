@@ -38,7 +38,12 @@ from rope_dense.analysis import attention_statistics, patch_frequencies, plots, 
 from rope_dense.backbones.base import Backbone
 from rope_dense.checkpoints import load_pretrained
 from rope_dense.checkpoints.writing import whole_file
-from rope_dense.cli.arguments import OptionsAction, check_at_least, checked_device
+from rope_dense.cli.arguments import (
+    add_cfg_options,
+    check_at_least,
+    checked_device,
+    tool_parser,
+)
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import random_model
@@ -59,9 +64,7 @@ Figures = dict[str, tuple[tables.Rows, Callable[[Path], None]]]  # the rows, and
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument('checkpoint', help='path, https:// address, hf-hub:owner/name or initial')
     parser.add_argument('--config', help='of the model')
     parser.add_argument(
@@ -100,14 +103,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument('--device', default='cpu', help='cpu, cuda, cuda:1 ... (%(default)s)')
     parser.add_argument('--work-dir', help='(work_dirs/<name of the config or the checkpoint>)')
-    parser.add_argument(
-        '--cfg-options',
-        nargs='+',
-        action=OptionsAction,
-        default={},
-        metavar='KEY=VALUE',
-        help='change settings of the config, as for training',
-    )
+    add_cfg_options(parser)
     return parser.parse_args(argv)
 
 
@@ -233,8 +229,8 @@ def analyze_attention(
     finished: Figures = {}
     for name, of_others in others.items():
         columns = OF_ATTENTION[name]
-        own = [{key: row[key] for key in (*COMMON, *columns)} for row in rows]
-        finished[name] = own, partial(plots.draw_attention, own + of_others, columns)
+        measured = [{key: row[key] for key in (*COMMON, *columns)} for row in rows]
+        finished[name] = measured, partial(plots.draw_attention, measured + of_others, columns)
     return finished
 
 
@@ -256,9 +252,11 @@ def read_overlays(args: argparse.Namespace, names: Sequence[str]) -> dict[str, t
     """The rows of other models for the figures ``names``.
 
     Raises:
-        UsageError: a folder has none, or the label of another.
+        UsageError: a folder has none, or the label of another; or there is nothing to overlay.
     """
-    found: dict[str, tables.Rows] = {name: [] for name in names}
+    if args.overlay and not names:
+        raise UsageError('--overlay is for --distance and --entropy, which need --images FOLDER')
+    overlays: dict[str, tables.Rows] = {name: [] for name in names}
     labels = [args.label]
     for folder in args.overlay:
         for name in names:
@@ -272,11 +270,11 @@ def read_overlays(args: argparse.Namespace, names: Sequence[str]) -> dict[str, t
                 raise UsageError(
                     f'--overlay {folder}: no {name}.csv that this tool wrote ({error})'
                 ) from error
-            found[name] += rows
+            overlays[name] += rows
         if label in labels:
             raise UsageError(f'--overlay {folder}: the label {label!r} is taken, give --label')
         labels.append(label)
-    return found
+    return overlays
 
 
 def line(row: dict) -> str:

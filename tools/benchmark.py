@@ -32,7 +32,12 @@ from mmengine.utils import to_2tuple
 from torch import nn
 
 from rope_dense.checkpoints.writing import whole_file, write_whole
-from rope_dense.cli.arguments import OptionsAction, check_at_least, checked_device
+from rope_dense.cli.arguments import (
+    add_cfg_options,
+    check_at_least,
+    checked_device,
+    tool_parser,
+)
 from rope_dense.cli.complexity import count_products
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
@@ -48,9 +53,7 @@ MODES = ('forward', 'training')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument('config', help='config file')
     parser.add_argument(
         '--sizes',
@@ -81,14 +84,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--tflops', type=float, help='with --fit, what the GPU sustains in training, for the time'
     )
     parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
-    parser.add_argument(
-        '--cfg-options',
-        nargs='+',
-        action=OptionsAction,
-        default={},
-        metavar='KEY=VALUE',
-        help='change settings of the config, as for training',
-    )
+    add_cfg_options(parser)
     return parser.parse_args(argv)
 
 

@@ -27,6 +27,7 @@ from typing import get_args
 from mmengine.config import Config
 
 from rope_dense.backbones.layers import TableResize
+from rope_dense.cli.arguments import tool_parser
 from rope_dense.cli.checkpoints import is_remote
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
@@ -36,9 +37,7 @@ from rope_dense.evaluation.settings import AS_CONFIG
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument('checkpoint', help='path, https:// address or hf-hub:owner/name')
     parser.add_argument('folder', help='folder of class folders')
     add_sweep_arguments(parser, sizes_required=False)

@@ -15,7 +15,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from rope_dense.cli.arguments import add_common_arguments, parse
+from rope_dense.cli.arguments import add_common_arguments, parse, tool_parser
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.errors import command
 from rope_dense.cli.flags import with_data_root
@@ -23,9 +23,7 @@ from rope_dense.cli.sweeps import add_sweep_arguments, prepare_sweep
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument('config', help='config file')
     parser.add_argument('checkpoint', help='checkpoint file or URL')
     add_sweep_arguments(parser, sizes_required=True)

@@ -31,6 +31,7 @@ from mmengine.runner import Runner
 from torch import Tensor
 
 from rope_dense.checkpoints.writing import whole_file, write_whole
+from rope_dense.cli.arguments import check_at_least, tool_parser
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.flags import with_data_root
 from rope_dense.datasets import METAINFO, ShapesSettings, make_scene, render, write_shapes
@@ -50,9 +51,7 @@ Split = tuple[Tensor, Tensor]  # pictures [N, 3, CROP_SIZE, CROP_SIZE] of uint8,
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument('--work-dir', type=Path, default=Path('work_dirs/pretraining'))
     parser.add_argument('--crops', type=int, default=6000, help='to learn from (%(default)s)')
     parser.add_argument('--epochs', type=int, default=10, help='of pre-training (%(default)s)')
@@ -66,10 +65,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 @command
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
-    settings = {name: value for name, value in vars(args).items() if isinstance(value, int)}
-    for name, value in settings.items():
-        if value < 1 and name != 'seed':
-            raise UsageError(f'--{name.replace("_", "-")} must be 1 or more, got {value}')
+    numbers = ('crops', 'epochs', 'iterations', 'val_interval', 'images')
+    check_at_least(args, 1, *numbers)
+    settings = {name: getattr(args, name) for name in (*numbers, 'seed')}
     args.work_dir.mkdir(parents=True, exist_ok=True)
     train, val = crops(args)
     started = time.monotonic()
@@ -193,7 +191,7 @@ def batches(split: Split, size: int) -> Iterator[Split]:
 
 
 def augmented(pictures: Tensor) -> Tensor:
-    """Each batch turned by a multiple of 90 degrees and perhaps mirrored."""
+    """Each batch rotated by a multiple of 90 degrees and perhaps mirrored."""
     pictures = pictures.rot90(int(torch.randint(4, ())), (2, 3))
     return pictures.flip(3) if torch.rand(()) < 0.5 else pictures
 

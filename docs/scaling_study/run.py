@@ -58,7 +58,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--data-root', type=Path, required=True, help='folder of the images')
     parser.add_argument('--out', type=Path, required=True, help='folder of the results')
     parser.add_argument('--seeds', type=int, nargs='+', default=SEEDS)
-    parser.add_argument('--only', default='', metavar='REGEX', help='runs with this in their name')
+    parser.add_argument(
+        '--only',
+        default='',
+        metavar='REGEX',
+        help='runs with this in their name, and those whose weights they start from',
+    )
     parser.add_argument(
         '--iterations', type=int, help='of each training, to try the script (as the configs say)'
     )
@@ -68,11 +73,18 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
     torch.set_num_threads(1)
-    selected = [run for run in runs(args.seeds) if re.search(args.only, run.name)]
+    selected = select(args)
     while waiting := [run for run in selected if not result_path(args.out, run).exists()]:
         if not any(execute(run, args) for run in waiting):
             time.sleep(10)  # other processes have them
     print(f'{len(selected)} runs are finished')
+
+
+def select(args: argparse.Namespace) -> list[Run]:
+    """The runs of ``--seeds`` and ``--only``, parents first."""
+    named = {run for run in runs(args.seeds) if re.search(args.only, run.name)}
+    parents = {run.parent for run in named}
+    return [run for run in runs(args.seeds) if run in named | parents]
 
 
 def execute(run: Run, args: argparse.Namespace) -> bool:

@@ -34,10 +34,10 @@ def draw_fourier(rows: Rows, out_file: str | Path) -> None:
     sets = [points for (points,) in grouped(rows, 'points')]
     figure = Figure(figsize=(3 * len(names), 2.8 * len(sets)), layout='constrained')
     panels = figure.subplots(len(sets), len(names), sharex=True, sharey=True, squeeze=False)
-    for (name, points), of in grouped(rows, 'frequencies', 'points').items():
+    for (name, points), values in grouped(rows, 'frequencies', 'points').items():
         axes = panels[sets.index(points), names.index(name)]
-        largest = max(abs(row['value']) for row in of)
-        scaled = [dict(row, value=row['value'] / largest) for row in of]
+        largest = max(abs(row['value']) for row in values)
+        scaled = [dict(row, value=row['value'] / largest) for row in values]
         image = draw_map(axes, scaled, 'value', vmin=-1, vmax=1, cmap='RdBu_r')
         marks = [part.strip('()').split(',') for part in points.split(') ')]
         axes.plot(*np.array(marks, float).T, 'ko', markersize=9, fillstyle='none')
@@ -61,10 +61,10 @@ def draw_decay(rows: Rows, out_file: str | Path) -> None:
     """The sums of the sequence as curves, those of the model as maps."""
     figure = Figure(figsize=(12, 3.6), layout='constrained')
     axes, *maps = figure.subplots(1, 3)
-    for (name, pairs), of in grouped(rows, 'frequencies', 'pairs').items():
+    for (name, pairs), sums in grouped(rows, 'frequencies', 'pairs').items():
         if name == SEQUENCE:
             for column, label in dict(mean_partial_sum='B', sum='|S_P|').items():
-                offsets, values = zip(*((row['x'], row[column]) for row in of), strict=True)
+                offsets, values = zip(*((row['x'], row[column]) for row in sums), strict=True)
                 axes.plot(offsets, values, label=f'{label}, {pairs} pairs')
             axes.set(xlabel='offset (tokens)', ylabel='length of the sum', ylim=(0, None))
             axes.set_title(name, fontsize=9)
@@ -74,7 +74,7 @@ def draw_decay(rows: Rows, out_file: str | Path) -> None:
         for panel, (column, label) in zip(
             maps, dict(mean_partial_sum='B', sum='|S_P|').items(), strict=True
         ):
-            image = draw_map(panel, of, column, vmin=0)
+            image = draw_map(panel, sums, column, vmin=0)
             panel.set(xlabel='offset x (patches)', ylabel='offset y (patches)')
             panel.set_title(name, fontsize=9)
             figure.colorbar(image, ax=panel, label=f'{label}, {pairs} pairs')
@@ -85,11 +85,14 @@ def draw_angles(rows: Rows, out_file: str | Path) -> None:
     """The frequencies against their index, a panel for each number of channels."""
     panels = grouped(rows, 'channels')
     figure = Figure(figsize=(4 * len(panels), 3.2), layout='constrained')
-    for axes, ((channels,), of) in zip(
+    for axes, ((channels,), rows_of_panel) in zip(
         figure.subplots(1, len(panels)), panels.items(), strict=True
     ):
-        for (name,), series in grouped(of, 'frequencies').items():
+        for (name,), series in grouped(rows_of_panel, 'frequencies').items():
             axes.semilogy([row['radians'] for row in series], '.', markersize=3, label=name)
+        exponents = np.log10([row['radians'] for row in rows_of_panel if row['radians'] > 0])
+        decades = 10.0 ** np.array([np.floor(exponents.min()), np.ceil(exponents.max())])
+        axes.set_ylim(*(decades * (0.9, 1.1)))  # so that two ticks at least have labels
         axes.set(xlabel='index of the frequency', ylabel='frequency (radians per unit)')
         axes.set_title(channels, fontsize=9)
         axes.legend(frameon=False, fontsize=8, loc='upper left', bbox_to_anchor=(0, -0.2))
@@ -108,12 +111,12 @@ def draw_attention(rows: Rows, columns: Mapping[str, str], out_file: str | Path)
     labels = [label for (label,) in grouped(rows, 'label')]
     figure = Figure(figsize=(1.2 + 3 * len(sizes), 0.6 + 2.6 * len(columns)), layout='constrained')
     panels = figure.subplots(len(columns), len(sizes), sharex=True, sharey='row', squeeze=False)
-    for (size, label), of in grouped(rows, 'size', 'label').items():
-        of = of[: max(1, len(of) - 1)]
+    for (size, label), curve in grouped(rows, 'size', 'label').items():
+        curve = curve[: max(1, len(curve) - 1)]
         number = labels.index(label)
         style = dict(color=COLOURS[number % len(COLOURS)], marker=MARKERS[number % len(MARKERS)])
         for axes, column in zip(panels[:, sizes.index(size)], columns, strict=True):
-            blocks, values = zip(*((row['block'], row[column]) for row in of), strict=True)
+            blocks, values = zip(*((row['block'], row[column]) for row in curve), strict=True)
             axes.plot(blocks, values, label=label, markersize=4, **style)
             axes.grid(alpha=0.3)
     for axes, size in zip(panels[0], sizes, strict=True):

@@ -62,10 +62,10 @@ def decay_rows(name: str, freqs: Tensor, reach: int = 16, length: int = 256) -> 
 
 def positioned(kind: dict, positions: Tensor, columns: Mapping[str, Tensor]) -> Rows:
     """A row for each position [n, 2] with its values, [n] each."""
-    values = zip(*(column.tolist() for column in columns.values()), strict=True)
+    cells = zip(*(column.tolist() for column in columns.values()), strict=True)
     return [
-        dict(kind, x=int(x), y=int(y)) | dict(zip(columns, of, strict=True))
-        for (x, y), of in zip(positions.tolist(), values, strict=True)
+        dict(kind, x=int(x), y=int(y)) | dict(zip(columns, values, strict=True))
+        for (x, y), values in zip(positions.tolist(), cells, strict=True)
     ]
 
 
@@ -77,8 +77,8 @@ def angle_rows(name: str, freqs: Tensor) -> Rows:
         for dims in (256, 512)
         for label, values in series_of_dimensions(dims).items()
     }
-    own = f'{2 * freqs[0].numel()} rotated channels', f'{name} (unit: a patch)'
-    series[own] = freqs.norm(dim=0).flatten()
+    of_model = f'{2 * freqs[0].numel()} rotated channels', f'{name} (unit: a patch)'
+    series[of_model] = freqs.norm(dim=0).flatten()
     return [
         dict(channels=channels, frequencies=label, index=index, radians=value)
         for (channels, label), values in series.items()
@@ -95,11 +95,11 @@ def attention_rows(
             label=label,
             images=num_images,
             size=size,
-            block=of.block,
-            stride=of.stride,
-            distance_patches=of.distance,
-            distance_px=of.distance_px,
-            entropy_nats=of.entropy,
+            block=block.block,
+            stride=block.stride,
+            distance_patches=block.distance,
+            distance_px=block.distance_px,
+            entropy_nats=block.entropy,
         )
-        for of in statistics
+        for block in statistics
     ]

@@ -3,7 +3,7 @@
 import argparse
 import copy
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,8 @@ from mmengine.utils import to_2tuple
 
 from ..checkpoints.writing import write_whole
 from ..evaluation.classifier import RoPEClassifier, load_classifier
-from ..evaluation.papers import expand_sizes, read_runs, relative_to
-from ..evaluation.resolution import ImageSize, configured_size
+from ..evaluation.papers import by_size, expand_sizes, read_runs, relative_to, shorter_side
+from ..evaluation.resolution import ImageSize, at_size, configured_size
 from ..evaluation.results import Identity, Results, as_csv, headline
 from ..evaluation.settings import AS_CONFIG, Slide, SweepModel, SweepPoint, parse_size
 from ..evaluation.sweep import Evaluator, bare_model, evaluate_points, plan
@@ -44,7 +44,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser, *, sizes_required: bool
     parser.add_argument(
         '--scaling',
         nargs='+',
-        default=['config'],
+        default=[AS_CONFIG],
         metavar='SCALING',
         help='frequency scalings, TYPE[:FACTOR][+TEMPERATURE]: none, linear, ntk or by_parts; a '
         'number or HEIGHTxWIDTH, without it from each input; log or yarn. Such as none by_parts '
@@ -115,7 +115,7 @@ def prepare_sweep(
         points = plan(expand_sizes(sizes), args.scaling, args.window or [window], slide)
         training_size = training_size_of(config, args.train_size)
         purposes = SweepModel(model, config).check(points)
-        comparisons(args)
+        overlays, baselines = comparisons(args)
     load = loader_of(model, args.checkpoint)
     results = Results(
         Path(config.work_dir) / 'resolutions.json',
@@ -124,9 +124,14 @@ def prepare_sweep(
         training_size,
         purposes,
     )
-    if not args.overwrite:
-        with usage_errors():
+    with usage_errors():
+        if not args.overwrite:
             results.resume()
+        planned = {min(configured_size(at_size(config, parse_size(x.size)))) for x in points}
+        for baseline in baselines:
+            check_common_size(baseline, results.content(), planned)
+            for overlay in overlays:
+                check_common_size(baseline, overlay)
     return partial(run_sweep, args, config, points, results, load)
 
 
@@ -144,6 +149,20 @@ def comparisons(args: argparse.Namespace) -> tuple[list[dict], list[dict]]:
     if len(baselines) > 1:
         raise ValueError(f'--relative-to {args.relative_to}: give one of its rows, TABLE:ROW')
     return overlays, baselines
+
+
+def check_common_size(baseline: dict, run: dict, planned: Iterable[int] = ()) -> None:
+    """Refuse a baseline that has no size (shorter side) of a run's rows, or of those ``planned``.
+
+    Raises:
+        ValueError: it has none of them; see also ``by_size``.
+    """
+    known, sides = by_size(baseline).keys(), {*map(shorter_side, run['rows']), *planned}
+    if not sides & known:
+        raise ValueError(
+            f'--relative-to: {baseline["label"]} has results at {", ".join(map(str, known))} '
+            f'pixels (shorter side), {run["label"]} at {", ".join(map(str, sorted(sides)))}'
+        )
 
 
 def loader_of(model: BaseModel, checkpoint: str) -> Load:
@@ -197,8 +216,15 @@ def draw(args: argparse.Namespace, results: Results) -> list[Path]:
     files = [results.path.with_suffix(suffix) for suffix in ('.csv', '.png')]
     draw_resolutions(runs, metric, files[1])
     for baseline in baselines:
-        runs = [relative_to(baseline, run, metric) for run in runs]
         files += [results.path.with_name(f'relative{suffix}') for suffix in ('.csv', '.png')]
+        differences = [relative_to(baseline, run, metric) for run in runs]
+        for run, left_out in differences:
+            if left_out:
+                print(
+                    f'{files[3].name}: {run["label"]} without {", ".join(map(str, left_out))} '
+                    f'pixels, which {baseline["label"]} does not have'
+                )
+        runs = [run for run, _ in differences]
         write_whole(files[2], as_csv(runs))
         draw_resolutions(runs, metric, files[3], baseline=baseline['label'])
     return files

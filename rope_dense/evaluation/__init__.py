@@ -1,1 +1,1 @@
-"""Evaluation beyond one pass at one size. Import its modules: `import rope_dense` leaves them."""
+"""Evaluation beyond one pass at one size. `import rope_dense` does not import its modules."""

@@ -24,7 +24,7 @@ from ..checkpoints.layouts import find_layout
 from ..checkpoints.loading import read_weights
 from ..checkpoints.naver import SWIN_PAIRS, VIT_PAIRS
 from ..checkpoints.sources import fetch
-from .named_classifiers import ANY_CONFIG, CLASSIFIERS, trained_backbone
+from .named_classifiers import ANY_CONFIG, AXIAL, CLASSIFIERS, MIXED, trained_backbone
 
 HEAD = ('head.weight', 'head.bias')
 IMAGENET = dict(
@@ -33,7 +33,7 @@ IMAGENET = dict(
     std=[58.395, 57.12, 57.375],
     bgr_to_rgb=True,
 )
-ROPES = {'axial': dict(type='AxialRoPE', theta=100.0), 'none': None}  # of ViTs without frequencies
+ROPES = {'axial': AXIAL, 'none': None}  # of ViTs without frequencies
 # How published results were measured, by backbone or, where it differs, by layout: sizes (a table
 # of a paper has them) and the share of the resized shorter side that is kept. That is 1 in
 # rope-vit's README, as in DeiT-III; 224 / 256 in the code of Swin, ResFormer and SHI-Labs.
@@ -256,7 +256,7 @@ def rope_config(freqs: Tensor, pairs: int) -> dict:
         return dict(type='AxialRoPE', learned=True)
     theta = axial_theta(freqs)
     if theta is None:
-        return dict(type='MixedRoPE', theta=10.0)
+        return MIXED
     return dict(type='AxialRoPE', theta=round(theta, 3))
 
 

@@ -6,6 +6,7 @@ The names are those of ``rope_dense.integrations.timm``, and what its checkpoint
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -60,8 +61,8 @@ class NamedClassifier:
     Attributes:
         backbone: its config, for ``RoPEClassifier``; with the drop path of the pre-training.
         crop_ratio: of the evaluation, see ``ResizeCentreCrop``.
-        constant_drop_path: all blocks have the same drop path (DeiT-III), where ours has more from
-            block to block.
+        constant_drop_path: all blocks have the same drop path (DeiT-III); otherwise it grows
+            linearly from block to block.
     """
 
     backbone: dict
@@ -128,13 +129,13 @@ def with_image_size(backbone: dict, image_size: Size) -> dict:
 
 
 def trained_backbone(name: str, weights: dict[str, Tensor]) -> dict:
-    """The config of a backbone that was trained under a name: at the image size that its position
+    """A config of a backbone that was trained under a name: at the image size that its position
     tables tell, at 224 pixels if it has none.
 
     Args:
         weights: of the classifier, for a square image size.
     """
-    backbone = CLASSIFIERS[name].backbone
+    backbone = deepcopy(CLASSIFIERS[name].backbone)
     if backbone['type'] == 'RoPENAT':  # whose tables are those of a neighbourhood
         return backbone
     pixels = VIT_PATCH if backbone['type'] == 'RoPEViT' else SWIN_STRIDE

@@ -35,7 +35,7 @@ def expand_sizes(sizes: Sequence[str]) -> list[str]:
 
 def find_table(option: str, name: str) -> dict:
     """A table over image sizes; ValueError, which names the option, if there is none."""
-    tables = {name: table for name, table in paper_tables().items() if 'sizes' in table}
+    tables = {key: table for key, table in paper_tables().items() if 'sizes' in table}
     if name not in tables:
         raise ValueError(
             f'{option} {name}: no such table of a paper; {", ".join(tables)} are known'
@@ -51,7 +51,7 @@ def read_runs(option: str, name: str) -> list[dict]:
         name: a path, TABLE, or TABLE:ROW.
 
     Raises:
-        ValueError: there is no such file, table or row.
+        ValueError: there is no such file, table or row, or it is a table of differences.
     """
     table_name, _, row = name.partition(':')
     if table_name not in paper_tables():
@@ -59,10 +59,15 @@ def read_runs(option: str, name: str) -> list[dict]:
             return [read_results(Path(name))]
         except ValueError as error:
             raise ValueError(
-                f'{option}: {error}; or give the table of a paper, TABLE or TABLE:ROW, of '
-                f'{", ".join(paper_tables())}'
+                f'{option}: {error}; or give the table of a paper, TABLE or TABLE:ROW, of those in '
+                'docs/classification.md'
             ) from error
     table = find_table(option, table_name)
+    if 'baseline' in table:
+        raise ValueError(
+            f'{option} {name}: its numbers are differences to {table["baseline"]}; give rows of '
+            f'{table["baseline"].partition(":")[0]}'
+        )
     if row and row not in table['rows']:
         raise ValueError(f'{option} {name}: no such row; known are {", ".join(table["rows"])}')
     return [as_run(table_name, row) for row in ([row] if row else table['rows'])]
@@ -79,33 +84,52 @@ def as_run(table_name: str, row: str) -> dict:
     return dict(label=f'{row}, {table_name}', training_size=TRAINING_SIZE, rows=rows)
 
 
-def relative_to(baseline: dict, run: dict, metric: str) -> dict:
+def relative_to(baseline: dict, run: dict, metric: str) -> tuple[dict, list[int]]:
     """A run with a metric less that of a baseline, at the sizes (shorter sides) that both have.
 
     Args:
-        baseline, run: contents of results files; the baseline with one setting.
+        baseline, run: contents of results files; the baseline as for ``by_size``.
+
+    Returns:
+        The run, and the sizes at which it has the metric and the baseline does not.
 
     Raises:
-        ValueError: the baseline has several settings, or no size is in both.
+        ValueError: see ``by_size``; or no size is in both.
     """
-    settings = {(row['scaling'], row['window'], row['slide']) for row in baseline['rows']}
-    if len(settings) > 1:
-        raise ValueError(
-            f'--relative-to: {baseline["label"]} must have one scaling, window and slide, and has '
-            f'{", ".join(sorted(map(str, settings)))}'
-        )
-    values = {shorter_side(row): row['metrics'].get(metric) for row in baseline['rows']}
-    rows = [
-        dict(row, metrics={metric: round(row['metrics'][metric] - values[shorter_side(row)], 6)})
-        for row in run['rows']
-        if None not in (row['metrics'].get(metric), values.get(shorter_side(row)))
-    ]
+    values = {side: row['metrics'].get(metric) for side, row in by_size(baseline).items()}
+    rows, left_out = [], []
+    for row in run['rows']:
+        value, side = row['metrics'].get(metric), shorter_side(row)
+        if value is None:
+            continue
+        if values.get(side) is None:
+            left_out.append(side)
+        else:
+            rows.append(dict(row, metrics={metric: round(value - values[side], 6)}))
     if not rows:
         raise ValueError(
             f'--relative-to: {run["label"]} has {metric} at no size of {baseline["label"]}, '
             f'{", ".join(map(str, values))} pixels'
         )
-    return dict(run, rows=rows)
+    return dict(run, rows=rows), sorted(set(left_out))
+
+
+def by_size(baseline: dict) -> dict[int, dict]:
+    """The rows of a baseline by their size (shorter side).
+
+    Raises:
+        ValueError: it has several settings, or several rows of a size.
+    """
+    settings = {(row['scaling'], row['window'], row['slide']) for row in baseline['rows']}
+    rows = {shorter_side(row): row for row in baseline['rows']}
+    if len(settings) > 1 or len(rows) < len(baseline['rows']):
+        sizes = (f'{row["height"]} x {row["width"]}' for row in baseline['rows'])
+        raise ValueError(
+            f'--relative-to: {baseline["label"]} must have one scaling, window and slide, and one '
+            f'result for each shorter side; it has {", ".join(sorted(map(str, settings)))} and '
+            f'{", ".join(sizes)} pixels'
+        )
+    return rows
 
 
 def shorter_side(row: dict) -> int:

@@ -51,12 +51,12 @@ def draw_resolutions(
         axes.axvline(side, color='gray', linestyle=(0, (1, 2)), linewidth=1)
         axes.annotate(
             f'training {side}',
-            (side, 0.02),
+            (side, 1),  # above the lines
             xycoords=('data', 'axes fraction'),
-            rotation=90,
             color='gray',
             fontsize=8,
-            ha='right',
+            ha='center',
+            va='bottom',
         )
     axes.set(xlabel='shorter side of the image in pixels', ylabel=metric)
     if baseline is not None:

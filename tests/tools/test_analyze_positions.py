@@ -68,7 +68,7 @@ def test_a_checkpoint_alone(analyze: Main, images: str, tmp_path: Path) -> None:
         f'{name}.{suffix}' for name in NAMES for suffix in ('csv', 'png')
     )
     assert all(is_a_small_picture(folder / f'{name}.png') for name in NAMES)
-    backbone = MODELS.build(classifier_config(checkpoint)['backbone']).eval()
+    backbone = MODELS.build(classifier_config(checkpoint)['model']['backbone']).eval()
     load_pretrained(backbone, checkpoint)
     found = []
     for path in ('a.png', 'deeper/b.jpg'):
@@ -142,6 +142,7 @@ def test_what_stops_it(analyze: Main, fails: Fails, images: str, tmp_path: Path)
         ([mixed, '--images', str(empty)], 'no image, looked for .bmp'),
         ([mixed, '--images', str(broken), '--sizes', '32'], 'a.png: cannot be read as an image'),
         ([mixed, '--distance'], '--distance and --entropy need --images FOLDER'),
+        ([mixed, '--fourier', '--overlay', str(empty)], '--overlay is for --distance and'),
         ([mixed, '--images', images, '--max-images', '0'], '--max-images must be 1 or more'),
         ([mixed, '--images', images, '--sizes', '64', '8'], '8 x 8 (height x width) pixels, less'),
         ([mixed, '--sizes', '-1'], '--sizes must be an integer from 1 up, got -1'),

@@ -1,12 +1,13 @@
 """What the flags of the tools change, and when they cannot be used."""
 
+import runpy
 from pathlib import Path
 
 import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import STRATEGIES
-from tool_names import Fails, Main
+from tool_names import TOOLS, Fails, Main
 
 from rope_dense.cli.errors import UsageError
 from rope_dense.cli.flags import (
@@ -18,6 +19,13 @@ from rope_dense.cli.flags import (
     show_predictions,
 )
 from rope_dense.cli.model_checks import build_model
+
+
+@pytest.mark.parametrize('tool', sorted(path.name for path in TOOLS.glob('*.py')))
+def test_the_help_of_every_tool_has_debug(tool: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(TOOLS / tool))['main'](['--help'])
+    assert '--debug' in capsys.readouterr().out
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason='has an accelerator')
