@@ -39,6 +39,7 @@ def test_amp_with_another_wrapper(train: Main, detector: str, fails: Fails) -> N
     [
         ('fp16', {}, dict(type='AmpOptimWrapper', dtype='float16', loss_scale='dynamic')),
         ('bf16', {}, dict(type='BFloat16OptimWrapper')),
+        ('bf16', dict(type='OptimWrapper'), None),
         (
             'fp16',
             dict(type='AmpOptimWrapper', dtype='bfloat16', loss_scale=512.0),
@@ -55,7 +56,7 @@ def test_amp_exchanges_the_wrapper(precision: str, given: dict, expected: dict |
         bf16=dict(type='BFloat16OptimWrapper'),
     )
     clip = dict(clip_grad=dict(max_norm=0.1))
-    cfg = Config(dict(optim_wrapper=dict(type='OptimWrapper') | given | clip))
+    cfg = Config(dict(optim_wrapper=given | clip))
     enable_amp(cfg, precision)
     assert cfg.optim_wrapper == (expected or plain[precision]) | clip
 
