@@ -66,7 +66,8 @@ def explain(cfg: Config, variables: dict, error: Exception) -> str:
         )
     if isinstance(error, KeyError):
         message = f'no {message!r} in a part that needs it'
-    return f'{key}: {part.get("type", "it")} cannot be built: {message or type(error).__name__}'
+    what = f'{key}: {part["type"]}' if part.get('type') else key
+    return f'{what} cannot be built: {message or type(error).__name__}'
 
 
 def key_of(cfg: Config, part: dict | Config) -> str:

@@ -46,7 +46,8 @@ def loading(info: dict) -> Iterator[None]:
         yield
     except Exception as error:  # a damaged file can fail in any way
         files = ' or '.join(info[name] for name in FILES if info.get(name))
-        raise DataError(f'{files} cannot be loaded: {error}') from error
+        files = files or f'image {info["sample_idx"]}'
+        raise DataError(f'{files} cannot be loaded: {type(error).__name__}: {error}') from error
 
 
 def name_files() -> None:

@@ -123,7 +123,7 @@ def test_launcher_that_started_nothing(
             "error: default_hooks.timer: unknown argument 'interal' of IterTimerHook",
         ),
         (['param_scheduler.0.end=-1'], 'error: param_scheduler.0: '),
-        (['test_cfg=None'], 'error: the config: it cannot be built: test_dataloader, test_cfg'),
+        (['test_cfg=None'], 'error: the config cannot be built: test_dataloader, test_cfg'),
     ],
 )
 def test_parts_that_the_runner_cannot_build(
