@@ -178,7 +178,7 @@ def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) 
     ignored = head.get('ignore_index', 255)
     for index in range(0, len(built), max(1, len(built) // MASKS)):
         info = built.get_data_info(index)
-        with loading(info):
+        with loading(dict(seg_map_path=info['seg_map_path'])):
             labels = np.unique(load(info)['gt_seg_map'])
         if wrong := [int(x) for x in labels if x >= head.num_classes and x != ignored]:
             raise UsageError(
