@@ -9,7 +9,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel, revert_sync_batchnorm
 from mmengine.registry import MODELS, OPTIMIZERS
-from torch import nn
+from torch import Tensor, nn
 
 from ..backbones.base import Backbone
 from .building import building
@@ -59,6 +59,35 @@ def check_image_sizes(cfg: Config, model: nn.Module, loaders: tuple[str, ...]) -
                     f'{key}.{name}={node[name]}: leaves an image side of {side:g} pixels, and the '
                     f'backbone cuts images into patches of {patch} pixels; give {patch} or more'
                 )
+
+
+@torch.no_grad()
+def check_maps(model: nn.Module) -> None:
+    """The neck, and the heads of a segmentor, must take the maps of a backbone of this package:
+    tried on a small image. The model is in evaluation mode then."""
+    backbone = getattr(model, 'backbone', None)
+    if not isinstance(backbone, Backbone):
+        return
+    side = max(8 * patch_size(model), 64)
+    model.eval()
+    maps = backbone(torch.zeros(1, backbone.patch_embed.in_channels, side, side))
+    given = f'maps of blocks or stages {backbone.out_indices}, of {backbone.out_channels} channels'
+    if (neck := getattr(model, 'neck', None)) is not None:
+        maps = outputs('neck', neck, maps, given)
+        given = f'{len(maps)} maps of the neck'
+    for name, part in model.named_modules():
+        if hasattr(part, 'in_index'):  # a head of mmseg's own, which takes maps alone
+            outputs(name, part, maps, given)
+
+
+def outputs(name: str, part: nn.Module, maps: tuple[Tensor, ...], given: str) -> tuple[Tensor, ...]:
+    try:
+        return part(maps)
+    except Exception as error:  # of any code
+        raise UsageError(
+            f'model.{name}: {type(part).__name__} does not take the {given} '
+            f'(model.backbone.out_indices): {str(error) or type(error).__name__}'
+        ) from error
 
 
 def patch_size(model: nn.Module) -> int:

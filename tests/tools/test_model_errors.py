@@ -62,6 +62,30 @@ def test_component_that_cannot_be_built(
 
 
 @pytest.mark.parametrize(
+    'config, option, says',
+    [
+        (
+            'detector',
+            'backbone.out_indices=(0,1)',
+            'model.neck: Sequential does not take the maps of blocks or stages [0, 1]',
+        ),
+        ('segmentor', 'backbone.out_indices=(0,)', 'model.neck: Feature2Pyramid does not take'),
+        (
+            'segmentor',
+            'decode_head.in_index=(0,1,2,7)',
+            'model.decode_head: UPerHead does not take the 4 maps of the neck',
+        ),
+        ('segmentor', 'auxiliary_head.in_channels=5', 'model.auxiliary_head: FCNHead does not'),
+    ],
+)
+def test_maps_that_do_not_fit(
+    request: pytest.FixtureRequest, train: Main, fails: Fails, config: str, option: str, says: str
+) -> None:
+    path = request.getfixturevalue(config)
+    fails(train, path, '--cfg-options', f'model.{option}', says=[says, 'backbone.out_indices'])
+
+
+@pytest.mark.parametrize(
     'option',
     [
         'model.data_preprocessor.size=(8,64)',
