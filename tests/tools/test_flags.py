@@ -119,14 +119,6 @@ def test_auto_scale_lr_without_a_batch_size(train: Main, detector: str, fails: F
     fails(train, detector, '--auto-scale-lr', *options, says=says)
 
 
-def test_launcher_that_did_not_start_it(
-    train: Main, detector: str, fails: Fails, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv('RANK', raising=False)
-    monkeypatch.setenv('LOCAL_RANK', '0')  # so that it is restored
-    fails(train, detector, '--launcher', 'pytorch', says=['tools/dist_train.sh'])
-
-
 def test_tta_that_the_config_does_not_have(
     test: Main, detector: str, weights: str, fails: Fails
 ) -> None:
