@@ -1,7 +1,8 @@
 """Checks of the model section of a config, and of the image sizes it has to cope with."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -9,7 +10,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel, revert_sync_batchnorm
 from mmengine.registry import MODELS, OPTIMIZERS
-from torch import Tensor, nn
+from torch import nn
 
 from ..backbones.base import Backbone
 from .building import building
@@ -62,31 +63,33 @@ def check_image_sizes(cfg: Config, model: nn.Module, loaders: tuple[str, ...]) -
 
 
 @torch.no_grad()
-def check_maps(model: nn.Module) -> None:
+def check_maps(model: BaseModel) -> None:
     """The neck, and the heads of a segmentor, must take the maps of a backbone of this package:
     tried on a small image. The model is in evaluation mode then."""
     backbone = getattr(model, 'backbone', None)
-    if not isinstance(backbone, Backbone):
+    if not isinstance(backbone, Backbone) or not hasattr(model, 'extract_feat'):
         return
     side = max(8 * patch_size(model), 64)
+    image = torch.zeros(1, backbone.patch_embed.in_channels, side, side)
     model.eval()
-    maps = backbone(torch.zeros(1, backbone.patch_embed.in_channels, side, side))
     given = f'maps of blocks or stages {backbone.out_indices}, of {backbone.out_channels} channels'
-    if (neck := getattr(model, 'neck', None)) is not None:
-        maps = outputs('neck', neck, maps, given)
-        given = f'{len(maps)} maps of the neck'
+    with fitting('neck', given):
+        maps = model.extract_feat(image)
     for name, part in model.named_modules():
         if hasattr(part, 'in_index'):  # a head of mmseg's own, which takes maps alone
-            outputs(name, part, maps, given)
+            with fitting(name, f'{len(maps)} maps of backbone and neck'):
+                part(maps)
 
 
-def outputs(name: str, part: nn.Module, maps: tuple[Tensor, ...], given: str) -> tuple[Tensor, ...]:
+@contextmanager
+def fitting(name: str, given: str) -> Iterator[None]:
+    """Within it an error says that a part does not take what it was given."""
     try:
-        return part(maps)
+        yield
     except Exception as error:  # of any code
         raise UsageError(
-            f'model.{name}: {type(part).__name__} does not take the {given} '
-            f'(model.backbone.out_indices): {str(error) or type(error).__name__}'
+            f'model.{name} does not take the {given} (model.backbone.out_indices): '
+            f'{str(error) or type(error).__name__}'
         ) from error
 
 
