@@ -12,7 +12,6 @@ import datetime
 import os
 import platform
 import random
-import resource
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from typing import TypeVar
 import torch
 
 from rope_dense.checkpoints.writing import whole_file
+from rope_dense.engine.peak_memory import peak_rss
 from rope_dense.evaluation.speed import profiled
 
 Run = Callable[[], object]
@@ -145,15 +145,7 @@ def peak_memory(prepare: Callable[[], Run], device: torch.device) -> Row:
     if on_gpu:
         prepare()()  # what libraries allocate once
     row = dict(peak_tensors_mb=profiled(prepare(), on_gpu)[1] / 2**20)
-    return row if on_gpu else dict(peak_rss_mb=peak_rss_mb(), **row)
-
-
-def peak_rss_mb() -> float:
-    """Of this process. (``ru_maxrss`` would be that of the parent, if it was larger.)"""
-    for line in lines_of('/proc/self/status'):
-        if line.startswith('VmHWM'):
-            return int(line.split()[1]) / 2**10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    return row if on_gpu else dict(peak_rss_mb=peak_rss() / 2**20, **row)
 
 
 def name_of(dtype: torch.dtype) -> str:
@@ -174,13 +166,11 @@ def environment(device: torch.device) -> Row:
 
 def processor() -> str:
     """Name of the CPU and how many of its cores this process may use."""
-    names = [line for line in lines_of('/proc/cpuinfo') if line.startswith('model name')]
+    path = Path('/proc/cpuinfo')
+    lines = path.read_text().splitlines() if path.exists() else []
+    names = [line for line in lines if line.startswith('model name')]
     name = names[0].split(':', 1)[1].strip() if names else platform.processor()
     return f'{name}, {len(os.sched_getaffinity(0))} cores'
-
-
-def lines_of(path: str) -> list[str]:
-    return Path(path).read_text().splitlines() if Path(path).exists() else []
 
 
 def commit() -> str:

@@ -243,6 +243,18 @@ def test_copied_and_frozen_in_a_larger_model(tmp_path: Path):
     assert model[0].blocks[2].norm1.weight.requires_grad
 
 
+def test_what_names_no_checkpoint(tmp_path: Path):
+    path = Path(saved(vit(), tmp_path))
+    load(RoPEViT, path, **VIT)
+    for checkpoint in (None, 3, {}):
+        text = refusal(RoPEViT, checkpoint, **VIT)
+        assert text == f'checkpoint must be a path or an address, got {checkpoint!r}'
+    assert 'got None' in refusal(RoPEViT, None, 'backbone', **VIT)
+    init_cfg = dict(type='Pretrained', checkpoint=path, map_location='cpu')
+    with pytest.raises(ValueError, match=r"init_cfg has \['map_location'\], allowed are"):
+        RoPEViT(init_cfg=init_cfg, **VIT)
+
+
 def test_other_initialisations_are_mmengine_s(tmp_path: Path):
     model = RoPEViT(init_cfg=dict(type='Constant', val=0.25, layer='Linear'), **VIT)
     model.init_weights()
@@ -250,7 +262,7 @@ def test_other_initialisations_are_mmengine_s(tmp_path: Path):
     weights = vit()
     pretrained = dict(type='Pretrained', checkpoint=saved(weights, tmp_path))
     with pytest.raises(ValueError, match="'Pretrained' sets all weights, so it stands alone"):
-        RoPEViT(init_cfg=[model.init_cfg, pretrained], **VIT).init_weights()
+        RoPEViT(init_cfg=[model.init_cfg, pretrained], **VIT)
     model = RoPEViT(init_cfg=[pretrained], **VIT)
     model.init_weights()
     assert torch.equal(model.cls_token, weights['cls_token'])

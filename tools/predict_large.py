@@ -14,7 +14,6 @@ levels and the merging of boxes are, and how much memory they take: docs/large_i
 
 import argparse
 import json
-import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -41,6 +40,7 @@ from rope_dense.cli.dataset_meta import classes_and_colours
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import build_model
 from rope_dense.cli.sweeps import usage_errors
+from rope_dense.engine.peak_memory import peak_rss
 from rope_dense.evaluation.resolution import at_size, configured_size
 from rope_dense.evaluation.results import Identity
 from rope_dense.evaluation.settings import parse_size
@@ -272,11 +272,8 @@ def write_detections(
 
 
 def memory_used() -> str:
-    """The largest memory so far, of the process (where Linux says it) and of the GPU."""
-    status = Path('/proc/self/status')
-    text = ''
-    if status.exists() and (match := re.search(r'VmHWM:\s+(\d+) kB', status.read_text())):
-        text = f'peak memory {int(match[1]) / 1024:.0f} MB'
+    """The largest memory so far, of the process and of the GPU."""
+    text = f'peak memory {peak_rss() / 2**20:.0f} MB'
     if torch.cuda.is_available():
         text += f', {torch.cuda.max_memory_allocated() / 2**20:.0f} MB of tensors on the GPU'
     return text

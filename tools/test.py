@@ -16,8 +16,8 @@ from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.errors import command
 from rope_dense.cli.flags import enable_tta, saved_predictions, show_predictions, with_data_root
-from rope_dense.cli.launch import build_runner
-from rope_dense.cli.model_checks import build_model, check_image_sizes
+from rope_dense.cli.launch import build_runner, test
+from rope_dense.cli.model_checks import build_model, check_image_sizes, check_maps
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -59,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     cfg.load_from, cfg.resume = args.checkpoint, False
     model = build_model(cfg)
     check_image_sizes(cfg, model, loaders)
+    check_maps(model)
     check_tested_weights(args.checkpoint, model)
     check_data(cfg, loaders)
     del model
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.show or args.show_dir:
         show_predictions(cfg, args.show, args.show_dir, args.wait_time)
     with saved_predictions(cfg, args.out) if args.out else nullcontext():
-        build_runner(cfg, args.launcher).test()
+        test(build_runner(cfg, args.launcher))
 
 
 if __name__ == '__main__':

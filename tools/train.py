@@ -25,7 +25,12 @@ from rope_dense.cli.flags import (
     with_data_root,
 )
 from rope_dense.cli.launch import build_runner, train
-from rope_dense.cli.model_checks import build_model, check_image_sizes, check_optimizer
+from rope_dense.cli.model_checks import (
+    build_model,
+    check_image_sizes,
+    check_maps,
+    check_optimizer,
+)
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -96,6 +101,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_optimizer(cfg)
     model = build_model(cfg)
     check_image_sizes(cfg, model, loaders)
+    check_maps(model)
     check_initial_weights(cfg, model)
     check_data(cfg, loaders)
     del model

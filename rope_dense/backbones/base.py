@@ -68,6 +68,7 @@ class Backbone(BaseModule):
         elif pretrained is not None:
             init_cfg = dict(type='Pretrained', checkpoint=pretrained)
         super().__init__(init_cfg)
+        pretrained_settings(init_cfg)  # what is wrong there, now and not when training begins
 
     @property
     @abstractmethod
@@ -189,19 +190,28 @@ class Backbone(BaseModule):
 
         Raises:
             CheckpointError: the checkpoint cannot be had or read, or does not fit.
-            ValueError: 'Pretrained' together with other initialisations.
         """
-        cfgs = [self.init_cfg] if isinstance(self.init_cfg, dict) else self.init_cfg or []
-        pretrained = any(cfg['type'] in ('Pretrained', PretrainedInit) for cfg in cfgs)
-        if self.is_init or not pretrained:
+        settings = pretrained_settings(self.init_cfg)
+        if self.is_init or settings is None:
             super().init_weights()
             return
-        if len(cfgs) > 1:
-            raise ValueError(
-                f"init_cfg: 'Pretrained' sets all weights, so it stands alone; got {cfgs}"
-            )
-        WEIGHT_INITIALIZERS.build(dict(cfgs[0], type='StrictPretrained'))(self)
+        WEIGHT_INITIALIZERS.build(dict(settings, type='StrictPretrained'))(self)
         self.is_init = True
+
+
+def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:
+    """The initialisation with pre-trained weights, if it is one.
+
+    Raises:
+        ValueError: it has other settings than a checkpoint and a prefix, or stands beside others.
+    """
+    cfgs = [init_cfg] if isinstance(init_cfg, dict) else init_cfg or []
+    if not any(cfg['type'] in ('Pretrained', PretrainedInit) for cfg in cfgs):
+        return None
+    if len(cfgs) > 1:
+        raise ValueError(f"init_cfg: 'Pretrained' sets all weights, so it stands alone; got {cfgs}")
+    settings = check_settings('init_cfg', cfgs[0], ('type', 'checkpoint', 'prefix'))
+    return {'checkpoint': None, **settings}
 
 
 def check_frozen_stages(frozen_stages: object, number: int) -> int:

@@ -25,7 +25,7 @@ from .hints import ROUNDING, axial_theta, hints
 from .incompatible import compare, listed
 from .keys import Layout, StateDict, is_square, new_keys
 from .layouts import OURS, find_layout
-from .sources import fetch
+from .sources import Source, fetch
 
 # Parts that only some configurations have a use for.
 OPTIONAL = re.compile(r'cls_token|norm\d*\.(weight|bias)')
@@ -48,7 +48,7 @@ class StrictPretrained:
         checkpoint, prefix: see ``load_pretrained``.
     """
 
-    def __init__(self, checkpoint: str, prefix: str | None = None) -> None:
+    def __init__(self, checkpoint: Source, prefix: str | None = None) -> None:
         self.checkpoint, self.prefix = checkpoint, prefix
 
     def __call__(self, model: Backbone) -> None:
@@ -64,7 +64,7 @@ class LoadReport:
     new: list[str] = field(default_factory=list)
 
 
-def load_pretrained(model: Backbone, checkpoint: str, prefix: str | None = None) -> None:
+def load_pretrained(model: Backbone, checkpoint: Source, prefix: str | None = None) -> None:
     """Load a published checkpoint, or one of ours, into a backbone, and log what became of it.
 
     The layout is recognised from the keys and converted. After that each weight of the model must
@@ -87,7 +87,7 @@ def load_pretrained(model: Backbone, checkpoint: str, prefix: str | None = None)
     Raises:
         CheckpointError: the checkpoint cannot be had or read, or it does not fit the model.
     """
-    load_weights(model, read_weights(checkpoint, prefix), checkpoint)
+    load_weights(model, read_weights(checkpoint, prefix), str(checkpoint))
 
 
 def load_weights(model: Backbone, weights: StateDict, checkpoint: str) -> None:
@@ -115,19 +115,19 @@ def load_weights(model: Backbone, weights: StateDict, checkpoint: str) -> None:
     log(model, checkpoint, layout, len(fitted) - len(report.new), report)
 
 
-def open_weights(checkpoint: str, prefix: str | None = None) -> tuple[StateDict, Layout]:
+def open_weights(checkpoint: Source, prefix: str | None = None) -> tuple[StateDict, Layout]:
     """The weights of a backbone as a checkpoint names them, and their layout.
 
     Raises:
         CheckpointError: the checkpoint cannot be had or read, or its layout is not known.
     """
     weights = read_weights(checkpoint, prefix)
-    return weights, find_layout(weights, checkpoint)
+    return weights, find_layout(weights, str(checkpoint))
 
 
-def read_weights(checkpoint: str, prefix: str | None) -> StateDict:
-    contents = read_checkpoint(fetch(checkpoint), checkpoint)
-    return select_weights(contents, prefix, checkpoint)
+def read_weights(checkpoint: Source, prefix: str | None) -> StateDict:
+    contents = read_checkpoint(fetch(checkpoint), str(checkpoint))
+    return select_weights(contents, prefix, str(checkpoint))
 
 
 def are_ours(weights: StateDict, model: Backbone) -> bool:

@@ -21,6 +21,7 @@ from .errors import CheckpointError
 from .files import INDEX, read_checkpoint, read_index
 from .writing import whole_file
 
+Source = str | os.PathLike[str]
 HUB = 'hf-hub:'
 SINGLE_FILES = ('model.safetensors', 'pytorch_model.bin')
 # The first that a repository has is taken; those of LingBot-Vision have the last.
@@ -28,7 +29,7 @@ HUB_FILES = (*SINGLE_FILES, *(file + INDEX for file in SINGLE_FILES), 'model.pt'
 BY_HAND = 'Or download the file by hand and give its path'
 
 
-def fetch(source: str) -> str:
+def fetch(source: Source) -> str:
     """The path of a checkpoint, after downloading it if that has not been done before.
 
     Args:
@@ -36,8 +37,11 @@ def fetch(source: str) -> str:
             ``@revision`` if wanted, of a repository of the Hugging Face hub.
 
     Raises:
-        CheckpointError: the download fails, or its kind of address is unknown.
+        CheckpointError: the download fails, or there is no such kind of source.
     """
+    if not isinstance(source, (str, os.PathLike)):
+        raise CheckpointError(f'checkpoint must be a path or an address, got {source!r}')
+    source = os.fspath(source)
     if source.startswith(HUB):
         return fetch_from_hub(source)
     if source.startswith(('https://', 'http://')):

@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PARTIAL = '.partial'
-DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
+DISK_ERRORS = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
+    errno.EISDIR,  # the path is a folder
+)
 WRITER_SIGNS = ('PytorchStreamWriter', 'inline_container', 'iostream')  # in errors of torch.save
 
 

@@ -26,30 +26,33 @@ def building(cfg: Config) -> Iterator[None]:
     except (UsageError, CheckpointError, OSError):  # the last names its file
         raise
     except Exception as error:  # a component can fail in any way
-        variables = build_variables(error)
-        if variables is None:
+        frames = building_frames(error)
+        if not frames:
             raise
-        raise UsageError(explain(cfg, variables, error)) from error
+        raise UsageError(explain(cfg, frames, error)) from error
 
 
-def build_variables(error: Exception) -> dict | None:
-    """Local variables of the innermost function of mmengine that was building from a config; the
-    config is added as 'part'. None if there is no such function."""
-    innermost = None
+def building_frames(error: Exception) -> list[dict]:
+    """Local variables of the functions of mmengine that were building from a config, the innermost
+    first; the config is added as 'part'."""
+    frames = []
     for frame, _ in traceback.walk_tb(error.__traceback__):
         code, variables = frame.f_code, frame.f_locals
         if 'mmengine' in code.co_filename and code.co_name.startswith('build'):
             given = [variables.get(name) for name in LOCALS]
             parts = [part for part in given if isinstance(part, (dict, Config))]
-            innermost = {**variables, 'part': parts[0]} if parts else innermost
-    return innermost
+            frames += [{**variables, 'part': parts[0]}] if parts else []
+    return frames[::-1]
 
 
-def explain(cfg: Config, variables: dict, error: Exception) -> str:
-    """Which key cannot be built, and why."""
-    part = variables['part']
+def explain(cfg: Config, frames: list[dict], error: Exception) -> str:
+    """Which key cannot be built, and why. mmengine puts some parts together itself: then the key is
+    that of the part around them."""
+    variables, part = frames[0], frames[0]['part']
     component = variables.get('obj_cls')
-    key, message = key_of(cfg, part), str(error.args[0]) if error.args else ''
+    keys = [key_of(cfg, frame['part']) for frame in frames]
+    key = next((key for key in keys if key), 'the config')
+    message = str(error.args[0]) if error.args else ''
     match = UNKNOWN_ARGUMENT.search(message)
     if match and inspect.isclass(component) and match[1] in part:
         allowed = arguments_of(component)
@@ -61,17 +64,19 @@ def explain(cfg: Config, variables: dict, error: Exception) -> str:
         registry = variables['registry']
         known = {*registry.module_dict, *(registry.parent.module_dict if registry.parent else ())}
         return (
-            f'{key}.type: no {part["type"]!r} in the registry {registry.scope}::{registry.name}'
+            f'{key}{".type" if keys[0] else ""}: no {part["type"]!r} in the registry '
+            f'{registry.scope}::{registry.name}'
             f'{nearest(part["type"], known)}'
         )
-    if isinstance(error, KeyError):
+    if isinstance(error, KeyError) and ' ' not in message:
         message = f'no {message!r} in a part that needs it'
-    return f'{key}: {part.get("type", "it")} cannot be built: {message or type(error).__name__}'
+    what = f'{key}: {part["type"]}' if part.get('type') else key
+    return f'{what} cannot be built: {message or type(error).__name__}'
 
 
-def key_of(cfg: Config, part: dict | Config) -> str:
+def key_of(cfg: Config, part: dict | Config) -> str | None:
     """The key of a part, some of whose entries may have been changed while it was built: the dict
-    of the same type that shares most entries with it."""
+    of the same type that shares most entries with it. None if there is none."""
     if isinstance(part, Config):
         return 'the config'
     alike = {
@@ -79,7 +84,7 @@ def key_of(cfg: Config, part: dict | Config) -> str:
         for key, node in nodes(cfg._cfg_dict)
         if key and node.get('type') == part.get('type')
     }
-    return max(alike, key=alike.__getitem__, default=str(part.get('type', 'the config')))
+    return max(alike, key=alike.__getitem__, default=None)
 
 
 def arguments_of(component: type) -> list[str]:

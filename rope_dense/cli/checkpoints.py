@@ -12,7 +12,7 @@ from mmengine.runner import CheckpointLoader, find_latest_checkpoint
 from torch import Tensor, nn
 
 from ..checkpoints.files import STAND_INS, check_plain, read_checkpoint
-from ..checkpoints.sources import HUB, fetch
+from ..checkpoints.sources import HUB, Source, fetch
 from .config import nodes
 from .errors import UsageError
 
@@ -52,9 +52,9 @@ def read_safely() -> None:
     CheckpointLoader.register_scheme(['', *WEB, HUB], load_from_source, force=True)
 
 
-def is_remote(path: str) -> bool:
+def is_remote(path: Source) -> bool:
     """Whether `path` is no file of this machine: a URL, or a name in a zoo or on a hub."""
-    return '://' in path or path.startswith(HUB)
+    return '://' in str(path) or str(path).startswith(HUB)
 
 
 def resolve_resume(cfg: Config, resume: str) -> None:
@@ -75,8 +75,8 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
     """
     for key, node in nodes(cfg.model, 'model'):
         if key.endswith('init_cfg') and node.get('type') == 'Pretrained':
-            if not is_remote(node.checkpoint):
-                read(node.checkpoint, f'{key}.checkpoint')
+            if not is_remote(checkpoint := node.get('checkpoint')):
+                read(checkpoint, f'{key}.checkpoint')
     path = cfg.get('load_from')
     if not path or is_remote(path):
         return
@@ -109,8 +109,8 @@ def check_tested_weights(path: str, model: nn.Module) -> dict:
     return checkpoint
 
 
-def read(path: str, origin: str) -> dict:
-    return read_checkpoint(fetch(path), f'{origin} {path!r}', ALLOWED)
+def read(path: Source, origin: str) -> dict:
+    return read_checkpoint(fetch(path), f'{origin} {str(path)!r}', ALLOWED)
 
 
 def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:

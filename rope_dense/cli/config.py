@@ -20,6 +20,7 @@ SECTIONS = {
 COUNTS = (
     *(('train_cfg', name) for name in ('max_iters', 'max_epochs', 'val_interval')),
     *((f'{loop}_dataloader', 'batch_size') for loop in SECTIONS),
+    ('auto_scale_lr', 'base_batch_size'),
 )
 PACKAGES = {'mmdet': 'mmdetection', 'mmseg': 'mmsegmentation'}
 # Top-level keys that mmengine and the tools look up in a config, beside the arguments of Runner.

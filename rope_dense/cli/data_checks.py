@@ -46,7 +46,8 @@ def loading(info: dict) -> Iterator[None]:
         yield
     except Exception as error:  # a damaged file can fail in any way
         files = ' or '.join(info[name] for name in FILES if info.get(name))
-        raise DataError(f'{files} cannot be loaded: {error}') from error
+        files = files or f'image {info["sample_idx"]}'
+        raise DataError(f'{files} cannot be loaded: {type(error).__name__}: {error}') from error
 
 
 def name_files() -> None:
@@ -177,7 +178,7 @@ def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) 
     ignored = head.get('ignore_index', 255)
     for index in range(0, len(built), max(1, len(built) // MASKS)):
         info = built.get_data_info(index)
-        with loading(info):
+        with loading(dict(seg_map_path=info['seg_map_path'])):
             labels = np.unique(load(info)['gt_seg_map'])
         if wrong := [int(x) for x in labels if x >= head.num_classes and x != ignored]:
             raise UsageError(

@@ -40,8 +40,9 @@ def with_data_root(cfg: Config, data_root: str | Path) -> Config:
 def enable_amp(cfg: Config, precision: str) -> None:
     """--amp fp16, --amp bf16: train in mixed precision."""
     wrapper = cfg.optim_wrapper
-    if wrapper.type not in ('OptimWrapper', 'AmpOptimWrapper', 'BFloat16OptimWrapper'):
-        raise UsageError(f'--amp: optim_wrapper.type is {wrapper.type!r}, it must be OptimWrapper')
+    kind = wrapper.get('type', 'OptimWrapper')  # mmengine's default
+    if kind not in ('OptimWrapper', 'AmpOptimWrapper', 'BFloat16OptimWrapper'):
+        raise UsageError(f'--amp: optim_wrapper.type is {kind!r}, it must be OptimWrapper')
     replaced = {name: wrapper.pop(name, None) for name in ('dtype', 'loss_scale')}
     if precision == 'bf16':
         wrapper.type = 'BFloat16OptimWrapper'
@@ -52,7 +53,7 @@ def enable_amp(cfg: Config, precision: str) -> None:
 
 def check_amp(cfg: Config) -> None:
     """fp16, of the config or --amp, needs an accelerator: mmengine refuses a CPU later on."""
-    if cfg.optim_wrapper.type == 'AmpOptimWrapper' and get_device() in ('cpu', 'mps'):
+    if cfg.optim_wrapper.get('type') == 'AmpOptimWrapper' and get_device() in ('cpu', 'mps'):
         raise UsageError(
             'mixed precision in fp16 (--amp, or AmpOptimWrapper in the config) needs a CUDA, NPU, '
             'MLU or MUSA device, and PyTorch finds none here. --amp bf16 works on a CPU too. Leave '

@@ -62,6 +62,16 @@ def use_gloo(cfg: Config) -> None:
     cfg.model_wrapper_cfg = ConfigDict(cfg.get('model_wrapper_cfg') or default, device_ids=None)
 
 
+def test(runner: Runner) -> None:
+    """Test.
+
+    Raises:
+        UsageError, CheckpointError: weights cannot be read, or a part cannot be built.
+    """
+    with building(runner.cfg):
+        runner.test()
+
+
 def train(runner: Runner) -> None:
     """Train; on Ctrl-C say how to go on.
 

@@ -1,7 +1,8 @@
 """Checks of the model section of a config, and of the image sizes it has to cope with."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -59,6 +60,37 @@ def check_image_sizes(cfg: Config, model: nn.Module, loaders: tuple[str, ...]) -
                     f'{key}.{name}={node[name]}: leaves an image side of {side:g} pixels, and the '
                     f'backbone cuts images into patches of {patch} pixels; give {patch} or more'
                 )
+
+
+@torch.no_grad()
+def check_maps(model: BaseModel) -> None:
+    """The neck, and the heads of a segmentor, must take the maps of a backbone of this package:
+    tried on a small image. The model is in evaluation mode then."""
+    backbone = getattr(model, 'backbone', None)
+    if not isinstance(backbone, Backbone) or not hasattr(model, 'extract_feat'):
+        return
+    side = max(8 * patch_size(model), 64)
+    image = torch.zeros(1, backbone.patch_embed.in_channels, side, side)
+    model.eval()
+    given = f'maps of blocks or stages {backbone.out_indices}, of {backbone.out_channels} channels'
+    with fitting('neck', given):
+        maps = model.extract_feat(image)
+    for name, part in model.named_modules():
+        if hasattr(part, 'in_index'):  # a head of mmseg's own, which takes maps alone
+            with fitting(name, f'{len(maps)} maps of backbone and neck'):
+                part(maps)
+
+
+@contextmanager
+def fitting(name: str, given: str) -> Iterator[None]:
+    """Within it an error says that a part does not take what it was given."""
+    try:
+        yield
+    except Exception as error:  # of any code
+        raise UsageError(
+            f'model.{name} does not take the {given} (model.backbone.out_indices): '
+            f'{str(error) or type(error).__name__}'
+        ) from error
 
 
 def patch_size(model: nn.Module) -> int:

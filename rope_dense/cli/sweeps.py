@@ -22,6 +22,7 @@ from ..evaluation.results import Identity, Results, as_csv, headline
 from ..evaluation.settings import AS_CONFIG, Slide, SweepModel, SweepPoint, parse_size
 from ..evaluation.sweep import Evaluator, bare_model, evaluate_points, plan
 from ..visualization.resolution_plot import draw_resolutions
+from .building import building
 from .checkpoints import check_tested_weights
 from .data_checks import check_data
 from .errors import UsageError
@@ -197,7 +198,8 @@ def run_sweep(
         load(runner)
         evaluate = Evaluator(runner, config)
     try:
-        evaluate_points(points, results, evaluate)
+        with building(config):
+            evaluate_points(points, results, evaluate)
     except KeyboardInterrupt:
         stored = f'{len(results.rows)} results are in {results.path}'
         print(f'\nstopped; {stored}: the same command goes on', file=sys.stderr)

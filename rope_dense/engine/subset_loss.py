@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 from pathlib import Path
 
 import torch
@@ -13,6 +12,9 @@ from mmengine.model import BaseModel
 from mmengine.registry import DATASETS, HOOKS
 from mmengine.runner import Runner
 from torch import Tensor
+
+from ..checkpoints.writing import write_whole
+from .peak_memory import peak_rss
 
 
 @HOOKS.register_module()
@@ -51,7 +53,8 @@ class SubsetLossHook(Hook):
             peak_memory_gb=peak_memory_gb(),
         )
         runner.logger.info(f'fixed subset: {json.dumps(report)}')
-        Path(runner.work_dir, 'subset_loss.json').write_text(json.dumps(report, indent=2) + '\n')
+        path = Path(runner.work_dir, 'subset_loss.json')
+        write_whole(path, json.dumps(report, indent=2) + '\n')
 
     @torch.no_grad()
     def subset_loss(self, runner: Runner) -> float:
@@ -75,6 +78,4 @@ def image_loss(model: BaseModel, sample: dict) -> Tensor:
 
 def peak_memory_gb() -> float:
     """Peak of memory so far in 10^9 bytes: of the GPU where one is in use, else of the process."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated() / 1e9
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    return (torch.cuda.max_memory_allocated() if torch.cuda.is_available() else peak_rss()) / 1e9

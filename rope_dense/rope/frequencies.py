@@ -167,7 +167,7 @@ class GridRoPE(RotaryEmbedding):
         # Attributes too: FSDP puts plain tensors in the place of parameters.
         values = *attributes.values(), *self.parameters(), *self.buffers()
         if any(isinstance(value, Tensor) or value.__hash__ is None for value in values):
-            return None  # what may change unseen
+            return None  # may change unseen: what is written to ``.data`` counts no version
         if self.training and self.coordinates.random:
             return None
         return type(self), *((name, attributes[name]) for name in sorted(attributes))

@@ -109,9 +109,17 @@ def test_optimizer(train: Main, detector: str, fails: Fails) -> None:
 
 @pytest.mark.parametrize('launcher, variable', [('pytorch', 'RANK'), ('slurm', 'SLURM_PROCID')])
 def test_launcher_that_started_nothing(
-    train: Main, detector: str, fails: Fails, launcher: str, variable: str
+    train: Main,
+    detector: str,
+    fails: Fails,
+    monkeypatch: pytest.MonkeyPatch,
+    launcher: str,
+    variable: str,
 ) -> None:
+    monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv('LOCAL_RANK', '0')  # so that it is restored
     says = [f'--launcher {launcher}: this process was not started by it ({variable}']
+    says += ['tools/dist_train.sh']
     fails(train, detector, '--launcher', launcher, says=says)
 
 
@@ -123,7 +131,12 @@ def test_launcher_that_started_nothing(
             "error: default_hooks.timer: unknown argument 'interal' of IterTimerHook",
         ),
         (['param_scheduler.0.end=-1'], 'error: param_scheduler.0: '),
-        (['test_cfg=None'], 'error: the config: it cannot be built: test_dataloader, test_cfg'),
+        (
+            ['optim_wrapper.paramwise_cfg.layer_decay=3'],
+            'error: optim_wrapper: NamedGroupsConstructor cannot be built: layer_decay must be in',
+        ),
+        (['optim_wrapper.constructor=Foo'], "error: optim_wrapper: no 'Foo' in the registry mmdet"),
+        (['test_cfg=None'], 'error: the config cannot be built: test_dataloader, test_cfg'),
     ],
 )
 def test_parts_that_the_runner_cannot_build(
@@ -142,6 +155,27 @@ def test_parts_that_the_runner_cannot_build(
     assert train([*argv[:3], '--debug', *argv[3:]]) == 2
     message = capsys.readouterr().err
     assert says in message and 'Traceback' in message
+
+
+@pytest.mark.parametrize(
+    'option, says',
+    [
+        ('test_evaluator.metric=mask', 'test_evaluator: CocoMetric cannot be built: metric should'),
+        ('test_cfg.type=Loop', "test_cfg.type: no 'Loop' in the registry mmdet::loop"),
+    ],
+)
+def test_parts_of_a_test_that_cannot_be_built(
+    test: Main,
+    detector: str,
+    weights: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    option: str,
+    says: str,
+) -> None:
+    assert test([detector, weights, '--work-dir', str(tmp_path), '--cfg-options', option]) == 2
+    message = capsys.readouterr().err
+    assert f'error: {says}' in message and 'Traceback' not in message
 
 
 def test_a_work_dir_that_is_a_file(

@@ -209,3 +209,5 @@ def test_labels_that_the_head_does_not_have(
     Image.fromarray(labels).save(path)
     options = with_data_root(str(own_data / 'ade'))
     fails(train, segmentor, *options, says=[f'{path} has label 10', 'num_classes=7'])
+    path.write_bytes(b'')
+    fails(train, segmentor, *options, says=[f'error: {path} cannot be loaded: '])

@@ -11,6 +11,8 @@ from mmengine.config import Config
 from small_configs import make_data
 from tool_names import TOOLS, Main
 
+from rope_dense.checkpoints.writing import whole_file
+from rope_dense.cli.data_checks import DataError, loading
 from rope_dense.cli.errors import command
 from rope_dense.cli.flags import saved_predictions
 
@@ -26,6 +28,14 @@ def test_the_open_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert main([]) == 2
     assert capsys.readouterr().err == 'error: /dev/full: No space left on device\n'
+
+
+def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / 'x.pth').mkdir()
+    with pytest.raises(OSError) as caught, whole_file(tmp_path / 'x.pth') as partial:
+        partial.touch()
+    assert caught.value.filename == str(tmp_path / 'x.pth')
+    assert [path.name for path in tmp_path.iterdir()] == ['x.pth']
 
 
 @pytest.mark.parametrize('scope, name', [('mmdet', 'boxes.pkl'), ('mmseg', 'labels')])
@@ -74,6 +84,16 @@ class Identity:
 
     def to_ours(self, weights: dict) -> dict:
         return weights
+
+
+@pytest.mark.parametrize(
+    'info, name',
+    [(dict(sample_idx=3), 'image 3'), (dict(seg_map_path='a', img_path='b'), 'b or a')],
+)
+def test_an_image_of_any_data_set_is_named(info: dict, name: str) -> None:
+    with pytest.raises(DataError) as caught, loading(info):
+        raise KeyError('labels')
+    assert str(caught.value) == f"{name} cannot be loaded: KeyError: 'labels'"
 
 
 @pytest.mark.parametrize('workers', [0, 1])

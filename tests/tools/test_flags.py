@@ -47,6 +47,7 @@ def test_amp_with_another_wrapper(train: Main, detector: str, fails: Fails) -> N
     [
         ('fp16', {}, dict(type='AmpOptimWrapper', dtype='float16', loss_scale='dynamic')),
         ('bf16', {}, dict(type='BFloat16OptimWrapper')),
+        ('bf16', dict(type='OptimWrapper'), None),
         (
             'fp16',
             dict(type='AmpOptimWrapper', dtype='bfloat16', loss_scale=512.0),
@@ -63,7 +64,7 @@ def test_amp_exchanges_the_wrapper(precision: str, given: dict, expected: dict |
         bf16=dict(type='BFloat16OptimWrapper'),
     )
     clip = dict(clip_grad=dict(max_norm=0.1))
-    cfg = Config(dict(optim_wrapper=dict(type='OptimWrapper') | given | clip))
+    cfg = Config(dict(optim_wrapper=given | clip))
     enable_amp(cfg, precision)
     assert cfg.optim_wrapper == (expected or plain[precision]) | clip
 
@@ -124,14 +125,6 @@ def test_auto_scale_lr_without_a_batch_size(train: Main, detector: str, fails: F
     options = ['--cfg-options', 'auto_scale_lr=None']
     says = ['--auto-scale-lr', 'auto_scale_lr.base_batch_size=16']
     fails(train, detector, '--auto-scale-lr', *options, says=says)
-
-
-def test_launcher_that_did_not_start_it(
-    train: Main, detector: str, fails: Fails, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv('RANK', raising=False)
-    monkeypatch.setenv('LOCAL_RANK', '0')  # so that it is restored
-    fails(train, detector, '--launcher', 'pytorch', says=['tools/dist_train.sh'])
 
 
 def test_tta_that_the_config_does_not_have(

@@ -1,10 +1,14 @@
 """Models that cannot be built, and image sizes that cannot work: one message each."""
 
+from pathlib import Path
+
 import pytest
-from small_configs import HEIGHT, WIDTH
+from small_configs import CONFIGS, HEIGHT, WIDTH
 from tool_names import TRAIN_DATA, Fails, Main
 
 from rope_dense.cli.building import arguments_of
+from rope_dense.cli.config import load_config
+from rope_dense.cli.model_checks import build_model, check_maps
 
 
 @pytest.mark.parametrize(
@@ -59,6 +63,36 @@ def test_component_that_cannot_be_built(
     train: Main, detector: str, fails: Fails, option: str, says: list[str]
 ) -> None:
     fails(train, detector, '--cfg-options', f'model.{option}', says=says)
+
+
+@pytest.mark.parametrize(
+    'config, option, says',
+    [
+        (
+            'detector',
+            'backbone.out_indices=(0,1)',
+            'model.neck does not take the maps of blocks or stages [0, 1], of [32, 32] channels',
+        ),
+        ('segmentor', 'backbone.out_indices=(0,)', 'model.neck does not take the maps of blocks'),
+        (
+            'segmentor',
+            'decode_head.in_index=(0,1,2,7)',
+            'model.decode_head does not take the 4 maps of backbone and neck',
+        ),
+        ('segmentor', 'auxiliary_head.in_channels=5', 'model.auxiliary_head does not take the'),
+    ],
+)
+def test_maps_that_do_not_fit(
+    request: pytest.FixtureRequest, train: Main, fails: Fails, config: str, option: str, says: str
+) -> None:
+    path = request.getfixturevalue(config)
+    fails(train, path, '--cfg-options', f'model.{option}', says=[says, 'backbone.out_indices'])
+
+
+@pytest.mark.parametrize('path', sorted(CONFIGS.glob('demo/*.py')), ids=lambda path: path.stem)
+def test_maps_that_fit(path: Path) -> None:
+    """EoMT's backbone does not run alone."""
+    check_maps(build_model(load_config(str(path), {}, None)))
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,11 @@ from torch.export import Dim, ExportedProgram
 from torch.fx.experimental import _config as symbolic_config
 
 from ...backbones.base import Backbone
+from ...evaluation.resolution import ImageSize
 from ...rope.scaling import build_scaling
 from ...rope.validation import check_choice, check_integer, check_size, refuse
 from ...version import __version__
-from .graphs import Graph, Size, backbone_of, graph_of
+from .graphs import Graph, backbone_of, graph_of
 
 Format = Literal['onnx', 'pt2']
 Dynamic = Literal['dynamic']
@@ -36,7 +37,7 @@ def export(
     path: str | Path,
     *,
     format: Format = 'onnx',
-    size: Size | Dynamic = 'dynamic',
+    size: ImageSize | Dynamic = 'dynamic',
     batch: int | Dynamic = 'dynamic',
     dtype: torch.dtype = torch.float32,
     classes: Sequence[str] | None = None,
@@ -105,8 +106,8 @@ def check_request(model: nn.Module, path: Path, format: Format, dtype: torch.dty
 
 
 def check_shape(
-    graph: Graph, size: Size | Dynamic, batch: int | Dynamic
-) -> tuple[Size | Dynamic, int | Dynamic]:
+    graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic
+) -> tuple[ImageSize | Dynamic, int | Dynamic]:
     """``size`` and ``batch`` in their final form.
 
     Raises:
@@ -139,7 +140,7 @@ def check_dynamic(backbone: Backbone) -> None:
 
 
 def describe(
-    graph: Graph, size: Size | Dynamic, batch: int | Dynamic, classes: Sequence[str] | None
+    graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic, classes: Sequence[str] | None
 ) -> dict:
     """The metadata, of what JSON has."""
     dynamic = size == 'dynamic'
@@ -160,13 +161,13 @@ def describe(
     )
 
 
-def smallest(graph: Graph) -> Size:
+def smallest(graph: Graph) -> ImageSize:
     """The smallest image of a dynamic size."""
     height, width = (-(-side // graph.multiple) * graph.multiple for side in graph.least)
     return height, width
 
 
-def trace(graph: Graph, size: Size | Dynamic, batch: int | Dynamic) -> ExportedProgram:
+def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> ExportedProgram:
     """The operations of a graph. Sizes are checked, see ``check_shape``."""
     dims: dict[int, Dim] = {}
     if batch == 'dynamic':

@@ -18,10 +18,9 @@ from torch import Tensor, nn
 from ...backbones.base import Backbone
 from ...backbones.stages import StagedBackbone
 from ...evaluation.classifier import RoPEClassifier
+from ...evaluation.resolution import ImageSize
 from ...rope import RotaryEmbedding
 from .parts import replace_parts
-
-Size = tuple[int, int]  # (height, width) in pixels
 
 
 class Graph(nn.Module, ABC):
@@ -193,7 +192,7 @@ def backbone_of(model: nn.Module) -> Backbone:
     return backbone
 
 
-def smallest_size(backbone: Backbone) -> Size:
+def smallest_size(backbone: Backbone) -> ImageSize:
     """Of an image for which a graph of any size is right: a side of one window, or of one token
     where there are no windows, would be a case of its own."""
     stride = backbone.patch_embed.patch_size
