@@ -38,7 +38,9 @@ def find_table(option: str, name: str) -> dict:
     tables = {key: table for key, table in paper_tables().items() if 'sizes' in table}
     if name not in tables:
         raise ValueError(
-            f'{option} {name}: no such table of a paper; {", ".join(tables)} are known'
+            f'{option} {name}: no such table of a paper'
+            f'{", and no size (128 or 96x128)" if option == "--sizes" else ""}; '
+            f'{", ".join(tables)} are known'
         )
     return tables[name]
 
