@@ -1,11 +1,13 @@
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
+from mmengine.registry import DefaultScope
 from timm_import import import_timm
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -25,6 +27,15 @@ def seed() -> int:
     np.random.seed(0)
     torch.manual_seed(0)
     return 0
+
+
+@pytest.fixture(scope='module')
+def surroundings() -> Iterator[None]:
+    """Leave no default scope to other tests, and do not lay out each config for reading (yapf)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('yapf.yapflib.yapf_api.FormatCode', lambda text, **options: (text, True))
+        with DefaultScope.overwrite_default_scope('mmengine'):
+            yield
 
 
 @pytest.fixture(scope='session')

@@ -3,7 +3,7 @@
 import json
 import pickle
 import runpy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -12,21 +12,13 @@ import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
-from mmengine.registry import DefaultScope
 from small_configs import DETECTION, FLAGSHIPS, HEIGHT, SEGMENTATION, WIDTH, make_data, small_config
+
+pytestmark = pytest.mark.usefixtures('surroundings')
 
 TOOLS = Path(__file__).parents[1] / 'tools'
 MORE = ['--cfg-options', 'train_cfg.max_iters=3', 'train_cfg.val_interval=3']
 Run = Callable[..., None]
-
-
-@pytest.fixture(autouse=True, scope='module')
-def surroundings() -> Iterator[None]:
-    """Leave no default scope to other tests, and do not lay out each config for reading (yapf)."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('yapf.yapflib.yapf_api.FormatCode', lambda text, **options: (text, True))
-        with DefaultScope.overwrite_default_scope('mmengine'):
-            yield
 
 
 @pytest.fixture(scope='module')

@@ -3,7 +3,7 @@
 import csv
 import json
 import runpy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -11,7 +11,6 @@ import cv2
 import pytest
 import torch
 from mmengine.config import Config
-from mmengine.registry import DefaultScope
 from small_configs import HEIGHT, WIDTH, make_data, small_config
 
 from rope_dense.cli.config import load_config
@@ -19,19 +18,12 @@ from rope_dense.cli.model_checks import build_model
 from rope_dense.evaluation.resolution import ResolutionLoop, configured_size, evaluate_at
 from rope_dense.evaluation.results import read_results
 
+pytestmark = pytest.mark.usefixtures('surroundings')
+
 TOOL = Path(__file__).parents[1] / 'tools' / 'eval_resolutions.py'
 Run = Callable[..., int]
 ROW = dict(height=64, width=64, scaling='none', window='7', slide='keep', metrics=dict(mIoU=1.0))
 OTHER = dict(label='ape', training_size=(64, 64), rows=[ROW], identity={})
-
-
-@pytest.fixture(autouse=True, scope='module')
-def surroundings() -> Iterator[None]:
-    """Leave no default scope to other tests, and do not lay out each config for reading (yapf)."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('yapf.yapflib.yapf_api.FormatCode', lambda text, **options: (text, True))
-        with DefaultScope.overwrite_default_scope('mmengine'):
-            yield
 
 
 @pytest.fixture(scope='module')

@@ -3,7 +3,6 @@ backbone stays as it was."""
 
 import json
 import runpy
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +10,12 @@ import pytest
 import torch
 from foundation import FOLDER
 from mmengine.config import Config
-from mmengine.registry import DefaultScope
 from small_configs import make_data
 
 from rope_dense.backbones import RoPEViT
 from rope_dense.datasets import SEGMENTATION_METAINFO
+
+pytestmark = pytest.mark.usefixtures('surroundings')
 
 TRAIN = Path(__file__).parents[1] / 'tools' / 'train.py'
 # With DINOv3's first LayerScale, blocks do nearly nothing.
@@ -47,15 +47,6 @@ RUN = {
 NOT_RUN = [
     f'{loop}_{part}' for loop in ('val', 'test') for part in ('cfg', 'dataloader', 'evaluator')
 ]
-
-
-@pytest.fixture(autouse=True, scope='module')
-def surroundings() -> Iterator[None]:
-    """Leave no default scope to other tests, and do not lay out each config for reading (yapf)."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('yapf.yapflib.yapf_api.FormatCode', lambda text, **options: (text, True))
-        with DefaultScope.overwrite_default_scope('mmengine'):
-            yield
 
 
 @pytest.fixture

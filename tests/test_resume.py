@@ -9,7 +9,7 @@ import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,13 +20,15 @@ import torch
 from mmengine.dataset import InfiniteSampler, pseudo_collate
 from mmengine.hooks import CheckpointHook
 from mmengine.logging import MessageHub
-from mmengine.registry import MODELS, DefaultScope
+from mmengine.registry import MODELS
 from small_configs import make_data, small_config
 from torch.utils.data import BatchSampler, DataLoader, Dataset
 
 from rope_dense.checkpoints.writing import whole_file
 from rope_dense.engine import AtomicCheckpointHook
 from rope_dense.engine.train_loop import SeededBatches
+
+pytestmark = pytest.mark.usefixtures('surroundings')
 
 TOOLS = Path(__file__).parents[1] / 'tools'
 STEPS, KEPT_STEP, MOMENTUM = 6, 2, 0.25
@@ -42,15 +44,6 @@ SPARSE = [
     'default_hooks.checkpoint.max_keep_ckpts=1',
 ]
 Run = Callable[..., None]
-
-
-@pytest.fixture(autouse=True, scope='module')
-def surroundings() -> Iterator[None]:
-    """Leave no default scope to other tests, and do not lay out each config for reading (yapf)."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('yapf.yapflib.yapf_api.FormatCode', lambda text, **options: (text, True))
-        with DefaultScope.overwrite_default_scope('mmengine'):
-            yield
 
 
 @pytest.fixture(scope='module')

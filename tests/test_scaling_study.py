@@ -3,14 +3,13 @@
 import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 import torch
-from mmengine.registry import MODELS, DefaultScope
+from mmengine.registry import MODELS
 from mmseg.evaluation import IoUMetric
 from mmseg.structures import SegDataSample
 
@@ -25,6 +24,8 @@ import run as study  # noqa: E402
 import scores  # noqa: E402
 import summarize  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures('surroundings')
+
 TINY = 'finer_vit_axial_rescale|extent_swin_bias|augmented_vit_ape|extent_vit_none_'
 SEED_0 = plan.runs([0])
 ROWS = [
@@ -38,15 +39,6 @@ ROWS = [
         ('1', 'finer', 'vit', 'axial', '', '', '2.0', 'kept', 'linear', '16.5'),
     )
 ]
-
-
-@pytest.fixture(autouse=True, scope='module')
-def surroundings() -> Iterator[None]:
-    """Leave no default scope to other tests, and do not lay out each config for reading (yapf)."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('yapf.yapflib.yapf_api.FormatCode', lambda text, **options: (text, True))
-        with DefaultScope.overwrite_default_scope('mmengine'):
-            yield
 
 
 @pytest.fixture(scope='module')
