@@ -316,7 +316,7 @@ def test_figures_beside_those_of_a_paper(
     printed = capsys.readouterr().out
     assert 'crop ratio 1.0' in printed
     assert 'scaling none: for sizes of the training' in printed
-    assert 'scaling linear: for the same view sampled finer' in printed
+    assert 'scaling linear: for larger images' in printed
     assert 'without 48 pixels, which vit-b_ape, table-a.4 does not have' in printed
     assert printed.count('relative.png: ') == 1  # those of table-a.2 have the sizes of table-a.4
     content = read_results(tmp_path / 'work' / 'resolutions.json')

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.evaluation.resolution import at_size, configured_size
 from rope_dense.evaluation.settings import (
-    FINER,
+    LARGER,
     LARGER_EXTENT,
     PURPOSES,
     SweepModel,
@@ -188,11 +188,11 @@ def test_what_a_scaling_is_for_is_said() -> None:
     points = [SweepPoint('64', scaling) for scaling in ('config', 'none', 'linear:2', 'by_parts')]
     said = sweep_model_of(vit(rope_scaling=dict(type='by_parts'))).check(points)
     assert said['config'] == said['by_parts'] != said['linear:2']
-    assert said['linear:2'].startswith(FINER)
+    assert said['linear:2'].startswith(LARGER)
     assert said['by_parts'].startswith(LARGER_EXTENT)
     assert said['none'].startswith('for sizes of the training')
     log_axial = sweep_model_of(vit(rope=dict(type='LogAxialRoPE')))
-    assert log_axial.check(points[:2])['none'].startswith(FINER)  # whatever the scaling
+    assert log_axial.check(points[:2])['none'].startswith(LARGER)  # whatever the scaling
     baseline = sweep_model_of(vit(rope=None, use_ape=True))
     assert baseline.check(points[:1]) == dict(config='no rotary embedding to scale')
     assert sweep_model_of(nn.Identity()).check(points[:1]) == {}

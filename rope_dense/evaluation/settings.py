@@ -25,19 +25,17 @@ SCALING = re.compile(rf'(\w+)(?::({NUMBER})(?:x({NUMBER}))?)?(?:\+(.*))?')
 SIDES = re.compile(r'0*([1-9]\d*)(?:x0*([1-9]\d*))?')
 Slide = Literal['keep', 'scale', 'whole']
 
-# What larger images than those of the training can be, and the scaling that did best for each in
-# docs/scaling_study.
-FINER = 'for the same view sampled finer, where objects grow with the image'
+# What each scaling was good for in docs/scaling_study.
+LARGER = 'for larger images, of the same view sampled finer or of a larger extent'
 LARGER_EXTENT = (
-    'for a larger extent, where objects keep their size (training on crops, testing whole images), '
-    'or if it is not known'
+    'for a larger extent, where objects keep their size (training on crops, testing whole images)'
 )
 PURPOSES = {
     'none': (
         'for sizes of the training, or coordinates that were rescaled in it: positions run on past '
         'those of the training'
     ),
-    'linear': f'{FINER}: positions are divided by the factor',
+    'linear': f'{LARGER}: positions are divided by the factor',
     'ntk': 'between none and linear: low frequencies are divided by the factor, the highest stays',
     'by_parts': f'{LARGER_EXTENT}: low frequencies are divided by the factor, high ones stay',
 }
@@ -266,7 +264,7 @@ def purpose_of(backbone: Backbone) -> str:
     if rope is None:
         return 'no rotary embedding to scale'
     if isinstance(rope, GridRoPE) and rope.coordinates.fit_the_grid:
-        return f'{FINER}: coordinates cover the same range on every grid'
+        return f'{LARGER}: coordinates cover the same range on every grid'
     scaling = backbone.rope_scaling
     kind = scaling.type if isinstance(scaling, RopeScaling) else (scaling or {}).get('type', 'none')
     return PURPOSES[kind]
