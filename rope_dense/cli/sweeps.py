@@ -16,7 +16,7 @@ from mmengine.utils import to_2tuple
 
 from ..checkpoints.writing import write_whole
 from ..evaluation.classifier import RoPEClassifier, load_classifier
-from ..evaluation.papers import by_size, expand_sizes, read_runs, relative_to, shorter_side
+from ..evaluation.papers import expand_sizes, read_runs, relative_to, rows_by_side, shorter_side
 from ..evaluation.resolution import ImageSize, at_size, configured_size
 from ..evaluation.results import Identity, Results, as_csv, headline
 from ..evaluation.settings import AS_CONFIG, Slide, SweepModel, SweepPoint, parse_size
@@ -156,9 +156,9 @@ def check_common_size(baseline: dict, run: dict, planned: Iterable[int] = ()) ->
     """Refuse a baseline that has no size (shorter side) of a run's rows, or of those ``planned``.
 
     Raises:
-        ValueError: it has none of them; see also ``by_size``.
+        ValueError: it has none of them; see also ``rows_by_side``.
     """
-    known, sides = by_size(baseline).keys(), {*map(shorter_side, run['rows']), *planned}
+    known, sides = rows_by_side(baseline).keys(), {*map(shorter_side, run['rows']), *planned}
     if not sides & known:
         raise ValueError(
             f'--relative-to: {baseline["label"]} has results at {", ".join(map(str, known))} '

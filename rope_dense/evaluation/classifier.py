@@ -35,7 +35,7 @@ IMAGENET = dict(
 )
 ROPES = {'axial': AXIAL, 'none': None}  # of ViTs without frequencies
 # How published results were measured, by backbone or, where it differs, by layout: sizes (a table
-# of a paper has them) and the share of the resized shorter side that is kept. That is 1 in
+# of a paper has them) and the share of the resized shorter side that the crop has. That is 1 in
 # rope-vit's README, as in DeiT-III; 224 / 256 in the code of Swin, ResFormer and SHI-Labs.
 PROTOCOLS = {
     'RoPEViT': dict(sizes=['table-a.4'], crop_ratio=1.0),

@@ -90,15 +90,15 @@ def relative_to(baseline: dict, run: dict, metric: str) -> tuple[dict, list[int]
     """A run with a metric less that of a baseline, at the sizes (shorter sides) that both have.
 
     Args:
-        baseline, run: contents of results files; the baseline as for ``by_size``.
+        baseline, run: contents of results files; the baseline as for ``rows_by_side``.
 
     Returns:
         The run, and the sizes at which it has the metric and the baseline does not.
 
     Raises:
-        ValueError: see ``by_size``; or no size is in both.
+        ValueError: see ``rows_by_side``; or no size is in both.
     """
-    values = {side: row['metrics'].get(metric) for side, row in by_size(baseline).items()}
+    values = {side: row['metrics'].get(metric) for side, row in rows_by_side(baseline).items()}
     rows, left_out = [], []
     for row in run['rows']:
         value, side = row['metrics'].get(metric), shorter_side(row)
@@ -116,7 +116,7 @@ def relative_to(baseline: dict, run: dict, metric: str) -> tuple[dict, list[int]
     return dict(run, rows=rows), sorted(set(left_out))
 
 
-def by_size(baseline: dict) -> dict[int, dict]:
+def rows_by_side(baseline: dict) -> dict[int, dict]:
     """The rows of a baseline by their size (shorter side).
 
     Raises:
