@@ -1,5 +1,6 @@
 """The study of frequency scalings: its plan, its runs on a few generated images, its tables."""
 
+import importlib.util
 import json
 import re
 import sys
@@ -20,9 +21,13 @@ sys.path.insert(0, str(STUDY))
 
 import plan  # noqa: E402
 import predictions  # noqa: E402
-import run as study  # noqa: E402
 import scores  # noqa: E402
 import summarize  # noqa: E402
+
+# Under a name of its own: benchmarks/ has a run.py, too.
+spec = importlib.util.spec_from_file_location('scaling_study_run', STUDY / 'run.py')
+study = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(study)
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
