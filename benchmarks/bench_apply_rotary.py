@@ -9,9 +9,9 @@ from itertools import product
 from statistics import mean
 
 import torch
-from measure import Case, Row, compare, name_of
 from torch import Tensor
 
+from measure import Case, Row, compare, name_of
 from rope_dense.rope import apply_rotary_
 
 K_ROPE = 2

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
+from torch import Tensor, nn
+
 from measure import (
     Case,
     Clock,
@@ -21,9 +23,7 @@ from measure import (
     time_rounds,
 )
 from peers import Builder, dinov3_peers, swin_peers, vit_peers, vitdet_peers, why_not
-from torch import Tensor, nn
-
-from rope_dense.evaluation.speed import profile_call
+from rope_dense.profiling.speed import profile_call
 
 JOBS: dict[str, Callable[[str], dict[str, Builder]]] = {
     'vit': vit_peers,

@@ -6,12 +6,13 @@ import time
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounterWithBackend
+
 from bench_backbone import outputs, work
 from correctness import relative_error
 from measure import Case, Row, compare, name_of
 from peers import Builder
-from torch import Tensor, nn
-from torch._dynamo.testing import CompileCounterWithBackend
 
 MAX_COMPILATIONS = 2  # for any number of image sizes
 

@@ -7,11 +7,11 @@ from dataclasses import asdict
 
 import torch
 import torch.nn.functional as F
-from measure import Case, Row, Run, compare, name_of
-from rotations import Form, RotationShape, forms, none, unpack
 from torch import Tensor
 
+from measure import Case, Row, Run, compare, name_of
 from rope_dense.rope import Rotary
+from rotations import Form, RotationShape, forms, none, unpack
 
 MODES = ('forward', 'backward', 'both')
 COPIES = {'forward': 1, 'backward': 1, 'both': 2}  # of the projection that a mode has to write

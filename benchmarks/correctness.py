@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from itertools import product
 
 import torch
-from measure import Row, name_of
-from rotations import Form, RotationShape, by, definition, unpack, why_no_triton
 from torch import Tensor
 
+from measure import Row, name_of
 from rope_dense.rope import Rotary
 from rope_dense.rope.kernels import packed, triton_rotary
+from rotations import Form, RotationShape, by, definition, unpack, why_no_triton
 
 
 def correctness(

@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+
 from bench_backbone import bench_backbone
 from bench_compile import bench_compile, bench_graph
 from bench_rotate import bench_rotate

@@ -19,13 +19,14 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from bench_backbone import outputs
-from measure import environment, write_csv
-from peers import AXIAL, MIXED, SWIN_AXIAL, Builder, import_timm, mmdet_swin, swin, vit
 from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from bench_backbone import outputs
+from measure import environment, write_csv
+from peers import AXIAL, MIXED, SWIN_AXIAL, Builder, import_timm, mmdet_swin, swin, vit
 
 
 class LaunchCounter(TorchDispatchMode):

@@ -23,9 +23,9 @@ from typing import TypeVar
 
 import torch
 
-from rope_dense.checkpoints.writing import whole_file
-from rope_dense.engine.peak_memory import peak_rss
-from rope_dense.evaluation.speed import profiled
+from rope_dense.profiling.peak_memory import peak_rss
+from rope_dense.profiling.speed import profiled
+from rope_dense.utils.atomic_write import whole_file
 
 Run = Callable[[], object]
 Row = dict[str, object]

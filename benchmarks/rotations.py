@@ -4,7 +4,7 @@ Each takes a packed projection [B, N, 3, h, D], the angles and the number of pre
 returns rotated queries and keys, and values, [B, h, N, D] each. The forms of other projects are
 written from their formulas, with their layout of memory and their order of operations.
 
-Letters: see ``rope_dense.rope.rotary``.
+Letters: see ``rope_dense.rope.rotate``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, rotate, rotate_definition
 from rope_dense.rope.kernels import packed, triton_rotary
-from rope_dense.rope.rotary import PairLayout, Rotate
+from rope_dense.rope.rotate import PairLayout, Rotate
 
 QKV = tuple[Tensor, Tensor, Tensor]
 Form = Callable[[Tensor, Rotary, int], QKV]

@@ -19,6 +19,7 @@ from itertools import groupby
 from pathlib import Path
 
 import torch
+
 from bench_apply_rotary import Size, bench_apply_rotary
 from bench_backbone import OURS, bench_backbone, bench_share
 from bench_rotate import bench_rotate

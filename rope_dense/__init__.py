@@ -12,21 +12,26 @@ import warnings
 from importlib import import_module
 from importlib.util import find_spec
 
-from .requirements_check import installation_advice, missing_packages
+from .utils.requirements import installation_advice, missing_packages
 from .version import __version__
 
 __all__ = ['__version__']
 
 # The parts that need the package of a task, or of both.
 TASKS = {
-    ('mmdet',): ('detectors', 'heads.eomt_head'),
-    ('mmseg',): ('heads.linear_head', 'evaluation.tta'),
-    ('mmdet', 'mmseg'): ('heads.mask2former_head', 'heads.eomt_seg_head', 'segmentors'),
+    ('mmdet',): ('models.dino', 'models.eomt.detector', 'models.eomt.head'),
+    ('mmseg',): ('models.linear_head', 'evaluation.tta'),
+    ('mmdet', 'mmseg'): (
+        *('models.mask2former_head', 'models.eomt.seg_head', 'models.eomt.segmentor'),
+    ),
 }
 
 
+PARTS = ('backbones', 'checkpoints', 'engine', 'models.plain_vit_fpn', 'models.eomt.annealing')
+
+
 def _import_parts() -> None:
-    for part in ('backbones', 'checkpoints', 'engine', 'necks'):
+    for part in PARTS:
         import_module(f'.{part}', __name__)
     for packages, parts in TASKS.items():
         try:

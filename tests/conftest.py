@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 from mmengine.registry import DefaultScope
-from timm_import import import_timm
+
+from helpers.timm_import import import_timm
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -10,7 +10,7 @@ import mmseg.registry
 import pytest
 
 import rope_dense
-from rope_dense.requirements_check import installation_advice, missing_packages
+from rope_dense.utils.requirements import installation_advice, missing_packages
 
 FAMILY_IMPORTS = ('mmengine', 'mmcv', 'mmdet', 'mmseg')
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -37,7 +37,6 @@ from torch import Tensor, nn
 from rope_dense.analysis import attention_statistics, patch_frequencies, plots, tables
 from rope_dense.backbones.base import Backbone
 from rope_dense.checkpoints import load_pretrained
-from rope_dense.checkpoints.writing import whole_file
 from rope_dense.cli.arguments import (
     add_cfg_options,
     check_at_least,
@@ -48,9 +47,10 @@ from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import random_model
 from rope_dense.cli.sweeps import usage_errors
-from rope_dense.evaluation.classifier import classifier_config
-from rope_dense.evaluation.image_folder import SUFFIXES, ResizeCentreCrop
-from rope_dense.rope.validation import check_integer
+from rope_dense.datasets.image_folder import SUFFIXES, ResizeCentreCrop
+from rope_dense.models.classifier import classifier_config
+from rope_dense.utils.atomic_write import whole_file
+from rope_dense.utils.validation import check_integer
 
 OF_FREQUENCIES = {
     'fourier': (tables.fourier_rows, plots.draw_fourier),

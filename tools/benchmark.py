@@ -31,14 +31,12 @@ from mmengine.config import Config
 from mmengine.utils import to_2tuple
 from torch import nn
 
-from rope_dense.checkpoints.writing import whole_file, write_whole
 from rope_dense.cli.arguments import (
     add_cfg_options,
     check_at_least,
     checked_device,
     tool_parser,
 )
-from rope_dense.cli.complexity import count_products
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.fit import RESERVE, TABLE, fitting_steps, parse_memory, table_row
@@ -46,8 +44,10 @@ from rope_dense.cli.model_checks import random_model
 from rope_dense.cli.sweeps import usage_errors
 from rope_dense.evaluation.results import csv_text
 from rope_dense.evaluation.settings import AS_CONFIG, parse_size
-from rope_dense.evaluation.speed import measure_speed
-from rope_dense.visualization.benchmark_plot import draw_time_bars
+from rope_dense.profiling.benchmark_plot import draw_time_bars
+from rope_dense.profiling.complexity import count_products
+from rope_dense.profiling.speed import measure_speed
+from rope_dense.utils.atomic_write import whole_file, write_whole
 
 MODES = ('forward', 'training')
 

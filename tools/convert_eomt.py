@@ -16,13 +16,13 @@ from pathlib import Path
 
 import torch
 
-from rope_dense.checkpoints.eomt import load_eomt
-from rope_dense.checkpoints.writing import whole_file
 from rope_dense.cli.arguments import tool_parser
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import build_model
-from rope_dense.engine.mask_annealing import find_eomt
+from rope_dense.models.eomt.annealing import find_eomt
+from rope_dense.models.eomt.weights import load_eomt
+from rope_dense.utils.atomic_write import whole_file
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -26,12 +26,12 @@ from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.runner import Runner, find_latest_checkpoint
 
-from rope_dense.checkpoints.writing import write_whole
 from rope_dense.cli.arguments import add_cfg_options, tool_parser
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.flags import with_data_root
 from rope_dense.datasets import ShapesSettings, write_shapes
 from rope_dense.evaluation.resolution import evaluate_at
+from rope_dense.utils.atomic_write import write_whole
 from rope_dense.visualization import draw_detections, draw_training_curve
 
 CONFIG = Path(__file__).parents[1] / 'configs' / 'demo' / 'dino_vitdet_rope_mixed_shapes.py'

@@ -32,8 +32,8 @@ from rope_dense.cli.checkpoints import is_remote
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.sweeps import add_sweep_arguments, prepare_sweep
-from rope_dense.evaluation.classifier import PROTOCOLS, classifier_config
 from rope_dense.evaluation.settings import AS_CONFIG
+from rope_dense.models.classifier import PROTOCOLS, classifier_config
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -169,7 +169,7 @@ def make_config(args: argparse.Namespace, model: dict, protocol: dict, name: str
         dict(
             default_scope='mmengine',
             custom_imports=dict(
-                imports=['rope_dense.evaluation.classifier', 'rope_dense.evaluation.image_folder']
+                imports=['rope_dense.models.classifier', 'rope_dense.datasets.image_folder']
             ),
             model=model,
             test_dataloader=loader,

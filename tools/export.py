@@ -24,11 +24,11 @@ from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import build_model
 from rope_dense.cli.sweeps import usage_errors
-from rope_dense.evaluation.classifier import RoPEClassifier, load_classifier
 from rope_dense.evaluation.settings import parse_size
 from rope_dense.integrations.export import export
 from rope_dense.integrations.export.compare import check_file
 from rope_dense.integrations.export.exporter import DTYPES, PACKAGES
+from rope_dense.models.classifier import RoPEClassifier, load_classifier
 
 DTYPE_NAMES = {name: dtype for dtype, name in DTYPES.items()}
 

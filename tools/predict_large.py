@@ -27,7 +27,6 @@ from mmengine.registry import DefaultScope
 from mmengine.utils import ProgressBar
 from torch import nn
 
-from rope_dense.checkpoints.writing import write_whole
 from rope_dense.cli.arguments import (
     add_cfg_options,
     check_at_least,
@@ -40,7 +39,6 @@ from rope_dense.cli.dataset_meta import classes_and_colours
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import build_model
 from rope_dense.cli.sweeps import usage_errors
-from rope_dense.engine.peak_memory import peak_rss
 from rope_dense.evaluation.resolution import at_size, configured_size
 from rope_dense.evaluation.results import Identity
 from rope_dense.evaluation.settings import parse_size
@@ -51,6 +49,8 @@ from rope_dense.large_images.pictures import draw_boxes, draw_labels
 from rope_dense.large_images.predictor import TilePredictor
 from rope_dense.large_images.segmentation import label_type, segment
 from rope_dense.large_images.tiles import TileGrid
+from rope_dense.profiling.peak_memory import peak_rss
+from rope_dense.utils.atomic_write import write_whole
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:

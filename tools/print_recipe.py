@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rope_dense.cli.arguments import add_cfg_options, tool_parser
-from rope_dense.cli.complexity import count_products, measured_size
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import build_model
 from rope_dense.cli.paper_results import paper_result
 from rope_dense.cli.recipe import describe, entry
+from rope_dense.profiling.complexity import count_products, measured_size
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -30,11 +30,11 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 from torch import Tensor
 
-from rope_dense.checkpoints.writing import whole_file, write_whole
 from rope_dense.cli.arguments import check_at_least, tool_parser
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.flags import with_data_root
 from rope_dense.datasets import METAINFO, ShapesSettings, make_scene, render, write_shapes
+from rope_dense.utils.atomic_write import whole_file, write_whole
 from rope_dense.visualization import read_scalars
 
 HERE = Path(__file__).parent

@@ -42,7 +42,7 @@ from plan import (
 )
 from torch import Tensor
 
-from rope_dense.checkpoints.writing import whole_file, write_whole
+from rope_dense.utils.atomic_write import whole_file, write_whole
 
 CONFIG_FOLDER = Path(__file__).parents[2] / 'configs' / 'study'
 NUM_CLASSES, IGNORED = 11, 255

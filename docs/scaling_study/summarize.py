@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from plan import FACTORS, PARTS, SEEDS, runs
 from scores import HERE, RESULTS, Row, Scores, Values, cpu_hours, gather, read, spread, write
 
-from rope_dense.checkpoints.writing import write_whole
+from rope_dense.utils.atomic_write import write_whole
 
 PAGE, TABLES = HERE / 'README.md', HERE / 'tables.md'
 TITLE = """# All other tables of the scaling study

@@ -46,7 +46,7 @@ def attention_statistics(
     """Attention distance and entropy of each block.
 
     What is measured is what the model hands to ``scaled_dot_product_attention``: rotated, with its
-    bias, masks, windows and neighbourhoods. Checked in tests/test_analysis_attention.py against
+    bias, masks, windows and neighbourhoods. Checked in test_analysis_attention.py against
     attention token by token in float64.
 
     Args:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..backbones.attention import Attention
+from ..backbones.attention.attention import Attention
 from .tokens import Groups, token_groups
 
 CHUNK = 2**20  # probabilities in memory at a time

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..backbones.attention import Attention, GlobalPrefixAttention
-from ..backbones.neighbours import AxisTiles, NeighbourPlan, Plan
-from ..rope.frequencies import Size
+from ..backbones.attention.attention import Attention, GlobalPrefixAttention
+from ..backbones.attention.neighbours import AxisTiles, NeighbourPlan, Plan
+from ..rope.embeddings import Size
 
 Groups = list[tuple[Tensor, Tensor]]  # queries [G, n, 4] and keys [G, m, 4], see ``token_table``
 

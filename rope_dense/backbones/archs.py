@@ -1,8 +1,8 @@
 """The architectures of ``RoPEViT``: sizes, and what distinguishes the published families.
 
 Checked against the number of parameters and the outputs of timm's models in
-tests/test_vit_families.py; SAM3's, which timm does not have, against transformers in
-tests/test_sam3.py.
+tests/backbones/test_vit_families.py; SAM3's, which timm does not have, against transformers in
+tests/checkpoints/test_sam3.py.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar, cast, get_args
 
-from ..rope.validation import check_choice, check_integer, check_number, check_size, refuse
-from .attention import QkvBias
+from ..utils.validation import check_choice, check_integer, check_number, check_size, refuse
+from .attention.attention import QkvBias
+from .attention.windows import WindowSetting
 from .mlp import MlpKind
-from .windows import WindowSetting
 
 Default = Literal['default']
 DEFAULT: Default = 'default'  # as ``arch`` says; a string, so that configs can store it

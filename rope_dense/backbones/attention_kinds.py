@@ -6,17 +6,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import get_args
 
-from ..rope.frequencies import Size
-from ..rope.validation import check_choice, check_size
+from ..rope.embeddings import Size
+from ..utils.validation import check_choice, check_size
 from .archs import ViTArch
-from .attention import (
+from .attention.attention import (
     Attention,
     DecomposedBiasAttention,
     LocalPositionAttention,
     TableBiasAttention,
 )
+from .attention.linear import LinearAttention, LinearKernel
 from .layers import TableResize
-from .linear_attention import LinearAttention, LinearKernel
 
 AttentionKind = Callable[..., Attention]  # a class, or one with some of its arguments
 

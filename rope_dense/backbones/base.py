@@ -14,15 +14,15 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling, RotaryEmbedding
-from ..rope.frequencies import Size
+from ..rope.embeddings import Size
 from ..rope.scaling import build_scaling
-from ..rope.validation import check_settings, is_integer, refuse
-from .attention import offset_grid
+from ..utils.validation import check_settings, is_integer, refuse
+from .attention.attention import offset_grid
+from .attention.neighbours import Plan
+from .attention.windows import WindowSetting, check_window_setting
 from .block import Block
 from .layers import PatchEmbed
 from .lora import LORA_DEFAULTS, add_adapters, find_adapters, merge_adapters
-from .neighbours import Plan
-from .windows import WindowSetting, check_window_setting
 
 FrozenStages = int | Literal['all']
 BIAS_TABLE = '.relative_position_bias_table'

@@ -9,10 +9,10 @@ import torch
 from mmcv.cnn.bricks import DropPath
 from torch import Tensor, nn
 
-from ..rope.frequencies import Size
-from .attention import Attention
+from ..rope.embeddings import Size
+from .attention.attention import Attention
+from .attention.neighbours import Plan
 from .layers import add_branch, build_norm
-from .neighbours import Plan
 
 
 class Block(nn.Module):

@@ -15,8 +15,8 @@ from mmcv.cnn import build_norm_layer
 from torch import Tensor, nn
 
 from ..rope import Coordinates
-from ..rope.cache import is_tracing
-from ..rope.frequencies import Size, axis_frequencies
+from ..rope.embeddings import Size, axis_frequencies
+from ..utils.cache import is_tracing
 
 TableResize = Literal['bicubic', 'zeros']
 Part = TypeVar('Part', bound=nn.Module)

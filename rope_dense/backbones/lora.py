@@ -1,7 +1,7 @@
 """Low-rank adapters (LoRA) of the linear layers of a backbone.
 
 Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models" (ICLR 2022). Checked in
-tests/test_lora.py against W + alpha / rank * up @ down in float64.
+tests/backbones/test_lora.py against W + alpha / rank * up @ down in float64.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..rope.validation import check_integer, check_number, refuse
+from ..utils.validation import check_integer, check_number, refuse
 
 LORA_DEFAULTS = dict(rank=8, alpha=16.0, targets=('qkv', 'proj'))
 

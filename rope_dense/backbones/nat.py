@@ -16,18 +16,18 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..rope import RopeScaling
-from ..rope.frequencies import Size
-from ..rope.validation import check_choice, check_integer, check_number, refuse
+from ..rope.embeddings import Size
+from ..utils.validation import check_choice, check_integer, check_number, refuse
 from .archs import DEFAULT, Default, find_arch
+from .attention.neighbourhood import Backend, NeighbourAttention, TableBiasNeighbourAttention
+from .attention.neighbours import NeighbourPlan, check_kernel_size, neighbour_plan
+from .attention.windows import WindowSetting
 from .base import FrozenStages, build_rope
 from .block import Block
 from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, module_list, to_map
 from .mlp import Mlp
-from .neighbour_attention import Backend, NeighbourAttention, TableBiasNeighbourAttention
-from .neighbours import NeighbourPlan, check_kernel_size, neighbour_plan
 from .stages import Stage, StagedBackbone, check_stages
 from .swin import PatchMerging
-from .windows import WindowSetting
 
 Dilations = Sequence[Sequence[int]]
 
@@ -107,7 +107,7 @@ class RoPENAT(StagedBackbone):
     [B, embed_dims * 2**i, H_i, W_i] for each stage i of ``out_indices``, normalised by ``norm{i}``.
     H_0 = ceil(height / 4) and H_i = ceil(H_{i-1} / 2). With ``rope=None`` and ``use_rpb=True`` it
     is the published model, whose weights load, see docs/checkpoints.md. Checked in
-    tests/test_nat.py against the published order of layers, written out, with attention token by
+    test_nat.py against the published order of layers, written out, with attention token by
     token.
 
     Args:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ..rope.frequencies import Size
-from ..rope.validation import check_indexes, check_integer, refuse
+from ..rope.embeddings import Size
+from ..utils.validation import check_indexes, check_integer, refuse
+from .attention.neighbours import Plan
 from .base import Backbone, FrozenStages, check_frozen_stages
 from .block import Block
 from .layers import build_norm, module_list, to_map
-from .neighbours import Plan
 
 
 class StagedBackbone(Backbone):

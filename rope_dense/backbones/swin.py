@@ -14,16 +14,16 @@ import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from ..rope.cache import is_tracing
-from ..rope.frequencies import Size
-from ..rope.validation import check_choice, check_integer, check_number, check_size, refuse
-from .attention import Attention, TableBiasAttention
+from ..rope.embeddings import Size
+from ..utils.cache import is_tracing
+from ..utils.validation import check_choice, check_integer, check_number, check_size, refuse
+from .attention.attention import Attention, TableBiasAttention
+from .attention.windows import WindowPlan, WindowSetting, window_plan
 from .base import FrozenStages, build_rope
 from .block import Block
 from .layers import PatchEmbed, TableResize, build_norm, init_transformer, linear_rates, module_list
 from .mlp import Mlp
 from .stages import Stage, StagedBackbone, check_stages
-from .windows import WindowPlan, WindowSetting, window_plan
 
 
 @MODELS.register_module()
@@ -35,7 +35,7 @@ class RoPESwin(StagedBackbone):
     [B, embed_dims * 2**i, H_i, W_i] for each stage i of ``out_indices``, normalised by ``norm{i}``.
     H_0 = ceil(height / patch_size) and H_i = ceil(H_{i-1} / 2); the image, odd grids and incomplete
     windows are padded with zeros at the bottom and right. Weights do not depend on the window.
-    Checked in tests/test_swin.py: the baseline against mmdet's SwinTransformer, every kind of block
+    Checked in test_swin.py: the baseline against mmdet's SwinTransformer, every kind of block
     against attention with an explicit mask.
 
     Args:

@@ -14,11 +14,13 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..rope import RopeScaling
-from ..rope.cache import is_tracing
-from ..rope.frequencies import Size
-from ..rope.validation import check_choice, check_indexes, check_integer, check_number
+from ..rope.embeddings import Size
+from ..utils.cache import is_tracing
+from ..utils.validation import check_choice, check_indexes, check_integer, check_number
 from .archs import ARCHS, DEFAULT, Ape, Default, FinalNorm, ViTArch, find_vit_arch
-from .attention import GlobalPrefixAttention, QkvBias
+from .attention.attention import GlobalPrefixAttention, QkvBias
+from .attention.linear import LinearKernel
+from .attention.windows import WindowPlan, WindowSetting, fitting_side, window_plan
 from .attention_kinds import AttentionKind, attention_kinds
 from .base import Backbone, FrozenStages, build_rope, check_frozen_stages
 from .block import Block
@@ -35,9 +37,7 @@ from .layers import (
     tile_grid,
     to_map,
 )
-from .linear_attention import LinearKernel
 from .mlp import build_mlp
-from .windows import WindowPlan, WindowSetting, fitting_side, window_plan
 
 WindowPrefix = Literal['copy', 'global']
 
@@ -52,8 +52,8 @@ class RoPEViT(Backbone):
     Takes images [B, in_channels, height, width] of any size from one patch up and returns one map
     [B, C, height // patch_size, width // patch_size] for each of ``out_indices``; see also
     ``output_prefix``. Published weights of all these load, see docs/checkpoints.md. Checked in
-    tests/test_vit.py and tests/test_vit_families.py: against timm's independent ports with the same
-    random weights, and windowed and relative-position blocks against tests/reference.py.
+    test_vit.py and test_vit_families.py: against timm's independent ports with the same
+    random weights, and windowed and relative-position blocks against tests/helpers/reference.py.
 
     Args:
         arch: a name in ``ARCHS`` ('tiny', 'small', 'base' and 'large' are those of the paper), or a

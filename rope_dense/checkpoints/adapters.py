@@ -10,12 +10,12 @@ import json
 
 from ..backbones.base import Backbone
 from ..backbones.lora import find_adapters
+from ..utils.atomic_write import whole_file
 from .errors import CheckpointError
 from .files import file_format, read_checkpoint
 from .incompatible import compare
 from .keys import StateDict
 from .sources import fetch
-from .writing import whole_file
 
 SETTINGS = 'lora'  # of the metadata
 

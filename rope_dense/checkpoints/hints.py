@@ -10,9 +10,9 @@ from torch import Tensor
 from ..backbones import RoPENAT, RoPESwin, RoPEViT
 from ..backbones.archs import find_vit_arch
 from ..backbones.base import Backbone
-from .dinov3 import PERIODS
 from .incompatible import IncompatibleKeys
 from .keys import SWIN_BLOCK, SWIN_FREQS, VIT_FREQS, StateDict, by_stage, has, is_square
+from .layouts.dinov3 import PERIODS
 from .vit_settings import (
     PATCHES,
     Settings,

@@ -17,14 +17,14 @@ from torch import Tensor
 from ..backbones.base import Backbone
 from ..backbones.layers import resize_grid
 from ..rope import AxialRoPE, GridRoPE, MixedRoPE
-from ..rope.frequencies import Size
-from .dinov3 import PERIODS
+from ..rope.embeddings import Size
 from .errors import CheckpointError
 from .files import read_checkpoint, select_weights
 from .hints import ROUNDING, axial_theta, hints
 from .incompatible import compare, listed
 from .keys import Layout, StateDict, is_square, new_keys
-from .layouts import OURS, find_layout
+from .layouts.dinov3 import PERIODS
+from .layouts.registry import OURS, find_layout
 from .sources import Source, fetch
 
 # Parts that only some configurations have a use for.
@@ -76,8 +76,8 @@ def load_pretrained(model: Backbone, checkpoint: Source, prefix: str | None = No
     embeddings and relative position bias tables are resized (bicubic) to the image size and the
     window of the model. Frequencies that the model computes must be those of the checkpoint, if it
     has them; learned axial ones start at the axial values, if it has none. Checked with random
-    weights in all published layouts in tests/test_checkpoint_layouts.py and
-    tests/test_checkpoint_families.py.
+    weights in all published layouts in tests/checkpoints/test_checkpoint_layouts.py and
+    tests/checkpoints/test_checkpoint_families.py.
 
     Args:
         model: a backbone; unchanged if anything fails.

@@ -17,9 +17,9 @@ from urllib.parse import urlparse
 import torch
 from mmengine.dist import barrier
 
+from ..utils.atomic_write import whole_file
 from .errors import CheckpointError
 from .files import INDEX, read_checkpoint, read_index
-from .writing import whole_file
 
 Source = str | os.PathLike[str]
 HUB = 'hf-hub:'

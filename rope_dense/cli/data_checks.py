@@ -14,7 +14,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS, TRANSFORMS
 
-from ..evaluation.image_folder import ClassFolderDataset
+from ..datasets.image_folder import ClassFolderDataset
 from .building import building
 from .checkpoints import is_remote
 from .config import component_of, evaluators, leaf_datasets

@@ -12,7 +12,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.device import get_device
 from mmengine.dist import is_main_process
 
-from ..checkpoints.writing import PARTIAL
+from ..utils.atomic_write import PARTIAL
 from .config import evaluators, leaf_datasets, nodes
 from .errors import UsageError
 

@@ -9,7 +9,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner, find_latest_checkpoint
 
-from ..checkpoints.writing import is_interrupt
+from ..utils.atomic_write import is_interrupt
 from .building import building
 from .checkpoints import read_safely
 from .config import nodes

@@ -14,13 +14,13 @@ from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from mmengine.utils import to_2tuple
 
-from ..checkpoints.writing import write_whole
-from ..evaluation.classifier import RoPEClassifier, load_classifier
 from ..evaluation.papers import expand_sizes, read_runs, relative_to, rows_by_side, shorter_side
 from ..evaluation.resolution import ImageSize, at_size, configured_size
 from ..evaluation.results import Identity, Results, as_csv, headline
 from ..evaluation.settings import AS_CONFIG, Slide, SweepModel, SweepPoint, parse_size
 from ..evaluation.sweep import Evaluator, bare_model, evaluate_points, plan
+from ..models.classifier import RoPEClassifier, load_classifier
+from ..utils.atomic_write import write_whole
 from ..visualization.resolution_plot import draw_resolutions
 from .building import building
 from .checkpoints import check_tested_weights

@@ -13,7 +13,7 @@ class PadBottomRight(Pad):
     Heads that predict masks at the size of the input, such as ``EoMTHead``, cut off what lies
     outside of ``img_shape``. Padding by the data preprocessor leaves it, too, but comes after the
     normalisation, where 0 is the mean colour; EoMT is trained and tested with black. Checked in
-    tests/test_eomt_configs.py. Arguments are those of ``Pad``.
+    tests/configs/test_eomt_configs.py. Arguments are those of ``Pad``.
     """
 
     def _pad_img(self, results: dict) -> None:

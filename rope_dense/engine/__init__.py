@@ -3,7 +3,6 @@
 from importlib.util import find_spec
 
 from .checkpoint_hook import AtomicCheckpointHook
-from .mask_annealing import MaskAnnealingHook
 from .param_groups import NamedGroupsConstructor
 from .subset_loss import SubsetLossHook
 from .train_loop import ResumableTrainLoop
@@ -11,7 +10,6 @@ from .two_stage_warmup import TwoStageWarmupPolyLR
 
 __all__ = [
     'AtomicCheckpointHook',
-    'MaskAnnealingHook',
     'NamedGroupsConstructor',
     'ResumableTrainLoop',
     'SubsetLossHook',
@@ -19,7 +17,7 @@ __all__ = [
 ]
 
 # Parts of mmengine that its documentation does not promise and that classes here override, set or
-# call: one place to look at when mmengine changes. tests/test_mmengine_parts.py finds each.
+# call: one place to look at when mmengine changes. tests/engine/test_mmengine_parts.py finds each.
 PRIVATE_PARTS = {
     'mmengine.hooks.CheckpointHook': ('_save_checkpoint_with_step', 'keep_ckpt_ids', 'last_ckpt'),
     'mmengine.runner.IterBasedTrainLoop': ('dataloader_iterator', 'skip_iter'),

@@ -11,7 +11,7 @@ from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import FlexibleRunner, Runner
 
-from ..checkpoints.writing import PARTIAL, whole_file
+from ..utils.atomic_write import PARTIAL, whole_file
 
 
 @HOOKS.register_module()
@@ -25,7 +25,7 @@ class AtomicCheckpointHook(CheckpointHook):
     removed last. What a killed process left half-written is removed when training starts.
 
     Arguments are those of CheckpointHook. ``save_best`` is mmengine's own, which first removes the
-    best checkpoint so far; the last checkpoint stays meanwhile. Checked in tests/test_resume.py by
+    best checkpoint so far; the last checkpoint stays meanwhile. Checked in test_resume.py by
     killing a process in the middle of a write.
 
     Raises:

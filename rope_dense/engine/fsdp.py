@@ -26,7 +26,7 @@ class BlockFSDPStrategy(DDPStrategy):
     Parameters keep their names and, as DTensors, their shapes, so optimizers, groups and clipping
     are those of a whole model. Checkpoints too: a run with any number of processes, sharded or
     not, resumes from them (which is why torch.distributed.checkpoint does not write them: it names
-    the state of an optimizer by parameters). Checked on two processes in tests/test_distributed.py.
+    the state of an optimizer by parameters). Checked on two processes in test_distributed.py.
 
     mmengine's strategies are experimental, and its FSDPStrategy is for FSDP1.
     """
@@ -97,7 +97,7 @@ def shard_backbone(backbone: Backbone, **fully_shard_arguments: Any) -> None:
     """Shard a backbone in place by ``fully_shard``: each block is a unit, and the rest is another.
 
     A model around the backbone is sharded after it. Checked on two processes in
-    tests/test_distributed.py.
+    tests/engine/test_distributed.py.
 
     Args:
         fully_shard_arguments: see ``shard_blocks``.

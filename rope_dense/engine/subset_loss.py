@@ -13,8 +13,8 @@ from mmengine.registry import DATASETS, HOOKS
 from mmengine.runner import Runner
 from torch import Tensor
 
-from ..checkpoints.writing import write_whole
-from .peak_memory import peak_rss
+from ..profiling.peak_memory import peak_rss
+from ..utils.atomic_write import write_whole
 
 
 @HOOKS.register_module()

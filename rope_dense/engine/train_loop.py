@@ -29,7 +29,7 @@ class ResumableTrainLoop(IterBasedTrainLoop):
 
     The numbers are those of `randomness.seed` (with None, a resumed run has another data order) and
     of as many processes as before. On a GPU, kernels that add in no fixed order still differ.
-    Arguments are those of IterBasedTrainLoop. Checked in tests/test_resume.py by killing runs.
+    Arguments are those of IterBasedTrainLoop. Checked in test_resume.py by killing runs.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmengine.optim.scheduler.param_scheduler import OptimizerType, _ParamScheduler
 from mmengine.registry import PARAM_SCHEDULERS
 
-from ..rope.validation import check_integer, check_number
+from ..utils.validation import check_integer, check_number
 
 
 @PARAM_SCHEDULERS.register_module()
@@ -17,7 +17,7 @@ class TwoStageWarmupPolyLR(_ParamScheduler):
     of its own warm-up on. Groups of the backbone are those that ``NamedGroupsConstructor`` names
     so, for which ``lr_mult`` has to have a path 'backbone'. Source: tue-mps/eomt at 7bd19dd,
     training/two_stage_warmup_poly_schedule.py; checked against its formula at fixed iterations in
-    tests/test_eomt_training.py.
+    tests/models/test_eomt_training.py.
 
     Args:
         optimizer: its groups have names.

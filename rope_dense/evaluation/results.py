@@ -15,7 +15,7 @@ from pathlib import Path
 from mmengine.config import Config
 from mmengine.dist import is_main_process
 
-from ..checkpoints.writing import write_whole
+from ..utils.atomic_write import write_whole
 from ..version import __version__
 from .resolution import ImageSize
 from .settings import SweepPoint

@@ -13,10 +13,10 @@ from mmengine.config import Config, ConfigDict
 from mmengine.model import BaseModel
 from mmengine.utils import to_2tuple
 
+from ..backbones.attention.windows import WindowSetting
 from ..backbones.base import Backbone
-from ..backbones.windows import WindowSetting
 from ..rope import RopeScaling
-from ..rope.frequencies import GridRoPE, Size
+from ..rope.embeddings import GridRoPE, Size
 from .resolution import ImageSize, at_size, configured_size, resize_steps
 
 AS_CONFIG = 'config'  # a setting that is left as the config has it

@@ -15,7 +15,7 @@ class MeanScoreTTAModel(BaseTTAModel):
     mmseg's ``SegTTAModel`` applies a softmax to each view first. Mask2Former's class maps are
     already sums of query probabilities: a softmax would flatten them, so that many weak views
     outvote a sure one. The plain mean is what Mask2Former's own test-time augmentation does.
-    Checked on hand-computed scores in tests/test_tta.py.
+    Checked on hand-computed scores in tests/evaluation/test_tta.py.
     """
 
     def merge_preds(self, data_samples_list: list[list[SegDataSample]]) -> list[SegDataSample]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .. import backbones
 from ..checkpoints import load_pretrained
-from ..rope.validation import check_integer, refuse
+from ..utils.validation import check_integer, refuse
 
 # Parameters that the pre-training does not decay, as ``optimizer.params.overrides`` takes them.
 NO_WEIGHT_DECAY = {
@@ -31,7 +31,7 @@ BLOCK = re.compile(r'\.(layers\.(?P<stage>\d+)\.)?(blocks\.(?P<block>\d+)|downsa
 class DictOutputs(backbones.base.Backbone):
     """What detectron2 asks of a backbone: the first of three base classes, the others being a
     backbone of ours and detectron2's ``Backbone``. Checked against the former, with
-    detectron2 at 02b5c4e, in tests/test_detectron2.py.
+    detectron2 at 02b5c4e, in tests/integrations/test_detectron2.py.
 
     ``forward`` takes normalised images [B, in_channels, height, width] of any size and returns a
     dict from names to maps, whose channels and strides are in ``output_shape()``.
@@ -143,7 +143,7 @@ def get_rope_lr_decay_rate(
 
     As detectron2's ``get_vit_lr_decay_rate``, but that a class token and registers belong to the
     embeddings, and for Swin too. The rule is that of ``Backbone.layer_of``. Checked against both in
-    tests/test_detectron2.py.
+    tests/integrations/test_detectron2.py.
 
     Args:
         name: of a parameter of the detector; outside ``backbone`` the factor is 1.

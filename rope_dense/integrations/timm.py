@@ -1,7 +1,7 @@
 """The classifiers of the papers as models of timm, for pre-training with its training script.
 
 Importing this module registers them: ``timm.create_model('ropevit_small_mixed')``. See
-docs/pretraining.md. The names are those of ``rope_dense.evaluation.named_classifiers``, and
+docs/pretraining.md. The names are those of ``rope_dense.models.named_classifiers``, and
 ``rope_classifier`` builds any config of a ``RoPEClassifier``. A checkpoint has the backbone under
 ``backbone.`` and loads as it is, see ``rope_dense.checkpoints``.
 
@@ -23,15 +23,15 @@ from ..backbones import RoPENAT, RoPEViT
 from ..backbones.layers import init_transformer
 from ..checkpoints.loading import can_resize, resize
 from ..engine.param_groups import ROLES
-from ..evaluation.classifier import RoPEClassifier
-from ..evaluation.named_classifiers import (
+from ..models.classifier import RoPEClassifier
+from ..models.named_classifiers import (
     ANY_CONFIG,
     CLASSIFIERS,
     NamedClassifier,
     with_image_size,
 )
-from ..rope.frequencies import Size
-from ..rope.validation import check_choice, check_integer, check_number, check_size
+from ..rope.embeddings import Size
+from ..utils.validation import check_choice, check_integer, check_number, check_size
 
 try:
     from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
@@ -49,7 +49,7 @@ class TimmClassifier(RoPEClassifier):
     """A ``RoPEClassifier`` with the methods that timm's scripts call.
 
     Images are [B, in_chans, height, width], normalised; the scores are [B, K]. Any image size that
-    the backbone takes will do, whatever ``img_size`` is. Checked in tests/test_timm_models.py
+    the backbone takes will do, whatever ``img_size`` is. Checked in test_timm_models.py
     against timm's own models with the same random weights.
 
     Args:

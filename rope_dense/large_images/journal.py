@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from ..checkpoints.writing import write_whole
+from ..utils.atomic_write import write_whole
 
 
 class Journal:

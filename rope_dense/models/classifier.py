@@ -20,9 +20,9 @@ from ..checkpoints import CheckpointError, load_pretrained
 from ..checkpoints.files import read_checkpoint, select_weights
 from ..checkpoints.hints import axial_theta, is_swin, swin_sizes
 from ..checkpoints.keys import VIT_BLOCK, VIT_FREQS, StateDict, has
-from ..checkpoints.layouts import find_layout
+from ..checkpoints.layouts.naver import SWIN_PAIRS, VIT_PAIRS
+from ..checkpoints.layouts.registry import find_layout
 from ..checkpoints.loading import read_weights
-from ..checkpoints.naver import SWIN_PAIRS, VIT_PAIRS
 from ..checkpoints.sources import fetch
 from .named_classifiers import ANY_CONFIG, AXIAL, CLASSIFIERS, MIXED, trained_backbone
 
@@ -52,8 +52,8 @@ class RoPEClassifier(BaseModel):
 
     The head sees the normalised class token of a ViT, or if it has none, the mean of its normalised
     tokens; or the mean of the last normalised map of a Swin or NAT. Checked in
-    tests/test_eval_classification.py against the scores of timm's ports with the same random
-    weights, and for means, there and in tests/test_vit_options.py, against the published order of
+    tests/tools/test_eval_classification.py against the scores of timm's ports with the same random
+    weights, and for means, there and in test_vit_options.py, against the published order of
     norm, mean and head.
 
     Args:

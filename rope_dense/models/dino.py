@@ -31,7 +31,7 @@ class ReferencePointHead(MLP):
     published F is C / 2. That encoding is part of every wider one whose F is a multiple s C / 2:
     sine-cosine pair m has the frequency temperature ** (-2 m / F), so pair m of the published one
     is pair s m. Only those pairs are used. Checked against mmdet's ``coordinate_to_encoding`` with
-    C / 2 channels in tests/test_dino.py.
+    C / 2 channels in tests/models/test_dino.py.
 
     Raises:
         ValueError: F is no multiple of C / 2, or C no multiple of 4 (whole pairs).

@@ -25,7 +25,7 @@ class PublishedDINOHead(DINOHead):
     Arguments are those of mmdet's DINOHead; `sync_cls_avg_factor=True` makes the class losses take
     the average over processes too, as detrex does. Source: detrex, projects/dino/modeling/dino.py
     and dn_criterion.py, detrex/utils/misc.py. Checked against losses written out from the formulas
-    in tests/test_dino_head.py.
+    in tests/models/test_dino_head.py.
     """
 
     def forward(self, hidden_states: Tensor, references: list[Tensor]) -> tuple[Tensor, Tensor]:

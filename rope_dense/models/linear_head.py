@@ -18,8 +18,8 @@ class LinearHead(BaseDecodeHead):
     Takes the maps of a backbone, of which ``in_index`` chooses one, [B, C, H, W], to class scores
     [B, num_classes, H, W]. mmseg's ``FCNHead(num_convs=0)`` is the same without the norm, which has
     its place after the dropout. Source: facebookresearch/dinov3,
-    dinov3/eval/segmentation/models/heads/linear_head.py. Checked against plain torch operators in
-    tests/test_linear_head.py.
+    dinov3/eval/segmentation/models/models/linear_head.py. Checked against plain torch operators in
+    tests/models/test_linear_head.py.
 
     Args:
         in_channels: C.

@@ -16,7 +16,7 @@ class SlideMask2FormerHead(Mask2FormerHead):
     A segmentor that slides sets ``img_shape`` to the size of the crop. mmseg's head resizes its
     masks to ``pad_shape`` instead, which is the size of the image that the crops are cut from
     (open-mmlab/mmsegmentation issue 3666). Weights, training and whole images are those of mmseg's
-    head. Checked against hand-written crops in tests/test_mask2former_head.py.
+    head. Checked against hand-written crops in tests/models/test_mask2former_head.py.
     """
 
     def predict(

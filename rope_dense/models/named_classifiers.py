@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ..backbones import RoPENAT, RoPEViT
 from ..backbones.archs import DEFAULT, find_vit_arch
-from ..rope.frequencies import Size
-from ..rope.validation import refuse
+from ..rope.embeddings import Size
+from ..utils.validation import refuse
 
 OFFSETS = 'relative_position_bias_table'
 TABLES = ('pos_embed', OFFSETS)

@@ -14,8 +14,8 @@ from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from ..rope.cache import is_tracing
-from ..rope.validation import check_integer, refuse
+from ..utils.cache import is_tracing
+from ..utils.validation import check_integer, refuse
 
 SCALE_FACTORS = (4, 2, 1, 0.5)
 
@@ -35,8 +35,8 @@ class PlainViTFPN(BaseModule):
     ``scale_factors=(4, 2, 1, 0.5), num_outs=5`` 4, 8, 16, 32 and 64, as ViTDet's Mask R-CNN and
     other heads made for an FPN. Method: Li et al., "Exploring Plain Vision Transformer Backbones
     for Object Detection" (ECCV 2022). Checked against plain torch operators in
-    tests/test_plain_vit_fpn.py, and against detectron2's SimpleFeaturePyramid in
-    tests/test_detectron2.py.
+    tests/models/test_plain_vit_fpn.py, and against detectron2's SimpleFeaturePyramid in
+    tests/integrations/test_detectron2.py.
 
     Args:
         in_channels: C of the input map; a multiple of 4 for x4, of 2 for x2.

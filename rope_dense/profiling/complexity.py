@@ -10,11 +10,11 @@ from mmengine.config import Config
 from mmengine.structures import BaseDataElement
 from torch import nn
 
+from ..cli.config import used_loaders
+from ..cli.errors import UsageError
 from ..evaluation.resolution import ImageSize, configured_size
-from ..evaluation.speed import count_operations
 from ..rope import Rotary, RotaryEmbedding
-from .config import used_loaders
-from .errors import UsageError
+from .speed import count_operations
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def count_products(model: nn.Module, *, height: int, width: int) -> Products:
     the bilinear sampling of deformable attention. Rotations are counted apart, for the tokens of
     the grid; padding of windows is none. (``mmengine.analysis`` counts norms and sampling too, on
     what can be traced: our backbones can, mmdet's DINO cannot.) Checked against products counted
-    by hand in tests/test_complexity.py, rotations against the 1.8 M that Heo et al. (section 3.3)
+    by hand in test_complexity.py, rotations against the 1.8 M that Heo et al. (section 3.3)
     have for ViT-B.
     """
     size, rotations = (height, width), []

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from ..backbones.base import Backbone
-from .resolution import ImageSize
+from ..evaluation.resolution import ImageSize
 from .speed import count_operations, noise, profiled
 
 # Pixels; the images that are measured first have this, or whole windows, to 2.5 times it.
@@ -110,7 +110,7 @@ def measure_step(config: Config, model: BaseModel, side: int = SIDE) -> StepCost
     CPU, and takes far more tensors there: it is replaced by what makes the tensors of the kernel,
     and no results. Convolutions may have workspaces on a GPU that a CPU has not, and no device
     counts what its libraries take for themselves. Compared with larger steps in
-    tests/test_memory_planner.py.
+    tests/profiling/test_memory_planner.py.
 
     Args:
         config: with ``default_scope`` and ``optim_wrapper``.

@@ -2,9 +2,9 @@
 
 from .apply_rotary import apply_rotary, apply_rotary_
 from .coordinates import Coordinates
-from .frequencies import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RotaryEmbedding
+from .embeddings import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RotaryEmbedding
 from .raster import RasterRoPE
-from .rotary import Rotary, rotate, rotate_definition
+from .rotate import Rotary, rotate, rotate_definition
 from .scaling import RopeScaling
 
 __all__ = [

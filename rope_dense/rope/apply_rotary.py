@@ -4,7 +4,7 @@ It needs torch alone, and runs by the implementations that attention in this pac
 a GPU, else complex products, and the definition while tracing.
 
 Letters: B batch, h heads, N tokens, C channels of a head, P rotated channel pairs, 2 P <= C.
-Checked in tests/test_apply_rotary.py against a loop in float64 over tokens, heads and pairs.
+Checked in tests/rope/test_apply_rotary.py against a loop in float64 over tokens, heads and pairs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .rotary import Rotary, rotate_packed
+from .rotate import Rotary, rotate_packed
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 

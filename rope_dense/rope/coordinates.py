@@ -9,8 +9,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from .cache import Cache
-from .validation import check_choice, check_number, check_settings, check_size
+from ..utils.cache import Cache
+from ..utils.validation import check_choice, check_number, check_settings, check_size
 
 CoordinateType = Literal['index', 'centres', 'corners']
 Normalization = Literal['separate', 'min', 'max']
@@ -37,7 +37,7 @@ class Coordinates:
     for each block (as in DINOv3's code). In this order, each only if it is set: both axes are
     shifted by U[-shift, shift] each, multiplied by exp U[-log jitter, log jitter] each, and
     multiplied by one exp U[-log rescale, log rescale] together. Checked in
-    tests/test_frequencies.py against timm's modules, draws included.
+    tests/rope/test_frequencies.py against timm's modules, draws included.
 
     Attributes:
         type, normalize: see above.

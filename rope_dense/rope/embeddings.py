@@ -4,8 +4,8 @@ Letters: H x W token grid, N tokens, D channels of a head, h heads, P rotated ch
 head. Frequencies are in radians per unit of the coordinates, which is a patch unless said
 otherwise. Formulas: Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024),
 section 3, and "Revisiting Positional Information in Transformers in the Era of Fused Attention"
-("fused-attention paper"). Checked against timm's independent modules in tests/test_frequencies.py
-and against written-out formulas in tests/test_log_axial.py.
+("fused-attention paper"). Checked against timm's independent modules in test_frequencies.py
+and against written-out formulas in tests/rope/test_log_axial.py.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from .cache import Cache
+from ..utils.cache import Cache
+from ..utils.validation import check_choice, check_integer, check_number
 from .coordinates import build_coordinates
-from .rotary import PairLayout, Rotary
+from .rotate import PairLayout, Rotary
 from .scaling import RopeScaling
-from .validation import check_choice, check_integer, check_number
 
 Series = Literal['radians', 'periods', 'bands']
 AxisOrder = Literal['xy', 'yx', 'alternating']
@@ -263,7 +263,7 @@ class LogAxialRoPE(AxialRoPE):
     low (high / low) ** (k / N) for k = 0 .. N - 1, N = h D / (4 k_rope), or N = D / (4 k_rope) if
     shared. "Axial RoPE" of the fused-attention paper, from HDiT (Crowson et al., ICML 2024) and the
     code of its authors, k-diffusion. The paper's equation 5 as printed, which contradicts its text,
-    is ``low=1, high=10 ** 0.25``. Checked in tests/test_log_axial.py against k-diffusion's formula.
+    is ``low=1, high=10 ** 0.25``. Checked in test_log_axial.py against k-diffusion's formula.
 
     Args:
         head_dim, num_heads, k_rope, shared, axes: see ``AxialRoPE``.

@@ -1,6 +1,6 @@
 """One-dimensional RoPE for images.
 
-Letters: see ``frequencies``. Checked against its formula in tests/test_vit_options.py.
+Letters: see ``frequencies``. Checked against its formula in tests/backbones/test_vit_options.py.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .frequencies import RotaryEmbedding, Size, axis_frequencies
-from .rotary import PairLayout, Rotary
-from .validation import check_choice, check_number
+from ..utils.validation import check_choice, check_number
+from .embeddings import RotaryEmbedding, Size, axis_frequencies
+from .rotate import PairLayout, Rotary
 
 
 class RasterRoPE(RotaryEmbedding):

@@ -5,7 +5,7 @@ what is traced, exported and transformed. In eager mode an implementation takes 
 
 Letters: B batch (images or windows), N tokens, n of them that have a position, h heads, D channels
 of a head, P rotated channel pairs of a head, 2 P <= D.
-Checked against complex arithmetic in float64 and against timm in tests/test_rotary.py.
+Checked against complex arithmetic in float64 and against timm in tests/rope/test_rotary.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .cache import is_tracing
+from ..utils.cache import is_tracing
 from .kernels import definition, packed, triton_rotary
 from .kernels.definition import PairLayout
 

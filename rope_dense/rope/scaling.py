@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from .validation import check_choice, check_number, check_settings, check_size, refuse
+from ..utils.validation import check_choice, check_number, check_settings, check_size, refuse
 
 ScalingType = Literal['none', 'linear', 'ntk', 'by_parts']
 TemperatureType = Literal['log', 'yarn']
@@ -48,7 +48,7 @@ class RopeScaling:
     ``yarn``     (0.1 log(sqrt(R)) + 1) ** 2 (Peng et al., section 3.4; the mean side for a length)
     ===========  ===================================================================================
 
-    Checked in tests/test_scaling.py: against a theta that is changed, positions that are divided,
+    Checked in test_scaling.py: against a theta that is changed, positions that are divided,
     and the formulas in float64; a factor of 1 changes no bit.
 
     Attributes:

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from reference_nat import neighbours
-from reference_swin import label, padded_size
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from helpers.reference_nat import neighbours
+from helpers.reference_swin import label, padded_size
 from rope_dense.analysis import attention_statistics
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
-from rope_dense.backbones.attention import Attention
+from rope_dense.backbones.attention.attention import Attention
 from rope_dense.backbones.base import Backbone
 
 Place = tuple[int, int]  # (row, column)

@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from reference import attention, relative_error, windowed_attention
-from reference_swin import groups, separate_attention
 from torch import Tensor, nn
 
-from rope_dense.backbones import attention as attention_module
-from rope_dense.backbones.attention import (
+from helpers.reference import attention, relative_error, windowed_attention
+from helpers.reference_swin import groups, separate_attention
+from rope_dense.backbones.attention import attention as attention_module
+from rope_dense.backbones.attention.attention import (
     Attention,
     DecomposedBiasAttention,
     QVBiasLinear,
@@ -18,9 +18,9 @@ from rope_dense.backbones.attention import (
     offset_table,
     relative_position_index,
 )
-from rope_dense.backbones.windows import WindowPlan, window_plan
+from rope_dense.backbones.attention.windows import WindowPlan, window_plan
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding
-from rope_dense.rope.frequencies import Size, linear_angles
+from rope_dense.rope.embeddings import Size, linear_angles
 
 CPU = torch.device('cpu')
 C, HEADS, HEAD_DIM = 16, 2, 8

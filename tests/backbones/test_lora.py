@@ -12,13 +12,13 @@ from mmengine.dataset import BaseDataset
 from mmengine.model import BaseModel
 from mmengine.registry import DATASETS
 from mmengine.runner import Runner
-from published import meta_dinov3
-from reference import relative_error
 from safetensors import safe_open
 from safetensors.torch import save_file
-from small_checkpoints import load, refusal, saved
 from torch import Tensor, nn
 
+from helpers.published import meta_dinov3
+from helpers.reference import relative_error
+from helpers.small_checkpoints import load, refusal, saved
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.backbones.base import Backbone
 from rope_dense.backbones.lora import LoRA, find_adapters

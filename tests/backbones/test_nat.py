@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 from mmengine.config import Config
-from published import shi_nat
-from reference import relative_error
-from reference_nat import published_model
-from small_checkpoints import load, refusal, saved
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from helpers.published import shi_nat
+from helpers.reference import relative_error
+from helpers.reference_nat import published_model
+from helpers.small_checkpoints import load, refusal, saved
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
-from rope_dense.backbones.neighbours import neighbour_plan
+from rope_dense.backbones.attention.neighbours import neighbour_plan
 from rope_dense.backbones.swin import PatchMerging
 from rope_dense.cli.recipe import windows
 from rope_dense.evaluation.settings import SweepModel, SweepPoint

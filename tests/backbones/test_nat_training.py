@@ -8,13 +8,13 @@ import copy
 import numpy as np
 import pytest
 import torch
-from exported import slow
-from grid import CONFIGS, read
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.structures import PixelData
 from torch import Tensor
 
+from helpers.exported import slow
+from helpers.grid import CONFIGS, read
 from rope_dense.backbones import RoPENAT
 from rope_dense.datasets.shapes import make_scene, render
 

@@ -4,17 +4,21 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from reference_nat import neighbourhood_attention, neighbours
 from torch import Tensor
 
-from rope_dense.backbones import neighbour_attention
+from helpers.reference_nat import neighbourhood_attention, neighbours
 from rope_dense.backbones import neighbours as plans
-from rope_dense.backbones.neighbour_attention import (
+from rope_dense.backbones.attention import neighbourhood
+from rope_dense.backbones.attention.neighbourhood import (
     NeighbourAttention,
     TableBiasNeighbourAttention,
     why_not_natten,
 )
-from rope_dense.backbones.neighbours import NeighbourPlan, check_kernel_size, neighbour_plan
+from rope_dense.backbones.attention.neighbours import (
+    NeighbourPlan,
+    check_kernel_size,
+    neighbour_plan,
+)
 from rope_dense.rope import MixedRoPE, Rotary
 
 CPU = torch.device('cpu')
@@ -190,7 +194,7 @@ def test_natten_cannot_add_a_bias() -> None:
 
 
 def test_natten_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbour_attention, 'find_spec', lambda name: None)
+    monkeypatch.setattr(neighbourhood, 'find_spec', lambda name: None)
     with pytest.raises(ValueError, match=r"backend must be .+ not installed .+, got 'natten'"):
         NeighbourAttention(16, 2, backend='natten')
 

@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from reference import attention_among, relative_error
 from torch import Tensor, nn
 
+from helpers.reference import attention_among, relative_error
 from rope_dense.backbones import RoPEViT
-from rope_dense.backbones.attention import Attention, GlobalPrefixAttention
-from rope_dense.backbones.windows import window_plan
+from rope_dense.backbones.attention.attention import Attention, GlobalPrefixAttention
+from rope_dense.backbones.attention.windows import window_plan
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding
-from rope_dense.rope.frequencies import Size, linear_angles
+from rope_dense.rope.embeddings import Size, linear_angles
 
 CPU = torch.device('cpu')
 C, HEADS, HEAD_DIM = 16, 2, 8

@@ -4,9 +4,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from reference_swin import axial_frequencies, masked_attention, separate_attention, stage_output
 from torch import Tensor, nn
 
+from helpers.reference_swin import (
+    axial_frequencies,
+    masked_attention,
+    separate_attention,
+    stage_output,
+)
 from rope_dense.backbones import RoPESwin
 
 MIXED = dict(type='MixedRoPE', theta=10.0)

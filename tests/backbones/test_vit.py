@@ -5,9 +5,9 @@ from types import ModuleType
 import pytest
 import torch
 from mmengine.registry import MODELS, init_default_scope
-from reference import relative_error
 from torch import Tensor, nn
 
+from helpers.reference import relative_error
 from rope_dense.backbones import RoPEViT
 from rope_dense.rope import GridRoPE
 

@@ -13,16 +13,16 @@ import torch
 import torch.nn.functional as F
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS
-from published import block, linear, norm
 from torch import Tensor, nn
 
+from helpers.published import block, linear, norm
 from rope_dense.backbones import RoPESwin, RoPEViT
-from rope_dense.backbones.attention import LocalPositionAttention
+from rope_dense.backbones.attention.attention import LocalPositionAttention
+from rope_dense.backbones.attention.linear import LinearAttention
 from rope_dense.backbones.layers import SineConvEmbed, SineEmbed, pad_grid
-from rope_dense.backbones.linear_attention import LinearAttention
 from rope_dense.checkpoints import CheckpointError, load_pretrained
-from rope_dense.cli.complexity import count_products
-from rope_dense.evaluation.classifier import RoPEClassifier, classifier_config, load_classifier
+from rope_dense.models.classifier import RoPEClassifier, classifier_config, load_classifier
+from rope_dense.profiling.complexity import count_products
 from rope_dense.rope import MixedRoPE, RasterRoPE, Rotary, rotate_definition
 
 Weights = dict[str, Tensor]
@@ -77,7 +77,7 @@ def test_published_sizes(name: str, parameters: float, operations: float):
 
 
 def test_variants_of_the_guide():
-    guide = Path(__file__).parents[1] / 'docs' / 'fused_attention.md'
+    guide = Path(__file__).parents[2] / 'docs' / 'fused_attention.md'
     (block,) = re.findall(r"```python\n(dict\(type='RoPEViT'.+?)```", guide.read_text(), re.DOTALL)
     kinds = []
     for statement in ast.parse(block).body:

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from reference import relative_error
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).parents[1] / 'benchmarks'))
+from helpers.reference import relative_error
+
+sys.path.insert(0, str(Path(__file__).parents[2] / 'benchmarks'))
 
 import bench_apply_rotary
 import bench_backbone

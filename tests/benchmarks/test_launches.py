@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-sys.path.insert(0, str(Path(__file__).parents[1] / 'benchmarks'))
+sys.path.insert(0, str(Path(__file__).parents[2] / 'benchmarks'))
 
 import launches
 from launches import LaunchCounter, count_passes, models

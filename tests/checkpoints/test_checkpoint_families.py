@@ -15,7 +15,10 @@ from types import ModuleType
 import pytest
 import torch
 import torch.nn.functional as F
-from published import (
+from test_vit import randomize
+from torch import nn
+
+from helpers.published import (
     hf_dinov3,
     hf_sam3,
     meta_dinov3,
@@ -25,18 +28,15 @@ from published import (
     timm_eva02,
     timm_pe,
 )
-from reference import relative_error
-from small_checkpoints import Weights, load, refusal, saved
-from test_vit import randomize
-from timm_parity import MODELS, NAMES, build_pair, largest_error, other_grids, without_norm
-from torch import nn
-
+from helpers.reference import relative_error
+from helpers.small_checkpoints import Weights, load, refusal, saved
+from helpers.timm_parity import MODELS, NAMES, build_pair, largest_error, other_grids, without_norm
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.checkpoints.keys import new_keys
-from rope_dense.checkpoints.layouts import TARGETS, find_layout
+from rope_dense.checkpoints.layouts.registry import TARGETS, find_layout
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 GRID = 5
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from published import (
+
+from helpers.published import (
     hf_dinov3,
     hf_sam3,
     meta_dinov3,
@@ -14,8 +15,7 @@ from published import (
     timm_eva02,
     timm_pe,
 )
-from small_checkpoints import Weights, refusal, saved
-
+from helpers.small_checkpoints import Weights, refusal, saved
 from rope_dense.backbones import RoPESwin, RoPEViT
 
 TINY = dict(embed_dims=64, depth=2, num_heads=1)

@@ -15,9 +15,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
-from small_checkpoints import VIT, load, refusal, saved, vit
 from torch import Tensor, nn
 
+from helpers.small_checkpoints import VIT, load, refusal, saved, vit
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import sources
 

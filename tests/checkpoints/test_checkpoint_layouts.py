@@ -9,19 +9,19 @@ from types import ModuleType
 
 import pytest
 import torch
-from published import SWIN_SIZES, VIT_SIZES, naver_swin, naver_vit
-from reference import relative_error
-from small_checkpoints import earlier, load, saved
 from torch import Tensor, nn
 
+from helpers.published import SWIN_SIZES, VIT_SIZES, naver_swin, naver_vit
+from helpers.reference import relative_error
+from helpers.small_checkpoints import earlier, load, saved
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError, open_weights
-from rope_dense.checkpoints.layouts import LAYOUTS, TARGETS, find_layout
+from rope_dense.checkpoints.layouts.registry import LAYOUTS, TARGETS, find_layout
 
 # Of copying the real frequencies of a file into a model without storage.
 pytestmark = pytest.mark.filterwarnings('ignore:for .*freqs. copying from a non-meta parameter')
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 MIXED = dict(type='MixedRoPE', theta=10.0)
 VIT_VARIANTS = {  # the published ones: what the file has, and the options that it needs
     'deit': (dict(mixed=False, ape=True), dict(rope=None, use_ape=True)),

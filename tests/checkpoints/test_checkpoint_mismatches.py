@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from published import naver_swin, naver_vit
-from small_checkpoints import (
+from torch import Tensor
+
+from helpers.published import naver_swin, naver_vit
+from helpers.small_checkpoints import (
     AXIAL,
     AXIAL_SWIN,
     RPB_SWIN,
@@ -17,8 +19,6 @@ from small_checkpoints import (
     swin,
     vit,
 )
-from torch import Tensor
-
 from rope_dense.backbones import RoPESwin, RoPEViT
 
 

@@ -11,7 +11,10 @@ import torch.nn.functional as F
 from mmengine.logging import MessageHub
 from mmengine.model import Sequential
 from mmengine.registry import MODELS
-from small_checkpoints import (
+from torch import nn
+
+import rope_dense
+from helpers.small_checkpoints import (
     AXIAL_SWIN,
     RPB_SWIN,
     SWIN,
@@ -23,11 +26,8 @@ from small_checkpoints import (
     swin,
     vit,
 )
-from torch import nn
-
-import rope_dense
 from rope_dense.backbones import RoPESwin, RoPEViT
-from rope_dense.backbones.attention import Attention
+from rope_dense.backbones.attention.attention import Attention
 from rope_dense.backbones.base import Backbone
 from rope_dense.backbones.block import Block
 from rope_dense.backbones.layers import resize_grid

@@ -9,7 +9,7 @@ import pytest
 
 from rope_dense.backbones import RoPEViT
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(
     r'^\| `([^`]+\.[^`]+)` \| (.+) \| ([\d., ]+); ([\d., ]+) \| (.+) \|$', re.MULTILINE
 )

@@ -1,7 +1,7 @@
 """SAM3's image encoder against transformers' ``Sam3ViTModel``, which fixes the image size when it
 is built: at its own sizes with the same random weights, and what has to hold at any other.
 
-``python tests/test_sam3.py`` compares four blocks of the real width (minutes).
+``python tests/checkpoints/test_sam3.py`` compares four blocks of the real width (minutes).
 """
 
 import tempfile
@@ -11,12 +11,12 @@ from types import ModuleType
 
 import pytest
 import torch
-from published import hf_sam3, meta_sam3
-from reference import relative_error
-from small_checkpoints import Weights, load, refusal, saved
 from test_vit import randomize
 from torch import Tensor, nn
 
+from helpers.published import hf_sam3, meta_sam3
+from helpers.reference import relative_error
+from helpers.small_checkpoints import Weights, load, refusal, saved
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.layers import tile_grid
 

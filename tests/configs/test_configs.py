@@ -4,11 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from grid import CONFIGS, FLAGSHIPS, Leaf
 from mmengine.config import Config
 from mmengine.registry import DATASETS, TRANSFORMS
 from mmengine.runner import Runner
-from recipes import PAPER, SWIN_VARIANTS, TTA_SHORT_SIDES
+
+from helpers.grid import CONFIGS, FLAGSHIPS, Leaf
+from helpers.recipes import PAPER, SWIN_VARIANTS, TTA_SHORT_SIDES
 
 REFERENCES = [Leaf(experiment, size, 'rope-mixed') for experiment, size in PAPER]
 every_size = pytest.mark.parametrize('leaf', REFERENCES, ids=lambda leaf: leaf.name)

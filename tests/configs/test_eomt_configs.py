@@ -9,15 +9,15 @@ from types import ModuleType
 
 import pytest
 import torch
-from eomt_recipes import FAMILIES, FOLDER, NAMES, build_offline, load, parts, rate, recipe
-from grid import CONFIGS, value
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
-from published import naver_vit
-from small_checkpoints import load as load_weights
-from small_checkpoints import saved
 
+from helpers.eomt_recipes import FAMILIES, FOLDER, NAMES, build_offline, load, parts, rate, recipe
+from helpers.grid import CONFIGS, value
+from helpers.published import naver_vit
+from helpers.small_checkpoints import load as load_weights
+from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPEViT
 from rope_dense.cli.recipe import describe
 

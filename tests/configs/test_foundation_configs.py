@@ -6,15 +6,15 @@ from types import ModuleType
 
 import pytest
 import torch
-from foundation import FOLDER, RECIPES, build_offline, head_and_family, load
 from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS
 from mmengine.structures import InstanceData, PixelData
-from small_checkpoints import load as load_weights
-from small_checkpoints import saved
 from torch import Tensor, nn
 
+from helpers.foundation import FOLDER, RECIPES, build_offline, head_and_family, load
+from helpers.small_checkpoints import load as load_weights
+from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPEViT
 
 every_config = pytest.mark.parametrize('name', RECIPES)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from foundation import (
+from mmengine.optim import build_optim_wrapper
+
+from helpers.foundation import (
     COLOURS,
     FINAL_NORM,
     LAYER_DECAY,
@@ -15,9 +17,7 @@ from foundation import (
     load,
     polynomial_warm_up,
 )
-from grid import value
-from mmengine.optim import build_optim_wrapper
-
+from helpers.grid import value
 from rope_dense.cli.recipe import learning_rates
 
 every_config = pytest.mark.parametrize('name', RECIPES)

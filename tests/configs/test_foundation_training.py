@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from foundation import FOLDER
 from mmengine.config import Config
-from small_configs import make_data
 
+from helpers.foundation import FOLDER
+from helpers.small_configs import make_data
 from rope_dense.backbones import RoPEViT
 from rope_dense.datasets import SEGMENTATION_METAINFO
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
-TRAIN = Path(__file__).parents[1] / 'tools' / 'train.py'
+TRAIN = Path(__file__).parents[2] / 'tools' / 'train.py'
 # With DINOv3's first LayerScale, blocks do nearly nothing.
 ARCH = dict(
     RoPEViT.ARCHS['dinov3_base'], embed_dims=128, depth=2, num_heads=2, layer_scale_init_value=1.0

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from grid import CONFIGS, FLAGSHIPS, GRID, Leaf, build_offline, value
 from mmengine.config import Config, ConfigDict
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import PARAM_SCHEDULERS
-from recipe_groups import group_rows
-from recipes import RECIPES, SCHEDULES
 from torch import nn
+
+from helpers.grid import CONFIGS, FLAGSHIPS, GRID, Leaf, build_offline, value
+from helpers.recipe_groups import group_rows
+from helpers.recipes import RECIPES, SCHEDULES
 
 KEYS = {
     *('auto_scale_lr', 'custom_imports', 'default_hooks', 'default_scope', 'env_cfg', 'load_from'),

@@ -4,7 +4,8 @@ Letters: C channels, L blocks, K channels of a head's convolutions.
 """
 
 import pytest
-from grid import GRID, Leaf, build_offline
+
+from helpers.grid import GRID, Leaf, build_offline
 
 VIT_SIZES = {'b': (768, 12), 'l': (1024, 24)}  # C, L
 SWIN_SIZES = {'t': (96, (2, 2, 6, 2)), 's': (96, (2, 2, 18, 2)), 'b': (128, (2, 2, 18, 2))}

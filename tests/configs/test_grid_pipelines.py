@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from grid import GRID, Leaf
 from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 from mmengine.registry import DATASETS, MODELS
-from small_configs import make_data
 
+from helpers.grid import GRID, Leaf
+from helpers.small_configs import make_data
 from rope_dense.datasets import METAINFO, SEGMENTATION_METAINFO
 
 every_leaf = pytest.mark.parametrize('leaf', GRID, ids=lambda leaf: leaf.name)

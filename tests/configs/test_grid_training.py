@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from grid import Leaf
 from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DATASETS, MODELS, init_default_scope
-from small_configs import make_data, small_config
+
+from helpers.grid import Leaf
+from helpers.small_configs import make_data, small_config
 
 LEAVES = [
     Leaf('dino_vitdet', 'b', 'rope-axial'),

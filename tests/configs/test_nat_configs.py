@@ -13,19 +13,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from grid import CONFIGS, read, value
 from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.structures import InstanceData
 from PIL import Image
-from published import shi_nat
-from small_checkpoints import saved
 
+from helpers.grid import CONFIGS, read, value
+from helpers.published import shi_nat
+from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPENAT
-from rope_dense.evaluation.classifier import load_classifier
 from rope_dense.evaluation.results import read_results
+from rope_dense.models.classifier import load_classifier
 
 NAT, ABLATION = CONFIGS / 'nat', CONFIGS / 'ablation'
 # Drop path, learning rate, and the published results: box and mask AP, or mIoU at one scale and at

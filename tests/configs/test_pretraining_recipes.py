@@ -9,9 +9,9 @@ import pytest
 import torch
 import yaml
 
-from rope_dense.evaluation.named_classifiers import CLASSIFIERS
+from rope_dense.models.named_classifiers import CLASSIFIERS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / 'configs' / 'pretraining'
 ARGUMENTS = (Path(__file__).parent / 'timm_train_arguments.txt').read_text().splitlines()
 RAND = dict(

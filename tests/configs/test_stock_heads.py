@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from grid import CONFIGS, GRID, read
 from mmdet.structures import DetDataSample
 from mmdet.structures.mask import BitmapMasks
 from mmengine.config import Config
@@ -21,6 +20,7 @@ from mmengine.structures import InstanceData, PixelData
 from mmseg.structures import SegDataSample
 from torch import nn
 
+from helpers.grid import CONFIGS, GRID, read
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.cli.paper_results import paper_result

@@ -8,9 +8,9 @@ from mmengine.config import Config
 from mmengine.registry import MODELS
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from rope_dense.backbones.attention import TableBiasAttention
+from rope_dense.backbones.attention.attention import TableBiasAttention
 
-STUDY = Path(__file__).parents[1] / 'configs' / 'study'
+STUDY = Path(__file__).parents[2] / 'configs' / 'study'
 PARTS = {  # rotary embedding, absolute position embedding, relative position bias
     'vit_ape': (None, True, False),
     'vit_rope_axial': ('AxialRoPE', False, False),
@@ -20,7 +20,7 @@ PARTS = {  # rotary embedding, absolute position embedding, relative position bi
     'swin_rope_axial': ('AxialRoPE', False, False),
     'swin_rope_mixed': ('MixedRoPE', False, False),
 }
-STREETS = ('vit', 'vit_windows', 'swin')  # see also tests/test_scaling_study.py
+STREETS = ('vit', 'vit_windows', 'swin')  # see also tests/docs/test_scaling_study.py
 
 
 def load(name: str) -> Config:

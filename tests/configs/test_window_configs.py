@@ -4,9 +4,10 @@ import copy
 
 import pytest
 import torch
-from grid import CONFIGS, Leaf, read
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
+
+from helpers.grid import CONFIGS, Leaf, read
 
 FOLDER = CONFIGS / 'dino_swin' / 'windows'
 LEAVES = [

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from rope_dense.evaluation.image_folder import (
+from rope_dense.datasets.image_folder import (
     ClassFolderDataset,
     ResizeCentreCrop,
     TopKAccuracy,

@@ -51,7 +51,7 @@ def shapes_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope='module')
 def make_shapes() -> Callable[[Sequence[str]], int]:
-    return runpy.run_path(str(Path(__file__).parents[1] / 'tools' / 'make_shapes.py'))['main']
+    return runpy.run_path(str(Path(__file__).parents[2] / 'tools' / 'make_shapes.py'))['main']
 
 
 def extents(mask: np.ndarray) -> list[int]:

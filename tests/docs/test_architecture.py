@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from mmengine.registry import MODELS
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / 'docs' / 'architecture.md').read_text()
 
 

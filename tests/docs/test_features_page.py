@@ -12,7 +12,7 @@ from matplotlib.image import imread
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.archs import find_vit_arch
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / 'docs' / 'features.md').read_text()
 
 

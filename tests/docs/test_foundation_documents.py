@@ -6,11 +6,12 @@ from types import ModuleType
 
 import pytest
 import torch
-from foundation import RECIPES
-from grid import CONFIGS
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
-from small_checkpoints import saved
+
+from helpers.foundation import RECIPES
+from helpers.grid import CONFIGS
+from helpers.small_checkpoints import saved
 
 PAGE = CONFIGS.parent / 'docs' / 'foundation.md'
 IN_TIMM = {

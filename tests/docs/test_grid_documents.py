@@ -5,9 +5,9 @@ from pathlib import Path
 
 import mmengine
 import pytest
-from grid import CONFIGS, FLAGSHIPS, GRID, Leaf, build_offline
 
-from rope_dense.cli.complexity import measured_size
+from helpers.grid import CONFIGS, FLAGSHIPS, GRID, Leaf, build_offline
+from rope_dense.profiling.complexity import measured_size
 
 ROOT = CONFIGS.parent
 every_folder = pytest.mark.parametrize('experiment', FLAGSHIPS)

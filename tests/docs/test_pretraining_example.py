@@ -7,11 +7,11 @@ from types import ModuleType
 
 import pytest
 import torch
-from exported import slow
 
+from helpers.exported import slow
 from rope_dense.datasets import make_scene
 
-RUN = Path(__file__).parents[1] / 'docs' / 'pretraining' / 'run.py'
+RUN = Path(__file__).parents[2] / 'docs' / 'pretraining' / 'run.py'
 TOY = ['--crops', '40', '--epochs', '2', '--iterations', '4', '--val-interval', '2']
 
 

@@ -17,7 +17,7 @@ from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.flags import with_data_root
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / 'README.md').read_text()
 DETECTION, SEGMENTATION, EXAMPLE = re.findall(r'```python\n(.*?)```', TEXT, re.DOTALL)
 BASH = '\n'.join(re.findall(r'```bash\n(.*?)```', TEXT, re.DOTALL))

@@ -14,9 +14,9 @@ from mmengine.registry import MODELS
 from mmseg.evaluation import IoUMetric
 from mmseg.structures import SegDataSample
 
-from rope_dense.backbones.attention import TableBiasAttention
+from rope_dense.backbones.attention.attention import TableBiasAttention
 
-STUDY = Path(__file__).parents[1] / 'docs' / 'scaling_study'
+STUDY = Path(__file__).parents[2] / 'docs' / 'scaling_study'
 sys.path.insert(0, str(STUDY))
 
 import plan  # noqa: E402

@@ -6,10 +6,16 @@ from copy import deepcopy
 import mmcv.ops.multi_scale_deform_attn as deformable
 import pytest
 import torch
-from distributed_cases import Batch, detection_batch, detector, segmentation_batch, swin_upernet
 from mmengine.optim import build_optim_wrapper
 from torch import Tensor, nn
 
+from helpers.distributed_cases import (
+    Batch,
+    detection_batch,
+    detector,
+    segmentation_batch,
+    swin_upernet,
+)
 from rope_dense.engine import BFloat16OptimWrapper
 
 

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from distributed_cases import (
+from mmengine.optim import build_optim_wrapper
+from torch import multiprocessing
+
+from helpers.distributed_cases import (
     BACKBONES,
     CASES,
     FROZEN,
@@ -17,8 +20,6 @@ from distributed_cases import (
     segmentation_batch,
     step,
 )
-from mmengine.optim import build_optim_wrapper
-from torch import multiprocessing
 
 
 @pytest.fixture(scope='module')

@@ -21,16 +21,16 @@ from mmengine.dataset import InfiniteSampler, pseudo_collate
 from mmengine.hooks import CheckpointHook
 from mmengine.logging import MessageHub
 from mmengine.registry import MODELS
-from small_configs import make_data, small_config
 from torch.utils.data import BatchSampler, DataLoader, Dataset
 
-from rope_dense.checkpoints.writing import whole_file
+from helpers.small_configs import make_data, small_config
 from rope_dense.engine import AtomicCheckpointHook
 from rope_dense.engine.train_loop import SeededBatches
+from rope_dense.utils.atomic_write import whole_file
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
-TOOLS = Path(__file__).parents[1] / 'tools'
+TOOLS = Path(__file__).parents[2] / 'tools'
 STEPS, KEPT_STEP, MOMENTUM = 6, 2, 0.25
 # Aspect-ratio batches, denoising noise, random sizes and crops; drop path on top; an evaluation
 # between the checkpoint of step 2 and that of step 4; only one checkpoint is kept.

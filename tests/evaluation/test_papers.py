@@ -8,7 +8,7 @@ import pytest
 
 from rope_dense.evaluation.papers import expand_sizes, paper_tables, read_runs, relative_to
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TABLES = paper_tables()
 TOP1 = {name: table for name, table in TABLES.items() if table['metric'] == 'accuracy/top1'}
 # How the part of the transcript begins that has a table, and what comes after it.

@@ -12,9 +12,9 @@ from mmengine.registry import DATASETS, MODELS, TRANSFORMS, DefaultScope
 from mmengine.structures import PixelData
 from mmseg.models import SegTTAModel
 from mmseg.structures import SegDataSample
-from small_configs import CONFIGS, HEIGHT, WIDTH, make_data, small_config
 from torch import Tensor, nn
 
+from helpers.small_configs import CONFIGS, HEIGHT, WIDTH, make_data, small_config
 from rope_dense.cli.config import load_config
 from rope_dense.evaluation.tta import MeanScoreTTAModel
 

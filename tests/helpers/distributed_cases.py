@@ -1,4 +1,4 @@
-"""Small models with a fixed batch, for one process or for two (tests/test_distributed.py)."""
+"""Small models with a fixed batch, for one process or for two (test_distributed.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from copy import deepcopy
 from pathlib import Path
 
 import torch
-from eomt import build as build_eomt
 from mmdet.structures import DetDataSample
 from mmengine.config import Config
 from mmengine.model import BaseModel, MMDistributedDataParallel
@@ -20,9 +19,10 @@ from torch import Tensor, distributed, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from helpers.eomt import build as build_eomt
 from rope_dense.engine.fsdp import BlockFSDPStrategy, shard_backbone
 
-CONFIGS = Path(__file__).parents[1] / 'configs'
+CONFIGS = Path(__file__).parents[2] / 'configs'
 HEIGHT, WIDTH, CLASSES = 64, 96, 7
 BOXES = (3, 1, 3, 2)  # of each image: 4 in the first process, 5 in the second; see `detector`
 VIT = dict(

@@ -6,12 +6,12 @@ from types import ModuleType
 
 import pytest
 import torch
-from eomt_recipes import load
 from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor, nn
 
+from helpers.eomt_recipes import load
 from rope_dense.backbones import RoPEViT
-from rope_dense.heads.eomt import EoMT
+from rope_dense.models.eomt.queries import EoMT
 
 CLASSES, QUERIES, BLOCKS = 6, 5, 2
 SIZES = dict(embed_dims=32, depth=4, num_heads=2)

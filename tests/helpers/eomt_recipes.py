@@ -11,10 +11,11 @@ import copy
 from functools import cache
 
 import torch
-from grid import CONFIGS, read
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from torch import nn
+
+from helpers.grid import CONFIGS, read
 
 FOLDER = CONFIGS / 'eomt'
 CHANNELS = dict(s=384, b=768, l=1024)

@@ -19,11 +19,12 @@ import math
 from functools import cache
 
 import torch
-from grid import CONFIGS, read
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
-from recipes import ADE20K, DINO, UPERNET
 from torch import nn
+
+from helpers.grid import CONFIGS, read
+from helpers.recipes import ADE20K, DINO, UPERNET
 
 FOLDER = CONFIGS / 'foundation'
 

@@ -10,7 +10,10 @@ from pathlib import Path
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
-from recipes import (
+from torch import nn
+
+import rope_dense  # noqa: F401
+from helpers.recipes import (
     PAPER,
     PAPER_MULTI_SCALE,
     SIZE_NAMES,
@@ -19,11 +22,8 @@ from recipes import (
     VIT_VARIANTS,
     VIT_WEIGHTS,
 )
-from torch import nn
 
-import rope_dense  # noqa: F401
-
-CONFIGS = Path(__file__).resolve().parents[1] / 'configs'
+CONFIGS = Path(__file__).resolve().parents[2] / 'configs'
 NAMES = {
     'dino_vitdet': 'dino-vitdet_vit-{size}_{variant}_8xb2-90k_coco',
     'dino_swin': 'dino_swin-{size}_{variant}_8xb2-90k_coco',

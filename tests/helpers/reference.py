@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from rope_dense.backbones.attention import Attention, DecomposedBiasAttention
+from rope_dense.backbones.attention.attention import Attention, DecomposedBiasAttention
 
 Positions = list[tuple[float, float]]  # (x, y) of each token
 

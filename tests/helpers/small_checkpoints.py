@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from published import naver_swin, naver_vit
 from torch import Tensor, nn
 
+from helpers.published import naver_swin, naver_vit
 from rope_dense.checkpoints import CheckpointError
 
 Weights = dict[str, Tensor]

@@ -6,7 +6,7 @@ from mmengine.config import Config
 
 from rope_dense.datasets import METAINFO, SEGMENTATION_METAINFO, ShapesSettings, write_shapes
 
-CONFIGS = Path(__file__).parents[1] / 'configs'
+CONFIGS = Path(__file__).parents[2] / 'configs'
 DETECTION = ('dino_vitdet_rope_mixed', 'dino_swin_rope_mixed')
 SEGMENTATION = ('upernet_vit_rope_mixed', 'mask2former_swin_rope_mixed')
 FLAGSHIPS = DETECTION + SEGMENTATION

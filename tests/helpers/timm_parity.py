@@ -1,6 +1,6 @@
 """Same weights, same tokens: timm's models against ours, the weights passed on in a file.
 
-``python tests/timm_parity.py`` prints the table of docs/checkpoints.md (minutes).
+``python tests/helpers/timm_parity.py`` prints the table of docs/checkpoints.md (minutes).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from types import ModuleType
 from unittest.mock import patch
 
 import torch
-from reference import relative_error
-from small_checkpoints import load, saved
 from test_vit import randomize
-from timm_import import import_timm
 from torch import nn
 
+from helpers.reference import relative_error
+from helpers.small_checkpoints import load, saved
+from helpers.timm_import import import_timm
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.archs import find_vit_arch
 

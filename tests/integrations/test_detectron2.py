@@ -5,16 +5,16 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-import detectron2_standin
 import hydra
 import pytest
 import torch
 from torch import nn
 
+from helpers import detectron2_standin
 from rope_dense import backbones
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.engine.param_groups import POSITION_NAMES
-from rope_dense.necks import PlainViTFPN
+from rope_dense.models.plain_vit_fpn import PlainViTFPN
 
 VIT = dict(arch=dict(embed_dims=32, depth=4, num_heads=2))
 WINDOWS = VIT | dict(with_cls_token=False, window_size=2, window_block_indexes=[0, 2])

@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import detectron2_standin
 import hydra
 import pytest
 import torch
-from grid import CONFIGS, Leaf, build_offline
 from omegaconf import DictConfig, OmegaConf
-from recipes import SCHEDULES
+
+from helpers import detectron2_standin
+from helpers.grid import CONFIGS, Leaf, build_offline
+from helpers.recipes import SCHEDULES
 
 FOLDER = CONFIGS / 'detectron2'
 PAGE = CONFIGS.parent / 'docs' / 'detectron2.md'

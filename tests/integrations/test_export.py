@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from exported import assert_same, onnx, strong
 from mmcv.ops import MultiScaleDeformableAttention
 from torch import nn
 
+from helpers.exported import assert_same, onnx, strong
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.integrations.export import export, exporter
 from rope_dense.integrations.export.deformable import DeformableAttention

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from exported import assert_plain, assert_same, run, session, slow, strong
 
+from helpers.exported import assert_plain, assert_same, run, session, slow, strong
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.base import Backbone
 from rope_dense.integrations.export import export

@@ -4,11 +4,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from eomt import build_model
-from exported import assert_plain, assert_same, assert_segmented, pixels, run, session, strong
 from mmengine.config import ConfigDict
 from torch import Tensor, nn
 
+from helpers.eomt import build_model
+from helpers.exported import (
+    assert_plain,
+    assert_same,
+    assert_segmented,
+    pixels,
+    run,
+    session,
+    strong,
+)
 from rope_dense.integrations.export import export
 
 

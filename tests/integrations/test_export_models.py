@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from exported import (
+from mmengine.config import Config, ConfigDict
+from torch import nn
+
+from helpers.exported import (
     assert_detected,
     assert_plain,
     assert_same,
@@ -17,15 +20,12 @@ from exported import (
     slow,
     strong,
 )
-from mmengine.config import Config, ConfigDict
-from small_configs import small_config
-from torch import nn
-
+from helpers.small_configs import small_config
 from rope_dense.cli.model_checks import build_model
-from rope_dense.evaluation.classifier import IMAGENET, RoPEClassifier
 from rope_dense.integrations.export import export
 from rope_dense.integrations.export.exporter import trace
 from rope_dense.integrations.export.graphs import graph_of
+from rope_dense.models.classifier import IMAGENET, RoPEClassifier
 
 
 def sizes_from(least: tuple[int, int]) -> list[tuple[int, int, int]]:

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.layers import resize_grid
 from rope_dense.checkpoints import CheckpointError, load_pretrained
-from rope_dense.evaluation.classifier import classifier_config, load_classifier
-from rope_dense.evaluation.named_classifiers import CLASSIFIERS
 from rope_dense.evaluation.results import read_results
+from rope_dense.models.classifier import classifier_config, load_classifier
+from rope_dense.models.named_classifiers import CLASSIFIERS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 INTEGRATION = 'rope_dense.integrations.timm'
 # Parameters in millions: S4 of NAT's and DiNAT's papers, the ViT and Swin papers.
 MILLIONS = {

@@ -13,9 +13,9 @@ from mmengine.structures import InstanceData
 from torch import Tensor
 
 import rope_dense  # noqa: F401
-from rope_dense.detectors.dino import ReferencePointHead
+from rope_dense.models.dino import ReferencePointHead
 
-CONFIGS = Path(__file__).parents[1] / 'configs'
+CONFIGS = Path(__file__).parents[2] / 'configs'
 
 
 def sines(boxes: Tensor, channels: int) -> Tensor:

@@ -14,9 +14,9 @@ from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
 import rope_dense  # noqa: F401
-from rope_dense.detectors import PublishedDINOHead
+from rope_dense.models.dino_head import PublishedDINOHead
 
-CONFIGS = Path(__file__).parents[1] / 'configs'
+CONFIGS = Path(__file__).parents[2] / 'configs'
 CLASSES, HEIGHT, WIDTH = 5, 64, 96
 
 

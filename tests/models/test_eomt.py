@@ -6,13 +6,24 @@ from pathlib import Path
 
 import pytest
 import torch
-from eomt import ARCH, BLOCKS, CLASSES, QUERIES, SIZES, build, close, image, randomise, theirs
-from small_checkpoints import saved
 from torch import Tensor, nn
 
+from helpers.eomt import (
+    ARCH,
+    BLOCKS,
+    CLASSES,
+    QUERIES,
+    SIZES,
+    build,
+    close,
+    image,
+    randomise,
+    theirs,
+)
+from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPEViT
-from rope_dense.checkpoints.eomt import load_eomt
-from rope_dense.heads.eomt import EoMT
+from rope_dense.models.eomt.queries import EoMT
+from rope_dense.models.eomt.weights import load_eomt
 
 PREFIX = 5  # class token and registers
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from eomt import build, theirs
 from torch import Tensor
 
+from helpers.eomt import build, theirs
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.checkpoints.eomt import load_eomt
+from rope_dense.models.eomt.weights import load_eomt
 
 Weights = dict[str, Tensor]
 # From Hugging Face's names to the authors', of models/eomt.py, models/vit.py and Lightning.

@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from eomt import SMALL_BACKBONE, SMALL_HEAD, TASKS, build_model, theirs
-from eomt_recipes import load
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
-from small_configs import make_data
 from test_eomt_checkpoints import in_the_authors_names, save
 
+from helpers.eomt import SMALL_BACKBONE, SMALL_HEAD, TASKS, build_model, theirs
+from helpers.eomt_recipes import load
+from helpers.small_configs import make_data
 from rope_dense.backbones import RoPEViT
 from rope_dense.datasets import METAINFO, SEGMENTATION_METAINFO
 
-TOOLS = Path(__file__).parents[1] / 'tools'
+TOOLS = Path(__file__).parents[2] / 'tools'
 SIDE = 64
 
 

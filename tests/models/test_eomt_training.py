@@ -7,15 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from eomt import TASKS, build_model, close, randomise
 from mmengine.logging import MessageHub
 from mmengine.registry import PARAM_SCHEDULERS, TRANSFORMS, init_default_scope
 from mmengine.structures import InstanceData, PixelData
 from torch import Tensor, nn
 
-from rope_dense.engine import MaskAnnealingHook
-from rope_dense.heads.eomt import EoMT
-from rope_dense.segmentors.eomt import window_starts
+from helpers.eomt import TASKS, build_model, close, randomise
+from rope_dense.models.eomt.annealing import MaskAnnealingHook
+from rope_dense.models.eomt.queries import EoMT
+from rope_dense.models.eomt.segmentor import window_starts
 
 every_task = pytest.mark.parametrize('task', TASKS)
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from mmengine.registry import DefaultScope
 from torch import Tensor
 
-from rope_dense.heads.linear_head import LinearHead
+from rope_dense.models.linear_head import LinearHead
 
 C, CLASSES = 6, 5
 BATCH_NORM = dict(type='BN')

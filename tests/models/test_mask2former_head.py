@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from mmengine.config import ConfigDict
 from mmengine.registry import DefaultScope
 from mmseg.structures import SegDataSample
-from small_configs import make_data, small_config
 from torch import Tensor, nn
 
+from helpers.small_configs import make_data, small_config
 from rope_dense.cli.config import load_config
 from rope_dense.cli.model_checks import build_model
-from rope_dense.heads.mask2former_head import SlideMask2FormerHead
+from rope_dense.models.mask2former_head import SlideMask2FormerHead
 
 MASK2FORMER = 'mask2former_swin_rope_mixed'
 HEIGHT, WIDTH = 90, 150  # padded to multiples of 32: 96 x 160

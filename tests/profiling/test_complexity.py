@@ -5,18 +5,18 @@ import math
 import mmengine
 import pytest
 import torch
-from grid import CONFIGS, Leaf
 from mmengine.analysis import get_model_complexity_info
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from helpers.grid import CONFIGS, Leaf
 from rope_dense.backbones import RoPESwin, RoPEViT
-from rope_dense.cli.complexity import count_products, measured_size
 from rope_dense.cli.errors import UsageError
 from rope_dense.cli.model_checks import build_model
-from rope_dense.evaluation.classifier import RoPEClassifier
+from rope_dense.models.classifier import RoPEClassifier
+from rope_dense.profiling.complexity import count_products, measured_size
 
 
 class Predictor(nn.Module):

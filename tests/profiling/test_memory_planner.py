@@ -14,11 +14,11 @@ from mmcv.ops.multi_scale_deform_attn import (
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import DefaultScope
-from small_configs import make_data, small_config
 
+from helpers.small_configs import make_data, small_config
 from rope_dense.cli.flags import enable_amp, enable_checkpointing
 from rope_dense.cli.model_checks import random_model
-from rope_dense.evaluation.memory import (
+from rope_dense.profiling.memory import (
     SIDE,
     Growth,
     Point,
@@ -32,7 +32,7 @@ from rope_dense.evaluation.memory import (
     training_step,
     window_in_pixels,
 )
-from rope_dense.evaluation.speed import profiled
+from rope_dense.profiling.speed import profiled
 
 
 @pytest.fixture(scope='module')

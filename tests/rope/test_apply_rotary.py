@@ -69,7 +69,7 @@ def test_values(
 
 
 def test_the_example_of_the_guide():
-    guide = Path(__file__).parents[1] / 'docs' / 'fused_attention.md'
+    guide = Path(__file__).parents[2] / 'docs' / 'fused_attention.md'
     (example,) = re.findall(r'```python\n(import .+?)```', guide.read_text(), re.DOTALL)
     assert 'apply_rotary_(queries, theta)' in example
     exec(example, {})

@@ -1,15 +1,16 @@
 """The rotation of queries and keys: its properties, by each implementation."""
 
+from importlib import import_module
 from types import ModuleType
 
 import pytest
 import torch
-from reference import rotated
 from torch import Tensor
 
+from helpers.reference import rotated
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding, rotate, rotate_definition
-from rope_dense.rope import rotary as rotary_module
 
+rotate_module = import_module('rope_dense.rope.rotate')  # its name in the package is a function's
 HEIGHT, WIDTH, HEADS, HEAD_DIM = 4, 6, 3, 8
 LAYOUTS = ('interleaved', 'half')
 EMBEDDINGS = {
@@ -265,14 +266,14 @@ def test_angles_of_other_images_are_an_error():
 def test_the_switch_leaves_the_definition(
     implementation: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    rotary_module.log_once.cache_clear()
+    rotate_module.log_once.cache_clear()
     calls = []
 
     def definition(*arguments: object) -> Tensor:
         calls.append(arguments)
         return rotate_definition(*arguments)
 
-    monkeypatch.setattr(rotary_module, 'rotate_definition', definition)
+    monkeypatch.setattr(rotate_module, 'rotate_definition', definition)
     with caplog.at_level('INFO', logger='rope_dense'):
         for _ in range(2):
             rotate(torch.randn(1, 6, 3, 2, 4), Rotary(torch.zeros(6, 2, 2)))
@@ -285,7 +286,7 @@ def test_the_switch_leaves_the_definition(
 def test_the_first_implementation_that_can_be_used_is_used(monkeypatch: pytest.MonkeyPatch):
     first, second = ModuleType('first'), ModuleType('second')
     first.can_use, second.can_use = (lambda qkv: 'too small'), (lambda qkv: None)
-    monkeypatch.setattr(rotary_module, 'IMPLEMENTATIONS', (first, second))
-    assert rotary_module.choose_implementation(torch.empty(1)) is second
-    monkeypatch.setattr(rotary_module, 'IMPLEMENTATIONS', (first,))
-    assert rotary_module.choose_implementation(torch.empty(1)) is None
+    monkeypatch.setattr(rotate_module, 'IMPLEMENTATIONS', (first, second))
+    assert rotate_module.choose_implementation(torch.empty(1)) is second
+    monkeypatch.setattr(rotate_module, 'IMPLEMENTATIONS', (first,))
+    assert rotate_module.choose_implementation(torch.empty(1)) is None

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 from mmengine.registry import MODELS
-from reference import relative_error
 from torch import Tensor, nn
 
+from helpers.reference import relative_error
 from rope_dense.backbones import RoPEViT
 from rope_dense.rope import (
     AxialRoPE,

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rope_dense.rope import apply_rotary, apply_rotary_
 from rope_dense.rope.kernels import packed, triton_rotary
-from rope_dense.rope.rotary import Rotary, Rotate, choose_implementation, rotate_definition
+from rope_dense.rope.rotate import Rotary, Rotate, choose_implementation, rotate_definition
 
 triton = pytest.importorskip('triton', reason='no triton; pip install -r requirements/triton.txt')
 DEVICE = torch.device('cuda' if torch.cuda.is_available() else 'cpu')

@@ -9,9 +9,9 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
-from small_configs import make_data, small_config
-from tool_names import TOOLS, Fails, Main
 
+from helpers.small_configs import make_data, small_config
+from helpers.tool_names import TOOLS, Fails, Main
 from rope_dense.cli.model_checks import build_model
 
 

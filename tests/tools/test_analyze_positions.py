@@ -11,12 +11,12 @@ import pytest
 import torch
 from mmengine.registry import MODELS
 from PIL import Image
-from published import naver_swin, naver_vit
-from tool_names import TOOLS, Fails, Main
 
+from helpers.published import naver_swin, naver_vit
+from helpers.tool_names import TOOLS, Fails, Main
 from rope_dense.analysis import attention_statistics
 from rope_dense.checkpoints import load_pretrained
-from rope_dense.evaluation.classifier import classifier_config
+from rope_dense.models.classifier import classifier_config
 
 NAMES = ('fourier', 'decay', 'angles', 'distance', 'entropy')
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]

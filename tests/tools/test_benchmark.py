@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tool_names import TOOLS, Fails, Main
 
-from rope_dense.evaluation.memory import measure_step
+from helpers.tool_names import TOOLS, Fails, Main
+from rope_dense.profiling.memory import measure_step
 
 SHAPE = '64x96'
 

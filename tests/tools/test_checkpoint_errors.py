@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tool_names import Fails, Main
 from torch import nn
+
+from helpers.tool_names import Fails, Main
 
 
 def test_missing_checkpoints(

@@ -4,7 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tool_names import TRAIN_DATA, Fails, Main
+
+from helpers.tool_names import TRAIN_DATA, Fails, Main
 
 
 def test_missing_config(train: Main, test: Main, fails: Fails) -> None:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from mmengine.config import Config
 from PIL import Image
-from small_configs import CONFIGS
-from tool_names import TRAIN_DATA, Fails, Main
 
+from helpers.small_configs import CONFIGS
+from helpers.tool_names import TRAIN_DATA, Fails, Main
 from rope_dense.cli import data_checks
 
 

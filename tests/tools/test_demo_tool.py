@@ -16,7 +16,7 @@ from rope_dense.evaluation.resolution import evaluate_at
 from rope_dense.visualization import draw_detections, read_scalars
 
 Demo = Callable[[Sequence[str]], int]
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / 'configs' / 'demo' / 'dino_vitdet_rope_mixed_shapes.py'
 TOY = [
     '--cfg-options',

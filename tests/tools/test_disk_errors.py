@@ -8,13 +8,13 @@ import pytest
 import safetensors.torch
 import torch
 from mmengine.config import Config
-from small_configs import make_data
-from tool_names import TOOLS, Main
 
-from rope_dense.checkpoints.writing import whole_file
+from helpers.small_configs import make_data
+from helpers.tool_names import TOOLS, Main
 from rope_dense.cli.data_checks import DataError, loading
 from rope_dense.cli.errors import command
 from rope_dense.cli.flags import saved_predictions
+from rope_dense.utils.atomic_write import whole_file
 
 FULL = Path('/dev/full')
 

@@ -12,11 +12,20 @@ import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
-from small_configs import DETECTION, FLAGSHIPS, HEIGHT, SEGMENTATION, WIDTH, make_data, small_config
+
+from helpers.small_configs import (
+    DETECTION,
+    FLAGSHIPS,
+    HEIGHT,
+    SEGMENTATION,
+    WIDTH,
+    make_data,
+    small_config,
+)
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
-TOOLS = Path(__file__).parents[1] / 'tools'
+TOOLS = Path(__file__).parents[2] / 'tools'
 MORE = ['--cfg-options', 'train_cfg.max_iters=3', 'train_cfg.val_interval=3']
 Run = Callable[..., None]
 

@@ -14,21 +14,21 @@ import torch
 import torch.nn.functional as F
 from mmengine.registry import DATASETS, MODELS, DefaultScope
 from PIL import Image
-from published import naver_swin, naver_vit
 from torch import Tensor, nn
 
+from helpers.published import naver_swin, naver_vit
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.checkpoints.layouts import LAYOUTS
-from rope_dense.evaluation.classifier import (
+from rope_dense.checkpoints.layouts.registry import LAYOUTS
+from rope_dense.evaluation.papers import expand_sizes
+from rope_dense.evaluation.results import read_results
+from rope_dense.models.classifier import (
     PROTOCOLS,
     RoPEClassifier,
     classifier_config,
     load_classifier,
 )
-from rope_dense.evaluation.papers import expand_sizes
-from rope_dense.evaluation.results import read_results
 
-TOOLS = Path(__file__).parents[1] / 'tools'
+TOOLS = Path(__file__).parents[2] / 'tools'
 TOOL = TOOLS / 'eval_classification.py'
 Weights = dict[str, Tensor]
 Run = Callable[..., int]

@@ -11,8 +11,8 @@ import cv2
 import pytest
 import torch
 from mmengine.config import Config
-from small_configs import HEIGHT, WIDTH, make_data, small_config
 
+from helpers.small_configs import HEIGHT, WIDTH, make_data, small_config
 from rope_dense.cli.config import load_config
 from rope_dense.cli.model_checks import build_model
 from rope_dense.evaluation.resolution import ResolutionLoop, configured_size, evaluate_at
@@ -20,7 +20,7 @@ from rope_dense.evaluation.results import read_results
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
-TOOL = Path(__file__).parents[1] / 'tools' / 'eval_resolutions.py'
+TOOL = Path(__file__).parents[2] / 'tools' / 'eval_resolutions.py'
 Run = Callable[..., int]
 ROW = dict(height=64, width=64, scaling='none', window='7', slide='keep', metrics=dict(mIoU=1.0))
 OTHER = dict(label='ape', training_size=(64, 64), rows=[ROW], identity={})

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from exported import assert_detected, detected, pixels, run, session, strong
 from mmengine.config import Config
 from PIL import Image
-from tool_names import TOOLS, Main
 from torch import nn
 
+from helpers.exported import assert_detected, detected, pixels, run, session, strong
+from helpers.tool_names import TOOLS, Main
 from rope_dense.cli.model_checks import build_model
 
 ROOT = TOOLS.parent

@@ -7,8 +7,8 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import STRATEGIES
-from tool_names import TOOLS, Fails, Main
 
+from helpers.tool_names import TOOLS, Fails, Main
 from rope_dense.cli.errors import UsageError
 from rope_dense.cli.flags import (
     enable_amp,

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from small_configs import CONFIGS, HEIGHT, WIDTH
-from tool_names import TRAIN_DATA, Fails, Main
 
+from helpers.small_configs import CONFIGS, HEIGHT, WIDTH
+from helpers.tool_names import TRAIN_DATA, Fails, Main
 from rope_dense.cli.building import arguments_of
 from rope_dense.cli.config import load_config
 from rope_dense.cli.model_checks import build_model, check_maps

@@ -18,10 +18,10 @@ from mmengine.config import Config
 from mmengine.registry import DefaultScope
 from mmseg.apis import inference_model, init_model
 from PIL import Image
-from small_configs import small_config
-from tool_names import TOOLS, Fails, Main
 from torch import nn
 
+from helpers.small_configs import small_config
+from helpers.tool_names import TOOLS, Fails, Main
 from rope_dense.cli.model_checks import build_model
 from rope_dense.large_images.journal import Journal
 

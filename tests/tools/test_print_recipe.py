@@ -5,11 +5,11 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-import foundation
 import pytest
-from grid import CONFIGS, FLAGSHIPS, GRID, Leaf, build_offline, read
-from tool_names import TOOLS, Main
 
+from helpers import foundation
+from helpers.grid import CONFIGS, FLAGSHIPS, GRID, Leaf, build_offline, read
+from helpers.tool_names import TOOLS, Main
 from rope_dense.cli.paper_results import paper_result
 from rope_dense.cli.recipe import describe
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tool_names import TOOLS
+
+from helpers.tool_names import TOOLS
 
 
 def run(command: Sequence[str], **kwargs: object) -> subprocess.CompletedProcess:

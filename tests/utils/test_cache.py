@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 from torch.nn.utils import parametrize
 
 from rope_dense.rope import AxialRoPE, GridRoPE, MixedRoPE, RopeScaling, Rotary, RotaryEmbedding
-from rope_dense.rope.cache import Cache, is_tracing
+from rope_dense.utils.cache import Cache, is_tracing
 
 CPU = torch.device('cpu')
 

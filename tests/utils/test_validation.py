@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rope_dense.rope.validation import (
+from rope_dense.utils.validation import (
     check_choice,
     check_indexes,
     check_integer,

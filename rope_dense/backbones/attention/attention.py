@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..rope import Rotary, RotaryEmbedding, rotate
-from ..rope.cache import Cache, is_tracing
-from ..rope.frequencies import Size
-from ..rope.rotary import rotate_packed
-from .layers import PositionConv, TableResize, build_norm, pad_grid, resize_grid
+from ...rope import Rotary, RotaryEmbedding, rotate
+from ...rope.embeddings import Size
+from ...rope.rotate import rotate_packed
+from ...utils.cache import Cache, is_tracing
+from ..layers import PositionConv, TableResize, build_norm, pad_grid, resize_grid
 from .windows import WindowPlan
 
 QkvBias = bool | Literal['qv']
@@ -106,7 +106,7 @@ class GlobalPrefixAttention(Attention):
 
     A token of the grid attends to those of its window and to the prefix, a prefix token to all:
     global attention with a mask, with the positions of the whole grid, and without padding. Checked
-    in tests/test_prefix_windows.py against just that, token by token.
+    in tests/backbones/test_prefix_windows.py against just that, token by token.
 
     Args:
         others: see ``Attention``.

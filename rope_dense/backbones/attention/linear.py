@@ -1,6 +1,6 @@
 """Attention whose time and memory are linear in the number of tokens.
 
-Letters: see ``attention``. Checked in tests/test_vit_options.py against sums over all keys.
+Letters: see ``attention``. Checked in test_vit_options.py against sums over all keys.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..rope import rotate
-from ..rope.frequencies import Size
+from ...rope import rotate
+from ...rope.embeddings import Size
 from .attention import Attention
 from .windows import WindowPlan
 

@@ -13,13 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..rope import Rotary
-from ..rope.cache import is_tracing
-from ..rope.frequencies import Size
-from ..rope.rotary import log_once, rotate_packed
-from ..rope.validation import refuse
+from ...rope import Rotary
+from ...rope.embeddings import Size
+from ...rope.rotate import log_once, rotate_packed
+from ...utils.cache import is_tracing
+from ...utils.validation import refuse
+from ..layers import resize_grid
 from .attention import Attention, bias_table, offset_grid, score_scale
-from .layers import resize_grid
 from .neighbours import NeighbourPlan
 
 Backend = Literal['auto', 'torch', 'natten']
@@ -31,7 +31,7 @@ class NeighbourAttention(Attention):
 
     Queries and keys are rotated before, by positions of the whole grid, so any rotary embedding
     needs nothing of the implementation: tiles through PyTorch's scaled_dot_product_attention, or
-    NATTEN's fused kernel ``na2d``. Checked in tests/test_neighbours.py against attention token by
+    NATTEN's fused kernel ``na2d``. Checked in test_neighbours.py against attention token by
     token in float64, with gradients, and against NATTEN.
 
     Args:

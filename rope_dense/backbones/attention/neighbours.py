@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..rope.cache import Cache, is_tracing
-from ..rope.frequencies import Size
-from ..rope.validation import check_size, refuse
+from ...rope.embeddings import Size
+from ...utils.cache import Cache, is_tracing
+from ...utils.validation import check_size, refuse
 from .windows import WindowPlan
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import torch
 
-from .errors import CheckpointError
-from .keys import VIT_BLOCK, KeyTable, Layout, StateDict
+from ..errors import CheckpointError
+from ..keys import VIT_BLOCK, KeyTable, Layout, StateDict
 
 PERIODS = 'rope.periods'  # compared with those of the model, not loaded
 META_KEYS: KeyTable = {

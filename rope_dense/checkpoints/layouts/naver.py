@@ -9,8 +9,8 @@ import re
 
 from torch import Tensor
 
-from .errors import CheckpointError
-from .keys import (
+from ..errors import CheckpointError
+from ..keys import (
     SWIN_BLOCK,
     SWIN_FREQS,
     VIT_BLOCK,

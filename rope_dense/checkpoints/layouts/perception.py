@@ -6,7 +6,7 @@ conversion of the same files. timm's own layout is in timm_vit.py.
 
 from __future__ import annotations
 
-from .keys import KeyTable, Layout, StateDict, has
+from ..keys import KeyTable, Layout, StateDict, has
 
 BLOCK = r'transformer\.resblocks\.(\d+)\.'
 KEYS: KeyTable = {

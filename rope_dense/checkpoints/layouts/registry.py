@@ -3,8 +3,8 @@
 A layout is a table of keys, and of functions for tensors whose shape is not ours. To add one, write
 a file with both and with its ``LAYOUTS``, and name it below. A key that no table names keeps its
 name; strict loading finds out whether the model has it. Key names and shapes are those of the
-published files, checked against timm's models in tests/test_checkpoint_layouts.py and
-tests/test_checkpoint_families.py.
+published files, checked against timm's models in tests/checkpoints/test_checkpoint_layouts.py and
+tests/checkpoints/test_checkpoint_families.py.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from ..errors import CheckpointError
+from ..keys import SWIN_BLOCK, VIT_BLOCK, KeyTable, Layout, StateDict
 from . import dinov3, naver, perception, resformer, sam3, shi_labs, timm_vit
-from .errors import CheckpointError
-from .keys import SWIN_BLOCK, VIT_BLOCK, KeyTable, Layout, StateDict
 
 # Of earlier versions: frequencies of all blocks in one tensor, other names of q and v biases.
 EARLIER_KEYS: KeyTable = {

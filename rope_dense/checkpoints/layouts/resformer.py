@@ -1,6 +1,6 @@
 """The key layout of ResFormer (Tian et al., CVPR 2023)."""
 
-from .keys import VIT_BLOCK, KeyTable, Layout
+from ..keys import VIT_BLOCK, KeyTable, Layout
 
 CONV = r'pos_embed\.embed_layer\.(weight|bias)'
 KEYS: KeyTable = {

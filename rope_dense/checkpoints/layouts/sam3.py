@@ -7,7 +7,7 @@ model computes for one image size.
 
 from __future__ import annotations
 
-from .keys import VIT_BLOCK, KeyTable, Layout
+from ..keys import VIT_BLOCK, KeyTable, Layout
 
 META_KEYS: KeyTable = {
     r'ln_pre\.(.+)': r'norm_pre.\1',

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .errors import CheckpointError
-from .keys import SWIN_BLOCK, KeyTable, Layout
+from ..errors import CheckpointError
+from ..keys import SWIN_BLOCK, KeyTable, Layout
 
 
 def bias_rows(key: str, table: Tensor) -> Tensor:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import torch
 
-from ..backbones.archs import ARCHS
-from .errors import CheckpointError
-from .keys import (
+from ...backbones.archs import ARCHS
+from ..errors import CheckpointError
+from ..keys import (
     SWIN_BLOCK,
     VIT_BLOCK,
     VIT_FREQS,
@@ -26,7 +26,7 @@ from .keys import (
     renamed,
     stack_blocks,
 )
-from .vit_settings import nearest_arch, read_settings
+from ..vit_settings import nearest_arch, read_settings
 
 HEAD = r'(head|fc_norm|attn_pool)\..+'
 NAMES: KeyTable = {  # and those of our earlier versions

@@ -18,13 +18,13 @@ from mmdet.models.layers import MSDeformAttnPixelDecoder
 from mmdet.models.layers.positional_encoding import SinePositionalEncoding
 from torch import Tensor, nn
 
-from ...rope.frequencies import Size
+from ...rope.embeddings import Size
 
 
 class DeformableAttention(nn.Module):
     """mmcv's ``MultiScaleDeformableAttention`` in evaluation mode, its layers and its arguments.
 
-    Zhu et al., "Deformable DETR" (ICLR 2021). Checked against mmcv's own in tests/test_export.py.
+    Zhu et al., "Deformable DETR" (ICLR 2021). Checked against mmcv's own in test_export.py.
     """
 
     def __init__(self, attention: MultiScaleDeformableAttention) -> None:

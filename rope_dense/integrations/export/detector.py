@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from mmdet.models.detectors import DINO
 from torch import Tensor
 
-from ...detectors import EoMTDetector
+from ...models.eomt.detector import EoMTDetector
 from .deformable import flat, map_size, position_encoding, reference_points
 from .graphs import Graph, Preprocess, cast
 

@@ -19,7 +19,7 @@ from torch.fx.experimental import _config as symbolic_config
 from ...backbones.base import Backbone
 from ...evaluation.resolution import ImageSize
 from ...rope.scaling import build_scaling
-from ...rope.validation import check_choice, check_integer, check_size, refuse
+from ...utils.validation import check_choice, check_integer, check_size, refuse
 from ...version import __version__
 from .graphs import Graph, backbone_of, graph_of
 

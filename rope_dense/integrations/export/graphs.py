@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from ...backbones.base import Backbone
 from ...backbones.stages import StagedBackbone
-from ...evaluation.classifier import RoPEClassifier
 from ...evaluation.resolution import ImageSize
+from ...models.classifier import RoPEClassifier
 from ...rope import RotaryEmbedding
 from .parts import replace_parts
 

@@ -40,7 +40,7 @@ class MeanPool(nn.Module):
     """``nn.AdaptiveAvgPool2d`` as a product with weights for rows and one with weights for columns.
 
     Bin i of n along a side of S places is the mean of places floor(i S / n) to
-    ceil((i + 1) S / n) - 1; where n is None, n = S. Checked against torch in tests/test_export.py.
+    ceil((i + 1) S / n) - 1; where n is None, n = S. Checked against torch in test_export.py.
     """
 
     def __init__(self, pool: nn.AdaptiveAvgPool2d) -> None:

@@ -11,7 +11,7 @@ from mmseg.models.segmentors import EncoderDecoder
 from torch import Tensor
 
 from ...backbones.layers import missing
-from ...segmentors import EoMTSegmentor
+from ...models.eomt.segmentor import EoMTSegmentor
 from .graphs import Graph, Preprocess, cast
 
 

@@ -10,8 +10,8 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from torch import nn
 
-from ..heads.eomt import EoMT
-from ..rope.validation import check_number
+from ...utils.validation import check_number
+from .queries import EoMT
 
 
 @HOOKS.register_module()
@@ -19,7 +19,7 @@ class MaskAnnealingHook(Hook):
     """Sets the probability of a query of ``EoMT`` to have its attention masked, for each of the
     blocks that the queries join: 1 before its start, 0 from its end on, and between them
     (1 - progress) ** power. Source: tue-mps/eomt at 7bd19dd, training/lightning_module.py; checked
-    against its formula at fixed iterations in tests/test_eomt_training.py.
+    against its formula at fixed iterations in tests/models/test_eomt_training.py.
 
     The iteration counts, so a resumed run goes on where it was. In evaluation nothing is masked:
     results before the last end are those of a model that has not finished learning to do without.

@@ -6,7 +6,7 @@ from mmdet.models.detectors import MaskFormer
 from mmengine.registry import MODELS
 from torch import Tensor
 
-from ..heads.eomt import Prediction
+from .queries import Prediction
 
 
 @MODELS.register_module()

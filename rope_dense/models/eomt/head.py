@@ -16,7 +16,7 @@ from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor
 
-from .eomt import EoMT, Prediction
+from .queries import EoMT, Prediction
 
 
 @MODELS.register_module()

@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..backbones import RoPEViT
-from ..backbones.attention import DecomposedBiasAttention
-from ..backbones.layers import build_norm, to_map
-from ..necks import LayerNorm2d
-from ..rope.frequencies import Size
-from ..rope.validation import check_integer
+from ...backbones import RoPEViT
+from ...backbones.attention.attention import DecomposedBiasAttention
+from ...backbones.layers import build_norm, to_map
+from ...rope.embeddings import Size
+from ...utils.validation import check_integer
+from ..plain_vit_fpn import LayerNorm2d
 
 Prediction = tuple[Tensor, Tensor]  # class logits [B, Q, K + 1] and mask logits [B, Q, h, w]
 
@@ -33,7 +33,7 @@ class EoMT(nn.Module):
     positive (and always to queries and prefix tokens). They do so for a query with the probability
     ``mask_probs`` of the block, which ``MaskAnnealingHook`` takes from 1 to 0 in the course of the
     training. In evaluation there is neither. Checked against transformers' ``EomtDinov3`` with
-    the same random weights, and against attention token by token, in tests/test_eomt.py.
+    the same random weights, and against attention token by token, in tests/models/test_eomt.py.
 
     Args:
         embed_dims: C.

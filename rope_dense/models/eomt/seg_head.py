@@ -7,7 +7,7 @@ from typing import Any
 from mmengine.registry import MODELS
 from mmseg.models.decode_heads import Mask2FormerHead
 
-from .eomt_head import EoMTHead
+from .head import EoMTHead
 
 
 @MODELS.register_module()

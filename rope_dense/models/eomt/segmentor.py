@@ -12,7 +12,7 @@ from mmengine.registry import MODELS
 from mmseg.models.segmentors import EncoderDecoder
 from torch import Tensor
 
-from ..heads.eomt import Prediction
+from .queries import Prediction
 
 
 @MODELS.register_module()

@@ -2,7 +2,7 @@
 
 The authors' files (tue-mps/eomt) have differences from DINOv3's weights in the backbone; those of
 Hugging Face's transformers have the weights themselves. Names are those of both codes, checked with
-random weights against transformers' model in tests/test_eomt_checkpoints.py.
+random weights against transformers' model in tests/models/test_eomt_checkpoints.py.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from mmengine.logging import print_log
 from torch import nn
 
-from ..backbones import RoPEViT
-from .dinov3 import HF_GELU_KEYS
-from .errors import CheckpointError
-from .incompatible import compare, listed
-from .keys import KeyTable, Layout, StateDict, renamed
-from .layouts import find_layout
-from .loading import BIAS, load_weights, read_weights
+from ...backbones import RoPEViT
+from ...checkpoints.errors import CheckpointError
+from ...checkpoints.incompatible import compare, listed
+from ...checkpoints.keys import KeyTable, Layout, StateDict, renamed
+from ...checkpoints.layouts.dinov3 import HF_GELU_KEYS
+from ...checkpoints.layouts.registry import find_layout
+from ...checkpoints.loading import BIAS, load_weights, read_weights
 
 BACKBONE, EOMT = 'backbone.', 'eomt.'
 # To the names of Hugging Face's DINOv3 after 'backbone.', and ours after 'eomt.'.

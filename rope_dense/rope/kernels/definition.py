@@ -2,7 +2,7 @@
 implementations are checked against.
 
 Letters: see ``rotary``. Checked against complex arithmetic in float64 and against timm in
-tests/test_rotary.py.
+tests/rope/test_rotary.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rotation by PyTorch's own operations: a copy of the packed projection, whose pairs are multiplied
 as complex numbers.
 
-Letters: see ``rotary``. Checked against its definition and by gradcheck in tests/test_packed.py.
+Letters: see ``rotary``. Checked against its definition and by gradcheck in test_packed.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ arithmetic is in float32 whatever the storage. The gradient of
 the angles is deterministic: each program of the kernel sums in a fixed order to a slot of its own;
 the slots are then summed.
 
-Letters: see ``rotary``. Checked against its definition in tests/test_triton.py, in Triton's
+Letters: see ``rotary``. Checked against its definition in tests/rope/test_triton.py, in Triton's
 interpreter, and on each GPU at first use. Never measured on a GPU so far: block sizes were chosen
 by the instructions that the compiler emits.
 """

@@ -1,0 +1,1 @@
+"""Key layouts of published checkpoints, one file for each publisher."""

@@ -1,0 +1,1 @@
+"""The Encoder-only Mask Transformer: queries among the tokens of a ViT."""

@@ -1,0 +1,1 @@
+"""Speed, memory and products of a model, and what fits a GPU."""

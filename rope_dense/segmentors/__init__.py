@@ -1,5 +1,0 @@
-"""Segmentors that mmseg lacks."""
-
-from .eomt import EoMTSegmentor
-
-__all__ = ['EoMTSegmentor']

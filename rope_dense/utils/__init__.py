@@ -1,0 +1,1 @@
+"""Sizes, checks of arguments, caches, atomic writes: what every other room may import."""
