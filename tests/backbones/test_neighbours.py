@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from helpers.reference_nat import neighbourhood_attention, neighbours
-from rope_dense.backbones import neighbours as plans
 from rope_dense.backbones.attention import neighbourhood
+from rope_dense.backbones.attention import neighbours as plans
 from rope_dense.backbones.attention.neighbourhood import (
     NeighbourAttention,
     TableBiasNeighbourAttention,
