@@ -26,7 +26,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset
 from helpers.small_configs import make_data, small_config
 from rope_dense.engine import AtomicCheckpointHook
 from rope_dense.engine.train_loop import SeededBatches
-from rope_dense.utils.atomic_write import whole_file
+from rope_dense.utils.atomic_write import atomic_write
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -142,7 +142,7 @@ def test_resumed_run_goes_on_as_if_nothing_had_happened(
     assert (work_dir / 'last_checkpoint').read_text() == str(good)
     assert torch.load(good, weights_only=False)['meta']['iter'] == KEPT_STEP
     left = sorted(path.name for path in work_dir.glob('iter_*'))
-    left = [re.sub(r'\.\d+\.partial', '.partial', name) for name in left]
+    left = [re.sub(r'\.\w+\.partial', '.partial', name) for name in left]
     assert left == [good.name, *(['iter_4.pth.partial'] if before else [])]
 
     flags = ['--ema', MOMENTUM, '--work-dir', work_dir, '--resume']
@@ -296,7 +296,7 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
         with (
             pytest.raises(OSError, match='cannot be written .*GB left.*iter_1.pth'),
-            whole_file(path) as partial,
+            atomic_write(path) as partial,
         ):
             torch.save(torch.zeros(100_000), partial)
     finally:

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from ...backbones.base import Backbone
 from ...backbones.stages import StagedBackbone
-from ...evaluation.resolution import ImageSize
 from ...models.classifier import RoPEClassifier
 from ...rope import RotaryEmbedding
+from ...utils.sizes import ImageSize
 from .parts import replace_parts
 
 
