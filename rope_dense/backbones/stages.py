@@ -78,6 +78,17 @@ class StagedBackbone(Backbone):
     def ordered_blocks(self) -> list[Block]:
         return [block for stage in self.layers for block in stage.blocks]
 
+    @property
+    def block_strides(self) -> list[int]:
+        patch_size = self.patch_embed.patch_size
+        return [
+            patch_size * 2**index for index, stage in enumerate(self.layers) for _ in stage.blocks
+        ]
+
+    @property
+    def last_norm(self) -> nn.Module:
+        return self.get_submodule(f'norm{self.out_indices[-1]}')
+
     def map_sizes(self, height: int, width: int) -> list[Size]:
         grids = [self.patch_embed.grid(height, width)]
         while len(grids) < len(self.layers):
