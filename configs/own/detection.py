@@ -1,6 +1,6 @@
 # Detection on your own data: DINO on LingBot-Vision (Apache-2.0). Copy this file and edit `own`, or
 # give `--cfg-options own.data_root=DIR own.epochs=20 ...`. All settings: docs/own_data.md
-_base_ = '../foundation/dino-vitdet_lingbot-b_8xb2-90k_coco.py'
+_base_ = '../dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py'
 
 own = dict(
     data_root='data/own',  # images in train/ and val/, annotations/train.json and val.json (COCO)

@@ -1,7 +1,7 @@
 # Semantic segmentation on your own data: UperNet on LingBot-Vision (Apache-2.0). Copy this file and
 # edit `own`, or give `--cfg-options own.data_root=DIR own.epochs=20 ...`. All settings:
 # docs/own_data.md
-_base_ = '../foundation/upernet_lingbot-b_8xb2-160k_ade20k-512x512.py'
+_base_ = '../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 own = dict(
     data_root='data/own',  # images/train, images/val; masks/train, masks/val; classes.txt

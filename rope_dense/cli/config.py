@@ -11,6 +11,7 @@ from mmengine.registry import Registry
 from mmengine.runner import Runner
 
 from .errors import UsageError, nearest
+from .own_config import own_options
 
 # What mmengine needs, for each loop all or nothing.
 SECTIONS = {
@@ -41,12 +42,14 @@ def load_config(path: str, options: Iterable[str] = (), work_dir: str | None = N
     """
     if not os.path.isfile(path):
         raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)})')
-    try:
-        cfg = Config.fromfile(path)
-    except Exception as error:  # a config is a program: it can fail in any way
-        cause = error.__cause__ if isinstance(error, ImportError) and error.__cause__ else error
-        raise UsageError(f'config {path!r}: {type(cause).__name__}: {cause}') from error
-    _merge_options(cfg, read_options(options))
+    pairs = read_options(options)
+    with own_options(pairs):
+        try:
+            cfg = Config.fromfile(path)
+        except Exception as error:  # a config is a program: it can fail in any way
+            cause = error.__cause__ if isinstance(error, ImportError) and error.__cause__ else error
+            raise UsageError(f'config {path!r}: {type(cause).__name__}: {cause}') from error
+    _merge_options(cfg, pairs)
     _import_task(cfg, path)
     name = os.path.splitext(os.path.basename(path))[0]
     cfg.work_dir = work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)

@@ -40,10 +40,13 @@ BACKBONES = {
     'base': ('lingbot_base', f'{LINGBOT}base', 768, 12),
     'large': ('lingbot_large', f'{LINGBOT}large', 1024, 24),
 }
+# Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
+DETECTION = {'small': (0.1, 0.7), 'base': (0.1, 0.7), 'large': (0.4, 0.8)}
+SEMANTIC = {'small': (0.15, 0.75), 'base': (0.15, 0.75), 'large': (0.2, 0.9)}
 PIXELS = ('scale', 'scales', 'crop_size', 'max_size', 'size', 'stride', 'pad_size_divisor')
 WARMUP = 500  # iterations, or a tenth of a shorter run
 MISSING = CocoSplit('annotations/train.json', 'train', ('object',), (frozenset(['object']),))
-OPTIONS: ContextVar[dict[str, object]] = ContextVar('options of the command line', default={})
+OPTIONS: ContextVar[Mapping[str, object] | None] = ContextVar('own_options', default=None)
 
 
 @dataclass(frozen=True)
@@ -114,9 +117,7 @@ def own_options(options: Mapping[str, object]) -> Iterator[None]:
     Raises:
         UsageError: a setting was given, and the config that was read has none.
     """
-    given = {
-        key.removeprefix('own.'): value for key, value in options.items() if key[:4] == 'own.'
-    }
+    given = {key.removeprefix('own.'): value for key, value in options.items() if key[:4] == 'own.'}
     token = OPTIONS.set(given)
     try:
         yield
@@ -136,8 +137,8 @@ def settings_of(given: Mapping[str, object]) -> Own:
     Raises:
         ValueError: an unknown setting, or a value that is not allowed.
     """
-    given = {**given, **OPTIONS.get()}
-    OPTIONS.set({})
+    given = {**given, **(OPTIONS.get() or {})}
+    OPTIONS.set(None)
     allowed = [field.name for field in dataclasses.fields(Own)]
     for name in given:
         if name not in allowed:
@@ -205,7 +206,7 @@ def on_coco(
         cfg[evaluator]['ann_file'] = str(own.root / val.ann_file)
     model = cfg['model']
     set_everywhere(model, 'num_classes', len(classes))
-    fit_backbone(cfg, own)
+    fit_backbone(cfg, own, *DETECTION[own.backbone])
     channels = BACKBONES[own.backbone][2]
     pyramid = model['neck'][0] if isinstance(model['neck'], list) else model['neck']
     pyramid['in_channels'] = channels
@@ -215,6 +216,10 @@ def on_coco(
         window_prefix='copy',
         window_block_indexes=[i for i in range(depth) if (i + 1) % (depth // 4)],
     )
+    if 'num_queries' in model:  # no more than the smallest training image has tokens of 8 pixels
+        model['num_queries'] = min(model['num_queries'], math.floor(0.6 * own.size / 8) ** 2)
+        most = min(model['test_cfg']['max_per_img'], model['num_queries'])
+        model['test_cfg']['max_per_img'] = most
     images = train.count(classes)
     if not images:
         raise ValueError(f'{own.root / train.ann_file}: no image has an object of {classes}')
@@ -234,6 +239,7 @@ def on_coco(
 
 
 def as_file(split: str, given: str | Sequence[str] | None) -> str | None:
+    """`train` or `val` of a COCO data set, checked."""
     if given is None or isinstance(given, str):
         return given
     raise ValueError(f'own.{split}={given!r}: give the annotation file, below data_root')
@@ -265,12 +271,12 @@ def semantic(given: Mapping[str, object], base: Mapping[str, Any]) -> dict:
             metainfo=dict(classes=classes, palette=palette),
         )
     set_everywhere(cfg['model'], 'num_classes', len(classes))
-    fit_backbone(cfg, own)
+    fit_backbone(cfg, own, *SEMANTIC[own.backbone])
     channels, depth = BACKBONES[own.backbone][2:]
     model = cfg['model']
     model['backbone']['out_indices'] = [depth * part // 4 - 1 for part in (1, 2, 3, 4)]
     model['neck']['embed_dim'] = channels
-    model['decode_head']['in_channels'] = [channels] * 4
+    model['decode_head'].update(in_channels=[channels] * 4, channels=channels)
     model['auxiliary_head']['in_channels'] = channels
     iterations = fit_schedule(cfg, own, images, 16, 'mIoU')
     cfg['param_scheduler'] = [
@@ -284,6 +290,7 @@ def semantic(given: Mapping[str, object], base: Mapping[str, Any]) -> dict:
 
 
 def as_folders(split: str, given: str | Sequence[str] | None) -> Sequence[str] | None:
+    """`train` or `val` of images and masks, checked."""
     if given is None or (not isinstance(given, str) and len(given) == 2):
         return given
     raise ValueError(f'own.{split}={given!r}: give [folder of images, folder of masks]')
@@ -348,12 +355,10 @@ def nested(part: object) -> Iterator[dict]:
     """All dicts at or below a part of a config."""
     if isinstance(part, dict):
         yield part
-    for item in part.values() if isinstance(part, dict) else part if is_list(part) else ():
-        yield from nested(item)
-
-
-def is_list(part: object) -> bool:
-    return isinstance(part, (list, tuple))
+        part = list(part.values())
+    if isinstance(part, (list, tuple)):
+        for item in part:
+            yield from nested(item)
 
 
 def set_everywhere(part: object, name: str, value: object) -> None:
@@ -363,19 +368,22 @@ def set_everywhere(part: object, name: str, value: object) -> None:
             node[name] = value
 
 
-def fit_backbone(cfg: dict, own: Own) -> None:
-    """Set architecture and weights; random weights learn everywhere at the same rate."""
+def fit_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> None:
+    """Set architecture, weights and what goes with them. Random weights have one learning rate."""
     arch, published = BACKBONES[own.backbone][:2]
-    backbone = cfg['model']['backbone']
+    backbone, paramwise = cfg['model']['backbone'], cfg['optim_wrapper']['paramwise_cfg']
     backbone.update(arch=arch, rope='default', with_cls_token='default', init_cfg=None)
+    backbone['drop_path_rate'] = drop_path
+    decay = dict(layer_decay=layer_decay)
     if own.weights is None:
-        # LayerScale of 1e-5, in which the weights were trained, would hide the blocks
-        backbone['layer_scale_init_value'] = 1.0
-        cfg['optim_wrapper']['paramwise_cfg'].pop('layer_decay', None)
-        cfg['optim_wrapper']['paramwise_cfg']['_delete_'] = True
+        # LayerScale of 1e-5, with which the weights were trained, would hide the blocks.
+        backbone.update(layer_scale_init_value=1.0, drop_path_rate=0.0)
+        decay = {}
     else:
         checkpoint = published if own.weights == 'default' else own.weights
         backbone['init_cfg'] = dict(type='Pretrained', checkpoint=checkpoint)
+    kept = {name: value for name, value in paramwise.items() if name == 'no_decay'}
+    cfg['optim_wrapper']['paramwise_cfg'] = dict(_delete_=True, **decay, **kept)
 
 
 def fit_schedule(cfg: dict, own: Own, images: int, recipe_batch: int, metric: str) -> int:

@@ -191,20 +191,22 @@ def suffixes_in(folder: Path) -> str:
 
 
 def read_classes(path: Path) -> tuple[tuple[str, ...], list[tuple[int, int, int]]]:
-    """Names and colours (red, green, blue) of a classes.txt: a class a line, in the order of their
-    numbers, with a colour behind it or without, as in 'road #804080'.
+    """Names and colours (red, green, blue) of a classes.txt, in the order of the class numbers.
 
-    Classes without a colour get one that is not alike its neighbours'.
+    A line is the name of a class, with a colour behind it or without: 'road #804080'. Classes
+    without a colour get one that is not alike its neighbours'.
 
     Raises:
         ValueError: the file has no class, or one of them twice.
     """
     lines = [line.strip() for line in path.read_text(encoding='utf-8').splitlines()]
-    names, palette = [], []
+    names: list[str] = []
+    palette: list[tuple[int, int, int]] = []
     for line in filter(None, lines):
         name, _, last = line.rpartition(' ')
         if name and last.startswith('#') and len(last) == 7:
-            palette.append(tuple(bytes.fromhex(last[1:])))
+            red, green, blue = bytes.fromhex(last[1:])
+            palette.append((red, green, blue))
             names.append(name.strip())
         else:
             palette.append(distinct_colour(len(names)))
