@@ -7,6 +7,7 @@ import inspect
 import io
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import mmengine
 import numpy as np
@@ -14,7 +15,9 @@ from mmengine.config import Config, ConfigDict
 from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS, TRANSFORMS
 
+from ..datasets.coco_completion import complete_annotations
 from ..datasets.image_folder import ClassFolderDataset
+from ..datasets.own_data import suffixes_in
 from .building import building
 from .checkpoints import is_remote
 from .config import component_of, evaluators, leaf_datasets
@@ -67,6 +70,8 @@ def name_files() -> None:
 
 def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
     """Check the data of the dataloaders and of their evaluators."""
+    if cfg.default_scope == 'mmdet':
+        complete_annotations()
     check_paths(cfg, loaders)
     for loader in loaders:
         for key, dataset in leaf_datasets(cfg, loader):
@@ -135,7 +140,7 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
     if len(built) == 0:
         raise UsageError(
             f'{key}: no image is left. Check data_prefix={dataset.get("data_prefix")}, '
-            f'filter_cfg={dataset.get("filter_cfg")}, and the suffixes of the files'
+            f'filter_cfg={dataset.get("filter_cfg")}{suffixes_looked_for(key, built)}'
         )
     first = built.get_data_info(0)
     for path in (first[name] for name in FILES if first.get(name)):
@@ -144,6 +149,18 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
     check_masks(cfg, key, dataset, built)
     if isinstance(built, ClassFolderDataset):
         check_class_indices(key, built, cfg.model.num_classes)
+
+
+def suffixes_looked_for(key: str, dataset: BaseDataset) -> str:
+    """The suffixes of mmseg's data sets, and those of the files in their folders."""
+    texts = []
+    for prefix, name in (('img_path', 'img_suffix'), ('seg_map_path', 'seg_map_suffix')):
+        folder = Path((getattr(dataset, 'data_prefix', None) or {}).get(prefix) or '')
+        if (suffix := getattr(dataset, name, None)) is not None and folder.is_dir():
+            texts.append(
+                f'{folder} has {suffixes_in(folder)}, and {key}.{name}={suffix!r} is looked for'
+            )
+    return f'. {"; ".join(texts)}' if texts else ''
 
 
 def read_categories(key: str, file: str) -> set[str]:
