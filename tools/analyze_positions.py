@@ -49,7 +49,7 @@ from rope_dense.cli.model_checks import random_model
 from rope_dense.cli.sweeps import usage_errors
 from rope_dense.datasets.image_folder import SUFFIXES, ResizeCentreCrop
 from rope_dense.models.classifier import classifier_config
-from rope_dense.utils.atomic_write import whole_file
+from rope_dense.utils.atomic_write import atomic_write
 from rope_dense.utils.validation import check_integer
 
 OF_FREQUENCIES = {
@@ -286,12 +286,12 @@ def line(row: dict) -> str:
 
 def write(path: Path, rows: tables.Rows, draw: Callable[[Path], None]) -> None:
     """Write ``path``.csv and .png; each is complete or as it was."""
-    with whole_file(path.with_suffix('.csv')) as partial_file:
+    with atomic_write(path.with_suffix('.csv')) as partial_file:
         with open(partial_file, 'w', encoding='utf-8', newline='') as stream:
             writer = csv.DictWriter(stream, rows[0], lineterminator='\n')
             writer.writeheader()
             writer.writerows(rows)
-    with whole_file(path.with_suffix('.png')) as partial_file:
+    with atomic_write(path.with_suffix('.png')) as partial_file:
         draw(partial_file)
 
 

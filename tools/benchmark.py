@@ -47,7 +47,7 @@ from rope_dense.evaluation.settings import AS_CONFIG, parse_size
 from rope_dense.profiling.benchmark_plot import draw_time_bars
 from rope_dense.profiling.complexity import count_products
 from rope_dense.profiling.speed import measure_speed
-from rope_dense.utils.atomic_write import whole_file, write_whole
+from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
 
 MODES = ('forward', 'training')
 
@@ -171,8 +171,8 @@ def plan(
         print(table_row(row), flush=True)
     report = dict(config=args.config, cfg_options=args.cfg_options, fit=args.fit, batch=args.batch)
     report |= dict(device=name_of(device), torch=torch.__version__, rows=rows)
-    write_whole(folder / 'fit.csv', csv_text(rows))
-    write_whole(folder / 'fit.json', json.dumps(report, indent=2) + '\n')
+    atomic_write_text(folder / 'fit.csv', csv_text(rows))
+    atomic_write_text(folder / 'fit.json', json.dumps(report, indent=2) + '\n')
     print(f'Written to {folder}')
 
 
@@ -189,10 +189,10 @@ def write(folder: Path, report: dict) -> None:
         for row in rows
     ]
     title = f'{report["config"]}, {report["parameters"] / 1e6:.1f} M parameters, {report["device"]}'
-    with whole_file(folder / 'benchmark.png') as partial:
+    with atomic_write(folder / 'benchmark.png') as partial:
         draw_time_bars(rows, partial, title=title)
-    write_whole(folder / 'benchmark.csv', csv_text(flat))
-    write_whole(folder / 'benchmark.json', json.dumps(report, indent=2) + '\n')
+    atomic_write_text(folder / 'benchmark.csv', csv_text(flat))
+    atomic_write_text(folder / 'benchmark.json', json.dumps(report, indent=2) + '\n')
 
 
 if __name__ == '__main__':

@@ -23,7 +23,7 @@ from rope_dense.checkpoints.keys import KeyTable, Layout, StateDict, new_keys
 from rope_dense.checkpoints.layouts import TARGETS, Target
 from rope_dense.cli.arguments import tool_parser
 from rope_dense.cli.errors import UsageError, command
-from rope_dense.utils.atomic_write import whole_file
+from rope_dense.utils.atomic_write import atomic_write
 
 PYTORCH = ('.pth', '.pt', '.bin')
 
@@ -62,7 +62,7 @@ def write(weights: StateDict, path: Path, target: Target) -> None:
     """Write a file that is either complete or absent."""
     weights = {key: tensor.contiguous() for key, tensor in weights.items()}
     try:
-        with whole_file(path) as partial:
+        with atomic_write(path) as partial:
             if path.suffix == '.safetensors':
                 save_file(weights, partial, metadata={'format': 'pt'})
             else:

@@ -22,7 +22,7 @@ from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import build_model
 from rope_dense.models.eomt.annealing import find_eomt
 from rope_dense.models.eomt.weights import load_eomt
-from rope_dense.utils.atomic_write import whole_file
+from rope_dense.utils.atomic_write import atomic_write
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except ValueError as error:
         raise UsageError(str(error)) from error
     weights = model.state_dict()
-    with whole_file(args.destination) as partial:
+    with atomic_write(args.destination) as partial:
         torch.save(dict(state_dict=weights), partial)
     print(f'{args.destination}: {len(weights)} tensors')
 

@@ -31,7 +31,7 @@ from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.flags import with_data_root
 from rope_dense.datasets import ShapesSettings, write_shapes
 from rope_dense.evaluation.resolution import evaluate_at
-from rope_dense.utils.atomic_write import write_whole
+from rope_dense.utils.atomic_write import atomic_write_text
 from rope_dense.visualization import draw_detections, draw_training_curve
 
 CONFIG = Path(__file__).parents[1] / 'configs' / 'demo' / 'dino_vitdet_rope_mixed_shapes.py'
@@ -96,7 +96,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     results = dict(
         training_seconds=training_seconds, resolutions=rows, goal_AP50=args.goal, reached=reached
     )
-    write_whole(results_file, json.dumps({**describe(args, config), **results}, indent=2) + '\n')
+    atomic_write_text(
+        results_file, json.dumps({**describe(args, config), **results}, indent=2) + '\n'
+    )
     print(f'\n{table(rows)}\n\nPictures, curve and figures: {args.work_dir}')
     verdict = f'AP50 {rows[0]["AP50"]:.3f} at the training resolution, goal {args.goal:.2f}'
     if not reached:

@@ -50,7 +50,7 @@ from rope_dense.large_images.predictor import TilePredictor
 from rope_dense.large_images.segmentation import label_type, segment
 from rope_dense.large_images.tiles import TileGrid
 from rope_dense.profiling.peak_memory import peak_rss
-from rope_dense.utils.atomic_write import write_whole
+from rope_dense.utils.atomic_write import atomic_write_text
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -265,7 +265,7 @@ def write_detections(
     detect(args.image, levels, predict, journal, min_score=args.min_score)
     lines = merge(read_lines(journal.content), args.merge_iou)
     result = as_coco(lines, args.image.name, (image.height, image.width), classes)
-    write_whole(args.out, json.dumps(result) + '\n')
+    atomic_write_text(args.out, json.dumps(result) + '\n')
     print(f'\n{len(lines)} objects', end='')
     if args.picture:
         draw_boxes(args.image, lines, classes, colours, args.picture)

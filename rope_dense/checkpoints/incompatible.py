@@ -18,7 +18,7 @@ class IncompatibleKeys:
         missing: in the model only.
         left_over: in the checkpoint only.
         mismatched: in both, but of another shape, or integers; from the key to both shapes.
-        without_values: on the meta device.
+        without_values: on the meta device, of a model that is not.
         not_finite: with NaN or an infinite number.
         axial: frequencies that are axial, of a model that mixes the axes.
     """
@@ -65,7 +65,9 @@ def compare(expected: StateDict, weights: StateDict) -> IncompatibleKeys:
         missing,
         left_over,
         mismatched,
-        without_values=[key for key in readable if weights[key].is_meta],
+        without_values=[
+            key for key in readable if weights[key].is_meta and not expected[key].is_meta
+        ],
         not_finite=[
             key for key in readable if not (weights[key].is_meta or weights[key].isfinite().all())
         ],

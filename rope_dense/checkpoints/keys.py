@@ -192,10 +192,12 @@ def stack_blocks(weights: StateDict, name: str) -> StateDict:
             f'frequencies of {len(blocks)} blocks cannot be put into one tensor: the checkpoint '
             f'has {listed(freqs)}'
         )
-    shapes = {key: list(tensor.shape) for key, tensor in freqs.items()}
-    if any(shape != shapes[keys[0]] for shape in shapes.values()):
-        distinct = {str(shape) for shape in shapes.values()}
-        raise CheckpointError(f'frequencies of the blocks differ in shape: {listed(distinct)}')
+    first = freqs[keys[0]].shape
+    odd = [f'{key} {list(x.shape)}' for key, x in freqs.items() if x.shape != first]
+    if odd:
+        raise CheckpointError(
+            f'frequencies of the blocks differ in shape: {list(first)}, but {listed(odd)}'
+        )
     others = {key: tensor for key, tensor in weights.items() if key not in freqs}
     return {**others, name: torch.stack([freqs[key] for key in keys], 1)}
 
@@ -206,7 +208,8 @@ def is_square(number: int) -> bool:
 
 
 def has_cls_pos_embed(weights: StateDict) -> bool:
-    """Whether pos_embed [1, 1 + N, C] begins with the position of the class token; N is a square."""
+    """Whether pos_embed [1, 1 + N, C] begins with the position of the class token; N is a square
+    number."""
     token, positions = weights.get('cls_token'), weights.get('pos_embed')
     if token is None or positions is None or positions.ndim != 3:
         return False

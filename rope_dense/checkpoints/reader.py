@@ -31,7 +31,7 @@ SKIPPED = (
 CONFIG_NODE = 'yacs.config.CfgNode'  # the configuration of Swin's script, a subclass of dict
 INDEX = '.index.json'  # of a checkpoint in several files: which file has which weight
 ALLOW_LIST = RLock()  # PyTorch has one list of allowed classes for all threads
-AGAIN = 'get the file again'
+AGAIN = 'get it again'
 
 FileState = tuple[int, int, int, int]
 _verified: set[FileState] = set()  # files whose checksums were right

@@ -10,13 +10,14 @@ import hashlib
 import os
 import posixpath
 from collections import defaultdict
+from functools import partial
 from http.client import HTTPException
 from urllib.parse import urlparse
 
 import torch
 from mmengine.dist import barrier
 
-from ..utils.atomic_write import whole_file
+from ..utils.atomic_write import atomic_write
 from .errors import CheckpointError
 from .reader import INDEX, read_checkpoint, read_index
 
@@ -27,7 +28,8 @@ SINGLE_FILES = ('model.safetensors', 'pytorch_model.bin')
 HUB_FILES = (*SINGLE_FILES, *(file + INDEX for file in SINGLE_FILES), 'model.pt')
 BY_HAND = (
     'Or download the file by hand and give its path (of a backbone: --cfg-options '
-    'model.backbone.init_cfg.checkpoint=PATH; to start without weights: model.backbone.init_cfg=None)'
+    'model.backbone.init_cfg.checkpoint=PATH; to start without weights: '
+    'model.backbone.init_cfg=None)'
 )
 
 
@@ -78,7 +80,7 @@ def cache_path(url: str) -> str:
 def download(url: str, path: str) -> None:
     """Download a checkpoint; nothing is left at ``path`` unless it is complete and readable."""
     try:
-        with whole_file(path) as partial:
+        with atomic_write(path) as partial:
             torch.hub.download_url_to_file(url, str(partial))
             # A connection that breaks off is not an error to torch.hub.
             read_checkpoint(str(partial), url)
@@ -99,19 +101,20 @@ def fetch_from_hub(source: str) -> str:
         raise CheckpointError(f'{source}: pip install huggingface_hub. {BY_HAND}') from error
     repository, _, revision = source.removeprefix(HUB).partition('@')
     failures: dict[str, list[str]] = defaultdict(list)
-    settings = dict(revision=revision or None, local_files_only=False)
+    download = partial(hf_hub_download, repository, revision=revision or None)
+    cache_only = False
     for file in HUB_FILES:
         try:
-            path = hf_hub_download(repository, file, **settings)
+            path = download(file, local_files_only=cache_only)
             if file.endswith(INDEX):
                 for part in sorted(set(read_index(path, source).values())):
-                    hf_hub_download(repository, part, **settings)
-            return path
+                    download(part, local_files_only=cache_only)
+            return str(path)
         except (EntryNotFoundError, OSError, ValueError) as error:
-            if not settings['local_files_only']:
+            if not cache_only:
                 failures[str(error).split('\n')[0].rstrip('.')].append(file)
             is_absent = isinstance(error, EntryNotFoundError)
             if not is_absent or isinstance(error, LocalEntryNotFoundError):
-                settings['local_files_only'] = True
+                cache_only = True
     reasons = '; '.join(f'{", ".join(files)}: {error}' for error, files in failures.items())
     raise CheckpointError(f'{source}: {reasons}. {BY_HAND}')

@@ -15,12 +15,13 @@ from mmengine.runner import Runner
 from mmengine.utils import to_2tuple
 
 from ..evaluation.papers import expand_sizes, read_runs, relative_to, rows_by_side, shorter_side
-from ..evaluation.resolution import ImageSize, at_size, configured_size
+from ..evaluation.resolution import at_size, configured_size
 from ..evaluation.results import Identity, Results, as_csv, headline
 from ..evaluation.settings import AS_CONFIG, Slide, SweepModel, SweepPoint, parse_size
 from ..evaluation.sweep import Evaluator, bare_model, evaluate_points, plan
 from ..models.classifier import RoPEClassifier, load_classifier
-from ..utils.atomic_write import write_whole
+from ..utils.atomic_write import atomic_write_text
+from ..utils.sizes import ImageSize
 from ..visualization.resolution_plot import draw_resolutions
 from .building import building
 from .checkpoints import check_tested_weights
@@ -227,6 +228,6 @@ def draw(args: argparse.Namespace, results: Results) -> list[Path]:
                     f'pixels, which {baseline["label"]} does not have'
                 )
         runs = [run for run, _ in differences]
-        write_whole(files[2], as_csv(runs))
+        atomic_write_text(files[2], as_csv(runs))
         draw_resolutions(runs, metric, files[3], baseline=baseline['label'])
     return files

@@ -110,7 +110,7 @@ def test_any_image_size_gives_maps_of_the_declared_stride(name: str, height: int
         assert torch.isfinite(out).all()
 
 
-@pytest.mark.parametrize('name', COLUMNS.keys() | VITDET_COLUMNS.keys())
+@pytest.mark.parametrize('name', COLUMNS | VITDET_COLUMNS)
 def test_every_parameter_has_a_gradient(name: str):
     columns = COLUMNS if name in COLUMNS else VITDET_COLUMNS
     model = build(**columns[name], final_norm=True, img_size=64).train()
