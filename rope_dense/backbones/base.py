@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling, RotaryEmbedding
-from ..rope.embeddings import Size
 from ..rope.scaling import build_scaling
+from ..utils.sizes import Size
 from ..utils.validation import check_settings, is_integer, refuse
 from .archs import FinalNorm
 from .attention.attention import offset_grid

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ..rope.embeddings import Size
+from ..utils.sizes import Size
 from ..utils.validation import check_indexes, check_integer, refuse
 from .attention.neighbours import Plan
 from .base import Backbone, FrozenStages, check_frozen_stages

@@ -14,8 +14,8 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..rope import RopeScaling
-from ..rope.embeddings import Size
-from ..utils.cache import is_tracing
+from ..utils.sizes import Size
+from ..utils.tracing import is_tracing
 from ..utils.validation import check_choice, check_indexes, check_integer, check_number
 from .archs import ARCHS, DEFAULT, Ape, Default, FinalNorm, ViTArch, find_vit_arch
 from .attention.attention import GlobalPrefixAttention, QkvBias

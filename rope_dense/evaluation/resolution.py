@@ -10,7 +10,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop
 
-ImageSize = tuple[int, int]  # (height, width) in pixels
+from ..utils.sizes import ImageSize
 
 
 @LOOPS.register_module()

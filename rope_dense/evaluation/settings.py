@@ -16,8 +16,9 @@ from mmengine.utils import to_2tuple
 from ..backbones.attention.windows import WindowSetting
 from ..backbones.base import Backbone
 from ..rope import RopeScaling
-from ..rope.embeddings import GridRoPE, Size
-from .resolution import ImageSize, at_size, configured_size, resize_steps
+from ..rope.embeddings import GridRoPE
+from ..utils.sizes import ImageSize, Size
+from .resolution import at_size, configured_size, resize_steps
 
 AS_CONFIG = 'config'  # a setting that is left as the config has it
 NUMBER = r'-?\d*\.?\d+'

@@ -16,7 +16,8 @@ from mmengine.hooks import Hook
 from mmengine.model import BaseModel, is_model_wrapper
 from mmengine.runner import Runner
 
-from .resolution import ImageSize, configured_size
+from ..utils.sizes import ImageSize
+from .resolution import configured_size
 from .results import Results, table_header, table_line
 from .settings import AS_CONFIG, Slide, SweepModel, SweepPoint
 

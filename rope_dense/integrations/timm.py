@@ -30,7 +30,7 @@ from ..models.named_classifiers import (
     NamedClassifier,
     with_image_size,
 )
-from ..rope.embeddings import Size
+from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number, check_size
 
 try:

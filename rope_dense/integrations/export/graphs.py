@@ -16,9 +16,9 @@ from mmengine.model import BaseDataPreprocessor, revert_sync_batchnorm
 from torch import Tensor, nn
 
 from ...backbones.base import Backbone
-from ...evaluation.resolution import ImageSize
 from ...models.classifier import RoPEClassifier
 from ...rope import RotaryEmbedding
+from ...utils.sizes import ImageSize
 from .parts import replace_parts
 
 
@@ -193,7 +193,8 @@ def backbone_of(model: nn.Module) -> Backbone:
 
 def smallest_size(backbone: Backbone) -> ImageSize:
     """Of an image for which a graph of any size is right: a side of one window, or of one token
-    where there are no windows, would be a case of its own."""
+    where there are no windows, would be a case of its own.
+    """
     stride = backbone.block_strides[-1]
     tokens = 1, 1
     if backbone.has_windows and isinstance(backbone.window_size, tuple):

@@ -16,7 +16,7 @@ from ...backbones import RoPEViT
 from ...backbones.attention.attention import DecomposedBiasAttention
 from ...backbones.base import Backbone
 from ...backbones.layers import build_norm, to_map
-from ...rope.embeddings import Size
+from ...utils.sizes import Size
 from ...utils.validation import check_integer
 from ..plain_vit_fpn import LayerNorm2d
 
