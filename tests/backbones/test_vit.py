@@ -8,7 +8,8 @@ from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor
 
 from helpers.pairwise import pairwise
-from helpers.reference import randomize, relative_error
+from helpers.reference import relative_error
+from helpers.small_checkpoints import randomize
 from rope_dense.backbones import RoPEViT
 from rope_dense.rope import GridRoPE
 

@@ -10,8 +10,8 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from helpers.published import meta_dinov3
-from helpers.reference import randomize, relative_error
-from helpers.small_checkpoints import load, refusal, saved
+from helpers.reference import relative_error
+from helpers.small_checkpoints import load, randomize, refusal, saved
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.archs import find_vit_arch
 from rope_dense.backbones.base import build_rope

@@ -27,8 +27,8 @@ from helpers.published import (
     timm_eva02,
     timm_pe,
 )
-from helpers.reference import randomize, relative_error
-from helpers.small_checkpoints import Weights, load, refusal, saved
+from helpers.reference import relative_error
+from helpers.small_checkpoints import Weights, load, randomize, refusal, saved
 from helpers.timm_parity import MODELS, NAMES, build_pair, largest_error, other_grids, without_norm
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import CheckpointError

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rope_dense.backbones.attention.attention import Attention, DecomposedBiasAttention
 
@@ -125,14 +125,3 @@ def relative_error(actual: Tensor, expected: Tensor) -> float:
     """Largest difference over the largest expected magnitude."""
     difference = (actual.double() - expected.double()).abs().max()
     return (difference / expected.double().abs().max()).item()
-
-
-def randomize(model: nn.Module) -> None:
-    """Weights with which every part matters: LayerScale near 1, norms and biases not trivial."""
-    for name, parameter in model.named_parameters():
-        if name.endswith('freqs'):
-            continue
-        std = 0.05 if parameter.dim() > 1 else 0.2
-        nn.init.normal_(parameter, std=std)
-        if 'gamma' in name or ('norm' in name and name.endswith('weight')):
-            parameter.data += 1
