@@ -30,7 +30,7 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 from torch import Tensor
 
-from rope_dense.cli.arguments import check_at_least, tool_parser
+from rope_dense.cli.arguments import check_at_least
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.flags import with_data_root
 from rope_dense.datasets import METAINFO, ShapesSettings, make_scene, render, write_shapes
@@ -51,7 +51,10 @@ Split = tuple[Tensor, Tensor]  # pictures [N, 3, CROP_SIZE, CROP_SIZE] of uint8,
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('--debug', action='store_true', help='print the traceback of an error')
     parser.add_argument('--work-dir', type=Path, default=Path('work_dirs/pretraining'))
     parser.add_argument('--crops', type=int, default=6000, help='to learn from (%(default)s)')
     parser.add_argument('--epochs', type=int, default=10, help='of pre-training (%(default)s)')

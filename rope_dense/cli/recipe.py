@@ -35,7 +35,8 @@ FOREIGN = 'as the backbone has them: none of rope_dense'
 
 def describe(cfg: Config, model: nn.Module) -> str:
     """The text, a paragraph for each part: data, model, position embedding, windows, parameter
-    groups, schedule, evaluation."""
+    groups, schedule, evaluation.
+    """
     hooks = cfg.get('default_hooks') or {}
     settings = [cfg.get('test_evaluator'), hooks.get('checkpoint'), cfg.model.get('test_cfg')]
     tta = [cfg.get('tta_model'), cfg.get('tta_pipeline')]
@@ -216,7 +217,8 @@ def schedule(cfg: Config) -> str:
 
 def course(lr: float, factors: Sequence[float]) -> str:
     """The learning rate at the start, at the end of a constant start, at its highest, halfway from
-    there to the end, at the end, and on both sides of where it drops by more than half."""
+    there to the end, at the end, and on both sides of where it drops by more than half.
+    """
     last, highest = len(factors) - 1, factors.index(max(factors))
     constant = next((it for it in range(last) if factors[it + 1] != factors[0]), last)
     drops = [it for it in range(last) if factors[it + 1] < 0.4 * factors[it]]

@@ -105,7 +105,7 @@ def start_and_kill(config: Path, work_dir: Path, before: str, at: str) -> None:
     """Run `before` and then the training, and kill it (SIGKILL) when it prints `at`."""
     argv = [str(TOOLS / 'train.py'), str(config), '--ema', str(MOMENTUM)]
     argv += ['--work-dir', str(work_dir), '--cfg-options', *OPTIONS, *SPARSE]
-    code = f'{before}\nimport runpy, sys\nsys.argv = {argv}\n'
+    code = f'{before}\nimport runpy, sys\nsys.argv = {argv}\nsys.path[0] = {str(TOOLS)!r}\n'
     code += "runpy.run_path(sys.argv[0], run_name='__main__')"
     process = subprocess.Popen(
         [sys.executable, '-W', 'ignore', '-c', code],
