@@ -230,7 +230,7 @@ def test_no_activation_is_saved_beside_what_attention_saves(learned: bool):
 
 def test_the_switch(monkeypatch: pytest.MonkeyPatch):
     assert packed.can_use(projection()) is None
-    monkeypatch.setenv(packed.SWITCH, '0')
+    monkeypatch.setattr(packed, 'IS_ENABLED', False)
     assert packed.can_use(projection()) == 'ROPE_DENSE_PACKED=0 is set'
 
 
