@@ -43,7 +43,7 @@ from rope_dense.cli.fit import RESERVE, TABLE, fitting_steps, parse_memory, tabl
 from rope_dense.cli.model_checks import random_model
 from rope_dense.cli.sweeps import usage_errors
 from rope_dense.evaluation.results import csv_text
-from rope_dense.evaluation.settings import AS_CONFIG, parse_size
+from rope_dense.evaluation.settings import FROM_CONFIG, parse_size
 from rope_dense.profiling.benchmark_plot import draw_time_bars
 from rope_dense.profiling.complexity import count_products
 from rope_dense.profiling.speed import measure_speed
@@ -75,7 +75,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--window',
         nargs='+',
-        default=[AS_CONFIG],
+        default=[FROM_CONFIG],
         metavar='WINDOW',
         help='with --fit, windows in tokens: 7, 7x14 (height x width), auto, none or config '
         '(config)',
