@@ -30,6 +30,7 @@ help:  ## list the commands and their variables
 	@echo 'TORCH=torch==2.9.1   another torch, or TORCH=installed: the one that PYTHON already has'
 	@echo 'PIP_ARGS=...         more options for the pip command that installs torch, such as an index'
 	@echo 'FORCE_CUDA=0 or 1    mmcv operators for CPU or CUDA (default: CUDA if torch has it and nvcc is there)'
+	@echo 'SLOW=1               slow tests too (make test); build/tests.xml has the time of each test'
 	@echo 'PYTEST_ARGS=...      options or files for make test'
 
 setup: $(PACKAGE)  ## make the environment: pinned packages, compiled mmcv operators, this package
@@ -37,12 +38,15 @@ setup: $(PACKAGE)  ## make the environment: pinned packages, compiled mmcv opera
 demo: $(PACKAGE)  ## train a small detector on generated pictures, evaluate it and draw its boxes
 	$(RUN) tools/demo.py
 
-test: $(PACKAGE)  ## run the tests
-	$(RUN) -m pytest $(PYTEST_ARGS)
+# One process a core; a file's tests share models and data, so they stay in one process, and files start in their order.
+test: $(PACKAGE)  ## run the tests but the slow ones; SLOW=1 runs those too
+	$(RUN) -m pytest -n logical --dist loadfile --no-loadscope-reorder $(if $(SLOW),,-m 'not slow') \
+		--junitxml=build/tests.xml --durations=50 $(PYTEST_ARGS)
 
-lint: $(PACKAGE)  ## check the style and the types of the code
+lint: $(PACKAGE)  ## check style, types and imports between the parts of the package
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
+	$(VENV)/bin/lint-imports
 
 docs: $(PACKAGE) $(VENV)/.docs-installed  ## write pages of the API to build/api/html (Python 3.11 or later)
 	rm -rf build/api

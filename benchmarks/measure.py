@@ -25,7 +25,7 @@ import torch
 
 from rope_dense.profiling.peak_memory import peak_rss
 from rope_dense.profiling.speed import profiled
-from rope_dense.utils.atomic_write import whole_file
+from rope_dense.utils.atomic_write import atomic_write
 
 Run = Callable[[], object]
 Row = dict[str, object]
@@ -193,7 +193,7 @@ def commit() -> str:
 def write_csv(file: Path, rows: Sequence[Row]) -> None:
     """Write all rows, with the columns of all; the file is complete or absent."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    with whole_file(file) as partial, partial.open('w', newline='') as stream:
+    with atomic_write(file) as partial, partial.open('w', newline='') as stream:
         writer = csv.DictWriter(stream, columns)
         writer.writeheader()
         writer.writerows({name: rounded(value) for name, value in row.items()} for row in rows)

@@ -29,38 +29,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import mmcv
-import torch
-from mmengine.registry import MODELS
-from torch import Tensor, nn
+from command_line import add_cfg_options, tool_parser
 
-from rope_dense.analysis import attention_statistics, patch_frequencies, plots, tables
-from rope_dense.backbones.base import Backbone
-from rope_dense.checkpoints import load_pretrained
-from rope_dense.cli.arguments import (
-    add_cfg_options,
-    check_at_least,
-    checked_device,
-    tool_parser,
-)
-from rope_dense.cli.config import load_config
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.model_checks import random_model
-from rope_dense.cli.sweeps import usage_errors
-from rope_dense.datasets.image_folder import SUFFIXES, ResizeCentreCrop
-from rope_dense.models.classifier import classifier_config
-from rope_dense.utils.atomic_write import whole_file
-from rope_dense.utils.validation import check_integer
-
-OF_FREQUENCIES = {
-    'fourier': (tables.fourier_rows, plots.draw_fourier),
-    'decay': (tables.decay_rows, plots.draw_decay),
-    'angles': (tables.angle_rows, plots.draw_angles),
-}
-OF_ATTENTION = {'distance': plots.DISTANCE, 'entropy': plots.ENTROPY}  # columns and their labels
-COMMON = ('label', 'images', 'size', 'block', 'stride')  # columns of both
-INITIAL = 'initial'
-Figures = dict[str, tuple[tables.Rows, Callable[[Path], None]]]  # the rows, and what draws them
+FIGURES = ('fourier', 'decay', 'angles', 'distance', 'entropy')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -72,7 +43,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         choices=['axial', 'none'],
         help='kind of a ViT whose weights do not tell, see tools/eval_classification.py',
     )
-    for name in (*OF_FREQUENCIES, *OF_ATTENTION):
+    for name in FIGURES:
         parser.add_argument(f'--{name}', action='store_true', help='see above')
     parser.add_argument('--images', metavar='FOLDER', type=Path, help='with images, at any depth')
     parser.add_argument('--max-images', type=int, help='the first so many, by name (all)')
@@ -105,6 +76,38 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--work-dir', help='(work_dirs/<name of the config or the checkpoint>)')
     add_cfg_options(parser)
     return parser.parse_args(argv)
+
+
+if __name__ == '__main__':
+    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+
+import mmcv
+import torch
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+from rope_dense.analysis import attention_statistics, patch_frequencies, plots, tables
+from rope_dense.backbones.base import Backbone
+from rope_dense.checkpoints import load_pretrained
+from rope_dense.cli.arguments import check_at_least, checked_device
+from rope_dense.cli.config import load_config
+from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.model_checks import random_model
+from rope_dense.cli.sweeps import usage_errors
+from rope_dense.datasets.image_folder import SUFFIXES, ResizeCentreCrop
+from rope_dense.models.classifier import classifier_config
+from rope_dense.utils.atomic_write import atomic_write
+from rope_dense.utils.validation import check_integer
+
+OF_FREQUENCIES = {
+    'fourier': (tables.fourier_rows, plots.draw_fourier),
+    'decay': (tables.decay_rows, plots.draw_decay),
+    'angles': (tables.angle_rows, plots.draw_angles),
+}
+OF_ATTENTION = {'distance': plots.DISTANCE, 'entropy': plots.ENTROPY}  # columns and their labels
+COMMON = ('label', 'images', 'size', 'block', 'stride')  # columns of both
+INITIAL = 'initial'
+Figures = dict[str, tuple[tables.Rows, Callable[[Path], None]]]  # the rows, and what draws them
 
 
 @command
@@ -219,7 +222,8 @@ def analyze_attention(
     others: dict[str, tables.Rows],
 ) -> Figures:
     """The same for the figures of attention that ``others`` has rows of other models for; prints
-    what was measured."""
+    what was measured.
+    """
     rows: tables.Rows = []
     for side, crop in zip(args.sizes, resize, strict=True):
         images = (load_image(path, crop, model) for path in paths)
@@ -286,12 +290,12 @@ def line(row: dict) -> str:
 
 def write(path: Path, rows: tables.Rows, draw: Callable[[Path], None]) -> None:
     """Write ``path``.csv and .png; each is complete or as it was."""
-    with whole_file(path.with_suffix('.csv')) as partial_file:
+    with atomic_write(path.with_suffix('.csv')) as partial_file:
         with open(partial_file, 'w', encoding='utf-8', newline='') as stream:
             writer = csv.DictWriter(stream, rows[0], lineterminator='\n')
             writer.writeheader()
             writer.writerows(rows)
-    with whole_file(path.with_suffix('.png')) as partial_file:
+    with atomic_write(path.with_suffix('.png')) as partial_file:
         draw(partial_file)
 
 

@@ -26,28 +26,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
-from mmengine.config import Config
-from mmengine.utils import to_2tuple
-from torch import nn
-
-from rope_dense.cli.arguments import (
-    add_cfg_options,
-    check_at_least,
-    checked_device,
-    tool_parser,
-)
-from rope_dense.cli.config import load_config
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.fit import RESERVE, TABLE, fitting_steps, parse_memory, table_row
-from rope_dense.cli.model_checks import random_model
-from rope_dense.cli.sweeps import usage_errors
-from rope_dense.evaluation.results import csv_text
-from rope_dense.evaluation.settings import FROM_CONFIG, parse_size
-from rope_dense.profiling.benchmark_plot import draw_time_bars
-from rope_dense.profiling.complexity import count_products
-from rope_dense.profiling.speed import measure_speed
-from rope_dense.utils.atomic_write import whole_file, write_whole
+from command_line import add_cfg_options, tool_parser
 
 MODES = ('forward', 'training')
 
@@ -75,7 +54,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--window',
         nargs='+',
-        default=[FROM_CONFIG],
+        default=['config'],
         metavar='WINDOW',
         help='with --fit, windows in tokens: 7, 7x14 (height x width), auto, none or config '
         '(config)',
@@ -86,6 +65,28 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
     add_cfg_options(parser)
     return parser.parse_args(argv)
+
+
+if __name__ == '__main__':
+    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+
+import torch
+from mmengine.config import Config
+from mmengine.utils import to_2tuple
+from torch import nn
+
+from rope_dense.cli.arguments import check_at_least, checked_device
+from rope_dense.cli.config import load_config
+from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.fit import RESERVE, TABLE, fitting_steps, parse_memory, table_row
+from rope_dense.cli.model_checks import random_model
+from rope_dense.cli.sweeps import usage_errors
+from rope_dense.evaluation.results import csv_text
+from rope_dense.evaluation.settings import parse_size
+from rope_dense.profiling.benchmark_plot import draw_time_bars
+from rope_dense.profiling.complexity import count_products
+from rope_dense.profiling.speed import measure_speed
+from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
 
 
 @command
@@ -171,8 +172,8 @@ def plan(
         print(table_row(row), flush=True)
     report = dict(config=args.config, cfg_options=args.cfg_options, fit=args.fit, batch=args.batch)
     report |= dict(device=name_of(device), torch=torch.__version__, rows=rows)
-    write_whole(folder / 'fit.csv', csv_text(rows))
-    write_whole(folder / 'fit.json', json.dumps(report, indent=2) + '\n')
+    atomic_write_text(folder / 'fit.csv', csv_text(rows))
+    atomic_write_text(folder / 'fit.json', json.dumps(report, indent=2) + '\n')
     print(f'Written to {folder}')
 
 
@@ -189,10 +190,10 @@ def write(folder: Path, report: dict) -> None:
         for row in rows
     ]
     title = f'{report["config"]}, {report["parameters"] / 1e6:.1f} M parameters, {report["device"]}'
-    with whole_file(folder / 'benchmark.png') as partial:
+    with atomic_write(folder / 'benchmark.png') as partial:
         draw_time_bars(rows, partial, title=title)
-    write_whole(folder / 'benchmark.csv', csv_text(flat))
-    write_whole(folder / 'benchmark.json', json.dumps(report, indent=2) + '\n')
+    atomic_write_text(folder / 'benchmark.csv', csv_text(flat))
+    atomic_write_text(folder / 'benchmark.json', json.dumps(report, indent=2) + '\n')
 
 
 if __name__ == '__main__':

@@ -14,17 +14,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
+from command_line import tool_parser
 
-from rope_dense.checkpoints import open_weights
-from rope_dense.checkpoints.keys import KeyTable, Layout, StateDict, new_keys
-from rope_dense.checkpoints.layouts.registry import TARGETS, Target
-from rope_dense.cli.arguments import tool_parser
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.utils.atomic_write import whole_file
-
+LAYOUTS = ('ours', 'naver', 'timm')
 PYTORCH = ('.pth', '.pt', '.bin')
 
 
@@ -35,10 +27,24 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         'destination', type=Path, help=f'file to write: {", ".join(PYTORCH)} or .safetensors'
     )
     parser.add_argument(
-        '--to', choices=TARGETS, default='ours', help='layout to write (%(default)s)'
+        '--to', choices=LAYOUTS, default='ours', help='layout to write (%(default)s)'
     )
     parser.add_argument('--report', action='store_true', help='print what became of each key')
     return parser.parse_args(argv)
+
+
+if __name__ == '__main__':
+    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+
+from rope_dense.checkpoints import open_weights
+from rope_dense.checkpoints.keys import KeyTable, Layout, StateDict, new_keys
+from rope_dense.checkpoints.layouts.registry import TARGETS, Target
+from rope_dense.cli.errors import UsageError, command
+from rope_dense.utils.atomic_write import atomic_write
 
 
 @command
@@ -62,7 +68,7 @@ def write(weights: StateDict, path: Path, target: Target) -> None:
     """Write a file that is either complete or absent."""
     weights = {key: tensor.contiguous() for key, tensor in weights.items()}
     try:
-        with whole_file(path) as partial:
+        with atomic_write(path) as partial:
             if path.suffix == '.safetensors':
                 save_file(weights, partial, metadata={'format': 'pt'})
             else:

@@ -14,15 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
-from rope_dense.cli.arguments import tool_parser
-from rope_dense.cli.config import load_config
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.model_checks import build_model
-from rope_dense.models.eomt.annealing import find_eomt
-from rope_dense.models.eomt.weights import load_eomt
-from rope_dense.utils.atomic_write import whole_file
+from command_line import tool_parser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -34,18 +26,31 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+if __name__ == '__main__':
+    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+
+import torch
+
+from rope_dense.cli.config import load_config
+from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.model_checks import build_model
+from rope_dense.models.eomt.annealing import find_eomt
+from rope_dense.models.eomt.weights import load_eomt
+from rope_dense.utils.atomic_write import atomic_write
+
+
 @command
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
     if args.destination.suffix != '.pth':
         raise UsageError(f'{args.destination}: the suffix must be .pth')
-    model = build_model(load_config(args.config, {}, None))
+    model = build_model(load_config(args.config))
     try:
         load_eomt(model.backbone, find_eomt(model), args.source, args.base)
     except ValueError as error:
         raise UsageError(str(error)) from error
     weights = model.state_dict()
-    with whole_file(args.destination) as partial:
+    with atomic_write(args.destination) as partial:
         torch.save(dict(state_dict=weights), partial)
     print(f'{args.destination}: {len(weights)} tensors')
 

@@ -21,32 +21,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-from mmengine.config import Config
-from mmengine.device import get_device
-from mmengine.runner import Runner, find_latest_checkpoint
-
-from rope_dense.cli.arguments import add_cfg_options, tool_parser
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.flags import with_data_root
-from rope_dense.datasets import ShapesSettings, write_shapes
-from rope_dense.evaluation.evaluator import Evaluator
-from rope_dense.evaluation.settings import Setting
-from rope_dense.utils.atomic_write import write_whole
-from rope_dense.visualization import draw_detections, draw_training_curve
+from command_line import add_cfg_options, tool_parser
 
 CONFIG = Path(__file__).parents[1] / 'configs' / 'demo' / 'dino_vitdet_rope_mixed_shapes.py'
-SCALES = (1, 1.5, 2)
-PICTURES = 12
-MINUTES = 'about 7 minutes'
-METRICS = {
-    'AP': 'coco/bbox_mAP',
-    'AP50': 'coco/bbox_mAP_50',
-    'AP75': 'coco/bbox_mAP_75',
-    'small': 'coco/bbox_mAP_s',
-    'medium': 'coco/bbox_mAP_m',
-    'large': 'coco/bbox_mAP_l',
-}
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -67,6 +44,36 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add_cfg_options(parser)
     return parser.parse_args(argv)
+
+
+if __name__ == '__main__':
+    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+
+import torch
+from mmengine.config import Config
+from mmengine.device import get_device
+from mmengine.runner import Runner, find_latest_checkpoint
+
+from rope_dense.cli.config import read_options
+from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.flags import with_data_root
+from rope_dense.datasets import ShapesSettings, write_shapes
+from rope_dense.evaluation.evaluator import Evaluator
+from rope_dense.evaluation.settings import Setting
+from rope_dense.utils.atomic_write import atomic_write_text
+from rope_dense.visualization import draw_detections, draw_training_curve
+
+SCALES = (1, 1.5, 2)
+PICTURES = 12
+MINUTES = 'about 7 minutes'
+METRICS = {
+    'AP': 'coco/bbox_mAP',
+    'AP50': 'coco/bbox_mAP_50',
+    'AP75': 'coco/bbox_mAP_75',
+    'small': 'coco/bbox_mAP_s',
+    'medium': 'coco/bbox_mAP_m',
+    'large': 'coco/bbox_mAP_l',
+}
 
 
 @command
@@ -98,7 +105,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     results = dict(
         training_seconds=training_seconds, resolutions=rows, goal_AP50=args.goal, reached=reached
     )
-    write_whole(results_file, json.dumps({**settings_of(args, config), **results}, indent=2) + '\n')
+    results = {**settings_of(args, config), **results}
+    atomic_write_text(results_file, json.dumps(results, indent=2) + '\n')
     print(f'\n{table(rows)}\n\nPictures, curve and figures: {args.work_dir}')
     verdict = f'AP50 {rows[0]["AP50"]:.3f} at the training resolution, goal {args.goal:.2f}'
     if not reached:
@@ -109,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def load_config(args: argparse.Namespace) -> tuple[Config, ShapesSettings]:
     """Read the config; its `shapes` entry holds the arguments of ShapesSettings."""
     config = Config.fromfile(args.config)
-    config.merge_from_dict(args.cfg_options)
+    config.merge_from_dict(read_options(args.cfg_options))
     if 'shapes' not in config:
         raise UsageError(
             f'{args.config}: no `shapes` entry, '

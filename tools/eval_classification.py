@@ -22,18 +22,8 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import get_args
 
-from mmengine.config import Config
-
-from rope_dense.backbones.layers import TableResize
-from rope_dense.cli.arguments import tool_parser
-from rope_dense.cli.checkpoints import is_remote
-from rope_dense.cli.config import load_config
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.sweeps import add_sweep_arguments, prepare_sweep
-from rope_dense.evaluation.settings import FROM_CONFIG
-from rope_dense.models.classifier import PROTOCOLS, classifier_config
+from command_line import add_sweep_arguments, tool_parser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -49,7 +39,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         '--rpb-resize',
-        choices=get_args(TableResize),
+        choices=['bicubic', 'zeros'],
         help='how a relative position bias fits other windows and grids (bicubic); zeros: none '
         'between tokens further apart than it covers',
     )
@@ -87,6 +77,19 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+if __name__ == '__main__':
+    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+
+from mmengine.config import Config
+
+from rope_dense.cli.checkpoints import is_remote
+from rope_dense.cli.config import load_config
+from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.sweeps import prepare_sweep
+from rope_dense.evaluation.settings import FROM_CONFIG
+from rope_dense.models.classifier import PROTOCOLS, classifier_config
+
+
 @command
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
@@ -121,7 +124,7 @@ def model_and_protocol(args: argparse.Namespace) -> tuple[dict, dict]:
     if args.config is None:
         config = classifier_config(args.checkpoint, args.rope)
     else:
-        config = load_config(args.config, {}, None).to_dict()
+        config = load_config(args.config).to_dict()
     model = config.get('model', {})
     if model.get('type') != 'RoPEClassifier':
         raise UsageError(f'--config {args.config}: its model must be a RoPEClassifier')

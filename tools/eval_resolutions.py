@@ -15,11 +15,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from rope_dense.cli.arguments import add_common_arguments, parse, tool_parser
-from rope_dense.cli.config import load_config, used_loaders
-from rope_dense.cli.errors import command
-from rope_dense.cli.flags import with_data_root
-from rope_dense.cli.sweeps import add_sweep_arguments, prepare_sweep
+from command_line import add_common_arguments, add_sweep_arguments, parse, tool_parser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -41,6 +37,15 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add_common_arguments(parser)
     return parse(parser, argv)
+
+
+if __name__ == '__main__':
+    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+
+from rope_dense.cli.config import load_config, used_loaders
+from rope_dense.cli.errors import command
+from rope_dense.cli.flags import with_data_root
+from rope_dense.cli.sweeps import prepare_sweep
 
 
 @command

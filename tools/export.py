@@ -16,21 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from torch import nn
+from command_line import add_cfg_options, tool_parser
 
-from rope_dense.cli.arguments import add_cfg_options, tool_parser
-from rope_dense.cli.checkpoints import check_tested_weights
-from rope_dense.cli.config import load_config
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.model_checks import build_model
-from rope_dense.cli.sweeps import usage_errors
-from rope_dense.evaluation.settings import parse_size
-from rope_dense.integrations.export import export
-from rope_dense.integrations.export.compare import check_file
-from rope_dense.integrations.export.exporter import DTYPES, PACKAGES
-from rope_dense.models.classifier import RoPEClassifier, load_classifier
-
-DTYPE_NAMES = {name: dtype for dtype, name in DTYPES.items()}
+FORMATS, PRECISIONS = ('onnx', 'pt2'), ('fp32', 'fp16', 'bf16')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -38,7 +26,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('config', help='config file')
     parser.add_argument('checkpoint', help='checkpoint file, https:// address or hf-hub:owner/name')
     parser.add_argument('out', type=Path, help='file to write: NAME.onnx or NAME.pt2')
-    parser.add_argument('--format', choices=PACKAGES, help='(by the name of the file)')
+    parser.add_argument('--format', choices=FORMATS, help='(by the name of the file)')
     parser.add_argument(
         '--size', default='dynamic', help='HEIGHTxWIDTH in pixels, or dynamic (%(default)s)'
     )
@@ -47,7 +35,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         '--dtype',
-        choices=DTYPE_NAMES,
+        choices=PRECISIONS,
         default='fp32',
         help='precision of the backbone; the rest stays in fp32 (%(default)s)',
     )
@@ -55,11 +43,30 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+if __name__ == '__main__':
+    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+
+from torch import nn
+
+from rope_dense.cli.checkpoints import check_tested_weights
+from rope_dense.cli.config import load_config
+from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.model_checks import build_model
+from rope_dense.cli.sweeps import usage_errors
+from rope_dense.evaluation.settings import parse_size
+from rope_dense.integrations.export import export
+from rope_dense.integrations.export.compare import check_file
+from rope_dense.integrations.export.exporter import DTYPES
+from rope_dense.models.classifier import RoPEClassifier, load_classifier
+
+DTYPE_NAMES = {name: dtype for dtype, name in DTYPES.items()}
+
+
 @command
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
     size, batch = size_of(args.size), batch_of(args.batch)
-    cfg = load_config(args.config, args.cfg_options, None)
+    cfg = load_config(args.config, args.cfg_options)
     model = build_model(cfg)
     classes = load(model, args.checkpoint)
     with usage_errors():

@@ -8,24 +8,16 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from rope_dense.cli.arguments import tool_parser
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.datasets.layouts import LAYOUTS, ShapesSettings, write_shapes
-from rope_dense.datasets.shapes import COLORS
+from command_line import tool_parser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    defaults = ShapesSettings()
     parser = tool_parser(__doc__)
     parser.add_argument(
         'out', help='folder to write; a shapes data set made from other settings is replaced'
     )
-    parser.add_argument(
-        '--train', type=int, default=defaults.train, help='training images (%(default)s)'
-    )
-    parser.add_argument(
-        '--val', type=int, default=defaults.val, help='validation images (%(default)s)'
-    )
+    parser.add_argument('--train', type=int, default=400, help='training images (%(default)s)')
+    parser.add_argument('--val', type=int, default=100, help='validation images (%(default)s)')
     parser.add_argument(
         '--size',
         type=int,
@@ -34,19 +26,26 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar='PIXELS',
         help='side, or height and width (160)',
     )
-    parser.add_argument('--seed', type=int, default=defaults.seed, help='(%(default)s)')
+    parser.add_argument('--seed', type=int, default=0, help='(%(default)s)')
     parser.add_argument(
         '--colors',
-        choices=COLORS,
-        default=defaults.colors,
+        choices=['class', 'any'],
+        default='class',
         help='what the hue of a shape follows (%(default)s)',
     )
     parser.add_argument(
-        '--layout', nargs='+', choices=LAYOUTS, default=list(LAYOUTS), help='(both)'
+        '--layout', nargs='+', choices=['coco', 'ade'], default=['coco', 'ade'], help='(both)'
     )
     args = parser.parse_args(argv)
     args.size = tuple(args.size * 2 if len(args.size) == 1 else args.size)
     return args
+
+
+if __name__ == '__main__':
+    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+
+from rope_dense.cli.errors import UsageError, command
+from rope_dense.datasets.layouts import ShapesSettings, write_shapes
 
 
 @command

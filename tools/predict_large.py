@@ -19,38 +19,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-from mmengine.config import Config
-from mmengine.device import get_device
-from mmengine.model import revert_sync_batchnorm
-from mmengine.registry import DefaultScope
-from mmengine.utils import ProgressBar
-from torch import nn
-
-from rope_dense.cli.arguments import (
-    add_cfg_options,
-    check_at_least,
-    checked_device,
-    tool_parser,
-)
-from rope_dense.cli.checkpoints import check_tested_weights
-from rope_dense.cli.config import load_config, used_loaders
-from rope_dense.cli.dataset_meta import classes_and_colours
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.model_checks import build_model
-from rope_dense.cli.sweeps import usage_errors
-from rope_dense.evaluation.resolution import at_size, configured_size
-from rope_dense.evaluation.results import Identity
-from rope_dense.evaluation.settings import parse_size
-from rope_dense.large_images.detection import as_coco, detect, make_levels, merge, read_lines
-from rope_dense.large_images.image_file import LABEL_FORMATS, LargeImage, write_labels
-from rope_dense.large_images.journal import Journal
-from rope_dense.large_images.pictures import draw_boxes, draw_labels
-from rope_dense.large_images.predictor import TilePredictor
-from rope_dense.large_images.segmentation import label_type, segment
-from rope_dense.large_images.tiles import TileGrid
-from rope_dense.profiling.peak_memory import peak_rss
-from rope_dense.utils.atomic_write import write_whole
+from command_line import add_cfg_options, tool_parser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -103,6 +72,38 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
     add_cfg_options(parser)
     return parser.parse_args(argv)
+
+
+if __name__ == '__main__':
+    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+
+import torch
+from mmengine.config import Config
+from mmengine.device import get_device
+from mmengine.model import revert_sync_batchnorm
+from mmengine.registry import DefaultScope
+from mmengine.utils import ProgressBar
+from torch import nn
+
+from rope_dense.cli.arguments import check_at_least, checked_device
+from rope_dense.cli.checkpoints import check_tested_weights
+from rope_dense.cli.config import load_config, used_loaders
+from rope_dense.cli.dataset_meta import classes_and_colours
+from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.model_checks import build_model
+from rope_dense.cli.sweeps import usage_errors
+from rope_dense.evaluation.resolution import at_size, configured_size
+from rope_dense.evaluation.results import Identity
+from rope_dense.evaluation.settings import parse_size
+from rope_dense.large_images.detection import as_coco, detect, make_levels, merge, read_lines
+from rope_dense.large_images.image_file import LABEL_FORMATS, LargeImage, write_labels
+from rope_dense.large_images.journal import Journal
+from rope_dense.large_images.pictures import draw_boxes, draw_labels
+from rope_dense.large_images.predictor import TilePredictor
+from rope_dense.large_images.segmentation import label_type, segment
+from rope_dense.large_images.tiles import TileGrid
+from rope_dense.profiling.peak_memory import peak_rss
+from rope_dense.utils.atomic_write import atomic_write_text
 
 
 @command
@@ -265,7 +266,7 @@ def write_detections(
     detect(args.image, levels, predict, journal, min_score=args.min_score)
     lines = merge(read_lines(journal.content), args.merge_iou)
     result = as_coco(lines, args.image.name, (image.height, image.width), classes)
-    write_whole(args.out, json.dumps(result) + '\n')
+    atomic_write_text(args.out, json.dumps(result) + '\n')
     print(f'\n{len(lines)} objects', end='')
     if args.picture:
         draw_boxes(args.image, lines, classes, colours, args.picture)

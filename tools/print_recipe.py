@@ -11,13 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rope_dense.cli.arguments import add_cfg_options, tool_parser
-from rope_dense.cli.config import load_config, used_loaders
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.model_checks import build_model
-from rope_dense.cli.paper_results import paper_result
-from rope_dense.cli.recipe import describe, entry
-from rope_dense.profiling.complexity import count_products, measured_size
+from command_line import add_cfg_options, tool_parser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -42,10 +36,21 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
+if __name__ == '__main__':
+    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+
+from rope_dense.cli.config import load_config, used_loaders
+from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.model_checks import build_model
+from rope_dense.cli.paper_results import paper_result
+from rope_dense.cli.recipe import describe, entry
+from rope_dense.profiling.complexity import count_products, measured_size
+
+
 @command
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
-    cfg = load_config(args.config, args.cfg_options, None)
+    cfg = load_config(args.config, args.cfg_options)
     used_loaders(cfg, 'train', 'val')
     used_loaders(cfg, 'test')
     model = build_model(cfg)

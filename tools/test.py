@@ -10,14 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from rope_dense.cli.arguments import add_common_arguments, parse, tool_parser
-from rope_dense.cli.checkpoints import check_tested_weights
-from rope_dense.cli.config import load_config, used_loaders
-from rope_dense.cli.data_checks import check_data
-from rope_dense.cli.errors import command
-from rope_dense.cli.flags import enable_tta, saved_predictions, show_predictions, with_data_root
-from rope_dense.cli.launch import build_runner, test
-from rope_dense.cli.model_checks import build_model, check_image_sizes, check_maps
+from command_line import add_common_arguments, parse, tool_parser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -47,6 +40,18 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add_common_arguments(parser)
     return parse(parser, argv)
+
+
+if __name__ == '__main__':
+    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+
+from rope_dense.cli.checkpoints import check_tested_weights
+from rope_dense.cli.config import load_config, used_loaders
+from rope_dense.cli.data_checks import check_data
+from rope_dense.cli.errors import command
+from rope_dense.cli.flags import enable_tta, saved_predictions, show_predictions, with_data_root
+from rope_dense.cli.launch import build_runner, test
+from rope_dense.cli.model_checks import build_model, check_image_sizes, check_maps
 
 
 @command

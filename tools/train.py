@@ -10,7 +10,20 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from rope_dense.cli.arguments import add_common_arguments, parse, tool_parser
+from command_line import add_common_arguments, add_training_arguments, parse, tool_parser
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = tool_parser(__doc__)
+    parser.add_argument('config', help='config file')
+    add_training_arguments(parser)
+    add_common_arguments(parser)
+    return parse(parser, argv)
+
+
+if __name__ == '__main__':
+    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+
 from rope_dense.cli.checkpoints import check_initial_weights, resolve_resume
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.data_checks import check_data
@@ -33,51 +46,6 @@ from rope_dense.cli.model_checks import (
 )
 
 
-def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
-    parser.add_argument('config', help='config file')
-    parser.add_argument(
-        '--resume',
-        nargs='?',
-        const='auto',
-        metavar='CHECKPOINT',
-        help='go on from this checkpoint; without a path, from the last one in the work dir',
-    )
-    parser.add_argument(
-        '--amp',
-        nargs='?',
-        const='fp16',
-        choices=['fp16', 'bf16'],
-        help='mixed precision: fp16 needs an accelerator, bf16 works on a CPU too (%(const)s)',
-    )
-    parser.add_argument(
-        '--ema',
-        nargs='?',
-        type=float,
-        const=0.0002,
-        metavar='MOMENTUM',
-        help='evaluate and save a moving average of the weights, to which each iteration adds this '
-        'share (%(const)s)',
-    )
-    parser.add_argument(
-        '--with-cp',
-        action='store_true',
-        help="gradient checkpointing: recompute the backbone's blocks in backward to save memory",
-    )
-    parser.add_argument(
-        '--fsdp',
-        action='store_true',
-        help='shard weights and optimizer state over the processes of a distributed run',
-    )
-    parser.add_argument(
-        '--auto-scale-lr',
-        action='store_true',
-        help="scale the learning rate from the config's base_batch_size",
-    )
-    add_common_arguments(parser)
-    return parse(parser, argv)
-
-
 @command
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
@@ -95,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         enable_fsdp(cfg, args.launcher)
     if args.auto_scale_lr:
         enable_auto_scale_lr(cfg)
+    if args.load_from:
+        cfg.load_from = args.load_from
     if args.resume:
         resolve_resume(cfg, args.resume)
     check_amp(cfg)

@@ -2,7 +2,7 @@
 # Recipe: maskformer2_swin_base_384_bs16_160k_res640.yaml of Mask2Former, but with window 7, that of
 # the paper's weights (the file is for weights of 384 pixels and windows of 12).
 # Where no source settles it: as for Swin-S; and the crop of 640, the file's (the paper does not say
-# which; crop_512/ has the other).
+# which; README.md has the options for the other).
 _base_ = [
     '../_base_/models/mask2former.py',
     '../_base_/datasets/ade20k_mask2former_640.py',

@@ -30,11 +30,11 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 from torch import Tensor
 
-from rope_dense.cli.arguments import check_at_least, tool_parser
+from rope_dense.cli.arguments import check_at_least
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.flags import with_data_root
 from rope_dense.datasets import METAINFO, ShapesSettings, make_scene, render, write_shapes
-from rope_dense.utils.atomic_write import whole_file, write_whole
+from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
 from rope_dense.visualization import read_scalars
 
 HERE = Path(__file__).parent
@@ -51,7 +51,10 @@ Split = tuple[Tensor, Tensor]  # pictures [N, 3, CROP_SIZE, CROP_SIZE] of uint8,
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('--debug', action='store_true', help='print the traceback of an error')
     parser.add_argument('--work-dir', type=Path, default=Path('work_dirs/pretraining'))
     parser.add_argument('--crops', type=int, default=6000, help='to learn from (%(default)s)')
     parser.add_argument('--epochs', type=int, default=10, help='of pre-training (%(default)s)')
@@ -85,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         started = time.monotonic()
         results['detection'][arm] = detect(args, arm)
         results['seconds'][arm] = seconds_since(started)
-    write_whole(args.work_dir / 'results.json', json.dumps(results, indent=2) + '\n')
+    atomic_write_text(args.work_dir / 'results.json', json.dumps(results, indent=2) + '\n')
     draw(results, args.work_dir / 'results.png')
 
 
@@ -104,7 +107,7 @@ def crops(args: argparse.Namespace) -> tuple[Split, Split]:
             raise UsageError(f'{path}: has {found} crops, not {numbers}; remove it')
     else:
         splits = {split: draw_crops(split, number) for split, number in numbers.items()}
-        with whole_file(path) as partial:
+        with atomic_write(path) as partial:
             torch.save(splits, partial)
     return splits['train'], splits['val']
 

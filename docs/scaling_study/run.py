@@ -42,7 +42,7 @@ from plan import (
 )
 from torch import Tensor
 
-from rope_dense.utils.atomic_write import whole_file, write_whole
+from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
 
 CONFIG_FOLDER = Path(__file__).parents[2] / 'configs' / 'study'
 NUM_CLASSES, IGNORED = 11, 255
@@ -105,7 +105,7 @@ def execute(run: Run, args: argparse.Namespace) -> bool:
         tested = test(run, args)
         seconds = dict(train=trained - started, test=time.process_time() - trained)
         content = dict(run=asdict(run), cpu_seconds=seconds, points=tested)
-        write_whole(result, json.dumps(content) + '\n')
+        atomic_write_text(result, json.dumps(content) + '\n')
     scores = {point['factor']: point['mIoU'] for point in reversed(tested)}  # the first ones: none
     print(f'{run.name}: {scores}, CPU {seconds["train"]:.0f} + {seconds["test"]:.0f} s', flush=True)
     return True
@@ -139,7 +139,7 @@ def train(run: Run, args: argparse.Namespace) -> None:
         config.load_from = str(weights_path(args.out, run.parent))
     runner = Runner.from_cfg(config)
     runner.train()
-    with whole_file(weights_path(args.out, run)) as partial:
+    with atomic_write(weights_path(args.out, run)) as partial:
         torch.save(runner.model.state_dict(), partial)
 
 

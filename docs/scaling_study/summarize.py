@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from plan import FACTORS, PARTS, SEEDS, runs
 from scores import HERE, RESULTS, Row, Scores, Values, cpu_hours, gather, read, spread, write
 
-from rope_dense.utils.atomic_write import write_whole
+from rope_dense.utils.atomic_write import atomic_write_text
 
 PAGE, TABLES = HERE / 'README.md', HERE / 'tables.md'
 TITLE = """# All other tables of the scaling study
@@ -62,8 +62,8 @@ def main(argv: Sequence[str]) -> None:
         print(f'{cpu_hours(Path(argv[0])):.1f} CPU hours')
     rows = read()
     scores = Scores(rows)
-    write_whole(PAGE, with_results(PAGE.read_text(encoding='utf-8'), rows))
-    write_whole(TABLES, '\n'.join(tables(rows)))
+    atomic_write_text(PAGE, with_results(PAGE.read_text(encoding='utf-8'), rows))
+    atomic_write_text(TABLES, '\n'.join(tables(rows)))
     draw_growth(scores, HERE / 'growth.png')
     draw_by_parts(scores, HERE / 'by_parts.png')
     print(f'{finished(rows)} of {len(runs())} runs are in {RESULTS.name}')

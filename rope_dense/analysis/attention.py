@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ..backbones.base import Backbone
-from ..backbones.stages import StagedBackbone
 from .probe import CHUNK, AttentionProbe
 
 
@@ -73,17 +72,8 @@ def attention_statistics(
     if not probe.weights.all():
         raise ValueError('images: there is none')
     means = (probe.sums / probe.weights[:, None]).tolist()
-    strides = block_strides(backbone)
+    strides = backbone.block_strides
     return [
         BlockStatistics(index, stride, *values)
         for index, (stride, values) in enumerate(zip(strides, means, strict=True))
     ]
-
-
-def block_strides(backbone: Backbone) -> list[int]:
-    """Pixels from one token of a block to the next, for each block."""
-    patch_size = backbone.patch_embed.patch_size
-    if isinstance(backbone, StagedBackbone):
-        stages = enumerate(backbone.layers)
-        return [patch_size * 2**index for index, stage in stages for _ in stage.blocks]
-    return [patch_size for _ in backbone.ordered_blocks]

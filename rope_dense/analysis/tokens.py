@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..backbones.attention.attention import Attention, GlobalPrefixAttention
 from ..backbones.attention.neighbours import AxisTiles, NeighbourPlan, Plan
-from ..rope.embeddings import Size
+from ..utils.sizes import Size
 
 Groups = list[tuple[Tensor, Tensor]]  # queries [G, n, 4] and keys [G, m, 4], see ``token_table``
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import get_args
 
-from ..rope.embeddings import Size
+from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_size
 from .archs import ViTArch
 from .attention.attention import (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
 
 import torch
 from mmengine.logging import print_log
@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling, RotaryEmbedding
-from ..rope.embeddings import Size
 from ..rope.scaling import build_scaling
+from ..utils.sizes import Size
 from ..utils.validation import check_settings, is_integer, refuse
+from .archs import FinalNorm
 from .attention.attention import offset_grid
 from .attention.neighbours import Plan
 from .attention.windows import WindowSetting, check_window_setting
@@ -25,6 +26,8 @@ from .layers import PatchEmbed
 from .lora import LORA_DEFAULTS, add_adapters, find_adapters, merge_adapters
 
 FrozenStages = int | Literal['all']
+OutputPrefix = Literal['cls', 'all'] | None
+WindowPrefix = Literal['copy', 'global']
 BIAS_TABLE = '.relative_position_bias_table'
 
 # Registered here because rope/ depends on torch alone.
@@ -39,6 +42,8 @@ class Backbone(BaseModule):
     docs/architecture.md.
 
     Attributes:
+        ARCHS: the named architectures, and their settings.
+        is_isotropic: whether all blocks have the same grid and the same channels, as in a ViT.
         patch_embed: makes tokens of images, and says how many: ``patch_embed.grid``.
         pretrain_grid: (H, W) tokens of the pre-training, of an image or of its windows.
         window_blocks: indexes of the ``ordered_blocks`` that attend within windows.
@@ -46,10 +51,22 @@ class Backbone(BaseModule):
         rope_scaling: as last set.
         with_cp: whether blocks are recomputed in backward.
         out_channels, out_strides: of each map.
+        out_indices: of the blocks (isotropic) or stages whose maps are returned.
+        num_prefix_tokens: class token and registers.
+        window_prefix: what prefix tokens do in windows, see ``RoPEViT``.
+        final_norm: which outputs are normalised: False for none, True for the last, 'all'.
+        output_prefix: prefix tokens that are returned with each map, see ``RoPEViT``.
         lora: settings of the adapters, or None without any.
     """
 
+    ARCHS: Mapping[str, dict] = {}
+    is_isotropic: ClassVar[bool] = False
+    num_prefix_tokens: int = 0
+    window_prefix: WindowPrefix = 'copy'
+    final_norm: FinalNorm = 'all'
+    output_prefix: OutputPrefix = None
     patch_embed: PatchEmbed
+    out_indices: list[int]
     pretrain_grid: Size
     window_blocks: Sequence[int]
     with_cp: bool
@@ -74,6 +91,33 @@ class Backbone(BaseModule):
     @abstractmethod
     def ordered_blocks(self) -> list[Block]:
         """All blocks, in the order in which tokens pass them."""
+
+    @property
+    def block_strides(self) -> list[int]:
+        """Pixels from one token of a block to the next, for each of ``ordered_blocks``."""
+        return [self.patch_embed.patch_size] * len(self.ordered_blocks)
+
+    @property
+    def last_norm(self) -> nn.Module | None:
+        """The norm of the last output; None for none."""
+        return None
+
+    @property
+    def pooling(self) -> Literal['token', 'avg']:
+        """How a linear classifier pools the features: class token, or mean."""
+        return 'avg'
+
+    def check_pooling(self) -> None:
+        """Raise ValueError unless ``forward_features`` are those of the last block, normalised."""
+
+    def forward_features(self, image: Tensor) -> Tensor:
+        """Normalised output of the last block: a map [B, C, H, W], or of an isotropic backbone
+        tokens [B, N, C], prefix tokens first."""
+        return self(image)[-1]
+
+    def pool_features(self, features: Tensor) -> Tensor:
+        """``forward_features`` to the input of a linear classifier, [B, C]; see ``pooling``."""
+        return features.mean((2, 3))
 
     @property
     def has_windows(self) -> bool:

@@ -9,7 +9,7 @@ import torch
 from mmcv.cnn.bricks import DropPath
 from torch import Tensor, nn
 
-from ..rope.embeddings import Size
+from ..utils.sizes import Size
 from .attention.attention import Attention
 from .attention.neighbours import Plan
 from .layers import add_branch, build_norm

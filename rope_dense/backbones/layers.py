@@ -15,8 +15,9 @@ from mmcv.cnn import build_norm_layer
 from torch import Tensor, nn
 
 from ..rope import Coordinates
-from ..rope.embeddings import Size, axis_frequencies
-from ..utils.cache import is_tracing
+from ..rope.embeddings import axis_frequencies
+from ..utils.sizes import Size
+from ..utils.tracing import is_tracing
 
 TableResize = Literal['bicubic', 'zeros']
 Part = TypeVar('Part', bound=nn.Module)

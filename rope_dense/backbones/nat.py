@@ -16,7 +16,7 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..rope import RopeScaling
-from ..rope.embeddings import Size
+from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number, refuse
 from .archs import DEFAULT, Default, find_arch
 from .attention.neighbourhood import Backend, NeighbourAttention, TableBiasNeighbourAttention

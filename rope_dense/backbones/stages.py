@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ..rope.embeddings import Size
+from ..utils.sizes import Size
 from ..utils.validation import check_indexes, check_integer, refuse
 from .attention.neighbours import Plan
 from .base import Backbone, FrozenStages, check_frozen_stages
@@ -77,6 +77,17 @@ class StagedBackbone(Backbone):
     @property
     def ordered_blocks(self) -> list[Block]:
         return [block for stage in self.layers for block in stage.blocks]
+
+    @property
+    def block_strides(self) -> list[int]:
+        patch_size = self.patch_embed.patch_size
+        return [
+            patch_size * 2**index for index, stage in enumerate(self.layers) for _ in stage.blocks
+        ]
+
+    @property
+    def last_norm(self) -> nn.Module:
+        return self.get_submodule(f'norm{self.out_indices[-1]}')
 
     def map_sizes(self, height: int, width: int) -> list[Size]:
         grids = [self.patch_embed.grid(height, width)]

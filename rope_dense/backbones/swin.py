@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from ..rope.embeddings import Size
-from ..utils.cache import is_tracing
+from ..utils.sizes import Size
+from ..utils.tracing import is_tracing
 from ..utils.validation import check_choice, check_integer, check_number, check_size, refuse
 from .attention.attention import Attention, TableBiasAttention
 from .attention.windows import WindowPlan, WindowSetting, window_plan

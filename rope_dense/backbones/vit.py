@@ -7,22 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..rope import RopeScaling
-from ..rope.embeddings import Size
-from ..utils.cache import is_tracing
+from ..utils.sizes import Size
+from ..utils.tracing import is_tracing
 from ..utils.validation import check_choice, check_indexes, check_integer, check_number
 from .archs import ARCHS, DEFAULT, Ape, Default, FinalNorm, ViTArch, find_vit_arch
 from .attention.attention import GlobalPrefixAttention, QkvBias
 from .attention.linear import LinearKernel
 from .attention.windows import WindowPlan, WindowSetting, fitting_side, window_plan
 from .attention_kinds import AttentionKind, attention_kinds
-from .base import Backbone, FrozenStages, build_rope, check_frozen_stages
+from .base import (
+    Backbone,
+    FrozenStages,
+    OutputPrefix,
+    WindowPrefix,
+    build_rope,
+    check_frozen_stages,
+)
 from .block import Block
 from .layers import (
     PatchEmbed,
@@ -38,8 +45,6 @@ from .layers import (
     to_map,
 )
 from .mlp import build_mlp
-
-WindowPrefix = Literal['copy', 'global']
 
 
 @MODELS.register_module()
@@ -124,6 +129,7 @@ class RoPEViT(Backbone):
     """
 
     ARCHS = ARCHS
+    is_isotropic: ClassVar[bool] = True
     blocks: Sequence[Block]
     cls_token: nn.Parameter | None
     reg_token: nn.Parameter | None
@@ -156,7 +162,7 @@ class RoPEViT(Backbone):
         layer_scale_init_value: float | None | Default = DEFAULT,
         final_norm: FinalNorm | Default = DEFAULT,
         out_indices: Sequence[int] = (-1,),
-        output_prefix: Literal['cls', 'all'] | None = None,
+        output_prefix: OutputPrefix = None,
         drop_path_rate: float = 0.0,
         frozen_stages: FrozenStages = -1,
         lora: dict | None = None,
@@ -206,6 +212,8 @@ class RoPEViT(Backbone):
         if output_prefix == 'all' and not vit_arch.num_prefix_tokens:
             raise ValueError("output_prefix='all' needs with_cls_token=True or num_registers")
         self.mask_padding, self.with_cp, self.output_prefix = mask_padding, with_cp, output_prefix
+        self.num_prefix_tokens = vit_arch.num_prefix_tokens
+        self.final_norm, self.window_prefix = vit_arch.final_norm, window_prefix
         self.global_prefix = window_prefix == 'global' and vit_arch.num_prefix_tokens > 0
         if self.global_prefix and self.window_blocks and vit_arch.use_lpe:
             raise ValueError("use_lpe in window blocks needs window_prefix='copy', got 'global'")
@@ -254,7 +262,7 @@ class RoPEViT(Backbone):
             if x.requires_grad and not is_tracing():
                 # Else the layout of the gradient of a map would go through all blocks.
                 x.register_hook(Tensor.contiguous)
-        number = self.arch.num_prefix_tokens
+        number = self.num_prefix_tokens
         maps = tuple(to_map(x[:, number:], grid) for x in tokens)
         if self.output_prefix is None:
             return maps
@@ -271,7 +279,7 @@ class RoPEViT(Backbone):
             if index in self.out_indices:
                 inside = {index, index + 1} <= set(self.window_blocks)
                 out = plan.mean_prefix(x) if plan is not None and inside else x
-                normed = index == len(self.blocks) - 1 or self.arch.final_norm == 'all'
+                normed = index == len(self.blocks) - 1 or self.final_norm == 'all'
                 outs.append(self.norm(out) if normed and self.norm is not None else out)
         return outs, grid
 
@@ -324,7 +332,7 @@ class RoPEViT(Backbone):
         window_size = self.window_of(grid)
         if window_size is None or not self.window_blocks:
             return None
-        number = self.arch.num_prefix_tokens
+        number = self.num_prefix_tokens
         return window_plan(
             batch,
             grid,
@@ -345,6 +353,28 @@ class RoPEViT(Backbone):
     @property
     def ordered_blocks(self) -> list[Block]:
         return list(self.blocks)
+
+    @property
+    def last_norm(self) -> nn.Module | None:
+        return self.norm
+
+    @property
+    def pooling(self) -> Literal['token', 'avg']:
+        return 'avg' if self.cls_token is None else 'token'
+
+    def check_pooling(self) -> None:
+        if self.norm is None or self.out_indices[-1] != len(self.blocks) - 1:
+            raise ValueError(
+                'backbone: a classifier needs final_norm=True and the last block among out_indices'
+            )
+
+    def forward_features(self, image: Tensor) -> Tensor:
+        return self.forward_tokens(image)[0][-1]
+
+    def pool_features(self, features: Tensor) -> Tensor:
+        if self.pooling == 'token':
+            return features[:, 0]
+        return features[:, self.num_prefix_tokens :].mean(1)
 
     def map_sizes(self, height: int, width: int) -> list[Size]:
         return [self.patch_embed.grid(height, width)] * len(self.out_indices)

@@ -10,7 +10,7 @@ import json
 
 from ..backbones.base import Backbone
 from ..backbones.lora import find_adapters
-from ..utils.atomic_write import whole_file
+from ..utils.atomic_write import atomic_write
 from .errors import CheckpointError
 from .files import file_format, read_checkpoint
 from .incompatible import compare
@@ -35,7 +35,7 @@ def save_adapters(model: Backbone, path: str) -> None:
     if model.lora is None:
         raise CheckpointError(f'{path}: the model has no adapters to save; build it with lora')
     weights = {key: weight.contiguous() for key, weight in adapter_weights(model).items()}
-    with whole_file(path) as partial:
+    with atomic_write(path) as partial:
         save_file(weights, partial, {'format': 'pt', SETTINGS: json.dumps(model.lora)})
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 
 from torch import Tensor
 
-from ..backbones import RoPENAT, RoPESwin, RoPEViT
 from ..backbones.archs import find_vit_arch
 from ..backbones.base import Backbone
 from .incompatible import IncompatibleKeys
@@ -49,17 +49,17 @@ ROUNDING = 1e-5  # radians per patch; that of published axial frequencies is 4e-
 
 def hints(model: Backbone, weights: StateDict, incompatible: IncompatibleKeys) -> Iterator[str]:
     """Options of the model that would fit the weights (in our layout), one sentence each."""
-    if not isinstance(model, (RoPEViT, RoPESwin, RoPENAT)):
+    if not model.ARCHS:
         return  # its options are not known here
     expected, family = model.state_dict(), family_of(weights)
     if family != family_of(expected):
         yield f'the checkpoint is a {family}: it needs {NEEDED[family]}'
         return
     name = None
-    if not isinstance(model, RoPEViT):
+    if not model.is_isotropic:
         yield from stage_hints(model, expected, weights)
     elif settings := read_settings(weights):
-        if not model.arch.num_prefix_tokens:  # dropped on purpose
+        if not model.num_prefix_tokens:  # dropped on purpose
             settings.update(with_cls_token=False, num_registers=0)
         name = advised_arch(model, settings)
         yield from vit_hints(model, settings, name)
@@ -81,7 +81,7 @@ def is_swin(weights: StateDict) -> bool:
     return bool(by_stage(weights, SWIN_BLOCK))
 
 
-def advised_arch(model: RoPEViT, settings: Settings) -> str | None:
+def advised_arch(model: Backbone, settings: Settings) -> str | None:
     """A named architecture for the checkpoint: where the model is of another kind, or where one
     fits in all but biases that may be zero, and the model does not in several settings."""
     base, name = arch_settings(model.arch), nearest_arch(model.ARCHS, settings)
@@ -93,7 +93,7 @@ def advised_arch(model: RoPEViT, settings: Settings) -> str | None:
     return name if several and fits else None
 
 
-def vit_hints(model: RoPEViT, settings: Settings, name: str | None) -> Iterator[str]:
+def vit_hints(model: Backbone, settings: Settings, name: str | None) -> Iterator[str]:
     """Arguments for what differs from the checkpoint, or the architecture ``name`` and arguments
     for what differs from that."""
     base = arch_settings(find_vit_arch(model.ARCHS, name) if name else model.arch)
@@ -118,9 +118,7 @@ def described(settings: Settings) -> str:
     return ', '.join(words + [name for name in ('pre_norm', 'attn_norm') if settings[name]])
 
 
-def stage_hints(
-    model: RoPESwin | RoPENAT, expected: StateDict, weights: StateDict
-) -> Iterator[str]:
+def stage_hints(model: Backbone, expected: StateDict, weights: StateDict) -> Iterator[str]:
     """Sizes of a backbone of several stages."""
     if not {PATCHES, STEM} & weights.keys():
         return
@@ -134,11 +132,11 @@ def stage_hints(
         depths = ' + '.join(map(str, given[1]))
         advice = f': {" or ".join(named)}' if named else ''
         yield f'the checkpoint has {given[0]} channels and {depths} blocks{advice}'
-    place = ' in arch' if isinstance(model, RoPENAT) else ''
+    arguments = inspect.signature(type(model)).parameters
     own = stage_settings(expected)
     for option, value in stage_settings(weights).items():
         if value is not None and own[option] not in (None, value):
-            yield f'set {option}={value}{place if option == "mlp_ratio" else ""}'
+            yield f'set {option}={value}{"" if option in arguments else " in arch"}'
 
 
 def swin_sizes(weights: StateDict) -> tuple[int, tuple[int, ...]]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from ..backbones.base import Backbone
 from ..backbones.layers import resize_grid
 from ..rope import AxialRoPE, GridRoPE, MixedRoPE
-from ..rope.embeddings import Size
+from ..utils.sizes import Size
 from .errors import CheckpointError
 from .files import read_checkpoint, select_weights
 from .hints import ROUNDING, axial_theta, hints

@@ -17,7 +17,7 @@ from urllib.parse import urlparse
 import torch
 from mmengine.dist import barrier
 
-from ..utils.atomic_write import whole_file
+from ..utils.atomic_write import atomic_write
 from .errors import CheckpointError
 from .files import INDEX, read_checkpoint, read_index
 
@@ -76,7 +76,7 @@ def cache_path(url: str) -> str:
 def download(url: str, path: str) -> None:
     """Download a checkpoint; nothing is left at ``path`` unless it is complete and readable."""
     try:
-        with whole_file(path) as partial:
+        with atomic_write(path) as partial:
             torch.hub.download_url_to_file(url, str(partial))
             # A connection that breaks off is not an error to torch.hub.
             read_checkpoint(str(partial), url)

@@ -34,7 +34,8 @@ def building(cfg: Config) -> Iterator[None]:
 
 def building_frames(error: Exception) -> list[dict]:
     """Local variables of the functions of mmengine that were building from a config, the innermost
-    first; the config is added as 'part'."""
+    first; the config is added as 'part'.
+    """
     frames = []
     for frame, _ in traceback.walk_tb(error.__traceback__):
         code, variables = frame.f_code, frame.f_locals
@@ -47,7 +48,8 @@ def building_frames(error: Exception) -> list[dict]:
 
 def explain(cfg: Config, frames: list[dict], error: Exception) -> str:
     """Which key cannot be built, and why. mmengine puts some parts together itself: then the key is
-    that of the part around them."""
+    that of the part around them.
+    """
     variables, part = frames[0], frames[0]['part']
     component = variables.get('obj_cls')
     keys = [key_of(cfg, frame['part']) for frame in frames]
@@ -76,7 +78,8 @@ def explain(cfg: Config, frames: list[dict], error: Exception) -> str:
 
 def key_of(cfg: Config, part: dict | Config) -> str | None:
     """The key of a part, some of whose entries may have been changed while it was built: the dict
-    of the same type that shares most entries with it. None if there is none."""
+    of the same type that shares most entries with it. None if there is none.
+    """
     if isinstance(part, Config):
         return 'the config'
     alike = {

@@ -1,11 +1,12 @@
 """Read a config, and find things in it."""
 
+import argparse
 import importlib
 import inspect
 import os
 from collections.abc import Iterable, Iterator
 
-from mmengine.config import Config, ConfigDict
+from mmengine.config import Config, ConfigDict, DictAction
 from mmengine.registry import Registry
 from mmengine.runner import Runner
 
@@ -28,10 +29,15 @@ LOOKED_UP = {'compile', 'find_unused_parameters', 'model_wrapper_cfg', 'runner_t
 LOOKED_UP |= {'tta_model', 'tta_pipeline'}
 
 
-def load_config(path: str, options: dict, work_dir: str | None) -> Config:
+def load_config(path: str, options: Iterable[str] = (), work_dir: str | None = None) -> Config:
     """Read the config at `path`, merge `options` into it and settle its `work_dir`.
 
-    The work_dir is the argument, else the config's, else work_dirs/<name of the config>.
+    Args:
+        options: KEY=VALUE pairs of --cfg-options.
+        work_dir: by default the config's, else work_dirs/<name of the config>.
+
+    Raises:
+        UsageError: the file, a pair or a number cannot be used.
     """
     if not os.path.isfile(path):
         raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)})')
@@ -40,7 +46,7 @@ def load_config(path: str, options: dict, work_dir: str | None) -> Config:
     except Exception as error:  # a config is a program: it can fail in any way
         cause = error.__cause__ if isinstance(error, ImportError) and error.__cause__ else error
         raise UsageError(f'config {path!r}: {type(cause).__name__}: {cause}') from error
-    _merge_options(cfg, options)
+    _merge_options(cfg, read_options(options))
     _import_task(cfg, path)
     name = os.path.splitext(os.path.basename(path))[0]
     cfg.work_dir = work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
@@ -75,6 +81,13 @@ def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
             )
     loaders = (f'{loop}_dataloader' for loop in loops)
     return tuple(loader for loader in loaders if cfg.get(loader) is not None)
+
+
+def read_options(pairs: Iterable[str]) -> dict:
+    """The values of KEY=VALUE pairs by their dotted keys, as mmengine reads them."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument('pairs', nargs='*', action=DictAction)
+    return parser.parse_args(list(pairs)).pairs or {}
 
 
 def _merge_options(cfg: Config, options: dict) -> None:

@@ -33,7 +33,8 @@ FILES = ('img_path', 'seg_map_path')  # keys of what a data set knows of an imag
 
 class DataError(UsageError):
     """An image or its labels cannot be loaded. Around the message of one that was raised in a
-    loading worker PyTorch puts a traceback, which ends with it."""
+    loading worker PyTorch puts a traceback, which ends with it.
+    """
 
     def __str__(self) -> str:
         return super().__str__().rpartition(f'{type(self).__name__}: ')[2].strip()
@@ -96,7 +97,8 @@ def check_paths(cfg: Config, loaders: tuple[str, ...]) -> None:
 
 def wanted_paths(cfg: Config, loader: str) -> Iterator[tuple[str, str, str]]:
     """Yield each file and folder that a dataloader and its evaluator need, its config key, and the
-    option that moves it."""
+    option that moves it.
+    """
     for key, dataset in leaf_datasets(cfg, loader):
         root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix') or {}
         paths = {f'data_prefix.{name}': prefix or '' for name, prefix in prefixes.items()}

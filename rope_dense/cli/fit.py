@@ -13,9 +13,9 @@ from mmengine.registry import MODELS
 from torch import nn
 
 from ..backbones.base import Backbone
-from ..evaluation.resolution import ImageSize
 from ..evaluation.settings import FROM_CONFIG, parse_window
 from ..profiling.memory import StepCost, measure_step
+from ..utils.sizes import ImageSize
 from .building import arguments_of
 from .config import component_of
 from .errors import UsageError

@@ -1,5 +1,6 @@
 """What the flags of the tools change in a config. Each raises UsageError where the config or the
-machine does not allow it."""
+machine does not allow it.
+"""
 
 import copy
 import os
@@ -122,7 +123,8 @@ def enable_tta(cfg: Config) -> None:
 @contextmanager
 def saved_predictions(cfg: Config, out: str) -> Iterator[None]:
     """--out: within it a test writes its predictions, of mmdet to a pickle, of mmseg to a folder of
-    PNGs; they are in a folder beside it until the test is complete."""
+    PNGs; they are in a folder beside it until the test is complete.
+    """
     metrics = [metric for _, metric in evaluators(cfg, 'test_evaluator')]
     partial, target = Path(f'{out}{PARTIAL}'), Path(out)
     if cfg.default_scope == 'mmdet':

@@ -65,7 +65,8 @@ def check_image_sizes(cfg: Config, model: nn.Module, loaders: tuple[str, ...]) -
 @torch.no_grad()
 def check_maps(model: BaseModel) -> None:
     """The neck, and the heads of a segmentor, must take the maps of a backbone of this package:
-    tried on a small image. The model is in evaluation mode then."""
+    tried on a small image. The model is in evaluation mode then.
+    """
     backbone = getattr(model, 'backbone', None)
     if not isinstance(backbone, Backbone) or not hasattr(model, 'extract_feat'):
         return
@@ -104,7 +105,8 @@ def patch_size(model: nn.Module) -> int:
 
 def shortest_side(node: ConfigDict, name: str) -> float:
     """The shortest side that a setting leaves: a number, a pair, or a list of these; infinity where
-    it is no size in pixels."""
+    it is no size in pixels.
+    """
     if node.get(name) is None or str(node.get('crop_type', '')).startswith('relative'):
         return np.inf
     try:

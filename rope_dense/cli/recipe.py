@@ -14,7 +14,6 @@ from mmengine.optim import build_optim_wrapper
 from mmengine.registry import PARAM_SCHEDULERS
 from torch import nn
 
-from ..backbones import RoPEViT
 from ..backbones.base import Backbone
 from ..rope import RotaryEmbedding
 from .building import building
@@ -36,7 +35,8 @@ FOREIGN = 'as the backbone has them: none of rope_dense'
 
 def describe(cfg: Config, model: nn.Module) -> str:
     """The text, a paragraph for each part: data, model, position embedding, windows, parameter
-    groups, schedule, evaluation."""
+    groups, schedule, evaluation.
+    """
     hooks = cfg.get('default_hooks') or {}
     settings = [cfg.get('test_evaluator'), hooks.get('checkpoint'), cfg.model.get('test_cfg')]
     tta = [cfg.get('tta_model'), cfg.get('tta_pipeline')]
@@ -116,9 +116,9 @@ def maps(model: nn.Module) -> str:
     if backbone is None:
         return FOREIGN
     text = f'channels {numbers(backbone.out_channels)}; strides {numbers(backbone.out_strides)}'
-    if not isinstance(backbone, RoPEViT):
+    if not backbone.is_isotropic:
         return text
-    norm, prefix = NORMS[backbone.arch.final_norm], PREFIXES[backbone.output_prefix]
+    norm, prefix = NORMS[backbone.final_norm], PREFIXES[backbone.output_prefix]
     return f'of blocks {numbers(backbone.out_indices)}; {norm}{prefix}; {text}'
 
 
@@ -160,9 +160,11 @@ def windows(model: nn.Module) -> str:
     if not windowed or window is None:
         return f'none: global attention in all {len(blocks)} blocks'
     text = window if window == 'auto' else f'{window[0]} x {window[1]} tokens'
-    if isinstance(backbone, RoPEViT) and backbone.arch.num_prefix_tokens:
+    if backbone.num_prefix_tokens:
         globally = ' beside prefix tokens that attend globally'
-        text += globally if backbone.global_prefix else ' with a copy of the prefix tokens'
+        text += (
+            globally if backbone.window_prefix == 'global' else ' with a copy of the prefix tokens'
+        )
     if len(windowed) == len(blocks):
         return f'{text} in all blocks'
     others = [block for block in blocks if block not in windowed]
@@ -215,7 +217,8 @@ def schedule(cfg: Config) -> str:
 
 def course(lr: float, factors: Sequence[float]) -> str:
     """The learning rate at the start, at the end of a constant start, at its highest, halfway from
-    there to the end, at the end, and on both sides of where it drops by more than half."""
+    there to the end, at the end, and on both sides of where it drops by more than half.
+    """
     last, highest = len(factors) - 1, factors.index(max(factors))
     constant = next((it for it in range(last) if factors[it + 1] != factors[0]), last)
     drops = [it for it in range(last) if factors[it + 1] < 0.4 * factors[it]]

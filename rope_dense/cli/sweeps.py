@@ -15,7 +15,7 @@ from mmengine.utils import to_2tuple
 
 from ..evaluation.evaluator import Evaluator, bare_model, runner_config
 from ..evaluation.papers import expand_sizes, read_runs, relative_to, rows_by_side, shorter_side
-from ..evaluation.resolution import ImageSize, at_size, configured_size
+from ..evaluation.resolution import at_size, configured_size
 from ..evaluation.results import (
     Identity,
     Results,
@@ -26,7 +26,8 @@ from ..evaluation.results import (
 )
 from ..evaluation.settings import FROM_CONFIG, Setting, Slide, combine, parse_size
 from ..models.classifier import RoPEClassifier, load_classifier
-from ..utils.atomic_write import write_whole
+from ..utils.atomic_write import atomic_write_text
+from ..utils.sizes import ImageSize
 from ..visualization.resolution_plot import draw_resolutions
 from .building import building
 from .checkpoints import check_tested_weights
@@ -36,55 +37,6 @@ from .launch import build_runner
 from .model_checks import build_model
 
 Load = Callable[[Runner], None]
-
-
-def add_sweep_arguments(parser: argparse.ArgumentParser, *, sizes_required: bool) -> None:
-    parser.add_argument(
-        '--sizes',
-        nargs='+',
-        required=sizes_required,
-        metavar='SIZE',
-        help='test sizes in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); classifiers '
-        "take squares (the paper's sizes). The name of a paper's table stands for its sizes: "
-        'table-5, table-a.1 to table-a.10, fused-table-4 (docs/classification.md)',
-    )
-    parser.add_argument(
-        '--scaling',
-        nargs='+',
-        default=[FROM_CONFIG],
-        metavar='SCALING',
-        help='frequency scalings, TYPE[:FACTOR][+TEMPERATURE]: none, linear, ntk or by_parts; a '
-        'number or HEIGHTxWIDTH, without it from each input; log or yarn. Such as none by_parts '
-        'ntk:2 by_parts+yarn; config is as the config says (config)',
-    )
-    parser.add_argument(
-        '--window',
-        nargs='+',
-        metavar='WINDOW',
-        help='window sizes in tokens: 7, 7x14 (height x width), auto, none (the whole map), or '
-        'config, as the config says (config; auto for classifiers with windows)',
-    )
-    parser.add_argument('--metric', help='metric to plot (the main one of the task)')
-    parser.add_argument('--label', help='name of this run in the plot (name of the config or file)')
-    parser.add_argument(
-        '--overlay',
-        nargs='+',
-        default=[],
-        metavar='RESULTS',
-        help="what to draw in the same plot: results files (.json) of other runs, a paper's TABLE, "
-        'or one row of it, TABLE:ROW, such as table-a.4:vit-b_rope-mixed',
-    )
-    parser.add_argument(
-        '--relative-to',
-        metavar='RESULTS',
-        help='also draw the metric less that of a baseline: a results file with one setting, or '
-        'TABLE:ROW, such as table-a.4:vit-b_ape',
-    )
-    parser.add_argument(
-        '--overwrite',
-        action='store_true',
-        help='measure anew; otherwise finished figures of the same model and data are reused',
-    )
 
 
 @contextmanager
@@ -108,7 +60,8 @@ def prepare_sweep(
     """Check all options, then return a function that runs the sweep, see ``run_sweep``.
 
     Args:
-        args: of ``add_sweep_arguments``, with ``checkpoint`` and ``train_size``.
+        args: of ``add_sweep_arguments`` in tools/command_line.py, with ``checkpoint`` and
+            ``train_size``.
         name: of the config or model, for the label and messages.
         sizes: see ``--sizes``.
         window: unless ``--window`` is given.
@@ -251,6 +204,6 @@ def draw(args: argparse.Namespace, results: Results) -> list[Path]:
                     f'pixels, which {baseline["label"]} does not have'
                 )
         runs = [run for run, _ in differences]
-        write_whole(files[2], rows_as_csv(runs))
+        atomic_write_text(files[2], rows_as_csv(runs))
         draw_resolutions(runs, metric, files[3], baseline=baseline['label'])
     return files

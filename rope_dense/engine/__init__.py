@@ -31,6 +31,6 @@ PRIVATE_PARTS = {
 }
 
 if find_spec('mmcv._ext'):  # mmcv with its operators
-    from .bf16 import BFloat16OptimWrapper  # noqa: F401
+    from .bf16 import BFloat16OptimWrapper
 
     __all__ += ['BFloat16OptimWrapper']

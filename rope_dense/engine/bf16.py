@@ -42,7 +42,8 @@ class BFloat16OptimWrapper(OptimWrapper):
 
 def run_in_float32(module: nn.Module) -> None:
     """Make the forward of a module take float32 and leave autocast, by hooks. They stay, because
-    gradient checkpointing runs the forward again in backward."""
+    gradient checkpointing runs the forward again in backward.
+    """
     outside = ExitStack()
 
     def before(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:

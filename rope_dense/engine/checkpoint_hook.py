@@ -11,7 +11,7 @@ from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import FlexibleRunner, Runner
 
-from ..utils.atomic_write import PARTIAL, whole_file
+from ..utils.atomic_write import PARTIAL, atomic_write
 
 
 @HOOKS.register_module()
@@ -77,5 +77,5 @@ class AtomicCheckpointHook(CheckpointHook):
 
 
 def written_by_main(path: Path) -> AbstractContextManager[Path]:
-    """``whole_file`` in the main process; the others get a name that they do not use."""
-    return whole_file(path) if is_main_process() else nullcontext(path)
+    """``atomic_write`` in the main process; the others get a name that they do not use."""
+    return atomic_write(path) if is_main_process() else nullcontext(path)

@@ -14,7 +14,7 @@ from mmengine.runner import Runner
 from torch import Tensor
 
 from ..profiling.peak_memory import peak_rss
-from ..utils.atomic_write import write_whole
+from ..utils.atomic_write import atomic_write_text
 
 
 @HOOKS.register_module()
@@ -54,7 +54,7 @@ class SubsetLossHook(Hook):
         )
         runner.logger.info(f'fixed subset: {json.dumps(report)}')
         path = Path(runner.work_dir, 'subset_loss.json')
-        write_whole(path, json.dumps(report, indent=2) + '\n')
+        atomic_write_text(path, json.dumps(report, indent=2) + '\n')
 
     @torch.no_grad()
     def subset_loss(self, runner: Runner) -> float:

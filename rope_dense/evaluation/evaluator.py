@@ -20,8 +20,8 @@ from mmengine.runner import Runner, TestLoop
 from mmengine.utils import to_2tuple
 
 from ..backbones.base import Backbone
-from ..rope.embeddings import Size
-from .resolution import ImageSize, at_size, configured_size, resize_steps
+from ..utils.sizes import ImageSize, Size
+from .resolution import at_size, configured_size, resize_steps
 from .settings import FROM_CONFIG, Setting, parse_scaling, parse_size, parse_window, prefix_errors
 
 REPORT_SECONDS = 30.0  # between lines of progress on anything but a terminal

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mmengine.config import Config, ConfigDict
 
-ImageSize = tuple[int, int]  # (height, width) in pixels
+from ..utils.sizes import ImageSize
 
 
 def at_size(config: Config, size: int | ImageSize) -> Config:

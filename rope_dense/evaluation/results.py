@@ -14,9 +14,9 @@ from pathlib import Path
 from mmengine.config import Config
 from mmengine.dist import is_main_process
 
-from ..utils.atomic_write import write_whole
+from ..utils.atomic_write import atomic_write_text
+from ..utils.sizes import ImageSize
 from ..version import __version__
-from .resolution import ImageSize
 from .settings import Setting
 
 HEADLINES = ('coco/bbox_mAP', 'mIoU', 'accuracy/top1')  # what is plotted by default
@@ -100,8 +100,8 @@ class Results:
         """Add a row; the first process writes both files, each in one step."""
         self.rows.append(row)
         if is_main_process():
-            write_whole(self.path, json.dumps(self.content(), indent=1) + '\n')
-            write_whole(self.path.with_suffix('.csv'), rows_as_csv([self.content()]))
+            atomic_write_text(self.path, json.dumps(self.content(), indent=1) + '\n')
+            atomic_write_text(self.path.with_suffix('.csv'), rows_as_csv([self.content()]))
 
     def content(self) -> dict:
         """The content of the JSON file."""

@@ -10,8 +10,7 @@ from itertools import product
 from typing import Literal
 
 from ..backbones.attention.windows import WindowSetting
-from ..rope.embeddings import Size
-from .resolution import ImageSize
+from ..utils.sizes import ImageSize, Size
 
 FROM_CONFIG = 'config'  # leaves a setting as the config has it
 NUMBER = r'-?\d*\.?\d+'

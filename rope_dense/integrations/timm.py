@@ -19,7 +19,7 @@ from mmcv.cnn.bricks import DropPath
 from mmengine.config import Config
 from torch import Tensor, nn
 
-from ..backbones import RoPENAT, RoPEViT
+from ..backbones import RoPENAT
 from ..backbones.layers import init_transformer
 from ..checkpoints.loading import can_resize, resize
 from ..engine.param_groups import ROLES
@@ -30,7 +30,7 @@ from ..models.named_classifiers import (
     NamedClassifier,
     with_image_size,
 )
-from ..rope.embeddings import Size
+from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number, check_size
 
 try:
@@ -92,8 +92,7 @@ class TimmClassifier(RoPEClassifier):
         if constant_drop_path and backbone.get('drop_path_rate'):
             for block in self.backbone.ordered_blocks:
                 block.drop_path = DropPath(backbone['drop_path_rate'])
-        is_vit = isinstance(self.backbone, RoPEViT)
-        self.global_pool = 'token' if is_vit and self.backbone.arch.with_cls_token else 'avg'
+        self.global_pool = self.backbone.pooling
         self.num_features = self.head_hidden_size = self.backbone.out_channels[-1]
         self.head_drop = nn.Dropout(drop_rate)
         self.reset_classifier(num_classes, global_pool)

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from ..utils.atomic_write import write_whole
+from ..utils.atomic_write import atomic_write_text
 
 
 class Journal:
@@ -62,4 +62,4 @@ class Journal:
             size = file.tell()
         self.finished += 1
         state = dict(settings=self.settings, finished=self.finished, size=size)
-        write_whole(self.state, json.dumps(state, indent=1) + '\n')
+        atomic_write_text(self.state, json.dumps(state, indent=1) + '\n')

@@ -13,9 +13,7 @@ from mmengine.registry import MODELS
 from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
 
-from ..backbones import RoPEViT
 from ..backbones.archs import ARCHS
-from ..backbones.stages import StagedBackbone
 from ..checkpoints import CheckpointError, load_pretrained
 from ..checkpoints.files import read_checkpoint, select_weights
 from ..checkpoints.hints import axial_theta, is_swin, swin_sizes
@@ -71,13 +69,7 @@ class RoPEClassifier(BaseModel):
     ) -> None:
         super().__init__(data_preprocessor)
         self.backbone = MODELS.build(backbone)
-        if isinstance(self.backbone, RoPEViT) and (
-            self.backbone.norm is None
-            or self.backbone.out_indices[-1] != len(self.backbone.blocks) - 1
-        ):
-            raise ValueError(
-                'backbone: a classifier needs final_norm=True and the last block among out_indices'
-            )
+        self.backbone.check_pooling()
         self.num_classes = num_classes
         self.head: nn.Module = nn.Linear(self.backbone.out_channels[-1], num_classes)
 
@@ -107,17 +99,11 @@ class RoPEClassifier(BaseModel):
     def features(self, images: Tensor) -> Tensor:
         """The normalised tokens of a ViT, [B, N, C], prefix tokens first; or the last map of a Swin
         or NAT, [B, C, H, W]."""
-        if isinstance(self.backbone, RoPEViT):
-            return self.backbone.forward_tokens(images)[0][-1]
-        return self.backbone(images)[-1]
+        return self.backbone.forward_features(images)
 
     def pool(self, features: Tensor) -> Tensor:
         """What the head sees of the features, [B, C]."""
-        if not isinstance(self.backbone, RoPEViT):
-            return features.mean((2, 3))
-        if self.backbone.cls_token is not None:
-            return features[:, 0]
-        return features[:, self.backbone.arch.num_registers :].mean(1)
+        return self.backbone.pool_features(features)
 
 
 def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
@@ -275,8 +261,8 @@ def load_classifier(model: RoPEClassifier, checkpoint: str) -> None:
     weights = read_weights(checkpoint, prefix='')
     ours = any(key.startswith('backbone.') for key in weights)  # with the norm among them
     try:
-        if isinstance(model.backbone, StagedBackbone) and not ours:
-            norm = model.backbone.get_submodule(f'norm{model.backbone.out_indices[-1]}')
+        if not (model.backbone.is_isotropic or ours):
+            norm = model.backbone.last_norm
             norm.load_state_dict({name: weights[f'norm.{name}'] for name in ('weight', 'bias')})
         model.head.load_state_dict({name: weights[f'head.{name}'] for name in ('weight', 'bias')})
     except (RuntimeError, KeyError) as error:

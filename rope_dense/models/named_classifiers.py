@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..backbones import RoPENAT, RoPEViT
 from ..backbones.archs import DEFAULT, find_vit_arch
-from ..rope.embeddings import Size
+from ..utils.sizes import Size
 from ..utils.validation import refuse
 
 OFFSETS = 'relative_position_bias_table'

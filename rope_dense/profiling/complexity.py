@@ -12,8 +12,9 @@ from torch import nn
 
 from ..cli.config import used_loaders
 from ..cli.errors import UsageError
-from ..evaluation.resolution import ImageSize, configured_size
+from ..evaluation.resolution import configured_size
 from ..rope import Rotary, RotaryEmbedding
+from ..utils.sizes import ImageSize
 from .speed import count_operations
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from ..backbones.base import Backbone
-from ..evaluation.resolution import ImageSize
+from ..utils.sizes import ImageSize
 from .speed import count_operations, noise, profiled
 
 # Pixels; the images that are measured first have this, or whole windows, to 2.5 times it.

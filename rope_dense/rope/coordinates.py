@@ -15,7 +15,7 @@ from ..utils.validation import check_choice, check_number, check_settings, check
 CoordinateType = Literal['index', 'centres', 'corners']
 Normalization = Literal['separate', 'min', 'max']
 WindowStep = Literal['window', 'map']
-POSITIONS: Cache[Tensor] = Cache(32)
+POSITIONS: Cache[Tensor] = Cache()
 
 
 @dataclass(frozen=True, repr=False)

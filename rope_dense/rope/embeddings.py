@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..utils.cache import Cache
+from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number
 from .coordinates import build_coordinates
 from .rotate import PairLayout, Rotary
@@ -26,8 +27,7 @@ from .scaling import RopeScaling
 
 Series = Literal['radians', 'periods', 'bands']
 AxisOrder = Literal['xy', 'yx', 'alternating']
-Size = tuple[int, int]  # (height, width) in tokens
-FIXED: Cache[Rotary] = Cache(32)
+FIXED: Cache[Rotary] = Cache(measure=lambda rotary: 3 * rotary.angles.nbytes)  # with cos_sin
 OF_MODULES = vars(nn.Module()).keys()  # attributes that every module has
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_number
-from .embeddings import RotaryEmbedding, Size, axis_frequencies
+from .embeddings import RotaryEmbedding, axis_frequencies
 from .rotate import PairLayout, Rotary
 
 

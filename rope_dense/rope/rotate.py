@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..utils.cache import is_tracing
+from ..utils.tracing import is_tracing
 from .kernels import definition, packed, triton_rotary
 from .kernels.definition import PairLayout
 

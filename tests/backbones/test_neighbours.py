@@ -41,7 +41,7 @@ every_case = pytest.mark.parametrize('grid, kernel, dilation', CASES)
 @pytest.fixture
 def traced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of the sizes that a traced model has, which do not follow the grid, if it is true."""
-    monkeypatch.setattr(plans, 'PLANS', plans.Cache(32))
+    monkeypatch.setattr(plans, 'PLANS', plans.Cache())
     monkeypatch.setattr(plans, 'is_tracing', lambda: request.param)
 
 

@@ -5,9 +5,10 @@ from types import ModuleType
 import pytest
 import torch
 from mmengine.registry import MODELS, init_default_scope
-from torch import Tensor, nn
+from torch import Tensor
 
 from helpers.reference import relative_error
+from helpers.small_checkpoints import randomize
 from rope_dense.backbones import RoPEViT
 from rope_dense.rope import GridRoPE
 
@@ -27,17 +28,6 @@ COLUMNS = {
 VITDET = dict(with_cls_token=False, window_size=3, window_block_indexes=(0, 1, 3))
 VITDET_COLUMNS = {name: dict(column, **VITDET) for name, column in COLUMNS.items()}
 VITDET_COLUMNS['APE + relative'] = dict(rope=None, use_ape=True, use_rel_pos=True, **VITDET)
-
-
-def randomize(model: nn.Module) -> None:
-    """Weights with which every part matters: LayerScale near 1, norms and biases not trivial."""
-    for name, parameter in model.named_parameters():
-        if name.endswith('freqs'):
-            continue
-        std = 0.05 if parameter.dim() > 1 else 0.2
-        nn.init.normal_(parameter, std=std)
-        if 'gamma' in name or 'norm' in name and name.endswith('weight'):
-            parameter.data += 1
 
 
 def build(**arguments) -> RoPEViT:
@@ -110,7 +100,7 @@ def test_any_image_size_gives_maps_of_the_declared_stride(name: str, height: int
         assert torch.isfinite(out).all()
 
 
-@pytest.mark.parametrize('name', COLUMNS.keys() | VITDET_COLUMNS.keys())
+@pytest.mark.parametrize('name', COLUMNS | VITDET_COLUMNS)
 def test_every_parameter_has_a_gradient(name: str):
     columns = COLUMNS if name in COLUMNS else VITDET_COLUMNS
     model = build(**columns[name], final_norm=True, img_size=64).train()

@@ -15,7 +15,6 @@ from types import ModuleType
 import pytest
 import torch
 import torch.nn.functional as F
-from test_vit import randomize
 from torch import nn
 
 from helpers.published import (
@@ -29,7 +28,7 @@ from helpers.published import (
     timm_pe,
 )
 from helpers.reference import relative_error
-from helpers.small_checkpoints import Weights, load, refusal, saved
+from helpers.small_checkpoints import Weights, load, randomize, refusal, saved
 from helpers.timm_parity import MODELS, NAMES, build_pair, largest_error, other_grids, without_norm
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import CheckpointError

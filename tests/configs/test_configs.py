@@ -8,7 +8,7 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS, TRANSFORMS
 from mmengine.runner import Runner
 
-from helpers.grid import CONFIGS, FLAGSHIPS, Leaf
+from helpers.grid import CONFIGS, FLAGSHIPS, Leaf, readme_options
 from helpers.recipes import PAPER, SWIN_VARIANTS, TTA_SHORT_SIDES
 
 REFERENCES = [Leaf(experiment, size, 'rope-mixed') for experiment, size in PAPER]
@@ -28,10 +28,18 @@ def test_configs_survive_a_dump(experiment: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize('variant', SWIN_VARIANTS)
-def test_crop_512_differs_from_the_grid_in_the_crop_only(variant: str) -> None:
+def test_mask2former_swin_b_on_crops_of_512(variant: str) -> None:
+    """By the options of the README: the config of Swin-S becomes Swin-B's but for the crop."""
     small, large = (Leaf('mask2former_swin', size, variant) for size in 'sb')
-    name = f'crop_512/mask2former_swin-b_{variant}_8xb2-160k_ade20k-512x512.py'
-    other = Config.fromfile(large.path.parent / name)
+    options = readme_options(large.path.parent / 'README.md', 'arch=base')
+    checkpoint = 'model.backbone.init_cfg.checkpoint'
+    if variant == 'rope-mixed':
+        assert options[checkpoint] == large.weights
+    options[checkpoint] = large.weights
+    if large.weights is None:
+        del options[checkpoint]
+    other = Config.fromfile(small.path)
+    other.merge_from_dict(options)
     assert other.model.backbone == large.load().model.backbone
     assert other.model.decode_head == large.load().model.decode_head
     for part in ('train_dataloader', 'test_dataloader', 'tta_pipeline', 'optim_wrapper'):

@@ -20,12 +20,13 @@ from mmengine.registry import MODELS, init_default_scope
 from mmengine.structures import InstanceData
 from PIL import Image
 
-from helpers.grid import CONFIGS, read, value
+from helpers.grid import CONFIGS, read, readme_options, value
 from helpers.published import shi_nat
 from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPENAT
 from rope_dense.evaluation.results import read_results
 from rope_dense.models.classifier import load_classifier
+from rope_dense.rope import LogAxialRoPE
 
 NAT, ABLATION = CONFIGS / 'nat', CONFIGS / 'ablation'
 # Drop path, learning rate, and the published results: box and mask AP, or mIoU at one scale and at
@@ -126,18 +127,13 @@ SETTINGS = {
         'train_dataloader.batch_size': 2,
     },
 }
-LOG_AXIAL = dict(type='LogAxialRoPE', k_rope=2)
-VARIANTS = {'rpb': (None, True), 'rope-log-axial': (LOG_AXIAL, False)}
-LEAVES = list(itertools.product(RECIPES, VARIANTS))
-every_leaf = pytest.mark.parametrize(
-    'key, variant', LEAVES, ids=lambda x: x if isinstance(x, str) else '-'.join(x)
-)
+every_leaf = pytest.mark.parametrize('key', RECIPES, ids='-'.join)
 
 
-def path_of(key: tuple[str, str, str], variant: str) -> Path:
+def path_of(key: tuple[str, str, str]) -> Path:
     head, family, size = key
     tail = '160k_ade20k-512x512' if head == UPERNET else '264k_coco'
-    return NAT / f'{head}_{family}-{size}_{variant}_8xb2-{tail}.py'
+    return NAT / f'{head}_{family}-{size}_rpb_8xb2-{tail}.py'
 
 
 def load(path: Path) -> Config:
@@ -146,14 +142,40 @@ def load(path: Path) -> Config:
     return cfg
 
 
+def with_log_axial_rope(key: tuple[str, str, str]) -> Config:
+    """The config with the options of README.md."""
+    cfg = load(path_of(key))
+    cfg.merge_from_dict(readme_options(NAT / 'README.md', 'upernet_nat-mini'))
+    return cfg
+
+
 def test_all_configs_are_here() -> None:
-    assert {*NAT.glob('*.py')} == {path_of(*leaf) for leaf in LEAVES} and len(LEAVES) == 60
+    assert {*NAT.glob('*.py')} == {path_of(key) for key in RECIPES} and len(RECIPES) == 30
 
 
 @every_leaf
-def test_settings_are_the_published_ones(key: tuple[str, str, str], variant: str) -> None:
+def test_parameters_are_those_of_the_readme(key: tuple[str, str, str]) -> None:
+    """With the bias, and with log-axial RoPE by the options that it gives."""
+    with torch.device('meta'):
+        model = MODELS.build(load(path_of(key)).model)
+        backbone = MODELS.build(with_log_axial_rope(key).model.backbone)
+    total, published, ours = (
+        sum(p.numel() for p in module.parameters()) for module in (model, model.backbone, backbone)
+    )
+    rope = backbone.layers[0].blocks[0].attn.rope
+    assert isinstance(rope, LogAxialRoPE) and rope.k_rope == 2
+    assert not any(name.endswith('bias_table') for name, _ in backbone.named_parameters())
+    (row,) = re.findall(rf'\({path_of(key).name}\) \|(.*)\|', (NAT / 'README.md').read_text())
+    assert [cell.strip() for cell in row.split('|')][-2:] == [
+        f'{total:,}',
+        f'{total - published + ours:,}',
+    ]
+
+
+@every_leaf
+def test_settings_are_the_published_ones(key: tuple[str, str, str]) -> None:
     (head, family, size), (drop_path, rate, *results) = key, RECIPES[key]
-    path = path_of(key, variant)
+    path = path_of(key)
     cfg = load(path)
     actual = {name: value(cfg, name) for name in SETTINGS[head]}
     assert actual == SETTINGS[head]
@@ -161,14 +183,11 @@ def test_settings_are_the_published_ones(key: tuple[str, str, str], variant: str
     backbone, text = cfg.model.backbone, path.read_text()
     arch = f'{family}_{size}'.replace('-', '_')
     assert (backbone.arch, backbone.drop_path_rate) == (arch, drop_path)
-    assert (backbone.rope, backbone.use_rpb) == VARIANTS[variant]
-    if variant == 'rpb':
-        weights = f'https://shi-labs.com/projects/{WEIGHTS[family].format(size)}'
-        assert backbone.init_cfg == dict(type='Pretrained', checkpoint=weights)
-        assert all(str(result) in text.partition('_base_')[0] for result in results)
-    else:
-        assert backbone.init_cfg is None and 'Such weights are not published' in text
-    if (family, size) != ('nat', 'mini') or variant != 'rpb':
+    assert (backbone.rope, backbone.use_rpb) == (None, True)
+    weights = f'https://shi-labs.com/projects/{WEIGHTS[family].format(size)}'
+    assert backbone.init_cfg == dict(type='Pretrained', checkpoint=weights)
+    assert all(str(result) in text.partition('_base_')[0] for result in results)
+    if (family, size) != ('nat', 'mini'):
         assert len(text.splitlines()) <= 8
     sizes = RoPENAT.ARCHS[arch]
     channels = [sizes['embed_dims'] * 2**stage for stage in range(4)]
@@ -183,7 +202,7 @@ def test_settings_are_the_published_ones(key: tuple[str, str, str], variant: str
 def test_backbones_have_the_published_dilations(key: tuple[str, str, str]) -> None:
     head, family, _ = key
     with torch.device('meta'):
-        model = MODELS.build(dict(load(path_of(key, 'rpb')).model.backbone, init_cfg=None))
+        model = MODELS.build(dict(load(path_of(key)).model.backbone, init_cfg=None))
     expected = DILATIONS.get((MASK if head == CASCADE else head, family), ((1,),) * 4)
     for stage, of_stage in zip(model.layers, expected, strict=True):
         dilations = [block.attn.dilation for block in stage.blocks]
@@ -192,7 +211,7 @@ def test_backbones_have_the_published_dilations(key: tuple[str, str, str]) -> No
 
 @pytest.mark.parametrize('head', [MASK, CASCADE, UPERNET])
 def test_models_are_built_with_the_decay_of_the_recipe(head: str) -> None:
-    cfg = load(path_of((head, 'nat', 'mini'), 'rpb'))
+    cfg = load(path_of((head, 'nat', 'mini')))
     with torch.device('meta'):
         model = MODELS.build(cfg.model)
     groups = build_optim_wrapper(model, cfg.optim_wrapper).optimizer.param_groups
@@ -205,7 +224,7 @@ def test_models_are_built_with_the_decay_of_the_recipe(head: str) -> None:
 
 @torch.no_grad()
 def test_a_segmentor_predicts() -> None:
-    cfg = load(path_of((UPERNET, 'dinat-s', 'tiny'), 'rope-log-axial'))
+    cfg = with_log_axial_rope((UPERNET, 'dinat-s', 'tiny'))
     arch = dict(embed_dims=16, depths=(1, 2, 1, 1), num_heads=(1, 1, 2, 2), overlapping=False)
     cfg.model.backbone.arch = arch
     cfg.model.decode_head.update(in_channels=[16, 32, 64, 128], channels=16)
@@ -220,7 +239,7 @@ def test_a_detector_trains_and_predicts(head: str) -> None:
     from mmdet.structures import DetDataSample
     from mmdet.structures.mask import BitmapMasks
 
-    cfg = load(path_of((head, 'dinat', 'mini'), 'rope-log-axial'))
+    cfg = with_log_axial_rope((head, 'dinat', 'mini'))
     cfg.model.backbone.update(
         arch=dict(embed_dims=16, depths=(1, 2, 1, 1), num_heads=(1, 1, 2, 2)), drop_path_rate=0.0
     )
@@ -284,18 +303,44 @@ for model in ('nat-s', 'dinat-s', 'swin-s', 'vit-s'):
     ROPES[f'{model}_table10'] = dict(type='LogAxialRoPE', k_rope=8, shared=True)
 
 
+UNIT = {f'coordinates.{key}': setting for key, setting in CENTRES.items()}
+OPTIONS = {  # of README.md, for the rows without a file: from (name of a file, options of its rope)
+    **{
+        f'vit-s_{kind}_k{k}_per-head': (f'vit-s_{kind}_k{k}_shared', {'shared': False})
+        for kind, k in itertools.product(('2d', 'log-axial'), (1, 4, 8, 16))
+    },
+    **{
+        f'vit-s_table{table}_{row}': (f'vit-s_{kind}_{how}', options)
+        for table, how in ((8, 'k2_per-head'), (9, 'k1_shared'))
+        for row, kind, options in (
+            ('exponential_index', '2d', {}),
+            ('exponential_unit', '2d', UNIT),
+            ('bounded-log_index', 'log-axial', {'coordinates.type': 'index'}),
+            ('bounded-log_unit', 'log-axial', {}),
+        )
+    },
+}
+
+
 def test_the_ablations_are_those_of_the_tables() -> None:
-    assert {path.stem for path in ABLATION.glob('*.py')} == {f'{name}_in1k' for name in ROPES}
-    assert len(ROPES) == 20 + 1 + 8 + 4
+    files = {f'{name}_in1k' for name in ROPES.keys() - OPTIONS.keys()}
+    assert {path.stem for path in ABLATION.glob('*.py')} == files
+    assert len(ROPES) == 20 + 1 + 8 + 4 and len(files) == 17
+    readme = (ABLATION / 'README.md').read_text()
+    for _, options in OPTIONS.values():
+        text = ' '.join(f'rope.{key}={setting}' for key, setting in options.items())
+        assert f'`{text}`' in readme or not text
 
 
 @pytest.mark.parametrize('name', ROPES)
 def test_an_ablation_differs_in_its_rope(name: str) -> None:
-    path = ABLATION / f'{name}_in1k.py'
+    file, options = OPTIONS.get(name, (name, {}))
+    path = ABLATION / f'{file}_in1k.py'
     cfg, text = load(path), path.read_text()
+    cfg.merge_from_dict({f'model.backbone.rope.{key}': value for key, value in options.items()})
     backbone = cfg.model.backbone
     assert backbone.rope == ROPES[name] and backbone.get('use_rpb', False) == (name == 'vit-s_rpb')
-    assert name == PARENT or len(text.splitlines()) <= 8
+    assert file == PARENT or len(text.splitlines()) <= 8
     assert re.search(r'As published: \d+\.\d+ %', text)
     assert cfg.evaluation.sizes == [128, 192, 224, 256, 320, 384, 480, 512]
     with torch.device('meta'):
@@ -361,7 +406,7 @@ def test_published_classifiers_need_a_config(
     main = runpy.run_path(str(CONFIGS.parent / 'tools' / 'eval_classification.py'))['main']
     assert main([path, str(tmp_path)]) == 2
     assert 'dilations of its blocks are not among the weights' in capsys.readouterr().err
-    assert main([path, str(tmp_path), '--config', str(path_of(LEAVES[0][0], 'rpb'))]) == 2
+    assert main([path, str(tmp_path), '--config', str(path_of((MASK, 'nat', 'mini')))]) == 2
     assert 'its model must be a RoPEClassifier' in capsys.readouterr().err
     arch = dict(embed_dims=16, depths=(1, 1), num_heads=(1, 1))
     backbone = dict(type='RoPENAT', arch=arch, rope=None, use_rpb=True, out_indices=(1,))

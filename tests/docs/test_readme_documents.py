@@ -71,7 +71,7 @@ def own_config(code: str, folder: Path) -> Config:
     """The config `code` of the README, on data in `folder`."""
     path = folder / 'mine.py'
     path.write_text(code.replace("'configs/", f"'{ROOT}/configs/"))
-    return with_data_root(load_config(str(path), {}, None), folder)
+    return with_data_root(load_config(str(path)), folder)
 
 
 def test_boxes_in_the_layout_of_coco_fit_the_config(tmp_path: Path) -> None:

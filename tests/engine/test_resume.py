@@ -26,7 +26,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset
 from helpers.small_configs import make_data, small_config
 from rope_dense.engine import AtomicCheckpointHook
 from rope_dense.engine.train_loop import SeededBatches
-from rope_dense.utils.atomic_write import whole_file
+from rope_dense.utils.atomic_write import PARTIAL, atomic_write
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -105,7 +105,7 @@ def start_and_kill(config: Path, work_dir: Path, before: str, at: str) -> None:
     """Run `before` and then the training, and kill it (SIGKILL) when it prints `at`."""
     argv = [str(TOOLS / 'train.py'), str(config), '--ema', str(MOMENTUM)]
     argv += ['--work-dir', str(work_dir), '--cfg-options', *OPTIONS, *SPARSE]
-    code = f'{before}\nimport runpy, sys\nsys.argv = {argv}\n'
+    code = f'{before}\nimport runpy, sys\nsys.argv = {argv}\nsys.path[0] = {str(TOOLS)!r}\n'
     code += "runpy.run_path(sys.argv[0], run_name='__main__')"
     process = subprocess.Popen(
         [sys.executable, '-W', 'ignore', '-c', code],
@@ -142,7 +142,7 @@ def test_resumed_run_goes_on_as_if_nothing_had_happened(
     assert (work_dir / 'last_checkpoint').read_text() == str(good)
     assert torch.load(good, weights_only=False)['meta']['iter'] == KEPT_STEP
     left = sorted(path.name for path in work_dir.glob('iter_*'))
-    left = [re.sub(r'\.\d+\.partial', '.partial', name) for name in left]
+    left = [re.sub(r'\.\w+\.partial', '.partial', name) for name in left]
     assert left == [good.name, *(['iter_4.pth.partial'] if before else [])]
 
     flags = ['--ema', MOMENTUM, '--work-dir', work_dir, '--resume']
@@ -254,7 +254,7 @@ class Saver:
 
 
 def checkpoints(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if path.name.startswith('iter_'))
+    return sorted(path.name for path in folder.glob('iter_*') if path.suffix != PARTIAL)
 
 
 def save_steps(hook: CheckpointHook, runner: Saver, steps: range) -> None:
@@ -266,7 +266,7 @@ def test_old_checkpoint_goes_after_the_new_one_is_there(tmp_path: Path) -> None:
     runner, hook = Saver(tmp_path), AtomicCheckpointHook(by_epoch=False, max_keep_ckpts=2)
     (tmp_path / 'iter_7.pth.partial').write_text('left by a killed process')
     hook.before_train(runner)
-    assert checkpoints(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
     save_steps(hook, runner, range(4))
     assert runner.listings[1:] == [
         ['iter_1.pth'],
@@ -296,7 +296,7 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
         with (
             pytest.raises(OSError, match='cannot be written .*GB left.*iter_1.pth'),
-            whole_file(path) as partial,
+            atomic_write(path) as partial,
         ):
             torch.save(torch.zeros(100_000), partial)
     finally:

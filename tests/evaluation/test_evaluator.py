@@ -110,9 +110,7 @@ class Dense(nn.Module):
         return self.backbone(torch.randn(1, 3, side, side, generator=generator))[-1]
 
 
-def evaluator_of(
-    backbone: nn.Module, *, keep_ratio: bool = False, **test_cfg: object
-) -> Evaluator:
+def evaluator_of(backbone: nn.Module, *, keep_ratio: bool = False, **test_cfg: object) -> Evaluator:
     config = pipeline_config(dict(type='Resize', scale=(64, 64), keep_ratio=keep_ratio))
     config.model = dict(test_cfg=test_cfg)
     return Evaluator(Dense(backbone), config)

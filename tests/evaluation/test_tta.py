@@ -113,7 +113,7 @@ class Case:
     """A small model in evaluation, its data sets and its config."""
 
     def __init__(self, name: str, data: Path, folder: Path, **test_cfg: object) -> None:
-        self.config = load_config(str(small_config(name, data, folder)), {}, None)
+        self.config = load_config(str(small_config(name, data, folder)))
         self.config.model.test_cfg.update(test_cfg)
         self.scope = self.config.default_scope
         with MODELS.switch_scope_and_registry(self.scope) as models:

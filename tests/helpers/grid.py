@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
+import shlex
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import torch
-from mmengine.config import Config
+from mmengine.config import Config, DictAction
 from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 
@@ -122,6 +124,16 @@ def value(cfg: Config, path: str) -> object:
     for key in path.split('.'):
         cfg = cfg[int(key)] if key.isdigit() else cfg.get(key)
     return cfg
+
+
+def readme_options(readme: Path, config: str) -> dict:
+    """What the first command of a README that names ``config`` has behind --cfg-options."""
+    blocks = readme.read_text().split('```')[1::2]
+    command = next(block for block in blocks if config in block).replace('\\\n', ' ')
+    line = next(line for line in command.splitlines() if config in line)
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--cfg-options', nargs='+', action=DictAction)
+    return parser.parse_known_args(shlex.split(line))[0].cfg_options
 
 
 @cache

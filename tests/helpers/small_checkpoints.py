@@ -75,3 +75,14 @@ def refusal(backbone: type, checkpoint: str, prefix: str | None = None, **option
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert not model.is_init
     return str(caught.value)
+
+
+def randomize(model: nn.Module) -> None:
+    """Weights with which every part matters: LayerScale near 1, norms and biases not trivial."""
+    for name, parameter in model.named_parameters():
+        if name.endswith('freqs'):
+            continue
+        std = 0.05 if parameter.dim() > 1 else 0.2
+        nn.init.normal_(parameter, std=std)
+        if 'gamma' in name or 'norm' in name and name.endswith('weight'):
+            parameter.data += 1

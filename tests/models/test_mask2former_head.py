@@ -25,7 +25,7 @@ def segmentor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[nn.Module]:
     folder = tmp_path_factory.mktemp('mask2former')
     with DefaultScope.overwrite_default_scope('mmengine'):
         path = small_config(MASK2FORMER, make_data(folder / 'data'), folder)
-        model = build_model(load_config(str(path), {}, None))
+        model = build_model(load_config(str(path)))
         model.init_weights()
         yield model.eval()
 

@@ -14,7 +14,7 @@ from helpers.tool_names import TOOLS, Main
 from rope_dense.cli.data_checks import DataError, loading
 from rope_dense.cli.errors import command
 from rope_dense.cli.flags import saved_predictions
-from rope_dense.utils.atomic_write import whole_file
+from rope_dense.utils.atomic_write import atomic_write
 
 FULL = Path('/dev/full')
 
@@ -32,7 +32,7 @@ def test_the_open_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
     (tmp_path / 'x.pth').mkdir()
-    with pytest.raises(OSError) as caught, whole_file(tmp_path / 'x.pth') as partial:
+    with pytest.raises(OSError) as caught, atomic_write(tmp_path / 'x.pth') as partial:
         partial.touch()
     assert caught.value.filename == str(tmp_path / 'x.pth')
     assert [path.name for path in tmp_path.iterdir()] == ['x.pth']

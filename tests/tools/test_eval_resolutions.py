@@ -46,7 +46,7 @@ class Model:
     def __init__(self, name: str, folder: Path, data: Path) -> None:
         self.config = small_config(name, data, folder)
         self.checkpoint = folder / f'{name}.pth'
-        model = build_model(load_config(str(self.config), {}, None))
+        model = build_model(load_config(str(self.config)))
         model.init_weights()
         torch.save(dict(state_dict=model.state_dict()), self.checkpoint)
 
@@ -82,7 +82,7 @@ def test_figures_are_those_of_single_tests(
     options = ['--slide', 'whole', '--scaling', 'config', 'linear:2', '--work-dir', tmp_path]
     assert run(segmentor.config, segmentor.checkpoint, '--sizes', 48, '64x80', *options) == 0
     actual = figures(tmp_path)
-    config = load_config(str(segmentor.config), {}, str(tmp_path / 'single'))
+    config = load_config(str(segmentor.config), (), str(tmp_path / 'single'))
     config.model.test_cfg = dict(mode='whole')
     for scaling, setting in (('config', None), ('linear:2', dict(type='linear', factor=2.0))):
         config.model.backbone.rope_scaling = setting

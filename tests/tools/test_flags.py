@@ -8,7 +8,7 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import STRATEGIES
 
-from helpers.tool_names import TOOLS, Fails, Main
+from helpers.tool_names import TOOL_NAMES, TOOLS, Fails, Main
 from rope_dense.cli.errors import UsageError
 from rope_dense.cli.flags import (
     enable_amp,
@@ -21,7 +21,7 @@ from rope_dense.cli.flags import (
 from rope_dense.cli.model_checks import build_model
 
 
-@pytest.mark.parametrize('tool', sorted(path.name for path in TOOLS.glob('*.py')))
+@pytest.mark.parametrize('tool', TOOL_NAMES)
 def test_the_help_of_every_tool_has_debug(tool: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         runpy.run_path(str(TOOLS / tool))['main'](['--help'])

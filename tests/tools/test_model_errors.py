@@ -92,7 +92,7 @@ def test_maps_that_do_not_fit(
 @pytest.mark.parametrize('path', sorted(CONFIGS.glob('demo/*.py')), ids=lambda path: path.stem)
 def test_maps_that_fit(path: Path) -> None:
     """EoMT's backbone does not run alone."""
-    check_maps(build_model(load_config(str(path), {}, None)))
+    check_maps(build_model(load_config(str(path))))
 
 
 @pytest.mark.parametrize(

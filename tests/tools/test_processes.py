@@ -24,6 +24,7 @@ def test_tools_without_openmmlab_say_what_to_install() -> None:
     code = (
         'import runpy, sys\n'
         "sys.modules['mmcv'] = None\n"
+        f'sys.path[0] = {str(TOOLS)!r}\n'
         "sys.argv = ['train.py', 'config.py']\n"
         "runpy.run_path('tools/train.py', run_name='__main__')"
     )

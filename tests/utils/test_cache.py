@@ -11,8 +11,21 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.nn.utils import parametrize
 
-from rope_dense.rope import AxialRoPE, GridRoPE, MixedRoPE, RopeScaling, Rotary, RotaryEmbedding
-from rope_dense.utils.cache import Cache, is_tracing
+from rope_dense.backbones.attention import neighbours, windows
+from rope_dense.backbones.attention.neighbours import neighbour_plan
+from rope_dense.backbones.attention.windows import window_plan
+from rope_dense.rope import (
+    AxialRoPE,
+    GridRoPE,
+    MixedRoPE,
+    RopeScaling,
+    Rotary,
+    RotaryEmbedding,
+    coordinates,
+    embeddings,
+)
+from rope_dense.utils.cache import Cache
+from rope_dense.utils.tracing import is_tracing
 
 CPU = torch.device('cpu')
 
@@ -24,13 +37,13 @@ def rotary_of(
 
 
 def test_the_last_results_are_cached_by_key_and_device():
-    cache: Cache[Tensor] = Cache(3)
+    cache: Cache[Tensor] = Cache(max_bytes=3 * 400)
     made = []
 
     def get(key: int, device: torch.device = CPU) -> Tensor:
         def make() -> Tensor:
             made.append(key)
-            return torch.empty(key, device=device)
+            return torch.full((100,), float(key), device=device)
 
         return cache.get(key, device, make)
 
@@ -43,8 +56,66 @@ def test_the_last_results_are_cached_by_key_and_device():
     assert get(0, torch.device('meta')).is_meta and not get(0).is_meta
 
 
+def test_a_value_larger_than_the_cache_is_not_cached():
+    cache: Cache[Tensor] = Cache(max_bytes=100)
+    small = cache.get('small', CPU, lambda: torch.ones(25))
+    assert cache.get('large', CPU, lambda: torch.ones(26)).shape == (26,)
+    assert cache.get('small', CPU, lambda: torch.zeros(25)) is small
+    assert list(cache.values) == [('small', CPU)] and cache.num_bytes == 100
+
+
+def held_bytes(cache: Cache) -> int:
+    """The memory of all tensors that a cache keeps alive, shared memory once."""
+    seen, storages = set(), {}
+
+    def visit(value: object) -> None:
+        if isinstance(value, Tensor):
+            storages[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+        elif isinstance(value, (tuple, list, dict)):
+            for part in value.values() if isinstance(value, dict) else value:
+                visit(part)
+        elif hasattr(value, '__dict__') and id(value) not in seen:
+            seen.add(id(value))
+            visit(vars(value))
+
+    visit(cache.values)
+    return sum(storages.values())
+
+
+@pytest.mark.parametrize('name', ['angles', 'positions', 'windows', 'neighbours'])
+def test_500_grids_stay_within_the_bound(name: str, monkeypatch: pytest.MonkeyPatch):
+    """Grids of a training at many scales; a bound that about one in ten of them fits in."""
+    axial, mixed = AxialRoPE(8, 2), MixedRoPE(8, 2)
+    where, attribute, call = {
+        'angles': (embeddings, 'FIXED', lambda *grid: rotary_of(axial, *grid).cos_sin),
+        'positions': (coordinates, 'POSITIONS', lambda *grid: rotary_of(mixed, *grid)),
+        'windows': (
+            windows,
+            'PLANS',
+            lambda *grid: window_plan(1, grid, (4, 4), shift=(2, 2), device=CPU),
+        ),
+        'neighbours': (
+            neighbours,
+            'PLANS',
+            lambda *grid: neighbour_plan(grid, (3, 3), 1, device=CPU),
+        ),
+    }[name]
+    cache = Cache(max_bytes=2**20)
+    if name in ('angles', 'positions'):
+        cache = Cache(2**20, getattr(where, attribute).measure)
+    monkeypatch.setattr(where, attribute, cache)
+    held = []
+    for height in range(8, 28):
+        for width in range(8, 33):
+            call(height, width)
+            held.append(held_bytes(cache))
+    assert len(held) == 500 and max(held) <= 2**20
+    assert cache.num_bytes > 0.9 * 2**20 and 4 < len(cache.values) < 450
+    assert held_bytes(cache) <= cache.num_bytes
+
+
 def test_what_is_made_in_inference_mode_can_train():
-    cache: Cache[Tensor] = Cache(3)
+    cache: Cache[Tensor] = Cache()
     with torch.inference_mode():
         value = cache.get('ones', CPU, lambda: torch.ones(3))
     assert not value.is_inference()
@@ -55,11 +126,11 @@ def test_what_is_made_in_inference_mode_can_train():
 
 def test_what_is_cached_has_no_graph():
     weight = torch.ones(3, requires_grad=True)
-    assert not Cache(3).get('weight', CPU, lambda: weight * 2).requires_grad
+    assert not Cache().get('weight', CPU, lambda: weight * 2).requires_grad
 
 
 def test_nothing_is_cached_while_tracing_or_with_fake_tensors():
-    cache: Cache[Tensor] = Cache(3)
+    cache: Cache[Tensor] = Cache()
     seen = []
 
     def function(x: Tensor) -> Tensor:
@@ -84,7 +155,7 @@ def test_nothing_is_cached_while_tracing_or_with_fake_tensors():
 
 
 def test_threads_share_a_cache():
-    cache: Cache[Tensor] = Cache(4)
+    cache: Cache[Tensor] = Cache(max_bytes=32)
     errors = []
 
     def work(start: int) -> None:
@@ -100,7 +171,7 @@ def test_threads_share_a_cache():
         thread.start()
     for thread in threads:
         thread.join()
-    assert not errors and len(cache.values) <= 4
+    assert not errors and len(cache.values) == 4 and cache.num_bytes == 32
 
 
 # ---------------------------------------------------------------- angles

@@ -14,14 +14,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...rope import Rotary, RotaryEmbedding, rotate
-from ...rope.embeddings import Size
 from ...rope.rotate import rotate_packed
-from ...utils.cache import Cache, is_tracing
+from ...utils.cache import Cache
+from ...utils.sizes import Size
+from ...utils.tracing import is_tracing
 from ..layers import PositionConv, TableResize, build_norm, pad_grid, resize_grid
 from .windows import WindowPlan
 
 QkvBias = bool | Literal['qv']
-INDEXES: Cache[Tensor] = Cache(32)
+INDEXES: Cache[Tensor] = Cache()
 
 
 class Attention(nn.Module):

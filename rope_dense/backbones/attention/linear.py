@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...rope import rotate
-from ...rope.embeddings import Size
+from ...utils.sizes import Size
 from .attention import Attention
 from .windows import WindowPlan
 

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...rope import Rotary
-from ...rope.embeddings import Size
 from ...rope.rotate import log_once, rotate_packed
-from ...utils.cache import is_tracing
+from ...utils.sizes import Size
+from ...utils.tracing import is_tracing
 from ...utils.validation import refuse
 from ..layers import resize_grid
 from .attention import Attention, bias_table, offset_grid, score_scale

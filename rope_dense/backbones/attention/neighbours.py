@@ -12,8 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...rope.embeddings import Size
-from ...utils.cache import Cache, is_tracing
+from ...utils.cache import Cache
+from ...utils.sizes import Size
+from ...utils.tracing import is_tracing
 from ...utils.validation import check_size, refuse
 from .windows import WindowPlan
 
@@ -105,7 +106,7 @@ class NeighbourPlan:
 
 
 Plan = WindowPlan | NeighbourPlan
-PLANS: Cache[NeighbourPlan] = Cache(32)
+PLANS: Cache[NeighbourPlan] = Cache()
 
 
 def neighbour_plan(

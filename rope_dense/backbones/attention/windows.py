@@ -13,8 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...rope.embeddings import Size
-from ...utils.cache import Cache, is_tracing
+from ...utils.cache import Cache
+from ...utils.sizes import Size
+from ...utils.tracing import is_tracing
 from ...utils.validation import check_size, is_integer, refuse
 
 WindowSetting = int | Size | Literal['auto'] | None
@@ -147,7 +148,7 @@ class Gather(torch.autograd.Function):
         return grad_x, grad_fill, None, None, None, None
 
 
-PLANS: Cache[WindowPlan] = Cache(32)
+PLANS: Cache[WindowPlan] = Cache()
 
 
 def window_plan(

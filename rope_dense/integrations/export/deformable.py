@@ -18,7 +18,7 @@ from mmdet.models.layers import MSDeformAttnPixelDecoder
 from mmdet.models.layers.positional_encoding import SinePositionalEncoding
 from torch import Tensor, nn
 
-from ...rope.embeddings import Size
+from ...utils.sizes import Size
 
 
 class DeformableAttention(nn.Module):

@@ -16,10 +16,9 @@ from mmengine.model import BaseDataPreprocessor, revert_sync_batchnorm
 from torch import Tensor, nn
 
 from ...backbones.base import Backbone
-from ...backbones.stages import StagedBackbone
-from ...evaluation.resolution import ImageSize
 from ...models.classifier import RoPEClassifier
 from ...rope import RotaryEmbedding
+from ...utils.sizes import ImageSize
 from .parts import replace_parts
 
 
@@ -194,10 +193,9 @@ def backbone_of(model: nn.Module) -> Backbone:
 
 def smallest_size(backbone: Backbone) -> ImageSize:
     """Of an image for which a graph of any size is right: a side of one window, or of one token
-    where there are no windows, would be a case of its own."""
-    stride = backbone.patch_embed.patch_size
-    if isinstance(backbone, StagedBackbone):
-        stride *= 2 ** (len(backbone.layers) - 1)
+    where there are no windows, would be a case of its own.
+    """
+    stride = backbone.block_strides[-1]
     tokens = 1, 1
     if backbone.has_windows and isinstance(backbone.window_size, tuple):
         tokens = backbone.window_size

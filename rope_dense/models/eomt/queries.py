@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from ...backbones import RoPEViT
 from ...backbones.attention.attention import DecomposedBiasAttention
+from ...backbones.base import Backbone
 from ...backbones.layers import build_norm, to_map
-from ...rope.embeddings import Size
+from ...utils.sizes import Size
 from ...utils.validation import check_integer
 from ..plain_vit_fpn import LayerNorm2d
 
@@ -117,7 +118,7 @@ class EoMT(nn.Module):
         assert norm is not None  # see check_backbone
         x = norm(x).to(self.query.weight.dtype)
         queries = x[:, : self.num_queries]
-        tokens = x[:, self.num_queries + backbone.arch.num_prefix_tokens :]
+        tokens = x[:, self.num_queries + backbone.num_prefix_tokens :]
         features = self.upscale(to_map(tokens, grid))  # [B, C, h, w]
         masks = self.mask_head(queries) @ features.flatten(2)  # [B, Q, h w]
         return self.class_head(queries), masks.unflatten(2, features.shape[2:])
@@ -150,9 +151,9 @@ class UpscaleBlock(nn.Sequential):
         )
 
 
-def check_backbone(backbone: object, eomt: EoMT) -> None:
+def check_backbone(backbone: RoPEViT, eomt: EoMT) -> None:
     """Raise ValueError unless queries can join the last blocks of a backbone."""
-    if not isinstance(backbone, RoPEViT):
+    if not (isinstance(backbone, Backbone) and backbone.is_isotropic):
         raise ValueError(f'EoMT needs a RoPEViT as backbone, got {type(backbone).__name__}')
     depth, channels = len(backbone.blocks), backbone.arch.embed_dims
     first = depth - eomt.num_blocks

@@ -1,4 +1,0 @@
-# Swin-B, relative position bias, windows of 12 tokens; the tables of the pre-training, for
-# windows of 7, are resized when they are loaded. Not in the paper's tables.
-_base_ = '../dino_swin-b_rpb_8xb2-90k_coco.py'
-model = dict(backbone=dict(window_size=12, pretrain_window_size=12))

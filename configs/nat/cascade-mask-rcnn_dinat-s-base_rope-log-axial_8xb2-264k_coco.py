@@ -1,6 +1,0 @@
-# Cascade Mask R-CNN, DiNAT-s-Base, log-axial RoPE and no bias: no result is known.
-# Such weights are not published: it starts from random ones, or from your own (init_cfg).
-_base_ = './cascade-mask-rcnn_dinat-s-base_rpb_8xb2-264k_coco.py'
-rope = dict(_delete_=True, type='LogAxialRoPE', k_rope=2)
-model = dict(backbone=dict(rope=rope, use_rpb=False, init_cfg=None))
-del rope
