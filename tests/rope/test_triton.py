@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from helpers.pairwise import pairwise
 from rope_dense.rope import apply_rotary, apply_rotary_
 from rope_dense.rope.kernels import packed, triton_rotary
 from rope_dense.rope.rotate import Rotary, Rotate, choose_implementation, rotate_definition
@@ -79,13 +80,11 @@ def assert_same_gradients(qkv: Tensor, rotary: Rotary, weight: Tensor, prefix: i
     assert (actual[1] - expected[1]).norm() <= bound * expected[1].norm()
 
 
-@pytest.mark.parametrize('layout', LAYOUTS)
-@pytest.mark.parametrize('table', TABLES)
-@pytest.mark.parametrize('dtype', DTYPES)
-@pytest.mark.parametrize('prefix, copied_channels', [(0, 0), (PREFIX, 6)])
+@pairwise(layout=LAYOUTS, table=TABLES.keys(), dtype=DTYPES, more=[(0, 0), (PREFIX, 6)])
 def test_values_and_gradients_equal_the_definition(
-    layout: str, table: str, dtype: torch.dtype, prefix: int, copied_channels: int
+    layout: str, table: str, dtype: torch.dtype, more: tuple[int, int]
 ):
+    prefix, copied_channels = more
     rotary = make_rotary(TABLES[table], layout)
     qkv = make_qkv(head_dim=2 * PAIRS + copied_channels, prefix=prefix, dtype=dtype)
     before = qkv.clone()
@@ -108,18 +107,12 @@ def test_what_is_not_rotated_is_copied(layout: str):
     assert out.isfinite().sum() == qkv.isfinite().sum()
 
 
-@pytest.mark.parametrize('layout', LAYOUTS)
-@pytest.mark.parametrize('positions, batch', [(1, 1), (7, 3), (33, 5)])
-@pytest.mark.parametrize('programs, threads', [(4096, 32), (3, 8), (1, 128)])
+@pairwise(layout=LAYOUTS, size=[(1, 1), (7, 3), (33, 5)], split=[(4096, 32), (3, 8), (1, 128)])
 def test_any_size_and_any_split_into_programs(
-    monkeypatch: pytest.MonkeyPatch,
-    layout: str,
-    positions: int,
-    batch: int,
-    programs: int,
-    threads: int,
+    monkeypatch: pytest.MonkeyPatch, layout: str, size: tuple[int, int], split: tuple[int, int]
 ):
     """Images and pairs that the programs do not divide; 3 heads of 6 pairs and 2 channels more."""
+    (positions, batch), (programs, threads) = size, split
     monkeypatch.setattr(triton_rotary, 'PROGRAMS', programs)
     monkeypatch.setattr(triton_rotary, 'THREADS', threads)
     qkv, rotary = make_qkv(positions, batch, 14), make_rotary((positions, HEADS, 6), layout)
