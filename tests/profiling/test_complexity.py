@@ -125,5 +125,5 @@ def test_sizes_of_configs() -> None:
     assert measured_size(Leaf('mask2former_swin', 'b', 'rpb').load()) == (640, 640)
     cfg = Leaf('dino_swin', 't', 'rope-mixed').load()
     cfg.test_dataloader.dataset.pipeline = [dict(type='LoadImageFromFile')]
-    with pytest.raises(UsageError, match='no step has a `scale`.*give --size HEIGHT WIDTH'):
+    with pytest.raises(UsageError, match=r'no step has a `scale`.*give --size HEIGHT WIDTH'):
         measured_size(cfg)
