@@ -13,8 +13,8 @@ from rope_dense.evaluation.papers import expand_sizes, paper_tables, read_runs, 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = paper_tables()
 TOP1 = {name: table for name, table in TABLES.items() if table['metric'] == 'accuracy/top1'}
-# The first digits of each table's SHA-256, as it was when it had been compared with its paper number
-# by number: a table changes with its checksum, after another comparison.
+# The first digits of the SHA-256 of each table, which was compared with its paper number by number.
+# A table changes together with its checksum, after another comparison.
 CHECKSUMS = {
     'table-5': 'ca890ca21b1e',
     'table-a.1': '13da60587f17',
