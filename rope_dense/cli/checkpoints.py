@@ -15,6 +15,7 @@ from ..checkpoints.files import STAND_INS, check_plain, read_checkpoint
 from ..checkpoints.sources import HUB, Source, fetch
 from .config import nodes
 from .errors import UsageError
+from .training_checks import check_backbone
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
 STATISTICS = ('min', 'max', 'mean', 'current')
@@ -42,13 +43,15 @@ ALLOWED: list[Any] = [
 
 def load_from_source(filename: str, map_location: object = None) -> dict:
     """``read_checkpoint`` for mmengine. Tensors are on the CPU, whatever `map_location` is: model
-    and optimizer copy them to their device."""
+    and optimizer copy them to their device.
+    """
     return read_checkpoint(fetch(filename), filename, ALLOWED)
 
 
 def read_safely() -> None:
     """Let mmengine read files, addresses and the hub with ``read_checkpoint``: its own reader, of
-    0.10.12, runs code from a file that ``weights_only`` refuses."""
+    0.10.12, runs code from a file that ``weights_only`` refuses.
+    """
     CheckpointLoader.register_scheme(['', *WEB, HUB], load_from_source, force=True)
 
 
@@ -84,6 +87,7 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
     checkpoint = read(path, origin)
     weights = weights_of(checkpoint, f'{origin} {path!r}')
     if not cfg.get('resume'):
+        check_backbone(model, weights, f'{origin} {path!r}')
         return
     if missing := [key for key in TRAINING_STATE if key not in checkpoint]:
         raise UsageError(
@@ -128,7 +132,8 @@ def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
 
 def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
     """Load the weights; a parameter that is missing or differs in shape is an error (mmengine would
-    warn and leave it random)."""
+    warn and leave it random).
+    """
     try:
         missing = model.load_state_dict(weights, strict=False).missing_keys
     except RuntimeError as error:  # a heading, then one line for each size mismatch

@@ -13,7 +13,7 @@ from mmengine.registry import DATASETS, HOOKS
 from mmengine.runner import Runner
 from torch import Tensor
 
-from ..profiling.peak_memory import peak_rss
+from .peak_memory import peak_rss
 from ..utils.atomic_write import atomic_write_text
 
 
