@@ -35,7 +35,8 @@ def correctness(
             rows.append(row | errors(by(implementation), shape, device, dtype))
     if any(row['implementation'] == 'triton' and not row['ok'] for row in rows):
         print(f'The Triton kernel cannot be used: {triton_rotary.SWITCH}=0 from here on')
-        os.environ[triton_rotary.SWITCH] = '0'
+        triton_rotary.IS_ENABLED = False
+        os.environ[triton_rotary.SWITCH] = '0'  # for other processes
     return rows
 
 

@@ -2,7 +2,7 @@
 # the whole segmentor learns on real data. It trains and tests on the validation images of any
 # folder in ADE20K layout:
 # python tools/train.py configs/demo/mask2former_swin_rope_mixed_ade_mini.py --data-root FOLDER
-_base_ = '../mask2former_swin_rope_mixed.py'
+_base_ = '../mask2former_swin/mask2former_swin-s_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 model = dict(
     data_preprocessor=dict(size=(192, 256)),

@@ -2,7 +2,7 @@
 # that the whole segmentor learns on real data. It trains and tests on the validation images of any
 # folder in ADE20K layout:
 # python tools/train.py configs/demo/upernet_vit_rope_mixed_ade_mini.py --data-root FOLDER
-_base_ = '../upernet_vit_rope_mixed.py'
+_base_ = '../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 model = dict(
     data_preprocessor=dict(size=(192, 256)),

@@ -7,7 +7,7 @@
 # - The map is that after the final norm (DINOv3's default, final_norm='all').
 # - DINOv3's coordinates are augmented in training, as in its pre-training.
 # The weights have the DINOv3 licence.
-_base_ = '../dino_vitdet_rope_mixed.py'
+_base_ = '../dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py'
 
 model = dict(
     backbone=dict(

@@ -10,7 +10,7 @@
 # - Patches stay at the 14 pixels of the weights, where detrex resizes them to 16: images are padded
 #   to whole patches, and the strides of the pyramid are 7 to 56.
 # - The warm-up of ../dino_vitdet_rope_mixed.py; detrex has none.
-_base_ = '../dino_vitdet_rope_mixed.py'
+_base_ = '../dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py'
 
 model = dict(
     data_preprocessor=dict(pad_size_divisor=14),

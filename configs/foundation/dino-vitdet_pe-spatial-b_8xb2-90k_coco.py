@@ -7,7 +7,7 @@
 #   have no class token, which G was trained without; B was trained with one, so it stays: window
 #   blocks attend to a copy of it in each window.
 # - PE spatial has no norm after its blocks; mean and std are those of its pre-training, 0.5.
-_base_ = '../dino_vitdet_rope_mixed.py'
+_base_ = '../dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py'
 
 model = dict(
     data_preprocessor=dict(mean=[127.5, 127.5, 127.5], std=[127.5, 127.5, 127.5]),

@@ -4,7 +4,7 @@
 # - Maps: four at even intervals, each after the final norm (DINOv3's default, final_norm='all').
 # - DINOv3's coordinates are augmented in training, as in its pre-training.
 # The weights have the DINOv3 licence.
-_base_ = '../upernet_vit_rope_mixed.py'
+_base_ = '../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 model = dict(
     backbone=dict(

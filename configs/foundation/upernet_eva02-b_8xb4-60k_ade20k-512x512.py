@@ -8,7 +8,7 @@
 # - Patches stay at the 14 pixels of the weights: crops of 512 and test images are padded to whole
 #   patches, 37 x 37 of them in a crop; windows at test time are 518 pixels wide.
 # - The position embedding is resized to that grid when the weights are loaded, and trained so.
-_base_ = '../upernet_vit_rope_mixed.py'
+_base_ = '../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 model = dict(
     data_preprocessor=dict(size=(518, 518), test_cfg=dict(size_divisor=14)),

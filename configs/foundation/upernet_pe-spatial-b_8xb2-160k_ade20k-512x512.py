@@ -3,7 +3,7 @@
 # and nothing was tuned to the weights. (The authors report 44.4 mIoU for a linear head on frozen
 # weights.)
 # - PE spatial has no norm after its blocks; mean and std are those of its pre-training, 0.5.
-_base_ = '../upernet_vit_rope_mixed.py'
+_base_ = '../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 model = dict(
     data_preprocessor=dict(mean=[127.5, 127.5, 127.5], std=[127.5, 127.5, 127.5]),

@@ -24,3 +24,4 @@ model = dict(
     ),
     neck=dict(in_channels=[64, 128, 256, 512]),
 )
+default_hooks = dict(checkpoint=dict(interval=7330))

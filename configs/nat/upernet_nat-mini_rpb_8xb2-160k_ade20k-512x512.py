@@ -38,3 +38,4 @@ optim_wrapper = dict(
         }
     ),
 )
+default_hooks = dict(checkpoint=dict(interval=16000))

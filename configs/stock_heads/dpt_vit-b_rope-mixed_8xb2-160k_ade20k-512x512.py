@@ -3,7 +3,7 @@
 # dpt_vit-b16_8xb2-160k_ade20k-512x512.py: four maps without the final norm, each with its class
 # token. Frequencies have no weight decay; the class token has, unlike there. (That file is not the
 # base, since `mmseg::` is not found in the onedl-* packages.)
-_base_ = '../upernet_vit_rope_mixed.py'
+_base_ = '../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 model = dict(
     backbone=dict(out_indices=(2, 5, 8, 11), output_prefix='cls', drop_path_rate=0.0),

@@ -2,7 +2,7 @@
 # run, and its accuracy was not measured. Head, learning rates and weight decay are those of mmseg's
 # segformer_mit-b2_8xb2-160k_ade20k-512x512.py; frequencies have no weight decay. (That file is not
 # the base, since `mmseg::` is not found in the onedl-* packages.)
-_base_ = '../upernet_vit_rope_mixed.py'
+_base_ = '../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 model = dict(
     backbone=dict(

@@ -3,7 +3,7 @@
 # RoPE-Mixed. Pictures have 384 pixels, so that no size up to 3 times that of training is enlarged.
 # python tools/make_shapes.py data/study --layout ade --train 1500 --val 100 --size 384
 # python tools/train.py configs/study/upernet_vit_rope_mixed_shapes.py
-_base_ = '../upernet_vit_rope_mixed.py'
+_base_ = '../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 norm_cfg = dict(type='BN')
 model = dict(

@@ -30,3 +30,4 @@ model = dict(
         ),
     )
 )
+default_hooks = dict(checkpoint=dict(interval=16000))

@@ -264,7 +264,7 @@ def purpose_of(backbone: Backbone) -> str:
     rope = backbone.ordered_blocks[0].attn.rope
     if rope is None:
         return 'no rotary embedding to scale'
-    if isinstance(rope, GridRoPE) and rope.coordinates.fit_the_grid:
+    if isinstance(rope, GridRoPE) and rope.coordinates.is_normalized:
         return f'{LARGER}: coordinates cover the same range on every grid'
     scaling = backbone.rope_scaling
     kind = scaling.type if isinstance(scaling, RopeScaling) else (scaling or {}).get('type', 'none')

@@ -7,12 +7,11 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS
-from test_vit import randomize
 from torch import Tensor, nn
 
 from helpers.published import meta_dinov3
 from helpers.reference import relative_error
-from helpers.small_checkpoints import load, refusal, saved
+from helpers.small_checkpoints import load, randomize, refusal, saved
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.archs import find_vit_arch
 from rope_dense.backbones.base import build_rope

@@ -399,6 +399,7 @@ def test_a_wrong_kernel_is_switched_off(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(correctness, 'why_no_triton', lambda device: None)
     wrong = SimpleNamespace(
         SWITCH='ROPE_DENSE_TRITON',
+        IS_ENABLED=True,
         DEVICE_TYPE='cuda',
         rotate=lambda qkv, *_: 1.1 * qkv,
         rotate_backward=lambda grad, table, layout, prefix, rotated: (
@@ -410,4 +411,4 @@ def test_a_wrong_kernel_is_switched_off(monkeypatch: pytest.MonkeyPatch):
     shapes = {'tiny': RotationShape(2, (3, 2), 2, 8)}
     rows = correctness.correctness(CPU, shapes, [torch.float32])
     assert {row['implementation']: row['ok'] for row in rows} == dict(packed=True, triton=False)
-    assert os.environ['ROPE_DENSE_TRITON'] == '0'
+    assert os.environ['ROPE_DENSE_TRITON'] == '0' and not wrong.IS_ENABLED

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 
 import torch
@@ -97,6 +99,35 @@ RECIPES: dict[str, dict[str, object]] = {
     | WINDOWS
     | {'model.backbone.window_size': 16, 'model.data_preprocessor.pad_size_divisor': 14},
     'dino-vitdet_pe-spatial-b_8xb2-90k_coco': DINO | WINDOWS | {'model.backbone.window_size': 32},
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """A config of size S or L: that of size B, and the settings of its size."""
+
+    base: str
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+# BEiT v2's recipe for size L; detrex's DINO on EVA-02-L, at 64135ca.
+UPERNET_L = dict(out_indices=(5, 11, 17, 23), drop_path_rate=0.2, lr=4e-5, layer_decay=0.9)
+DINO_L = dict(drop_path_rate=0.4, layer_decay=0.8)
+SIZES = {
+    f'{head}_{family}-{size}_{tail}': Size(f'{head}_{base}-b_{tail}', settings)
+    for head, tail, of_large in (
+        ('linear', '8xb2-40k_ade20k-512x512', {}),
+        ('upernet', '8xb2-160k_ade20k-512x512', UPERNET_L),
+        ('dino-vitdet', '8xb2-90k_coco', DINO_L),
+    )
+    for family, base in (('dinov3', 'dinov3'), ('lingbot', 'dinov3'))
+    for size, settings in (('s', {}), ('l', of_large))
+    if family == 'dinov3' or head != 'linear'
+} | {
+    'dino-vitdet_eva02-l_8xb2-90k_coco': Size('dino-vitdet_eva02-b_8xb2-90k_coco', DINO_L),
+    'upernet_eva02-l_8xb2-80k_ade20k-512x512': Size(
+        'upernet_eva02-b_8xb4-60k_ade20k-512x512', UPERNET_L | dict(out_indices=(7, 11, 15, 23))
+    ),
 }
 
 # By family: the mean and std that its authors train heads and detectors with, and its norm.

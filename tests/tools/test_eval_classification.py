@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from helpers.published import naver_swin, naver_vit
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.checkpoints.layouts.registry import LAYOUTS
+from rope_dense.checkpoints.layouts import LAYOUTS
 from rope_dense.evaluation.papers import expand_sizes
 from rope_dense.evaluation.results import read_results
 from rope_dense.models.classifier import (

@@ -15,12 +15,4 @@ param_scheduler = [
 train_cfg = dict(type='ResumableTrainLoop', max_iters=184375, val_interval=5000)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
-default_hooks = dict(
-    timer=dict(type='IterTimerHook'),
-    logger=dict(type='LoggerHook', interval=50, log_metric_by_epoch=False),
-    param_scheduler=dict(type='ParamSchedulerHook'),
-    checkpoint=dict(type='AtomicCheckpointHook', by_epoch=False, interval=5000, max_keep_ckpts=3),
-    sampler_seed=dict(type='DistSamplerSeedHook'),
-    visualization=dict(type='DetVisualizationHook'),
-)
 auto_scale_lr = dict(enable=False, base_batch_size=64)
