@@ -6,15 +6,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
-from mmengine.config import Config
 from mmengine.structures import BaseDataElement
 from torch import nn
 
-from ..cli.config import used_loaders
-from ..cli.errors import UsageError
-from ..evaluation.resolution import configured_size
 from ..rope import Rotary, RotaryEmbedding
-from ..utils.sizes import ImageSize
 from .speed import count_operations
 
 
@@ -58,21 +53,3 @@ def count_products(model: nn.Module, *, height: int, width: int) -> Products:
                 hooks.enter_context(module.register_forward_hook(count))
         operations = count_operations(lambda: model.eval()(image, [sample], mode='predict'))
     return Products(operations // 2, sum(rotations))
-
-
-def measured_size(cfg: Config) -> ImageSize:
-    """Height and width to count at: the window of a sliding test, the size that a segmentor's
-    batches are padded to, or else that of the test images (the largest, where it varies).
-
-    Raises:
-        UsageError: the config does not settle it.
-    """
-    if (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
-        return tuple(cfg.model.test_cfg.crop_size)
-    if padded := (cfg.model.get('data_preprocessor') or {}).get('size'):
-        return tuple(padded)
-    used_loaders(cfg, 'test')
-    try:
-        return configured_size(cfg)
-    except ValueError as error:
-        raise UsageError(f'{error}; or give --size HEIGHT WIDTH') from error

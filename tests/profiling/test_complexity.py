@@ -15,8 +15,9 @@ from helpers.grid import CONFIGS, Leaf
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.cli.errors import UsageError
 from rope_dense.cli.model_checks import build_model
+from rope_dense.cli.recipe import measured_size
 from rope_dense.models.classifier import RoPEClassifier
-from rope_dense.profiling.complexity import count_products, measured_size
+from rope_dense.profiling.complexity import count_products
 
 
 class Predictor(nn.Module):

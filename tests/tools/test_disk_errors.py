@@ -39,7 +39,10 @@ def test_a_full_disk_is_named_with_its_free_space(
 
 def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
     (tmp_path / 'x.pth').mkdir()
-    with pytest.raises(OSError, match='x.pth') as caught, atomic_write(tmp_path / 'x.pth') as partial:
+    with (
+        pytest.raises(OSError, match='x.pth') as caught,
+        atomic_write(tmp_path / 'x.pth') as partial,
+    ):
         partial.touch()
     assert caught.value.filename == str(tmp_path / 'x.pth')
     assert [path.name for path in tmp_path.iterdir()] == ['x.pth']
