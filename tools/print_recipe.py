@@ -47,10 +47,10 @@ from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.flags import apply_training_options, with_data_root
 from rope_dense.cli.model_checks import build_model, build_shapes
 from rope_dense.cli.paper_results import paper_result
-from rope_dense.cli.recipe import describe, entry, measured_size
+from rope_dense.cli.recipe import describe, entry
 from rope_dense.cli.schedule import check_schedule
 from rope_dense.cli.training_checks import check_save_best, warn_of_random_weights
-from rope_dense.profiling.complexity import count_products
+from rope_dense.profiling.complexity import count_products, measured_size
 
 
 @command
@@ -70,7 +70,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(entry('paper', paper_result(Path(args.config).resolve(), cfg)))
     print(describe(cfg, model))
     if args.flops:
-        height, width = args.size or measured_size(cfg)
+        try:
+            height, width = args.size or measured_size(cfg)
+        except ValueError as error:
+            raise UsageError(f'{error}; or give --size HEIGHT WIDTH') from error
         if min(height, width) < 1:
             raise UsageError(f'--size {height} {width}: both must be 1 or more')
         count = count_products(model, height=height, width=width)

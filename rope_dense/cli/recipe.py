@@ -10,11 +10,7 @@ from mmengine.config import Config
 from torch import nn
 
 from ..backbones.base import Backbone
-from ..evaluation.resolution import configured_size
 from ..rope import RotaryEmbedding
-from ..utils.sizes import ImageSize
-from .config import used_loaders
-from .errors import UsageError
 from .model_checks import build_optimizer
 from .schedule import learning_rates, scheduler_settings
 
@@ -221,23 +217,3 @@ def course(lr: float, factors: Sequence[float]) -> str:
     drops = [it for it in range(last) if factors[it + 1] < 0.4 * factors[it]]
     points = {0, constant, highest, (highest + last) // 2, last, *drops, *(it + 1 for it in drops)}
     return ', '.join(f'{lr * factors[it]:.4g} at {it}' for it in sorted(points))
-
-
-def measured_size(cfg: Config) -> ImageSize:
-    """Height and width of the image for which operations are counted.
-
-    The window of a sliding test, the size to which a segmentor's batches are padded, or else the
-    size of the test images (the largest, where it varies).
-
-    Raises:
-        UsageError: the config does not settle it.
-    """
-    if (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
-        return tuple(cfg.model.test_cfg.crop_size)
-    if padded := (cfg.model.get('data_preprocessor') or {}).get('size'):
-        return tuple(padded)
-    used_loaders(cfg, 'test')
-    try:
-        return configured_size(cfg)
-    except ValueError as error:
-        raise UsageError(f'{error}; or give --size HEIGHT WIDTH') from error

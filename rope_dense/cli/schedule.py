@@ -80,7 +80,7 @@ def check_schedule(cfg: Config) -> None:
         for name in ('begin', 'end', 'milestones'):
             given = part.get(name)
             last = max(given, default=0) if isinstance(given, (list, tuple)) else given or 0
-            if last != INF and (last > length or (name != 'end' and last == length)):
+            if last != INF and last > (length + 1 if name == 'end' else length - 1):
                 late.append(f'param_scheduler.{index}.{name}={given}')
     if cfg.get('val_cfg') is not None and loop.get('val_interval', 1) > length:
         late.append(f'train_cfg.val_interval={loop.val_interval}')

@@ -1,4 +1,4 @@
-"""How large a model is, and how much it computes for one image."""
+"""Multiply-adds and rotations of a prediction for one image."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
+from mmengine.config import Config
 from mmengine.structures import BaseDataElement
 from torch import nn
 
+from ..evaluation.resolution import configured_size
 from ..rope import Rotary, RotaryEmbedding
+from ..utils.sizes import ImageSize
 from .speed import count_operations
 
 
 @dataclass(frozen=True)
 class Products:
-    """What a prediction for one image multiplies.
+    """The products of a prediction for one image.
 
     Attributes:
         multiply_adds: what OpenMMLab's tables call FLOPs.
@@ -53,3 +56,19 @@ def count_products(model: nn.Module, *, height: int, width: int) -> Products:
                 hooks.enter_context(module.register_forward_hook(count))
         operations = count_operations(lambda: model.eval()(image, [sample], mode='predict'))
     return Products(operations // 2, sum(rotations))
+
+
+def measured_size(cfg: Config) -> ImageSize:
+    """Height and width of the image that a config's model is counted at.
+
+    The window of a sliding test, the size that a segmentor's batches are padded to, or else the
+    size of the test images (the largest, where it varies).
+
+    Raises:
+        ValueError: the test pipeline has no size.
+    """
+    if (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
+        return tuple(cfg.model.test_cfg.crop_size)
+    if padded := (cfg.model.get('data_preprocessor') or {}).get('size'):
+        return tuple(padded)
+    return configured_size(cfg)
