@@ -98,7 +98,7 @@ def warn_of_random_weights(cfg: Config, model: nn.Module) -> None:
     fixed = sum(param.numel() for param in backbone.parameters() if not param.requires_grad)
     if fixed > SMALL_SHARE * sum(param.numel() for param in backbone.parameters()):
         print(
-            f'warning: {fixed:,d} parameters of the backbone are frozen (frozen_stages or lora) and '
+            f'warning: {fixed:,d} backbone parameters are frozen (frozen_stages or lora) and '
             'have random weights: set model.backbone.init_cfg or --load-from',
             file=sys.stderr,
         )
