@@ -40,7 +40,7 @@ from mmengine.registry import DefaultScope
 from rope_dense.cli.arguments import check_at_least
 from rope_dense.cli.building import building
 from rope_dense.cli.config import load_config
-from rope_dense.cli.data_checks import check_paths, name_files
+from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.flags import with_data_root
 from rope_dense.visualization.samples import draw_samples
@@ -56,8 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     loader = f'{args.split}_dataloader'
     if cfg.get(loader) is None:
         raise UsageError(f'--split {args.split}: the config has no {loader}')
-    check_paths(cfg, (loader,))
-    name_files()
+    check_data(cfg, (loader,))
     out = args.out or Path(cfg.work_dir) / 'browse' / args.split
     with DefaultScope.overwrite_default_scope(cfg.default_scope), building(cfg):
         files = draw_samples(cfg, args.split, out, count=args.count, seed=args.seed)

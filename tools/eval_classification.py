@@ -40,8 +40,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--rpb-resize',
         choices=['bicubic', 'zeros'],
-        help='how a relative position bias fits other windows and grids (bicubic); zeros: none '
-        'between tokens further apart than it covers',
+        help='how a relative position bias fits other windows and grids (zeros for Swin, as '
+        'published, else bicubic); zeros: none between tokens further apart than it covers',
     )
     parser.add_argument(
         '--crop-ratio',
@@ -86,7 +86,7 @@ from rope_dense.cli.checkpoints import is_remote
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.sweeps import prepare_sweep
-from rope_dense.evaluation.settings import AS_CONFIG
+from rope_dense.evaluation.settings import FROM_CONFIG
 from rope_dense.models.classifier import PROTOCOLS, classifier_config
 
 
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         config,
         name=name,
         sizes=config.evaluation.sizes,
-        window='auto' if config.model.backbone.type == 'RoPESwin' else AS_CONFIG,
+        window='auto' if config.model.backbone.type == 'RoPESwin' else FROM_CONFIG,
     )
     os.makedirs(config.work_dir, exist_ok=True)
     config.dump(os.path.join(config.work_dir, 'classifier.py'))
@@ -143,11 +143,14 @@ def make_config(args: argparse.Namespace, model: dict, protocol: dict, name: str
     backbone = model['backbone']
     if backbone['type'] == 'RoPESwin':
         backbone['window_size'] = 'auto'
+    arch = backbone['arch'] if isinstance(backbone.get('arch'), dict) else {}
+    has_bias = backbone.get('use_rpb') or arch.get('use_rpb')
     if args.rpb_resize:
-        arch = backbone['arch'] if isinstance(backbone['arch'], dict) else {}
-        if not (backbone.get('use_rpb') or arch.get('use_rpb')):
+        if not has_bias:
             raise UsageError(f'--rpb-resize {args.rpb_resize}: {args.checkpoint} has no such bias')
         backbone['rpb_resize'] = args.rpb_resize
+    elif has_bias and 'rpb_resize' in protocol:
+        backbone.setdefault('rpb_resize', protocol['rpb_resize'])
     read = dict(
         type='LoadImageFromFile',
         imdecode_backend='pillow',

@@ -72,4 +72,3 @@ def area_of(annotation: dict, sizes: dict[int, tuple[int, int]]) -> float:
         return float(coco_mask.area(outline))
     *_, width, height = annotation.get('bbox', (0, 0, 0, 0))
     return float(max(width, 0) * max(height, 0))
-

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from ..backbones.archs import ARCHS
 from ..checkpoints import CheckpointError, load_pretrained
-from ..checkpoints.files import read_checkpoint, select_weights
 from ..checkpoints.hints import axial_theta, is_swin, swin_sizes
 from ..checkpoints.keys import VIT_BLOCK, VIT_FREQS, StateDict, has
+from ..checkpoints.layouts import find_layout
 from ..checkpoints.layouts.naver import SWIN_PAIRS, VIT_PAIRS
-from ..checkpoints.layouts.registry import find_layout
 from ..checkpoints.loading import read_weights
+from ..checkpoints.reader import read_checkpoint
 from ..checkpoints.sources import fetch
+from ..checkpoints.weights import select_weights
 from .named_classifiers import ANY_CONFIG, AXIAL, CLASSIFIERS, MIXED, trained_backbone
 
 HEAD = ('head.weight', 'head.bias')
@@ -34,10 +35,11 @@ IMAGENET = dict(
 ROPES = {'axial': AXIAL, 'none': None}  # of ViTs without frequencies
 # How published results were measured, by backbone or, where it differs, by layout: sizes (a table
 # of a paper has them) and the share of the resized shorter side that the crop has. That is 1 in
-# rope-vit's README, as in DeiT-III; 224 / 256 in the code of Swin, ResFormer and SHI-Labs.
+# rope-vit's README, as in DeiT-III; 224 / 256 in the code of Swin, ResFormer and SHI-Labs. Heo et
+# al., section 3.3, pad the bias of Swin with zeros at larger windows.
 PROTOCOLS = {
     'RoPEViT': dict(sizes=['table-a.4'], crop_ratio=1.0),
-    'RoPESwin': dict(sizes=['table-a.8'], crop_ratio=0.875),
+    'RoPESwin': dict(sizes=['table-a.8'], crop_ratio=0.875, rpb_resize='zeros'),
     'RoPENAT': dict(sizes=['224'], crop_ratio=0.875),
     'ResFormer': dict(sizes=['table-5'], crop_ratio=0.875),
     'SHI-Labs ViT': dict(sizes=['fused-table-4'], crop_ratio=0.875),
@@ -79,8 +81,9 @@ class RoPEClassifier(BaseModel):
         data_samples: list[BaseDataElement] | None = None,
         mode: str = 'tensor',
     ) -> Tensor | list[BaseDataElement]:
-        """Scores [B, K] of images [B, 3, height, width]; with mode 'predict', those of each sample
-        in a field ``scores``.
+        """Scores [B, K] of images [B, 3, height, width].
+
+        With mode 'predict', the samples with their scores in a field ``scores``.
 
         Raises:
             ValueError: another mode, or no samples to predict for.
@@ -97,8 +100,10 @@ class RoPEClassifier(BaseModel):
         return data_samples
 
     def features(self, images: Tensor) -> Tensor:
-        """The normalised tokens of a ViT, [B, N, C], prefix tokens first; or the last map of a Swin
-        or NAT, [B, C, H, W]."""
+        """Normalised tokens [B, N, C] of a ViT, or the last map [B, C, H, W] of a Swin or NAT.
+
+        Prefix tokens come first.
+        """
         return self.backbone.forward_features(images)
 
     def pool(self, features: Tensor) -> Tensor:
@@ -214,8 +219,10 @@ def vit_config(weights: StateDict, rope: str | None, checkpoint: str) -> dict:
 
 
 def swin_config(weights: StateDict) -> dict:
-    """The backbone of a Swin's weights, in our layout; not shifted where one window has the map, as
-    in pre-training."""
+    """The backbone of a Swin's weights, in our layout.
+
+    Not shifted where one window covers the map, as in pre-training.
+    """
     channels, depths = swin_sizes(weights)
     freqs = weights.get('layers.0.blocks.0.attn.rope.freqs')
     table = weights.get('layers.0.blocks.0.attn.relative_position_bias_table')
@@ -236,8 +243,10 @@ def swin_config(weights: StateDict) -> dict:
 
 
 def rope_config(freqs: Tensor, pairs: int) -> dict:
-    """The embedding of the frequencies of a block, [2, h, P] for all pairs of a head, or with half
-    of them: learned axial ones."""
+    """The embedding that the frequencies of a block belong to.
+
+    [2, h, P] are mixed ones for all pairs of a head; with half of the pairs, learned axial ones.
+    """
     if freqs.shape[-1] == pairs // 2:
         return dict(type='AxialRoPE', learned=True)
     theta = axial_theta(freqs)

@@ -10,6 +10,8 @@ import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import DATASETS, MODELS, VISUALIZERS
 
+from ..engine.runner import load_error
+
 
 def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int) -> list[Path]:
     """Draw the first samples of a data set after its pipeline, with their labels.
@@ -26,11 +28,9 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
         The files written.
 
     Raises:
-        ValueError: the data set has no image.
+        LoadError: an image or its labels cannot be loaded.
     """
     dataset = DATASETS.build(config[f'{split}_dataloader'].dataset)
-    if not len(dataset):
-        raise ValueError(f'{split}_dataloader: no image is left in the data set')
     preprocessor = MODELS.build(
         ConfigDict(config.model.data_preprocessor, mean=None, std=None, bgr_to_rgb=False)
     )
@@ -44,7 +44,10 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
     torch.manual_seed(seed)
     files = []
     for index in range(min(count, len(dataset))):
-        packed = dataset[index]
+        try:
+            packed = dataset[index]
+        except Exception as error:  # a damaged file can fail in any way
+            raise load_error(dataset.get_data_info(index), error) from error
         sample = packed['data_samples']
         batch = dict(inputs=[packed['inputs']], data_samples=[sample])
         data = preprocessor(batch, training=split == 'train')

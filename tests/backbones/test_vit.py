@@ -5,9 +5,11 @@ from types import ModuleType
 import pytest
 import torch
 from mmengine.registry import MODELS, init_default_scope
-from torch import Tensor, nn
+from torch import Tensor
 
+from helpers.pairwise import pairwise
 from helpers.reference import relative_error
+from helpers.small_checkpoints import randomize
 from rope_dense.backbones import RoPEViT
 from rope_dense.rope import GridRoPE
 
@@ -27,17 +29,6 @@ COLUMNS = {
 VITDET = dict(with_cls_token=False, window_size=3, window_block_indexes=(0, 1, 3))
 VITDET_COLUMNS = {name: dict(column, **VITDET) for name, column in COLUMNS.items()}
 VITDET_COLUMNS['APE + relative'] = dict(rope=None, use_ape=True, use_rel_pos=True, **VITDET)
-
-
-def randomize(model: nn.Module) -> None:
-    """Weights with which every part matters: LayerScale near 1, norms and biases not trivial."""
-    for name, parameter in model.named_parameters():
-        if name.endswith('freqs'):
-            continue
-        std = 0.05 if parameter.dim() > 1 else 0.2
-        nn.init.normal_(parameter, std=std)
-        if 'gamma' in name or 'norm' in name and name.endswith('weight'):
-            parameter.data += 1
 
 
 def build(**arguments) -> RoPEViT:
@@ -72,9 +63,11 @@ def timm_pair(timm: ModuleType, size: str, variant: str, img_size, depth: int):
     return theirs.eval(), ours.eval()
 
 
-@pytest.mark.parametrize('img_size', [224, 384, (160, 272)])
-@pytest.mark.parametrize('variant', ['', 'mixed_', 'ape_', 'mixed_ape_'])
-@pytest.mark.parametrize('size', ['small', 'base', 'large'])
+@pairwise(
+    img_size=[224, 384, (160, 272)],
+    variant=['', 'mixed_', 'ape_', 'mixed_ape_'],
+    size=['small', 'base', 'large'],
+)
 @torch.no_grad()
 def test_same_weights_same_tokens_as_timm(timm: ModuleType, size: str, variant: str, img_size):
     theirs, ours = timm_pair(timm, size, variant, img_size, depth=2)

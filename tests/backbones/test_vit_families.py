@@ -7,12 +7,11 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS
-from test_vit import randomize
 from torch import Tensor, nn
 
 from helpers.published import meta_dinov3
 from helpers.reference import relative_error
-from helpers.small_checkpoints import load, refusal, saved
+from helpers.small_checkpoints import load, randomize, refusal, saved
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.archs import find_vit_arch
 from rope_dense.backbones.base import build_rope
@@ -362,7 +361,7 @@ def test_frozen_stages_include_the_prefix_and_its_norm(frozen_stages: int):
 
 @pytest.mark.parametrize('name', ['dinov3_small', 'eva02_tiny', 'pe_core_base'])
 def test_scaling_is_refused_where_coordinates_fit_the_grid(name: str):
-    with pytest.raises(ValueError, match="rope_scaling: type 'linear'.*coordinates.*same range"):
+    with pytest.raises(ValueError, match=r"rope_scaling: type 'linear'.*coordinates.*same range"):
         RoPEViT(arch=small(name), rope_scaling=dict(type='linear'))
     RoPEViT(arch=small(name), rope_scaling=dict(type='none', temperature='log'))
 

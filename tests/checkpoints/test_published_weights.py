@@ -1,5 +1,6 @@
 """The table of weights in docs/checkpoints.md against timm's settings of the same weights."""
 
+import csv
 import re
 from fnmatch import fnmatch
 from pathlib import Path
@@ -7,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from helpers.timm_parity import MODELS
 from rope_dense.backbones import RoPEViT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,3 +59,17 @@ def test_every_architecture_with_weights_is_in_the_table():
     named |= {'sam3', 'isotropic_*', 'resformer_small'}
     without = [arch for arch in RoPEViT.ARCHS if not any(fnmatch(arch, name) for name in named)]
     assert without == ['tiny']
+
+
+def test_the_recorded_parity_is_summarised() -> None:
+    """docs/parity.csv has every model that the tests compare, and the page its largest figures."""
+    with (ROOT / 'docs' / 'parity.csv').open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row['timm'] for row in rows] == [model.timm for model in MODELS]
+    columns = [name for name in rows[0] if name.startswith('difference')]
+    errors = {row['timm']: max(float(row[name]) for name in columns) for row in rows}
+    assert len(columns) == 3 and max(errors.values()) < 1e-5
+    page = (ROOT / 'docs' / 'checkpoints.md').read_text()
+    cells = re.findall(r'^\| [^|]+ \| (\d+) \| (\S+e-\d+) \|$', page, re.MULTILINE)
+    assert sum(int(count) for count, _ in cells) == len(rows)
+    assert max(float(error) for _, error in cells) == max(errors.values())

@@ -11,12 +11,11 @@ from types import ModuleType
 
 import pytest
 import torch
-from test_vit import randomize
 from torch import Tensor, nn
 
 from helpers.published import hf_sam3, meta_sam3
 from helpers.reference import relative_error
-from helpers.small_checkpoints import Weights, load, refusal, saved
+from helpers.small_checkpoints import Weights, load, randomize, refusal, saved
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.layers import tile_grid
 

@@ -1,10 +1,11 @@
 """Same weights, same tokens: timm's models against ours, the weights passed on in a file.
 
-``python tests/helpers/timm_parity.py`` prints the table of docs/checkpoints.md (minutes).
+``PYTHONPATH=tests python -m helpers.timm_parity > docs/parity.csv`` takes minutes.
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 import tempfile
 from contextlib import AbstractContextManager
@@ -15,11 +16,10 @@ from types import ModuleType
 from unittest.mock import patch
 
 import torch
-from test_vit import randomize
 from torch import nn
 
 from helpers.reference import relative_error
-from helpers.small_checkpoints import load, saved
+from helpers.small_checkpoints import load, randomize, saved
 from helpers.timm_import import import_timm
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.archs import find_vit_arch
@@ -102,18 +102,19 @@ def without_norm(theirs: nn.Module) -> bool:
 
 def build_pair(
     timm: ModuleType, model: Model, folder: Path, *, grid: int, depth: int, widest: int
-) -> tuple[nn.Module, nn.Module]:
+) -> tuple[nn.Module, RoPEViT]:
     """timm's model with random weights, and ours with the same, loaded from a file.
 
     Args:
         grid: patches of a side at the image size of pre-training.
         depth: blocks of both.
-        widest: channels; a model that has more is compared with ``NARROW``.
+        widest: channels; a model that has more is compared with as many, ``NARROW`` at most.
     """
     arch = dict(RoPEViT.ARCHS[model.arch], depth=depth)
-    settings = dict(depth=depth, dynamic_img_size=True)
+    settings: dict[str, object] = dict(depth=depth, dynamic_img_size=True)
     if (channels := arch['embed_dims']) > widest:
-        heads = NARROW * arch['num_heads'] // channels  # with as many channels each
+        narrow = min(widest, NARROW)
+        heads = narrow * arch['num_heads'] // channels  # with as many channels each
         narrow = heads * channels // arch['num_heads']
         arch |= dict(embed_dims=narrow, num_heads=heads)
         settings |= dict(embed_dim=narrow, num_heads=heads)
@@ -138,7 +139,7 @@ def without_antialiasing() -> AbstractContextManager:
 
 
 @torch.no_grad()
-def largest_error(theirs: nn.Module, ours: nn.Module, grid: tuple[int, int]) -> float:
+def largest_error(theirs: nn.Module, ours: RoPEViT, grid: tuple[int, int]) -> float:
     """Relative, of all maps: those of the blocks, the last after the final norm if it has one."""
     patch_size = ours.arch.patch_size
     image = torch.randn(1, 3, grid[0] * patch_size, grid[1] * patch_size)
@@ -156,8 +157,14 @@ def other_grids(grid: int) -> tuple[tuple[int, int], ...]:
     return (grid + 3, grid + 3), (grid - 1, grid + 5)
 
 
-def print_table(timm: ModuleType, depth: int = 4) -> None:
-    print('| timm | `RoPEViT` | native grid | larger | not square |\n|---|---|---|---|---|')
+COLUMNS = ('native grid', 'larger grid', 'not square')
+
+
+def write_table(timm: ModuleType, depth: int = 4) -> None:
+    writer = csv.writer(sys.stdout, lineterminator='\n')
+    differences = ('difference', 'difference of larger', 'difference of not square')
+    pairs = zip(COLUMNS, differences, strict=True)
+    writer.writerow(['timm', 'RoPEViT', *(name for pair in pairs for name in pair)])
     for model in MODELS:
         torch.manual_seed(0)
         with tempfile.TemporaryDirectory() as folder:
@@ -165,11 +172,11 @@ def print_table(timm: ModuleType, depth: int = 4) -> None:
                 timm, model, Path(folder), grid=model.grid, depth=depth, widest=WIDEST
             )
         grids = ((model.grid, model.grid), *other_grids(model.grid))
-        cells = [f'{largest_error(*pair, grid):.1e}, {grid[0]} x {grid[1]}' for grid in grids]
+        cells = [(f'{g[0]}x{g[1]}', f'{largest_error(*pair, g):.1e}') for g in grids]
         options = [f'{key}={value!r}' for key, value in model.options]
         ours = ', '.join([f'arch={model.arch!r}', *options])
-        print(f'| `{model.timm}` | `{ours}` | {" | ".join(cells)} |', flush=True)
+        writer.writerow([model.timm, ours, *(text for cell in cells for text in cell)])
 
 
 if __name__ == '__main__':
-    print_table(import_timm())
+    write_table(import_timm())

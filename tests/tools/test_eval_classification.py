@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from helpers.published import naver_swin, naver_vit
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.checkpoints.layouts.registry import LAYOUTS
+from rope_dense.checkpoints.layouts import LAYOUTS
 from rope_dense.evaluation.papers import expand_sizes
 from rope_dense.evaluation.results import read_results
 from rope_dense.models.classifier import (
@@ -66,7 +66,7 @@ def randomise(model: nn.Module) -> None:
 
 
 @pytest.mark.parametrize(
-    ('name', 'rope', 'sizes'),
+    'name, rope, sizes',
     [
         ('vit_small_patch16_rope_224', None, (224, 160)),
         ('vit_small_patch16_rope_mixed_224', None, (224, 160)),
@@ -160,14 +160,14 @@ def test_backbones_without_what_the_head_needs(settings: dict) -> None:
 def test_files_that_hold_no_such_classifier(tmp_path: Path) -> None:
     weights = naver_vit(64, 2, mixed=False, ape=True)
     path = saved(dict(model=weights), tmp_path / 'ape.pth')
-    with pytest.raises(CheckpointError, match='ape.pth: .*--rope axial or --rope none'):
+    with pytest.raises(CheckpointError, match=r'ape.pth: .*--rope axial or --rope none'):
         classifier_config(path)
     kinds = [
         classifier_config(path, rope)['model']['backbone']['rope'] for rope in ('axial', 'none')
     ]
     assert kinds == [dict(type='AxialRoPE', theta=100.0), None]
     without_head = {key: value for key, value in weights.items() if 'head' not in key}
-    with pytest.raises(CheckpointError, match='has no head.weight, head.bias'):
+    with pytest.raises(CheckpointError, match=r'has no head.weight, head.bias'):
         classifier_config(saved(without_head, tmp_path / 'backbone.pth'))
     without_token = {key: value for key, value in weights.items() if key != 'cls_token'}
     with pytest.raises(CheckpointError, match='has no class token'):
@@ -200,7 +200,9 @@ def test_a_classifier_with_learned_axial_frequencies(as_published: bool, tmp_pat
 def test_weights_of_this_package_that_do_not_tell_what_they_are(tmp_path: Path) -> None:
     vit = dict(type='RoPEViT', arch=dict(embed_dims=64, depth=2, num_heads=1), final_norm=True)
     model = RoPEClassifier(dict(vit, rope=dict(type='LogAxialRoPE')), CLASSES)
-    with pytest.raises(CheckpointError, match='own.pth: without learned frequencies .* its config'):
+    with pytest.raises(
+        CheckpointError, match=r'own.pth: without learned frequencies .* its config'
+    ):
         classifier_config(saved(model.state_dict(), tmp_path / 'own.pth'))
 
 
@@ -315,12 +317,11 @@ def test_figures_beside_those_of_a_paper(
     assert run(*arguments, '--sizes', 'fused-table-2', 96, 48, *options) == 0
     printed = capsys.readouterr().out
     assert 'crop ratio 1.0' in printed
-    assert 'scaling none: for sizes of the training' in printed
-    assert 'scaling linear: for larger images' in printed
+    assert 'scalings: docs/evaluation.md' in printed
     assert 'without 48 pixels, which vit-b_ape, table-a.4 does not have' in printed
     assert printed.count('relative.png: ') == 1  # those of table-a.2 have the sizes of table-a.4
     content = read_results(tmp_path / 'work' / 'resolutions.json')
-    assert content['scalings'].keys() == {'none', 'linear'}
+    assert [row['scaling'] for row in content['rows']][::3] == ['none', 'linear']
     found = {row['size']: row['metrics']['accuracy/top1'] for row in content['rows'][:2]}
     assert list(found) == ['224', '96']
     with open(tmp_path / 'work' / 'relative.csv') as file:
@@ -350,9 +351,7 @@ def test_figures_beside_those_of_a_paper(
     assert not (tmp_path / 'other' / 'resolutions.json').exists()
 
 
-@pytest.mark.parametrize(
-    ('kind', 'short'), [('RoPEViT', 224), ('RoPESwin', 256), ('ResFormer', 256)]
-)
+@pytest.mark.parametrize('kind, short', [('RoPEViT', 224), ('RoPESwin', 256), ('ResFormer', 256)])
 def test_pictures_are_read_and_cut_as_published(kind: str, short: int, tmp_path: Path) -> None:
     """Crop ratios of each source; a camera's note that the picture is upside down is ignored."""
     namespace = runpy.run_path(str(TOOL))
@@ -394,10 +393,12 @@ def test_a_bias_is_resized_as_asked(
     }
     names = [str(number % CLASSES) for number in range(len(pictures))]
     folder = write(tmp_path / 'val', pictures, names, sorted(set(names)))
-    options = ['--sizes', 64, '--rpb-resize', 'zeros', '--work-dir', tmp_path / 'work']
-    assert run(files['rpb'], folder, *options) == 0
-    assert "rpb_resize='zeros'" in (tmp_path / 'work' / 'classifier.py').read_text()
-    assert run(files['mixed'], folder, *options) == 2
+    options = ['--sizes', 64, '--work-dir', tmp_path / 'work']
+    for resize in ('zeros', 'bicubic'):  # the former as published, without being asked for
+        asked = ['--rpb-resize', resize, '--overwrite'] * (resize == 'bicubic')
+        assert run(files['rpb'], folder, *options, *asked) == 0
+        assert f"rpb_resize='{resize}'" in (tmp_path / 'work' / 'classifier.py').read_text()
+    assert run(files['mixed'], folder, *options, '--rpb-resize', 'zeros') == 2
     assert '--rpb-resize zeros: ' in capsys.readouterr().err
 
 
