@@ -86,15 +86,6 @@ def has(keys: Iterable[str], pattern: str) -> bool:
     return any(re.fullmatch(pattern, key) for key in keys)
 
 
-def by_stage(weights: StateDict, pattern: str) -> dict[int, set[int]]:
-    """From the stage to its blocks, of the keys that the pattern matches."""
-    blocks = defaultdict(set)
-    for key in weights:
-        if match := re.fullmatch(pattern, key):
-            blocks[int(match[1])].add(int(match[2]))
-    return blocks
-
-
 def new_keys(key: str, table: KeyTable) -> list[str]:
     """What a table makes of a key: one new key or several; none if it drops it."""
     pattern, match = find_row(key, table)

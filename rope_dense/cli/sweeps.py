@@ -14,6 +14,7 @@ from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from mmengine.utils import to_2tuple
 
+from ..checkpoints.loading import read_weights
 from ..evaluation.papers import expand_sizes, read_runs, relative_to, rows_by_side, shorter_side
 from ..evaluation.resolution import at_size, configured_size
 from ..evaluation.results import Identity, Results, as_csv, headline
@@ -128,8 +129,9 @@ def loader_of(model: BaseModel, checkpoint: str) -> Load:
     if not isinstance(model, RoPEClassifier):
         check_tested_weights(checkpoint, model)
         return Runner.load_or_resume
-    load_classifier(model, checkpoint)
-    return lambda runner: load_classifier(bare_model(runner), checkpoint)
+    weights = read_weights(checkpoint, prefix='')
+    load_classifier(model, checkpoint, weights)
+    return lambda runner: load_classifier(bare_model(runner), checkpoint, weights)
 
 
 def run_sweep(

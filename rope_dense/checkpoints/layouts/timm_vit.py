@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import torch
 
-from ...backbones.archs import ARCHS
+from ...backbones import RoPEViT
+from ..architectures import nearest_archs, read_options
 from ..errors import CheckpointError
 from ..keys import (
     SWIN_BLOCK,
@@ -20,13 +21,11 @@ from ..keys import (
     KeyTable,
     Layout,
     StateDict,
-    by_stage,
     has,
     has_cls_pos_embed,
     renamed,
     stack_blocks,
 )
-from ..vit_settings import nearest_arch, read_settings
 
 HEAD = r'(head|fc_norm|attn_pool)\..+'
 NAMES: KeyTable = {  # and those of our earlier versions
@@ -91,14 +90,14 @@ def to_timm_keys(weights: StateDict) -> KeyTable:
     Raises:
         CheckpointError: timm has no such model.
     """
-    if by_stage(weights, SWIN_BLOCK):
+    if has(weights, SWIN_BLOCK):
         raise CheckpointError('timm has no Swin with rotary embedding: use --to naver or ours')
     if not has(weights, VIT_BLOCK):
         raise CheckpointError('these are not the weights of a RoPEViT')
-    settings = read_settings(weights)
-    if settings and nearest_arch(ARCHS, settings) == 'sam3':
+    options = read_options(weights)
+    if 'sam3' in nearest_archs(RoPEViT, options):
         raise CheckpointError('timm has no encoder of SAM3: use --to ours')
-    mlp = settings['mlp'] if settings else 'gelu'
+    mlp = options['mlp']
     if mlp == 'swiglu_norm':
         return TO_SEPARATE_KEYS
     if mlp == 'swiglu' and has(weights, r'.+\.qkv\.q_bias') and 'pos_embed' in weights:
