@@ -1,8 +1,9 @@
-"""Evaluate a published classifier at many image sizes, beside what papers report for them.
+r"""Evaluate a published classifier at many image sizes, beside what papers report for them.
 
 CHECKPOINT is a file of RoPE-ViT, RoPE-Swin, their baselines or timm's ports, of ResFormer or of
 SHI-Labs' ViT, with its head; FOLDER has a folder of images for each class. Prints a table while it
 runs, and writes resolutions.json, .csv and .png to the work folder. Finished figures are kept.
+The name of the classifier (--model) is needed where the weights of several named ones look alike.
 
 The protocol: the shorter side is resized to SIZE / CROP RATIO (bicubic, antialiased), the middle
 SIZE x SIZE are classified. Sizes and crop ratio are those of the published results: 1 for the ViTs
@@ -11,7 +12,7 @@ The work folder also gets classifier.py, the config of the evaluation.
 
 Examples:
     python tools/eval_classification.py hf-hub:naver-ai/rope_mixed_deit_small_patch16_LS val
-    python tools/eval_classification.py swin.pth imagenet/val --sizes table-a.10 \\
+    python tools/eval_classification.py swin.pth imagenet/val --sizes table-a.10 \
         --overlay table-a.8 --relative-to table-a.8:swin-b_rpb
     python tools/eval_classification.py vit.pth val --model ropevit_small_axial_ape
     python tools/eval_classification.py vit.pth imagenet-a --class-index imagenet/val --subset
@@ -94,7 +95,7 @@ from rope_dense.cli.checkpoints import is_remote
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.sweeps import prepare_sweep
-from rope_dense.evaluation.settings import AS_CONFIG
+from rope_dense.evaluation.settings import FROM_CONFIG
 from rope_dense.models.classifier import PROTOCOLS, classifier_config
 
 
@@ -113,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         config,
         name=name,
         sizes=config.evaluation.sizes,
-        window='auto' if config.model.backbone.type == 'RoPESwin' else AS_CONFIG,
+        window='auto' if config.model.backbone.type == 'RoPESwin' else FROM_CONFIG,
     )
     os.makedirs(config.work_dir, exist_ok=True)
     config.dump(os.path.join(config.work_dir, 'classifier.py'))
@@ -122,8 +123,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def model_and_protocol(args: argparse.Namespace) -> tuple[dict, dict]:
-    """The config of the model, and the sizes and the crop ratio to test it with: as given, as its
-    config says, or as its results were published.
+    """The config of the model, and the sizes and the crop ratio to test it with.
+
+    These are as given, as its config says, or as its results were published.
 
     Raises:
         UsageError: the file given as ``--config`` is no config of a classifier, or an option does

@@ -153,7 +153,8 @@ def nearest_archs(
     for name, arch in backbone.ARCHS.items():
         if sizes_of_arch(arch) == sizes:
             with torch.device('meta'):
-                named[name] = read_options(backbone(arch=name).state_dict())
+                model = backbone(arch=name)  # type: ignore[call-arg]  # all with ARCHS have it
+            named[name] = read_options(model.state_dict())
             counts[name] = [len(differing(named[name], options, of)) for of in (names, OPTIONS)]
     return {name: named[name] for name in named if counts[name] == min(counts.values())}
 

@@ -48,7 +48,7 @@ def advice(model: Backbone, weights: StateDict, incompatible: IncompatibleKeys) 
     nearest = nearest_archs(type(model), options, concerned)
     if nearest:
         left = differing(next(iter(nearest.values())), options, concerned)
-        if len(left) < len(rows):
+        if {'embed_dims', 'depth'} & rows.keys() or len(left) < len(rows):
             names = ' or '.join(f'arch={name!r}' for name in nearest)
             lines.append(', '.join([names, *(f'{name}={options[name]!r}' for name in left)]))
     table = [('option', 'checkpoint', 'model')]

@@ -54,8 +54,11 @@ class IncompatibleKeys:
 
 
 def compare(expected: StateDict, weights: StateDict) -> IncompatibleKeys:
-    """What of the weights does not fit those that a model expects: keys and shapes, and if they fit
-    the values, one tensor at a time; no values for a model on the meta device."""
+    """What of the weights does not fit those that a model expects.
+
+    Keys and shapes come first. Only if they fit, values are read, one tensor at a time; none are
+    read for a model on the meta device.
+    """
     both = [key for key in expected if key in weights]
     missing = [key for key in expected if key not in weights]
     left_over = [key for key in weights if key not in expected]

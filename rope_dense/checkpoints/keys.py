@@ -199,8 +199,7 @@ def is_square(number: int) -> bool:
 
 
 def has_cls_pos_embed(weights: StateDict) -> bool:
-    """Whether pos_embed [1, 1 + N, C] begins with the position of the class token; N is a square
-    number."""
+    """Whether pos_embed is [1, 1 + N, C] with the class token's position first; N is a square."""
     token, positions = weights.get('cls_token'), weights.get('pos_embed')
     if token is None or positions is None or positions.ndim != 3:
         return False

@@ -79,8 +79,9 @@ class RoPEClassifier(BaseModel):
         data_samples: list[BaseDataElement] | None = None,
         mode: str = 'tensor',
     ) -> Tensor | list[BaseDataElement]:
-        """Scores [B, K] of images [B, 3, height, width]; with mode 'predict', those of each sample
-        in a field ``scores``.
+        """Scores [B, K] of images [B, 3, height, width].
+
+        With mode 'predict', the samples with their scores in a field ``scores``.
 
         Raises:
             ValueError: another mode, or no samples to predict for.
@@ -97,8 +98,10 @@ class RoPEClassifier(BaseModel):
         return data_samples
 
     def features(self, images: Tensor) -> Tensor:
-        """The normalised tokens of a ViT, [B, N, C], prefix tokens first; or the last map of a Swin
-        or NAT, [B, C, H, W]."""
+        """Normalised tokens [B, N, C] of a ViT, or the last map [B, C, H, W] of a Swin or NAT.
+
+        Prefix tokens come first.
+        """
         return self.backbone.forward_features(images)
 
     def pool(self, features: Tensor) -> Tensor:

@@ -117,8 +117,10 @@ CLASSIFIERS: dict[str, NamedClassifier] = {
 
 
 def with_image_size(backbone: dict, image_size: Size) -> dict:
-    """The config of a backbone for pre-training at (height, width) pixels: the grid of the tables
-    of a ViT, and the windows of a Swin, 1 / 32 of the image. A NAT is the same at any size.
+    """Config of a backbone for pre-training at (height, width) pixels.
+
+    Sets the grid of a ViT's tables, and a Swin's windows to 1 / 32 of the image. A NAT is the same
+    at any size.
 
     Raises:
         ValueError: sides that are no multiples of the patch size (ViT) or of 32 (others).

@@ -11,6 +11,7 @@ Checked against complex arithmetic in float64 and against timm in tests/rope/tes
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import ModuleType
@@ -22,6 +23,7 @@ from torch import Tensor
 from ..utils.tracing import is_tracing
 from .kernels import definition, packed, triton_rotary
 from .kernels.definition import PairLayout
+from .kernels.packed import cos_sin
 
 IMPLEMENTATIONS = (triton_rotary, packed)  # the first that can be used is used
 logger = logging.getLogger(__name__)
@@ -55,14 +57,9 @@ class Rotary:
         with torch.inference_mode(False):  # training may use it later, if this object is cached
             return cos_sin(self.angles)
 
-
-@torch.no_grad()
-def cos_sin(angles: Tensor) -> Tensor:
-    """Cosines and sines of angles [...], side by side: [..., 2]."""
-    out = angles.new_empty(*angles.shape, 2)
-    torch.cos(angles, out=out[..., 0])
-    torch.sin(angles, out=out[..., 1])
-    return out
+    def count_bytes(self) -> int:
+        """Bytes of the angles with their cosines and sines."""
+        return 3 * self.angles.nbytes
 
 
 def rotate(
@@ -86,23 +83,19 @@ def rotate(
     return q, k, v
 
 
-def rotate_packed(
-    qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0, in_place: bool = False
-) -> Tensor:
-    """``rotate`` before it unpacks: the first two of [B, N, S, h, D], S = 3 in a projection, to
-    the same, or ``in_place``, which is for angles without gradient."""
+def rotate_packed(qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0) -> Tensor:
+    """``rotate`` before it unpacks: [B, N, S, h, D] to the same, the first two of S parts rotated
+    (queries and keys; S is 3 in a projection)."""
     if rotary is None:
         return qkv
     implementation = None
     if not is_tracing():
         check_shapes(qkv, rotary.angles, num_prefix_tokens)
         implementation = choose_implementation(qkv)
-    if implementation is None and in_place:
-        return qkv.copy_(rotate_definition(qkv, rotary, num_prefix_tokens))
     if implementation is None:
         return rotate_definition(qkv, rotary, num_prefix_tokens)
     layout = rotary.pair_layout, num_prefix_tokens
-    return Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *layout, implementation, in_place)
+    return Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *layout, implementation)
 
 
 def rotate_definition(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int = 0) -> Tensor:
@@ -126,15 +119,12 @@ class Rotate(torch.autograd.Function):
         layout: PairLayout,
         num_prefix_tokens: int,
         implementation: ModuleType,
-        in_place: bool,
     ) -> Tensor:
-        return implementation.rotate(qkv, cos_sin, layout, num_prefix_tokens, in_place)
+        return implementation.rotate(qkv, cos_sin, layout, num_prefix_tokens)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        qkv, angles, table, *ctx.settings, in_place = inputs
-        if in_place:
-            ctx.mark_dirty(qkv)
+        _, angles, table, *ctx.settings = inputs
         ctx.save_for_backward(angles, output if angles.requires_grad else table)
 
     @staticmethod
@@ -154,13 +144,18 @@ class Rotate(torch.autograd.Function):
             grad_qkv, grad_angles = implementation.rotate_backward(
                 grad, table, layout, num_prefix_tokens, rotated
             )
-        return grad_qkv, grad_angles, None, None, None, None, None
+        return grad_qkv, grad_angles, None, None, None, None
 
 
 def choose_implementation(qkv: Tensor) -> ModuleType | None:
-    """The first that can be used; None for the definition."""
+    """The first implementation that can rotate ``qkv``; None for the definition."""
+    return first_usable(lambda implementation: implementation.can_use(qkv))
+
+
+def first_usable(why_not: Callable[[ModuleType], str | None]) -> ModuleType | None:
+    """The first implementation for which ``why_not`` gives no reason; the reasons are logged."""
     for implementation in IMPLEMENTATIONS:
-        reason = implementation.can_use(qkv)
+        reason = why_not(implementation)
         if reason is None:
             return implementation
         log_once(f'rotation without {implementation.__name__}: {reason}')

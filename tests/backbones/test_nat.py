@@ -18,7 +18,8 @@ from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.attention.neighbours import neighbour_plan
 from rope_dense.backbones.swin import PatchMerging
 from rope_dense.cli.recipe import windows
-from rope_dense.evaluation.settings import SweepModel, SweepPoint
+from rope_dense.evaluation.evaluator import Evaluator
+from rope_dense.evaluation.settings import Setting
 
 AXIAL, MIXED, LOG_AXIAL = (dict(type=f'{name}RoPE') for name in ('Axial', 'Mixed', 'LogAxial'))
 RPB = dict(rope=None, use_rpb=True)
@@ -187,7 +188,7 @@ def test_refusals_name_what_would_fit(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(RoPENAT, 'ARCHS', dict(nat=arch, dinat=arch, other=other))
     path = saved(shi_nat(16, depths, heads, mlp_ratio=2.0, kernel=3), tmp_path)
     text = refusal(RoPENAT, path, arch='other', pretrain_kernel_size=3, **RPB)
-    assert "nearest: arch='nat' or arch='dinat'" in text
+    assert "nearest: arch='nat' or arch='dinat', use_rpb=True" in text
     assert re.search(r'depth \(of arch\) +\(1, 2, 1, 1\) +\(1, 1, 1, 1\)', text)
 
 
@@ -251,14 +252,14 @@ def test_a_sweep_over_kernels() -> None:
     model.backbone = small()
     loader = dict(dataset=dict(type='Any', pipeline=[dict(type='Resize', scale=(64, 64))]))
     config = Config(dict(model=dict(backbone=dict(type='RoPENAT')), test_dataloader=loader))
-    sweep = SweepModel(model, config)
+    sweep = Evaluator(model, config)
     for window, expected in (('5', (5, 5)), ('3x7', (3, 7)), ('config', (3, 3))):
-        sweep.apply(SweepPoint('64', window=window))
+        sweep.apply(Setting('64', window=window))
         assert model.backbone.window_size == expected
     assert windows(model) == '3 x 3 tokens in all blocks'
     for window, message in (('4', 'kernel_size must be odd'), ('17', 'larger than the map')):
         with pytest.raises(ValueError, match=message):
-            sweep.apply(SweepPoint('64', window=window))
+            sweep.apply(Setting('64', window=window))
 
 
 @pytest.mark.parametrize('grid', [(9, 12), (3, 4)])  # the latter is padded to 6 x 6

@@ -1,8 +1,8 @@
 """timm's key layouts of ViTs with rotary embedding, its class ``Eva``, to ours and back.
 
-Names are ours but for EVA-02's and Perception Encoder's. Those have a position embedding with a
-place for the class token in front; ours has none, and the class token takes up what is there. The
-gigantic Perception Encoder has no class token and no place for one.
+Names are ours but for EVA-02's and Perception Encoder's. In those the position embedding begins
+with the position of the class token. Ours has none: it is added to the class token. The gigantic
+Perception Encoder has neither.
 
 Letters: N tokens of the grid, C channels.
 """
@@ -106,9 +106,12 @@ def to_timm_keys(weights: StateDict) -> KeyTable:
 
 
 def to_timm(weights: StateDict) -> StateDict:
-    """Where timm has a place for the class token, it is zero: the token has its position in it.
-    Without a class token there is no place: that is timm's gigantic Perception Encoder, or another
-    model with ``class_token=False``."""
+    """Weights under timm's names; the argument is not changed.
+
+    Where timm's pos_embed has a position of the class token, it is zero, because our class token
+    has its position in it. Without a class token timm has no such position: in the gigantic
+    Perception Encoder, or another model with ``class_token=False``.
+    """
     keys = to_timm_keys(weights)
     timm = renamed(stack_blocks(weights, 'rope.freqs'), keys)
     has_place = keys is not TO_TIMM_KEYS or 'norm_pre.weight' in timm

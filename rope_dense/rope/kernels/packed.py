@@ -1,7 +1,8 @@
-"""Rotation by PyTorch's own operations: a copy of the packed projection, whose pairs are multiplied
-as complex numbers.
+"""Rotation by PyTorch's own operations.
 
-Letters: see ``rotary``. Checked against its definition and by gradcheck in test_packed.py.
+The packed projection is copied, and its pairs are multiplied as complex numbers.
+
+Letters: see ``rotate``. Checked against its definition and by gradcheck in test_packed.py.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import os
 import torch
 from torch import Tensor
 
-from .definition import PairLayout
+from .definition import PairLayout, angles_for, as_packed, from_packed
 
 DEVICE_TYPES = ('cpu', 'cuda')
 SWITCH = 'ROPE_DENSE_PACKED'  # an environment variable: 0 leaves the rotation to its definition
+IS_ENABLED = os.environ.get(SWITCH) != '0'
 
 
 def can_use(qkv: Tensor) -> str | None:
     """A reason why ``rotate`` cannot take ``qkv``, or None."""
-    if os.environ.get(SWITCH) == '0':
+    if not IS_ENABLED:
         return f'{SWITCH}=0 is set'
     if qkv.device.type not in DEVICE_TYPES:
         return f'complex numbers were not tried on {qkv.device.type!r}'
@@ -31,7 +33,6 @@ def rotate(
     cos_sin: Tensor,
     layout: PairLayout,
     num_prefix_tokens: int,
-    in_place: bool = False,
 ) -> Tensor:
     """Rotate queries and keys.
 
@@ -39,12 +40,11 @@ def rotate(
         qkv: [B, N, S, h, D], of which the first two of S are rotated.
         cos_sin: [n, h or 1, P, 2] or [B, n, h or 1, P, 2], of the tokens after the prefix.
         layout: of the pairs, see ``Rotary``.
-        in_place: change ``qkv``, whose last stride is 1.
 
     Returns:
-        A new contiguous tensor like ``qkv``, or ``qkv``.
+        A new contiguous tensor like ``qkv``.
     """
-    out = qkv if in_place else qkv.clone(memory_format=torch.contiguous_format)
+    out = qkv.clone(memory_format=torch.contiguous_format)
     return multiply_pairs(out, torch.view_as_complex(cos_sin), layout, num_prefix_tokens)
 
 
@@ -74,6 +74,49 @@ def rotate_backward(
         for x in (rotated, grad)
     )
     return grad_qkv, (z.conj() * g).sum(2).sum_to_size(table.shape).imag
+
+
+def can_apply(x: Tensor, theta: Tensor) -> str | None:
+    """A reason why ``apply`` cannot take these tensors, or None."""
+    return can_use(x)
+
+
+def apply(x: Tensor, theta: Tensor, in_place: bool) -> Tensor:
+    """Rotate the pairs (t, t + P) of ``x`` [B, h, N, C] by ``theta`` [h or 1, N, P].
+
+    Args:
+        x, theta: of any types; computed in the more precise one, in float32 or better.
+        in_place: write to ``x`` and return it.
+    """
+    packed, table = as_packed(x), cos_sin(angles_for(x, theta))
+    if in_place:
+        multiply_pairs(packed, torch.view_as_complex(table), 'half', 0)
+        return x
+    return from_packed(rotate(packed, table, 'half', 0))
+
+
+def apply_backward(
+    grad: Tensor, theta: Tensor, rotated: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """The gradient of ``x``, and that of ``theta`` if ``rotated``, the result, is given."""
+    grad_x, grad_angles = rotate_backward(
+        as_packed(grad),
+        cos_sin(angles_for(grad, theta)),
+        'half',
+        0,
+        None if rotated is None else as_packed(rotated),
+    )
+    grad_theta = None if grad_angles is None else grad_angles.transpose(0, 1).to(theta.dtype)
+    return from_packed(grad_x), grad_theta
+
+
+@torch.no_grad()
+def cos_sin(angles: Tensor) -> Tensor:
+    """Cosines and sines of angles [...], side by side: [..., 2]."""
+    out = angles.new_empty(*angles.shape, 2)
+    torch.cos(angles, out=out[..., 0])
+    torch.sin(angles, out=out[..., 1])
+    return out
 
 
 def multiply_pairs(
