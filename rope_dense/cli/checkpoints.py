@@ -17,6 +17,7 @@ from ..checkpoints.sources import HUB, Source, fetch
 from ..checkpoints.weights import check_plain
 from .config import nodes
 from .errors import UsageError
+from .training_checks import check_backbone
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
 STATISTICS = ('min', 'max', 'mean', 'current')
@@ -94,6 +95,7 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
     checkpoint = read(path, origin)
     weights = weights_of(checkpoint, f'{origin} {path!r}')
     if not cfg.get('resume'):
+        check_backbone(model, weights, f'{origin} {path!r}')
         return
     if missing := [key for key in TRAINING_STATE if key not in checkpoint]:
         raise UsageError(
