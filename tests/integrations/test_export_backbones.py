@@ -133,7 +133,7 @@ def test_onnx_runtime_agrees_at_every_size(name: str, tmp_path: Path) -> None:
     assert_same(run(runtime, image), model(image))
 
 
-@pytest.mark.parametrize('make', [vit, windowed, swin])
+@pytest.mark.parametrize('make', [pytest.param(vit, marks=pytest.mark.slow), windowed, swin])
 @torch.no_grad()
 def test_windows_that_follow_the_image_at_a_fixed_size(make, tmp_path: Path) -> None:
     model, path = strong(make(rope=MIXED)), tmp_path / 'backbone.onnx'
