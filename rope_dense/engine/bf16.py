@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from weakref import WeakSet
 
 import torch
 from mmcv.ops import MultiScaleDeformableAttention
@@ -12,6 +11,8 @@ from mmengine.optim import OptimWrapper
 from mmengine.registry import OPTIM_WRAPPERS
 from mmengine.runner import autocast
 from torch import Tensor, nn
+
+MARK = 'runs_in_float32'  # of a module that has the hooks, which a copy of it has, too
 
 
 @OPTIM_WRAPPERS.register_module()
@@ -26,16 +27,12 @@ class BFloat16OptimWrapper(OptimWrapper):
         RuntimeError: a GPU without bfloat16.
     """
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)
-        self.prepared: WeakSet[nn.Module] = WeakSet()
-
     @contextmanager
     def optim_context(self, model: nn.Module) -> Iterator[None]:
         for module in model.modules():
-            if isinstance(module, MultiScaleDeformableAttention) and module not in self.prepared:
+            if isinstance(module, MultiScaleDeformableAttention) and MARK not in vars(module):
                 run_in_float32(module)
-                self.prepared.add(module)
+                setattr(module, MARK, True)
         with super().optim_context(model), autocast(dtype=torch.bfloat16):
             yield
 

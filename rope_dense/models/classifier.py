@@ -80,8 +80,9 @@ class RoPEClassifier(BaseModel):
         data_samples: list[BaseDataElement] | None = None,
         mode: str = 'tensor',
     ) -> Tensor | list[BaseDataElement]:
-        """Scores [B, K] of images [B, 3, height, width]; with mode 'predict', those of each sample
-        in a field ``scores``.
+        """Scores [B, K] of images [B, 3, height, width].
+
+        With mode 'predict', the samples with their scores in a field ``scores``.
 
         Raises:
             ValueError: another mode, or no samples to predict for.
@@ -98,8 +99,10 @@ class RoPEClassifier(BaseModel):
         return data_samples
 
     def features(self, images: Tensor) -> Tensor:
-        """The normalised tokens of a ViT, [B, N, C], prefix tokens first; or the last map of a Swin
-        or NAT, [B, C, H, W]."""
+        """Normalised tokens [B, N, C] of a ViT, or the last map [B, C, H, W] of a Swin or NAT.
+
+        Prefix tokens come first.
+        """
         return self.backbone.forward_features(images)
 
     def pool(self, features: Tensor) -> Tensor:
@@ -215,8 +218,10 @@ def vit_config(weights: StateDict, rope: str | None, checkpoint: str) -> dict:
 
 
 def swin_config(weights: StateDict) -> dict:
-    """The backbone of a Swin's weights, in our layout; not shifted where one window has the map, as
-    in pre-training."""
+    """The backbone of a Swin's weights, in our layout.
+
+    Not shifted where one window covers the map, as in pre-training.
+    """
     channels, depths = swin_sizes(weights)
     freqs = weights.get('layers.0.blocks.0.attn.rope.freqs')
     table = weights.get('layers.0.blocks.0.attn.relative_position_bias_table')
@@ -237,8 +242,10 @@ def swin_config(weights: StateDict) -> dict:
 
 
 def rope_config(freqs: Tensor, pairs: int) -> dict:
-    """The embedding of the frequencies of a block, [2, h, P] for all pairs of a head, or with half
-    of them: learned axial ones."""
+    """The embedding that the frequencies of a block belong to.
+
+    [2, h, P] are mixed ones for all pairs of a head; with half of the pairs, learned axial ones.
+    """
     if freqs.shape[-1] == pairs // 2:
         return dict(type='AxialRoPE', learned=True)
     theta = axial_theta(freqs)

@@ -71,11 +71,13 @@ class NamedClassifier:
 
 
 def vit(arch: str, drop_path_rate: float, **options: object) -> dict:
+    """Config of a ``RoPEViT`` that a classifier stands on."""
     settings = dict(arch=arch, final_norm=True, drop_path_rate=drop_path_rate)
     return dict(type='RoPEViT', **settings, **options)
 
 
 def swin(arch: str, drop_path_rate: float, **options: object) -> dict:
+    """Config of a ``RoPESwin`` that a classifier stands on."""
     settings = dict(arch=arch, shift_single_window=False, drop_path_rate=drop_path_rate)
     return dict(type='RoPESwin', **settings, out_indices=(3,), **options)
 
@@ -108,8 +110,10 @@ CLASSIFIERS: dict[str, NamedClassifier] = {
 
 
 def with_image_size(backbone: dict, image_size: Size) -> dict:
-    """The config of a backbone for pre-training at (height, width) pixels: the grid of the tables
-    of a ViT, and the windows of a Swin, 1 / 32 of the image. A NAT is the same at any size.
+    """Config of a backbone for pre-training at (height, width) pixels.
+
+    Sets the grid of a ViT's tables, and a Swin's windows to 1 / 32 of the image. A NAT is the same
+    at any size.
 
     Raises:
         ValueError: sides that are no multiples of the patch size (ViT) or of 32 (others).
@@ -129,8 +133,9 @@ def with_image_size(backbone: dict, image_size: Size) -> dict:
 
 
 def trained_backbone(name: str, weights: dict[str, Tensor]) -> dict:
-    """A config of a backbone that was trained under a name: at the image size that its position
-    tables tell, at 224 pixels if it has none.
+    """Config of a backbone that was trained under a name.
+
+    At the image size that its position tables tell, at 224 pixels if it has none.
 
     Args:
         weights: of the classifier, for a square image size.

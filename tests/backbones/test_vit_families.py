@@ -361,7 +361,7 @@ def test_frozen_stages_include_the_prefix_and_its_norm(frozen_stages: int):
 
 @pytest.mark.parametrize('name', ['dinov3_small', 'eva02_tiny', 'pe_core_base'])
 def test_scaling_is_refused_where_coordinates_fit_the_grid(name: str):
-    with pytest.raises(ValueError, match="rope_scaling: type 'linear'.*coordinates.*same range"):
+    with pytest.raises(ValueError, match=r"rope_scaling: type 'linear'.*coordinates.*same range"):
         RoPEViT(arch=small(name), rope_scaling=dict(type='linear'))
     RoPEViT(arch=small(name), rope_scaling=dict(type='none', temperature='log'))
 

@@ -71,7 +71,7 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.filterwarnings('ignore:The PyTorch API of nested tensors')
-@pytest.mark.parametrize(('make', 'message'), FILES.values(), ids=FILES)
+@pytest.mark.parametrize('make, message', FILES.values(), ids=FILES)
 def test_refused(make: Callable[[Path], None], message: str, tmp_path: Path) -> None:
     path = tmp_path / 'weights.pth'
     make(path)

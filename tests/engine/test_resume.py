@@ -295,7 +295,7 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path: Path) -> None:
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
         with (
-            pytest.raises(OSError, match='cannot be written .*GB left.*iter_1.pth'),
+            pytest.raises(OSError, match=r'cannot be written .*GB left.*iter_1.pth'),
             atomic_write(path) as partial,
         ):
             torch.save(torch.zeros(100_000), partial)
@@ -307,5 +307,5 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path: Path) -> None:
 
 def test_remote_folders_are_refused(tmp_path: Path) -> None:
     hook = AtomicCheckpointHook(out_dir='http://store')
-    with pytest.raises(ValueError, match='out_dir=http://store.*folders only'):
+    with pytest.raises(ValueError, match=r'out_dir=http://store.*folders only'):
         hook.before_train(Saver(tmp_path))

@@ -218,7 +218,7 @@ def test_a_run_relative_to_another() -> None:
     assert left_out == [128, 160]
     for other in (dict(scaling='linear', height=97, width=97), dict(width=128)):
         two = dict(ape, rows=[*ape['rows'], dict(ape['rows'][0], **other)])
-        with pytest.raises(ValueError, match='vit-b_ape, table-a.4 must have one scaling'):
+        with pytest.raises(ValueError, match=r'vit-b_ape, table-a.4 must have one scaling'):
             relative_to(two, mixed, 'accuracy/top1')
     with pytest.raises(ValueError, match='has mIoU at no size of vit-b_ape'):
         relative_to(ape, mixed, 'mIoU')

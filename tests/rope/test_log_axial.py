@@ -233,7 +233,9 @@ def test_bad_arguments_are_named(arguments: dict, message: str):
 def test_scaling_is_refused_because_the_coordinates_fit_the_grid():
     arch = dict(embed_dims=32, depth=1, num_heads=1)
     for kind in ('linear', 'ntk', 'by_parts'):
-        with pytest.raises(ValueError, match='rope_scaling: .* cover the same range on every grid'):
+        with pytest.raises(
+            ValueError, match=r'rope_scaling: .* cover the same range on every grid'
+        ):
             RoPEViT(arch, rope=dict(type='LogAxialRoPE'), rope_scaling=dict(type=kind))
 
 
@@ -247,6 +249,6 @@ def test_scaling_is_refused_because_the_coordinates_fit_the_grid():
 )
 def test_scaling_of_theta_is_refused_where_frequencies_are_no_single_series(rope: dict):
     arch = dict(embed_dims=32, depth=1, num_heads=1)
-    with pytest.raises(ValueError, match="'ntk' changes the theta .* take 'linear' or 'by_parts'"):
+    with pytest.raises(ValueError, match=r"'ntk' changes the theta .* take 'linear' or 'by_parts'"):
         RoPEViT(arch, rope=rope, rope_scaling=dict(type='ntk'))
     RoPEViT(arch, rope=rope, rope_scaling=dict(type='linear'))

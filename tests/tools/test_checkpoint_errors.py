@@ -153,9 +153,8 @@ def own_names(name: str) -> list[str]:
 def pretrained(checkpoint: str) -> list[str]:
     """Options for pre-trained weights in the backbone; init_cfg is None in the small configs."""
     key = 'model.backbone.init_cfg'
-    return ['--cfg-options', f'{key}._delete_=True', f'{key}.type=Pretrained'] + [
-        f'{key}.checkpoint={checkpoint}'
-    ]
+    options = [f'{key}._delete_=True', f'{key}.type=Pretrained', f'{key}.checkpoint={checkpoint}']
+    return ['--cfg-options', *options]
 
 
 def test_pretrained_backbone_that_cannot_be_read(

@@ -66,7 +66,7 @@ def randomise(model: nn.Module) -> None:
 
 
 @pytest.mark.parametrize(
-    ('name', 'rope', 'sizes'),
+    'name, rope, sizes',
     [
         ('vit_small_patch16_rope_224', None, (224, 160)),
         ('vit_small_patch16_rope_mixed_224', None, (224, 160)),
@@ -160,14 +160,14 @@ def test_backbones_without_what_the_head_needs(settings: dict) -> None:
 def test_files_that_hold_no_such_classifier(tmp_path: Path) -> None:
     weights = naver_vit(64, 2, mixed=False, ape=True)
     path = saved(dict(model=weights), tmp_path / 'ape.pth')
-    with pytest.raises(CheckpointError, match='ape.pth: .*--rope axial or --rope none'):
+    with pytest.raises(CheckpointError, match=r'ape.pth: .*--rope axial or --rope none'):
         classifier_config(path)
     kinds = [
         classifier_config(path, rope)['model']['backbone']['rope'] for rope in ('axial', 'none')
     ]
     assert kinds == [dict(type='AxialRoPE', theta=100.0), None]
     without_head = {key: value for key, value in weights.items() if 'head' not in key}
-    with pytest.raises(CheckpointError, match='has no head.weight, head.bias'):
+    with pytest.raises(CheckpointError, match=r'has no head.weight, head.bias'):
         classifier_config(saved(without_head, tmp_path / 'backbone.pth'))
     without_token = {key: value for key, value in weights.items() if key != 'cls_token'}
     with pytest.raises(CheckpointError, match='has no class token'):
@@ -200,7 +200,9 @@ def test_a_classifier_with_learned_axial_frequencies(as_published: bool, tmp_pat
 def test_weights_of_this_package_that_do_not_tell_what_they_are(tmp_path: Path) -> None:
     vit = dict(type='RoPEViT', arch=dict(embed_dims=64, depth=2, num_heads=1), final_norm=True)
     model = RoPEClassifier(dict(vit, rope=dict(type='LogAxialRoPE')), CLASSES)
-    with pytest.raises(CheckpointError, match='own.pth: without learned frequencies .* its config'):
+    with pytest.raises(
+        CheckpointError, match=r'own.pth: without learned frequencies .* its config'
+    ):
         classifier_config(saved(model.state_dict(), tmp_path / 'own.pth'))
 
 
@@ -349,9 +351,7 @@ def test_figures_beside_those_of_a_paper(
     assert not (tmp_path / 'other' / 'resolutions.json').exists()
 
 
-@pytest.mark.parametrize(
-    ('kind', 'short'), [('RoPEViT', 224), ('RoPESwin', 256), ('ResFormer', 256)]
-)
+@pytest.mark.parametrize('kind, short', [('RoPEViT', 224), ('RoPESwin', 256), ('ResFormer', 256)])
 def test_pictures_are_read_and_cut_as_published(kind: str, short: int, tmp_path: Path) -> None:
     """Crop ratios of each source; a camera's note that the picture is upside down is ignored."""
     namespace = runpy.run_path(str(TOOL))

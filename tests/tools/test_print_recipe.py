@@ -206,8 +206,7 @@ def test_flops_are_counted_at_a_given_size(
             'no optim_wrapper: a train loop needs',
         ),
         (
-            [str(CONFIGS / 'demo' / 'dino_vitdet_rope_mixed_shapes.py'), '--flops', '--size']
-            + ['0', '96'],
+            [f'{CONFIGS}/demo/dino_vitdet_rope_mixed_shapes.py', '--flops', '--size', '0', '96'],
             '--size 0 96: both must be 1 or more',
         ),
         (

@@ -90,11 +90,12 @@ def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | N
 
 
 def added(differences: StateDict, base: str, checkpoint: str) -> StateDict:
-    """Differences in our layout plus the weights that they differ from. Biases of q and v that
-    ``base`` does not have are zero there.
+    """Weights in our layout from their differences to those of ``base``.
+
+    Biases of q and v that ``base`` does not have are zero there.
 
     Raises:
-        CheckpointError: ``base`` cannot be had or read, or has not the same weights.
+        CheckpointError: ``base`` cannot be fetched or read, or has not the same weights.
     """
     contents = read_weights(base, None)
     weights = find_layout(contents, base).to_ours(contents)
