@@ -11,6 +11,7 @@ Checked against complex arithmetic in float64 and against timm in tests/rope/tes
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import ModuleType
@@ -22,6 +23,7 @@ from torch import Tensor
 from ..utils.tracing import is_tracing
 from .kernels import definition, packed, triton_rotary
 from .kernels.definition import PairLayout
+from .kernels.packed import cos_sin
 
 IMPLEMENTATIONS = (triton_rotary, packed)  # the first that can be used is used
 logger = logging.getLogger(__name__)
@@ -58,15 +60,6 @@ class Rotary:
     def count_bytes(self) -> int:
         """Bytes of the angles with their cosines and sines."""
         return 3 * self.angles.nbytes
-
-
-@torch.no_grad()
-def cos_sin(angles: Tensor) -> Tensor:
-    """Cosines and sines of angles [...], side by side: [..., 2]."""
-    out = angles.new_empty(*angles.shape, 2)
-    torch.cos(angles, out=out[..., 0])
-    torch.sin(angles, out=out[..., 1])
-    return out
 
 
 def rotate(
@@ -155,9 +148,14 @@ class Rotate(torch.autograd.Function):
 
 
 def choose_implementation(qkv: Tensor) -> ModuleType | None:
-    """The first that can be used; None for the definition."""
+    """The first implementation that can rotate ``qkv``; None for the definition."""
+    return first_usable(lambda implementation: implementation.can_use(qkv))
+
+
+def first_usable(why_not: Callable[[ModuleType], str | None]) -> ModuleType | None:
+    """The first implementation for which ``why_not`` gives no reason; the reasons are logged."""
     for implementation in IMPLEMENTATIONS:
-        reason = implementation.can_use(qkv)
+        reason = why_not(implementation)
         if reason is None:
             return implementation
         log_once(f'rotation without {implementation.__name__}: {reason}')
