@@ -39,7 +39,7 @@ IMAGENET = dict(
 # Sizes and crop ratio of classifiers without a name, by the type of the backbone.
 PROTOCOLS = {
     'RoPEViT': dict(sizes=['table-a.4'], crop_ratio=1.0),
-    'RoPESwin': dict(sizes=['table-a.8'], crop_ratio=0.875),
+    'RoPESwin': dict(sizes=['table-a.8'], crop_ratio=0.875, rpb_resize='zeros'),
     'RoPENAT': dict(sizes=['224'], crop_ratio=0.875),
 }
 
