@@ -151,5 +151,5 @@ def test_out_of_the_wrong_kind(
 
 @pytest.mark.parametrize('memory', ['24', '0GB', '999999GB', '9' * 400 + 'GB', '24TB', '-3GB'])
 def test_memory_that_no_gpu_has(memory: str) -> None:
-    with pytest.raises(UsageError, match='--fit .*: give the memory of a GPU'):
+    with pytest.raises(UsageError, match=r'--fit .*: give the memory of a GPU'):
         parse_memory(memory)
