@@ -40,8 +40,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--rpb-resize',
         choices=['bicubic', 'zeros'],
-        help='how a relative position bias fits other windows and grids (bicubic); zeros: none '
-        'between tokens further apart than it covers',
+        help='how a relative position bias fits other windows and grids (zeros for Swin, as '
+        'published, else bicubic); zeros: none between tokens further apart than it covers',
     )
     parser.add_argument(
         '--crop-ratio',
@@ -143,11 +143,14 @@ def make_config(args: argparse.Namespace, model: dict, protocol: dict, name: str
     backbone = model['backbone']
     if backbone['type'] == 'RoPESwin':
         backbone['window_size'] = 'auto'
+    arch = backbone['arch'] if isinstance(backbone.get('arch'), dict) else {}
+    has_bias = backbone.get('use_rpb') or arch.get('use_rpb')
     if args.rpb_resize:
-        arch = backbone['arch'] if isinstance(backbone['arch'], dict) else {}
-        if not (backbone.get('use_rpb') or arch.get('use_rpb')):
+        if not has_bias:
             raise UsageError(f'--rpb-resize {args.rpb_resize}: {args.checkpoint} has no such bias')
         backbone['rpb_resize'] = args.rpb_resize
+    elif has_bias and 'rpb_resize' in protocol:
+        backbone.setdefault('rpb_resize', protocol['rpb_resize'])
     read = dict(
         type='LoadImageFromFile',
         imdecode_backend='pillow',

@@ -29,11 +29,10 @@ from ..models.classifier import RoPEClassifier, load_classifier
 from ..utils.atomic_write import atomic_write_text
 from ..utils.sizes import ImageSize
 from ..visualization.resolution_plot import draw_resolutions
-from .building import building
 from .checkpoints import check_tested_weights
 from .data_checks import check_data
 from .errors import UsageError
-from .launch import build_runner
+from .launch import build_runner, running
 from .model_checks import build_model
 
 Load = Callable[[Runner], None]
@@ -158,7 +157,7 @@ def run_sweep(
         load(runner)
         evaluator = Evaluator(bare_model(runner), config, runner)
     try:
-        with building(config):
+        with running(config, 'test'):
             print_table(settings, results, evaluator)
     except KeyboardInterrupt:
         stored = f'{len(results.rows)} results are in {results.path}'

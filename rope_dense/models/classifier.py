@@ -35,10 +35,11 @@ IMAGENET = dict(
 ROPES = {'axial': AXIAL, 'none': None}  # of ViTs without frequencies
 # How published results were measured, by backbone or, where it differs, by layout: sizes (a table
 # of a paper has them) and the share of the resized shorter side that the crop has. That is 1 in
-# rope-vit's README, as in DeiT-III; 224 / 256 in the code of Swin, ResFormer and SHI-Labs.
+# rope-vit's README, as in DeiT-III; 224 / 256 in the code of Swin, ResFormer and SHI-Labs. Heo et
+# al., section 3.3, pad the bias of Swin with zeros at larger windows.
 PROTOCOLS = {
     'RoPEViT': dict(sizes=['table-a.4'], crop_ratio=1.0),
-    'RoPESwin': dict(sizes=['table-a.8'], crop_ratio=0.875),
+    'RoPESwin': dict(sizes=['table-a.8'], crop_ratio=0.875, rpb_resize='zeros'),
     'RoPENAT': dict(sizes=['224'], crop_ratio=0.875),
     'ResFormer': dict(sizes=['table-5'], crop_ratio=0.875),
     'SHI-Labs ViT': dict(sizes=['fused-table-4'], crop_ratio=0.875),

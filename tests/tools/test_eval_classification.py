@@ -393,10 +393,12 @@ def test_a_bias_is_resized_as_asked(
     }
     names = [str(number % CLASSES) for number in range(len(pictures))]
     folder = write(tmp_path / 'val', pictures, names, sorted(set(names)))
-    options = ['--sizes', 64, '--rpb-resize', 'zeros', '--work-dir', tmp_path / 'work']
-    assert run(files['rpb'], folder, *options) == 0
-    assert "rpb_resize='zeros'" in (tmp_path / 'work' / 'classifier.py').read_text()
-    assert run(files['mixed'], folder, *options) == 2
+    options = ['--sizes', 64, '--work-dir', tmp_path / 'work']
+    for resize in ('zeros', 'bicubic'):  # the former as published, without being asked for
+        asked = ['--rpb-resize', resize, '--overwrite'] * (resize == 'bicubic')
+        assert run(files['rpb'], folder, *options, *asked) == 0
+        assert f"rpb_resize='{resize}'" in (tmp_path / 'work' / 'classifier.py').read_text()
+    assert run(files['mixed'], folder, *options, '--rpb-resize', 'zeros') == 2
     assert '--rpb-resize zeros: ' in capsys.readouterr().err
 
 
