@@ -14,6 +14,7 @@ from mmengine.registry import Registry
 from mmengine.runner import Runner
 
 from .errors import UsageError, nearest
+from .own_config import own_options
 
 # mmengine needs all or none of these for each loop.
 SECTIONS = {
@@ -44,16 +45,18 @@ def load_config(path: str, options: Iterable[str] = (), work_dir: str | None = N
     """
     if not os.path.isfile(path):
         raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)})')
-    try:
-        cfg = Config.fromfile(path)
-    except RecursionError as error:
-        cycle = ' -> '.join(map(str, base_cycle(Path(path).resolve())))
-        raise UsageError(f'config {path!r}: its _base_ files form a cycle: {cycle}') from error
-    except (Exception, SystemExit) as error:  # a config is a program: it can fail in any way
-        cause = error.__cause__ if isinstance(error, ImportError) and error.__cause__ else error
-        problem = 'it calls sys.exit' if isinstance(error, SystemExit) else type(cause).__name__
-        raise UsageError(f'config {path!r}: {problem}: {cause}') from error
-    _merge_options(cfg, read_options(options))
+    pairs = read_options(options)
+    with own_options(pairs):
+        try:
+            cfg = Config.fromfile(path)
+        except RecursionError as error:
+            cycle = ' -> '.join(map(str, base_cycle(Path(path).resolve())))
+            raise UsageError(f'config {path!r}: its _base_ files form a cycle: {cycle}') from error
+        except (Exception, SystemExit) as error:  # a config is a program: it can fail in any way
+            cause = error.__cause__ if isinstance(error, ImportError) and error.__cause__ else error
+            problem = 'it calls sys.exit' if isinstance(error, SystemExit) else type(cause).__name__
+            raise UsageError(f'config {path!r}: {problem}: {cause}') from error
+    _merge_options(cfg, pairs)
     for _, node in nodes(cfg._cfg_dict):
         node.pop('_delete_', None)  # where there is nothing to delete, mmengine leaves it
     _check_kinds(cfg)

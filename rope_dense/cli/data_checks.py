@@ -15,6 +15,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS, TRANSFORMS
 
+from ..datasets.coco_completion import complete_annotations
 from ..datasets.image_folder import ClassFolderDataset
 from ..engine.runner import FILES, load_error
 from .building import building
@@ -38,6 +39,8 @@ def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
     Raises:
         UsageError, LoadError: files are missing or damaged, or do not fit the model.
     """
+    if cfg.default_scope == 'mmdet':
+        complete_annotations()
     check_paths(cfg, loaders)
     check_padding(cfg, loaders)
     for loader in loaders:
