@@ -44,15 +44,18 @@ ALLOWED: list[Any] = [
 
 
 def load_from_source(filename: str, map_location: object = None) -> dict:
-    """``read_checkpoint`` for mmengine. Tensors are on the CPU, whatever `map_location` is: model
-    and optimizer copy them to their device.
+    """``read_checkpoint`` for mmengine.
+
+    Tensors are on the CPU, whatever `map_location` is: model and optimizer copy them to their
+    device.
     """
     return read_checkpoint(fetch(filename), filename, ALLOWED)
 
 
 def read_safely() -> None:
-    """Let mmengine read files, addresses and the hub with ``read_checkpoint``: its own reader, of
-    0.10.12, runs code from a file that ``weights_only`` refuses.
+    """Let mmengine read files, addresses and the hub with ``read_checkpoint``.
+
+    Its own reader, of 0.10.12, runs code from a file that ``weights_only`` refuses.
     """
     CheckpointLoader.register_scheme(['', *WEB, HUB], load_from_source, force=True)
 
@@ -142,8 +145,11 @@ def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
 
 
 def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
-    """Load the weights; a parameter that is missing or differs in shape is an error (mmengine would
-    warn and leave it random).
+    """Load the weights into a model.
+
+    Raises:
+        UsageError: a parameter is missing or differs in shape (mmengine would warn and leave it
+            random), or has no values.
     """
     if without_values := [key for key, weight in weights.items() if weight.is_meta]:
         raise UsageError(f'{origin}: has no values (meta device) for {listed(without_values)}')

@@ -14,8 +14,9 @@ from mmengine.registry import Registry
 from mmengine.runner import Runner
 
 from .errors import UsageError, nearest
+from .own_config import own_options
 
-# What mmengine needs, for each loop all or nothing.
+# mmengine needs all or none of these for each loop.
 SECTIONS = {
     'train': ('train_dataloader', 'train_cfg', 'optim_wrapper'),
     'val': ('val_dataloader', 'val_cfg', 'val_evaluator'),
@@ -44,16 +45,18 @@ def load_config(path: str, options: Iterable[str] = (), work_dir: str | None = N
     """
     if not os.path.isfile(path):
         raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)})')
-    try:
-        cfg = Config.fromfile(path)
-    except RecursionError as error:
-        cycle = ' -> '.join(map(str, base_cycle(Path(path).resolve())))
-        raise UsageError(f'config {path!r}: its _base_ files form a cycle: {cycle}') from error
-    except (Exception, SystemExit) as error:  # a config is a program: it can fail in any way
-        cause = error.__cause__ if isinstance(error, ImportError) and error.__cause__ else error
-        problem = 'it calls sys.exit' if isinstance(error, SystemExit) else type(cause).__name__
-        raise UsageError(f'config {path!r}: {problem}: {cause}') from error
-    _merge_options(cfg, read_options(options))
+    pairs = read_options(options)
+    with own_options(pairs):
+        try:
+            cfg = Config.fromfile(path)
+        except RecursionError as error:
+            cycle = ' -> '.join(map(str, base_cycle(Path(path).resolve())))
+            raise UsageError(f'config {path!r}: its _base_ files form a cycle: {cycle}') from error
+        except (Exception, SystemExit) as error:  # a config is a program: it can fail in any way
+            cause = error.__cause__ if isinstance(error, ImportError) and error.__cause__ else error
+            problem = 'it calls sys.exit' if isinstance(error, SystemExit) else type(cause).__name__
+            raise UsageError(f'config {path!r}: {problem}: {cause}') from error
+    _merge_options(cfg, pairs)
     for _, node in nodes(cfg._cfg_dict):
         node.pop('_delete_', None)  # where there is nothing to delete, mmengine leaves it
     _check_kinds(cfg)
@@ -68,7 +71,7 @@ def load_config(path: str, options: Iterable[str] = (), work_dir: str | None = N
 
 
 def base_files(path: Path) -> list[Path]:
-    """The files that a config names as its `_base_`, without those of other packages."""
+    """The files that a config names as its `_base_`, without files of other packages."""
     bases = Config._get_base_files(str(path))  # mmengine has no public function for it
     return [(path.parent / base).resolve() for base in bases if '::' not in base]
 
@@ -82,7 +85,7 @@ def base_cycle(path: Path, *before: Path) -> list[Path]:
 
 
 def _check_kinds(cfg: Config) -> None:
-    """Parts that must be dicts, or lists of dicts with a type."""
+    """Check which parts are dicts, and which are lists of dicts with a type."""
     loops = [f'{loop}_{part}' for loop in SECTIONS for part in ('dataloader', 'cfg')]
     for key in ('model', 'optim_wrapper', 'default_hooks', 'auto_scale_lr', 'randomness', *loops):
         if cfg.get(key) is not None and not isinstance(cfg[key], dict):
@@ -109,7 +112,7 @@ def _check_kinds(cfg: Config) -> None:
 
 
 def _check_numbers(cfg: Config) -> None:
-    """What mmengine would find out after the first iteration, or never."""
+    """Check numbers that mmengine would refuse after the first iteration, or never."""
     for part, name in COUNTS:
         value = (cfg.get(part) or {}).get(name)
         if value is not None and (not isinstance(value, int) or value < 1):

@@ -26,6 +26,11 @@ def with_data_root(cfg: Config, data_root: str | Path) -> Config:
 
     Every `data_root` is replaced, and the start of every `ann_file` that lies in one.
     """
+    if (given := (cfg.get('own') or {}).get('data_root')) and not Path(given).is_dir():
+        raise UsageError(
+            f'--data-root {data_root}: this config reads its classes in own.data_root={given!r}, '
+            f'which is no folder; give --cfg-options own.data_root={data_root} instead'
+        )
     cfg = copy.deepcopy(cfg)
     parts = [node for _, node in nodes(cfg._cfg_dict)]
     roots = {node.data_root for node in parts if node.get('data_root')}

@@ -13,6 +13,7 @@ from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from mmengine.utils import to_2tuple
 
+from ..checkpoints.loading import read_weights
 from ..evaluation.evaluator import Evaluator, bare_model, runner_config
 from ..evaluation.papers import expand_sizes, read_runs, relative_to, rows_by_side, shorter_side
 from ..evaluation.resolution import at_size, configured_size
@@ -136,8 +137,9 @@ def loader_of(model: BaseModel, checkpoint: str) -> Load:
     if not isinstance(model, RoPEClassifier):
         check_tested_weights(checkpoint, model)
         return Runner.load_or_resume
-    load_classifier(model, checkpoint)
-    return lambda runner: load_classifier(bare_model(runner), checkpoint)
+    weights = read_weights(checkpoint, prefix='')
+    load_classifier(model, checkpoint, weights)
+    return lambda runner: load_classifier(bare_model(runner), checkpoint, weights)
 
 
 def run_sweep(
