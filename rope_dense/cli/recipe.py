@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-import logging
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
-import torch
-from mmengine.config import Config, ConfigDict
-from mmengine.optim import build_optim_wrapper
-from mmengine.registry import PARAM_SCHEDULERS
+from mmengine.config import Config
 from torch import nn
 
 from ..backbones.base import Backbone
 from ..rope import RotaryEmbedding
-from .building import building
+from .model_checks import build_optimizer
+from .schedule import learning_rates, scheduler_settings
 
 LABEL, WIDTH = 11, 100
 POSITIONS = {
@@ -173,10 +169,7 @@ def windows(model: nn.Module) -> str:
 
 def groups(cfg: Config, model: nn.Module) -> str:
     """A table with a row for each parameter group; the layers of layer-wise decay share rows."""
-    logging.disable(logging.INFO)  # the constructor logs each parameter
-    with building(cfg):
-        built = build_optim_wrapper(model, copy.deepcopy(cfg.optim_wrapper))
-    logging.disable(logging.NOTSET)
+    built = build_optimizer(cfg, model)
     rows: dict[tuple[str, float], list[dict]] = {}
     for group in built.optimizer.param_groups:
         name = re.sub(r'(layer_|blocks\.)\d+', r'\1*', group.get('name', '(no name)'))
@@ -224,24 +217,3 @@ def course(lr: float, factors: Sequence[float]) -> str:
     drops = [it for it in range(last) if factors[it + 1] < 0.4 * factors[it]]
     points = {0, constant, highest, (highest + last) // 2, last, *drops, *(it + 1 for it in drops)}
     return ', '.join(f'{lr * factors[it]:.4g} at {it}' for it in sorted(points))
-
-
-def learning_rates(cfg: Config, group: str = '(rest)/decay') -> list[float]:
-    """Factor of the learning rate of a group in every iteration, by stepping the schedulers."""
-    optimizer = torch.optim.SGD([dict(params=[nn.Parameter(torch.zeros(1))], name=group)], lr=1.0)
-    schedulers = [
-        PARAM_SCHEDULERS.build(part, default_args=dict(optimizer=optimizer))
-        for part in scheduler_settings(cfg)
-    ]
-    optimizer.step()  # or the schedulers warn
-    factors = []
-    for _ in range(cfg.train_cfg.max_iters):
-        factors.append(optimizer.param_groups[0]['lr'])
-        for scheduler in schedulers:
-            scheduler.step()
-    return factors
-
-
-def scheduler_settings(cfg: Config) -> list[ConfigDict]:
-    given = cfg.get('param_scheduler') or []
-    return [given] if isinstance(given, dict) else given

@@ -47,14 +47,15 @@ class TwoStageWarmupPolyLR(_ParamScheduler):
         super().__init__(optimizer, 'lr', end=end, last_step=last_step, by_epoch=False)
 
     def _get_value(self) -> list[float]:
-        backbone = self.factor(self.warmup, self.backbone_warmup)
-        others = self.factor(0, self.warmup)
         groups = zip(self.base_values, self.optimizer.param_groups, strict=True)
-        return [value * (backbone if in_backbone(group) else others) for value, group in groups]
+        return [value * self.factor_at(self.last_step, group) for value, group in groups]
 
-    def factor(self, start: int, warmup: int) -> float:
-        """Of a learning rate whose warm-up begins at the iteration ``start``."""
-        begun = self.last_step - start
+    def factor_at(self, step: int, group: dict) -> float:
+        """The factor of the learning rate of a parameter group in an iteration."""
+        start, warmup = 0, self.warmup
+        if in_backbone(group):
+            start, warmup = self.warmup, self.backbone_warmup
+        begun = step - start
         if begun < warmup or begun < 0:
             return max(begun, 0) / max(warmup, 1)
         return (1 - (begun - warmup) / (self.end - start - warmup)) ** self.power

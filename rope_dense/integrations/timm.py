@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..backbones import RoPENAT
 from ..backbones.layers import init_transformer
-from ..checkpoints.loading import can_resize, resize
+from ..checkpoints.adapting import can_resize, resize
 from ..engine.param_groups import ROLES
 from ..models.classifier import RoPEClassifier
 from ..models.named_classifiers import (

@@ -1,7 +1,7 @@
-"""What attention gets from a rotary embedding, and the rotation of queries and keys.
+"""The angles that a rotary embedding gives attention, and the rotation of queries and keys.
 
-``rotate`` is what attention calls. What it computes is in ``kernels/definition.py``, which is also
-what is traced, exported and transformed. In eager mode an implementation takes its place.
+Attention calls ``rotate``. Its definition is in ``kernels/definition.py``, which is also used while
+a model is traced, exported or transformed. In eager mode an implementation computes the same.
 
 Letters: B batch (images or windows), N tokens, n of them that have a position, h heads, D channels
 of a head, P rotated channel pairs of a head, 2 P <= D.
@@ -84,8 +84,10 @@ def rotate(
 
 
 def rotate_packed(qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0) -> Tensor:
-    """``rotate`` before it unpacks: [B, N, S, h, D] to the same, the first two of S parts rotated
-    (queries and keys; S is 3 in a projection)."""
+    """Rotate the first two of the S parts of ``qkv`` [B, N, S, h, D], to the same.
+
+    The parts of a projection, S = 3, are queries, keys and values. See ``rotate``.
+    """
     if rotary is None:
         return qkv
     implementation = None
@@ -164,6 +166,7 @@ def first_usable(why_not: Callable[[ModuleType], str | None]) -> ModuleType | No
 
 @cache
 def log_once(message: str) -> None:
+    """Log a message the first time that it is given."""
     logger.info(message)
 
 

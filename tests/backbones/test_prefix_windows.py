@@ -9,7 +9,7 @@ from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.attention.attention import Attention, GlobalPrefixAttention
 from rope_dense.backbones.attention.windows import window_plan
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding
-from rope_dense.rope.embeddings import linear_angles
+from rope_dense.rope.frequencies import linear_angles
 from rope_dense.utils.sizes import Size
 
 CPU = torch.device('cpu')

@@ -130,8 +130,15 @@ def start_and_kill(config: Path, work_dir: Path, before: str, at: str) -> None:
 
 @pytest.mark.parametrize(
     'before, at',
-    [('', f'Iter(train) [{KEPT_STEP + 1}/{STEPS}]'), (HALF_A_WRITE, 'HALF WRITTEN')],
-    ids=['while training', 'while writing'],
+    [
+        pytest.param(
+            '',
+            f'Iter(train) [{KEPT_STEP + 1}/{STEPS}]',
+            marks=pytest.mark.slow,
+            id='while training',
+        ),
+        pytest.param(HALF_A_WRITE, 'HALF WRITTEN', id='while writing'),
+    ],
 )
 def test_resumed_run_goes_on_as_if_nothing_had_happened(
     config: Path, folder: Path, uninterrupted: Path, run: Run, before: str, at: str

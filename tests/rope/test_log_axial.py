@@ -193,7 +193,7 @@ def test_steps_in_the_windows_of_a_swin(step: str):
 
 
 def test_windows_that_cover_the_map_equal_global_attention():
-    """What decides is the step of the map: 5 x 7 tokens, also in one window of 7 x 9."""
+    """The step of the map decides: 5 x 7 tokens, also in one window of 7 x 9."""
     arch = dict(embed_dims=16, depth=2, num_heads=2, layer_scale_init_value=None)
     rope = dict(type='LogAxialRoPE')
     settings = dict(rope=rope, patch_size=8, with_cls_token=False, mask_padding=True)

@@ -364,7 +364,7 @@ def test_backbones_train_alike(monkeypatch: pytest.MonkeyPatch, name: str):
 
 
 def test_compiles_to_wide_loads_without_spilled_registers():
-    """What can be said of speed without a GPU: the instructions for one."""
+    """The instructions for a GPU, which say something of speed without one."""
     script = Path(__file__).with_name('triton_instructions.py')
     environment = {**os.environ, 'TRITON_INTERPRET': '0'}
     out = subprocess.run([sys.executable, script], env=environment, capture_output=True, check=True)

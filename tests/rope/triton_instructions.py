@@ -98,7 +98,7 @@ def report(capability: int, pairs: int, dtype: torch.dtype, layout: str, learned
 
 
 def apply_report(dtype: torch.dtype) -> dict:
-    """Registers of the kernels of ``apply``, and of its backward with the gradient of the angles."""
+    """Registers of the kernels of ``apply``, and of its backward with the angles' gradient."""
     x, theta = torch.zeros(2, HEADS, 50, HEAD_DIM, dtype=dtype), torch.zeros(HEADS, 50, 32)
     apply(x, theta, False)
     apply_backward(x, theta, x)

@@ -134,7 +134,7 @@ def test_launcher_that_started_nothing(
         (['param_scheduler.0.end=-1'], 'error: param_scheduler.0: '),
         (
             ['optim_wrapper.paramwise_cfg.layer_decay=3'],
-            'error: optim_wrapper: NamedGroupsConstructor cannot be built: layer_decay must be in',
+            'error: optim_wrapper: OptimWrapper cannot be built: layer_decay must be in',
         ),
         (['optim_wrapper.constructor=Foo'], "error: optim_wrapper: no 'Foo' in the registry mmdet"),
         (['test_cfg=None'], 'error: the config cannot be built: test_dataloader, test_cfg'),

@@ -92,7 +92,8 @@ def test_maps_that_do_not_fit(
 @pytest.mark.parametrize('path', sorted(CONFIGS.glob('demo/*.py')), ids=lambda path: path.stem)
 def test_maps_that_fit(path: Path) -> None:
     """EoMT's backbone does not run alone."""
-    check_maps(build_model(load_config(str(path))))
+    cfg = load_config(str(path))
+    check_maps(cfg, build_model(cfg))
 
 
 @pytest.mark.parametrize(

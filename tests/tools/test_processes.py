@@ -127,7 +127,8 @@ def test_one_process_goes_on_where_sharded_ones_stopped(
         3: [*two, segmentor, '2', '--fsdp', '--resume', '--amp', 'bf16'],
     }
     for iteration, command in commands.items():
-        options = ['--cfg-options', f'train_cfg.max_iters={iteration}', 'val_cfg=None']
+        options = ['--cfg-options', f'train_cfg.max_iters={iteration}', 'param_scheduler=None']
+        options += ['val_cfg=None']
         options += ['val_dataloader=None', 'val_evaluator=None']
         command += ['--work-dir', 'work', *options]
         result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
@@ -146,7 +147,8 @@ def test_two_processes_train_and_test_on_the_cpu(
     path = f'{Path(sys.executable).parent}:{os.environ["PATH"]}'
     settings = dict(cwd=tmp_path, env=os.environ | dict(PATH=path, PORT=unused_port))
     train, test = (str(TOOLS / f'dist_{name}.sh') for name in ('train', 'test'))
-    options = ['--cfg-options', 'train_cfg.max_iters=1', 'val_cfg=None']
+    options = ['--cfg-options', 'train_cfg.max_iters=1', 'param_scheduler=None']
+    options += ['val_cfg=None']
     options += ['val_dataloader=None', 'val_evaluator=None']
     result = run(['bash', train, segmentor, '2', '--work-dir', 'work', *options], **settings)
     assert result.returncode == 0, result.stderr

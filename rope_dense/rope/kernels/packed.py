@@ -55,7 +55,7 @@ def rotate_backward(
     num_prefix_tokens: int,
     rotated: Tensor | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """The gradient of ``qkv``, and that of the angles if ``rotated`` is given.
+    """The gradient of ``qkv`` and, if ``rotated`` is given, of the angles.
 
     With z' a rotated pair and g its gradient, the gradient of its angle is Im(conj(z') g).
 
@@ -98,7 +98,7 @@ def apply(x: Tensor, theta: Tensor, in_place: bool) -> Tensor:
 def apply_backward(
     grad: Tensor, theta: Tensor, rotated: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """The gradient of ``x``, and that of ``theta`` if ``rotated``, the result, is given."""
+    """The gradient of ``x`` and, if the result is given as ``rotated``, of ``theta``."""
     grad_x, grad_angles = rotate_backward(
         as_packed(grad),
         cos_sin(angles_for(grad, theta)),
@@ -122,8 +122,12 @@ def cos_sin(angles: Tensor) -> Tensor:
 def multiply_pairs(
     packed: Tensor, table: Tensor, layout: PairLayout, num_prefix_tokens: int
 ) -> Tensor:
-    """Multiply queries and keys of ``packed`` [B, N, S, h, D] by ``table`` [..., n, h or 1, P], in
-    place."""
+    """Multiply queries and keys of ``packed`` by a complex table, in place.
+
+    Args:
+        packed: [B, N, S, h, D].
+        table: [..., n, h or 1, P].
+    """
     pairs = packed[:, num_prefix_tokens:, :2, :, : 2 * table.shape[-1]]
     real = torch.promote_types(packed.dtype, table.dtype.to_real())
     z = as_complex(pairs.to(real), layout)

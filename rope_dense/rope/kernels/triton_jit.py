@@ -41,11 +41,11 @@ def rotate_kernel(
     ANGLE_GRADS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Copy ``source`` [B, N, PARTS, H, D] to ``target``, the first two parts (queries and keys)
-    rotated; with BACKWARD by the opposite angles.
+    """Copy ``source`` [B, N, PARTS, H, D] to ``target``, queries and keys rotated.
 
-    Each part of an image has H D / 2 pairs for each token, numbered consecutively. A program takes
-    BLOCK consecutive numbers: it loads their cosines and sines once, and goes through the parts of
+    These are the first two parts. With BACKWARD they are rotated by the opposite angles. Each part
+    of an image has H D / 2 pairs for each token, numbered consecutively. A program takes BLOCK
+    consecutive numbers: it loads their cosines and sines once, and goes through the parts of
     ``images_each`` images. Prefix tokens and pairs behind the first P of a head are copied.
 
     With ANGLE_GRADS it also sums, over the queries and keys of its images, what they add to the
@@ -107,8 +107,11 @@ def locate(index, H: tl.constexpr, D: tl.constexpr):
 
 @triton.jit
 def load_pairs(first, second, mask, INTERLEAVED: tl.constexpr):
-    """Both channels of pairs in float32. Interleaved ones are one contiguous load, split in
-    registers; else the second is ``second`` elements behind the first."""
+    """Both channels of pairs in float32.
+
+    Interleaved ones are one contiguous load, split in registers; else the second is ``second``
+    elements behind the first.
+    """
     a = tl.load(first, mask=mask, other=0.0).to(tl.float32)
     if INTERLEAVED:
         a, b = tl.split(tl.reshape(a, (a.shape[0] // 2, 2)))
@@ -157,13 +160,12 @@ def apply_kernel(
     THETA_GRAD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Rotate ``source`` [B, HEADS, N, C] to ``target`` by ``theta`` [THETA_HEADS, N, P]; with
-    BACKWARD by the opposite angles.
+    """Rotate ``source`` [B, HEADS, N, C] to ``target`` by ``theta`` [THETA_HEADS, N, P].
 
-    A token and head has LANES lanes: P pairs (t, t + P), and C - 2 P channels behind them that are
-    copied, or none if ``target`` is ``source``. A program takes BLOCK lanes: it computes their
-    cosines and sines once, in float64 if DOUBLE, else in float32, and goes through ``images_each``
-    images, and through all heads if they share the angles.
+    With BACKWARD by the opposite angles. A token and head has LANES lanes: P pairs (t, t + P), and
+    C - 2 P channels behind them that are copied, or none if ``target`` is ``source``. A program
+    takes BLOCK lanes: it computes their cosines and sines once, in float64 if DOUBLE, else in
+    float32, and goes through ``images_each`` images, and through all heads if they share angles.
 
     With THETA_GRAD, where a program goes through all images, it also sums the gradient of each
     angle, from ``rotated`` (its strides are those of ``target``) and its gradient ``source``, and
@@ -212,8 +214,10 @@ def apply_kernel(
 
 @triton.jit
 def round_and_store(pointers, values, mask):
-    """Store values; half precision by way of float32, since Triton's interpreter does not convert
-    float64 to bfloat16."""
+    """Store values, half precision by way of float32.
+
+    Triton's interpreter does not convert float64 to bfloat16.
+    """
     if pointers.dtype.element_ty.primitive_bitwidth == 16:
         values = values.to(tl.float32)
     tl.store(pointers, values, mask=mask)

@@ -139,8 +139,11 @@ def launch_apply(
     rotated: Tensor | None = None,
     grad_theta: Tensor | None = None,
 ) -> None:
-    """``source`` [B, h, N, C] rotated to ``target``, backward by the opposite angles; in backward
-    also ``grad_theta`` if ``rotated`` is given. One launch."""
+    """Rotate ``source`` [B, h, N, C] to ``target`` in one launch.
+
+    Backward by the opposite angles, and with the gradient of the angles to ``grad_theta`` if
+    ``rotated`` is given.
+    """
     from .triton_jit import apply_kernel
 
     (batch, heads, num_tokens, channels), (theta_heads, _, pairs) = source.shape, theta.shape
