@@ -46,8 +46,8 @@ def building(cfg: Config, *keys: str) -> Iterator[None]:
     """Make an error in building the parts of a config at `keys` a UsageError that names the part.
 
     The part is the one of the unknown type or argument, else the innermost one that fails in the
-    same way when it is built alone, else that of the first key. The empty key, for the config,
-    stands first.
+    same way when it is built alone, else the part at the first key. An empty first key is the whole
+    config, whose parts are not tried.
     """
     try:
         yield

@@ -16,7 +16,7 @@ from mmengine.runner import Runner
 from .errors import UsageError, nearest
 from .own_config import own_options
 
-# What mmengine needs, for each loop all or nothing.
+# mmengine needs all or none of these for each loop.
 SECTIONS = {
     'train': ('train_dataloader', 'train_cfg', 'optim_wrapper'),
     'val': ('val_dataloader', 'val_cfg', 'val_evaluator'),
@@ -71,7 +71,7 @@ def load_config(path: str, options: Iterable[str] = (), work_dir: str | None = N
 
 
 def base_files(path: Path) -> list[Path]:
-    """The files that a config names as its `_base_`, without those of other packages."""
+    """The files that a config names as its `_base_`, without files of other packages."""
     bases = Config._get_base_files(str(path))  # mmengine has no public function for it
     return [(path.parent / base).resolve() for base in bases if '::' not in base]
 
@@ -85,7 +85,7 @@ def base_cycle(path: Path, *before: Path) -> list[Path]:
 
 
 def _check_kinds(cfg: Config) -> None:
-    """Parts that must be dicts, or lists of dicts with a type."""
+    """Check which parts are dicts, and which are lists of dicts with a type."""
     loops = [f'{loop}_{part}' for loop in SECTIONS for part in ('dataloader', 'cfg')]
     for key in ('model', 'optim_wrapper', 'default_hooks', 'auto_scale_lr', 'randomness', *loops):
         if cfg.get(key) is not None and not isinstance(cfg[key], dict):
@@ -112,7 +112,7 @@ def _check_kinds(cfg: Config) -> None:
 
 
 def _check_numbers(cfg: Config) -> None:
-    """What mmengine would find out after the first iteration, or never."""
+    """Check numbers that mmengine would refuse after the first iteration, or never."""
     for part, name in COUNTS:
         value = (cfg.get(part) or {}).get(name)
         if value is not None and (not isinstance(value, int) or value < 1):

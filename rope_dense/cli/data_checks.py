@@ -76,9 +76,7 @@ def check_paths(cfg: Config, loaders: tuple[str, ...]) -> None:
 
 
 def wanted_paths(cfg: Config, loader: str) -> Iterator[tuple[str, str, str]]:
-    """Yield each file and folder that a dataloader and its evaluator need, its config key, and the
-    option that moves it.
-    """
+    """Yield (path, config key, option that moves it) of the files of a dataloader and evaluator."""
     for key, dataset in leaf_datasets(cfg, loader):
         root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix') or {}
         paths = {f'data_prefix.{name}': prefix or '' for name, prefix in prefixes.items()}
@@ -152,7 +150,7 @@ def build_dataset(cfg: Config, key: str, dataset: ConfigDict, **settings: bool) 
 
 
 def why_none(key: str, dataset: ConfigDict, built: BaseDataset) -> str:
-    """What a data set looked for, what is there, and the settings that decide it."""
+    """Describe what a data set looked for, the files that are there, and the settings."""
     folder = (built.data_prefix or {}).get('img_path') or (built.data_prefix or {}).get('img')
     suffix = getattr(built, 'img_suffix', None)
     if suffix is None or dataset.get('ann_file') or not folder:
@@ -255,7 +253,11 @@ def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) 
 
 
 def check_class_indices(key: str, dataset: ClassFolderDataset, num_classes: int) -> None:
-    """The classes of folders and images must be those of a classifier's head."""
+    """Check that the head of a classifier has the classes of folders and images.
+
+    Raises:
+        UsageError: there are other classes.
+    """
     indices = dataset.metainfo['class_indices']
     highest = max(*indices, *(label for item in dataset.data_list for label in item['labels']))
     if highest >= num_classes:

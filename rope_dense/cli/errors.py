@@ -65,7 +65,7 @@ def report(error: Exception, debug: bool) -> None:
 
 
 def free_space(error: OSError) -> str:
-    """'; DIR has ... left' where a disk is full: that of the file, else of the current folder."""
+    """'; DIR has ... GB left' for a full disk; DIR is the file's folder or the current one."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT) or 'GB left' in (error.strerror or ''):
         return ''
     folder = os.path.dirname(os.path.abspath(error.filename or 'here'))

@@ -175,8 +175,9 @@ def patch_size(model: nn.Module) -> int:
 
 
 def shortest_side(node: ConfigDict, name: str) -> float:
-    """The shortest side that a setting leaves: a number, a pair, or a list of these; infinity where
-    it is no size in pixels.
+    """The shortest side in pixels that a setting leaves; infinity where it is no size in pixels.
+
+    The setting is a number, a pair, or a list of numbers or pairs.
     """
     if node.get(name) is None or str(node.get('crop_type', '')).startswith('relative'):
         return np.inf

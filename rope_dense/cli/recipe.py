@@ -1,4 +1,4 @@
-"""What a config will do, in words and numbers that a person can hold against the paper's."""
+"""Describe what a config will do, in words and numbers to compare with the paper."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ FOREIGN = 'as the backbone has them: none of rope_dense'
 
 
 def describe(cfg: Config, model: nn.Module) -> str:
-    """The text, a paragraph for each part: data, model, position embedding, windows, parameter
-    groups, schedule, evaluation.
+    """The text, with a paragraph for each part.
+
+    Data, model, position embedding, windows, parameter groups, schedule, evaluation.
     """
     hooks = cfg.get('default_hooks') or {}
     settings = [cfg.get('test_evaluator'), hooks.get('checkpoint'), cfg.model.get('test_cfg')]
@@ -88,17 +89,19 @@ def parts(cfg: Config, model: nn.Module) -> str:
 
 
 def size(module: nn.Module) -> int:
+    """The number of parameters."""
     return sum(param.numel() for param in module.parameters())
 
 
 def weights(cfg: Config) -> str:
+    """The files that the weights come from."""
     init_cfg = (cfg.model.get('backbone') or {}).get('init_cfg')
     start = f'backbone from {init_cfg.checkpoint if init_cfg else "random values"}'
     return f'{start}; all from {cfg.load_from}' if cfg.get('load_from') else start
 
 
 def frozen(model: nn.Module) -> str:
-    """How many parameters of which parts do not train."""
+    """The number of parameters that do not train, by part."""
     texts = []
     for name, child in model.named_children():
         if fixed := sum(p.numel() for p in child.parameters() if not p.requires_grad):
@@ -107,7 +110,7 @@ def frozen(model: nn.Module) -> str:
 
 
 def maps(model: nn.Module) -> str:
-    """What the backbone returns."""
+    """The maps that the backbone returns."""
     backbone = find_backbone(model)
     if backbone is None:
         return FOREIGN
@@ -124,6 +127,7 @@ def find_backbone(model: nn.Module) -> Backbone | None:
 
 
 def numbers(given: Iterable[int]) -> str:
+    """Numbers with commas between them."""
     return ', '.join(map(str, given))
 
 
@@ -209,8 +213,10 @@ def schedule(cfg: Config) -> str:
 
 
 def course(lr: float, factors: Sequence[float]) -> str:
-    """The learning rate at the start, at the end of a constant start, at its highest, halfway from
-    there to the end, at the end, and on both sides of where it drops by more than half.
+    """The learning rate at the iterations where its course changes.
+
+    At the start, at the end of a constant start, at its highest, halfway from there to the end, at
+    the end, and on both sides of a drop by more than half.
     """
     last, highest = len(factors) - 1, factors.index(max(factors))
     constant = next((it for it in range(last) if factors[it + 1] != factors[0]), last)

@@ -21,7 +21,7 @@ class BFloat16OptimWrapper(OptimWrapper):
 
     bfloat16 has the range of float32, so losses are not scaled, and PyTorch has it on CPUs.
     mmengine's AmpOptimWrapper refuses a CPU and scales in any case. Deformable attention runs in
-    float32: mmcv's CUDA kernel knows float16 but not bfloat16. Arguments are those of OptimWrapper.
+    float32: mmcv's CUDA kernel knows float16 but not bfloat16. Arguments: see OptimWrapper.
 
     Raises:
         RuntimeError: a GPU without bfloat16.
@@ -38,8 +38,9 @@ class BFloat16OptimWrapper(OptimWrapper):
 
 
 def run_in_float32(module: nn.Module) -> None:
-    """Make the forward of a module take float32 and leave autocast, by hooks. They stay, because
-    gradient checkpointing runs the forward again in backward.
+    """Make the forward of a module take float32 and leave autocast, by hooks.
+
+    The hooks stay, because gradient checkpointing runs the forward again in backward.
     """
     outside = ExitStack()
 

@@ -52,7 +52,7 @@ def collate_or_fail(collate: Callable[[list], Any], items: list) -> Any:
 
 
 class ToolRunner:
-    """What the tools add to a Runner of mmengine, whose methods it overrides.
+    """Overrides methods of a Runner of mmengine for the tools.
 
     An image that cannot be loaded raises a ``LoadError``. ``batch`` are the files of the current
     batch, for messages. Until the first iteration only warnings reach the terminal: versions, the
@@ -68,7 +68,9 @@ class ToolRunner:
         """Build the logger, quiet on the terminal until a loop starts."""
         logger = super().build_logger(log_level, log_file, **kwargs)  # type: ignore[misc]
         for handler in logger.handlers:
-            if type(handler) is logging.StreamHandler:  # not that of the file, which is derived
+            if (
+                type(handler) is logging.StreamHandler
+            ):  # not the handler of the file, of a derived class
                 handler.addFilter(lambda record: self.started or record.levelno >= logging.WARNING)
         return logger
 
@@ -99,7 +101,7 @@ class ToolRunner:
 
 
 def leaf_datasets(dataset: Any) -> Iterator[Any]:
-    """The data sets with a pipeline below those of mmengine that concatenate and repeat.
+    """The data sets with a pipeline, within mmengine's that concatenate and repeat.
 
     Others that wrap a data set may transform its images, so they have to see its errors.
     """

@@ -12,12 +12,11 @@ from ..utils.validation import check_integer, check_number
 class TwoStageWarmupPolyLR(_ParamScheduler):
     """Linear warm-up and polynomial decay to 0, with another start for the backbone.
 
-    The learning rate of the backbone is 0 for the first ``warmup`` iterations, in which that of all
-    other groups grows; then it grows for ``backbone_warmup`` iterations. Each decays from the end
-    of its own warm-up on. Groups of the backbone are those that ``NamedGroupsConstructor`` names
-    so, for which ``lr_mult`` has to have a path 'backbone'. Source: tue-mps/eomt at 7bd19dd,
-    training/two_stage_warmup_poly_schedule.py; checked against its formula at fixed iterations in
-    tests/models/test_eomt_training.py.
+    The learning rate of the backbone is 0 for the first ``warmup`` iterations, in which the others
+    grow; then it grows for ``backbone_warmup`` iterations. Each decays after its own warm-up.
+    ``NamedGroupsConstructor`` names the groups of the backbone if ``lr_mult`` has a path
+    'backbone'. Source: tue-mps/eomt at 7bd19dd, training/two_stage_warmup_poly_schedule.py; checked
+    against its formula at fixed iterations in tests/models/test_eomt_training.py.
 
     Args:
         optimizer: its groups have names.

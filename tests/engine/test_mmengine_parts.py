@@ -18,8 +18,8 @@ from rope_dense.engine import (
 )
 from rope_dense.engine.fsdp import BlockFSDPStrategy
 
-# Parts of mmengine that its documentation does not promise and that classes of engine/ override, set
-# or call.
+# Parts of mmengine that its documentation does not promise and that classes of engine/ override,
+# set or call.
 PRIVATE_PARTS = {
     'mmengine.hooks.CheckpointHook': ('_save_checkpoint_with_step', 'keep_ckpt_ids', 'last_ckpt'),
     'mmengine.runner.IterBasedTrainLoop': ('dataloader_iterator', 'skip_iter'),

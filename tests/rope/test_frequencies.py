@@ -219,7 +219,7 @@ def test_augmentation_is_drawn_in_training_only():
 
 
 @pytest.mark.parametrize('settings', [dict(reference=4), dict(type='centres')])
-def test_coordinates_that_fit_the_grid_depend_on_its_size(settings: dict):
+def test_normalized_coordinates_depend_on_its_size(settings: dict):
     """Scores depend on the offset of two tokens, and then on the size of the grid as well."""
 
     def offset(settings: dict, size: int, query: tuple[int, int], key: tuple[int, int]) -> Tensor:

@@ -230,7 +230,7 @@ def test_bad_arguments_are_named(arguments: dict, message: str):
         LogAxialRoPE(32, 2, **arguments)
 
 
-def test_scaling_is_refused_because_the_coordinates_fit_the_grid():
+def test_scaling_is_refused_because_the_coordinates_are_normalized():
     arch = dict(embed_dims=32, depth=1, num_heads=1)
     for kind in ('linear', 'ntk', 'by_parts'):
         with pytest.raises(

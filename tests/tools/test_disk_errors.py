@@ -40,7 +40,7 @@ def test_a_full_disk_is_named_with_its_free_space(
 def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
     (tmp_path / 'x.pth').mkdir()
     with (
-        pytest.raises(OSError, match='x.pth') as caught,
+        pytest.raises(OSError, match=r'x\.pth') as caught,
         atomic_write(tmp_path / 'x.pth') as partial,
     ):
         partial.touch()

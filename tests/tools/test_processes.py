@@ -47,15 +47,20 @@ def test_interrupt_ends_training_with_advice(detector: str, tmp_path: Path) -> N
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     saved = tmp_path / 'work' / 'last_checkpoint'
+    lines = []
     for line in process.stdout:
+        lines.append(line)
         if 'Saving checkpoint' in line and saved.exists():
             break
     process.send_signal(signal.SIGINT)
     _, message = process.communicate(timeout=60)
+    first = next(index for index, line in enumerate(lines) if 'Iter(train)' in line)
+    assert any(line.startswith('schedule   100000 iterations') for line in lines[:first])
+    assert first < 90 and not any('OneDL' in line or 'init by' in line for line in lines)
     assert process.returncode == 130
     assert 'stopped at iteration' in message and 'Traceback' not in message
     assert f'the last checkpoint is {saved.read_text()}' in message
-    assert 'the same command with --resume' in message
+    assert 'the same command with --resume continues' in message
 
 
 @pytest.mark.parametrize(
