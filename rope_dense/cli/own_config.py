@@ -229,7 +229,7 @@ def on_coco(
         dict(
             type='MultiStepLR',
             by_epoch=False,
-            milestones=sorted({round(share * iterations) for share in milestones}),
+            milestones=sorted({int(share * iterations) for share in milestones} - {0}),
             gamma=0.1,
         ),
     ]

@@ -78,6 +78,15 @@ def test_a_schedule_follows_from_epochs_batch_and_gpus(data: Path) -> None:
     assert cfg.train_cfg.max_iters == cfg.param_scheduler[1].end == 6
 
 
+@pytest.mark.parametrize('task', ['detection', 'instance'])
+@pytest.mark.parametrize('epochs', [1, 2, 9])
+def test_milestones_are_within_short_runs(data: Path, task: str, epochs: int) -> None:
+    cfg = load(task, data, epochs=epochs, batch_size=6)
+    milestones = cfg.param_scheduler[1].milestones
+    assert all(0 < milestone < cfg.train_cfg.max_iters == epochs for milestone in milestones)
+    assert cfg.param_scheduler[0].end <= epochs
+
+
 def test_sizes_follow_from_one(data: Path) -> None:
     cfg = load('semantic', data, size=256)
     assert cfg.model.data_preprocessor.size == (256, 256)

@@ -1,0 +1,115 @@
+"""tools/convert_data.py and tools/browse_data.py, as a user calls them."""
+
+import json
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from helpers.tool_names import TOOLS, Main
+
+
+@pytest.fixture(scope='module')
+def convert() -> Main:
+    return runpy.run_path(str(TOOLS / 'convert_data.py'))['main']
+
+
+@pytest.fixture(scope='module')
+def browse() -> Main:
+    return runpy.run_path(str(TOOLS / 'browse_data.py'))['main']
+
+
+def yolo(root: Path, count: int) -> Path:
+    for folder in ('images', 'labels'):
+        (root / folder / 'train').mkdir(parents=True)
+    for index in range(count):
+        Image.new('RGB', (20, 10)).save(root / 'images' / 'train' / f'{index}.png')
+        (root / 'labels' / 'train' / f'{index}.txt').write_text('0 0.5 0.5 0.5 0.5\n')
+    (root / 'classes.txt').write_text('cat\n')
+    return root / 'labels' / 'train'
+
+
+def test_a_share_of_the_images_is_for_validation(
+    convert: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = yolo(tmp_path, 10), tmp_path / 'annotations' / 'train.json'
+    assert convert(['yolo', str(source), str(out), '--val-share', '0.2']) == 0
+    parts = [json.loads((out.parent / f'{name}.json').read_text()) for name in ('train', 'val')]
+    names = [{image['file_name'] for image in part['images']} for part in parts]
+    assert [len(part) for part in names] == [8, 2] and not names[0] & names[1]
+    for part in parts:
+        images = {image['id'] for image in part['images']}
+        assert {annotation['image_id'] for annotation in part['annotations']} == images
+    assert 'nothing odd' in capsys.readouterr().out
+    before = out.read_bytes()
+    assert convert(['yolo', str(source), str(out)]) == 2
+    assert 'nothing is written over' in capsys.readouterr().err and out.read_bytes() == before
+
+
+def test_colours_get_names_from_the_user(
+    convert: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / 'masks').mkdir()
+    pixels = np.array([[[255, 0, 0]] * 3, [[0, 0, 255]] * 2 + [[255, 0, 0]]], np.uint8)
+    Image.fromarray(pixels).save(tmp_path / 'masks' / 'a.png')
+    arguments = ['colours', str(tmp_path / 'masks'), str(tmp_path / 'out')]
+    assert convert(arguments) == 0
+    listing = tmp_path / 'out' / 'classes.txt'
+    assert listing.read_text() == 'class_0 #ff0000\nclass_1 #0000ff\n'
+    assert convert(arguments) == 2
+    assert 'exists' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    'arguments, says',
+    [
+        (['yolo', 'nowhere', 'a.json'], 'nowhere: no such file or folder'),
+        (['yolo', '.', 'a.txt'], 'give a name that ends with .json'),
+        (['yolo', '.', 'a.json', '--val-share', '2'], '--val-share 2.0: give a share between'),
+        (['yolo', '.', 'val.json', '--val-share', '0.2'], 'with --val-share, val.json is the'),
+        (['colours', '.', 'out', '--val-share', '0.2'], '--val-share is for boxes'),
+    ],
+)
+def test_wrong_requests(
+    convert: Main,
+    arguments: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert convert(arguments) == 2
+    assert says in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize('task', ['detector', 'segmentor'])
+def test_samples_are_drawn_on_what_the_model_gets(
+    browse: Main, request: pytest.FixtureRequest, task: str, tmp_path: Path
+) -> None:
+    """Flips and crops differ with the seed; labels are drawn in colour."""
+    config = request.getfixturevalue(task)
+    pictures = []
+    for seed in (0, 0, 1):
+        out = tmp_path / f'{len(pictures)}'
+        arguments = [config, '--count', '2', '--seed', str(seed), '--out', str(out)]
+        assert browse(arguments) == 0
+        files = sorted(out.iterdir())
+        assert [file.name for file in files] == ['0000_00000000.png', '0001_00000001.png']
+        pictures.append([np.asarray(Image.open(file)) for file in files])
+    same, other = pictures[1:]
+    assert all((a == b).all() for a, b in zip(pictures[0], same, strict=True))
+    assert any(
+        a.shape != b.shape or (a != b).any() for a, b in zip(pictures[0], other, strict=True)
+    )
+
+
+def test_a_split_that_is_not_there(
+    browse: Main, detector: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ['--cfg-options', 'test_dataloader=None', '--out', str(tmp_path / 'o')]
+    assert browse([detector, '--split', 'test', *options]) == 2
+    assert '--split test: the config has no test_dataloader' in capsys.readouterr().err
