@@ -10,16 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..backbones.attention.attention import Attention, GlobalPrefixAttention
+from ..backbones.attention.attention import AttentionLayers
 from ..backbones.attention.neighbours import AxisTiles, NeighbourPlan, Plan
+from ..backbones.attention.prefix import GlobalPrefixAttention
 from ..utils.sizes import Size
 
 Groups = list[tuple[Tensor, Tensor]]  # queries [G, n, 4] and keys [G, m, 4], see ``token_table``
 
 
-def token_groups(attn: Attention, x: Tensor, grid: Size, plan: Plan | None) -> Groups:
+def token_groups(attn: AttentionLayers, x: Tensor, grid: Size, plan: Plan | None) -> Groups:
     """Where the queries and keys of each call of scaled_dot_product_attention are, by
-    ``Attention.forward``'s arguments."""
+    the attention's arguments."""
     tokens = token_table(x, grid, attn.num_prefix_tokens)
     if isinstance(plan, NeighbourPlan):
         return [tile_groups(tokens[0], plan)]

@@ -17,10 +17,10 @@ from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling, 
 from ..rope.scaling import build_scaling
 from ..utils.sizes import Size
 from ..utils.validation import check_settings, is_integer, refuse
-from .archs import FinalNorm
-from .attention.attention import offset_grid
+from .archs import FinalNorm, WindowSetting
 from .attention.neighbours import Plan
-from .attention.windows import WindowSetting, check_window_setting
+from .attention.position_bias import offset_grid
+from .attention.windows import check_window_setting
 from .block import Block
 from .layers import PatchEmbed
 from .lora import LORA_DEFAULTS, add_adapters, find_adapters, merge_adapters
@@ -48,7 +48,7 @@ class Backbone(BaseModule):
         pretrain_grid: (H, W) tokens of the pre-training, of an image or of its windows.
         window_blocks: indexes of the ``ordered_blocks`` that attend within windows.
         window_size: (height, width) in tokens, 'auto', or None for the whole grid.
-        rope_scaling: as last set.
+        rope_scaling: as last set, or None.
         with_cp: whether blocks are recomputed in backward.
         out_channels, out_strides: of each map.
         out_indices: of the blocks (isotropic) or stages whose maps are returned.
@@ -72,6 +72,7 @@ class Backbone(BaseModule):
     with_cp: bool
     out_channels: list[int]
     out_strides: list[int]
+    rope_scaling: dict | RopeScaling | None = None
     lora: dict | None = None
     is_init: bool
 
@@ -146,6 +147,8 @@ class Backbone(BaseModule):
     def set_window_size(self, window_size: WindowSetting) -> None:
         """Change the window of a built model; the weights fit any."""
         self.window_size = check_window_setting(window_size)
+        if self.rope_scaling is not None:  # which may depend on it
+            self.set_rope_scaling(self.rope_scaling)
 
     def set_rope_scaling(self, rope_scaling: dict | RopeScaling | None) -> None:
         """Change the scaling of a built model.
@@ -154,29 +157,30 @@ class Backbone(BaseModule):
             ValueError: a setting that is unknown, not allowed, or does not fit the embedding.
         """
         scaling = build_scaling(rope_scaling, self.pretrain_grid)
-        for block in self.ordered_blocks:
+        for index, block in enumerate(self.ordered_blocks):
             if block.attn.rope is not None:
-                block.attn.rope.set_scaling(self.scaling_of(block, scaling))
+                block.attn.rope.set_scaling(self.scaling_of(index, scaling))
             elif scaling is not None:
                 raise ValueError('rope_scaling needs a rotary embedding, and rope is None')
         self.rope_scaling = rope_scaling
 
-    def scaling_of(self, block: Block, scaling: RopeScaling | None) -> RopeScaling | None:
-        """The scaling of one block."""
+    def scaling_of(self, block: int, scaling: RopeScaling | None) -> RopeScaling | None:
+        """The scaling of one of ``ordered_blocks``."""
         return scaling
 
     def run(
         self,
-        block: nn.Module,
+        block: Block,
         x: Tensor,
         grid: Size,
         plan: Plan | None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """A block, recomputed in backward if ``with_cp``; see ``Block.forward``."""
-        if self.with_cp and torch.is_grad_enabled():
-            return checkpoint(block, x, grid, plan, mask, use_reentrant=False)
-        return block(x, grid, plan, mask)
+        """Run a block, recomputed in backward if ``with_cp``; see ``Block.forward``."""
+        if not (self.with_cp and torch.is_grad_enabled()):
+            return block(x, grid, plan, mask)
+        scaling = None if block.attn.rope is None else block.attn.rope.scaling
+        return checkpoint(run_scaled, block, scaling, x, grid, plan, mask, use_reentrant=False)
 
     def needs_graph(self, *, frozen: bool) -> bool:
         """Whether autograd has to record a part: a frozen one only for the sake of adapters."""
@@ -241,6 +245,19 @@ class Backbone(BaseModule):
             return
         WEIGHT_INITIALIZERS.build(dict(settings, type='StrictPretrained'))(self)
         self.is_init = True
+
+
+def run_scaled(block: Block, scaling: RopeScaling | None, *inputs: object) -> Tensor:
+    """Run a block with the scaling of its forward, also where it is recomputed after another was
+    set."""
+    rope = block.attn.rope
+    if rope is None or rope.scaling is scaling:
+        return block(*inputs)
+    scaling, rope.scaling = rope.scaling, scaling
+    try:
+        return block(*inputs)
+    finally:
+        rope.scaling = scaling
 
 
 def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:

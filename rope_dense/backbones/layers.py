@@ -64,9 +64,8 @@ class PatchEmbed(nn.Module):
     def project(self, image: Tensor) -> Tensor:
         """Images to a map [B, C, H, W]."""
         if self.pad:
-            bottom, right = (missing(side, self.patch_size) for side in image.shape[2:])
-            if is_tracing() or bottom or right:
-                image = F.pad(image, (0, right, 0, bottom))
+            sides = (padding_to_multiple(side, self.patch_size) for side in image.shape[2:])
+            image = pad_bottom_right(image, 2, *sides)
         return self.proj(image)
 
     def grid(self, height: int, width: int) -> Size:
@@ -174,10 +173,23 @@ class AddScaled(torch.autograd.Function):
         return grad, grad * scale, (grad * branch).sum_to_size(scale.shape) if of_scale else None
 
 
-def missing(side: int, divisor: int) -> int:
-    """What ``side`` lacks to a multiple of ``divisor``. (``-side % divisor`` is the same, but
-    torch.export cannot reason about it.)"""
+def padding_to_multiple(side: int, divisor: int) -> int:
+    """Return how much padding makes ``side`` a multiple of ``divisor``. (``-side % divisor`` is the
+    same, but torch.export cannot reason about it.)"""
     return (side + divisor - 1) // divisor * divisor - side
+
+
+def pad_bottom_right(x: Tensor, dim: int, bottom: int, right: int) -> Tensor:
+    """Add rows and columns of zeros to a grid whose rows are dimension ``dim`` and whose columns
+    are the next."""
+    if not may_differ((bottom, right), (0, 0)):
+        return x
+    return F.pad(x, (0, 0) * (x.ndim - dim - 2) + (0, right, 0, bottom))
+
+
+def may_differ(size: int | Size, other: int | Size) -> bool:
+    """Return whether two sizes differ; while tracing, a comparison would fix them."""
+    return is_tracing() or size != other
 
 
 def module_list(modules: Iterable[Part]) -> Sequence[Part]:
@@ -196,16 +208,20 @@ def build_norm(norm_cfg: dict, channels: int) -> nn.Module:
 
 
 def init_transformer(module: nn.Module) -> None:
-    """For ``apply``: truncated normal weights (std 0.02) and zero biases for linear layers."""
+    """For ``apply``: normal weights (std 0.02) and zero biases for linear layers.
+
+    Published code cuts the distribution off at 2, which is 100 standard deviations. (torch's
+    ``trunc_normal_`` depends on values, which fake tensors do not have.)
+    """
     if isinstance(module, nn.Linear):
-        nn.init.trunc_normal_(module.weight, std=0.02)
+        nn.init.normal_(module.weight, std=0.02)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
 
 
 def resize_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
-    """A table [1, H W, C] over a grid on another grid: bicubic, no antialiasing, as published."""
-    if not is_tracing() and grid == new_grid:
+    """Resize a table [1, H W, C] over a grid: bicubic, no antialiasing, as published."""
+    if not may_differ(grid, new_grid):
         return table
     as_map = table.transpose(1, 2).unflatten(2, grid).float()
     resized = F.interpolate(as_map, size=new_grid, mode='bicubic', align_corners=False)

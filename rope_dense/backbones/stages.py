@@ -56,10 +56,11 @@ class StagedBackbone(Backbone):
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         with torch.set_grad_enabled(self.needs_graph(frozen=self.frozen_stages >= 0)):
             x, grid = self.patch_embed(image)  # [B, N, C]
+        window_size = self.window_of(*image.shape[2:])
         outs = []
         for index, stage in enumerate(self.layers):
             with torch.set_grad_enabled(self.needs_graph(frozen=index < self.frozen_stages)):
-                plans = self.block_plans(stage, x, grid, image)
+                plans = self.block_plans(index, x, grid, window_size)
                 for block, plan in zip(stage.blocks, plans, strict=True):
                     x = self.run(block, x, grid, plan)
                 if index in self.out_indices:
@@ -69,10 +70,21 @@ class StagedBackbone(Backbone):
         return tuple(outs)
 
     @abstractmethod
+    def window_of(self, height: int, width: int) -> Size | None:
+        """The window or kernel for images of ``height`` x ``width`` pixels; None for whole maps."""
+
+    @abstractmethod
     def block_plans(
-        self, stage: Stage, x: Tensor, grid: Size, image: Tensor
+        self, stage: int, x: Tensor, grid: Size, window_size: Size | None
     ) -> Sequence[Plan | None]:
-        """What each block of a stage attends to, for tokens [B, N, C] of a grid; None for all."""
+        """The plan of each block of a stage, for tokens [B, N, C]; None to attend globally.
+
+        Args:
+            stage: its index.
+            x: tokens, for their number of images and their device.
+            grid: (H, W).
+            window_size: see ``window_of``.
+        """
 
     @property
     def ordered_blocks(self) -> list[Block]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from ..backbones.archs import find_vit_arch
+from ..backbones.archs import ViTArch, find_arch
 from ..backbones.base import Backbone
 from .incompatible import IncompatibleKeys
 from .keys import SWIN_BLOCK, SWIN_FREQS, VIT_FREQS, StateDict, by_stage, has, is_square
@@ -87,7 +87,7 @@ def advised_arch(model: Backbone, settings: Settings) -> str | None:
     base, name = arch_settings(model.arch), nearest_arch(model.ARCHS, settings)
     if name is None or kind_of(settings) != kind_of(base):
         return name
-    other = arch_settings(find_vit_arch(model.ARCHS, name))
+    other = arch_settings(find_arch(ViTArch, model.ARCHS, name))
     several = len({*differences(settings, base)} - {'grid_side'}) > 1
     fits = not {*differences(settings, other)} - {'grid_side', 'qkv_bias'}
     return name if several and fits else None
@@ -96,7 +96,7 @@ def advised_arch(model: Backbone, settings: Settings) -> str | None:
 def vit_hints(model: Backbone, settings: Settings, name: str | None) -> Iterator[str]:
     """Arguments for what differs from the checkpoint, or the architecture ``name`` and arguments
     for what differs from that."""
-    base = arch_settings(find_vit_arch(model.ARCHS, name) if name else model.arch)
+    base = arch_settings(find_arch(ViTArch, model.ARCHS, name) if name else model.arch)
     if name or kind_of(settings) != kind_of(base):
         yield f'the checkpoint has {described(settings)}' + (f': set arch={name!r}' if name else '')
     differing = differences(settings, base)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
-from ..backbones.archs import ViTArch, find_vit_arch
+from ..backbones.archs import ViTArch, find_arch
 from .keys import VIT_BLOCK, StateDict, has
 
 PATCHES = 'patch_embed.proj.weight'
@@ -87,7 +87,7 @@ def kind_of(settings: Settings) -> list[object]:
 def nearest_arch(archs: Mapping[str, dict], settings: Settings) -> str | None:
     """The architecture of the same kind that shares most of the other settings. Biases, as they may
     be zero, do not count: DINOv3 comes before LingBot-Vision."""
-    candidates = {name: arch_settings(find_vit_arch(archs, name)) for name in archs}
+    candidates = {name: arch_settings(find_arch(ViTArch, archs, name)) for name in archs}
     same = [name for name, other in candidates.items() if kind_of(other) == kind_of(settings)]
     return min(
         same,

@@ -13,7 +13,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.model import BaseModel
 from mmengine.utils import to_2tuple
 
-from ..backbones.attention.windows import WindowSetting
+from ..backbones.archs import WindowSetting
 from ..backbones.base import Backbone
 from ..rope import RopeScaling
 from ..rope.embeddings import GridRoPE

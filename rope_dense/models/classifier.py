@@ -13,7 +13,7 @@ from mmengine.registry import MODELS
 from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
 
-from ..backbones.archs import ARCHS
+from ..backbones.archs import VIT_ARCHS
 from ..checkpoints import CheckpointError, load_pretrained
 from ..checkpoints.files import read_checkpoint, select_weights
 from ..checkpoints.hints import axial_theta, is_swin, swin_sizes
@@ -188,14 +188,14 @@ def vit_config(weights: StateDict, rope: str | None, checkpoint: str) -> dict:
     table = weights.get('blocks.0.attn.relative_position_bias_table')  # [offsets, heads]
     if table is not None:
         sizes |= dict(num_heads=table.shape[1], img_size=table_side(table) * patch_size)
-        return dict(type='RoPEViT', arch=ARCHS['isotropic_small'] | sizes, final_norm=True)
+        return dict(type='RoPEViT', arch=VIT_ARCHS['isotropic_small'] | sizes, final_norm=True)
     if 'cls_token' not in weights:
         raise CheckpointError(
             f'{checkpoint}: has no class token (its head sees a mean of tokens) and no relative '
             'position bias; classifiers of RoPE-ViT have the one, those of SHI-Labs the other'
         )
     if 'sine_embed.conv.weight' in weights:
-        return dict(type='RoPEViT', arch=ARCHS['resformer_small'] | sizes, final_norm=True)
+        return dict(type='RoPEViT', arch=VIT_ARCHS['resformer_small'] | sizes, final_norm=True)
     positions, freqs = weights.get('pos_embed'), weights.get('blocks.0.attn.rope.freqs')
     if positions is not None and freqs is None and rope is None:
         raise CheckpointError(

@@ -101,7 +101,6 @@ RECIPES: dict[str, dict[str, object]] = {
 }
 
 
-
 @dataclass(frozen=True)
 class Size:
     """A config of size S or L: that of size B, and the settings of its size."""

@@ -10,7 +10,8 @@ import math
 import torch
 from torch import Tensor
 
-from rope_dense.backbones.attention.attention import Attention, DecomposedBiasAttention
+from rope_dense.backbones.attention.attention import Attention
+from rope_dense.backbones.attention.position_bias import DecomposedBiasAttention
 
 Positions = list[tuple[float, float]]  # (x, y) of each token
 

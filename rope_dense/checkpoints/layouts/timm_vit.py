@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import torch
 
-from ...backbones.archs import ARCHS
+from ...backbones.archs import VIT_ARCHS
 from ..errors import CheckpointError
 from ..keys import (
     SWIN_BLOCK,
@@ -96,7 +96,7 @@ def to_timm_keys(weights: StateDict) -> KeyTable:
     if not has(weights, VIT_BLOCK):
         raise CheckpointError('these are not the weights of a RoPEViT')
     settings = read_settings(weights)
-    if settings and nearest_arch(ARCHS, settings) == 'sam3':
+    if settings and nearest_arch(VIT_ARCHS, settings) == 'sam3':
         raise CheckpointError('timm has no encoder of SAM3: use --to ours')
     mlp = settings['mlp'] if settings else 'gelu'
     if mlp == 'swiglu_norm':
