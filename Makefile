@@ -48,11 +48,14 @@ lint: $(PACKAGE)  ## check style, types and imports between the parts of the pac
 	$(RUN) -m mypy
 	$(VENV)/bin/lint-imports
 
-docs: $(PACKAGE) $(VENV)/.docs-installed  ## write pages of the API to build/api/html (Python 3.11 or later)
-	rm -rf build/api
+docs: $(PACKAGE) $(VENV)/.docs-installed  ## write the guides and pages of the API to build/site/html (Python 3.11 or later)
+	rm -rf build/site
+	mkdir -p build/site/source
+	cp -r docs build/site/source/guides
+	cp docs/api/index.rst build/site/source
 	SPHINX_APIDOC_OPTIONS=members,show-inheritance $(RUN) -m sphinx.ext.apidoc -q \
-		--separate --module-first --tocfile index -o build/api/source rope_dense
-	$(RUN) -m sphinx -q -W --keep-going -c docs/api build/api/source build/api/html
+		--separate --module-first --tocfile index -o build/site/source/api rope_dense
+	$(RUN) -m sphinx -q -W --keep-going -c docs/api build/site/source build/site/html
 
 clean:  ## remove the environments and what they left behind
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

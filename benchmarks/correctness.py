@@ -19,7 +19,8 @@ def correctness(
     device: torch.device, shapes: dict[str, RotationShape], dtypes: Sequence[torch.dtype]
 ) -> list[Row]:
     """Each implementation against the definition in float64: relative errors of values and
-    gradients, and whether a second run gives the same bits.
+    gradients, and whether a second run gives the same bits. The kernel's check of itself, which
+    ``why_no_triton`` runs, has a row as well.
 
     A Triton kernel that differs is switched off for all that follows.
     """
@@ -29,13 +30,16 @@ def correctness(
         del implementations['triton']
         needed = device.type == triton_rotary.DEVICE_TYPE
         rows.append(dict(work='all', implementation='triton', left_out=reason, ok=not needed))
+    elif device.type == triton_rotary.DEVICE_TYPE:
+        rows.append(dict(work='check of itself', implementation='triton', ok=True))
     for (work, shape), dtype in product(shapes.items(), dtypes):
         for name, implementation in implementations.items():
             row = dict(work=work, dtype=name_of(dtype), batch=shape.batch, implementation=name)
             rows.append(row | errors(by(implementation), shape, device, dtype))
     if any(row['implementation'] == 'triton' and not row['ok'] for row in rows):
         print(f'The Triton kernel cannot be used: {triton_rotary.SWITCH}=0 from here on')
-        os.environ[triton_rotary.SWITCH] = '0'
+        triton_rotary.IS_ENABLED = False
+        os.environ[triton_rotary.SWITCH] = '0'  # for other processes
     return rows
 
 

@@ -1,18 +1,20 @@
-"""Check and measure everything on a GPU in under 5 minutes, and write results/gpu-*.csv.
+"""Check and measure everything on a GPU in at most 8 minutes: results/gpu.md, results/gpu-*.csv.
 
     python benchmarks/gpu.py                       # all sections
-    python benchmarks/gpu.py compile --minutes 8   # one of them, in more time
+    python benchmarks/gpu.py training --minutes 4  # one of them, in less time
     python benchmarks/gpu.py --quick --device cpu --minutes 30   # does the script work: tiny sizes
 
-Needs torch, triton, mmengine and mmcv (its compiled operators are not used); models of timm and
-mmdet are measured where these can be imported. The jobs run in the order of their importance. A job
-that would not end in time, by its estimate for an H200, is left out; one that fails does not stop
-the others. Both have a row with the reason. This script has not run on a GPU so far.
+Needs torch, triton, mmengine and mmcv; models of timm and mmdet are measured where these can be
+imported, and training steps need mmdet, mmseg and mmcv's compiled operators. The jobs run in the
+order of their importance. A job that would not end in time, by its estimate, is left out; one that
+fails does not stop the others. Both have a row with the reason, and the page is written anew after
+each job. This script has not run on a GPU so far, so the estimates are guesses.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import sys
 import time
@@ -28,13 +30,16 @@ from bench_backbone import bench_backbone
 from bench_compile import bench_compile, bench_graph
 from bench_rotate import bench_rotate
 from correctness import correctness
+from flagships import FLAGSHIPS, TINY
 from measure import Row, environment, name_of, write_csv
+from page import page
 from peers import MIXED, swin, vit
+from rope_dense.utils.atomic_write import atomic_write_text
 from rotations import SHAPES, RotationShape
 from run import RESULTS, tables
 
-BF16, FP32 = torch.bfloat16, torch.float32
-SECTIONS = ('correctness', 'rotation', 'backbones', 'graphs', 'compile')
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
+SECTIONS = ('correctness', 'rotation', 'backbones', 'training', 'graphs', 'blocks', 'compile')
 IMAGES = {  # of each shape
     'ViT-B, 512 px, mixed': 8,
     'ViT-B, 512 px, axial': 8,
@@ -62,7 +67,8 @@ MODELS = {  # names of each job to measure
 SHOWN = (
     *('implementation', 'values', 'grad_qkv', 'grad_angles', 'same_bits', 'median_ms', 'p20_ms'),
     *('p80_ms', 'median_ratio', 'gb_per_s', 'images_per_s', 'peak_tensors_mb', 'compilations'),
-    *('seconds', 'error', 'ok', 'left_out'),
+    *('peak_gb', 'reserved_gb', 'planned_gb', 'planned_ratio', 'seconds', 'error', 'ok'),
+    'left_out',
 )
 
 
@@ -72,7 +78,7 @@ class Job:
 
     Attributes:
         section: its rows are in gpu-<section>.csv.
-        seconds: estimated for an H200.
+        seconds: a guess for an H100 or H200.
     """
 
     section: str
@@ -94,6 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         new = run_job(job, device, deadline)
         rows.setdefault(job.section, []).extend(row | constants for row in new)
         write_csv(args.out / f'gpu-{job.section}.csv', rows[job.section])
+        atomic_write_text(args.out / 'gpu.md', page(rows, constants))
         print(f'{job.section}, {job.name}: {time.monotonic() - started:.0f} s\n')
         print('\n'.join(tables(new, SHOWN)), flush=True)
     failed = [row for section in rows.values() for row in section if row.get('ok') is False]
@@ -107,7 +114,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument('sections', nargs='*', metavar='SECTION', help=', '.join(SECTIONS))
-    parser.add_argument('--minutes', type=float, default=5, help='to end within (%(default)s)')
+    parser.add_argument('--minutes', type=float, default=8, help='to end within (%(default)s)')
     parser.add_argument('--out', type=Path, default=RESULTS, help='folder (benchmarks/results)')
     parser.add_argument('--device', default='cuda', help='(%(default)s)')
     parser.add_argument('--quick', action='store_true', help='tiny sizes: does everything work')
@@ -134,7 +141,8 @@ def run_job(job: Job, device: torch.device, deadline: float) -> list[Row]:
         torch.compiler.reset()
         gc.collect()
         if device.type == 'cuda':
-            torch.cuda.empty_cache()
+            with contextlib.suppress(RuntimeError):  # of a kernel that failed: the next job says so
+                torch.cuda.empty_cache()
 
 
 def full_jobs(device: torch.device) -> list[Job]:
@@ -154,8 +162,14 @@ def full_jobs(device: torch.device) -> list[Job]:
     rotate = partial(rotation, device, rounds=30)
     rotations = [(name, shape, BF16) for name, shape in shapes.items()]
     rotations.append((name := 'ViT-B, 512 px, mixed', shapes[name], FP32))
+    steps = [
+        (f'{name}, {precision}', partial(training, device, name, precision, size=size))
+        for precision in ('bf16', 'fp16')
+        for name, size in FLAGSHIPS.items()
+    ]
+    by_blocks = partial(compilation, by_blocks=True)
     return [
-        Job('correctness', 'all', 30, partial(correctness, device, shapes, (BF16, FP32))),
+        Job('correctness', 'all', 30, partial(correctness, device, shapes, (BF16, FP16, FP32))),
         *(
             Job('rotation', f'{name}, {name_of(dtype)}', 12, partial(rotate, name, shape, dtype))
             for name, shape, dtype in rotations
@@ -164,8 +178,12 @@ def full_jobs(device: torch.device) -> list[Job]:
         Job('backbones', 'Swin-T, bfloat16', 15, partial(swins, dtype=BF16)),
         Job('backbones', 'DINOv3-L, bfloat16', 15, partial(dinov3s, dtype=BF16)),
         Job('backbones', 'ViTDet-B, bfloat16', 15, partial(vitdets, dtype=BF16)),
+        *(Job('training', name, 25, step) for name, step in steps),
+        Job('blocks', 'ViT-B, mixed', 25, partial(by_blocks, mixed_vit, sizes)),
+        Job('blocks', 'DINOv3-L', 30, partial(by_blocks, dinov3, sizes)),
         Job('graphs', 'ViT-B, mixed', 5, partial(graph, mixed_vit, (512, 512))),
         Job('graphs', 'Swin-T, mixed', 5, partial(graph, mixed_swin, (800, 1344))),
+        Job('blocks', 'Swin-T, mixed', 90, partial(by_blocks, mixed_swin, sizes[::-1])),
         Job('compile', 'ViT-B, mixed', 60, partial(compilation, mixed_vit, sizes)),
         Job('compile', 'Swin-T, mixed', 80, partial(compilation, mixed_swin, sizes[::-1])),
         Job('backbones', 'ViT-B, float32', 25, partial(vits, dtype=FP32)),
@@ -186,13 +204,25 @@ def quick_jobs(device: torch.device) -> list[Job]:
     sizes = [(32, 48), (40, 64), (64, 32)]
     swins = partial(backbones, device, 'swin', 'tiny', sizes=[(32, 64)], modes=['forward'])
     graph = partial(bench_graph, device, tiny, sizes[0])
-    compilation = partial(bench_compile, device, tiny, sizes, backend='eager')
+    compilation = partial(bench_compile, device, tiny, sizes, backend='eager', batch=2, rounds=1)
+    planned = 'upernet_vit_rope_mixed'  # of all the fastest to plan
+
+    def step(name: str, precision: str, plan: bool = False) -> list[Row]:
+        settings = dict(size=(64, 96), rounds=1, options=TINY[name], plan=plan, side=64)
+        return training(device, name, precision, **settings)
+
     return [
-        Job('correctness', 'all', 1, partial(correctness, device, shapes, (BF16, FP32))),
+        Job('correctness', 'all', 1, partial(correctness, device, shapes, (BF16, FP16, FP32))),
         Job('rotation', 'window', 1, partial(rotation, device, 'window', window, FP32, rounds=1)),
         Job('backbones', 'Swin-T', 1, partial(swins, batch=1, dtype=FP32, rounds=1)),
+        *(
+            Job('training', f'{name}, bf16', 1, partial(step, name, 'bf16', plan=name == planned))
+            for name in TINY
+        ),
+        Job('training', f'{planned}, fp16', 1, partial(step, planned, 'fp16')),
         Job('graphs', 'ViT', 1, partial(graph, batch=1, dtype=BF16)),
-        Job('compile', 'ViT', 1, partial(compilation, batch=2, dtype=FP32, rounds=1)),
+        Job('blocks', 'ViT', 1, partial(compilation, dtype=FP32, by_blocks=True)),
+        Job('compile', 'ViT', 1, partial(compilation, dtype=FP32)),
     ]
 
 
@@ -201,7 +231,7 @@ def rotation(
 ) -> list[Row]:
     """The forms against a copy, and the implementations within attention against none."""
     common = dict(work=name, shape=shape, dtype=dtype, rounds=rounds, modes=('forward', 'both'))
-    names = IMPLEMENTATIONS + ('stack (timm form)', 'complex (rope-vit form)')
+    names = (*IMPLEMENTATIONS, 'stack (timm form)', 'complex (rope-vit form)')
     names += ('definition, compiled',) * (name in COMPILED)
     rows = bench_rotate(device, names=names, **common)
     return rows + bench_rotate(device, names=IMPLEMENTATIONS, attention=True, **common)
@@ -210,6 +240,14 @@ def rotation(
 def backbones(device: torch.device, job: str, arch: str, **settings: object) -> list[Row]:
     """Backbones of one job, see ``bench_backbone``."""
     return bench_backbone(job, arch, device, processes=0, names=MODELS[job], **settings)
+
+
+def training(device: torch.device, name: str, precision: str, **settings: object) -> list[Row]:
+    """Steps of a flagship, see ``bench_training``; imported here, as it needs mmcv's operators,
+    which the other sections do without."""
+    from bench_training import bench_training
+
+    return bench_training(device, name, precision, **settings)
 
 
 if __name__ == '__main__':

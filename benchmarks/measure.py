@@ -23,9 +23,9 @@ from typing import TypeVar
 
 import torch
 
-from rope_dense.profiling.peak_memory import peak_rss
 from rope_dense.profiling.speed import profiled
 from rope_dense.utils.atomic_write import atomic_write
+from rope_dense.utils.peak_memory import peak_rss
 
 Run = Callable[[], object]
 Row = dict[str, object]

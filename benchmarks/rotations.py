@@ -102,7 +102,7 @@ def by(implementation: ModuleType) -> Form:
     """What ``rotate`` does where it chooses this implementation."""
 
     def rotate_by(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int) -> QKV:
-        settings = rotary.pair_layout, num_prefix_tokens, implementation, False
+        settings = rotary.pair_layout, num_prefix_tokens, implementation
         return unpack(Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *settings))
 
     return rotate_by

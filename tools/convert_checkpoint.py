@@ -42,7 +42,7 @@ from safetensors.torch import save_file
 
 from rope_dense.checkpoints import open_weights
 from rope_dense.checkpoints.keys import KeyTable, Layout, StateDict, new_keys
-from rope_dense.checkpoints.layouts.registry import TARGETS, Target
+from rope_dense.checkpoints.layouts import TARGETS, Target
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.utils.atomic_write import atomic_write
 

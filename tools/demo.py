@@ -58,7 +58,8 @@ from rope_dense.cli.config import read_options
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.flags import with_data_root
 from rope_dense.datasets import ShapesSettings, write_shapes
-from rope_dense.evaluation.resolution import evaluate_at
+from rope_dense.evaluation.evaluator import Evaluator
+from rope_dense.evaluation.settings import Setting
 from rope_dense.utils.atomic_write import atomic_write_text
 from rope_dense.visualization import draw_detections, draw_training_curve
 
@@ -91,8 +92,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     checkpoint = last_checkpoint(training_dir)
 
     config.work_dir = str(args.work_dir / 'evaluation')
+    evaluator = Evaluator.from_checkpoint(with_data_root(config, data[1]), checkpoint)
     rows = [
-        evaluate(with_data_root(config, data[scale]), checkpoint, shapes, scale) for scale in SCALES
+        evaluate(evaluator, with_data_root(config, data[scale]), shapes, scale) for scale in SCALES
     ]
     pictures = args.work_dir / 'pictures'
     draw_detections(with_data_root(config, data[1]), checkpoint, pictures, count=PICTURES)
@@ -103,9 +105,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     results = dict(
         training_seconds=training_seconds, resolutions=rows, goal_AP50=args.goal, reached=reached
     )
-    atomic_write_text(
-        results_file, json.dumps({**describe(args, config), **results}, indent=2) + '\n'
-    )
+    results = {**settings_of(args, config), **results}
+    atomic_write_text(results_file, json.dumps(results, indent=2) + '\n')
     print(f'\n{table(rows)}\n\nPictures, curve and figures: {args.work_dir}')
     verdict = f'AP50 {rows[0]["AP50"]:.3f} at the training resolution, goal {args.goal:.2f}'
     if not reached:
@@ -186,22 +187,21 @@ def last_checkpoint(training_dir: Path) -> str:
 
 
 def evaluate(
-    config: Config, checkpoint: str, shapes: ShapesSettings, scale: float
+    evaluator: Evaluator, config: Config, shapes: ShapesSettings, scale: float
 ) -> dict[str, float | None]:
     """One row of the table; None where COCO defines no AP (no object of that size class)."""
-    height, width = scaled_size(shapes, scale)
-    metrics = evaluate_at(config, checkpoint, (height, width))
-    figures = {name: metrics[key] if metrics[key] >= 0 else None for name, key in METRICS.items()}
+    row = evaluator.evaluate(Setting('{}x{}'.format(*scaled_size(shapes, scale))), config)
     return dict(
         scale=scale,
-        height=height,
-        width=width,
-        **figures,
-        seconds_per_image=metrics['seconds_per_image'],
+        height=row['height'],
+        width=row['width'],
+        **{name: row['metrics'][key] for name, key in METRICS.items()},
+        seconds_per_image=row['seconds_per_image'],
     )
 
 
-def describe(args: argparse.Namespace, config: Config) -> dict[str, object]:
+def settings_of(args: argparse.Namespace, config: Config) -> dict[str, object]:
+    """The settings that figures depend on, for results.json."""
     return dict(
         config=str(args.config),
         cfg_options=args.cfg_options,

@@ -86,7 +86,7 @@ from rope_dense.cli.checkpoints import is_remote
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.sweeps import prepare_sweep
-from rope_dense.evaluation.settings import AS_CONFIG
+from rope_dense.evaluation.settings import FROM_CONFIG
 from rope_dense.models.classifier import PROTOCOLS, classifier_config
 
 
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         config,
         name=name,
         sizes=config.evaluation.sizes,
-        window='auto' if config.model.backbone.type == 'RoPESwin' else AS_CONFIG,
+        window='auto' if config.model.backbone.type == 'RoPESwin' else FROM_CONFIG,
     )
     os.makedirs(config.work_dir, exist_ok=True)
     config.dump(os.path.join(config.work_dir, 'classifier.py'))

@@ -102,8 +102,8 @@ from rope_dense.large_images.pictures import draw_boxes, draw_labels
 from rope_dense.large_images.predictor import TilePredictor
 from rope_dense.large_images.segmentation import label_type, segment
 from rope_dense.large_images.tiles import TileGrid
-from rope_dense.profiling.peak_memory import peak_rss
 from rope_dense.utils.atomic_write import atomic_write_text
+from rope_dense.utils.peak_memory import peak_rss
 
 
 @command

@@ -58,7 +58,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(entry('paper', paper_result(Path(args.config).resolve(), cfg)))
     print(describe(cfg, model))
     if args.flops:
-        height, width = args.size or measured_size(cfg)
+        try:
+            height, width = args.size or measured_size(cfg)
+        except ValueError as error:
+            raise UsageError(f'{error}; or give --size HEIGHT WIDTH') from error
         if min(height, width) < 1:
             raise UsageError(f'--size {height} {width}: both must be 1 or more')
         count = count_products(model, height=height, width=width)

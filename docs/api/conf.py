@@ -1,4 +1,4 @@
-"""Settings of Sphinx for the API pages; `make docs` writes them."""
+"""Settings of Sphinx for the guides and the pages of the API; `make docs` writes both."""
 
 from mmengine import registry
 from sphinx.application import Sphinx
@@ -7,7 +7,11 @@ from sphinx.errors import ExtensionError
 import rope_dense
 
 project, version = 'rope_dense', rope_dense.__version__
-extensions = ['sphinx.ext.autodoc', 'sphinx.ext.napoleon', 'sphinx.ext.viewcode']
+extensions = ['myst_parser', 'sphinx.ext.autodoc', 'sphinx.ext.napoleon', 'sphinx.ext.viewcode']
+myst_heading_anchors = 3
+exclude_patterns = ['guides/api']
+# Links to configs and benchmarks, which are no pages here; test_readme_documents.py tests them.
+suppress_warnings = ['myst.xref_missing']
 autodoc_default_options = {'ignore-module-all': True}  # each object once, where it is defined
 autodoc_inherit_docstrings = False
 autodoc_member_order = 'bysource'

@@ -12,9 +12,9 @@ from ..backbones.base import Backbone
 from ..backbones.lora import find_adapters
 from ..utils.atomic_write import atomic_write
 from .errors import CheckpointError
-from .files import file_format, read_checkpoint
 from .incompatible import compare
 from .keys import StateDict
+from .reader import file_format, read_checkpoint
 from .sources import fetch
 
 SETTINGS = 'lora'  # of the metadata

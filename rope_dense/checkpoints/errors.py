@@ -1,2 +1,35 @@
+"""The error of this room, and the keys that its messages list."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+MAX_KEYS = 20  # of a list in a message
+MAX_LENGTH = 200  # characters of a key in a message
+
+
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be had, read or used; the message says why and what to do."""
+    """A checkpoint that cannot be fetched, read or used; the message says why and what to do."""
+
+
+def listed(keys: Iterable[object], most: int = MAX_KEYS) -> str:
+    """Keys for a message: keys that differ in numbers between dots as one group, at most ``most``
+    groups, and at most ``MAX_LENGTH`` characters of each."""
+    groups = defaultdict(list)
+    for key in keys:
+        groups[re.sub(r'(?<=\.)\d+(?=\.)', '*', shortened(key))].append(shortened(key))
+    names = [
+        members[0] if len(members) == 1 else f'{group} ({len(members)} times)'
+        for group, members in groups.items()
+    ]
+    rest = sum(len(members) for members in list(groups.values())[most:])
+    return ', '.join(names[:most]) + (f' and {rest:,} more' if rest else '')
+
+
+def shortened(key: object) -> str:
+    """A key with ``MAX_LENGTH`` characters at most; of a key that is no string, its type."""
+    if not isinstance(key, str):
+        return f'{key}' if isinstance(key, (int, float)) else f'a {type(key).__name__}'
+    return key if len(key) <= MAX_LENGTH else f'{key[:MAX_LENGTH]}...'

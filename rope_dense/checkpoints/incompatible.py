@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from .errors import listed, shortened
 from .keys import StateDict
 
 
@@ -20,6 +18,7 @@ class IncompatibleKeys:
         missing: in the model only.
         left_over: in the checkpoint only.
         mismatched: in both, but of another shape, or integers; from the key to both shapes.
+        without_values: on the meta device, of a model that is not.
         not_finite: with NaN or an infinite number.
         axial: frequencies that are axial, of a model that mixes the axes.
     """
@@ -27,6 +26,7 @@ class IncompatibleKeys:
     missing: list[str]
     left_over: list[str]
     mismatched: dict[str, tuple[str, str]]
+    without_values: list[str]
     not_finite: list[str]
     axial: list[str] = field(default_factory=list)
 
@@ -35,7 +35,7 @@ class IncompatibleKeys:
 
     def __str__(self) -> str:
         mismatched = [
-            f'{key} {given} instead of {expected}'
+            f'{shortened(key)} {given} instead of {expected}'
             for key, (given, expected) in self.mismatched.items()
         ]
         groups = {
@@ -43,42 +43,38 @@ class IncompatibleKeys:
             'left over': self.left_over,
             'of another shape': mismatched,
             'axial, not mixed': self.axial,
+            'without values (on the meta device)': self.without_values,
             'not finite (NaN or infinite)': self.not_finite,
         }
         return '\n'.join(f'  {name}: {listed(keys)}' for name, keys in groups.items() if keys)
 
 
 def compare(expected: StateDict, weights: StateDict) -> IncompatibleKeys:
-    """What of the weights does not fit those that a model expects."""
+    """What of the weights does not fit those that a model expects: keys and shapes, and if they fit
+    the values, one tensor at a time."""
     both = [key for key in expected if key in weights]
+    missing = [key for key in expected if key not in weights]
+    left_over = [key for key in weights if key not in expected]
+    mismatched = {
+        key: (described(weights[key]), described(expected[key]))
+        for key in both
+        if weights[key].shape != expected[key].shape or not weights[key].is_floating_point()
+    }
+    readable = [] if missing or left_over or mismatched else both
     return IncompatibleKeys(
-        missing=[key for key in expected if key not in weights],
-        left_over=[key for key in weights if key not in expected],
-        mismatched={
-            key: (describe(weights[key]), describe(expected[key]))
-            for key in both
-            if weights[key].shape != expected[key].shape or not weights[key].is_floating_point()
-        },
-        not_finite=[key for key in both if not is_finite(weights[key])],
+        missing,
+        left_over,
+        mismatched,
+        without_values=[
+            key for key in readable if weights[key].is_meta and not expected[key].is_meta
+        ],
+        not_finite=[
+            key for key in readable if not (weights[key].is_meta or weights[key].isfinite().all())
+        ],
     )
 
 
-def is_finite(tensor: Tensor) -> bool:
-    """Whether all numbers are finite, as far as there are any (not on the meta device)."""
-    return tensor.is_meta or bool(tensor.isfinite().all())
-
-
-def describe(tensor: Tensor) -> str:
+def described(tensor: Tensor) -> str:
+    """Shape of a tensor, and its type if it has other than real numbers."""
     kind = '' if tensor.is_floating_point() else f' {tensor.dtype}'
     return f'{list(tensor.shape)}{kind}'
-
-
-def listed(keys: Iterable[str]) -> str:
-    """All keys, those that differ in numbers between dots together."""
-    groups = defaultdict(list)
-    for key in keys:
-        groups[re.sub(r'(?<=\.)\d+(?=\.)', '*', key)].append(key)
-    return ', '.join(
-        members[0] if len(members) == 1 else f'{group} ({len(members)} times)'
-        for group, members in groups.items()
-    )

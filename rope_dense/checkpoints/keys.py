@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from .errors import CheckpointError
+from .errors import CheckpointError, listed, shortened
 
 StateDict = dict[str, Tensor]
 # From the pattern of a key (the whole of it; the first that matches counts) to the new key, or to
@@ -42,8 +42,9 @@ class Layout:
         keys: what becomes of its keys.
         tensors: from the pattern of a key to a function (key, tensor) that gives the tensor in our
             shape, where it is not ours.
-        class_slot: its pos_embed may have a place for the class token, see ``fold_class_slot``.
-        test: what else a state dict of this layout fulfils, if anything.
+        has_cls_pos_embed: its pos_embed may begin with the position of the class token, see
+            ``fold_cls_pos_embed``.
+        test: a condition on state dicts of this layout, beside ``signs``.
         has_reference: the grid of its pos_embed is the reference grid of its coordinates.
     """
 
@@ -51,11 +52,12 @@ class Layout:
     signs: tuple[str, ...]
     keys: KeyTable
     tensors: Mapping[str, Callable[[str, Tensor], Tensor]] = field(default_factory=dict)
-    class_slot: bool = False
+    has_cls_pos_embed: bool = False
     test: Callable[[StateDict], bool] | None = None
     has_reference: bool = False
 
     def fits(self, weights: StateDict) -> bool:
+        """Whether a state dict has this layout."""
         signs = all(has(weights, sign) for sign in self.signs)
         return signs and (self.test is None or self.test(weights))
 
@@ -68,12 +70,19 @@ class Layout:
         reshaped = {}
         for key, tensor in weights.items():
             pattern, _ = find_row(key, self.tensors)
-            reshaped[key] = self.tensors[pattern](key, tensor) if pattern else tensor
+            try:
+                reshaped[key] = self.tensors[pattern](key, tensor) if pattern else tensor
+            except (IndexError, TypeError, RuntimeError) as error:  # another number of axes
+                raise CheckpointError(
+                    f'{shortened(key)} is {list(tensor.shape)}, which is not its shape in this '
+                    'layout'
+                ) from error
         ours = renamed(reshaped, self.keys)
-        return fold_class_slot(ours) if self.class_slot else ours
+        return fold_cls_pos_embed(ours) if self.has_cls_pos_embed else ours
 
 
 def has(keys: Iterable[str], pattern: str) -> bool:
+    """Whether the pattern matches the whole of a key."""
     return any(re.fullmatch(pattern, key) for key in keys)
 
 
@@ -128,16 +137,16 @@ def split(key: str, tensor: Tensor, names: list[str]) -> StateDict:
     if len(names) == 1 and '*' in names[0]:
         if tensor.ndim != 4:
             raise CheckpointError(
-                f'{key} is {list(tensor.shape)}, not [2, blocks, heads, pairs]: no frequencies of '
-                'all blocks'
+                f'{shortened(key)} is {list(tensor.shape)}, not [2, blocks, heads, pairs]: no '
+                'frequencies of all blocks'
             )
         return {names[0].replace('*', str(i)): x for i, x in enumerate(tensor.unbind(1))}
     if len(names) <= 1:
         return dict.fromkeys(names, tensor)
     if tensor.ndim == 0 or len(tensor) % len(names):
         raise CheckpointError(
-            f'{key} {list(tensor.shape)} does not make {len(names)} equal chunks: '
-            f'{", ".join(names)}'
+            f'{shortened(key)} {list(tensor.shape)} does not make {len(names)} equal chunks: '
+            f'{listed(names)}'
         )
     return dict(zip(names, tensor.chunk(len(names)), strict=True))
 
@@ -148,19 +157,22 @@ def concatenated(name: str, chunks: StateDict, table: KeyTable) -> Tensor:
     alternatives = expand_braces(patterns.pop())
     if patterns or len(chunks) > len(alternatives):
         raise CheckpointError(
-            f'the checkpoint has {name} more than once: {", ".join(sorted(chunks))}'
+            f'the checkpoint has {shortened(name)} more than once: {listed(sorted(chunks))}'
         )
     if len(alternatives) == 1:
         return next(iter(chunks.values()))
     keys = [key for pattern in alternatives for key in chunks if re.fullmatch(pattern, key)]
     if len(keys) < len(alternatives):
         raise CheckpointError(
-            f'{name} is made of {len(alternatives)} tensors, and of them the checkpoint has '
-            f'{", ".join(keys)}'
+            f'{shortened(name)} is made of {len(alternatives)} tensors, and of them the checkpoint '
+            f'has {listed(keys)}'
         )
     shapes = {key: list(chunks[key].shape) for key in keys}
     if len({(*shape[1:], len(shape)) for shape in shapes.values()}) > 1:
-        raise CheckpointError(f'{name} is made of tensors that do not fit together: {shapes}')
+        raise CheckpointError(
+            f'{shortened(name)} is made of tensors that do not fit together: '
+            f'{list(shapes.values())}'
+        )
     return torch.cat([chunks[key] for key in keys])
 
 
@@ -178,21 +190,26 @@ def stack_blocks(weights: StateDict, name: str) -> StateDict:
     if set(keys) != set(freqs):
         raise CheckpointError(
             f'frequencies of {len(blocks)} blocks cannot be put into one tensor: the checkpoint '
-            f'has {", ".join(freqs)}'
+            f'has {listed(freqs)}'
         )
-    shapes = {key: list(tensor.shape) for key, tensor in freqs.items()}
-    if any(shape != shapes[keys[0]] for shape in shapes.values()):
-        raise CheckpointError(f'frequencies of the blocks differ in shape: {shapes}')
+    first = freqs[keys[0]].shape
+    odd = [f'{key} {list(x.shape)}' for key, x in freqs.items() if x.shape != first]
+    if odd:
+        raise CheckpointError(
+            f'frequencies of the blocks differ in shape: {list(first)}, but {listed(odd)}'
+        )
     others = {key: tensor for key, tensor in weights.items() if key not in freqs}
     return {**others, name: torch.stack([freqs[key] for key in keys], 1)}
 
 
 def is_square(number: int) -> bool:
+    """Whether a number is the square of an integer."""
     return number >= 0 and math.isqrt(number) ** 2 == number
 
 
-def has_class_slot(weights: StateDict) -> bool:
-    """Whether pos_embed [1, 1 + N, C] has a place for the class token; N is that of a square."""
+def has_cls_pos_embed(weights: StateDict) -> bool:
+    """Whether pos_embed [1, 1 + N, C] begins with the position of the class token; N is a square
+    number."""
     token, positions = weights.get('cls_token'), weights.get('pos_embed')
     if token is None or positions is None or positions.ndim != 3:
         return False
@@ -201,9 +218,9 @@ def has_class_slot(weights: StateDict) -> bool:
     return one_more and positions[:, :1].shape == token.shape
 
 
-def fold_class_slot(weights: StateDict) -> StateDict:
+def fold_cls_pos_embed(weights: StateDict) -> StateDict:
     """The class token with its position: nothing else is ever added to it, so this is exact."""
-    if not has_class_slot(weights):
+    if not has_cls_pos_embed(weights):
         return weights
     place, positions = weights['pos_embed'].split([1, weights['pos_embed'].shape[1] - 1], 1)
     return {**weights, 'cls_token': weights['cls_token'] + place, 'pos_embed': positions}

@@ -18,14 +18,15 @@ from ..backbones.base import Backbone
 from ..backbones.layers import resize_grid
 from ..rope import AxialRoPE, GridRoPE, MixedRoPE
 from ..utils.sizes import Size
-from .errors import CheckpointError
-from .files import read_checkpoint, select_weights
+from .errors import CheckpointError, listed
 from .hints import ROUNDING, axial_theta, hints
-from .incompatible import compare, listed
+from .incompatible import compare
 from .keys import Layout, StateDict, is_square, new_keys
+from .layouts import OURS, find_layout
 from .layouts.dinov3 import PERIODS
-from .layouts.registry import OURS, find_layout
+from .reader import read_checkpoint
 from .sources import Source, fetch
+from .weights import select_weights
 
 # Parts that only some configurations have a use for.
 OPTIONAL = re.compile(r'cls_token|norm\d*\.(weight|bias)')

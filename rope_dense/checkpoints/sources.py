@@ -19,14 +19,18 @@ from mmengine.dist import barrier
 
 from ..utils.atomic_write import atomic_write
 from .errors import CheckpointError
-from .files import INDEX, read_checkpoint, read_index
+from .reader import INDEX, read_checkpoint, read_index
 
 Source = str | os.PathLike[str]
 HUB = 'hf-hub:'
 SINGLE_FILES = ('model.safetensors', 'pytorch_model.bin')
 # The first that a repository has is taken; those of LingBot-Vision have the last.
 HUB_FILES = (*SINGLE_FILES, *(file + INDEX for file in SINGLE_FILES), 'model.pt')
-BY_HAND = 'Or download the file by hand and give its path'
+BY_HAND = (
+    'Or download the file by hand and give its path (of a backbone: --cfg-options '
+    'model.backbone.init_cfg.checkpoint=PATH; to start without weights: '
+    'model.backbone.init_cfg=None)'
+)
 
 
 def fetch(source: Source) -> str:
@@ -85,22 +89,32 @@ def download(url: str, path: str) -> None:
 
 
 def fetch_from_hub(source: str) -> str:
-    """The file in the cache of huggingface_hub, whose settings hold (HF_HOME, HF_HUB_OFFLINE)."""
+    """The file in the cache of huggingface_hub, whose settings hold (HF_HOME, HF_HUB_OFFLINE).
+
+    The hub is asked until it cannot be reached or refuses; then the other names are only looked up
+    in the cache.
+    """
     try:
         from huggingface_hub import hf_hub_download
+        from huggingface_hub.utils import EntryNotFoundError, LocalEntryNotFoundError
     except ImportError as error:
         raise CheckpointError(f'{source}: pip install huggingface_hub. {BY_HAND}') from error
     repository, _, revision = source.removeprefix(HUB).partition('@')
+    failures: dict[str, list[str]] = defaultdict(list)
     download = partial(hf_hub_download, repository, revision=revision or None)
-    failures = defaultdict(list)
+    cache_only = False
     for file in HUB_FILES:
         try:
-            path = download(file)
+            path = download(file, local_files_only=cache_only)
             if file.endswith(INDEX):
                 for part in sorted(set(read_index(path, source).values())):
-                    download(part)
-            return path
-        except (OSError, ValueError) as error:  # not there, no connection, no such name
-            failures[str(error).rstrip('.')].append(file)
-    told = '; '.join(f'{", ".join(files)}: {error}' for error, files in failures.items())
-    raise CheckpointError(f'{source}: {told}. {BY_HAND}')
+                    download(part, local_files_only=cache_only)
+            return str(path)
+        except (EntryNotFoundError, OSError, ValueError) as error:
+            if not cache_only:
+                failures[str(error).split('\n')[0].rstrip('.')].append(file)
+            is_absent = isinstance(error, EntryNotFoundError)
+            if not is_absent or isinstance(error, LocalEntryNotFoundError):
+                cache_only = True
+    reasons = '; '.join(f'{", ".join(files)}: {error}' for error, files in failures.items())
+    raise CheckpointError(f'{source}: {reasons}. {BY_HAND}')

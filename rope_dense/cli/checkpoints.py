@@ -11,8 +11,10 @@ from mmengine.logging import HistoryBuffer
 from mmengine.runner import CheckpointLoader, find_latest_checkpoint
 from torch import Tensor, nn
 
-from ..checkpoints.files import STAND_INS, check_plain, read_checkpoint
+from ..checkpoints.errors import listed
+from ..checkpoints.reader import STAND_INS, read_ahead, read_checkpoint
 from ..checkpoints.sources import HUB, Source, fetch
+from ..checkpoints.weights import check_plain
 from .config import nodes
 from .errors import UsageError
 
@@ -69,14 +71,17 @@ def resolve_resume(cfg: Config, resume: str) -> None:
 def check_initial_weights(cfg: Config, model: nn.Module) -> None:
     """Check the files that training starts from: Pretrained `init_cfg`s, and `load_from` or resume.
 
+    What was read is kept for the Runner, which reads the same files next.
+
     Raises:
         UsageError, CheckpointError: a file cannot be read, or has no weights, or no training state
             to resume.
     """
     for key, node in nodes(cfg.model, 'model'):
         if key.endswith('init_cfg') and node.get('type') == 'Pretrained':
-            if not is_remote(checkpoint := node.get('checkpoint')):
-                read(checkpoint, f'{key}.checkpoint')
+            checkpoint = node.get('checkpoint')
+            if not is_remote(checkpoint):
+                read_ahead(fetch(checkpoint), f'{key}.checkpoint {str(checkpoint)!r}')
     path = cfg.get('load_from')
     if not path or is_remote(path):
         return
@@ -87,7 +92,7 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
         return
     if missing := [key for key in TRAINING_STATE if key not in checkpoint]:
         raise UsageError(
-            f'--resume {path!r}: no training run to go on with, the file has no '
+            f'--resume {path!r}: no training run to continue, the file has no '
             f'{", ".join(missing)}. To start from its weights: --cfg-options load_from={path}'
         )
     check_complete(model, weights, f'--resume {path!r}')
@@ -96,8 +101,8 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
 def check_tested_weights(path: str, model: nn.Module) -> dict:
     """Load the checkpoint that is to be tested into a model; return its contents.
 
-    In a distributed run what has to be downloaded is not read yet: the first process downloads it
-    for the others.
+    What was read is kept for the Runner, which reads the same file next. In a distributed run a
+    file that has to be downloaded is not read yet: the first process downloads it for the others.
 
     Raises:
         UsageError, CheckpointError: it cannot be read, or does not fit.
@@ -110,17 +115,23 @@ def check_tested_weights(path: str, model: nn.Module) -> dict:
 
 
 def read(path: Source, origin: str) -> dict:
-    return read_checkpoint(fetch(path), f'{origin} {str(path)!r}', ALLOWED)
+    """The contents of a checkpoint, which are kept for ``load_from_source``."""
+    return read_ahead(fetch(path), f'{origin} {str(path)!r}', ALLOWED)
 
 
 def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
-    """The weights where mmengine looks for them (without any, it would go on with random ones)."""
+    """The weights where mmengine looks for them (without any it would keep random ones).
+
+    Raises:
+        UsageError, CheckpointError: there are none, or they are no dense tensors of numbers.
+    """
     entries = checkpoint.get('state_dict', checkpoint)
+    entries = entries if isinstance(entries, dict) else {}
     weights = {key: value for key, value in entries.items() if isinstance(value, Tensor)}
     if not weights:
         raise UsageError(
             f"{origin}: no weights under 'state_dict' or at the top, where mmengine looks for "
-            f'them; the file has {list(checkpoint)[:8]}'
+            f'them; the file has {listed(checkpoint, 8)}'
         )
     check_plain(weights, origin)
     return {key.removeprefix('module.'): value for key, value in weights.items()}
@@ -129,13 +140,17 @@ def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
 def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
     """Load the weights; a parameter that is missing or differs in shape is an error (mmengine would
     warn and leave it random)."""
+    if without_values := [key for key, weight in weights.items() if weight.is_meta]:
+        raise UsageError(f'{origin}: has no values (meta device) for {listed(without_values)}')
     try:
         missing = model.load_state_dict(weights, strict=False).missing_keys
     except RuntimeError as error:  # a heading, then one line for each size mismatch
-        problem = str(error).split('\n')[1].strip()
+        problem = ' '.join(str(error).split('\n')[1:2]).strip() or str(error)
     else:
         missing = [key for key in missing if not key.endswith('num_batches_tracked')]
-        problem = f'it lacks {len(missing)} weights, such as {missing[:3]}' if missing else ''
+        problem = (
+            f'it lacks {len(missing)} weights, such as {listed(missing, 3)}' if missing else ''
+        )
     if problem:
         raise UsageError(
             f'{origin} does not fit the config: {problem}. Give the config and the --cfg-options '

@@ -13,7 +13,7 @@ from mmengine.registry import MODELS
 from torch import nn
 
 from ..backbones.base import Backbone
-from ..evaluation.settings import AS_CONFIG, parse_window
+from ..evaluation.settings import FROM_CONFIG, parse_window
 from ..profiling.memory import StepCost, measure_step
 from ..utils.sizes import ImageSize
 from .building import arguments_of
@@ -116,7 +116,7 @@ def cost_of(
 
 def set_window(model: nn.Module, text: str) -> None:
     backbone = model.backbone
-    if text == AS_CONFIG:
+    if text == FROM_CONFIG:
         return
     if not isinstance(backbone, Backbone) or not backbone.has_windows:
         raise UsageError(f'--window {text}: this {type(backbone).__name__} has none to change')

@@ -1,24 +1,30 @@
-"""What tools/eval_resolutions.py and tools/eval_classification.py share."""
+"""Options and course of a sweep: tools/eval_resolutions.py, tools/eval_classification.py."""
 
 import argparse
-import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from mmengine.config import Config, ConfigDict
+from mmengine.config import Config
 from mmengine.dist import is_main_process
 from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from mmengine.utils import to_2tuple
 
+from ..evaluation.evaluator import Evaluator, bare_model, runner_config
 from ..evaluation.papers import expand_sizes, read_runs, relative_to, rows_by_side, shorter_side
 from ..evaluation.resolution import at_size, configured_size
-from ..evaluation.results import Identity, Results, as_csv, headline
-from ..evaluation.settings import AS_CONFIG, Slide, SweepModel, SweepPoint, parse_size
-from ..evaluation.sweep import Evaluator, bare_model, evaluate_points, plan
+from ..evaluation.results import (
+    Identity,
+    Results,
+    headline,
+    rows_as_csv,
+    table_header,
+    table_line,
+)
+from ..evaluation.settings import FROM_CONFIG, Setting, Slide, combine, parse_size
 from ..models.classifier import RoPEClassifier, load_classifier
 from ..utils.atomic_write import atomic_write_text
 from ..utils.sizes import ImageSize
@@ -35,7 +41,7 @@ Load = Callable[[Runner], None]
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """A ValueError within it is the user's to mend."""
+    """Within this context, a ValueError becomes a UsageError."""
     try:
         yield
     except ValueError as error:
@@ -48,10 +54,10 @@ def prepare_sweep(
     *,
     name: str,
     sizes: Sequence[str],
-    window: str = AS_CONFIG,
+    window: str = FROM_CONFIG,
     slide: Slide = 'keep',
 ) -> Callable[..., None]:
-    """Check everything before anything long starts; returns what starts it, see ``run_sweep``.
+    """Check all options, then return a function that runs the sweep, see ``run_sweep``.
 
     Args:
         args: of ``add_sweep_arguments`` in tools/command_line.py, with ``checkpoint`` and
@@ -66,9 +72,11 @@ def prepare_sweep(
     check_data(config, ('test_dataloader',))
     model = build_model(config)
     with usage_errors():
-        points = plan(expand_sizes(sizes), args.scaling, args.window or [window], slide)
+        settings = combine(expand_sizes(sizes), args.scaling, args.window or [window], slide)
         training_size = training_size_of(config, args.train_size)
-        purposes = SweepModel(model, config).check(points)
+        evaluator = Evaluator(model, config)
+        for setting in settings:
+            evaluator.apply(setting)
         overlays, baselines = comparisons(args)
     load = loader_of(model, args.checkpoint)
     results = Results(
@@ -76,17 +84,16 @@ def prepare_sweep(
         Identity.of(config, name, args.checkpoint),
         args.label or Path(name).stem,
         training_size,
-        purposes,
     )
     with usage_errors():
         if not args.overwrite:
             results.resume()
-        planned = {min(configured_size(at_size(config, parse_size(x.size)))) for x in points}
+        planned = {min(configured_size(at_size(config, parse_size(x.size)))) for x in settings}
         for baseline in baselines:
             check_common_size(baseline, results.content(), planned)
             for overlay in overlays:
                 check_common_size(baseline, overlay)
-    return partial(run_sweep, args, config, points, results, load)
+    return partial(run_sweep, args, config, settings, results, load)
 
 
 def training_size_of(config: Config, given: str | None) -> ImageSize:
@@ -120,7 +127,8 @@ def check_common_size(baseline: dict, run: dict, planned: Iterable[int] = ()) ->
 
 
 def loader_of(model: BaseModel, checkpoint: str) -> Load:
-    """What puts a checkpoint into the model of a Runner; tried on a model of the same kind first.
+    """A function that loads a checkpoint into the model of a Runner; the same is tried on ``model``
+    here.
 
     Raises:
         UsageError, CheckpointError: it does not fit.
@@ -135,32 +143,48 @@ def loader_of(model: BaseModel, checkpoint: str) -> Load:
 def run_sweep(
     args: argparse.Namespace,
     config: Config,
-    points: list[SweepPoint],
+    settings: Sequence[Setting],
     results: Results,
     load: Load,
     launcher: str = 'none',
 ) -> None:
-    """Evaluate what is not finished, print the table, draw the plots, say where everything is."""
-    evaluate = None
-    if not all(results.find(point) for point in points):
-        quiet = copy.deepcopy(config)
-        quiet.log_level = 'WARNING'  # the table is the log
-        quiet.test_cfg = ConfigDict(type='ResolutionLoop', fp16=config.test_cfg.get('fp16', False))
-        runner = build_runner(quiet, launcher)
+    """Test the settings that have no result, print all as a table, draw the plots."""
+    evaluator = None
+    if is_main_process() and any(setting.scaling != FROM_CONFIG for setting in settings):
+        print('scalings: docs/evaluation.md says which one is for which images')
+    if not all(results.find(setting) for setting in settings):
+        runner = build_runner(runner_config(config), launcher)
         runner.call_hook('before_run')
         load(runner)
-        evaluate = Evaluator(runner, config)
+        evaluator = Evaluator(bare_model(runner), config, runner)
     try:
         with building(config):
-            evaluate_points(points, results, evaluate)
+            print_table(settings, results, evaluator)
     except KeyboardInterrupt:
         stored = f'{len(results.rows)} results are in {results.path}'
-        print(f'\nstopped; {stored}: the same command goes on', file=sys.stderr)
+        print(f'\nstopped; {stored}: the same command continues', file=sys.stderr)
         raise
     if is_main_process():
         with usage_errors():
             files = draw(args, results)
         print(f'\n{results.path}, {", ".join(file.name for file in files)}')
+
+
+def print_table(settings: Sequence[Setting], results: Results, evaluator: Evaluator | None) -> None:
+    """Print a line for each setting; those without a result are tested first.
+
+    Args:
+        evaluator: None if there is a result of every setting.
+    """
+    for setting in settings:
+        row, note = results.find(setting), ' (reused)'
+        if row is None:
+            assert evaluator is not None, setting
+            row, note = evaluator.evaluate(setting), ''
+            results.add(row)
+        if is_main_process():
+            header = f'{table_header(row)}\n' * (setting == settings[0])
+            print(f'{header}{table_line(row)}{note}', flush=True)
 
 
 def draw(args: argparse.Namespace, results: Results) -> list[Path]:
@@ -180,6 +204,6 @@ def draw(args: argparse.Namespace, results: Results) -> list[Path]:
                     f'pixels, which {baseline["label"]} does not have'
                 )
         runs = [run for run, _ in differences]
-        atomic_write_text(files[2], as_csv(runs))
+        atomic_write_text(files[2], rows_as_csv(runs))
         draw_resolutions(runs, metric, files[3], baseline=baseline['label'])
     return files

@@ -1,26 +1,13 @@
-"""The same weights at several resolutions."""
+"""Image sizes of test pipelines."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
-from mmengine.registry import LOOPS
-from mmengine.runner import Runner, TestLoop
 
 from ..utils.sizes import ImageSize
-
-
-@LOOPS.register_module()
-class ResolutionLoop(TestLoop):
-    """mmengine's test loop, which one Runner can run again on other data with the same model."""
-
-    def run_on(self, config: Config) -> dict[str, float]:
-        """The metrics on the ``test_dataloader`` of a config, by the evaluator of the Runner."""
-        self.dataloader = self.runner.build_dataloader(config.test_dataloader)
-        return self.run()
 
 
 def at_size(config: Config, size: int | ImageSize) -> Config:
@@ -83,31 +70,3 @@ def configured_size(config: Config) -> ImageSize:
     """Height and width of a config's test images; their bounds with `keep_ratio`."""
     scale = resize_steps(config)[0].scale
     return (scale, scale) if isinstance(scale, int) else (scale[1], scale[0])
-
-
-def evaluate_at(config: Config, checkpoint: str | Path, size: ImageSize) -> dict[str, float]:
-    """Test a checkpoint with the images of the test data resized to `size`.
-
-    `keep_ratio` and everything else, window sizes included, are as the config says.
-    COCO metrics are taken in the coordinates of the images on disk: an object keeps its size class
-    (small: under 32 x 32 pixels) unless the images themselves were made at another size.
-
-    Args:
-        config: of a detector or of a segmentor; it is not changed.
-
-    Returns:
-        The metrics of Runner.test, and `seconds_per_image` (data loading included).
-
-    Raises:
-        ValueError: if no step of the test pipeline has a `scale` to set.
-    """
-    config = at_size(config, size)
-    # mmengine finds loggers and visualizers by name: a new name keeps this run out of earlier logs.
-    config.experiment_name = f'test_{size[0]}x{size[1]}'
-    if 'visualizer' in config:
-        config.visualizer.name = config.experiment_name
-    config.load_from, config.resume = str(checkpoint), False
-    runner = Runner.from_cfg(config)
-    metrics = runner.test()
-    seconds = runner.message_hub.get_scalar('test/time').mean() / config.test_dataloader.batch_size
-    return dict(metrics, seconds_per_image=float(seconds))

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from ..backbones.archs import VIT_ARCHS
 from ..checkpoints import CheckpointError, load_pretrained
-from ..checkpoints.files import read_checkpoint, select_weights
 from ..checkpoints.hints import axial_theta, is_swin, swin_sizes
 from ..checkpoints.keys import VIT_BLOCK, VIT_FREQS, StateDict, has
+from ..checkpoints.layouts import find_layout
 from ..checkpoints.layouts.naver import SWIN_PAIRS, VIT_PAIRS
-from ..checkpoints.layouts.registry import find_layout
 from ..checkpoints.loading import read_weights
+from ..checkpoints.reader import read_checkpoint
 from ..checkpoints.sources import fetch
+from ..checkpoints.weights import select_weights
 from .named_classifiers import ANY_CONFIG, AXIAL, CLASSIFIERS, MIXED, trained_backbone
 
 HEAD = ('head.weight', 'head.bias')

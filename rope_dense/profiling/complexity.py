@@ -1,4 +1,4 @@
-"""How large a model is, and how much it computes for one image."""
+"""Multiply-adds and rotations of a prediction for one image."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from mmengine.config import Config
 from mmengine.structures import BaseDataElement
 from torch import nn
 
-from ..cli.config import used_loaders
-from ..cli.errors import UsageError
 from ..evaluation.resolution import configured_size
 from ..rope import Rotary, RotaryEmbedding
 from ..utils.sizes import ImageSize
@@ -20,7 +18,7 @@ from .speed import count_operations
 
 @dataclass(frozen=True)
 class Products:
-    """What a prediction for one image multiplies.
+    """The products of a prediction for one image.
 
     Attributes:
         multiply_adds: what OpenMMLab's tables call FLOPs.
@@ -61,18 +59,16 @@ def count_products(model: nn.Module, *, height: int, width: int) -> Products:
 
 
 def measured_size(cfg: Config) -> ImageSize:
-    """Height and width to count at: the window of a sliding test, the size that a segmentor's
-    batches are padded to, or else that of the test images (the largest, where it varies).
+    """Height and width of the image that a config's model is counted at.
+
+    The window of a sliding test, the size that a segmentor's batches are padded to, or else the
+    size of the test images (the largest, where it varies).
 
     Raises:
-        UsageError: the config does not settle it.
+        ValueError: the test pipeline has no size.
     """
     if (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
         return tuple(cfg.model.test_cfg.crop_size)
     if padded := (cfg.model.get('data_preprocessor') or {}).get('size'):
         return tuple(padded)
-    used_loaders(cfg, 'test')
-    try:
-        return configured_size(cfg)
-    except ValueError as error:
-        raise UsageError(f'{error}; or give --size HEIGHT WIDTH') from error
+    return configured_size(cfg)

@@ -58,10 +58,7 @@ def apply_rotary_(x: Tensor, theta: Tensor) -> Tensor:
     steps = [step for step, side in zip(x.stride(), x.shape, strict=True) if side > 1]
     if 0 in steps or (x.shape[-1] > 1 and steps[-1] != 1):
         raise ValueError(f'the last stride of x must be 1 and none 0, got {x.stride()}')
-    if needs_double(x, theta) or (theta.requires_grad and torch.is_grad_enabled()):
-        return x.copy_(apply_rotary(x.clone(), theta))
-    rotate_packed(packed, rotary, in_place=True)
-    return x
+    return x.copy_(apply_rotary(x.clone(), theta))
 
 
 def as_packed(x: Tensor, theta: Tensor) -> tuple[Tensor, Rotary]:

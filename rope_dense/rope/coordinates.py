@@ -9,13 +9,12 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ..utils.cache import Cache
+from ..utils.sizes import Size, larger, smaller
 from ..utils.validation import check_choice, check_number, check_settings, check_size
 
 CoordinateType = Literal['index', 'centres', 'corners']
 Normalization = Literal['separate', 'min', 'max']
 WindowStep = Literal['window', 'map']
-POSITIONS: Cache[Tensor] = Cache()
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,7 +53,7 @@ class Coordinates:
 
     type: CoordinateType = 'index'
     offset: float = 0.0
-    reference: int | tuple[int, int] | None = None
+    reference: int | Size | None = None
     normalize: Normalization = 'separate'
     windows: WindowStep = 'window'
     shift: float | None = None
@@ -95,7 +94,7 @@ class Coordinates:
         return any(value is not None for value in (self.shift, self.jitter, self.rescale))
 
     @property
-    def fit_the_grid(self) -> bool:
+    def is_normalized(self) -> bool:
         """Whether every grid covers the same range, so that a larger one is sampled finer."""
         return self.type != 'index' or self.reference is not None
 
@@ -104,7 +103,7 @@ class Coordinates:
         height: int,
         width: int,
         *,
-        grid: tuple[int, int] | None = None,
+        grid: Size | None = None,
         device: torch.device,
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
@@ -114,33 +113,17 @@ class Coordinates:
         positions only, so the grid of one window serves all windows of an image.
 
         Args:
-            grid: (height, width) of what the tokens are the top left part of, N of the table; None
-                for themselves.
+            height, width: of the tokens.
+            grid: (height, width) of the grid that the tokens are the top left part of, N of the
+                table; None if they are all of it.
+            device, dtype: of the result.
         """
-        size = height, width
-        grid = size if grid is None else grid
-        return POSITIONS.get(
-            (self, size, grid, dtype),
-            device,
-            lambda: self.make_positions(size, grid, device, dtype),
-        )
-
-    def make_positions(
-        self,
-        size: tuple[int, int],
-        grid: tuple[int, int],
-        device: torch.device,
-        dtype: torch.dtype,
-    ) -> Tensor:
-        """See ``positions``."""
-        y, x = (torch.arange(side, device=device, dtype=dtype) for side in size)
-        shorter_or_longer = {'min': torch.sym_min, 'max': torch.sym_max}.get(self.normalize)
-        if shorter_or_longer is not None:
-            grid = (shorter_or_longer(*grid),) * 2
+        y, x = (torch.arange(side, device=device, dtype=dtype) for side in (height, width))
+        grid = (height, width) if grid is None else grid
+        if self.normalize != 'separate':
+            grid = ((smaller if self.normalize == 'min' else larger)(*grid),) * 2
         if self.type == 'corners':
-            y, x = (
-                2 * n / torch.sym_max(side - 1, 1) - 1 for n, side in zip((y, x), grid, strict=True)
-            )
+            y, x = (2 * n / larger(side - 1, 1) - 1 for n, side in zip((y, x), grid, strict=True))
         elif self.type == 'centres':
             y, x = (2 * ((n + 0.5) / side) - 1 for n, side in zip((y, x), grid, strict=True))
         else:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
-from typing import Literal, get_args
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +27,7 @@ from .scaling import RopeScaling
 
 Series = Literal['radians', 'periods', 'bands']
 AxisOrder = Literal['xy', 'yx', 'alternating']
-FIXED: Cache[Rotary] = Cache(measure=lambda rotary: 3 * rotary.angles.nbytes)  # with cos_sin
-OF_MODULES = vars(nn.Module()).keys()  # attributes that every module has
+AXIS_ORDERS: dict[AxisOrder, tuple[int, ...] | None] = dict(xy=(0, 1), yx=(1, 0), alternating=None)
 
 
 class RotaryEmbedding(nn.Module, ABC):
@@ -85,14 +84,17 @@ class RotaryEmbedding(nn.Module, ABC):
 class GridRoPE(RotaryEmbedding):
     """Angles that are linear in the position of a token: angle = F[0] x + F[1] y.
 
-    A subclass defines ``frequencies``. If it has neither parameters nor buffers, its angles depend
-    on its attributes alone, and are cached.
+    A subclass defines ``frequencies``, and ``cache_key`` if they depend on its attributes alone:
+    then angles are cached, once for all blocks that have the same. Otherwise positions are.
 
     Args:
         head_dim, num_heads, pair_layout: see ``RotaryEmbedding``; ``head_dim`` is a multiple of 4.
         theta: base of the geometric series of frequencies; larger means lower frequencies.
         coordinates: config of ``Coordinates``; by default the patch index.
     """
+
+    ANGLE_CACHE: ClassVar[Cache[Rotary]] = Cache(measure=Rotary.count_bytes)
+    POSITION_CACHE: ClassVar[Cache[Tensor]] = Cache()
 
     def __init__(
         self,
@@ -115,7 +117,7 @@ class GridRoPE(RotaryEmbedding):
         """[2, h or 1, P]; index 0 for x, 1 for y."""
 
     def set_scaling(self, scaling: RopeScaling | None) -> None:
-        if scaling is not None and scaling.type != 'none' and self.coordinates.fit_the_grid:
+        if scaling is not None and scaling.type != 'none' and self.coordinates.is_normalized:
             raise ValueError(
                 f'rope_scaling: type {scaling.type!r} adapts frequencies to larger grids, and the '
                 f'coordinates of this rope, {self.coordinates}, cover the same range on every grid '
@@ -135,42 +137,49 @@ class GridRoPE(RotaryEmbedding):
         always those of ``theta``, so that it can be changed."""
         return False
 
+    def cache_key(self) -> Hashable | None:
+        """The attributes that the frequencies depend on; None if the angles must not be cached.
+
+        By default nothing is cached, and a subclass does not inherit the key of its base, since its
+        frequencies may depend on more. Frequencies that are computed from tensors have no key: a
+        tensor can change without notice, by what is written to its ``.data`` for instance.
+        """
+        return None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if 'cache_key' not in vars(cls):
+            cls.cache_key = GridRoPE.cache_key  # type: ignore[method-assign]
+
     def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
         """See ``RotaryEmbedding``. In training mode the coordinates are augmented."""
         size = window_size or grid
         grid = grid if self.coordinates.windows == 'map' else size
         # Angles are float32 whatever the precision of the model, or better.
         dtype = torch.promote_types(x.dtype, torch.float32)
+        augments = self.training and self.coordinates.random
+        where = self.coordinates, size, grid, dtype
 
-        def make() -> Rotary:
-            return self.rotary(size, grid, x.device, dtype)
+        def make_positions() -> Tensor:
+            return self.coordinates.positions(*size, grid=grid, device=x.device, dtype=dtype)
 
-        settings = self.fixed_settings()
-        if settings is None:
-            return make()
-        return FIXED.get((settings, size, grid, dtype), x.device, make)
+        def make_rotary() -> Rotary:
+            return self.rotary(make_positions(), size)
 
-    def rotary(self, size: Size, grid: Size, device: torch.device, dtype: torch.dtype) -> Rotary:
-        """The angles of the tokens of ``size``, of a grid or of a window in it; not cached."""
-        positions = self.coordinates.positions(*size, grid=grid, device=device, dtype=dtype)
-        if self.training:
-            positions = self.coordinates.augmented(positions)
-        freqs, attention_scale = self.frequencies(device).to(dtype), 1.0
+        key = None if augments else self.cache_key()
+        if key is not None:
+            key = type(self), key, self.pair_layout, self.scaling, *where
+            return self.ANGLE_CACHE.get(key, x.device, make_rotary)
+        positions = self.POSITION_CACHE.get(where, x.device, make_positions)
+        return self.rotary(self.coordinates.augmented(positions) if augments else positions, size)
+
+    def rotary(self, positions: Tensor, size: Size) -> Rotary:
+        """The angles of tokens at ``positions`` [n, 2], of a grid or window of ``size``."""
+        freqs, attention_scale = self.frequencies(positions.device).to(positions.dtype), 1.0
         if self.scaling is not None:
             freqs = self.scaling.scale(freqs, *size)
             attention_scale = self.scaling.attention_scale(*size)
         return Rotary(linear_angles(positions, freqs), self.pair_layout, attention_scale)
-
-    def fixed_settings(self) -> Hashable | None:
-        """All that the angles of a grid depend on; None if they differ from call to call."""
-        attributes = {name: vars(self)[name] for name in vars(self).keys() - OF_MODULES}
-        # Attributes too: FSDP puts plain tensors in the place of parameters.
-        values = *attributes.values(), *self.parameters(), *self.buffers()
-        if any(isinstance(value, Tensor) or value.__hash__ is None for value in values):
-            return None  # may change unseen: what is written to ``.data`` counts no version
-        if self.training and self.coordinates.random:
-            return None
-        return type(self), *((name, attributes[name]) for name in sorted(attributes))
 
     def extra_repr(self) -> str:
         return f'theta={self.theta}, {super().extra_repr()}, {self.coordinates}'
@@ -234,16 +243,18 @@ class AxialRoPE(GridRoPE):
         fixed = not self.learned and self.series != 'bands'
         return fixed and self.shared and self.axes != 'alternating'
 
+    def cache_key(self) -> Hashable | None:
+        if self.learned:
+            return None
+        sizes = self.head_dim, self.num_heads, self.k_rope
+        return *sizes, self.theta, self.series, self.axes, self.shared
+
     def frequencies(self, device: torch.device) -> Tensor:
         if self.learned:
-            x, y = self.freqs.unbind()  # [h, P / 2] each
+            of_axes: Sequence[Tensor] = self.freqs.unbind()  # [h, P / 2] each
         else:
-            x = y = self.axis_frequencies(device)
-        zeros = torch.zeros_like(x)
-        of_x, of_y = ([zeros, x], [y, zeros]) if self.axes == 'yx' else ([x, zeros], [zeros, y])
-        if self.axes == 'alternating':
-            return torch.stack([torch.stack(of_x, -1), torch.stack(of_y, -1)]).flatten(-2)
-        return torch.stack([torch.cat(of_x, -1), torch.cat(of_y, -1)])
+            of_axes = [self.axis_frequencies(device)] * 2
+        return axial_frequencies(of_axes, AXIS_ORDERS[self.axes])
 
     def axis_frequencies(self, device: torch.device | None = None) -> Tensor:
         """The fixed frequencies of one axis: [h or 1, P / 2]."""
@@ -303,6 +314,9 @@ class LogAxialRoPE(AxialRoPE):
     def has_theta(self) -> bool:
         return False
 
+    def cache_key(self) -> Hashable | None:
+        return self.low, super().cache_key()
+
     def axis_frequencies(self, device: torch.device | None = None) -> Tensor:
         return self.low * super().axis_frequencies(device)
 
@@ -315,8 +329,8 @@ class MixedRoPE(GridRoPE):
 
     Args:
         head_dim, num_heads, pair_layout, coordinates: see ``GridRoPE``.
-        theta: 10 in the released code, where the paper's text has 100; shapes the initial values
-            only.
+        theta: of the initial values. 10 as in the released code; the paper gives none for mixed
+            frequencies (its 100, equation 13, is that of the axial ones).
     """
 
     def __init__(
@@ -335,16 +349,37 @@ class MixedRoPE(GridRoPE):
 
 
 def linear_angles(positions: Tensor, freqs: Tensor) -> Tensor:
-    """Angles [..., N, h, P] of tokens at ``positions`` [..., N, 2], (x, y), for frequencies
-    [2, h, P]."""
+    """Angles [..., N, h, P] of tokens at ``positions`` [..., N, A], for frequencies [A, h, P] along
+    as many axes, (x, y) or others."""
     return (positions[..., None, None] * freqs).sum(-3)
 
 
+def axial_frequencies(of_axes: Sequence[Tensor], order: Sequence[int] | None = None) -> Tensor:
+    """Frequencies of pairs that rotate along one of A axes each: [A, h or 1, P].
+
+    Args:
+        of_axes: those of each axis, [h or 1, P / A].
+        order: of the axes in a head, which has all pairs of the first, then those of the second,
+            ...; None if axes alternate from pair to pair.
+    """
+    zeros = torch.zeros_like(of_axes[0])
+    rows = []
+    for axis, series in enumerate(of_axes):
+        parts = [series if other == axis else zeros for other in order or range(len(of_axes))]
+        rows.append(torch.stack(parts, -1).flatten(-2) if order is None else torch.cat(parts, -1))
+    return torch.stack(rows)
+
+
 def axis_frequencies(
-    head_dim: int, theta: float, series: Series = 'radians', device: torch.device | None = None
+    head_dim: int,
+    theta: float,
+    series: Series = 'radians',
+    device: torch.device | None = None,
+    num_axes: int = 2,
 ) -> Tensor:
-    """The frequencies of one axis, k = 0 .. n - 1 with n = D / 4: [n]. Float32, as in published
-    code, also for models in float64; their angles are float64.
+    """The frequencies of one of A = ``num_axes`` axes, k = 0 .. n - 1 with n = D / (2 A): [n].
+
+    Float32, as in published code, also for models in float64; their angles are float64.
 
     ===========  ===================================================================================
     series       frequency
@@ -356,9 +391,10 @@ def axis_frequencies(
                  highest has theta / 2 periods (EVA-02's code, ``pixel``; no released weights)
     ===========  ===================================================================================
     """
+    step = 2 * num_axes
     if series == 'bands':
-        return math.pi * torch.linspace(1, theta / 2, head_dim // 4, device=device)
-    exponents = torch.arange(0, head_dim, 4, device=device, dtype=torch.float32) / head_dim
+        return math.pi * torch.linspace(1, theta / 2, head_dim // step, device=device)
+    exponents = torch.arange(0, head_dim, step, device=device, dtype=torch.float32) / head_dim
     geometric = theta**-exponents
     return 2 * math.pi * geometric if series == 'periods' else geometric
 

@@ -41,7 +41,7 @@ class RasterRoPE(RotaryEmbedding):
             raise ValueError(f'head_dim must be a multiple of 2, got {head_dim}')
         self.freqs: nn.Parameter | None = None
         if learned:
-            start = axis_frequencies(2 * head_dim, theta)
+            start = axis_frequencies(head_dim, theta, num_axes=1)
             self.freqs = nn.Parameter(start.repeat(num_heads, 1))  # [h, P]
 
     def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
@@ -52,5 +52,5 @@ class RasterRoPE(RotaryEmbedding):
         positions = (grid[1] * rows[:, None] + columns).flatten()
         freqs: Tensor | None = self.freqs
         if freqs is None:
-            freqs = axis_frequencies(2 * self.head_dim, self.theta, device=x.device)
+            freqs = axis_frequencies(self.head_dim, self.theta, device=x.device, num_axes=1)
         return Rotary(positions[:, None, None] * freqs.to(dtype), self.pair_layout)

@@ -55,6 +55,10 @@ class Rotary:
         with torch.inference_mode(False):  # training may use it later, if this object is cached
             return cos_sin(self.angles)
 
+    def count_bytes(self) -> int:
+        """Bytes of the angles with their cosines and sines."""
+        return 3 * self.angles.nbytes
+
 
 @torch.no_grad()
 def cos_sin(angles: Tensor) -> Tensor:
@@ -86,23 +90,19 @@ def rotate(
     return q, k, v
 
 
-def rotate_packed(
-    qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0, in_place: bool = False
-) -> Tensor:
-    """``rotate`` before it unpacks: the first two of [B, N, S, h, D], S = 3 in a projection, to
-    the same, or ``in_place``, which is for angles without gradient."""
+def rotate_packed(qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0) -> Tensor:
+    """``rotate`` before it unpacks: [B, N, S, h, D] to the same, the first two of S parts rotated
+    (queries and keys; S is 3 in a projection)."""
     if rotary is None:
         return qkv
     implementation = None
     if not is_tracing():
         check_shapes(qkv, rotary.angles, num_prefix_tokens)
         implementation = choose_implementation(qkv)
-    if implementation is None and in_place:
-        return qkv.copy_(rotate_definition(qkv, rotary, num_prefix_tokens))
     if implementation is None:
         return rotate_definition(qkv, rotary, num_prefix_tokens)
     layout = rotary.pair_layout, num_prefix_tokens
-    return Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *layout, implementation, in_place)
+    return Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *layout, implementation)
 
 
 def rotate_definition(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int = 0) -> Tensor:
@@ -126,15 +126,12 @@ class Rotate(torch.autograd.Function):
         layout: PairLayout,
         num_prefix_tokens: int,
         implementation: ModuleType,
-        in_place: bool,
     ) -> Tensor:
-        return implementation.rotate(qkv, cos_sin, layout, num_prefix_tokens, in_place)
+        return implementation.rotate(qkv, cos_sin, layout, num_prefix_tokens)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        qkv, angles, table, *ctx.settings, in_place = inputs
-        if in_place:
-            ctx.mark_dirty(qkv)
+        _, angles, table, *ctx.settings = inputs
         ctx.save_for_backward(angles, output if angles.requires_grad else table)
 
     @staticmethod
@@ -154,7 +151,7 @@ class Rotate(torch.autograd.Function):
             grad_qkv, grad_angles = implementation.rotate_backward(
                 grad, table, layout, num_prefix_tokens, rotated
             )
-        return grad_qkv, grad_angles, None, None, None, None, None
+        return grad_qkv, grad_angles, None, None, None, None
 
 
 def choose_implementation(qkv: Tensor) -> ModuleType | None:

@@ -14,6 +14,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from ..utils.sizes import larger
 from ..utils.validation import check_choice, check_number, check_settings, check_size, refuse
 
 ScalingType = Literal['none', 'linear', 'ntk', 'by_parts']
@@ -91,10 +92,7 @@ class RopeScaling:
         """(s_y, s_x) of a grid."""
         if isinstance(self.factor, tuple):
             return self.factor
-        s_y, s_x = (
-            torch.sym_max(1.0, n / of) for n, of in zip((height, width), self.grid, strict=True)
-        )
-        return s_y, s_x
+        return larger(height / self.grid[0], 1.0), larger(width / self.grid[1], 1.0)
 
     def scale(self, freqs: Tensor, height: int, width: int) -> Tensor:
         """The frequencies [2, ..., P] for a grid, x at index 0; differentiable in ``freqs``."""

@@ -17,7 +17,8 @@ from rope_dense.backbones.mlp import Mlp
 from rope_dense.cli.errors import UsageError
 from rope_dense.cli.model_checks import check_image_sizes
 from rope_dense.cli.recipe import positions, windows
-from rope_dense.evaluation.settings import SweepModel, SweepPoint
+from rope_dense.evaluation.evaluator import Evaluator
+from rope_dense.evaluation.settings import Setting
 
 NORM = dict(type='LN')
 Size = tuple[int, int]
@@ -97,21 +98,21 @@ def test_layer_wise_decay() -> None:
 
 def test_a_sweep() -> None:
     model = Model()
-    sweep_model, image = SweepModel(model, config(32)), torch.randn(1, 3, 32, 32)
+    evaluator, image = Evaluator(model, config(32)), torch.randn(1, 3, 32, 32)
     with torch.no_grad():
         (unchanged,) = model.backbone(image)
-        for point in (SweepPoint('32', 'linear:2'), SweepPoint('32', window='3')):
-            sweep_model.apply(point)
+        for point in (Setting('32', 'linear:2'), Setting('32', window='3')):
+            evaluator.apply(point)
             assert not torch.allclose(model.backbone(image)[0], unchanged)
-        sweep_model.apply(SweepPoint('32'))
+        evaluator.apply(Setting('32'))
         assert torch.equal(model.backbone(image)[0], unchanged)
     with pytest.raises(ValueError, match='--window 5: larger than the map, 4 x 4 tokens'):
-        sweep_model.apply(SweepPoint('32', window='5'))
+        evaluator.apply(Setting('32', window='5'))
     with pytest.raises(ValueError, match='--sizes 7: 7 x 7 pixels leave no token of 8 x 8'):
-        sweep_model.apply(SweepPoint('7'))
+        evaluator.apply(Setting('7'))
     model.backbone.window_blocks = ()
     with pytest.raises(ValueError, match='all blocks of this Tower attend globally'):
-        sweep_model.apply(SweepPoint('32', window='3'))
+        evaluator.apply(Setting('32', window='3'))
 
 
 def test_a_recipe() -> None:

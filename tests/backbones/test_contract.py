@@ -258,7 +258,9 @@ def test_jit_trace(make, rope: dict | None):
 
 
 @every_model
-@pytest.mark.parametrize('rope', [AXIAL, MIXED], ids=['axial', 'mixed'])
+@pytest.mark.parametrize(
+    'rope', [pytest.param(AXIAL, marks=pytest.mark.slow), MIXED], ids=['axial', 'mixed']
+)
 def test_export_with_dynamic_sizes(make, rope: dict):
     model = make(rope).eval()
     dim = torch.export.Dim

@@ -17,7 +17,8 @@ from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.attention.neighbours import neighbour_plan
 from rope_dense.backbones.swin import PatchMerging
 from rope_dense.cli.recipe import windows
-from rope_dense.evaluation.settings import SweepModel, SweepPoint
+from rope_dense.evaluation.evaluator import Evaluator
+from rope_dense.evaluation.settings import Setting
 
 AXIAL, MIXED, LOG_AXIAL = (dict(type=f'{name}RoPE') for name in ('Axial', 'Mixed', 'LogAxial'))
 RPB = dict(rope=None, use_rpb=True)
@@ -245,14 +246,14 @@ def test_a_sweep_over_kernels() -> None:
     model.backbone = small()
     loader = dict(dataset=dict(type='Any', pipeline=[dict(type='Resize', scale=(64, 64))]))
     config = Config(dict(model=dict(backbone=dict(type='RoPENAT')), test_dataloader=loader))
-    sweep = SweepModel(model, config)
+    sweep = Evaluator(model, config)
     for window, expected in (('5', (5, 5)), ('3x7', (3, 7)), ('config', (3, 3))):
-        sweep.apply(SweepPoint('64', window=window))
+        sweep.apply(Setting('64', window=window))
         assert model.backbone.window_size == expected
     assert windows(model) == '3 x 3 tokens in all blocks'
     for window, message in (('4', 'kernel_size must be odd'), ('17', 'larger than the map')):
         with pytest.raises(ValueError, match=message):
-            sweep.apply(SweepPoint('64', window=window))
+            sweep.apply(Setting('64', window=window))
 
 
 @pytest.mark.parametrize('grid', [(9, 12), (3, 4)])  # the latter is padded to 6 x 6

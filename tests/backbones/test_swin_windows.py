@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-import pytest
 import torch
 from torch import Tensor, nn
 
+from helpers.pairwise import pairwise
 from helpers.reference_swin import (
     axial_frequencies,
     masked_attention,
@@ -98,9 +98,8 @@ def test_transposed_grid_swaps_the_axes() -> None:
 # Windows against two slow forms: a mask over all pairs of tokens, and groups one at a time.
 
 
-@pytest.mark.parametrize(
-    'size, window_size',
-    [
+@pairwise(
+    sizes=[  # of the grid and of a window
         ((8, 8), (4, 4)),  # whole windows
         ((9, 5), (4, 4)),  # padding; the last part holds nothing else
         ((4, 8), (4, 4)),  # one row of windows: no complete one after the shift
@@ -109,16 +108,14 @@ def test_transposed_grid_swaps_the_axes() -> None:
         ((6, 7), (1, 4)),  # a side of one token is not shifted
         ((3, 15), (1, 7)),
     ],
+    settings={'none': dict(rope=None), 'axial learned': dict(rope=dict(AXIAL, learned=True))}
+    | COLUMNS,
+    mask_padding=[False, True],
 )
-@pytest.mark.parametrize(
-    'settings',
-    [dict(rope=None), *COLUMNS.values(), dict(rope=dict(AXIAL, learned=True))],
-    ids=['none', *COLUMNS, 'axial learned'],
-)
-@pytest.mark.parametrize('mask_padding', [False, True])
 def test_windows_equal_masked_and_separate_attention(
-    settings: dict, size: tuple[int, int], window_size: tuple[int, int], mask_padding: bool
+    sizes: tuple[tuple[int, int], tuple[int, int]], settings: dict, mask_padding: bool
 ) -> None:
+    size, window_size = sizes
     model = one_stage(**settings, window_size=window_size, mask_padding=mask_padding)
     blocks = model.ordered_blocks
     x = torch.randn(2, *size, 16, dtype=torch.float64, requires_grad=True)

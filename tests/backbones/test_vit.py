@@ -7,6 +7,7 @@ import torch
 from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor
 
+from helpers.pairwise import pairwise
 from helpers.reference import relative_error
 from helpers.small_checkpoints import randomize
 from rope_dense.backbones import RoPEViT
@@ -62,9 +63,11 @@ def timm_pair(timm: ModuleType, size: str, variant: str, img_size, depth: int):
     return theirs.eval(), ours.eval()
 
 
-@pytest.mark.parametrize('img_size', [224, 384, (160, 272)])
-@pytest.mark.parametrize('variant', ['', 'mixed_', 'ape_', 'mixed_ape_'])
-@pytest.mark.parametrize('size', ['small', 'base', 'large'])
+@pairwise(
+    img_size=[224, 384, (160, 272)],
+    variant=['', 'mixed_', 'ape_', 'mixed_ape_'],
+    size=['small', 'base', 'large'],
+)
 @torch.no_grad()
 def test_same_weights_same_tokens_as_timm(timm: ModuleType, size: str, variant: str, img_size):
     theirs, ours = timm_pair(timm, size, variant, img_size, depth=2)

@@ -25,7 +25,9 @@ import peers
 import run
 from bench_backbone import JOBS, within, work
 from bench_rotate import bench_rotate, check
+from flagships import FLAGSHIPS
 from measure import Case, compare, in_new_process, peak_memory, quantiles, table, write_csv
+from page import page
 from rotations import RotationShape, forms
 
 CPU = torch.device('cpu')
@@ -353,16 +355,28 @@ def test_the_program_for_a_gpu_runs_on_a_cpu(tmp_path: Path):
     arguments = ['--quick', '--device', 'cpu', '--minutes', '60', '--out', str(tmp_path)]
     assert gpu.main(arguments) == 0
     rows = {section: read(tmp_path / f'gpu-{section}.csv') for section in gpu.SECTIONS}
-    assert {file.name for file in tmp_path.iterdir()} == {f'gpu-{name}.csv' for name in rows}
+    files = {f'gpu-{name}.csv' for name in rows} | {'gpu.md'}
+    assert {file.name for file in tmp_path.iterdir()} == files
     checked = [row for row in rows['correctness'] if row['values']]
     assert {row['implementation'] for row in checked} >= {'packed'}
     assert all(row['ok'] == 'True' and float(row['grad_angles']) < 1e-2 for row in checked)
     assert {row['bench'] for row in rows['rotation']} == {'rotate', 'rotate and attend'}
     assert 'rope_dense, mixed' in {row['implementation'] for row in rows['backbones']}
     assert [row['left_out'] for row in rows['graphs']] == ['CUDA graphs need a GPU']
-    counted, *timed = rows['compile']
-    assert int(counted['compilations']) <= 2 and counted['ok'] == 'True'
-    assert [row['implementation'] for row in timed] == ['eager', 'compiled'] * 2
+    for section, bench in (('compile', 'compile'), ('blocks', 'compile by blocks')):
+        counted, *timed = rows[section]
+        assert int(counted['compilations']) == 1 and counted['ok'] == 'True'
+        assert [row['implementation'] for row in timed] == ['eager', 'compiled'] * 2
+        assert {row['bench'] for row in rows[section]} == {bench}
+    *steps, left_out = rows['training']
+    assert [row['work'].split(', ')[0] for row in steps] == list(FLAGSHIPS)
+    assert all(row['ok'] == 'True' and float(row['peak_gb']) > 0.01 for row in steps)
+    ratios = [float(row['planned_ratio']) for row in steps if row['planned_ratio']]
+    assert ratios == [pytest.approx(1, abs=0.02)]
+    assert left_out['left_out'] == 'mixed precision in fp16 needs a GPU'
+    text = (tmp_path / 'gpu.md').read_text()
+    assert text.count('\n## ') == 7 and '## Not as it should be' not in text
+    assert '\n- training, upernet_vit_rope_mixed, fp16, step, float16: mixed precision' in text
 
 
 def test_the_jobs_for_a_gpu_are_of_known_sections_and_models():
@@ -383,7 +397,7 @@ def test_a_job_that_fails_or_has_no_time_does_not_stop_the_others(
     jobs = [
         gpu.Job('rotation', 'failing', 1, fail),
         gpu.Job('rotation', 'long', 1000, list),
-        gpu.Job('rotation', 'good', 1, lambda: [dict(implementation='packed', median_ms=1.0)]),
+        gpu.Job('rotation', 'good', 1, lambda: [dict(implementation='packed', median_ratio=2.0)]),
     ]
     monkeypatch.setattr(gpu, 'quick_jobs', lambda device: jobs)
     assert gpu.main(['--quick', '--device', 'cpu', '--out', str(tmp_path)]) == 1
@@ -392,6 +406,31 @@ def test_a_job_that_fails_or_has_no_time_does_not_stop_the_others(
     assert (long['left_out'], long['ok']) == ('no time left for about 1000 s', '')
     assert (good['implementation'], good['work'], good['left_out']) == ('packed', 'good', '')
     assert capsys.readouterr().out.splitlines()[-1] == 'NOT OK: rotation, failing'
+    _, wrong, table, missing = (tmp_path / 'gpu.md').read_text().split('\n## ')
+    assert wrong.endswith('- rotation, failing: RuntimeError: out of memory\n')
+    assert table.endswith('| rotation, good | 2 |\n')
+    assert missing == 'Left out\n\n- rotation, long: no time left for about 1000 s\n'
+
+
+def test_the_page_has_values_of_both_modes_in_a_cell():
+    common = dict(bench='rotate', work='tiny', dtype='float32')
+    rows = [
+        common | dict(implementation='copy', mode=mode, median_ratio=1.0, gb_per_s=speed)
+        for mode, speed in (('forward', 2000.0), ('both', 2500.0))
+    ]
+    rows += [
+        common | dict(implementation='packed', mode=mode, median_ratio=ratio)
+        for mode, ratio in (('forward', 1.5), ('both', 1.25))
+    ]
+    other = common | dict(work='other', implementation='packed', mode='both', median_ratio=3.0)
+    text = page(dict(rotation=[*rows, other]), dict(device='a GPU', torch='2'))
+    assert 'Device a GPU, torch 2.\n' in text
+    assert text.splitlines()[-4:] == [
+        '|  | copy, GB/s | packed |',
+        '| --- | ---: | ---: |',
+        '| rotate, tiny, float32 | 2000 / 2500 | 1.5 / 1.25 |',
+        '| rotate, other, float32 | - | 3 |',
+    ]
 
 
 def test_a_wrong_kernel_is_switched_off(monkeypatch: pytest.MonkeyPatch):
@@ -399,6 +438,7 @@ def test_a_wrong_kernel_is_switched_off(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(correctness, 'why_no_triton', lambda device: None)
     wrong = SimpleNamespace(
         SWITCH='ROPE_DENSE_TRITON',
+        IS_ENABLED=True,
         DEVICE_TYPE='cuda',
         rotate=lambda qkv, *_: 1.1 * qkv,
         rotate_backward=lambda grad, table, layout, prefix, rotated: (
@@ -410,4 +450,4 @@ def test_a_wrong_kernel_is_switched_off(monkeypatch: pytest.MonkeyPatch):
     shapes = {'tiny': RotationShape(2, (3, 2), 2, 8)}
     rows = correctness.correctness(CPU, shapes, [torch.float32])
     assert {row['implementation']: row['ok'] for row in rows} == dict(packed=True, triton=False)
-    assert os.environ['ROPE_DENSE_TRITON'] == '0'
+    assert os.environ['ROPE_DENSE_TRITON'] == '0' and not wrong.IS_ENABLED

@@ -33,7 +33,7 @@ from helpers.timm_parity import MODELS, NAMES, build_pair, largest_error, other_
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.checkpoints.keys import new_keys
-from rope_dense.checkpoints.layouts.registry import TARGETS, find_layout
+from rope_dense.checkpoints.layouts import TARGETS, find_layout
 
 ROOT = Path(__file__).resolve().parents[2]
 GRID = 5
@@ -46,7 +46,7 @@ def convert() -> Callable[[Sequence[str]], int]:
 
 @pytest.mark.parametrize('model', MODELS, ids=NAMES)
 def test_same_tokens_as_timm_through_a_file(timm: ModuleType, model, tmp_path: Path):
-    pair = build_pair(timm, model, tmp_path, grid=GRID, depth=2, widest=768)
+    pair = build_pair(timm, model, tmp_path, grid=GRID, depth=2, widest=192)
     errors = [largest_error(*pair, grid) for grid in ((GRID, GRID), *other_grids(GRID))]
     assert max(errors) < 1e-5
 

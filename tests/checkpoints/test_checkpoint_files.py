@@ -234,24 +234,49 @@ def test_unknown_kind_of_address():
 
 
 def test_hub_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    hub = pytest.importorskip('huggingface_hub', reason='pip install huggingface_hub')
     asked = []
 
-    def hf_hub_download(repository: str, file: str, *, revision: str | None) -> str:
-        asked.append((repository, file, revision))
+    def download(repository: str, file: str, *, revision: str, local_files_only: bool) -> str:
+        asked.append((repository, file, revision, local_files_only))
         if file != 'pytorch_model.bin' or repository != 'naver-ai/vit':
-            raise FileNotFoundError('not in this repository')
+            raise hub.utils.EntryNotFoundError('not in this repository')
         return saved({'model': vit()}, tmp_path)
 
-    hub = ModuleType('huggingface_hub')
-    hub.hf_hub_download = hf_hub_download
-    monkeypatch.setitem(sys.modules, 'huggingface_hub', hub)
+    monkeypatch.setattr(hub, 'hf_hub_download', download)
     load(RoPEViT, 'hf-hub:naver-ai/vit@v1', **VIT)
-    assert asked == [('naver-ai/vit', file, 'v1') for file in sources.SINGLE_FILES]
+    assert asked == [('naver-ai/vit', file, 'v1', False) for file in sources.SINGLE_FILES]
     text = refusal(RoPEViT, 'hf-hub:naver-ai/other', **VIT)
     listed = ', '.join(sources.HUB_FILES)
     assert text.startswith(f'hf-hub:naver-ai/other: {listed}: not in this repository. Or download')
     monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
     assert 'pip install huggingface_hub' in refusal(RoPEViT, 'hf-hub:naver-ai/vit', **VIT)
+
+
+@pytest.mark.parametrize('cached', [False, True])
+def test_hub_without_a_network_is_asked_once(
+    cached: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Each question takes 24 seconds of retries then; the other names may be in the cache."""
+    hub = pytest.importorskip('huggingface_hub', reason='pip install huggingface_hub')
+    online = []
+
+    def download(repository: str, file: str, *, local_files_only: bool, **options: object) -> str:
+        if not local_files_only:
+            online.append(file)
+        if cached and file == 'model.pt':
+            return saved({'model': vit()}, tmp_path)
+        raise hub.utils.LocalEntryNotFoundError('no connection\nand more about it')
+
+    monkeypatch.setattr(hub, 'hf_hub_download', download)
+    if cached:
+        load(RoPEViT, 'hf-hub:naver-ai/vit', **VIT)
+    else:
+        text = refusal(RoPEViT, 'hf-hub:naver-ai/vit', **VIT)
+        assert text.startswith('hf-hub:naver-ai/vit: model.safetensors: no connection. Or download')
+        assert 'model.backbone.init_cfg.checkpoint=PATH' in text
+        assert 'without weights: model.backbone.init_cfg=None' in text
+    assert online == ['model.safetensors']
 
 
 def hub_cache(folder: Path, repository: str) -> Path:
@@ -334,11 +359,23 @@ PARTS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     'a part elsewhere': (
         lambda path: change_index(path, x='../x.bin'),
-        "not beside it: ['../x.bin']",
+        'not beside it: ../x.bin',
     ),
     'an index of itself': (
         lambda path: change_index(path, x=path.name),
-        "names ['weights.index.json'], which are indices",
+        'names weights.index.json, which are indices',
+    ),
+    'a weight in another file': (
+        lambda path: change_index(path, cls_token='part-1.bin', pos='part-0.bin'),
+        'part-0.bin has weights that the index does not place there, cls_token;',
+    ),
+    'a weight that is not listed': (
+        lambda path: torch.save({'other': torch.ones(1)}, path.parent / 'part-1.bin'),
+        'part-1.bin has weights that the index does not place there, other;',
+    ),
+    'deep nesting': (
+        lambda path: path.write_text('{"weight_map": ' + '[' * 100_000),
+        'not an index of weights (RecursionError',
     ),
     'no index': (lambda path: path.write_text('{}'), 'not an index of weights (KeyError'),
     'a web page': (lambda path: path.write_text('<html>'), 'not an index of weights'),

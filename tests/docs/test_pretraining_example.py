@@ -8,7 +8,6 @@ from types import ModuleType
 import pytest
 import torch
 
-from helpers.exported import slow
 from rope_dense.datasets import make_scene
 
 RUN = Path(__file__).parents[2] / 'docs' / 'pretraining' / 'run.py'
@@ -31,7 +30,7 @@ def test_crops_show_their_shapes() -> None:
         assert 0.05 < near.float().mean() < 0.75
 
 
-@slow
+@pytest.mark.slow
 def test_from_scratch_to_boxes(timm: ModuleType, tmp_path: Path) -> None:
     main = runpy.run_path(str(RUN))['main']
     work_dir = tmp_path / 'work'

@@ -93,7 +93,7 @@ def test_models_are_as_named_and_take_every_scaling(run: plan.Run) -> None:
     assert (getattr(model.backbone, 'pos_embed', None) is not None) == (name == 'ape')
     if name in ('axial', 'mixed'):
         coordinates = attn.rope.coordinates
-        assert (coordinates.rescale, coordinates.fit_the_grid) == (
+        assert (coordinates.rescale, coordinates.is_normalized) == (
             2.0 if suffix == 'rescale' else None,
             suffix == 'reference',
         )

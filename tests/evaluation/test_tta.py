@@ -164,10 +164,10 @@ SEGMENTATION = {
 }
 
 
-@pytest.fixture(params=SEGMENTATION)
-def segmentor(request: pytest.FixtureRequest, data: Path, tmp_path: Path) -> Case:
+@pytest.fixture(scope='module', params=SEGMENTATION)
+def segmentor(request: pytest.FixtureRequest, data: Path) -> Case:
     name, test_cfg = SEGMENTATION[request.param]
-    return Case(name, data, tmp_path, **test_cfg)
+    return Case(name, data, data.parent, **test_cfg)
 
 
 def labels(sample: SegDataSample) -> Tensor:
@@ -208,9 +208,9 @@ def test_a_flipped_view_is_turned_back_before_it_is_merged(segmentor: Case) -> N
     assert torch.equal(merged, sum(scores).argmax(0))
 
 
-@pytest.fixture
-def detector(data: Path, tmp_path: Path) -> Case:
-    return Case(DINO, data, tmp_path)
+@pytest.fixture(scope='module')
+def detector(data: Path) -> Case:
+    return Case(DINO, data, data.parent)
 
 
 def lenient() -> ConfigDict:

@@ -65,6 +65,9 @@ class Backbone(nn.Module, metaclass=ABCMeta):
     @abstractmethod
     def forward(self) -> dict[str, Tensor]: ...
 
+    _out_feature_channels: dict[str, int]
+    _out_feature_strides: dict[str, int]
+
     @property
     def size_divisibility(self) -> int:
         return 0
@@ -173,7 +176,7 @@ DETREX = {
 
 def standins() -> dict[str, ModuleType]:
     """The modules, under their names."""
-    parts = {
+    parts: dict[str, dict[str, object]] = {
         'detectron2.layers': dict(ShapeSpec=ShapeSpec),
         'detectron2.modeling': {},
         'detectron2.modeling.backbone': dict(Backbone=Backbone),

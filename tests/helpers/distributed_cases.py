@@ -20,6 +20,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from helpers.eomt import build as build_eomt
+from rope_dense.backbones.base import Backbone
 from rope_dense.engine.fsdp import BlockFSDPStrategy, shard_backbone
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
@@ -161,7 +162,8 @@ def gradients(model: nn.Module) -> dict[str, Tensor]:
     return {name: whole(param.grad).clone() for name, param in model.named_parameters()}
 
 
-def whole(tensor: Tensor) -> Tensor:
+def whole(tensor: Tensor | None) -> Tensor:
+    assert tensor is not None
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
@@ -174,7 +176,7 @@ def run_process(rank: int, port: int, folder: str) -> None:
     for name, (make_model, make_batch) in CASES.items():
         model = MMDistributedDataParallel(make_model(), broadcast_buffers=False)
         loss = step(model, half_of(make_batch(), rank))
-        result = dict(loss=loss, gradients=gradients(model.module))
+        result: dict[str, object] = dict(loss=loss, gradients=gradients(model.module))
         torch.save(result, Path(folder, f'{name}_{rank}.pt'))
         shards = BlockFSDPStrategy(work_dir=folder).prepare(make_model(), dispatch_kwargs=BUILT)
         loss = step(shards.train(), half_of(make_batch(), rank))
@@ -186,8 +188,8 @@ def run_process(rank: int, port: int, folder: str) -> None:
         dict(loss=losses, gradients=gradients(model.module)), Path(folder, f'no_boxes_{rank}.pt')
     )
     for frozen_stages in FROZEN:
-        result = trained_frozen(frozen_stages, rank)
-        torch.save(result, Path(folder, f'frozen_{frozen_stages}_{rank}.pt'))
+        grads = trained_frozen(frozen_stages, rank)
+        torch.save(grads, Path(folder, f'frozen_{frozen_stages}_{rank}.pt'))
     torch.save(trained_with_lora(rank), Path(folder, f'lora_{rank}.pt'))
     for name in BACKBONES:
         torch.save(sharded_in_bf16(name, rank), Path(folder, f'{name}_bf16_{rank}.pt'))
@@ -260,7 +262,7 @@ def sharded_in_bf16(name: str, rank: int) -> dict:
     )
 
 
-def small_backbone(name: str) -> nn.Module:
+def small_backbone(name: str) -> Backbone:
     """With large projections: the gradients of frequencies need scores that differ."""
     torch.manual_seed(0)
     backbone = MODELS.build(BACKBONES[name])
@@ -269,16 +271,17 @@ def small_backbone(name: str) -> nn.Module:
     return backbone.train()
 
 
-def map_loss(backbone: nn.Module, images: Tensor) -> Tensor:
+def map_loss(backbone: Backbone, images: Tensor) -> Tensor:
     """A random weighting of all maps."""
     generator = torch.Generator().manual_seed(2)
     maps = [x.float() for x in backbone(images)]
     return sum((x * torch.randn(x.shape[1:], generator=generator)).mean() for x in maps)
 
 
-def frequency_gradients(backbone: nn.Module) -> list[Tensor]:
+def frequency_gradients(backbone: Backbone) -> list[Tensor]:
     """Of each block, put together from all processes."""
-    return [whole(block.attn.rope.freqs.grad) for block in backbone.ordered_blocks]
+    params = backbone.named_parameters()
+    return [whole(param.grad) for name, param in params if name.endswith('rope.freqs')]
 
 
 # Layer-wise decay and roles make many groups; every gradient is clipped.

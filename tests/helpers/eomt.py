@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -30,7 +31,7 @@ SMALL_BACKBONE = dict(
 SMALL_HEAD = dict(in_channels=32, num_queries=8, num_blocks=2)
 
 
-def build(**settings: object) -> tuple[RoPEViT, EoMT]:
+def build(**settings: Any) -> tuple[RoPEViT, EoMT]:
     """A backbone, of DINOv3's kind by default, and the queries in its last two blocks."""
     backbone = RoPEViT(**(dict(arch=ARCH) | settings))
     norm_cfg = None if backbone.arch.final_norm else dict(type='LN', eps=1e-6)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -13,14 +13,14 @@ from mmdet.structures import DetDataSample
 from mmseg.structures import SegDataSample
 from torch import Tensor, nn
 
-onnx = pytest.importorskip('onnx', reason="pip install 'rope_dense[export]'")
-onnxruntime = pytest.importorskip('onnxruntime', reason="pip install 'rope_dense[export]'")
+if TYPE_CHECKING:
+    import onnx
+    import onnxruntime
+else:
+    onnx = pytest.importorskip('onnx', reason="pip install 'rope_dense[export]'")
+    onnxruntime = pytest.importorskip('onnxruntime', reason="pip install 'rope_dense[export]'")
 
 TOLERANCE = 1e-4
-# Of models whose tracing takes minutes there are faster tests at a fixed size.
-slow = pytest.mark.skipif(
-    'ROPE_DENSE_SLOW_TESTS' not in os.environ, reason='takes minutes; set ROPE_DENSE_SLOW_TESTS=1'
-)
 logging.getLogger('torch.__trace').disabled = True  # or pytest keeps each comparison of sizes
 
 
@@ -34,7 +34,8 @@ def strong(model: nn.Module) -> nn.Module:
         elif 'freqs' not in name:
             nn.init.uniform_(parameter, 0.5, 1.5)
     for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats:
+            assert module.running_mean is not None and module.running_var is not None
             nn.init.normal_(module.running_mean, std=0.1)
             nn.init.uniform_(module.running_var, 0.5, 1.5)
     return model.eval()

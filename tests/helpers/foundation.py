@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -106,7 +107,7 @@ class Size:
     """A config of size S or L: that of size B, and the settings of its size."""
 
     base: str
-    settings: dict[str, object] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 # BEiT v2's recipe for size L; detrex's DINO on EVA-02-L, at 64135ca.

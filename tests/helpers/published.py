@@ -6,6 +6,8 @@ asked for; on the meta device they cost nothing.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -17,19 +19,19 @@ SWIN_SIZES = {  # channels, blocks, heads
 }
 
 
-def linear(name: str, rows: int, columns: int, **kind: object) -> dict[str, Tensor]:
+def linear(name: str, rows: int, columns: int, **kind: Any) -> dict[str, Tensor]:
     weight, bias = torch.randn(rows, columns, **kind), torch.randn(rows, **kind)
     return {f'{name}.weight': weight, f'{name}.bias': bias}
 
 
-def norm(name: str, channels: int, **kind: object) -> dict[str, Tensor]:
+def norm(name: str, channels: int, **kind: Any) -> dict[str, Tensor]:
     return {
         f'{name}.weight': torch.randn(channels, **kind),
         f'{name}.bias': torch.randn(channels, **kind),
     }
 
 
-def block(name: str, channels: int, **kind: object) -> dict[str, Tensor]:
+def block(name: str, channels: int, **kind: Any) -> dict[str, Tensor]:
     return {
         **norm(f'{name}.norm1', channels, **kind),
         **linear(f'{name}.attn.qkv', 3 * channels, channels, **kind),
@@ -43,7 +45,7 @@ def block(name: str, channels: int, **kind: object) -> dict[str, Tensor]:
 def naver_vit(
     channels: int, depth: int, *, mixed: bool, ape: bool, device: str = 'cpu'
 ) -> dict[str, Tensor]:
-    kind = dict(device=device)
+    kind: dict[str, Any] = dict(device=device)
     weights = {
         'cls_token': torch.randn(1, 1, channels, **kind),
         'patch_embed.proj.weight': torch.randn(channels, 3, 16, 16, **kind),
@@ -74,7 +76,7 @@ def naver_swin(
     window_size: int = 7,
 ) -> dict[str, Tensor]:
     """``variant`` is 'mixed', 'axial' or 'rpb'."""
-    kind = dict(device=device)
+    kind: dict[str, Any] = dict(device=device)
     weights = {
         'patch_embed.proj.weight': torch.randn(channels, 3, 4, 4, **kind),
         'patch_embed.proj.bias': torch.randn(channels, **kind),
@@ -94,8 +96,8 @@ def naver_swin(
             if variant == 'rpb':
                 table = torch.randn((2 * window_size - 1) ** 2, heads[stage], **kind)
                 weights[f'{name}.attn.relative_position_bias_table'] = table
-                index = torch.zeros(tokens, tokens, dtype=torch.int64, **kind)
-                weights[f'{name}.attn.relative_position_index'] = index
+                indexes = torch.zeros(tokens, tokens, dtype=torch.int64, **kind)
+                weights[f'{name}.attn.relative_position_index'] = indexes
                 continue
             freqs = torch.randn(2, heads[stage], 16)
             if variant == 'axial':
@@ -323,7 +325,7 @@ def shi_nat(
     kernel: int = 7,
 ) -> dict[str, Tensor]:
     """SHI-Labs' NAT and DiNAT (``overlapping``), or DiNAT-s."""
-    kind = dict(device=device)
+    kind: dict[str, Any] = dict(device=device)
     stem = {'proj.': (channels, 3, 4, 4)}
     if overlapping:
         stem = {'proj.0.': (channels // 2, 3, 3, 3), 'proj.1.': (channels, channels // 2, 3, 3)}
@@ -342,13 +344,13 @@ def shi_nat(
             hidden = int(width * mlp_ratio)
             weights |= linear(f'{name}.mlp.fc1', hidden, width, **kind)
             weights |= linear(f'{name}.mlp.fc2', width, hidden, **kind)
-            sides = (2 * kernel - 1, 2 * kernel - 1)
-            weights[f'{name}.attn.rpb'] = torch.randn(heads[stage], *sides, **kind)
+            side = 2 * kernel - 1
+            weights[f'{name}.attn.rpb'] = torch.randn(heads[stage], side, side, **kind)
             for gamma in ('gamma1', 'gamma2') if layer_scale else ():
                 weights[f'{name}.{gamma}'] = torch.randn(width, **kind)
         if stage < len(depths) - 1:
             name = f'{levels}.{stage}.downsample'
-            shape = (2 * width, width, 3, 3) if overlapping else (2 * width, 4 * width)
-            weights[f'{name}.reduction.weight'] = torch.randn(*shape, **kind)
+            sides = (width, 3, 3) if overlapping else (4 * width,)
+            weights[f'{name}.reduction.weight'] = torch.randn(2 * width, *sides, **kind)
             weights |= norm(f'{name}.norm', (2 if overlapping else 4) * width, **kind)
     return weights

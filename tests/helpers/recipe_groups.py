@@ -54,7 +54,7 @@ def upernet_vit(blocks: int, rate: float, learned: bool) -> Rows:
     Frequencies decay in their learning rate with their block, and have no weight decay.
     """
     first = rate ** (blocks + 1)
-    rows = {
+    rows: Rows = {
         r'backbone\.patch_embed\.proj\.weight$': (first, 1),
         r'backbone\.patch_embed\.proj\.bias$': (first, 0),
         r'backbone\.cls_token$': (first, 1),

@@ -251,7 +251,7 @@ RECIPES = {
 # The columns of the paper's tables, as settings of the backbone, and the learned axial ablation.
 MIXED = dict(type='MixedRoPE', theta=10.0)
 VIT_AXIAL, SWIN_AXIAL = (dict(type='AxialRoPE', theta=theta) for theta in (100.0, 50.0))
-VIT_VARIANTS = {
+VIT_VARIANTS: dict[str, dict] = {
     'ape': dict(rope=None, use_ape=True),
     'rope-axial': dict(rope=VIT_AXIAL),
     'rope-mixed': dict(rope=MIXED),
@@ -259,7 +259,7 @@ VIT_VARIANTS = {
     'rope-mixed-ape': dict(rope=MIXED, use_ape=True),
     'rope-axial-learned': dict(rope=VIT_AXIAL | dict(learned=True)),
 }
-SWIN_VARIANTS = {
+SWIN_VARIANTS: dict[str, dict] = {
     'rpb': dict(rope=None, use_rpb=True),
     'rope-axial': dict(rope=SWIN_AXIAL),
     'rope-mixed': dict(rope=MIXED),

@@ -6,6 +6,7 @@ Letters: N tokens, h heads, P channel pairs, C channels.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch import Tensor
 from rope_dense.backbones.attention.attention import Attention
 from rope_dense.backbones.attention.position_bias import DecomposedBiasAttention
 
-Positions = list[tuple[float, float]]  # (x, y) of each token
+Positions = Sequence[tuple[float, float]]  # (x, y) of each token
 
 
 def rotated(x: Tensor, freqs: Tensor, positions: Positions) -> Tensor:
@@ -59,7 +60,8 @@ def relative_position_bias(
     middle_h, middle_w = len(table_h) // 2, len(table_w) // 2
     for i, (column, row) in enumerate(positions):
         for j, (other_column, other_row) in enumerate(positions):
-            entry = table_h[row - other_row + middle_h] + table_w[column - other_column + middle_w]
+            rows, columns = int(row - other_row), int(column - other_column)
+            entry = table_h[rows + middle_h] + table_w[columns + middle_w]
             bias[:, i, j] = q[i] @ entry
     return bias
 
@@ -116,8 +118,8 @@ def attention_among(module: Attention, x: Tensor, angles: Tensor, keys: list[lis
             products = [q[token, head] @ k[other, head] for other in others]
             weights = (torch.stack(products) / math.sqrt(q.shape[-1])).softmax(0)
             out.append(sum(w * v[other, head] for w, other in zip(weights, others, strict=True)))
-    out = torch.stack(out).view(len(keys), -1)
-    return out @ module.proj.weight.T + module.proj.bias
+    joined = torch.stack(out).view(len(keys), -1)
+    return joined @ module.proj.weight.T + module.proj.bias
 
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:

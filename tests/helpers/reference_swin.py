@@ -63,7 +63,7 @@ def separate_attention(
     _, height, width, _ = x.shape
     rows, columns = padded_size((height, width), window)
     padded = F.pad(x, (0, 0, 0, columns - width, 0, rows - height))
-    outs = {}
+    outs: dict[tuple[int, int], Tensor] = {}
     for group in groups((height, width), window, shift, mask_padding):
         together = torch.ones(len(group), len(group), dtype=torch.bool)
         inputs = torch.stack([padded[:, row, column] for row, column in group], 1)

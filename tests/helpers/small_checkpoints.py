@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from helpers.published import naver_swin, naver_vit
 from rope_dense.checkpoints import CheckpointError
 
 Weights = dict[str, Tensor]
+Model = TypeVar('Model', bound=nn.Module)
 
 AXIAL = dict(type='AxialRoPE', theta=100.0)
 VIT = dict(arch=dict(embed_dims=64, depth=3, num_heads=1))
@@ -25,26 +27,27 @@ AXIAL_SWIN = dict(SWIN, rope=dict(type='AxialRoPE', theta=50.0))
 RPB_SWIN = dict(SWIN, rope=None, use_rpb=True)
 
 
-def vit(**layout: bool) -> Weights:
+def vit(**layout: Any) -> Weights:
     return naver_vit(64, 3, **{'mixed': True, 'ape': False, **layout})
 
 
-def swin(variant: str, **options: float) -> Weights:
+def swin(variant: str, **options: Any) -> Weights:
     return naver_swin(32, (2, 4), (1, 2), variant, **{'window_size': 4, **options})
 
 
 def earlier(weights: Weights) -> Weights:
     """As earlier versions named the same weights: the frequencies of all blocks, or of those of a
     stage, in one tensor, and other names of the biases of queries and values."""
-    old, freqs = {}, defaultdict(dict)
+    old: Weights = {}
+    freqs: defaultdict[str, Weights] = defaultdict(dict)
     for key, tensor in weights.items():
         if match := re.fullmatch(r'(layers\.\d+\.)?blocks\.(\d+)\.attn\.rope\.freqs', key):
-            freqs[f'{match[1] or ""}rope.freqs'][int(match[2])] = tensor
+            freqs[f'{match[1] or ""}rope.freqs'][match[2]] = tensor
         else:
             old[re.sub(r'attn\.qkv\.([qv]_bias)', r'attn.\1', key)] = tensor
     return {
         **old,
-        **{key: torch.stack([of[i] for i in range(len(of))], 1) for key, of in freqs.items()},
+        **{key: torch.stack([of[str(i)] for i in range(len(of))], 1) for key, of in freqs.items()},
     }
 
 
@@ -53,20 +56,26 @@ def saved(contents: object, folder: Path) -> str:
     return str(folder / 'weights.pth')
 
 
-def build(backbone: type, checkpoint: str, prefix: str | None = None, **options) -> nn.Module:
+def build(
+    backbone: type[Model], checkpoint: str, prefix: str | None = None, **options: object
+) -> Model:
     init_cfg = dict(type='Pretrained', checkpoint=checkpoint)
     if prefix is not None:
         init_cfg['prefix'] = prefix
     return backbone(init_cfg=init_cfg, **options)
 
 
-def load(backbone: type, checkpoint: str, prefix: str | None = None, **options) -> nn.Module:
+def load(
+    backbone: type[Model], checkpoint: str, prefix: str | None = None, **options: object
+) -> Model:
     model = build(backbone, checkpoint, prefix, **options)
     model.init_weights()
     return model
 
 
-def refusal(backbone: type, checkpoint: str, prefix: str | None = None, **options) -> str:
+def refusal(
+    backbone: type[nn.Module], checkpoint: str, prefix: str | None = None, **options: object
+) -> str:
     """The message of the error; the model stays as it was, and does not count as initialised."""
     model = build(backbone, checkpoint, prefix, **options)
     before = {key: value.clone() for key, value in model.state_dict().items()}
@@ -84,5 +93,5 @@ def randomize(model: nn.Module) -> None:
             continue
         std = 0.05 if parameter.dim() > 1 else 0.2
         nn.init.normal_(parameter, std=std)
-        if 'gamma' in name or 'norm' in name and name.endswith('weight'):
+        if 'gamma' in name or ('norm' in name and name.endswith('weight')):
             parameter.data += 1

@@ -37,7 +37,7 @@ def _task(name: str, data: Path) -> dict:
         root, metainfo, more = data / 'coco', METAINFO, _DETECTION
         annotations = str(root / 'annotations' / 'instances_val2017.json')
         more = more | {f'{split}_evaluator.ann_file': annotations for split in ('val', 'test')}
-    datasets = {f'{loader}.dataset.data_root': str(root) for loader in loaders}
+    datasets: dict[str, object] = {f'{loader}.dataset.data_root': str(root) for loader in loaders}
     # The flagships' data set classes know no others than COCO's or ADE20K's.
     datasets |= {f'{loader}.dataset.metainfo': dict(metainfo) for loader in loaders}
     if name in SEGMENTATION:

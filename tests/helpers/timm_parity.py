@@ -102,18 +102,19 @@ def without_norm(theirs: nn.Module) -> bool:
 
 def build_pair(
     timm: ModuleType, model: Model, folder: Path, *, grid: int, depth: int, widest: int
-) -> tuple[nn.Module, nn.Module]:
+) -> tuple[nn.Module, RoPEViT]:
     """timm's model with random weights, and ours with the same, loaded from a file.
 
     Args:
         grid: patches of a side at the image size of pre-training.
         depth: blocks of both.
-        widest: channels; a model that has more is compared with ``NARROW``.
+        widest: channels; a model that has more is compared with as many, ``NARROW`` at most.
     """
     arch = dict(RoPEViT.ARCHS[model.arch], depth=depth)
-    settings = dict(depth=depth, dynamic_img_size=True)
+    settings: dict[str, object] = dict(depth=depth, dynamic_img_size=True)
     if (channels := arch['embed_dims']) > widest:
-        heads = NARROW * arch['num_heads'] // channels  # with as many channels each
+        narrow = min(widest, NARROW)
+        heads = narrow * arch['num_heads'] // channels  # with as many channels each
         narrow = heads * channels // arch['num_heads']
         arch |= dict(embed_dims=narrow, num_heads=heads)
         settings |= dict(embed_dim=narrow, num_heads=heads)
@@ -138,7 +139,7 @@ def without_antialiasing() -> AbstractContextManager:
 
 
 @torch.no_grad()
-def largest_error(theirs: nn.Module, ours: nn.Module, grid: tuple[int, int]) -> float:
+def largest_error(theirs: nn.Module, ours: RoPEViT, grid: tuple[int, int]) -> float:
     """Relative, of all maps: those of the blocks, the last after the final norm if it has one."""
     patch_size = ours.arch.patch_size
     image = torch.randn(1, 3, grid[0] * patch_size, grid[1] * patch_size)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers.exported import assert_plain, assert_same, run, session, slow, strong
+from helpers.exported import assert_plain, assert_same, run, session, strong
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.base import Backbone
 from rope_dense.integrations.export import export
@@ -88,13 +88,22 @@ IN_ONNX = {
     'swin mixed with bias': lambda: swin(rope=MIXED, use_rpb=True),
     'nat log-axial': lambda: nat(rope=LOG_AXIAL),
 }
-SLOW = ('swin axial', 'log-axial with bias', 'resformer', 'linear', 'nat log-axial')
+# One of each backbone is traced in a minute, and one with and one without windows to ONNX.
+FAST = (
+    *('eva02 in windows', 'swin with bias', 'nat without overlap, with bias', 'linear'),
+    *('dinov3', 'windows mixed'),
+)
 
 
-@pytest.mark.parametrize('make', TRACED.values(), ids=TRACED)
+def of(models: dict) -> list:
+    """Their names, marked."""
+    return [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in models]
+
+
+@pytest.mark.parametrize('name', of(TRACED))
 @torch.no_grad()
-def test_one_trace_is_right_at_every_size(make) -> None:
-    model = strong(make())
+def test_one_trace_is_right_at_every_size(name: str) -> None:
+    model = strong(TRACED[name]())
     exported = trace(graph_of(model), 'dynamic', 'dynamic')
     names = [str(node.target) for node in exported.graph.nodes if node.op == 'call_function']
     assert not [name for name in names if 'complex' in name or 'rope_dense' in name]
@@ -107,9 +116,7 @@ def test_one_trace_is_right_at_every_size(make) -> None:
         assert_same(traced(image), model(image))
 
 
-@pytest.mark.parametrize(
-    'name', [pytest.param(name, marks=slow if name in SLOW else ()) for name in IN_ONNX]
-)
+@pytest.mark.parametrize('name', of(IN_ONNX))
 @torch.no_grad()
 def test_onnx_runtime_agrees_at_every_size(name: str, tmp_path: Path) -> None:
     model, path = strong(IN_ONNX[name]()), tmp_path / 'backbone.onnx'

@@ -47,6 +47,7 @@ def predicted(model: nn.Module, image: Tensor) -> list[Tensor]:
     return [classes.softmax(-1), masks.sigmoid()]
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_detector(tmp_path: Path) -> None:
     model, path = strong(build_model('panoptic')), tmp_path / 'eomt.onnx'

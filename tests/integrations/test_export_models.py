@@ -17,7 +17,6 @@ from helpers.exported import (
     pixels,
     run,
     session,
-    slow,
     strong,
 )
 from helpers.small_configs import small_config
@@ -75,7 +74,12 @@ def mask2former(folder: Path) -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    'make', [linear, pytest.param(upernet, marks=slow), pytest.param(mask2former, marks=slow)]
+    'make',
+    [
+        linear,
+        pytest.param(upernet, marks=pytest.mark.slow),
+        pytest.param(mask2former, marks=pytest.mark.slow),
+    ],
 )
 @torch.no_grad()
 def test_segmentors(make: Callable[[Path], nn.Module], tmp_path: Path) -> None:
@@ -90,6 +94,7 @@ def test_segmentors(make: Callable[[Path], nn.Module], tmp_path: Path) -> None:
         assert_segmented(model, run(runtime, image), image)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('make', [upernet, mask2former])
 @torch.no_grad()
 def test_segmentors_at_a_fixed_size(make: Callable[[Path], nn.Module], tmp_path: Path) -> None:
@@ -116,12 +121,13 @@ def test_a_segmentor_that_slides_is_exported_for_whole_images(tmp_path: Path) ->
 SHALLOW = {'backbone.arch.depth': 1, 'backbone.window_block_indexes': ()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'name, changes',
     [
         ('dino_vitdet_rope_mixed', SHALLOW),
-        pytest.param('dino_vitdet_rope_mixed', {}, marks=slow),
-        pytest.param('dino_swin_rope_mixed', {}, marks=slow),
+        ('dino_vitdet_rope_mixed', {}),
+        ('dino_swin_rope_mixed', {}),
     ],
 )
 @torch.no_grad()
@@ -136,7 +142,10 @@ def test_detectors(name: str, changes: dict, tmp_path: Path) -> None:
         assert_detected(run(runtime, image), detected(model, image))
 
 
-@pytest.mark.parametrize('name', ['dino_vitdet_rope_mixed', 'dino_swin_rope_mixed'])
+@pytest.mark.parametrize(
+    'name',
+    ['dino_vitdet_rope_mixed', pytest.param('dino_swin_rope_mixed', marks=pytest.mark.slow)],
+)
 @torch.no_grad()
 def test_detectors_at_a_fixed_size(name: str, tmp_path: Path) -> None:
     model, path = small_model(name, tmp_path), tmp_path / 'detector.onnx'
@@ -157,7 +166,7 @@ def test_sizes_that_the_preprocessor_would_pad_are_refused(tmp_path: Path) -> No
 # Classifiers
 
 
-@pytest.mark.parametrize('kind', ['vit', 'swin'])
+@pytest.mark.parametrize('kind', ['vit', pytest.param('swin', marks=pytest.mark.slow)])
 @torch.no_grad()
 def test_classifiers(kind: str, tmp_path: Path) -> None:
     backbone = dict(

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from helpers.pairwise import pairwise
 from rope_dense.rope import apply_rotary, apply_rotary_
 from rope_dense.rope.kernels import packed
 
@@ -50,13 +51,16 @@ def features(kind: str, dtype: torch.dtype) -> Tensor:
     return torch.randn(SHAPE).to(dtype)
 
 
-@every_form
-@pytest.mark.parametrize('dtype', DTYPES, ids=str)
-@pytest.mark.parametrize('theta_dtype', DTYPES, ids=str)
-@pytest.mark.parametrize('heads, pairs', [(1, 4), (HEADS, 4), (HEADS, 3), (HEADS, 0)])
+@pairwise(
+    form=[apply_rotary, apply_rotary_],
+    dtype=DTYPES,
+    theta_dtype=DTYPES,
+    size=[(1, 4), (HEADS, 4), (HEADS, 3), (HEADS, 0)],
+)
 def test_values(
-    form: Callable, dtype: torch.dtype, theta_dtype: torch.dtype, heads: int, pairs: int
+    form: Callable, dtype: torch.dtype, theta_dtype: torch.dtype, size: tuple[int, int]
 ):
+    heads, pairs = size
     x, theta = features('contiguous', dtype), 3 * torch.randn(heads, TOKENS, pairs)
     theta = theta.to(theta_dtype)
     before, expected = x.clone(), by_loop(x, theta)
@@ -185,7 +189,7 @@ def test_without_an_implementation(form: Callable, monkeypatch: pytest.MonkeyPat
     """The definition, with the same gradients."""
     x = torch.randn(SHAPE, dtype=torch.float64, requires_grad=True)
     theta = torch.randn(HEADS, TOKENS, 3, dtype=torch.float64, requires_grad=True)
-    monkeypatch.setenv(packed.SWITCH, '0')
+    monkeypatch.setattr(packed, 'IS_ENABLED', False)
     assert_rounded(form(x * 1, theta), by_loop(x, theta))
     assert torch.autograd.gradcheck(lambda x, theta: form(x * 1, theta), (x, theta))
 

@@ -77,25 +77,10 @@ def test_part_of_a_grid_has_the_positions_of_its_tokens(settings: dict):
     assert torch.equal(part, whole[:3, :4])
 
 
-def test_positions_are_cached_by_all_that_they_depend_on():
-    def positions(settings: dict, *grid: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        return Coordinates(**settings).positions(*grid, device=CPU, dtype=dtype)
-
-    first = positions(dict(), 2, 3)
-    assert positions(dict(), 2, 3) is first
-    others = [
-        positions(dict(), 3, 2),
-        positions(dict(offset=1.0), 2, 3),
-        positions(dict(reference=(2, 4)), 2, 3),
-        positions(dict(), 2, 3, dtype=torch.float64),
-    ]
-    assert not any(other.equal(first) for other in others[:3]) and others[3].dtype == torch.float64
-
-
-def test_fit_the_grid():
+def test_what_is_normalized():
     fitting = [dict(reference=16), dict(type='centres'), dict(type='corners')]
-    assert all(Coordinates(**settings).fit_the_grid for settings in fitting)
-    assert not Coordinates(offset=1.0).fit_the_grid
+    assert all(Coordinates(**settings).is_normalized for settings in fitting)
+    assert not Coordinates(offset=1.0).is_normalized
 
 
 # ---------------------------------------------------------------- augmentation
@@ -130,14 +115,6 @@ def test_augmentation_is_uniform_and_log_uniform_within_its_bounds():
     rescaled = draws(rescale=2.0).log()[:, ::2]
     check_uniform(rescaled[:, 0], math.log(2))
     torch.testing.assert_close(rescaled[:, 0], rescaled[:, 1])
-
-
-def test_augmentation_does_not_change_what_is_cached():
-    coordinates = Coordinates('centres', shift=0.5, jitter=2.0, rescale=2.0)
-    positions = coordinates.positions(2, 3, device=CPU)
-    before = positions.clone()
-    assert not torch.equal(coordinates.augmented(positions), before)
-    assert torch.equal(coordinates.positions(2, 3, device=CPU), before)
 
 
 def test_without_augmentation_nothing_is_drawn():

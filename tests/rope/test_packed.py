@@ -7,25 +7,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from helpers.pairwise import pairwise
 from rope_dense.rope import MixedRoPE, Rotary, rotate, rotate_definition
 from rope_dense.rope.kernels import packed
 
 HEADS, PAIRS, BATCH, POSITIONS = 3, 4, 2, 15
-LAYOUTS = pytest.mark.parametrize('layout', ['interleaved', 'half'])
-DTYPES = pytest.mark.parametrize(
-    'dtype', [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str
-)
-SHAPES = pytest.mark.parametrize(
-    'shape',
-    [
-        (POSITIONS, 1, PAIRS),
-        (POSITIONS, HEADS, PAIRS),
-        (BATCH, POSITIONS, HEADS, PAIRS),
-        (BATCH, POSITIONS, 1, PAIRS),
-    ],
-    ids=['shared', 'of each head', 'of each image', 'of each image, shared'],
-)
-MORE = pytest.mark.parametrize('prefix, more_channels', [(0, 0), (1, 4), (5, 0), (0, 1), (2, 3)])
+LAYOUTS = ['interleaved', 'half']
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+SHAPES = {
+    'shared': (POSITIONS, 1, PAIRS),
+    'of each head': (POSITIONS, HEADS, PAIRS),
+    'of each image': (BATCH, POSITIONS, HEADS, PAIRS),
+    'of each image, shared': (BATCH, POSITIONS, 1, PAIRS),
+}
+MORE = [(0, 0), (1, 4), (5, 0), (0, 1), (2, 3)]  # prefix tokens, channels that are not rotated
+every_layout = pytest.mark.parametrize('layout', LAYOUTS)
 
 
 def projection(prefix: int = 0, more_channels: int = 0) -> Tensor:
@@ -49,13 +45,9 @@ def check_rounded(actual: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(actual.double(), expected, atol=3e-6, rtol=half_a_unit)
 
 
-@LAYOUTS
-@DTYPES
-@SHAPES
-@MORE
-def test_values(
-    layout: str, dtype: torch.dtype, shape: tuple[int, ...], prefix: int, more_channels: int
-):
+@pairwise(layout=LAYOUTS, dtype=DTYPES, shape=SHAPES, more=MORE)
+def test_values(layout: str, dtype: torch.dtype, shape: tuple[int, ...], more: tuple[int, int]):
+    prefix, more_channels = more
     qkv, rotary = projection(prefix, more_channels).to(dtype), Rotary(torch.randn(shape), layout)
     before = qkv.clone()
     actual, expected = rotate(qkv, rotary, prefix), exact(qkv, rotary, prefix)
@@ -65,8 +57,8 @@ def test_values(
         check_rounded(part, right)
 
 
-@LAYOUTS
-@MORE
+@every_layout
+@pytest.mark.parametrize('prefix, more_channels', MORE)
 def test_float64_stays_float64_with_angles_in_float32(layout: str, prefix: int, more_channels: int):
     qkv = projection(prefix, more_channels).double().requires_grad_()
     rotary = Rotary(torch.randn(POSITIONS, HEADS, PAIRS), layout)
@@ -79,10 +71,9 @@ def test_float64_stays_float64_with_angles_in_float32(layout: str, prefix: int, 
         torch.testing.assert_close(found, right, atol=1e-12, rtol=1e-12)
 
 
-@LAYOUTS
-@SHAPES
-@MORE
-def test_gradients(layout: str, shape: tuple[int, ...], prefix: int, more_channels: int):
+@pairwise(layout=LAYOUTS, shape=SHAPES, more=MORE)
+def test_gradients(layout: str, shape: tuple[int, ...], more: tuple[int, int]):
+    prefix, more_channels = more
     qkv = projection(prefix, more_channels).double().requires_grad_()
     angles = torch.randn(shape, dtype=torch.float64, requires_grad=True)
 
@@ -95,9 +86,7 @@ def test_gradients(layout: str, shape: tuple[int, ...], prefix: int, more_channe
         torch.testing.assert_close(found, right, atol=1e-12, rtol=1e-12)
 
 
-@LAYOUTS
-@SHAPES
-@pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16], ids=str)
+@pairwise(layout=LAYOUTS, shape=SHAPES, dtype=[torch.bfloat16, torch.float16])
 def test_gradients_in_half_precision(layout: str, shape: tuple[int, ...], dtype: torch.dtype):
     qkv = projection(1, 4).to(dtype).requires_grad_()
     angles = torch.randn(shape, requires_grad=True)
@@ -124,9 +113,7 @@ def views() -> dict[str, Tensor]:
     }
 
 
-@LAYOUTS
-@pytest.mark.parametrize('name', views())
-@pytest.mark.parametrize('requires_grad', [False, True])
+@pairwise(layout=LAYOUTS, name=views().keys(), requires_grad=[False, True])
 def test_projections_and_gradients_that_are_not_contiguous(
     layout: str, name: str, requires_grad: bool
 ):
@@ -142,7 +129,7 @@ def test_projections_and_gradients_that_are_not_contiguous(
         torch.testing.assert_close(part, right, atol=2e-5, rtol=0)
 
 
-@LAYOUTS
+@every_layout
 def test_an_expanded_gradient(layout: str):
     qkv = projection().requires_grad_()
     angles = torch.randn(POSITIONS, HEADS, PAIRS, requires_grad=True)
@@ -154,7 +141,7 @@ def test_an_expanded_gradient(layout: str):
         torch.testing.assert_close(found, right, atol=2e-5, rtol=0)
 
 
-@LAYOUTS
+@every_layout
 @pytest.mark.parametrize('shape', [(POSITIONS, HEADS, PAIRS), (0, POSITIONS, HEADS, PAIRS)])
 def test_no_images(layout: str, shape: tuple[int, ...]):
     qkv = torch.randn(0, POSITIONS + 1, 3, HEADS, 2 * PAIRS, requires_grad=True)
@@ -210,7 +197,7 @@ def test_backward_inside_autocast_keeps_positions_in_float32():
     x = torch.randn(1, 400, 3, 1, 8)
 
     def gradient() -> Tensor:
-        q, k, v = rotate(x, rope(x, (1, 400)))
+        q, k, _ = rotate(x, rope(x, (1, 400)))
         return torch.autograd.grad((q * k.detach().flip(2)).sum() + k.sum(), rope.freqs)[0]
 
     expected = gradient()
@@ -243,7 +230,7 @@ def test_no_activation_is_saved_beside_what_attention_saves(learned: bool):
 
 def test_the_switch(monkeypatch: pytest.MonkeyPatch):
     assert packed.can_use(projection()) is None
-    monkeypatch.setenv(packed.SWITCH, '0')
+    monkeypatch.setattr(packed, 'IS_ENABLED', False)
     assert packed.can_use(projection()) == 'ROPE_DENSE_PACKED=0 is set'
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from helpers.reference import rotated
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding, rotate, rotate_definition
+from rope_dense.rope.kernels import packed
 
 rotate_module = import_module('rope_dense.rope.rotate')  # its name in the package is a function's
 HEIGHT, WIDTH, HEADS, HEAD_DIM = 4, 6, 3, 8
@@ -30,7 +31,7 @@ ANGLES = {  # shapes for 2 images, 6 tokens, HEADS heads and 2 pairs
 
 @pytest.fixture(params=['packed', 'definition'], autouse=True)
 def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv('ROPE_DENSE_PACKED', '1' if request.param == 'packed' else '0')
+    monkeypatch.setattr(packed, 'IS_ENABLED', request.param == 'packed')
     return request.param
 
 

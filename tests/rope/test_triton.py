@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from helpers.pairwise import pairwise
 from rope_dense.rope import apply_rotary, apply_rotary_
 from rope_dense.rope.kernels import packed, triton_rotary
 from rope_dense.rope.rotate import Rotary, Rotate, choose_implementation, rotate_definition
@@ -35,7 +36,7 @@ Rotation = Callable[[Tensor, Rotary, int], Tensor]
 
 def by_kernel(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int = 0) -> Tensor:
     table = rotary.cos_sin.float()
-    settings = rotary.pair_layout, num_prefix_tokens, triton_rotary, False
+    settings = rotary.pair_layout, num_prefix_tokens, triton_rotary
     return Rotate.apply(qkv, rotary.angles, table, *settings)
 
 
@@ -79,13 +80,11 @@ def assert_same_gradients(qkv: Tensor, rotary: Rotary, weight: Tensor, prefix: i
     assert (actual[1] - expected[1]).norm() <= bound * expected[1].norm()
 
 
-@pytest.mark.parametrize('layout', LAYOUTS)
-@pytest.mark.parametrize('table', TABLES)
-@pytest.mark.parametrize('dtype', DTYPES)
-@pytest.mark.parametrize('prefix, copied_channels', [(0, 0), (PREFIX, 6)])
+@pairwise(layout=LAYOUTS, table=TABLES.keys(), dtype=DTYPES, more=[(0, 0), (PREFIX, 6)])
 def test_values_and_gradients_equal_the_definition(
-    layout: str, table: str, dtype: torch.dtype, prefix: int, copied_channels: int
+    layout: str, table: str, dtype: torch.dtype, more: tuple[int, int]
 ):
+    prefix, copied_channels = more
     rotary = make_rotary(TABLES[table], layout)
     qkv = make_qkv(head_dim=2 * PAIRS + copied_channels, prefix=prefix, dtype=dtype)
     before = qkv.clone()
@@ -108,18 +107,12 @@ def test_what_is_not_rotated_is_copied(layout: str):
     assert out.isfinite().sum() == qkv.isfinite().sum()
 
 
-@pytest.mark.parametrize('layout', LAYOUTS)
-@pytest.mark.parametrize('positions, batch', [(1, 1), (7, 3), (33, 5)])
-@pytest.mark.parametrize('programs, threads', [(4096, 32), (3, 8), (1, 128)])
+@pairwise(layout=LAYOUTS, size=[(1, 1), (7, 3), (33, 5)], split=[(4096, 32), (3, 8), (1, 128)])
 def test_any_size_and_any_split_into_programs(
-    monkeypatch: pytest.MonkeyPatch,
-    layout: str,
-    positions: int,
-    batch: int,
-    programs: int,
-    threads: int,
+    monkeypatch: pytest.MonkeyPatch, layout: str, size: tuple[int, int], split: tuple[int, int]
 ):
     """Images and pairs that the programs do not divide; 3 heads of 6 pairs and 2 channels more."""
+    (positions, batch), (programs, threads) = size, split
     monkeypatch.setattr(triton_rotary, 'PROGRAMS', programs)
     monkeypatch.setattr(triton_rotary, 'THREADS', threads)
     qkv, rotary = make_qkv(positions, batch, 14), make_rotary((positions, HEADS, 6), layout)
@@ -137,27 +130,14 @@ def test_many_windows_share_a_table():
 
 @pytest.mark.parametrize('layout', LAYOUTS)
 @pytest.mark.parametrize('parts', [1, 2, 3])
-def test_parts_of_a_larger_tensor_in_place(layout: str, parts: int):
+def test_parts_of_a_larger_tensor(layout: str, parts: int):
     shape = BATCH, 1 + PREFIX + POSITIONS, 1 + parts, HEADS, 2 * PAIRS + 4
     memory, rotary = torch.randn(shape, device=DEVICE), make_rotary(TABLES['each head'], layout)
-    before, part = memory.clone(), memory[:, 1:, 1:]
-    expected = rotate_definition(part.clone(), rotary, PREFIX)
-    leaf = memory.clone().requires_grad_()
-    angles = rotary.angles.clone().requires_grad_()
-    copy = (leaf * 1)[:, 1:, 1:]
-    settings = layout, PREFIX, triton_rotary, True
-    rotated = Rotate.apply(copy, angles, rotary.cos_sin, *settings)
-    of_part, of_angles = torch.autograd.grad(rotated.square().sum() + rotated.sum(), (leaf, angles))
-    out = Rotate.apply(part, rotary.angles, rotary.cos_sin, *settings)
-    assert out.data_ptr() == part.data_ptr()
-    assert_equal_but_for_rounding(part, expected)
-    assert_equal_but_for_rounding(rotated.detach(), expected)
-    memory[:, 1:, 1:] = before[:, 1:, 1:]
-    assert torch.equal(memory, before)  # nothing else was written
-    weight = 2 * expected + 1
-    same = gradients(rotate_definition, before[:, 1:, 1:], rotary, weight, PREFIX)
-    assert_equal_but_for_rounding(of_part[:, 1:, 1:], same[0])
-    assert (of_angles - same[1]).norm() <= 4e-6 * same[1].norm()
+    part = memory[:, 1:, 1:]
+    assert_equal_but_for_rounding(
+        by_kernel(part, rotary, PREFIX), rotate_definition(part, rotary, PREFIX)
+    )
+    assert_same_gradients(part, rotary, torch.randn_like(part), PREFIX)
 
 
 @pytest.mark.parametrize('table', TABLES)
@@ -220,7 +200,7 @@ def usable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch.cuda, 'get_device_capability', lambda device: (9, 0))
     monkeypatch.setattr(torch.cuda, 'is_current_stream_capturing', lambda: False)
     monkeypatch.setenv('CC', 'cc')
-    monkeypatch.delenv(triton_rotary.SWITCH, raising=False)
+    monkeypatch.setattr(triton_rotary, 'IS_ENABLED', True)
 
 
 def test_a_device_is_checked_once(monkeypatch: pytest.MonkeyPatch, usable: None):
@@ -346,7 +326,7 @@ def test_what_the_kernel_cannot_take(monkeypatch: pytest.MonkeyPatch, usable: No
     assert 'a head has 7' in triton_rotary.can_use(make_qkv(head_dim=7))
     huge = make_qkv(1, batch=1)[:, :, :, :1].expand(1, 2**26, 3, HEADS, 8)
     assert '32 bits' in triton_rotary.can_use(huge)
-    monkeypatch.setenv('ROPE_DENSE_TRITON', '0')
+    monkeypatch.setattr(triton_rotary, 'IS_ENABLED', False)
     assert triton_rotary.can_use(make_qkv()) == 'ROPE_DENSE_TRITON=0 is set'
 
 

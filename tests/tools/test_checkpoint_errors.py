@@ -90,7 +90,7 @@ class ReadsAttribute:
         (b'', ['the file is empty']),
         (b'\x80\x02}q\x00.', ['not a PyTorch checkpoint']),  # a pickle, but not of PyTorch
         ([1, 2], ['holds a list, a checkpoint is a dict']),
-        (dict(model=dict(w=torch.zeros(1))), ["no weights under 'state_dict'", "['model']"]),
+        (dict(model=dict(w=torch.zeros(1))), ["under 'state_dict'", 'the file has model']),
         (dict(x=nn.Linear(1, 1)), ['refused', 'torch.nn.modules.linear.Linear']),
         (dict(x=ReadsAttribute()), ['refused', "'from_file'"]),
     ],
@@ -128,12 +128,12 @@ def test_checkpoint_that_is_cut_off(
 def test_checkpoint_of_another_model(
     test: Main, detector: str, segmentor: str, weights: str, fails: Fails, tmp_path: Path
 ) -> None:
-    says = ['does not fit the config', 'it lacks', 'neck.upsample_4x.0.weight']
+    says = ['does not fit the config', 'it lacks', 'neck.upsample_4x.*.weight']
     fails(test, segmentor, weights, says=says)
     state = torch.load(weights)['state_dict']
     del state['backbone.patch_embed.proj.bias']
     torch.save(dict(state_dict=state), tmp_path / 'lacks.pth')
-    says = ["it lacks 1 weights, such as ['backbone.patch_embed.proj.bias']"]
+    says = ['it lacks 1 weights, such as backbone.patch_embed.proj.bias']
     fails(test, detector, str(tmp_path / 'lacks.pth'), says=says)
     options = ['--cfg-options', 'model.num_queries=11']
     says = ['size mismatch for query_embedding.weight', '--cfg-options']

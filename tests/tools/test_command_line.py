@@ -9,7 +9,7 @@ import pytest
 
 from helpers.tool_names import TOOL_NAMES, TOOLS
 from rope_dense.backbones.layers import TableResize
-from rope_dense.checkpoints.layouts.registry import TARGETS
+from rope_dense.checkpoints.layouts import TARGETS
 from rope_dense.cli.config import read_options
 from rope_dense.datasets.layouts import LAYOUTS, ShapesSettings
 from rope_dense.datasets.shapes import COLORS

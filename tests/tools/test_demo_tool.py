@@ -8,11 +8,8 @@ from pathlib import Path
 import cv2
 import pytest
 from mmengine.config import Config
-from mmengine.logging import MessageHub
 
 from rope_dense.cli.flags import with_data_root
-from rope_dense.evaluation import resolution
-from rope_dense.evaluation.resolution import evaluate_at
 from rope_dense.visualization import draw_detections, read_scalars
 
 Demo = Callable[[Sequence[str]], int]
@@ -100,24 +97,6 @@ def test_config_without_shapes_is_refused(
     assert 'no `shapes` entry' in capsys.readouterr().err
 
 
-class RecordingRunner:
-    """Stands for mmengine's Runner: keeps the config it gets and claims half a second per batch."""
-
-    config: Config
-
-    @classmethod
-    def from_cfg(cls, config: Config) -> 'RecordingRunner':
-        cls.config = config
-        return cls()
-
-    def __init__(self) -> None:
-        self.message_hub = MessageHub('recording')
-        self.message_hub.update_scalar('test/time', 0.5)
-
-    def test(self) -> dict[str, float]:
-        return {'score': 0.25}
-
-
 def small_config(**step: object) -> Config:
     dataset = dict(data_root='old/coco/', pipeline=[dict(type='Load'), step])
     return Config(
@@ -127,22 +106,6 @@ def small_config(**step: object) -> Config:
             test_evaluator=dict(type='CocoMetric', ann_file='old/coco/annotations/val.json'),
         )
     )
-
-
-def test_evaluate_at_resizes_height_and_width_in_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolution, 'Runner', RecordingRunner)
-    config = small_config(type='Resize', scale=(1333, 800))
-    metrics = evaluate_at(config, Path('weights.pth'), (96, 128))
-    assert metrics == dict(score=0.25, seconds_per_image=0.25)
-    used = RecordingRunner.config
-    assert used.test_dataloader.dataset.pipeline[1].scale == (128, 96)
-    assert used.load_from == 'weights.pth' and not used.resume
-    assert config.test_dataloader.dataset.pipeline[1].scale == (1333, 800) and config.resume
-
-
-def test_evaluate_at_needs_a_resize() -> None:
-    with pytest.raises(ValueError, match='no step has a `scale`'):
-        evaluate_at(small_config(type='Pack'), 'weights.pth', (96, 128))
 
 
 def test_with_data_root_moves_data_and_annotations() -> None:

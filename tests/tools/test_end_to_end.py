@@ -67,7 +67,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_data(tmp_path_factory.mktemp('shapes') / 'data')
 
 
-@pytest.fixture(scope='module', params=FLAGSHIPS)
+@pytest.fixture(
+    scope='module',
+    params=[FLAGSHIPS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in FLAGSHIPS[1:])],
+)
 def trained(
     request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory, run: Run
 ) -> Trained:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from helpers.published import naver_swin, naver_vit
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.checkpoints.layouts.registry import LAYOUTS
+from rope_dense.checkpoints.layouts import LAYOUTS
 from rope_dense.evaluation.papers import expand_sizes
 from rope_dense.evaluation.results import read_results
 from rope_dense.models.classifier import (
@@ -315,12 +315,11 @@ def test_figures_beside_those_of_a_paper(
     assert run(*arguments, '--sizes', 'fused-table-2', 96, 48, *options) == 0
     printed = capsys.readouterr().out
     assert 'crop ratio 1.0' in printed
-    assert 'scaling none: for sizes of the training' in printed
-    assert 'scaling linear: for larger images' in printed
+    assert 'scalings: docs/evaluation.md' in printed
     assert 'without 48 pixels, which vit-b_ape, table-a.4 does not have' in printed
     assert printed.count('relative.png: ') == 1  # those of table-a.2 have the sizes of table-a.4
     content = read_results(tmp_path / 'work' / 'resolutions.json')
-    assert content['scalings'].keys() == {'none', 'linear'}
+    assert [row['scaling'] for row in content['rows']][::3] == ['none', 'linear']
     found = {row['size']: row['metrics']['accuracy/top1'] for row in content['rows'][:2]}
     assert list(found) == ['224', '96']
     with open(tmp_path / 'work' / 'relative.csv') as file:

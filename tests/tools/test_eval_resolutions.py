@@ -11,11 +11,13 @@ import cv2
 import pytest
 import torch
 from mmengine.config import Config
+from mmengine.runner import Runner
 
 from helpers.small_configs import HEIGHT, WIDTH, make_data, small_config
 from rope_dense.cli.config import load_config
 from rope_dense.cli.model_checks import build_model
-from rope_dense.evaluation.resolution import ResolutionLoop, configured_size, evaluate_at
+from rope_dense.evaluation.evaluator import ResolutionLoop
+from rope_dense.evaluation.resolution import configured_size
 from rope_dense.evaluation.results import read_results
 
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -85,9 +87,10 @@ def test_figures_are_those_of_single_tests(
     for scaling, setting in (('config', None), ('linear:2', dict(type='linear', factor=2.0))):
         config.model.backbone.rope_scaling = setting
         for size, (height, width) in (('48', (48, 72)), ('64x80', (64, 80))):
-            config.experiment_name = f'single_{scaling}_{size}'
-            alone = evaluate_at(config, segmentor.checkpoint, (height, width))
-            assert alone.pop('seconds_per_image') > 0
+            config.experiment_name = config.visualizer.name = f'single_{scaling}_{size}'
+            config.test_dataloader.dataset.pipeline[1].scale = (width, height)
+            config.load_from = str(segmentor.checkpoint)
+            alone = Runner.from_cfg(config).test()
             assert actual[size, scaling] == pytest.approx(alone)
     assert actual['48', 'config'] != actual['64x80', 'config']
     table = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -119,11 +122,11 @@ def tested(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Sizes that were really tested; the metric of a size is its height."""
     sizes = []
 
-    def run_on(loop: ResolutionLoop, config: Config) -> dict[str, float]:
+    def run_on(loop: ResolutionLoop, config: Config, title: str) -> tuple[dict, float]:
         sizes.append(configured_size(config))
         if sizes[-1][0] == 99:
             raise KeyboardInterrupt
-        return dict(mIoU=float(sizes[-1][0]))
+        return dict(mIoU=float(sizes[-1][0])), 0.5
 
     monkeypatch.setattr(ResolutionLoop, 'run_on', run_on)
     return sizes

@@ -1,7 +1,6 @@
 """tools/predict_large.py: whole images, tiles, going on after a kill, memory, and errors."""
 
 import json
-import os
 import re
 import runpy
 import shutil
@@ -28,9 +27,6 @@ from rope_dense.large_images.journal import Journal
 pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
 
 Files = tuple[str, str]  # config and checkpoint
-SLOW = pytest.mark.skipif(
-    not os.environ.get('ROPE_DENSE_SLOW_TESTS'), reason='takes minutes: ROPE_DENSE_SLOW_TESTS=1'
-)
 
 
 @pytest.fixture(scope='module')
@@ -280,9 +276,8 @@ def test_a_result_and_other_settings_stay_what_they_are(
 # ---------------------------------------------------------------- memory
 
 
-@SLOW
-@pytest.mark.parametrize('ending', ['tif', 'png'])
-@pytest.mark.parametrize('task', ['segmenting', 'detecting'])
+@pytest.mark.slow
+@pytest.mark.parametrize('task, ending', [('segmenting', 'tif'), ('detecting', 'png')])
 def test_memory_of_a_large_image(
     request: pytest.FixtureRequest, task: str, ending: str, tmp_path: Path
 ) -> None:

@@ -210,6 +210,15 @@ def test_flops_are_counted_at_a_given_size(
             + ['0', '96'],
             '--size 0 96: both must be 1 or more',
         ),
+        (
+            [
+                str(CONFIGS / 'demo' / 'dino_vitdet_rope_mixed_shapes.py'),
+                '--flops',
+                '--cfg-options',
+                'test_dataloader.dataset.pipeline=[]',
+            ],
+            'no step has a `scale`, add a Resize to it; or give --size HEIGHT WIDTH',
+        ),
     ],
 )
 def test_mistakes_are_named(

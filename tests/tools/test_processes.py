@@ -113,9 +113,7 @@ def test_slurm_starts_one_group_of_processes_on_each_node(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason='the GPU path needs as many GPUs')
-@pytest.mark.skipif(
-    not os.environ.get('ROPE_DENSE_SLOW_TESTS'), reason='takes minutes: ROPE_DENSE_SLOW_TESTS=1'
-)
+@pytest.mark.slow
 def test_one_process_goes_on_where_sharded_ones_stopped(
     segmentor: str, tmp_path: Path, unused_port: str
 ) -> None:
@@ -139,6 +137,7 @@ def test_one_process_goes_on_where_sharded_ones_stopped(
         assert steps == {iteration}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason='the GPU path needs as many GPUs')
 def test_two_processes_train_and_test_on_the_cpu(
     segmentor: str, tmp_path: Path, unused_port: str

@@ -21,9 +21,8 @@ from rope_dense.rope import (
     RopeScaling,
     Rotary,
     RotaryEmbedding,
-    coordinates,
-    embeddings,
 )
+from rope_dense.rope.embeddings import linear_angles
 from rope_dense.utils.cache import Cache
 from rope_dense.utils.tracing import is_tracing
 
@@ -87,8 +86,8 @@ def test_500_grids_stay_within_the_bound(name: str, monkeypatch: pytest.MonkeyPa
     """Grids of a training at many scales; a bound that about one in ten of them fits in."""
     axial, mixed = AxialRoPE(8, 2), MixedRoPE(8, 2)
     where, attribute, call = {
-        'angles': (embeddings, 'FIXED', lambda *grid: rotary_of(axial, *grid).cos_sin),
-        'positions': (coordinates, 'POSITIONS', lambda *grid: rotary_of(mixed, *grid)),
+        'angles': (GridRoPE, 'ANGLE_CACHE', lambda *grid: rotary_of(axial, *grid).cos_sin),
+        'positions': (GridRoPE, 'POSITION_CACHE', lambda *grid: rotary_of(mixed, *grid)),
         'windows': (
             windows,
             'PLANS',
@@ -262,6 +261,59 @@ def test_augmented_angles_are_cached_in_evaluation_only():
     assert rotary_of(rope, 2, 3) is not rotary_of(rope, 2, 3)
     rope.eval()
     assert rotary_of(rope, 2, 3) is rotary_of(rope, 2, 3)
+
+
+def test_positions_are_cached_by_all_that_they_depend_on(monkeypatch: pytest.MonkeyPatch):
+    """For learned frequencies, which are not cached themselves."""
+    cache = Cache()
+    monkeypatch.setattr(GridRoPE, 'POSITION_CACHE', cache)
+    cases = [
+        (settings, size, grid, dtype)
+        for settings in (dict(), dict(offset=1.0), dict(type='centres', windows='map'))
+        for size, grid in (((2, 3), (2, 3)), ((3, 2), (3, 2)), ((2, 3), (4, 6)))
+        for dtype in (torch.float32, torch.float64)
+    ]
+    for _ in range(2):
+        for settings, size, grid, dtype in cases:
+            rope = MixedRoPE(8, 2, coordinates=settings)
+            x = torch.empty(1, grid[0] * grid[1], 16, dtype=dtype)
+            angles = rope(x, grid, size).angles
+            of_map = grid if rope.coordinates.windows == 'map' else size
+            positions = rope.coordinates.positions(*size, grid=of_map, device=CPU, dtype=dtype)
+            assert torch.equal(angles, linear_angles(positions, rope.freqs.to(dtype)))
+        assert len(cache.values) == 14  # two grids with one size of windows, but for 'map'
+
+
+def test_augmentation_does_not_change_what_is_cached(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(GridRoPE, 'POSITION_CACHE', Cache())
+    rope = MixedRoPE(8, 2, coordinates=dict(type='centres', shift=0.5, jitter=2.0, rescale=2.0))
+    before = rotary_of(rope.eval(), 2, 3).angles
+    assert not torch.equal(rotary_of(rope.train(), 2, 3).angles, before)
+    assert torch.equal(rotary_of(rope.eval(), 2, 3).angles, before)
+
+
+class Stretched(AxialRoPE):
+    """Frequencies that depend on an attribute of its own, which no key names."""
+
+    factor = 1.0
+
+    def frequencies(self, device: torch.device) -> Tensor:
+        return self.factor * super().frequencies(device)
+
+
+class Keyed(Stretched):
+    def cache_key(self) -> tuple:
+        return AxialRoPE.cache_key(self), self.factor
+
+
+@pytest.mark.parametrize('cls', [Stretched, Keyed, type('Child', (Keyed,), {})])
+def test_a_key_is_not_inherited(cls: type[AxialRoPE]):
+    rope = cls(8, 2)
+    first = rotary_of(rope, 3, 4)
+    assert (rotary_of(rope, 3, 4) is first) == (cls is Keyed)
+    rope.factor = 2.0
+    torch.testing.assert_close(rotary_of(rope, 3, 4).angles, 2 * first.angles)
+    assert rotary_of(AxialRoPE(8, 2), 3, 4) is not first
 
 
 def test_fake_tensors_are_not_cached():

@@ -1,1 +1,76 @@
-"""Key layouts of published checkpoints, one file for each publisher."""
+"""Key layouts of published checkpoints: the table, and which layout a checkpoint has.
+
+To add a publisher, write a file beside this one and name it in ``PUBLISHERS``. The file has
+``LAYOUTS``: each a ``Layout`` with the keys that tell it from others (``signs``), a table from its
+keys to ours (``keys``; None drops a key on purpose), and functions for tensors whose shape is not
+ours (``tensors``). A key that no table names keeps its name; strict loading finds out whether the
+model has it. ``resformer.py`` is the shortest example, and tests/checkpoints/test_layouts.py checks
+key names and shapes, which are those of the published files, against timm's models.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from ..errors import CheckpointError, listed, shortened
+from ..keys import SWIN_BLOCK, VIT_BLOCK, KeyTable, Layout, StateDict
+from . import dinov3, naver, perception, resformer, sam3, shi_labs, timm_vit
+
+# Of earlier versions: frequencies of all blocks in one tensor, other names of q and v biases.
+EARLIER_KEYS: KeyTable = {
+    **timm_vit.NAMES,
+    r'layers\.(\d+)\.rope\.freqs': r'layers.\1.blocks.*.attn.rope.freqs',
+}
+OURS = Layout('ours', (f'{VIT_BLOCK}|{SWIN_BLOCK}',), EARLIER_KEYS)
+# In this order: the first layout that fits is taken.
+PUBLISHERS = (naver, shi_labs, resformer, dinov3, sam3, perception, timm_vit)
+LAYOUTS = (*(layout for publisher in PUBLISHERS for layout in publisher.LAYOUTS), OURS)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A layout to convert ours to.
+
+    Attributes:
+        keys: from weights in our layout to what becomes of their keys.
+        from_ours: the conversion; it does not change its argument.
+        wrapper: key of the weights in a PyTorch file, or None if they are at its top.
+    """
+
+    keys: Callable[[StateDict], KeyTable]
+    from_ours: Callable[[StateDict], StateDict]
+    wrapper: str | None
+
+
+TARGETS = {
+    'ours': Target(lambda weights: {}, dict, 'state_dict'),
+    'naver': Target(lambda weights: naver.TO_NAVER_KEYS, naver.to_naver, 'model'),
+    'timm': Target(timm_vit.to_timm_keys, timm_vit.to_timm, None),
+}
+
+
+def find_layout(weights: StateDict, name: str, model_keys: Collection[str] = ()) -> Layout:
+    """The first of ``LAYOUTS`` that fits; ours where none does and most keys are the model's.
+
+    Args:
+        weights: as a file names them, without a prefix.
+        name: of the file in messages.
+        model_keys: of the model that the weights are for, which may be a backbone of any kind.
+
+    Raises:
+        CheckpointError: the layout is not known.
+    """
+    for layout in LAYOUTS:
+        if layout.fits(weights):
+            return layout
+    if 2 * sum(key in model_keys for key in weights) > len(weights):
+        return OURS
+    block = re.compile(rf'(.+\.)({"|".join(layout.signs[0] for layout in LAYOUTS)})')
+    prefixes = {match[1] for key in weights if (match := block.fullmatch(key))}
+    advice = f'. Perhaps prefix={shortened(min(prefixes, key=len))!r}' if prefixes else ''
+    raise CheckpointError(
+        f'{name}: the layout of its keys is not known, they are {listed(weights, 4)}; '
+        f'known are {", ".join(layout.name for layout in LAYOUTS)}{advice}'
+    )

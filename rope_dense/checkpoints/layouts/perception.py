@@ -39,7 +39,7 @@ LAYOUTS = (
             'class_embedding': lambda key, token: token.reshape(1, 1, -1),
             'positional_embedding': lambda key, positions: positions[None],  # [1, 1 + N, C]
         },
-        class_slot=True,
+        has_cls_pos_embed=True,
         test=is_perception_encoder,
         has_reference=True,
     ),

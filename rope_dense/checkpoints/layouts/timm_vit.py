@@ -22,7 +22,7 @@ from ..keys import (
     StateDict,
     by_stage,
     has,
-    has_class_slot,
+    has_cls_pos_embed,
     renamed,
     stack_blocks,
 )
@@ -63,24 +63,24 @@ def has_packed_mlp(weights: StateDict) -> bool:
 
 EVA02_BLOCK = r'blocks\.\d+\.attn\.q_proj\.weight'
 LAYOUTS = (
-    Layout('timm EVA-02', (EVA02_BLOCK,), SEPARATE_KEYS, class_slot=True),
+    Layout('timm EVA-02', (EVA02_BLOCK,), SEPARATE_KEYS, has_cls_pos_embed=True),
     Layout(
         'timm EVA-02 with packed MLP',
         (VIT_BLOCK,),
         PACKED_KEYS,
-        class_slot=True,
+        has_cls_pos_embed=True,
         test=has_packed_mlp,
     ),
     Layout(
         'timm Perception Encoder',
         (VIT_BLOCK, r'norm_pre\.weight'),
         TIMM_KEYS,
-        class_slot=True,
-        test=has_class_slot,
+        has_cls_pos_embed=True,
+        test=has_cls_pos_embed,
         has_reference=True,
     ),
     # Without learned frequencies naver's names are timm's.
-    Layout('timm or naver ViT', (VIT_BLOCK, HEAD), TIMM_KEYS, class_slot=True),
+    Layout('timm or naver ViT', (VIT_BLOCK, HEAD), TIMM_KEYS, has_cls_pos_embed=True),
     # timm's DINOv3 has names that are ours, or were in earlier versions, and nothing else.
 )
 

@@ -11,11 +11,11 @@ from mmengine.logging import print_log
 from torch import nn
 
 from ...backbones import RoPEViT
-from ...checkpoints.errors import CheckpointError
-from ...checkpoints.incompatible import compare, listed
+from ...checkpoints.errors import CheckpointError, listed
+from ...checkpoints.incompatible import compare
 from ...checkpoints.keys import KeyTable, Layout, StateDict, renamed
+from ...checkpoints.layouts import find_layout
 from ...checkpoints.layouts.dinov3 import HF_GELU_KEYS
-from ...checkpoints.layouts.registry import find_layout
 from ...checkpoints.loading import BIAS, load_weights, read_weights
 
 BACKBONE, EOMT = 'backbone.', 'eomt.'

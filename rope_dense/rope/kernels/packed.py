@@ -15,11 +15,12 @@ from .definition import PairLayout
 
 DEVICE_TYPES = ('cpu', 'cuda')
 SWITCH = 'ROPE_DENSE_PACKED'  # an environment variable: 0 leaves the rotation to its definition
+IS_ENABLED = os.environ.get(SWITCH) != '0'
 
 
 def can_use(qkv: Tensor) -> str | None:
     """A reason why ``rotate`` cannot take ``qkv``, or None."""
-    if os.environ.get(SWITCH) == '0':
+    if not IS_ENABLED:
         return f'{SWITCH}=0 is set'
     if qkv.device.type not in DEVICE_TYPES:
         return f'complex numbers were not tried on {qkv.device.type!r}'
@@ -31,7 +32,6 @@ def rotate(
     cos_sin: Tensor,
     layout: PairLayout,
     num_prefix_tokens: int,
-    in_place: bool = False,
 ) -> Tensor:
     """Rotate queries and keys.
 
@@ -39,12 +39,11 @@ def rotate(
         qkv: [B, N, S, h, D], of which the first two of S are rotated.
         cos_sin: [n, h or 1, P, 2] or [B, n, h or 1, P, 2], of the tokens after the prefix.
         layout: of the pairs, see ``Rotary``.
-        in_place: change ``qkv``, whose last stride is 1.
 
     Returns:
-        A new contiguous tensor like ``qkv``, or ``qkv``.
+        A new contiguous tensor like ``qkv``.
     """
-    out = qkv if in_place else qkv.clone(memory_format=torch.contiguous_format)
+    out = qkv.clone(memory_format=torch.contiguous_format)
     return multiply_pairs(out, torch.view_as_complex(cos_sin), layout, num_prefix_tokens)
 
 

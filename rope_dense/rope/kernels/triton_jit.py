@@ -37,7 +37,6 @@ def rotate_kernel(
     INTERLEAVED: tl.constexpr,
     BACKWARD: tl.constexpr,
     ANGLE_GRADS: tl.constexpr,
-    IN_PLACE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Copy ``source`` [B, N, PARTS, H, D] to ``target``, the first two parts (queries and keys)
@@ -45,8 +44,7 @@ def rotate_kernel(
 
     Each part of an image has H D / 2 pairs for each token, numbered consecutively. A program takes
     BLOCK consecutive numbers: it loads their cosines and sines once, and goes through the parts of
-    ``images_each`` images. Prefix tokens and pairs behind the first P of a head are copied, or left
-    alone if ``target`` is ``source`` (IN_PLACE).
+    ``images_each`` images. Prefix tokens and pairs behind the first P of a head are copied.
 
     With ANGLE_GRADS it also sums, over the queries and keys of its images, what they add to the
     gradient of each angle, from ``rotated`` (its strides are those of ``target``) and its gradient
@@ -71,11 +69,9 @@ def rotate_kernel(
 
     if INTERLEAVED:
         token, head, channel, second = entry_token, entry_head, entry, 0
-        moves = has_angle
     else:  # P first channels, P second ones, and the channels to copy as two halves, too
         channel, second = tl.where(pair < P, pair, pair + P), tl.where(pair < P, P, D // 2 - P)
-        moves = rotates
-    mask = moves if IN_PLACE else token < num_tokens
+    mask = token < num_tokens
     read = token * source_token_stride + head * source_head_stride + channel
     write = token * target_token_stride + head * target_head_stride + channel
     angle_grad = tl.zeros((BLOCK,), tl.float32)

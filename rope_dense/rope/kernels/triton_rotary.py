@@ -29,6 +29,7 @@ from . import definition
 from .definition import PairLayout
 
 SWITCH = 'ROPE_DENSE_TRITON'  # an environment variable: 0 leaves the rotation to ``packed``
+IS_ENABLED = os.environ.get(SWITCH) != '0'
 DEVICE_TYPE = 'cuda'
 MIN_VERSION = (3, 2)  # comes with torch 2.6, the oldest that the package takes
 MIN_CAPABILITY = (8, 0)  # of NVIDIA's GPUs: what Triton supports, and what has bfloat16
@@ -49,10 +50,9 @@ def rotate(
     cos_sin: Tensor,
     layout: PairLayout,
     num_prefix_tokens: int,
-    in_place: bool = False,
 ) -> Tensor:
     """See ``packed.rotate``."""
-    return launch(qkv, cos_sin, layout, num_prefix_tokens, False, None, in_place)[0]
+    return launch(qkv, cos_sin, layout, num_prefix_tokens)[0]
 
 
 def rotate_backward(
@@ -74,7 +74,6 @@ def launch(
     num_prefix_tokens: int,
     backward: bool = False,
     rotated: Tensor | None = None,
-    in_place: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """``source`` [B, N, S, h, D] rotated, backward by the opposite angles.
 
@@ -89,11 +88,8 @@ def launch(
     blocks = -(-num_tokens * heads * head_dim // 2 // block)
     images_each = 1 if cos_sin.dim() == 5 else max(1, batch * blocks // PROGRAMS)
     slots = -(-batch // images_each)
-    if in_place:
-        target = source
-    else:
-        source = source if source.stride(-1) == 1 else source.contiguous()
-        target = torch.empty_like(source, memory_format=torch.contiguous_format)
+    source = source if source.stride(-1) == 1 else source.contiguous()
+    target = torch.empty_like(source, memory_format=torch.contiguous_format)
     sums = None
     if rotated is not None:
         rotated = rotated.contiguous()
@@ -106,7 +102,7 @@ def launch(
             *(source, target, cos_sin, rotated, sums),
             *(*source.stride()[:-1], *target.stride()[:-1], *table.stride()[:-2]),
             *(batch, num_tokens, num_prefix_tokens, images_each),
-            **dict(H=heads, D=head_dim, P=pairs, PARTS=parts, BLOCK=block, IN_PLACE=in_place),
+            **dict(H=heads, D=head_dim, P=pairs, PARTS=parts, BLOCK=block),
             **dict(INTERLEAVED=layout == 'interleaved', BACKWARD=backward),
             ANGLE_GRADS=rotated is not None,
         )
@@ -116,7 +112,7 @@ def launch(
 def can_use(qkv: Tensor) -> str | None:
     """A reason why ``rotate`` cannot take ``qkv``, or None. The first call on a device compiles the
     kernel and checks it."""
-    if os.environ.get(SWITCH) == '0':
+    if not IS_ENABLED:
         return f'{SWITCH}=0 is set'
     if qkv.device.type != DEVICE_TYPE:
         return f'Triton runs on CUDA devices, qkv is on {qkv.device.type!r}'
@@ -160,8 +156,7 @@ def self_check(device: torch.device) -> None:
     """Raise an error that says what is wrong unless the kernel gives what the definition gives.
 
     Values and gradients of both layouts in float32 and bfloat16, with prefix tokens and channels
-    that are not rotated, for angles shared by all heads and images, and for separate ones; and one
-    part rotated in place.
+    that are not rotated, for angles shared by all heads and images, and for separate ones.
     """
     import triton
 
@@ -177,13 +172,11 @@ def self_check(device: torch.device) -> None:
             rotated,
             definition.rotate(grad, -angles, layout, 2),
             definition.angle_gradient(rotated, grad, angles, layout, 2),
-            rotated[:, :, :1],
         )
         settings = torch.stack([angles.cos(), angles.sin()], -1), layout, 2
         actual = (
             rotate(qkv, *settings),
             *rotate_backward(grad, *settings, rotated),
-            rotate(qkv[:, :, :1].clone(), *settings, True),
         )
         for a, b in zip(actual, expected, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=TOLERANCES[b.dtype])

@@ -10,8 +10,10 @@ STATUS = Path('/proc/self/status')
 
 
 def peak_rss() -> int:
-    """Bytes that were resident at once, so far. (``ru_maxrss`` would be that of the parent, if it
-    was larger; it is what there is without /proc.)"""
+    """Return the bytes that were resident at once, at most so far.
+
+    ``ru_maxrss``, the fallback without /proc, starts at the parent's value.
+    """
     if STATUS.exists() and (match := re.search(r'VmHWM:\s+(\d+) kB', STATUS.read_text())):
         return int(match[1]) * 2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 2**10

@@ -1,4 +1,4 @@
-"""Reading checkpoint files without running code from them."""
+"""The one reader of checkpoint files. It runs no code from a file."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import RLock
 
 import torch
 from torch import Tensor
 
-from .errors import CheckpointError
+from .errors import CheckpointError, listed
 
 # What training scripts save beside the weights: never imported, called or stored; see Skipped.
 SKIPPED = (
@@ -29,8 +30,12 @@ SKIPPED = (
 )
 CONFIG_NODE = 'yacs.config.CfgNode'  # the configuration of Swin's script, a subclass of dict
 INDEX = '.index.json'  # of a checkpoint in several files: which file has which weight
-# The keys for the weights of timm's averaged model, of mmengine and timm, naver and LingBot-Vision.
-WRAPPERS = ('state_dict_ema', 'state_dict', 'model', 'backbone')
+ALLOW_LIST = RLock()  # PyTorch has one list of allowed classes for all threads
+AGAIN = 'get it again'
+
+FileState = tuple[int, int, int, int]
+_verified: set[FileState] = set()  # files whose checksums were right
+_read_ahead: dict[tuple[FileState, int], dict] = {}  # contents for the next reading of a file
 
 
 class Skipped:
@@ -41,16 +46,18 @@ class Skipped:
     """
 
     def __new__(cls, *args: object) -> Skipped:
+        """An object without content."""
         return super().__new__(cls)
 
     def __setstate__(self, state: object) -> None:
-        pass
+        """Forget the state."""
 
 
 class SkippedDict:
-    """The same for a subclass of dict, which PyTorch fills only if it is a dict of its own list."""
+    """The same for a subclass of dict: PyTorch fills only a dict of its own list."""
 
     def __new__(cls, *args: object) -> OrderedDict:  # type: ignore[misc]  # PyTorch fills that
+        """A dict that PyTorch knows."""
         return OrderedDict()
 
 
@@ -69,42 +76,71 @@ def read_checkpoint(path: str, name: str, allowed: Sequence[Callable] = STAND_IN
     The name of an index (``*.index.json``, of Hugging Face's large models) stands for its files.
     Beside tensors and plain Python values only what ``allowed`` has is accepted, by default
     stand-ins for ``SKIPPED`` and yacs configurations. Tensors of today's PyTorch format stay on
-    disk until they are used; their checksums are verified. How safe that is rests on PyTorch's
-    ``weights_only``, which had a hole before version 2.6 (CVE-2025-32434).
+    disk until they are used; their checksums are verified once in a run. How safe reading is
+    depends on PyTorch's ``weights_only``, which had a hole before version 2.6 (CVE-2025-32434).
 
     Args:
-        name: what to call the file in messages.
+        path: of the file.
+        name: of the file in messages.
+        allowed: classes that the file may name, as for ``torch.serialization.add_safe_globals``; a
+            list that does not change.
 
     Raises:
-        CheckpointError: no such file, no checkpoint, one that is damaged, or one that could run
-            code.
+        CheckpointError: no such file, no checkpoint, one that is damaged or cannot be read, or one
+            that could run code.
     """
     if not os.path.isfile(path):
         kind = 'a folder' if os.path.isdir(path) else 'no such file'
         raise CheckpointError(f'{name}: {kind} (looked for {os.path.abspath(path)})')
+    try:
+        contents = _read_ahead.pop((file_state(path), id(allowed)), None)
+        return read_file(path, name, allowed) if contents is None else contents
+    except OSError as error:
+        raise CheckpointError(f'{name}: cannot be read ({error.strerror or error})') from error
+
+
+def read_ahead(path: str, name: str, allowed: Sequence[Callable] = STAND_INS) -> dict:
+    """``read_checkpoint`` by a check before a run: the next reading of the same file with the same
+    ``allowed`` returns the same contents and does not open the file."""
+    contents = read_checkpoint(path, name, allowed)
+    _read_ahead[file_state(path), id(allowed)] = contents
+    return contents
+
+
+def file_state(path: str) -> FileState:
+    """What tells a file from another one and from a later state of the same."""
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def read_file(path: str, name: str, allowed: Sequence[Callable]) -> dict:
+    """``read_checkpoint`` of a file that is there."""
     if path.endswith(INDEX):
         return read_parts(path, name)
     kind = file_format(path, name)
     if kind == 'safetensors':
         return read_safetensors(path, name)
-    contents = read_torch(path, name, allowed)
+    if kind == 'archive':
+        verify(path, name)
+    contents = read_torch(path, name, allowed, mapped=kind == 'archive')
     if not isinstance(contents, dict):
         raise CheckpointError(f'{name}: holds a {type(contents).__name__}, a checkpoint is a dict')
     return contents
 
 
 def file_format(path: str, name: str) -> str:
-    """'torch' or 'safetensors', by the first bytes; CheckpointError for anything else."""
+    """'archive' or 'pickle', today's format of torch.save and the one before, or 'safetensors', by
+    the first bytes; CheckpointError for anything else."""
     with open(path, 'rb') as file:
         head = file.read(24)
-    if zipfile.is_zipfile(path) or head.startswith(b'\x80'):  # today's format, and the one before
-        return 'torch'
+    if head.startswith(b'PK\x03\x04'):
+        return 'archive'
+    if head.startswith(b'\x80'):
+        return 'pickle'
     if head[8:9] == b'{':  # after the length of the header
         return 'safetensors'
     if not head:
-        reason = 'the file is empty; get it again'
-    elif head.startswith(b'PK'):
-        reason = f'the file is cut off at {os.path.getsize(path)} bytes; get it again'
+        reason = f'the file is empty; {AGAIN}'
     elif head.lstrip().startswith(b'<'):
         reason = f'a web page, not a checkpoint (it begins with {head!r}); get the file itself'
     elif head.startswith(b'version https://'):
@@ -114,18 +150,21 @@ def file_format(path: str, name: str) -> str:
     raise CheckpointError(f'{name}: {reason}')
 
 
-def read_torch(path: str, name: str, allowed: Sequence[Callable]) -> object:
-    mapped = zipfile.is_zipfile(path)
-    if mapped:
-        verify(path, name)
+def read_torch(path: str, name: str, allowed: Sequence[Callable], *, mapped: bool) -> object:
+    """The contents of a file of ``torch.save``.
+
+    Raises:
+        CheckpointError: it is damaged, or names a class that is not allowed.
+    """
     try:
         with only_safe_globals(allowed):
             return torch.load(path, map_location='cpu', weights_only=True, mmap=mapped)
     except Exception as error:  # a damaged pickle fails in any way
         refused = re.search(r'GLOBAL (.+?)( was not| whose|$)', str(error), re.MULTILINE)
         if not refused:
+            reason = str(error).split('\n')[0]
             raise CheckpointError(
-                f'{name}: damaged, or not a PyTorch checkpoint ({error}); get it again'
+                f'{name}: damaged, or not a PyTorch checkpoint ({reason}); {AGAIN}'
             ) from error
         raise CheckpointError(
             f'{name}: refused, because reading {refused[1]} could run code from the file. If you '
@@ -135,33 +174,59 @@ def read_torch(path: str, name: str, allowed: Sequence[Callable]) -> object:
 
 
 def verify(path: str, name: str) -> None:
-    """Compare the checksums in an archive with its contents, which mapping it does not do."""
+    """Compare the checksums in an archive with its contents, which mapping it does not do.
+
+    This reads the whole file, so it is done once for each state of a file, and in a distributed
+    run by the first process of each machine.
+    """
+    state = file_state(path)
+    if state in _verified or os.environ.get('LOCAL_RANK', '0') != '0':
+        return
+    if not is_complete(path):
+        size = os.path.getsize(path)
+        raise CheckpointError(
+            f'{name}: the file is cut off at {size} bytes, or damaged near its end; {AGAIN}'
+        )
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
-    except (zipfile.BadZipFile, RuntimeError) as error:
-        raise CheckpointError(f'{name}: damaged ({error}); get it again') from error
+            packed = any(item.compress_type for item in archive.infolist())
+    except Exception as error:  # a damaged directory fails in any way
+        raise CheckpointError(f'{name}: damaged ({error}); {AGAIN}') from error
     if damaged:
         raise CheckpointError(
-            f'{name}: damaged, {damaged} in it differs from its checksum; get it again'
+            f'{name}: damaged, {damaged} in it differs from its checksum; {AGAIN}'
         )
+    if packed:
+        raise CheckpointError(f'{name}: a compressed archive, which torch.save does not make')
+    _verified.add(state)
+
+
+def is_complete(path: str) -> bool:
+    """Whether an archive has its directory, which is at its end."""
+    try:
+        return zipfile.is_zipfile(path)
+    except zipfile.BadZipFile:
+        return False
 
 
 @contextmanager
 def only_safe_globals(allowed: Sequence[Callable]) -> Iterator[None]:
     """Within it torch.load accepts what is listed here, whatever other packages have allowed, to
-    which ``torch.serialization.safe_globals`` would add."""
-    others = torch.serialization.get_safe_globals()
-    torch.serialization.clear_safe_globals()
-    torch.serialization.add_safe_globals(list(allowed))
-    try:
-        yield
-    finally:
+    which ``torch.serialization.safe_globals`` would add. One thread at a time."""
+    with ALLOW_LIST:
+        others = torch.serialization.get_safe_globals()
         torch.serialization.clear_safe_globals()
-        torch.serialization.add_safe_globals(others)
+        try:
+            torch.serialization.add_safe_globals(list(allowed))
+            yield
+        finally:
+            torch.serialization.clear_safe_globals()
+            torch.serialization.add_safe_globals(others)
 
 
 def read_safetensors(path: str, name: str) -> dict[str, Tensor]:
+    """The contents of a safetensors file."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -169,20 +234,30 @@ def read_safetensors(path: str, name: str) -> dict[str, Tensor]:
         return load_file(path)
     except SafetensorError as error:
         raise CheckpointError(
-            f'{name}: cut off, or not a safetensors file ({error}); get it again'
+            f'{name}: cut off, or not a safetensors file ({error}); {AGAIN}'
         ) from error
 
 
 def read_parts(path: str, name: str) -> dict[str, Tensor]:
-    """The weights of all files that an index names, which are beside it."""
+    """The weights of all files that an index names, which are beside it.
+
+    Raises:
+        CheckpointError: the files do not have exactly the weights that the index says.
+    """
     folder, index = os.path.dirname(path), read_index(path, name)
     contents: dict[str, Tensor] = {}
     for file in sorted(set(index.values())):
-        contents |= read_checkpoint(os.path.join(folder, file), f'{name}: {file}')
+        part = read_checkpoint(os.path.join(folder, file), f'{name}: {file}')
+        if strangers := [key for key in part if index.get(key) != file]:
+            raise CheckpointError(
+                f'{name}: {file} has weights that the index does not place there, '
+                f'{listed(strangers)}; get the files again'
+            )
+        contents |= part
     if missing := index.keys() - contents.keys():
         raise CheckpointError(
             f'{name}: its files lack {len(missing)} of the weights that it lists, such as '
-            f'{min(missing)}; get them again'
+            f'{listed([min(missing)])}; get the files again'
         )
     return contents
 
@@ -193,64 +268,14 @@ def read_index(path: str, name: str) -> dict[str, str]:
         with open(path, encoding='utf-8') as file:
             index = json.load(file)['weight_map']
         files = set(index.values())
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(
-            f'{name}: not an index of weights ({type(error).__name__}: {error}); get it again'
+            f'{name}: not an index of weights ({type(error).__name__}: {error}); {AGAIN}'
         ) from error
     if outside := [file for file in files if os.path.basename(str(file)) != file]:
-        raise CheckpointError(f'{name}: names files that are not beside it: {outside}')
+        raise CheckpointError(f'{name}: names files that are not beside it: {listed(outside)}')
     if indices := [file for file in files if file.endswith(INDEX)]:
-        raise CheckpointError(f'{name}: names {indices}, which are indices and have no weights')
+        raise CheckpointError(
+            f'{name}: names {listed(indices)}, which are indices and have no weights'
+        )
     return index
-
-
-def select_weights(contents: dict, prefix: str | None, name: str) -> dict[str, Tensor]:
-    """The weights of a backbone among the contents of a file, under their names in the backbone.
-
-    Args:
-        contents: as ``read_checkpoint`` returns them: a state dict, or one under a key of
-            ``WRAPPERS``, the first that there is. So the average is taken of a training with an
-            averaged model (EMA), by timm's script or by mmengine.
-        prefix: what the names of the backbone's weights begin with, such as ``'backbone.'``. By
-            default that, if there are such names (a detector or a segmentor), or nothing.
-        name: what to call the file in messages.
-
-    Raises:
-        CheckpointError: there are no weights, or none under ``prefix``.
-    """
-    wrapper = next((key for key in WRAPPERS if isinstance(contents.get(key), dict)), None)
-    state = contents if wrapper is None else contents[wrapper]
-    weights = {key: value for key, value in state.items() if isinstance(value, Tensor)}
-    if not weights:
-        raise CheckpointError(
-            f'{name}: no weights, neither at the top nor under one of {", ".join(WRAPPERS)}; the '
-            f'file has {", ".join(map(str, list(contents)[:8])) or "nothing"}'
-        )
-    check_plain(weights, name)
-    if all(key.startswith('module.') for key in weights):  # saved from a wrapper for several GPUs
-        weights = {key.removeprefix('module.'): value for key, value in weights.items()}
-    if prefix is None:
-        prefix = 'backbone.' if any(key.startswith('backbone.') for key in weights) else ''
-    elif prefix and not prefix.endswith('.'):
-        prefix += '.'
-    selected = {
-        key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)
-    }
-    if not selected:
-        parts = sorted({key.split('.')[0] for key in weights})
-        raise CheckpointError(
-            f'{name}: no weights under prefix={prefix!r}; the file has {", ".join(parts)}'
-        )
-    return selected
-
-
-def check_plain(weights: dict, name: str) -> None:
-    """Raise CheckpointError unless each weight has a name and is a dense tensor of numbers."""
-    for key, weight in weights.items():
-        if not isinstance(key, str):
-            raise CheckpointError(f'{name}: the keys of weights must be strings, got {key!r}')
-        if weight.layout != torch.strided or weight.is_quantized:
-            kind = 'quantized' if weight.is_quantized else str(weight.layout)
-            raise CheckpointError(
-                f'{name}: {key} is {kind}; save dense tensors (dequantize(), to_dense())'
-            )

@@ -1,27 +1,24 @@
-"""What a sweep varies: settings as text, sizes of pipelines, settings of a model, progress."""
+"""Settings as text, sizes of pipelines, settings of a model, progress."""
 
 from collections.abc import Callable
-from typing import get_args
+from unittest.mock import Mock
 
 import pytest
 import torch
 from mmengine.config import Config
+from mmengine.runner import TestLoop
 from torch import Tensor, nn
 
 from rope_dense.backbones import RoPESwin, RoPEViT
+from rope_dense.evaluation.evaluator import Evaluator, ResolutionLoop
 from rope_dense.evaluation.resolution import at_size, configured_size
 from rope_dense.evaluation.settings import (
-    LARGER,
-    LARGER_EXTENT,
-    PURPOSES,
-    SweepModel,
-    SweepPoint,
+    Setting,
+    combine,
     parse_scaling,
     parse_size,
     parse_window,
 )
-from rope_dense.evaluation.sweep import Progress, plan
-from rope_dense.rope.scaling import ScalingType
 
 TINY = dict(embed_dims=32, depth=2, num_heads=2)
 
@@ -52,8 +49,8 @@ def test_scalings_that_are_none(text: str) -> None:
         parse_scaling(text)
 
 
-def test_plan_has_each_combination_once() -> None:
-    points = plan(['64', '96', '64'], ['none', 'ntk'], ['7'])
+def test_settings_have_each_combination_once() -> None:
+    points = combine(['64', '96', '64'], ['none', 'ntk'], ['7'])
     assert [(point.scaling, point.size) for point in points] == [
         ('none', '64'), ('none', '96'), ('ntk', '64'), ('ntk', '96')
     ]  # fmt: skip
@@ -113,12 +110,10 @@ class Dense(nn.Module):
         return self.backbone(torch.randn(1, 3, side, side, generator=generator))[-1]
 
 
-def sweep_model_of(
-    backbone: nn.Module, *, keep_ratio: bool = False, **test_cfg: object
-) -> SweepModel:
+def evaluator_of(backbone: nn.Module, *, keep_ratio: bool = False, **test_cfg: object) -> Evaluator:
     config = pipeline_config(dict(type='Resize', scale=(64, 64), keep_ratio=keep_ratio))
     config.model = dict(test_cfg=test_cfg)
-    return SweepModel(Dense(backbone), config)
+    return Evaluator(Dense(backbone), config)
 
 
 def vit(**options: object) -> RoPEViT:
@@ -133,119 +128,118 @@ def swin(**options: object) -> RoPESwin:
 
 @pytest.mark.parametrize('build', [vit, swin])
 def test_settings_act_and_are_taken_back(build: Callable[..., nn.Module]) -> None:
-    sweep_model = sweep_model_of(build(rope_scaling=dict(type='linear', factor=2.0)))
-    model, unchanged = sweep_model.model, sweep_model.model.outputs()
+    evaluator = evaluator_of(build(rope_scaling=dict(type='linear', factor=2.0)))
+    model, unchanged = evaluator.model, evaluator.model.outputs()
     for scaling, window in (('none', 'config'), ('config', '2'), ('by_parts:3+log', '2x5')):
-        sweep_model.apply(SweepPoint('64', scaling, window))
+        evaluator.apply(Setting('64', scaling, window))
         assert not torch.equal(model.outputs(), unchanged)
-    sweep_model.apply(SweepPoint('64'))
+    evaluator.apply(Setting('64'))
     assert torch.equal(model.outputs(), unchanged)
 
 
 def test_a_setting_is_that_of_a_model_built_with_it() -> None:
-    sweep_model = sweep_model_of(vit())
-    sweep_model.apply(SweepPoint('64', 'by_parts:2', '2x4'))
+    evaluator = evaluator_of(vit())
+    evaluator.apply(Setting('64', 'by_parts:2', '2x4'))
     scaling = dict(type='by_parts', factor=2.0)
     built = Dense(vit(window_size=(2, 4), rope_scaling=scaling))
-    built.backbone.load_state_dict(sweep_model.model.backbone.state_dict())
-    assert torch.equal(sweep_model.model.outputs(), built.outputs())
+    built.backbone.load_state_dict(evaluator.model.backbone.state_dict())
+    assert torch.equal(evaluator.model.outputs(), built.outputs())
 
 
 @pytest.mark.parametrize(
     ('backbone', 'point', 'message'),
     [
-        (vit, SweepPoint('7'), '--sizes 7: 7 x 7 pixels leave no token of 8 x 8'),
+        (vit, Setting('7'), '--sizes 7: 7 x 7 pixels leave no token of 8 x 8'),
         (
             vit,
-            SweepPoint('64', window='9'),
+            Setting('64', window='9'),
             '--window 9: larger than the map, 8 x 8 tokens at --size',
         ),
-        (vit, SweepPoint('32x64', window='4x9'), '--window 4x9: larger than the map, 4 x 8 tokens'),
-        (swin, SweepPoint('30', window='9'), '--window 9: larger than the map, 8 x 8 tokens'),
+        (vit, Setting('32x64', window='4x9'), '--window 4x9: larger than the map, 4 x 8 tokens'),
+        (swin, Setting('30', window='9'), '--window 9: larger than the map, 8 x 8 tokens'),
         (
             vit,
-            SweepPoint('64', 'linear:0'),
+            Setting('64', 'linear:0'),
             '--scaling linear:0: rope_scaling: factor must be a finit',
         ),
-        (vit, SweepPoint('64', 'ntk'), "--scaling ntk: rope_scaling: type 'ntk' changes the theta"),
-        (vit, SweepPoint('64', 'cubic'), '--scaling cubic: rope_scaling: type must be one of'),
+        (vit, Setting('64', 'ntk'), "--scaling ntk: rope_scaling: type 'ntk' changes the theta"),
+        (vit, Setting('64', 'cubic'), '--scaling cubic: rope_scaling: type must be one of'),
         (
             vit,
-            SweepPoint('64', 'linear+hot'),
+            Setting('64', 'linear+hot'),
             '--scaling linear.hot: rope_scaling: temperature must be',
         ),
-        (vit, SweepPoint('64', slide='scale'), '--slide scale: the config does not slide'),
+        (vit, Setting('64', slide='scale'), '--slide scale: the config does not slide'),
     ],
 )
 def test_settings_that_a_model_refuses(
-    backbone: Callable[[], nn.Module], point: SweepPoint, message: str
+    backbone: Callable[[], nn.Module], point: Setting, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        sweep_model_of(backbone()).apply(point)
-
-
-def test_what_a_scaling_is_for_is_said() -> None:
-    points = [SweepPoint('64', scaling) for scaling in ('config', 'none', 'linear:2', 'by_parts')]
-    said = sweep_model_of(vit(rope_scaling=dict(type='by_parts'))).check(points)
-    assert said['config'] == said['by_parts'] != said['linear:2']
-    assert said['linear:2'].startswith(LARGER)
-    assert said['by_parts'].startswith(LARGER_EXTENT)
-    assert said['none'].startswith('for sizes of the training')
-    log_axial = sweep_model_of(vit(rope=dict(type='LogAxialRoPE')))
-    assert log_axial.check(points[:2])['none'].startswith(LARGER)  # whatever the scaling
-    baseline = sweep_model_of(vit(rope=None, use_ape=True))
-    assert baseline.check(points[:1]) == dict(config='no rotary embedding to scale')
-    assert sweep_model_of(nn.Identity()).check(points[:1]) == {}
-    assert PURPOSES.keys() == set(get_args(ScalingType))
+        evaluator_of(backbone()).apply(point)
 
 
 def test_settings_that_a_backbone_has_no_use_for() -> None:
-    baseline = sweep_model_of(vit(rope=None, use_ape=True))
-    baseline.apply(SweepPoint('64', 'none'))
+    baseline = evaluator_of(vit(rope=None, use_ape=True))
+    baseline.apply(Setting('64', 'none'))
     with pytest.raises(ValueError, match='--scaling linear: rope_scaling needs a rotary embedding'):
-        baseline.apply(SweepPoint('64', 'linear'))
+        baseline.apply(Setting('64', 'linear'))
     with pytest.raises(ValueError, match='--window 2: all blocks of this RoPEViT attend globally'):
-        sweep_model_of(vit(window_block_indexes=())).apply(SweepPoint('64', window='2'))
-    other = sweep_model_of(nn.Identity())
-    other.apply(SweepPoint('64'))
-    for point in (SweepPoint('64', 'none'), SweepPoint('64', window='2')):
+        evaluator_of(vit(window_block_indexes=())).apply(Setting('64', window='2'))
+    other = evaluator_of(nn.Identity())
+    other.apply(Setting('64'))
+    for point in (Setting('64', 'none'), Setting('64', window='2')):
         with pytest.raises(ValueError, match='the backbone must be one of rope_dense, it is Id'):
             other.apply(point)
 
 
 def test_windows_may_be_longer_either_way_where_proportions_are_kept() -> None:
     """An image of 32 x 64 may be wide or tall."""
-    sweep_model = sweep_model_of(vit(), keep_ratio=True)
+    evaluator = evaluator_of(vit(), keep_ratio=True)
     for window in ('4x8', '8x4'):
-        sweep_model.apply(SweepPoint('32x64', window=window))
+        evaluator.apply(Setting('32x64', window=window))
     with pytest.raises(ValueError, match='--window 8x4: larger than the map'):
-        sweep_model_of(vit()).apply(SweepPoint('32x64', window='8x4'))
+        evaluator_of(vit()).apply(Setting('32x64', window='8x4'))
 
 
 def test_crops_are_kept_or_scaled_or_left_out() -> None:
     slide = dict(mode='slide', crop_size=(32, 48), stride=(21, 32))
-    sweep_model = sweep_model_of(vit(), **slide)
-    sweep_model.apply(SweepPoint('128'))
-    assert sweep_model.model.test_cfg == slide
-    sweep_model.apply(SweepPoint('128', slide='scale'))
-    assert sweep_model.model.test_cfg == dict(mode='slide', crop_size=(64, 96), stride=(42, 64))
-    sweep_model.apply(SweepPoint('128x32', slide='scale'))
-    assert sweep_model.model.test_cfg == dict(mode='slide', crop_size=(64, 24), stride=(42, 16))
-    sweep_model.apply(SweepPoint('128', slide='whole'))
-    assert sweep_model.model.test_cfg.mode == 'whole'
+    evaluator = evaluator_of(vit(), **slide)
+    evaluator.apply(Setting('128'))
+    assert evaluator.model.test_cfg == slide
+    evaluator.apply(Setting('128', slide='scale'))
+    assert evaluator.model.test_cfg == dict(mode='slide', crop_size=(64, 96), stride=(42, 64))
+    evaluator.apply(Setting('128x32', slide='scale'))
+    assert evaluator.model.test_cfg == dict(mode='slide', crop_size=(64, 24), stride=(42, 16))
+    evaluator.apply(Setting('128', slide='whole'))
+    assert evaluator.model.test_cfg.mode == 'whole'
     with pytest.raises(ValueError, match='--window 5x5: larger than the map, 4 x 6 tokens'):
-        sweep_model.apply(SweepPoint('128', window='5x5'))  # the crop bounds what the backbone sees
+        evaluator.apply(Setting('128', window='5x5'))  # the crop bounds what the backbone sees
 
 
 def test_progress_is_reported_and_timed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Three batches of two images, the second of which takes long."""
     clock = iter([0.0, 2.0, 40.0, 60.0])
     monkeypatch.setattr('time.monotonic', lambda: next(clock))
-    progress, runner = Progress(), type('Runner', (), dict(test_dataloader=range(3)))
-    progress.title = 'size 64'
-    progress.before_test_epoch(runner)
-    for index in range(3):
-        progress.after_test_iter(runner, index, outputs=['a', 'b'])
-    assert progress.seconds_per_image == 10
+    monkeypatch.setattr(TestLoop, 'run_iter', lambda self, idx, data_batch: None)
+    batches = [dict(inputs=['a', 'b'])] * 3
+
+    def run(loop: ResolutionLoop) -> dict[str, float]:
+        for index, batch in enumerate(loop.dataloader):
+            loop.run_iter(index, batch)
+        return dict(mIoU=1.0)
+
+    monkeypatch.setattr(TestLoop, 'run', run)
+    loader = type('Loader', (list,), dict(dataset=None))(batches)
+    loop = object.__new__(ResolutionLoop)
+    loop._runner = Mock(**{'build_dataloader.return_value': loader})
+    metrics, seconds = loop.run_on(Config(dict(test_dataloader={}, test_evaluator={})), 'size 64')
+    assert (metrics, seconds) == (dict(mIoU=1.0), 10)
     assert capsys.readouterr().err == 'size 64: 2 of 3 batches, 20 s left\n'
+
+
+def test_an_evaluator_without_a_runner_checks_settings_only() -> None:
+    with pytest.raises(ValueError, match='runner: an Evaluator without a runner'):
+        evaluator_of(vit()).evaluate(Setting('64'))

@@ -1,0 +1,105 @@
+"""The weights among the contents of a checkpoint file."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .errors import CheckpointError, listed, shortened
+from .keys import StateDict
+
+# The keys for the weights of timm's averaged model, of mmengine and timm, naver and LingBot-Vision.
+WRAPPERS = ('state_dict_ema', 'state_dict', 'model', 'backbone')
+MAX_EXPANSION = 16  # bytes of the weights for one byte of their storages,
+FREE_EXPANSION = 2**26  # beyond this many
+
+
+def select_weights(contents: dict, prefix: str | None, name: str) -> StateDict:
+    """The weights of a backbone among the contents of a file, under their names in the backbone.
+
+    Args:
+        contents: as ``read_checkpoint`` returns them: a state dict, or one under a key of
+            ``WRAPPERS``, the first that there is. So the average is taken of a training with an
+            averaged model (EMA), by timm's script or by mmengine.
+        prefix: what the names of the backbone's weights begin with, such as ``'backbone.'``. By
+            default that, if there are such names (a detector or a segmentor), or nothing.
+        name: of the file in messages.
+
+    Raises:
+        CheckpointError: there are no weights, or none under ``prefix``, or they are no dense
+            tensors, see ``check_plain``.
+    """
+    wrapper = next((key for key in WRAPPERS if isinstance(contents.get(key), dict)), None)
+    state = contents if wrapper is None else contents[wrapper]
+    weights = {key: value for key, value in state.items() if isinstance(value, Tensor)}
+    if not weights:
+        raise CheckpointError(
+            f'{name}: no weights, neither at the top nor under one of {", ".join(WRAPPERS)}; the '
+            f'file has {listed(contents, 8) or "nothing"}'
+        )
+    check_plain(weights, name)
+    if all(key.startswith('module.') for key in weights):  # saved from a wrapper for several GPUs
+        weights = {key.removeprefix('module.'): value for key, value in weights.items()}
+    if prefix is None:
+        prefix = 'backbone.' if any(key.startswith('backbone.') for key in weights) else ''
+    elif prefix and not prefix.endswith('.'):
+        prefix += '.'
+    selected = {
+        key.removeprefix(prefix): in_full(key, value, name)
+        for key, value in weights.items()
+        if key.startswith(prefix)
+    }
+    if not selected:
+        parts = sorted({key.split('.')[0] for key in weights})
+        raise CheckpointError(
+            f'{name}: no weights under prefix={prefix!r}; the file has {listed(parts)}'
+        )
+    return selected
+
+
+def check_plain(weights: dict, name: str) -> None:
+    """Raise CheckpointError unless each weight has a name and is a dense tensor of numbers.
+
+    Tensors that share storages, or repeat what is in them (``expand``), may not be much larger than
+    the storages: a small file would fill the memory.
+    """
+    storages = {}
+    size = 0
+    for key, weight in weights.items():
+        if not isinstance(key, str):
+            raise CheckpointError(
+                f'{name}: the keys of weights must be strings, got {shortened(key)}'
+            )
+        if weight.is_nested or weight.layout != torch.strided or weight.is_quantized:
+            nested = 'nested' if weight.is_nested else str(weight.layout)
+            kind = 'quantized' if weight.is_quantized else nested
+            raise CheckpointError(
+                f'{name}: {shortened(key)} is {kind}; save dense tensors (dequantize(), to_dense())'
+            )
+        if not weight.is_meta:
+            storage = weight.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+            size += weight.nbytes
+    stored = sum(storages.values())
+    if size > max(MAX_EXPANSION * stored, FREE_EXPANSION):
+        raise CheckpointError(
+            f'{name}: {stored / 1e6:.1f} MB are stored for weights of {size / 1e6:,.0f} MB, which '
+            'repeat them; save contiguous tensors'
+        )
+
+
+def in_full(key: str, weight: Tensor, name: str) -> Tensor:
+    """A weight of one byte a number (float8) as float32, which has all its values; others as they
+    are.
+
+    Raises:
+        CheckpointError: PyTorch cannot convert the type (packed float4).
+    """
+    if not weight.is_floating_point() or weight.itemsize > 1:
+        return weight
+    try:
+        return weight.float()
+    except NotImplementedError as error:
+        raise CheckpointError(
+            f'{name}: {shortened(key)} is {weight.dtype}; save float32, bfloat16 or float16'
+        ) from error
