@@ -79,8 +79,11 @@ class Backbone(BaseModule):
     def __init__(
         self, init_cfg: dict | list[dict] | None = None, pretrained: str | None = None
     ) -> None:
-        """Without ``init_cfg``, weights are those of ``pretrained``: segmentors of mmseg hand down
-        their own setting of that name, which may be meant for another backbone."""
+        """Without ``init_cfg``, weights are those of ``pretrained``.
+
+        Segmentors of mmseg pass their own setting of that name, which may be meant for another
+        backbone.
+        """
         if pretrained is not None and init_cfg is not None:
             print_log(f'pretrained={pretrained!r} is not used: init_cfg is set', logger='current')
         elif pretrained is not None:
@@ -112,8 +115,10 @@ class Backbone(BaseModule):
         """Raise ValueError unless ``forward_features`` are those of the last block, normalised."""
 
     def forward_features(self, image: Tensor) -> Tensor:
-        """Normalised output of the last block: a map [B, C, H, W], or of an isotropic backbone
-        tokens [B, N, C], prefix tokens first."""
+        """Return the normalised output of the last block.
+
+        It is a map [B, C, H, W], or tokens [B, N, C] of an isotropic backbone, prefix tokens first.
+        """
         return self(image)[-1]
 
     def pool_features(self, features: Tensor) -> Tensor:
@@ -130,15 +135,20 @@ class Backbone(BaseModule):
         """(H, W) of each map that an image of ``height`` x ``width`` pixels becomes."""
 
     def position_tables(self) -> dict[str, Size]:
-        """Keys of the tables over positions or offsets, and the grids (H, W) that they cover. These
-        are the relative position bias tables, over offsets in ``pretrain_grid``."""
+        """Keys of the tables over positions or offsets, and the grids (H, W) that they cover.
+
+        By default these are the relative position bias tables, over offsets in ``pretrain_grid``.
+        """
         grid = offset_grid(self.pretrain_grid)
         return {name: grid for name, _ in self.named_parameters() if name.endswith(BIAS_TABLE)}
 
     @abstractmethod
     def layer_of(self, name: str) -> int:
-        """The layer of a parameter for layer-wise learning-rate decay: 0 before the first block,
-        i + 1 for block i of ``ordered_blocks`` and the reduction after it, one more at the end."""
+        """Return the layer of a parameter for layer-wise learning-rate decay.
+
+        It is 0 before the first block, i + 1 for block i of ``ordered_blocks`` and the reduction
+        after it, one more at the end.
+        """
 
     def frozen_modules(self) -> Sequence[nn.Module | nn.Parameter | None]:
         """Parts that do not train; None stands for a part that the model does not have."""
@@ -198,8 +208,9 @@ class Backbone(BaseModule):
         self.train(self.training)
 
     def add_lora(self, lora: dict | None) -> None:
-        """Give the linear layers of the blocks low-rank adapters and freeze everything else; the
-        output does not change yet. None adds nothing.
+        """Give the linear layers of the blocks low-rank adapters and freeze everything else.
+
+        The output does not change yet. None adds nothing.
 
         Args:
             lora: rank, alpha and targets, see ``lora.add_adapters``.
@@ -217,8 +228,10 @@ class Backbone(BaseModule):
         self.freeze()
 
     def merge_lora(self) -> None:
-        """Put the adapters into the weights of their layers: the same maps up to rounding, by a
-        model as without ``lora``. What is frozen stays so."""
+        """Add the adapters to the weights of their layers, and remove them.
+
+        The maps stay the same up to rounding, and frozen parts stay frozen.
+        """
         merge_adapters(self)
         self.lora = None
 
@@ -234,10 +247,10 @@ class Backbone(BaseModule):
 
         ``dict(type='Pretrained', checkpoint=..., prefix=...)`` takes what
         ``checkpoints.load_pretrained`` takes; ``prefix`` may be left out. mmengine's own loader
-        would go on with random weights where a checkpoint does not fit.
+        would continue with random weights where a checkpoint does not fit.
 
         Raises:
-            CheckpointError: the checkpoint cannot be had or read, or does not fit.
+            CheckpointError: the checkpoint cannot be fetched or read, or does not fit.
         """
         settings = pretrained_settings(self.init_cfg)
         if self.is_init or settings is None:
@@ -248,8 +261,7 @@ class Backbone(BaseModule):
 
 
 def run_scaled(block: Block, scaling: RopeScaling | None, *inputs: object) -> Tensor:
-    """Run a block with the scaling of its forward, also where it is recomputed after another was
-    set."""
+    """Run a block with the scaling of its forward, also if another was set before backward."""
     rope = block.attn.rope
     if rope is None or rope.scaling is scaling:
         return block(*inputs)
@@ -261,7 +273,7 @@ def run_scaled(block: Block, scaling: RopeScaling | None, *inputs: object) -> Te
 
 
 def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:
-    """The initialisation with pre-trained weights, if it is one.
+    """Return the initialisation with pre-trained weights; None for another.
 
     Raises:
         ValueError: it has other settings than a checkpoint and a prefix, or stands beside others.
@@ -276,7 +288,7 @@ def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:
 
 
 def check_frozen_stages(frozen_stages: object, number: int) -> int:
-    """How many of ``number`` parts are frozen, -1 for not even what is before the first."""
+    """Return how many of ``number`` parts are frozen; -1: nothing frozen."""
     if isinstance(frozen_stages, str) and frozen_stages == 'all':
         return number
     if not is_integer(frozen_stages) or not -1 <= frozen_stages <= number:
@@ -285,7 +297,7 @@ def check_frozen_stages(frozen_stages: object, number: int) -> int:
 
 
 def build_rope(rope: dict | None, *, head_dim: int, num_heads: int) -> RotaryEmbedding | None:
-    """The rotary embedding of one block, as the config ``rope`` describes it.
+    """Build the rotary embedding of one block from the config ``rope``.
 
     Raises:
         ValueError: not a config of one.

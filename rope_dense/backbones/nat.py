@@ -30,9 +30,11 @@ from .swin import PatchMerging
 
 @MODELS.register_module()
 class RoPENAT(StagedBackbone):
-    """NAT of Hassani et al., "Neighborhood Attention Transformer" (CVPR 2023), and DiNAT of Hassani
-    and Shi, "Dilated Neighborhood Attention Transformer" (2022), with rotary embedding as in
-    "Revisiting Positional Information in Transformers in the Era of Fused Attention".
+    """NAT and DiNAT with rotary embedding.
+
+    Hassani et al., "Neighborhood Attention Transformer" (CVPR 2023); Hassani and Shi, "Dilated
+    Neighborhood Attention Transformer" (2022); the embedding as in "Revisiting Positional
+    Information in Transformers in the Era of Fused Attention".
 
     Takes images [B, in_channels, height, width] of any size and returns one map
     [B, embed_dims * 2**i, H_i, W_i] for each stage i of ``out_indices``, normalised by ``norm{i}``.
@@ -50,8 +52,8 @@ class RoPENAT(StagedBackbone):
             without its ``grid``. None leaves the frequencies as they are.
         use_rpb: learned relative position bias, with tables for ``pretrain_kernel_size``.
         kernel_size: tokens of a side of a neighbourhood, odd, an int or (height, width). Weights do
-            not depend on it. It is the ``window_size`` of a built model; see ``set_window_size``.
-        pretrain_kernel_size: that of the pre-training.
+            not depend on it. A built model has it as ``window_size``, too; see ``set_window_size``.
+        pretrain_kernel_size: kernel size of the pre-training; ``pretrain_grid`` of a built model.
         dilations: for each stage the dilations of its blocks, repeated over them. Weights do not
             depend on them; the published detectors and segmentors have larger ones than their
             pre-training.
@@ -86,7 +88,7 @@ class RoPENAT(StagedBackbone):
         backend: Backend = 'auto',
         in_channels: int = 3,
         qkv_bias: bool = True,
-        layer_scale_init_value: float | None | Default = DEFAULT,
+        layer_scale_init_value: float | Default | None = DEFAULT,
         drop_path_rate: float | Default = DEFAULT,
         out_indices: Sequence[int] = (0, 1, 2, 3),
         frozen_stages: FrozenStages = -1,
@@ -172,8 +174,10 @@ class RoPENAT(StagedBackbone):
         self.set_rope_scaling(self.rope_scaling)
 
     def scaling_of(self, block: int, scaling: RopeScaling | None) -> RopeScaling | None:
-        """Positions are those of the whole map, but attention reaches as far as a neighbourhood:
-        the factor is that of the kernel size."""
+        """Return the scaling of a block: the default factor is that of the kernel size.
+
+        Positions are those of the whole map, but attention reaches as far as a neighbourhood.
+        """
         if scaling is None or scaling.factor is not None:
             return scaling
         return replace(scaling, factor=scaling.factors(*self.kernel_size))

@@ -128,8 +128,10 @@ class StagedBackbone(Backbone):
 
 
 class Stage(nn.Module):
-    """The blocks of one resolution and the reduction that follows, under their published names;
-    the backbone calls them."""
+    """The blocks of one resolution and the reduction after them, under their published names.
+
+    The backbone calls them.
+    """
 
     def __init__(self, blocks: Sequence[Block], downsample: nn.Module | None) -> None:
         super().__init__()
@@ -138,7 +140,7 @@ class Stage(nn.Module):
 
 
 def check_stages(embed_dims: int, depths: Sequence[int], num_heads: Sequence[int]) -> list[int]:
-    """The channels of each stage.
+    """Return the channels of each stage.
 
     Raises:
         ValueError: sizes that are not allowed or do not fit each other.

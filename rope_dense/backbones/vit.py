@@ -74,9 +74,10 @@ AttentionKind = Callable[..., Attention]  # a class, or one with some of its arg
 
 @MODELS.register_module()
 class RoPEViT(Backbone):
-    """ViT of Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024), its
-    baselines, and other ViTs with rotary embedding: DINOv3, LingBot-Vision, EVA-02, Perception
-    Encoder, SAM3's image encoder, timm's; and ResFormer and the plain ViT of the
+    """ViT of Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024).
+
+    Also its baselines, and other ViTs with rotary embedding: DINOv3, LingBot-Vision, EVA-02,
+    Perception Encoder, SAM3's image encoder, timm's; and ResFormer and the plain ViT of the
     neighbourhood-attention papers, which have none.
 
     Takes images [B, in_channels, height, width] of any size from one patch up and returns one map
@@ -96,11 +97,11 @@ class RoPEViT(Backbone):
         mlp_ratio: hidden channels of an MLP over C.
         qkv_bias: bias in the qkv projections; 'qv' for none in the keys.
         rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE``, ``LogAxialRoPE``,
-            ``RasterRoPE`` or a class of your own), or None. Coordinates that fit the grid fit that
-            of a window in window blocks, as in EVA-02's detectors, unless they have windows='map'.
+            ``RasterRoPE`` or a class of your own), or None. Normalised coordinates span each
+            window in window blocks, as in EVA-02's detectors, unless they have windows='map'.
         rope_scaling: for grids larger than that of ``img_size``, see ``RopeScaling``; without its
             ``grid``. None leaves the frequencies as they are, as in the paper. Windows have no
-            fixed factor: theirs always comes from their size.
+            fixed factor: it always comes from their size.
         use_ape: learned absolute position embedding. True resizes it (bicubic) to the grid of each
             input, 'tile' repeats it over that grid (SAM3). 'sine' is sinusoidal, 'sine_conv'
             ResFormer's global position embedding: see ``SineEmbed`` and ``SineConvEmbed``.
@@ -168,7 +169,7 @@ class RoPEViT(Backbone):
         in_channels: int = 3,
         mlp_ratio: float | Default = DEFAULT,
         qkv_bias: QkvBias | Default = DEFAULT,
-        rope: dict | None | Default = DEFAULT,
+        rope: dict | Default | None = DEFAULT,
         rope_scaling: dict | None = None,
         use_ape: Ape | Default = DEFAULT,
         use_rpb: bool | Default = DEFAULT,
@@ -184,7 +185,7 @@ class RoPEViT(Backbone):
         window_block_indexes: Sequence[int] | Default = DEFAULT,
         window_prefix: WindowPrefix = 'copy',
         patch_norm: bool | Default = DEFAULT,
-        layer_scale_init_value: float | None | Default = DEFAULT,
+        layer_scale_init_value: float | Default | None = DEFAULT,
         final_norm: FinalNorm | Default = DEFAULT,
         out_indices: Sequence[int] = (-1,),
         output_prefix: OutputPrefix = None,
@@ -296,8 +297,10 @@ class RoPEViT(Backbone):
         return tuple((out, x[:, prefix]) for out, x in zip(maps, tokens, strict=True))
 
     def forward_tokens(self, image: Tensor) -> tuple[list[Tensor], Size]:
-        """The tokens [B, N, C] after each of ``out_indices``, prefix tokens first, and the grid
-        (H, W) of the others. They are normalised as ``final_norm`` says."""
+        """Return the tokens [B, N, C] after each of ``out_indices``, and the grid (H, W).
+
+        Prefix tokens come first. Tokens are normalised as ``final_norm`` says.
+        """
         x, grid, plan = self.start(image)
         outs = []
         for index in range(len(self.blocks)):
@@ -343,8 +346,10 @@ class RoPEViT(Backbone):
             return x if self.is_between_windows(index + 1) else plan.mean_prefix(x)
 
     def is_between_windows(self, index: int) -> bool:
-        """Whether the blocks before and at ``index`` both have windows. Each window keeps its copy
-        of the prefix tokens between them."""
+        """Whether the blocks before and at ``index`` both have windows.
+
+        Each window keeps its copy of the prefix tokens between them.
+        """
         return index - 1 in self.window_blocks and index in self.window_blocks
 
     def embed(self, image: Tensor) -> tuple[Tensor, Size]:
@@ -424,8 +429,10 @@ class RoPEViT(Backbone):
         return len(self.blocks) + 1 if first == 'norm' else 0
 
     def scaling_of(self, block: int, scaling: RopeScaling | None) -> RopeScaling | None:
-        """Windows have no fixed factor: it always comes from their size, unless the coordinates
-        are global."""
+        """Return the scaling of a block.
+
+        Windows have no fixed factor: it comes from their size, unless coordinates are global.
+        """
         windowed = block in self.window_blocks and self.window_size is not None
         if scaling is None or not windowed or self.global_prefix:
             return scaling
@@ -470,7 +477,7 @@ def attention_kinds(
     rpb_resize: TableResize,
     linear_attention: LinearKernel | None,
 ) -> tuple[AttentionKind, AttentionKind]:
-    """The attention of blocks with windows, and that of the others.
+    """Return the attention of blocks with windows, and the attention of the others.
 
     The options are those of ``RoPEViT``.
 

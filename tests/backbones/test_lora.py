@@ -183,7 +183,7 @@ def test_a_built_model_gets_adapters_once():
     model = vit()
     model.add_lora(dict(rank=2, targets=['proj']))
     assert {name.split('.')[-1] for name in find_adapters(model)} == {'proj'}
-    with pytest.raises(ValueError, match='the model has adapters already.*merge_lora first'):
+    with pytest.raises(ValueError, match=r'the model has adapters already.*merge_lora first'):
         model.add_lora(dict(rank=2))
     model.merge_lora()
     model.add_lora(dict(rank=3))

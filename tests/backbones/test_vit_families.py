@@ -361,14 +361,14 @@ def test_frozen_stages_include_the_prefix_and_its_norm(frozen_stages: int):
 
 @pytest.mark.parametrize('name', ['dinov3_small', 'eva02_tiny', 'pe_core_base'])
 def test_scaling_is_refused_where_coordinates_fit_the_grid(name: str):
-    with pytest.raises(ValueError, match="rope_scaling: type 'linear'.*coordinates.*same range"):
+    with pytest.raises(ValueError, match=r"rope_scaling: type 'linear'.*coordinates.*same range"):
         RoPEViT(arch=small(name), rope_scaling=dict(type='linear'))
     RoPEViT(arch=small(name), rope_scaling=dict(type='none', temperature='log'))
 
 
 def test_scaling_that_needs_a_theta_is_refused_for_bands():
+    rope = dict(type='AxialRoPE', series='bands')
     with pytest.raises(ValueError, match="type 'ntk' changes the theta"):
-        rope = dict(type='AxialRoPE', series='bands')
         RoPEViT(arch=small('small'), rope=rope, rope_scaling=dict(type='ntk'))
 
 

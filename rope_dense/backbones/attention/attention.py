@@ -103,8 +103,15 @@ class Attention(AttentionLayers):
         return out if plan is None else plan.unpartition(out)
 
     def bias(self, q: Tensor, size: Size) -> Tensor | None:
-        """Values added to the scaled scores of queries [B, h, n, D] in a grid or window of
-        ``size``: [h, n, n] or [B, h, n, n]; None for none."""
+        """Return the values added to the scaled scores, or None for none.
+
+        Args:
+            q: queries [B, h, n, D].
+            size: (height, width) of the grid or window.
+
+        Returns:
+            [h, n, n] or [B, h, n, n].
+        """
         return None
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...utils.cache import Cache
-from ...utils.sizes import Size
+from ...utils.sizes import Size, larger
 from ...utils.tracing import is_tracing
 from ...utils.validation import check_size, refuse
 from ..layers import pad_bottom_right
@@ -88,8 +88,14 @@ class NeighbourPlan:
         return x.flatten(3).flatten(1, 2)
 
     def bias(self, table: Tensor) -> Tensor:
-        """Gather a table of offsets query - key, [h, 2 K - 1, 2 K - 1], for the pairs of each tile,
-        [t, h, n, m]; -inf for pairs that are no neighbours."""
+        """Gather a table of offsets query - key for the pairs of each tile.
+
+        Args:
+            table: [h, 2 K - 1, 2 K - 1].
+
+        Returns:
+            [t, h, n, m]; -inf for pairs that are no neighbours.
+        """
         rows, columns = self.rows.offsets, self.columns.offsets
         bias = table[:, rows[:, None, :, None, :, None], columns[None, :, None, :, None, :]]
         bias = bias.permute(1, 2, 0, 3, 4, 5, 6).contiguous()  # [., ., h, n, n, m, m]
@@ -120,8 +126,7 @@ def neighbour_plan(
 
     def make() -> NeighbourPlan:
         height, width = (
-            at_least(side, kernel * dilation)
-            for side, kernel in zip(grid, kernel_size, strict=True)
+            larger(side, kernel * dilation) for side, kernel in zip(grid, kernel_size, strict=True)
         )
         padded = height, width
         rows, columns = (
@@ -166,17 +171,18 @@ def axis_tiles(
 
 
 def split_tiles(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Gather [B, H', W', s, h, D] into tiles with ``rows`` [., n] and ``columns`` [., n], [s, t, B
-    h, n, D]. Images and heads are one axis, so that the mask of a tile is the same along it."""
+    """Gather [B, H', W', s, h, D] into tiles [s, t, B h, n, D].
+
+    Images and heads are one axis, so that the mask of a tile is the same along it.
+
+    Args:
+        x: see above.
+        rows, columns: [., n] of the tiles.
+    """
     x = x.index_select(1, rows.flatten()).index_select(2, columns.flatten())
     x = x.unflatten(2, columns.shape).unflatten(1, rows.shape)  # [B, ., n, ., n, s, h, D]
     x = x.permute(5, 1, 3, 0, 6, 2, 4, 7).contiguous()  # [s, ., ., B, h, n, n, D]
     return x.flatten(5, 6).flatten(3, 4).flatten(1, 2)
-
-
-def at_least(side: int, least: int) -> int:
-    """Return the larger of the two. (torch.jit.trace has tensors, which sym_max cannot take.)"""
-    return side.clamp(min=least) if isinstance(side, Tensor) else torch.sym_max(side, least)
 
 
 def check_kernel_size(name: str, value: object) -> Size:

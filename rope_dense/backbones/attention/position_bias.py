@@ -47,8 +47,10 @@ class TableBiasAttention(Attention):
 
 
 class DecomposedBiasAttention(Attention):
-    """Attention with ViTDet's relative position bias: products of a query with a table entry for
-    the row offset and with one for the column offset.
+    """Attention with ViTDet's relative position bias.
+
+    The bias is the product of a query with a table entry for the row offset, plus its product with
+    one for the column offset.
 
     Li et al., "Exploring Plain Vision Transformer Backbones for Object Detection" (ECCV 2022). The
     tables start at zero, and are resized (linear) to other grids.
@@ -75,8 +77,10 @@ class DecomposedBiasAttention(Attention):
 
 
 class LocalPositionAttention(Attention):
-    """Attention with ResFormer's local position embedding: a depth-wise convolution of the values,
-    as a map of each head, that is added to the output of attention. Prefix tokens get nothing.
+    """Attention with ResFormer's local position embedding.
+
+    A depth-wise convolution of the values, as a map of each head, is added to the output of
+    attention; prefix tokens have none.
 
     Tian et al., "ResFormer: Scaling ViTs with Multi-Resolution Training" (CVPR 2023).
     All heads share the filters, which start at zero.

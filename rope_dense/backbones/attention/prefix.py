@@ -25,8 +25,10 @@ class GlobalPrefixAttention(Attention):
     def attend_tokens(
         self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None, mask: Tensor | None
     ) -> Tensor:
-        """See ``Attention.attend_tokens``; the windows of ``plan`` have ``num_shared`` prefix
-        tokens and mask their padding."""
+        """See ``Attention.attend_tokens``.
+
+        The windows of ``plan`` have ``num_shared`` prefix tokens and mask their padding.
+        """
         if plan is None:
             return super().attend_tokens(x, qkv, grid, plan, mask)
         rotary = None if self.rope is None else self.rope(x, grid)

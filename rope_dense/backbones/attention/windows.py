@@ -107,8 +107,7 @@ class WindowPlan:
 
 
 class Gather(torch.autograd.Function):
-    """``x[index]`` where each row of the result that is not padding is another row of x, so that
-    the backward is a gather too.
+    """``x[index]`` with a gather as backward: no row of x is in the result twice.
 
     Args:
         x: [R, C].
@@ -265,8 +264,14 @@ def make_plan(
 
 
 def find_padding(is_padding: Tensor, num_tokens: int) -> Tensor:
-    """The indexes of places without a token, where ``num_tokens`` places have one. (``nonzero``
-    depends on values, so fake tensors and the meta device have none.)"""
+    """Return the indexes of places without a token.
+
+    ``nonzero`` depends on values, which fake tensors and tensors on the meta device do not have.
+
+    Args:
+        is_padding: bool, all places.
+        num_tokens: places with a token.
+    """
     places = torch.arange(len(is_padding), device=is_padding.device)
     padding_first = torch.where(is_padding, places - len(places), places).sort().indices
     return padding_first[: len(places) - num_tokens]
