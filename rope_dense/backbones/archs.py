@@ -138,17 +138,17 @@ def find_arch(
     Raises:
         ValueError: an unknown name, or a dict with missing or unknown keys.
     """
-    settings = archs.get(arch) if isinstance(arch, str) else arch
     known = {setting.name: is_required(setting) for setting in fields(cast('Any', kind))}
     sizes = [name for name, needed in known.items() if needed]
-    if not isinstance(settings, dict) or not {*sizes} <= {*settings} <= {*known}:
-        others = ', '.join(name for name in known if name not in sizes)
-        keys = {*settings} if isinstance(settings, dict) else {*sizes}
-        wrong = sorted({*sizes} - keys | keys - {*known})
+    settings = archs.get(arch) if isinstance(arch, str) else arch
+    if not isinstance(settings, dict):
+        names, keys = ', '.join(archs), ', '.join(sizes)
+        raise ValueError(f'arch must be one of {names}, or a dict of {keys}, got {arch!r}')
+    if wrong := [*({*sizes} - {*settings}), *({*settings} - {*known})]:
+        keys = ', '.join(name for name in known if name not in sizes)
         raise ValueError(
-            f'arch must be one of {", ".join(archs)}, or a dict of {", ".join(sizes)}'
-            f'{f" and any of {others}" if others else ""}, got {arch!r}'
-            f'{f", with these missing or unknown: {wrong}" if wrong else ""}'
+            f'arch must have {", ".join(sizes)}{f" and may have {keys}" if keys else ""}; '
+            f'missing or unknown: {sorted(wrong)}, got {arch!r}'
         )
     given = {name: value for name, value in (given or {}).items() if value != DEFAULT}
     return kind(**{**settings, **given})
