@@ -46,7 +46,7 @@ test: $(PACKAGE)  ## run the tests but the slow ones; SLOW=1 runs those too
 lint: $(PACKAGE)  ## check style, types and imports between the parts of the package
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
-	$(VENV)/bin/lint-imports
+	$(VENV)/bin/lint-imports --no-cache
 
 docs: $(PACKAGE) $(VENV)/.docs-installed  ## write the guides and pages of the API to build/site/html (Python 3.11 or later)
 	rm -rf build/site

@@ -27,7 +27,10 @@ TASKS = {
 }
 
 
-PARTS = ('backbones', 'checkpoints', 'engine', 'models.plain_vit_fpn', 'models.eomt.annealing')
+PARTS = (
+    *('backbones', 'checkpoints', 'engine', 'models.plain_vit_fpn', 'models.eomt.annealing'),
+    'profiling.subset_loss',
+)
 
 
 def _import_parts() -> None:

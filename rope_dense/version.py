@@ -1,1 +1,3 @@
+"""The version of the package, which setup.py reads."""
+
 __version__ = '0.1.0'

@@ -39,6 +39,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('checkpoint', help='path, https:// address, hf-hub:owner/name or initial')
     parser.add_argument('--config', help='of the model')
     parser.add_argument(
+        '--model', metavar='NAME', help='of the classifier, see tools/eval_classification.py'
+    )
+    parser.add_argument(
         '--rope',
         choices=['axial', 'none'],
         help='kind of a ViT whose weights do not tell, see tools/eval_classification.py',
@@ -162,7 +165,7 @@ def load_model(args: argparse.Namespace, name: str) -> tuple[nn.Module, Path]:
             raise UsageError('--cfg-options need the --config that they change')
         if args.checkpoint == INITIAL:
             raise UsageError('initial weights need the --config of the model')
-        config = classifier_config(args.checkpoint, args.rope)['model']
+        config = classifier_config(args.checkpoint, args.rope, args.model)['model']
         if config['backbone']['type'] == 'RoPESwin':
             config['backbone']['window_size'] = 'auto'  # as tools/eval_classification.py
         model = MODELS.build(config)

@@ -1,11 +1,11 @@
-"""Convert a published EoMT-DINOv3 to a checkpoint for the tools test, train and export.
+r"""Convert a published EoMT-DINOv3 to a checkpoint for the tools test, train and export.
 
 The authors' files have differences from DINOv3's weights, which --base names, in any layout; files
 of Hugging Face's transformers need none. docs/eomt.md lists them.
 
 Examples:
-    python tools/convert_eomt.py configs/eomt/eomt_dinov3-l_8xb2-20k_ade20k-512x512.py \\
-        hf-hub:tue-mps/ade_semantic_eomt_large_512_dinov3 eomt.pth \\
+    python tools/convert_eomt.py configs/eomt/eomt_dinov3-l_8xb2-20k_ade20k-512x512.py \
+        hf-hub:tue-mps/ade_semantic_eomt_large_512_dinov3 eomt.pth \
         --base hf-hub:facebook/dinov3-vitl16-pretrain-lvd1689m
 """
 

@@ -1,8 +1,9 @@
-"""Evaluate a published classifier at many image sizes, beside what papers report for them.
+r"""Evaluate a published classifier at many image sizes, beside what papers report for them.
 
 CHECKPOINT is a file of RoPE-ViT, RoPE-Swin, their baselines or timm's ports, of ResFormer or of
 SHI-Labs' ViT, with its head; FOLDER has a folder of images for each class. Prints a table while it
 runs, and writes resolutions.json, .csv and .png to the work folder. Finished figures are kept.
+The name of the classifier (--model) is needed where the weights of several named ones look alike.
 
 The protocol: the shorter side is resized to SIZE / CROP RATIO (bicubic, antialiased), the middle
 SIZE x SIZE are classified. Sizes and crop ratio are those of the published results: 1 for the ViTs
@@ -11,8 +12,9 @@ The work folder also gets classifier.py, the config of the evaluation.
 
 Examples:
     python tools/eval_classification.py hf-hub:naver-ai/rope_mixed_deit_small_patch16_LS val
-    python tools/eval_classification.py swin.pth imagenet/val --sizes table-a.10 \\
+    python tools/eval_classification.py swin.pth imagenet/val --sizes table-a.10 \
         --overlay table-a.8 --relative-to table-a.8:swin-b_rpb
+    python tools/eval_classification.py vit.pth val --model ropevit_small_axial_ape
     python tools/eval_classification.py vit.pth imagenet-a --class-index imagenet/val --subset
     python tools/eval_classification.py vit.pth imagenet/val --real-labels real.json
 """
@@ -32,6 +34,13 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('folder', help='folder of class folders')
     add_sweep_arguments(parser, sizes_required=False)
     parser.add_argument(
+        '--model',
+        metavar='NAME',
+        help='of the classifier, as in timm (docs/pretraining.md lists the names): '
+        'ropevit_small_mixed, ropeswin_tiny_axial ... (what the file says, or the only one whose '
+        'weights these can be)',
+    )
+    parser.add_argument(
         '--rope',
         choices=['axial', 'none'],
         help='kind of a ViT whose weights do not tell: those of axial models with position '
@@ -40,8 +49,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--rpb-resize',
         choices=['bicubic', 'zeros'],
-        help='how a relative position bias fits other windows and grids (bicubic); zeros: none '
-        'between tokens further apart than it covers',
+        help='how a relative position bias fits other windows and grids (zeros for Swin, as '
+        'published, else bicubic); zeros: none between tokens further apart than it covers',
     )
     parser.add_argument(
         '--crop-ratio',
@@ -66,7 +75,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--train-size', metavar='SIZE', default='224', help='(%(default)s)')
     parser.add_argument(
         '--config',
-        help='of the classifier, where its weights do not tell, such as those of configs/ablation; '
+        help='of a classifier without a name, such as those of configs/ablation; '
         'its `evaluation` has the sizes and the crop ratio, if they are not given here',
     )
     parser.add_argument('--batch-size', type=int, default=64, help='(%(default)s)')
@@ -114,15 +123,18 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def model_and_protocol(args: argparse.Namespace) -> tuple[dict, dict]:
-    """The config of the model, and the sizes and the crop ratio to test it with: as given, as its
-    config says, or as its results were published.
+    """The config of the model, and the sizes and the crop ratio to test it with.
+
+    These are as given, as its config says, or as its results were published.
 
     Raises:
         UsageError: the file given as ``--config`` is no config of a classifier, or an option does
             not fit the model.
     """
+    if args.config is not None and args.model is not None:
+        raise UsageError(f'--model {args.model} and --config {args.config}: give one of them')
     if args.config is None:
-        config = classifier_config(args.checkpoint, args.rope)
+        config = classifier_config(args.checkpoint, args.rope, args.model)
     else:
         config = load_config(args.config).to_dict()
     model = config.get('model', {})
@@ -143,11 +155,14 @@ def make_config(args: argparse.Namespace, model: dict, protocol: dict, name: str
     backbone = model['backbone']
     if backbone['type'] == 'RoPESwin':
         backbone['window_size'] = 'auto'
+    arch = backbone['arch'] if isinstance(backbone.get('arch'), dict) else {}
+    has_bias = backbone.get('use_rpb') or arch.get('use_rpb')
     if args.rpb_resize:
-        arch = backbone['arch'] if isinstance(backbone['arch'], dict) else {}
-        if not (backbone.get('use_rpb') or arch.get('use_rpb')):
+        if not has_bias:
             raise UsageError(f'--rpb-resize {args.rpb_resize}: {args.checkpoint} has no such bias')
         backbone['rpb_resize'] = args.rpb_resize
+    elif has_bias and 'rpb_resize' in protocol:
+        backbone.setdefault('rpb_resize', protocol['rpb_resize'])
     read = dict(
         type='LoadImageFromFile',
         imdecode_backend='pillow',

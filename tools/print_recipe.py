@@ -1,5 +1,7 @@
-"""Print what a config will do, to compare it with the paper: data, model, position embedding,
-windows, parameter groups, schedule, evaluation, and the result to expect.
+"""Print what a config will do, to compare it with the paper.
+
+Data, model, position embedding, windows, parameter groups, schedule, evaluation, and the result to
+expect. Options are those of tools/train.py.
 
 Examples:
     python tools/print_recipe.py configs/dino_vitdet_rope_mixed.py
@@ -11,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from command_line import add_cfg_options, tool_parser
+from command_line import add_common_arguments, add_training_arguments, parse, tool_parser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -29,8 +31,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar=('HEIGHT', 'WIDTH'),
         help="of that image, in pixels (the config's test size)",
     )
-    add_cfg_options(parser)
-    args = parser.parse_args(argv)
+    add_training_arguments(parser)
+    add_common_arguments(parser)
+    args = parse(parser, argv)
     if args.size and not args.flops:
         parser.error('--size is for --flops')
     return args
@@ -41,19 +44,28 @@ if __name__ == '__main__':
 
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.model_checks import build_model
+from rope_dense.cli.flags import apply_training_options, with_data_root
+from rope_dense.cli.model_checks import build_model, build_shapes
 from rope_dense.cli.paper_results import paper_result
 from rope_dense.cli.recipe import describe, entry
+from rope_dense.cli.schedule import check_schedule
+from rope_dense.cli.training_checks import check_save_best, warn_of_random_weights
 from rope_dense.profiling.complexity import count_products, measured_size
 
 
 @command
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
-    cfg = load_config(args.config, args.cfg_options)
+    cfg = load_config(args.config, args.cfg_options, args.work_dir)
+    if args.data_root:
+        cfg = with_data_root(cfg, args.data_root)
     used_loaders(cfg, 'train', 'val')
     used_loaders(cfg, 'test')
-    model = build_model(cfg)
+    apply_training_options(cfg, args)
+    check_schedule(cfg)
+    check_save_best(cfg)
+    model = build_model(cfg) if args.flops else build_shapes(cfg)
+    warn_of_random_weights(cfg, model)
     print(entry('config', args.config))
     print(entry('paper', paper_result(Path(args.config).resolve(), cfg)))
     print(describe(cfg, model))

@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     cfg.load_from, cfg.resume = args.checkpoint, False
     model = build_model(cfg)
     check_image_sizes(cfg, model, loaders)
-    check_maps(model)
+    check_maps(cfg, model)
     check_tested_weights(args.checkpoint, model)
     check_data(cfg, loaders)
     del model

@@ -24,26 +24,23 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 if __name__ == '__main__':
     parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
 
-from rope_dense.cli.checkpoints import check_initial_weights, resolve_resume
+from mmengine.dist import is_main_process
+
+from rope_dense.cli.checkpoints import check_initial_weights
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.errors import command
-from rope_dense.cli.flags import (
-    check_amp,
-    enable_amp,
-    enable_auto_scale_lr,
-    enable_checkpointing,
-    enable_ema,
-    enable_fsdp,
-    with_data_root,
-)
+from rope_dense.cli.flags import apply_training_options, with_data_root
 from rope_dense.cli.launch import build_runner, train
 from rope_dense.cli.model_checks import (
     build_model,
+    build_optimizer,
     check_image_sizes,
     check_maps,
-    check_optimizer,
 )
+from rope_dense.cli.recipe import describe
+from rope_dense.cli.schedule import check_schedule
+from rope_dense.cli.training_checks import check_save_best, warn_of_random_weights
 
 
 @command
@@ -53,29 +50,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.data_root:
         cfg = with_data_root(cfg, args.data_root)
     loaders = used_loaders(cfg, 'train', 'val')
-    if args.amp:
-        enable_amp(cfg, args.amp)
-    if args.ema is not None:
-        enable_ema(cfg, args.ema)
-    if args.with_cp:
-        enable_checkpointing(cfg)
-    if args.fsdp:
-        enable_fsdp(cfg, args.launcher)
-    if args.auto_scale_lr:
-        enable_auto_scale_lr(cfg)
-    if args.load_from:
-        cfg.load_from = args.load_from
-    if args.resume:
-        resolve_resume(cfg, args.resume)
-    check_amp(cfg)
-    check_optimizer(cfg)
+    apply_training_options(cfg, args)
+    check_schedule(cfg)
+    check_save_best(cfg)
     model = build_model(cfg)
+    build_optimizer(cfg, model)
     check_image_sizes(cfg, model, loaders)
-    check_maps(model)
+    check_maps(cfg, model)
     check_initial_weights(cfg, model)
     check_data(cfg, loaders)
+    recipe = describe(cfg, model)
+    warn_of_random_weights(cfg, model)
     del model
-    train(build_runner(cfg, args.launcher))
+    runner = build_runner(cfg, args.launcher)
+    if is_main_process():
+        print(recipe)
+    train(runner)
 
 
 if __name__ == '__main__':

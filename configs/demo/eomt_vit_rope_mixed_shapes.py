@@ -1,5 +1,5 @@
 # EoMT on the small ViT, the data and the iterations of ../study/upernet_vit_rope_mixed_shapes.py,
-# from scratch on a CPU: 20 queries join the last 2 of 6 blocks. docs/eomt.md has the results.
+# from scratch on a CPU: 20 queries join the last 2 of 6 blocks. Results: docs/eomt.md.
 # python tools/make_shapes.py data/study --layout ade --train 1500 --val 100 --size 384
 # python tools/train.py configs/demo/eomt_vit_rope_mixed_shapes.py
 _base_ = '../study/upernet_vit_rope_mixed_shapes.py'

@@ -1,5 +1,5 @@
-# The backbones of the LazyConfigs in this folder: those of ../dino_vitdet and ../dino_swin with
-# RoPE-Mixed. Relative imports in a LazyConfig make a copy each, so a config may change them.
+# The backbones of the LazyConfigs in this folder: as in ../dino_vitdet and ../dino_swin with
+# RoPE-Mixed. Each relative import in a LazyConfig makes a copy, so a config may change them.
 from detectron2.config import LazyCall as L
 
 from rope_dense.integrations.detectron2 import RoPESwin, RoPEViT

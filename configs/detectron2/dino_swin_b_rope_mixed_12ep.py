@@ -1,9 +1,8 @@
-# DINO-Swin-B with RoPE-Mixed, COCO, 12 epochs, for detrex. The paper, whose framework it is,
+# DINO-Swin-B with RoPE-Mixed, COCO, 12 epochs, for detrex. The paper, which uses detrex,
 # reports 54.5 box AP (Table 2).
 # Recipe: detrex at e244e6c, projects/dino/configs/dino-swin/dino_swin_base_384_4scale_12ep.py,
-# which is loaded, without the relative position bias; window 7 as in pre-training, ImageNet-1k
-# weights.
-# That file is for weights of 384 pixels and windows of 12, which the paper's are not: window 7, and
+# loaded without the relative position bias; window 7 as in pre-training, ImageNet-1k weights.
+# That file is for weights of 384 pixels and windows of 12, unlike the paper's: window 7, and
 # drop path 0.2, the default of the shipped file's model.
 # Where no source settles it: frequencies have no weight decay (the rule of their pre-training).
 from detectron2.config import LazyConfig

@@ -1,8 +1,7 @@
-# DINO-Swin-S with RoPE-Mixed, COCO, 12 epochs, for detrex. The paper, whose framework it is,
+# DINO-Swin-S with RoPE-Mixed, COCO, 12 epochs, for detrex. The paper, which uses detrex,
 # reports 53.3 box AP (Table 2).
 # Recipe: detrex at e244e6c, projects/dino/configs/dino-swin/dino_swin_small_224_4scale_12ep.py,
-# which is loaded, without the relative position bias; window 7 as in pre-training, ImageNet-1k
-# weights.
+# loaded without the relative position bias; window 7 as in pre-training, ImageNet-1k weights.
 # Where no source settles it: frequencies have no weight decay (the rule of their pre-training).
 from detectron2.config import LazyConfig
 from projects import dino

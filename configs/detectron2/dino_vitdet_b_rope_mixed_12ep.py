@@ -1,9 +1,9 @@
-# DINO-ViTDet-B with RoPE-Mixed, COCO, 12 epochs, for detrex. The paper, whose framework it is,
+# DINO-ViTDet-B with RoPE-Mixed, COCO, 12 epochs, for detrex. The paper, which uses detrex,
 # reports 51.2 box AP (Table 1).
 # Recipe: detrex at e244e6c, projects/dino/configs/dino-vitdet/dino_vitdet_base_4scale_12ep.py. It
-# is loaded, with the position embedding exchanged: no absolute and no decomposed relative position.
+# is loaded, with rotary instead of absolute and decomposed relative position embedding.
 # Where no source settles it, as in ../dino_vitdet: warm-up of 250 iterations, which the shipped
-# file has not, and no weight decay of frequencies.
+# file lacks, and no weight decay of frequencies.
 from detectron2.config import LazyConfig
 from projects import dino
 

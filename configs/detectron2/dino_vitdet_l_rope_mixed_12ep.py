@@ -1,8 +1,8 @@
-# DINO-ViTDet-L with RoPE-Mixed, COCO, 12 epochs, for detrex. The paper, whose framework it is,
+# DINO-ViTDet-L with RoPE-Mixed, COCO, 12 epochs, for detrex. The paper, which uses detrex,
 # reports 52.9 box AP (Table 1).
 # Recipe: detrex at e244e6c, projects/dino/configs/dino-vitdet/dino_vitdet_large_4scale_12ep.py. It
-# is loaded: with a warm-up, and with the learning rate dropped at 72000, as its milestones (those
-# of a longer schedule) have it. Otherwise as for ViT-B.
+# is loaded, with its warm-up and its drop of the learning rate at 72000 (the milestones of a longer
+# schedule). Otherwise as for ViT-B.
 from detectron2.config import LazyConfig
 from projects import dino
 

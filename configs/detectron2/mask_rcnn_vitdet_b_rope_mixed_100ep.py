@@ -1,8 +1,8 @@
-# ViTDet's Mask R-CNN on ViT-B with RoPE-Mixed, COCO, 100 epochs, for detectron2. No paper has this
-# run, and its accuracy was not measured (detectron2: 51.6 box AP, 45.9 mask AP from MAE's weights).
+# ViTDet's Mask R-CNN on ViT-B with RoPE-Mixed, COCO, 100 epochs, for detectron2. No paper reports
+# this run; its accuracy was not measured (detectron2: 51.6 box AP, 45.9 mask AP from MAE).
 # Recipe: detectron2 at 02b5c4e, projects/ViTDet/configs/COCO/mask_rcnn_vitdet_b_100ep.py and
-# ../common/coco_loader_lsj.py, with the position embedding exchanged: no absolute and no decomposed
-# relative position. Frequencies have no weight decay (the rule of their pre-training).
+# ../common/coco_loader_lsj.py, with rotary instead of absolute and decomposed relative
+# position embedding. Frequencies have no weight decay (the rule of their pre-training).
 from functools import partial
 
 import detectron2.data.transforms as T

@@ -1,7 +1,7 @@
-# ViTDet's Mask R-CNN on ViT-L with RoPE-Mixed, COCO, 100 epochs, for detectron2. No paper has this
-# run, and its accuracy was not measured (detectron2: 55.5 box AP, 49.2 mask AP from MAE's weights).
+# ViTDet's Mask R-CNN on ViT-L with RoPE-Mixed, COCO, 100 epochs, for detectron2. No paper reports
+# this run; its accuracy was not measured (detectron2: 55.5 box AP, 49.2 mask AP from MAE).
 # Recipe: detectron2 at 02b5c4e, projects/ViTDet/configs/COCO/mask_rcnn_vitdet_l_100ep.py: the ViT-B
-# one with more drop path and a decay of 0.8 from block to block.
+# one with more drop path and layer decay 0.8.
 from functools import partial
 
 from rope_dense.integrations.detectron2 import get_rope_lr_decay_rate

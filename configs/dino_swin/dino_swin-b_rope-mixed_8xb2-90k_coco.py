@@ -1,6 +1,6 @@
 # DINO-Swin-B with RoPE-Mixed, COCO, 12 epochs. The paper reports 54.5 box AP (Table 2).
-# Recipe: as Swin-T. detrex's Swin-B file (dino_swin_base_384_4scale_12ep.py) is for weights of 384
-# pixels and windows of 12, which the paper's are not.
+# Recipe: as for Swin-T. detrex's Swin-B file (dino_swin_base_384_4scale_12ep.py) is for weights of
+# 384 pixels and windows of 12, unlike the paper's.
 # Where no source settles it: window 7, and drop path 0.2, the default of the shipped file's model.
 _base_ = './dino_swin-t_rope-mixed_8xb2-90k_coco.py'
 model = dict(

@@ -1,5 +1,5 @@
 # Swin-B, relative position bias. The paper reports 54.2 box AP (Table 2).
-# Its weights are not published: these are Microsoft's, trained without rotary embedding.
+# The paper's weights are not published; these are Microsoft's, trained without rotary embedding.
 _base_ = './dino_swin-b_rope-mixed_8xb2-90k_coco.py'
 weights = 'https://github.com/SwinTransformer/storage/releases/download/v1.0.0/swin_base_patch4_window7_224.pth'
 model = dict(backbone=dict(rope=None, use_rpb=True, init_cfg=dict(checkpoint=weights)))

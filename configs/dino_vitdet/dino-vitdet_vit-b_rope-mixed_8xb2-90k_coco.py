@@ -1,9 +1,9 @@
 # DINO-ViTDet-B with RoPE-Mixed, COCO, 12 epochs. The paper reports 51.2 box AP (Table 1).
-# Recipe: detrex, projects/dino/configs/dino-vitdet/dino_vitdet_base_4scale_12ep.py, with the
-# position embedding exchanged: no absolute and no decomposed relative position, no class token.
+# Recipe: detrex, projects/dino/configs/dino-vitdet/dino_vitdet_base_4scale_12ep.py, with
+# rotary instead of absolute and decomposed relative position embedding, and no class token.
 # Where no source settles it:
-# - Warm-up of 250 iterations from factor 0.001. The shipped ViT-B file has none, while its README
-#   calls training without one unstable and the ViT-L file has this one.
+# - Warm-up of 250 iterations from factor 0.001. The shipped ViT-B file has none, but its README
+#   calls training without one unstable, and the ViT-L file has this one.
 # - Frequencies: no weight decay (the rule of the pre-training), learning rate of the backbone.
 # - The pyramid is part of the backbone in detrex, so neck.0 has the backbone's learning rate.
 _base_ = [

@@ -1,7 +1,7 @@
 # DINO-ViTDet-L with RoPE-Mixed, COCO, 12 epochs. The paper reports 52.9 box AP (Table 1).
 # Recipe: detrex, projects/dino/configs/dino-vitdet/dino_vitdet_large_4scale_12ep.py: the ViT-B one
-# with more drop path and with the learning rate dropped at 72000. That is what the shipped file
-# does (its milestones are those of a longer schedule); detrex's other 12-epoch configs have 82500:
+# with more drop path, and with the learning rate dropped at 72000 as in the shipped file (with the
+# milestones of a longer schedule); detrex's other 12-epoch configs have 82500:
 # --cfg-options "param_scheduler.1.milestones=[82500]".
 # Where no source settles it: as for ViT-B; the warm-up is the shipped file's.
 _base_ = './dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py'

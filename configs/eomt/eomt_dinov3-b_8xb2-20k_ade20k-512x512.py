@@ -1,6 +1,5 @@
-# EoMT on DINOv3 ViT-B, ADE20K semantic. Not among the authors' configs: that for ViT-L, with the 3
-# blocks that theirs for ViT-B on COCO have, annealed in between as there. Its accuracy was not
-# measured.
+# EoMT on DINOv3 ViT-B, ADE20K semantic. Not among the authors' configs: the config for ViT-L with
+# the 3 blocks and the annealing of their ViT-B on COCO. Its accuracy was not measured.
 _base_ = './eomt_dinov3-l_8xb2-20k_ade20k-512x512.py'
 
 model = dict(

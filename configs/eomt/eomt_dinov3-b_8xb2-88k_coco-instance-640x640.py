@@ -1,5 +1,5 @@
-# EoMT on DINOv3 ViT-B, COCO instance, 640 x 640, 12 epochs. Not among the authors' configs: it is
-# that for ViT-L with 3 blocks, annealed as in
+# EoMT on DINOv3 ViT-B, COCO instance, 640 x 640, 12 epochs. Not among the authors' configs: the
+# config for ViT-L with 3 blocks, annealed as in
 # their configs/dinov2/coco/panoptic/eomt_base_640.yaml. Its accuracy was not measured.
 _base_ = './eomt_dinov3-l_8xb2-88k_coco-instance-640x640.py'
 

@@ -1,9 +1,9 @@
 # EoMT on DINOv3 ViT-L, ADE20K semantic, 512 x 512, 16 epochs. The authors have 59.5 mIoU.
 # Recipe: tue-mps/eomt at 7bd19dd, configs/dinov3/ade20k/semantic/eomt_large_512.yaml and the code
 # that reads it. One learning rate for all blocks: in that code lr_mult: 0.1 has no effect.
-# - Biases of queries and values, as in Hugging Face's DINOv3, from where the authors start.
-# - Windows of 512 pixels spread evenly along the long side, the short one being 512.
-# What differs: brightness is shifted by up to 32 (the authors multiply by 1 +- 0.125), saturation
+# - Biases of queries and values, as in Hugging Face's DINOv3, the authors' initial weights.
+# - Windows of 512 pixels, evenly spaced along the long side; the short side is 512.
+# Differences: brightness is shifted by up to 32 (the authors multiply by 1 +- 0.125), saturation
 # is changed in HSV, OpenCV resizes without antialiasing, and an image without any label is kept.
 # The weights have the DINOv3 licence.
 _base_ = [

@@ -1,6 +1,6 @@
 # EoMT on DINOv3 ViT-L, COCO instance, 1280 x 1280, 12 epochs. The authors have 49.9 mask AP.
-# Recipe: tue-mps/eomt at 7bd19dd, configs/dinov3/coco/instance/eomt_large_1280.yaml, which is that
-# for 640 with larger images.
+# Recipe: tue-mps/eomt at 7bd19dd, configs/dinov3/coco/instance/eomt_large_1280.yaml, the
+# config for 640 with larger images.
 _base_ = './eomt_dinov3-l_8xb2-88k_coco-instance-640x640.py'
 
 train_pipeline = [

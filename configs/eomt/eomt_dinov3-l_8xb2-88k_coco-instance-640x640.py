@@ -1,10 +1,10 @@
 # EoMT on DINOv3 ViT-L, COCO instance, 640 x 640, 12 epochs. The authors have 45.9 mask AP.
 # Recipe: tue-mps/eomt at 7bd19dd, configs/dinov3/coco/instance/eomt_large_640.yaml and the code
-# that reads it: 7329 iterations an epoch, of the 117266 images with objects; a learning rate of 0.8
-# from block to block below the 4 blocks that the queries join, in which it is the full one.
-# - Biases of queries and values, as in Hugging Face's DINOv3, from where the authors start.
-# What differs: OpenCV resizes without antialiasing; where a crop shows no object, another image
-# takes its place (the authors crop the same one again).
+# that reads it: 7329 iterations an epoch, of the 117266 images with objects; layer decay 0.8 below
+# the 4 blocks that the queries join, which have the full learning rate.
+# - Biases of queries and values, as in Hugging Face's DINOv3, the authors' initial weights.
+# Differences: OpenCV resizes without antialiasing; a crop without objects is replaced by
+# another image (the authors crop the same image again).
 # The weights have the DINOv3 licence.
 _base_ = [
     '../_base_/models/eomt_coco.py',

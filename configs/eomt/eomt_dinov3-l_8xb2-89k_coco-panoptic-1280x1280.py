@@ -1,6 +1,6 @@
 # EoMT on DINOv3 ViT-L, COCO panoptic, 1280 x 1280, 12 epochs. The authors have 58.9 PQ.
-# Recipe: tue-mps/eomt at 7bd19dd, configs/dinov3/coco/panoptic/eomt_large_1280.yaml, which is that
-# for 640 with larger images.
+# Recipe: tue-mps/eomt at 7bd19dd, configs/dinov3/coco/panoptic/eomt_large_1280.yaml, the
+# config for 640 with larger images.
 _base_ = './eomt_dinov3-l_8xb2-89k_coco-panoptic-640x640.py'
 
 train_pipeline = [

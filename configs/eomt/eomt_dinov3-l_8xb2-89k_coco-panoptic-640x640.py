@@ -1,9 +1,9 @@
 # EoMT on DINOv3 ViT-L, COCO panoptic, 640 x 640, 12 epochs. The authors have 56.8 PQ.
 # Recipe: tue-mps/eomt at 7bd19dd, configs/dinov3/coco/panoptic/eomt_large_640.yaml and the code
-# that reads it: 7391 iterations an epoch; a learning rate of 0.8 from block to block below the 4
-# blocks that the queries join, in which it is the full one.
-# - Biases of queries and values, as in Hugging Face's DINOv3, from where the authors start.
-# What differs: OpenCV resizes without antialiasing; an image whose crop shows nothing is kept.
+# that reads it: 7391 iterations an epoch; layer decay 0.8 below the 4 blocks that the queries
+# join, which have the full learning rate.
+# - Biases of queries and values, as in Hugging Face's DINOv3, the authors' initial weights.
+# Differences: OpenCV resizes without antialiasing; images with an empty crop are kept.
 # The weights have the DINOv3 licence.
 _base_ = [
     '../_base_/models/eomt_coco.py',

@@ -1,5 +1,5 @@
 # EoMT on ViT-B with RoPE-Axial, COCO panoptic: the config for DINOv3 with the paper's weights and
-# their final norm. No paper has this run; its accuracy was not measured.
+# their final norm. No paper reports this run; its accuracy was not measured.
 _base_ = './eomt_dinov3-b_8xb2-177k_coco-panoptic-640x640.py'
 
 model = dict(

@@ -1,5 +1,5 @@
 # EoMT on ViT-B with RoPE-Mixed, ADE20K semantic: the config for DINOv3 with the paper's weights and
-# their final norm. No paper has this run; its accuracy was not measured.
+# their final norm. No paper reports this run; its accuracy was not measured.
 _base_ = './eomt_dinov3-b_8xb2-20k_ade20k-512x512.py'
 
 model = dict(

@@ -1,10 +1,10 @@
-# DINO on DINOv3 ViT-B, fine-tuned, COCO, 12 epochs. No paper has this run and its accuracy was not
+# DINO on DINOv3 ViT-B, fine-tuned, COCO, 12 epochs. No paper reports this run; its accuracy was not
 # measured: it is the recipe of ../dino_vitdet_rope_mixed.py with the learning rates of detrex's
-# DINO on EVA-02-B (1e-4, decay 0.7 from block to block), and nothing was tuned to the weights.
-# - Class token and registers stay, as the weights were trained with them: window blocks attend to a
-#   copy of them in each window. Windows have 16 x 16 tokens, the grid of DINOv3's crops of 256
+# DINO on EVA-02-B (1e-4, layer decay 0.7), and nothing was tuned to the weights.
+# - Class token and registers stay, because the weights were trained with them: window blocks attend
+#   to a copy of them in each window. Windows have 16 x 16 tokens, the grid of DINOv3's crops of 256
 #   pixels.
-# - The map is that after the final norm (DINOv3's default, final_norm='all').
+# - The map is taken after the final norm (DINOv3's default, final_norm='all').
 # - DINOv3's coordinates are augmented in training, as in its pre-training.
 # The weights have the DINOv3 licence.
 _base_ = '../dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py'

@@ -1,11 +1,11 @@
-# DINO on EVA-02-B, fine-tuned, COCO, 12 epochs. detrex reports 55.8 box AP; with the differences
-# below it was not measured.
+# DINO on EVA-02-B, fine-tuned, COCO, 12 epochs. detrex reports 55.8 box AP; the config with
+# the differences below was not measured.
 # Recipe: detrex at e244e6c, projects/dino_eva/configs/dino-eva-02/
-# dino_eva_02_vitdet_b_4attn_1024_lrd0p7_4scale_12ep.py: learning rate 1e-4 with a decay of 0.7 from
-# block to block, the pyramid at the full rate, weight decay for norms too, windows of 16 tokens
+# dino_eva_02_vitdet_b_4attn_1024_lrd0p7_4scale_12ep.py: learning rate 1e-4 with layer decay
+# 0.7, the pyramid at the full rate, weight decay for norms too, windows of 16 tokens
 # each with the coordinates of the pre-training grid, no class token, no final norm, ImageNet's mean
 # and std (not the pre-training's).
-# What differs:
+# Differences:
 # - DINO's augmentation, where detrex jitters the scale of squares of 1024 pixels.
 # - Patches stay at the 14 pixels of the weights, where detrex resizes them to 16: images are padded
 #   to whole patches, and the strides of the pyramid are 7 to 56.

@@ -1,6 +1,6 @@
 # DINO on EVA-02-L, fine-tuned, COCO, 12 epochs; as for size B, from detrex's
-# dino_eva_02_vitdet_l_4attn_1024_lrd0p8_4scale_12ep.py at 64135ca: drop path 0.4, a decay of 0.8
-# from block to block, four global blocks.
+# dino_eva_02_vitdet_l_4attn_1024_lrd0p8_4scale_12ep.py at 64135ca: drop path 0.4, layer decay
+# 0.8, four global blocks.
 _base_ = './dino-vitdet_eva02-b_8xb2-90k_coco.py'
 
 model = dict(

@@ -1,6 +1,6 @@
-# DINO on LingBot-Vision-B, fine-tuned, COCO, 12 epochs. No paper has this run and its accuracy was
-# not measured: it is dino-vitdet_dinov3-b_8xb2-90k_coco.py with other weights, whose code is
-# DINOv3's, and nothing was tuned to them. The weights have the Apache-2.0 licence.
+# DINO on LingBot-Vision-B, fine-tuned, COCO, 12 epochs. No paper reports this run; its accuracy was
+# not measured: it is dino-vitdet_dinov3-b_8xb2-90k_coco.py with other weights, which use
+# DINOv3's code, and nothing was tuned to them. The weights have the Apache-2.0 licence.
 _base_ = './dino-vitdet_dinov3-b_8xb2-90k_coco.py'
 
 model = dict(

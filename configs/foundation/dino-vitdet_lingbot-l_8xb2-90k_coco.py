@@ -1,5 +1,5 @@
 # DINO on LingBot-Vision-L, fine-tuned, COCO, 12 epochs; as for size B, with the drop path, the
-# decay and the global blocks of detrex's DINO on EVA-02-L. No paper has this run.
+# decay and the global blocks of detrex's DINO on EVA-02-L. No paper reports this run.
 _base_ = './dino-vitdet_dinov3-b_8xb2-90k_coco.py'
 
 model = dict(

@@ -1,4 +1,4 @@
-# DINO on LingBot-Vision-S, fine-tuned, COCO, 12 epochs; as for size B. No paper has this run.
+# DINO on LingBot-Vision-S, fine-tuned, COCO, 12 epochs; as for size B. No paper reports this run.
 _base_ = './dino-vitdet_dinov3-b_8xb2-90k_coco.py'
 
 model = dict(

@@ -1,10 +1,10 @@
-# DINO on Perception Encoder spatial B, fine-tuned, COCO, 12 epochs. No paper has this run and its
+# DINO on Perception Encoder spatial B, fine-tuned, COCO, 12 epochs. No paper reports this run; its
 # accuracy was not measured: it is the recipe of ../dino_vitdet_rope_mixed.py with the learning
-# rates of detrex's DINO on EVA-02-B (1e-4, decay 0.7 from block to block), and nothing was tuned to
+# rates of detrex's DINO on EVA-02-B (1e-4, layer decay 0.7), and nothing was tuned to
 # the weights. (The authors' detectors have size G: ViTDet with Mask R-CNN, and DETA, at 5e-5 with a
 # decay of 0.9 over 50 blocks.)
 # - Windows of 32 x 32 tokens, the grid of the pre-training, as in the authors' detectors. Theirs
-#   have no class token, which G was trained without; B was trained with one, so it stays: window
+#   have no class token, because G was trained without; B was trained with one, so it stays: window
 #   blocks attend to a copy of it in each window.
 # - PE spatial has no norm after its blocks; mean and std are those of its pre-training, 0.5.
 _base_ = '../dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py'

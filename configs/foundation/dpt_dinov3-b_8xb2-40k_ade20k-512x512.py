@@ -1,9 +1,9 @@
-# DPT on a frozen DINOv3 ViT-B, ADE20K, 512 x 512, 40k iterations. No paper has this run and its
+# DPT on a frozen DINOv3 ViT-B, ADE20K, 512 x 512, 40k iterations. No paper reports this run; its
 # accuracy was not measured.
-# - Maps: those of Meta's DPT heads for depth on frozen DINOv3 (dinov3/hub/depthers.py): four at
+# - Maps: as in Meta's DPT heads for depth on frozen DINOv3 (dinov3/hub/depthers.py): four at
 #   even intervals, each after the final norm, each with its class token ("project", as in CHMv2's).
 # - Head: mmseg's DPTHead with the sizes of its own config for ViT-B.
-# - Training: that of the linear recipe, to which nothing was tuned.
+# - Training: the linear recipe; nothing was tuned.
 _base_ = './linear_dinov3-b_8xb2-40k_ade20k-512x512.py'
 
 model = dict(

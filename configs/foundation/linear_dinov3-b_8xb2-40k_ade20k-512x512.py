@@ -1,11 +1,11 @@
 # Linear segmentation on a frozen DINOv3 ViT-B, ADE20K, 512 x 512, 40k iterations. DINOv3's model
 # card reports 51.8 mIoU; it was not run at full size here.
 # Recipe: facebookresearch/dinov3 at 6876159, dinov3/eval/segmentation: train.py, transforms.py,
-# models/models/linear_head.py and configs/config-ade20k-linear-training.yaml. EUPE has the same.
+# models/models/linear_head.py and configs/config-ade20k-linear-training.yaml. EUPE's is the same.
 # - The map of the last block after the final norm, without class token and registers.
 # - Hue is varied over the whole circle, as in the authors' PhotoMetricDistortion (mmseg: a tenth of
-#   it to either side).
-# What differs: the warm-up (see the schedule), images are resized by OpenCV without antialiasing,
+#   the circle to either side).
+# Differences: the warm-up (see the schedule), images are resized by OpenCV without antialiasing,
 # saturation is changed in HSV (the authors blend with grey), and no side is longer than 2048 pixels
 # x the ratio.
 # Other sizes: --cfg-options model.backbone.arch=dinov3_large model.decode_head.in_channels=1024

@@ -1,6 +1,6 @@
-# UperNet on DINOv3 ViT-B, fine-tuned, ADE20K, 512 x 512, 160k iterations. No paper has this run and
-# its accuracy was not measured: training is that of ../upernet_vit_rope_mixed.py (learning rate
-# 5e-5, decay 0.75 from block to block), and nothing was tuned to the weights.
+# UperNet on DINOv3 ViT-B, fine-tuned, ADE20K, 512 x 512, 160k iterations. No paper reports this
+# run; its accuracy was not measured: training follows ../upernet_vit_rope_mixed.py (learning rate
+# 5e-5, layer decay 0.75), and nothing was tuned to the weights.
 # - Maps: four at even intervals, each after the final norm (DINOv3's default, final_norm='all').
 # - DINOv3's coordinates are augmented in training, as in its pre-training.
 # The weights have the DINOv3 licence.

@@ -1,5 +1,5 @@
 # UperNet on DINOv3 ViT-L, fine-tuned, ADE20K, 512 x 512, 160k iterations; as for size B, with the
-# drop path and the learning rates of BEiT v2's recipe for size L. No paper has this run.
+# drop path and the learning rates of BEiT v2's recipe for size L. No paper reports this run.
 # - Maps: 5, 11, 17 and 23 of 24 blocks, at even intervals.
 _base_ = './upernet_dinov3-b_8xb2-160k_ade20k-512x512.py'
 

@@ -1,13 +1,13 @@
 # UperNet on EVA-02-B, fine-tuned, ADE20K, 512 x 512, 60k iterations of 32 images. The authors
-# report 55.3 mIoU with patches resized to 16 pixels; with the patches below it was not measured.
+# report 55.3 mIoU with patches resized to 16 pixels; the patches below were not measured.
 # Recipe: baaivision/EVA at 5623d08, EVA-02/seg/configs/eva02/upernet/
 # upernet_eva02_base_12_512_slide_60k.py: maps of blocks 3, 5, 7 and 11 without a norm, learning
-# rate 6e-5 with a decay of 0.85 from block to block, ImageNet's mean and std (not the
-# pre-training's).
-# What differs:
+# rate 6e-5 with layer decay 0.85, ImageNet's mean and std (not the pre-training's).
+# Differences:
 # - Patches stay at the 14 pixels of the weights: crops of 512 and test images are padded to whole
 #   patches, 37 x 37 of them in a crop; windows at test time are 518 pixels wide.
-# - The position embedding is resized to that grid when the weights are loaded, and trained so.
+# - The position embedding is resized to that grid when the weights are loaded, and trained at that
+#   size.
 _base_ = '../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 model = dict(

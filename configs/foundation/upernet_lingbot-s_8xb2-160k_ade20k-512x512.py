@@ -1,5 +1,5 @@
 # UperNet on LingBot-Vision-S, fine-tuned, ADE20K, 512 x 512, 160k iterations; as for size B, with
-# the head as wide as the backbone. No paper has this run.
+# the head as wide as the backbone. No paper reports this run.
 _base_ = './upernet_dinov3-b_8xb2-160k_ade20k-512x512.py'
 
 model = dict(

@@ -1,5 +1,5 @@
 # UperNet on Perception Encoder spatial B, fine-tuned, ADE20K, 512 x 512, 160k iterations. No paper
-# has this run and its accuracy was not measured: training is that of ../upernet_vit_rope_mixed.py,
+# reports this run; its accuracy was not measured: training follows ../upernet_vit_rope_mixed.py,
 # and nothing was tuned to the weights. (The authors report 44.4 mIoU for a linear head on frozen
 # weights.)
 # - PE spatial has no norm after its blocks; mean and std are those of its pre-training, 0.5.

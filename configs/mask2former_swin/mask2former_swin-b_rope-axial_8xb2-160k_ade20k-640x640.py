@@ -1,4 +1,4 @@
-# Swin-B, RoPE-Axial. The paper has 52.0 mIoU (Table 4).
+# Swin-B, RoPE-Axial. The paper reports 52.0 mIoU (Table 4).
 _base_ = './mask2former_swin-b_rope-mixed_8xb2-160k_ade20k-640x640.py'
 model = dict(
     backbone=dict(

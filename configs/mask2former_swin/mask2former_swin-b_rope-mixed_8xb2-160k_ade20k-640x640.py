@@ -1,8 +1,8 @@
 # Mask2Former-Swin-B with RoPE-Mixed, ADE20K, 160k iterations. The paper has 52.0 mIoU (Table 4).
-# Recipe: maskformer2_swin_base_384_bs16_160k_res640.yaml of Mask2Former, but with window 7, that of
+# Recipe: maskformer2_swin_base_384_bs16_160k_res640.yaml of Mask2Former, but with window 7, as in
 # the paper's weights (the file is for weights of 384 pixels and windows of 12).
-# Where no source settles it: as for Swin-S; and the crop of 640, the file's (the paper does not say
-# which; README.md has the options for the other).
+# Where no source settles it: as for Swin-S; and the file's crop of 640 (not given in the paper;
+# README.md has the options for 512).
 _base_ = [
     '../_base_/models/mask2former.py',
     '../_base_/datasets/ade20k_mask2former_640.py',

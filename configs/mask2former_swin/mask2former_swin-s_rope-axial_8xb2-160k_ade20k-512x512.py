@@ -1,4 +1,4 @@
-# Swin-S, RoPE-Axial. The paper has 50.4 mIoU (Table 4).
+# Swin-S, RoPE-Axial. The paper reports 50.4 mIoU (Table 4).
 _base_ = './mask2former_swin-s_rope-mixed_8xb2-160k_ade20k-512x512.py'
 model = dict(
     backbone=dict(

@@ -1,6 +1,6 @@
 # Cascade Mask R-CNN, NAT-Mini, bias, COCO, 36 epochs. As published: 50.3 box AP, 43.6 mask AP.
 # Recipe: SHI-Labs/Neighborhood-Attention-Transformer at d334f5b,
-# detection/configs/nat/cascade_mask_rcnn_nat_mini_3x_coco.py and the files that it is based on.
+# detection/configs/nat/cascade_mask_rcnn_nat_mini_3x_coco.py and its base files.
 # Where no source settles it: an epoch is 7330 iterations, the images with objects in batches of 16.
 _base_ = [
     '../_base_/models/cascade_mask_rcnn.py',

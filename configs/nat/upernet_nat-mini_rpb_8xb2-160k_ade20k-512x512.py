@@ -1,7 +1,7 @@
 # UperNet, NAT-Mini, bias, ADE20K. As published: 45.1 mIoU at one scale, 46.4 at several.
 # Recipe: SHI-Labs/Neighborhood-Attention-Transformer at d334f5b,
-# segmentation/configs/nat/upernet_nat_mini_512x512_160k_ade20k.py and the files under it.
-# Where no source settles it: several scales are those of upernet_vit (--tta).
+# segmentation/configs/nat/upernet_nat_mini_512x512_160k_ade20k.py and its base files.
+# Where no source settles it: several scales as in upernet_vit (--tta).
 _base_ = [
     '../_base_/models/upernet_stages.py',
     '../_base_/datasets/ade20k.py',

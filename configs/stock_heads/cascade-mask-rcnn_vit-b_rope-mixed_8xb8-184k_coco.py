@@ -1,7 +1,7 @@
-# ViTDet: Cascade Mask R-CNN on ViT-B with RoPE-Mixed, COCO, 100 epochs. No paper has this run, and
-# its accuracy was not measured (detectron2 reports 54.0 box AP, 46.7 mask AP from MAE's weights).
+# ViTDet: Cascade Mask R-CNN on ViT-B with RoPE-Mixed, COCO, 100 epochs. No paper reports this run;
+# its accuracy was not measured (detectron2 reports 54.0 box AP, 46.7 mask AP from MAE).
 # Recipe: detectron2 at 02b5c4e, projects/ViTDet/configs/COCO/cascade_mask_rcnn_vitdet_b_100ep.py,
-# as for Mask R-CNN. What differs, as in mmdet: losses of the three stages count 1, 0.5 and 0.25,
+# as for Mask R-CNN. Differences, as in mmdet: losses of the three stages count 1, 0.5 and 0.25,
 # and each stage has a mask head.
 _base_ = './mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco.py'
 

@@ -1,6 +1,6 @@
-# DDQ-DETR with 4 scales on Swin-T with RoPE-Mixed, COCO, 12 epochs. No paper has this run, and its
+# DDQ-DETR with 4 scales on Swin-T with RoPE-Mixed, COCO, 12 epochs. No paper reports this run; its
 # accuracy was not measured: it is mmdet's config for ResNet-50 with another backbone. Frequencies
-# have no weight decay (the rule of their pre-training), all else has, as there.
+# have no weight decay (the rule of their pre-training), all other parameters do, as there.
 _base_ = 'mmdet::ddq/ddq-detr-4scale_r50_8xb2-12e_coco.py'
 custom_imports = dict(imports=['rope_dense'], allow_failed_imports=False)
 

@@ -1,8 +1,8 @@
-# DPT on ViT-B with RoPE-Mixed, ADE20K, 512 x 512, 160k iterations. No paper has this run, and its
-# accuracy was not measured. Head, maps, learning rate and weight decay are those of mmseg's
+# DPT on ViT-B with RoPE-Mixed, ADE20K, 512 x 512, 160k iterations. No paper reports this run; its
+# accuracy was not measured. Head, maps, learning rate and weight decay are from mmseg's
 # dpt_vit-b16_8xb2-160k_ade20k-512x512.py: four maps without the final norm, each with its class
-# token. Frequencies have no weight decay; the class token has, unlike there. (That file is not the
-# base, since `mmseg::` is not found in the onedl-* packages.)
+# token. Frequencies have no weight decay; the class token does, unlike there. (That file is not the
+# base, because the onedl-* packages do not find `mmseg::`.)
 _base_ = '../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 model = dict(

@@ -1,7 +1,7 @@
-# ViTDet: Mask R-CNN on ViT-B with RoPE-Mixed, COCO, 100 epochs. No paper has this run, and its
+# ViTDet: Mask R-CNN on ViT-B with RoPE-Mixed, COCO, 100 epochs. No paper reports this run; its
 # accuracy was not measured (detectron2 reports 51.6 box AP, 45.9 mask AP from MAE's weights).
-# Recipe: detectron2 at 02b5c4e, projects/ViTDet/configs/COCO/mask_rcnn_vitdet_b_100ep.py, with the
-# position embedding exchanged; the head is mmdet's, in ViTDet's form: two convolutions in the RPN,
+# Recipe: detectron2 at 02b5c4e, projects/ViTDet/configs/COCO/mask_rcnn_vitdet_b_100ep.py, with
+# another position embedding; the head is mmdet's, in ViTDet's form: two convolutions in the RPN,
 # four and one linear layer in the box head, channel-wise LayerNorm.
 # Other backbones of 16-pixel patches: model.backbone and model.neck.in_channels.
 _base_ = [

@@ -1,5 +1,5 @@
-# Mask2Former, panoptic segmentation, on Swin-T with RoPE-Mixed, COCO, 50 epochs. No paper has this
-# run, and its accuracy was not measured: it is mmdet's config for Swin-T with another backbone.
+# Mask2Former, panoptic segmentation, on Swin-T with RoPE-Mixed, COCO, 50 epochs. No paper reports
+# this run; its accuracy was not measured: it is mmdet's config for Swin-T with another backbone.
 # Frequencies have no weight decay (the rule of their pre-training).
 _base_ = 'mmdet::mask2former/mask2former_r50_8xb2-lsj-50e_coco-panoptic.py'
 custom_imports = dict(imports=['rope_dense'], allow_failed_imports=False)

@@ -1,4 +1,4 @@
-# RetinaNet with an FPN on Swin-T with RoPE-Mixed, COCO, 12 epochs. No paper has this run, and its
+# RetinaNet with an FPN on Swin-T with RoPE-Mixed, COCO, 12 epochs. No paper reports this run; its
 # accuracy was not measured: it is mmdet's config for ResNet-50 with another backbone, and AdamW at
 # the learning rate and weight decay of mmdet's Mask R-CNN on Swin.
 _base_ = 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py'

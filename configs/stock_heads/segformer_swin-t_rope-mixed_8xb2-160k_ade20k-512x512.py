@@ -1,7 +1,7 @@
-# SegFormer's head on Swin-T with RoPE-Mixed, ADE20K, 512 x 512, 160k iterations. No paper has this
-# run, and its accuracy was not measured. Head, learning rates and weight decay are those of mmseg's
+# SegFormer's head on Swin-T with RoPE-Mixed, ADE20K, 512 x 512, 160k iterations. No paper reports
+# this run; its accuracy was not measured. Head, learning rates and weight decay are from mmseg's
 # segformer_mit-b2_8xb2-160k_ade20k-512x512.py; frequencies have no weight decay. (That file is not
-# the base, since `mmseg::` is not found in the onedl-* packages.)
+# the base, because the onedl-* packages do not find `mmseg::`.)
 _base_ = '../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 model = dict(

@@ -1,6 +1,6 @@
 # UperNet with a small plain ViT on generated shapes of 128 x 128 pixels (8 x 8 patches), from
 # scratch on a CPU, for the study of other resolutions (docs/resolution_study); here with
-# RoPE-Mixed. Pictures have 384 pixels, so that no size up to 3 times that of training is enlarged.
+# RoPE-Mixed. Pictures have 384 pixels, so that no size up to 3 times the training size is enlarged.
 # python tools/make_shapes.py data/study --layout ade --train 1500 --val 100 --size 384
 # python tools/train.py configs/study/upernet_vit_rope_mixed_shapes.py
 _base_ = '../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'

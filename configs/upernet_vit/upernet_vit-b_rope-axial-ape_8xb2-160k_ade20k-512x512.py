@@ -1,4 +1,4 @@
-# ViT-B, RoPE-Axial with APE. The paper has 49.5 mIoU, 50.5 multi-scale (Table 3).
+# ViT-B, RoPE-Axial with APE. The paper reports 49.5 mIoU, 50.5 multi-scale (Table 3).
 _base_ = './upernet_vit-b_rope-mixed-ape_8xb2-160k_ade20k-512x512.py'
 model = dict(
     backbone=dict(

@@ -1,4 +1,4 @@
-# ViT-B, RoPE-Axial. The paper has 49.0 mIoU, 49.9 multi-scale (Table 3).
+# ViT-B, RoPE-Axial. The paper reports 49.0 mIoU, 49.9 multi-scale (Table 3).
 _base_ = './upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
 model = dict(
     backbone=dict(

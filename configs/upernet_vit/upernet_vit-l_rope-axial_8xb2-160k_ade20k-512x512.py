@@ -1,4 +1,4 @@
-# ViT-L, RoPE-Axial. The paper has 51.8 mIoU, 52.6 multi-scale (Table 3).
+# ViT-L, RoPE-Axial. The paper reports 51.8 mIoU, 52.6 multi-scale (Table 3).
 _base_ = './upernet_vit-l_rope-mixed_8xb2-160k_ade20k-512x512.py'
 model = dict(
     backbone=dict(

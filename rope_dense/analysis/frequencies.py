@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..backbones.base import Backbone
 from ..rope import AxialRoPE, LogAxialRoPE, Rotary
-from ..rope.embeddings import axis_frequencies, linear_angles
+from ..rope.frequencies import axis_frequencies, linear_angles
 from ..utils.sizes import Size
 
 # Of figure 1 of Heo et al., as the author gave them: github.com/naver-ai/rope-vit/issues/24.
@@ -121,11 +121,14 @@ def sequence_frequencies(head_dim: int = 128, theta: float = 10000.0) -> Tensor:
 
 
 def series_of_dimensions(dims: int, head_dim: int = 32) -> dict[str, Tensor]:
-    """The frequencies of one axis of all heads together, [dims / 4] each: figure 4 of the
-    fused-attention paper."""
+    """Return the frequencies of one axis, head after head as models have them, [dims / 4] each.
+
+    Figure 4 of the fused-attention paper. Log-axial frequencies of a head are spaced over the whole
+    range, so that the series falls at each of the h - 1 steps to the next head.
+    """
     heads, device = dims // head_dim, torch.device('cpu')
     log = LogAxialRoPE(head_dim, heads, k_rope=1).axis_frequencies(device)  # [h, D / 4]
     return {
-        'log-axial, per head (unit: half a side of the map)': log.T.flatten(),
+        'log-axial, per head (unit: half a side of the map)': log.flatten(),
         '2D RoPE (unit: a patch)': AxialRoPE(dims, 1, theta=100.0).axis_frequencies(device)[0],
     }

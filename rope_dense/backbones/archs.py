@@ -255,7 +255,9 @@ ROPE_REG = dict(
     num_registers=1,
     layer_scale_init_value=1e-5,
 )
-# The plain ViT of the neighbourhood-attention papers: public code, ``isotropic.py``.
+# The plain ViT of the neighbourhood-attention papers: public code, ``isotropic.py``. Its weights
+# are the rows with a bias of the fused-attention paper, so its heads of 32 are taken to be those of
+# the paper's ViTs, for all rows but k_rope = 16, which heads of 32 do not allow.
 ISOTROPIC = dict(
     depth=12,
     rope=None,

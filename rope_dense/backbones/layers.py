@@ -15,7 +15,7 @@ from mmcv.cnn import build_norm_layer
 from torch import Tensor, nn
 
 from ..rope import Coordinates
-from ..rope.embeddings import axis_frequencies
+from ..rope.frequencies import axis_frequencies
 from ..utils.sizes import Size
 from ..utils.tracing import is_tracing
 

@@ -54,8 +54,10 @@ class RoPESwin(StagedBackbone):
         rope_scaling: for windows that differ from pre-training, see ``RopeScaling``; without its
             ``grid``. None leaves the frequencies as they are, as in the paper.
         use_rpb: learned relative position bias, with tables for ``pretrain_window_size``.
-        rpb_resize: how the tables fit other windows, 'bicubic' or 'zeros': see
-            ``TableBiasAttention``.
+        rpb_resize: how the tables fit other windows, see ``TableBiasAttention``. 'zeros' is the
+            paper's test of other windows (Heo et al., section 3.3), which the evaluation of its
+            classifiers takes; 'bicubic' is for fine-tuning, as Swin's code does, where every entry
+            of a larger table starts from a trained one.
         window_size: tokens of a side of a window, an int or (height, width); every other block is
             shifted by half of it. 'auto' takes 1 / 32 of the image, as in the paper's evaluation
             at many resolutions; None attends to the whole map. See also ``set_window_size``.

@@ -47,7 +47,7 @@ def load_adapters(model: Backbone, checkpoint: str) -> None:
         checkpoint: a file, see ``fetch``.
 
     Raises:
-        CheckpointError: the file cannot be had or read, or it does not fit the adapters.
+        CheckpointError: the file cannot be fetched or read, or it does not fit the adapters.
     """
     weights, settings = read_adapters(checkpoint)
     if model.lora != settings:

@@ -15,8 +15,10 @@ class CheckpointError(ValueError):
 
 
 def listed(keys: Iterable[object], most: int = MAX_KEYS) -> str:
-    """Keys for a message: keys that differ in numbers between dots as one group, at most ``most``
-    groups, and at most ``MAX_LENGTH`` characters of each."""
+    """Keys for a message, at most ``most`` groups and ``MAX_LENGTH`` characters of each.
+
+    Keys that differ only in numbers between dots are one group.
+    """
     groups = defaultdict(list)
     for key in keys:
         groups[re.sub(r'(?<=\.)\d+(?=\.)', '*', shortened(key))].append(shortened(key))

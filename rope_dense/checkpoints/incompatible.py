@@ -33,6 +33,10 @@ class IncompatibleKeys:
     def __bool__(self) -> bool:
         return any(vars(self).values())
 
+    def all_keys(self) -> list[str]:
+        """The keys of all groups."""
+        return [key for group in vars(self).values() for key in group]
+
     def __str__(self) -> str:
         mismatched = [
             f'{shortened(key)} {given} instead of {expected}'
@@ -50,8 +54,11 @@ class IncompatibleKeys:
 
 
 def compare(expected: StateDict, weights: StateDict) -> IncompatibleKeys:
-    """What of the weights does not fit those that a model expects: keys and shapes, and if they fit
-    the values, one tensor at a time."""
+    """What of the weights does not fit those that a model expects.
+
+    Keys and shapes come first. Only if they fit, values are read, one tensor at a time; none are
+    read for a model on the meta device.
+    """
     both = [key for key in expected if key in weights]
     missing = [key for key in expected if key not in weights]
     left_over = [key for key in weights if key not in expected]
@@ -69,7 +76,9 @@ def compare(expected: StateDict, weights: StateDict) -> IncompatibleKeys:
             key for key in readable if weights[key].is_meta and not expected[key].is_meta
         ],
         not_finite=[
-            key for key in readable if not (weights[key].is_meta or weights[key].isfinite().all())
+            key
+            for key in readable
+            if not (weights[key].is_meta or expected[key].is_meta or weights[key].isfinite().all())
         ],
     )
 

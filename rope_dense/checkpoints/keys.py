@@ -86,15 +86,6 @@ def has(keys: Iterable[str], pattern: str) -> bool:
     return any(re.fullmatch(pattern, key) for key in keys)
 
 
-def by_stage(weights: StateDict, pattern: str) -> dict[int, set[int]]:
-    """From the stage to its blocks, of the keys that the pattern matches."""
-    blocks = defaultdict(set)
-    for key in weights:
-        if match := re.fullmatch(pattern, key):
-            blocks[int(match[1])].add(int(match[2]))
-    return blocks
-
-
 def new_keys(key: str, table: KeyTable) -> list[str]:
     """What a table makes of a key: one new key or several; none if it drops it."""
     pattern, match = find_row(key, table)
@@ -208,8 +199,7 @@ def is_square(number: int) -> bool:
 
 
 def has_cls_pos_embed(weights: StateDict) -> bool:
-    """Whether pos_embed [1, 1 + N, C] begins with the position of the class token; N is a square
-    number."""
+    """Whether pos_embed is [1, 1 + N, C] with the class token's position first; N is a square."""
     token, positions = weights.get('cls_token'), weights.get('pos_embed')
     if token is None or positions is None or positions.ndim != 3:
         return False

@@ -100,8 +100,11 @@ def read_checkpoint(path: str, name: str, allowed: Sequence[Callable] = STAND_IN
 
 
 def read_ahead(path: str, name: str, allowed: Sequence[Callable] = STAND_INS) -> dict:
-    """``read_checkpoint`` by a check before a run: the next reading of the same file with the same
-    ``allowed`` returns the same contents and does not open the file."""
+    """``read_checkpoint``, and keep the contents for the next reading of the file.
+
+    For checks before a run: the next ``read_checkpoint`` of the same file with the same ``allowed``
+    returns the same contents and does not open the file.
+    """
     contents = read_checkpoint(path, name, allowed)
     _read_ahead[file_state(path), id(allowed)] = contents
     return contents
@@ -129,8 +132,13 @@ def read_file(path: str, name: str, allowed: Sequence[Callable]) -> dict:
 
 
 def file_format(path: str, name: str) -> str:
-    """'archive' or 'pickle', today's format of torch.save and the one before, or 'safetensors', by
-    the first bytes; CheckpointError for anything else."""
+    """Format of a file by its first bytes: 'archive', 'pickle' or 'safetensors'.
+
+    An archive is today's format of torch.save, a pickle the one before.
+
+    Raises:
+        CheckpointError: none of these formats.
+    """
     with open(path, 'rb') as file:
         head = file.read(24)
     if head.startswith(b'PK\x03\x04'):
@@ -212,8 +220,11 @@ def is_complete(path: str) -> bool:
 
 @contextmanager
 def only_safe_globals(allowed: Sequence[Callable]) -> Iterator[None]:
-    """Within it torch.load accepts what is listed here, whatever other packages have allowed, to
-    which ``torch.serialization.safe_globals`` would add. One thread at a time."""
+    """Within it torch.load accepts what is listed here, whatever other packages have allowed.
+
+    ``torch.serialization.safe_globals`` would add to their list. One thread at a time: PyTorch has
+    one list for all.
+    """
     with ALLOW_LIST:
         others = torch.serialization.get_safe_globals()
         torch.serialization.clear_safe_globals()

@@ -1,4 +1,4 @@
-"""What the tools share: arguments, configs, and checks that fail early with advice."""
+"""Code that the tools share: configs, early checks with advice, the recipe, the run."""
 
 from ..utils.requirements import installation_advice, missing_packages
 

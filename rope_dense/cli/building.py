@@ -2,96 +2,133 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import (
+    DATA_SAMPLERS,
+    DATASETS,
+    HOOKS,
+    LOG_PROCESSORS,
+    LOOPS,
+    METRICS,
+    MODELS,
+    OPTIM_WRAPPER_CONSTRUCTORS,
+    OPTIM_WRAPPERS,
+    OPTIMIZERS,
+    PARAM_SCHEDULERS,
+    TASK_UTILS,
+    TRANSFORMS,
+    VISBACKENDS,
+    VISUALIZERS,
+    Registry,
+)
 
 from ..checkpoints import CheckpointError
-from .config import nodes
+from .config import component_of, nodes
 from .errors import UsageError, nearest
 
+REGISTRIES = (
+    *(MODELS, TASK_UTILS, DATASETS, TRANSFORMS, DATA_SAMPLERS, HOOKS, LOOPS, METRICS),
+    *(OPTIM_WRAPPERS, OPTIMIZERS, OPTIM_WRAPPER_CONSTRUCTORS, PARAM_SCHEDULERS),
+    *(VISUALIZERS, VISBACKENDS, LOG_PROCESSORS),
+)
+UNKNOWN_TYPE = re.compile(r'(\S+) is not in the (\w+)::(.+?) registry')  # mmengine's message
 UNKNOWN_ARGUMENT = re.compile(r"\.__init__\(\) got an unexpected keyword argument '(\w+)'")
-LOCALS = ('cfg', 'dataloader')  # what functions of mmengine call the config of what they build
 
 
 @contextmanager
-def building(cfg: Config) -> Iterator[None]:
-    """Within it an error in building a part of the config is a UsageError with its key."""
+def building(cfg: Config, *keys: str) -> Iterator[None]:
+    """Make an error in building the parts of a config at `keys` a UsageError that names the part.
+
+    The part is the one of the unknown type or argument, else the innermost one that fails in the
+    same way when it is built alone, else the part at the first key. An empty first key is the whole
+    config, whose parts are not tried.
+    """
     try:
         yield
     except (UsageError, CheckpointError, OSError):  # the last names its file
         raise
     except Exception as error:  # a component can fail in any way
-        frames = building_frames(error)
-        if not frames:
-            raise
-        raise UsageError(explain(cfg, frames, error)) from error
+        raise UsageError(explain(cfg, keys or ('',), error)) from error
 
 
-def building_frames(error: Exception) -> list[dict]:
-    """Local variables of the functions of mmengine that were building from a config, the innermost
-    first; the config is added as 'part'.
-    """
-    frames = []
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        code, variables = frame.f_code, frame.f_locals
-        if 'mmengine' in code.co_filename and code.co_name.startswith('build'):
-            given = [variables.get(name) for name in LOCALS]
-            parts = [part for part in given if isinstance(part, (dict, Config))]
-            frames += [{**variables, 'part': parts[0]}] if parts else []
-    return frames[::-1]
-
-
-def explain(cfg: Config, frames: list[dict], error: Exception) -> str:
-    """Which key cannot be built, and why. mmengine puts some parts together itself: then the key is
-    that of the part around them.
-    """
-    variables, part = frames[0], frames[0]['part']
-    component = variables.get('obj_cls')
-    keys = [key_of(cfg, frame['part']) for frame in frames]
-    key = next((key for key in keys if key), 'the config')
+def explain(cfg: Config, keys: tuple[str, ...], error: Exception) -> str:
+    """The key that cannot be built, and the reason."""
+    parts = [(key, part_at(cfg, key)) for key in keys]
+    typed = [
+        (key, node)
+        for start, part in parts
+        for key, node in (nodes(part, start) if start else ())
+        if node.get('type')
+    ]
     message = str(error.args[0]) if error.args else ''
-    match = UNKNOWN_ARGUMENT.search(message)
-    if match and inspect.isclass(component) and match[1] in part:
-        allowed = arguments_of(component)
+    if match := UNKNOWN_TYPE.match(message):
+        key = next((f'{key}.type' for key, node in typed if node['type'] == match[1]), keys[0])
+        registry = next((known for known in REGISTRIES if known.name == match[3]), MODELS)
+        known = names_in(cfg, registry)
         return (
-            f'{key}: unknown argument {match[1]!r} of {component.__name__}'
-            f'{nearest(match[1], allowed)}; allowed: {", ".join(allowed) or "none"}'
+            f'{key}: no {match[1]!r} in the registry {match[2]}::{match[3]}'
+            f'{nearest(match[1], known)}'
         )
-    if 'obj_cls' in variables and component is None:
-        registry = variables['registry']
-        known = {*registry.module_dict, *(registry.parent.module_dict if registry.parent else ())}
-        return (
-            f'{key}{".type" if keys[0] else ""}: no {part["type"]!r} in the registry '
-            f'{registry.scope}::{registry.name}'
-            f'{nearest(part["type"], known)}'
-        )
+    if match := UNKNOWN_ARGUMENT.search(message):
+        for key, node in reversed(typed):
+            for component in components(cfg, node) if match[1] in node else ():
+                if match[1] not in (allowed := arguments_of(component)):
+                    return (
+                        f'{key}: unknown argument {match[1]!r} of {component.__name__}'
+                        f'{nearest(match[1], allowed)}; allowed: {", ".join(allowed) or "none"}'
+                    )
     if isinstance(error, KeyError) and ' ' not in message:
         message = f'no {message!r} in a part that needs it'
-    what = f'{key}: {part["type"]}' if part.get('type') else key
-    return f'{what} cannot be built: {message or type(error).__name__}'
+    alone = ((key, node) for key, node in reversed(typed) if fails_alone(cfg, node, error))
+    key, part = next(alone, parts[0])
+    kind = part.get('type') if isinstance(part, dict) else None
+    named = f'{key}: {kind}' if kind else key or 'the config'
+    return f'{named} cannot be built: {message or type(error).__name__}'
 
 
-def key_of(cfg: Config, part: dict | Config) -> str | None:
-    """The key of a part, some of whose entries may have been changed while it was built: the dict
-    of the same type that shares most entries with it. None if there is none.
-    """
-    if isinstance(part, Config):
-        return 'the config'
-    alike = {
-        key: sum(name in part and part[name] == node[name] for name in node)
-        for key, node in nodes(cfg._cfg_dict)
-        if key and node.get('type') == part.get('type')
-    }
-    return max(alike, key=alike.__getitem__, default=None)
+def part_at(cfg: Config, key: str) -> object:
+    """The part of a config at a dotted key; the whole config for an empty key."""
+    part = cfg._cfg_dict
+    for name in key.split('.') if key else ():
+        part = part[int(name)] if isinstance(part, (list, tuple)) else (part or {}).get(name)
+    return part
+
+
+def names_in(cfg: Config, registry: Registry) -> set[str]:
+    """The names that a config of the task of `cfg` can use."""
+    with registry.switch_scope_and_registry(cfg.get('default_scope')) as task_registry:
+        parent = task_registry.parent
+        return {*task_registry.module_dict, *(parent.module_dict if parent else ())}
+
+
+def components(cfg: Config, node: ConfigDict) -> list[type]:
+    """The classes that the type of a part names, in whatever registry it is."""
+    found = [component_of(cfg, registry, node) for registry in REGISTRIES]
+    return [component for component in dict.fromkeys(found) if inspect.isclass(component)]
+
+
+def fails_alone(cfg: Config, node: ConfigDict, error: Exception) -> bool:
+    """Whether building a part alone raises the same error."""
+    for registry in REGISTRIES:
+        if component_of(cfg, registry, node) is None:
+            continue
+        with registry.switch_scope_and_registry(cfg.get('default_scope')) as task_registry:
+            try:
+                task_registry.build(copy.deepcopy(node))
+            except Exception as other:  # of any code
+                if (type(other), str(other)) == (type(error), str(error)):
+                    return True
+    return False
 
 
 def arguments_of(component: type) -> list[str]:
-    """Names of the arguments of a class, those that it hands on to its base classes included."""
+    """Names of the arguments of a class and of the base classes to which it passes arguments."""
     names: dict[str, None] = {}
     for cls in inspect.getmro(component):
         initialiser = vars(cls).get('__init__')

@@ -17,6 +17,7 @@ from ..checkpoints.sources import HUB, Source, fetch
 from ..checkpoints.weights import check_plain
 from .config import nodes
 from .errors import UsageError
+from .training_checks import check_backbone
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
 STATISTICS = ('min', 'max', 'mean', 'current')
@@ -43,14 +44,19 @@ ALLOWED: list[Any] = [
 
 
 def load_from_source(filename: str, map_location: object = None) -> dict:
-    """``read_checkpoint`` for mmengine. Tensors are on the CPU, whatever `map_location` is: model
-    and optimizer copy them to their device."""
+    """``read_checkpoint`` for mmengine.
+
+    Tensors are on the CPU, whatever `map_location` is: model and optimizer copy them to their
+    device.
+    """
     return read_checkpoint(fetch(filename), filename, ALLOWED)
 
 
 def read_safely() -> None:
-    """Let mmengine read files, addresses and the hub with ``read_checkpoint``: its own reader, of
-    0.10.12, runs code from a file that ``weights_only`` refuses."""
+    """Let mmengine read files, addresses and the hub with ``read_checkpoint``.
+
+    Its own reader, of 0.10.12, runs code from a file that ``weights_only`` refuses.
+    """
     CheckpointLoader.register_scheme(['', *WEB, HUB], load_from_source, force=True)
 
 
@@ -89,6 +95,7 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
     checkpoint = read(path, origin)
     weights = weights_of(checkpoint, f'{origin} {path!r}')
     if not cfg.get('resume'):
+        check_backbone(model, weights, f'{origin} {path!r}')
         return
     if missing := [key for key in TRAINING_STATE if key not in checkpoint]:
         raise UsageError(
@@ -138,8 +145,12 @@ def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
 
 
 def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
-    """Load the weights; a parameter that is missing or differs in shape is an error (mmengine would
-    warn and leave it random)."""
+    """Load the weights into a model.
+
+    Raises:
+        UsageError: a parameter is missing or differs in shape (mmengine would warn and leave it
+            random), or has no values.
+    """
     if without_values := [key for key, weight in weights.items() if weight.is_meta]:
         raise UsageError(f'{origin}: has no values (meta device) for {listed(without_values)}')
     try:

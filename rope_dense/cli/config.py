@@ -1,18 +1,22 @@
 """Read a config, and find things in it."""
 
 import argparse
+import contextlib
 import importlib
 import inspect
+import io
 import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from mmengine.config import Config, ConfigDict, DictAction
 from mmengine.registry import Registry
 from mmengine.runner import Runner
 
 from .errors import UsageError, nearest
+from .own_config import own_options
 
-# What mmengine needs, for each loop all or nothing.
+# mmengine needs all or none of these for each loop.
 SECTIONS = {
     'train': ('train_dataloader', 'train_cfg', 'optim_wrapper'),
     'val': ('val_dataloader', 'val_cfg', 'val_evaluator'),
@@ -41,12 +45,21 @@ def load_config(path: str, options: Iterable[str] = (), work_dir: str | None = N
     """
     if not os.path.isfile(path):
         raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)})')
-    try:
-        cfg = Config.fromfile(path)
-    except Exception as error:  # a config is a program: it can fail in any way
-        cause = error.__cause__ if isinstance(error, ImportError) and error.__cause__ else error
-        raise UsageError(f'config {path!r}: {type(cause).__name__}: {cause}') from error
-    _merge_options(cfg, read_options(options))
+    pairs = read_options(options)
+    with own_options(pairs):
+        try:
+            cfg = Config.fromfile(path)
+        except RecursionError as error:
+            cycle = ' -> '.join(map(str, base_cycle(Path(path).resolve())))
+            raise UsageError(f'config {path!r}: its _base_ files form a cycle: {cycle}') from error
+        except (Exception, SystemExit) as error:  # a config is a program: it can fail in any way
+            cause = error.__cause__ if isinstance(error, ImportError) and error.__cause__ else error
+            problem = 'it calls sys.exit' if isinstance(error, SystemExit) else type(cause).__name__
+            raise UsageError(f'config {path!r}: {problem}: {cause}') from error
+    _merge_options(cfg, pairs)
+    for _, node in nodes(cfg._cfg_dict):
+        node.pop('_delete_', None)  # where there is nothing to delete, mmengine leaves it
+    _check_kinds(cfg)
     _import_task(cfg, path)
     name = os.path.splitext(os.path.basename(path))[0]
     cfg.work_dir = work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
@@ -57,8 +70,49 @@ def load_config(path: str, options: Iterable[str] = (), work_dir: str | None = N
     return cfg
 
 
+def base_files(path: Path) -> list[Path]:
+    """The files that a config names as its `_base_`, without files of other packages."""
+    bases = Config._get_base_files(str(path))  # mmengine has no public function for it
+    return [(path.parent / base).resolve() for base in bases if '::' not in base]
+
+
+def base_cycle(path: Path, *before: Path) -> list[Path]:
+    """The files from `path` to one that is a `_base_` of itself, which ends the list."""
+    if path in before:
+        return [*before[before.index(path) :], path]
+    cycles = (base_cycle(base, *before, path) for base in base_files(path))
+    return next(filter(None, cycles), [])
+
+
+def _check_kinds(cfg: Config) -> None:
+    """Check which parts are dicts, and which are lists of dicts with a type."""
+    loops = [f'{loop}_{part}' for loop in SECTIONS for part in ('dataloader', 'cfg')]
+    for key in ('model', 'optim_wrapper', 'default_hooks', 'auto_scale_lr', 'randomness', *loops):
+        if cfg.get(key) is not None and not isinstance(cfg[key], dict):
+            raise UsageError(f'{key}={cfg[key]!r}: give a dict')
+    if cfg.get('model') and not isinstance(cfg.model.get('backbone') or {}, dict):
+        raise UsageError(f'model.backbone={cfg.model.backbone!r}: give a dict')
+    lists = {key: cfg.get(key) for key in ('custom_hooks', 'param_scheduler', 'tta_pipeline')}
+    for loader in (f'{loop}_dataloader' for loop in SECTIONS):
+        if cfg.get(loader) is None:
+            continue
+        if not isinstance(dataset := cfg[loader].get('dataset'), dict):
+            raise UsageError(f'{loader}.dataset={dataset!r}: give a dict')
+        for key, leaf in leaf_datasets(cfg, loader):
+            if not isinstance(leaf, dict):
+                raise UsageError(f'{key}={leaf!r}: give a dict')
+            lists[f'{key}.pipeline'] = leaf.get('pipeline')
+    for key, given in lists.items():
+        items = [given] if isinstance(given, dict) else [] if given is None else given
+        if not isinstance(items, (list, tuple)):
+            raise UsageError(f'{key}={given!r}: give a list of dicts, each with a type')
+        for index, item in enumerate(items):
+            if not isinstance(item, dict) or 'type' not in item:
+                raise UsageError(f'{key}.{index}={item!r}: give a dict with a type')
+
+
 def _check_numbers(cfg: Config) -> None:
-    """What mmengine would find out after the first iteration, or never."""
+    """Check numbers that mmengine would refuse after the first iteration, or never."""
     for part, name in COUNTS:
         value = (cfg.get(part) or {}).get(name)
         if value is not None and (not isinstance(value, int) or value < 1):
@@ -117,6 +171,8 @@ def _import_task(cfg: Config, path: str) -> None:
         raise UsageError(f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'")
     try:
         importlib.import_module(f'{scope}.models')
+        with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
+            importlib.import_module(f'{scope}.datasets')
     except (ImportError, AssertionError) as error:  # both assert the versions of what they need
         raise UsageError(
             f'config {path!r} needs {PACKAGES[scope]}, which does not import: {error}. Install the '

@@ -2,24 +2,27 @@
 
 import contextlib
 import copy
-import functools
 import inspect
 import io
 import os
+from collections import Counter
 from collections.abc import Iterator
 
+import mmcv
 import mmengine
 import numpy as np
 from mmengine.config import Config, ConfigDict
 from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS, TRANSFORMS
 
+from ..datasets.coco_completion import complete_annotations
 from ..datasets.image_folder import ClassFolderDataset
+from ..engine.runner import FILES, load_error
 from .building import building
 from .checkpoints import is_remote
-from .config import component_of, evaluators, leaf_datasets
+from .config import component_of, evaluators, leaf_datasets, nodes
 from .errors import UsageError
-from .model_checks import check_classes
+from .model_checks import check_classes, heads
 
 SOURCES = {
     'CocoDataset': 'COCO 2017 (train2017, val2017, annotations): https://cocodataset.org/#download',
@@ -28,52 +31,29 @@ SOURCES = {
 MASKS = 20  # of a data set are looked at
 # Larger files (COCO's has 450 MB) would take long to parse twice: only the classes are checked.
 PARSED_BYTES = 64 * 2**20
-FILES = ('img_path', 'seg_map_path')  # keys of what a data set knows of an image
-
-
-class DataError(UsageError):
-    """An image or its labels cannot be loaded. Around the message of one that was raised in a
-    loading worker PyTorch puts a traceback, which ends with it.
-    """
-
-    def __str__(self) -> str:
-        return super().__str__().rpartition(f'{type(self).__name__}: ')[2].strip()
-
-
-@contextlib.contextmanager
-def loading(info: dict) -> Iterator[None]:
-    """Within it an error names the files of the image that is being loaded."""
-    try:
-        yield
-    except Exception as error:  # a damaged file can fail in any way
-        files = ' or '.join(info[name] for name in FILES if info.get(name))
-        files = files or f'image {info["sample_idx"]}'
-        raise DataError(f'{files} cannot be loaded: {type(error).__name__}: {error}') from error
-
-
-def name_files() -> None:
-    """Let all data sets name the files that they cannot load."""
-    prepare = BaseDataset.prepare_data
-    if hasattr(prepare, '__wrapped__'):  # done before
-        return
-
-    @functools.wraps(prepare)
-    def prepare_data(self: BaseDataset, idx: int) -> object:
-        with loading(self.get_data_info(idx)):
-            return prepare(self, idx)
-
-    BaseDataset.prepare_data = prepare_data
 
 
 def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
-    """Check the data of the dataloaders and of their evaluators."""
+    """Check the data of the dataloaders and of their evaluators.
+
+    Raises:
+        UsageError, LoadError: files are missing or damaged, or do not fit the model.
+    """
+    if cfg.default_scope == 'mmdet':
+        complete_annotations()
     check_paths(cfg, loaders)
+    check_padding(cfg, loaders)
     for loader in loaders:
         for key, dataset in leaf_datasets(cfg, loader):
             check_dataset(cfg, key, dataset)
 
 
 def check_paths(cfg: Config, loaders: tuple[str, ...]) -> None:
+    """Check that the files and folders of the data are there.
+
+    Raises:
+        UsageError: some are missing; it lists them with the options that name others.
+    """
     missing = [
         (path, key, option)
         for loader in loaders
@@ -96,9 +76,7 @@ def check_paths(cfg: Config, loaders: tuple[str, ...]) -> None:
 
 
 def wanted_paths(cfg: Config, loader: str) -> Iterator[tuple[str, str, str]]:
-    """Yield each file and folder that a dataloader and its evaluator need, its config key, and the
-    option that moves it.
-    """
+    """Yield (path, config key, option that moves it) of the files of a dataloader and evaluator."""
     for key, dataset in leaf_datasets(cfg, loader):
         root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix') or {}
         paths = {f'data_prefix.{name}': prefix or '' for name, prefix in prefixes.items()}
@@ -114,6 +92,11 @@ def wanted_paths(cfg: Config, loader: str) -> Iterator[tuple[str, str, str]]:
 
 
 def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
+    """Check the classes, the first image and the labels of a data set.
+
+    Raises:
+        UsageError, LoadError: they do not fit the model, or cannot be read.
+    """
     bases = inspect.getmro(component_of(cfg, DATASETS, dataset) or BaseDataset)
     if BaseDataset not in bases:
         return  # a data set of its own kind: nothing is known about its files
@@ -121,7 +104,7 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
     in_coco_format = 'CocoDataset' in [base.__name__ for base in bases] and os.path.isfile(file)
     is_large = in_coco_format and os.path.getsize(file) > PARSED_BYTES
     categories = read_categories(key, file) if in_coco_format and not is_large else None
-    built = build_dataset(cfg, dataset, **(dict(lazy_init=True) if is_large else {}))
+    built = build_dataset(cfg, key, dataset, **(dict(lazy_init=True) if is_large else {}))
     if classes := built.metainfo.get('classes'):
         if categories is not None and (unknown := sorted(set(classes) - categories)):
             raise UsageError(
@@ -133,10 +116,7 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
     if is_large:
         return
     if len(built) == 0:
-        raise UsageError(
-            f'{key}: no image is left. Check data_prefix={dataset.get("data_prefix")}, '
-            f'filter_cfg={dataset.get("filter_cfg")}, and the suffixes of the files'
-        )
+        raise UsageError(f'{key}: no image is left. {why_none(key, dataset, built)}')
     first = built.get_data_info(0)
     for path in (first[name] for name in FILES if first.get(name)):
         if not is_remote(path) and not os.path.isfile(path):
@@ -158,10 +138,10 @@ def read_categories(key: str, file: str) -> set[str]:
         ) from error
 
 
-def build_dataset(cfg: Config, dataset: ConfigDict, **settings: bool) -> BaseDataset:
+def build_dataset(cfg: Config, key: str, dataset: ConfigDict, **settings: bool) -> BaseDataset:
     """Build a data set, without what pycocotools prints; mmengine cannot serialise an empty one."""
     with (
-        building(cfg),
+        building(cfg, key),
         DATASETS.switch_scope_and_registry(cfg.default_scope) as datasets,
         contextlib.redirect_stdout(io.StringIO()),
     ):
@@ -169,29 +149,115 @@ def build_dataset(cfg: Config, dataset: ConfigDict, **settings: bool) -> BaseDat
         return datasets.build(settings)
 
 
-def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) -> None:
-    """The labels in some masks of a segmentation must be classes of the head."""
-    step = next((s for s in dataset.get('pipeline') or () if s.type == 'LoadAnnotations'), None)
-    head = cfg.model.get('decode_head')
-    if cfg.default_scope != 'mmseg' or step is None or not isinstance(head, ConfigDict):
+def why_none(key: str, dataset: ConfigDict, built: BaseDataset) -> str:
+    """Describe what a data set looked for, the files that are there, and the settings."""
+    folder = (built.data_prefix or {}).get('img_path') or (built.data_prefix or {}).get('img')
+    suffix = getattr(built, 'img_suffix', None)
+    if suffix is None or dataset.get('ann_file') or not folder:
+        return (
+            f'Check {key}.ann_file, filter_cfg={dataset.get("filter_cfg")} and '
+            f'metainfo={dataset.get("metainfo")}'
+        )
+    counts = Counter(os.path.splitext(name)[1] for _, _, names in os.walk(folder) for name in names)
+    there = ', '.join(
+        f'{count} {found or "without suffix"}' for found, count in counts.most_common(5)
+    )
+    return (
+        f'Looked for names in {folder} that end with {key}.img_suffix={suffix!r}; there are '
+        f'{there or "no files"}'
+    )
+
+
+def check_padding(cfg: Config, loaders: tuple[str, ...]) -> None:
+    """Check that the heads of a segmentor ignore the labels that padding adds.
+
+    Raises:
+        UsageError: a label of padding is neither a class of a head nor ignored by it.
+    """
+    if cfg.default_scope != 'mmseg':
         return
-    with building(cfg), TRANSFORMS.switch_scope_and_registry('mmseg') as transforms:
+    parts: list[tuple[str, dict]] = []
+    parts.append(('model.data_preprocessor', cfg.model.get('data_preprocessor') or {}))
+    for loader in loaders:
+        for key, dataset in leaf_datasets(cfg, loader):
+            parts += nodes(dataset.get('pipeline') or [], f'{key}.pipeline')
+    for key, part in parts:
+        value, name = part.get('seg_pad_val'), 'seg_pad_val'
+        if value is None and isinstance(part.get('pad_val'), dict):
+            value, name = part['pad_val'].get('seg'), 'pad_val.seg'
+        if value is None and key == 'model.data_preprocessor':
+            value = 255  # mmseg's default
+        for head, settings in heads(cfg):
+            classes, ignored = settings.get('num_classes'), settings.get('ignore_index', 255)
+            if value is None or classes is None:
+                continue
+            if value != ignored and not 0 <= value < classes:
+                raise UsageError(
+                    f'{key}.{name}={value}, but {head}.ignore_index={ignored}: the loss would take '
+                    f'padding for a class. Set both to one number, by --cfg-options '
+                    f'{key}.{name}={ignored} say'
+                )
+
+
+def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) -> None:
+    """Check some masks of a segmentation.
+
+    Raises:
+        UsageError: a mask has another size than its image, or a label that is neither a class nor
+            ignored by every head and metric.
+    """
+    step = next((s for s in dataset.get('pipeline') or () if s.type == 'LoadAnnotations'), None)
+    if cfg.default_scope != 'mmseg' or step is None:
+        return
+    readers = [(name, head, head.get('num_classes')) for name, head in heads(cfg)]
+    loader = key.split('.')[0]
+    if loader != 'train_dataloader':
+        metrics = evaluators(cfg, loader.replace('dataloader', 'evaluator'))
+        classes = len(built.metainfo.get('classes') or ()) or None
+        readers += [(name, m, classes) for name, m in metrics if m.get('type') == 'IoUMetric']
+    with (
+        building(cfg, f'{key}.pipeline'),
+        TRANSFORMS.switch_scope_and_registry('mmseg') as transforms,
+    ):
         load = transforms.build(step)
-    ignored = head.get('ignore_index', 255)
     for index in range(0, len(built), max(1, len(built) // MASKS)):
         info = built.get_data_info(index)
-        with loading(dict(seg_map_path=info['seg_map_path'])):
-            labels = np.unique(load(info)['gt_seg_map'])
-        if wrong := [int(x) for x in labels if x >= head.num_classes and x != ignored]:
+        path = info['seg_map_path']
+        try:
+            mask = load(info)['gt_seg_map']
+        except Exception as error:  # a damaged file can fail in any way
+            raise load_error(dict(seg_map_path=path), error) from error
+        try:
+            image = mmcv.imread(info['img_path'])
+        except Exception as error:
+            raise load_error(dict(img_path=info['img_path']), error) from error
+        if image is not None and image.shape[:2] != mask.shape[:2]:
+            sizes = ' and '.join(f'{h} x {w}' for h, w in (mask.shape[:2], image.shape[:2]))
             raise UsageError(
-                f'{key}: {info["seg_map_path"]} has label {wrong[0]}, but '
-                f'model.decode_head.num_classes={head.num_classes} and ignore_index={ignored}; '
-                'check the mask, num_classes, and reduce_zero_label of the data set'
+                f'{key}: {path} and its image {info["img_path"]} differ in size, {sizes} (height x '
+                'width)'
             )
+        for label in np.unique(mask).tolist():
+            refused = [
+                f'{name} ({classes} classes, ignore_index={reader.get("ignore_index", 255)})'
+                for name, reader, classes in readers
+                if classes is not None
+                if label >= classes and label != reader.get('ignore_index', 255)
+            ]
+            if refused:
+                raise UsageError(
+                    f'{key}: {path} has label {label}, which is neither a class nor ignored: '
+                    f'{", ".join(refused)}; check the mask, num_classes, ignore_index, and '
+                    f'{key}.reduce_zero_label'
+                )
 
 
 def check_class_indices(key: str, dataset: ClassFolderDataset, num_classes: int) -> None:
-    """The classes of folders and images must be those of a classifier's head."""
+    """Check that the head of a classifier has the classes of folders and images.
+
+    Raises:
+        UsageError: there are other classes.
+    """
     indices = dataset.metainfo['class_indices']
     highest = max(*indices, *(label for item in dataset.data_list for label in item['labels']))
     if highest >= num_classes:

@@ -11,7 +11,7 @@ Colour = tuple[int, int, int]  # red, green, blue
 
 
 def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], dict[int, Colour]]:
-    """Those that mmengine stored in the checkpoint, else those of the config's test data set.
+    """Classes and colours from the checkpoint, else from the config's test data set.
 
     Colours are made up where there are none.
 

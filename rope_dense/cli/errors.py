@@ -1,10 +1,11 @@
-"""Errors that the person at the keyboard can mend, and how a tool ends on them."""
+"""User errors, and the exit of a tool on them."""
 
 import difflib
+import errno
 import functools
 import gc
-import io
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from torch import distributed
 
 from ..checkpoints import CheckpointError
+from ..engine.runner import LoadError
 
 Main = Callable[[Sequence[str] | None], None]
 
@@ -26,9 +28,9 @@ class UsageError(Exception):
 def command(main: Main) -> Callable[[Sequence[str] | None], int]:
     """Make `main(argv)` return an exit code: 0, 2 after a known error, 130 after Ctrl-C.
 
-    A UsageError, a CheckpointError and an error of the disk or of a connection are printed without
-    a traceback; with --debug, which every tool takes, after their traceback. Until the processes
-    of a distributed run know each other, the first of each machine speaks for all.
+    A UsageError, a CheckpointError, a LoadError and an error of the disk or of a connection are
+    printed without a traceback; with --debug, which every tool takes, after their traceback. Until
+    the processes of a distributed run know each other, only the first of each machine prints.
     """
 
     @functools.wraps(main)
@@ -37,7 +39,7 @@ def command(main: Main) -> Callable[[Sequence[str] | None], int]:
         debug = '--debug' in argv
         try:
             main([argument for argument in argv if argument != '--debug'])
-        except (UsageError, CheckpointError, OSError) as error:
+        except (UsageError, CheckpointError, LoadError, OSError) as error:
             if os.environ.get('LOCAL_RANK', '0') == '0' or distributed.is_initialized():
                 report(error, debug)
             return 2
@@ -57,19 +59,19 @@ def report(error: Exception, debug: bool) -> None:
         traceback.print_exception(error)
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
-        text = f'{error.filename or open_file(error)}: {error.strerror}'
+        text = f'{error.filename or "a file"}: {error.strerror}{free_space(error)}'
     more = ' (--debug shows where)' if error.__cause__ and not debug else ''
     print(f'error: {text}{more}', file=sys.stderr)
 
 
-def open_file(error: OSError) -> str:
-    """What the innermost function that had a file open was writing or reading."""
-    name = 'a file'
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        files = [value for value in frame.f_locals.values() if isinstance(value, io.IOBase)]
-        names = [getattr(file, 'name', None) for file in files]
-        name = next((given for given in names if isinstance(given, str)), name)
-    return name
+def free_space(error: OSError) -> str:
+    """'; DIR has ... GB left' for a full disk; DIR is the file's folder or the current one."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT) or 'GB left' in (error.strerror or ''):
+        return ''
+    folder = os.path.dirname(os.path.abspath(error.filename or 'here'))
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return f'; {folder} has {shutil.disk_usage(folder).free / 1e9:.1f} GB left'
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:

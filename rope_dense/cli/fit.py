@@ -24,6 +24,7 @@ from .model_checks import random_model
 from .sweeps import usage_errors
 
 MEMORY = re.compile(r'(\d+(?:\.\d+)?)\s*([GM])i?B', re.IGNORECASE)
+LARGEST = 1024 * 2**30  # bytes: of more, a GPU's memory is a typing error
 RESERVE = 0.1  # share of the memory for CUDA, its libraries and gaps between tensors
 PRECISIONS = ('fp32', 'bf16')
 TABLE = (
@@ -39,10 +40,14 @@ def parse_memory(text: str) -> float:
         UsageError: no such form.
     """
     match = MEMORY.fullmatch(text)
-    if not match or float(match[1]) == 0:
-        raise UsageError(f'--fit {text}: give the memory of a GPU, such as 24GB or 16384MB')
-    unit = 2**30 if match[2].upper() == 'G' else 2**20
-    return (1 - RESERVE) * float(match[1]) * unit
+    unit = 2**30 if match and match[2].upper() == 'G' else 2**20
+    memory = float(match[1]) * unit if match else 0.0
+    if not 0 < memory <= LARGEST:
+        raise UsageError(
+            f'--fit {text}: give the memory of a GPU, such as 24GB or 16384MB, at most '
+            f'{LARGEST / 2**30:g}GB'
+        )
+    return (1 - RESERVE) * memory
 
 
 def fitting_steps(
@@ -115,6 +120,7 @@ def cost_of(
 
 
 def set_window(model: nn.Module, text: str) -> None:
+    """Set the windows of the backbone as ``--window`` says."""
     backbone = model.backbone
     if text == FROM_CONFIG:
         return

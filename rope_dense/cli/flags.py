@@ -1,7 +1,9 @@
-"""What the flags of the tools change in a config. Each raises UsageError where the config or the
-machine does not allow it.
+"""Options of the tools that change a config.
+
+Each function raises UsageError where the config or the machine does not allow the option.
 """
 
+import argparse
 import copy
 import os
 import shutil
@@ -14,6 +16,7 @@ from mmengine.device import get_device
 from mmengine.dist import is_main_process
 
 from ..utils.atomic_write import PARTIAL
+from .checkpoints import resolve_resume
 from .config import evaluators, leaf_datasets, nodes
 from .errors import UsageError
 
@@ -23,6 +26,11 @@ def with_data_root(cfg: Config, data_root: str | Path) -> Config:
 
     Every `data_root` is replaced, and the start of every `ann_file` that lies in one.
     """
+    if (given := (cfg.get('own') or {}).get('data_root')) and not Path(given).is_dir():
+        raise UsageError(
+            f'--data-root {data_root}: this config reads its classes in own.data_root={given!r}, '
+            f'which is no folder; give --cfg-options own.data_root={data_root} instead'
+        )
     cfg = copy.deepcopy(cfg)
     parts = [node for _, node in nodes(cfg._cfg_dict)]
     roots = {node.data_root for node in parts if node.get('data_root')}
@@ -36,6 +44,29 @@ def with_data_root(cfg: Config, data_root: str | Path) -> Config:
             inside = [file.relative_to(root) for root in roots if file.is_relative_to(root)]
             node.ann_file = str(data_root / inside[0]) if inside else node.ann_file
     return cfg
+
+
+def apply_training_options(cfg: Config, args: argparse.Namespace) -> None:
+    """Change a config as the options of tools/train.py say.
+
+    Args:
+        args: of ``add_common_arguments`` and ``add_training_arguments`` (tools/command_line.py).
+    """
+    if args.amp:
+        enable_amp(cfg, args.amp)
+    if args.ema is not None:
+        enable_ema(cfg, args.ema)
+    if args.with_cp:
+        enable_checkpointing(cfg)
+    if args.fsdp:
+        enable_fsdp(cfg, args.launcher)
+    if args.auto_scale_lr:
+        enable_auto_scale_lr(cfg)
+    if args.load_from:
+        cfg.load_from = args.load_from
+    if args.resume:
+        resolve_resume(cfg, args.resume)
+    check_amp(cfg)
 
 
 def enable_amp(cfg: Config, precision: str) -> None:
@@ -74,6 +105,7 @@ def enable_ema(cfg: Config, momentum: float) -> None:
 
 
 def has_average(cfg: Config) -> bool:
+    """Whether the config has a moving average of the weights."""
     return any(hook['type'] == 'EMAHook' for hook in cfg.get('custom_hooks') or [])
 
 
@@ -122,8 +154,9 @@ def enable_tta(cfg: Config) -> None:
 
 @contextmanager
 def saved_predictions(cfg: Config, out: str) -> Iterator[None]:
-    """--out: within it a test writes its predictions, of mmdet to a pickle, of mmseg to a folder of
-    PNGs; they are in a folder beside it until the test is complete.
+    """--out: let a test write its predictions, of mmdet to a pickle, of mmseg to PNGs in a folder.
+
+    They are in another folder beside it until the test is complete.
     """
     metrics = [metric for _, metric in evaluators(cfg, 'test_evaluator')]
     partial, target = Path(f'{out}{PARTIAL}'), Path(out)

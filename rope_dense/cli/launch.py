@@ -1,19 +1,21 @@
 """Build the Runner and run it, on any machine."""
 
+import errno
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from mmengine.config import Config, ConfigDict
-from mmengine.registry import RUNNERS
 from mmengine.runner import Runner, find_latest_checkpoint
 
+from ..engine import runner as runners
 from ..utils.atomic_write import is_interrupt
 from .building import building
 from .checkpoints import read_safely
 from .config import nodes
-from .data_checks import name_files
 from .errors import UsageError
 
 # A variable that each launcher sets for its processes.
@@ -39,10 +41,10 @@ def build_runner(cfg: Config, launcher: str) -> Runner:
     if launcher == 'pytorch' and not torch.cuda.is_available():
         use_gloo(cfg)
     read_safely()
-    name_files()
     logging.raiseExceptions = False  # a log on a full disk: what is written next says so
-    with building(cfg):
-        return RUNNERS.build(cfg)
+    hooks = ('visualizer', 'log_processor', 'default_hooks', 'custom_hooks')
+    with writing_to(cfg.work_dir), building(cfg, '', *hooks):
+        return runners.build_runner(cfg)
 
 
 def use_gloo(cfg: Config) -> None:
@@ -66,22 +68,26 @@ def test(runner: Runner) -> None:
     """Test.
 
     Raises:
-        UsageError, CheckpointError: weights cannot be read, or a part cannot be built.
+        UsageError, CheckpointError, LoadError: weights or an image cannot be read, a part cannot
+            be built, or the model refuses an image.
     """
-    with building(runner.cfg):
+    build_loop(runner, 'test')
+    with running(runner.cfg, 'test', runner):
         runner.test()
 
 
 def train(runner: Runner) -> None:
-    """Train; on Ctrl-C say how to go on.
+    """Train; on Ctrl-C print how to continue.
 
     Raises:
-        UsageError, CheckpointError: pre-trained weights cannot be downloaded or do not fit, or a
-            part cannot be built.
+        UsageError, CheckpointError, LoadError: pre-trained weights cannot be downloaded or do not
+            fit, an image cannot be read, a part cannot be built, or the model refuses an image.
         KeyboardInterrupt: after the message.
     """
+    build_loop(runner, 'train')
+    build_loop(runner, 'val')
     try:
-        with building(runner.cfg):
+        with running(runner.cfg, 'train', runner):
             runner.train()
     except (KeyboardInterrupt, Exception) as error:
         if not is_interrupt(error):
@@ -91,7 +97,44 @@ def train(runner: Runner) -> None:
             advice = (
                 f'no checkpoint in {runner.work_dir} yet: the same command starts again'
                 if latest is None
-                else f'the last checkpoint is {latest}: the same command with --resume goes on'
+                else f'the last checkpoint is {latest}: the same command with --resume continues'
             )
             print(f'\nstopped at iteration {runner.iter}; {advice}', file=sys.stderr)
         raise KeyboardInterrupt from error
+
+
+def build_loop(runner: Runner, loop: str) -> None:
+    """Build a loop of a Runner with its data and evaluator; the Runner builds it at first use.
+
+    Raises:
+        UsageError: a part cannot be built.
+    """
+    with building(runner.cfg, *(f'{loop}_{part}' for part in ('cfg', 'dataloader', 'evaluator'))):
+        getattr(runner, f'{loop}_loop')
+
+
+@contextmanager
+def running(cfg: Config, loop: str, runner: Runner | None = None) -> Iterator[None]:
+    """Make an error for a value that the code of a model refuses one that names the batch."""
+    try:
+        with writing_to(cfg.work_dir):
+            yield
+    except (ValueError, AssertionError) as error:
+        if is_interrupt(error):
+            raise
+        batch = ''
+        if images := getattr(runner, 'batch', ()):
+            size = cfg[f'{loop}_dataloader'].get('batch_size', 1)
+            batch = f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'
+        raise UsageError(f'{error or type(error).__name__}{batch}') from error
+
+
+@contextmanager
+def writing_to(folder: str) -> Iterator[None]:
+    """Let the error of a full disk name at least the folder that is written to."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
+            error.filename = os.path.join(os.path.abspath(folder), '')
+        raise

@@ -1,7 +1,8 @@
 """Checks of the model section of a config, and of the image sizes it has to cope with."""
 
 import copy
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -9,7 +10,8 @@ import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel, revert_sync_batchnorm
-from mmengine.registry import MODELS, OPTIMIZERS
+from mmengine.optim import OptimWrapper, build_optim_wrapper
+from mmengine.registry import MODELS, OPTIM_WRAPPERS, OPTIMIZERS
 from torch import nn
 
 from ..backbones.base import Backbone
@@ -21,9 +23,26 @@ SIZES = ('size', 'crop_size', 'scale', 'scales')  # settings of transforms, in p
 
 
 def build_model(cfg: Config) -> BaseModel:
-    """Build the model on the CPU as the Runner will, its weights not yet initialised."""
-    with building(cfg), MODELS.switch_scope_and_registry(cfg.default_scope) as models:
+    """Build the model as the Runner will, its weights not yet initialised.
+
+    Raises:
+        UsageError: it cannot be built.
+    """
+    with building(cfg, 'model'), MODELS.switch_scope_and_registry(cfg.default_scope) as models:
         return models.build(copy.deepcopy(cfg.model))  # DINO edits its head's settings
+
+
+def build_shapes(cfg: Config) -> BaseModel:
+    """``build_model`` without memory for weights (on the meta device), where its parts allow that.
+
+    Some parts of mmdet and mmseg read values of tensors when they are built; such a model is built
+    on the CPU.
+    """
+    try:
+        with torch.device('meta'):
+            return build_model(cfg)
+    except UsageError:
+        return build_model(cfg)
 
 
 def random_model(cfg: Config) -> BaseModel:
@@ -38,58 +57,110 @@ def random_model(cfg: Config) -> BaseModel:
     return revert_sync_batchnorm(model)
 
 
-def check_optimizer(cfg: Config) -> None:
-    """Build the optimizer, for one parameter. (A wrapper that does not know its optimizer says no
-    more than that None cannot be called.)
+def build_optimizer(cfg: Config, model: nn.Module) -> OptimWrapper:
+    """Build the optimizer with its parameter groups, without the log of each parameter.
+
+    Raises:
+        UsageError: a part cannot be built.
     """
-    if optimizer := cfg.optim_wrapper.get('optimizer'):
-        with building(cfg), OPTIMIZERS.switch_scope_and_registry(cfg.default_scope) as optimizers:
+    if optimizer := cfg.optim_wrapper.get('optimizer'):  # alone first, or an unknown one is None
+        with (
+            building(cfg, 'optim_wrapper.optimizer'),
+            OPTIMIZERS.switch_scope_and_registry(cfg.default_scope) as optimizers,
+        ):
             optimizers.build(ConfigDict(optimizer, params=[nn.Parameter(torch.zeros(1))]))
+    logging.disable(logging.INFO)
+    try:
+        with (
+            building(cfg, 'optim_wrapper'),
+            OPTIM_WRAPPERS.switch_scope_and_registry(cfg.default_scope),
+        ):
+            return build_optim_wrapper(model, copy.deepcopy(cfg.optim_wrapper))
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def check_image_sizes(cfg: Config, model: nn.Module, loaders: tuple[str, ...]) -> None:
-    """Crops, resizes, paddings and windows must be positive and hold a patch of the backbone."""
+    """Check that crops, resizes, paddings and windows hold a patch, and that windows overlap.
+
+    Raises:
+        UsageError: a size is less than a patch of the backbone, or a stride leaves gaps.
+    """
+    patch = patch_size(model)
+    for key, node, name in size_settings(cfg, loaders):
+        if (side := shortest_side(node, name)) < patch:
+            raise UsageError(
+                f'{key}.{name}={node[name]}: leaves an image side of {side:g} pixels, and the '
+                f'backbone cuts images into patches of {patch} pixels; give {patch} or more'
+            )
+    test_cfg = cfg.model.get('test_cfg') or ConfigDict()
+    if test_cfg.get('mode') == 'slide' and test_cfg.get('stride'):
+        crop, stride = test_cfg.crop_size, test_cfg.stride
+        if any(step > side for step, side in zip(stride, crop, strict=True)):
+            raise UsageError(
+                f'model.test_cfg.stride={stride} is more than model.test_cfg.crop_size={crop}: '
+                'pixels between the windows would get no label; give at most the crop size'
+            )
+
+
+def size_settings(cfg: Config, loaders: Iterable[str]) -> Iterator[tuple[str, ConfigDict, str]]:
+    """(Key of a part, the part, name) of each setting of a size in pixels."""
     parts = {f'model.{name}': cfg.model.get(name) for name in ('data_preprocessor', 'test_cfg')}
     for loader in loaders:
         parts |= {f'{key}.pipeline': d.get('pipeline') for key, d in leaf_datasets(cfg, loader)}
-    patch = patch_size(model)
-    for key, node in (found for part in parts.items() for found in nodes(part[1], part[0])):
-        for name in SIZES:
-            if (side := shortest_side(node, name)) < patch:
-                raise UsageError(
-                    f'{key}.{name}={node[name]}: leaves an image side of {side:g} pixels, and the '
-                    f'backbone cuts images into patches of {patch} pixels; give {patch} or more'
-                )
+    for start, part in parts.items():
+        for key, node in nodes(part, start):
+            yield from ((key, node, name) for name in SIZES)
 
 
 @torch.no_grad()
-def check_maps(model: BaseModel) -> None:
-    """The neck, and the heads of a segmentor, must take the maps of a backbone of this package:
-    tried on a small image. The model is in evaluation mode then.
+def check_maps(cfg: Config, model: BaseModel) -> None:
+    """Run the neck, and the heads of a segmentor, on the maps of a backbone of this package.
+
+    The image is small, and as small as the crops of the training. The model is in evaluation mode
+    afterwards.
+
+    Raises:
+        UsageError: a part does not take its maps.
     """
     backbone = getattr(model, 'backbone', None)
     if not isinstance(backbone, Backbone) or not hasattr(model, 'extract_feat'):
         return
-    side = max(8 * patch_size(model), 64)
-    image = torch.zeros(1, backbone.patch_embed.in_channels, side, side)
     model.eval()
-    given = f'maps of blocks or stages {backbone.out_indices}, of {backbone.out_channels} channels'
-    with fitting('neck', given):
+    try_maps(model, max(8 * patch_size(model), 64), 'model.backbone.out_indices')
+    crops = {
+        int(shortest_side(node, name)): f'{key}.{name}={node[name]}'
+        for key, node, name in size_settings(cfg, filter(cfg.get, ['train_dataloader']))
+        if name in ('size', 'crop_size') and np.isfinite(shortest_side(node, name))
+    }
+    if crops:
+        try_maps(model, min(crops), crops[min(crops)])
+
+
+def try_maps(model: BaseModel, side: int, setting: str) -> None:
+    """Run the neck and mmseg's heads on an image of ``side`` x ``side`` pixels."""
+    backbone = model.backbone
+    image = torch.zeros(1, backbone.patch_embed.in_channels, side, side)
+    given = (
+        f'maps of blocks or stages {backbone.out_indices}, of {backbone.out_channels} channels, of '
+        f'an image of {side} x {side} pixels'
+    )
+    with fitting('neck', given, setting):
         maps = model.extract_feat(image)
     for name, part in model.named_modules():
         if hasattr(part, 'in_index'):  # a head of mmseg's own, which takes maps alone
-            with fitting(name, f'{len(maps)} maps of backbone and neck'):
+            with fitting(name, f'{len(maps)} maps of backbone and neck', setting):
                 part(maps)
 
 
 @contextmanager
-def fitting(name: str, given: str) -> Iterator[None]:
-    """Within it an error says that a part does not take what it was given."""
+def fitting(name: str, given: str, setting: str) -> Iterator[None]:
+    """Make an error say which part does not take its input, and the setting that decides it."""
     try:
         yield
     except Exception as error:  # of any code
         raise UsageError(
-            f'model.{name} does not take the {given} (model.backbone.out_indices): '
+            f'model.{name} does not take the {given} ({setting}): '
             f'{str(error) or type(error).__name__}'
         ) from error
 
@@ -104,8 +175,9 @@ def patch_size(model: nn.Module) -> int:
 
 
 def shortest_side(node: ConfigDict, name: str) -> float:
-    """The shortest side that a setting leaves: a number, a pair, or a list of these; infinity where
-    it is no size in pixels.
+    """The shortest side in pixels that a setting leaves; infinity where it is no size in pixels.
+
+    The setting is a number, a pair, or a list of numbers or pairs.
     """
     if node.get(name) is None or str(node.get('crop_type', '')).startswith('relative'):
         return np.inf
@@ -122,13 +194,23 @@ def shortest_side(node: ConfigDict, name: str) -> float:
 
 
 def check_classes(cfg: Config, key: str, classes: Sequence[str]) -> None:
-    """The heads must predict as many classes as the data set at `key` has."""
-    for name, part in cfg.model.items():
-        for head in part if isinstance(part, list) else [part]:
-            given = head.get('num_classes') if name.endswith('_head') and head else None
-            if given not in (None, len(classes)):
-                raise UsageError(
-                    f'model.{name}.num_classes={given}, but {key} has {len(classes)} classes: set '
-                    f'--cfg-options model.{name}.num_classes={len(classes)}, or change the classes '
-                    f'by {key}.metainfo'
-                )
+    """Check that the heads predict as many classes as the data set at `key` has.
+
+    Raises:
+        UsageError: a head predicts another number.
+    """
+    for head, node in heads(cfg):
+        if node.get('num_classes') not in (None, len(classes)):
+            raise UsageError(
+                f'{head}.num_classes={node.num_classes}, but {key} has {len(classes)} classes: set '
+                f'--cfg-options {head}.num_classes={len(classes)}, or change the classes by '
+                f'{key}.metainfo'
+            )
+
+
+def heads(cfg: Config) -> Iterator[tuple[str, ConfigDict]]:
+    """(Key, settings) of each head of the model, those within other heads too."""
+    for key, node in nodes(cfg.model, 'model'):
+        *_, outer, name = key.split('.') if '.' in key else ('', key)
+        if (outer if name.isdigit() else name).endswith('_head'):
+            yield key, node

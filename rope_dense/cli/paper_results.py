@@ -1,53 +1,37 @@
-"""What the paper reports for a config, from the metafile.yml in its folder."""
+"""The result of the paper for a config, from the metafile.yml in its folder."""
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 import mmengine
 from mmengine.config import Config
 
+from .config import base_files
+
 
 def paper_result(path: Path, cfg: Config) -> str:
-    """The paper's result for `cfg`, which was read from `path`, or why there is none to expect.
+    """The paper's result for `cfg`, which was read from `path`, or why none is to be expected.
 
-    A config that only has another for its base, as the flagship configs do, has that one's result;
-    one that changes anything has none.
+    A config that only names another as its base, as the flagship configs do, has the result of that
+    one; a config that changes anything has none.
     """
-    source: Path | None = path
-    while source is not None:
-        if entry := metafile_entry(source):
-            if differs(cfg, source):
-                return f'none: {source.name} has one, and settings of it are changed here'
-            return describe(entry)
-        source = single_base(source)
-    return 'none known'
-
-
-def single_base(path: Path) -> Path | None:
-    """The file that a config names as its only `_base_`, unless it is one of another package."""
-    if path.suffix != '.py':
-        return None
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], 'id', '') == '_base_':
-            base = ast.literal_eval(node.value)
-            is_file = isinstance(base, str) and '::' not in base
-            return (path.parent / base).resolve() if is_file else None
-    return None
+    while (entry := metafile_entry(path)) is None:
+        bases = base_files(path)
+        if len(bases) != 1:
+            return 'none known'
+        path = bases[0]
+    original = Config.fromfile(path)
+    if any(cfg.get(key) != original[key] for key in original):
+        return f'none: {path.name} has one, and settings of it are changed here'
+    return describe(entry)
 
 
 def metafile_entry(path: Path) -> dict | None:
-    """The entry for a config in the metafile of its folder, if there are such."""
+    """The entry for a config in the metafile of its folder, if there is one."""
     metafile = path.parent / 'metafile.yml'
     models = mmengine.load(metafile)['Models'] if metafile.is_file() else []
     return next((model for model in models if model['Name'] == path.stem), None)
-
-
-def differs(cfg: Config, path: Path) -> bool:
-    """Whether a config does anything else than the one at `path`."""
-    other = Config.fromfile(path)
-    return any(cfg.get(key) != other[key] for key in other)
 
 
 def describe(entry: dict) -> str:

@@ -1,22 +1,18 @@
-"""What a config will do, in words and numbers that a person can hold against the paper's."""
+"""Describe what a config will do, in words and numbers to compare with the paper."""
 
 from __future__ import annotations
 
-import copy
-import logging
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
-import torch
-from mmengine.config import Config, ConfigDict
-from mmengine.optim import build_optim_wrapper
-from mmengine.registry import PARAM_SCHEDULERS
+from mmengine.config import Config
 from torch import nn
 
 from ..backbones.base import Backbone
 from ..rope import RotaryEmbedding
-from .building import building
+from .model_checks import build_optimizer
+from .schedule import learning_rates, scheduler_settings
 
 LABEL, WIDTH = 11, 100
 POSITIONS = {
@@ -34,8 +30,9 @@ FOREIGN = 'as the backbone has them: none of rope_dense'
 
 
 def describe(cfg: Config, model: nn.Module) -> str:
-    """The text, a paragraph for each part: data, model, position embedding, windows, parameter
-    groups, schedule, evaluation.
+    """The text, with a paragraph for each part.
+
+    Data, model, position embedding, windows, parameter groups, schedule, evaluation.
     """
     hooks = cfg.get('default_hooks') or {}
     settings = [cfg.get('test_evaluator'), hooks.get('checkpoint'), cfg.model.get('test_cfg')]
@@ -92,17 +89,19 @@ def parts(cfg: Config, model: nn.Module) -> str:
 
 
 def size(module: nn.Module) -> int:
+    """The number of parameters."""
     return sum(param.numel() for param in module.parameters())
 
 
 def weights(cfg: Config) -> str:
+    """The files that the weights come from."""
     init_cfg = (cfg.model.get('backbone') or {}).get('init_cfg')
     start = f'backbone from {init_cfg.checkpoint if init_cfg else "random values"}'
     return f'{start}; all from {cfg.load_from}' if cfg.get('load_from') else start
 
 
 def frozen(model: nn.Module) -> str:
-    """How many parameters of which parts do not train."""
+    """The number of parameters that do not train, by part."""
     texts = []
     for name, child in model.named_children():
         if fixed := sum(p.numel() for p in child.parameters() if not p.requires_grad):
@@ -111,7 +110,7 @@ def frozen(model: nn.Module) -> str:
 
 
 def maps(model: nn.Module) -> str:
-    """What the backbone returns."""
+    """The maps that the backbone returns."""
     backbone = find_backbone(model)
     if backbone is None:
         return FOREIGN
@@ -128,6 +127,7 @@ def find_backbone(model: nn.Module) -> Backbone | None:
 
 
 def numbers(given: Iterable[int]) -> str:
+    """Numbers with commas between them."""
     return ', '.join(map(str, given))
 
 
@@ -173,10 +173,7 @@ def windows(model: nn.Module) -> str:
 
 def groups(cfg: Config, model: nn.Module) -> str:
     """A table with a row for each parameter group; the layers of layer-wise decay share rows."""
-    logging.disable(logging.INFO)  # the constructor logs each parameter
-    with building(cfg):
-        built = build_optim_wrapper(model, copy.deepcopy(cfg.optim_wrapper))
-    logging.disable(logging.NOTSET)
+    built = build_optimizer(cfg, model)
     rows: dict[tuple[str, float], list[dict]] = {}
     for group in built.optimizer.param_groups:
         name = re.sub(r'(layer_|blocks\.)\d+', r'\1*', group.get('name', '(no name)'))
@@ -216,32 +213,13 @@ def schedule(cfg: Config) -> str:
 
 
 def course(lr: float, factors: Sequence[float]) -> str:
-    """The learning rate at the start, at the end of a constant start, at its highest, halfway from
-    there to the end, at the end, and on both sides of where it drops by more than half.
+    """The learning rate at the iterations where its course changes.
+
+    At the start, at the end of a constant start, at its highest, halfway from there to the end, at
+    the end, and on both sides of a drop by more than half.
     """
     last, highest = len(factors) - 1, factors.index(max(factors))
     constant = next((it for it in range(last) if factors[it + 1] != factors[0]), last)
     drops = [it for it in range(last) if factors[it + 1] < 0.4 * factors[it]]
     points = {0, constant, highest, (highest + last) // 2, last, *drops, *(it + 1 for it in drops)}
     return ', '.join(f'{lr * factors[it]:.4g} at {it}' for it in sorted(points))
-
-
-def learning_rates(cfg: Config, group: str = '(rest)/decay') -> list[float]:
-    """Factor of the learning rate of a group in every iteration, by stepping the schedulers."""
-    optimizer = torch.optim.SGD([dict(params=[nn.Parameter(torch.zeros(1))], name=group)], lr=1.0)
-    schedulers = [
-        PARAM_SCHEDULERS.build(part, default_args=dict(optimizer=optimizer))
-        for part in scheduler_settings(cfg)
-    ]
-    optimizer.step()  # or the schedulers warn
-    factors = []
-    for _ in range(cfg.train_cfg.max_iters):
-        factors.append(optimizer.param_groups[0]['lr'])
-        for scheduler in schedulers:
-            scheduler.step()
-    return factors
-
-
-def scheduler_settings(cfg: Config) -> list[ConfigDict]:
-    given = cfg.get('param_scheduler') or []
-    return [given] if isinstance(given, dict) else given

@@ -13,6 +13,7 @@ from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from mmengine.utils import to_2tuple
 
+from ..checkpoints.loading import read_weights
 from ..evaluation.evaluator import Evaluator, bare_model, runner_config
 from ..evaluation.papers import expand_sizes, read_runs, relative_to, rows_by_side, shorter_side
 from ..evaluation.resolution import at_size, configured_size
@@ -29,11 +30,10 @@ from ..models.classifier import RoPEClassifier, load_classifier
 from ..utils.atomic_write import atomic_write_text
 from ..utils.sizes import ImageSize
 from ..visualization.resolution_plot import draw_resolutions
-from .building import building
 from .checkpoints import check_tested_weights
 from .data_checks import check_data
 from .errors import UsageError
-from .launch import build_runner
+from .launch import build_runner, running
 from .model_checks import build_model
 
 Load = Callable[[Runner], None]
@@ -136,8 +136,9 @@ def loader_of(model: BaseModel, checkpoint: str) -> Load:
     if not isinstance(model, RoPEClassifier):
         check_tested_weights(checkpoint, model)
         return Runner.load_or_resume
-    load_classifier(model, checkpoint)
-    return lambda runner: load_classifier(bare_model(runner), checkpoint)
+    weights = read_weights(checkpoint, prefix='')
+    load_classifier(model, checkpoint, weights)
+    return lambda runner: load_classifier(bare_model(runner), checkpoint, weights)
 
 
 def run_sweep(
@@ -158,7 +159,7 @@ def run_sweep(
         load(runner)
         evaluator = Evaluator(bare_model(runner), config, runner)
     try:
-        with building(config):
+        with running(config, 'test'):
             print_table(settings, results, evaluator)
     except KeyboardInterrupt:
         stored = f'{len(results.rows)} results are in {results.path}'

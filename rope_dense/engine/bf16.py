@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from weakref import WeakSet
 
 import torch
 from mmcv.ops import MultiScaleDeformableAttention
@@ -13,6 +12,8 @@ from mmengine.registry import OPTIM_WRAPPERS
 from mmengine.runner import autocast
 from torch import Tensor, nn
 
+MARK = 'runs_in_float32'  # of a module that has the hooks, which a copy of it has, too
+
 
 @OPTIM_WRAPPERS.register_module()
 class BFloat16OptimWrapper(OptimWrapper):
@@ -20,29 +21,26 @@ class BFloat16OptimWrapper(OptimWrapper):
 
     bfloat16 has the range of float32, so losses are not scaled, and PyTorch has it on CPUs.
     mmengine's AmpOptimWrapper refuses a CPU and scales in any case. Deformable attention runs in
-    float32: mmcv's CUDA kernel knows float16 but not bfloat16. Arguments are those of OptimWrapper.
+    float32: mmcv's CUDA kernel knows float16 but not bfloat16. Arguments: see OptimWrapper.
 
     Raises:
         RuntimeError: a GPU without bfloat16.
     """
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)
-        self.prepared: WeakSet[nn.Module] = WeakSet()
-
     @contextmanager
     def optim_context(self, model: nn.Module) -> Iterator[None]:
         for module in model.modules():
-            if isinstance(module, MultiScaleDeformableAttention) and module not in self.prepared:
+            if isinstance(module, MultiScaleDeformableAttention) and MARK not in vars(module):
                 run_in_float32(module)
-                self.prepared.add(module)
+                setattr(module, MARK, True)
         with super().optim_context(model), autocast(dtype=torch.bfloat16):
             yield
 
 
 def run_in_float32(module: nn.Module) -> None:
-    """Make the forward of a module take float32 and leave autocast, by hooks. They stay, because
-    gradient checkpointing runs the forward again in backward.
+    """Make the forward of a module take float32 and leave autocast, by hooks.
+
+    The hooks stay, because gradient checkpointing runs the forward again in backward.
     """
     outside = ExitStack()
 

@@ -22,9 +22,9 @@ class AtomicCheckpointHook(CheckpointHook):
     ``last_checkpoint``. A process killed meanwhile leaves a cut-off file, an empty
     ``last_checkpoint`` or, with ``max_keep_ckpts=1``, nothing. Here a checkpoint is written to
     ``<name>.partial``, brought to the disk and renamed; ``last_checkpoint`` likewise; the oldest is
-    removed last. What a killed process left half-written is removed when training starts.
+    removed last. Partial files of a killed process are removed when training starts.
 
-    Arguments are those of CheckpointHook. ``save_best`` is mmengine's own, which first removes the
+    Arguments: see CheckpointHook. ``save_best`` is mmengine's own, which first removes the
     best checkpoint so far; the last checkpoint stays meanwhile. Checked in test_resume.py by
     killing a process in the middle of a write.
 

@@ -147,6 +147,7 @@ def layered_backbone(model: nn.Module) -> Backbone:
 
 
 def check_known(what: str, given: Iterable[str], known: tuple[str, ...]) -> None:
+    """Raise ValueError for a name that is not known."""
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise ValueError(f'unknown {what} {unknown}: choose from {sorted(known)}')

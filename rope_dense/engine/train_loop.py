@@ -29,7 +29,7 @@ class ResumableTrainLoop(IterBasedTrainLoop):
 
     The numbers are those of `randomness.seed` (with None, a resumed run has another data order) and
     of as many processes as before. On a GPU, kernels that add in no fixed order still differ.
-    Arguments are those of IterBasedTrainLoop. Checked in test_resume.py by killing runs.
+    Arguments: see IterBasedTrainLoop. Checked in test_resume.py by killing runs.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ResumableTrainLoop(IterBasedTrainLoop):
 
 
 class SeededBatches:
-    """Endless batches of a data loader; drawing number i sets the random state to that of i.
+    """Endless batches of a data loader; drawing number i sets the random state of i.
 
     Args:
         loader: gives the data set, the order, and how to load; it is not iterated itself.

@@ -12,12 +12,11 @@ from ..utils.validation import check_integer, check_number
 class TwoStageWarmupPolyLR(_ParamScheduler):
     """Linear warm-up and polynomial decay to 0, with another start for the backbone.
 
-    The learning rate of the backbone is 0 for the first ``warmup`` iterations, in which that of all
-    other groups grows; then it grows for ``backbone_warmup`` iterations. Each decays from the end
-    of its own warm-up on. Groups of the backbone are those that ``NamedGroupsConstructor`` names
-    so, for which ``lr_mult`` has to have a path 'backbone'. Source: tue-mps/eomt at 7bd19dd,
-    training/two_stage_warmup_poly_schedule.py; checked against its formula at fixed iterations in
-    tests/models/test_eomt_training.py.
+    The learning rate of the backbone is 0 for the first ``warmup`` iterations, in which the others
+    grow; then it grows for ``backbone_warmup`` iterations. Each decays after its own warm-up.
+    ``NamedGroupsConstructor`` names the groups of the backbone if ``lr_mult`` has a path
+    'backbone'. Source: tue-mps/eomt at 7bd19dd, training/two_stage_warmup_poly_schedule.py; checked
+    against its formula at fixed iterations in tests/models/test_eomt_training.py.
 
     Args:
         optimizer: its groups have names.
@@ -47,14 +46,15 @@ class TwoStageWarmupPolyLR(_ParamScheduler):
         super().__init__(optimizer, 'lr', end=end, last_step=last_step, by_epoch=False)
 
     def _get_value(self) -> list[float]:
-        backbone = self.factor(self.warmup, self.backbone_warmup)
-        others = self.factor(0, self.warmup)
         groups = zip(self.base_values, self.optimizer.param_groups, strict=True)
-        return [value * (backbone if in_backbone(group) else others) for value, group in groups]
+        return [value * self.factor_at(self.last_step, group) for value, group in groups]
 
-    def factor(self, start: int, warmup: int) -> float:
-        """Of a learning rate whose warm-up begins at the iteration ``start``."""
-        begun = self.last_step - start
+    def factor_at(self, step: int, group: dict) -> float:
+        """The factor of the learning rate of a parameter group in an iteration."""
+        start, warmup = 0, self.warmup
+        if in_backbone(group):
+            start, warmup = self.warmup, self.backbone_warmup
+        begun = step - start
         if begun < warmup or begun < 0:
             return max(begun, 0) / max(warmup, 1)
         return (1 - (begun - warmup) / (self.end - start - warmup)) ** self.power

@@ -29,9 +29,11 @@ BLOCK = re.compile(r'\.(layers\.(?P<stage>\d+)\.)?(blocks\.(?P<block>\d+)|downsa
 
 
 class DictOutputs(backbones.base.Backbone):
-    """What detectron2 asks of a backbone: the first of three base classes, the others being a
-    backbone of ours and detectron2's ``Backbone``. Checked against the former, with
-    detectron2 at 02b5c4e, in tests/integrations/test_detectron2.py.
+    """Turns a backbone of ours into one of detectron2.
+
+    The first of three base classes; the others are the backbone and detectron2's ``Backbone``.
+    Checked against the backbone, with detectron2 at 02b5c4e, in
+    tests/integrations/test_detectron2.py.
 
     ``forward`` takes normalised images [B, in_channels, height, width] of any size and returns a
     dict from names to maps, whose channels and strides are in ``output_shape()``.
@@ -98,9 +100,9 @@ class DictOutputs(backbones.base.Backbone):
 
 
 class RoPEViT(DictOutputs, backbones.RoPEViT, Backbone):  # type: ignore[misc]  # outputs a dict
-    """``rope_dense.backbones.RoPEViT`` in detectron2, such as the ``net`` of its
-    ``SimpleFeaturePyramid``. Arguments are those of that class and of ``DictOutputs``.
+    """``rope_dense.backbones.RoPEViT`` in detectron2, e.g. ``net`` of its ``SimpleFeaturePyramid``.
 
+    Takes the arguments of both base classes, ``RoPEViT`` and ``DictOutputs``.
     The map of the last block is called 'last_feat', as that of detectron2's ViT, others 'block<i>'.
     """
 
@@ -115,9 +117,9 @@ class RoPEViT(DictOutputs, backbones.RoPEViT, Backbone):  # type: ignore[misc]  
 
 
 class RoPESwin(DictOutputs, backbones.RoPESwin, Backbone):  # type: ignore[misc]  # the same
-    """``rope_dense.backbones.RoPESwin`` in detectron2, such as the ``bottom_up`` of its ``FPN``.
-    Arguments are those of that class and of ``DictOutputs``.
+    """``rope_dense.backbones.RoPESwin`` in detectron2, e.g. ``bottom_up`` of its ``FPN``.
 
+    Takes the arguments of both base classes, ``RoPESwin`` and ``DictOutputs``.
     The map of stage i is called 'p<i>', as that of detectron2's SwinTransformer; some heads want
     ``out_features=['res2', 'res3', 'res4', 'res5']``.
     """

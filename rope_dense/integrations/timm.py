@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..backbones import RoPENAT
 from ..backbones.layers import init_transformer
-from ..checkpoints.loading import can_resize, resize
+from ..checkpoints.adapting import can_resize, resize
 from ..engine.param_groups import ROLES
 from ..models.classifier import RoPEClassifier
 from ..models.named_classifiers import (
@@ -102,8 +102,10 @@ class TimmClassifier(RoPEClassifier):
         return self.features(images)
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
-        """Scores [B, K] of what ``forward_features`` returns, or with ``pre_logits`` what the head
-        sees, [B, C]."""
+        """Scores [B, K] of the result of ``forward_features``.
+
+        With ``pre_logits`` the input of the last layer, [B, C].
+        """
         pooled = self.pool(features)
         return pooled if pre_logits else self.head(pooled)
 
@@ -129,8 +131,11 @@ class TimmClassifier(RoPEClassifier):
         self.backbone.with_cp = enable
 
     def no_weight_decay(self) -> set[str]:
-        """The parameters of the published lists: frequencies, position tables, position
-        convolutions and prefix tokens. (timm itself exempts vectors.)"""
+        """Parameters without weight decay in the published recipes.
+
+        Frequencies, position tables, position convolutions and prefix tokens. (timm itself exempts
+        vectors.)
+        """
         names = set()
         for name, parameter in self.named_parameters():
             path, _, leaf = name.rpartition('.')
@@ -150,8 +155,10 @@ class TimmClassifier(RoPEClassifier):
         return len(self.backbone.ordered_blocks) + 1
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: object) -> None:
-        """With position tables of another image size or window resized, bicubic: for fine-tuning at
-        another size (``--initial-checkpoint``)."""
+        """Load weights of another image size or window, with position tables resized (bicubic).
+
+        For fine-tuning at another size (``--initial-checkpoint``).
+        """
         expected = self.backbone.state_dict()
         for key, grid in self.backbone.position_tables().items():
             name = f'{prefix}{PREFIX}{key}'

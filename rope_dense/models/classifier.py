@@ -5,26 +5,30 @@ Letters: B batch, C channels, K classes.
 
 from __future__ import annotations
 
-import math
-import re
+from dataclasses import fields
+from difflib import get_close_matches
 
+import torch
 from mmengine.model import BaseModel
 from mmengine.registry import MODELS
 from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
 
-from ..backbones.archs import VIT_ARCHS
-from ..checkpoints import CheckpointError, load_pretrained
-from ..checkpoints.hints import axial_theta, is_swin, swin_sizes
-from ..checkpoints.keys import VIT_BLOCK, VIT_FREQS, StateDict, has
+from ..backbones.archs import ViTArch
+from ..backbones.base import Backbone
+from ..checkpoints import CheckpointError
+from ..checkpoints.adapting import can_load
+from ..checkpoints.architectures import has_sizes, learned_rope, read_options
+from ..checkpoints.incompatible import compare
+from ..checkpoints.keys import StateDict
 from ..checkpoints.layouts import find_layout
-from ..checkpoints.layouts.naver import SWIN_PAIRS, VIT_PAIRS
-from ..checkpoints.loading import read_weights
-from ..checkpoints.reader import read_checkpoint
+from ..checkpoints.loading import load_weights, read_weights
+from ..checkpoints.reader import read_ahead
 from ..checkpoints.sources import fetch
 from ..checkpoints.weights import select_weights
-from .named_classifiers import ANY_CONFIG, AXIAL, CLASSIFIERS, MIXED, trained_backbone
+from .named_classifiers import ANY_CONFIG, CLASSIFIERS, backbone_config
 
+PREFIX = 'backbone.'
 HEAD = ('head.weight', 'head.bias')
 IMAGENET = dict(
     type='ImgDataPreprocessor',
@@ -32,16 +36,11 @@ IMAGENET = dict(
     std=[58.395, 57.12, 57.375],
     bgr_to_rgb=True,
 )
-ROPES = {'axial': AXIAL, 'none': None}  # of ViTs without frequencies
-# How published results were measured, by backbone or, where it differs, by layout: sizes (a table
-# of a paper has them) and the share of the resized shorter side that the crop has. That is 1 in
-# rope-vit's README, as in DeiT-III; 224 / 256 in the code of Swin, ResFormer and SHI-Labs.
+# Sizes and crop ratio of classifiers without a name, by the type of the backbone.
 PROTOCOLS = {
     'RoPEViT': dict(sizes=['table-a.4'], crop_ratio=1.0),
-    'RoPESwin': dict(sizes=['table-a.8'], crop_ratio=0.875),
+    'RoPESwin': dict(sizes=['table-a.8'], crop_ratio=0.875, rpb_resize='zeros'),
     'RoPENAT': dict(sizes=['224'], crop_ratio=0.875),
-    'ResFormer': dict(sizes=['table-5'], crop_ratio=0.875),
-    'SHI-Labs ViT': dict(sizes=['fused-table-4'], crop_ratio=0.875),
 }
 
 
@@ -80,8 +79,9 @@ class RoPEClassifier(BaseModel):
         data_samples: list[BaseDataElement] | None = None,
         mode: str = 'tensor',
     ) -> Tensor | list[BaseDataElement]:
-        """Scores [B, K] of images [B, 3, height, width]; with mode 'predict', those of each sample
-        in a field ``scores``.
+        """Scores [B, K] of images [B, 3, height, width].
+
+        With mode 'predict', the samples with their scores in a field ``scores``.
 
         Raises:
             ValueError: another mode, or no samples to predict for.
@@ -98,8 +98,10 @@ class RoPEClassifier(BaseModel):
         return data_samples
 
     def features(self, images: Tensor) -> Tensor:
-        """The normalised tokens of a ViT, [B, N, C], prefix tokens first; or the last map of a Swin
-        or NAT, [B, C, H, W]."""
+        """Normalised tokens [B, N, C] of a ViT, or the last map [B, C, H, W] of a Swin or NAT.
+
+        Prefix tokens come first.
+        """
         return self.backbone.forward_features(images)
 
     def pool(self, features: Tensor) -> Tensor:
@@ -107,164 +109,145 @@ class RoPEClassifier(BaseModel):
         return self.backbone.pool_features(features)
 
 
-def classifier_config(checkpoint: str, rope: str | None = None) -> dict:
-    """The model that a published checkpoint holds, and how its results were measured.
+def classifier_config(checkpoint: str, rope: str | None = None, name: str | None = None) -> dict:
+    """The model that a checkpoint holds, and how its results were measured.
+
+    What was read is kept for the next reading of the file.
 
     Args:
         checkpoint: of RoPE-ViT or RoPE-Swin, their baselines, timm's ports of the former, SHI-Labs'
-            ViT with relative position bias, or ResFormer; of one of ``CLASSIFIERS``, trained with
-            timm's script; or of a ``RoPEClassifier`` with a ViT whose frequencies, mixed or axial,
-            are learned; see ``fetch``.
-        rope: 'axial' or 'none'. Only weights of a ViT with a position embedding and without
-            frequencies need it: those of the axial models with position embedding look the same as
-            those of the baseline.
+            models, or ResFormer; of one of ``CLASSIFIERS``, trained with timm's script; or of a
+            ``RoPEClassifier`` with a ViT whose frequencies are learned; see ``fetch``.
+        rope: 'axial' or 'none', where several names fit: weights of axial ViTs with a position
+            embedding look like those of their baseline.
+        name: in ``CLASSIFIERS``. Without it, the name that the file has, or the only one whose
+            backbone these weights fit.
 
     Returns:
-        Dict of model, a config, and evaluation, one of ``PROTOCOLS``.
+        Dict of model, a config, and evaluation, its sizes and crop ratio.
 
     Raises:
-        CheckpointError: the checkpoint cannot be had or read, or is no such classifier.
+        CheckpointError: the checkpoint cannot be fetched or read, or which classifier it is does
+            not follow from it.
     """
-    contents = read_checkpoint(fetch(checkpoint), checkpoint)
-    name = contents.get('arch')  # which timm's script writes
+    if name is not None and name not in CLASSIFIERS:
+        close = get_close_matches(name, CLASSIFIERS, 3)
+        advice = f'; close are {", ".join(close)}' if close else ''
+        raise CheckpointError(f'{checkpoint}: no classifier is called {name!r}{advice}')
+    contents = read_ahead(fetch(checkpoint), checkpoint)
     weights = select_weights(contents, '', checkpoint)
-    if isinstance(name, str) and name in (*CLASSIFIERS, ANY_CONFIG):
-        return trained_config(name, weights, checkpoint)
-    is_own = any(key.startswith('backbone.') for key in weights)
-    weights = {key.removeprefix('backbone.'): weight for key, weight in weights.items()}
-    layout = find_layout(weights, checkpoint)
-    if is_own and not has(weights, VIT_FREQS):
+    given = contents.get('arch')  # which timm's script writes
+    if name is None and given == ANY_CONFIG:
         raise CheckpointError(
-            f'{checkpoint}: without learned frequencies of a ViT, the weights of a RoPEClassifier '
-            'do not tell what it is; give its config (--config)'
+            f'{checkpoint}: a {given} is what its config says; give that config (--config)'
         )
-    if missing := [key for key in (*HEAD, 'norm.weight') if key not in weights]:
+    if missing := [key for key in HEAD if key not in weights]:
         raise CheckpointError(
-            f'{checkpoint}: has no {", ".join(missing)}, so it is no classifier with a norm and a '
-            'linear head; give the published file of a classifier'
+            f'{checkpoint}: has no {", ".join(missing)}, so it is no classifier with a linear '
+            'head; give the published file of a classifier'
         )
-    if layout.name in ('SHI-Labs NAT', 'SHI-Labs DiNAT-s'):
-        raise CheckpointError(
-            f'{checkpoint} ({layout.name}): the dilations of its blocks are not among the weights; '
-            'give the config of the classifier (--config)'
-        )
-    ours = layout.to_ours(weights)
-    backbone = swin_config(ours) if is_swin(ours) else vit_config(ours, rope, checkpoint)
-    model = classifier(backbone, weights)
-    return dict(model=model, evaluation=PROTOCOLS.get(layout.name, PROTOCOLS[backbone['type']]))
-
-
-def trained_config(name: str, weights: StateDict, checkpoint: str) -> dict:
-    """As ``classifier_config``, for what timm's script trained under this name."""
-    if name == ANY_CONFIG:
-        raise CheckpointError(
-            f'{checkpoint}: a {name} is what its config says; give that config (--config)'
-        )
-    if HEAD[0] not in weights:
-        raise CheckpointError(f'{checkpoint}: has no {HEAD[0]}, so it is no classifier')
-    backbone = trained_backbone(name, weights)
-    protocol = PROTOCOLS[backbone['type']]
-    return dict(
-        model=classifier(backbone, weights),
-        evaluation=dict(protocol, crop_ratio=CLASSIFIERS[name].crop_ratio),
-    )
-
-
-def classifier(backbone: dict, weights: StateDict) -> dict:
-    """The config of a classifier with a backbone and as many classes as the weights have."""
-    return dict(
+    if name is None and isinstance(given, str) and given in CLASSIFIERS:
+        name = given
+    backbone_weights = of_backbone(weights)
+    layout = find_layout(backbone_weights, checkpoint)
+    ours = layout.to_ours(backbone_weights)
+    if name is None and backbone_weights is not weights:
+        backbone, protocol = vit_config(ours, checkpoint), PROTOCOLS['RoPEViT']
+    else:
+        name = name or find_name(ours, rope, f'{checkpoint} ({layout.name})')
+        backbone, named = backbone_config(name, ours), CLASSIFIERS[name]
+        protocol = dict(sizes=[named.sizes], crop_ratio=named.crop_ratio)
+    model = dict(
         type='RoPEClassifier',
         backbone=backbone,
         num_classes=len(weights[HEAD[0]]),
         data_preprocessor=IMAGENET,
     )
+    return dict(model=model, evaluation=protocol)
 
 
-def vit_config(weights: StateDict, rope: str | None, checkpoint: str) -> dict:
-    """The backbone of a ViT's weights, in our layout."""
-    channels, patch_size = weights['patch_embed.proj.weight'].shape[0::3]
-    depth = sum(bool(re.fullmatch(VIT_BLOCK, key)) for key in weights)
-    sizes = dict(embed_dims=channels, depth=depth, patch_size=patch_size)
-    sizes['num_heads'] = channels // (2 * VIT_PAIRS)
-    table = weights.get('blocks.0.attn.relative_position_bias_table')  # [offsets, heads]
-    if table is not None:
-        sizes |= dict(num_heads=table.shape[1], img_size=table_side(table) * patch_size)
-        return dict(type='RoPEViT', arch=VIT_ARCHS['isotropic_small'] | sizes, final_norm=True)
-    if 'cls_token' not in weights:
-        raise CheckpointError(
-            f'{checkpoint}: has no class token (its head sees a mean of tokens) and no relative '
-            'position bias; classifiers of RoPE-ViT have the one, those of SHI-Labs the other'
-        )
-    if 'sine_embed.conv.weight' in weights:
-        return dict(type='RoPEViT', arch=VIT_ARCHS['resformer_small'] | sizes, final_norm=True)
-    positions, freqs = weights.get('pos_embed'), weights.get('blocks.0.attn.rope.freqs')
-    if positions is not None and freqs is None and rope is None:
-        raise CheckpointError(
-            f'{checkpoint}: has a position embedding and no frequencies, as the axial models with '
-            'position embedding and their baseline do: say which, --rope axial or --rope none'
-        )
-    return dict(
-        type='RoPEViT',
-        arch=sizes,
-        img_size=224 if positions is None else math.isqrt(positions.shape[1]) * patch_size,
-        rope=ROPES[rope or 'axial'] if freqs is None else rope_config(freqs, VIT_PAIRS),
-        use_ape=positions is not None,
-        layer_scale_init_value=1e-4 if 'blocks.0.gamma_1' in weights else None,
-        final_norm=True,
-    )
-
-
-def swin_config(weights: StateDict) -> dict:
-    """The backbone of a Swin's weights, in our layout; not shifted where one window has the map, as
-    in pre-training."""
-    channels, depths = swin_sizes(weights)
-    freqs = weights.get('layers.0.blocks.0.attn.rope.freqs')
-    table = weights.get('layers.0.blocks.0.attn.relative_position_bias_table')
-    window = 7 if table is None else table_side(table)
-    heads = tuple(channels * 2**stage // (2 * SWIN_PAIRS) for stage in range(len(depths)))
-    return dict(
-        type='RoPESwin',
-        arch=dict(embed_dims=channels, depths=depths, num_heads=heads),
-        rope=None if freqs is None else rope_config(freqs, SWIN_PAIRS),
-        use_rpb=table is not None,
-        window_size=window,
-        pretrain_window_size=window,
-        shift_single_window=False,
-        patch_norm='patch_embed.norm.weight' in weights,
-        drop_path_rate=0.0,
-        out_indices=(len(depths) - 1,),
-    )
-
-
-def rope_config(freqs: Tensor, pairs: int) -> dict:
-    """The embedding of the frequencies of a block, [2, h, P] for all pairs of a head, or with half
-    of them: learned axial ones."""
-    if freqs.shape[-1] == pairs // 2:
-        return dict(type='AxialRoPE', learned=True)
-    theta = axial_theta(freqs)
-    if theta is None:
-        return MIXED
-    return dict(type='AxialRoPE', theta=round(theta, 3))
-
-
-def table_side(table: Tensor) -> int:
-    """Tokens of a side of what a table of relative position bias [(2 side - 1)^2, h] covers."""
-    return (math.isqrt(len(table)) + 1) // 2
-
-
-def load_classifier(model: RoPEClassifier, checkpoint: str) -> None:
-    """Load a published checkpoint of a classifier, or one of this package.
+def find_name(weights: StateDict, rope: str | None, checkpoint: str) -> str:
+    """The one of ``CLASSIFIERS`` whose backbone these weights, in our layout, can be loaded into.
 
     Raises:
-        CheckpointError: it does not fit.
+        CheckpointError: there is none, or there are several.
     """
-    load_pretrained(model.backbone, checkpoint)
-    weights = read_weights(checkpoint, prefix='')
-    ours = any(key.startswith('backbone.') for key in weights)  # with the norm among them
-    try:
-        if not (model.backbone.is_isotropic or ours):
-            norm = model.backbone.last_norm
-            norm.load_state_dict({name: weights[f'norm.{name}'] for name in ('weight', 'bias')})
-        model.head.load_state_dict({name: weights[f'head.{name}'] for name in ('weight', 'bias')})
-    except (RuntimeError, KeyError) as error:
-        raise CheckpointError(f'{checkpoint}: norm or head does not fit ({error})') from error
+    names = []
+    for name, named in CLASSIFIERS.items():
+        backbone: type[Backbone] = MODELS.get(named.backbone['type'])
+        arch = named.backbone['arch']
+        arch = arch if isinstance(arch, dict) else backbone.ARCHS[arch]
+        is_axial = (named.backbone.get('rope') or {}).get('type') == 'AxialRoPE'
+        if not has_sizes(arch, weights) or rope == ('none' if is_axial else 'axial'):
+            continue
+        with torch.device('meta'):
+            model = MODELS.build(backbone_config(name, weights))
+        if can_load(model, weights):
+            names.append(name)
+    if len(names) == 1:
+        return names[0]
+    if names:
+        raise CheckpointError(
+            f'{checkpoint}: the weights fit {", ".join(names)}: say which (--model NAME, or --rope '
+            'axial or --rope none)'
+        )
+    raise CheckpointError(
+        f'{checkpoint}: the weights fit none of the {len(CLASSIFIERS)} classifiers with a name; '
+        'give its config (--config)'
+    )
+
+
+def vit_config(weights: StateDict, checkpoint: str) -> dict:
+    """The backbone of a ViT of this package, whose weights tell its options.
+
+    Raises:
+        CheckpointError: it is no ViT with learned frequencies.
+    """
+    freqs = weights.get('blocks.0.attn.rope.freqs')  # [2, h, P]
+    if freqs is None or freqs.ndim != 3:
+        raise CheckpointError(
+            f'{checkpoint}: without learned frequencies of a ViT, the weights of a RoPEClassifier '
+            'do not tell what it is; give its config (--config)'
+        )
+    options = {name: value for name, value in read_options(weights).items() if value is not None}
+    names = [field.name for field in fields(ViTArch)]
+    arch = {name: options[name] for name in names if name in options}
+    arch |= dict(num_heads=freqs.shape[1], rope=learned_rope(weights), final_norm=True)
+    arch.setdefault('layer_scale_init_value', None)
+    return dict(type='RoPEViT', arch=arch)
+
+
+def of_backbone(weights: StateDict) -> StateDict:
+    """The weights of the backbone of a classifier of this package; other weights as they are."""
+    ours = {key.removeprefix(PREFIX): x for key, x in weights.items() if key.startswith(PREFIX)}
+    return ours or weights
+
+
+def load_classifier(
+    model: RoPEClassifier, checkpoint: str, weights: StateDict | None = None
+) -> None:
+    """Load a published checkpoint of a classifier, or one of this package.
+
+    Args:
+        model: unchanged if anything fails.
+        checkpoint: see ``fetch``.
+        weights: of the checkpoint, if they have been read: ``read_weights(checkpoint, '')``.
+
+    Raises:
+        CheckpointError: it cannot be fetched or read, or does not fit.
+    """
+    weights = read_weights(checkpoint, '') if weights is None else weights
+    backbone_weights = of_backbone(weights)
+    parts: dict[str, nn.Module] = dict(head=model.head)
+    is_published = backbone_weights is weights
+    if is_published and not model.backbone.is_isotropic and model.backbone.last_norm is not None:
+        parts['norm'] = model.backbone.last_norm  # ours is one of the backbone's outputs
+    expected = {
+        f'{name}.{key}': x for name, part in parts.items() for key, x in part.state_dict().items()
+    }
+    given = {key: weights[key] for key in expected if key in weights}
+    if incompatible := compare(expected, given):
+        raise CheckpointError(f'{checkpoint}: norm or head does not fit:\n{incompatible}')
+    load_weights(model.backbone, backbone_weights, checkpoint)
+    for name, part in parts.items():
+        part.load_state_dict({key: given[f'{name}.{key}'] for key in part.state_dict()})

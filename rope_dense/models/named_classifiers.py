@@ -60,39 +60,48 @@ class NamedClassifier:
 
     Attributes:
         backbone: its config, for ``RoPEClassifier``; with the drop path of the pre-training.
-        crop_ratio: of the evaluation, see ``ResizeCentreCrop``.
+        crop_ratio: of the published evaluation, see ``ResizeCentreCrop``: 1 in rope-vit's README,
+            as in DeiT-III; 224 / 256 in the code of Swin, ResFormer, NAT and SHI-Labs.
+        sizes: of the published evaluation: pixels, or a table of a paper.
         constant_drop_path: all blocks have the same drop path (DeiT-III); otherwise it grows
             linearly from block to block.
     """
 
     backbone: dict
     crop_ratio: float = 0.875
+    sizes: str = '224'
     constant_drop_path: bool = False
 
 
 def vit(arch: str, drop_path_rate: float, **options: object) -> dict:
+    """The config of a ViT."""
     settings = dict(arch=arch, final_norm=True, drop_path_rate=drop_path_rate)
     return dict(type='RoPEViT', **settings, **options)
 
 
 def swin(arch: str, drop_path_rate: float, **options: object) -> dict:
+    """The config of a Swin whose last stage is its output."""
     settings = dict(arch=arch, shift_single_window=False, drop_path_rate=drop_path_rate)
     return dict(type='RoPESwin', **settings, out_indices=(3,), **options)
 
 
 CLASSIFIERS: dict[str, NamedClassifier] = {
     **{
-        f'ropevit_{size}_{name}': NamedClassifier(vit(size, rate, **position), 1.0, True)
+        f'ropevit_{size}_{name}': NamedClassifier(
+            vit(size, rate, **position), 1.0, 'table-a.4', constant_drop_path=True
+        )
         for size, rate in VIT_DROP_PATHS.items()
         for name, position in VIT_POSITIONS.items()
     },
     **{
-        f'ropeswin_{size}_{name}': NamedClassifier(swin(size, rate, **position))
+        f'ropeswin_{size}_{name}': NamedClassifier(swin(size, rate, **position), sizes='table-a.8')
         for size, rate in SWIN_DROP_PATHS.items()
         for name, position in SWIN_POSITIONS.items()
     },
     **{
-        f'isotropic_{size}_{name}': NamedClassifier(vit(f'isotropic_{size}', rate, **position))
+        f'isotropic_{size}_{name}': NamedClassifier(
+            vit(f'isotropic_{size}', rate, **position), sizes='fused-table-4'
+        )
         for size, rate in ISOTROPIC_DROP_PATHS.items()
         for name, position in FUSED_POSITIONS.items()
     },
@@ -103,13 +112,15 @@ CLASSIFIERS: dict[str, NamedClassifier] = {
         for arch in RoPENAT.ARCHS
         for name, position in FUSED_POSITIONS.items()
     },
-    'resformer_small': NamedClassifier(vit('resformer_small', 0.1)),
+    'resformer_small': NamedClassifier(vit('resformer_small', 0.1), sizes='table-5'),
 }
 
 
 def with_image_size(backbone: dict, image_size: Size) -> dict:
-    """The config of a backbone for pre-training at (height, width) pixels: the grid of the tables
-    of a ViT, and the windows of a Swin, 1 / 32 of the image. A NAT is the same at any size.
+    """Config of a backbone for pre-training at (height, width) pixels.
+
+    Sets the grid of a ViT's tables, and a Swin's windows to 1 / 32 of the image. A NAT is the same
+    at any size.
 
     Raises:
         ValueError: sides that are no multiples of the patch size (ViT) or of 32 (others).
@@ -128,19 +139,20 @@ def with_image_size(backbone: dict, image_size: Size) -> dict:
     return backbone
 
 
-def trained_backbone(name: str, weights: dict[str, Tensor]) -> dict:
-    """A config of a backbone that was trained under a name: at the image size that its position
-    tables tell, at 224 pixels if it has none.
+def backbone_config(name: str, weights: dict[str, Tensor]) -> dict:
+    """The config of the backbone of a named classifier.
 
     Args:
-        weights: of the classifier, for a square image size.
+        name: in ``CLASSIFIERS``.
+        weights: of the classifier, in our layout. Their position tables tell the image size, a
+            square, of the training; without any it is 224 pixels.
     """
     backbone = deepcopy(CLASSIFIERS[name].backbone)
     if backbone['type'] == 'RoPENAT':  # whose tables are those of a neighbourhood
         return backbone
     pixels = VIT_PATCH if backbone['type'] == 'RoPEViT' else SWIN_STRIDE
     for key, table in weights.items():
-        side = math.isqrt(table.shape[-2]) if key.endswith(TABLES) else 0
+        side = math.isqrt(table.shape[-2]) if key.endswith(TABLES) and table.ndim > 1 else 0
         if key.endswith(OFFSETS):
             side = (side + 1) // 2  # from - (side - 1) to side - 1
         if side:

@@ -99,6 +99,7 @@ class PlainViTFPN(BaseModule):
 
 
 def check_scale_factors(scale_factors: object) -> None:
+    """Raise ValueError unless they are neighbours among 4, 2, 1 and 0.5."""
     allowed = [SCALE_FACTORS[first:end] for first, end in combinations(range(5), 2)]
     if not isinstance(scale_factors, (tuple, list)) or tuple(scale_factors) not in allowed:
         refuse('scale_factors', scale_factors, 'neighbours among 4, 2, 1 and 0.5, in this order')
@@ -120,8 +121,11 @@ def resampling(factor: float, channels: int) -> nn.Module:
 
 @MODELS.register_module('ChannelLayerNorm')
 class LayerNorm2d(nn.Module):
-    """LayerNorm over the channels of [B, C, H, W]. Heads of mmdet take it as
-    ``norm_cfg=dict(type='ChannelLayerNorm', eps=1e-6)``; without ``eps`` mmcv's 1e-5 counts."""
+    """LayerNorm over the channels of [B, C, H, W].
+
+    Heads of mmdet take it as ``norm_cfg=dict(type='ChannelLayerNorm', eps=1e-6)``; without ``eps``
+    mmcv's 1e-5 counts.
+    """
 
     def __init__(self, channels: int, eps: float = 1e-6) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ WindowStep = Literal['window', 'map']
 
 @dataclass(frozen=True, repr=False)
 class Coordinates:
-    """Where the tokens of a grid are.
+    """Positions of the tokens of a grid.
 
     ===========  ===================================================================================
     type         position of the n-th of N columns; rows alike
@@ -42,9 +42,9 @@ class Coordinates:
         type, normalize: see above.
         offset: of ``index``.
         reference: G of ``index``, a number of patches or (height, width); None leaves the index.
-        windows: where positions depend on the size of the grid, that is the size of a window in
-            blocks with windows, as if it were an image (``'window'``, EVA-02's detectors), or that
-            of the whole map, so that tokens are as far apart as without windows (``'map'``).
+        windows: the grid whose size positions depend on, in blocks with windows: the window, as if
+            it were an image (``'window'``, EVA-02's detectors), or the whole map, so that tokens
+            are as far apart as without windows (``'map'``).
         shift: in the unit of the positions; jitter, rescale: factors of 1 or more. None for none.
 
     Raises:
@@ -90,12 +90,12 @@ class Coordinates:
 
     @property
     def random(self) -> bool:
-        """Whether positions are augmented in training."""
+        """True if positions are augmented in training."""
         return any(value is not None for value in (self.shift, self.jitter, self.rescale))
 
     @property
     def is_normalized(self) -> bool:
-        """Whether every grid covers the same range, so that a larger one is sampled finer."""
+        """True if every grid covers the same range, so that a larger one is sampled finer."""
         return self.type != 'index' or self.reference is not None
 
     def positions(

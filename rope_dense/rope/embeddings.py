@@ -22,10 +22,16 @@ from ..utils.cache import Cache
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number
 from .coordinates import build_coordinates
+from .frequencies import (
+    Series,
+    axial_frequencies,
+    axis_frequencies,
+    linear_angles,
+    mixed_frequencies,
+)
 from .rotate import PairLayout, Rotary
 from .scaling import RopeScaling
 
-Series = Literal['radians', 'periods', 'bands']
 AxisOrder = Literal['xy', 'yx', 'alternating']
 AXIS_ORDERS: dict[AxisOrder, tuple[int, ...] | None] = dict(xy=(0, 1), yx=(1, 0), alternating=None)
 
@@ -69,7 +75,7 @@ class RotaryEmbedding(nn.Module, ABC):
         """
 
     def set_scaling(self, scaling: RopeScaling | None) -> None:
-        """Adapt the frequencies to grids larger than that of pre-training.
+        """Adapt the frequencies to grids larger than in pre-training.
 
         Raises:
             ValueError: this embedding does not support this scaling.
@@ -84,8 +90,8 @@ class RotaryEmbedding(nn.Module, ABC):
 class GridRoPE(RotaryEmbedding):
     """Angles that are linear in the position of a token: angle = F[0] x + F[1] y.
 
-    A subclass defines ``frequencies``, and ``cache_key`` if they depend on its attributes alone:
-    then angles are cached, once for all blocks that have the same. Otherwise positions are.
+    A subclass defines ``frequencies``, and ``cache_key`` if they depend on its attributes alone.
+    With a key, angles are cached, once for all blocks that have the same; without, positions are.
 
     Args:
         head_dim, num_heads, pair_layout: see ``RotaryEmbedding``; ``head_dim`` is a multiple of 4.
@@ -133,8 +139,10 @@ class GridRoPE(RotaryEmbedding):
 
     @property
     def has_theta(self) -> bool:
-        """Whether the frequencies of each axis, first those of one and then of the other, are
-        always those of ``theta``, so that it can be changed."""
+        """True if a change of ``theta`` changes all frequencies as the scaling 'ntk' does.
+
+        They are fixed, the same for all heads, and those of one axis come before the other's.
+        """
         return False
 
     def cache_key(self) -> Hashable | None:
@@ -330,7 +338,7 @@ class MixedRoPE(GridRoPE):
     Args:
         head_dim, num_heads, pair_layout, coordinates: see ``GridRoPE``.
         theta: of the initial values. 10 as in the released code; the paper gives none for mixed
-            frequencies (its 100, equation 13, is that of the axial ones).
+            frequencies (its 100, equation 13, is for axial ones).
     """
 
     def __init__(
@@ -346,65 +354,3 @@ class MixedRoPE(GridRoPE):
 
     def frequencies(self, device: torch.device) -> Tensor:
         return self.freqs
-
-
-def linear_angles(positions: Tensor, freqs: Tensor) -> Tensor:
-    """Angles [..., N, h, P] of tokens at ``positions`` [..., N, A], for frequencies [A, h, P] along
-    as many axes, (x, y) or others."""
-    return (positions[..., None, None] * freqs).sum(-3)
-
-
-def axial_frequencies(of_axes: Sequence[Tensor], order: Sequence[int] | None = None) -> Tensor:
-    """Frequencies of pairs that rotate along one of A axes each: [A, h or 1, P].
-
-    Args:
-        of_axes: those of each axis, [h or 1, P / A].
-        order: of the axes in a head, which has all pairs of the first, then those of the second,
-            ...; None if axes alternate from pair to pair.
-    """
-    zeros = torch.zeros_like(of_axes[0])
-    rows = []
-    for axis, series in enumerate(of_axes):
-        parts = [series if other == axis else zeros for other in order or range(len(of_axes))]
-        rows.append(torch.stack(parts, -1).flatten(-2) if order is None else torch.cat(parts, -1))
-    return torch.stack(rows)
-
-
-def axis_frequencies(
-    head_dim: int,
-    theta: float,
-    series: Series = 'radians',
-    device: torch.device | None = None,
-    num_axes: int = 2,
-) -> Tensor:
-    """The frequencies of one of A = ``num_axes`` axes, k = 0 .. n - 1 with n = D / (2 A): [n].
-
-    Float32, as in published code, also for models in float64; their angles are float64.
-
-    ===========  ===================================================================================
-    series       frequency
-    ===========  ===================================================================================
-    ``radians``  theta ** (-k / n) (Heo et al.; EVA-02 and Perception Encoder with theta = 10000)
-    ``periods``  2 pi theta ** (-k / n): periods theta ** (k / n), for coordinates in [-1, 1]
-                 (DINOv3 with theta = 100; the buffers of its first release are these in bfloat16)
-    ``bands``    pi (1 + (theta / 2 - 1) k / (n - 1)), linear, for coordinates in [-1, 1]: the
-                 highest has theta / 2 periods (EVA-02's code, ``pixel``; no released weights)
-    ===========  ===================================================================================
-    """
-    step = 2 * num_axes
-    if series == 'bands':
-        return math.pi * torch.linspace(1, theta / 2, head_dim // step, device=device)
-    exponents = torch.arange(0, head_dim, step, device=device, dtype=torch.float32) / head_dim
-    geometric = theta**-exponents
-    return 2 * math.pi * geometric if series == 'periods' else geometric
-
-
-def mixed_frequencies(head_dim: int, num_heads: int, theta: float) -> Tensor:
-    """Initial mixed frequencies: [2, h, P].
-
-    The axial frequency vectors, the axes of each head rotated by an angle drawn from U[0, 2 pi).
-    """
-    series = axis_frequencies(head_dim, theta)
-    angle = 2 * math.pi * torch.rand(num_heads, 1)
-    direction = torch.cat([angle, angle + math.pi / 2], -1).repeat_interleave(len(series), -1)
-    return series.repeat(2) * torch.stack([direction.cos(), direction.sin()])

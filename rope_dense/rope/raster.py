@@ -1,6 +1,6 @@
 """One-dimensional RoPE for images.
 
-Letters: see ``frequencies``. Checked against its formula in tests/backbones/test_vit_options.py.
+Letters: see ``embeddings``. Checked against its formula in tests/backbones/test_vit_options.py.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from torch import Tensor, nn
 
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_number
-from .embeddings import RotaryEmbedding, axis_frequencies
+from .embeddings import RotaryEmbedding
+from .frequencies import axis_frequencies
 from .rotate import PairLayout, Rotary
 
 
 class RasterRoPE(RotaryEmbedding):
-    """One-dimensional RoPE of the tokens in row-major order: angle = F (x + W y), W the columns of
-    the whole map, also in windows. F = theta ** (-t / P), t = 0 .. P - 1, P = D / 2. Experimental.
+    """One-dimensional RoPE of the tokens in row-major order. Experimental.
+
+    angle = F (x + W y), W the columns of the whole map, also in windows. F = theta ** (-t / P),
+    t = 0 .. P - 1, P = D / 2.
 
     Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding" (2021), section 3.2.
 

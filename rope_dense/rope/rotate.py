@@ -1,7 +1,7 @@
-"""What attention gets from a rotary embedding, and the rotation of queries and keys.
+"""The angles that a rotary embedding gives attention, and the rotation of queries and keys.
 
-``rotate`` is what attention calls. What it computes is in ``kernels/definition.py``, which is also
-what is traced, exported and transformed. In eager mode an implementation takes its place.
+Attention calls ``rotate``. Its definition is in ``kernels/definition.py``, which is also used while
+a model is traced, exported or transformed. In eager mode an implementation computes the same.
 
 Letters: B batch (images or windows), N tokens, n of them that have a position, h heads, D channels
 of a head, P rotated channel pairs of a head, 2 P <= D.
@@ -11,6 +11,7 @@ Checked against complex arithmetic in float64 and against timm in tests/rope/tes
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import ModuleType
@@ -22,6 +23,7 @@ from torch import Tensor
 from ..utils.tracing import is_tracing
 from .kernels import definition, packed, triton_rotary
 from .kernels.definition import PairLayout
+from .kernels.packed import cos_sin
 
 IMPLEMENTATIONS = (triton_rotary, packed)  # the first that can be used is used
 logger = logging.getLogger(__name__)
@@ -60,15 +62,6 @@ class Rotary:
         return 3 * self.angles.nbytes
 
 
-@torch.no_grad()
-def cos_sin(angles: Tensor) -> Tensor:
-    """Cosines and sines of angles [...], side by side: [..., 2]."""
-    out = angles.new_empty(*angles.shape, 2)
-    torch.cos(angles, out=out[..., 0])
-    torch.sin(angles, out=out[..., 1])
-    return out
-
-
 def rotate(
     qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -91,8 +84,10 @@ def rotate(
 
 
 def rotate_packed(qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0) -> Tensor:
-    """``rotate`` before it unpacks: [B, N, S, h, D] to the same, the first two of S parts rotated
-    (queries and keys; S is 3 in a projection)."""
+    """Rotate the first two of the S parts of ``qkv`` [B, N, S, h, D], to the same.
+
+    The parts of a projection, S = 3, are queries, keys and values. See ``rotate``.
+    """
     if rotary is None:
         return qkv
     implementation = None
@@ -155,9 +150,14 @@ class Rotate(torch.autograd.Function):
 
 
 def choose_implementation(qkv: Tensor) -> ModuleType | None:
-    """The first that can be used; None for the definition."""
+    """The first implementation that can rotate ``qkv``; None for the definition."""
+    return first_usable(lambda implementation: implementation.can_use(qkv))
+
+
+def first_usable(why_not: Callable[[ModuleType], str | None]) -> ModuleType | None:
+    """The first implementation for which ``why_not`` gives no reason; the reasons are logged."""
     for implementation in IMPLEMENTATIONS:
-        reason = implementation.can_use(qkv)
+        reason = why_not(implementation)
         if reason is None:
             return implementation
         log_once(f'rotation without {implementation.__name__}: {reason}')
@@ -166,6 +166,7 @@ def choose_implementation(qkv: Tensor) -> ModuleType | None:
 
 @cache
 def log_once(message: str) -> None:
+    """Log a message the first time that it is given."""
     logger.info(message)
 
 

@@ -1,8 +1,8 @@
 """Frequencies for grids that the weights were not trained on.
 
-Each scaling multiplies each frequency by a factor of its own. Letters: s the size of a grid over
-that of pre-training (of each axis, x and y), G the pre-training size in patches, F a frequency in
-radians per patch, P channel pairs of a head, n = P / 2 frequencies of an axial series.
+Each scaling multiplies each frequency by a factor of its own. Letters: G the size of the grid in
+pre-training, in patches, s the size of a grid divided by G (for each axis, x and y), F a frequency
+in radians per patch, P channel pairs of a head, n = P / 2 frequencies of an axial series.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TemperatureType = Literal['log', 'yarn']
 
 @dataclass(frozen=True)
 class RopeScaling:
-    """How frequencies, and the temperature of attention, follow the size of the grid.
+    """A change of the frequencies, and of the temperature of attention, with the size of the grid.
 
     ============  ==================================================================================
     type          factor of a frequency
@@ -115,7 +115,10 @@ class RopeScaling:
         return 1 - (1 - unchanged) * (1 - 1 / s)
 
     def attention_scale(self, height: int, width: int) -> float:
-        """What ``temperature`` multiplies the scores of attention on a grid by."""
+        """The factor by which ``temperature`` multiplies the scores of attention on a grid.
+
+        A number: a model that torch.jit.trace made keeps the factor of the size it was traced at.
+        """
         if self.temperature is None:
             return 1.0
         s_y, s_x = self.factors(height, width)

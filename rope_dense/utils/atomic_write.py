@@ -20,11 +20,11 @@ WRITER_SIGNS = ('PytorchStreamWriter', 'inline_container', 'iostream')  # in err
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """Yield a new, empty file beside ``path``; on leaving, flush it to the disk and rename it to
-    ``path``.
+    """Yield a new, empty file beside ``path``, which replaces ``path`` on leaving.
 
-    After an error the new file is removed. Its name is random, and it is created exclusively: what
-    is there under this name, a symbolic link say, is not written to.
+    It is flushed to the disk before it is renamed. After an error it is removed. Its name is
+    random, and it is created exclusively: what has this name, such as a symbolic link, is not
+    written to.
 
     Raises:
         OSError: the disk is full or cannot be written to; it names ``path`` and says how much space

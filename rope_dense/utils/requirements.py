@@ -1,3 +1,5 @@
+"""The packages that every registered class needs, and how to install them."""
+
 from importlib import import_module
 
 _REQUIRED = ('mmengine', 'mmcv')
@@ -12,7 +14,7 @@ def missing_packages() -> list[str]:
 
 
 def installation_advice(missing: list[str]) -> str:
-    """What to install when `missing_packages()` is not empty."""
+    """Instructions to install what `missing_packages()` named."""
     # Without build isolation, since mmcv builds without its operators where it does not see torch.
     return (
         f'rope_dense registers nothing without {" and ".join(missing)}; '

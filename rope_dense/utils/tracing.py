@@ -7,10 +7,10 @@ from torch.autograd import forward_ad
 
 
 def is_tracing() -> bool:
-    """Return whether operations are recorded or transformed: by torch.compile, torch.export,
-    torch.jit.trace, torch.func or forward-mode differentiation.
+    """Return whether operations are recorded or transformed.
 
-    A kernel, a cache or a branch on a size must not be used then.
+    By torch.compile, torch.export, torch.jit.trace, torch.func or forward-mode differentiation. A
+    kernel, a cache or a branch on a size must not be used then.
     """
     return (
         torch.compiler.is_compiling()

@@ -1,5 +1,8 @@
-"""Checks of arguments. Each returns the value in its final form, or raises a ValueError that names
-the argument, what is allowed and what was given."""
+"""Checks of arguments.
+
+Each returns the value in its final form, or raises a ValueError that names the argument, what is
+allowed and what was given.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,17 @@ from typing import NoReturn, TypeGuard
 
 
 def refuse(name: str, value: object, allowed: str) -> NoReturn:
+    """Raise the ValueError."""
     raise ValueError(f'{name} must be {allowed}, got {value!r}')
 
 
 def is_integer(value: object) -> TypeGuard[int]:
+    """Return whether a value is an integer; True and False are none."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether it is a finite number."""
+    """Return whether a value is a finite real number; True and False are none."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 

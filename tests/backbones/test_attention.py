@@ -19,7 +19,7 @@ from rope_dense.backbones.attention.position_bias import (
 )
 from rope_dense.backbones.attention.windows import WindowPlan, window_plan
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding
-from rope_dense.rope.embeddings import linear_angles
+from rope_dense.rope.frequencies import linear_angles
 from rope_dense.utils.sizes import Size
 
 CPU = torch.device('cpu')

@@ -76,6 +76,15 @@ MODELS = {
     'nat': nat,
 }
 every_model = pytest.mark.parametrize('make', MODELS.values(), ids=MODELS)
+every_class = pytest.mark.parametrize(  # of compilers, which take seconds for each model
+    'make',
+    [
+        pytest.param(
+            make, id=name, marks=() if name in ('vitdet', 'swin', 'nat') else pytest.mark.slow
+        )
+        for name, make in MODELS.items()
+    ],
+)
 every_rope = pytest.mark.parametrize('rope', [None, AXIAL, MIXED], ids=['none', 'axial', 'mixed'])
 
 
@@ -257,7 +266,7 @@ def test_jit_trace(make, rope: dict | None):
     assert all(close(a, b) for a, b in zip(traced(image), model(image), strict=True))
 
 
-@every_model
+@every_class
 @pytest.mark.parametrize(
     'rope', [pytest.param(AXIAL, marks=pytest.mark.slow), MIXED], ids=['axial', 'mixed']
 )
@@ -276,7 +285,7 @@ def test_export_with_dynamic_sizes(make, rope: dict):
             assert all(close(a, b) for a, b in outs)
 
 
-@every_model
+@every_class
 def test_compiles_twice_at_most_for_five_sizes_without_a_graph_break(make):
     torch._dynamo.reset()
     model, compilations = make().train(), []
@@ -293,7 +302,7 @@ def test_compiles_twice_at_most_for_five_sizes_without_a_graph_break(make):
     assert 1 <= len(compilations) <= 2
 
 
-@every_model
+@every_class
 def test_compiled_training_equals_eager(make):
     torch._dynamo.reset()
     model, image = make(), images()

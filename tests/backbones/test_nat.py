@@ -1,6 +1,7 @@
 """RoPENAT: SHI-Labs' models written out, sizes, gradients, and what a backbone declares."""
 
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -172,18 +173,23 @@ def test_refusals_name_what_would_fit(tmp_path: Path, monkeypatch: pytest.Monkey
     nat = shi_nat(16, (2, 3), (2, 4), mlp_ratio=2.0, layer_scale=True, kernel=3)
     options = dict(arch=SMALL, kernel_size=3, pretrain_kernel_size=3, out_indices=(0, 1))
     path = saved(nat, tmp_path)
-    assert 'set use_rpb=True' in refusal(RoPENAT, path, rope=None, **options)
-    assert 'set layer_scale_init_value=' in refusal(RoPENAT, path, **RPB, **options)
+    assert re.search(r'use_rpb +True +False', refusal(RoPENAT, path, rope=None, **options))
+    assert 'layer_scale_init_value' in refusal(RoPENAT, path, **RPB, **options)
     assert "type='RoPENAT' with arch='nat_" in refusal(RoPESwin, path, arch='tiny')
     assert "type='RoPENAT' with arch='nat_" in refusal(RoPEViT, path, arch='tiny')
-    other = dict(SMALL, depths=(2, 2))
-    monkeypatch.setattr(RoPENAT, 'ARCHS', dict(nat=SMALL, dinat=SMALL, other=other))
-    text = refusal(RoPENAT, path, **dict(options, arch='other'), **RPB)
-    assert "16 channels and 2 + 3 blocks: set arch='nat' or set arch='dinat'" in text
     broken = dict(nat) | {'levels.0.blocks.0.attn.rpb': torch.zeros(25, 2)}
     assert 'not [heads, offsets, offsets]' in refusal(
         RoPENAT, saved(broken, tmp_path), **RPB, **options
     )
+
+    depths, heads = (1, 2, 1, 1), (2, 4, 8, 16)
+    arch = dict(embed_dims=16, depths=depths, num_heads=heads, mlp_ratio=2.0)
+    other = dict(arch, depths=(1, 1, 1, 1))
+    monkeypatch.setattr(RoPENAT, 'ARCHS', dict(nat=arch, dinat=arch, other=other))
+    path = saved(shi_nat(16, depths, heads, mlp_ratio=2.0, kernel=3), tmp_path)
+    text = refusal(RoPENAT, path, arch='other', pretrain_kernel_size=3, **RPB)
+    assert "nearest: arch='nat' or arch='dinat', use_rpb=True" in text
+    assert re.search(r'depth \(of arch\) +\(1, 2, 1, 1\) +\(1, 1, 1, 1\)', text)
 
 
 # ---------------------------------------------------------------------- options

@@ -10,7 +10,7 @@ from rope_dense.backbones.attention.attention import Attention
 from rope_dense.backbones.attention.prefix import GlobalPrefixAttention
 from rope_dense.backbones.attention.windows import window_plan
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding
-from rope_dense.rope.embeddings import linear_angles
+from rope_dense.rope.frequencies import linear_angles
 from rope_dense.utils.sizes import Size
 
 CPU = torch.device('cpu')

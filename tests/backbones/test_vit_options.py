@@ -22,6 +22,7 @@ from rope_dense.backbones.attention.position_bias import LocalPositionAttention
 from rope_dense.backbones.layers import SineConvEmbed, SineEmbed, pad_grid
 from rope_dense.checkpoints import CheckpointError, load_pretrained
 from rope_dense.models.classifier import RoPEClassifier, classifier_config, load_classifier
+from rope_dense.models.named_classifiers import CLASSIFIERS, NamedClassifier
 from rope_dense.profiling.complexity import count_products
 from rope_dense.rope import MixedRoPE, RasterRoPE, Rotary, rotate_definition
 
@@ -207,7 +208,18 @@ def isotropic_scores(weights: Weights, image: Tensor, heads: int, side: int) -> 
 
 
 @pytest.fixture
-def classify(tmp_path: Path) -> Callable[[Weights, Tensor], Tensor]:
+def classify(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Weights, Tensor], Tensor]:
+    """Scores by the only classifier with a name whose weights these can be."""
+    for name, sizes in (
+        ('isotropic_small', dict(embed_dims=32, depth=2, num_heads=4)),
+        ('resformer_small', dict(embed_dims=128, depth=2, num_heads=2)),
+    ):
+        arch = dict(RoPEViT.ARCHS[name], **sizes)
+        backbone = dict(type='RoPEViT', arch=arch, final_norm=True)
+        monkeypatch.setitem(CLASSIFIERS, f'small_{name}', NamedClassifier(backbone))
+
     def run(weights: Weights, image: Tensor) -> Tensor:
         path = str(tmp_path / 'published.pth')
         torch.save(weights, path)

@@ -204,7 +204,7 @@ def test_a_backbone_of_another_kind_needs_to_declare_its_tables_only(tmp_path: P
     text = refusal(Rows, saved(weights, tmp_path))
     assert text.endswith('does not fit Rows:\n  missing: steps.1.norm2.bias')
     text = refusal(Rows, saved(vit(), tmp_path))
-    assert 'missing: places, stem.weight' in text and '->' not in text
+    assert 'missing: places, stem.weight' in text and 'nearest' not in text
 
 
 # ---------------------------------------------------------------- as a part of mmengine

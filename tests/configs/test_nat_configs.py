@@ -349,9 +349,26 @@ def test_an_ablation_differs_in_its_rope(name: str) -> None:
     assert parameters == pytest.approx(22 if name.startswith('vit') else 50, abs=1)
     parent = load(ABLATION / f'{PARENT}_in1k.py')
     if name.startswith('vit'):
+        assert backbone.arch.num_heads == (6 if 'k16' in name else 12)
         for config in (cfg, parent):
             config.model.backbone.update(rope=None, use_rpb=None)
+            config.model.backbone.arch.num_heads = None
         assert cfg.to_dict() == parent.to_dict()
+
+
+def test_the_vit_of_the_ablations_is_the_published_one() -> None:
+    """And the rows with k = 16 build with heads of 64 channels only."""
+    backbone = load(ABLATION / f'{PARENT}_in1k.py').model.backbone
+    isotropic = dict(backbone, arch='isotropic_small')
+    with torch.device('meta'):
+        built, expected = MODELS.build(backbone), MODELS.build(isotropic)
+        for name in ('vit-s_2d_k16_shared', 'vit-s_log-axial_k16_shared'):
+            backbone = load(ABLATION / f'{name}_in1k.py').model.backbone
+            assert MODELS.build(backbone).blocks[0].attn.rope.k_rope == 16
+            backbone.arch.num_heads = 12
+            with pytest.raises(ValueError, match=r'head_dim|k_rope'):
+                MODELS.build(backbone)
+    assert built.arch == expected.arch
 
 
 def test_the_tool_takes_the_model_and_the_sizes_of_a_config(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_vitdet_s_recipe(name: str) -> None:
     )
     assert (cfg.auto_scale_lr.base_batch_size, cfg.train_dataloader.batch_size) == (64, 8)
     assert cfg.model.data_preprocessor.pad_size_divisor == 1024
-    flip, resize, crop = cfg.train_dataloader.dataset.pipeline[2:5]
+    _flip, resize, crop = cfg.train_dataloader.dataset.pipeline[2:5]
     assert (resize.scale, resize.ratio_range) == ((1024, 1024), (0.1, 2.0))
     assert (crop.crop_type, crop.crop_size) == ('absolute', (1024, 1024))
     for loader in (cfg.val_dataloader, cfg.test_dataloader):

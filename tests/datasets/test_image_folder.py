@@ -63,7 +63,7 @@ def test_an_index_says_which_classes_folders_are(tmp_path: Path) -> None:
 def test_an_index_of_another_form(text: str, tmp_path: Path) -> None:
     path = tmp_path / 'index.json'
     path.write_text(text)
-    with pytest.raises(ValueError, match='index.json: give a JSON file as'):
+    with pytest.raises(ValueError, match=r'index.json: give a JSON file as'):
         read_class_index(path)
 
 
@@ -75,7 +75,9 @@ def test_real_labels_go_by_the_number_of_the_image(tmp_path: Path) -> None:
     dataset = ClassFolderDataset(str(root), real_labels=str(real))
     assert labels_of(dataset) == {names[0]: [3, 5], names[2]: [0]}
     real.write_text('[[3], [], [1]]')
-    with pytest.raises(ValueError, match='00000004.JPEG: the name does not end in a number from 1'):
+    with pytest.raises(
+        ValueError, match=r'00000004.JPEG: the name does not end in a number from 1'
+    ):
         ClassFolderDataset(str(root), real_labels=str(real))
     real.write_text('[3, 5]')
     with pytest.raises(ValueError, match='give a JSON list with a list'):
@@ -93,7 +95,7 @@ def test_folders_without_images(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ('size', 'side', 'ratio', 'resized', 'corner'),
+    'size, side, ratio, resized, corner',
     [
         ((100, 150), 64, 1.0, (64, 96), (0, 16)),
         ((150, 100), 64, 1.0, (96, 64), (16, 0)),
@@ -125,7 +127,7 @@ def test_crops_that_are_not_allowed() -> None:
             ResizeCentreCrop((96, 96), ratio)
 
 
-@pytest.mark.parametrize(('subset', 'expected'), [(False, (25, 75)), (True, (50, 75))])
+@pytest.mark.parametrize('subset, expected', [(False, (25, 75)), (True, (50, 75))])
 def test_accuracy_counts_a_right_class_among_the_best(
     subset: bool, expected: tuple[float, float]
 ) -> None:

@@ -258,7 +258,7 @@ def test_interrupted_writing_leaves_nothing_new(
     ids=str,
 )
 def test_settings_that_cannot_be_used_are_named(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=rf'{list(wrong)[0]}=.*: (give|choose)'):
+    with pytest.raises(ValueError, match=rf'{next(iter(wrong))}=.*: (give|choose)'):
         ShapesSettings(**wrong)
 
 

@@ -37,6 +37,23 @@ def test_products_are_in_bfloat16_and_weights_in_float32() -> None:
     torch.testing.assert_close(layer.weight, before - 1e-3 * layer.weight.grad)
 
 
+def test_a_second_wrapper_leaves_autocast_on() -> None:
+    attention = deformable.MultiScaleDeformableAttention(8, 1, 1, 1, batch_first=True)
+    model = nn.ModuleDict(dict(attention=attention, linear=nn.Linear(8, 8)))
+    shapes, start = torch.tensor([[2, 2]]), torch.tensor([0])
+    for part in (model, model, deepcopy(model)):
+        with wrapper_for(part).optim_context(part):
+            points = torch.rand(1, 4, 1, 2)
+            x = part['attention'](
+                torch.rand(1, 4, 8),
+                reference_points=points,
+                spatial_shapes=shapes,
+                level_start_index=start,
+            )
+            assert x.dtype == torch.float32
+            assert part['linear'](x).dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize(
     'make_model, make_batch', [(detector, detection_batch), (swin_upernet, segmentation_batch)]
 )

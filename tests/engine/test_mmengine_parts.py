@@ -11,7 +11,6 @@ from mmengine.optim import DefaultOptimWrapperConstructor, _ParamScheduler
 from mmengine.runner import IterBasedTrainLoop
 
 from rope_dense.engine import (
-    PRIVATE_PARTS,
     AtomicCheckpointHook,
     NamedGroupsConstructor,
     ResumableTrainLoop,
@@ -19,6 +18,19 @@ from rope_dense.engine import (
 )
 from rope_dense.engine.fsdp import BlockFSDPStrategy
 
+# Parts of mmengine that its documentation does not promise and that classes of engine/ override,
+# set or call.
+PRIVATE_PARTS = {
+    'mmengine.hooks.CheckpointHook': ('_save_checkpoint_with_step', 'keep_ckpt_ids', 'last_ckpt'),
+    'mmengine.runner.IterBasedTrainLoop': ('dataloader_iterator', 'skip_iter'),
+    'mmengine.optim.DefaultOptimWrapperConstructor': ('_validate_cfg', 'base_lr', 'base_wd'),
+    'mmengine.optim._ParamScheduler': ('_get_value', 'base_values', 'last_step'),
+    'mmengine._strategy.SingleDeviceStrategy': (
+        *('prepare', '_wrap_model', 'load_model_state_dict', 'load_optim_state_dict'),
+        *('model_state_dict', 'optim_state_dict', 'save_checkpoint'),
+    ),
+    'mmengine._strategy.DDPStrategy': ('_wrap_model', 'convert_model', 'save_checkpoint'),
+}
 OVERRIDES = {
     AtomicCheckpointHook: CheckpointHook,
     ResumableTrainLoop: IterBasedTrainLoop,

@@ -164,7 +164,7 @@ def with_head(backbone: dict) -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    ('backbone', 'layers'),
+    'backbone, layers',
     [
         (VIT | dict(arch=dict(embed_dims=192, depth=12, num_heads=3, **FAMILY)), VIT_LAYERS),
         (SWIN, SWIN_LAYERS),

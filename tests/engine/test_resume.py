@@ -130,8 +130,15 @@ def start_and_kill(config: Path, work_dir: Path, before: str, at: str) -> None:
 
 @pytest.mark.parametrize(
     'before, at',
-    [('', f'Iter(train) [{KEPT_STEP + 1}/{STEPS}]'), (HALF_A_WRITE, 'HALF WRITTEN')],
-    ids=['while training', 'while writing'],
+    [
+        pytest.param(
+            '',
+            f'Iter(train) [{KEPT_STEP + 1}/{STEPS}]',
+            marks=pytest.mark.slow,
+            id='while training',
+        ),
+        pytest.param(HALF_A_WRITE, 'HALF WRITTEN', id='while writing'),
+    ],
 )
 def test_resumed_run_goes_on_as_if_nothing_had_happened(
     config: Path, folder: Path, uninterrupted: Path, run: Run, before: str, at: str
@@ -295,7 +302,7 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path: Path) -> None:
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
         with (
-            pytest.raises(OSError, match='cannot be written .*GB left.*iter_1.pth'),
+            pytest.raises(OSError, match=r'cannot be written .*GB left.*iter_1.pth'),
             atomic_write(path) as partial,
         ):
             torch.save(torch.zeros(100_000), partial)
@@ -307,5 +314,5 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path: Path) -> None:
 
 def test_remote_folders_are_refused(tmp_path: Path) -> None:
     hook = AtomicCheckpointHook(out_dir='http://store')
-    with pytest.raises(ValueError, match='out_dir=http://store.*folders only'):
+    with pytest.raises(ValueError, match=r'out_dir=http://store.*folders only'):
         hook.before_train(Saver(tmp_path))

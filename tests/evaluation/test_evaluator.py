@@ -62,7 +62,7 @@ def pipeline_config(*steps: dict) -> Config:
 
 
 @pytest.mark.parametrize(
-    ('step', 'size', 'scale'),
+    'step, size, scale',
     [
         (dict(scale=(128, 128)), 96, (96, 96)),
         (dict(scale=(2048, 512), keep_ratio=True), 256, (1024, 256)),
@@ -147,7 +147,7 @@ def test_a_setting_is_that_of_a_model_built_with_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ('backbone', 'point', 'message'),
+    'backbone, point, message',
     [
         (vit, Setting('7'), '--sizes 7: 7 x 7 pixels leave no token of 8 x 8'),
         (

@@ -93,7 +93,7 @@ CASES = [
 # fmt: on
 
 
-@pytest.mark.parametrize(('name', 'size', 'expected'), CASES)
+@pytest.mark.parametrize('name, size, expected', CASES)
 def test_views_have_the_published_sizes(
     name: str, size: tuple[int, int], expected: list[tuple[int, int]]
 ) -> None:

@@ -49,6 +49,9 @@ def _task(name: str, data: Path) -> dict:
 _RUN = {
     'train_cfg.max_iters': 2,
     'train_cfg.val_interval': 2,
+    'param_scheduler': [
+        dict(type='LinearLR', start_factor=0.5, by_epoch=False, begin=0, end=2)
+    ],
     'default_hooks.checkpoint.interval': 1,
     'default_hooks.logger.interval': 1,
     'train_dataloader.batch_size': 2,
@@ -104,7 +107,6 @@ _MODELS = {
         'model.backbone.window_size': 2,
         'model.backbone.window_block_indexes': (0,),
         'model.neck.0.in_channels': 32,
-        'param_scheduler.0.start_factor': 0.5,  # or nothing moves in two iterations
     },
     'dino_swin_rope_mixed': _SMALL_SWIN | {'model.neck.in_channels': [32, 64, 128]},
     'upernet_vit_rope_mixed': _SMALL_VIT
@@ -119,7 +121,6 @@ _MODELS = {
         'model.auxiliary_head.num_classes': 7,
         'model.test_cfg.crop_size': (HEIGHT, HEIGHT),
         'model.test_cfg.stride': (48, 48),
-        'param_scheduler.0.start_factor': 0.5,
     },
     'mask2former_swin_rope_mixed': _SMALL_SWIN
     | {

@@ -88,19 +88,19 @@ IN_ONNX = {
     'swin mixed with bias': lambda: swin(rope=MIXED, use_rpb=True),
     'nat log-axial': lambda: nat(rope=LOG_AXIAL),
 }
-# One of each backbone is traced in a minute, and one with and one without windows to ONNX.
-FAST = (
-    *('eva02 in windows', 'swin with bias', 'nat without overlap, with bias', 'linear'),
-    *('dinov3', 'windows mixed'),
+
+
+def names_of(models: dict, *fast: str) -> list:
+    """Names of models, of which ``fast`` are not slow: one of each class, if it takes seconds."""
+    return [pytest.param(name, marks=() if name in fast else pytest.mark.slow) for name in models]
+
+
+@pytest.mark.parametrize(
+    'name',
+    names_of(
+        TRACED, 'eva02 in windows', 'linear', 'swin with bias', 'nat without overlap, with bias'
+    ),
 )
-
-
-def of(models: dict) -> list:
-    """Their names, marked."""
-    return [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in models]
-
-
-@pytest.mark.parametrize('name', of(TRACED))
 @torch.no_grad()
 def test_one_trace_is_right_at_every_size(name: str) -> None:
     model = strong(TRACED[name]())
@@ -116,7 +116,7 @@ def test_one_trace_is_right_at_every_size(name: str) -> None:
         assert_same(traced(image), model(image))
 
 
-@pytest.mark.parametrize('name', of(IN_ONNX))
+@pytest.mark.parametrize('name', names_of(IN_ONNX, 'dinov3', 'windows mixed'))
 @torch.no_grad()
 def test_onnx_runtime_agrees_at_every_size(name: str, tmp_path: Path) -> None:
     model, path = strong(IN_ONNX[name]()), tmp_path / 'backbone.onnx'
@@ -133,7 +133,7 @@ def test_onnx_runtime_agrees_at_every_size(name: str, tmp_path: Path) -> None:
     assert_same(run(runtime, image), model(image))
 
 
-@pytest.mark.parametrize('make', [vit, windowed, swin])
+@pytest.mark.parametrize('make', [pytest.param(vit, marks=pytest.mark.slow), windowed, swin])
 @torch.no_grad()
 def test_windows_that_follow_the_image_at_a_fixed_size(make, tmp_path: Path) -> None:
     model, path = strong(make(rope=MIXED)), tmp_path / 'backbone.onnx'

@@ -26,6 +26,7 @@ def sizes_from(least: tuple[int, int]) -> list[tuple[int, int, int]]:
     return [(1, height, width), (2, height + 32, width), (3, height + 19, width + 53)]
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_segmentor(tmp_path: Path) -> None:
     model, path = strong(build_model('semantic')), tmp_path / 'eomt.onnx'

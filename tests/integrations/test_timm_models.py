@@ -393,7 +393,7 @@ def test_a_checkpoint_is_a_backbone(
 def test_a_checkpoint_of_a_detector_still_has_to_have_its_norms(tmp_path: Path) -> None:
     first = RoPESwin(STAGES, out_indices=(0,))
     path = saved(dict(state_dict=first.state_dict()), tmp_path / 'first.pth')
-    with pytest.raises(CheckpointError, match='missing: norm1.weight, norm1.bias'):
+    with pytest.raises(CheckpointError, match=r'missing: norm1.weight, norm1.bias'):
         load_pretrained(RoPESwin(STAGES, out_indices=(0, 1)), path)
 
 
@@ -422,7 +422,7 @@ def test_checkpoints_that_do_not_say_it(ours: ModuleType, tmp_path: Path) -> Non
     model = ours.TimmClassifier(VIT, num_classes=0)
     with pytest.raises(CheckpointError, match=r'rope_classifier is what its config says.*--config'):
         classifier_config(checkpoint(model, 'rope_classifier', tmp_path / 'a'))
-    with pytest.raises(CheckpointError, match='has no head.weight'):
+    with pytest.raises(CheckpointError, match=r'has no head.weight'):
         classifier_config(checkpoint(model, 'ropevit_small_mixed', tmp_path / 'b'))
 
 

@@ -205,7 +205,7 @@ def test_work_goes_on_where_it_was_killed(tmp_path: Path) -> None:
 
 def test_work_of_other_settings_is_refused(tmp_path: Path) -> None:
     Journal(tmp_path / 'work', dict(tile=8, overlap=2)).finish_step(b'one')
-    with pytest.raises(ValueError, match='other settings: tile 8, now 16$'):
+    with pytest.raises(ValueError, match=r'other settings: tile 8, now 16$'):
         Journal(tmp_path / 'work', dict(tile=16, overlap=2))
 
 
@@ -384,7 +384,7 @@ def test_coco_reads_the_result(tmp_path: Path) -> None:
     assert len(annotations) == len(BOXES)
     for annotation in annotations:
         assert coco.annToMask(annotation).sum() == annotation['area']
-        left, top, width, height = annotation['bbox']
+        _left, _top, width, height = annotation['bbox']
         assert annotation['area'] == width * height
 
 

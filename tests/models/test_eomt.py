@@ -127,7 +127,7 @@ def test_probability_0_is_evaluation() -> None:
 
 
 def test_each_block_masks_with_its_own_probability() -> None:
-    backbone, eomt = build()
+    _backbone, eomt = build()
     masks = torch.full((200, QUERIES, 8, 8), -1.0)
     eomt.mask_probs.copy_(torch.tensor([0.25, 0.75]))
     for step, probability in enumerate(eomt.mask_probs):

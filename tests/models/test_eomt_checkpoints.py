@@ -126,5 +126,5 @@ def test_differences_from_other_weights_are_refused(tmp_path: Path) -> None:
     weights = published()
     base = dinov3(weights)
     base.pop('layer.0.norm1.weight')
-    with pytest.raises(CheckpointError, match='blocks.0.norm1.weight'):
+    with pytest.raises(CheckpointError, match=r'blocks.0.norm1.weight'):
         loaded(save(weights, tmp_path), save(base, tmp_path, 'dinov3.pth'))

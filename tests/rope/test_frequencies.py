@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rope_dense.rope import AxialRoPE, GridRoPE, MixedRoPE, RotaryEmbedding
-from rope_dense.rope.embeddings import axis_frequencies, linear_angles
+from rope_dense.rope.frequencies import axis_frequencies, linear_angles
 
 CPU = torch.device('cpu')
 DINOV3 = dict(series='periods', axes='yx', pair_layout='half')
@@ -219,7 +219,7 @@ def test_augmentation_is_drawn_in_training_only():
 
 
 @pytest.mark.parametrize('settings', [dict(reference=4), dict(type='centres')])
-def test_coordinates_that_fit_the_grid_depend_on_its_size(settings: dict):
+def test_normalized_coordinates_depend_on_its_size(settings: dict):
     """Scores depend on the offset of two tokens, and then on the size of the grid as well."""
 
     def offset(settings: dict, size: int, query: tuple[int, int], key: tuple[int, int]) -> Tensor:

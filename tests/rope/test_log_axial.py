@@ -193,7 +193,7 @@ def test_steps_in_the_windows_of_a_swin(step: str):
 
 
 def test_windows_that_cover_the_map_equal_global_attention():
-    """What decides is the step of the map: 5 x 7 tokens, also in one window of 7 x 9."""
+    """The step of the map decides: 5 x 7 tokens, also in one window of 7 x 9."""
     arch = dict(embed_dims=16, depth=2, num_heads=2, layer_scale_init_value=None)
     rope = dict(type='LogAxialRoPE')
     settings = dict(rope=rope, patch_size=8, with_cls_token=False, mask_padding=True)
@@ -230,10 +230,12 @@ def test_bad_arguments_are_named(arguments: dict, message: str):
         LogAxialRoPE(32, 2, **arguments)
 
 
-def test_scaling_is_refused_because_the_coordinates_fit_the_grid():
+def test_scaling_is_refused_because_the_coordinates_are_normalized():
     arch = dict(embed_dims=32, depth=1, num_heads=1)
     for kind in ('linear', 'ntk', 'by_parts'):
-        with pytest.raises(ValueError, match='rope_scaling: .* cover the same range on every grid'):
+        with pytest.raises(
+            ValueError, match=r'rope_scaling: .* cover the same range on every grid'
+        ):
             RoPEViT(arch, rope=dict(type='LogAxialRoPE'), rope_scaling=dict(type=kind))
 
 
@@ -247,6 +249,6 @@ def test_scaling_is_refused_because_the_coordinates_fit_the_grid():
 )
 def test_scaling_of_theta_is_refused_where_frequencies_are_no_single_series(rope: dict):
     arch = dict(embed_dims=32, depth=1, num_heads=1)
-    with pytest.raises(ValueError, match="'ntk' changes the theta .* take 'linear' or 'by_parts'"):
+    with pytest.raises(ValueError, match=r"'ntk' changes the theta .* take 'linear' or 'by_parts'"):
         RoPEViT(arch, rope=rope, rope_scaling=dict(type='ntk'))
     RoPEViT(arch, rope=rope, rope_scaling=dict(type='linear'))

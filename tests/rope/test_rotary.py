@@ -260,7 +260,9 @@ def test_angles_of_one_token_are_not_spread_over_all():
 
 
 def test_angles_of_other_images_are_an_error():
-    with pytest.raises(ValueError, match='for 6 tokens of 3 images .* the input has 6 tokens of 2'):
+    with pytest.raises(
+        ValueError, match=r'for 6 tokens of 3 images .* the input has 6 tokens of 2'
+    ):
         rotate(torch.randn(2, 6, 3, 2, 4), Rotary(torch.zeros(3, 6, 2, 2)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from helpers.tool_names import TOOLS, Fails, Main
 from rope_dense.analysis import attention_statistics
 from rope_dense.checkpoints import load_pretrained
 from rope_dense.models.classifier import classifier_config
+from rope_dense.models.named_classifiers import AXIAL, CLASSIFIERS, MIXED, NamedClassifier, vit
 
 NAMES = ('fourier', 'decay', 'angles', 'distance', 'entropy')
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -37,6 +39,33 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> str:
         Image.fromarray(draw.integers(0, 256, (64, 64, 3), np.uint8)).save(path)
     (folder / 'notes.txt').write_text('no image')
     return str(folder)
+
+
+VIT = dict(embed_dims=128, depth=3, num_heads=2)
+SMALL = {
+    'small_vit_axial': NamedClassifier(vit(VIT, 0.0, rope=AXIAL)),
+    'small_vit_mixed': NamedClassifier(vit(VIT, 0.0, rope=MIXED)),
+    'small_vit_ape': NamedClassifier(vit(VIT, 0.0, rope=None, use_ape=True)),
+    'small_vit_axial_ape': NamedClassifier(vit(VIT, 0.0, rope=AXIAL, use_ape=True)),
+    'small_swin_mixed': NamedClassifier(
+        dict(
+            type='RoPESwin',
+            arch=dict(embed_dims=32, depths=(1, 1), num_heads=(1, 2)),
+            rope=MIXED,
+            shift_single_window=False,
+            out_indices=(1,),
+        )
+    ),
+}
+
+
+@pytest.fixture(autouse=True, scope='module')
+def small_names() -> Iterator[None]:
+    """Classifiers with a name that are small."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name, named in SMALL.items():
+            patched.setitem(CLASSIFIERS, name, named)
+        yield
 
 
 def small(path: Path, kind: str) -> str:

@@ -1,5 +1,7 @@
 """Files that are no checkpoints, or not of this model: refused before anything begins."""
 
+import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -153,9 +155,8 @@ def own_names(name: str) -> list[str]:
 def pretrained(checkpoint: str) -> list[str]:
     """Options for pre-trained weights in the backbone; init_cfg is None in the small configs."""
     key = 'model.backbone.init_cfg'
-    return ['--cfg-options', f'{key}._delete_=True', f'{key}.type=Pretrained'] + [
-        f'{key}.checkpoint={checkpoint}'
-    ]
+    options = [f'{key}._delete_=True', f'{key}.type=Pretrained', f'{key}.checkpoint={checkpoint}']
+    return ['--cfg-options', *options]
 
 
 def test_pretrained_backbone_that_cannot_be_read(
@@ -168,11 +169,31 @@ def test_pretrained_backbone_that_cannot_be_read(
 
 
 def test_pretrained_backbone_of_another_size(
-    train: Main, detector: str, weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    train: Main,
+    detector: str,
+    weights: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Known only when training initialises the model: the work dir is there then."""
-    options = [*pretrained(weights), 'model.backbone.arch.depth=3', *own_names('misfit')]
+    """Known only when training initialises the model, which does not read the file again."""
+    reads: list[str] = []
+    load, test = torch.load, zipfile.ZipFile.testzip
+    monkeypatch.setattr(torch, 'load', lambda path, **kw: reads.append('load') or load(path, **kw))
+    monkeypatch.setattr(zipfile.ZipFile, 'testzip', lambda file: reads.append('sum') or test(file))
+    shutil.copy(weights, tmp_path / 'own.pth')
+    path = str(tmp_path / 'own.pth')
+    options = [*pretrained(path), 'model.backbone.arch.depth=3', *own_names('misfit')]
     assert train([detector, '--work-dir', str(tmp_path / 'work'), *options]) == 2
     message = capsys.readouterr().err
-    assert f'error: {weights}' in message and 'does not fit RoPEViT' in message
+    assert f'error: {path}' in message and 'does not fit RoPEViT' in message
     assert 'Traceback' not in message
+    assert sorted(reads) == ['load', 'sum']
+
+
+def test_training_that_starts_without_weights(
+    train: Main, detector: str, fails: Fails, tmp_path: Path
+) -> None:
+    """As the error of a failed download says; the next error shows that the option was taken."""
+    options = [*pretrained('x.pth'), 'load_from=y.pth', 'model.backbone.init_cfg=None']
+    fails(train, detector, *options, says=["load_from 'y.pth': no such file"])

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from helpers.small_configs import CONFIGS
 from helpers.tool_names import TRAIN_DATA, Fails, Main
+from rope_dense.cli.config import load_config
+from rope_dense.cli.errors import UsageError
 
 
 def test_missing_config(train: Main, test: Main, fails: Fails) -> None:
@@ -21,12 +24,15 @@ def test_missing_config(train: Main, test: Main, fails: Fails) -> None:
         ('model = nothing', "name 'nothing' is not defined"),
         ("custom_imports = dict(imports=['no_such_module'])", 'no_such_module'),
         ('model = dict()', "default_scope=None; set it to 'mmdet' or 'mmseg'"),
+        ('import sys\nsys.exit(3)', 'it calls sys.exit: 3'),
+        ("_base_ = './second.py'", 'second.py -> '),
     ],
 )
 def test_config_that_cannot_be_used(
     train: Main, fails: Fails, tmp_path: Path, text: str, says: str
 ) -> None:
     (tmp_path / 'broken.py').write_text(text)
+    (tmp_path / 'second.py').write_text("_base_ = ['./broken.py']")
     fails(train, str(tmp_path / 'broken.py'), says=[says, 'broken.py'])
 
 
@@ -108,6 +114,45 @@ def test_optimizer(train: Main, detector: str, fails: Fails) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    'option, says',
+    [
+        ('model=3', 'model=3: give a dict'),
+        ('model.backbone=3', 'model.backbone=3: give a dict'),
+        ('train_dataloader.dataset=3', 'train_dataloader.dataset=3: give a dict'),
+        (f'{TRAIN_DATA}.pipeline=3', f'{TRAIN_DATA}.pipeline=3: give a list of dicts'),
+        (f'{TRAIN_DATA}.pipeline.0=3', f'{TRAIN_DATA}.pipeline.0=3: does not fit the config'),
+        ('param_scheduler=[[1]]', 'param_scheduler.0=[1]: give a dict with a type'),
+        ('custom_hooks=[dict]', "custom_hooks.0='dict': give a dict with a type"),
+    ],
+)
+def test_parts_of_another_kind(
+    train: Main, detector: str, fails: Fails, option: str, says: str
+) -> None:
+    fails(train, detector, '--cfg-options', option, says=[says])
+
+
+def test_delete_where_there_is_nothing_to_delete(detector: str, tmp_path: Path) -> None:
+    path = tmp_path / 'child.py'
+    path.write_text(
+        f'_base_ = {detector!r}\n'
+        'optim_wrapper = dict(paramwise_cfg=dict(new=dict(_delete_=True, x=1)))'
+    )
+    assert load_config(str(path)).optim_wrapper.paramwise_cfg.new == dict(x=1)
+
+
+def test_an_architecture_as_a_dict_over_a_name(tmp_path: Path) -> None:
+    """mmengine merges files before anything else sees them: the message says how to replace."""
+    path = tmp_path / 'child.py'
+    base = CONFIGS / 'dino_vitdet_rope_mixed.py'
+    text = "_base_ = '{}'\nmodel = dict(backbone=dict(arch=dict({}embed_dims=64, depth=12)))"
+    path.write_text(text.format(base, ''))
+    with pytest.raises(UsageError, match=r'arch=.*You may set `_delete_=True`'):
+        load_config(str(path))
+    path.write_text(text.format(base, '_delete_=True, '))
+    assert load_config(str(path)).model.backbone.arch == dict(embed_dims=64, depth=12)
+
+
 @pytest.mark.parametrize('launcher, variable', [('pytorch', 'RANK'), ('slurm', 'SLURM_PROCID')])
 def test_launcher_that_started_nothing(
     train: Main,
@@ -134,7 +179,7 @@ def test_launcher_that_started_nothing(
         (['param_scheduler.0.end=-1'], 'error: param_scheduler.0: '),
         (
             ['optim_wrapper.paramwise_cfg.layer_decay=3'],
-            'error: optim_wrapper: NamedGroupsConstructor cannot be built: layer_decay must be in',
+            'error: optim_wrapper: OptimWrapper cannot be built: layer_decay must be in',
         ),
         (['optim_wrapper.constructor=Foo'], "error: optim_wrapper: no 'Foo' in the registry mmdet"),
         (['test_cfg=None'], 'error: the config cannot be built: test_dataloader, test_cfg'),

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from mmengine.config import Config
 from PIL import Image
 
 from helpers.small_configs import CONFIGS
 from helpers.tool_names import TRAIN_DATA, Fails, Main
 from rope_dense.cli import data_checks
+from rope_dense.cli.model_checks import build_model
 
 
 def with_data_root(root: str) -> list[str]:
@@ -163,7 +165,8 @@ def test_no_image_left_after_filtering(train: Main, detector: str, fails: Fails)
 
 def test_no_image_with_the_suffix(train: Main, segmentor: str, fails: Fails) -> None:
     options = ['--cfg-options', f'{TRAIN_DATA}.img_suffix=.jpeg']
-    fails(train, segmentor, *options, says=[f'{TRAIN_DATA}: no image is left', 'suffixes'])
+    says = [f'{TRAIN_DATA}: no image is left', "img_suffix='.jpeg'", '; there are 4 .jpg']
+    fails(train, segmentor, *options, says=says)
 
 
 def test_images_that_are_elsewhere(
@@ -208,6 +211,36 @@ def test_labels_that_the_head_does_not_have(
     labels[0, 0] = 11
     Image.fromarray(labels).save(path)
     options = with_data_root(str(own_data / 'ade'))
-    fails(train, segmentor, *options, says=[f'{path} has label 10', 'num_classes=7'])
+    says = [
+        f'{path} has label 10',
+        'model.auxiliary_head (7 classes, ',
+        'model.decode_head (7 classes, ignore_index=255)',
+    ]
+    fails(train, segmentor, *options, says=says)
     path.write_bytes(b'')
     fails(train, segmentor, *options, says=[f'error: {path} cannot be loaded: '])
+
+
+def test_images_that_the_model_refuses(
+    test: Main,
+    segmentor: str,
+    own_data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Narrower than a patch; of two sizes in a batch: the message names the images."""
+    data, weights = own_data / 'ade', tmp_path / 'x.pth'
+    torch.save(build_model(Config.fromfile(segmentor)).state_dict(), weights)
+    narrow = min((data / 'images' / 'validation').iterdir())
+    names = ['experiment_name=refused', 'visualizer.name=refused']
+    argv = [segmentor, str(weights), '--data-root', str(data), '--work-dir', str(tmp_path / 'work')]
+    for width, batch in ((4, 1), (40, 2)):
+        for folder, suffix in (('images', '.jpg'), ('annotations', '.png')):
+            path = (data / folder / 'validation' / narrow.name).with_suffix(suffix)
+            Image.open(path).crop((0, 0, width, 64)).save(path)
+        options = ['--cfg-options', f'test_dataloader.batch_size={batch}', *names]
+        assert test([*argv, *options]) == 2
+        message = capsys.readouterr().err
+        assert 'less than one patch' in message or 'size in a batch should be the same' in message
+        assert f'(test_dataloader.batch_size={batch}, images {narrow}' in message
+        assert 'Traceback' not in message

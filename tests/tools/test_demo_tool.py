@@ -72,7 +72,7 @@ def test_missed_goal_is_exit_code_one_and_evaluate_only_keeps_the_weights(
     checkpoint = work_dir / 'training' / 'iter_3.pth'
     before = checkpoint.stat().st_mtime_ns
     options = ['--work-dir', str(work_dir), '--goal', '1', '--evaluate-only', *TOY]
-    with pytest.raises(SystemExit, match='Goal missed: AP50 .* goal 1.00'):
+    with pytest.raises(SystemExit, match=r'Goal missed: AP50 .* goal 1.00'):
         demo(options)
     results = json.loads((work_dir / 'results.json').read_text())
     assert not results['reached'] and results['training_seconds'] is None
@@ -122,7 +122,7 @@ def test_read_scalars_takes_the_newest_run(tmp_path: Path) -> None:
         log.parent.mkdir(parents=True)
         log.write_text(f'{{"loss": {loss}, "step": 10}}\n{{"AP": 0.5, "step": 10}}\n')
     assert read_scalars(tmp_path, 'loss') == ([10], [1.5])
-    with pytest.raises(KeyError, match='no scalar .*mAP.* choose from .*AP.*loss'):
+    with pytest.raises(KeyError, match=r'no scalar .*mAP.* choose from .*AP.*loss'):
         read_scalars(tmp_path, 'mAP')
     with pytest.raises(FileNotFoundError, match='train there first'):
         read_scalars(tmp_path / '20250101_000000', 'loss')

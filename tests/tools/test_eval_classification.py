@@ -3,6 +3,7 @@
 import csv
 import json
 import runpy
+import zipfile
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -16,9 +17,8 @@ from mmengine.registry import DATASETS, MODELS, DefaultScope
 from PIL import Image
 from torch import Tensor, nn
 
-from helpers.published import naver_swin, naver_vit
+from helpers.published import naver_swin, naver_vit, shi_nat
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.checkpoints.layouts import LAYOUTS
 from rope_dense.evaluation.papers import expand_sizes
 from rope_dense.evaluation.results import read_results
 from rope_dense.models.classifier import (
@@ -26,6 +26,15 @@ from rope_dense.models.classifier import (
     RoPEClassifier,
     classifier_config,
     load_classifier,
+)
+from rope_dense.models.named_classifiers import (
+    AXIAL,
+    CLASSIFIERS,
+    MIXED,
+    SWIN_AXIAL,
+    NamedClassifier,
+    swin,
+    vit,
 )
 
 TOOLS = Path(__file__).parents[2] / 'tools'
@@ -35,6 +44,30 @@ Run = Callable[..., int]
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 CLASSES, SIDE = 7, 64
 HEAD_BIAS = torch.zeros(3)
+
+
+SMALL_VIT = dict(embed_dims=64, depth=2, num_heads=1)
+SMALL_SWIN = dict(embed_dims=32, depths=(2, 2), num_heads=(1, 2))
+SMALL = {
+    'small_vit_ape': NamedClassifier(vit(SMALL_VIT, 0.0, rope=None, use_ape=True), 1.0),
+    'small_vit_axial': NamedClassifier(vit(SMALL_VIT, 0.0, rope=AXIAL), 1.0),
+    'small_vit_mixed': NamedClassifier(vit(SMALL_VIT, 0.0, rope=MIXED), 1.0, 'table-a.4'),
+    'small_vit_axial_ape': NamedClassifier(vit(SMALL_VIT, 0.0, rope=AXIAL, use_ape=True), 1.0),
+    'small_swin_rpb': NamedClassifier(swin(SMALL_SWIN, 0.0, rope=None, use_rpb=True)),
+    'small_swin_axial': NamedClassifier(swin(SMALL_SWIN, 0.0, rope=SWIN_AXIAL)),
+    'small_swin_mixed': NamedClassifier(swin(SMALL_SWIN, 0.0, rope=MIXED), sizes='table-a.8'),
+}
+
+
+@pytest.fixture(autouse=True, scope='module')
+def small_names() -> Iterator[None]:
+    """Classifiers with a name that are small."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name, named in SMALL.items():
+            if named.backbone['type'] == 'RoPESwin':
+                named.backbone['out_indices'] = (1,)
+            patched.setitem(CLASSIFIERS, name, named)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +99,7 @@ def randomise(model: nn.Module) -> None:
 
 
 @pytest.mark.parametrize(
-    ('name', 'rope', 'sizes'),
+    'name, rope, sizes',
     [
         ('vit_small_patch16_rope_224', None, (224, 160)),
         ('vit_small_patch16_rope_mixed_224', None, (224, 160)),
@@ -157,41 +190,52 @@ def test_backbones_without_what_the_head_needs(settings: dict) -> None:
     assert several(torch.randn(1, 3, 32, 32)).shape == (1, 3)
 
 
-def test_files_that_hold_no_such_classifier(tmp_path: Path) -> None:
+def test_names_that_weights_fit(tmp_path: Path) -> None:
     weights = naver_vit(64, 2, mixed=False, ape=True)
     path = saved(dict(model=weights), tmp_path / 'ape.pth')
-    with pytest.raises(CheckpointError, match='ape.pth: .*--rope axial or --rope none'):
+    both = r'ape.pth \(timm or naver ViT\): the weights fit small_vit_ape, small_vit_axial_ape: '
+    with pytest.raises(CheckpointError, match=both + r'say which \(--model NAME, or --rope axial'):
         classifier_config(path)
-    kinds = [
-        classifier_config(path, rope)['model']['backbone']['rope'] for rope in ('axial', 'none')
-    ]
-    assert kinds == [dict(type='AxialRoPE', theta=100.0), None]
+    for kind in ('axial', 'none'):
+        config = classifier_config(path, kind)
+        assert config['model']['backbone']['rope'] == (AXIAL if kind == 'axial' else None)
+    by_name = classifier_config(path, name='small_vit_axial_ape')
+    assert by_name == classifier_config(path, 'axial')
     without_head = {key: value for key, value in weights.items() if 'head' not in key}
-    with pytest.raises(CheckpointError, match='has no head.weight, head.bias'):
+    with pytest.raises(CheckpointError, match=r'has no head.weight, head.bias'):
         classifier_config(saved(without_head, tmp_path / 'backbone.pth'))
-    without_token = {key: value for key, value in weights.items() if key != 'cls_token'}
-    with pytest.raises(CheckpointError, match='has no class token'):
-        classifier_config(saved(without_token, tmp_path / 'mean.pth'))
+    other = saved(naver_vit(64, 3, mixed=True, ape=False), tmp_path / 'other.pth')
+    with pytest.raises(CheckpointError, match=r'fit none of the 95 classifiers with a name; give'):
+        classifier_config(other)
+    model = MODELS.build(classifier_config(path, name='small_vit_mixed')['model'])
+    with pytest.raises(CheckpointError, match=r'does not fit RoPEViT'):
+        load_classifier(model, path)
 
 
-@pytest.mark.parametrize('as_published', [False, True])
+def test_a_dilation_is_not_told_by_weights(tmp_path: Path) -> None:
+    weights = shi_nat(64, (3, 4, 6, 5), (2, 4, 8, 16), mlp_ratio=3.0)
+    weights |= {'head.weight': torch.zeros(3, 512), 'head.bias': HEAD_BIAS}
+    path = saved(weights, tmp_path / 'nat.pth')
+    with pytest.raises(CheckpointError, match=r'fit nat_mini_rpb, dinat_mini_rpb: say which'):
+        classifier_config(path)
+    assert classifier_config(path, name='dinat_mini_rpb')['evaluation']['crop_ratio'] == 0.875
+
+
 @torch.no_grad()
-def test_a_classifier_with_learned_axial_frequencies(as_published: bool, tmp_path: Path) -> None:
-    """Of this package, which is what training in timm leaves, or with the published names."""
+def test_a_classifier_of_this_package_with_learned_axial_frequencies(tmp_path: Path) -> None:
+    """Of no name; its options are those that the weights tell."""
     backbone = dict(
         type='RoPEViT',
-        arch=dict(embed_dims=64, depth=2, num_heads=1),
+        arch=dict(embed_dims=64, depth=2, num_heads=1, mlp_ratio=3.0, num_registers=2),
         rope=dict(type='AxialRoPE', learned=True),
+        layer_scale_init_value=None,
         final_norm=True,
     )
     trained = RoPEClassifier(backbone, CLASSES).eval()
     randomise(trained)
     for block in trained.backbone.blocks:
         block.attn.rope.freqs.mul_(1 + torch.rand_like(block.attn.rope.freqs))
-    weights = trained.state_dict()
-    if as_published:
-        weights = {key.removeprefix('backbone.'): value for key, value in weights.items()}
-    model = loaded(saved(weights, tmp_path / 'learned.pth'))
+    model = loaded(saved(trained.state_dict(), tmp_path / 'learned.pth'))
     assert model.backbone.blocks[0].attn.rope.learned
     images = torch.randn(2, 3, 64, 80)
     torch.testing.assert_close(model(images), trained(images))
@@ -200,7 +244,9 @@ def test_a_classifier_with_learned_axial_frequencies(as_published: bool, tmp_pat
 def test_weights_of_this_package_that_do_not_tell_what_they_are(tmp_path: Path) -> None:
     vit = dict(type='RoPEViT', arch=dict(embed_dims=64, depth=2, num_heads=1), final_norm=True)
     model = RoPEClassifier(dict(vit, rope=dict(type='LogAxialRoPE')), CLASSES)
-    with pytest.raises(CheckpointError, match='own.pth: without learned frequencies .* its config'):
+    with pytest.raises(
+        CheckpointError, match=r'own.pth: without learned frequencies .* its config'
+    ):
         classifier_config(saved(model.state_dict(), tmp_path / 'own.pth'))
 
 
@@ -217,8 +263,8 @@ def test_the_protocol_is_that_of_the_source(tmp_path: Path) -> None:
     ):
         config = classifier_config(saved(dict(model=state), tmp_path / 'weights.pth'))
         assert config['evaluation'] == dict(sizes=sizes, crop_ratio=ratio)
-    backbones = {'RoPEViT', 'RoPESwin', 'RoPENAT'}
-    assert PROTOCOLS.keys() - backbones <= {layout.name for layout in LAYOUTS}
+    for named in CLASSIFIERS.values():
+        assert all(size.isdecimal() for size in expand_sizes([named.sizes]))
     for protocol in PROTOCOLS.values():
         assert all(size.isdecimal() for size in expand_sizes(protocol['sizes']))
 
@@ -349,9 +395,7 @@ def test_figures_beside_those_of_a_paper(
     assert not (tmp_path / 'other' / 'resolutions.json').exists()
 
 
-@pytest.mark.parametrize(
-    ('kind', 'short'), [('RoPEViT', 224), ('RoPESwin', 256), ('ResFormer', 256)]
-)
+@pytest.mark.parametrize('kind, short', [('RoPEViT', 224), ('RoPESwin', 256), ('RoPENAT', 256)])
 def test_pictures_are_read_and_cut_as_published(kind: str, short: int, tmp_path: Path) -> None:
     """Crop ratios of each source; a camera's note that the picture is upside down is ignored."""
     namespace = runpy.run_path(str(TOOL))
@@ -367,6 +411,36 @@ def test_pictures_are_read_and_cut_as_published(kind: str, short: int, tmp_path:
     whole = np.asarray(picture.resize((short, short), Image.Resampling.BICUBIC))
     expected = whole[corner : corner + 224, corner : corner + 224, ::-1]  # BGR until normalised
     assert np.array_equal(image.permute(1, 2, 0).numpy(), expected)
+
+
+def test_names_that_are_wrong(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for options, message in (
+        (
+            ['--model', 'ropevit_small_mxed'],
+            "is called 'ropevit_small_mxed'; close are ropevit_small_mixed,",
+        ),
+        (['--model', 'nat_mini_rpb', '--config', 'x.py'], 'give one of them'),
+    ):
+        assert run(tmp_path / 'x.pth', tmp_path, *options) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_checkpoint_is_read_once(
+    run: Run, pictures: list[Image.Image], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To find its name, to try it, and to evaluate it."""
+    checkpoint = small_vit(tmp_path / 'vit.pth')
+    names = [str(number % CLASSES) for number in range(len(pictures))]
+    folder = write(tmp_path / 'val', pictures, names, sorted(set(names)))
+    reads: list[str] = []
+    load, test = torch.load, zipfile.ZipFile.testzip
+    monkeypatch.setattr(
+        torch, 'load', lambda *args, **kw: reads.append('load') or load(*args, **kw)
+    )
+    monkeypatch.setattr(zipfile.ZipFile, 'testzip', lambda file: reads.append('sum') or test(file))
+    options = ['--model', 'small_vit_mixed', '--sizes', SIDE, '--work-dir', tmp_path / 'work']
+    assert run(checkpoint, folder, *options) == 0
+    assert sorted(reads) == ['load', 'sum']
 
 
 def test_swin_takes_windows_of_a_32nd(
@@ -393,10 +467,12 @@ def test_a_bias_is_resized_as_asked(
     }
     names = [str(number % CLASSES) for number in range(len(pictures))]
     folder = write(tmp_path / 'val', pictures, names, sorted(set(names)))
-    options = ['--sizes', 64, '--rpb-resize', 'zeros', '--work-dir', tmp_path / 'work']
-    assert run(files['rpb'], folder, *options) == 0
-    assert "rpb_resize='zeros'" in (tmp_path / 'work' / 'classifier.py').read_text()
-    assert run(files['mixed'], folder, *options) == 2
+    options = ['--sizes', 64, '--work-dir', tmp_path / 'work']
+    for resize in ('zeros', 'bicubic'):  # the former as published, without being asked for
+        asked = ['--rpb-resize', resize, '--overwrite'] * (resize == 'bicubic')
+        assert run(files['rpb'], folder, *options, *asked) == 0
+        assert f"rpb_resize='{resize}'" in (tmp_path / 'work' / 'classifier.py').read_text()
+    assert run(files['mixed'], folder, *options, '--rpb-resize', 'zeros') == 2
     assert '--rpb-resize zeros: ' in capsys.readouterr().err
 
 

@@ -10,6 +10,7 @@ from mmengine.registry import STRATEGIES
 
 from helpers.tool_names import TOOL_NAMES, TOOLS, Fails, Main
 from rope_dense.cli.errors import UsageError
+from rope_dense.cli.fit import parse_memory
 from rope_dense.cli.flags import (
     enable_amp,
     enable_auto_scale_lr,
@@ -146,3 +147,9 @@ def test_out_of_the_wrong_kind(
     fails(test, segmentor, str(path), '--out', str(path), says=['is a file', 'to a folder'])
     options = ['--cfg-options', 'test_evaluator.type=CityscapesMetric']
     fails(test, segmentor, str(path), '--out', 'x', *options, says=['only IoUMetric'])
+
+
+@pytest.mark.parametrize('memory', ['24', '0GB', '999999GB', '9' * 400 + 'GB', '24TB', '-3GB'])
+def test_memory_that_no_gpu_has(memory: str) -> None:
+    with pytest.raises(UsageError, match=r'--fit .*: give the memory of a GPU'):
+        parse_memory(memory)

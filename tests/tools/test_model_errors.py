@@ -92,7 +92,8 @@ def test_maps_that_do_not_fit(
 @pytest.mark.parametrize('path', sorted(CONFIGS.glob('demo/*.py')), ids=lambda path: path.stem)
 def test_maps_that_fit(path: Path) -> None:
     """EoMT's backbone does not run alone."""
-    check_maps(build_model(load_config(str(path))))
+    cfg = load_config(str(path))
+    check_maps(cfg, build_model(cfg))
 
 
 @pytest.mark.parametrize(
@@ -133,3 +134,14 @@ def test_sizes_that_only_look_small(train: Main, detector: str, fails: Fails) ->
     ]
     says = ['model.bbox_head.num_classes=5, but']
     fails(train, detector, '--cfg-options', *options, says=says)
+
+
+def test_windows_with_gaps_and_crops_of_one_patch(
+    train: Main, segmentor: str, detector: str, fails: Fails
+) -> None:
+    options = ['--cfg-options', 'model.test_cfg.stride=(64,65)']
+    says = ['model.test_cfg.stride=[64, 65] is more than', 'model.test_cfg.crop_size=[64, 64]']
+    fails(train, segmentor, *options, says=[says[0].replace('[', '(').replace(']', ')')])
+    options = ['--cfg-options', f'{TRAIN_DATA}.pipeline.3.transforms.1.1.crop_size=(16,16)']
+    says = ['crop_size=(16, 16)', 'of an image of 16 x 16 pixels', 'does not take']
+    fails(train, detector, *options, says=says)

@@ -10,6 +10,8 @@ import pytest
 from helpers import foundation
 from helpers.grid import CONFIGS, FLAGSHIPS, GRID, Leaf, build_offline, read
 from helpers.tool_names import TOOLS, Main
+from rope_dense.cli.config import load_config
+from rope_dense.cli.model_checks import build_shapes
 from rope_dense.cli.paper_results import paper_result
 from rope_dense.cli.recipe import describe
 
@@ -188,9 +190,44 @@ def test_flops_are_counted_at_a_given_size(
     assert 0 < float(smaller.split()[0]) < float(at_test_size.split()[0])
 
 
+def test_options_of_a_training(print_recipe: Main, capsys: pytest.CaptureFixture[str]) -> None:
+    demo = str(CONFIGS / 'demo' / 'dino_vitdet_rope_mixed_shapes.py')
+    options = ['--amp', 'bf16', '--ema', '--load-from', 'x.pth', '--cfg-options']
+    assert print_recipe([demo, *options, 'model.backbone.frozen_stages=all']) == 0
+    captured = capsys.readouterr()
+    actual = sections(captured.out)
+    assert actual['optimizer'].startswith('BFloat16OptimWrapper')
+    assert actual['weights'].endswith('all from x.pth') and 'warning' not in captured.err
+    assert print_recipe([demo, '--cfg-options', 'model.backbone.frozen_stages=all']) == 0
+    assert 'are frozen' in capsys.readouterr().err
+
+
+def test_a_model_is_described_without_memory_for_its_weights(
+    surroundings: None,
+) -> None:
+    for name in ('demo/dino_vitdet_rope_mixed_shapes', 'mask2former_swin_rope_mixed'):
+        model = build_shapes(load_config(str(CONFIGS / f'{name}.py')))
+        in_memory = sum(param.numel() for param in model.parameters() if not param.is_meta)
+        assert in_memory < 0.01 * sum(param.numel() for param in model.parameters())
+
+
 @pytest.mark.parametrize(
     'arguments, says',
     [
+        (
+            [
+                str(CONFIGS / 'dino_swin_rope_mixed.py'),
+                *('--cfg-options', 'train_cfg.max_iters=2000'),
+            ],
+            'param_scheduler.0.milestones=[82500], train_cfg.val_interval=5000: after the end of',
+        ),
+        (
+            [
+                str(CONFIGS / 'dino_swin_rope_mixed.py'),
+                *('--cfg-options', 'default_hooks.checkpoint.save_best=mAP'),
+            ],
+            "save_best='mAP': val_evaluator reports no such metric",
+        ),
         (['no_such.py'], "config 'no_such.py': no such file"),
         ([str(CONFIGS / 'dino_swin_rope_mixed.py'), '--cfg-options', 'modle.x=1'], "mean 'model'?"),
         (
@@ -206,8 +243,7 @@ def test_flops_are_counted_at_a_given_size(
             'no optim_wrapper: a train loop needs',
         ),
         (
-            [str(CONFIGS / 'demo' / 'dino_vitdet_rope_mixed_shapes.py'), '--flops', '--size']
-            + ['0', '96'],
+            [f'{CONFIGS}/demo/dino_vitdet_rope_mixed_shapes.py', '--flops', '--size', '0', '96'],
             '--size 0 96: both must be 1 or more',
         ),
         (

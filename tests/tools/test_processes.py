@@ -47,15 +47,20 @@ def test_interrupt_ends_training_with_advice(detector: str, tmp_path: Path) -> N
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     saved = tmp_path / 'work' / 'last_checkpoint'
+    lines = []
     for line in process.stdout:
+        lines.append(line)
         if 'Saving checkpoint' in line and saved.exists():
             break
     process.send_signal(signal.SIGINT)
     _, message = process.communicate(timeout=60)
+    first = next(index for index, line in enumerate(lines) if 'Iter(train)' in line)
+    assert any(line.startswith('schedule   100000 iterations') for line in lines[:first])
+    assert first < 90 and not any('OneDL' in line or 'init by' in line for line in lines)
     assert process.returncode == 130
     assert 'stopped at iteration' in message and 'Traceback' not in message
     assert f'the last checkpoint is {saved.read_text()}' in message
-    assert 'the same command with --resume' in message
+    assert 'the same command with --resume continues' in message
 
 
 @pytest.mark.parametrize(
@@ -127,7 +132,8 @@ def test_one_process_goes_on_where_sharded_ones_stopped(
         3: [*two, segmentor, '2', '--fsdp', '--resume', '--amp', 'bf16'],
     }
     for iteration, command in commands.items():
-        options = ['--cfg-options', f'train_cfg.max_iters={iteration}', 'val_cfg=None']
+        options = ['--cfg-options', f'train_cfg.max_iters={iteration}', 'param_scheduler=None']
+        options += ['val_cfg=None']
         options += ['val_dataloader=None', 'val_evaluator=None']
         command += ['--work-dir', 'work', *options]
         result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
@@ -146,7 +152,8 @@ def test_two_processes_train_and_test_on_the_cpu(
     path = f'{Path(sys.executable).parent}:{os.environ["PATH"]}'
     settings = dict(cwd=tmp_path, env=os.environ | dict(PATH=path, PORT=unused_port))
     train, test = (str(TOOLS / f'dist_{name}.sh') for name in ('train', 'test'))
-    options = ['--cfg-options', 'train_cfg.max_iters=1', 'val_cfg=None']
+    options = ['--cfg-options', 'train_cfg.max_iters=1', 'param_scheduler=None']
+    options += ['val_cfg=None']
     options += ['val_dataloader=None', 'val_evaluator=None']
     result = run(['bash', train, segmentor, '2', '--work-dir', 'work', *options], **settings)
     assert result.returncode == 0, result.stderr

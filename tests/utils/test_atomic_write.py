@@ -76,7 +76,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(
 
     monkeypatch.setattr(Path, 'touch', touch)
     with (
-        pytest.raises(PermissionError, match='cannot be written .*GB left') as caught,
+        pytest.raises(PermissionError, match=r'cannot be written .*GB left') as caught,
         atomic_write(tmp_path / 'x.txt'),
     ):
         pytest.fail('is not reached')

@@ -1,4 +1,4 @@
-"""What is cached, for how long, and when nothing is."""
+"""Caches: what they hold, for how long, and when nothing is cached."""
 
 import pickle
 import threading
@@ -22,7 +22,7 @@ from rope_dense.rope import (
     Rotary,
     RotaryEmbedding,
 )
-from rope_dense.rope.embeddings import linear_angles
+from rope_dense.rope.frequencies import linear_angles
 from rope_dense.utils.cache import Cache
 from rope_dense.utils.tracing import is_tracing
 

@@ -19,7 +19,7 @@ test_pipeline = [
     dict(type='LoadAnnotations'),
     dict(type='PackSegInputs'),
 ]
-# No part of the recipe: sizes from 512 on, so that every window is a whole crop.
+# Not part of the recipe: sizes from 512 on, so that every window is a whole crop.
 tta_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(

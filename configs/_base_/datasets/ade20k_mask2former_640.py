@@ -1,4 +1,4 @@
-# ADE20K with the augmentation of Mask2Former for crops of 640 x 640: the sizes of the 512 x 512 one
+# ADE20K with the augmentation of Mask2Former for crops of 640 x 640: the sizes for 512 x 512
 # times 1.25.
 _base_ = './ade20k.py'
 

@@ -60,7 +60,7 @@ model = dict(
     test_cfg=dict(max_per_img=300),
 )
 
-# Test-time augmentation is no part of the recipe: three sizes with flips, merged by NMS.
+# Test-time augmentation is not part of the recipe: three sizes with flips, merged by NMS.
 tta_model = dict(
     type='DetTTAModel', tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.7), max_per_img=300)
 )

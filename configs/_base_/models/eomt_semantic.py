@@ -54,5 +54,5 @@ model = dict(
     test_cfg=dict(mode='slide', crop_size=(512, 512)),
 )
 
-# The head's scores are sums of probabilities: SegTTAModel would put a softmax on top.
+# The head's scores are sums of probabilities: SegTTAModel would apply a softmax to them.
 tta_model = dict(type='MeanScoreTTAModel')

@@ -1,6 +1,6 @@
 # EoMT's training: AdamW with weight decay for every parameter, the backbone frozen for 2000
 # iterations while the rest warms up, then warming up for 3000; polynomial descent. The authors
-# trained in fp16: pass --amp for that. A config adds max_iters, the end of the schedule,
+# trained in fp16 (--amp). A config adds max_iters, the end of the schedule,
 # paramwise_cfg with a path 'backbone', and the iterations of the annealing.
 optim_wrapper = dict(
     type='OptimWrapper',

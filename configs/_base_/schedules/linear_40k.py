@@ -1,7 +1,7 @@
 # DINOv3's linear segmentation: 40000 iterations of 16 images, weight decay for every parameter, no
-# clipping, no mixed precision. The learning rate rises for 1500 iterations while it already follows
-# a cosine to zero; the authors' warm-up follows a straight line meanwhile, so that theirs is lower
-# there, by 3.6 % of the full rate at most, and the same afterwards.
+# clipping, no mixed precision. For 1500 iterations the warm-up multiplies the cosine descent to
+# zero; the authors' warm-up is linear, so their rate is lower there, by 3.6 % of the full rate at
+# most, and equal afterwards.
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=1e-3, betas=(0.9, 0.999), weight_decay=1e-3),

@@ -1,5 +1,5 @@
 # Mask2Former on ADE20K: 160000 iterations of 16 images, polynomial descent without warm-up. The
-# authors trained in fp16: pass --amp for that.
+# authors trained in fp16 (--amp).
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=1e-4, betas=(0.9, 0.999), weight_decay=0.05),

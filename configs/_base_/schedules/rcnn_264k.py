@@ -1,6 +1,6 @@
 # "3x": 36 epochs of 7330 iterations of 16 images, learning rate x 0.1 after 27 and 33 of them. Only
-# norms of the backbone (by name) and bias tables are free of weight decay; learned frequencies too,
-# which no source has. The authors trained in fp16: pass --amp for that.
+# norms of the backbone (by name), bias tables and learned frequencies (absent in the sources) have
+# no weight decay. The authors trained in fp16 (--amp).
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=1e-4, betas=(0.9, 0.999), weight_decay=0.05),

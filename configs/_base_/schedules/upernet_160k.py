@@ -1,6 +1,6 @@
 # UperNet after BEiT v2 with ImageNet-1k pre-training: layer-wise decay, warm-up and linear descent.
-# Both schedulers act from the start, as in mmcv 1.x where the recipe was run. The authors trained
-# in fp16: pass --amp for that.
+# Both schedulers act from the start, as in mmcv 1.x, used by the recipe. The authors trained
+# in fp16 (--amp).
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=5e-5, betas=(0.9, 0.999), weight_decay=0.05),

@@ -1,5 +1,5 @@
 # ViTDet, "100 epochs": 184375 iterations of 64 images, learning rate x 0.1 at 163889 and 177546,
-# decay of the learning rate from block to block. The authors trained in fp16: pass --amp for that.
+# layer-wise decay of the learning rate. The authors trained in fp16 (--amp).
 # Frequencies have no weight decay (the rule of their pre-training).
 optim_wrapper = dict(
     type='OptimWrapper',

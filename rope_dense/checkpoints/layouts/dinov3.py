@@ -1,8 +1,8 @@
-"""Key layouts of DINOv3 (Simeoni et al., 2025): Meta's own, which EUPE and LingBot-Vision have too,
-and that of Hugging Face's transformers.
+"""Key layouts of DINOv3 (Simeoni et al., 2025): Meta's and Hugging Face transformers'.
 
-timm's is in timm_vit.py. Names are those of the published code; what is not a name was checked
-against timm's conversion of the same files, as far as it has one.
+EUPE and LingBot-Vision have Meta's too. timm's is in timm_vit.py. Names are those of the published
+code; what is not a name was checked against timm's conversion of the same files, as far as it has
+one.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ HF_SWIGLU_KEYS: KeyTable = {
 
 
 class MetaLayout(Layout):
+    """Meta's, whose files hide the biases of the keys with a mask."""
+
     def to_ours(self, weights: StateDict) -> StateDict:
         """Biases of q, k and v apart, without those of the keys where a mask hides them.
 

@@ -1,5 +1,4 @@
-"""Key layouts of SAM3's image encoder (Carion et al., 2025): Meta's own and that of Hugging Face's
-transformers.
+"""Key layouts of SAM3's image encoder (Carion et al., 2025): Meta's, Hugging Face transformers'.
 
 Names are those of the published code. Frequencies are not loaded: both store, at most, what the
 model computes for one image size.

@@ -1,5 +1,6 @@
-"""SHI-Labs' key layouts: NAT, DiNAT and DiNAT-s, and the plain ViT with relative position bias
-(``isotropic.py`` of NAT).
+"""SHI-Labs' key layouts: NAT, DiNAT, DiNAT-s, and a plain ViT with relative position bias.
+
+The plain ViT is that of ``isotropic.py`` in NAT's repository.
 
 Letters: h heads, K x K tokens of a neighbourhood.
 """
@@ -13,8 +14,9 @@ from ..keys import SWIN_BLOCK, KeyTable, Layout
 
 
 def bias_rows(key: str, table: Tensor) -> Tensor:
-    """A bias table [h, 2 K - 1, 2 K - 1] over offsets key - query as rows [(2 K - 1) ** 2, h] over
-    offsets query - key.
+    """A bias table [h, 2 K - 1, 2 K - 1] as rows [(2 K - 1) ** 2, h].
+
+    The table is over offsets key - query, the rows are over offsets query - key.
 
     Raises:
         CheckpointError: the table has another shape.

@@ -1,8 +1,8 @@
 """timm's key layouts of ViTs with rotary embedding, its class ``Eva``, to ours and back.
 
-Names are ours but for EVA-02's and Perception Encoder's. Those have a position embedding with a
-place for the class token in front; ours has none, and the class token takes up what is there. The
-gigantic Perception Encoder has no class token and no place for one.
+Names are ours but for EVA-02's and Perception Encoder's. In those the position embedding begins
+with the position of the class token. Ours has none: it is added to the class token. The gigantic
+Perception Encoder has neither.
 
 Letters: N tokens of the grid, C channels.
 """
@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import torch
 
-from ...backbones.archs import VIT_ARCHS
+from ...backbones import RoPEViT
+from ..architectures import nearest_archs, read_options
 from ..errors import CheckpointError
 from ..keys import (
     SWIN_BLOCK,
@@ -20,13 +21,11 @@ from ..keys import (
     KeyTable,
     Layout,
     StateDict,
-    by_stage,
     has,
     has_cls_pos_embed,
     renamed,
     stack_blocks,
 )
-from ..vit_settings import nearest_arch, read_settings
 
 HEAD = r'(head|fc_norm|attn_pool)\..+'
 NAMES: KeyTable = {  # and those of our earlier versions
@@ -91,14 +90,14 @@ def to_timm_keys(weights: StateDict) -> KeyTable:
     Raises:
         CheckpointError: timm has no such model.
     """
-    if by_stage(weights, SWIN_BLOCK):
+    if has(weights, SWIN_BLOCK):
         raise CheckpointError('timm has no Swin with rotary embedding: use --to naver or ours')
     if not has(weights, VIT_BLOCK):
         raise CheckpointError('these are not the weights of a RoPEViT')
-    settings = read_settings(weights)
-    if settings and nearest_arch(VIT_ARCHS, settings) == 'sam3':
+    options = read_options(weights)
+    if 'sam3' in nearest_archs(RoPEViT, options):
         raise CheckpointError('timm has no encoder of SAM3: use --to ours')
-    mlp = settings['mlp'] if settings else 'gelu'
+    mlp = options['mlp']
     if mlp == 'swiglu_norm':
         return TO_SEPARATE_KEYS
     if mlp == 'swiglu' and has(weights, r'.+\.qkv\.q_bias') and 'pos_embed' in weights:
@@ -107,9 +106,12 @@ def to_timm_keys(weights: StateDict) -> KeyTable:
 
 
 def to_timm(weights: StateDict) -> StateDict:
-    """Where timm has a place for the class token, it is zero: the token has its position in it.
-    Without a class token there is no place: that is timm's gigantic Perception Encoder, or another
-    model with ``class_token=False``."""
+    """Weights under timm's names; the argument is not changed.
+
+    Where timm's pos_embed has a position of the class token, it is zero, because our class token
+    has its position in it. Without a class token timm has no such position: in the gigantic
+    Perception Encoder, or another model with ``class_token=False``.
+    """
     keys = to_timm_keys(weights)
     timm = renamed(stack_blocks(weights, 'rope.freqs'), keys)
     has_place = keys is not TO_TIMM_KEYS or 'norm_pre.weight' in timm

@@ -46,8 +46,10 @@ def largest_difference(path: Path, graph: Graph, image: Tensor) -> float:
 
 
 def run_file(path: Path, image: Tensor) -> list[Tensor]:
-    """The outputs of an exported file, by ONNX Runtime on the CPU with all its optimisations, or by
-    PyTorch."""
+    """Outputs of an exported file, computed on the CPU.
+
+    ONNX Runtime runs ONNX files with all its optimisations, PyTorch the others.
+    """
     if path.suffix == '.pt2':
         return list(torch.export.load(path).module()(image))
     import onnxruntime

@@ -119,8 +119,10 @@ def cell_centres(size: Size, like: Tensor) -> Tensor:
 
 
 def position_encoding(encoding: SinePositionalEncoding, x: Tensor, level: Tensor) -> Tensor:
-    """[B, H W, C]: the positions in a map [B, C, H, W] without padding, and what says which map
-    it is, ``level`` [C]."""
+    """Position embedding [B, H W, C] of a map [B, C, H, W] without padding, plus ``level`` [C].
+
+    ``level`` is the embedding of the map's level in the pyramid.
+    """
     no_padding = x.new_zeros((x.shape[0], *x.shape[2:]), dtype=torch.bool)
     return flat(encoding(no_padding) + level[:, None, None])
 

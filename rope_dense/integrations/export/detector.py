@@ -99,8 +99,7 @@ class DetectorGraph(Graph):
         return logits[-1], boxes[-1]
 
     def select(self, memory: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
-        """The boxes [B, Q, 4] of the tokens with the highest class score, which queries start
-        from."""
+        """Boxes [B, Q, 4] of the tokens with the highest class score; queries start from them."""
         model, last = self.model, self.model.decoder.num_layers
         anchors = self.anchors(memory, sizes)  # [N, 4]
         valid = ((anchors > 0.01) & (anchors < 0.99)).all(-1, keepdim=True)
@@ -113,8 +112,10 @@ class DetectorGraph(Graph):
         return boxes.gather(1, chosen).sigmoid()
 
     def anchors(self, memory: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
-        """[N, 4], (cx, cy, w, h) from 0 to 1: a square at each token, twice as large on each
-        further map."""
+        """Boxes [N, 4] of the tokens, (cx, cy, w, h) from 0 to 1.
+
+        A square at each token, twice as large on each further map.
+        """
         points = reference_points(sizes, memory)[0, :, 0]  # [N, 2]
         sides = [
             points.new_full((height * width, 2), 0.05 * 2**level)
@@ -124,10 +125,10 @@ class DetectorGraph(Graph):
 
 
 class EoMTDetectorGraph(Graph):
-    """``EoMTDetector``: uint8 images to class probabilities [B, Q, K + 1], the last of them for no
-    object, and mask probabilities [B, Q, H, W] on the pixels of the input.
+    """``EoMTDetector``: uint8 images to probabilities of classes and masks.
 
-    What becomes instances or segments of these is left to the user.
+    Classes are [B, Q, K + 1], the last for no object; masks are [B, Q, H, W] on the pixels of the
+    input. To form instances or segments from them is left to the user.
     """
 
     task, outputs = 'masks', ('classes', 'masks')

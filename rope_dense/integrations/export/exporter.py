@@ -199,8 +199,7 @@ def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> Expo
 def write_pt2(
     exported: ExportedProgram, path: Path, outputs: Sequence[str], metadata: dict
 ) -> None:
-    """Write an archive of torch.export, without the image it was traced with and without paths of
-    this machine."""
+    """Write an archive of torch.export, without the traced image and the paths of this machine."""
     exported.example_inputs = None
     for node in exported.graph.nodes:
         for name in ('stack_trace', 'nn_module_stack', 'torch_fn', 'from_node'):

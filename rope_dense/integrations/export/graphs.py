@@ -119,8 +119,9 @@ class ClassifierGraph(Graph):
 
 
 class Preprocess(nn.Module):
-    """What the data preprocessors of mmengine, mmdet and mmseg do with pixels: order of the
-    channels, mean and standard deviation.
+    """The pixels of a data preprocessor of mmengine, mmdet or mmseg.
+
+    Orders the channels, subtracts the mean and divides by the standard deviation.
 
     Attributes:
         divisor: of the sides that they pad images to, at the bottom and right.
@@ -192,8 +193,9 @@ def backbone_of(model: nn.Module) -> Backbone:
 
 
 def smallest_size(backbone: Backbone) -> ImageSize:
-    """Of an image for which a graph of any size is right: a side of one window, or of one token
-    where there are no windows, would be a case of its own.
+    """Smallest image for which a graph of any size is right.
+
+    A side of one window, or of one token where there are no windows, would be a case of its own.
     """
     stride = backbone.block_strides[-1]
     tokens = 1, 1

@@ -16,12 +16,14 @@ from .queries import EoMT
 
 @HOOKS.register_module()
 class MaskAnnealingHook(Hook):
-    """Sets the probability of a query of ``EoMT`` to have its attention masked, for each of the
-    blocks that the queries join: 1 before its start, 0 from its end on, and between them
-    (1 - progress) ** power. Source: tue-mps/eomt at 7bd19dd, training/lightning_module.py; checked
-    against its formula at fixed iterations in tests/models/test_eomt_training.py.
+    """Anneals the probability that the attention of a query of ``EoMT`` is masked.
 
-    The iteration counts, so a resumed run goes on where it was. In evaluation nothing is masked:
+    For each of the blocks that the queries join, it is 1 before the start, 0 from the end on, and
+    (1 - progress) ** power between them. Source: tue-mps/eomt at 7bd19dd,
+    training/lightning_module.py; checked against its formula at fixed iterations in
+    tests/models/test_eomt_training.py.
+
+    The iteration counts, so a resumed run continues where it was. In evaluation nothing is masked:
     results before the last end are those of a model that has not finished learning to do without.
 
     Args:

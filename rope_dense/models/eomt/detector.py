@@ -11,8 +11,11 @@ from .queries import Prediction
 
 @MODELS.register_module()
 class EoMTDetector(MaskFormer):
-    """mmdet's ``MaskFormer`` whose ``panoptic_head``, an ``EoMTHead``, has its queries in the last
-    blocks of the backbone. Arguments are those of ``MaskFormer``; there is no neck."""
+    """mmdet's ``MaskFormer`` with the queries in the last blocks of the backbone.
+
+    Takes the arguments of ``MaskFormer``; ``panoptic_head`` is an ``EoMTHead``, and there is no
+    neck.
+    """
 
     def __init__(self, **settings: object) -> None:
         super().__init__(**settings)

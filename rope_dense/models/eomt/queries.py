@@ -24,8 +24,7 @@ Prediction = tuple[Tensor, Tensor]  # class logits [B, Q, K + 1] and mask logits
 
 
 class EoMT(nn.Module):
-    """Queries that join the tokens of the last blocks of a backbone, and the classes and masks that
-    are predicted from them.
+    """Queries among the tokens of the last blocks, and the classes and masks predicted from them.
 
     Kerssies et al., "Your ViT is Secretly an Image Segmentation Model" (CVPR 2025). The queries are
     prefix tokens without a position, in front of those of the backbone; there is no decoder. In
@@ -91,8 +90,9 @@ class EoMT(nn.Module):
             block.attn.num_prefix_tokens += self.num_queries
 
     def forward(self, backbone: RoPEViT, image: Tensor) -> list[Prediction]:
-        """The predictions of images [B, 3, height, width]: in training before each of the last
-        blocks and after them, in evaluation only after them.
+        """Predictions for images [B, 3, height, width].
+
+        In training before each of the last blocks and after them, in evaluation only after them.
 
         Args:
             backbone: that of ``join``.

@@ -17,13 +17,12 @@ from .queries import Prediction
 
 @MODELS.register_module()
 class EoMTSegmentor(EncoderDecoder):
-    """mmseg's ``EncoderDecoder`` whose ``decode_head``, an ``EoMTSegHead``, has its queries in the
-    last blocks of the backbone.
+    """mmseg's ``EncoderDecoder`` with the queries in the last blocks of the backbone.
 
     With ``test_cfg=dict(mode='slide', crop_size=...)`` as many windows as a side needs are spread
     evenly along it, and logits are averaged where they overlap, as in the source
-    (tue-mps/eomt, training/lightning_module.py); there is no stride. Arguments are those of
-    ``EncoderDecoder``; there is no neck.
+    (tue-mps/eomt, training/lightning_module.py); there is no stride. Takes the arguments of
+    ``EncoderDecoder``; ``decode_head`` is an ``EoMTSegHead``, and there is no neck.
     """
 
     def __init__(self, **settings: object) -> None:
@@ -50,7 +49,9 @@ class EoMTSegmentor(EncoderDecoder):
 
 
 def window_starts(side: int, crop: int) -> list[int]:
-    """Where windows of ``crop`` pixels start that are spread evenly over ``side`` pixels, as few as
-    cover them; one may be longer than the side."""
+    """Starts of windows of ``crop`` pixels that are spread evenly over ``side`` pixels.
+
+    As few as cover them; one may be longer than the side.
+    """
     number = math.ceil(side / crop)
     return [index * (side - crop) // (number - 1) for index in range(number)] if number > 1 else [0]

@@ -11,12 +11,13 @@ from mmengine.logging import print_log
 from torch import nn
 
 from ...backbones import RoPEViT
+from ...checkpoints.adapting import BIAS
 from ...checkpoints.errors import CheckpointError, listed
 from ...checkpoints.incompatible import compare
 from ...checkpoints.keys import KeyTable, Layout, StateDict, renamed
 from ...checkpoints.layouts import find_layout
 from ...checkpoints.layouts.dinov3 import HF_GELU_KEYS
-from ...checkpoints.loading import BIAS, load_weights, read_weights
+from ...checkpoints.loading import load_weights, read_weights
 
 BACKBONE, EOMT = 'backbone.', 'eomt.'
 # To the names of Hugging Face's DINOv3 after 'backbone.', and ours after 'eomt.'.
@@ -65,7 +66,7 @@ def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | N
             authors publish them; None if they are the weights themselves.
 
     Raises:
-        CheckpointError: a checkpoint cannot be had or read, or it does not fit the model.
+        CheckpointError: a checkpoint cannot be fetched or read, or it does not fit the model.
     """
     weights = read_weights(checkpoint, None)
     layout = next((layout for layout in LAYOUTS if layout.fits(weights)), None)
@@ -90,11 +91,12 @@ def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | N
 
 
 def added(differences: StateDict, base: str, checkpoint: str) -> StateDict:
-    """Differences in our layout plus the weights that they differ from. Biases of q and v that
-    ``base`` does not have are zero there.
+    """Weights in our layout from their differences to those of ``base``.
+
+    Biases of q and v that ``base`` does not have are zero there.
 
     Raises:
-        CheckpointError: ``base`` cannot be had or read, or has not the same weights.
+        CheckpointError: ``base`` cannot be fetched or read, or has not the same weights.
     """
     contents = read_weights(base, None)
     weights = find_layout(contents, base).to_ours(contents)

@@ -1,7 +1,8 @@
-"""Rotation by PyTorch's own operations: a copy of the packed projection, whose pairs are multiplied
-as complex numbers.
+"""Rotation by PyTorch's own operations.
 
-Letters: see ``rotary``. Checked against its definition and by gradcheck in test_packed.py.
+The packed projection is copied, and its pairs are multiplied as complex numbers.
+
+Letters: see ``rotate``. Checked against its definition and by gradcheck in test_packed.py.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import torch
 from torch import Tensor
 
-from .definition import PairLayout
+from .definition import PairLayout, angles_for, as_packed, from_packed
 
 DEVICE_TYPES = ('cpu', 'cuda')
 SWITCH = 'ROPE_DENSE_PACKED'  # an environment variable: 0 leaves the rotation to its definition
@@ -54,7 +55,7 @@ def rotate_backward(
     num_prefix_tokens: int,
     rotated: Tensor | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """The gradient of ``qkv``, and that of the angles if ``rotated`` is given.
+    """The gradient of ``qkv`` and, if ``rotated`` is given, of the angles.
 
     With z' a rotated pair and g its gradient, the gradient of its angle is Im(conj(z') g).
 
@@ -75,11 +76,58 @@ def rotate_backward(
     return grad_qkv, (z.conj() * g).sum(2).sum_to_size(table.shape).imag
 
 
+def can_apply(x: Tensor, theta: Tensor) -> str | None:
+    """A reason why ``apply`` cannot take these tensors, or None."""
+    return can_use(x)
+
+
+def apply(x: Tensor, theta: Tensor, in_place: bool) -> Tensor:
+    """Rotate the pairs (t, t + P) of ``x`` [B, h, N, C] by ``theta`` [h or 1, N, P].
+
+    Args:
+        x, theta: of any types; computed in the more precise one, in float32 or better.
+        in_place: write to ``x`` and return it.
+    """
+    packed, table = as_packed(x), cos_sin(angles_for(x, theta))
+    if in_place:
+        multiply_pairs(packed, torch.view_as_complex(table), 'half', 0)
+        return x
+    return from_packed(rotate(packed, table, 'half', 0))
+
+
+def apply_backward(
+    grad: Tensor, theta: Tensor, rotated: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """The gradient of ``x`` and, if the result is given as ``rotated``, of ``theta``."""
+    grad_x, grad_angles = rotate_backward(
+        as_packed(grad),
+        cos_sin(angles_for(grad, theta)),
+        'half',
+        0,
+        None if rotated is None else as_packed(rotated),
+    )
+    grad_theta = None if grad_angles is None else grad_angles.transpose(0, 1).to(theta.dtype)
+    return from_packed(grad_x), grad_theta
+
+
+@torch.no_grad()
+def cos_sin(angles: Tensor) -> Tensor:
+    """Cosines and sines of angles [...], side by side: [..., 2]."""
+    out = angles.new_empty(*angles.shape, 2)
+    torch.cos(angles, out=out[..., 0])
+    torch.sin(angles, out=out[..., 1])
+    return out
+
+
 def multiply_pairs(
     packed: Tensor, table: Tensor, layout: PairLayout, num_prefix_tokens: int
 ) -> Tensor:
-    """Multiply queries and keys of ``packed`` [B, N, S, h, D] by ``table`` [..., n, h or 1, P], in
-    place."""
+    """Multiply queries and keys of ``packed`` by a complex table, in place.
+
+    Args:
+        packed: [B, N, S, h, D].
+        table: [..., n, h or 1, P].
+    """
     pairs = packed[:, num_prefix_tokens:, :2, :, : 2 * table.shape[-1]]
     real = torch.promote_types(packed.dtype, table.dtype.to_real())
     z = as_complex(pairs.to(real), layout)

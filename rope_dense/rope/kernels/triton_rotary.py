@@ -1,9 +1,10 @@
 """Rotation on a GPU: one launch of a Triton kernel, forward and backward.
 
-Each value is read and written once (rotated ones are read too for the gradient of the angles),
-arithmetic is in float32 whatever the storage. The gradient of
-the angles is deterministic: each program of the kernel sums in a fixed order to a slot of its own;
-the slots are then summed.
+Each value is read and written once (rotated ones are read too for the gradient of the angles).
+``rotate`` computes in float32 whatever the storage, with cosines and sines from a table that all
+blocks share. ``apply`` computes them itself, in float32, or in float64 if a tensor has it. The
+gradient of the angles is deterministic: each program of ``rotate`` sums in a fixed order to a slot
+of its own, and the slots are then summed; a program of ``apply`` sums over all images.
 
 Letters: see ``rotary``. Checked against its definition in tests/rope/test_triton.py, in Triton's
 interpreter, and on each GPU at first use. Never measured on a GPU so far: block sizes were chosen
@@ -25,7 +26,7 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
-from . import definition
+from . import definition, packed
 from .definition import PairLayout
 
 SWITCH = 'ROPE_DENSE_TRITON'  # an environment variable: 0 leaves the rotation to ``packed``
@@ -40,6 +41,7 @@ TOLERANCES = {torch.float32: 5e-5, torch.bfloat16: 2e-2}
 # to ten). The fewer, the more images use cosines and sines that are in registers.
 PROGRAMS = 4096
 THREADS = 128
+LANES_EACH = 512  # of a program of ``apply``: a thread loads 4 values of each half of the channels
 
 reasons: dict[torch.device, str | None] = {}  # why the kernel is not used on a device
 lock = Lock()
@@ -109,28 +111,106 @@ def launch(
     return target, sums
 
 
+def apply(x: Tensor, theta: Tensor, in_place: bool) -> Tensor:
+    """See ``packed.apply``."""
+    target = x if in_place else torch.empty_like(x, memory_format=torch.contiguous_format)
+    launch_apply(x, target, theta)
+    return target
+
+
+def apply_backward(
+    grad: Tensor, theta: Tensor, rotated: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """See ``packed.apply_backward``."""
+    grad_x = torch.empty_like(grad, memory_format=torch.contiguous_format)
+    grad_theta = None
+    if rotated is not None:
+        rotated = rotated.contiguous()
+        grad_theta = torch.empty_like(theta, memory_format=torch.contiguous_format)
+    launch_apply(grad, grad_x, theta, True, rotated, grad_theta)
+    return grad_x, grad_theta
+
+
+def launch_apply(
+    source: Tensor,
+    target: Tensor,
+    theta: Tensor,
+    backward: bool = False,
+    rotated: Tensor | None = None,
+    grad_theta: Tensor | None = None,
+) -> None:
+    """Rotate ``source`` [B, h, N, C] to ``target`` in one launch.
+
+    Backward by the opposite angles, and with the gradient of the angles to ``grad_theta`` if
+    ``rotated`` is given.
+    """
+    from .triton_jit import apply_kernel
+
+    (batch, heads, num_tokens, channels), (theta_heads, _, pairs) = source.shape, theta.shape
+    lanes = pairs if target is source else channels - pairs
+    if not source.numel() or not lanes:
+        if grad_theta is not None:
+            grad_theta.zero_()
+        return
+    blocks = -(-theta_heads * num_tokens * lanes // LANES_EACH)
+    # The gradient of an angle is the sum over all images, and is written once.
+    images_each = batch if grad_theta is not None else max(1, batch * blocks // PROGRAMS)
+    with torch.cuda.device_of(source):
+        apply_kernel[(-(-batch // images_each) * blocks,)](
+            *(source, target, theta, rotated, grad_theta),
+            *(*source.stride(), *target.stride(), *theta.stride()),
+            *(batch, num_tokens, images_each),
+            **dict(HEADS=heads, THETA_HEADS=theta_heads, P=pairs, LANES=lanes, BLOCK=LANES_EACH),
+            **dict(BACKWARD=backward, THETA_GRAD=grad_theta is not None),
+            DOUBLE=torch.float64 in (source.dtype, theta.dtype),
+        )
+
+
 def can_use(qkv: Tensor) -> str | None:
-    """A reason why ``rotate`` cannot take ``qkv``, or None. The first call on a device compiles the
-    kernel and checks it."""
-    if not IS_ENABLED:
-        return f'{SWITCH}=0 is set'
-    if qkv.device.type != DEVICE_TYPE:
-        return f'Triton runs on CUDA devices, qkv is on {qkv.device.type!r}'
-    if type(qkv) not in (Tensor, nn.Parameter):
-        return f'the kernel takes plain tensors, qkv is a {type(qkv).__name__}'
+    """A reason why ``rotate`` cannot take ``qkv``, or None.
+
+    The first call on a device compiles the kernels and checks them.
+    """
+    if reason := why_not_like(qkv):
+        return reason
     if qkv.dtype not in DTYPES:
         return f'the kernel computes in float32, qkv is {qkv.dtype}'
     if qkv.shape[-1] % 2:
         return f'the kernel takes channels in pairs, a head has {qkv.shape[-1]}'
     if qkv.shape[1:].numel() >= 2**31:
         return 'the kernel counts the values of an image with 32 bits'
-    if qkv.device not in reasons:
+    return why_not_checked(qkv.device)
+
+
+def can_apply(x: Tensor, theta: Tensor) -> str | None:
+    """A reason why ``apply`` cannot take these tensors, or None; see ``can_use``."""
+    if reason := why_not_like(x) or why_not_like(theta):
+        return reason
+    if x.shape[1:].numel() >= 2**31 - LANES_EACH:
+        return 'the kernel counts the values of an image with 32 bits'
+    return why_not_checked(x.device)
+
+
+def why_not_like(x: Tensor) -> str | None:
+    """A reason why no kernel takes tensors like ``x``, or None."""
+    if not IS_ENABLED:
+        return f'{SWITCH}=0 is set'
+    if x.device.type != DEVICE_TYPE:
+        return f'Triton runs on CUDA devices, the tensor is on {x.device.type!r}'
+    if type(x) not in (Tensor, nn.Parameter):
+        return f'the kernel takes plain tensors, this is a {type(x).__name__}'
+    return None
+
+
+def why_not_checked(device: torch.device) -> str | None:
+    """A reason why the kernels cannot be used on a device, found by the first call, or None."""
+    if device not in reasons:
         if torch.cuda.is_current_stream_capturing():
-            return f'a CUDA graph is captured, and the kernel was not used on {qkv.device} before'
+            return f'a CUDA graph is captured, and the kernel was not used on {device} before'
         with lock:
-            if qkv.device not in reasons:
-                reasons[qkv.device] = why_not_on(qkv.device)
-    return reasons[qkv.device]
+            if device not in reasons:
+                reasons[device] = why_not_on(device)
+    return reasons[device]
 
 
 def why_not_on(device: torch.device) -> str | None:
@@ -155,8 +235,9 @@ def why_not_on(device: torch.device) -> str | None:
 def self_check(device: torch.device) -> None:
     """Raise an error that says what is wrong unless the kernel gives what the definition gives.
 
-    Values and gradients of both layouts in float32 and bfloat16, with prefix tokens and channels
-    that are not rotated, for angles shared by all heads and images, and for separate ones.
+    Values and gradients in float32 and bfloat16, with channels that are not rotated, of ``rotate``
+    for both layouts with prefix tokens, for angles shared by all heads and images and for separate
+    ones, and of ``apply``, in place too.
     """
     import triton
 
@@ -180,6 +261,15 @@ def self_check(device: torch.device) -> None:
         )
         for a, b in zip(actual, expected, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=TOLERANCES[b.dtype])
+    for dtype, heads in product(TOLERANCES, (1, 3)):
+        x, theta = waves((2, 3, 9, 20), device).to(dtype), waves((heads, 9, 8), device)
+        out = packed.apply(x, theta, False)
+        torch.testing.assert_close(
+            [apply(x, theta, False), apply(x.clone(), theta, True), *apply_backward(x, theta, out)],
+            [out, out, *packed.apply_backward(x, theta, out)],
+            rtol=0,
+            atol=4 * TOLERANCES[dtype],
+        )
 
 
 def waves(shape: tuple[int, ...], device: torch.device) -> Tensor:

@@ -1,0 +1,18 @@
+# Instance segmentation on your own data: Mask R-CNN (ViTDet) on LingBot-Vision (Apache-2.0). Copy
+# this file and edit `own`, or give `--cfg-options own.data_root=DIR own.epochs=20 ...`. All
+# settings: docs/own_data.md
+_base_ = '../stock_heads/mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco.py'
+
+own = dict(
+    data_root='data/own',  # images in train/ and val/, annotations/train.json and val.json (COCO)
+    backbone='small',  # small, base or large
+    epochs=50,
+    batch_size=2,  # images of one GPU
+    gpus=1,
+    size=1024,  # images are scaled to fit a square of so many pixels
+)
+
+# What follows from these: classes and their number, iterations, learning rate, sizes, intervals.
+from rope_dense.cli.own_config import instance
+
+globals().update(instance(own, _base_))

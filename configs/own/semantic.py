@@ -1,0 +1,19 @@
+# Semantic segmentation on your own data: UperNet on LingBot-Vision (Apache-2.0). Copy this file and
+# edit `own`, or give `--cfg-options own.data_root=DIR own.epochs=20 ...`. All settings:
+# docs/own_data.md
+_base_ = '../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
+
+own = dict(
+    data_root='data/own',  # images/train, images/val; masks/train, masks/val; classes.txt
+    void=[],  # numbers or names of classes that are not trained, such as 11; 255 never is
+    backbone='small',  # small, base or large
+    epochs=50,
+    batch_size=4,  # images of one GPU
+    gpus=1,
+    size=512,  # side of the crops, and shorter side of a test image, in pixels
+)
+
+# What follows from these: classes and their number, iterations, learning rate, sizes, intervals.
+from rope_dense.cli.own_config import semantic
+
+globals().update(semantic(own, _base_))

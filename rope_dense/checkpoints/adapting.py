@@ -1,0 +1,172 @@
+"""Weights in our layout as the configuration of a model needs them.
+
+Letters: h heads, P rotated channel pairs of a head, H x W token grid, C channels.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from ..backbones.base import Backbone
+from ..backbones.layers import resize_grid
+from ..rope import AxialRoPE, GridRoPE, MixedRoPE
+from ..utils.sizes import Size
+from .architectures import ROUNDING, axial_theta
+from .errors import CheckpointError
+from .incompatible import IncompatibleKeys, compare
+from .keys import StateDict, is_square
+from .layouts.dinov3 import PERIODS
+
+# Parts that a configuration may leave out.
+OPTIONAL = re.compile(r'cls_token|norm\d*\.(weight|bias)')
+BIAS = re.compile(r'blocks\.\d+\.attn\.qkv\.[qkv]_bias')
+OUTPUT_NORM = re.compile(r'norm(\d+)\.(weight|bias)')
+# Parts that no pre-training has; a backbone keeps its initial values, which change nothing.
+KEEP_INIT = (
+    OUTPUT_NORM,
+    re.compile(r'blocks\.\d+\.attn\.rel_pos_[hw]'),
+    re.compile(r'.+\.lora\.(down|up)'),
+)
+BFLOAT16 = 2**-8  # relative; DINOv3's published periods are rounded to bfloat16
+
+
+@dataclass
+class LoadReport:
+    """What was done to the weights of a checkpoint, for the log."""
+
+    dropped: list[str] = field(default_factory=list)
+    resized: list[str] = field(default_factory=list)
+    new: list[str] = field(default_factory=list)
+
+
+def adapt(model: Backbone, weights: StateDict) -> tuple[StateDict, LoadReport]:
+    """Weights in our layout as the configuration of the model needs them, and what was done."""
+    expected, report = model.state_dict(), LoadReport()
+    computed = computed_freqs(model, weights)
+    for key in weights:
+        if key in computed or (key not in expected and is_droppable(key, expected, weights)):
+            report.dropped.append(key)
+    adapted = {key: weights[key] for key in weights if key not in report.dropped}
+    for key, grid in model.position_tables().items():
+        if key in adapted and can_resize(adapted[key], expected[key]):
+            adapted[key] = resize(adapted[key], grid)
+            report.resized.append(key)
+    for pattern in KEEP_INIT:
+        if not any(pattern.fullmatch(key) for key in weights):
+            report.new += [key for key in expected if pattern.fullmatch(key)]
+    if is_of_classifier(weights):
+        report.new += [key for key in expected if OUTPUT_NORM.fullmatch(key) and key not in adapted]
+    ropes = embeddings(model)
+    if not any(key in weights for key in ropes):  # learned axial ones start at the axial values
+        axial = [key for key, rope in ropes.items() if isinstance(rope, AxialRoPE)]
+        report.new += [key for key in axial if key in expected]
+    return {**adapted, **{key: expected[key] for key in report.new}}, report
+
+
+def find_incompatible(model: Backbone, adapted: StateDict) -> IncompatibleKeys:
+    """What keeps adapted weights from being loaded into a model."""
+    return replace(compare(model.state_dict(), adapted), axial=axial_keys(model, adapted))
+
+
+def can_load(model: Backbone, weights: StateDict) -> bool:
+    """Whether weights in our layout fit a model, and leave it no initial value but of norms."""
+    adapted, report = adapt(model, weights)
+    kept = [key for key in report.new if not OUTPUT_NORM.fullmatch(key)]
+    return not kept and not find_incompatible(model, adapted)
+
+
+def is_of_classifier(weights: StateDict) -> bool:
+    """Whether of all stages only the last has an output norm, as in our classifiers."""
+    stages = {int(match[1]) for key in weights if (match := re.match(r'layers\.(\d+)\.', key))}
+    norms = {int(match[1]) for key in weights if (match := OUTPUT_NORM.fullmatch(key))}
+    return bool(stages) and norms == {max(stages)}
+
+
+def is_droppable(key: str, expected: StateDict, weights: StateDict) -> bool:
+    """Whether a model without this weight may drop it: the configuration says so, or it is zero."""
+    if key == 'reg_token':
+        return 'cls_token' not in expected
+    return bool(OPTIONAL.fullmatch(key) or (BIAS.fullmatch(key) and not weights[key].any()))
+
+
+def computed_freqs(model: Backbone, weights: StateDict) -> list[str]:
+    """Keys of frequencies that the model computes itself, to the same values."""
+    expected, ropes, same = model.state_dict(), embeddings(model), []
+    for key, rope in ropes.items():
+        if key in weights and key not in expected and weights[key].is_floating_point():
+            freqs = rope.frequencies(torch.device('cpu')).expand(-1, rope.num_heads, -1)
+            rounding = max(ROUNDING, torch.finfo(weights[key].dtype).eps)  # of a file in half
+            stored = weights[key]
+            if stored.shape == freqs.shape and torch.allclose(stored.float(), freqs, 0, rounding):
+                same.append(key)
+    if PERIODS in weights and ropes and all(has_periods(rope, weights) for rope in ropes.values()):
+        same.append(PERIODS)
+    return same
+
+
+def has_periods(rope: GridRoPE, weights: StateDict) -> bool:
+    """Whether the periods of an embedding are those of the weights."""
+    if not isinstance(rope, AxialRoPE) or rope.series != 'periods':
+        return False
+    periods = 2 * math.pi / rope.axis_frequencies().flatten()
+    stored = weights[PERIODS]
+    return stored.shape == periods.shape and torch.allclose(stored.float(), periods, BFLOAT16, 0)
+
+
+def embeddings(model: Backbone) -> dict[str, GridRoPE]:
+    """The rotary embeddings of the model, under the keys of their frequencies."""
+    modules = model.named_modules()
+    return {f'{name}.freqs': module for name, module in modules if isinstance(module, GridRoPE)}
+
+
+def can_resize(table: Tensor, expected: Tensor) -> bool:
+    """Whether only the number of rows differs, [.., H * W, C], and is that of a square."""
+    if table.ndim < 2 or table.ndim != expected.ndim or table.shape[-1] != expected.shape[-1]:
+        return False
+    return table.shape != expected.shape and is_square(table.shape[-2])
+
+
+def resize(table: Tensor, grid: Size) -> Tensor:
+    """A table [1, H * W, C] or [H * W, C] of a square grid on another grid."""
+    side = math.isqrt(table.shape[-2])
+    if table.ndim == 2:
+        return resize(table[None], grid)[0]
+    return resize_grid(table, (side, side), grid)
+
+
+def axial_keys(model: Backbone, weights: StateDict) -> list[str]:
+    """Frequencies of an axial checkpoint for a model that mixes the axes, and has room for them."""
+    mixed = [key for key, rope in embeddings(model).items() if isinstance(rope, MixedRoPE)]
+    expected = model.state_dict()
+    return [
+        key
+        for key in mixed
+        if key in weights
+        and weights[key].shape == expected[key].shape
+        and axial_theta(weights[key]) is not None
+    ]
+
+
+def check_reference(model: Backbone, weights: StateDict, checkpoint: str) -> None:
+    """Check that the coordinates of the model refer to the grid of the checkpoint's pos_embed.
+
+    Nothing else tells a checkpoint from one of another image size: pos_embed can be resized.
+
+    Raises:
+        CheckpointError: they refer to another grid.
+    """
+    positions = weights['pos_embed']
+    side = math.isqrt(positions.shape[-2]) if positions.ndim > 1 else 0
+    for rope in embeddings(model).values():
+        reference = rope.coordinates.reference
+        if isinstance(reference, tuple) and reference != (side, side):
+            raise CheckpointError(
+                f'{checkpoint}: its positions run over {side} x {side} patches, those of the model '
+                f'over {reference[0]} x {reference[1]} (reference of the coordinates of rope): '
+                'take the arch of this checkpoint'
+            )

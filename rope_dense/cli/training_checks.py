@@ -1,0 +1,104 @@
+"""Checks of what a training starts from and what it saves."""
+
+import sys
+
+from mmengine.config import Config
+from torch import Tensor, nn
+
+from .config import evaluators
+from .errors import UsageError, nearest
+
+COCO_NAMES = ('mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l')
+IOU_NAMES = {
+    'mIoU': ('aAcc', 'mIoU', 'mAcc'),
+    'mDice': ('aAcc', 'mDice', 'mAcc'),
+    'mFscore': ('aAcc', 'mFscore', 'mPrecision', 'mRecall'),
+}
+SMALL_SHARE = 0.05  # of the parameters of a backbone: a fixed table of positions, say
+
+
+def check_save_best(cfg: Config) -> None:
+    """Check that the evaluator reports the metric by which the best checkpoint is chosen.
+
+    Raises:
+        UsageError: it is known what the evaluator reports, and this metric is not among it.
+    """
+    hook = (cfg.get('default_hooks') or {}).get('checkpoint') or {}
+    given = hook.get('save_best')
+    if not given or given == 'auto':
+        return
+    reported = reported_metrics(cfg)
+    for name in [given] if isinstance(given, str) else given:
+        if reported and name not in reported:
+            raise UsageError(
+                f'default_hooks.checkpoint.save_best={name!r}: val_evaluator reports no such metric'
+                f'{nearest(name, reported)}; it reports {", ".join(reported)}'
+            )
+
+
+def reported_metrics(cfg: Config) -> list[str]:
+    """The metrics that the evaluators of a validation report; empty if that is not known."""
+    names: list[str] = []
+    for _, metric in evaluators(cfg, 'val_evaluator'):
+        kind, given = metric.get('type'), metric.get('metric')
+        chosen = [given] if isinstance(given, str) else list(given or ())
+        if kind == 'CocoMetric' and set(chosen or ['bbox']) <= {'bbox', 'segm'}:
+            found = [f'{name}_{item}' for name in chosen or ['bbox'] for item in COCO_NAMES]
+            default_prefix = 'coco'
+        elif kind == 'IoUMetric':
+            chosen = list(metric.get('iou_metrics') or ['mIoU'])
+            found = [item for name in chosen for item in IOU_NAMES.get(name, ())]
+            default_prefix = None
+        else:
+            return []
+        if metric.get('classwise'):
+            return []  # a metric for each class, too
+        prefix = metric.get('prefix') or default_prefix
+        names += [f'{prefix}/{name}' if prefix else name for name in found]
+    return list(dict.fromkeys(names))
+
+
+def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
+    """Check that a checkpoint to start from has all of the model's backbone.
+
+    Raises:
+        UsageError: a weight of the backbone is missing or differs in shape, or without a backbone
+            no weight fits. mmengine would leave these random.
+    """
+    backbone = getattr(model, 'backbone', None)
+    start = '' if backbone is None else 'backbone.'
+    own = {key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)}
+    try:
+        result = (backbone or model).load_state_dict(own, strict=False)
+    except RuntimeError as error:  # a heading, then one line for each size mismatch
+        problem = str(error).split('\n')[1].strip()
+    else:
+        new = ('num_batches_tracked', '.lora.down', '.lora.up')
+        missing = [key for key in result.missing_keys if not key.endswith(new)]
+        problem = f'it lacks {len(missing)} weights, such as {missing[:3]}' if missing else ''
+        if backbone is None and len(result.unexpected_keys) < len(own):
+            problem = ''
+    if problem:
+        raise UsageError(
+            f'{origin} does not fit the {"backbone" if start else "model"} of the config: '
+            f'{problem}. Weights of a backbone alone are for model.backbone.init_cfg='
+            "dict(type='Pretrained', checkpoint=...)"
+        )
+
+
+def warn_of_random_weights(cfg: Config, model: nn.Module) -> None:
+    """Print a warning if a backbone is frozen (or has adapters) and has random weights."""
+    backbone = getattr(model, 'backbone', None)
+    if (
+        backbone is None
+        or cfg.get('load_from')
+        or (cfg.model.get('backbone') or {}).get('init_cfg')
+    ):
+        return
+    fixed = sum(param.numel() for param in backbone.parameters() if not param.requires_grad)
+    if fixed > SMALL_SHARE * sum(param.numel() for param in backbone.parameters()):
+        print(
+            f'warning: {fixed:,d} backbone parameters are frozen (frozen_stages or lora) and '
+            'have random weights: set model.backbone.init_cfg or --load-from',
+            file=sys.stderr,
+        )

@@ -1,0 +1,114 @@
+"""The images that a user names: one, a folder, a list, the frames of a video."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from os.path import commonpath
+from pathlib import Path
+
+import cv2
+import mmcv
+import numpy as np
+from PIL import Image
+
+from .own_data import IMAGE_SUFFIXES, suffixes_in
+
+VIDEO_SUFFIXES = ('.mp4', '.avi', '.mov', '.mkv', '.webm', '.m4v')
+
+
+@dataclass(frozen=True)
+class Source:
+    """An image file, and the name of what is written for it (below the output folder, .jpg)."""
+
+    path: Path
+    name: str
+
+
+def find_sources(given: Path) -> list[Source]:
+    """The images of a folder and of those below it, or the one image.
+
+    Raises:
+        ValueError: there is none; the message has the suffixes that were looked for.
+    """
+    if given.is_dir():
+        files = [path for path in sorted(given.rglob('*')) if path.suffix.lower() in IMAGE_SUFFIXES]
+        if not files:
+            raise ValueError(
+                f'{given}: no image in it. Looked for {", ".join(IMAGE_SUFFIXES)}; there are '
+                f'{suffixes_in(given)}'
+            )
+        return named_sources(files, given)
+    if not given.is_file():
+        raise ValueError(f'{given}: no such file or folder')
+    return named_sources([given], given.parent)
+
+
+def listed_sources(lines: Iterable[str]) -> list[Source]:
+    """The images whose paths are the lines of a list.
+
+    Raises:
+        ValueError: there is none, or a file is not there.
+    """
+    files = [Path(line.strip()).absolute() for line in lines if line.strip()]
+    if not files:
+        raise ValueError('-: no path on standard input; give one a line')
+    if missing := [path for path in files if not path.is_file()]:
+        raise ValueError(f'-: {len(missing)} of {len(files)} files are not there: {missing[0]}')
+    return named_sources(files, Path(commonpath([path.parent for path in files])))
+
+
+def named_sources(files: list[Path], root: Path) -> list[Source]:
+    """Files with names that are their paths below `root`; suffixes stay where two would be one."""
+    stems = [path.relative_to(root).with_suffix('').as_posix() for path in files]
+    return [
+        Source(path, f'{stem if stems.count(stem) == 1 else path.relative_to(root).as_posix()}.jpg')
+        for path, stem in zip(files, stems, strict=True)
+    ]
+
+
+def read_image(path: Path) -> np.ndarray | None:
+    """Pixels, BGR uint8 [H, W, 3], as the pipelines read them; None if the file is no image."""
+    try:
+        return mmcv.imread(str(path))
+    except cv2.error:  # what is left of a file, for instance
+        return None
+
+
+def pixels_of(path: Path) -> int:
+    """Height x width of an image file, read from its header; 0 if that is not known."""
+    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+    try:
+        with Image.open(path) as image:
+            return image.width * image.height
+    except OSError:
+        return 0
+    finally:
+        Image.MAX_IMAGE_PIXELS = limit
+
+
+def read_frames(path: Path) -> Iterator[np.ndarray]:
+    """The frames of a video, BGR uint8 [H, W, 3]."""
+    capture = cv2.VideoCapture(str(path))
+    try:
+        while True:
+            there, frame = capture.read()
+            if not there:
+                return
+            yield frame
+    finally:
+        capture.release()
+
+
+def video_properties(path: Path) -> tuple[int, float]:
+    """Number of frames, as the file says, and frames a second.
+
+    Raises:
+        ValueError: OpenCV cannot read it.
+    """
+    capture = cv2.VideoCapture(str(path))
+    count, rate = capture.get(cv2.CAP_PROP_FRAME_COUNT), capture.get(cv2.CAP_PROP_FPS)
+    capture.release()
+    if count < 1:
+        raise ValueError(f'{path}: OpenCV reads no frame of this video')
+    return int(count), rate or 25.0

@@ -1,0 +1,129 @@
+"""The Runner of the tools: it names images that cannot be loaded, and starts quietly."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from mmengine.config import Config
+from mmengine.dataset import Compose
+from mmengine.logging import MMLogger
+from mmengine.registry import RUNNERS
+from mmengine.runner import FlexibleRunner, Runner
+from torch.utils.data import DataLoader
+
+FILES = ('img_path', 'seg_map_path')  # keys of what a data set knows of an image
+
+
+class LoadError(Exception):
+    """An image or its labels cannot be loaded; the message names the files."""
+
+
+def load_error(info: dict, error: Exception) -> LoadError:
+    """The error for an image that a data set describes by ``info``."""
+    files = ' or '.join(info[name] for name in FILES if info.get(name))
+    files = files or f'image {info.get("sample_idx")}'
+    failure = LoadError(f'{files} cannot be loaded: {type(error).__name__}: {error}')
+    failure.__cause__ = error
+    return failure
+
+
+class NamingPipeline(Compose):
+    """A pipeline that returns a ``LoadError`` in the place of an image that cannot be loaded.
+
+    PyTorch wraps an error that a loading worker raises in the text of its traceback; an error that
+    is returned arrives as it is, and ``ToolRunner`` raises it in the main process.
+    """
+
+    def __call__(self, data: dict) -> dict | LoadError | None:
+        """The transformed image, None for one to be replaced by another, or the error."""
+        info = {name: data.get(name) for name in (*FILES, 'sample_idx')}
+        try:
+            return super().__call__(data)
+        except Exception as error:  # a damaged file can fail in any way
+            return load_error(info, error)
+
+
+def collate_or_fail(collate: Callable[[list], Any], items: list) -> Any:
+    """A batch of ``items``, or the first error among them."""
+    return next((item for item in items if isinstance(item, LoadError)), None) or collate(items)
+
+
+class ToolRunner:
+    """Overrides methods of a Runner of mmengine for the tools.
+
+    An image that cannot be loaded raises a ``LoadError``. ``batch`` are the files of the current
+    batch, for messages. Until the first iteration only warnings reach the terminal: versions, the
+    config and lists of hooks and initialised parameters are in the log file.
+    """
+
+    batch: tuple[str, ...] = ()
+    started = False
+
+    def build_logger(
+        self, log_level: int | str = 'INFO', log_file: str | None = None, **kwargs: Any
+    ) -> MMLogger:
+        """Build the logger, quiet on the terminal until a loop starts."""
+        logger = super().build_logger(log_level, log_file, **kwargs)  # type: ignore[misc]
+        for handler in logger.handlers:
+            if (
+                type(handler) is logging.StreamHandler
+            ):  # not the handler of the file, of a derived class
+                handler.addFilter(lambda record: self.started or record.levelno >= logging.WARNING)
+        return logger
+
+    def call_hook(self, fn_name: str, **kwargs: Any) -> None:
+        """Call all hooks; with a batch that could not be loaded, raise its error."""
+        self.started |= fn_name in ('before_train', 'before_val', 'before_test')
+        batch = kwargs.get('data_batch')
+        if isinstance(batch, LoadError):
+            raise batch
+        if fn_name.startswith('before') and isinstance(batch, dict):
+            samples = batch.get('data_samples') or ()
+            self.batch = tuple(str(getattr(sample, 'img_path', '')) for sample in samples)
+        super().call_hook(fn_name, **kwargs)  # type: ignore[misc]
+
+    @staticmethod
+    def build_dataloader(
+        dataloader: DataLoader | dict, seed: int | None = None, diff_rank_seed: bool = False
+    ) -> DataLoader:
+        """Build a dataloader; see mmengine's Runner."""
+        loader = Runner.build_dataloader(dataloader, seed, diff_rank_seed)
+        datasets = list(leaf_datasets(loader.dataset))
+        for dataset in datasets:
+            if type(dataset.pipeline) is Compose:
+                dataset.pipeline = NamingPipeline(dataset.pipeline.transforms)
+        if datasets:
+            loader.collate_fn = partial(collate_or_fail, loader.collate_fn)
+        return loader
+
+
+def leaf_datasets(dataset: Any) -> Iterator[Any]:
+    """The data sets with a pipeline, within mmengine's that concatenate and repeat.
+
+    Others that wrap a data set may transform its images, so they have to see its errors.
+    """
+    if type(dataset).__name__ == 'ConcatDataset':
+        for part in dataset.datasets:
+            yield from leaf_datasets(part)
+    elif type(dataset).__name__ in ('RepeatDataset', 'ClassBalancedDataset'):
+        yield from leaf_datasets(dataset.dataset)
+    elif hasattr(dataset, 'pipeline') and not hasattr(dataset, 'dataset'):
+        yield dataset
+
+
+class _Runner(ToolRunner, Runner):
+    """mmengine's Runner with what ``ToolRunner`` adds."""
+
+
+class _FlexibleRunner(ToolRunner, FlexibleRunner):
+    """mmengine's FlexibleRunner with what ``ToolRunner`` adds."""
+
+
+def build_runner(cfg: Config) -> Runner | FlexibleRunner:
+    """The Runner of a config; with what ``ToolRunner`` adds if it is one of mmengine's two."""
+    kinds: dict[str, Any] = {'Runner': _Runner, 'FlexibleRunner': _FlexibleRunner}
+    kind = kinds.get(cfg.get('runner_type', 'Runner'))
+    return RUNNERS.build(cfg) if kind is None else kind.from_cfg(cfg)

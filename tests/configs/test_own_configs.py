@@ -1,0 +1,180 @@
+"""configs/own: what follows from the settings, on data that is there and where it is not."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, DefaultScope
+from mmengine.runner import Runner
+
+from helpers.grid import CONFIGS
+from rope_dense.cli.config import load_config
+from rope_dense.cli.errors import UsageError
+from rope_dense.cli.flags import with_data_root
+from rope_dense.cli.model_checks import random_model
+from rope_dense.cli.own_config import BACKBONES, multiplied
+from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
+
+pytestmark = pytest.mark.usefixtures('surroundings')
+OWN = CONFIGS / 'own'
+TASKS = ('detection', 'instance', 'semantic')
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six training and two validation images; masks have the background as class 0, void 6."""
+    folder = tmp_path_factory.mktemp('own')
+    write_shapes(folder, ShapesSettings(train=6, val=2, size=(64, 96)))
+    names = ['none', *SEGMENTATION_METAINFO['classes']]
+    (folder / 'ade' / 'classes.txt').write_text('\n'.join(names))
+    return folder
+
+
+def load(task: str, data: Path, **settings: object) -> Config:
+    root = data / ('ade' if task == 'semantic' else 'coco')
+    settings = {'data_root': root, 'epochs': 10, **settings}
+    options = [f'own.{name}={value}'.replace(' ', '') for name, value in settings.items()]
+    return load_config(str(OWN / f'{task}.py'), options)
+
+
+def test_there_are_three() -> None:
+    assert {path.stem for path in OWN.glob('*.py')} == set(TASKS)
+
+
+@pytest.mark.parametrize('task', TASKS)
+def test_without_data_they_load_and_survive_a_dump(task: str, tmp_path: Path) -> None:
+    cfg = Config.fromfile(OWN / f'{task}.py')
+    cfg.dump(tmp_path / 'dumped.py')
+    assert Config.fromfile(tmp_path / 'dumped.py').to_dict() == cfg.to_dict()
+
+
+@pytest.mark.parametrize('task', TASKS)
+@pytest.mark.parametrize('backbone', BACKBONES)
+def test_every_head_fits_every_backbone(data: Path, task: str, backbone: str) -> None:
+    """Built without memory; the maps of the backbone and the classes of each head."""
+    cfg = load(task, data, backbone=backbone)
+    _, checkpoint, channels, depth = BACKBONES[backbone]
+    assert cfg.model.backbone.init_cfg.checkpoint == checkpoint
+    cfg.model.backbone.init_cfg = None
+    with torch.device('meta'), MODELS.switch_scope_and_registry(cfg.default_scope) as models:
+        model = models.build(cfg.model)
+    assert len(model.backbone.ordered_blocks) == depth
+    assert model.backbone.out_channels[-1] == channels
+    heads = [m for m in model.modules() if type(m).__name__.endswith('Head')]
+    counts = {h.num_classes for h in heads if getattr(h, 'num_classes', 1) > 1}
+    assert counts == {8 if task == 'semantic' else 6}
+
+
+def test_a_schedule_follows_from_epochs_batch_and_gpus(data: Path) -> None:
+    cfg = load('detection', data, epochs=24, batch_size=2, gpus=2, val_epochs=4)
+    assert cfg.train_cfg.max_iters == 48 and cfg.train_cfg.val_interval == 8  # 2 an epoch
+    assert cfg.param_scheduler[1].milestones == [44] and cfg.param_scheduler[0].end == 4
+    assert cfg.default_hooks.checkpoint.interval == 8
+    assert cfg.optim_wrapper.optimizer.lr == pytest.approx(1e-4 * (4 / 16) ** 0.5)
+    assert cfg.auto_scale_lr.base_batch_size == 4
+    assert load('detection', data, lr=3e-4).optim_wrapper.optimizer.lr == 3e-4
+    cfg = load('semantic', data, epochs=3, batch_size=4)
+    assert cfg.train_cfg.max_iters == cfg.param_scheduler[1].end == 6
+
+
+def test_sizes_follow_from_one(data: Path) -> None:
+    cfg = load('semantic', data, size=256)
+    assert cfg.model.data_preprocessor.size == (256, 256)
+    assert cfg.model.test_cfg == dict(mode='slide', crop_size=(256, 256), stride=(170, 170))
+    assert cfg.test_dataloader.dataset.pipeline[1].scale == (1024, 256)
+    tta = [step.scale for step in cfg.tta_pipeline[1].transforms[0]]
+    assert tta == [256, 256, 256, 320, 384, 448]
+    cfg = load('detection', data, size=400)
+    assert cfg.test_dataloader.dataset.pipeline[1].scale == (666, 400)
+    assert (
+        cfg.model.num_queries == 900 and load('detection', data, size=160).model.num_queries < 200
+    )
+    cfg = load('instance', data, size=512)
+    assert cfg.model.data_preprocessor.pad_size_divisor == 512
+    assert cfg.train_dataloader.dataset.pipeline[4].crop_size == (512, 512)
+
+
+def test_sizes_of_the_recipe_are_those_of_its_config() -> None:
+    """At the size of the recipe nothing changes; 10**6 is no limit."""
+    for task, name in (
+        ('detection', 'foundation/dino-vitdet_lingbot-b_8xb2-90k_coco'),
+        ('semantic', 'foundation/upernet_lingbot-b_8xb2-160k_ade20k-512x512'),
+    ):
+        own, recipe = Config.fromfile(OWN / f'{task}.py'), Config.fromfile(CONFIGS / f'{name}.py')
+        for part in ('tta_pipeline', 'val_cfg', 'visualizer'):
+            assert own[part] == recipe[part]
+        for loader in ('train_dataloader', 'test_dataloader'):
+            assert own[loader].dataset.pipeline == recipe[loader].dataset.pipeline
+    assert multiplied([(100, 10**6), 51, 'x', None], 0.5) == [(50, 10**6), 26, 'x', None]
+
+
+def test_void_by_name_and_by_number(data: Path) -> None:
+    for void in ('[none]', '[0]', '0'):
+        cfg = load('semantic', data, void=void)
+        assert cfg.train_dataloader.dataset.void == [0]
+        assert cfg.train_dataloader.dataset.metainfo.classes[0] == 'background'
+        assert cfg.model.decode_head.num_classes == cfg.model.auxiliary_head.num_classes == 7
+
+
+def test_hooks_of_choice(data: Path) -> None:
+    assert load('detection', data).custom_hooks == []
+    stop, average = load('detection', data, patience=3, ema=True).custom_hooks
+    assert stop.type == 'EarlyStoppingHook' and stop.patience == 3
+    assert stop.monitor == load('detection', data).default_hooks.checkpoint.save_best
+    assert average.type == 'EMAHook'
+    assert load('instance', data).default_hooks.checkpoint.save_best == 'coco/segm_mAP'
+    assert load('semantic', data).default_hooks.checkpoint.save_best == 'mIoU'
+
+
+def test_without_weights_all_learn_alike(data: Path) -> None:
+    cfg = load('detection', data, weights=None)
+    assert cfg.model.backbone.init_cfg is None
+    assert 'layer_decay' not in cfg.optim_wrapper.paramwise_cfg
+    assert load('detection', data).optim_wrapper.paramwise_cfg.layer_decay == 0.7
+    assert load('detection', data, backbone='large').optim_wrapper.paramwise_cfg.layer_decay == 0.8
+
+
+@pytest.mark.parametrize(
+    'task, settings, says',
+    [
+        ('detection', dict(epoch=3), "own.epoch: no such setting, did you mean 'epochs'"),
+        ('detection', dict(backbone='huge'), "backbone must be one of ('small', 'base', 'large')"),
+        ('detection', dict(epochs=0), 'epochs must be an integer from 1 up, got 0'),
+        ('detection', dict(classes='[cow]'), 'classes cow are no categories of'),
+        ('detection', dict(train='[a,b]'), 'own.train='),
+        ('semantic', dict(void='[car]'), "own.void: 'car' is no class; there are none, background"),
+        ('semantic', dict(train='[a,b]'), 'no folders of images and masks of train; looked for a'),
+    ],
+)
+def test_wrong_settings_are_named(data: Path, task: str, settings: dict, says: str) -> None:
+    with pytest.raises(UsageError) as error:
+        load(task, data, **settings)
+    assert says in str(error.value)
+
+
+def test_settings_of_a_dumped_config_are_fixed(data: Path, tmp_path: Path) -> None:
+    load('detection', data).dump(tmp_path / 'dumped.py')
+    with pytest.raises(UsageError, match=r'own\.epochs: this config computes nothing from it'):
+        load_config(str(tmp_path / 'dumped.py'), ['own.epochs=3'])
+
+
+def test_data_root_needs_the_setting_where_no_class_was_read(data: Path) -> None:
+    cfg = Config.fromfile(OWN / 'detection.py')
+    with pytest.raises(UsageError, match=r'give --cfg-options own\.data_root='):
+        with_data_root(cfg, data / 'coco')
+
+
+def test_a_semantic_model_trains(data: Path) -> None:
+    """Small, on one batch of its own pipeline: finite losses of both heads."""
+    cfg = load('semantic', data, size=64, weights=None, batch_size=2)
+    cfg.model.backbone.arch = dict(embed_dims=32, depth=4, num_heads=2)
+    cfg.model.backbone.out_indices = (0, 1, 2, 3)
+    cfg.model.neck.embed_dim = cfg.model.decode_head.channels = 32
+    cfg.model.decode_head.in_channels, cfg.model.auxiliary_head.in_channels = [32] * 4, 32
+    cfg.train_dataloader.num_workers, cfg.train_dataloader.persistent_workers = 0, False
+    model = random_model(cfg).train()
+    with DefaultScope.overwrite_default_scope('mmseg'):
+        batch = next(iter(Runner.build_dataloader(cfg.train_dataloader, seed=0)))
+    losses = model(**model.data_preprocessor(batch, training=True), mode='loss')
+    assert losses['decode.loss_ce'].isfinite() and losses['aux.loss_ce'].isfinite()

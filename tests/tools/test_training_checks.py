@@ -1,0 +1,130 @@
+"""What a training starts from, what it saves, and the labels that it ignores."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config
+from PIL import Image
+
+from helpers.small_configs import make_data
+from helpers.tool_names import TRAIN_DATA, Fails, Main
+from rope_dense.cli.errors import UsageError
+from rope_dense.cli.model_checks import build_model
+from rope_dense.cli.training_checks import (
+    check_backbone,
+    check_save_best,
+    reported_metrics,
+    warn_of_random_weights,
+)
+
+
+@pytest.mark.parametrize(
+    'evaluator, save_best, says',
+    [
+        (dict(type='CocoMetric', metric='bbox'), 'bbox_mAP', "did you mean 'coco/bbox_mAP'?"),
+        (dict(type='CocoMetric', metric=['bbox', 'segm']), 'coco/mask_mAP', 'coco/segm_mAP'),
+        (dict(type='IoUMetric', iou_metrics=['mIoU']), 'miou', '; it reports aAcc, mIoU, mAcc'),
+        (dict(type='IoUMetric'), ['mIoU', 'mDice'], "save_best='mDice'"),
+    ],
+)
+def test_metrics_that_no_evaluator_reports(evaluator: dict, save_best: object, says: str) -> None:
+    hooks = dict(checkpoint=dict(save_best=save_best))
+    with pytest.raises(UsageError) as caught:
+        check_save_best(Config(dict(val_evaluator=evaluator, default_hooks=hooks)))
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    'evaluator, save_best',
+    [
+        (dict(type='CocoMetric', metric='bbox'), 'coco/bbox_mAP_50'),
+        (dict(type='CocoMetric', metric='bbox', prefix='mine'), 'mine/bbox_mAP'),
+        (dict(type='IoUMetric'), 'auto'),
+        ([dict(type='IoUMetric'), dict(type='Unknown')], 'anything'),
+        (dict(type='IoUMetric'), None),
+    ],
+)
+def test_metrics_that_may_be_reported(evaluator: object, save_best: object) -> None:
+    hooks = dict(checkpoint=dict(save_best=save_best))
+    check_save_best(Config(dict(val_evaluator=evaluator, default_hooks=hooks)))
+
+
+def test_reported_metrics_are_those_of_mmseg(segmentor: str, tmp_path: Path) -> None:
+    """The names of a table, against what mmseg's metric returns."""
+    metrics = pytest.importorskip('mmseg.evaluation.metrics')
+    for name in ('mIoU', 'mDice', 'mFscore'):
+        metric = metrics.IoUMetric(iou_metrics=[name])
+        metric.dataset_meta = dict(classes=('a', 'b'))
+        area = torch.ones(2)
+        reported = metric.compute_metrics([(area, area, area, area)])
+        cfg = Config(dict(val_evaluator=dict(type='IoUMetric', iou_metrics=[name])))
+        assert set(reported_metrics(cfg)) == set(reported)
+
+
+def test_a_checkpoint_without_all_of_the_backbone(segmentor: str, detector: str) -> None:
+    model = build_model(Config.fromfile(segmentor))
+    weights = model.state_dict()
+    heads = {key: value[None] for key, value in weights.items() if key.startswith('decode_head.')}
+    check_backbone(model, weights | heads, 'x')  # of other sizes: they start anew
+    check_backbone(model, {k: w for k, w in weights.items() if 'head' not in k}, 'x')
+    lacking = {key: weight for key, weight in weights.items() if 'blocks.1.' not in key}
+    other = {f'module.{key}': weight for key, weight in weights.items()}
+    larger = weights | {'backbone.blocks.0.attn.qkv.weight': torch.zeros(3, 3)}
+    for wrong, says in ((lacking, 'it lacks'), (other, 'it lacks'), (larger, 'size mismatch')):
+        with pytest.raises(UsageError, match=f"'x.pth' does not fit the backbone.*{says}"):
+            check_backbone(model, wrong, "load_from 'x.pth'")
+
+
+def test_load_from_another_model(
+    train: Main, segmentor: str, detector: str, weights: str, fails: Fails
+) -> None:
+    """Both have the same backbone here but for its depth."""
+    options = ['--cfg-options', 'model.backbone.arch.embed_dims=64']
+    options += ['model.neck.0.in_channels=64']
+    says = [f'load_from {weights!r} does not fit the backbone', 'size mismatch', 'init_cfg']
+    fails(train, detector, '--load-from', weights, *options, says=says)
+
+
+@pytest.mark.parametrize('frozen', [dict(frozen_stages='all'), dict(lora=dict(rank=2)), {}])
+def test_frozen_random_weights_give_a_warning(
+    segmentor: str, frozen: dict, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cfg = Config.fromfile(segmentor)
+    cfg.model.backbone.update(frozen)
+    model = build_model(cfg)
+    warn_of_random_weights(cfg, model)
+    assert ('are frozen' in capsys.readouterr().err) == bool(frozen)
+    cfg.load_from = 'x.pth'
+    warn_of_random_weights(cfg, model)
+    assert not capsys.readouterr().err
+
+
+def test_padding_that_a_head_does_not_ignore(train: Main, segmentor: str, fails: Fails) -> None:
+    options = ['--cfg-options', 'model.auxiliary_head.ignore_index=11']
+    says = ['model.data_preprocessor.seg_pad_val=255', 'model.auxiliary_head.ignore_index=11']
+    fails(train, segmentor, *options, says=says)
+    options += ['model.data_preprocessor.seg_pad_val=11', 'model.decode_head.ignore_index=11']
+    step = f'{TRAIN_DATA}.pipeline.3'
+    options += [f'{step}.type=Pad', f'{step}.pad_val.seg=77', f'{step}.size=(96,96)']
+    fails(train, segmentor, *options, says=[f'{step}.pad_val.seg=77, but model.'])
+
+
+def test_labels_that_the_evaluator_does_not_ignore(
+    test: Main, segmentor: str, fails: Fails, tmp_path: Path
+) -> None:
+    data, weights = make_data(tmp_path / 'data') / 'ade', tmp_path / 'x.pth'
+    torch.save(build_model(Config.fromfile(segmentor)).state_dict(), weights)
+    path = min((data / 'annotations' / 'validation').iterdir())
+    mask = np.asarray(Image.open(path)).copy()
+    mask[0, 0] = 12
+    Image.fromarray(mask).save(path)
+    options = ['--cfg-options', f'test_dataloader.dataset.data_root={data}']
+    heads = [f'model.{head}.ignore_index=11' for head in ('decode_head', 'auxiliary_head')]
+    options += [*heads, 'model.data_preprocessor.seg_pad_val=11']
+    says = [f'{path} has label 11', 'ignored: test_evaluator (7 classes, ignore_index=255);']
+    fails(test, segmentor, str(weights), *options, says=says)
+    Image.fromarray(mask[:-3]).save(path)
+    says = [f'{path} and its image', 'differ in size, 61 x 96 and 64 x 96']
+    fails(test, segmentor, str(weights), *options, says=says)
