@@ -58,6 +58,7 @@ from rope_dense.integrations.export import export
 from rope_dense.integrations.export.compare import check_file
 from rope_dense.integrations.export.exporter import DTYPES
 from rope_dense.models.classifier import RoPEClassifier, load_classifier
+from rope_dense.utils.lock import exclusive
 
 DTYPE_NAMES = {name: dtype for dtype, name in DTYPES.items()}
 
@@ -69,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     cfg = load_config(args.config, args.cfg_options)
     model = build_model(cfg)
     classes = load(model, args.checkpoint)
-    with usage_errors():
+    with exclusive(args.out), usage_errors():
         metadata = export(
             model,
             args.out,

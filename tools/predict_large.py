@@ -97,12 +97,13 @@ from rope_dense.evaluation.results import Identity
 from rope_dense.evaluation.settings import parse_size
 from rope_dense.large_images.detection import as_coco, detect, make_levels, merge, read_lines
 from rope_dense.large_images.image_file import LABEL_FORMATS, LargeImage, write_labels
-from rope_dense.large_images.journal import Journal
+from rope_dense.large_images.journal import Journal, JournalError
 from rope_dense.large_images.pictures import draw_boxes, draw_labels
 from rope_dense.large_images.predictor import TilePredictor
 from rope_dense.large_images.segmentation import label_type, segment
 from rope_dense.large_images.tiles import TileGrid
 from rope_dense.utils.atomic_write import atomic_write_text
+from rope_dense.utils.lock import exclusive
 from rope_dense.utils.peak_memory import peak_rss
 
 
@@ -119,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         image = LargeImage(args.image)
         TileGrid(image.height, image.width, args.tile, args.overlap).tops  # noqa: B018, a check
     settle_output(cfg, args)
-    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+    with exclusive(args.out), DefaultScope.overwrite_default_scope(cfg.default_scope):
         model, classes, colours = load_model(cfg, args.checkpoint)
         model = revert_sync_batchnorm(model).to(device).eval()
         try:
@@ -127,11 +128,14 @@ def main(argv: Sequence[str] | None = None) -> None:
                 write_segmentation(cfg, args, model, image, colours)
             else:
                 write_detections(cfg, args, model, image, classes, colours)
+        except JournalError as error:
+            advice = 'Give another --out, or --overwrite to begin anew'
+            raise UsageError(f'{error}. {advice}') from error
         except KeyboardInterrupt:
-            print(f'\nstopped; the same command goes on ({folder_of(args)})', file=sys.stderr)
+            print(f'\nstopped; the same command continues ({folder_of(args)})', file=sys.stderr)
             raise
+        shutil.rmtree(folder_of(args))
     print(f'\n{args.out}{f", {args.picture}" if args.picture else ""}; {memory_used()}')
-    shutil.rmtree(folder_of(args))
 
 
 def with_tiles(cfg: Config, args: argparse.Namespace) -> Config:
@@ -192,10 +196,10 @@ def folder_of(args: argparse.Namespace) -> Path:
 
 
 def open_journal(cfg: Config, args: argparse.Namespace, **settings: object) -> Journal:
-    """The unfinished result of the same command, or none yet.
+    """The unfinished result of the same command, or an empty one.
 
     Raises:
-        UsageError: there is one of another command.
+        JournalError: there is one of another command, or it is damaged.
     """
     folder = folder_of(args)
     if args.overwrite and folder.exists():
@@ -210,10 +214,7 @@ def open_journal(cfg: Config, args: argparse.Namespace, **settings: object) -> J
         'overlap': args.overlap,
         **settings,
     }
-    try:
-        return Journal(folder, settings)
-    except ValueError as error:
-        raise UsageError(f'{error}. Give another --out, or --overwrite to begin anew') from error
+    return Journal(folder, settings)
 
 
 def predictor_of(

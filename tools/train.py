@@ -24,6 +24,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 if __name__ == '__main__':
     parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
 
+from contextlib import nullcontext
+from pathlib import Path
+
 from mmengine.dist import is_main_process
 
 from rope_dense.cli.checkpoints import check_initial_weights
@@ -41,6 +44,7 @@ from rope_dense.cli.model_checks import (
 from rope_dense.cli.recipe import describe
 from rope_dense.cli.schedule import check_schedule
 from rope_dense.cli.training_checks import check_save_best, warn_of_random_weights
+from rope_dense.utils.lock import exclusive
 
 
 @command
@@ -65,7 +69,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     runner = build_runner(cfg, args.launcher)
     if is_main_process():
         print(recipe)
-    train(runner)
+    alone = exclusive(Path(cfg.work_dir) / 'training') if is_main_process() else nullcontext()
+    with alone:
+        train(runner)
 
 
 if __name__ == '__main__':

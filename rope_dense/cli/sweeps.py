@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from ..evaluation.results import (
 from ..evaluation.settings import FROM_CONFIG, Setting, Slide, combine, parse_size
 from ..models.classifier import RoPEClassifier, load_classifier
 from ..utils.atomic_write import atomic_write_text
+from ..utils.lock import exclusive
 from ..utils.sizes import ImageSize
 from ..visualization.resolution_plot import draw_resolutions
 from .checkpoints import check_tested_weights
@@ -158,8 +159,11 @@ def run_sweep(
         runner.call_hook('before_run')
         load(runner)
         evaluator = Evaluator(bare_model(runner), config, runner)
+    lock = exclusive(results.path) if is_main_process() else nullcontext()
     try:
-        with running(config, 'test'):
+        with running(config, 'test'), lock:
+            if not args.overwrite:  # another process may have added rows since it was read
+                results.resume()
             print_table(settings, results, evaluator)
     except KeyboardInterrupt:
         stored = f'{len(results.rows)} results are in {results.path}'

@@ -36,8 +36,10 @@ class LargeImage:
     Formats are those of GDAL, among them tiff, png and jpeg. Only the rows that are asked for are
     decoded, from tiff files; png and jpeg can be read from top to bottom only, so rows should be
     asked for in that order. Rows that follow each other may overlap: each is decoded once. Grey
-    images become three equal channels, palettes their colours, and alpha is left out, as by
-    ``mmcv.imread``; unlike there, a rotation in the Exif data is not applied.
+    images become three equal channels, 1, 2 and 4 bits are spread over 0 .. 255, palettes become
+    their colours, and alpha is left out, as by ``mmcv.imread``; unlike there, a rotation in the
+    Exif data is not applied. A jpeg whose colours have half the resolution differs from it, as GDAL
+    has another decoder: see docs/large_images.md.
 
     Args:
         path: of the file.
@@ -67,7 +69,7 @@ class LargeImage:
                 'with 1 (grey or palette), 2 (grey and alpha), 3 (RGB) or 4 (RGB and alpha)'
             )
         self.height, self.width = -(-self.file.height // shrink), -(-self.file.width // shrink)
-        self.palette = palette_of(self.file)
+        self.palette, self.scale = palette_of(self.file), scale_of(self.file)
         self.first, self.rows = 0, np.empty((0, self.width, 3), np.uint8)  # as last read
 
     def read(self, top: int, bottom: int) -> np.ndarray:
@@ -99,7 +101,9 @@ class LargeImage:
         pixels = np.moveaxis(pixels, 0, 2)  # [rows, columns, 3 or 1]
         if self.palette is not None:
             pixels = self.palette[pixels[..., 0]]
-        elif len(bands) == 1:
+        elif self.scale > 1:
+            pixels = pixels * np.uint8(self.scale)
+        if pixels.shape[2] == 1:
             pixels = pixels.repeat(3, axis=2)
         missing = (0, bottom - stop), (0, self.width * self.shrink - file.width), (0, 0)
         return np.pad(pixels, missing, mode='edge')
@@ -113,6 +117,12 @@ def palette_of(file: rasterio.DatasetReader) -> np.ndarray | None:
     for value, (red, green, blue, *_) in file.colormap(1).items():
         palette[value] = blue, green, red
     return palette
+
+
+def scale_of(file: rasterio.DatasetReader) -> int:
+    """The factor that takes the values of an image of 1, 2 or 4 bits a channel to 0 .. 255."""
+    bits = int(file.tags(1, ns='IMAGE_STRUCTURE').get('NBITS', 8))
+    return 255 // (2**bits - 1)
 
 
 def write_labels(

@@ -1,4 +1,4 @@
-"""A long piece of work that a killed process leaves so that the next one goes on with it."""
+"""Long work that another process can continue after the first one was killed."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import os
 from pathlib import Path
 
 from ..utils.atomic_write import atomic_write_text
+from ..utils.validation import check_integer
 
 
 class Journal:
-    """A folder with what is finished: a file that grows, and how many steps are in it.
+    """A folder with the finished steps of a piece of work, in a file that grows.
 
-    A step is in the file whole or, after a kill, not at all.
+    A step is in the file whole or, after a kill, not at all. Used by one process at a time.
 
     Args:
-        folder: made if it is not there.
-        settings: what the work depends on, as JSON has it; a folder of other settings is not gone
-            on with.
+        folder: made if it does not exist.
+        settings: what the work depends on, as JSON has it.
 
     Attributes:
         finished: number of steps.
         content: path of the file.
 
     Raises:
-        ValueError: the folder belongs to other settings, and how they differ.
+        JournalError: the folder belongs to other settings, or its files are damaged.
     """
 
     def __init__(self, folder: Path, settings: dict) -> None:
@@ -32,29 +32,15 @@ class Journal:
         self.state, self.content = folder / 'state.json', folder / 'content'
         self.finished, size = 0, 0
         if self.state.exists():
-            stored = json.loads(self.state.read_text(encoding='utf-8'))
-            self.check(stored['settings'])
-            self.finished, size = stored['finished'], stored['size']
+            self.finished, size = self._read_state()
         folder.mkdir(parents=True, exist_ok=True)
         self.content.touch()
+        if (found := self.content.stat().st_size) < size:
+            raise damaged(self.content, f'{found} bytes, {size} were written')
         os.truncate(self.content, size)
 
-    def check(self, stored: dict) -> None:
-        """Raises: ValueError."""
-        names = dict.fromkeys([*self.settings, *stored])
-        differences = [
-            f'{name} {stored.get(name)}, now {self.settings.get(name)}'
-            for name in names
-            if stored.get(name) != self.settings.get(name)
-        ]
-        if differences:
-            raise ValueError(
-                f'{self.folder} has the unfinished result of other settings: '
-                f'{"; ".join(differences)}'
-            )
-
     def finish_step(self, content: bytes) -> None:
-        """Add the content of the next step, for good."""
+        """Add the content of the next step, on the disk when this returns."""
         with self.content.open('ab') as file:
             file.write(content)
             file.flush()
@@ -63,3 +49,37 @@ class Journal:
         self.finished += 1
         state = dict(settings=self.settings, finished=self.finished, size=size)
         atomic_write_text(self.state, json.dumps(state, indent=1) + '\n')
+
+    def _read_state(self) -> tuple[int, int]:
+        """Finished steps, and the bytes of their content."""
+        try:
+            stored = json.loads(self.state.read_text(encoding='utf-8'))
+            self._check_settings(dict(stored['settings']))
+            finished, size = (check_integer(key, stored[key], 0) for key in ('finished', 'size'))
+            return finished, size
+        except JournalError:
+            raise
+        except (ValueError, LookupError, TypeError) as error:
+            raise damaged(self.state, repr(error)) from error
+
+    def _check_settings(self, stored: dict) -> None:
+        names = dict.fromkeys([*self.settings, *stored])
+        differences = [
+            f'{name} {stored.get(name)}, now {self.settings.get(name)}'
+            for name in names
+            if stored.get(name) != self.settings.get(name)
+        ]
+        if differences:
+            raise JournalError(
+                f'{self.folder} has the unfinished result of other settings: '
+                f'{"; ".join(differences)}'
+            )
+
+
+class JournalError(ValueError):
+    """Unfinished work that cannot be continued: of other settings, or damaged."""
+
+
+def damaged(path: Path, found: str) -> JournalError:
+    """An error that names a file of unfinished work."""
+    return JournalError(f'{path} is damaged ({found})')

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .image_file import LargeImage
-from .journal import Journal
+from .journal import Journal, damaged
 from .predictor import TilePredictor
 from .tiles import TileGrid, finished_parts
 
@@ -79,7 +79,7 @@ class ScoreBlender:
                 total[:, :, : shared.shape[2]] += shared
             final, shared = total[:, :, :columns], total[:, :, columns:].clone()
             if row > 0:
-                above = torch.from_numpy(np.load(self.file(row - 1, column))).to(final)
+                above = self.read(row - 1, column).to(final)
                 final[:, : above.shape[1]] += above
             if row < len(self.grid.tops) - 1:
                 np.save(self.file(row, column), final[:, rows:].cpu().numpy())
@@ -100,6 +100,23 @@ class ScoreBlender:
 
     def file(self, row: int, column: int) -> Path:
         return self.folder / f'scores_{row}_{column}.npy'
+
+    def read(self, row: int, column: int) -> Tensor:
+        """The scores that a tile adds to the tile below it, [K, rows, columns].
+
+        Raises:
+            JournalError: the file is missing or damaged, or has another shape.
+        """
+        path = self.file(row, column)
+        shared = self.grid.tile_height - self.finished_rows[row]
+        shape = (self.num_scores, shared, self.finished_columns[column])
+        try:
+            scores = np.load(path)
+        except (OSError, ValueError, EOFError) as error:
+            raise damaged(path, str(error)) from error
+        if scores.shape != shape:
+            raise damaged(path, f'shape {scores.shape}, {shape} was written')
+        return torch.from_numpy(scores)
 
     def forget(self, row: int) -> None:
         """Remove the files of a row of tiles that the next row has been blended with."""

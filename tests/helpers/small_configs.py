@@ -49,9 +49,7 @@ def _task(name: str, data: Path) -> dict:
 _RUN = {
     'train_cfg.max_iters': 2,
     'train_cfg.val_interval': 2,
-    'param_scheduler': [
-        dict(type='LinearLR', start_factor=0.5, by_epoch=False, begin=0, end=2)
-    ],
+    'param_scheduler': [dict(type='LinearLR', start_factor=0.5, by_epoch=False, begin=0, end=2)],
     'default_hooks.checkpoint.interval': 1,
     'default_hooks.logger.interval': 1,
     'train_dataloader.batch_size': 2,

@@ -1,5 +1,6 @@
 """Images read from disk in rows, tiles, blended scores, merged boxes, and work that goes on."""
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
 from PIL import Image
 from pycocotools import mask as coco_mask
+from scipy.fft import dctn, idctn
 
 from rope_dense.large_images.detection import (
     as_coco,
@@ -22,7 +24,7 @@ from rope_dense.large_images.detection import (
     read_lines,
 )
 from rope_dense.large_images.image_file import LargeImage, write_labels
-from rope_dense.large_images.journal import Journal
+from rope_dense.large_images.journal import Journal, JournalError
 from rope_dense.large_images.masks import encode_mask
 from rope_dense.large_images.segmentation import ScoreBlender, label_type, segment
 from rope_dense.large_images.tiles import TileGrid, tile_starts, tile_weights
@@ -95,6 +97,14 @@ def palette(path: Path) -> None:
     image.save(path)
 
 
+def few_bits(path: Path, bits: int) -> None:
+    """A grey image of all values of so many bits; with 1, GDAL gives it a palette."""
+    tiff(path.with_suffix('.few'), (noise() >> (8 - bits))[..., None], nbits=bits)
+    rasterio.shutil.copy(path.with_suffix('.few'), path, driver='PNG', nbits=bits)
+    with rasterio.open(path) as file:
+        assert file.tags(1, ns='IMAGE_STRUCTURE')['NBITS'] == str(bits)
+
+
 FILES = {
     'rgb.png': lambda path: Image.fromarray(noise(3)).save(path),
     'alpha.png': lambda path: Image.fromarray(noise(4)).save(path),
@@ -105,6 +115,11 @@ FILES = {
         path, noise(3), tiled=True, blockxsize=32, blockysize=16, compress='deflate'
     ),
     'planes.tif': lambda path: tiff(path, noise(3), interleave='band', compress='lzw'),
+    '1 bit.png': lambda path: Image.fromarray(noise() > 127).save(path),
+    '2 bits.png': lambda path: few_bits(path, 2),
+    '4 bits.png': lambda path: few_bits(path, 4),
+    '1 bit.tif': lambda path: Image.fromarray(noise() > 127).save(path),
+    '1 bit palette.png': lambda path: few_bits(path, 1),
     'colours.jpg': lambda path: Image.fromarray(noise(3)).save(path, quality=95, subsampling=0),
 }
 
@@ -120,6 +135,25 @@ def test_rows_are_those_of_mmcv(name: str, tmp_path: Path) -> None:
         actual = image.read(top, bottom).astype(int)
         error = np.abs(actual - expected[top:bottom]).max()
         assert error <= (4 if name.endswith('.jpg') else 0)  # decoders of jpeg round in other ways
+
+
+def test_half_resolution_colours_of_jpeg(tmp_path: Path) -> None:
+    """libjpeg-turbo interpolates them linearly. GDAL has libjpeg 9, which takes the cosines of 8 x
+    8 values for 16 x 16 pixels: recomputed here from values that both decode alike."""
+    path = tmp_path / 'a.jpg'
+    Image.fromarray(noise(3)[:64, :96]).save(path, quality=95, subsampling='4:2:0')
+    small = Image.open(path)
+    small.draft('YCbCr', (48, 32))  # half the size: colours as they are stored
+    with rasterio.Env(GDAL_JPEG_TO_RGB='NO'), rasterio.open(path) as file:
+        planes = file.read().astype(float)  # Y, Cb, Cr; the latter at the full size
+    for plane, stored in zip(planes[1:], np.moveaxis(np.array(small), 2, 0)[1:], strict=True):
+        for top, left in itertools.product(range(0, 32, 8), range(0, 48, 8)):
+            cosines = np.zeros((16, 16))
+            block = stored[top : top + 8, left : left + 8].astype(float) - 128
+            cosines[:8, :8] = 2 * dctn(block, norm='ortho')
+            expected = (idctn(cosines, norm='ortho') + 128).clip(0, 255)
+            actual = plane[2 * top : 2 * top + 16, 2 * left : 2 * left + 16]
+            assert np.abs(actual - expected).max() < 2
 
 
 def test_each_row_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,8 +239,43 @@ def test_work_goes_on_where_it_was_killed(tmp_path: Path) -> None:
 
 def test_work_of_other_settings_is_refused(tmp_path: Path) -> None:
     Journal(tmp_path / 'work', dict(tile=8, overlap=2)).finish_step(b'one')
-    with pytest.raises(ValueError, match=r'other settings: tile 8, now 16$'):
+    with pytest.raises(JournalError, match='other settings: tile 8, now 16$'):
         Journal(tmp_path / 'work', dict(tile=16, overlap=2))
+
+
+@pytest.mark.parametrize(
+    'name, damage',
+    [
+        ('content', b'on'),  # would be continued with zeros
+        ('state.json', b'{"settings": {"tile": 8}, "fini'),
+        ('state.json', b'{"settings": {"tile": 8}, "finished": -1, "size": 3}'),
+        ('state.json', b'[]'),
+        ('state.json', b'\xff'),
+    ],
+)
+def test_damaged_work_is_refused(tmp_path: Path, name: str, damage: bytes) -> None:
+    Journal(tmp_path / 'work', dict(tile=8)).finish_step(b'one')
+    (tmp_path / 'work' / name).write_bytes(damage)
+    with pytest.raises(JournalError, match=rf'work/{name} is damaged \('):
+        Journal(tmp_path / 'work', dict(tile=8))
+    assert (tmp_path / 'work' / name).read_bytes() == damage
+
+
+@pytest.mark.parametrize('damage', ['cut', 'empty', 'missing', 'shape'])
+def test_damaged_scores_are_refused(tmp_path: Path, damage: str) -> None:
+    grid = TileGrid(24, 16, 16, 8)
+    scores = torch.randn(2, 1, 3, 16, 16)
+    ScoreBlender(grid, tmp_path, 3, None).blend(0, scores[0])
+    path = tmp_path / 'scores_0_0.npy'
+    content = path.read_bytes()
+    if damage == 'missing':
+        path.unlink()
+    elif damage == 'shape':
+        np.save(path, np.load(path)[:, 1:])
+    else:
+        path.write_bytes(content[:-1] if damage == 'cut' else b'')
+    with pytest.raises(JournalError, match=r'scores_0_0.npy is damaged \('):
+        ScoreBlender(grid, tmp_path, 3, None).blend(1, scores[1])
 
 
 # ---------------------------------------------------------------- segmentation

@@ -27,6 +27,7 @@ TOY = [
     'model.backbone.arch.depth=2',
     'model.backbone.window_block_indexes=(0,)',
     'model.decoder.num_layers=1',
+    'visualizer.name=demo_tool',  # another file's visualizer would write to its own folder
 ]
 
 

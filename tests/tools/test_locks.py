@@ -1,0 +1,49 @@
+"""Two processes that would write one result: the second one is refused, and names the first."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from helpers.locks import hold
+from helpers.tool_names import TOOLS
+
+pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
+
+
+@pytest.mark.parametrize(
+    'tool, result',
+    [
+        ('train', 'work/training'),
+        ('eval_resolutions', 'work/resolutions.json'),
+        ('predict_large', 'boxes.json'),
+        ('export', 'model.onnx'),
+    ],
+)
+def test_a_result_is_written_by_one_process(
+    tool: str,
+    result: str,
+    detector: str,
+    weights: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    image, work = tmp_path / 'image.png', ['--work-dir', str(tmp_path / 'work')]
+    Image.fromarray(np.zeros((64, 64, 3), np.uint8)).save(image)
+    arguments = {
+        'train': [*work, '--cfg-options', 'experiment_name=lock', 'visualizer.name=lock'],
+        'eval_resolutions': [weights, '--sizes', '64', *work],
+        'predict_large': [weights, str(image), '--out', str(tmp_path / result), *work],
+        'export': [weights, str(tmp_path / result), '--size', '64x64'],
+    }
+    process = hold(tmp_path / result)
+    try:
+        main = runpy.run_path(str(TOOLS / f'{tool}.py'))['main']
+        assert main([detector, *arguments[tool]]) == 2
+    finally:
+        process.communicate(timeout=30)
+    message = capsys.readouterr().err
+    assert f'error: {tmp_path / result}: is being written by process {process.pid} on' in message
+    assert 'Traceback' not in message and not (tmp_path / result).exists()
