@@ -1,4 +1,4 @@
-"""Show what the position embedding of a model represents, and what its attention makes of it.
+r"""Show what the position embedding of a model represents, and what its attention makes of it.
 
 CHECKPOINT is a published classifier, as tools/eval_classification.py takes it. With --config it is
 one of that detector, segmentor or classifier, or of its backbone alone; the word initial stands
@@ -12,10 +12,10 @@ are made: the first three need a rotary embedding, the others --images.
     --entropy   to how many tokens, by image size (entropy.png, .csv)
 
 Examples:
-    python tools/analyze_positions.py hf-hub:naver-ai/rope_mixed_deit_small_patch16_LS \\
+    python tools/analyze_positions.py hf-hub:naver-ai/rope_mixed_deit_small_patch16_LS \
         --images imagenet/val --max-images 1000 --sizes 128 224 384
     python tools/analyze_positions.py iter_90000.pth --config CONFIG --fourier --block 11 --head 2
-    python tools/analyze_positions.py axial.pth --images val --sizes 128 224 384 --label axial \\
+    python tools/analyze_positions.py axial.pth --images val --sizes 128 224 384 --label axial \
         --overlay work_dirs/ape.pth/positions work_dirs/mixed.pth/positions
 """
 
@@ -98,8 +98,9 @@ from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import random_model
 from rope_dense.cli.sweeps import usage_errors
 from rope_dense.datasets.image_folder import SUFFIXES, ResizeCentreCrop
+from rope_dense.evaluation.results import csv_text
 from rope_dense.models.classifier import classifier_config
-from rope_dense.utils.atomic_write import atomic_write
+from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
 from rope_dense.utils.validation import check_integer
 
 OF_FREQUENCIES = {
@@ -224,8 +225,14 @@ def analyze_attention(
     resize: Sequence[ResizeCentreCrop],
     others: dict[str, tables.Rows],
 ) -> Figures:
-    """The same for the figures of attention that ``others`` has rows of other models for; prints
-    what was measured.
+    """Measure attention, print it, and return the rows and the drawing of each of its figures.
+
+    Args:
+        args: see ``parse_args``.
+        model: with a ``data_preprocessor``.
+        paths: of the images.
+        resize: what makes an image of each size.
+        others: rows of other models for each figure.
     """
     rows: tables.Rows = []
     for side, crop in zip(args.sizes, resize, strict=True):
@@ -293,11 +300,7 @@ def line(row: dict) -> str:
 
 def write(path: Path, rows: tables.Rows, draw: Callable[[Path], None]) -> None:
     """Write ``path``.csv and .png; each is complete or as it was."""
-    with atomic_write(path.with_suffix('.csv')) as partial_file:
-        with open(partial_file, 'w', encoding='utf-8', newline='') as stream:
-            writer = csv.DictWriter(stream, rows[0], lineterminator='\n')
-            writer.writeheader()
-            writer.writerows(rows)
+    atomic_write_text(path.with_suffix('.csv'), csv_text(rows))
     with atomic_write(path.with_suffix('.png')) as partial_file:
         draw(partial_file)
 

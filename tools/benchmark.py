@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         torch.set_num_threads(args.threads)
     folder = Path(cfg.work_dir) / 'benchmark'
     if args.fit:
-        plan(cfg, sizes, device, args, folder)
+        print_fitting(cfg, sizes, device, args, folder)
         return
     model = random_model(cfg).to(device)
     parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -151,7 +151,7 @@ def line(row: dict) -> str:
     )
 
 
-def plan(
+def print_fitting(
     cfg: Config,
     sizes: Sequence[tuple[int, int]],
     device: torch.device,

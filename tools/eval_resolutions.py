@@ -1,4 +1,4 @@
-"""Evaluate one model at many image sizes, frequency scalings and windows.
+r"""Evaluate one model at many image sizes, frequency scalings and windows.
 
 Prints a table while it runs, and writes resolutions.json, .csv and .png to the work folder.
 Finished figures are kept: the same command goes on where it was stopped, and takes more sizes.
@@ -7,7 +7,7 @@ CONFIG is that of a detector, a segmentor, or a classifier (tools/eval_classific
 Examples:
     python tools/eval_resolutions.py CONFIG last.pth --sizes 480 800 1200 --scaling none by_parts
     python tools/eval_resolutions.py CONFIG last.pth --sizes 800 1200 --window 7 14 auto
-    python tools/eval_resolutions.py CONFIG last.pth --sizes 96 128 192 256 --label mixed \\
+    python tools/eval_resolutions.py CONFIG last.pth --sizes 96 128 192 256 --label mixed \
         --overlay work_dirs/ape/resolutions.json work_dirs/axial/resolutions.json
 """
 

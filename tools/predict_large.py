@@ -1,10 +1,10 @@
-"""Detect in, or segment, an image that is larger than memory: in tiles read from disk.
+r"""Detect in, or segment, an image that is larger than memory: in tiles read from disk.
 
 Examples:
     python tools/predict_large.py configs/upernet_vit_rope_mixed.py last.pth city.tif
-    python tools/predict_large.py configs/dino_vitdet_rope_mixed.py last.pth city.png \\
+    python tools/predict_large.py configs/dino_vitdet_rope_mixed.py last.pth city.png \
         --tile 1024 --size 1024 --picture city_boxes.jpg
-    python tools/predict_large.py CONFIG last.pth city.tif --tile 2048 --size 2048 \\
+    python tools/predict_large.py CONFIG last.pth city.tif --tile 2048 --size 2048 \
         --cfg-options model.backbone.rope_scaling.type=by_parts
 
 A segmentor writes a label raster, a detector a data set in COCO's format with scores; --picture
@@ -95,7 +95,13 @@ from rope_dense.cli.sweeps import usage_errors
 from rope_dense.evaluation.resolution import at_size, configured_size
 from rope_dense.evaluation.results import Identity
 from rope_dense.evaluation.settings import parse_size
-from rope_dense.large_images.detection import as_coco, detect, make_levels, merge, read_lines
+from rope_dense.large_images.detection import (
+    as_coco,
+    detect,
+    make_levels,
+    read_lines,
+    suppress_duplicates,
+)
 from rope_dense.large_images.image_file import LABEL_FORMATS, LargeImage, write_labels
 from rope_dense.large_images.journal import Journal, JournalError
 from rope_dense.large_images.pictures import draw_boxes, draw_labels
@@ -265,7 +271,7 @@ def write_detections(
     rows = [len(level.grid.lefts) for level in levels for _ in level.grid.tops]
     predict = predictor_of(cfg, args, model, rows, journal.finished)
     detect(args.image, levels, predict, journal, min_score=args.min_score)
-    lines = merge(read_lines(journal.content), args.merge_iou)
+    lines = suppress_duplicates(read_lines(journal.content), args.merge_iou)
     result = as_coco(lines, args.image.name, (image.height, image.width), classes)
     atomic_write_text(args.out, json.dumps(result) + '\n')
     print(f'\n{len(lines)} objects', end='')

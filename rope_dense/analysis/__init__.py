@@ -1,4 +1,4 @@
-"""What position embeddings represent, and what attention makes of them."""
+"""Statistics of position embeddings and of attention."""
 
 from .attention import BlockStatistics, attention_statistics
 from .frequencies import partial_sums, patch_frequencies, reconstruct

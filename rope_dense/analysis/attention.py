@@ -1,4 +1,4 @@
-"""How far, and to how many tokens, the blocks of a model attend."""
+"""Attention distance and entropy of the blocks of a model."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def attention_statistics(
 ) -> list[BlockStatistics]:
     """Attention distance and entropy of each block.
 
-    What is measured is what the model hands to ``scaled_dot_product_attention``: rotated, with its
-    bias, masks, windows and neighbourhoods. Checked in test_analysis_attention.py against
+    It measures the arguments of ``scaled_dot_product_attention``: rotated, with bias, masks,
+    windows and neighbourhoods. Checked in test_analysis_attention.py against
     attention token by token in float64.
 
     Args:

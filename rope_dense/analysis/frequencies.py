@@ -1,4 +1,4 @@
-"""What the frequencies of a rotary embedding can represent.
+"""Properties of the frequencies of a rotary embedding.
 
 Letters: P rotated channel pairs of a head, D channels of a head, h heads. Frequencies [2, P] are in
 radians a patch, x first; angles of an offset (x, y) are F[0] x + F[1] y.
@@ -20,10 +20,9 @@ POINT_SETS = (((1, 1),), ((0, 1), (1, 1), (-1, 1)), ((3, 3), (-2, 2)))  # (x, y)
 
 @torch.no_grad()
 def patch_frequencies(backbone: Backbone, block: int, image_size: Size) -> Tensor:
-    """The frequencies by which a block rotates, [2, h or 1, P], in radians a patch.
+    """The frequencies of the angles that a block rotates by, [2, h or 1, P], in radians a patch.
 
-    They are those of the angles that attention gets, so scaling and the unit of the coordinates are
-    in them.
+    They include scaling and the unit of the coordinates.
 
     Args:
         backbone: in evaluation mode.
@@ -66,13 +65,15 @@ def patch_frequencies(backbone: Backbone, block: int, image_size: Size) -> Tenso
 
 
 def axial_reference(head_dim: int = 64, theta: float = 100.0) -> Tensor:
-    """[2, D / 2], the axial frequencies of the paper's ViTs."""
+    """Return the axial frequencies of the paper's ViTs, [2, D / 2]."""
     return AxialRoPE(head_dim, 1, theta).frequencies(torch.device('cpu'))[:, 0]
 
 
 def cross_reference(head_dim: int = 64, theta: float = 100.0) -> Tensor:
-    """[2, D / 2], "axial + cross": half as many frequencies, along x, y and both diagonals; see
-    ``POINT_SETS``."""
+    """Return "axial + cross", [2, D / 2]: half as many along x, y and both diagonals.
+
+    Source: see ``POINT_SETS``.
+    """
     base = theta ** -(torch.arange(0, head_dim, 8) / head_dim)
     directions = torch.tensor([[1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, -1.0]])
     return (directions[..., None] * base).flatten(1)
@@ -116,7 +117,7 @@ def partial_sums(freqs: Tensor, offsets: Tensor) -> Tensor:
 
 
 def sequence_frequencies(head_dim: int = 128, theta: float = 10000.0) -> Tensor:
-    """[1, D / 2], theta ** (-2 i / D): those of one-dimensional RoPE."""
+    """Return the frequencies of one-dimensional RoPE, theta ** (-2 i / D), [1, D / 2]."""
     return axis_frequencies(2 * head_dim, theta)[None]
 
 

@@ -101,8 +101,9 @@ def draw_angles(rows: Rows, out_file: str | Path) -> None:
 
 
 def draw_attention(rows: Rows, columns: Mapping[str, str], out_file: str | Path) -> None:
-    """Curves over the blocks: a panel for each image size and each of ``columns``, a colour for
-    each label. The last block is left out, as in the paper.
+    """Draw curves over the blocks, without the last one, as in the paper.
+
+    There is a panel for each image size and each of ``columns``, a colour for each label.
 
     Args:
         columns: of the rows, and the labels of their axes.

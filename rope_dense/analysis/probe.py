@@ -21,7 +21,7 @@ EXACT = 'donot_use_mm_for_euclid_dist'  # products of coordinates would cancel
 
 
 class AttentionProbe(TorchFunctionMode):
-    """Sums up the statistics of all attention that is computed within it.
+    """Sums the statistics of all attention that is computed within this context.
 
     Hooks on the attention modules say which block is at work, and where its tokens are.
 
@@ -48,7 +48,7 @@ class AttentionProbe(TorchFunctionMode):
             raise ValueError(
                 f'block {self.block}: {type(attn).__name__} does not call '
                 "scaled_dot_product_attention (linear attention; NATTEN's kernels, without them: "
-                "backend='torch'), so its probabilities cannot be had"
+                "backend='torch'), so it does not compute probabilities"
             )
 
     def __torch_function__(
@@ -81,8 +81,15 @@ def query_statistics(
     keys: Tensor,
     chunk: int,
 ) -> Tensor:
-    """Distance and entropy of each query, [G, h, n, 2], of [G, h, n, D] and [G, h, m, D], with
-    about ``chunk`` probabilities in memory."""
+    """Distance and entropy of each query, [G, h, n, 2].
+
+    Args:
+        q, k: [G, h, n, D] and [G, h, m, D].
+        mask: boolean or additive; see ``scaled_dot_product_attention``.
+        scale: factor of the scores.
+        queries, keys: see ``token_table``, [G, n, 4] and [G, m, 4].
+        chunk: about so many probabilities are in memory at a time.
+    """
     dtype = torch.promote_types(q.dtype, torch.float32)
     q, k, queries, keys = (x.to(dtype) for x in (q, k, queries, keys))
     if mask is not None:

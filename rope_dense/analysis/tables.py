@@ -48,8 +48,11 @@ def fourier_rows(name: str, freqs: Tensor) -> Rows:
 
 
 def decay_rows(name: str, freqs: Tensor, reach: int = 16, length: int = 256) -> Rows:
-    """B and ``|S_P|`` of ``partial_sums`` for offsets up to ``reach`` patches, for frequencies
-    [2, P]; and for those of a sequence, up to ``length``."""
+    """B and ``|S_P|`` of ``partial_sums``.
+
+    For frequencies [2, P], at offsets up to ``reach`` patches; and for the frequencies of a
+    sequence, up to ``length`` tokens.
+    """
     rows = []
     along = torch.stack([torch.arange(length + 1), torch.zeros(length + 1)], -1)
     sets = {SEQUENCE: (sequence_frequencies(), along), name: (freqs, square(reach))}
@@ -70,8 +73,10 @@ def positioned(kind: dict, positions: Tensor, columns: Mapping[str, Tensor]) -> 
 
 
 def angle_rows(name: str, freqs: Tensor) -> Rows:
-    """Figure 4 of the fused-attention paper, for 256 and 512 channels; and ``|F|`` of frequencies
-    [2, h, P], head after head."""
+    """Figure 4 of the fused-attention paper, and ``|F|`` of frequencies [2, h, P].
+
+    The figure has 256 and 512 channels; all are in order, head after head.
+    """
     series = {
         (f'{dims} channels', label): values
         for dims in (256, 512)

@@ -1,4 +1,4 @@
-"""Where the tokens are that attention computes with.
+"""Positions of the tokens that attention computes with.
 
 Letters: B images, H x W token grid, N tokens (prefix and grid); G groups of tokens that attend to
 each other (images, windows, or tiles of neighbourhoods), n queries and m keys of a group, t tiles.
@@ -19,8 +19,10 @@ Groups = list[tuple[Tensor, Tensor]]  # queries [G, n, 4] and keys [G, m, 4], se
 
 
 def token_groups(attn: AttentionLayers, x: Tensor, grid: Size, plan: Plan | None) -> Groups:
-    """Where the queries and keys of each call of scaled_dot_product_attention are, by
-    the attention's arguments."""
+    """Queries and keys of each call of ``scaled_dot_product_attention``.
+
+    The arguments are those of an attention's ``forward``.
+    """
     tokens = token_table(x, grid, attn.num_prefix_tokens)
     if isinstance(plan, NeighbourPlan):
         return [tile_groups(tokens[0], plan)]
@@ -36,8 +38,11 @@ def token_groups(attn: AttentionLayers, x: Tensor, grid: Size, plan: Plan | None
 
 
 def token_table(x: Tensor, grid: Size, num_prefix_tokens: int) -> Tensor:
-    """[B, N, 4] of each token: x and y, in tokens; 1 if it has such a position, 0 if it is of the
-    prefix; its weight as a query, that of a prefix token shared by its copies. Zero is padding."""
+    """Return four values of each token, [B, N, 4]; padding is zero.
+
+    x and y, in tokens; 1 if it has a position, 0 if it is a prefix token; its weight as a query,
+    which the copies of a prefix token share.
+    """
     height, width = grid
     index = torch.arange(height * width, device=x.device)
     ones = torch.ones_like(index)
@@ -58,7 +63,7 @@ def tile_groups(tokens: Tensor, plan: NeighbourPlan) -> tuple[Tensor, Tensor]:
 
 
 def weights_in_tiles(axis: AxisTiles) -> Tensor:
-    """[t, n]: 1 where the tiles of an axis have a query, 0 where it is padding or repeated."""
+    """Return 1 where the tiles of an axis have a query, 0 for padding or a repetition, [t, n]."""
     weights = torch.zeros(axis.queries.shape, device=axis.queries.device)
     weights[axis.tile, axis.place] = 1
     return weights

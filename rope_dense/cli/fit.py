@@ -120,6 +120,7 @@ def cost_of(
 
 
 def set_window(model: nn.Module, text: str) -> None:
+    """Set the window of a model as ``--window`` says; UsageError if it has none."""
     """Set the windows of the backbone as ``--window`` says."""
     backbone = model.backbone
     if text == FROM_CONFIG:

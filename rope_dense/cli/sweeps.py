@@ -128,8 +128,9 @@ def check_common_size(baseline: dict, run: dict, planned: Iterable[int] = ()) ->
 
 
 def loader_of(model: BaseModel, checkpoint: str) -> Load:
-    """A function that loads a checkpoint into the model of a Runner; the same is tried on ``model``
-    here.
+    """Return a function that loads a checkpoint into the model of a Runner.
+
+    It is tried on ``model`` first.
 
     Raises:
         UsageError, CheckpointError: it does not fit.

@@ -97,6 +97,7 @@ def label_folders(root: Path, class_index: str | None) -> dict[str, int]:
 
 
 def class_folders(root: Path) -> list[str]:
+    """Names of the folders in a folder, sorted; ValueError if there is none."""
     if not root.is_dir():
         raise ValueError(f'{root}: no such folder')
     names = sorted(path.name for path in root.iterdir() if path.is_dir())
@@ -131,6 +132,7 @@ def read_class_index(path: Path) -> dict[str, int]:
 
 
 def read_real_labels(path: Path) -> list[list[int]]:
+    """Class indices of each image, from a JSON file; ValueError if it is none."""
     try:
         labels = json.loads(path.read_text(encoding='utf-8'))
         return [[int(label) for label in image_labels] for image_labels in labels]
@@ -142,7 +144,7 @@ def read_real_labels(path: Path) -> list[list[int]]:
 
 
 def relabelled(data: list[dict], labels: list[list[int]]) -> list[dict]:
-    """The images that have labels, with those."""
+    """The images that have labels, with these labels."""
     result = []
     for item in data:
         number = re.search(r'(\d+)$', Path(item['img_path']).stem)

@@ -23,7 +23,7 @@ ADE_SPLITS = {'train': 'training', 'val': 'validation'}
 
 @dataclass(frozen=True)
 class ShapesSettings:
-    """What a shapes data set is made from.
+    """Settings of a shapes data set.
 
     `train` and `val` count images, `size` is (height, width) in pixels; `colors` as in
     :func:`~rope_dense.datasets.shapes.make_scene`. `version` changes with the pictures drawn.

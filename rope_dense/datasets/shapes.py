@@ -55,8 +55,11 @@ class Shape:
 
 @dataclass(frozen=True)
 class Background:
-    """Two RGB colours in 0..1, blended by smooth noise, by a gradient along `angle` (radians,
-    clockwise from the x axis), or in stripes across it with `period` (of S)."""
+    """Two RGB colours in 0..1, and how they are blended.
+
+    By smooth noise, by a gradient along `angle` (radians, clockwise from the x axis), or in stripes
+    across it with `period` (of S).
+    """
 
     kind: str
     colors: tuple[tuple[float, float, float], tuple[float, float, float]]

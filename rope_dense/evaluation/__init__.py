@@ -1,1 +1,1 @@
-"""Evaluation beyond one pass at one size. `import rope_dense` does not import its modules."""
+"""Evaluation at many sizes, scalings and windows. `import rope_dense` does not import it."""

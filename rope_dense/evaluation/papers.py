@@ -1,4 +1,4 @@
-"""What papers report, in the form of the results of a sweep."""
+"""Results of papers, in the form of the results of a sweep."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def read_runs(option: str, name: str) -> list[dict]:
 def as_run(table_name: str, row: str) -> dict:
     """A row of a table as the content of a results file."""
     table = paper_tables()[table_name]
-    settings = dict(scaling=None, window=None, slide=None)  # of no account
+    settings = dict(scaling=None, window=None, slide=None)  # do not apply
     rows = [
         dict(settings, size=str(side), height=side, width=side, metrics={table['metric']: value})
         for side, value in zip(table['sizes'], table['rows'][row], strict=True)
@@ -135,4 +135,5 @@ def rows_by_side(baseline: dict) -> dict[int, dict]:
 
 
 def shorter_side(row: dict) -> int:
+    """The size of the images of a row, in pixels."""
     return min(row['height'], row['width'])

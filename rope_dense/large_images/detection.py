@@ -1,4 +1,4 @@
-"""Boxes of large images: found in tiles of the image and of its halvings, and merged."""
+"""Boxes of large images: detected in tiles of the image and of its halvings."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def detect(
     *,
     min_score: float,
 ) -> None:
-    """Add what a detector finds in the tiles of all levels to a journal, a line of JSON for each.
+    """Add the detections in the tiles of all levels to a journal, a line of JSON for each.
 
     A line has the box (left, top, right, bottom) in pixels of the image, score, label, the index of
     the tile, whether the box is cut, and the mask if there is one (see ``encode_mask``).
@@ -72,16 +72,16 @@ def detect(
                     found = sample.pred_instances
                     found = found[found.scores >= min_score].cpu()
                     size = full.height, full.width
-                    lines += describe(found, level, row, column, tile + column, size)
+                    lines += detection_lines(found, level, row, column, tile + column, size)
                 text = ''.join(json.dumps(line) + '\n' for line in lines)
                 journal.finish_step(text.encode())
             step, tile = step + 1, tile + len(grid.lefts)
 
 
-def describe(
+def detection_lines(
     found: InstanceData, level: Level, row: int, column: int, tile: int, size: tuple[int, int]
 ) -> list[dict]:
-    """The lines of one tile, see ``detect``; ``size`` is (height, width) of the image."""
+    """Return the lines of one tile, see ``detect``; ``size`` is (height, width) of the image."""
     grid, (height, width) = level.grid, size
     left, top = grid.lefts[column], grid.tops[row]
     boxes = found.bboxes.double()  # [N, 4], in pixels of the tile
@@ -100,7 +100,7 @@ def describe(
 
 
 def cut_boxes(boxes: Tensor, grid: TileGrid, row: int, column: int) -> Tensor:
-    """Which boxes [N, 4] of a tile reach one of its sides that is not a side of the image, [N]."""
+    """Whether boxes [N, 4] of a tile reach a side of it that is not a side of the image, [N]."""
     left, top = grid.lefts[column], grid.tops[row]
     height, width, margin = grid.tile_height, grid.tile_width, BORDER * grid.tile
     inner = [left > 0, top > 0, left + width < grid.width, top + height < grid.height]
@@ -109,8 +109,8 @@ def cut_boxes(boxes: Tensor, grid: TileGrid, row: int, column: int) -> Tensor:
     return (near & torch.tensor(inner)).any(1)
 
 
-def merge(lines: Sequence[dict], threshold: float) -> list[dict]:
-    """What is left of the lines of all tiles, by falling score.
+def suppress_duplicates(lines: Sequence[dict], threshold: float) -> list[dict]:
+    """The lines of all tiles without repeated objects, by falling score.
 
     Within a class, boxes compete in this order: those that are whole before those that are cut, and
     the higher score first. A box is dropped if one before it, of another tile, is left, and
@@ -138,7 +138,7 @@ def merge(lines: Sequence[dict], threshold: float) -> list[dict]:
 
 
 def dropped(boxes: Tensor, cut: Tensor, tiles: Tensor, threshold: float) -> Tensor:
-    """Which boxes [N, 4] of a class, in the order in which they compete, are dropped, [N]."""
+    """Whether boxes [N, 4] of a class, in the order in which they compete, are dropped, [N]."""
     out = torch.zeros(len(boxes), dtype=torch.bool)
     for index in range(len(boxes)):
         if not out[index]:
@@ -149,8 +149,11 @@ def dropped(boxes: Tensor, cut: Tensor, tiles: Tensor, threshold: float) -> Tens
 
 
 def overlaps(boxes: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Intersection of each box [N, 4] with one other [1, 4], over their union and over the area of
-    the box; both [N]."""
+    """Intersection of boxes [N, 4] with another [1, 4].
+
+    Returns:
+        It over the union of both, and over the area of each box; both [N].
+    """
     sides = boxes[:, 2:].minimum(other[:, 2:]) - boxes[:, :2].maximum(other[:, :2])
     intersection = sides.clamp(min=0).prod(1)
     area, other_area = ((each[:, 2:] - each[:, :2]).prod(1) for each in (boxes, other))
@@ -160,7 +163,7 @@ def overlaps(boxes: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def read_lines(path: Path) -> list[dict]:
-    """What ``detect`` has written."""
+    """The lines that ``detect`` has written."""
     return [json.loads(line) for line in path.read_text(encoding='utf-8').splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""What a detector or segmentor says about tiles."""
+"""Predictions of a detector or segmentor for tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Label rasters of large images: the scores of tiles fade into each other."""
+"""Label rasters of large images, from the blended scores of tiles."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ class ScoreBlender:
         return labels
 
     def weights(self, row: int, column: int) -> Tensor:
-        """[tile_height, tile_width]"""
+        """Weights of the pixels of a tile, [tile_height, tile_width]."""
         weights = np.outer(self.grid.row_weights[row], self.grid.column_weights[column])
         return torch.from_numpy(weights)
 
     def labels_of(self, scores: Tensor) -> Tensor:
-        """[K, H, W] -> [H, W]"""
+        """Labels [H, W] of scores [K, H, W]."""
         if self.num_scores > 1:
             return scores.argmax(0)
         assert self.threshold is not None  # a head with one score has one

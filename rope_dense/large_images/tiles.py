@@ -1,4 +1,4 @@
-"""Where the tiles of an image are, and how much each of their pixels counts."""
+"""Tiles of an image, and the weights of their pixels."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class TileGrid:
 
 
 def tile_starts(length: int, tile: int, overlap: int) -> list[int]:
-    """Where the tiles begin along an axis of ``length`` pixels.
+    """First pixels of the tiles along an axis of ``length`` pixels.
 
     Raises:
         ValueError: no tile, or an overlap that leaves no step from one tile to the next.
@@ -81,7 +81,7 @@ def tile_starts(length: int, tile: int, overlap: int) -> list[int]:
 
 
 def tile_weights(starts: Sequence[int], tile: int, length: int) -> np.ndarray:
-    """How much each pixel of each tile counts along one axis, [tiles, tile], float32.
+    """Weights of the pixels of each tile along one axis, [tiles, tile], float32.
 
     A weight falls linearly from the middle of a tile to its ends; at every pixel of the axis, the
     weights of all tiles are divided by their sum. So they are 1 where there is one tile, and two
@@ -97,7 +97,7 @@ def tile_weights(starts: Sequence[int], tile: int, length: int) -> np.ndarray:
 
 
 def finished_parts(starts: Sequence[int], length: int) -> list[int]:
-    """How many pixels of each tile no later tile covers, counted from its start."""
+    """Pixels of each tile, from its start, that no later tile covers."""
     return [end - start for start, end in zip(starts, [*starts[1:], length], strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""Where the time of a model goes, as stacked bars."""
+"""Times of a model by kind of operation, as stacked bars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory a training step takes, measured small and extrapolated."""
+"""Memory of a training step, measured on small images and extrapolated."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class Growth:
     window: ImageSize
 
     @classmethod
-    def fit(cls, points: Sequence[Point], measured: Sequence[float], window: ImageSize) -> Growth:
+    def from_measurements(
+        cls, points: Sequence[Point], measured: Sequence[float], window: ImageSize
+    ) -> Growth:
         """Least squares, each point relative to what was measured there."""
         values = np.array(measured, dtype=float)
         rows = np.array([terms(point, window) for point in points]) / values[:, None]
@@ -58,8 +60,11 @@ class Growth:
 
 
 def terms(point: Point, window: ImageSize) -> list[float]:
-    """What tensors grow with: nothing (gradients), images, pixels, pixels with those that windows
-    pad, pairs of pixels (global attention with a bias)."""
+    """The quantities that tensors grow with.
+
+    Nothing (gradients), images, pixels, pixels with the padding of windows, pairs of pixels (global
+    attention with a bias).
+    """
     batch, height, width = point
     padded = [-(-side // unit) * unit for side, unit in zip((height, width), window, strict=True)]
     pixels = height * width
@@ -68,7 +73,7 @@ def terms(point: Point, window: ImageSize) -> list[float]:
 
 @dataclass(frozen=True)
 class StepCost:
-    """What training steps of one model with one optimizer cost.
+    """Memory and operations of training steps of one model with one optimizer.
 
     Attributes:
         stored: bytes of weights, buffers and the state of the optimizer.
@@ -91,8 +96,10 @@ class StepCost:
         return 0 if one > limit else 1 + int((limit - one) / (two - one))
 
     def largest_size(self, limit: float, batch: int, height: int, width: int) -> ImageSize | None:
-        """The largest image of about these proportions that fits ``limit`` bytes; its sides are
-        multiples of 32. None if not even the smallest does."""
+        """Height and width of the largest image that fits ``limit`` bytes, None if none does.
+
+        It has about these proportions, and its sides are multiples of 32.
+        """
         best = None
         for side in range(DIVISOR, LARGEST_SIDE, DIVISOR):
             size = side, max(1, round(side * width / height / DIVISOR)) * DIVISOR
@@ -118,7 +125,7 @@ def measure_step(config: Config, model: BaseModel, side: int = SIDE) -> StepCost
         side: of the smallest images, in pixels.
 
     Raises:
-        ValueError: see ``fit_growth``.
+        ValueError: see ``measure_growth``.
     """
     window = window_in_pixels(model)
     wrapper = build_optim_wrapper(model.train(), copy.deepcopy(config.optim_wrapper))
@@ -131,14 +138,14 @@ def measure_step(config: Config, model: BaseModel, side: int = SIDE) -> StepCost
             return profiled(step, on_gpu)[1], count_operations(step)
 
     gradients = sum(p.nbytes for p in model.parameters() if p.requires_grad)
-    tensors, operations = fit_growth(measure, window, (gradients, 0), side)
+    tensors, operations = measure_growth(measure, window, (gradients, 0), side)
     lasting = [*model.parameters(), *model.buffers()]
     for state in wrapper.optimizer.state.values():
         lasting += [value for value in state.values() if isinstance(value, Tensor)]
     return StepCost(sum(tensor.nbytes for tensor in lasting), tensors, operations)
 
 
-def fit_growth(
+def measure_growth(
     measure: Callable[[Point], tuple[int, int]],
     window: ImageSize,
     known: tuple[int, int],
@@ -163,13 +170,13 @@ def fit_growth(
     if max(check) > LARGEST_MEASURED:
         raise ValueError(f'images of {check[1]} x {check[2]} pixels do not show how a step grows')
     measured = np.array([measure(point) for point in points]).T  # [2, points]
-    first, second = (Growth.fit(points, values, window) for values in measured)
+    first, second = (Growth.from_measurements(points, values, window) for values in measured)
     growths = first, second
     expected = np.array([growth.at(*check) for growth in growths])
     fixed = np.array([growth.at(check[0], 0, 0) for growth in growths])
     if (fixed < known + expected / 2).all() and np.allclose(expected, measure(check), TOLERANCE):
         return growths
-    return fit_growth(measure, window, known, 2 * side)
+    return measure_growth(measure, window, known, 2 * side)
 
 
 def window_in_pixels(model: BaseModel) -> ImageSize:
@@ -184,8 +191,10 @@ def window_in_pixels(model: BaseModel) -> ImageSize:
 
 
 def points_to_measure(window: ImageSize, side: int) -> list[Point]:
-    """As many as there are terms, and one to check. Two images at least: batch norm needs them.
-    Some are whole windows and some are not, so that padding can be told from pixels.
+    """As many points as there are terms, and one to check.
+
+    Batches have two images at least, for batch norm. Some sizes are whole windows and some are not,
+    so that padding can be told from pixels.
 
     Raises:
         ValueError: the windows are too large for that.
@@ -210,6 +219,7 @@ def points_to_measure(window: ImageSize, side: int) -> list[Point]:
 def training_step(
     model: BaseModel, wrapper: OptimWrapper, scope: str, point: Point
 ) -> Callable[[], None]:
+    """Return a function that trains on one batch of noise."""
     images, samples = noise(model, scope, *point)
 
     def step() -> None:
@@ -222,8 +232,10 @@ def training_step(
 
 @contextmanager
 def tensors_of_cuda_kernel() -> Iterator[None]:
-    """Within this context, deformable attention on a CPU makes the tensors that mmcv's CUDA kernel
-    makes, and its results are zero."""
+    """Within this context, deformable attention on a CPU makes the tensors of mmcv's CUDA kernel.
+
+    Its results are zero.
+    """
     name = 'multi_scale_deformable_attn_pytorch'
     definition = getattr(deformable_attention, name)
 

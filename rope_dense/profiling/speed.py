@@ -1,4 +1,4 @@
-"""Time and memory of a whole model, and what its time goes into."""
+"""Time and memory of a whole model, and the shares of kinds of operations."""
 
 from __future__ import annotations
 
@@ -87,14 +87,17 @@ def measure_speed(
 def noise(
     model: nn.Module, scope: str, batch: int, height: int, width: int
 ) -> tuple[Tensor, list[BaseDataElement]]:
-    """Random images [B, 3, height, width] on the device of a model, and what it is to find in them:
-    ``BOXES`` boxes each for a detector (scope 'mmdet'), two classes for a segmentor ('mmseg')."""
+    """Random images [B, 3, height, width] on the device of a model, with their truth.
+
+    ``BOXES`` boxes each for a detector (scope 'mmdet'), two classes for a segmentor ('mmseg').
+    """
     device = next(model.parameters()).device
     images = torch.randn(batch, 3, height, width, device=device)
     return images, [random_sample(scope, height, width, device) for _ in range(batch)]
 
 
 def random_sample(scope: str, height: int, width: int, device: torch.device) -> BaseDataElement:
+    """The truth of one image of noise, see ``noise``."""
     size = (height, width)
     sizes = dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size)
     meta = dict(sizes, scale_factor=(1.0, 1.0))
@@ -112,6 +115,7 @@ def random_sample(scope: str, height: int, width: int, device: torch.device) -> 
 
 
 def timed(run: Callable[[], None]) -> float:
+    """Seconds of a call, with the work that it starts on a GPU."""
     synchronize()
     started = time.perf_counter()
     run()
@@ -120,6 +124,7 @@ def timed(run: Callable[[], None]) -> float:
 
 
 def synchronize() -> None:
+    """Wait for the GPU, if there is one."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
@@ -143,7 +148,7 @@ def profile_call(model: nn.Module, run: Callable[[], None]) -> tuple[dict[str, f
 
 
 def profiled(run: Callable[[], None], on_gpu: bool) -> tuple[profile, int]:
-    """What PyTorch's profiler saw of a call, and bytes of the tensors that it makes at its peak."""
+    """PyTorch's profile of a call, and the bytes of the tensors that it makes at its peak."""
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * on_gpu
     if on_gpu:
         before = torch.cuda.memory_allocated()
@@ -180,8 +185,10 @@ def peak_of(profiler: profile) -> int:
 
 @contextmanager
 def embeddings_recorded(model: nn.Module) -> Iterator[None]:
-    """Within it the work of rotary embeddings is recorded under ``EMBEDDING``, and the cosines and
-    sines of their angles with it."""
+    """Within this context, the work of rotary embeddings is recorded under ``EMBEDDING``.
+
+    So are the cosines and sines of their angles.
+    """
     records = {
         module: record_function(EMBEDDING)
         for module in model.modules()
@@ -203,8 +210,10 @@ def embeddings_recorded(model: nn.Module) -> Iterator[None]:
 
 
 def count_operations(run: Callable[[], None]) -> int:
-    """Floating-point operations of a call, two a multiply-add, as torch's counter sees them: in
-    products of matrices. Attention is made of plain ones, as it does not see a CPU's fused kernel.
+    """Floating-point operations of a call, two a multiply-add.
+
+    torch's counter sees products of matrices. Attention is computed by plain ones, as the counter
+    does not see a CPU's fused kernel.
     """
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:

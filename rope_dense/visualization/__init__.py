@@ -8,6 +8,6 @@ from .training_curve import draw_training_curve, read_scalars
 __all__ = ['draw_resolutions', 'draw_training_curve', 'read_scalars']
 
 if find_spec('mmdet'):
-    from .detections import draw_detections  # noqa: F401
+    from .detections import draw_detections
 
     __all__ += ['draw_detections']

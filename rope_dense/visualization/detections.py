@@ -1,4 +1,4 @@
-"""Pictures of what a detector finds."""
+"""Pictures of detections."""
 
 import copy
 from pathlib import Path

@@ -266,7 +266,21 @@ def test_tool_writes_what_was_asked_for(
     tmp_path: Path, make_shapes: Callable[[Sequence[str]], int]
 ) -> None:
     out = tmp_path / 'set'
-    options = '--train 2 --val 1 --size 64 96 --seed 7 --colors any --layout coco'.split()
+    options = [
+        '--train',
+        '2',
+        '--val',
+        '1',
+        '--size',
+        '64',
+        '96',
+        '--seed',
+        '7',
+        '--colors',
+        'any',
+        '--layout',
+        'coco',
+    ]
     assert make_shapes([str(out), *options]) == 0
     written = json.loads((out / 'rope_dense_shapes.json').read_text())
     expected = dict(train=2, val=1, size=[64, 96], seed=7, colors='any', layouts=['coco'])

@@ -127,13 +127,14 @@ def value(cfg: Config, path: str) -> object:
 
 
 def readme_options(readme: Path, config: str) -> dict:
-    """What the first command of a README that names ``config`` has behind --cfg-options."""
-    blocks = readme.read_text().split('```')[1::2]
-    command = next(block for block in blocks if config in block).replace('\\\n', ' ')
-    line = next(line for line in command.splitlines() if config in line)
+    """The --cfg-options of the first command of a README that names ``config`` and has any."""
+    blocks = '\n'.join(readme.read_text().split('```')[1::2]).replace('\\\n', ' ')
+    command = next(
+        line for line in blocks.splitlines() if config in line and '--cfg-options' in line
+    )
     parser = argparse.ArgumentParser()
     parser.add_argument('--cfg-options', nargs='+', action=DictAction)
-    return parser.parse_known_args(shlex.split(line))[0].cfg_options
+    return parser.parse_known_args(shlex.split(command))[0].cfg_options
 
 
 @cache

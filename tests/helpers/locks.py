@@ -18,7 +18,6 @@ with exclusive(sys.argv[2]):
 def hold(path: Path) -> subprocess.Popen:
     """Start a process that holds a lock until its input ends."""
     command = [sys.executable, '-c', HOLD, lock.__file__, str(path)]
-    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    process = subprocess.Popen(command, **pipes)
-    assert process.stdout.readline() == 'held\n'
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == 'held\n'
     return process

@@ -20,8 +20,8 @@ from rope_dense.large_images.detection import (
     cut_boxes,
     detect,
     make_levels,
-    merge,
     read_lines,
+    suppress_duplicates,
 )
 from rope_dense.large_images.image_file import LargeImage, write_labels
 from rope_dense.large_images.journal import Journal, JournalError
@@ -239,7 +239,7 @@ def test_work_goes_on_where_it_was_killed(tmp_path: Path) -> None:
 
 def test_work_of_other_settings_is_refused(tmp_path: Path) -> None:
     Journal(tmp_path / 'work', dict(tile=8, overlap=2)).finish_step(b'one')
-    with pytest.raises(JournalError, match='other settings: tile 8, now 16$'):
+    with pytest.raises(JournalError, match=r'other settings: tile 8, now 16$'):
         Journal(tmp_path / 'work', dict(tile=16, overlap=2))
 
 
@@ -371,7 +371,7 @@ def found_in(picture: np.ndarray, folder: Path, **options: int) -> list[dict]:
     settings = dict(tile=64, overlap=16, halvings=-1) | options
     levels, journal = make_levels(height, width, **settings), Journal(folder / 'work', {})
     detect(folder / 'a.png', levels, rectangles, journal, min_score=0.1)
-    return merge(read_lines(journal.content), 0.5)
+    return suppress_duplicates(read_lines(journal.content), 0.5)
 
 
 BOXES = [
@@ -434,13 +434,13 @@ def test_the_rule_of_merging() -> None:
         ([line((0, 0, 10, 9), 0.8, tile=1)], [0.8]),  # the higher score
     ]
     for others, expected in cases:
-        assert [left['score'] for left in merge([whole, *others], 0.5)] == expected
-    assert merge([], 0.5) == []
+        assert [left['score'] for left in suppress_duplicates([whole, *others], 0.5)] == expected
+    assert suppress_duplicates([], 0.5) == []
 
 
 def test_a_dropped_box_drops_no_other() -> None:
     chain = [line((x, 0, x + 10, 10), 0.9 - x / 100, tile=x) for x in (0, 3, 6)]  # IoU 0.54 each
-    assert [left['box'][0] for left in merge(chain, 0.5)] == [0, 6]
+    assert [left['box'][0] for left in suppress_duplicates(chain, 0.5)] == [0, 6]
 
 
 def test_coco_reads_the_result(tmp_path: Path) -> None:

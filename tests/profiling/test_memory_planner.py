@@ -24,7 +24,7 @@ from rope_dense.profiling.memory import (
     Point,
     StepCost,
     count_operations,
-    fit_growth,
+    measure_growth,
     measure_step,
     points_to_measure,
     tensors_of_cuda_kernel,
@@ -97,21 +97,21 @@ def test_a_phase_that_does_not_grow_is_left_behind() -> None:
         growing = 1e6 + 500 * point[0] * point[1] * point[2]
         return max(2e8, growing), growing
 
-    tensors, operations = fit_growth(measure, (1, 1), (0, 0))
+    tensors, operations = measure_growth(measure, (1, 1), (0, 0))
     assert tensors.at(2, 800, 1344) == pytest.approx(1e6 + 1000 * 800 * 1344, rel=1e-3)
     assert operations.at(2, 800, 1344) == pytest.approx(1e6 + 1000 * 800 * 1344, rel=1e-3)
     assert min(height for _, height, _ in seen) == SIDE
     assert max(width for _, _, width in seen) == 5 * SIDE
 
     with pytest.raises(ValueError, match='do not show how a step grows'):
-        fit_growth(lambda point: (max(point) ** 5, max(point) ** 5), (1, 1), (0, 0))
+        measure_growth(lambda point: (max(point) ** 5, max(point) ** 5), (1, 1), (0, 0))
 
 
 def test_growth_is_found_again() -> None:
     coefficients, window = np.array([5e5, 2e3, 30, 7, 1e-4]), (64, 64)
     points = points_to_measure(window, SIDE)
     measured = [coefficients @ terms(point, window) for point in points]
-    growth = Growth.fit(points, measured, window)
+    growth = Growth.from_measurements(points, measured, window)
     for point in [(1, 800, 1344), (16, 512, 512), (3, 64, 2048)]:
         assert growth.at(*point) == pytest.approx(coefficients @ terms(point, window), rel=1e-4)
 

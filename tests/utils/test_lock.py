@@ -10,6 +10,7 @@ import pytest
 from helpers.locks import hold
 from rope_dense.utils.lock import exclusive
 
+
 @pytest.mark.parametrize('end', ['close', 'kill'])
 def test_another_process_is_refused_until_the_first_one_ends(tmp_path: Path, end: str) -> None:
     path = tmp_path / 'work' / 'labels.tif'
