@@ -46,10 +46,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 if __name__ == '__main__':
     parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
 
+from mmengine.config import Config
 from torch import nn
 
 from rope_dense.cli.checkpoints import check_tested_weights
 from rope_dense.cli.config import load_config
+from rope_dense.cli.dataset_meta import Colour, classes_and_colours
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.model_checks import build_model
 from rope_dense.cli.sweeps import usage_errors
@@ -69,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     size, batch = size_of(args.size), batch_of(args.batch)
     cfg = load_config(args.config, args.cfg_options)
     model = build_model(cfg)
-    classes = load(model, args.checkpoint)
+    classes, colours = load(cfg, model, args.checkpoint)
     with exclusive(args.out), usage_errors():
         metadata = export(
             model,
@@ -79,6 +81,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             batch=batch,
             dtype=DTYPE_NAMES[args.dtype],
             classes=classes,
+            colours=colours,
+            resize=resize_of(cfg),
         )
     for name, value in metadata.items():
         print(f'{name:15} {value}')
@@ -112,17 +116,33 @@ def batch_of(text: str) -> int | Literal['dynamic']:
     return text if text == 'dynamic' else int(text)
 
 
-def load(model: nn.Module, checkpoint: str) -> Sequence[str] | None:
-    """Load the weights into a model; the names of its classes, if the checkpoint has them.
+def load(
+    cfg: Config, model: nn.Module, checkpoint: str
+) -> tuple[Sequence[str] | None, Sequence[Colour] | None]:
+    """Load the weights into a model; names and colours of its classes, if the checkpoint has them.
 
     Raises:
         UsageError, CheckpointError: they cannot be read, or do not fit.
     """
     if isinstance(model, RoPEClassifier):
         load_classifier(model, checkpoint)
+        return None, None
+    stored = check_tested_weights(checkpoint, model)
+    classes = ((stored.get('meta') or {}).get('dataset_meta') or {}).get('classes')
+    if classes is None or cfg.get('test_dataloader') is None:
+        return classes, None
+    colours = classes_and_colours(cfg, stored)[1]
+    return classes, [colours[index] for index in range(len(classes))]
+
+
+def resize_of(cfg: Config) -> dict | None:
+    """The size of the test pipeline: of its first Resize; None without one."""
+    loader = cfg.get('test_dataloader') or {}
+    steps = (loader.get('dataset') or {}).get('pipeline') or []
+    step = next((step for step in steps if step.type.endswith('Resize') and 'scale' in step), None)
+    if step is None or isinstance(step.scale, (int, float)):
         return None
-    meta = check_tested_weights(checkpoint, model).get('meta') or {}
-    return (meta.get('dataset_meta') or {}).get('classes')
+    return dict(scale=list(step.scale), keep_ratio=bool(step.get('keep_ratio')))
 
 
 if __name__ == '__main__':

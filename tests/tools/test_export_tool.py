@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from mmcv.transforms import TRANSFORMS
 from mmengine.config import Config
 from PIL import Image
 from torch import nn
@@ -76,6 +77,8 @@ def test_the_detector_of_the_demo_finds_the_same_boxes(
     path = tmp_path / 'demo.onnx'
     assert export([DEMO, checkpoint, str(path), *options, *OPTIONS]) == 0
     said = capsys.readouterr().out
+    assert "resize          {'scale': [160, 160], 'keep_ratio': True}" in said
+    assert 'colours         [[220, 20, 60], ' in said
     assert "['circle', 'square', 'triangle', 'star', 'cross', 'ring']" in said
     difference = re.search(r'Largest difference from the model for \d x 3 x .*: (\S+) of', said)
     assert float(difference[1]) < 1e-4
@@ -93,15 +96,30 @@ def draws(path: Path, folder: Path) -> None:
     (script,) = re.findall(r'```python\n(import json.*?)```', document, re.DOTALL)
     assert script.count('> 0.3') == 1
     (folder / 'draw.py').write_text(script.replace('> 0.3', '> 0.0'))
-    noise = np.random.default_rng(0).integers(0, 256, (170, 230, 3), np.uint8)
+    noise = np.random.default_rng(0).integers(0, 256, (200, 200, 3), np.uint8)
     Image.fromarray(noise).save(folder / 'in.png')
-    command = [sys.executable, '-X', 'importtime', 'draw.py', str(path), 'in.png', 'out.png']
+    (folder / 'in').mkdir()
+    (folder / 'in.png').rename(folder / 'in' / 'a.png')
+    command = [sys.executable, '-X', 'importtime', 'draw.py', str(path), 'in', 'out']
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-2000:]
     imported = {line.rpartition('|')[2].strip() for line in result.stderr.splitlines()}
     assert 'onnxruntime' in imported and not imported & {'torch', 'mmengine', 'rope_dense'}
-    drawn = np.asarray(Image.open(folder / 'out.png'))
+    drawn = np.asarray(Image.open(folder / 'out' / 'a.png'))
     assert drawn.shape == noise.shape and (drawn != noise).any()
+
+
+@pytest.mark.parametrize('keep_ratio', [True, False])
+def test_the_script_resizes_as_the_test_pipeline(keep_ratio: bool) -> None:
+    document = (ROOT / 'docs' / 'export.md').read_text()
+    (function,) = re.findall(r'(def test_size.*?)\n\n\n', document, re.DOTALL)
+    for scale in ((1333, 800), (224, 160), (160, 224)):
+        about = dict(size='dynamic', resize=dict(scale=scale, keep_ratio=keep_ratio))
+        exec(function, names := dict(about=about))
+        resize = TRANSFORMS.build(dict(type='Resize', scale=scale, keep_ratio=keep_ratio))
+        for height, width in ((480, 640), (641, 427), (100, 1000), (37, 53)):
+            resized = resize(dict(img=np.zeros((height, width, 3), np.uint8)))['img']
+            assert tuple(names['test_size'](width, height)) == resized.shape[1::-1]
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,8 @@ def export(
     batch: int | Dynamic = 'dynamic',
     dtype: torch.dtype = torch.float32,
     classes: Sequence[str] | None = None,
+    colours: Sequence[Sequence[int]] | None = None,
+    resize: dict | None = None,
 ) -> dict:
     """Export a backbone of rope_dense, or a classifier, segmentor or DINO detector with one.
 
@@ -59,6 +61,9 @@ def export(
         dtype: precision of the backbone; frequencies, angles, preprocessing and heads stay in
             float32.
         classes: names of the classes, for the metadata.
+        colours: of the classes, (red, green, blue) each, for the metadata.
+        resize: of the test pipeline, for the metadata: ``scale``, (width, height) in pixels, and
+            ``keep_ratio``, with which the scale bounds both sides.
 
     Returns:
         The metadata, which the file contains too.
@@ -76,6 +81,8 @@ def export(
         allowed = f'{graph.num_classes} names' if graph.num_classes else 'None for a backbone'
         refuse('classes', list(classes), allowed)
     metadata = describe(graph, size, batch, classes)
+    metadata['colours'] = None if colours is None else [list(map(int, rgb)) for rgb in colours]
+    metadata['resize'] = resize
     exported = trace(graph, size, batch)
     write = {'onnx': write_onnx, 'pt2': write_pt2}[format]
     path.parent.mkdir(parents=True, exist_ok=True)

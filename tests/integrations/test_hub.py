@@ -1,0 +1,118 @@
+"""A model goes to a hub and comes back by its name: a folder stands for the hub."""
+
+import runpy
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config
+
+from helpers.small_configs import make_data, small_config
+from helpers.tool_names import TOOLS
+from rope_dense.checkpoints import CheckpointError
+from rope_dense.cli.model_checks import random_model
+from rope_dense.datasets import METAINFO
+from rope_dense.integrations.hub import check_settings, load_from_hub, push_to_hub
+
+pytestmark = pytest.mark.usefixtures('surroundings')
+NAME = 'somebody/shapes'
+
+
+class FolderHub:
+    """The two calls of HfApi, and the download of a file, in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.private = root, None
+
+    def create_repo(self, name: str, *, private: bool, exist_ok: bool) -> None:
+        assert exist_ok
+        self.private = private
+        (self.root / name).mkdir(parents=True, exist_ok=True)
+
+    def upload_folder(self, *, repo_id: str, folder_path: str) -> str:
+        shutil.copytree(folder_path, self.root / repo_id, dirs_exist_ok=True)
+        return f'https://hub/{repo_id}/commit/1'
+
+    def download(self, name: str, file: str, **settings: object) -> str:
+        from huggingface_hub.utils import LocalEntryNotFoundError
+
+        path = self.root / name / file
+        if not path.is_file():
+            raise LocalEntryNotFoundError(f'no {file}')
+        return str(path)
+
+
+@pytest.mark.parametrize('task', ['dino_vitdet_rope_mixed', 'upernet_vit_rope_mixed'])
+def test_what_comes_back_predicts_the_same(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = pytest.importorskip('huggingface_hub')
+    config = small_config(task, make_data(tmp_path / 'data'), tmp_path)
+    cfg = Config.fromfile(config)
+    model = random_model(cfg).eval()
+    checkpoint = tmp_path / 'a.pth'
+    torch.save(dict(state_dict=model.state_dict()), checkpoint)
+    main = runpy.run_path(str(TOOLS / 'push_to_hub.py'))['main']
+    folder, arguments = tmp_path / 'files', [str(config), str(checkpoint), NAME]
+    options = ['--license', 'mit', '--metric', 'box AP=0.5', '--folder', str(folder)]
+    assert main([*arguments, *options]) == 0
+    text = ''.join((folder / name).read_text() for name in ('config.py', 'README.md'))
+    assert str(tmp_path) not in text and 'license: mit' in text and '| box AP | 0.5 |' in text
+
+    server = FolderHub(tmp_path / 'hub')
+    assert push_to_hub(folder, NAME, private=True, api=server).endswith('commit/1')
+    assert server.private
+    monkeypatch.setattr(hub, 'hf_hub_download', server.download)
+    back = load_from_hub(f'hf-hub:{NAME}')
+    assert back.state_dict().keys() == model.state_dict().keys()
+    assert back.dataset_meta['classes'][-6:] == METAINFO['classes']
+    image = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
+    if cfg.default_scope == 'mmdet':
+        from mmdet.apis import inference_detector
+
+        model.cfg = cfg
+        given, expected = (inference_detector(m, image).pred_instances for m in (back, model))
+        torch.testing.assert_close(given.bboxes, expected.bboxes)
+        torch.testing.assert_close(given.scores, expected.scores)
+    else:
+        from mmseg.apis import inference_model
+
+        model.cfg = cfg
+        cfg.test_pipeline = cfg.test_dataloader.dataset.pipeline
+        given, expected = (inference_model(m, image).seg_logits.data for m in (back, model))
+        torch.testing.assert_close(given, expected)
+
+
+def test_a_folder_with_files_is_not_written_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = runpy.run_path(str(TOOLS / 'push_to_hub.py'))['main']
+    for name, says in (('shapes', 'shapes: give OWNER/NAME'), ('a/b', 'no such file')):
+        assert main(['nowhere.py', 'a.pth', name]) == 2
+        assert says in capsys.readouterr().err
+    assert main(['nowhere.py', 'a.pth', NAME, '--metric', 'AP']) == 2
+    assert '--metric AP: give NAME=VALUE' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    'text, says',
+    [
+        ('import os\n', 'line 1: not a plain setting'),
+        ("a = 1\nb = __import__('os').system('ls')\n", 'line 2: not a plain setting'),
+        ("a = dict(b=[dict(c=open('x'))])\n", 'not a plain setting'),
+        ("a = '{{ fileDirname }}'\n", 'not a plain setting'),
+        ("_base_ = 'x.py'\n", 'builds on other files'),
+        ("custom_imports = dict(imports=['os'])\n", 'imports os; allowed: rope_dense'),
+        ('a = (', 'cannot be read'),
+    ],
+)
+def test_configs_of_a_hub_run_nothing(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / 'config.py').write_text(text)
+    with pytest.raises(CheckpointError, match=says):
+        check_settings(tmp_path / 'config.py')
+    (tmp_path / 'config.py').write_text(
+        "custom_imports = dict(imports=['rope_dense'])\na = dict(b=-1.5, c=(None, {'d e': [True]}))"
+    )
+    check_settings(tmp_path / 'config.py')
