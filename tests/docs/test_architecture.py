@@ -82,7 +82,9 @@ def test_the_path_from_an_image_to_a_rotation(name: str, monkeypatch: pytest.Mon
         monkeypatch.setattr(owner, cache, Cache())
     calls = calls_to_the_rotation(model, image)
     counts = re.search(rf'^\| {re.escape(name)} \| (\d+) \| (\d+) \|$', TEXT, re.MULTILINE)
-    assert tuple(map(int, counts.groups())) == (len({file for file, *_ in calls}), len(calls))
+    assert tuple(map(int, counts.groups())) == (len({file for file, *_ in calls}), len(calls)), (
+        calls
+    )
     # The calls of the table, in its order.
     table = re.search(r'^\| \| `RoPEViT` \| `RoPESwin`.*\n((?:\|.*\n)+)', TEXT, re.MULTILINE)[1]
     rows = [line.strip('| ').split(' | ')[1:] for line in table.splitlines()[1:]]
