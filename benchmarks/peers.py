@@ -18,7 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rope_dense.backbones.attention.attention import Attention, DecomposedBiasAttention
+from rope_dense.backbones.attention.attention import Attention
+from rope_dense.backbones.attention.position_bias import DecomposedBiasAttention
 from rope_dense.backbones.attention.windows import WindowPlan
 from rope_dense.backbones.swin import RoPESwin
 from rope_dense.backbones.vit import RoPEViT

@@ -2,7 +2,7 @@
 # ablations of "Revisiting Positional Information in Transformers in the Era of Fused Attention"
 # (Tables 4, 5, 8, 9, 10). As published: 81.41 % top-1 on ImageNet-1k at 224 px (Table 5).
 # The ViT-S has 12 heads of 32 channels, as SHI-Labs' weights, whose accuracy is that of the paper's
-# rows with a bias (arch='isotropic_small', written out). k = 16 needs 6 heads of 64: see the README.
+# rows with a bias (arch='isotropic_small', written out). k = 16 needs 6 heads of 64: see README.md.
 _base_ = '../_base_/models/classifier_in1k.py'
 
 model = dict(

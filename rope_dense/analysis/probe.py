@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..backbones.attention.attention import Attention
+from ..backbones.attention.attention import AttentionLayers
 from .tokens import Groups, token_groups
 
 CHUNK = 2**20  # probabilities in memory at a time
@@ -37,12 +37,12 @@ class AttentionProbe(TorchFunctionMode):
         self.chunk, self.block = chunk, 0
         self.groups: Groups = []  # of the block, not attended yet
 
-    def enter(self, block: int, attn: Attention, inputs: tuple) -> None:
+    def enter(self, block: int, attn: AttentionLayers, inputs: tuple) -> None:
         """A forward pre-hook of attention."""
         self.block, (x, grid, plan, *_) = block, inputs
         self.groups = token_groups(attn, x, grid, plan)
 
-    def leave(self, attn: Attention, inputs: tuple, output: Tensor) -> None:
+    def leave(self, attn: AttentionLayers, inputs: tuple, output: Tensor) -> None:
         """A forward hook of attention."""
         if self.groups:
             raise ValueError(

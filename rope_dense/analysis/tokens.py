@@ -10,17 +10,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..backbones.attention.attention import Attention, GlobalPrefixAttention
+from ..backbones.attention.attention import AttentionLayers
 from ..backbones.attention.neighbours import AxisTiles, NeighbourPlan, Plan
+from ..backbones.attention.prefix import GlobalPrefixAttention
 from ..utils.sizes import Size
 
 Groups = list[tuple[Tensor, Tensor]]  # queries [G, n, 4] and keys [G, m, 4], see ``token_table``
 
 
-def token_groups(attn: Attention, x: Tensor, grid: Size, plan: Plan | None) -> Groups:
+def token_groups(attn: AttentionLayers, x: Tensor, grid: Size, plan: Plan | None) -> Groups:
     """Queries and keys of each call of ``scaled_dot_product_attention``.
 
-    The arguments are those of ``Attention.forward``.
+    The arguments are those of an attention's ``forward``.
     """
     tokens = token_table(x, grid, attn.num_prefix_tokens)
     if isinstance(plan, NeighbourPlan):

@@ -1,3 +1,5 @@
+"""The backbones, as modules of mmengine's registry: RoPEViT, RoPESwin, RoPENAT."""
+
 from .nat import RoPENAT
 from .swin import RoPESwin
 from .vit import RoPEViT

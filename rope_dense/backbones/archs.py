@@ -1,4 +1,7 @@
-"""The architectures of ``RoPEViT``: sizes, and what distinguishes the published families.
+"""The architectures of the backbones: sizes, and what distinguishes the published families.
+
+An architecture is a dataclass (``ViTArch``, ``SwinArch``, ``NATArch``), and a table of named ones
+has for each name a dict of its attributes; ``find_arch`` looks them up. The backbones check values.
 
 Checked against the number of parameters and the outputs of timm's models in
 tests/backbones/test_vit_families.py; SAM3's, which timm does not have, against transformers in
@@ -8,26 +11,25 @@ tests/checkpoints/test_sam3.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeVar, cast, get_args
-
-from ..utils.validation import check_choice, check_integer, check_number, check_size, refuse
-from .attention.attention import QkvBias
-from .attention.windows import WindowSetting
-from .mlp import MlpKind
+from dataclasses import MISSING, Field, dataclass, field, fields
+from itertools import cycle, islice
+from typing import Any, Literal, TypeVar, cast
 
 Default = Literal['default']
 DEFAULT: Default = 'default'  # as ``arch`` says; a string, so that configs can store it
+MlpKind = Literal['gelu', 'swiglu', 'swiglu_norm']
+QkvBias = bool | Literal['qv']
 FinalNorm = bool | Literal['all']
 # True: learned, resized to the grid of the image; 'tile': learned, repeated; others: see RoPEViT.
 Ape = bool | Literal['tile', 'sine', 'sine_conv']
-SIZES = ('embed_dims', 'depth', 'num_heads')
+WindowSetting = int | tuple[int, int] | Literal['auto'] | None
+Dilations = Sequence[Sequence[int]]
 Arch = TypeVar('Arch')
 
 
 @dataclass(frozen=True)
 class ViTArch:
-    """One architecture. The defaults are those of RoPE-ViT (Heo et al., ECCV 2024).
+    """The architecture of a ``RoPEViT``. The defaults are those of Heo et al. (ECCV 2024).
 
     Attributes:
         embed_dims, depth, num_heads: channels C, blocks and heads.
@@ -36,9 +38,6 @@ class ViTArch:
         attn_norm: normalise the output of attention, before its projection.
         pre_norm: normalise all tokens before the first block; the patch projection has no bias.
         others: see ``RoPEViT``.
-
-    Raises:
-        ValueError: values that are not allowed or do not fit each other.
     """
 
     embed_dims: int
@@ -64,35 +63,11 @@ class ViTArch:
     final_norm: FinalNorm = False
     norm_cfg: dict = field(default_factory=lambda: dict(type='LN', eps=1e-6))
 
-    def __post_init__(self) -> None:
-        for name in ('embed_dims', 'depth', 'num_heads', 'patch_size'):
-            check_integer(name, getattr(self, name), 1)
-        if self.embed_dims % self.num_heads:
-            raise ValueError(
-                f'arch: embed_dims {self.embed_dims} is not a multiple of num_heads '
-                f'{self.num_heads}'
-            )
-        check_size('img_size', self.img_size, self.patch_size)
-        check_choice('mlp', self.mlp, get_args(MlpKind))
-        check_number('mlp_ratio', self.mlp_ratio, above=0)
-        check_choice('qkv_bias', self.qkv_bias, (True, False, 'qv'))
-        check_integer('num_registers', self.num_registers, 0)
-        check_choice('use_ape', self.use_ape, (True, False, 'tile', 'sine', 'sine_conv'))
-        if self.use_ape in ('sine', 'sine_conv') and self.embed_dims % 4:
-            raise ValueError(
-                f'arch: embed_dims must be a multiple of 4 (two axes, sine and cosine) for '
-                f'use_ape={self.use_ape!r}, got {self.embed_dims}'
-            )
-        for name in ('use_rpb', 'use_lpe', 'patch_norm', 'with_cls_token', 'pre_norm', 'attn_norm'):
-            check_choice(name, getattr(self, name), (True, False))
-        check_choice('final_norm', self.final_norm, (True, False, 'all'))
-        if self.layer_scale_init_value is not None:
-            check_number('layer_scale_init_value', self.layer_scale_init_value)
-
     @property
     def grid(self) -> tuple[int, int]:
         """(height, width) of ``img_size`` in patches."""
-        height, width = check_size('img_size', self.img_size)
+        sides = self.img_size
+        height, width = (sides, sides) if isinstance(sides, int) else sides
         return height // self.patch_size, width // self.patch_size
 
     @property
@@ -106,44 +81,82 @@ class ViTArch:
         return int(self.with_cls_token) + self.num_registers
 
 
-def find_vit_arch(
-    archs: Mapping[str, dict], arch: str | dict, given: Mapping[str, object] | None = None
-) -> ViTArch:
-    """``find_arch`` of a ViT."""
-    return find_arch(ViTArch, SIZES, archs, arch, given)
+@dataclass(frozen=True)
+class SwinArch:
+    """The architecture of a ``RoPESwin``.
+
+    Attributes:
+        embed_dims, depths, num_heads: channels C of the first stage, blocks and heads of each.
+    """
+
+    embed_dims: int
+    depths: Sequence[int]
+    num_heads: Sequence[int]
+
+
+@dataclass(frozen=True)
+class NATArch:
+    """The architecture of a ``RoPENAT``.
+
+    Attributes:
+        embed_dims, depths, num_heads: as of ``SwinArch``.
+        overlapping: 3 x 3 convolutions of stride 2 before the first stage and between stages (NAT
+            and DiNAT); otherwise Swin's patches and reductions (NAT-s and DiNAT-s).
+        others: see ``RoPENAT``.
+    """
+
+    embed_dims: int
+    depths: Sequence[int]
+    num_heads: Sequence[int]
+    mlp_ratio: float = 4.0
+    dilations: Dilations | None = None
+    overlapping: bool = True
+    layer_scale_init_value: float | None = None
+    drop_path_rate: float = 0.2
+
+    @property
+    def block_dilations(self) -> list[list[int]]:
+        """The dilation of each block of each stage."""
+        stages = zip(self.dilations or ((1,),) * len(self.depths), self.depths, strict=True)
+        return [list(islice(cycle(dilations), depth)) for dilations, depth in stages]
 
 
 def find_arch(
     kind: type[Arch],
-    sizes: Sequence[str],
     archs: Mapping[str, dict],
     arch: str | dict,
     given: Mapping[str, object] | None = None,
 ) -> Arch:
-    """The architecture that ``arch`` names or gives, with the values of ``given`` that are not
-    ``'default'`` in place of its own.
+    """Return the architecture that ``arch`` names or describes.
 
     Args:
-        kind: a dataclass, ``ViTArch`` for instance.
-        sizes: attributes that a dict must have.
+        kind: ``ViTArch``, ``SwinArch`` or ``NATArch``.
+        archs: the named ones.
+        arch: a name, or a dict of attributes of ``kind``.
+        given: attributes that replace those of ``arch`` unless they are ``'default'``.
 
     Raises:
-        ValueError: an unknown name, a dict with missing or unknown keys, or values that do not fit.
+        ValueError: an unknown name, or a dict with missing or unknown keys.
     """
+    known = {setting.name: is_required(setting) for setting in fields(cast('Any', kind))}
+    sizes = [name for name, needed in known.items() if needed]
     settings = archs.get(arch) if isinstance(arch, str) else arch
     if not isinstance(settings, dict):
-        refuse(
-            'arch',
-            arch,
-            f'one of {", ".join(archs)} or a dict of {", ".join(sizes)} and other settings',
+        names, keys = ', '.join(archs), ', '.join(sizes)
+        raise ValueError(f'arch must be one of {names}, or a dict of {keys}, got {arch!r}')
+    if wrong := [*({*sizes} - {*settings}), *({*settings} - {*known})]:
+        keys = ', '.join(name for name in known if name not in sizes)
+        raise ValueError(
+            f'arch must have {", ".join(sizes)}{f" and may have {keys}" if keys else ""}; '
+            f'missing or unknown: {sorted(wrong)}, got {arch!r}'
         )
-    known = [setting.name for setting in fields(cast('Any', kind))]
-    if missing := [name for name in sizes if name not in settings]:
-        raise ValueError(f'arch lacks {missing}, got {arch!r}')
-    if unknown := [name for name in settings if name not in known]:
-        raise ValueError(f'arch has the unknown {unknown}, allowed are {known}')
     given = {name: value for name, value in (given or {}).items() if value != DEFAULT}
     return kind(**{**settings, **given})
+
+
+def is_required(setting: Field) -> bool:
+    """Return whether a field of a dataclass has no default."""
+    return setting.default is MISSING and setting.default_factory is MISSING
 
 
 TINY = dict(embed_dims=192, depth=12, num_heads=3)
@@ -195,11 +208,13 @@ PE = dict(
 
 
 def index_rope(reference: int, offset: float = 0.0) -> dict:
+    """Return axial frequencies for indexes from ``offset``, scaled to a grid of ``reference``."""
     coordinates = dict(type='index', offset=offset, reference=reference)
     return dict(type='AxialRoPE', theta=10000.0, coordinates=coordinates)
 
 
 def pe_rope(reference: int) -> dict:
+    """Return the rope of Perception Encoders with a class token, which count from 1."""
     return index_rope(reference, offset=1.0)
 
 
@@ -253,7 +268,7 @@ ISOTROPIC = dict(
     norm_cfg=dict(type='LN', eps=1e-5),
 )
 
-ARCHS: dict[str, dict] = {
+VIT_ARCHS: dict[str, dict] = {
     'tiny': TINY,
     'small': SMALL,
     'base': BASE,
@@ -303,4 +318,44 @@ ARCHS: dict[str, dict] = {
     'resformer_small': dict(
         SMALL, rope=None, use_ape='sine_conv', use_lpe=True, layer_scale_init_value=None
     ),
+}
+
+SWIN_TINY = dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24))
+SWIN_SMALL = dict(SWIN_TINY, depths=(2, 2, 18, 2))
+SWIN_BASE = dict(SWIN_SMALL, embed_dims=128, num_heads=(4, 8, 16, 32))
+
+SWIN_ARCHS: dict[str, dict] = {'tiny': SWIN_TINY, 'small': SWIN_SMALL, 'base': SWIN_BASE}
+
+NAT_MINI = dict(embed_dims=64, depths=(3, 4, 6, 5), num_heads=(2, 4, 8, 16), mlp_ratio=3.0)
+NAT_TINY = dict(NAT_MINI, depths=(3, 4, 18, 5))
+NAT_SMALL = dict(
+    embed_dims=96,
+    depths=(3, 4, 18, 5),
+    num_heads=(3, 6, 12, 24),
+    mlp_ratio=2.0,
+    drop_path_rate=0.3,
+)
+NAT_BASE = dict(NAT_SMALL, embed_dims=128, num_heads=(4, 8, 16, 32), drop_path_rate=0.5)
+SCALED = dict(layer_scale_init_value=1e-5)
+DILATED = dict(dilations=((1, 8), (1, 4), (1, 2), (1,)))
+# With the sizes of Swin.
+NAT_S_TINY = dict(SWIN_TINY, overlapping=False)
+NAT_S_SMALL = dict(SWIN_SMALL, overlapping=False, drop_path_rate=0.3)
+NAT_S_BASE = dict(SWIN_BASE, overlapping=False, drop_path_rate=0.5)
+
+NAT_ARCHS: dict[str, dict] = {
+    'nat_mini': NAT_MINI,
+    'nat_tiny': NAT_TINY,
+    'nat_small': dict(NAT_SMALL, **SCALED),
+    'nat_base': dict(NAT_BASE, **SCALED),
+    'dinat_mini': dict(NAT_MINI, **DILATED),
+    'dinat_tiny': dict(NAT_TINY, **DILATED),
+    'dinat_small': dict(NAT_SMALL, **DILATED),
+    'dinat_base': dict(NAT_BASE, **SCALED, **DILATED),
+    'nat_s_tiny': NAT_S_TINY,
+    'nat_s_small': NAT_S_SMALL,
+    'nat_s_base': NAT_S_BASE,
+    'dinat_s_tiny': dict(NAT_S_TINY, **DILATED),
+    'dinat_s_small': dict(NAT_S_SMALL, **DILATED),
+    'dinat_s_base': dict(NAT_S_BASE, **DILATED),
 }

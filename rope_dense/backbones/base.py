@@ -17,10 +17,10 @@ from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling, 
 from ..rope.scaling import build_scaling
 from ..utils.sizes import Size
 from ..utils.validation import check_settings, is_integer, refuse
-from .archs import FinalNorm
-from .attention.attention import offset_grid
+from .archs import FinalNorm, WindowSetting
 from .attention.neighbours import Plan
-from .attention.windows import WindowSetting, check_window_setting
+from .attention.position_bias import offset_grid
+from .attention.windows import check_window_setting
 from .block import Block
 from .layers import PatchEmbed
 from .lora import LORA_DEFAULTS, add_adapters, find_adapters, merge_adapters
@@ -48,7 +48,7 @@ class Backbone(BaseModule):
         pretrain_grid: (H, W) tokens of the pre-training, of an image or of its windows.
         window_blocks: indexes of the ``ordered_blocks`` that attend within windows.
         window_size: (height, width) in tokens, 'auto', or None for the whole grid.
-        rope_scaling: as last set.
+        rope_scaling: as last set, or None.
         with_cp: whether blocks are recomputed in backward.
         out_channels, out_strides: of each map.
         out_indices: of the blocks (isotropic) or stages whose maps are returned.
@@ -72,14 +72,18 @@ class Backbone(BaseModule):
     with_cp: bool
     out_channels: list[int]
     out_strides: list[int]
+    rope_scaling: dict | RopeScaling | None = None
     lora: dict | None = None
     is_init: bool
 
     def __init__(
         self, init_cfg: dict | list[dict] | None = None, pretrained: str | None = None
     ) -> None:
-        """Without ``init_cfg``, weights are those of ``pretrained``: segmentors of mmseg hand down
-        their own setting of that name, which may be meant for another backbone."""
+        """Without ``init_cfg``, weights are those of ``pretrained``.
+
+        Segmentors of mmseg pass their own setting of that name, which may be meant for another
+        backbone.
+        """
         if pretrained is not None and init_cfg is not None:
             print_log(f'pretrained={pretrained!r} is not used: init_cfg is set', logger='current')
         elif pretrained is not None:
@@ -111,8 +115,10 @@ class Backbone(BaseModule):
         """Raise ValueError unless ``forward_features`` are those of the last block, normalised."""
 
     def forward_features(self, image: Tensor) -> Tensor:
-        """Normalised output of the last block: a map [B, C, H, W], or of an isotropic backbone
-        tokens [B, N, C], prefix tokens first."""
+        """Return the normalised output of the last block.
+
+        It is a map [B, C, H, W], or tokens [B, N, C] of an isotropic backbone, prefix tokens first.
+        """
         return self(image)[-1]
 
     def pool_features(self, features: Tensor) -> Tensor:
@@ -129,15 +135,20 @@ class Backbone(BaseModule):
         """(H, W) of each map that an image of ``height`` x ``width`` pixels becomes."""
 
     def position_tables(self) -> dict[str, Size]:
-        """Keys of the tables over positions or offsets, and the grids (H, W) that they cover. These
-        are the relative position bias tables, over offsets in ``pretrain_grid``."""
+        """Keys of the tables over positions or offsets, and the grids (H, W) that they cover.
+
+        By default these are the relative position bias tables, over offsets in ``pretrain_grid``.
+        """
         grid = offset_grid(self.pretrain_grid)
         return {name: grid for name, _ in self.named_parameters() if name.endswith(BIAS_TABLE)}
 
     @abstractmethod
     def layer_of(self, name: str) -> int:
-        """The layer of a parameter for layer-wise learning-rate decay: 0 before the first block,
-        i + 1 for block i of ``ordered_blocks`` and the reduction after it, one more at the end."""
+        """Return the layer of a parameter for layer-wise learning-rate decay.
+
+        It is 0 before the first block, i + 1 for block i of ``ordered_blocks`` and the reduction
+        after it, one more at the end.
+        """
 
     def frozen_modules(self) -> Sequence[nn.Module | nn.Parameter | None]:
         """Parts that do not train; None stands for a part that the model does not have."""
@@ -146,6 +157,8 @@ class Backbone(BaseModule):
     def set_window_size(self, window_size: WindowSetting) -> None:
         """Change the window of a built model; the weights fit any."""
         self.window_size = check_window_setting(window_size)
+        if self.rope_scaling is not None:  # which may depend on it
+            self.set_rope_scaling(self.rope_scaling)
 
     def set_rope_scaling(self, rope_scaling: dict | RopeScaling | None) -> None:
         """Change the scaling of a built model.
@@ -154,29 +167,30 @@ class Backbone(BaseModule):
             ValueError: a setting that is unknown, not allowed, or does not fit the embedding.
         """
         scaling = build_scaling(rope_scaling, self.pretrain_grid)
-        for block in self.ordered_blocks:
+        for index, block in enumerate(self.ordered_blocks):
             if block.attn.rope is not None:
-                block.attn.rope.set_scaling(self.scaling_of(block, scaling))
+                block.attn.rope.set_scaling(self.scaling_of(index, scaling))
             elif scaling is not None:
                 raise ValueError('rope_scaling needs a rotary embedding, and rope is None')
         self.rope_scaling = rope_scaling
 
-    def scaling_of(self, block: Block, scaling: RopeScaling | None) -> RopeScaling | None:
-        """The scaling of one block."""
+    def scaling_of(self, block: int, scaling: RopeScaling | None) -> RopeScaling | None:
+        """The scaling of one of ``ordered_blocks``."""
         return scaling
 
     def run(
         self,
-        block: nn.Module,
+        block: Block,
         x: Tensor,
         grid: Size,
         plan: Plan | None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """A block, recomputed in backward if ``with_cp``; see ``Block.forward``."""
-        if self.with_cp and torch.is_grad_enabled():
-            return checkpoint(block, x, grid, plan, mask, use_reentrant=False)
-        return block(x, grid, plan, mask)
+        """Run a block, recomputed in backward if ``with_cp``; see ``Block.forward``."""
+        if not (self.with_cp and torch.is_grad_enabled()):
+            return block(x, grid, plan, mask)
+        scaling = None if block.attn.rope is None else block.attn.rope.scaling
+        return checkpoint(run_scaled, block, scaling, x, grid, plan, mask, use_reentrant=False)
 
     def needs_graph(self, *, frozen: bool) -> bool:
         """Whether autograd has to record a part: a frozen one only for the sake of adapters."""
@@ -194,8 +208,9 @@ class Backbone(BaseModule):
         self.train(self.training)
 
     def add_lora(self, lora: dict | None) -> None:
-        """Give the linear layers of the blocks low-rank adapters and freeze everything else; the
-        output does not change yet. None adds nothing.
+        """Give the linear layers of the blocks low-rank adapters and freeze everything else.
+
+        The output does not change yet. None adds nothing.
 
         Args:
             lora: rank, alpha and targets, see ``lora.add_adapters``.
@@ -213,8 +228,10 @@ class Backbone(BaseModule):
         self.freeze()
 
     def merge_lora(self) -> None:
-        """Put the adapters into the weights of their layers: the same maps up to rounding, by a
-        model as without ``lora``. What is frozen stays so."""
+        """Add the adapters to the weights of their layers, and remove them.
+
+        The maps stay the same up to rounding, and frozen parts stay frozen.
+        """
         merge_adapters(self)
         self.lora = None
 
@@ -230,10 +247,10 @@ class Backbone(BaseModule):
 
         ``dict(type='Pretrained', checkpoint=..., prefix=...)`` takes what
         ``checkpoints.load_pretrained`` takes; ``prefix`` may be left out. mmengine's own loader
-        would go on with random weights where a checkpoint does not fit.
+        would continue with random weights where a checkpoint does not fit.
 
         Raises:
-            CheckpointError: the checkpoint cannot be had or read, or does not fit.
+            CheckpointError: the checkpoint cannot be fetched or read, or does not fit.
         """
         settings = pretrained_settings(self.init_cfg)
         if self.is_init or settings is None:
@@ -243,8 +260,20 @@ class Backbone(BaseModule):
         self.is_init = True
 
 
+def run_scaled(block: Block, scaling: RopeScaling | None, *inputs: object) -> Tensor:
+    """Run a block with the scaling of its forward, also if another was set before backward."""
+    rope = block.attn.rope
+    if rope is None or rope.scaling is scaling:
+        return block(*inputs)
+    scaling, rope.scaling = rope.scaling, scaling
+    try:
+        return block(*inputs)
+    finally:
+        rope.scaling = scaling
+
+
 def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:
-    """The initialisation with pre-trained weights, if it is one.
+    """Return the initialisation with pre-trained weights; None for another.
 
     Raises:
         ValueError: it has other settings than a checkpoint and a prefix, or stands beside others.
@@ -259,7 +288,7 @@ def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:
 
 
 def check_frozen_stages(frozen_stages: object, number: int) -> int:
-    """How many of ``number`` parts are frozen, -1 for not even what is before the first."""
+    """Return how many of ``number`` parts are frozen; -1: nothing frozen."""
     if isinstance(frozen_stages, str) and frozen_stages == 'all':
         return number
     if not is_integer(frozen_stages) or not -1 <= frozen_stages <= number:
@@ -268,7 +297,7 @@ def check_frozen_stages(frozen_stages: object, number: int) -> int:
 
 
 def build_rope(rope: dict | None, *, head_dim: int, num_heads: int) -> RotaryEmbedding | None:
-    """The rotary embedding of one block, as the config ``rope`` describes it.
+    """Build the rotary embedding of one block from the config ``rope``.
 
     Raises:
         ValueError: not a config of one.

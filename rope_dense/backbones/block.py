@@ -10,7 +10,7 @@ from mmcv.cnn.bricks import DropPath
 from torch import Tensor, nn
 
 from ..utils.sizes import Size
-from .attention.attention import Attention
+from .attention.attention import AttentionLayers
 from .attention.neighbours import Plan
 from .layers import add_branch, build_norm
 
@@ -28,7 +28,7 @@ class Block(nn.Module):
 
     def __init__(
         self,
-        attn: Attention,
+        attn: AttentionLayers,
         mlp: nn.Module,
         norm_cfg: dict,
         drop_path_rate: float = 0.0,
@@ -53,6 +53,6 @@ class Block(nn.Module):
         plan: Plan | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """Tokens [B, N, C] to tokens; ``grid``, ``plan`` and ``mask``: see ``Attention``."""
+        """Tokens [B, N, C] to tokens; ``grid``, ``plan`` and ``mask``: see ``attn``."""
         x = add_branch(x, self.drop_path(self.attn(self.norm1(x), grid, plan, mask)), self.gamma_1)
         return add_branch(x, self.drop_path(self.mlp(self.norm2(x))), self.gamma_2)

@@ -64,9 +64,8 @@ class PatchEmbed(nn.Module):
     def project(self, image: Tensor) -> Tensor:
         """Images to a map [B, C, H, W]."""
         if self.pad:
-            bottom, right = (missing(side, self.patch_size) for side in image.shape[2:])
-            if is_tracing() or bottom or right:
-                image = F.pad(image, (0, right, 0, bottom))
+            sides = (padding_to_multiple(side, self.patch_size) for side in image.shape[2:])
+            image = pad_bottom_right(image, 2, *sides)
         return self.proj(image)
 
     def grid(self, height: int, width: int) -> Size:
@@ -101,8 +100,10 @@ class PositionConv(nn.Conv2d):
 
 
 class SineEmbed(nn.Module):
-    """Sinusoidal position embedding: sin and cos of 10000 ** (-4 t / C) times the column, then of
-    the same times the row, for t = 0 .. C / 4 - 1. No parameters.
+    """Sinusoidal position embedding, without parameters.
+
+    The sine and cosine of 10000 ** (-4 t / C) times the column, then of the same times the row, for
+    t = 0 .. C / 4 - 1.
 
     Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024), equation 2.
 
@@ -121,8 +122,9 @@ class SineEmbed(nn.Module):
 
 
 class SineConvEmbed(nn.Module):
-    """ResFormer's global position embedding: sinusoidal, of positions up to 2 pi, half of the
-    channels for the row and half for the column, and then a depth-wise convolution.
+    """ResFormer's global position embedding: sinusoidal, then a depth-wise convolution.
+
+    Positions go up to 2 pi; half of the channels are for the row and half for the column.
 
     Tian et al., "ResFormer: Scaling ViTs with Multi-Resolution Training" (CVPR 2023).
 
@@ -143,7 +145,7 @@ class SineConvEmbed(nn.Module):
 
 
 def sines(positions: Tensor, channels: int) -> Tensor:
-    """Positions [N, 2] to [N, 2, C / 4, 2], the sine and cosine of each with each frequency."""
+    """Return sine and cosine of positions [N, 2] times each frequency: [N, 2, C / 4, 2]."""
     angles = positions[..., None] * axis_frequencies(channels, 10000.0, device=positions.device)
     return torch.stack([angles.sin(), angles.cos()], -1)
 
@@ -156,8 +158,10 @@ def add_branch(x: Tensor, branch: Tensor, scale: Tensor | None) -> Tensor:
 
 
 class AddScaled(torch.autograd.Function):
-    """``torch.addcmul(x, branch, scale)``, without the product with ``value=1`` that its own
-    backward computes first, a pass over all activations."""
+    """``torch.addcmul(x, branch, scale)`` with two launches less in backward.
+
+    The backward of torch multiplies ``branch`` and ``scale`` by ``value=1`` first.
+    """
 
     @staticmethod
     def forward(x: Tensor, branch: Tensor, scale: Tensor) -> Tensor:
@@ -174,14 +178,26 @@ class AddScaled(torch.autograd.Function):
         return grad, grad * scale, (grad * branch).sum_to_size(scale.shape) if of_scale else None
 
 
-def missing(side: int, divisor: int) -> int:
-    """What ``side`` lacks to a multiple of ``divisor``. (``-side % divisor`` is the same, but
-    torch.export cannot reason about it.)"""
+def padding_to_multiple(side: int, divisor: int) -> int:
+    """Return the padding that makes ``side`` a multiple of ``divisor``."""
+    # -side % divisor is the same, but torch.export cannot reason about it.
     return (side + divisor - 1) // divisor * divisor - side
 
 
+def pad_bottom_right(x: Tensor, dim: int, bottom: int, right: int) -> Tensor:
+    """Pad a grid with zeros; its rows are dimension ``dim`` of x, its columns the next."""
+    if not may_differ((bottom, right), (0, 0)):
+        return x
+    return F.pad(x, (0, 0) * (x.ndim - dim - 2) + (0, right, 0, bottom))
+
+
+def may_differ(size: int | Size, other: int | Size) -> bool:
+    """Return whether two sizes differ; while tracing, a comparison would fix them."""
+    return is_tracing() or size != other
+
+
 def module_list(modules: Iterable[Part]) -> Sequence[Part]:
-    """``nn.ModuleList``, with the type of what it holds."""
+    """Make an ``nn.ModuleList`` that has the type of its modules."""
     return cast('Sequence[Part]', nn.ModuleList(modules))
 
 
@@ -191,21 +207,25 @@ def to_map(tokens: Tensor, grid: Size) -> Tensor:
 
 
 def build_norm(norm_cfg: dict, channels: int) -> nn.Module:
-    """The norm layer that ``norm_cfg`` (mmcv's form) describes."""
+    """Build the norm layer that ``norm_cfg`` (mmcv's form) describes."""
     return build_norm_layer(norm_cfg, channels)[1]
 
 
 def init_transformer(module: nn.Module) -> None:
-    """For ``apply``: truncated normal weights (std 0.02) and zero biases for linear layers."""
+    """For ``apply``: normal weights (std 0.02) and zero biases for linear layers.
+
+    Published code cuts the distribution off at 2, which is 100 standard deviations. (torch's
+    ``trunc_normal_`` depends on values, which fake tensors do not have.)
+    """
     if isinstance(module, nn.Linear):
-        nn.init.trunc_normal_(module.weight, std=0.02)
+        nn.init.normal_(module.weight, std=0.02)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
 
 
 def resize_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
-    """A table [1, H W, C] over a grid on another grid: bicubic, no antialiasing, as published."""
-    if not is_tracing() and grid == new_grid:
+    """Resize a table [1, H W, C] over a grid: bicubic, no antialiasing, as published."""
+    if not may_differ(grid, new_grid):
         return table
     as_map = table.transpose(1, 2).unflatten(2, grid).float()
     resized = F.interpolate(as_map, size=new_grid, mode='bicubic', align_corners=False)
@@ -213,15 +233,14 @@ def resize_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
 
 
 def pad_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
-    """A table [1, H W, C] over a grid on another with the same centre: zeros around, or cut."""
+    """Pad a table [1, H W, C] over a grid with zeros, or crop it, about its centre."""
     rows, columns = ((new - old) // 2 for new, old in zip(new_grid, grid, strict=True))
     padded = F.pad(table.unflatten(1, grid), (0, 0, columns, columns, rows, rows))
     return padded.flatten(1, 2)
 
 
 def tile_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
-    """A table [1, H W, C] over a grid repeated to the right and down over another grid, and cut off
-    at its edges, as in SAM3."""
+    """Repeat a table [1, H W, C] over a grid to the right and down over another, as in SAM3."""
     rows, columns = (
         torch.arange(new, device=table.device) % old
         for new, old in zip(new_grid, grid, strict=True)
@@ -230,5 +249,5 @@ def tile_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
 
 
 def linear_rates(rate: float, number: int) -> list[float]:
-    """Linear from 0 in the first of ``number`` blocks to ``rate`` in the last."""
+    """Return ``number`` rates that grow linearly from 0 to ``rate``."""
     return [rate * index / max(number - 1, 1) for index in range(number)]

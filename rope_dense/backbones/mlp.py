@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .archs import MlpKind
 from .layers import build_norm
-
-MlpKind = Literal['gelu', 'swiglu', 'swiglu_norm']
 
 
 def build_mlp(kind: MlpKind, embed_dims: int, hidden_dims: int, norm_cfg: dict) -> nn.Module:
-    """The MLP of a block; its norm, if the kind has one, is that of ``norm_cfg``."""
+    """Build the MLP of a block; ``norm_cfg`` is of its norm, if the kind has one."""
     if kind == 'gelu':
         return Mlp(embed_dims, hidden_dims)
     return SwiGLU(embed_dims, hidden_dims, norm_cfg if kind == 'swiglu_norm' else None)

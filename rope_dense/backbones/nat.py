@@ -7,10 +7,9 @@ neighbourhood.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from itertools import cycle, islice
-from typing import cast, get_args
+from typing import get_args
 
 from mmengine.registry import MODELS
 from torch import Tensor, nn
@@ -18,10 +17,9 @@ from torch import Tensor, nn
 from ..rope import RopeScaling
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number, refuse
-from .archs import DEFAULT, Default, find_arch
+from .archs import DEFAULT, NAT_ARCHS, Default, Dilations, NATArch, WindowSetting, find_arch
 from .attention.neighbourhood import Backend, NeighbourAttention, TableBiasNeighbourAttention
 from .attention.neighbours import NeighbourPlan, check_kernel_size, neighbour_plan
-from .attention.windows import WindowSetting
 from .base import FrozenStages, build_rope
 from .block import Block
 from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, module_list, to_map
@@ -29,79 +27,14 @@ from .mlp import Mlp
 from .stages import Stage, StagedBackbone, check_stages
 from .swin import PatchMerging
 
-Dilations = Sequence[Sequence[int]]
-
-
-@dataclass(frozen=True)
-class NATArch:
-    """One architecture.
-
-    Attributes:
-        embed_dims, depths, num_heads: channels C of the first stage, blocks and heads of each.
-        overlapping: 3 x 3 convolutions of stride 2 before the first stage and between stages (NAT
-            and DiNAT); otherwise Swin's patches and reductions (NAT-s and DiNAT-s).
-        others: see ``RoPENAT``.
-
-    Raises:
-        ValueError: values that are not allowed or do not fit each other.
-    """
-
-    embed_dims: int
-    depths: Sequence[int]
-    num_heads: Sequence[int]
-    mlp_ratio: float = 4.0
-    dilations: Dilations | None = None
-    overlapping: bool = True
-    layer_scale_init_value: float | None = None
-    drop_path_rate: float = 0.2
-
-    def __post_init__(self) -> None:
-        check_stages(self.embed_dims, self.depths, self.num_heads)
-        check_number('mlp_ratio', self.mlp_ratio, above=0)
-        check_number('drop_path_rate', self.drop_path_rate, 0, below=1)
-        check_choice('overlapping', self.overlapping, (True, False))
-        if self.layer_scale_init_value is not None:
-            check_number('layer_scale_init_value', self.layer_scale_init_value)
-        if self.dilations is not None:
-            check_dilations(self.dilations, len(self.depths))
-
-    @property
-    def channels(self) -> list[int]:
-        """Of each stage."""
-        return check_stages(self.embed_dims, self.depths, self.num_heads)
-
-    @property
-    def block_dilations(self) -> list[list[int]]:
-        """Of the blocks of each stage."""
-        dilations = self.dilations or ((1,),) * len(self.depths)
-        stages = zip(dilations, self.depths, strict=True)
-        return [list(islice(cycle(of_stage), depth)) for of_stage, depth in stages]
-
-
-SIZES = ('embed_dims', 'depths', 'num_heads')
-MINI = dict(embed_dims=64, depths=(3, 4, 6, 5), num_heads=(2, 4, 8, 16), mlp_ratio=3.0)
-TINY = dict(MINI, depths=(3, 4, 18, 5))
-SMALL = dict(
-    embed_dims=96,
-    depths=(3, 4, 18, 5),
-    num_heads=(3, 6, 12, 24),
-    mlp_ratio=2.0,
-    drop_path_rate=0.3,
-)
-BASE = dict(SMALL, embed_dims=128, num_heads=(4, 8, 16, 32), drop_path_rate=0.5)
-SCALED = dict(layer_scale_init_value=1e-5)
-DILATED = dict(dilations=((1, 8), (1, 4), (1, 2), (1,)))
-# With the sizes of Swin.
-S_TINY = dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24), overlapping=False)
-S_SMALL = dict(S_TINY, depths=(2, 2, 18, 2), drop_path_rate=0.3)
-S_BASE = dict(S_SMALL, embed_dims=128, num_heads=(4, 8, 16, 32), drop_path_rate=0.5)
-
 
 @MODELS.register_module()
 class RoPENAT(StagedBackbone):
-    """NAT of Hassani et al., "Neighborhood Attention Transformer" (CVPR 2023), and DiNAT of Hassani
-    and Shi, "Dilated Neighborhood Attention Transformer" (2022), with rotary embedding as in
-    "Revisiting Positional Information in Transformers in the Era of Fused Attention".
+    """NAT and DiNAT with rotary embedding.
+
+    Hassani et al., "Neighborhood Attention Transformer" (CVPR 2023); Hassani and Shi, "Dilated
+    Neighborhood Attention Transformer" (2022); the embedding as in "Revisiting Positional
+    Information in Transformers in the Era of Fused Attention".
 
     Takes images [B, in_channels, height, width] of any size and returns one map
     [B, embed_dims * 2**i, H_i, W_i] for each stage i of ``out_indices``, normalised by ``norm{i}``.
@@ -119,8 +52,8 @@ class RoPENAT(StagedBackbone):
             without its ``grid``. None leaves the frequencies as they are.
         use_rpb: learned relative position bias, with tables for ``pretrain_kernel_size``.
         kernel_size: tokens of a side of a neighbourhood, odd, an int or (height, width). Weights do
-            not depend on it. It is the ``window_size`` of a built model; see ``set_window_size``.
-        pretrain_kernel_size: that of the pre-training.
+            not depend on it. A built model has it as ``window_size``, too; see ``set_window_size``.
+        pretrain_kernel_size: kernel size of the pre-training; ``pretrain_grid`` of a built model.
         dilations: for each stage the dilations of its blocks, repeated over them. Weights do not
             depend on them; the published detectors and segmentors have larger ones than their
             pre-training.
@@ -139,22 +72,7 @@ class RoPENAT(StagedBackbone):
         ValueError: arguments that do not fit each other, named in the message.
     """
 
-    ARCHS: dict[str, dict] = {
-        'nat_mini': MINI,
-        'nat_tiny': TINY,
-        'nat_small': dict(SMALL, **SCALED),
-        'nat_base': dict(BASE, **SCALED),
-        'dinat_mini': dict(MINI, **DILATED),
-        'dinat_tiny': dict(TINY, **DILATED),
-        'dinat_small': dict(SMALL, **DILATED),
-        'dinat_base': dict(BASE, **SCALED, **DILATED),
-        'nat_s_tiny': S_TINY,
-        'nat_s_small': S_SMALL,
-        'nat_s_base': S_BASE,
-        'dinat_s_tiny': dict(S_TINY, **DILATED),
-        'dinat_s_small': dict(S_SMALL, **DILATED),
-        'dinat_s_base': dict(S_BASE, **DILATED),
-    }
+    ARCHS = NAT_ARCHS
 
     window_size: Size
 
@@ -170,7 +88,7 @@ class RoPENAT(StagedBackbone):
         backend: Backend = 'auto',
         in_channels: int = 3,
         qkv_bias: bool = True,
-        layer_scale_init_value: float | None | Default = DEFAULT,
+        layer_scale_init_value: float | Default | None = DEFAULT,
         drop_path_rate: float | Default = DEFAULT,
         out_indices: Sequence[int] = (0, 1, 2, 3),
         frozen_stages: FrozenStages = -1,
@@ -186,7 +104,8 @@ class RoPENAT(StagedBackbone):
             layer_scale_init_value=layer_scale_init_value,
             drop_path_rate=drop_path_rate,
         )
-        self.arch = nat_arch = find_arch(NATArch, SIZES, self.ARCHS, arch, given)
+        self.arch = nat_arch = find_arch(NATArch, self.ARCHS, arch, given)
+        channels = check_arch(nat_arch)
         check_integer('in_channels', in_channels, 1)
         for name, value in dict(use_rpb=use_rpb, qkv_bias=qkv_bias).items():
             check_choice(name, value, (True, False))
@@ -195,7 +114,6 @@ class RoPENAT(StagedBackbone):
         self.pretrain_grid = check_kernel_size('pretrain_kernel_size', pretrain_kernel_size)
         self.window_blocks = range(sum(nat_arch.depths))
         self.with_cp = with_cp
-        channels = nat_arch.channels
         self.set_outputs(channels, 4, out_indices, frozen_stages)
 
         stem = ConvStem if nat_arch.overlapping else partial(PatchEmbed, patch_size=4, pad=True)
@@ -208,11 +126,9 @@ class RoPENAT(StagedBackbone):
         stages = []
         for stage, (width, heads) in enumerate(zip(channels, nat_arch.num_heads, strict=True)):
             blocks = []
-            for dilation in nat_arch.block_dilations[stage]:
+            for _ in range(nat_arch.depths[stage]):
                 embedding = build_rope(rope, head_dim=width // heads, num_heads=heads)
-                attn = attention(
-                    width, heads, qkv_bias, embedding, dilation=dilation, backend=backend
-                )
+                attn = attention(width, heads, qkv_bias, embedding, backend=backend)
                 mlp = Mlp(width, int(width * nat_arch.mlp_ratio))
                 scale = nat_arch.layer_scale_init_value
                 blocks.append(Block(attn, mlp, norm_cfg, next(rates), scale))
@@ -225,15 +141,28 @@ class RoPENAT(StagedBackbone):
         self.freeze()
         self.add_lora(lora)
 
+    def window_of(self, height: int, width: int) -> Size:
+        return self.kernel_size
+
     def block_plans(
-        self, stage: Stage, x: Tensor, grid: Size, image: Tensor
+        self, stage: int, x: Tensor, grid: Size, window_size: Size | None
     ) -> list[NeighbourPlan]:
-        dilations = [cast('NeighbourAttention', block.attn).dilation for block in stage.blocks]
+        dilations = self.arch.block_dilations[stage]
         plans = {
-            dilation: neighbour_plan(grid, self.window_size, dilation, device=x.device)
+            dilation: neighbour_plan(grid, self.kernel_size, dilation, device=x.device)
             for dilation in set(dilations)
         }
         return [plans[dilation] for dilation in dilations]
+
+    @property
+    def kernel_size(self) -> Size:
+        """Tokens of a neighbourhood, (height, width): the ``window_size`` of other backbones."""
+        return self.window_size
+
+    @property
+    def pretrain_kernel_size(self) -> Size:
+        """The ``kernel_size`` of the pre-training: the ``pretrain_grid`` of other backbones."""
+        return self.pretrain_grid
 
     def set_window_size(self, window_size: WindowSetting) -> None:
         """Change the kernel size of a built model; the weights fit any.
@@ -244,12 +173,14 @@ class RoPENAT(StagedBackbone):
         self.window_size = check_kernel_size('kernel_size', window_size)
         self.set_rope_scaling(self.rope_scaling)
 
-    def scaling_of(self, block: Block, scaling: RopeScaling | None) -> RopeScaling | None:
-        """Positions are those of the whole map, attention reaches as far as its neighbourhood: the
-        factor comes from that."""
+    def scaling_of(self, block: int, scaling: RopeScaling | None) -> RopeScaling | None:
+        """Return the scaling of a block: the default factor is that of the kernel size.
+
+        Positions are those of the whole map, but attention reaches as far as a neighbourhood.
+        """
         if scaling is None or scaling.factor is not None:
             return scaling
-        return replace(scaling, factor=scaling.factors(*self.window_size))
+        return replace(scaling, factor=scaling.factors(*self.kernel_size))
 
 
 class ConvStem(PatchEmbed):
@@ -290,6 +221,23 @@ class ConvMerging(nn.Module):
         x = self.reduction(to_map(x, grid))
         height, width = x.shape[2:]
         return self.norm(x.flatten(2).transpose(1, 2).contiguous()), (height, width)
+
+
+def check_arch(arch: NATArch) -> list[int]:
+    """Return the channels of each stage.
+
+    Raises:
+        ValueError: values that are not allowed or do not fit each other.
+    """
+    check_number('mlp_ratio', arch.mlp_ratio, above=0)
+    check_number('drop_path_rate', arch.drop_path_rate, 0, below=1)
+    check_choice('overlapping', arch.overlapping, (True, False))
+    if arch.layer_scale_init_value is not None:
+        check_number('layer_scale_init_value', arch.layer_scale_init_value)
+    channels = check_stages(arch.embed_dims, arch.depths, arch.num_heads)
+    if arch.dilations is not None:
+        check_dilations(arch.dilations, len(channels))
+    return channels
 
 
 def check_dilations(dilations: object, stages: int) -> None:

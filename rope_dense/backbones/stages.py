@@ -56,10 +56,11 @@ class StagedBackbone(Backbone):
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         with torch.set_grad_enabled(self.needs_graph(frozen=self.frozen_stages >= 0)):
             x, grid = self.patch_embed(image)  # [B, N, C]
+        window_size = self.window_of(*image.shape[2:])
         outs = []
         for index, stage in enumerate(self.layers):
             with torch.set_grad_enabled(self.needs_graph(frozen=index < self.frozen_stages)):
-                plans = self.block_plans(stage, x, grid, image)
+                plans = self.block_plans(index, x, grid, window_size)
                 for block, plan in zip(stage.blocks, plans, strict=True):
                     x = self.run(block, x, grid, plan)
                 if index in self.out_indices:
@@ -69,10 +70,21 @@ class StagedBackbone(Backbone):
         return tuple(outs)
 
     @abstractmethod
+    def window_of(self, height: int, width: int) -> Size | None:
+        """The window or kernel for images of ``height`` x ``width`` pixels; None for whole maps."""
+
+    @abstractmethod
     def block_plans(
-        self, stage: Stage, x: Tensor, grid: Size, image: Tensor
+        self, stage: int, x: Tensor, grid: Size, window_size: Size | None
     ) -> Sequence[Plan | None]:
-        """What each block of a stage attends to, for tokens [B, N, C] of a grid; None for all."""
+        """The plan of each block of a stage, for tokens [B, N, C]; None to attend globally.
+
+        Args:
+            stage: its index.
+            x: tokens, for their number of images and their device.
+            grid: (H, W).
+            window_size: see ``window_of``.
+        """
 
     @property
     def ordered_blocks(self) -> list[Block]:
@@ -116,8 +128,10 @@ class StagedBackbone(Backbone):
 
 
 class Stage(nn.Module):
-    """The blocks of one resolution and the reduction that follows, under their published names;
-    the backbone calls them."""
+    """The blocks of one resolution and the reduction after them, under their published names.
+
+    The backbone calls them.
+    """
 
     def __init__(self, blocks: Sequence[Block], downsample: nn.Module | None) -> None:
         super().__init__()
@@ -126,7 +140,7 @@ class Stage(nn.Module):
 
 
 def check_stages(embed_dims: int, depths: Sequence[int], num_heads: Sequence[int]) -> list[int]:
-    """The channels of each stage.
+    """Return the channels of each stage.
 
     Raises:
         ValueError: sizes that are not allowed or do not fit each other.

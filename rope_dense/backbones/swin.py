@@ -9,19 +9,26 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import get_args
 
-import torch
-import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..utils.sizes import Size
-from ..utils.tracing import is_tracing
-from ..utils.validation import check_choice, check_integer, check_number, check_size, refuse
-from .attention.attention import Attention, TableBiasAttention
-from .attention.windows import WindowPlan, WindowSetting, window_plan
+from ..utils.validation import check_choice, check_integer, check_number, check_size
+from .archs import SWIN_ARCHS, SwinArch, WindowSetting, find_arch
+from .attention.attention import Attention
+from .attention.position_bias import TableBiasAttention
+from .attention.windows import WindowPlan, window_plan
 from .base import FrozenStages, build_rope
 from .block import Block
-from .layers import PatchEmbed, TableResize, build_norm, init_transformer, linear_rates, module_list
+from .layers import (
+    PatchEmbed,
+    TableResize,
+    build_norm,
+    init_transformer,
+    linear_rates,
+    module_list,
+    pad_bottom_right,
+)
 from .mlp import Mlp
 from .stages import Stage, StagedBackbone, check_stages
 
@@ -74,11 +81,7 @@ class RoPESwin(StagedBackbone):
         ValueError: arguments that do not fit each other, named in the message.
     """
 
-    ARCHS: dict[str, dict] = {
-        'tiny': dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24)),
-        'small': dict(embed_dims=96, depths=(2, 2, 18, 2), num_heads=(3, 6, 12, 24)),
-        'base': dict(embed_dims=128, depths=(2, 2, 18, 2), num_heads=(4, 8, 16, 32)),
-    }
+    ARCHS = SWIN_ARCHS
 
     def __init__(
         self,
@@ -106,9 +109,9 @@ class RoPESwin(StagedBackbone):
         pretrained: str | None = None,
     ) -> None:
         super().__init__(init_cfg, pretrained)
-        sizes = find_swin_arch(self.ARCHS, arch)
-        depths, num_heads = sizes['depths'], sizes['num_heads']
-        channels = check_stages(**sizes)
+        self.arch = find_arch(SwinArch, self.ARCHS, arch)
+        depths, num_heads = self.arch.depths, self.arch.num_heads
+        channels = check_stages(self.arch.embed_dims, depths, num_heads)
         check_integer('patch_size', patch_size, 1)
         check_integer('in_channels', in_channels, 1)
         check_number('mlp_ratio', mlp_ratio, above=0)
@@ -154,34 +157,33 @@ class RoPESwin(StagedBackbone):
         self.add_lora(lora)
 
     def block_plans(
-        self, stage: Stage, x: Tensor, grid: Size, image: Tensor
+        self, stage: int, x: Tensor, grid: Size, window_size: Size | None
     ) -> list[WindowPlan | None]:
-        plans = self.plans(x.shape[0], grid, self.window_of(*image.shape[-2:]), x.device)
-        return [plans[number % 2] for number in range(len(stage.blocks))]
-
-    def plans(
-        self, batch: int, grid: Size, window_size: Size | None, device: torch.device
-    ) -> list[WindowPlan | None]:
-        """The windows of even and of odd blocks of a stage, which are shifted; None for the whole
-        grid."""
+        """Odd blocks have shifted windows."""
+        depth = self.arch.depths[stage]
         if window_size is None:
-            return [None, None]
+            return [None] * depth
         shift = window_size[0] // 2, window_size[1] // 2
         single = grid[0] <= window_size[0] and grid[1] <= window_size[1]
         if not self.shift_single_window and single:
             shift = 0, 0
-        return [
+        plans = [
             window_plan(
-                batch, grid, window_size, shift=by, mask_padding=self.mask_padding, device=device
+                x.shape[0],
+                grid,
+                window_size,
+                shift=by,
+                mask_padding=self.mask_padding,
+                device=x.device,
             )
             for by in ((0, 0), shift)
         ]
+        return [plans[block % 2] for block in range(depth)]
 
     def window_of(self, height: int, width: int) -> Size | None:
-        """The window for images of ``height`` x ``width`` pixels; None is the whole map."""
         if self.window_size != 'auto':
             return self.window_size
-        last_stride = self.patch_embed.patch_size * 2 ** (len(self.layers) - 1)
+        last_stride = self.block_strides[-1]
         return -(-height // last_stride), -(-width // last_stride)
 
 
@@ -205,22 +207,7 @@ class PatchMerging(nn.Module):
         """[B, H W, C] and (H, W) to [B, H / 2 W / 2, 2 C] and (H / 2, W / 2), rounded up."""
         (height, width), x = grid, x.unflatten(1, grid)
         grid = (height + 1) // 2, (width + 1) // 2
-        bottom, right = 2 * grid[0] - height, 2 * grid[1] - width
-        if is_tracing() or bottom or right:
-            x = F.pad(x, (0, 0, 0, right, 0, bottom))
+        x = pad_bottom_right(x, 1, 2 * grid[0] - height, 2 * grid[1] - width)
         x = x.view(x.shape[0], grid[0], 2, grid[1], 2, x.shape[-1])
         x = x.permute(0, 1, 3, 4, 2, 5).flatten(3).flatten(1, 2)  # [B, H / 2 W / 2, 4 C]
         return self.reduction(self.norm(x)), grid
-
-
-def find_swin_arch(archs: dict[str, dict], arch: str | dict) -> dict:
-    """The sizes that ``arch`` names, or that it gives.
-
-    Raises:
-        ValueError: an unknown name, or a dict with other keys.
-    """
-    keys = ('embed_dims', 'depths', 'num_heads')
-    sizes = archs.get(arch) if isinstance(arch, str) else arch
-    if not isinstance(sizes, dict) or set(sizes) != set(keys):
-        refuse('arch', arch, f'one of {", ".join(archs)} or a dict of {", ".join(keys)}')
-    return sizes

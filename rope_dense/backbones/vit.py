@@ -5,8 +5,9 @@ Letters: B batch, H x W token grid, R registers, N tokens (prefix and grid), C c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, Literal, get_args
 
 import torch
@@ -16,12 +17,34 @@ from torch import Tensor, nn
 from ..rope import RopeScaling
 from ..utils.sizes import Size
 from ..utils.tracing import is_tracing
-from ..utils.validation import check_choice, check_indexes, check_integer, check_number
-from .archs import ARCHS, DEFAULT, Ape, Default, FinalNorm, ViTArch, find_vit_arch
-from .attention.attention import GlobalPrefixAttention, QkvBias
-from .attention.linear import LinearKernel
-from .attention.windows import WindowPlan, WindowSetting, fitting_side, window_plan
-from .attention_kinds import AttentionKind, attention_kinds
+from ..utils.validation import (
+    check_choice,
+    check_indexes,
+    check_integer,
+    check_number,
+    check_size,
+)
+from .archs import (
+    DEFAULT,
+    VIT_ARCHS,
+    Ape,
+    Default,
+    FinalNorm,
+    MlpKind,
+    QkvBias,
+    ViTArch,
+    WindowSetting,
+    find_arch,
+)
+from .attention.attention import Attention
+from .attention.linear import LinearAttention, LinearKernel
+from .attention.position_bias import (
+    DecomposedBiasAttention,
+    LocalPositionAttention,
+    TableBiasAttention,
+)
+from .attention.prefix import GlobalPrefixAttention
+from .attention.windows import WindowPlan, fitting_side, window_plan
 from .base import (
     Backbone,
     FrozenStages,
@@ -46,12 +69,15 @@ from .layers import (
 )
 from .mlp import build_mlp
 
+AttentionKind = Callable[..., Attention]  # a class, or one with some of its arguments
+
 
 @MODELS.register_module()
 class RoPEViT(Backbone):
-    """ViT of Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024), its
-    baselines, and other ViTs with rotary embedding: DINOv3, LingBot-Vision, EVA-02, Perception
-    Encoder, SAM3's image encoder, timm's; and ResFormer and the plain ViT of the
+    """ViT of Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024).
+
+    Also its baselines, and other ViTs with rotary embedding: DINOv3, LingBot-Vision, EVA-02,
+    Perception Encoder, SAM3's image encoder, timm's; and ResFormer and the plain ViT of the
     neighbourhood-attention papers, which have none.
 
     Takes images [B, in_channels, height, width] of any size from one patch up and returns one map
@@ -71,11 +97,11 @@ class RoPEViT(Backbone):
         mlp_ratio: hidden channels of an MLP over C.
         qkv_bias: bias in the qkv projections; 'qv' for none in the keys.
         rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE``, ``LogAxialRoPE``,
-            ``RasterRoPE`` or a class of your own), or None. Coordinates that fit the grid fit that
-            of a window in window blocks, as in EVA-02's detectors, unless they have windows='map'.
+            ``RasterRoPE`` or a class of your own), or None. Normalised coordinates span each
+            window in window blocks, as in EVA-02's detectors, unless they have windows='map'.
         rope_scaling: for grids larger than that of ``img_size``, see ``RopeScaling``; without its
             ``grid``. None leaves the frequencies as they are, as in the paper. Windows have no
-            fixed factor: theirs always comes from their size.
+            fixed factor: it always comes from their size.
         use_ape: learned absolute position embedding. True resizes it (bicubic) to the grid of each
             input, 'tile' repeats it over that grid (SAM3). 'sine' is sinusoidal, 'sine_conv'
             ResFormer's global position embedding: see ``SineEmbed`` and ``SineConvEmbed``.
@@ -128,7 +154,7 @@ class RoPEViT(Backbone):
         ValueError: arguments that do not fit each other, named in the message.
     """
 
-    ARCHS = ARCHS
+    ARCHS = VIT_ARCHS
     is_isotropic: ClassVar[bool] = True
     blocks: Sequence[Block]
     cls_token: nn.Parameter | None
@@ -143,7 +169,7 @@ class RoPEViT(Backbone):
         in_channels: int = 3,
         mlp_ratio: float | Default = DEFAULT,
         qkv_bias: QkvBias | Default = DEFAULT,
-        rope: dict | None | Default = DEFAULT,
+        rope: dict | Default | None = DEFAULT,
         rope_scaling: dict | None = None,
         use_ape: Ape | Default = DEFAULT,
         use_rpb: bool | Default = DEFAULT,
@@ -159,7 +185,7 @@ class RoPEViT(Backbone):
         window_block_indexes: Sequence[int] | Default = DEFAULT,
         window_prefix: WindowPrefix = 'copy',
         patch_norm: bool | Default = DEFAULT,
-        layer_scale_init_value: float | None | Default = DEFAULT,
+        layer_scale_init_value: float | Default | None = DEFAULT,
         final_norm: FinalNorm | Default = DEFAULT,
         out_indices: Sequence[int] = (-1,),
         output_prefix: OutputPrefix = None,
@@ -190,7 +216,8 @@ class RoPEViT(Backbone):
             final_norm=final_norm,
             norm_cfg=norm_cfg,
         )
-        self.arch = vit_arch = find_vit_arch(self.ARCHS, arch, given)
+        self.arch = vit_arch = find_arch(ViTArch, self.ARCHS, arch, given)
+        check_arch(vit_arch)
         channels, depth, norm_cfg = vit_arch.embed_dims, vit_arch.depth, vit_arch.norm_cfg
         window_block_indexes = vit_arch.window_block_indexes
         self.window_blocks = check_indexes('window_block_indexes', window_block_indexes, depth)
@@ -252,7 +279,7 @@ class RoPEViT(Backbone):
         self.apply(init_transformer)
         for embedding in (self.cls_token, self.reg_token, self.pos_embed):
             if embedding is not None:
-                nn.init.trunc_normal_(embedding, std=0.02)
+                nn.init.normal_(embedding, std=0.02)
         self.freeze()
         self.add_lora(lora)
 
@@ -270,21 +297,23 @@ class RoPEViT(Backbone):
         return tuple((out, x[:, prefix]) for out, x in zip(maps, tokens, strict=True))
 
     def forward_tokens(self, image: Tensor) -> tuple[list[Tensor], Size]:
-        """The tokens [B, N, C] after each of ``out_indices``, prefix tokens first, and the grid
-        (H, W) of the others. They are normalised as ``final_norm`` says."""
+        """Return the tokens [B, N, C] after each of ``out_indices``, and the grid (H, W).
+
+        Prefix tokens come first. Tokens are normalised as ``final_norm`` says.
+        """
         x, grid, plan = self.start(image)
         outs = []
         for index in range(len(self.blocks)):
             x = self.run_block(index, x, grid, plan)
             if index in self.out_indices:
-                inside = {index, index + 1} <= set(self.window_blocks)
+                inside = self.is_between_windows(index + 1)
                 out = plan.mean_prefix(x) if plan is not None and inside else x
                 normed = index == len(self.blocks) - 1 or self.final_norm == 'all'
                 outs.append(self.norm(out) if normed and self.norm is not None else out)
         return outs, grid
 
     def start(self, image: Tensor) -> tuple[Tensor, Size, WindowPlan | None]:
-        """Tokens [B, N, C] before the first block, the grid (H, W), and its windows."""
+        """Make tokens [B, N, C] before the first block, the grid (H, W), and its windows."""
         with torch.set_grad_enabled(self.needs_graph(frozen=self.frozen_stages >= 0)):
             x, grid = self.embed(image)
         return x, grid, self.plan(x.shape[0], grid, x.device)
@@ -297,25 +326,34 @@ class RoPEViT(Backbone):
         plan: WindowPlan | None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """Tokens after a block, of those before it. Between two blocks with windows each window has
-        its copy of the prefix tokens.
+        """Run a block on the tokens before it.
 
         Args:
-            x: [B, N, C].
+            index: of the block.
+            x: [B, N, C]; with copies of the prefix tokens if ``is_between_windows``.
             grid, plan: as ``start`` returns them.
             mask: for a global block, see ``Attention``.
+
+        Returns:
+            The tokens after it.
         """
-        before, windows, after = (
-            plan if i in self.window_blocks else None for i in (index - 1, index, index + 1)
-        )
         with torch.set_grad_enabled(self.needs_graph(frozen=index < self.frozen_stages)):
-            if windows is not None and before is None:
-                x = windows.copy_prefix(x)
-            x = self.run(self.blocks[index], x, grid, windows, mask)
-            return windows.mean_prefix(x) if windows is not None and after is None else x
+            if plan is None or index not in self.window_blocks:
+                return self.run(self.blocks[index], x, grid, None, mask)
+            if not self.is_between_windows(index):
+                x = plan.copy_prefix(x)
+            x = self.run(self.blocks[index], x, grid, plan, mask)
+            return x if self.is_between_windows(index + 1) else plan.mean_prefix(x)
+
+    def is_between_windows(self, index: int) -> bool:
+        """Whether the blocks before and at ``index`` both have windows.
+
+        Each window keeps its copy of the prefix tokens between them.
+        """
+        return index - 1 in self.window_blocks and index in self.window_blocks
 
     def embed(self, image: Tensor) -> tuple[Tensor, Size]:
-        """Tokens [B, N, C] before the first block, and the grid (H, W)."""
+        """Make tokens [B, N, C] before the first block, and the grid (H, W)."""
         x, grid = self.patch_embed(image)  # [B, H W, C]
         if self.pos_embed is not None:
             adapted = tile_grid if self.arch.use_ape == 'tile' else resize_grid
@@ -390,10 +428,12 @@ class RoPEViT(Backbone):
             return int(rest[0]) + 1
         return len(self.blocks) + 1 if first == 'norm' else 0
 
-    def scaling_of(self, block: Block, scaling: RopeScaling | None) -> RopeScaling | None:
-        """Windows have no fixed factor: theirs always comes from their size, if the coordinates are
-        those of a window."""
-        windowed = any(block is self.blocks[index] for index in self.window_blocks)
+    def scaling_of(self, block: int, scaling: RopeScaling | None) -> RopeScaling | None:
+        """Return the scaling of a block.
+
+        Windows have no fixed factor: it comes from their size, unless coordinates are global.
+        """
+        windowed = block in self.window_blocks and self.window_size is not None
         if scaling is None or not windowed or self.global_prefix:
             return scaling
         return replace(scaling, factor=None)
@@ -413,7 +453,7 @@ class RoPEViT(Backbone):
 
 
 def build_block(arch: ViTArch, attention: AttentionKind, drop_path_rate: float) -> Block:
-    """A block of an architecture, with this kind of attention."""
+    """Build a block of an architecture, with this kind of attention."""
     attn = attention(
         embed_dims=arch.embed_dims,
         num_heads=arch.num_heads,
@@ -427,3 +467,73 @@ def build_block(arch: ViTArch, attention: AttentionKind, drop_path_rate: float) 
     hidden_dims = int(arch.embed_dims * arch.mlp_ratio)
     mlp = build_mlp(arch.mlp, arch.embed_dims, hidden_dims, arch.norm_cfg)
     return Block(attn, mlp, arch.norm_cfg, drop_path_rate, arch.layer_scale_init_value)
+
+
+def attention_kinds(
+    arch: ViTArch,
+    *,
+    use_rel_pos: bool,
+    rel_pos_img_size: int | Size,
+    rpb_resize: TableResize,
+    linear_attention: LinearKernel | None,
+) -> tuple[AttentionKind, AttentionKind]:
+    """Return the attention of blocks with windows, and the attention of the others.
+
+    The options are those of ``RoPEViT``.
+
+    Raises:
+        ValueError: options that are not allowed, or exclude each other.
+    """
+    check_choice('use_rel_pos', use_rel_pos, (True, False))
+    check_choice('rpb_resize', rpb_resize, get_args(TableResize))
+    check_choice('linear_attention', linear_attention, (None, *get_args(LinearKernel)))
+    if use_rel_pos and arch.rope is not None:
+        raise ValueError('use_rel_pos=True is the baseline without rotary embedding: set rope=None')
+    options = dict(use_rel_pos=use_rel_pos, use_rpb=arch.use_rpb, use_lpe=arch.use_lpe)
+    options['linear_attention'] = linear_attention is not None
+    if len(kinds := [name for name, value in options.items() if value]) > 1:
+        raise ValueError(f'{" and ".join(kinds)} exclude each other: each is an attention')
+    if arch.num_prefix_tokens and (use_rel_pos or arch.use_rpb):
+        raise ValueError(
+            f'{kinds[0]} needs with_cls_token=False and num_registers=0, got '
+            f'{arch.with_cls_token} and {arch.num_registers}'
+        )
+    if use_rel_pos:
+        height, width = check_size('rel_pos_img_size', rel_pos_img_size, arch.patch_size)
+        grids = arch.grid, (height // arch.patch_size, width // arch.patch_size)
+        in_windows, elsewhere = (partial(DecomposedBiasAttention, bias_grid=grid) for grid in grids)
+        return in_windows, elsewhere
+    if arch.use_rpb:
+        table_bias = partial(TableBiasAttention, bias_window=arch.grid, resize=rpb_resize)
+        return table_bias, table_bias
+    if arch.use_lpe:
+        return LocalPositionAttention, LocalPositionAttention
+    if linear_attention is not None:
+        return Attention, partial(LinearAttention, kernel=linear_attention)
+    return Attention, Attention
+
+
+def check_arch(arch: ViTArch) -> None:
+    """Raise ValueError unless the values of an architecture are allowed and fit each other."""
+    for name in ('embed_dims', 'depth', 'num_heads', 'patch_size'):
+        check_integer(name, getattr(arch, name), 1)
+    if arch.embed_dims % arch.num_heads:
+        raise ValueError(
+            f'arch: embed_dims {arch.embed_dims} is not a multiple of num_heads {arch.num_heads}'
+        )
+    check_size('img_size', arch.img_size, arch.patch_size)
+    check_choice('mlp', arch.mlp, get_args(MlpKind))
+    check_number('mlp_ratio', arch.mlp_ratio, above=0)
+    check_choice('qkv_bias', arch.qkv_bias, (True, False, 'qv'))
+    check_integer('num_registers', arch.num_registers, 0)
+    check_choice('use_ape', arch.use_ape, (True, False, 'tile', 'sine', 'sine_conv'))
+    if arch.use_ape in ('sine', 'sine_conv') and arch.embed_dims % 4:
+        raise ValueError(
+            f'arch: embed_dims must be a multiple of 4 (two axes, sine and cosine) for '
+            f'use_ape={arch.use_ape!r}, got {arch.embed_dims}'
+        )
+    for name in ('use_rpb', 'use_lpe', 'patch_norm', 'with_cls_token', 'pre_norm', 'attn_norm'):
+        check_choice(name, getattr(arch, name), (True, False))
+    check_choice('final_norm', arch.final_norm, (True, False, 'all'))
+    if arch.layer_scale_init_value is not None:
+        check_number('layer_scale_init_value', arch.layer_scale_init_value)

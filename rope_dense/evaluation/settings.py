@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from itertools import product
 from typing import Literal
 
-from ..backbones.attention.windows import WindowSetting
+from ..backbones.archs import WindowSetting
 from ..utils.sizes import ImageSize, Size
 
 FROM_CONFIG = 'config'  # leaves a setting as the config has it

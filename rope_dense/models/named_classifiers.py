@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..backbones import RoPENAT, RoPEViT
-from ..backbones.archs import DEFAULT, find_vit_arch
+from ..backbones.archs import DEFAULT, ViTArch, find_arch
 from ..utils.sizes import Size
 from ..utils.validation import refuse
 
@@ -128,7 +128,7 @@ def with_image_size(backbone: dict, image_size: Size) -> dict:
     multiple = SWIN_STRIDE
     if backbone['type'] == 'RoPEViT':
         given = dict(patch_size=backbone.get('patch_size', DEFAULT))
-        multiple = find_vit_arch(RoPEViT.ARCHS, backbone['arch'], given).patch_size
+        multiple = find_arch(ViTArch, RoPEViT.ARCHS, backbone['arch'], given).patch_size
     if any(side % multiple for side in image_size):
         refuse('img_size', image_size, f'multiples of {multiple} pixels for a {backbone["type"]}')
     if backbone['type'] == 'RoPEViT':

@@ -53,6 +53,7 @@ class RotaryEmbedding(nn.Module, ABC):
         self, head_dim: int, num_heads: int, pair_layout: PairLayout = 'interleaved'
     ) -> None:
         super().__init__()
+        self.scaling: RopeScaling | None = None
         self.head_dim = check_integer('head_dim', head_dim, 1)
         self.num_heads = check_integer('num_heads', num_heads, 1)
         check_choice('pair_layout', pair_layout, get_args(PairLayout))
@@ -116,7 +117,6 @@ class GridRoPE(RotaryEmbedding):
             )
         self.theta = check_number('theta', theta, above=0)
         self.coordinates = build_coordinates(coordinates)
-        self.scaling: RopeScaling | None = None
 
     @abstractmethod
     def frequencies(self, device: torch.device) -> Tensor:

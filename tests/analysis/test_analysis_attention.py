@@ -233,6 +233,7 @@ def test_statistics_are_those_of_a_loop(name: str) -> None:
     images = [torch.randn(1, 3, 20, 28, dtype=torch.float64) for _ in range(2)]
     for index, block in enumerate(model.ordered_blocks):
         block.attn.is_shifted = index % 2 == 1
+        block.attn.dilation = {1: 2, 3: 3}.get(index, 1)
         block.attn.register_forward_pre_hook(lambda attn, args: seen.append((attn, *args[:2])))
     found = attention_statistics(model, images)
     expected: dict[Attention, list[float]] = {}

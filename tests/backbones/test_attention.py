@@ -10,10 +10,9 @@ from torch import Tensor, nn
 from helpers.reference import attention, relative_error, windowed_attention
 from helpers.reference_swin import groups, separate_attention
 from rope_dense.backbones.attention import attention as attention_module
-from rope_dense.backbones.attention.attention import (
-    Attention,
+from rope_dense.backbones.attention.attention import Attention, QVBiasLinear
+from rope_dense.backbones.attention.position_bias import (
     DecomposedBiasAttention,
-    QVBiasLinear,
     TableBiasAttention,
     offset_table,
     relative_position_index,

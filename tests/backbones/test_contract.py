@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils import parametrizations, prune
 from torch.utils.checkpoint import (
     CheckpointPolicy,
@@ -400,6 +401,62 @@ def test_nothing_is_moved_to_the_device_in_a_forward(make, rope: dict | None):
     with Record():
         model(image)
     assert not {'aten::lift_fresh', 'aten::_to_copy', 'aten::arange', 'aten::nonzero'} & set(names)
+
+
+@every_model
+@every_rope
+@pytest.mark.parametrize('bias', [False, True])
+def test_the_meta_device_and_fake_tensors(make, rope: dict | None, bias: bool):
+    """Shapes and gradients without values, for planners of memory and sharded models."""
+    if bias and make not in (swin, nat):
+        pytest.skip('prefix tokens have no bias')
+    options = dict(use_rpb=True) if bias else {}
+    expected = [out.shape for out in make(rope, **options)(images())]
+    for mode in (torch.device('meta'), FakeTensorMode()):
+        with mode:
+            model = make(rope, **options)
+            outs = model(torch.empty(2, 3, 40, 56))
+            sum(out.sum() for out in outs).backward()
+        assert [out.shape for out in outs] == expected
+        assert all(parameter.grad is not None for parameter in model.parameters())
+    assert all(out.isfinite().all() for out in make(rope, **options)(images()))  # nothing cached
+
+
+# Settings that change
+
+
+@every_model
+@pytest.mark.parametrize('rope', [AXIAL, MIXED], ids=['axial', 'mixed'])
+def test_a_recomputation_has_the_scaling_of_its_forward(make, rope: dict):
+    """``set_rope_scaling`` between forward and backward changes neither gradients nor the model."""
+    model, image = make(rope, with_cp=True), images()
+    parameters = list(model.parameters())
+    expected = torch.autograd.grad(loss_of(model, image), parameters)
+    loss = loss_of(model, image)
+    scaling = dict(type='linear', factor=2.0)
+    model.set_rope_scaling(scaling)
+    grads = torch.autograd.grad(loss, parameters)
+    assert all(close(a, b) for a, b in zip(grads, expected, strict=True))
+    assert model.ordered_blocks[-1].attn.rope.scaling.factor == (2.0, 2.0)
+    other = torch.autograd.grad(loss_of(model, image), parameters)
+    assert not all(close(a, b, 1e-3) for a, b in zip(other, expected, strict=True))
+
+
+@pytest.mark.parametrize('later', [False, True])
+def test_window_blocks_that_attend_globally_are_scaled_like_the_others(later: bool):
+    """A fixed factor, as if there were no windows; in windows it comes from their size."""
+    scaling = dict(type='linear', factor=2.0)
+    windows = dict(with_cls_token=False, window_block_indexes=(0, 2))
+    model = vit(window_size=3 if later else None, rope_scaling=scaling, **windows).eval()
+    if later:
+        model.set_window_size(None)
+    other = vit(with_cls_token=False, rope_scaling=scaling).eval()
+    other.load_state_dict(model.state_dict())
+    image = images()
+    assert torch.equal(model(image)[0], other(image)[0])
+    model.set_window_size(3)
+    factors = [block.attn.rope.scaling.factor for block in model.blocks]
+    assert factors == [None, (2.0, 2.0), None, (2.0, 2.0)]
 
 
 # Frozen parts

@@ -85,7 +85,7 @@ def test_architectures_are_those_of_the_paper() -> None:
             scaled = name in ('nat_small', 'nat_base', 'dinat_base')
             assert (model.layers[0].blocks[0].gamma_1 is not None) == scaled
             assert isinstance(model.layers[0].downsample, PatchMerging) == ('_s_' in name)
-            dilations = [[block.attn.dilation for block in stage.blocks] for stage in model.layers]
+            dilations = model.arch.block_dilations
             if name.startswith('nat'):
                 assert {d for of in dilations for d in of} == {1}
             else:
@@ -266,7 +266,7 @@ def test_a_sweep_over_kernels() -> None:
 @torch.no_grad()
 def test_log_axial_positions_have_the_step_of_the_map(grid: tuple[int, int]) -> None:
     attn = small(rope=LOG_AXIAL).layers[0].blocks[1].attn
-    plan = neighbour_plan(grid, (3, 3), attn.dilation, device=torch.device('cpu'))
+    plan = neighbour_plan(grid, (3, 3), 2, device=torch.device('cpu'))
     angles = attn.padded_rotary(torch.zeros(1, grid[0] * grid[1], 16), plan).angles
     steps = angles.unflatten(0, plan.padded).diff(dim=0)  # from row to row
     expected = attn.rope.frequencies(torch.device('cpu'))[1] * 2 / max(grid)
@@ -325,8 +325,8 @@ def test_wrong_arguments(name: str, value: object) -> None:
     'arch, message',
     [
         ('nat', 'arch must be one of nat_mini, .+'),
-        (dict(SMALL, depth=3), r"arch has the unknown \['depth'\]"),
-        (dict(embed_dims=16), r"arch lacks \['depths', 'num_heads'\]"),
+        (dict(SMALL, depth=3), r"missing or unknown: \['depth'\]"),
+        (dict(embed_dims=16), r"missing or unknown: \['depths', 'num_heads'\]"),
         (dict(SMALL, num_heads=(3, 4)), 'stage 0 has 16 channels .+ not a multiple of its 3 heads'),
         (dict(SMALL, mlp_ratio=0), 'mlp_ratio must be .+, got 0'),
         (dict(SMALL, overlapping=2), 'overlapping must be .+, got 2'),

@@ -252,7 +252,10 @@ def test_compiles_without_a_graph_break() -> None:
     'settings, message',
     [
         (dict(arch='huge'), "arch must be one of tiny, small, base .*, got 'huge'"),
-        (dict(arch=dict(embed_dims=8, depths=(1,))), 'arch must be one of .* or a dict of'),
+        (
+            dict(arch=dict(embed_dims=8, depths=(1,))),
+            r"arch must have embed_dims, depths, num_heads; .*\['num_heads'\], got",
+        ),
         (dict(arch=dict(embed_dims=8, depths=(1,), num_heads=(3,))), 'stage 0 has 8 channels'),
         (dict(arch=dict(embed_dims=8, depths=(1,), num_heads=(1, 2))), 'must be of one length'),
         (

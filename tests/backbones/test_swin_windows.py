@@ -61,10 +61,10 @@ def one_stage(
 def run_blocks(model: RoPESwin, x: Tensor) -> Tensor:
     """The blocks of a model of one stage, [B, H, W, C] to the same."""
     grid = x.shape[1], x.shape[2]
-    plans = model.plans(len(x), grid, model.window_size, x.device)
     tokens = x.flatten(1, 2)
-    for number, block in enumerate(model.ordered_blocks):
-        tokens = block(tokens, grid, plans[number % 2])
+    plans = model.block_plans(0, tokens, grid, model.window_size)
+    for block, plan in zip(model.ordered_blocks, plans, strict=True):
+        tokens = block(tokens, grid, plan)
     return tokens.unflatten(1, grid)
 
 

@@ -13,7 +13,7 @@ from helpers.published import meta_dinov3
 from helpers.reference import relative_error
 from helpers.small_checkpoints import load, randomize, refusal, saved
 from rope_dense.backbones import RoPEViT
-from rope_dense.backbones.archs import find_vit_arch
+from rope_dense.backbones.archs import ViTArch, find_arch
 from rope_dense.backbones.base import build_rope
 
 TIMM_NAMES = {
@@ -112,7 +112,7 @@ def test_same_angles_as_timm(timm: ModuleType, name: str, grid: tuple[int, int])
     size = tuple(patch_size * side for side in grid)
     theirs = timm.create_model(TIMM_NAMES[name], img_size=size, depth=0, num_classes=0)
     sin, cos = theirs.rope.get_embed(grid).chunk(2, -1)  # [N, D], pairs repeated
-    arch = find_vit_arch(RoPEViT.ARCHS, name)
+    arch = find_arch(ViTArch, RoPEViT.ARCHS, name)
     ours = build_rope(arch.rope, head_dim=arch.embed_dims // arch.num_heads, num_heads=1).eval()
     rotary = ours(torch.empty(1, grid[0] * grid[1], 1), grid)
     pairs = slice(None, sin.shape[1] // 2) if rotary.pair_layout == 'half' else slice(0, None, 2)
@@ -367,8 +367,8 @@ def test_scaling_is_refused_where_coordinates_fit_the_grid(name: str):
 
 
 def test_scaling_that_needs_a_theta_is_refused_for_bands():
+    rope = dict(type='AxialRoPE', series='bands')
     with pytest.raises(ValueError, match="type 'ntk' changes the theta"):
-        rope = dict(type='AxialRoPE', series='bands')
         RoPEViT(arch=small('small'), rope=rope, rope_scaling=dict(type='ntk'))
 
 

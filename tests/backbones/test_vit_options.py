@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from helpers.published import block, linear, norm
 from rope_dense.backbones import RoPESwin, RoPEViT
-from rope_dense.backbones.attention.attention import LocalPositionAttention
 from rope_dense.backbones.attention.linear import LinearAttention
+from rope_dense.backbones.attention.position_bias import LocalPositionAttention
 from rope_dense.backbones.layers import SineConvEmbed, SineEmbed, pad_grid
 from rope_dense.checkpoints import CheckpointError, load_pretrained
 from rope_dense.models.classifier import RoPEClassifier, classifier_config, load_classifier

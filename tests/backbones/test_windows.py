@@ -80,13 +80,13 @@ def test_each_window_has_its_tokens(shape: tuple[int, int, int], window_size: To
     assert sorted(found) == sorted(expected)
     is_padding = (windows[..., 0] < 0).flatten()
     if plan.is_padding is None:
-        assert not is_padding.any() and plan.padding_places is None
+        assert not is_padding.any() and plan.padding_index is None
     else:
         assert torch.equal(plan.is_padding, is_padding)
-        assert torch.equal(plan.padding_places, is_padding.nonzero()[:, 0])
-    places = plan.into[~is_padding]
+        assert torch.equal(plan.padding_index, is_padding.nonzero()[:, 0])
+    places = plan.gather_index[~is_padding]
     assert torch.equal(places.sort().values, torch.arange(images * height * width))  # each once
-    assert torch.equal(plan.into[plan.back], torch.arange(images * height * width))
+    assert torch.equal(plan.gather_index[plan.inverse_index], torch.arange(images * height * width))
 
 
 @PLAN
@@ -97,7 +97,7 @@ def test_masks_part_what_was_moved_over_the_edge(
     images, height, width = shape
     down, right = options.get('shift', (0, 0))
     plan = make(shape, window_size, options)
-    number = len(plan.into) // (window_size[0] * window_size[1])
+    number = len(plan.gather_index) // (window_size[0] * window_size[1])
     allowed = torch.ones(number, *[window_size[0] * window_size[1]] * 2, dtype=torch.bool)
     if plan.mask is not None:
         assert plan.mask.shape == (number - plan.num_unmasked, 1, *allowed.shape[1:])
@@ -156,14 +156,14 @@ def test_gradients_of_both_orders(name: str):
     windows, tokens = there_and_back(x, padding)
     (windows.sum() + tokens.sum()).backward()
     assert x.grad.shape == x.shape
-    if plan.padding_places is not None:
-        expected = len(plan.padding_places) * padding.detach().exp()
+    if plan.padding_index is not None:
+        expected = len(plan.padding_index) * padding.detach().exp()
         torch.testing.assert_close(padding.grad, expected)
 
 
 def test_padding_gets_no_gradient_back_from_tokens():
     plan = make(*PLANS['shifted and padded'])
-    windows = torch.randn(len(plan.into) // 12, 12, 3, requires_grad=True)
+    windows = torch.randn(len(plan.gather_index) // 12, 12, 3, requires_grad=True)
     weight = torch.randn(*plan.shape, 3)
     (gradient,) = torch.autograd.grad((plan.unpartition(windows) * weight).sum(), windows)
     assert torch.equal(gradient, plan.partition(weight))
@@ -214,7 +214,12 @@ def test_plans_are_cached_by_all_that_they_depend_on():
     assert len({id(other) for other in [plan, *others]}) == 6
     with torch.inference_mode():
         made_there = window_plan(2, (5, 7), (3, 3), mask_padding=True, device=CPU)
-    tensors = made_there.into, made_there.back, made_there.padding_places, made_there.mask
+    tensors = (
+        made_there.gather_index,
+        made_there.inverse_index,
+        made_there.padding_index,
+        made_there.mask,
+    )
     assert not any(tensor.is_inference() for tensor in tensors)
 
 

@@ -204,8 +204,7 @@ def test_backbones_have_the_published_dilations(key: tuple[str, str, str]) -> No
     with torch.device('meta'):
         model = MODELS.build(dict(load(path_of(key)).model.backbone, init_cfg=None))
     expected = DILATIONS.get((MASK if head == CASCADE else head, family), ((1,),) * 4)
-    for stage, of_stage in zip(model.layers, expected, strict=True):
-        dilations = [block.attn.dilation for block in stage.blocks]
+    for dilations, of_stage in zip(model.arch.block_dilations, expected, strict=True):
         assert dilations == [of_stage[i % len(of_stage)] for i in range(len(dilations))]
 
 

@@ -8,7 +8,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from rope_dense.backbones.attention.attention import TableBiasAttention
+from rope_dense.backbones.attention.position_bias import TableBiasAttention
 
 STUDY = Path(__file__).parents[2] / 'configs' / 'study'
 PARTS = {  # rotary embedding, absolute position embedding, relative position bias

@@ -1,12 +1,23 @@
 """docs/architecture.md: its code runs, and its table of the path is true."""
 
 import re
+import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
+import torch
 from mmengine.registry import MODELS
+from torch import Tensor
+
+from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
+from rope_dense.backbones.attention import neighbours, windows
+from rope_dense.backbones.base import Backbone
+from rope_dense.rope import GridRoPE
+from rope_dense.utils.cache import Cache
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / 'rope_dense'
 TEXT = (ROOT / 'docs' / 'architecture.md').read_text()
 
 
@@ -22,14 +33,74 @@ def test_the_code_runs():
             MODELS.module_dict.pop(name, None)
 
 
-def test_the_path_is_six_files_that_exist_and_name_what_they_are_said_to():
-    rows = re.findall(r'^\| \d \| (.+?) \| (.+?) \|$', TEXT, re.MULTILINE)
-    assert len(rows) == 6
-    for files, text in rows:
-        function = re.match(r'`([\w.]+)`', text)[1].split('.')[-1]
-        for file in re.findall(r'`([\w/]+\.py)`', files):
-            path = file if '/' in file else f'backbones/{file}'
-            assert f'def {function}(' in (ROOT / 'rope_dense' / path).read_text()
+def calls_to_the_rotation(model: Backbone, image: Tensor) -> list[tuple[str, str, int]]:
+    """File, name and first line of the functions of the package in the order of their first calls,
+    until queries are rotated."""
+    calls: dict[tuple[str, str, int], None] = {}
+
+    def profile(frame: FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if not code.co_filename.startswith(f'{PACKAGE}/') or code.co_name.startswith('<'):
+            return
+        if event == 'call':
+            file = code.co_filename.removeprefix(f'{PACKAGE}/')
+            calls[file, code.co_name, code.co_firstlineno] = None
+        elif code.co_name == 'rotate_packed':
+            sys.setprofile(None)
+
+    sys.setprofile(profile)
+    try:
+        with torch.no_grad():
+            model(image)
+    finally:
+        sys.setprofile(None)
+    return list(calls)
+
+
+SMALL = dict(embed_dims=32, depth=2, num_heads=2)
+STAGES = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
+CACHES = (
+    (windows, 'PLANS'),
+    (neighbours, 'PLANS'),
+    (GridRoPE, 'ANGLE_CACHE'),
+    (GridRoPE, 'POSITION_CACHE'),
+)
+PATHS = {  # column of the calls, row of the counts
+    '`RoPEViT`, global attention': (0, lambda: RoPEViT(SMALL)),
+    '`RoPEViT`, windows': (0, lambda: RoPEViT(SMALL, window_size=3, window_block_indexes=(0, 1))),
+    '`RoPESwin`': (1, lambda: RoPESwin(STAGES, out_indices=(1,))),
+    '`RoPENAT`': (2, lambda: RoPENAT(STAGES, out_indices=(1,))),
+}
+
+
+@pytest.mark.parametrize('name', PATHS)
+def test_the_path_from_an_image_to_a_rotation(name: str, monkeypatch: pytest.MonkeyPatch):
+    column, build = PATHS[name]
+    model, image = build().eval(), torch.rand(1, 3, 72, 232)
+    model(image)  # reasons why an implementation cannot be used are logged once
+    for owner, cache in CACHES:
+        monkeypatch.setattr(owner, cache, Cache())
+    calls = calls_to_the_rotation(model, image)
+    counts = re.search(rf'^\| {re.escape(name)} \| (\d+) \| (\d+) \|$', TEXT, re.MULTILINE)
+    assert tuple(map(int, counts.groups())) == (len({file for file, *_ in calls}), len(calls)), (
+        calls
+    )
+    # The calls of the table, in its order.
+    table = re.search(r'^\| \| `RoPEViT` \| `RoPESwin`.*\n((?:\|.*\n)+)', TEXT, re.MULTILINE)[1]
+    rows = [line.strip('| ').split(' | ')[1:] for line in table.splitlines()[1:]]
+    windowed = [row for row in rows if 'window_plan' not in row[0]]
+    position = -1
+    order = [(file, function) for file, function, _ in calls]
+    for row in windowed if name == '`RoPEViT`, global attention' else rows:
+        cell = row[0] if row[column] == 'as ViT' else row[column]
+        if cell.startswith('as Swin'):
+            cell = f'{row[1]}; {cell}'
+        for file, functions in re.findall(r'`([\w/]+\.py)` ((?:`[\w.]+`(?:, )?)+)', cell):
+            path = file if file.startswith('rope/') else f'backbones/{file}'
+            for function in re.findall(r'`(?:\w+\.)?(\w+)`', functions):
+                later = [n for n, call in enumerate(order) if call == (path, function)]
+                assert later and later[0] > position, (path, function, order)
+                position = later[0]
 
 
 @pytest.mark.parametrize(

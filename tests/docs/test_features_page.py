@@ -10,7 +10,7 @@ import pytest
 from matplotlib.image import imread
 
 from rope_dense.backbones import RoPEViT
-from rope_dense.backbones.archs import find_vit_arch
+from rope_dense.backbones.archs import ViTArch, find_arch
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / 'docs' / 'features.md').read_text()
@@ -52,7 +52,7 @@ def test_the_table(
 ) -> None:
     names = [name for name in RoPEViT.ARCHS if prefix and name.startswith(prefix)]
     archs = {
-        name: find_vit_arch(RoPEViT.ARCHS, name)
+        name: find_arch(ViTArch, RoPEViT.ARCHS, name)
         for name in names or ('tiny', 'small', 'base', 'large')
     }
     assert {arch.patch_size for arch in archs.values()} == patch_sizes

@@ -14,7 +14,7 @@ from mmengine.registry import MODELS
 from mmseg.evaluation import IoUMetric
 from mmseg.structures import SegDataSample
 
-from rope_dense.backbones.attention.attention import TableBiasAttention
+from rope_dense.backbones.attention.position_bias import TableBiasAttention
 
 STUDY = Path(__file__).parents[2] / 'docs' / 'scaling_study'
 sys.path.insert(0, str(STUDY))

@@ -22,7 +22,7 @@ from helpers.reference import relative_error
 from helpers.small_checkpoints import load, randomize, saved
 from helpers.timm_import import import_timm
 from rope_dense.backbones import RoPEViT
-from rope_dense.backbones.archs import find_vit_arch
+from rope_dense.backbones.archs import ViTArch, find_arch
 
 AXIAL = dict(type='AxialRoPE', theta=100.0)
 MIXED = dict(type='MixedRoPE', theta=10.0)
@@ -48,7 +48,7 @@ class Model:
     @property
     def grid(self) -> int:
         """Patches of a side at its native image size."""
-        arch = find_vit_arch(RoPEViT.ARCHS, self.arch)
+        arch = find_arch(ViTArch, RoPEViT.ARCHS, self.arch)
         return arch.img_size // arch.patch_size
 
 

@@ -36,17 +36,17 @@ class LinearAttention(Attention):
 
     Args:
         kernel: see above.
-        others: see ``Attention``.
+        others: see ``AttentionLayers``.
     """
 
     def __init__(self, *args: Any, kernel: LinearKernel, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.kernel = kernel
 
-    def mix(
+    def attend_tokens(
         self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None, mask: Tensor | None
     ) -> Tensor:
-        """See ``Attention.mix``.
+        """See ``Attention.attend_tokens``.
 
         Raises:
             ValueError: a mask.

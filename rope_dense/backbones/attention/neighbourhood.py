@@ -18,48 +18,57 @@ from ...rope.rotate import log_once, rotate_packed
 from ...utils.sizes import Size
 from ...utils.tracing import is_tracing
 from ...utils.validation import refuse
-from ..layers import resize_grid
-from .attention import Attention, bias_table, offset_grid, score_scale
+from ..layers import may_differ, resize_grid
+from .attention import AttentionLayers, attention_scale
 from .neighbours import NeighbourPlan
+from .position_bias import bias_table, offset_grid
 
 Backend = Literal['auto', 'torch', 'natten']
 MISSING = 'NATTEN is not installed (pip install natten)'
 
 
-class NeighbourAttention(Attention):
+class NeighbourAttention(AttentionLayers):
     """Attention of each token of a grid to K x K tokens around it; see ``neighbour_plan``.
 
     Queries and keys are rotated before, by positions of the whole grid, so any rotary embedding
-    needs nothing of the implementation: tiles through PyTorch's scaled_dot_product_attention, or
+    works with any implementation: tiles through PyTorch's scaled_dot_product_attention, or
     NATTEN's fused kernel ``na2d``. Checked in test_neighbours.py against attention token by
     token in float64, with gradients, and against NATTEN.
 
     Args:
-        dilation: steps from one neighbour to the next.
         backend: 'torch', 'natten', or 'auto' for NATTEN on a CUDA device where it can be used.
-        others: see ``Attention``; without prefix tokens.
+        others: see ``AttentionLayers``; without prefix tokens.
 
     Raises:
         ValueError: ``backend='natten'`` where NATTEN is not installed.
     """
 
-    def __init__(
-        self, *args: Any, dilation: int = 1, backend: Backend = 'auto', **kwargs: Any
-    ) -> None:
+    def __init__(self, *args: Any, backend: Backend = 'auto', **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.dilation, self.backend = dilation, backend
+        self.backend = backend
         if backend == 'natten' and find_spec('natten') is None:
             refuse('backend', backend, f"'auto' or 'torch': {MISSING}")
 
-    def forward(  # type: ignore[override]  # neighbourhoods are not windows
-        self, x: Tensor, grid: Size, plan: NeighbourPlan, mask: None = None
-    ) -> Tensor:
-        """Tokens [B, H W, C] to the same; ``plan`` has the neighbourhoods of ``grid``, (H, W)."""
+    def forward(self, x: Tensor, grid: Size, plan: NeighbourPlan, mask: None = None) -> Tensor:
+        """Attend within neighbourhoods.
+
+        Args:
+            x: [B, H W, C].
+            grid: (H, W).
+            plan: of the neighbourhoods.
+            mask: None.
+
+        Returns:
+            [B, H W, C].
+
+        Raises:
+            ValueError: a mask.
+        """
         if mask is not None:
             raise ValueError('mask must be None: a neighbourhood is fixed by its plan')
         rotary = self.padded_rotary(x, plan)
-        qkv = self.qkv(plan.pad(x)).unflatten(-1, (3, self.num_heads, -1))  # [B, N', 3, h, D]
-        scale = score_scale(qkv, rotary)
+        qkv = self.project(plan.pad(x))  # [B, N', 3, h, D]
+        scale = attention_scale(qkv, rotary)
         qkv = rotate_packed(qkv, rotary).unflatten(1, plan.padded)
         attend = attend_fused if self.is_fused(qkv) else self.attend_tiles
         return self.proj(self.norm(attend(qkv, plan, scale)))
@@ -68,7 +77,8 @@ class NeighbourAttention(Attention):
         """The angles of the tokens of the padded grid."""
         if self.rope is None:
             return None
-        rotary = self.rope(x, plan.grid, plan.padded if plan.pads else None)
+        padded = plan.padded if may_differ(plan.padded, plan.grid) else None
+        rotary = self.rope(x, plan.grid, padded)
         if rotary.angles.ndim == 3:
             return rotary
         angles = plan.pad(rotary.angles)  # of each image
@@ -78,8 +88,10 @@ class NeighbourAttention(Attention):
         """Whether NATTEN computes attention."""
         if self.backend != 'auto':
             return self.backend == 'natten'
+        if is_tracing() or not qkv.is_cuda:
+            return False
         reason = why_not_natten(qkv)
-        if reason is not None and qkv.is_cuda and not is_tracing():
+        if reason is not None:
             log_once(f'neighbourhood attention without NATTEN: {reason}')
         return reason is None
 
@@ -90,13 +102,11 @@ class NeighbourAttention(Attention):
         k, v = plan.split_keys(qkv[:, :, :, 1:])  # [t, B h, m, D] each
         mask = self.mask(plan, batch, q.dtype)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
-        return plan.merge(out, batch, heads)
+        return plan.merge_tiles(out, batch, heads)
 
     def mask(self, plan: NeighbourPlan, batch: int, dtype: torch.dtype) -> Tensor:
-        """[t, B h or 1, n, m]: bool, which keys are neighbours, or what is added to the scores."""
-        if is_tracing():  # where one head in all would be a case of its own
-            return plan.mask.expand(-1, batch * self.num_heads, -1, -1)
-        return plan.mask
+        """[t, B h, n, m]: bool, which keys are neighbours, or values added to the scores."""
+        return plan.mask.expand(-1, batch * self.num_heads, -1, -1)
 
 
 class TableBiasNeighbourAttention(NeighbourAttention):
@@ -123,14 +133,14 @@ class TableBiasNeighbourAttention(NeighbourAttention):
                 'from version 0.20 on none has)',
             )
         super().__init__(*args, **kwargs)
-        self.bias_window = bias_kernel
+        self.bias_kernel = bias_kernel
         self.relative_position_bias_table = bias_table(bias_kernel, self.num_heads)
 
     def is_fused(self, qkv: Tensor) -> bool:
         return False
 
     def mask(self, plan: NeighbourPlan, batch: int, dtype: torch.dtype) -> Tensor:
-        old, new = offset_grid(self.bias_window), offset_grid(plan.kernel_size)
+        old, new = offset_grid(self.bias_kernel), offset_grid(plan.kernel_size)
         table = resize_grid(self.relative_position_bias_table[None], old, new)[0]
         bias = plan.bias(table.T.unflatten(1, new).to(dtype))  # [t, h, n, m]
         return bias.repeat(1, batch, 1, 1)
@@ -147,9 +157,9 @@ def attend_fused(qkv: Tensor, plan: NeighbourPlan, scale: float) -> Tensor:
 
 
 def why_not_natten(qkv: Tensor) -> str | None:
-    """Why NATTEN's fused kernels cannot take a projection [..., D]; None if they can."""
-    if is_tracing() or not qkv.is_cuda:
-        return 'the tensors are not on a CUDA device, or the model is traced'
+    """Return why NATTEN's fused kernels cannot take a projection [..., D]; None if they can."""
+    if not qkv.is_cuda:
+        return 'the tensors are not on a CUDA device'
     if find_spec('natten') is None:
         return MISSING
     import natten

@@ -1,4 +1,4 @@
-"""Neighbourhoods of the tokens of a grid, as a plan of indices: tiles of queries and of their keys.
+"""Neighbour plans: indexes that gather the tokens of a grid into tiles of queries and their keys.
 
 Letters: B images, H x W token grid, H' x W' padded, K x K tokens of a neighbourhood, d dilation, h
 heads, D channels of a head, C = h D, t tiles, n queries and m keys of a tile.
@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ...utils.cache import Cache
-from ...utils.sizes import Size
+from ...utils.sizes import Size, larger
 from ...utils.tracing import is_tracing
 from ...utils.validation import check_size, refuse
+from ..layers import pad_bottom_right
 from .windows import WindowPlan
 
 
@@ -65,29 +65,21 @@ class NeighbourPlan:
     columns: AxisTiles
     mask: Tensor
 
-    @property
-    def pads(self) -> bool:
-        """Whether ``pad`` may add tokens."""
-        return is_tracing() or self.padded != self.grid
-
     def pad(self, x: Tensor) -> Tensor:
-        """Tokens [B, H W, ...] to [B, H' W', ...], with zeros at the bottom and right."""
-        if not self.pads:
-            return x
-        (height, width), x = self.grid, x.unflatten(1, self.grid)
-        bottom, right = self.padded[0] - height, self.padded[1] - width
-        return F.pad(x, (0, 0) * (x.ndim - 3) + (0, right, 0, bottom)).flatten(1, 2)
+        """Add zeros at the bottom and right: tokens [B, H W, ...] to [B, H' W', ...]."""
+        sides = (new - old for new, old in zip(self.padded, self.grid, strict=True))
+        return pad_bottom_right(x.unflatten(1, self.grid), 1, *sides).flatten(1, 2)
 
     def split_queries(self, x: Tensor) -> Tensor:
-        """[B, H', W', s, h, D] to [s, t, B h, n, D]."""
+        """Gather [B, H', W', s, h, D] into tiles of queries [s, t, B h, n, D]."""
         return split_tiles(x, self.rows.queries, self.columns.queries)
 
     def split_keys(self, x: Tensor) -> Tensor:
-        """[B, H', W', s, h, D] to [s, t, B h, m, D]."""
+        """Gather [B, H', W', s, h, D] into tiles of keys [s, t, B h, m, D]."""
         return split_tiles(x, self.rows.keys, self.columns.keys)
 
-    def merge(self, tiles: Tensor, batch: int, heads: int) -> Tensor:
-        """What ``split_queries`` does, undone: [t, B h, n, D] to [B, H W, C], without padding."""
+    def merge_tiles(self, tiles: Tensor, batch: int, heads: int) -> Tensor:
+        """Gather the results of tiles [t, B h, n, D] into tokens [B, H W, C], without padding."""
         (rows, height), (columns, width) = self.rows.queries.shape, self.columns.queries.shape
         x = tiles.unflatten(2, (height, width)).unflatten(1, (batch, heads))
         x = x.unflatten(0, (rows, columns)).permute(2, 0, 4, 1, 5, 3, 6)  # [B, ., ., ., ., h, D]
@@ -96,8 +88,14 @@ class NeighbourPlan:
         return x.flatten(3).flatten(1, 2)
 
     def bias(self, table: Tensor) -> Tensor:
-        """The entries of a table of offsets query - key, [h, 2 K - 1, 2 K - 1], for the pairs of
-        each tile, [t, h, n, m]; -inf for those that are no neighbours."""
+        """Gather a table of offsets query - key for the pairs of each tile.
+
+        Args:
+            table: [h, 2 K - 1, 2 K - 1].
+
+        Returns:
+            [t, h, n, m]; -inf for pairs that are no neighbours.
+        """
         rows, columns = self.rows.offsets, self.columns.offsets
         bias = table[:, rows[:, None, :, None, :, None], columns[None, :, None, :, None, :]]
         bias = bias.permute(1, 2, 0, 3, 4, 5, 6).contiguous()  # [., ., h, n, n, m, m]
@@ -112,7 +110,7 @@ PLANS: Cache[NeighbourPlan] = Cache()
 def neighbour_plan(
     grid: Size, kernel_size: Size, dilation: int, *, device: torch.device
 ) -> NeighbourPlan:
-    """The plan for a grid. Works with symbolic sizes.
+    """Return the plan for a grid. Works with symbolic sizes.
 
     A token attends to the K tokens of its group that are nearest in each axis: those around it, or,
     near an edge, the K next to the edge (Hassani et al., "Neighborhood Attention Transformer", CVPR
@@ -123,12 +121,12 @@ def neighbour_plan(
         grid: (H, W).
         kernel_size: K of rows and of columns, odd.
         dilation: d.
+        device: of the indexes.
     """
 
     def make() -> NeighbourPlan:
         height, width = (
-            at_least(side, kernel * dilation)
-            for side, kernel in zip(grid, kernel_size, strict=True)
+            larger(side, kernel * dilation) for side, kernel in zip(grid, kernel_size, strict=True)
         )
         padded = height, width
         rows, columns = (
@@ -145,7 +143,7 @@ def neighbour_plan(
 def axis_tiles(
     length: int, padded: int, kernel: int, dilation: int, device: torch.device
 ) -> AxisTiles:
-    """The tiles of an axis of ``length`` tokens, ``padded`` with padding."""
+    """Return the tiles of an axis of ``length`` tokens, ``padded`` with padding."""
     longest = (padded + dilation - 1) // dilation  # tokens of a group
     num_queries, num_keys = kernel, 2 * kernel - 1
     if not is_tracing():  # as little padding as possible; the sizes of tiles are constants there
@@ -173,21 +171,22 @@ def axis_tiles(
 
 
 def split_tiles(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """[B, H', W', s, h, D] to the tiles with such ``rows`` [., n] and ``columns`` [., n], [s, t, B
-    h, n, D]. Images and heads are one axis, so that the mask of a tile is the same along it."""
+    """Gather [B, H', W', s, h, D] into tiles [s, t, B h, n, D].
+
+    Images and heads are one axis, so that the mask of a tile is the same along it.
+
+    Args:
+        x: see above.
+        rows, columns: [., n] of the tiles.
+    """
     x = x.index_select(1, rows.flatten()).index_select(2, columns.flatten())
     x = x.unflatten(2, columns.shape).unflatten(1, rows.shape)  # [B, ., n, ., n, s, h, D]
     x = x.permute(5, 1, 3, 0, 6, 2, 4, 7).contiguous()  # [s, ., ., B, h, n, n, D]
     return x.flatten(5, 6).flatten(3, 4).flatten(1, 2)
 
 
-def at_least(side: int, least: int) -> int:
-    """The larger of the two. (In torch.jit.trace sizes are tensors, which sym_max cannot take.)"""
-    return side.clamp(min=least) if isinstance(side, Tensor) else torch.sym_max(side, least)
-
-
 def check_kernel_size(name: str, value: object) -> Size:
-    """(height, width) of odd sides from one or two numbers.
+    """Return (height, width), both odd, from one or two numbers.
 
     Raises:
         ValueError: anything else.

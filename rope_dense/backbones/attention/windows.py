@@ -1,4 +1,4 @@
-"""Windows of a token grid: which token is in which place of which window.
+"""Window plans: indexes that gather the tokens of a grid into windows, and back.
 
 Letters: B images, H x W token grid, W windows of all images, n tokens of a window, C channels,
 P prefix tokens (class token and registers).
@@ -17,13 +17,13 @@ from ...utils.cache import Cache
 from ...utils.sizes import Size
 from ...utils.tracing import is_tracing
 from ...utils.validation import check_size, is_integer, refuse
-
-WindowSetting = int | Size | Literal['auto'] | None
+from ..archs import WindowSetting
+from ..layers import may_differ
 
 
 @dataclass(frozen=True, eq=False)
 class WindowPlan:
-    """How the tokens of some images go into windows, and back.
+    """Indexes that gather the tokens of a batch of images into windows, and back.
 
     Windows that attend without a mask come first, then those with one. A place without a token, in
     a window that reaches over the edge of the grid, is padding.
@@ -37,11 +37,11 @@ class WindowPlan:
         num_windows: of an image, W / B.
         num_copies: prefix tokens that each window has a copy of; P or 0.
         shape: (B, N).
-        into: [W (num_copies + n)] the token of each place, an index into the flattened [B N]; 0 for
-            padding.
-        back: [B N] the place of each token.
+        gather_index: [W (num_copies + n)] the token of each place, an index into the flattened
+            [B N]; 0 for padding.
+        inverse_index: [B N] the place of each token.
         is_padding: [W (num_copies + n)] bool, the places that have no token; None if all have one.
-        padding_places: the indexes of these; None while tracing, too.
+        padding_index: the places where ``is_padding``; None while tracing, too.
         num_unmasked: windows that attend without a mask.
         mask: [W - num_unmasked, 1, n or 1, keys] bool, which keys (columns) a token may attend to;
             None if ``num_unmasked`` is W.
@@ -51,50 +51,53 @@ class WindowPlan:
     num_windows: int
     num_copies: int
     shape: tuple[int, int]
-    into: Tensor
-    back: Tensor
+    gather_index: Tensor
+    inverse_index: Tensor
     is_padding: Tensor | None
-    padding_places: Tensor | None
+    padding_index: Tensor | None
     num_unmasked: int
     mask: Tensor | None
 
     def partition(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
-        """Tokens of the images, [B, N, ...], to those of the windows, [W, num_copies + n, ...].
+        """Gather tokens of the images, [B, N, ...], into windows, [W, num_copies + n, ...].
 
         Args:
-            padding: [...], what is in places without a token; None for zeros.
+            x: the tokens.
+            padding: [...], the value of places without a token; None for zeros.
         """
         rows = x.flatten(0, 1).flatten(1)
         padding = None if padding is None else padding.to(x.dtype).flatten()
         if is_tracing():
-            windows = rows.index_select(0, self.into)
+            windows = rows.index_select(0, self.gather_index)
             if self.is_padding is not None:
                 fill = rows.new_zeros(()) if padding is None else padding
                 windows = torch.where(self.is_padding[:, None], fill, windows)
         else:
-            windows = Gather.apply(rows, padding, self.into, self.padding_places, self.back, None)
+            to_tokens = self.inverse_index, None
+            windows = Gather.apply(rows, padding, self.gather_index, self.padding_index, *to_tokens)
         height, width = self.window_size
         places = self.num_copies + height * width
         return windows.unflatten(0, (-1, places)).unflatten(2, x.shape[2:])
 
     def unpartition(self, windows: Tensor) -> Tensor:
-        """The inverse of ``partition``, [W, num_copies + n, C] to [B, N, C]."""
+        """Gather the tokens of windows, [W, num_copies + n, C], into images, [B, N, C]."""
         rows = windows.flatten(0, 1)
         if is_tracing():
-            tokens = rows.index_select(0, self.back)
+            tokens = rows.index_select(0, self.inverse_index)
         else:
-            tokens = Gather.apply(rows, None, self.back, None, self.into, self.padding_places)
+            to_windows = self.gather_index, self.padding_index
+            tokens = Gather.apply(rows, None, self.inverse_index, None, *to_windows)
         return tokens.view(*self.shape, windows.shape[-1])
 
     def copy_prefix(self, x: Tensor) -> Tensor:
-        """Copy the prefix tokens for each window: [B, P + H W, C] to [B, N, C]."""
+        """Copy the prefix tokens into each window: [B, P + H W, C] to [B, N, C]."""
         if not self.num_copies:
             return x
         prefix, tokens = x[:, : self.num_copies], x[:, self.num_copies :]
         return torch.cat([prefix.repeat(1, self.num_windows, 1), tokens], 1)
 
     def mean_prefix(self, x: Tensor) -> Tensor:
-        """The mean of the copies of each prefix token: [B, N, C] to [B, P + H W, C]."""
+        """Average the copies of each prefix token: [B, N, C] to [B, P + H W, C]."""
         if not self.num_copies:
             return x
         number = self.num_windows * self.num_copies
@@ -104,8 +107,7 @@ class WindowPlan:
 
 
 class Gather(torch.autograd.Function):
-    """``x[index]`` where each row of the result that is not padding is another row of x, so that
-    the backward is a gather too.
+    """``x[index]`` with a gather as backward: no row of x is in the result twice.
 
     Args:
         x: [R, C].
@@ -162,11 +164,12 @@ def window_plan(
     num_shared: int = 0,
     device: torch.device,
 ) -> WindowPlan:
-    """The plan for grids that are padded at the bottom and right to whole windows.
+    """Return the plan for grids that are padded at the bottom and right to whole windows.
 
     Args:
         batch: B.
         grid: (H, W).
+        window_size: (height, width) of a window.
         shift: tokens by which the padded grid is moved up and left, cyclically; tokens that meet in
             a window without being neighbours do not attend to each other (Liu et al., "Swin
             Transformer", ICCV 2021). Not together with prefix tokens.
@@ -174,6 +177,7 @@ def window_plan(
             published code.
         num_copies: prefix tokens that each window has a copy of.
         num_shared: prefix tokens that are keys of every window, in front of those of its tokens.
+        device: of the indexes.
     """
     arguments = batch, *grid, window_size, shift, mask_padding
 
@@ -181,6 +185,9 @@ def window_plan(
         plan = make_plan(*arguments, device)
         if num_copies:
             plan = with_copies(plan, num_copies)
+        if plan.is_padding is not None and not is_tracing():
+            index = find_padding(plan.is_padding, plan.shape[0] * plan.shape[1])
+            plan = replace(plan, padding_index=index)
         if plan.mask is not None and num_copies + num_shared:
             assert plan.is_padding is not None  # with prefix tokens, only padding is masked
             keys = ~plan.is_padding.view(-1, 1, 1, num_copies + window_size[0] * window_size[1])
@@ -200,8 +207,8 @@ def make_plan(
     device: torch.device,
 ) -> WindowPlan:
     """See ``window_plan``. Works with symbolic sizes."""
-    (rows, bottom), (columns, right) = map(whole_windows, (height, width), window_size)
-    padded = is_tracing() or bottom > 0 or right > 0
+    (rows, bottom), (columns, right) = map(count_windows, (height, width), window_size)
+    padded = may_differ((bottom, right), (0, 0))
     token = torch.arange(height * width, device=device).view(height, width)
     token = F.pad(token, (0, right, 0, bottom), value=-1)  # [H', W'], -1 for padding
     token = token.roll((-shift[0], -shift[1]), (0, 1))
@@ -236,29 +243,46 @@ def make_plan(
         mask = (region[:, :, None] == region[:, None])[:, None]
     token = token[order]  # [W, n]
     is_padding = (token < 0).flatten()
-    into = (token + height * width * image[:, None]).flatten().masked_fill(is_padding, 0)
-    places = torch.arange(into.shape[0], device=device)
+    gather_index = (token + height * width * image[:, None]).flatten().masked_fill(is_padding, 0)
+    places = torch.arange(gather_index.shape[0], device=device)
     num_tokens = batch * height * width  # and one more, where padding goes
-    back = places.new_zeros(num_tokens + 1)
-    back = back.scatter(0, into.masked_fill(is_padding, num_tokens), places)[:-1]
+    inverse_index = places.new_zeros(num_tokens + 1)
+    token_or_last = gather_index.masked_fill(is_padding, num_tokens)
+    inverse_index = inverse_index.scatter(0, token_or_last, places)[:-1]
     return WindowPlan(
         window_size,
         rows * columns,
         0,
         (batch, height * width),
-        into,
-        back,
+        gather_index,
+        inverse_index,
         is_padding if padded else None,
-        is_padding.nonzero()[:, 0] if padded and not is_tracing() else None,
+        None,
         num_unmasked * batch,
         mask,
     )
 
 
+def find_padding(is_padding: Tensor, num_tokens: int) -> Tensor:
+    """Return the indexes of places without a token.
+
+    ``nonzero`` depends on values, which fake tensors and tensors on the meta device do not have.
+
+    Args:
+        is_padding: bool, all places.
+        num_tokens: places with a token.
+    """
+    places = torch.arange(len(is_padding), device=is_padding.device)
+    padding_first = torch.where(is_padding, places - len(places), places).sort().indices
+    return padding_first[: len(places) - num_tokens]
+
+
 def with_copies(plan: WindowPlan, num_copies: int) -> WindowPlan:
-    """The plan with copies of prefix tokens in front of each window, but for its mask. Those of an
-    image are in front of its tokens, window by window. Works with symbolic sizes."""
-    (batch, num_tokens), device = plan.shape, plan.into.device
+    """Return the plan with copies of prefix tokens in front of each window, but for its mask.
+
+    The copies of an image are in front of its tokens, window by window. Works with symbolic sizes.
+    """
+    (batch, num_tokens), device = plan.shape, plan.gather_index.device
     places = plan.window_size[0] * plan.window_size[1]  # n
     in_front = plan.num_windows * num_copies
     copy = torch.arange(num_copies, device=device)
@@ -266,29 +290,27 @@ def with_copies(plan: WindowPlan, num_copies: int) -> WindowPlan:
     number = window // batch
     image = window - number * batch  # the order of ``make_plan``; ONNX has no % by a size
     copies = image * (in_front + num_tokens) + number * num_copies + copy
-    tokens = plan.into.view(-1, places) + (image + 1) * in_front
-    is_padding, padding_places = plan.is_padding, plan.padding_places
+    tokens = plan.gather_index.view(-1, places) + (image + 1) * in_front
+    is_padding = plan.is_padding
     if is_padding is not None:
         tokens = tokens.masked_fill(is_padding.view(-1, places), 0)
         is_padding = F.pad(is_padding.view(-1, places), (num_copies, 0)).flatten()
-        if padding_places is not None:
-            padding_places = is_padding.nonzero()[:, 0]
     first = (window * (num_copies + places)).view(plan.num_windows, batch, 1).transpose(0, 1)
-    back_to_copies = (first + copy).flatten(1)  # [B, W / B num_copies]
-    back_to_tokens = plan.back + (plan.back // places + 1) * num_copies
+    copy_places = (first + copy).flatten(1)  # [B, W / B num_copies]
+    token_places = plan.inverse_index + (plan.inverse_index // places + 1) * num_copies
+    token_places = token_places.view(batch, num_tokens)
     return replace(
         plan,
         num_copies=num_copies,
         shape=(batch, in_front + num_tokens),
-        into=torch.cat([copies, tokens], 1).flatten(),
-        back=torch.cat([back_to_copies, back_to_tokens.view(batch, num_tokens)], 1).flatten(),
+        gather_index=torch.cat([copies, tokens], 1).flatten(),
+        inverse_index=torch.cat([copy_places, token_places], 1).flatten(),
         is_padding=is_padding,
-        padding_places=padding_places,
     )
 
 
-def whole_windows(side: int, window: int) -> tuple[int, int]:
-    """How many windows cover ``side`` tokens, and how much padding that takes."""
+def count_windows(side: int, window: int) -> tuple[int, int]:
+    """Return the number of windows that cover ``side`` tokens, and of padding tokens in them."""
     number = (side + window - 1) // window
     return number, number * window - side
 

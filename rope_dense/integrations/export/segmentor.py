@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from mmseg.models.segmentors import EncoderDecoder
 from torch import Tensor
 
-from ...backbones.layers import missing
+from ...backbones.layers import padding_to_multiple
 from ...models.eomt.segmentor import EoMTSegmentor
 from .graphs import Graph, Preprocess, cast
 
@@ -63,7 +63,7 @@ class SegmentorGraph(Graph):
         height, width = image.shape[2:]
         x = self.preprocess(image)
         if self.divisor > 1:
-            bottom, right = (missing(side, self.divisor) for side in (height, width))
+            bottom, right = (padding_to_multiple(side, self.divisor) for side in (height, width))
             x = F.pad(x, (0, right, 0, bottom), value=self.pad_value)
         size = MapSize(x.shape[2:])
         logits = self.model.encode_decode(x, [dict(img_shape=size, pad_shape=size)])

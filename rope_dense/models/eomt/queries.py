@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...backbones import RoPEViT
-from ...backbones.attention.attention import DecomposedBiasAttention
+from ...backbones.attention.position_bias import DecomposedBiasAttention
 from ...backbones.base import Backbone
 from ...backbones.layers import build_norm, to_map
 from ...utils.sizes import Size
