@@ -1,4 +1,4 @@
-"""docs/use.md and docs/own_data.md: their commands parse, their settings are those of configs/own."""
+"""docs/use.md and docs/own_data.md: commands parse, and settings are those of configs/own."""
 
 import dataclasses
 import re
