@@ -251,7 +251,7 @@ def test_compiles_without_a_graph_break() -> None:
 @pytest.mark.parametrize(
     'settings, message',
     [
-        (dict(arch='huge'), "arch must be one of tiny, small, base .*, got 'huge'"),
+        (dict(arch='huge'), "arch must be one of tiny, small, base, or a dict .*, got 'huge'"),
         (
             dict(arch=dict(embed_dims=8, depths=(1,))),
             r"arch must have embed_dims, depths, num_heads; .*\['num_heads'\], got",
