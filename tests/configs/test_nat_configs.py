@@ -416,12 +416,12 @@ def test_the_tool_takes_the_model_and_the_sizes_of_a_config(tmp_path: Path) -> N
 def test_published_classifiers_need_a_config(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of weights alone nobody can tell NAT from DiNAT."""
+    """Weights of a size without a name."""
     weights = shi_nat(16, (1, 1), (1, 1), mlp_ratio=4.0)
     path = saved(weights, tmp_path)
     main = runpy.run_path(str(CONFIGS.parent / 'tools' / 'eval_classification.py'))['main']
     assert main([path, str(tmp_path)]) == 2
-    assert 'dilations of its blocks are not among the weights' in capsys.readouterr().err
+    assert 'fit none of the 88 classifiers with a name' in capsys.readouterr().err
     assert main([path, str(tmp_path), '--config', str(path_of((MASK, 'nat', 'mini')))]) == 2
     assert 'its model must be a RoPEClassifier' in capsys.readouterr().err
     arch = dict(embed_dims=16, depths=(1, 1), num_heads=(1, 1))
