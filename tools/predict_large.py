@@ -126,22 +126,23 @@ def main(argv: Sequence[str] | None = None) -> None:
         image = LargeImage(args.image)
         TileGrid(image.height, image.width, args.tile, args.overlap).tops  # noqa: B018, a check
     settle_output(cfg, args)
-    with exclusive(args.out), DefaultScope.overwrite_default_scope(cfg.default_scope):
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
         model, classes, colours = load_model(cfg, args.checkpoint)
         model = revert_sync_batchnorm(model).to(device).eval()
-        try:
-            if cfg.default_scope == 'mmseg':
-                write_segmentation(cfg, args, model, image, colours)
-            else:
-                write_detections(cfg, args, model, image, classes, colours)
-        except JournalError as error:
-            advice = 'Give another --out, or --overwrite to begin anew'
-            raise UsageError(f'{error}. {advice}') from error
-        except KeyboardInterrupt:
-            print(f'\nstopped; the same command continues ({folder_of(args)})', file=sys.stderr)
-            raise
-        shutil.rmtree(folder_of(args))
-    print(f'\n{args.out}{f", {args.picture}" if args.picture else ""}; {memory_used()}')
+        with exclusive(args.out):
+            try:
+                if cfg.default_scope == 'mmseg':
+                    write_segmentation(cfg, args, model, image, colours)
+                else:
+                    write_detections(cfg, args, model, image, classes, colours)
+            except JournalError as error:
+                advice = 'Give another --out, or --overwrite to begin anew'
+                raise UsageError(f'{error}. {advice}') from error
+            except KeyboardInterrupt:
+                print(f'\nstopped; the same command continues ({folder_of(args)})', file=sys.stderr)
+                raise
+            shutil.rmtree(folder_of(args))
+        print(f'\n{args.out}{f", {args.picture}" if args.picture else ""}; {memory_used()}')
 
 
 def with_tiles(cfg: Config, args: argparse.Namespace) -> Config:

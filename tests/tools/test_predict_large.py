@@ -158,7 +158,7 @@ def test_tiles_of_a_segmentor(
     with monkeypatch.context() as patch:
         patch.setattr(Journal, 'finish_step', kill)
         assert predict_large([*segmenting, image, '--out', str(two)]) == 130
-    assert 'the same command goes on' in capsys.readouterr().err and not two.exists()
+    assert 'the same command continues' in capsys.readouterr().err and not two.exists()
     assert predict_large([*segmenting, image, '--out', str(two)]) == 0
     assert '12 tiles of 64 pixels, 4 of them not finished' in capsys.readouterr().out
     assert (labels_of(two) == labels_of(one)).all()
