@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ...rope import Rotary, RotaryEmbedding, rotate
 from ...utils.sizes import Size
+from ...utils.tracing import is_tracing
 from ..archs import QkvBias
 from ..layers import build_norm, may_differ
 from .windows import WindowPlan
@@ -176,7 +177,8 @@ def attend(
     """
     shared_bias = bias is None or bias.ndim == 3
     if bias is not None:
-        bias = (bias[None] if shared_bias else bias).to(q.dtype)  # fused kernels take four axes
+        # Fused kernels take four axes; a traced bias of three fits any batch.
+        bias = (bias[None] if shared_bias and not is_tracing() else bias).to(q.dtype)
     if plan is None or plan.mask is None:
         bias = masked(bias, mask)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
