@@ -164,7 +164,14 @@ def instance(given: Mapping[str, object], base: Mapping[str, Any]) -> dict:
     Raises:
         ValueError: a wrong setting, or annotations that cannot be used.
     """
-    return on_coco(given, base, recipe_size=1024, recipe_batch=64, milestones=[8 / 9, 26 / 27])
+    cfg = on_coco(given, base, recipe_size=1024, recipe_batch=64, milestones=[8 / 9, 26 / 27])
+    scale = cfg['test_dataloader']['dataset']['pipeline'][1]['scale']
+    cfg['tta_pipeline'][1]['transforms'][0] = [  # no larger view: it would be padded to two squares a side
+        dict(type='Resize', scale=multiplied(scale, share), keep_ratio=True) for share in (1, 0.75)
+    ]
+    nms = dict(type='nms', iou_threshold=0.5)
+    cfg['tta_model'] = dict(type='InstanceTTAModel', tta_cfg=dict(nms=nms, max_per_img=100))
+    return cfg
 
 
 def on_coco(

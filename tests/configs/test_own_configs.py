@@ -102,6 +102,8 @@ def test_sizes_follow_from_one(data: Path) -> None:
     cfg = load('instance', data, size=512)
     assert cfg.model.data_preprocessor.pad_size_divisor == 512
     assert cfg.train_dataloader.dataset.pipeline[4].crop_size == (512, 512)
+    tta = [step.scale for step in cfg.tta_pipeline[1].transforms[0]]
+    assert tta == [(512, 512), (384, 384)] and cfg.tta_model.type == 'InstanceTTAModel'
 
 
 def test_sizes_of_the_recipe_are_those_of_its_config() -> None:
