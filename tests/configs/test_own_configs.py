@@ -50,6 +50,19 @@ def test_without_data_they_load_and_survive_a_dump(task: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize('task', TASKS)
+def test_a_copy_works_in_any_folder(
+    task: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = tmp_path / 'cats.py'
+    copied.write_text((OWN / f'{task}.py').read_text().replace('epochs=50', 'epochs=7'))
+    monkeypatch.chdir(tmp_path)
+    root = data / ('ade' if task == 'semantic' else 'coco')
+    cfg = load_config('cats.py', [f'own.data_root={root}'])
+    assert cfg.own.epochs == 7 and cfg.work_dir == 'work_dirs/cats'
+    assert cfg.model == load(task, data).model
+
+
+@pytest.mark.parametrize('task', TASKS)
 @pytest.mark.parametrize('backbone', BACKBONES)
 def test_every_head_fits_every_backbone(data: Path, task: str, backbone: str) -> None:
     """Built without memory; the maps of the backbone and the classes of each head."""
