@@ -8,8 +8,8 @@ from importlib.util import find_spec
 def use_faster_coco_eval() -> bool:
     """Let mmdet's ``CocoMetric`` evaluate with faster-coco-eval where it is installed.
 
-    Its figures equal pycocotools's (tests/evaluation/test_coco_eval.py); it takes less time. mmdet's
-    ``use_mp_eval`` still evaluates with pycocotools.
+    It computes the figures of pycocotools in less time (tests/evaluation/test_coco_eval.py).
+    mmdet's ``use_mp_eval`` still evaluates with pycocotools.
 
     Returns:
         Whether it is installed.
