@@ -113,7 +113,10 @@ OPTIONS: dict[str, tuple[str, Callable[[StateDict], object]]] = {
         lambda weights: 1e-4 if has(weights, r'.+\.gamma_[12]') else None,
     ),
     'final_norm': present(r'norm\..+'),
-    'lora': present(r'.+\.lora\.(down|up)'),
+    'lora': (
+        r'.+\.lora\.(down|up)',
+        lambda weights: dict(rank=x[0]) if (x := shape_of(weights, r'.+\.lora\.down')) else None,
+    ),
     'out_indices': (
         r'norm\d+\..+',
         lambda weights: sorted({int(x[4]) for x in weights if re.match(r'norm\d\.', x)}),

@@ -63,7 +63,7 @@ def compare(expected: StateDict, weights: StateDict) -> IncompatibleKeys:
     missing = [key for key in expected if key not in weights]
     left_over = [key for key in weights if key not in expected]
     mismatched = {
-        key: (described(weights[key]), described(expected[key]))
+        key: (shape_and_type(weights[key]), shape_and_type(expected[key]))
         for key in both
         if weights[key].shape != expected[key].shape or not weights[key].is_floating_point()
     }
@@ -83,7 +83,7 @@ def compare(expected: StateDict, weights: StateDict) -> IncompatibleKeys:
     )
 
 
-def described(tensor: Tensor) -> str:
+def shape_and_type(tensor: Tensor) -> str:
     """Shape of a tensor, and its type if it has other than real numbers."""
     kind = '' if tensor.is_floating_point() else f' {tensor.dtype}'
     return f'{list(tensor.shape)}{kind}'

@@ -8,7 +8,8 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from torch import distributed
 
@@ -23,6 +24,15 @@ class UsageError(Exception):
 
     Whatever checks or changes a config, here and in the other modules of this package, raises it.
     """
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Within this context, a ValueError becomes a UsageError."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def command(main: Main) -> Callable[[Sequence[str] | None], int]:

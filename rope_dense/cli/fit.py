@@ -18,10 +18,9 @@ from ..profiling.memory import StepCost, measure_step
 from ..utils.sizes import ImageSize
 from .building import arguments_of
 from .config import component_of
-from .errors import UsageError
+from .errors import UsageError, usage_errors
 from .flags import enable_amp, enable_checkpointing
 from .model_checks import random_model
-from .sweeps import usage_errors
 
 MEMORY = re.compile(r'(\d+(?:\.\d+)?)\s*([GM])i?B', re.IGNORECASE)
 LARGEST = 1024 * 2**30  # bytes: of more, a GPU's memory is a typing error
@@ -120,8 +119,7 @@ def cost_of(
 
 
 def set_window(model: nn.Module, text: str) -> None:
-    """Set the window of a model as ``--window`` says; UsageError if it has none."""
-    """Set the windows of the backbone as ``--window`` says."""
+    """Set the windows of a model as ``--window`` says; UsageError if it has none."""
     backbone = model.backbone
     if text == FROM_CONFIG:
         return

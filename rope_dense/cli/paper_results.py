@@ -24,7 +24,7 @@ def paper_result(path: Path, cfg: Config) -> str:
     original = Config.fromfile(path)
     if any(cfg.get(key) != original[key] for key in original):
         return f'none: {path.name} has one, and settings of it are changed here'
-    return describe(entry)
+    return results_line(entry)
 
 
 def metafile_entry(path: Path) -> dict | None:
@@ -34,7 +34,7 @@ def metafile_entry(path: Path) -> dict | None:
     return next((model for model in models if model['Name'] == path.stem), None)
 
 
-def describe(entry: dict) -> str:
+def results_line(entry: dict) -> str:
     """Metrics and source of the results of a metafile's entry, on one line."""
     lines = []
     for result in entry.get('Results', []):
