@@ -50,11 +50,11 @@ def resolve_resume(cfg: Config, resume: str) -> None:
 def check_initial_weights(cfg: Config, model: nn.Module) -> None:
     """Check the files that training starts from: Pretrained `init_cfg`s, and `load_from` or resume.
 
-    What was read is kept for the Runner, which reads the same files next.
+    Their contents are kept for the Runner, which reads the same files next.
 
     Raises:
-        UsageError, CheckpointError: a file cannot be read, or has no weights, or no training state
-            to resume.
+        CheckpointError: a file cannot be read.
+        UsageError: it does not fit, or has no weights, or no training state to resume.
     """
     for key, node in nodes(cfg.model, 'model'):
         if key.endswith('init_cfg') and node.get('type') == 'Pretrained':
@@ -79,13 +79,14 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
 
 
 def check_tested_weights(path: str, model: nn.Module) -> dict:
-    """Load the checkpoint that is to be tested into a model; return its contents.
+    """Load the checkpoint of a test into a model; return its contents.
 
-    What was read is kept for the Runner, which reads the same file next. In a distributed run a
-    file that has to be downloaded is not read yet: the first process downloads it for the others.
+    They are kept for the Runner, which reads the same file next. In a distributed run a file that
+    has to be downloaded is not read here: later the first process downloads it for all.
 
     Raises:
-        UsageError, CheckpointError: it cannot be read, or does not fit.
+        CheckpointError: it cannot be read.
+        UsageError: it does not fit.
     """
     if path.startswith((*WEB, HUB)) and 'LOCAL_RANK' in os.environ:
         return {}
@@ -95,15 +96,16 @@ def check_tested_weights(path: str, model: nn.Module) -> dict:
 
 
 def read(path: Source, origin: str) -> dict:
-    """The contents of a checkpoint, which are kept for ``load_from_source``."""
+    """The contents of a checkpoint, also kept for ``load_from_source``."""
     return read_ahead(fetch(path), f'{origin} {str(path)!r}')
 
 
 def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
-    """The weights where mmengine looks for them (without any it would keep random ones).
+    """The weights where mmengine looks for them; without any it would keep random ones.
 
     Raises:
-        UsageError, CheckpointError: there are none, or they are no dense tensors of numbers.
+        UsageError: there are none.
+        CheckpointError: see ``check_plain``.
     """
     entries = checkpoint.get('state_dict', checkpoint)
     entries = entries if isinstance(entries, dict) else {}
@@ -118,11 +120,9 @@ def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
 
 
 def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
-    """Load the weights into a model.
+    """Load the weights into a model; UsageError unless they are complete.
 
-    Raises:
-        UsageError: a parameter is missing or differs in shape (mmengine would warn and leave it
-            random), or has no values.
+    mmengine would warn of a parameter that is missing or differs in shape, and leave it random.
     """
     if without_values := [key for key, weight in weights.items() if weight.is_meta]:
         raise UsageError(f'{origin}: has no values (meta device) for {listed(without_values)}')
@@ -134,11 +134,9 @@ def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) ->
 
 
 def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
-    """Check that a checkpoint to start from has all of the model's backbone.
+    """Raise UsageError unless a checkpoint to start from has all of the model's backbone.
 
-    Raises:
-        UsageError: a weight of the backbone is missing or differs in shape, or without a backbone
-            no weight fits. mmengine would leave these random.
+    Of a model without a backbone, one weight has to fit. mmengine would leave the others random.
     """
     part: nn.Module = model
     start = ''

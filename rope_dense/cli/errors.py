@@ -22,7 +22,7 @@ Main = Callable[[Sequence[str] | None], None]
 class UsageError(Exception):
     """A wrong setting, path or file: the message says which, what is allowed and what to do.
 
-    Whatever checks or changes a config, here and in the other modules of this package, raises it.
+    All functions of this package that check or change a config raise it.
     """
 
 
@@ -38,9 +38,9 @@ def usage_errors() -> Iterator[None]:
 def command(main: Main) -> Callable[[Sequence[str] | None], int]:
     """Make `main(argv)` return an exit code: 0, 2 after a known error, 130 after Ctrl-C.
 
-    A UsageError, a CheckpointError, a LoadError and an error of the disk or of a connection are
-    printed without a traceback; with --debug, which every tool takes, after their traceback. Until
-    the processes of a distributed run know each other, only the first of each machine prints.
+    Known errors are UsageError, CheckpointError, LoadError and errors of the disk or a connection.
+    They are printed without a traceback, or with one if --debug is given. Until the processes of a
+    distributed run are connected, only the first of each machine prints.
     """
 
     @functools.wraps(main)

@@ -11,10 +11,10 @@ from .config import base_files
 
 
 def paper_result(path: Path, cfg: Config) -> str:
-    """The paper's result for `cfg`, which was read from `path`, or why none is to be expected.
+    """The paper's result for `cfg`, which was read from `path`, or why there is none.
 
-    A config that only names another as its base, as the flagship configs do, has the result of that
-    one; a config that changes anything has none.
+    A config that only names its base, such as the flagship configs, has the result of the base; a
+    config that changes a setting has none.
     """
     while (entry := metafile_entry(path)) is None:
         bases = base_files(path)

@@ -18,11 +18,7 @@ SMALL_SHARE = 0.05  # of the parameters of a backbone: a fixed table of position
 
 
 def check_save_best(cfg: Config) -> None:
-    """Check that the evaluator reports the metric by which the best checkpoint is chosen.
-
-    Raises:
-        UsageError: it is known what the evaluator reports, and this metric is not among it.
-    """
+    """Raise UsageError if the evaluator is known not to report the metric of ``save_best``."""
     hook = (cfg.get('default_hooks') or {}).get('checkpoint') or {}
     given = hook.get('save_best')
     if not given or given == 'auto':
