@@ -1,4 +1,4 @@
-"""The options of a backbone that its weights tell, and the named architectures that are nearest."""
+"""The options of a backbone, read off its weights, and the nearest named architectures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shape_of(weights: StateDict, pattern: str) -> tuple[int, ...]:
 
 
 def sizes_of(weights: StateDict) -> tuple[int | None, int | tuple[int, ...]]:
-    """Channels of the first stage; the number of blocks, of a backbone with stages for each."""
+    """Channels of the first stage, and the number of blocks, or of blocks of each stage."""
     stages = defaultdict(set)
     for key in weights:
         if match := re.fullmatch(SWIN_BLOCK, key):
@@ -43,7 +43,7 @@ def sizes_of_arch(arch: dict) -> tuple[int, int | tuple[int, ...]]:
 
 
 def has_sizes(arch: dict, weights: StateDict) -> bool:
-    """Whether weights in our layout have the channels and blocks of an architecture."""
+    """True if weights in our layout have the channels and blocks of an architecture."""
     return sizes_of_arch(arch) == sizes_of(weights)
 
 
@@ -85,7 +85,7 @@ def img_size(weights: StateDict) -> int | None:
 
 
 def present(pattern: str) -> tuple[str, Callable[[StateDict], bool]]:
-    """A part that is there or not, and the pattern of its keys."""
+    """An option that is true where the weights have keys of this pattern."""
     return pattern, lambda weights: has(weights, pattern)
 
 
@@ -142,12 +142,12 @@ def shapes_of(model: Backbone) -> StateDict:
 def nearest_archs(
     backbone: type[Backbone], options: Options, names: Iterable[str] = OPTIONS
 ) -> dict[str, Options]:
-    """The named architectures of the same channels and blocks that share most options.
+    """The named architectures of the same channels and blocks that differ in the fewest options.
 
     Args:
         backbone: class.
         options: of the weights.
-        names: of the options that count; between equals all do.
+        names: of the options that are compared first; then all are.
 
     Returns:
         From the name to the options of the architecture.
@@ -173,7 +173,7 @@ def axial_theta(freqs: Tensor) -> float | None:
 
 
 def learned_rope(weights: StateDict) -> dict | None:
-    """The config of the embedding that frequencies in our layout are of; None without any."""
+    """The config of the embedding that has the frequencies of the weights; None without any."""
     key = next((key for key in weights if re.fullmatch(f'{VIT_FREQS}|{SWIN_FREQS}', key)), None)
     if key is None:
         return None

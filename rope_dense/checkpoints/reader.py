@@ -57,7 +57,7 @@ def read_ahead(path: str, name: str) -> dict:
 
 
 def file_state(path: str) -> FileState:
-    """What tells a file from another one and from a later state of the same."""
+    """Device, inode, size and time: equal for the same file, unchanged."""
     status = os.stat(path)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -105,10 +105,10 @@ def file_format(path: str, name: str) -> str:
 
 
 def verify(path: str, name: str) -> None:
-    """Compare the checksums in an archive with its contents, which mapping it does not do.
+    """Compare the checksums in an archive with its contents; a mapped file is not compared.
 
-    This reads the whole file, so it is done once for each state of a file, and in a distributed
-    run by the first process of each machine.
+    It reads the whole file, so once for each state of a file, and in a distributed run by the first
+    process of each machine.
     """
     state = file_state(path)
     if state in _verified or os.environ.get('LOCAL_RANK', '0') != '0':
@@ -134,7 +134,7 @@ def verify(path: str, name: str) -> None:
 
 
 def is_complete(path: str) -> bool:
-    """Whether an archive has its directory, which is at its end."""
+    """True if an archive has its directory, which is at its end."""
     try:
         return zipfile.is_zipfile(path)
     except zipfile.BadZipFile:

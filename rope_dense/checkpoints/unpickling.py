@@ -1,4 +1,4 @@
-"""What a PyTorch file may consist of. Reading it runs no code from it."""
+"""Unpickling of PyTorch files: the classes that a file may name. No code from a file is run."""
 
 from __future__ import annotations
 

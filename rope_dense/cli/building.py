@@ -116,7 +116,7 @@ def components(cfg: Config, node: ConfigDict) -> list[type]:
 
 
 def fails_alone(cfg: Config, node: ConfigDict, error: Exception) -> bool:
-    """Whether building a part alone raises the same error."""
+    """True if building a part alone raises the same error."""
     for registry in REGISTRIES:
         if component_of(cfg, registry, node) is None:
             continue

@@ -34,7 +34,7 @@ def read_safely() -> None:
 
 
 def is_remote(path: Source) -> bool:
-    """Whether `path` is no file of this machine: a URL, or a name in a zoo or on a hub."""
+    """True if `path` is no file of this machine: a URL, or a name in a zoo or on a hub."""
     return '://' in str(path) or str(path).startswith(HUB)
 
 
