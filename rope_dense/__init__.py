@@ -22,6 +22,7 @@ TASKS = {
     ('mmdet',): (
         *('models.dino', 'models.dino_head', 'models.eomt.detector', 'models.eomt.head'),
         *('models.deim.detector', 'models.deim.encoder', 'models.deim.head'),
+        'evaluation.instance_tta',
     ),
     ('mmseg',): ('models.linear_head', 'evaluation.tta'),
     ('mmdet', 'mmseg'): (

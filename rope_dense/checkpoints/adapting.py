@@ -25,12 +25,15 @@ from .layouts.dinov3 import PERIODS
 # Parts that a configuration may leave out.
 OPTIONAL = re.compile(r'cls_token|norm\d*\.(weight|bias)')
 BIAS = re.compile(r'blocks\.\d+\.attn\.qkv\.[qkv]_bias')
+LAYER_SCALE = re.compile(r'blocks\.\d+\.gamma_[12]')
+JOINED_BIAS = re.compile(r'(blocks\.\d+\.attn\.qkv\.)bias')
 OUTPUT_NORM = re.compile(r'norm(\d+)\.(weight|bias)')
 # Parts that no pre-training has; a backbone keeps its initial values, which change nothing.
 KEEP_INIT = (
     OUTPUT_NORM,
     re.compile(r'blocks\.\d+\.attn\.rel_pos_[hw]'),
     re.compile(r'.+\.lora\.(down|up)'),
+    re.compile(r'.+\.num_batches_tracked'),  # which nothing of a backbone depends on
 )
 BFLOAT16 = 2**-8  # relative; DINOv3's published periods are rounded to bfloat16
 
@@ -47,6 +50,7 @@ class LoadReport:
 def adapt(model: Backbone, weights: StateDict) -> tuple[StateDict, LoadReport]:
     """Weights in our layout as the configuration of the model needs them, and what was done."""
     expected, report = model.state_dict(), LoadReport()
+    weights = join_biases(weights, expected)
     computed = computed_freqs(model, weights)
     for key in weights:
         if key in computed or (key not in expected and is_droppable(key, expected, weights)):
@@ -88,10 +92,32 @@ def is_of_classifier(weights: StateDict) -> bool:
 
 
 def is_droppable(key: str, expected: StateDict, weights: StateDict) -> bool:
-    """Whether a model without this weight may drop it: the configuration says so, or it is zero."""
+    """Whether a model without this weight may drop it.
+
+    The configuration says so, or it changes nothing: no tokens, biases of 0, a LayerScale of 1.
+    """
+    weight = weights[key]
     if key == 'reg_token':
-        return 'cls_token' not in expected
-    return bool(OPTIONAL.fullmatch(key) or (BIAS.fullmatch(key) and not weights[key].any()))
+        return 'cls_token' not in expected or not weight.numel()
+    if LAYER_SCALE.fullmatch(key):
+        return not weight.is_meta and bool((weight == 1).all())
+    return bool(OPTIONAL.fullmatch(key) or (BIAS.fullmatch(key) and not weight.any()))
+
+
+def join_biases(weights: StateDict, expected: StateDict) -> StateDict:
+    """With biases of q, k and v in one tensor where the model has them so; a missing one is 0."""
+    joined = dict(weights)
+    for key in expected:
+        match = JOINED_BIAS.fullmatch(key)
+        parts = {x: joined.get(f'{match[1]}{x}_bias') for x in 'qkv'} if match else {}
+        given = [part for part in parts.values() if part is not None]
+        if match is None or not given or key in weights:
+            continue
+        filled = [torch.zeros_like(given[0]) if x is None else x for x in parts.values()]
+        joined[key] = torch.cat(filled)
+        for name in parts:
+            joined.pop(f'{match[1]}{name}_bias', None)
+    return joined
 
 
 def computed_freqs(model: Backbone, weights: StateDict) -> list[str]:

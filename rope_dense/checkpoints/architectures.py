@@ -15,6 +15,7 @@ from .keys import SWIN_BLOCK, SWIN_FREQS, VIT_BLOCK, VIT_FREQS, StateDict, has
 
 PATCHES = 'patch_embed.proj.weight'
 STEM = 'patch_embed.proj.1.weight'  # of NAT and DiNAT
+CONV_STEM = 'patch_embed.convs.0.conv.weight'  # of ECViT
 ROUNDING = 1e-5  # radians per patch; that of published axial frequencies is 4e-8
 
 Options = dict[str, object]
@@ -48,8 +49,16 @@ def has_sizes(arch: dict, weights: StateDict) -> bool:
 
 
 def patch_size(weights: StateDict) -> int | None:
-    """Pixels of a side of a patch; None for a stem of convolutions."""
+    """Pixels of a side of a patch; 16 for the stem of ECViT, None for others of convolutions."""
+    if CONV_STEM in weights:
+        return 16
     return (*shape_of(weights, re.escape(PATCHES)), None)[3:4][0] if PATCHES in weights else None
+
+
+def in_channels(weights: StateDict) -> int:
+    """Channels of the image; 0 for a stem of NAT."""
+    name = CONV_STEM if CONV_STEM in weights else PATCHES
+    return (*shape_of(weights, re.escape(name)), 0, 0)[1]
 
 
 def mlp_kind(weights: StateDict) -> str:
@@ -96,7 +105,8 @@ OPTIONS: dict[str, tuple[str, Callable[[StateDict], object]]] = {
     'mlp': (r'.+\.mlp\..+', mlp_kind),
     'mlp_ratio': (r'.+\.mlp\..+', mlp_ratio),
     'patch_size': (r'patch_embed\..+', patch_size),
-    'in_channels': (r'patch_embed\..+', lambda weights: (*shape_of(weights, PATCHES), 0, 0)[1]),
+    'conv_stem': present(r'patch_embed\.convs\..+'),
+    'in_channels': (r'patch_embed\..+', in_channels),
     'patch_norm': present(r'patch_embed\.norm\..+'),
     'pre_norm': ('norm_pre.+|patch_embed.proj.bias', lambda weights: has(weights, 'norm_pre.+')),
     'attn_norm': present(r'.+\.attn\.norm\..+'),

@@ -17,7 +17,8 @@ class IncompatibleKeys:
     Attributes:
         missing: in the model only.
         left_over: in the checkpoint only.
-        mismatched: in both, but of another shape, or integers; from the key to both shapes.
+        mismatched: in both, but of another shape, or integers in place of real numbers; from the
+            key to both shapes.
         without_values: on the meta device, of a model that is not.
         not_finite: with NaN or an infinite number.
         axial: frequencies that are axial, of a model that mixes the axes.
@@ -65,7 +66,8 @@ def compare(expected: StateDict, weights: StateDict) -> IncompatibleKeys:
     mismatched = {
         key: (described(weights[key]), described(expected[key]))
         for key in both
-        if weights[key].shape != expected[key].shape or not weights[key].is_floating_point()
+        if weights[key].shape != expected[key].shape
+        or weights[key].is_floating_point() != expected[key].is_floating_point()
     }
     readable = [] if missing or left_over or mismatched else both
     return IncompatibleKeys(

@@ -18,6 +18,7 @@ from mmengine.registry import DATASETS, TRANSFORMS
 from ..datasets.coco_completion import complete_annotations
 from ..datasets.image_folder import ClassFolderDataset
 from ..engine.runner import FILES, load_error
+from ..evaluation.coco_eval import use_faster_coco_eval
 from .building import building
 from .checkpoints import is_remote
 from .config import component_of, evaluators, leaf_datasets, nodes
@@ -41,6 +42,7 @@ def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
     """
     if cfg.default_scope == 'mmdet':
         complete_annotations()
+        use_faster_coco_eval()
     check_paths(cfg, loaders)
     check_padding(cfg, loaders)
     for loader in loaders:
