@@ -2,6 +2,7 @@
 
 from importlib.util import find_spec
 
+from .best_restart import BestRestartHook
 from .checkpoint_hook import AtomicCheckpointHook
 from .param_groups import NamedGroupsConstructor
 from .train_loop import ResumableTrainLoop
@@ -9,6 +10,7 @@ from .two_stage_warmup import TwoStageWarmupPolyLR
 
 __all__ = [
     'AtomicCheckpointHook',
+    'BestRestartHook',
     'NamedGroupsConstructor',
     'ResumableTrainLoop',
     'TwoStageWarmupPolyLR',
