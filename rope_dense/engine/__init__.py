@@ -3,12 +3,14 @@
 from importlib.util import find_spec
 
 from .checkpoint_hook import AtomicCheckpointHook
+from .compile_hook import CompileBlocksHook
 from .param_groups import NamedGroupsConstructor
 from .train_loop import ResumableTrainLoop
 from .two_stage_warmup import TwoStageWarmupPolyLR
 
 __all__ = [
     'AtomicCheckpointHook',
+    'CompileBlocksHook',
     'NamedGroupsConstructor',
     'ResumableTrainLoop',
     'TwoStageWarmupPolyLR',
