@@ -62,6 +62,7 @@ setup(
             'onnxscript>=0.7.2,<0.8',
             'onnxruntime>=1.23',
         ],
+        'coco': ['faster-coco-eval>=1.8,<1.9'],
         'large': ['rasterio>=1.4,<1.5'],
         # timm, which some tests compare with, would bring a torchvision that replaces torch:
         # pip install --no-deps timm

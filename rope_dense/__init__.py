@@ -19,7 +19,11 @@ __all__ = ['__version__']
 
 # The parts that need the package of a task, or of both.
 TASKS = {
-    ('mmdet',): ('models.dino', 'models.dino_head', 'models.eomt.detector', 'models.eomt.head'),
+    ('mmdet',): (
+        *('models.dino', 'models.dino_head', 'models.eomt.detector', 'models.eomt.head'),
+        *('models.deim.detector', 'models.deim.encoder', 'models.deim.head'),
+        'evaluation.instance_tta',
+    ),
     ('mmseg',): ('models.linear_head', 'evaluation.tta'),
     ('mmdet', 'mmseg'): (
         *('models.mask2former_head', 'models.eomt.seg_head', 'models.eomt.segmentor'),

@@ -1,24 +1,26 @@
 """What follows from the settings of configs/own: a published recipe, fitted to a user's data set.
 
-A config calls ``detection``, ``instance`` or ``semantic`` with its settings and its `_base_`, and
-merges what they return. Everything that depends on the data, on the size of the images or on the
-length of training is computed here from one value each: number of classes, iterations, warm-up,
-milestones, intervals, learning rate, crops, sizes of test-time augmentation.
+A config calls ``detection``, ``instance`` or ``semantic`` with its settings, and takes the keys of
+the dict that they return; its `_base_` is empty, so a copy works in any folder. Everything that
+depends on the data, on the size of the images or on the length of training is computed here from
+one value each: number of classes, iterations, warm-up, milestones, intervals, learning rate, crops,
+sizes of test-time augmentation.
 """
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from mmengine.config import Config
 
 from ..datasets.own_data import (
     CLASSES_FILE,
@@ -33,6 +35,8 @@ from ..datasets.own_data import (
 from ..utils.validation import check_choice, check_integer, check_number
 from .errors import UsageError, nearest
 
+PACKAGE = Path(__file__).parents[1]
+CONFIGS = (PACKAGE / '.mim' / 'configs', PACKAGE.parent / 'configs')  # of a wheel; of a checkout
 LINGBOT = 'hf-hub:robbyant/lingbot-vision-vit-'
 # The backbones of one word: architecture, weights, channels, number of blocks.
 BACKBONES = {
@@ -149,35 +153,51 @@ def settings_of(given: Mapping[str, object]) -> Own:
     return Own(**given)  # type: ignore[arg-type]
 
 
-def detection(given: Mapping[str, object], base: Mapping[str, Any]) -> dict:
+def detection(given: Mapping[str, object]) -> dict:
     """A config of DINO on a plain ViT for boxes in COCO's format; see ``Own``.
 
     Raises:
         ValueError: a wrong setting, or annotations that cannot be used.
     """
-    return on_coco(given, base, recipe_size=800, recipe_batch=16, milestones=[11 / 12])
+    cfg = read_recipe('dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py')
+    return on_coco(given, cfg, recipe_size=800, recipe_batch=16, milestones=[11 / 12])
 
 
-def instance(given: Mapping[str, object], base: Mapping[str, Any]) -> dict:
+def instance(given: Mapping[str, object]) -> dict:
     """A config of Mask R-CNN on a plain ViT for masks in COCO's format; see ``Own``.
 
     Raises:
         ValueError: a wrong setting, or annotations that cannot be used.
     """
-    return on_coco(given, base, recipe_size=1024, recipe_batch=64, milestones=[8 / 9, 26 / 27])
+    cfg = read_recipe('stock_heads/mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco.py')
+    on_coco(given, cfg, recipe_size=1024, recipe_batch=64, milestones=[8 / 9, 26 / 27])
+    cfg['default_hooks']['checkpoint']['save_best'] = 'coco/segm_mAP'
+    scale = cfg['test_dataloader']['dataset']['pipeline'][1]['scale']
+    cfg['tta_pipeline'][1]['transforms'][0] = [  # a larger view would be padded to two squares
+        dict(type='Resize', scale=multiplied(scale, share), keep_ratio=True) for share in (1, 0.75)
+    ]
+    nms = dict(type='nms', iou_threshold=0.5)
+    cfg['tta_model'] = dict(type='InstanceTTAModel', tta_cfg=dict(nms=nms, max_per_img=100))
+    return cfg
+
+
+def read_recipe(name: str) -> dict:
+    """A config of this package as plain dicts, which share nothing."""
+    folder = next(folder for folder in CONFIGS if folder.is_dir())
+    return Config.fromfile(folder / name).to_dict()
 
 
 def on_coco(
     given: Mapping[str, object],
-    base: Mapping[str, Any],
+    cfg: dict,
     recipe_size: int,
     recipe_batch: int,
     milestones: Sequence[float],
 ) -> dict:
-    """``detection`` and ``instance``.
+    """Fit a recipe for COCO to the settings, in place.
 
     Args:
-        recipe_size, recipe_batch: size of the test images and images in an iteration of the base.
+        recipe_size, recipe_batch: size of its test images, and images in an iteration.
         milestones: shares of the training at which its learning rate falls to a tenth.
     """
     own = settings_of(given)
@@ -193,7 +213,7 @@ def on_coco(
     by_name = dict(zip(listed or (), colours, strict=True))
     palette = [by_name.get(name, distinct_colour(i)) for i, name in enumerate(classes)]
 
-    cfg = resized(copied(base), own.size / recipe_size)
+    resize(cfg, own.size / recipe_size)
     for name, split in (('train', train), ('val', val), ('test', val)):
         cfg[f'{name}_dataloader']['dataset'].update(
             data_root=f'{own.root}{os.sep}',
@@ -233,8 +253,6 @@ def on_coco(
             gamma=0.1,
         ),
     ]
-    if 'segm' in cfg['val_evaluator']['metric']:
-        cfg['default_hooks']['checkpoint']['save_best'] = 'coco/segm_mAP'
     return finished(cfg, own)
 
 
@@ -245,7 +263,7 @@ def as_file(split: str, given: str | Sequence[str] | None) -> str | None:
     raise ValueError(f'own.{split}={given!r}: give the annotation file, below data_root')
 
 
-def semantic(given: Mapping[str, object], base: Mapping[str, Any]) -> dict:
+def semantic(given: Mapping[str, object]) -> dict:
     """A config of UperNet on a plain ViT for masks of class numbers; see ``Own``.
 
     Raises:
@@ -259,7 +277,8 @@ def semantic(given: Mapping[str, object], base: Mapping[str, Any]) -> dict:
             folders[split] = find_masks(own.root, split, as_folders(split, getattr(own, split)))
         images = len(paired_files(*(own.root / name for name in folders['train'])))
 
-    cfg = resized(copied(base), own.size / 512)
+    cfg = read_recipe('upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py')
+    resize(cfg, own.size / 512)
     for name in ('train', 'val', 'test'):
         in_images, in_masks = folders['train' if name == 'train' else 'val']
         dataset = cfg[f'{name}_dataloader']['dataset']
@@ -283,9 +302,7 @@ def semantic(given: Mapping[str, object], base: Mapping[str, Any]) -> dict:
         warm_up(iterations),
         dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=iterations),
     ]
-    imports = dict(cfg['custom_imports'])
-    imports['imports'] = [*imports['imports'], 'rope_dense.datasets.image_masks']
-    cfg['custom_imports'] = imports
+    cfg['custom_imports']['imports'].append('rope_dense.datasets.image_masks')
     return finished(cfg, own)
 
 
@@ -323,13 +340,7 @@ def semantic_classes(own: Own) -> tuple[tuple[str, ...], list[tuple[int, int, in
     return tuple(names[i] for i in kept), [colours[i] for i in kept], void
 
 
-def copied(base: Mapping[str, Any]) -> dict:
-    """The base config as plain dicts, its evaluators and test data apart from those of others."""
-    plain = base.to_dict() if hasattr(base, 'to_dict') else dict(base)
-    return {key: copy.deepcopy(value) for key, value in plain.items()}
-
-
-def resized(cfg: dict, factor: float) -> dict:
+def resize(cfg: dict, factor: float) -> None:
     """Multiply every size in pixels of the pipelines and of the model's crops."""
     parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
     parts += [cfg.get('tta_pipeline'), cfg['model']['data_preprocessor']]
@@ -339,7 +350,6 @@ def resized(cfg: dict, factor: float) -> dict:
             for name in PIXELS:
                 if node.get(name) not in (None, 1):  # a divisor of 1 does not pad
                     node[name] = multiplied(node[name], factor)
-    return cfg
 
 
 def multiplied(value: object, factor: float) -> Any:
@@ -383,7 +393,7 @@ def fit_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> N
         checkpoint = published if own.weights == 'default' else own.weights
         backbone['init_cfg'] = dict(type='Pretrained', checkpoint=checkpoint)
     kept = {name: value for name, value in paramwise.items() if name == 'no_decay'}
-    cfg['optim_wrapper']['paramwise_cfg'] = dict(_delete_=True, **decay, **kept)
+    cfg['optim_wrapper']['paramwise_cfg'] = dict(**decay, **kept)
 
 
 def fit_schedule(cfg: dict, own: Own, images: int, recipe_batch: int, metric: str) -> int:
@@ -427,10 +437,3 @@ def finished(cfg: dict, own: Own) -> dict:
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
     cfg['own'] = dataclasses.asdict(own)
     return cfg
-
-
-TASKS: dict[str, Callable[[Mapping[str, object], Mapping[str, Any]], dict]] = {
-    'detection': detection,
-    'instance': instance,
-    'semantic': semantic,
-}

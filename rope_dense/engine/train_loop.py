@@ -17,19 +17,19 @@ from torch.utils.data import DataLoader, Dataset
 
 @LOOPS.register_module()
 class ResumableTrainLoop(IterBasedTrainLoop):
-    """mmengine's iteration-based loop, whose iteration i depends on i, not on how it came there.
+    """mmengine's iteration-based loop, with data and random numbers that depend on the iteration.
 
-    mmengine restores weights, optimizer, schedule and history, but a resumed run draws its random
-    numbers from the start again, and where a batch sampler groups images (AspectRatioBatchSampler)
-    it loads and drops all the images of the iterations before, unless it loads without workers.
-    Here the order of the data is passed over without loading any; the random state (Python, NumPy,
-    torch) is set anew for each image and for each iteration, from the seed of the run, the process
-    and the position. So a run that was killed and resumed has the loss curve of one that was not,
-    validation in between changes nothing, and the number of loading workers does not matter.
+    mmengine restores weights, optimizer, schedule and history, but a resumed run draws the random
+    numbers of the start again, and where a batch sampler groups images (AspectRatioBatchSampler) it
+    loads and drops all images of the earlier iterations, unless it loads without workers. Here
+    earlier batches are skipped without loading, and the random state (Python, NumPy, torch) of each
+    image and each iteration follows from the seed of the run, the process and the position. So a
+    resumed run has the loss curve of an uninterrupted one, whatever the validation in between and
+    the number of loading workers.
 
-    The numbers are those of `randomness.seed` (with None, a resumed run has another data order) and
-    of as many processes as before. On a GPU, kernels that add in no fixed order still differ.
-    Arguments: see IterBasedTrainLoop. Checked in test_resume.py by killing runs.
+    It needs the same `randomness.seed` (with None, a resumed run has another data order) and number
+    of processes. On a GPU, kernels that add in no fixed order still differ. Arguments: see
+    IterBasedTrainLoop. Checked in test_resume.py by killing runs.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class ResumableTrainLoop(IterBasedTrainLoop):
 
 
 class SeededBatches:
-    """Endless batches of a data loader; drawing number i sets the random state of i.
+    """Endless batches of a data loader; batch i comes with random state i.
 
     Args:
-        loader: gives the data set, the order, and how to load; it is not iterated itself.
+        loader: its data set, samplers and settings are used; it is not iterated itself.
 
     Raises:
-        ValueError: the order has no batch (it would be waited for without end).
+        ValueError: its sampler has no batch.
     """
 
     def __init__(self, loader: DataLoader, seed: int, rank: int) -> None:
@@ -67,7 +67,7 @@ class SeededBatches:
         self.batches: Iterator[dict] | None = None
 
     def skip_iter(self, number: int = 1) -> None:
-        """Begin `number` batches later: to be called before the first one."""
+        """Begin `number` batches later. Called before the first batch."""
         self.iteration += number
 
     def __iter__(self) -> SeededBatches:
@@ -83,7 +83,7 @@ class SeededBatches:
 
 
 def seeded_loader(loader: DataLoader, seed: tuple[int, int], start: int) -> DataLoader:
-    """A loader like `loader` that begins at batch `start`, its images drawn in their own states."""
+    """A loader like `loader` that begins at batch `start`; each image has a random state."""
     return DataLoader(
         SeededDataset(loader.dataset, seed),
         batch_sampler=numbered(endless(loader), start),

@@ -50,6 +50,19 @@ def test_without_data_they_load_and_survive_a_dump(task: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize('task', TASKS)
+def test_a_copy_works_in_any_folder(
+    task: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = tmp_path / 'cats.py'
+    copied.write_text((OWN / f'{task}.py').read_text().replace('epochs=50', 'epochs=7'))
+    monkeypatch.chdir(tmp_path)
+    root = data / ('ade' if task == 'semantic' else 'coco')
+    cfg = load_config('cats.py', [f'own.data_root={root}'])
+    assert cfg.own.epochs == 7 and cfg.work_dir == 'work_dirs/cats'
+    assert cfg.model == load(task, data).model
+
+
+@pytest.mark.parametrize('task', TASKS)
 @pytest.mark.parametrize('backbone', BACKBONES)
 def test_every_head_fits_every_backbone(data: Path, task: str, backbone: str) -> None:
     """Built without memory; the maps of the backbone and the classes of each head."""
@@ -102,6 +115,8 @@ def test_sizes_follow_from_one(data: Path) -> None:
     cfg = load('instance', data, size=512)
     assert cfg.model.data_preprocessor.pad_size_divisor == 512
     assert cfg.train_dataloader.dataset.pipeline[4].crop_size == (512, 512)
+    tta = [step.scale for step in cfg.tta_pipeline[1].transforms[0]]
+    assert tta == [(512, 512), (384, 384)] and cfg.tta_model.type == 'InstanceTTAModel'
 
 
 def test_sizes_of_the_recipe_are_those_of_its_config() -> None:
