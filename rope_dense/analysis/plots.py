@@ -21,7 +21,7 @@ ENTROPY = dict(entropy_nats='attention entropy (nats)')
 
 
 def grouped(rows: Rows, *names: str) -> dict[tuple, Rows]:
-    """The rows by their values of some columns, in the order in which these come."""
+    """The rows by their values in some columns, in the order of their first occurrence."""
     groups: dict[tuple, Rows] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in names), []).append(row)
@@ -29,7 +29,7 @@ def grouped(rows: Rows, *names: str) -> dict[tuple, Rows]:
 
 
 def draw_fourier(rows: Rows, out_file: str | Path) -> None:
-    """A map for each set of points (rows) and of frequencies (columns), each over its largest."""
+    """A map for each set of points (rows) and of frequencies (columns), relative to its maximum."""
     names = [name for (name,) in grouped(rows, 'frequencies')]
     sets = [points for (points,) in grouped(rows, 'points')]
     figure = Figure(figsize=(3 * len(names), 2.8 * len(sets)), layout='constrained')

@@ -1,4 +1,4 @@
-"""The options of a backbone that its weights tell, and the named architectures that are nearest."""
+"""The options of a backbone, read off its weights, and the nearest named architectures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shape_of(weights: StateDict, pattern: str) -> tuple[int, ...]:
 
 
 def sizes_of(weights: StateDict) -> tuple[int | None, int | tuple[int, ...]]:
-    """Channels of the first stage; the number of blocks, of a backbone with stages for each."""
+    """Channels of the first stage, and the number of blocks, or of blocks of each stage."""
     stages = defaultdict(set)
     for key in weights:
         if match := re.fullmatch(SWIN_BLOCK, key):
@@ -44,7 +44,7 @@ def sizes_of_arch(arch: dict) -> tuple[int, int | tuple[int, ...]]:
 
 
 def has_sizes(arch: dict, weights: StateDict) -> bool:
-    """Whether weights in our layout have the channels and blocks of an architecture."""
+    """True if weights in our layout have the channels and blocks of an architecture."""
     return sizes_of_arch(arch) == sizes_of(weights)
 
 
@@ -94,7 +94,7 @@ def img_size(weights: StateDict) -> int | None:
 
 
 def present(pattern: str) -> tuple[str, Callable[[StateDict], bool]]:
-    """A part that is there or not, and the pattern of its keys."""
+    """An option that is true where the weights have keys of this pattern."""
     return pattern, lambda weights: has(weights, pattern)
 
 
@@ -123,7 +123,10 @@ OPTIONS: dict[str, tuple[str, Callable[[StateDict], object]]] = {
         lambda weights: 1e-4 if has(weights, r'.+\.gamma_[12]') else None,
     ),
     'final_norm': present(r'norm\..+'),
-    'lora': present(r'.+\.lora\.(down|up)'),
+    'lora': (
+        r'.+\.lora\.(down|up)',
+        lambda weights: dict(rank=x[0]) if (x := shape_of(weights, r'.+\.lora\.down')) else None,
+    ),
     'out_indices': (
         r'norm\d+\..+',
         lambda weights: sorted({int(x[4]) for x in weights if re.match(r'norm\d\.', x)}),
@@ -149,12 +152,12 @@ def shapes_of(model: Backbone) -> StateDict:
 def nearest_archs(
     backbone: type[Backbone], options: Options, names: Iterable[str] = OPTIONS
 ) -> dict[str, Options]:
-    """The named architectures of the same channels and blocks that share most options.
+    """The named architectures of the same channels and blocks that differ in the fewest options.
 
     Args:
         backbone: class.
         options: of the weights.
-        names: of the options that count; between equals all do.
+        names: of the options that are compared first; then all are.
 
     Returns:
         From the name to the options of the architecture.
@@ -180,7 +183,7 @@ def axial_theta(freqs: Tensor) -> float | None:
 
 
 def learned_rope(weights: StateDict) -> dict | None:
-    """The config of the embedding that frequencies in our layout are of; None without any."""
+    """The config of the embedding that has the frequencies of the weights; None without any."""
     key = next((key for key in weights if re.fullmatch(f'{VIT_FREQS}|{SWIN_FREQS}', key)), None)
     if key is None:
         return None

@@ -105,7 +105,7 @@ def enable_ema(cfg: Config, momentum: float) -> None:
 
 
 def has_average(cfg: Config) -> bool:
-    """Whether the config has a moving average of the weights."""
+    """True if the config has a moving average of the weights."""
     return any(hook['type'] == 'EMAHook' for hook in cfg.get('custom_hooks') or [])
 
 

@@ -1,4 +1,4 @@
-"""Parts of training that follow the published recipes. Sharded training is in ``engine.fsdp``."""
+"""Parts of training: parameter groups, exact resuming, checkpoints, bfloat16, sharding (fsdp)."""
 
 from importlib.util import find_spec
 

@@ -1,14 +1,14 @@
 """Parameter groups: learning-rate factors by module path, weight decay by a parameter's role.
 
-mmengine's own constructor matches keys as substrings ('norm' also hits a neck called 'norm_fpn'),
-and a key that matches switches its other rules off for that parameter. Here a path matches whole
-components, the role comes from the module that owns the parameter, and every trained parameter is
-in exactly one group whose name says why.
+mmengine's own constructor matches keys as substrings ('norm' also matches a neck called
+'norm_fpn'), and a matching key disables its other rules for that parameter. Here a path matches
+whole components, the role follows from the module that owns the parameter, and every trained
+parameter is in exactly one group, named after its path and role.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from mmengine.logging import print_log
 from mmengine.optim import DefaultOptimWrapperConstructor
@@ -19,6 +19,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from ..backbones.base import Backbone
 from ..backbones.layers import PositionConv
 from ..rope import RotaryEmbedding
+from ..utils.validation import check_choice, check_settings
 
 NORMS = (nn.LayerNorm, nn.GroupNorm, _NormBase)  # _NormBase: all batch and instance norms
 POSITION_NAMES = ('pos_embed', 'rel_pos_h', 'rel_pos_w', 'relative_position_bias_table')
@@ -63,9 +64,7 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
 
     def _validate_cfg(self) -> None:
         super()._validate_cfg()
-        check_known(
-            'paramwise_cfg option', self.paramwise_cfg, ('lr_mult', 'layer_decay', 'no_decay')
-        )
+        check_settings('paramwise_cfg', self.paramwise_cfg, ('lr_mult', 'layer_decay', 'no_decay'))
         if not self.paramwise_cfg:
             raise ValueError(
                 'paramwise_cfg is empty: give lr_mult, layer_decay or no_decay, or no `constructor`'
@@ -73,7 +72,8 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
         self.lr_mult: dict[str, float] = dict(self.paramwise_cfg.get('lr_mult', {}))
         self.layer_decay: float | None = self.paramwise_cfg.get('layer_decay')
         self.no_decay: tuple[str, ...] = tuple(self.paramwise_cfg.get('no_decay', ()))
-        check_known('no_decay role', self.no_decay, tuple(ROLES))
+        for role in self.no_decay:
+            check_choice('no_decay role', role, tuple(ROLES))
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f'layer_decay must be in (0, 1], got {self.layer_decay}')
         if self.base_lr is None or self.base_wd is None:
@@ -101,7 +101,7 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
         print_log(group_table(params, self.base_lr, self.base_wd), logger='current')
 
     def learning_rates(self, model: nn.Module) -> dict[str, tuple[str, float]]:
-        """Name of every parameter -> (first part of its group's name, learning-rate factor)."""
+        """From each parameter's name to the first part of its group's name and its lr factor."""
         factors = dict(self.lr_mult)
         names = [name for name, _ in model.named_parameters()]
         if self.layer_decay is None:
@@ -146,15 +146,8 @@ def layered_backbone(model: nn.Module) -> Backbone:
     return backbone
 
 
-def check_known(what: str, given: Iterable[str], known: tuple[str, ...]) -> None:
-    """Raise ValueError for a name that is not known."""
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise ValueError(f'unknown {what} {unknown}: choose from {sorted(known)}')
-
-
 def check_path(path: str, names: list[str]) -> None:
-    """Raise unless ``path`` contains a parameter; the message lists what exists one level above."""
+    """Raise ValueError, with the paths beside it, unless ``path`` contains a parameter."""
     if any(f'{name}.'.startswith(f'{path}.') for name in names):
         return
     parent = path

@@ -1,4 +1,4 @@
-"""The Runner of the tools: it names images that cannot be loaded, and starts quietly."""
+"""The Runner of the tools: it names images that cannot be loaded, and logs less at the start."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def load_error(info: dict, error: Exception) -> LoadError:
 
 
 class NamingPipeline(Compose):
-    """A pipeline that returns a ``LoadError`` in the place of an image that cannot be loaded.
+    """A pipeline that returns a ``LoadError`` in place of an image that cannot be loaded.
 
-    PyTorch wraps an error that a loading worker raises in the text of its traceback; an error that
-    is returned arrives as it is, and ``ToolRunner`` raises it in the main process.
+    PyTorch turns an error that a loading worker raises into the text of its traceback. An error
+    that is returned arrives unchanged, and ``ToolRunner`` raises it in the main process.
     """
 
     def __call__(self, data: dict) -> dict | LoadError | None:
@@ -54,9 +54,12 @@ def collate_or_fail(collate: Callable[[list], Any], items: list) -> Any:
 class ToolRunner:
     """Overrides methods of a Runner of mmengine for the tools.
 
-    An image that cannot be loaded raises a ``LoadError``. ``batch`` are the files of the current
-    batch, for messages. Until the first iteration only warnings reach the terminal: versions, the
-    config and lists of hooks and initialised parameters are in the log file.
+    An image that cannot be loaded raises a ``LoadError``. Until the first iteration only warnings
+    reach the terminal: versions, the config and lists of hooks and parameters are in the log file.
+
+    Attributes:
+        batch: the files of the current batch, for messages.
+        started: a loop has begun.
     """
 
     batch: tuple[str, ...] = ()
@@ -68,9 +71,7 @@ class ToolRunner:
         """Build the logger, quiet on the terminal until a loop starts."""
         logger = super().build_logger(log_level, log_file, **kwargs)  # type: ignore[misc]
         for handler in logger.handlers:
-            if (
-                type(handler) is logging.StreamHandler
-            ):  # not the handler of the file, of a derived class
+            if type(handler) is logging.StreamHandler:  # a file has a handler of a derived class
                 handler.addFilter(lambda record: self.started or record.levelno >= logging.WARNING)
         return logger
 
@@ -101,9 +102,9 @@ class ToolRunner:
 
 
 def leaf_datasets(dataset: Any) -> Iterator[Any]:
-    """The data sets with a pipeline, within mmengine's that concatenate and repeat.
+    """The data sets with a pipeline, within those of mmengine that concatenate and repeat.
 
-    Others that wrap a data set may transform its images, so they have to see its errors.
+    Other wrappers are left out: they may transform images, and do not expect an error as an image.
     """
     if type(dataset).__name__ == 'ConcatDataset':
         for part in dataset.datasets:
@@ -123,7 +124,7 @@ class _FlexibleRunner(ToolRunner, FlexibleRunner):
 
 
 def build_runner(cfg: Config) -> Runner | FlexibleRunner:
-    """The Runner of a config; with what ``ToolRunner`` adds if it is one of mmengine's two."""
+    """The Runner of a config, with ``ToolRunner``'s methods if it is one of mmengine's two."""
     kinds: dict[str, Any] = {'Runner': _Runner, 'FlexibleRunner': _FlexibleRunner}
     kind = kinds.get(cfg.get('runner_type', 'Runner'))
     return RUNNERS.build(cfg) if kind is None else kind.from_cfg(cfg)

@@ -1,4 +1,4 @@
-"""Image files of any size, read a few rows at a time, and label rasters written so."""
+"""Image files of any size, and label rasters, read and written a few rows at a time."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ BLOCK = 256  # side of the blocks of a tiled tiff
 class LargeImage:
     """The rows of an image file, in pixels as OpenMMLab has them: uint8, blue, green, red.
 
-    Formats are those of GDAL, among them tiff, png and jpeg. Only the rows that are asked for are
-    decoded, from tiff files; png and jpeg can be read from top to bottom only, so rows should be
-    asked for in that order. Rows that follow each other may overlap: each is decoded once. Grey
-    images become three equal channels, 1, 2 and 4 bits are spread over 0 .. 255, palettes become
-    their colours, and alpha is left out, as by ``mmcv.imread``; unlike there, a rotation in the
-    Exif data is not applied. A jpeg whose colours have half the resolution differs from it, as GDAL
-    has another decoder: see docs/large_images.md.
+    Formats are those of GDAL, among them tiff, png and jpeg. Of a tiff, only the requested rows are
+    decoded; png and jpeg are decoded from the top, so request their rows in that order. Rows that
+    overlap those of the last request are decoded once. As by ``mmcv.imread``, grey images become
+    three equal channels, 1, 2 and 4 bits are scaled to 0 .. 255, palettes become their colours, and
+    alpha is dropped; a rotation in the Exif data is not applied. A jpeg whose colours have half the
+    resolution differs, because GDAL has another decoder: see docs/large_images.md.
 
     Args:
         path: of the file.
@@ -94,7 +93,7 @@ class LargeImage:
         return rows
 
     def decode_chunk(self, top: int, bottom: int) -> np.ndarray:
-        """Rows of the file; behind its edges the last row and column again, for whole means."""
+        """Rows of the file; beyond its edges the last row and column are repeated."""
         file, bands = self.file, [3, 2, 1] if self.file.count > 2 else [1]
         stop = min(bottom, file.height)
         pixels = file.read(bands, window=Window(0, top, file.width, stop - top))
@@ -132,7 +131,7 @@ def write_labels(
     dtype: np.dtype,
     palette: Mapping[int, tuple[int, int, int]],
 ) -> None:
-    """Write a label raster from a file of its rows; ``out`` is there whole or as it was.
+    """Write a label raster from a file of its rows; ``out`` is complete or unchanged.
 
     A tiff is tiled and compressed. It has the georeference of the image, if there is one.
 

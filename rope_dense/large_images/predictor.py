@@ -16,7 +16,7 @@ from .tiles import in_batches
 
 
 class TilePredictor:
-    """Each tile goes through the test pipeline of a config and the model, as a whole image would.
+    """Predicts each tile as an image of its own, by the test pipeline of a config and the model.
 
     Built and called within the default scope of the config.
 

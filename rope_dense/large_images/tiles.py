@@ -83,9 +83,9 @@ def tile_starts(length: int, tile: int, overlap: int) -> list[int]:
 def tile_weights(starts: Sequence[int], tile: int, length: int) -> np.ndarray:
     """Weights of the pixels of each tile along one axis, [tiles, tile], float32.
 
-    A weight falls linearly from the middle of a tile to its ends; at every pixel of the axis, the
-    weights of all tiles are divided by their sum. So they are 1 where there is one tile, and two
-    neighbours fade linearly into each other.
+    A weight falls linearly from the middle of a tile to its ends; at every pixel, the weights of
+    all tiles are divided by their sum. So a weight is 1 where there is one tile, and two neighbours
+    fade linearly into each other.
     """
     pixels = np.arange(tile) + 0.5
     triangle = np.minimum(pixels, tile - pixels)
