@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from helpers.deim import CLASSES, close, pair, to_ours
 from rope_dense.models.deim.boxes import distance_bins
-from rope_dense.models.deim.criterion import Criterion, Denoised, Outputs, distill
+from rope_dense.models.deim.criterion import Criterion, Denoised, Outputs, Share, distill
 from rope_dense.models.deim.decoder import Prediction
 from rope_dense.models.deim.denoising import positive_pairs
 from rope_dense.models.deim.matching import Matcher, Pairs, overlaps
@@ -149,11 +149,12 @@ def test_distillation_of_denoising_queries() -> None:
     layers, _, pairs, _ = outputs.denoised
     expected = theirs(outputs, targets)
     batch, number = layers[0].logits.shape[:2]
-    own = len(pairs), batch * number - len(pairs)
+    own = (float(len(pairs)), float(batch * number - len(pairs)))
+    share = Share(pairs, torch.ones(()), *map(torch.tensor, own))
     for index, layer in enumerate(layers[:-1]):
         predicted = layer.boxes.detach().flatten(0, 1)[pairs.queries]
         iou = overlaps(predicted, targets.boxes[pairs.targets], 'iou', aligned=True)
-        loss = 1.5 * distill(layer.corners, layers[-1], pairs, iou, own)
+        loss = 1.5 * distill(layer.corners, layers[-1], share, iou, share)
         assert loss.item() == pytest.approx(expected[f'dn_d{index}.loss_ddf'].item(), rel=1e-5)
 
 
