@@ -266,6 +266,5 @@ def test_real_images_are_learned(recipe: Config) -> None:
     runner = Runner.from_cfg(recipe)
     runner.train()
     history, _ = runner.message_hub.get_scalar('train/loss').data
-    print('loss', history[::10])
     assert history[-5:].mean() < 0.75 * history[:5].mean()
-    assert runner.val()['coco/bbox_mAP'] > 0.1
+    assert runner.val()['coco/bbox_mAP'] > 0.5
