@@ -21,6 +21,7 @@ __all__ = ['__version__']
 TASKS = {
     ('mmdet',): (
         *('models.dino', 'models.dino_head', 'models.eomt.detector', 'models.eomt.head'),
+        *('models.deim.detector', 'models.deim.encoder', 'models.deim.head'),
         'evaluation.instance_tta',
     ),
     ('mmseg',): ('models.linear_head', 'evaluation.tta'),

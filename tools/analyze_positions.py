@@ -94,9 +94,8 @@ from rope_dense.backbones.base import Backbone
 from rope_dense.checkpoints import load_pretrained
 from rope_dense.cli.arguments import check_at_least, checked_device
 from rope_dense.cli.config import load_config
-from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.errors import UsageError, command, usage_errors
 from rope_dense.cli.model_checks import random_model
-from rope_dense.cli.sweeps import usage_errors
 from rope_dense.datasets.image_folder import SUFFIXES, ResizeCentreCrop
 from rope_dense.evaluation.results import csv_text
 from rope_dense.models.classifier import classifier_config

@@ -77,10 +77,9 @@ from torch import nn
 
 from rope_dense.cli.arguments import check_at_least, checked_device
 from rope_dense.cli.config import load_config
-from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.errors import UsageError, command, usage_errors
 from rope_dense.cli.fit import RESERVE, TABLE, fitting_steps, parse_memory, table_row
 from rope_dense.cli.model_checks import random_model
-from rope_dense.cli.sweeps import usage_errors
 from rope_dense.evaluation.results import csv_text
 from rope_dense.evaluation.settings import parse_size
 from rope_dense.profiling.benchmark_plot import draw_time_bars

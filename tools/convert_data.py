@@ -48,8 +48,7 @@ if __name__ == '__main__':
 import json
 import random
 
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.sweeps import usage_errors
+from rope_dense.cli.errors import UsageError, command, usage_errors
 from rope_dense.datasets.conversion import convert
 from rope_dense.datasets.mask_colours import colours_in, convert_masks
 from rope_dense.datasets.own_data import CLASSES_FILE, read_classes

@@ -52,9 +52,8 @@ from torch import nn
 from rope_dense.cli.checkpoints import check_tested_weights
 from rope_dense.cli.config import load_config
 from rope_dense.cli.dataset_meta import Colour, classes_and_colours
-from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.errors import UsageError, command, usage_errors
 from rope_dense.cli.model_checks import build_model
-from rope_dense.cli.sweeps import usage_errors
 from rope_dense.evaluation.settings import parse_size
 from rope_dense.integrations.export import export
 from rope_dense.integrations.export.compare import check_file

@@ -81,8 +81,7 @@ from rope_dense.cli.arguments import check_at_least, checked_device
 from rope_dense.cli.checkpoints import check_tested_weights, read_safely
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.dataset_meta import classes_and_colours
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.sweeps import usage_errors
+from rope_dense.cli.errors import UsageError, command, usage_errors
 from rope_dense.datasets.image_sources import (
     VIDEO_SUFFIXES,
     Source,

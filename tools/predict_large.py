@@ -89,9 +89,8 @@ from rope_dense.cli.arguments import check_at_least, checked_device
 from rope_dense.cli.checkpoints import check_tested_weights
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.dataset_meta import classes_and_colours
-from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.errors import UsageError, command, usage_errors
 from rope_dense.cli.model_checks import build_model
-from rope_dense.cli.sweeps import usage_errors
 from rope_dense.evaluation.resolution import at_size, configured_size
 from rope_dense.evaluation.results import Identity
 from rope_dense.evaluation.settings import parse_size

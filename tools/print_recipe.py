@@ -47,7 +47,7 @@ from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.flags import apply_training_options, with_data_root
 from rope_dense.cli.model_checks import build_model, build_shapes
 from rope_dense.cli.paper_results import paper_result
-from rope_dense.cli.recipe import describe, entry
+from rope_dense.cli.recipe import entry, recipe_text
 from rope_dense.cli.schedule import check_schedule
 from rope_dense.cli.training_checks import check_save_best, warn_of_random_weights
 from rope_dense.profiling.complexity import count_products, measured_size
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     warn_of_random_weights(cfg, model)
     print(entry('config', args.config))
     print(entry('paper', paper_result(Path(args.config).resolve(), cfg)))
-    print(describe(cfg, model))
+    print(recipe_text(cfg, model))
     if args.flops:
         try:
             height, width = args.size or measured_size(cfg)

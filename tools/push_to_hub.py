@@ -46,9 +46,8 @@ import tempfile
 from rope_dense.cli.checkpoints import check_tested_weights
 from rope_dense.cli.config import load_config
 from rope_dense.cli.dataset_meta import classes_and_colours
-from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.errors import UsageError, command, usage_errors
 from rope_dense.cli.model_checks import build_model
-from rope_dense.cli.sweeps import usage_errors
 from rope_dense.integrations.hub import push_to_hub, save_for_hub
 
 

@@ -41,7 +41,7 @@ from rope_dense.cli.model_checks import (
     check_image_sizes,
     check_maps,
 )
-from rope_dense.cli.recipe import describe
+from rope_dense.cli.recipe import recipe_text
 from rope_dense.cli.schedule import check_schedule
 from rope_dense.cli.training_checks import check_save_best, warn_of_random_weights
 from rope_dense.utils.lock import exclusive
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_maps(cfg, model)
     check_initial_weights(cfg, model)
     check_data(cfg, loaders)
-    recipe = describe(cfg, model)
+    recipe = recipe_text(cfg, model)
     warn_of_random_weights(cfg, model)
     del model
     runner = build_runner(cfg, args.launcher)

@@ -44,14 +44,14 @@ def attention_statistics(
 ) -> list[BlockStatistics]:
     """Attention distance and entropy of each block.
 
-    It measures the arguments of ``scaled_dot_product_attention``: rotated, with bias, masks,
-    windows and neighbourhoods. Checked in test_analysis_attention.py against
-    attention token by token in float64.
+    It observes the arguments of ``scaled_dot_product_attention``: rotated, with bias, masks,
+    windows and neighbourhoods. Checked in test_analysis_attention.py against attention token by
+    token in float64.
 
     Args:
-        backbone: as it is used, in evaluation mode.
+        backbone: in evaluation mode.
         images: [B, 3, height, width] each, normalised, all of one size.
-        chunk: probabilities in memory at a time; at least those of one query of each group.
+        chunk: probabilities in memory at a time; one query of each group at least.
 
     Raises:
         ValueError: a block without a softmax, or whose attention is computed by NATTEN; no image.

@@ -20,7 +20,7 @@ POINT_SETS = (((1, 1),), ((0, 1), (1, 1), (-1, 1)), ((3, 3), (-2, 2)))  # (x, y)
 
 @torch.no_grad()
 def patch_frequencies(backbone: Backbone, block: int, image_size: Size) -> Tensor:
-    """The frequencies of the angles that a block rotates by, [2, h or 1, P], in radians a patch.
+    """The frequencies of the angles in a block, [2, h or 1, P], in radians a patch.
 
     They include scaling and the unit of the coordinates.
 
@@ -122,10 +122,10 @@ def sequence_frequencies(head_dim: int = 128, theta: float = 10000.0) -> Tensor:
 
 
 def series_of_dimensions(dims: int, head_dim: int = 32) -> dict[str, Tensor]:
-    """Return the frequencies of one axis, head after head as models have them, [dims / 4] each.
+    """Return the frequencies of one axis, all heads one after the other, [dims / 4] each.
 
-    Figure 4 of the fused-attention paper. Log-axial frequencies of a head are spaced over the whole
-    range, so that the series falls at each of the h - 1 steps to the next head.
+    Figure 4 of the fused-attention paper. Log-axial frequencies of each head cover the whole range,
+    so the series falls at each of the h - 1 steps to the next head.
     """
     heads, device = dims // head_dim, torch.device('cpu')
     log = LogAxialRoPE(head_dim, heads, k_rope=1).axis_frequencies(device)  # [h, D / 4]

@@ -18,10 +18,11 @@ DISTANCE = dict(
     distance_patches='attention distance (patches)', distance_px='attention distance (pixels)'
 )
 ENTROPY = dict(entropy_nats='attention entropy (nats)')
+SUMS = dict(mean_partial_sum='B', sum='|S_P|')
 
 
 def grouped(rows: Rows, *names: str) -> dict[tuple, Rows]:
-    """The rows by their values of some columns, in the order in which these come."""
+    """The rows by their values in some columns, in the order of their first occurrence."""
     groups: dict[tuple, Rows] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in names), []).append(row)
@@ -29,7 +30,7 @@ def grouped(rows: Rows, *names: str) -> dict[tuple, Rows]:
 
 
 def draw_fourier(rows: Rows, out_file: str | Path) -> None:
-    """A map for each set of points (rows) and of frequencies (columns), each over its largest."""
+    """A map for each set of points (rows) and of frequencies (columns), relative to its maximum."""
     names = [name for (name,) in grouped(rows, 'frequencies')]
     sets = [points for (points,) in grouped(rows, 'points')]
     figure = Figure(figsize=(3 * len(names), 2.8 * len(sets)), layout='constrained')
@@ -63,7 +64,7 @@ def draw_decay(rows: Rows, out_file: str | Path) -> None:
     axes, *maps = figure.subplots(1, 3)
     for (name, pairs), sums in grouped(rows, 'frequencies', 'pairs').items():
         if name == SEQUENCE:
-            for column, label in dict(mean_partial_sum='B', sum='|S_P|').items():
+            for column, label in SUMS.items():
                 offsets, values = zip(*((row['x'], row[column]) for row in sums), strict=True)
                 axes.plot(offsets, values, label=f'{label}, {pairs} pairs')
             axes.set(xlabel='offset (tokens)', ylabel='length of the sum', ylim=(0, None))
@@ -71,9 +72,7 @@ def draw_decay(rows: Rows, out_file: str | Path) -> None:
             axes.legend(frameon=False, fontsize=8)
             axes.grid(alpha=0.3)
             continue
-        for panel, (column, label) in zip(
-            maps, dict(mean_partial_sum='B', sum='|S_P|').items(), strict=True
-        ):
+        for panel, (column, label) in zip(maps, SUMS.items(), strict=True):
             image = draw_map(panel, sums, column, vmin=0)
             panel.set(xlabel='offset x (patches)', ylabel='offset y (patches)')
             panel.set_title(name, fontsize=9)

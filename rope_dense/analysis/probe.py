@@ -23,11 +23,11 @@ EXACT = 'donot_use_mm_for_euclid_dist'  # products of coordinates would cancel
 class AttentionProbe(TorchFunctionMode):
     """Sums the statistics of all attention that is computed within this context.
 
-    Hooks on the attention modules say which block is at work, and where its tokens are.
+    Hooks on the attention modules, ``enter`` and ``leave``, give the block and its tokens.
 
     Attributes:
         sums: [blocks, 2] of the distances and of the entropies.
-        weights: [blocks] how many heads of queries that were.
+        weights: [blocks], the numbers of summands: heads times queries.
     """
 
     def __init__(self, num_blocks: int, chunk: int) -> None:
@@ -61,7 +61,7 @@ class AttentionProbe(TorchFunctionMode):
     def observe(
         self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, *, scale: float
     ) -> None:
-        """One call, for the first of the groups that were not attended yet."""
+        """Add a call of attention: of the first of the groups that were not attended yet."""
         queries, keys = self.groups.pop(0)
         if len(q) < len(queries):
             self.groups.insert(0, (queries[len(q) :], keys[len(q) :]))

@@ -4,8 +4,8 @@ An architecture is a dataclass (``ViTArch``, ``SwinArch``, ``NATArch``), and a t
 has for each name a dict of its attributes; ``find_arch`` looks them up. The backbones check values.
 
 Checked against the number of parameters and the outputs of timm's models in
-tests/backbones/test_vit_families.py; SAM3's, which timm does not have, against transformers in
-tests/checkpoints/test_sam3.py.
+tests/backbones/test_vit_families.py; those that timm does not have against transformers in
+tests/checkpoints/test_sam3.py and tests/backbones/test_realtime_archs.py.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class ViTArch:
             its last layer.
         attn_norm: normalise the output of attention, before its projection.
         pre_norm: normalise all tokens before the first block; the patch projection has no bias.
+        conv_stem: ``ConvPatchEmbed`` in place of the patch projection; for patches of 16 pixels.
         others: see ``RoPEViT``.
     """
 
@@ -56,6 +57,7 @@ class ViTArch:
     with_cls_token: bool = True
     num_registers: int = 0
     pre_norm: bool = False
+    conv_stem: bool = False
     attn_norm: bool = False
     window_size: WindowSetting = 14
     window_block_indexes: Sequence[int] = ()
@@ -165,17 +167,18 @@ BASE = dict(embed_dims=768, depth=12, num_heads=12)
 LARGE = dict(embed_dims=1024, depth=24, num_heads=16)
 
 # DINOv3 (Simeoni et al., 2025): public hub code.
+DINOV3_ROPE = dict(
+    type='AxialRoPE',
+    theta=100.0,
+    series='periods',
+    axes='yx',
+    pair_layout='half',
+    coordinates=dict(type='centres'),
+)
 DINOV3 = dict(
     img_size=256,
     qkv_bias=False,  # where its code has q and v biases, the released ones are zero
-    rope=dict(
-        type='AxialRoPE',
-        theta=100.0,
-        series='periods',
-        axes='yx',
-        pair_layout='half',
-        coordinates=dict(type='centres', rescale=2.0),
-    ),
+    rope=dict(DINOV3_ROPE, coordinates=dict(type='centres', rescale=2.0)),
     num_registers=4,
     layer_scale_init_value=1e-5,
     final_norm='all',  # as get_intermediate_layers in its code
@@ -268,6 +271,16 @@ ISOTROPIC = dict(
     norm_cfg=dict(type='LN', eps=1e-5),
 )
 
+# The small ViTs of real-time detectors, with the positions of DINOv3: DEIMv2 (Huang et al., 2025)
+# and EdgeCrafter (2026), both of Intellindust-AI-Lab. DEIMv2-L and X are on DINOv3.
+TINY_PLUS = dict(embed_dims=256, depth=12, num_heads=4)
+REALTIME = dict(
+    img_size=640,
+    rope=DINOV3_ROPE,
+    layer_scale_init_value=None,
+)
+ECVIT = dict(REALTIME, with_cls_token=False, num_registers=1, conv_stem=True)
+
 VIT_ARCHS: dict[str, dict] = {
     'tiny': TINY,
     'small': SMALL,
@@ -315,6 +328,12 @@ VIT_ARCHS: dict[str, dict] = {
     'rope_reg1_base': dict(ROPE_REG, **BASE),
     'isotropic_small': dict(ISOTROPIC, embed_dims=384, num_heads=12),
     'isotropic_base': dict(ISOTROPIC, embed_dims=768, num_heads=24),
+    'deimv2_tiny': dict(TINY, **REALTIME),
+    'deimv2_tiny_plus': dict(TINY_PLUS, **REALTIME),
+    'ecvit_tiny': dict(TINY, **ECVIT),
+    'ecvit_tiny_plus': dict(TINY_PLUS, **ECVIT),
+    'ecvit_small': dict(SMALL, **ECVIT),
+    'ecvit_small_plus': dict(SMALL, **ECVIT, mlp_ratio=6.0),
     'resformer_small': dict(
         SMALL, rope=None, use_ape='sine_conv', use_lpe=True, layer_scale_init_value=None
     ),

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, Literal, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
-from mmcv.cnn import build_norm_layer
+from mmcv.cnn import ConvModule, build_norm_layer
 from torch import Tensor, nn
 
 from ..rope import Coordinates
@@ -90,6 +91,34 @@ class PatchEmbed(nn.Module):
                 f'the image is {height} x {width} (height x width) pixels, less than one patch of '
                 f'{self.patch_size} x {self.patch_size}: resize or pad it'
             )
+
+
+class ConvPatchEmbed(PatchEmbed):
+    """Four 3 x 3 convolutions of stride 2: a token for each 16 x 16 pixels, which overlap.
+
+    The first three have C / 8, C / 4 and C / 2 channels, batch norm and ReLU. An image whose sides
+    are no multiples of 16 has tokens for the rest of it, too. Source: ECViT of
+    Intellindust-AI-Lab/EdgeCrafter, ecdetseg/engine/edgecrafter/ecvit.py at 706d037; checked
+    against its formula, and against that code, in tests/backbones/test_realtime_archs.py.
+
+    Args:
+        in_channels: of the image.
+        embed_dims: C, a multiple of 8.
+    """
+
+    def __init__(self, in_channels: int, embed_dims: int) -> None:
+        super().__init__(in_channels, embed_dims, patch_size=16, pad=True)
+        channels = [in_channels, embed_dims // 8, embed_dims // 4, embed_dims // 2]
+        self.convs = nn.Sequential(
+            *(
+                ConvModule(*pair, 3, stride=2, padding=1, norm_cfg=dict(type='BN'), inplace=False)
+                for pair in pairwise(channels)
+            )
+        )
+        self.proj = nn.Conv2d(channels[-1], embed_dims, 3, stride=2, padding=1)
+
+    def project(self, image: Tensor) -> Tensor:
+        return self.proj(self.convs(image))  # which pad where it is needed
 
 
 class PositionConv(nn.Conv2d):

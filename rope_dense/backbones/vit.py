@@ -55,6 +55,7 @@ from .base import (
 )
 from .block import Block
 from .layers import (
+    ConvPatchEmbed,
     PatchEmbed,
     SineConvEmbed,
     SineEmbed,
@@ -250,12 +251,16 @@ class RoPEViT(Backbone):
         self.set_window_size(vit_arch.window_size)
 
         in_channels = check_integer('in_channels', in_channels, 1)
-        self.patch_embed = PatchEmbed(
-            in_channels,
-            channels,
-            vit_arch.patch_size,
-            bias=not vit_arch.pre_norm,
-            norm_cfg=norm_cfg if vit_arch.patch_norm else None,
+        self.patch_embed = (
+            ConvPatchEmbed(in_channels, channels)
+            if vit_arch.conv_stem
+            else PatchEmbed(
+                in_channels,
+                channels,
+                vit_arch.patch_size,
+                bias=not vit_arch.pre_norm,
+                norm_cfg=norm_cfg if vit_arch.patch_norm else None,
+            )
         )
         tokens = {
             'cls_token': int(vit_arch.with_cls_token),
@@ -532,8 +537,18 @@ def check_arch(arch: ViTArch) -> None:
             f'arch: embed_dims must be a multiple of 4 (two axes, sine and cosine) for '
             f'use_ape={arch.use_ape!r}, got {arch.embed_dims}'
         )
-    for name in ('use_rpb', 'use_lpe', 'patch_norm', 'with_cls_token', 'pre_norm', 'attn_norm'):
+    for name in (
+        *('use_rpb', 'use_lpe', 'patch_norm', 'with_cls_token', 'pre_norm', 'attn_norm'),
+        'conv_stem',
+    ):
         check_choice(name, getattr(arch, name), (True, False))
+    if arch.conv_stem and (arch.patch_size != 16 or arch.embed_dims % 8):
+        raise ValueError(
+            'arch: conv_stem needs patch_size=16 and embed_dims that is a multiple of 8, got '
+            f'{arch.patch_size} and {arch.embed_dims}'
+        )
+    if arch.conv_stem and (arch.pre_norm or arch.patch_norm):
+        raise ValueError('arch: conv_stem has norms of its own: set pre_norm and patch_norm False')
     check_choice('final_norm', arch.final_norm, (True, False, 'all'))
     if arch.layer_scale_init_value is not None:
         check_number('layer_scale_init_value', arch.layer_scale_init_value)

@@ -25,19 +25,22 @@ from .layouts.dinov3 import PERIODS
 # Parts that a configuration may leave out.
 OPTIONAL = re.compile(r'cls_token|norm\d*\.(weight|bias)')
 BIAS = re.compile(r'blocks\.\d+\.attn\.qkv\.[qkv]_bias')
+LAYER_SCALE = re.compile(r'blocks\.\d+\.gamma_[12]')
+JOINED_BIAS = re.compile(r'(blocks\.\d+\.attn\.qkv\.)bias')
 OUTPUT_NORM = re.compile(r'norm(\d+)\.(weight|bias)')
 # Parts that no pre-training has; a backbone keeps its initial values, which change nothing.
 KEEP_INIT = (
     OUTPUT_NORM,
     re.compile(r'blocks\.\d+\.attn\.rel_pos_[hw]'),
     re.compile(r'.+\.lora\.(down|up)'),
+    re.compile(r'.+\.num_batches_tracked'),  # which nothing of a backbone depends on
 )
 BFLOAT16 = 2**-8  # relative; DINOv3's published periods are rounded to bfloat16
 
 
 @dataclass
 class LoadReport:
-    """What was done to the weights of a checkpoint, for the log."""
+    """Changes of the weights of a checkpoint, for the log."""
 
     dropped: list[str] = field(default_factory=list)
     resized: list[str] = field(default_factory=list)
@@ -45,8 +48,9 @@ class LoadReport:
 
 
 def adapt(model: Backbone, weights: StateDict) -> tuple[StateDict, LoadReport]:
-    """Weights in our layout as the configuration of the model needs them, and what was done."""
+    """Weights in our layout as the configuration of the model needs them, and their changes."""
     expected, report = model.state_dict(), LoadReport()
+    weights = join_biases(weights, expected)
     computed = computed_freqs(model, weights)
     for key in weights:
         if key in computed or (key not in expected and is_droppable(key, expected, weights)):
@@ -69,33 +73,55 @@ def adapt(model: Backbone, weights: StateDict) -> tuple[StateDict, LoadReport]:
 
 
 def find_incompatible(model: Backbone, adapted: StateDict) -> IncompatibleKeys:
-    """What keeps adapted weights from being loaded into a model."""
+    """The keys of adapted weights that do not fit a model."""
     return replace(compare(model.state_dict(), adapted), axial=axial_keys(model, adapted))
 
 
 def can_load(model: Backbone, weights: StateDict) -> bool:
-    """Whether weights in our layout fit a model, and leave it no initial value but of norms."""
+    """True if weights in our layout fit a model, which keeps initial values of norms only."""
     adapted, report = adapt(model, weights)
     kept = [key for key in report.new if not OUTPUT_NORM.fullmatch(key)]
     return not kept and not find_incompatible(model, adapted)
 
 
 def is_of_classifier(weights: StateDict) -> bool:
-    """Whether of all stages only the last has an output norm, as in our classifiers."""
+    """True if only the last stage has an output norm, as in our classifiers."""
     stages = {int(match[1]) for key in weights if (match := re.match(r'layers\.(\d+)\.', key))}
     norms = {int(match[1]) for key in weights if (match := OUTPUT_NORM.fullmatch(key))}
     return bool(stages) and norms == {max(stages)}
 
 
 def is_droppable(key: str, expected: StateDict, weights: StateDict) -> bool:
-    """Whether a model without this weight may drop it: the configuration says so, or it is zero."""
+    """True if a model may go without this weight.
+
+    It is an optional part, or it changes nothing: no tokens, biases of 0, a LayerScale of 1.
+    """
+    weight = weights[key]
     if key == 'reg_token':
-        return 'cls_token' not in expected
-    return bool(OPTIONAL.fullmatch(key) or (BIAS.fullmatch(key) and not weights[key].any()))
+        return 'cls_token' not in expected or not weight.numel()
+    if LAYER_SCALE.fullmatch(key):
+        return not weight.is_meta and bool((weight == 1).all())
+    return bool(OPTIONAL.fullmatch(key) or (BIAS.fullmatch(key) and not weight.any()))
+
+
+def join_biases(weights: StateDict, expected: StateDict) -> StateDict:
+    """With biases of q, k and v in one tensor where the model has them so; a missing one is 0."""
+    joined = dict(weights)
+    for key in expected:
+        match = JOINED_BIAS.fullmatch(key)
+        parts = {x: joined.get(f'{match[1]}{x}_bias') for x in 'qkv'} if match else {}
+        given = [part for part in parts.values() if part is not None]
+        if match is None or not given or key in weights:
+            continue
+        filled = [torch.zeros_like(given[0]) if x is None else x for x in parts.values()]
+        joined[key] = torch.cat(filled)
+        for name in parts:
+            joined.pop(f'{match[1]}{name}_bias', None)
+    return joined
 
 
 def computed_freqs(model: Backbone, weights: StateDict) -> list[str]:
-    """Keys of frequencies that the model computes itself, to the same values."""
+    """Keys of frequencies that the model computes itself, with the same values."""
     expected, ropes, same = model.state_dict(), embeddings(model), []
     for key, rope in ropes.items():
         if key in weights and key not in expected and weights[key].is_floating_point():
@@ -110,7 +136,7 @@ def computed_freqs(model: Backbone, weights: StateDict) -> list[str]:
 
 
 def has_periods(rope: GridRoPE, weights: StateDict) -> bool:
-    """Whether the periods of an embedding are those of the weights."""
+    """True if the periods of an embedding are those of the weights."""
     if not isinstance(rope, AxialRoPE) or rope.series != 'periods':
         return False
     periods = 2 * math.pi / rope.axis_frequencies().flatten()
@@ -125,7 +151,7 @@ def embeddings(model: Backbone) -> dict[str, GridRoPE]:
 
 
 def can_resize(table: Tensor, expected: Tensor) -> bool:
-    """Whether only the number of rows differs, [.., H * W, C], and is that of a square."""
+    """True if only the number of rows differs, [.., H * W, C], and is that of a square."""
     if table.ndim < 2 or table.ndim != expected.ndim or table.shape[-1] != expected.shape[-1]:
         return False
     return table.shape != expected.shape and is_square(table.shape[-2])
@@ -140,7 +166,7 @@ def resize(table: Tensor, grid: Size) -> Tensor:
 
 
 def axial_keys(model: Backbone, weights: StateDict) -> list[str]:
-    """Frequencies of an axial checkpoint for a model that mixes the axes, and has room for them."""
+    """Keys of axial frequencies, for a model with mixed frequencies of the same shape."""
     mixed = [key for key, rope in embeddings(model).items() if isinstance(rope, MixedRoPE)]
     expected = model.state_dict()
     return [
@@ -153,12 +179,9 @@ def axial_keys(model: Backbone, weights: StateDict) -> list[str]:
 
 
 def check_reference(model: Backbone, weights: StateDict, checkpoint: str) -> None:
-    """Check that the coordinates of the model refer to the grid of the checkpoint's pos_embed.
+    """Raise CheckpointError unless the reference grid of the model is that of pos_embed.
 
     Nothing else tells a checkpoint from one of another image size: pos_embed can be resized.
-
-    Raises:
-        CheckpointError: they refer to another grid.
     """
     positions = weights['pos_embed']
     side = math.isqrt(positions.shape[-2]) if positions.ndim > 1 else 0

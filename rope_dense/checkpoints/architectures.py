@@ -1,4 +1,4 @@
-"""The options of a backbone that its weights tell, and the named architectures that are nearest."""
+"""The options of a backbone, read off its weights, and the nearest named architectures."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .keys import SWIN_BLOCK, SWIN_FREQS, VIT_BLOCK, VIT_FREQS, StateDict, has
 
 PATCHES = 'patch_embed.proj.weight'
 STEM = 'patch_embed.proj.1.weight'  # of NAT and DiNAT
+CONV_STEM = 'patch_embed.convs.0.conv.weight'  # of ECViT
 ROUNDING = 1e-5  # radians per patch; that of published axial frequencies is 4e-8
 
 Options = dict[str, object]
@@ -26,7 +27,7 @@ def shape_of(weights: StateDict, pattern: str) -> tuple[int, ...]:
 
 
 def sizes_of(weights: StateDict) -> tuple[int | None, int | tuple[int, ...]]:
-    """Channels of the first stage; the number of blocks, of a backbone with stages for each."""
+    """Channels of the first stage, and the number of blocks, or of blocks of each stage."""
     stages = defaultdict(set)
     for key in weights:
         if match := re.fullmatch(SWIN_BLOCK, key):
@@ -43,13 +44,21 @@ def sizes_of_arch(arch: dict) -> tuple[int, int | tuple[int, ...]]:
 
 
 def has_sizes(arch: dict, weights: StateDict) -> bool:
-    """Whether weights in our layout have the channels and blocks of an architecture."""
+    """True if weights in our layout have the channels and blocks of an architecture."""
     return sizes_of_arch(arch) == sizes_of(weights)
 
 
 def patch_size(weights: StateDict) -> int | None:
-    """Pixels of a side of a patch; None for a stem of convolutions."""
+    """Pixels of a side of a patch; 16 for the stem of ECViT, None for others of convolutions."""
+    if CONV_STEM in weights:
+        return 16
     return (*shape_of(weights, re.escape(PATCHES)), None)[3:4][0] if PATCHES in weights else None
+
+
+def in_channels(weights: StateDict) -> int:
+    """Channels of the image; 0 for a stem of NAT."""
+    name = CONV_STEM if CONV_STEM in weights else PATCHES
+    return (*shape_of(weights, re.escape(name)), 0, 0)[1]
 
 
 def mlp_kind(weights: StateDict) -> str:
@@ -85,7 +94,7 @@ def img_size(weights: StateDict) -> int | None:
 
 
 def present(pattern: str) -> tuple[str, Callable[[StateDict], bool]]:
-    """A part that is there or not, and the pattern of its keys."""
+    """An option that is true where the weights have keys of this pattern."""
     return pattern, lambda weights: has(weights, pattern)
 
 
@@ -96,7 +105,8 @@ OPTIONS: dict[str, tuple[str, Callable[[StateDict], object]]] = {
     'mlp': (r'.+\.mlp\..+', mlp_kind),
     'mlp_ratio': (r'.+\.mlp\..+', mlp_ratio),
     'patch_size': (r'patch_embed\..+', patch_size),
-    'in_channels': (r'patch_embed\..+', lambda weights: (*shape_of(weights, PATCHES), 0, 0)[1]),
+    'conv_stem': present(r'patch_embed\.convs\..+'),
+    'in_channels': (r'patch_embed\..+', in_channels),
     'patch_norm': present(r'patch_embed\.norm\..+'),
     'pre_norm': ('norm_pre.+|patch_embed.proj.bias', lambda weights: has(weights, 'norm_pre.+')),
     'attn_norm': present(r'.+\.attn\.norm\..+'),
@@ -113,7 +123,10 @@ OPTIONS: dict[str, tuple[str, Callable[[StateDict], object]]] = {
         lambda weights: 1e-4 if has(weights, r'.+\.gamma_[12]') else None,
     ),
     'final_norm': present(r'norm\..+'),
-    'lora': present(r'.+\.lora\.(down|up)'),
+    'lora': (
+        r'.+\.lora\.(down|up)',
+        lambda weights: dict(rank=x[0]) if (x := shape_of(weights, r'.+\.lora\.down')) else None,
+    ),
     'out_indices': (
         r'norm\d+\..+',
         lambda weights: sorted({int(x[4]) for x in weights if re.match(r'norm\d\.', x)}),
@@ -139,12 +152,12 @@ def shapes_of(model: Backbone) -> StateDict:
 def nearest_archs(
     backbone: type[Backbone], options: Options, names: Iterable[str] = OPTIONS
 ) -> dict[str, Options]:
-    """The named architectures of the same channels and blocks that share most options.
+    """The named architectures of the same channels and blocks that differ in the fewest options.
 
     Args:
         backbone: class.
         options: of the weights.
-        names: of the options that count; between equals all do.
+        names: of the options that are compared first; then all are.
 
     Returns:
         From the name to the options of the architecture.
@@ -170,7 +183,7 @@ def axial_theta(freqs: Tensor) -> float | None:
 
 
 def learned_rope(weights: StateDict) -> dict | None:
-    """The config of the embedding that frequencies in our layout are of; None without any."""
+    """The config of the embedding that has the frequencies of the weights; None without any."""
     key = next((key for key in weights if re.fullmatch(f'{VIT_FREQS}|{SWIN_FREQS}', key)), None)
     if key is None:
         return None

@@ -1,4 +1,4 @@
-"""The error of this room, and the keys that its messages list."""
+"""The error of this package, and keys as its messages list them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 MAX_KEYS = 20  # of a list in a message
 MAX_LENGTH = 200  # characters of a key in a message
+AGAIN = 'get it again'  # advice for a damaged file
 
 
 class CheckpointError(ValueError):

@@ -28,10 +28,10 @@ NEEDED = {
 
 
 def advice(model: Backbone, weights: StateDict, incompatible: IncompatibleKeys) -> str:
-    """Lines that say what the weights (in our layout) are, and how the model differs.
+    """Lines on the architecture of the weights (in our layout), for an error message.
 
     The nearest named architecture, if it differs less than the model, and a table of the options
-    that differ and decide on keys of ``incompatible``; '' for a backbone without architectures.
+    that differ and concern keys of ``incompatible``; '' for a backbone without architectures.
     """
     if not model.ARCHS:
         return ''
@@ -56,7 +56,8 @@ def advice(model: Backbone, weights: StateDict, incompatible: IncompatibleKeys) 
     for name, (given, wanted) in rows.items():
         label = name if name in arguments else f'{name} (of arch)'
         table.append((label, repr(given), repr(wanted)))
-    if not {'embed_dims', 'depth'} & rows.keys() and has_rope_keys(incompatible):
+    misfits_rope = has(keys, FREQS) or PERIODS in keys
+    if misfits_rope and not {'embed_dims', 'depth'} & rows.keys():
         table.append(('rope', rope_of(weights), rope_of_model(model)))
     text = ''.join(f'\n  nearest: {line}' for line in lines)
     if len(table) == 1:
@@ -72,12 +73,6 @@ def family_of(weights: StateDict) -> str:
     return 'Swin' if has(weights, SWIN_BLOCK) else 'ViT'
 
 
-def has_rope_keys(incompatible: IncompatibleKeys) -> bool:
-    """Whether frequencies are among what does not fit."""
-    keys = incompatible.all_keys()
-    return has(keys, FREQS) or PERIODS in keys
-
-
 def rope_of_model(model: Backbone) -> str:
     """The embedding of the first block, as in a config."""
     rope = model.ordered_blocks[0].attn.rope
@@ -88,7 +83,7 @@ def rope_of_model(model: Backbone) -> str:
 
 
 def rope_of(weights: StateDict) -> str:
-    """The embedding that the frequencies are of, as in a config."""
+    """The embedding that has these frequencies, as in a config."""
     if PERIODS in weights:
         periods = weights[PERIODS].float().flatten()
         theta = float(periods[-1]) ** (len(periods) / max(len(periods) - 1, 1))

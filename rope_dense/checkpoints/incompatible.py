@@ -1,4 +1,4 @@
-"""What keeps the weights of a checkpoint from being loaded into a model."""
+"""The weights of a checkpoint that do not fit a model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from .keys import StateDict
 
 @dataclass(frozen=True)
 class IncompatibleKeys:
-    """The keys that keep a checkpoint from being loaded; true if there are any.
+    """The keys that do not fit; true if there are any.
 
     Attributes:
         missing: in the model only.
         left_over: in the checkpoint only.
-        mismatched: in both, but of another shape, or integers; from the key to both shapes.
+        mismatched: in both, but of another shape, or integers in place of real numbers; from the
+            key to both shapes.
         without_values: on the meta device, of a model that is not.
         not_finite: with NaN or an infinite number.
         axial: frequencies that are axial, of a model that mixes the axes.
@@ -54,18 +55,19 @@ class IncompatibleKeys:
 
 
 def compare(expected: StateDict, weights: StateDict) -> IncompatibleKeys:
-    """What of the weights does not fit those that a model expects.
+    """Compare weights with the ``expected`` ones of a model.
 
-    Keys and shapes come first. Only if they fit, values are read, one tensor at a time; none are
-    read for a model on the meta device.
+    Values are read, one tensor at a time, only if keys and shapes fit, and not for a model on the
+    meta device.
     """
     both = [key for key in expected if key in weights]
     missing = [key for key in expected if key not in weights]
     left_over = [key for key in weights if key not in expected]
     mismatched = {
-        key: (described(weights[key]), described(expected[key]))
+        key: (shape_and_type(weights[key]), shape_and_type(expected[key]))
         for key in both
-        if weights[key].shape != expected[key].shape or not weights[key].is_floating_point()
+        if weights[key].shape != expected[key].shape
+        or weights[key].is_floating_point() != expected[key].is_floating_point()
     }
     readable = [] if missing or left_over or mismatched else both
     return IncompatibleKeys(
@@ -83,7 +85,7 @@ def compare(expected: StateDict, weights: StateDict) -> IncompatibleKeys:
     )
 
 
-def described(tensor: Tensor) -> str:
-    """Shape of a tensor, and its type if it has other than real numbers."""
+def shape_and_type(tensor: Tensor) -> str:
+    """Shape of a tensor, and its type unless that is a floating-point one."""
     kind = '' if tensor.is_floating_point() else f' {tensor.dtype}'
     return f'{list(tensor.shape)}{kind}'

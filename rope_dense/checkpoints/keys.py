@@ -33,18 +33,18 @@ SWIN_FREQS = r'layers\.([^.]+)\.blocks\.([^.]+)\.attn\.rope\.freqs'
 
 @dataclass(frozen=True)
 class Layout:
-    """How a published checkpoint names its weights.
+    """The names of the weights in published checkpoints of one kind.
 
     Attributes:
         name: for messages.
-        signs: patterns; a state dict has this layout if each matches one of its keys. The first is
-            that of a weight of each block.
-        keys: what becomes of its keys.
-        tensors: from the pattern of a key to a function (key, tensor) that gives the tensor in our
-            shape, where it is not ours.
+        signs: patterns; a state dict has this layout if each matches one of its keys. The first
+            matches a weight of each block.
+        keys: table from its keys to ours.
+        tensors: from the pattern of a key to a function (key, tensor) that returns the tensor in
+            our shape.
         has_cls_pos_embed: its pos_embed may begin with the position of the class token, see
             ``fold_cls_pos_embed``.
-        test: a condition on state dicts of this layout, beside ``signs``.
+        test: another condition on its state dicts.
         has_reference: the grid of its pos_embed is the reference grid of its coordinates.
     """
 
@@ -57,7 +57,7 @@ class Layout:
     has_reference: bool = False
 
     def fits(self, weights: StateDict) -> bool:
-        """Whether a state dict has this layout."""
+        """True if a state dict has this layout."""
         signs = all(has(weights, sign) for sign in self.signs)
         return signs and (self.test is None or self.test(weights))
 
@@ -82,12 +82,12 @@ class Layout:
 
 
 def has(keys: Iterable[str], pattern: str) -> bool:
-    """Whether the pattern matches the whole of a key."""
+    """True if the pattern matches the whole of a key."""
     return any(re.fullmatch(pattern, key) for key in keys)
 
 
 def new_keys(key: str, table: KeyTable) -> list[str]:
-    """What a table makes of a key: one new key or several; none if it drops it."""
+    """The new keys that a table gives a key: one or several; none if the table drops it."""
     pattern, match = find_row(key, table)
     if match is None:
         return [key]
@@ -111,10 +111,10 @@ def expand_braces(key: str) -> list[str]:
 
 
 def renamed(weights: StateDict, table: KeyTable) -> StateDict:
-    """The weights under the names that a table gives them, split and concatenated as it says.
+    """The weights under the names of a table, split and concatenated as it says.
 
     Raises:
-        CheckpointError: a tensor cannot be split, or others to concatenate it with are not there.
+        CheckpointError: a tensor cannot be split, or tensors to concatenate it with are missing.
     """
     sources: dict[str, StateDict] = defaultdict(dict)
     for key, tensor in weights.items():
@@ -124,7 +124,7 @@ def renamed(weights: StateDict, table: KeyTable) -> StateDict:
 
 
 def split(key: str, tensor: Tensor, names: list[str]) -> StateDict:
-    """A tensor under its new names: whole, in equal chunks, or one for each block."""
+    """A tensor under its new names: itself, equal chunks of it, or a slice for each block."""
     if len(names) == 1 and '*' in names[0]:
         if tensor.ndim != 4:
             raise CheckpointError(
@@ -143,7 +143,11 @@ def split(key: str, tensor: Tensor, names: list[str]) -> StateDict:
 
 
 def concatenated(name: str, chunks: StateDict, table: KeyTable) -> Tensor:
-    """The tensors, by their keys, that a table gives one name, in the order of its pattern."""
+    """The tensors that a table gives one name, concatenated in the order of its pattern.
+
+    Args:
+        chunks: the tensors by their old keys.
+    """
     patterns = {find_row(key, table)[0] for key in chunks}
     alternatives = expand_braces(patterns.pop())
     if patterns or len(chunks) > len(alternatives):
@@ -168,10 +172,10 @@ def concatenated(name: str, chunks: StateDict, table: KeyTable) -> Tensor:
 
 
 def stack_blocks(weights: StateDict, name: str) -> StateDict:
-    """With the frequencies of the blocks of a ViT, [2, h, P] each, in one tensor [2, L, h, P].
+    """Weights with the frequencies of all blocks of a ViT, [2, h, P] each, in one [2, L, h, P].
 
     Raises:
-        CheckpointError: a block has none, or those of the blocks differ in shape.
+        CheckpointError: a block has none, or they differ in shape.
     """
     freqs = {key: tensor for key, tensor in weights.items() if re.fullmatch(VIT_FREQS, key)}
     if not freqs:
@@ -194,12 +198,12 @@ def stack_blocks(weights: StateDict, name: str) -> StateDict:
 
 
 def is_square(number: int) -> bool:
-    """Whether a number is the square of an integer."""
+    """True if a number is the square of an integer."""
     return number >= 0 and math.isqrt(number) ** 2 == number
 
 
 def has_cls_pos_embed(weights: StateDict) -> bool:
-    """Whether pos_embed is [1, 1 + N, C] with the class token's position first; N is a square."""
+    """True if pos_embed is [1, 1 + N, C] with the class token's position first, N a square."""
     token, positions = weights.get('cls_token'), weights.get('pos_embed')
     if token is None or positions is None or positions.ndim != 3:
         return False
@@ -209,7 +213,7 @@ def has_cls_pos_embed(weights: StateDict) -> bool:
 
 
 def fold_cls_pos_embed(weights: StateDict) -> StateDict:
-    """The class token with its position: nothing else is ever added to it, so this is exact."""
+    """Weights whose class token contains its position: exact, as nothing else is added to it."""
     if not has_cls_pos_embed(weights):
         return weights
     place, positions = weights['pos_embed'].split([1, weights['pos_embed'].shape[1] - 1], 1)

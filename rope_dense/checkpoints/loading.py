@@ -33,19 +33,19 @@ class StrictPretrained:
 
 
 def load_pretrained(model: Backbone, checkpoint: Source, prefix: str | None = None) -> None:
-    """Load a published checkpoint, or one of ours, into a backbone, and log what became of it.
+    """Load a checkpoint, published or of this package, into a backbone, and log the changes.
 
-    The layout is recognised from the keys and converted. After that each weight of the model must
-    be in the checkpoint in its shape, and no weight may be left over, with these exceptions:
+    The layout is recognised from the keys and converted. Then each weight of the model must be in
+    the checkpoint in its shape, and no weight may be left over, with these exceptions:
 
-    - dropped: a class token and norms that the configuration leaves out, registers where it has no
-      prefix tokens at all, and biases of q, k and v that are zero;
-    - initial values kept where the checkpoint has none: output norms of Swin (a pre-training has
-      the last one or none), ViTDet's relative positions, and adapters;
+    - dropped: a class token and norms that the configuration omits, registers if it has no prefix
+      tokens at all, and biases of q, k and v that are zero;
+    - with their initial values, if the checkpoint has none: output norms of Swin (a pre-training
+      has the last one or none), ViTDet's relative positions, and adapters;
     - resized (bicubic) to the image size and the window of the model: position embeddings and
       relative position bias tables;
-    - frequencies: those that the model computes must equal those of the checkpoint, if it has any;
-      learned axial ones start at the axial values, if it has none.
+    - frequencies: computed ones must equal those of the checkpoint, if it has any; learned axial
+      ones start at the axial values, if it has none.
 
     Checked with random weights in all published layouts in
     tests/checkpoints/test_checkpoint_layouts.py and test_checkpoint_families.py.
@@ -101,9 +101,9 @@ def read_weights(checkpoint: Source, prefix: str | None) -> StateDict:
 
 
 def are_ours(weights: StateDict, model: Backbone) -> bool:
-    """Whether keys and shapes are exactly those of the model, or of an earlier version of it.
+    """True if keys and shapes are exactly those of the model, or of an earlier version of it.
 
-    This comes before the signs of published layouts, some of which the keys may have too.
+    Such keys may have the signs of a published layout too.
     """
     try:
         return shapes(OURS.to_ours(weights)) == shapes(model.state_dict())
@@ -119,7 +119,7 @@ def shapes(weights: StateDict) -> dict[str, torch.Size]:
 def log(
     model: Backbone, checkpoint: str, layout: Layout, num_tensors: int, report: LoadReport
 ) -> None:
-    """One line on what was loaded, dropped, resized and left at its initial value."""
+    """Log one line: what was loaded, dropped, resized, and has its initial value."""
     parts = [
         f'{type(model).__name__}: {num_tensors} tensors from {checkpoint} ({layout.name})',
         *(f'{action} {listed(keys)}' for action, keys in vars(report).items() if keys),

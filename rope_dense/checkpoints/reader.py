@@ -4,119 +4,65 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import zipfile
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from threading import RLock
 
-import torch
 from torch import Tensor
 
-from .errors import CheckpointError, listed
+from .errors import AGAIN, CheckpointError, listed
+from .unpickling import unpickle
 
-# What training scripts save beside the weights: never imported, called or stored; see Skipped.
-SKIPPED = (
-    'argparse.Namespace',  # the arguments of DeiT's script
-    'mmengine.logging.history_buffer.HistoryBuffer',
-    'builtins.getattr',  # how a HistoryBuffer refers to its own functions
-    'numpy.ndarray',
-    'numpy.dtype',
-    'numpy.core.multiarray._reconstruct',
-    'numpy.core.multiarray.scalar',
-    'numpy._core.multiarray._reconstruct',  # the same of numpy 2
-    'numpy._core.multiarray.scalar',
-)
-CONFIG_NODE = 'yacs.config.CfgNode'  # the configuration of Swin's script, a subclass of dict
 INDEX = '.index.json'  # of a checkpoint in several files: which file has which weight
-ALLOW_LIST = RLock()  # PyTorch has one list of allowed classes for all threads
-AGAIN = 'get it again'
 
 FileState = tuple[int, int, int, int]
 _verified: set[FileState] = set()  # files whose checksums were right
-_read_ahead: dict[tuple[FileState, int], dict] = {}  # contents for the next reading of a file
+_read_ahead: dict[FileState, dict] = {}  # contents for the next reading of a file
 
 
-class Skipped:
-    """Stands in for everything named in ``SKIPPED`` while a file is read.
-
-    A pickle is read by calling what it names. This class is called instead and forgets what it is
-    given, so nothing that the file asks for is run.
-    """
-
-    def __new__(cls, *args: object) -> Skipped:
-        """An object without content."""
-        return super().__new__(cls)
-
-    def __setstate__(self, state: object) -> None:
-        """Forget the state."""
-
-
-class SkippedDict:
-    """The same for a subclass of dict: PyTorch fills only a dict of its own list."""
-
-    def __new__(cls, *args: object) -> OrderedDict:  # type: ignore[misc]  # PyTorch fills that
-        """A dict that PyTorch knows."""
-        return OrderedDict()
-
-
-def stand_in(name: str, kind: type) -> type:
-    """A class that PyTorch finds under the full name that a file asks for."""
-    module, _, class_name = name.rpartition('.')
-    return type(class_name, (kind,), {'__module__': module, '__qualname__': class_name})
-
-
-STAND_INS = [*(stand_in(name, Skipped) for name in SKIPPED), stand_in(CONFIG_NODE, SkippedDict)]
-
-
-def read_checkpoint(path: str, name: str, allowed: Sequence[Callable] = STAND_INS) -> dict:
+def read_checkpoint(path: str, name: str) -> dict:
     """The contents of a PyTorch or safetensors file, on the CPU; the suffix does not matter.
 
     The name of an index (``*.index.json``, of Hugging Face's large models) stands for its files.
-    Beside tensors and plain Python values only what ``allowed`` has is accepted, by default
-    stand-ins for ``SKIPPED`` and yacs configurations. Tensors of today's PyTorch format stay on
-    disk until they are used; their checksums are verified once in a run. How safe reading is
-    depends on PyTorch's ``weights_only``, which had a hole before version 2.6 (CVE-2025-32434).
+    A PyTorch file may have tensors, plain Python values, and what ``unpickling.ALLOWED`` names.
+    Tensors of its present format stay on disk until they are used; their checksums are verified
+    once in a run. How safe reading is depends on PyTorch's ``weights_only``, which had a hole
+    before version 2.6 (CVE-2025-32434).
 
     Args:
         path: of the file.
         name: of the file in messages.
-        allowed: classes that the file may name, as for ``torch.serialization.add_safe_globals``; a
-            list that does not change.
 
     Raises:
         CheckpointError: no such file, no checkpoint, one that is damaged or cannot be read, or one
-            that could run code.
+            that could run code or stop the interpreter.
     """
     if not os.path.isfile(path):
         kind = 'a folder' if os.path.isdir(path) else 'no such file'
         raise CheckpointError(f'{name}: {kind} (looked for {os.path.abspath(path)})')
     try:
-        contents = _read_ahead.pop((file_state(path), id(allowed)), None)
-        return read_file(path, name, allowed) if contents is None else contents
+        contents = _read_ahead.pop(file_state(path), None)
+        return read_file(path, name) if contents is None else contents
     except OSError as error:
         raise CheckpointError(f'{name}: cannot be read ({error.strerror or error})') from error
 
 
-def read_ahead(path: str, name: str, allowed: Sequence[Callable] = STAND_INS) -> dict:
+def read_ahead(path: str, name: str) -> dict:
     """``read_checkpoint``, and keep the contents for the next reading of the file.
 
-    For checks before a run: the next ``read_checkpoint`` of the same file with the same ``allowed``
-    returns the same contents and does not open the file.
+    For checks before a run: the next ``read_checkpoint`` of the same file returns the same contents
+    and does not open the file.
     """
-    contents = read_checkpoint(path, name, allowed)
-    _read_ahead[file_state(path), id(allowed)] = contents
+    contents = read_checkpoint(path, name)
+    _read_ahead[file_state(path)] = contents
     return contents
 
 
 def file_state(path: str) -> FileState:
-    """What tells a file from another one and from a later state of the same."""
+    """Device, inode, size and time: equal for the same file, unchanged."""
     status = os.stat(path)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def read_file(path: str, name: str, allowed: Sequence[Callable]) -> dict:
+def read_file(path: str, name: str) -> dict:
     """``read_checkpoint`` of a file that is there."""
     if path.endswith(INDEX):
         return read_parts(path, name)
@@ -125,7 +71,7 @@ def read_file(path: str, name: str, allowed: Sequence[Callable]) -> dict:
         return read_safetensors(path, name)
     if kind == 'archive':
         verify(path, name)
-    contents = read_torch(path, name, allowed, mapped=kind == 'archive')
+    contents = unpickle(path, name, is_archive=kind == 'archive')
     if not isinstance(contents, dict):
         raise CheckpointError(f'{name}: holds a {type(contents).__name__}, a checkpoint is a dict')
     return contents
@@ -158,49 +104,28 @@ def file_format(path: str, name: str) -> str:
     raise CheckpointError(f'{name}: {reason}')
 
 
-def read_torch(path: str, name: str, allowed: Sequence[Callable], *, mapped: bool) -> object:
-    """The contents of a file of ``torch.save``.
-
-    Raises:
-        CheckpointError: it is damaged, or names a class that is not allowed.
-    """
-    try:
-        with only_safe_globals(allowed):
-            return torch.load(path, map_location='cpu', weights_only=True, mmap=mapped)
-    except Exception as error:  # a damaged pickle fails in any way
-        refused = re.search(r'GLOBAL (.+?)( was not| whose|$)', str(error), re.MULTILINE)
-        if not refused:
-            reason = str(error).split('\n')[0]
-            raise CheckpointError(
-                f'{name}: damaged, or not a PyTorch checkpoint ({reason}); {AGAIN}'
-            ) from error
-        raise CheckpointError(
-            f'{name}: refused, because reading {refused[1]} could run code from the file. If you '
-            'trust who made it, read it once with torch.load(..., weights_only=False), save the '
-            'state dict alone with torch.save and give that file; or ask for safetensors'
-        ) from error
-
-
 def verify(path: str, name: str) -> None:
-    """Compare the checksums in an archive with its contents, which mapping it does not do.
+    """Compare the checksums in an archive with its contents; a mapped file is not compared.
 
-    This reads the whole file, so it is done once for each state of a file, and in a distributed
-    run by the first process of each machine.
+    It reads the whole file, so once for each state of a file, and in a distributed run by the first
+    process of each machine.
     """
     state = file_state(path)
     if state in _verified or os.environ.get('LOCAL_RANK', '0') != '0':
         return
-    if not is_complete(path):
+    try:
+        is_complete = zipfile.is_zipfile(path)  # it has a directory, which is at its end
+        if is_complete:
+            with zipfile.ZipFile(path) as archive:
+                damaged = archive.testzip()
+                packed = any(item.compress_type for item in archive.infolist())
+    except Exception as error:  # a damaged directory fails in any way
+        raise CheckpointError(f'{name}: damaged ({error}); {AGAIN}') from error
+    if not is_complete:
         size = os.path.getsize(path)
         raise CheckpointError(
             f'{name}: the file is cut off at {size} bytes, or damaged near its end; {AGAIN}'
         )
-    try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-            packed = any(item.compress_type for item in archive.infolist())
-    except Exception as error:  # a damaged directory fails in any way
-        raise CheckpointError(f'{name}: damaged ({error}); {AGAIN}') from error
     if damaged:
         raise CheckpointError(
             f'{name}: damaged, {damaged} in it differs from its checksum; {AGAIN}'
@@ -208,32 +133,6 @@ def verify(path: str, name: str) -> None:
     if packed:
         raise CheckpointError(f'{name}: a compressed archive, which torch.save does not make')
     _verified.add(state)
-
-
-def is_complete(path: str) -> bool:
-    """Whether an archive has its directory, which is at its end."""
-    try:
-        return zipfile.is_zipfile(path)
-    except zipfile.BadZipFile:
-        return False
-
-
-@contextmanager
-def only_safe_globals(allowed: Sequence[Callable]) -> Iterator[None]:
-    """Within it torch.load accepts what is listed here, whatever other packages have allowed.
-
-    ``torch.serialization.safe_globals`` would add to their list. One thread at a time: PyTorch has
-    one list for all.
-    """
-    with ALLOW_LIST:
-        others = torch.serialization.get_safe_globals()
-        torch.serialization.clear_safe_globals()
-        try:
-            torch.serialization.add_safe_globals(list(allowed))
-            yield
-        finally:
-            torch.serialization.clear_safe_globals()
-            torch.serialization.add_safe_globals(others)
 
 
 def read_safetensors(path: str, name: str) -> dict[str, Tensor]:

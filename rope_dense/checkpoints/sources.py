@@ -1,7 +1,8 @@
 """From the name of a checkpoint in a config to a file on this machine.
 
-huggingface_hub and torch.hub download. Not ``torch.hub.load_state_dict_from_url``: published names
-have no digest for its ``check_hash``, and it caches by the end of the address, which many share.
+huggingface_hub and torch.hub download, but not ``torch.hub.load_state_dict_from_url``: its
+``check_hash`` needs a digest in the name, and it caches by the end of the address, which many
+files share.
 """
 
 from __future__ import annotations
@@ -89,10 +90,9 @@ def download(url: str, path: str) -> None:
 
 
 def fetch_from_hub(source: str) -> str:
-    """The file in the cache of huggingface_hub, whose settings hold (HF_HOME, HF_HUB_OFFLINE).
+    """The file in the cache of huggingface_hub, by its settings (HF_HOME, HF_HUB_OFFLINE).
 
-    The hub is asked until it cannot be reached or refuses; then the other names are only looked up
-    in the cache.
+    Once the hub cannot be reached, or refuses, the other names are looked up in the cache only.
     """
     try:
         from huggingface_hub import hf_hub_download

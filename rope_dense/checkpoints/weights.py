@@ -18,16 +18,15 @@ def select_weights(contents: dict, prefix: str | None, name: str) -> StateDict:
     """The weights of a backbone among the contents of a file, under their names in the backbone.
 
     Args:
-        contents: as ``read_checkpoint`` returns them: a state dict, or one under a key of
-            ``WRAPPERS``, the first that there is. So the average is taken of a training with an
-            averaged model (EMA), by timm's script or by mmengine.
+        contents: as ``read_checkpoint`` returns them: a state dict, or one under the first of
+            ``WRAPPERS`` that they have. So of a training with an averaged model (EMA), by timm's
+            script or by mmengine, the average is taken.
         prefix: what the names of the backbone's weights begin with, such as ``'backbone.'``. By
             default that, if there are such names (a detector or a segmentor), or nothing.
         name: of the file in messages.
 
     Raises:
-        CheckpointError: there are no weights, or none under ``prefix``, or they are no dense
-            tensors, see ``check_plain``.
+        CheckpointError: there are no weights, or none under ``prefix``; or see ``check_plain``.
     """
     wrapper = next((key for key in WRAPPERS if isinstance(contents.get(key), dict)), None)
     state = contents if wrapper is None else contents[wrapper]

@@ -8,11 +8,7 @@ from .errors import UsageError
 
 
 def checked_device(name: str) -> torch.device:
-    """The device of --device.
-
-    Raises:
-        UsageError: there is no such device.
-    """
+    """The device of --device; UsageError if there is none."""
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
@@ -22,11 +18,7 @@ def checked_device(name: str) -> torch.device:
 
 
 def check_at_least(args: argparse.Namespace, least: int, *names: str) -> None:
-    """Check options that are numbers, or None where they were not given.
-
-    Raises:
-        UsageError: one is less than ``least``.
-    """
+    """Raise UsageError for an option that is less than ``least``, unless it is None (not given)."""
     for name in names:
         if (given := getattr(args, name)) is not None and given < least:
             option = name.replace('_', '-')

@@ -1,4 +1,4 @@
-"""One line for a part of a config that cannot be built, with its key."""
+"""Errors in building a config, as one line with the key of the part."""
 
 from __future__ import annotations
 
@@ -43,11 +43,13 @@ UNKNOWN_ARGUMENT = re.compile(r"\.__init__\(\) got an unexpected keyword argumen
 
 @contextmanager
 def building(cfg: Config, *keys: str) -> Iterator[None]:
-    """Make an error in building the parts of a config at `keys` a UsageError that names the part.
+    """Within this context, an error in building parts of a config becomes a UsageError.
 
-    The part is the one of the unknown type or argument, else the innermost one that fails in the
-    same way when it is built alone, else the part at the first key. An empty first key is the whole
-    config, whose parts are not tried.
+    It names the part with the unknown type or argument, else the innermost part that fails in the
+    same way when it is built alone, else the part at the first key.
+
+    Args:
+        keys: of the parts. An empty key is the whole config, whose parts are not built alone.
     """
     try:
         yield
@@ -58,7 +60,7 @@ def building(cfg: Config, *keys: str) -> Iterator[None]:
 
 
 def explain(cfg: Config, keys: tuple[str, ...], error: Exception) -> str:
-    """The key that cannot be built, and the reason."""
+    """The key of the part that cannot be built, and the reason."""
     parts = [(key, part_at(cfg, key)) for key in keys]
     typed = [
         (key, node)
@@ -114,7 +116,7 @@ def components(cfg: Config, node: ConfigDict) -> list[type]:
 
 
 def fails_alone(cfg: Config, node: ConfigDict, error: Exception) -> bool:
-    """Whether building a part alone raises the same error."""
+    """True if building a part alone raises the same error."""
     for registry in REGISTRIES:
         if component_of(cfg, registry, node) is None:
             continue

@@ -1,55 +1,28 @@
 """Checkpoints of whole models: mmengine reads them as this package does, and they must fit."""
 
 import os
-import pickle
-from collections.abc import Callable
-from typing import Any
 
-import numpy as np
 from mmengine.config import Config
-from mmengine.logging import HistoryBuffer
 from mmengine.runner import CheckpointLoader, find_latest_checkpoint
 from torch import Tensor, nn
 
 from ..checkpoints.errors import listed
-from ..checkpoints.reader import STAND_INS, read_ahead, read_checkpoint
+from ..checkpoints.reader import read_ahead, read_checkpoint
 from ..checkpoints.sources import HUB, Source, fetch
 from ..checkpoints.weights import check_plain
 from .config import nodes
 from .errors import UsageError
-from .training_checks import check_backbone
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
-STATISTICS = ('min', 'max', 'mean', 'current')
 WEB = ('https://', 'http://')
 
 
-def history_statistic(owner: type, name: str) -> Callable:
-    """What a log history uses getattr for: its own statistics functions, and nothing else."""
-    if owner is not HistoryBuffer or name not in STATISTICS:
-        raise pickle.UnpicklingError(f'GLOBAL getattr({owner!r}, {name!r})')
-    return getattr(HistoryBuffer, name)
-
-
-REBUILT = {'_reconstruct': np.zeros(1).__reduce__()[0], 'scalar': np.float64(0).__reduce__()[0]}
-# What a checkpoint may consist of beside tensors and plain Python values: mmengine's training state
-# is read (numpy arrays, as numpy 1 and numpy 2 call them, and log histories); the rest is skipped.
-ALLOWED: list[Any] = [
-    *(kind for kind in STAND_INS if kind.__module__ in ('argparse', 'yacs.config')),
-    *(np.ndarray, np.dtype, HistoryBuffer, (history_statistic, 'builtins.getattr')),
-    *(type(np.dtype(code)) for code in np.typecodes['AllInteger'] + np.typecodes['Float'] + '?'),
-    *((rebuild, f'numpy.core.multiarray.{name}') for name, rebuild in REBUILT.items()),
-    *((rebuild, f'numpy._core.multiarray.{name}') for name, rebuild in REBUILT.items()),
-]
-
-
 def load_from_source(filename: str, map_location: object = None) -> dict:
-    """``read_checkpoint`` for mmengine.
+    """``read_checkpoint`` for mmengine, on the CPU whatever `map_location` is.
 
-    Tensors are on the CPU, whatever `map_location` is: model and optimizer copy them to their
-    device.
+    Model and optimizer copy the tensors to their device.
     """
-    return read_checkpoint(fetch(filename), filename, ALLOWED)
+    return read_checkpoint(fetch(filename), filename)
 
 
 def read_safely() -> None:
@@ -61,7 +34,7 @@ def read_safely() -> None:
 
 
 def is_remote(path: Source) -> bool:
-    """Whether `path` is no file of this machine: a URL, or a name in a zoo or on a hub."""
+    """True if `path` is no file of this machine: a URL, or a name in a zoo or on a hub."""
     return '://' in str(path) or str(path).startswith(HUB)
 
 
@@ -77,11 +50,11 @@ def resolve_resume(cfg: Config, resume: str) -> None:
 def check_initial_weights(cfg: Config, model: nn.Module) -> None:
     """Check the files that training starts from: Pretrained `init_cfg`s, and `load_from` or resume.
 
-    What was read is kept for the Runner, which reads the same files next.
+    Their contents are kept for the Runner, which reads the same files next.
 
     Raises:
-        UsageError, CheckpointError: a file cannot be read, or has no weights, or no training state
-            to resume.
+        CheckpointError: a file cannot be read.
+        UsageError: it does not fit, or has no weights, or no training state to resume.
     """
     for key, node in nodes(cfg.model, 'model'):
         if key.endswith('init_cfg') and node.get('type') == 'Pretrained':
@@ -106,13 +79,14 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
 
 
 def check_tested_weights(path: str, model: nn.Module) -> dict:
-    """Load the checkpoint that is to be tested into a model; return its contents.
+    """Load the checkpoint of a test into a model; return its contents.
 
-    What was read is kept for the Runner, which reads the same file next. In a distributed run a
-    file that has to be downloaded is not read yet: the first process downloads it for the others.
+    They are kept for the Runner, which reads the same file next. In a distributed run a file that
+    has to be downloaded is not read here: later the first process downloads it for all.
 
     Raises:
-        UsageError, CheckpointError: it cannot be read, or does not fit.
+        CheckpointError: it cannot be read.
+        UsageError: it does not fit.
     """
     if path.startswith((*WEB, HUB)) and 'LOCAL_RANK' in os.environ:
         return {}
@@ -122,15 +96,16 @@ def check_tested_weights(path: str, model: nn.Module) -> dict:
 
 
 def read(path: Source, origin: str) -> dict:
-    """The contents of a checkpoint, which are kept for ``load_from_source``."""
-    return read_ahead(fetch(path), f'{origin} {str(path)!r}', ALLOWED)
+    """The contents of a checkpoint, also kept for ``load_from_source``."""
+    return read_ahead(fetch(path), f'{origin} {str(path)!r}')
 
 
 def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
-    """The weights where mmengine looks for them (without any it would keep random ones).
+    """The weights where mmengine looks for them; without any it would keep random ones.
 
     Raises:
-        UsageError, CheckpointError: there are none, or they are no dense tensors of numbers.
+        UsageError: there are none.
+        CheckpointError: see ``check_plain``.
     """
     entries = checkpoint.get('state_dict', checkpoint)
     entries = entries if isinstance(entries, dict) else {}
@@ -145,25 +120,50 @@ def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
 
 
 def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
-    """Load the weights into a model.
+    """Load the weights into a model; UsageError unless they are complete.
 
-    Raises:
-        UsageError: a parameter is missing or differs in shape (mmengine would warn and leave it
-            random), or has no values.
+    mmengine would warn of a parameter that is missing or differs in shape, and leave it random.
     """
     if without_values := [key for key, weight in weights.items() if weight.is_meta]:
         raise UsageError(f'{origin}: has no values (meta device) for {listed(without_values)}')
-    try:
-        missing = model.load_state_dict(weights, strict=False).missing_keys
-    except RuntimeError as error:  # a heading, then one line for each size mismatch
-        problem = ' '.join(str(error).split('\n')[1:2]).strip() or str(error)
-    else:
-        missing = [key for key in missing if not key.endswith('num_batches_tracked')]
-        problem = (
-            f'it lacks {len(missing)} weights, such as {listed(missing, 3)}' if missing else ''
-        )
-    if problem:
+    if problem := load_problem(model, weights, ('num_batches_tracked',)):
         raise UsageError(
             f'{origin} does not fit the config: {problem}. Give the config and the --cfg-options '
             'that it was trained with'
         )
+
+
+def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
+    """Raise UsageError unless a checkpoint to start from has all of the model's backbone.
+
+    Of a model without a backbone, one weight has to fit. mmengine would leave the others random.
+    """
+    part: nn.Module = model
+    start = ''
+    may_lack: tuple[str, ...] = ('',)  # anything
+    if isinstance(backbone := getattr(model, 'backbone', None), nn.Module):
+        part, start = backbone, 'backbone.'
+        may_lack = ('num_batches_tracked', '.lora.down', '.lora.up')
+    elif not weights.keys() & model.state_dict().keys():
+        may_lack = ()
+    own = {key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)}
+    if problem := load_problem(part, own, may_lack):
+        raise UsageError(
+            f'{origin} does not fit the {"backbone" if start else "model"} of the config: '
+            f'{problem}. Weights of a backbone alone are for model.backbone.init_cfg='
+            "dict(type='Pretrained', checkpoint=...)"
+        )
+
+
+def load_problem(module: nn.Module, weights: dict[str, Tensor], may_lack: tuple[str, ...]) -> str:
+    """Load weights into a module; returns what does not fit, '' if all does.
+
+    Args:
+        may_lack: ends of the keys of the module that the weights may lack.
+    """
+    try:
+        missing = module.load_state_dict(weights, strict=False).missing_keys
+    except RuntimeError as error:  # a heading, then one line for each size mismatch
+        return ' '.join(str(error).split('\n')[1:2]).strip() or str(error)
+    missing = [key for key in missing if not key.endswith(may_lack)]
+    return f'it lacks {len(missing)} weights, such as {listed(missing, 3)}' if missing else ''

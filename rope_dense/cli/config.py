@@ -34,14 +34,13 @@ LOOKED_UP |= {'tta_model', 'tta_pipeline'}
 
 
 def load_config(path: str, options: Iterable[str] = (), work_dir: str | None = None) -> Config:
-    """Read the config at `path`, merge `options` into it and settle its `work_dir`.
+    """Read the config at `path`, merge `options` into it and set its `work_dir`.
+
+    UsageError if the file, an option or a value cannot be used.
 
     Args:
         options: KEY=VALUE pairs of --cfg-options.
         work_dir: by default the config's, else work_dirs/<name of the config>.
-
-    Raises:
-        UsageError: the file, a pair or a number cannot be used.
     """
     if not os.path.isfile(path):
         raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)})')
@@ -85,7 +84,7 @@ def base_cycle(path: Path, *before: Path) -> list[Path]:
 
 
 def _check_kinds(cfg: Config) -> None:
-    """Check which parts are dicts, and which are lists of dicts with a type."""
+    """Raise UsageError unless parts that have to be dicts, or lists of dicts with a type, are."""
     loops = [f'{loop}_{part}' for loop in SECTIONS for part in ('dataloader', 'cfg')]
     for key in ('model', 'optim_wrapper', 'default_hooks', 'auto_scale_lr', 'randomness', *loops):
         if cfg.get(key) is not None and not isinstance(cfg[key], dict):
@@ -112,7 +111,7 @@ def _check_kinds(cfg: Config) -> None:
 
 
 def _check_numbers(cfg: Config) -> None:
-    """Check numbers that mmengine would refuse after the first iteration, or never."""
+    """Raise UsageError for numbers that mmengine would refuse after an iteration, or never."""
     for part, name in COUNTS:
         value = (cfg.get(part) or {}).get(name)
         if value is not None and (not isinstance(value, int) or value < 1):
@@ -123,7 +122,7 @@ def _check_numbers(cfg: Config) -> None:
 
 
 def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
-    """The dataloaders of `loops`, of which the first must be there and the others may."""
+    """The dataloaders of `loops`; UsageError if the first loop is missing or one is incomplete."""
     for loop in loops:
         missing = [name for name in SECTIONS[loop] if cfg.get(name) is None]
         optional = loop != loops[0]

@@ -38,7 +38,8 @@ def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
     """Check the data of the dataloaders and of their evaluators.
 
     Raises:
-        UsageError, LoadError: files are missing or damaged, or do not fit the model.
+        UsageError: files are missing, or do not fit the model.
+        LoadError: an image or mask cannot be loaded.
     """
     if cfg.default_scope == 'mmdet':
         complete_annotations()
@@ -51,11 +52,7 @@ def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
 
 
 def check_paths(cfg: Config, loaders: tuple[str, ...]) -> None:
-    """Check that the files and folders of the data are there.
-
-    Raises:
-        UsageError: some are missing; it lists them with the options that name others.
-    """
+    """Raise UsageError, which lists them, if files or folders of the data are missing."""
     missing = [
         (path, key, option)
         for loader in loaders
@@ -94,11 +91,7 @@ def wanted_paths(cfg: Config, loader: str) -> Iterator[tuple[str, str, str]]:
 
 
 def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
-    """Check the classes, the first image and the labels of a data set.
-
-    Raises:
-        UsageError, LoadError: they do not fit the model, or cannot be read.
-    """
+    """Check the classes, the first image and the labels of a data set."""
     bases = inspect.getmro(component_of(cfg, DATASETS, dataset) or BaseDataset)
     if BaseDataset not in bases:
         return  # a data set of its own kind: nothing is known about its files
@@ -141,7 +134,7 @@ def read_categories(key: str, file: str) -> set[str]:
 
 
 def build_dataset(cfg: Config, key: str, dataset: ConfigDict, **settings: bool) -> BaseDataset:
-    """Build a data set, without what pycocotools prints; mmengine cannot serialise an empty one."""
+    """Build a data set quietly, and not serialised: mmengine cannot serialise an empty one."""
     with (
         building(cfg, key),
         DATASETS.switch_scope_and_registry(cfg.default_scope) as datasets,
@@ -152,7 +145,7 @@ def build_dataset(cfg: Config, key: str, dataset: ConfigDict, **settings: bool) 
 
 
 def why_none(key: str, dataset: ConfigDict, built: BaseDataset) -> str:
-    """Describe what a data set looked for, the files that are there, and the settings."""
+    """The files that a data set without images looked for, and those that exist."""
     folder = (built.data_prefix or {}).get('img_path') or (built.data_prefix or {}).get('img')
     suffix = getattr(built, 'img_suffix', None)
     if suffix is None or dataset.get('ann_file') or not folder:
@@ -171,11 +164,7 @@ def why_none(key: str, dataset: ConfigDict, built: BaseDataset) -> str:
 
 
 def check_padding(cfg: Config, loaders: tuple[str, ...]) -> None:
-    """Check that the heads of a segmentor ignore the labels that padding adds.
-
-    Raises:
-        UsageError: a label of padding is neither a class of a head nor ignored by it.
-    """
+    """Raise UsageError if a head of a segmentor neither ignores nor knows the label of padding."""
     if cfg.default_scope != 'mmseg':
         return
     parts: list[tuple[str, dict]] = []
@@ -202,11 +191,10 @@ def check_padding(cfg: Config, loaders: tuple[str, ...]) -> None:
 
 
 def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) -> None:
-    """Check some masks of a segmentation.
+    """Check ``MASKS`` masks of a segmentation.
 
-    Raises:
-        UsageError: a mask has another size than its image, or a label that is neither a class nor
-            ignored by every head and metric.
+    UsageError for a mask of another size than its image, or a label that is neither a class nor
+    ignored by every head and metric.
     """
     step = next((s for s in dataset.get('pipeline') or () if s.type == 'LoadAnnotations'), None)
     if cfg.default_scope != 'mmseg' or step is None:
@@ -255,11 +243,7 @@ def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) 
 
 
 def check_class_indices(key: str, dataset: ClassFolderDataset, num_classes: int) -> None:
-    """Check that the head of a classifier has the classes of folders and images.
-
-    Raises:
-        UsageError: there are other classes.
-    """
+    """Raise UsageError unless the head of a classifier has the classes of folders and images."""
     indices = dataset.metainfo['class_indices']
     highest = max(*indices, *(label for item in dataset.data_list for label in item['labels']))
     if highest >= num_classes:

@@ -13,10 +13,8 @@ Colour = tuple[int, int, int]  # red, green, blue
 def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], dict[int, Colour]]:
     """Classes and colours from the checkpoint, else from the config's test data set.
 
-    Colours are made up where there are none.
-
-    Raises:
-        UsageError: not as many as the heads of the model have.
+    Colours are random where both have none. UsageError for another number of classes than the heads
+    of the model have.
     """
     key, dataset = next(leaf_datasets(cfg, 'test_dataloader'))
     known = dict(getattr(component_of(cfg, DATASETS, dataset), 'METAINFO', {}))

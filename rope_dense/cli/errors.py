@@ -8,7 +8,8 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from torch import distributed
 
@@ -21,16 +22,25 @@ Main = Callable[[Sequence[str] | None], None]
 class UsageError(Exception):
     """A wrong setting, path or file: the message says which, what is allowed and what to do.
 
-    Whatever checks or changes a config, here and in the other modules of this package, raises it.
+    All functions of this package that check or change a config raise it.
     """
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Within this context, a ValueError becomes a UsageError."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def command(main: Main) -> Callable[[Sequence[str] | None], int]:
     """Make `main(argv)` return an exit code: 0, 2 after a known error, 130 after Ctrl-C.
 
-    A UsageError, a CheckpointError, a LoadError and an error of the disk or of a connection are
-    printed without a traceback; with --debug, which every tool takes, after their traceback. Until
-    the processes of a distributed run know each other, only the first of each machine prints.
+    Known errors are UsageError, CheckpointError, LoadError and errors of the disk or a connection.
+    They are printed without a traceback, or with one if --debug is given. Until the processes of a
+    distributed run are connected, only the first of each machine prints.
     """
 
     @functools.wraps(main)

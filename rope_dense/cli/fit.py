@@ -18,10 +18,9 @@ from ..profiling.memory import StepCost, measure_step
 from ..utils.sizes import ImageSize
 from .building import arguments_of
 from .config import component_of
-from .errors import UsageError
+from .errors import UsageError, usage_errors
 from .flags import enable_amp, enable_checkpointing
 from .model_checks import random_model
-from .sweeps import usage_errors
 
 MEMORY = re.compile(r'(\d+(?:\.\d+)?)\s*([GM])i?B', re.IGNORECASE)
 LARGEST = 1024 * 2**30  # bytes: of more, a GPU's memory is a typing error
@@ -34,11 +33,7 @@ TABLE = (
 
 
 def parse_memory(text: str) -> float:
-    """Bytes that tensors may have on a GPU of '24GB' or '16384MB' (1024 MB in a GB).
-
-    Raises:
-        UsageError: no such form.
-    """
+    """Bytes for tensors on a GPU of '24GB' or '16384MB' (1024 MB in a GB); else UsageError."""
     match = MEMORY.fullmatch(text)
     unit = 2**30 if match and match[2].upper() == 'G' else 2**20
     memory = float(match[1]) * unit if match else 0.0
@@ -67,8 +62,7 @@ def fitting_steps(
         batch: images of a step, for its memory, its operations and the largest image.
         tflops: 10^12 operations a second, for the time of a step.
 
-    Raises:
-        UsageError: a window that the backbone does not have, or a model that cannot be trained.
+    UsageError for a backbone without windows, or a model that cannot be trained.
     """
     for setting in product(windows, checkpointing_of(cfg), PRECISIONS):
         cost = cost_of(cfg, *setting, device)
@@ -89,7 +83,7 @@ def fitting_steps(
 
 
 def checkpointing_of(cfg: Config) -> tuple[bool, ...]:
-    """Without gradient checkpointing of the backbone, and with it if the backbone has it."""
+    """False, and True if the backbone has gradient checkpointing."""
     backbone = component_of(cfg, MODELS, cfg.model.backbone)
     allowed = [] if backbone is None else arguments_of(backbone)  # building says that it is none
     return (False, True) if 'with_cp' in allowed else (False,)
@@ -98,11 +92,7 @@ def checkpointing_of(cfg: Config) -> tuple[bool, ...]:
 def cost_of(
     cfg: Config, window: str, checkpointing: bool, precision: str, device: torch.device
 ) -> StepCost:
-    """What steps with these settings cost, measured on a device.
-
-    Raises:
-        UsageError: see ``fitting_steps``.
-    """
+    """The cost of training steps with these settings, measured on a device."""
     cfg = copy.deepcopy(cfg)
     if checkpointing:
         enable_checkpointing(cfg)
@@ -120,8 +110,7 @@ def cost_of(
 
 
 def set_window(model: nn.Module, text: str) -> None:
-    """Set the window of a model as ``--window`` says; UsageError if it has none."""
-    """Set the windows of the backbone as ``--window`` says."""
+    """Set the windows of a model as ``--window`` says; UsageError if it has none."""
     backbone = model.backbone
     if text == FROM_CONFIG:
         return

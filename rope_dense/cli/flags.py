@@ -58,6 +58,8 @@ def apply_training_options(cfg: Config, args: argparse.Namespace) -> None:
         enable_ema(cfg, args.ema)
     if args.with_cp:
         enable_checkpointing(cfg)
+    if args.compile:
+        enable_compile(cfg)
     if args.fsdp:
         enable_fsdp(cfg, args.launcher)
     if args.auto_scale_lr:
@@ -105,13 +107,20 @@ def enable_ema(cfg: Config, momentum: float) -> None:
 
 
 def has_average(cfg: Config) -> bool:
-    """Whether the config has a moving average of the weights."""
+    """True if the config has a moving average of the weights."""
     return any(hook['type'] == 'EMAHook' for hook in cfg.get('custom_hooks') or [])
 
 
 def enable_checkpointing(cfg: Config) -> None:
     """--with-cp: recompute the backbone's blocks in backward to save memory."""
     cfg.model.backbone.with_cp = True
+
+
+def enable_compile(cfg: Config) -> None:
+    """--compile: compile the backbone's blocks."""
+    hooks = cfg.get('custom_hooks') or []
+    if all(hook['type'] != 'CompileBlocksHook' for hook in hooks):
+        cfg.custom_hooks = [*hooks, dict(type='CompileBlocksHook')]
 
 
 def enable_fsdp(cfg: Config, launcher: str) -> None:

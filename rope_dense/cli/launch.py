@@ -29,8 +29,7 @@ STARTED_BY = {
 def build_runner(cfg: Config, launcher: str) -> Runner:
     """Build the config's Runner, distributed unless the launcher is 'none'.
 
-    Raises:
-        UsageError: the launcher did not start this process, or a part cannot be built.
+    UsageError if the launcher did not start this process, or a part cannot be built.
     """
     cfg.launcher = launcher
     if launcher != 'none' and STARTED_BY[launcher] not in os.environ:
@@ -48,9 +47,9 @@ def build_runner(cfg: Config, launcher: str) -> Runner:
 
 
 def use_gloo(cfg: Config) -> None:
-    """Distribute over processes on the CPU; mmengine would give each a GPU first.
+    """Distribute over processes on the CPU; mmengine would first give each process a GPU.
 
-    Batch norm is then each process's own: PyTorch has a synchronised one for GPUs only.
+    Each process has batch norms of its own: PyTorch synchronises them on GPUs only.
     """
     torch.distributed.init_process_group('gloo')
     for _, node in nodes(cfg.model):
@@ -65,12 +64,7 @@ def use_gloo(cfg: Config) -> None:
 
 
 def test(runner: Runner) -> None:
-    """Test.
-
-    Raises:
-        UsageError, CheckpointError, LoadError: weights or an image cannot be read, a part cannot
-            be built, or the model refuses an image.
-    """
+    """Test; errors as in ``train``."""
     build_loop(runner, 'test')
     with running(runner.cfg, 'test', runner):
         runner.test()
@@ -80,9 +74,9 @@ def train(runner: Runner) -> None:
     """Train; on Ctrl-C print how to continue.
 
     Raises:
-        UsageError, CheckpointError, LoadError: pre-trained weights cannot be downloaded or do not
-            fit, an image cannot be read, a part cannot be built, or the model refuses an image.
-        KeyboardInterrupt: after the message.
+        UsageError: a part cannot be built, or the model refuses an image.
+        CheckpointError: weights cannot be read or downloaded, or do not fit.
+        LoadError: an image cannot be read.
     """
     build_loop(runner, 'train')
     build_loop(runner, 'val')
@@ -104,10 +98,9 @@ def train(runner: Runner) -> None:
 
 
 def build_loop(runner: Runner, loop: str) -> None:
-    """Build a loop of a Runner with its data and evaluator; the Runner builds it at first use.
+    """Build a loop of a Runner, with its data and evaluator, before the Runner uses it.
 
-    Raises:
-        UsageError: a part cannot be built.
+    UsageError, with the key of the config, if a part cannot be built.
     """
     with building(runner.cfg, *(f'{loop}_{part}' for part in ('cfg', 'dataloader', 'evaluator'))):
         getattr(runner, f'{loop}_loop')
@@ -115,7 +108,7 @@ def build_loop(runner: Runner, loop: str) -> None:
 
 @contextmanager
 def running(cfg: Config, loop: str, runner: Runner | None = None) -> Iterator[None]:
-    """Make an error for a value that the code of a model refuses one that names the batch."""
+    """Within this context, a ValueError or AssertionError becomes a UsageError with the batch."""
     try:
         with writing_to(cfg.work_dir):
             yield
@@ -131,7 +124,7 @@ def running(cfg: Config, loop: str, runner: Runner | None = None) -> Iterator[No
 
 @contextmanager
 def writing_to(folder: str) -> Iterator[None]:
-    """Let the error of a full disk name at least the folder that is written to."""
+    """Within this context, the error of a full disk names this folder if it names no file."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Checks of the model section of a config, and of the image sizes it has to cope with."""
+"""The model and the optimizer of a config: built, and checked with the image sizes."""
 
 import copy
 import logging
@@ -23,11 +23,7 @@ SIZES = ('size', 'crop_size', 'scale', 'scales')  # settings of transforms, in p
 
 
 def build_model(cfg: Config) -> BaseModel:
-    """Build the model as the Runner will, its weights not yet initialised.
-
-    Raises:
-        UsageError: it cannot be built.
-    """
+    """Build the model as the Runner will, without initial weights; UsageError if it fails."""
     with building(cfg, 'model'), MODELS.switch_scope_and_registry(cfg.default_scope) as models:
         return models.build(copy.deepcopy(cfg.model))  # DINO edits its head's settings
 
@@ -58,11 +54,7 @@ def random_model(cfg: Config) -> BaseModel:
 
 
 def build_optimizer(cfg: Config, model: nn.Module) -> OptimWrapper:
-    """Build the optimizer with its parameter groups, without the log of each parameter.
-
-    Raises:
-        UsageError: a part cannot be built.
-    """
+    """Build the optimizer with its parameter groups, without the log of each parameter."""
     if optimizer := cfg.optim_wrapper.get('optimizer'):  # alone first, or an unknown one is None
         with (
             building(cfg, 'optim_wrapper.optimizer'),
@@ -81,11 +73,7 @@ def build_optimizer(cfg: Config, model: nn.Module) -> OptimWrapper:
 
 
 def check_image_sizes(cfg: Config, model: nn.Module, loaders: tuple[str, ...]) -> None:
-    """Check that crops, resizes, paddings and windows hold a patch, and that windows overlap.
-
-    Raises:
-        UsageError: a size is less than a patch of the backbone, or a stride leaves gaps.
-    """
+    """Raise UsageError for an image size below a patch, or a stride that leaves gaps."""
     patch = patch_size(model)
     for key, node, name in size_settings(cfg, loaders):
         if (side := shortest_side(node, name)) < patch:
@@ -117,11 +105,8 @@ def size_settings(cfg: Config, loaders: Iterable[str]) -> Iterator[tuple[str, Co
 def check_maps(cfg: Config, model: BaseModel) -> None:
     """Run the neck, and the heads of a segmentor, on the maps of a backbone of this package.
 
-    The image is small, and as small as the crops of the training. The model is in evaluation mode
-    afterwards.
-
-    Raises:
-        UsageError: a part does not take its maps.
+    Images are one of 8 patches a side, and one of the smallest crop of the training. UsageError if
+    a part does not take its maps. The model is in evaluation mode afterwards.
     """
     backbone = getattr(model, 'backbone', None)
     if not isinstance(backbone, Backbone) or not hasattr(model, 'extract_feat'):
@@ -155,7 +140,7 @@ def try_maps(model: BaseModel, side: int, setting: str) -> None:
 
 @contextmanager
 def fitting(name: str, given: str, setting: str) -> Iterator[None]:
-    """Make an error say which part does not take its input, and the setting that decides it."""
+    """Within this context, an error becomes a UsageError with the part, its input and a setting."""
     try:
         yield
     except Exception as error:  # of any code
@@ -194,11 +179,7 @@ def shortest_side(node: ConfigDict, name: str) -> float:
 
 
 def check_classes(cfg: Config, key: str, classes: Sequence[str]) -> None:
-    """Check that the heads predict as many classes as the data set at `key` has.
-
-    Raises:
-        UsageError: a head predicts another number.
-    """
+    """Raise UsageError unless the heads predict as many classes as the data set at `key` has."""
     for head, node in heads(cfg):
         if node.get('num_classes') not in (None, len(classes)):
             raise UsageError(

@@ -11,10 +11,10 @@ from .config import base_files
 
 
 def paper_result(path: Path, cfg: Config) -> str:
-    """The paper's result for `cfg`, which was read from `path`, or why none is to be expected.
+    """The paper's result for `cfg`, which was read from `path`, or why there is none.
 
-    A config that only names another as its base, as the flagship configs do, has the result of that
-    one; a config that changes anything has none.
+    A config that only names its base, such as the flagship configs, has the result of the base; a
+    config that changes a setting has none.
     """
     while (entry := metafile_entry(path)) is None:
         bases = base_files(path)
@@ -24,7 +24,7 @@ def paper_result(path: Path, cfg: Config) -> str:
     original = Config.fromfile(path)
     if any(cfg.get(key) != original[key] for key in original):
         return f'none: {path.name} has one, and settings of it are changed here'
-    return describe(entry)
+    return results_line(entry)
 
 
 def metafile_entry(path: Path) -> dict | None:
@@ -34,7 +34,7 @@ def metafile_entry(path: Path) -> dict | None:
     return next((model for model in models if model['Name'] == path.stem), None)
 
 
-def describe(entry: dict) -> str:
+def results_line(entry: dict) -> str:
     """Metrics and source of the results of a metafile's entry, on one line."""
     lines = []
     for result in entry.get('Results', []):

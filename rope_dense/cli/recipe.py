@@ -29,7 +29,7 @@ PREFIXES = {None: '', 'cls': ', with the class token', 'all': ', with class toke
 FOREIGN = 'as the backbone has them: none of rope_dense'
 
 
-def describe(cfg: Config, model: nn.Module) -> str:
+def recipe_text(cfg: Config, model: nn.Module) -> str:
     """The text, with a paragraph for each part.
 
     Data, model, position embedding, windows, parameter groups, schedule, evaluation.

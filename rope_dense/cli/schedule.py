@@ -41,11 +41,7 @@ def scheduler_settings(cfg: Config) -> list[ConfigDict]:
 
 
 def build_schedulers(cfg: Config, optimizer: torch.optim.Optimizer) -> list[_ParamScheduler]:
-    """Build the schedulers of a config.
-
-    Raises:
-        UsageError: one cannot be built.
-    """
+    """Build the schedulers of a config; UsageError if one cannot be built."""
     built = []
     for index, part in enumerate(scheduler_settings(cfg)):
         key = 'param_scheduler' + (f'.{index}' if isinstance(cfg.param_scheduler, list) else '')
@@ -62,9 +58,8 @@ def build_schedulers(cfg: Config, optimizer: torch.optim.Optimizer) -> list[_Par
 def check_schedule(cfg: Config) -> None:
     """Build the schedulers and compare them with the length of the training.
 
-    Raises:
-        UsageError: a scheduler cannot be built; one begins, ends or has a milestone
-            after the last iteration (or epoch); validation or checkpoints come later than that.
+    UsageError if a scheduler cannot be built, or if a scheduler, the first validation or the first
+    checkpoint comes after the last iteration (or epoch).
     """
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
     build_schedulers(cfg, optimizer)
@@ -102,8 +97,8 @@ def check_schedule(cfg: Config) -> None:
 def learning_rates(cfg: Config, group: str = '(rest)/decay') -> list[float]:
     """Factor of the learning rate of a parameter group in every iteration.
 
-    Computed by the formulas of mmengine's schedulers where they are known and do not interfere,
-    else by stepping the schedulers; test_schedule.py compares the two.
+    By formulas for mmengine's schedulers where possible, else by stepping the schedulers, which
+    takes seconds; test_schedule.py compares both.
     """
     lr = cfg.optim_wrapper.optimizer.lr
     parameter = dict(params=[nn.Parameter(torch.zeros(1))], name=group)
@@ -118,7 +113,7 @@ def learning_rates(cfg: Config, group: str = '(rest)/decay') -> list[float]:
 def by_formula(schedulers: Sequence[_ParamScheduler], lr: float, length: int) -> np.ndarray | None:
     """The learning rates of all iterations, [length]; None without a formula for them.
 
-    A scheduler with a minimum has one only where no other changes the learning rate meanwhile.
+    A scheduler with a minimum has a formula only while no other changes the learning rate.
     """
     rates = np.full(length, lr)
     for index, scheduler in enumerate(schedulers := sorted(schedulers, key=lambda s: s.begin)):

@@ -2,8 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -33,20 +33,11 @@ from ..utils.sizes import ImageSize
 from ..visualization.resolution_plot import draw_resolutions
 from .checkpoints import check_tested_weights
 from .data_checks import check_data
-from .errors import UsageError
+from .errors import usage_errors
 from .launch import build_runner, running
 from .model_checks import build_model
 
 Load = Callable[[Runner], None]
-
-
-@contextmanager
-def usage_errors() -> Iterator[None]:
-    """Within this context, a ValueError becomes a UsageError."""
-    try:
-        yield
-    except ValueError as error:
-        raise UsageError(str(error)) from error
 
 
 def prepare_sweep(

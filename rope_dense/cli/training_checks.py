@@ -1,9 +1,9 @@
-"""Checks of what a training starts from and what it saves."""
+"""Checks of what a training saves, and of weights that stay random."""
 
 import sys
 
 from mmengine.config import Config
-from torch import Tensor, nn
+from torch import nn
 
 from .config import evaluators
 from .errors import UsageError, nearest
@@ -18,11 +18,7 @@ SMALL_SHARE = 0.05  # of the parameters of a backbone: a fixed table of position
 
 
 def check_save_best(cfg: Config) -> None:
-    """Check that the evaluator reports the metric by which the best checkpoint is chosen.
-
-    Raises:
-        UsageError: it is known what the evaluator reports, and this metric is not among it.
-    """
+    """Raise UsageError if the evaluator is known not to report the metric of ``save_best``."""
     hook = (cfg.get('default_hooks') or {}).get('checkpoint') or {}
     given = hook.get('save_best')
     if not given or given == 'auto':
@@ -56,34 +52,6 @@ def reported_metrics(cfg: Config) -> list[str]:
         prefix = metric.get('prefix') or default_prefix
         names += [f'{prefix}/{name}' if prefix else name for name in found]
     return list(dict.fromkeys(names))
-
-
-def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
-    """Check that a checkpoint to start from has all of the model's backbone.
-
-    Raises:
-        UsageError: a weight of the backbone is missing or differs in shape, or without a backbone
-            no weight fits. mmengine would leave these random.
-    """
-    backbone = getattr(model, 'backbone', None)
-    start = '' if backbone is None else 'backbone.'
-    own = {key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)}
-    try:
-        result = (backbone or model).load_state_dict(own, strict=False)
-    except RuntimeError as error:  # a heading, then one line for each size mismatch
-        problem = str(error).split('\n')[1].strip()
-    else:
-        new = ('num_batches_tracked', '.lora.down', '.lora.up')
-        missing = [key for key in result.missing_keys if not key.endswith(new)]
-        problem = f'it lacks {len(missing)} weights, such as {missing[:3]}' if missing else ''
-        if backbone is None and len(result.unexpected_keys) < len(own):
-            problem = ''
-    if problem:
-        raise UsageError(
-            f'{origin} does not fit the {"backbone" if start else "model"} of the config: '
-            f'{problem}. Weights of a backbone alone are for model.backbone.init_cfg='
-            "dict(type='Pretrained', checkpoint=...)"
-        )
 
 
 def warn_of_random_weights(cfg: Config, model: nn.Module) -> None:

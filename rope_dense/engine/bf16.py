@@ -12,7 +12,7 @@ from mmengine.registry import OPTIM_WRAPPERS
 from mmengine.runner import autocast
 from torch import Tensor, nn
 
-MARK = 'runs_in_float32'  # of a module that has the hooks, which a copy of it has, too
+MARK = 'runs_in_float32'  # attribute of a module with the hooks; a copy has both
 
 
 @OPTIM_WRAPPERS.register_module()
@@ -20,8 +20,8 @@ class BFloat16OptimWrapper(OptimWrapper):
     """Forward and loss under autocast to bfloat16; weights and optimizer stay in float32.
 
     bfloat16 has the range of float32, so losses are not scaled, and PyTorch has it on CPUs.
-    mmengine's AmpOptimWrapper refuses a CPU and scales in any case. Deformable attention runs in
-    float32: mmcv's CUDA kernel knows float16 but not bfloat16. Arguments: see OptimWrapper.
+    mmengine's AmpOptimWrapper always scales and refuses CPUs. Deformable attention runs in float32,
+    because mmcv's CUDA kernel has no bfloat16. Arguments: see OptimWrapper.
 
     Raises:
         RuntimeError: a GPU without bfloat16.
@@ -38,9 +38,9 @@ class BFloat16OptimWrapper(OptimWrapper):
 
 
 def run_in_float32(module: nn.Module) -> None:
-    """Make the forward of a module take float32 and leave autocast, by hooks.
+    """Make the forward of a module run in float32, outside of autocast, by hooks.
 
-    The hooks stay, because gradient checkpointing runs the forward again in backward.
+    The hooks remain, because gradient checkpointing runs the forward again in backward.
     """
     outside = ExitStack()
 

@@ -1,4 +1,4 @@
-"""Checkpoints that are complete or not there, whenever the process ends."""
+"""Checkpoints that are complete or absent, whenever the process ends."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from ..utils.atomic_write import PARTIAL, atomic_write
 
 @HOOKS.register_module()
 class AtomicCheckpointHook(CheckpointHook):
-    """mmengine's CheckpointHook in an order in which a good checkpoint stays until the next is one.
+    """mmengine's CheckpointHook, which removes a checkpoint only after the next is complete.
 
-    mmengine removes the oldest checkpoint, writes the next under its name and then rewrites
-    ``last_checkpoint``. A process killed meanwhile leaves a cut-off file, an empty
-    ``last_checkpoint`` or, with ``max_keep_ckpts=1``, nothing. Here a checkpoint is written to
-    ``<name>.partial``, brought to the disk and renamed; ``last_checkpoint`` likewise; the oldest is
-    removed last. Partial files of a killed process are removed when training starts.
+    A checkpoint is written to a partial file, flushed to the disk and renamed; ``last_checkpoint``
+    likewise; the oldest checkpoint is removed last (by mmengine first). Partial files of a killed
+    process are removed when training starts. ``save_best`` is mmengine's own, which first removes
+    the best checkpoint; the last checkpoint exists meanwhile.
 
-    Arguments: see CheckpointHook. ``save_best`` is mmengine's own, which first removes the
-    best checkpoint so far; the last checkpoint stays meanwhile. Checked in test_resume.py by
-    killing a process in the middle of a write.
+    Arguments: see CheckpointHook. Checked in test_resume.py by killing a process in the middle of a
+    write.
 
     Raises:
         ValueError: ``out_dir`` is on a remote store, which has no renaming.
@@ -67,7 +65,7 @@ class AtomicCheckpointHook(CheckpointHook):
                 Path(self.out_dir, self.filename_tmpl.format(old)).unlink(missing_ok=True)
 
     def _register(self, runner: Runner | FlexibleRunner, step: int) -> list[int]:
-        """Note that there will be a checkpoint of `step`; return the steps that it pushes out."""
+        """Add a step to the kept ones; return the steps whose checkpoints it replaces."""
         if self.max_keep_ckpts <= 0:
             return []
         steps = [*(earlier for earlier in self.keep_ckpt_ids if earlier != step), step]
@@ -77,5 +75,5 @@ class AtomicCheckpointHook(CheckpointHook):
 
 
 def written_by_main(path: Path) -> AbstractContextManager[Path]:
-    """``atomic_write`` in the main process; the others get a name that they do not use."""
+    """``atomic_write`` in the main process; the others get the path, which they do not use."""
     return atomic_write(path) if is_main_process() else nullcontext(path)

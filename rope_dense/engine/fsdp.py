@@ -22,11 +22,11 @@ from ..backbones.base import Backbone
 class BlockFSDPStrategy(DDPStrategy):
     """Trains a model of which each process has a share of every parameter (--fsdp).
 
-    Blocks of our backbones are units, gathered when they run; the rest of the model is another.
-    Parameters keep their names and, as DTensors, their shapes, so optimizers, groups and clipping
-    are those of a whole model. Checkpoints too: a run with any number of processes, sharded or
-    not, resumes from them (which is why torch.distributed.checkpoint does not write them: it names
-    the state of an optimizer by parameters). Checked on two processes in test_distributed.py.
+    Each block of our backbones is a unit, gathered when it runs; the rest of the model is another.
+    As DTensors, parameters have the names and shapes of an unsharded model, so optimizers, groups
+    and clipping are the same. Checkpoints too: a run with any number of processes, sharded or not,
+    resumes from them. (torch.distributed.checkpoint would name the state of an optimizer by
+    parameters.) Checked on two processes in test_distributed.py.
 
     mmengine's strategies are experimental, and its FSDPStrategy is for FSDP1.
     """
@@ -76,7 +76,7 @@ def all_params(groups: list[dict]) -> list:
 
 
 def gathered(state: Any) -> Any:
-    """With whole tensors, on the CPU; the first process alone keeps them."""
+    """A state with whole tensors on the CPU, in the first process; None for them in the others."""
     if isinstance(state, dict):
         return {key: gathered(value) for key, value in state.items()}
     if isinstance(state, DTensor):
@@ -87,7 +87,7 @@ def gathered(state: Any) -> Any:
 
 
 def sharded(value: object, like: Tensor | None) -> object:
-    """A whole tensor as a DTensor where ``like`` is one of that shape; else what it is."""
+    """A whole tensor sharded like ``like``, if that is a DTensor of its shape; else the value."""
     if not isinstance(like, DTensor) or not isinstance(value, Tensor) or value.shape != like.shape:
         return value
     return distribute_tensor(value, like.device_mesh, like.placements)
@@ -107,12 +107,12 @@ def shard_backbone(backbone: Backbone, **fully_shard_arguments: Any) -> None:
 
 
 def shard_blocks(backbone: Backbone, **fully_shard_arguments: Any) -> None:
-    """Shard the blocks of a backbone in place; the rest of it belongs to a model around it.
+    """Shard the blocks of a backbone in place; its other parts belong to the model around it.
 
-    A rotary embedding with parameters is a unit of its own, in float32 whatever ``mp_policy`` is:
-    in bfloat16 a frequency would have 8 bits, and the angle of the 64th token an error of up to
-    0.1 radians. It stays gathered until its backward. An embedding that looks at tokens gets them
-    in the precision of the block.
+    A rotary embedding with parameters is a unit of its own, always in float32: in bfloat16 a
+    frequency would have 8 bits, and the angle of the 64th token an error of up to 0.1 radians. It
+    remains gathered until its backward. Tokens that an embedding takes have the precision of the
+    block.
 
     Args:
         fully_shard_arguments: of ``fully_shard``, such as ``mesh`` and ``mp_policy``.

@@ -1,14 +1,13 @@
 """Parameter groups: learning-rate factors by module path, weight decay by a parameter's role.
 
-mmengine's own constructor matches keys as substrings ('norm' also hits a neck called 'norm_fpn'),
-and a key that matches switches its other rules off for that parameter. Here a path matches whole
-components, the role comes from the module that owns the parameter, and every trained parameter is
-in exactly one group whose name says why.
+mmengine's own constructor matches keys as substrings, and a matching key disables its other rules
+for that parameter. Here a path matches whole components, the role follows from the module that owns
+the parameter, and every trained parameter is in one group, named after its path and role.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 from mmengine.logging import print_log
 from mmengine.optim import DefaultOptimWrapperConstructor
@@ -19,8 +18,10 @@ from torch.nn.modules.batchnorm import _NormBase
 from ..backbones.base import Backbone
 from ..backbones.layers import PositionConv
 from ..rope import RotaryEmbedding
+from ..utils.validation import check_choice, check_settings
 
-NORMS = (nn.LayerNorm, nn.GroupNorm, _NormBase)  # _NormBase: all batch and instance norms
+# _NormBase: all batch and instance norms
+NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, _NormBase)
 POSITION_NAMES = ('pos_embed', 'rel_pos_h', 'rel_pos_w', 'relative_position_bias_table')
 
 # Role -> does it apply to this parameter of this module? The first in this order counts.
@@ -31,6 +32,7 @@ ROLES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
     'position': lambda owner, name, param: (
         name in POSITION_NAMES or isinstance(owner, PositionConv)
     ),
+    'bias': lambda owner, name, param: name.rpartition('_')[2] == 'bias',
     'one_dim': lambda owner, name, param: param.ndim <= 1,
 }
 
@@ -49,7 +51,7 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
     - ``no_decay`` (sequence of str): the roles in ``ROLES`` that get no weight decay. ``norm``
       means torch's norm layers, as in detectron2; ``embedding`` ``nn.Embedding``; ``position``
       learned position tables and convolutions; ``frequency`` the parameters of a rotary embedding;
-      ``one_dim`` vectors and scalars (every bias too).
+      ``bias`` every bias; ``one_dim`` vectors and scalars (every bias too).
 
     Groups are called ``<path>/<role>``, with ``/layer_<id>`` between for layer-wise decay;
     ``(rest)`` stands for what no path contains and ``decay`` for what no role exempts. Frozen
@@ -63,9 +65,7 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
 
     def _validate_cfg(self) -> None:
         super()._validate_cfg()
-        check_known(
-            'paramwise_cfg option', self.paramwise_cfg, ('lr_mult', 'layer_decay', 'no_decay')
-        )
+        check_settings('paramwise_cfg', self.paramwise_cfg, ('lr_mult', 'layer_decay', 'no_decay'))
         if not self.paramwise_cfg:
             raise ValueError(
                 'paramwise_cfg is empty: give lr_mult, layer_decay or no_decay, or no `constructor`'
@@ -73,7 +73,8 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
         self.lr_mult: dict[str, float] = dict(self.paramwise_cfg.get('lr_mult', {}))
         self.layer_decay: float | None = self.paramwise_cfg.get('layer_decay')
         self.no_decay: tuple[str, ...] = tuple(self.paramwise_cfg.get('no_decay', ()))
-        check_known('no_decay role', self.no_decay, tuple(ROLES))
+        for role in self.no_decay:
+            check_choice('no_decay role', role, tuple(ROLES))
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f'layer_decay must be in (0, 1], got {self.layer_decay}')
         if self.base_lr is None or self.base_wd is None:
@@ -92,7 +93,7 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
             if not param.requires_grad:
                 continue
             part, lr_factor = learning_rates[name]
-            role = self.exempt_role(module, name, param)
+            role = role_of(module, name, param, self.no_decay)
             group_name = f'{part}/{role or "decay"}'
             settings = dict(lr=self.base_lr * lr_factor, weight_decay=0.0 if role else self.base_wd)
             group = groups.setdefault(group_name, dict(name=group_name, params=[], **settings))
@@ -101,7 +102,7 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
         print_log(group_table(params, self.base_lr, self.base_wd), logger='current')
 
     def learning_rates(self, model: nn.Module) -> dict[str, tuple[str, float]]:
-        """Name of every parameter -> (first part of its group's name, learning-rate factor)."""
+        """From each parameter's name to the first part of its group's name and its lr factor."""
         factors = dict(self.lr_mult)
         names = [name for name, _ in model.named_parameters()]
         if self.layer_decay is None:
@@ -119,11 +120,12 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
             rates[name] = part, factor
         return rates
 
-    def exempt_role(self, model: nn.Module, name: str, param: nn.Parameter) -> str | None:
-        """The role that frees this parameter of weight decay, None if it decays."""
-        path, _, leaf = name.rpartition('.')
-        owner = model.get_submodule(path)
-        return next((r for r in ROLES if r in self.no_decay and ROLES[r](owner, leaf, param)), None)
+
+def role_of(model: nn.Module, name: str, param: nn.Parameter, roles: Collection[str]) -> str | None:
+    """The first of ``ROLES``, among some roles, of a parameter; None if it has none of them."""
+    path, _, leaf = name.rpartition('.')
+    owner = model.get_submodule(path)
+    return next((r for r in ROLES if r in roles and ROLES[r](owner, leaf, param)), None)
 
 
 def longest_path(name: str, factors: dict[str, float]) -> tuple[str, float]:
@@ -146,15 +148,8 @@ def layered_backbone(model: nn.Module) -> Backbone:
     return backbone
 
 
-def check_known(what: str, given: Iterable[str], known: tuple[str, ...]) -> None:
-    """Raise ValueError for a name that is not known."""
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise ValueError(f'unknown {what} {unknown}: choose from {sorted(known)}')
-
-
 def check_path(path: str, names: list[str]) -> None:
-    """Raise unless ``path`` contains a parameter; the message lists what exists one level above."""
+    """Raise ValueError, with the paths beside it, unless ``path`` contains a parameter."""
     if any(f'{name}.'.startswith(f'{path}.') for name in names):
         return
     parent = path

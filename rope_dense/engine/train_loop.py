@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from mmengine.dist import get_rank
+from mmengine.dataset import InfiniteSampler
+from mmengine.dist import get_rank, get_world_size
+from mmengine.logging import MessageHub
 from mmengine.registry import LOOPS
 from mmengine.runner import FlexibleRunner, IterBasedTrainLoop, Runner
 from torch.utils.data import DataLoader, Dataset
@@ -17,18 +19,17 @@ from torch.utils.data import DataLoader, Dataset
 
 @LOOPS.register_module()
 class ResumableTrainLoop(IterBasedTrainLoop):
-    """mmengine's iteration-based loop, whose iteration i depends on i, not on how it came there.
+    """mmengine's iteration-based loop, with data and random numbers that depend on the iteration.
 
-    mmengine restores weights, optimizer, schedule and history, but a resumed run draws its random
-    numbers from the start again, and where a batch sampler groups images (AspectRatioBatchSampler)
-    it loads and drops all the images of the iterations before, unless it loads without workers.
-    Here the order of the data is passed over without loading any; the random state (Python, NumPy,
-    torch) is set anew for each image and for each iteration, from the seed of the run, the process
-    and the position. So a run that was killed and resumed has the loss curve of one that was not,
-    validation in between changes nothing, and the number of loading workers does not matter.
+    The random state (Python, NumPy, torch) of each image and each iteration follows from the seed
+    of the run, the process and the position, and a resumed run skips earlier batches without
+    loading them (mmengine draws the random numbers of the start again). So a resumed run has the
+    loss curve of an uninterrupted one, whatever the validation in between and the number of loading
+    workers. The epoch, which is 'epoch' of mmengine's message hub, follows from the iteration too.
 
-    The numbers are those of `randomness.seed` (with None, a resumed run has another data order) and
-    of as many processes as before. On a GPU, kernels that add in no fixed order still differ.
+    It needs the same `randomness.seed` (None gives another data order) and number of processes. On
+    a GPU, kernels that add in no fixed order still differ.
+
     Arguments: see IterBasedTrainLoop. Checked in test_resume.py by killing runs.
     """
 
@@ -46,13 +47,13 @@ class ResumableTrainLoop(IterBasedTrainLoop):
 
 
 class SeededBatches:
-    """Endless batches of a data loader; drawing number i sets the random state of i.
+    """Endless batches of a data loader; batch i comes with random state i.
 
     Args:
-        loader: gives the data set, the order, and how to load; it is not iterated itself.
+        loader: its data set, samplers and settings are used; it is not iterated itself.
 
     Raises:
-        ValueError: the order has no batch (it would be waited for without end).
+        ValueError: its sampler has no batch.
     """
 
     def __init__(self, loader: DataLoader, seed: int, rank: int) -> None:
@@ -67,7 +68,7 @@ class SeededBatches:
         self.batches: Iterator[dict] | None = None
 
     def skip_iter(self, number: int = 1) -> None:
-        """Begin `number` batches later: to be called before the first one."""
+        """Begin `number` batches later. Called before the first batch."""
         self.iteration += number
 
     def __iter__(self) -> SeededBatches:
@@ -78,14 +79,15 @@ class SeededBatches:
             self.batches = iter(seeded_loader(self.loader, self.seed, self.iteration))
         batch = next(self.batches)
         set_random_state(*self.seed, self.iteration, 0)  # images have 1, 2, ...
+        set_epoch(self.iteration // epoch_length(self.loader))
         self.iteration += 1
         return batch
 
 
 def seeded_loader(loader: DataLoader, seed: tuple[int, int], start: int) -> DataLoader:
-    """A loader like `loader` that begins at batch `start`, its images drawn in their own states."""
+    """A loader like `loader` that begins at batch `start`; each image has a random state."""
     return DataLoader(
-        SeededDataset(loader.dataset, seed),
+        SeededDataset(loader.dataset, seed, epoch_length(loader)),
         batch_sampler=numbered(endless(loader), start),
         num_workers=loader.num_workers,
         collate_fn=loader.collate_fn,
@@ -95,6 +97,13 @@ def seeded_loader(loader: DataLoader, seed: tuple[int, int], start: int) -> Data
         multiprocessing_context=loader.multiprocessing_context,
         prefetch_factor=loader.prefetch_factor,
     )
+
+
+def epoch_length(loader: DataLoader) -> int:
+    """Iterations in which all processes together go through the data once."""
+    batches: Any = loader.batch_sampler  # its sampler is one of mmengine's
+    shares = get_world_size() if isinstance(batches.sampler, InfiniteSampler) else 1
+    return max(1, len(batches) // shares)
 
 
 def endless(loader: DataLoader) -> Iterator[list[int]]:
@@ -112,14 +121,15 @@ def numbered(batches: Iterator[list[int]], start: int) -> Iterator[list[tuple[in
 
 
 class SeededDataset(Dataset):
-    """A data set that sets the random state of (iteration, place) before it loads an image."""
+    """A data set that sets the epoch and the random state of (iteration, place) for an image."""
 
-    def __init__(self, dataset: Dataset, seed: tuple[int, int]) -> None:
-        self.dataset, self.seed = dataset, seed
+    def __init__(self, dataset: Dataset, seed: tuple[int, int], epoch_length: int) -> None:
+        self.dataset, self.seed, self.epoch_length = dataset, seed, epoch_length
 
     def __getitem__(self, key: tuple[int, int, int]) -> dict:
         iteration, place, index = key
         set_random_state(*self.seed, iteration, place)
+        set_epoch(iteration // self.epoch_length)
         return self.dataset[index]
 
 
@@ -129,3 +139,8 @@ def set_random_state(*key: int) -> None:
     random.seed(int(states[0]))
     np.random.seed(states[1])
     torch.manual_seed(int(states[2]))
+
+
+def set_epoch(epoch: int) -> None:
+    """Set the epoch of this process where mmengine's hooks, losses and transforms find it."""
+    MessageHub.get_current_instance().update_info('epoch', epoch)

@@ -10,9 +10,9 @@ from ..utils.validation import check_integer, check_number
 
 @PARAM_SCHEDULERS.register_module()
 class TwoStageWarmupPolyLR(_ParamScheduler):
-    """Linear warm-up and polynomial decay to 0, with another start for the backbone.
+    """Linear warm-up and polynomial decay to 0, with a later start for the backbone.
 
-    The learning rate of the backbone is 0 for the first ``warmup`` iterations, in which the others
+    The learning rate of the backbone is 0 for the first ``warmup`` iterations, while the others
     grow; then it grows for ``backbone_warmup`` iterations. Each decays after its own warm-up.
     ``NamedGroupsConstructor`` names the groups of the backbone if ``lr_mult`` has a path
     'backbone'. Source: tue-mps/eomt at 7bd19dd, training/two_stage_warmup_poly_schedule.py; checked
@@ -61,5 +61,5 @@ class TwoStageWarmupPolyLR(_ParamScheduler):
 
 
 def in_backbone(group: dict) -> bool:
-    """Whether a group of parameters, by its name, belongs to the backbone."""
+    """True if a group of parameters, by its name, belongs to the backbone."""
     return group.get('name', '').replace('/', '.').startswith('backbone.')

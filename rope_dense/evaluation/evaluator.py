@@ -34,9 +34,9 @@ class Evaluator:
     Args:
         model: a detector, segmentor or classifier. Its backbone may be one of another package, as
             long as settings leave scaling and window as the config has them.
-        config: its config, with the test size and crops that the weights were made for.
-        runner: runs the tests: with the model and a ``ResolutionLoop``. Without one, settings can
-            be checked.
+        config: its config, with the test size and crops of the training.
+        runner: runs the tests, with the model and a ``ResolutionLoop``. Without a runner, settings
+            can only be checked.
     """
 
     def __init__(self, model: BaseModel, config: Config, runner: Runner | None = None) -> None:
@@ -50,7 +50,7 @@ class Evaluator:
 
     @classmethod
     def from_checkpoint(cls, config: Config, checkpoint: str | Path) -> Evaluator:
-        """From a config and the weights in a file, in this process."""
+        """Return an evaluator of the weights in a file, in this process."""
         settings = runner_config(config)
         settings.load_from, settings.resume = str(checkpoint), False
         # mmengine finds loggers and visualizers by name: a new one keeps out of earlier logs.
@@ -71,7 +71,7 @@ class Evaluator:
         Returns:
             A row: the fields of the setting, height and width of the images (their bounds with
             ``keep_ratio``), metrics, and seconds_per_image (loading included, building the data
-            set and metrics not). A metric that is not defined is None.
+            set and computing metrics excluded). A metric that is not defined is None.
 
         Raises:
             ValueError: there is no runner; or see ``apply``.
@@ -112,12 +112,12 @@ class Evaluator:
 
     @property
     def slides(self) -> bool:
-        """Whether the config tests images in overlapping crops."""
+        """True if the config tests images in overlapping crops."""
         return self.test_cfg.get('mode') == 'slide'
 
     @property
     def keeps_ratio(self) -> bool:
-        """Whether image sizes are bounds only."""
+        """True if image sizes are bounds only."""
         return bool(resize_steps(self.config)[0].get('keep_ratio'))
 
     def _test_cfg(self, setting: Setting, size: ImageSize) -> ConfigDict:
@@ -163,7 +163,7 @@ class Evaluator:
             self.backbone.set_rope_scaling(scaling)
 
     def _set_window(self, setting: Setting, grid: Size) -> None:
-        """ValueError for a window larger than the finest map: it equals 'none'."""
+        """Set the window; ValueError for one larger than the finest map, which equals 'none'."""
         if setting.window == FROM_CONFIG:
             self.backbone.set_window_size(self.window_size)
             return

@@ -21,11 +21,7 @@ def paper_tables() -> dict[str, dict]:
 
 
 def expand_sizes(sizes: Sequence[str]) -> list[str]:
-    """Sizes of ``--sizes``, where the name of a table stands for its sizes.
-
-    Raises:
-        ValueError: a name that is of no table, or of one without sizes.
-    """
+    """Sizes of ``--sizes``, with the sizes of a table in place of its name; see ``find_table``."""
     expanded: list[str] = []
     for size in sizes:
         is_name = size[:1].isalpha()
@@ -34,7 +30,7 @@ def expand_sizes(sizes: Sequence[str]) -> list[str]:
 
 
 def find_table(option: str, name: str) -> dict:
-    """A table over image sizes; ValueError, which names the option, if there is none."""
+    """A table over image sizes; ValueError, which names the option, for another name."""
     tables = {key: table for key, table in paper_tables().items() if 'sizes' in table}
     if name not in tables:
         raise ValueError(
@@ -87,13 +83,13 @@ def as_run(table_name: str, row: str) -> dict:
 
 
 def relative_to(baseline: dict, run: dict, metric: str) -> tuple[dict, list[int]]:
-    """A run with a metric less that of a baseline, at the sizes (shorter sides) that both have.
+    """A run with the difference of a metric to a baseline, at the sizes (shorter sides) of both.
 
     Args:
         baseline, run: contents of results files; the baseline as for ``rows_by_side``.
 
     Returns:
-        The run, and the sizes at which it has the metric and the baseline does not.
+        The run, and the sizes that only the run has.
 
     Raises:
         ValueError: see ``rows_by_side``; or no size is in both.

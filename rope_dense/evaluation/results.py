@@ -40,14 +40,14 @@ class Identity:
 
     @classmethod
     def of(cls, config: Config, config_name: str, checkpoint: str) -> Identity:
-        """From a config after all overrides; a checkpoint that is no file is known by its name."""
+        """Of a config with all overrides; a checkpoint that is no file is known by its name."""
         settings = {name: config.get(name) for name in MEASURED_BY}
         text = json.dumps(settings, sort_keys=True, default=str)
         hashes = hashlib.sha256(text.encode()).hexdigest(), hash_of(checkpoint)
         return cls(config_name, hashes[0], checkpoint, hashes[1])
 
     def differences(self, other: dict) -> list[str]:
-        """The parts of another identity that differ; names of files do not count."""
+        """The parts of another identity that differ; names of files are not compared."""
         names = dict(
             config_sha256='config (with its options and data folders)',
             checkpoint_sha256='checkpoint',

@@ -1,4 +1,4 @@
-"""Settings of a test: image size, frequency scaling, window and sliding, as they are written."""
+"""Settings of a test as text: image size, frequency scaling, window and sliding."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from mmseg.structures import SegDataSample
 class MeanScoreTTAModel(BaseTTAModel):
     """Averages the scores of all views of an image as they are.
 
-    mmseg's ``SegTTAModel`` applies a softmax to each view first. Mask2Former's class maps are
-    already sums of query probabilities: a softmax would flatten them, so that many weak views
-    outvote a sure one. The plain mean is what Mask2Former's own test-time augmentation does.
+    mmseg's ``SegTTAModel`` applies a softmax to each view first. Mask2Former's class maps are sums
+    of query probabilities: a softmax would flatten them, so that many unsure views outweigh a sure
+    one. The plain mean is that of Mask2Former's own test-time augmentation.
     Checked on hand-computed scores in tests/evaluation/test_tta.py.
     """
 

@@ -52,7 +52,7 @@ class DictOutputs(backbones.base.Backbone):
 
     Raises:
         ValueError: arguments that do not fit each other.
-        CheckpointError: the checkpoint cannot be had or read, or does not fit.
+        CheckpointError: the checkpoint cannot be fetched or read, or does not fit.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 
 Importing this module registers them: ``timm.create_model('ropevit_small_mixed')``. See
 docs/pretraining.md. The names are those of ``rope_dense.models.named_classifiers``, and
-``rope_classifier`` builds any config of a ``RoPEClassifier``. A checkpoint has the backbone under
-``backbone.`` and loads as it is, see ``rope_dense.checkpoints``.
+``rope_classifier`` builds any config of a ``RoPEClassifier``. ``rope_dense.checkpoints`` loads
+their checkpoints, with the backbone under ``backbone.``, without conversion.
 
 Letters: B batch, N tokens, C channels, H x W token grid, K classes.
 """
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from ..backbones import RoPENAT
 from ..backbones.layers import init_transformer
 from ..checkpoints.adapting import can_resize, resize
-from ..engine.param_groups import ROLES
+from ..engine.param_groups import role_of
 from ..models.classifier import RoPEClassifier
 from ..models.named_classifiers import (
     ANY_CONFIG,
@@ -48,9 +48,9 @@ TOKENS = ('cls_token', 'reg_token')  # which, like positions and frequencies, ha
 class TimmClassifier(RoPEClassifier):
     """A ``RoPEClassifier`` with the methods that timm's scripts call.
 
-    Images are [B, in_chans, height, width], normalised; the scores are [B, K]. Any image size that
-    the backbone takes will do, whatever ``img_size`` is. Checked in test_timm_models.py
-    against timm's own models with the same random weights.
+    Takes normalised images [B, in_chans, height, width] of any size, whatever ``img_size`` is, and
+    returns scores [B, K]. Checked in test_timm_models.py against timm's own models with the same
+    random weights.
 
     Args:
         backbone: config, see ``RoPEClassifier``.
@@ -60,10 +60,10 @@ class TimmClassifier(RoPEClassifier):
             None for 224, or what the config has.
         drop_rate: dropout of what the head sees.
         drop_path_rate: stochastic depth; None for that of the paper, or what the config has.
-        constant_drop_path: the same for all blocks, as in DeiT-III; otherwise that of the last
-            block, growing linearly from 0 at the first.
-        global_pool: only for timm's sake: 'token' where the head sees the class token, 'avg' where
-            it sees a mean, or None.
+        constant_drop_path: the same rate in all blocks, as in DeiT-III; otherwise it grows linearly
+            from 0 in the first block to ``drop_path_rate`` in the last.
+        global_pool: a check only: 'token' for a head on the class token, 'avg' for a head on a
+            mean, or None.
 
     Raises:
         ValueError: arguments that are not allowed or do not fit the model.
@@ -136,14 +136,11 @@ class TimmClassifier(RoPEClassifier):
         Frequencies, position tables, position convolutions and prefix tokens. (timm itself exempts
         vectors.)
         """
-        names = set()
-        for name, parameter in self.named_parameters():
-            path, _, leaf = name.rpartition('.')
-            owner = self.get_submodule(path)
-            exempt = (ROLES[role](owner, leaf, parameter) for role in ('frequency', 'position'))
-            if leaf in TOKENS or any(exempt):
-                names.add(name)
-        return names
+        return {
+            name
+            for name, param in self.named_parameters()
+            if name.endswith(TOKENS) or role_of(self, name, param, ('frequency', 'position'))
+        }
 
     def group_matcher(self, coarse: bool = False) -> Callable[[str], int]:
         """For layer-wise learning-rate decay: the layer of a parameter, the head in the last."""
@@ -189,7 +186,7 @@ def build(
     features_only: bool = False,
     **kwargs: Any,
 ) -> TimmClassifier:
-    """What ``timm.create_model`` returns for a name.
+    """The model that ``timm.create_model`` returns for a name.
 
     Raises:
         ValueError: ``features_only``; arguments that do not fit the model.

@@ -30,10 +30,10 @@ class Level:
 
 
 def make_levels(height: int, width: int, tile: int, overlap: int, halvings: int) -> list[Level]:
-    """The image itself, and halved again and again until it fits one tile.
+    """The image itself, and its halvings until it fits one tile.
 
-    An object is whole in a tile of every level where it is not larger than the overlap, and in the
-    last level, of one tile.
+    An object is inside of a tile at each level where it is not larger than the overlap, and at the
+    last level, which has one tile.
 
     Args:
         halvings: how often at most; -1 for no limit.
@@ -100,7 +100,7 @@ def detection_lines(
 
 
 def cut_boxes(boxes: Tensor, grid: TileGrid, row: int, column: int) -> Tensor:
-    """Whether boxes [N, 4] of a tile reach a side of it that is not a side of the image, [N]."""
+    """[N], true for boxes [N, 4] that reach a side of the tile inside of the image."""
     left, top = grid.lefts[column], grid.tops[row]
     height, width, margin = grid.tile_height, grid.tile_width, BORDER * grid.tile
     inner = [left > 0, top > 0, left + width < grid.width, top + height < grid.height]
@@ -112,14 +112,13 @@ def cut_boxes(boxes: Tensor, grid: TileGrid, row: int, column: int) -> Tensor:
 def suppress_duplicates(lines: Sequence[dict], threshold: float) -> list[dict]:
     """The lines of all tiles without repeated objects, by falling score.
 
-    Within a class, boxes compete in this order: those that are whole before those that are cut, and
-    the higher score first. A box is dropped if one before it, of another tile, is left, and
+    Within a class, boxes are taken in this order: complete ones before those that are cut, and by
+    falling score. A box is dropped if an earlier one, of another tile, was not, and
 
     - their intersection over union is above the threshold, or
-    - the box is cut, and the share of it within the other one is above the threshold.
+    - the box is cut, and its share within the other one is above the threshold.
 
-    Boxes of one tile do not compete: the detector has settled that. So the boxes of an image of one
-    tile are all left.
+    Boxes of the same tile are never compared: the detector has suppressed its duplicates.
     """
     if not lines:
         return []
@@ -138,7 +137,7 @@ def suppress_duplicates(lines: Sequence[dict], threshold: float) -> list[dict]:
 
 
 def dropped(boxes: Tensor, cut: Tensor, tiles: Tensor, threshold: float) -> Tensor:
-    """Whether boxes [N, 4] of a class, in the order in which they compete, are dropped, [N]."""
+    """[N], true for the boxes [N, 4] of a class that are dropped, see ``suppress_duplicates``."""
     out = torch.zeros(len(boxes), dtype=torch.bool)
     for index in range(len(boxes)):
         if not out[index]:
@@ -152,7 +151,7 @@ def overlaps(boxes: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """Intersection of boxes [N, 4] with another [1, 4].
 
     Returns:
-        It over the union of both, and over the area of each box; both [N].
+        The intersection over the union of both, and over the area of each box; both [N].
     """
     sides = boxes[:, 2:].minimum(other[:, 2:]) - boxes[:, :2].maximum(other[:, :2])
     intersection = sides.clamp(min=0).prod(1)

@@ -1,8 +1,9 @@
-"""Image files of any size, read a few rows at a time, and label rasters written so."""
+"""Image files of any size, and label rasters, read and written a few rows at a time."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -33,13 +34,12 @@ BLOCK = 256  # side of the blocks of a tiled tiff
 class LargeImage:
     """The rows of an image file, in pixels as OpenMMLab has them: uint8, blue, green, red.
 
-    Formats are those of GDAL, among them tiff, png and jpeg. Only the rows that are asked for are
-    decoded, from tiff files; png and jpeg can be read from top to bottom only, so rows should be
-    asked for in that order. Rows that follow each other may overlap: each is decoded once. Grey
-    images become three equal channels, 1, 2 and 4 bits are spread over 0 .. 255, palettes become
-    their colours, and alpha is left out, as by ``mmcv.imread``; unlike there, a rotation in the
-    Exif data is not applied. A jpeg whose colours have half the resolution differs from it, as GDAL
-    has another decoder: see docs/large_images.md.
+    Formats are those of GDAL, among them tiff, png and jpeg. Of a tiff, only the requested rows are
+    decoded; png and jpeg are decoded from the top, so request their rows in that order. Rows that
+    overlap those of the last request are decoded once. As by ``mmcv.imread``, grey images become
+    three equal channels, 1, 2 and 4 bits are scaled to 0 .. 255, palettes become their colours, and
+    alpha is dropped; a rotation in the Exif data is not applied. A jpeg whose colours have half the
+    resolution differs, because GDAL has another decoder: see docs/large_images.md.
 
     Args:
         path: of the file.
@@ -94,7 +94,7 @@ class LargeImage:
         return rows
 
     def decode_chunk(self, top: int, bottom: int) -> np.ndarray:
-        """Rows of the file; behind its edges the last row and column again, for whole means."""
+        """Rows of the file; beyond its edges the last row and column are repeated."""
         file, bands = self.file, [3, 2, 1] if self.file.count > 2 else [1]
         stop = min(bottom, file.height)
         pixels = file.read(bands, window=Window(0, top, file.width, stop - top))
@@ -132,7 +132,7 @@ def write_labels(
     dtype: np.dtype,
     palette: Mapping[int, tuple[int, int, int]],
 ) -> None:
-    """Write a label raster from a file of its rows; ``out`` is there whole or as it was.
+    """Write a label raster from a file of its rows; ``out`` is complete or unchanged.
 
     A tiff is tiled and compressed. It has the georeference of the image, if there is one.
 
@@ -143,29 +143,28 @@ def write_labels(
         palette: red, green, blue of labels; for labels of 8 bits only.
     """
     height, width = image.height, image.width
-    tiff, partial = (out.with_name(f'{out.name}.{os.getpid()}.{end}') for end in ('tif', 'partial'))
     profile = dict(driver='GTiff', height=height, width=width, count=1, dtype=dtype)
     profile |= dict(compress='deflate', bigtiff='if_safer')
     profile |= dict(tiled=True, blockxsize=BLOCK, blockysize=BLOCK)
     if image.file.crs:
         profile |= dict(crs=image.file.crs, transform=image.file.transform)
     step = max(1, CHUNK // (width * dtype.itemsize * BLOCK)) * BLOCK  # whole blocks
-    try:
-        with warnings.catch_warnings(), rows_file.open('rb') as rows:
-            warnings.simplefilter('ignore', NotGeoreferencedWarning)
-            with rasterio.open(tiff, 'w', **profile) as file:
-                if palette and dtype == np.uint8:
-                    file.write_colormap(1, dict(palette))
-                for top in range(0, height, step):
-                    count = min(step, height - top)
-                    labels = np.fromfile(rows, dtype, count * width).reshape(count, width)
-                    file.write(labels, 1, window=Window(0, top, width, count))
-            driver = LABEL_FORMATS[out.suffix.lower()]
-            if driver == 'GTiff':
-                os.replace(tiff, out)
-            else:
-                rasterio.shutil.copy(tiff, partial, driver=driver)
-                os.replace(partial, out)
-    finally:
-        for path in (tiff, partial, partial.with_name(f'{partial.name}.aux.xml')):
-            path.unlink(missing_ok=True)
+    with (
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=f'{out.name}.') as folder,
+        warnings.catch_warnings(),
+        rows_file.open('rb') as rows,
+    ):
+        warnings.simplefilter('ignore', NotGeoreferencedWarning)
+        finished = Path(folder, 'labels.tif')
+        with rasterio.open(finished, 'w', **profile) as file:
+            if palette and dtype == np.uint8:
+                file.write_colormap(1, dict(palette))
+            for top in range(0, height, step):
+                count = min(step, height - top)
+                labels = np.fromfile(rows, dtype, count * width).reshape(count, width)
+                file.write(labels, 1, window=Window(0, top, width, count))
+        driver = LABEL_FORMATS[out.suffix.lower()]
+        if driver != 'GTiff':
+            tiff, finished = finished, Path(folder, out.name)
+            rasterio.shutil.copy(tiff, finished, driver=driver)
+        os.replace(finished, out)

@@ -11,13 +11,13 @@ from ..utils.validation import check_integer
 
 
 class Journal:
-    """A folder with the finished steps of a piece of work, in a file that grows.
+    """A folder with the finished steps of a long computation, in a file that grows.
 
-    A step is in the file whole or, after a kill, not at all. Used by one process at a time.
+    After a kill, a step is in the file completely or not at all. For one process at a time.
 
     Args:
         folder: made if it does not exist.
-        settings: what the work depends on, as JSON has it.
+        settings: all that the results depend on, as values of JSON.
 
     Attributes:
         finished: number of steps.

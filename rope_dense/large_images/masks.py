@@ -13,7 +13,7 @@ if find_spec('pycocotools'):  # mmdet needs it
 def encode_mask(
     mask: np.ndarray, left: int, top: int, shrink: int, size: tuple[int, int]
 ) -> dict[str, str | int]:
-    """The mask of a tile as COCO has it for the image, which is never made as a whole.
+    """The mask of a tile as COCO's run lengths in the image, without a mask of the whole image.
 
     Args:
         mask: bool [H, W], of a tile of an image that is shrunken ``shrink`` times.
@@ -37,7 +37,7 @@ def encode_mask(
 def runs(
     mask: np.ndarray, left: int, top: int, shrink: int, size: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where runs of the mask start and end in the image, counted column by column; both [runs]."""
+    """Starts and ends, [runs] each, of runs of the mask in the image, counted column by column."""
     height, width = size
     edges = np.diff(np.pad(mask, ((1, 1), (0, 0))).astype(np.int8), axis=0).T  # [W, H + 1]
     columns, starts = np.nonzero(edges == 1)

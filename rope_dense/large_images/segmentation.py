@@ -41,9 +41,9 @@ def segment(
 class ScoreBlender:
     """Labels from the weighted sum of the scores of all tiles that cover a pixel.
 
-    The weights are those of ``tile_weights``, along rows and columns; their sum is 1. In memory
-    are the scores of one tile, and what the tile to its left adds to it. What a row of tiles adds
-    to the next one, lies in files of a folder meanwhile: (pixels that both cover) x scores x 4
+    The weights are those of ``tile_weights``, along rows and columns; their sum is 1. In memory are
+    the scores of one tile, and those of the tile to its left where both overlap. Scores where a row
+    of tiles overlaps the next one are in files of a folder meanwhile: (shared pixels) x scores x 4
     bytes.
 
     Args:
@@ -62,11 +62,12 @@ class ScoreBlender:
         self.finished_columns = finished_parts(grid.lefts, grid.width)
 
     def blend(self, row: int, scores: Iterable[Tensor]) -> np.ndarray:
-        """The labels [rows, width] that are final with a row of tiles.
+        """The labels [rows, width] above the next row of tiles.
+
+        The row of tiles before has been blended, by this process or an earlier one.
 
         Args:
-            scores: [K, tile_height, tile_width] of each tile, from left to right. The row before
-                has been blended, by this process or an earlier one.
+            scores: [K, tile_height, tile_width] of each tile, from left to right.
         """
         rows = self.finished_rows[row]
         labels = np.empty((rows, self.grid.width), self.dtype)
@@ -125,5 +126,5 @@ class ScoreBlender:
 
 
 def label_type(num_scores: int) -> np.dtype:
-    """The smallest type that has the labels, and 255 beside them for nothing."""
+    """The smallest type for the labels and the value 255, for no label."""
     return np.dtype(np.uint8 if num_scores <= 255 else np.uint16)

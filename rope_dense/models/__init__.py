@@ -1,4 +1,4 @@
-"""What stands on a backbone: necks, heads, detectors, segmentors, classifiers.
+"""Necks, heads, detectors, segmentors and classifiers for the backbones.
 
 Each is in a module of its own: they need different packages.
 """

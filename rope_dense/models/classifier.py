@@ -105,30 +105,29 @@ class RoPEClassifier(BaseModel):
         return self.backbone.forward_features(images)
 
     def pool(self, features: Tensor) -> Tensor:
-        """What the head sees of the features, [B, C]."""
+        """The input of the head from the features, [B, C]."""
         return self.backbone.pool_features(features)
 
 
 def classifier_config(checkpoint: str, rope: str | None = None, name: str | None = None) -> dict:
-    """The model that a checkpoint holds, and how its results were measured.
+    """The classifier in a checkpoint, and how its results were measured.
 
-    What was read is kept for the next reading of the file.
+    The contents of the file are kept for its next reading.
 
     Args:
         checkpoint: of RoPE-ViT or RoPE-Swin, their baselines, timm's ports of the former, SHI-Labs'
             models, or ResFormer; of one of ``CLASSIFIERS``, trained with timm's script; or of a
             ``RoPEClassifier`` with a ViT whose frequencies are learned; see ``fetch``.
-        rope: 'axial' or 'none', where several names fit: weights of axial ViTs with a position
-            embedding look like those of their baseline.
-        name: in ``CLASSIFIERS``. Without it, the name that the file has, or the only one whose
-            backbone these weights fit.
+        rope: 'axial' or 'none', where several names fit: axial ViTs with a position embedding have
+            the same keys and shapes as their baseline.
+        name: in ``CLASSIFIERS``. Without it, the name in the file, or the only one whose backbone
+            these weights fit.
 
     Returns:
         Dict of model, a config, and evaluation, its sizes and crop ratio.
 
     Raises:
-        CheckpointError: the checkpoint cannot be fetched or read, or which classifier it is does
-            not follow from it.
+        CheckpointError: the checkpoint cannot be fetched or read, or fits no classifier or several.
     """
     if name is not None and name not in CLASSIFIERS:
         close = get_close_matches(name, CLASSIFIERS, 3)
@@ -167,10 +166,10 @@ def classifier_config(checkpoint: str, rope: str | None = None, name: str | None
 
 
 def find_name(weights: StateDict, rope: str | None, checkpoint: str) -> str:
-    """The one of ``CLASSIFIERS`` whose backbone these weights, in our layout, can be loaded into.
+    """The name in ``CLASSIFIERS`` of the only backbone that these weights, in our layout, fit.
 
     Raises:
-        CheckpointError: there is none, or there are several.
+        CheckpointError: none fits, or several do.
     """
     names = []
     for name, named in CLASSIFIERS.items():
@@ -198,10 +197,10 @@ def find_name(weights: StateDict, rope: str | None, checkpoint: str) -> str:
 
 
 def vit_config(weights: StateDict, checkpoint: str) -> dict:
-    """The backbone of a ViT of this package, whose weights tell its options.
+    """The config of a ViT of this package, read off its weights.
 
     Raises:
-        CheckpointError: it is no ViT with learned frequencies.
+        CheckpointError: they are of no ViT with learned frequencies.
     """
     freqs = weights.get('blocks.0.attn.rope.freqs')  # [2, h, P]
     if freqs is None or freqs.ndim != 3:

@@ -28,10 +28,10 @@ class ReferencePointHead(MLP):
     """Two-layer MLP from the sine encoding of reference boxes to query positions.
 
     Takes the encoding [B, N, 4 F] of (y, x, w, h), F channels a coordinate, to [B, N, C]. The
-    published F is C / 2. That encoding is part of every wider one whose F is a multiple s C / 2:
-    sine-cosine pair m has the frequency temperature ** (-2 m / F), so pair m of the published one
-    is pair s m. Only those pairs are used. Checked against mmdet's ``coordinate_to_encoding`` with
-    C / 2 channels in tests/models/test_dino.py.
+    published F is C / 2. A wider encoding with F = s C / 2 contains the published one: sine-cosine
+    pair m has the frequency temperature ** (-2 m / F), so pair s m equals the published pair m.
+    Only those pairs are used. Checked against mmdet's ``coordinate_to_encoding`` with C / 2
+    channels in tests/models/test_dino.py.
 
     Raises:
         ValueError: F is no multiple of C / 2, or C no multiple of 4 (whole pairs).

@@ -1,4 +1,4 @@
-"""The head of DINO as published: one epsilon for reference boxes, one normaliser for denoising."""
+"""The head of DINO with the published epsilon of reference boxes and normaliser of denoising."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ REFERENCE_EPS = 1e-3  # of detrex's inverse_sigmoid, and of mmdet's decoder and 
 class PublishedDINOHead(DINOHead):
     """mmdet's DINOHead with the two details of detrex's that a config cannot set.
 
-    - Reference boxes come back from (0, 1) by an inverse sigmoid that ends at 1e-3, as in the
-      decoder; mmdet's head goes on to 1e-5, so that a box on the border of the image starts from
-      +-11.5 in the head and from +-6.9 in the decoder.
-    - Denoising losses are divided by the boxes of a process, averaged over the processes and at
-      least 1, times the denoising groups of *this* process. mmdet averages the product of the two.
-      Both are the same on one process, or where all processes have the same number of groups.
+    - The inverse sigmoid of reference boxes is clamped at 1e-3, as in the decoder; mmdet's head
+      clamps at 1e-5, so that a box on the border of the image starts from +-11.5 in the head and
+      from +-6.9 in the decoder.
+    - Denoising losses are divided by the number of boxes, averaged over the processes and at least
+      1, times the denoising groups of *this* process. mmdet averages the product of both. The
+      results are equal on one process, or where all processes have the same number of groups.
 
     Arguments are those of mmdet's DINOHead; `sync_cls_avg_factor=True` makes the class losses take
     the average over processes too, as detrex does. Source: detrex, projects/dino/modeling/dino.py
@@ -80,9 +80,9 @@ class PublishedDINOHead(DINOHead):
     def get_dn_targets(
         self, batch_gt_instances: InstanceList, batch_img_metas: list[dict], dn_meta: dict[str, int]
     ) -> tuple:
-        """mmdet's targets, with the boxes of this process counted once, not once a group.
+        """mmdet's targets, with the boxes of this process counted once, not once for each group.
 
-        The fifth item is what mmdet averages over the processes and divides by.
+        mmdet averages this count, the fifth item, over the processes, and divides by it.
         """
         *targets, positives, negatives = super().get_dn_targets(
             batch_gt_instances, batch_img_metas, dn_meta

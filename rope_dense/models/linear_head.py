@@ -14,9 +14,9 @@ from torch import Tensor
 class LinearHead(BaseDecodeHead):
     """The linear head with which DINOv3 and EUPE evaluate frozen backbones.
 
-    Dropout of whole channels, batch norm and a 1 x 1 convolution. Takes the maps of a backbone, of
-    which ``in_index`` chooses one, [B, C, H, W], to class scores [B, num_classes, H, W]. mmseg's
-    ``FCNHead(num_convs=0)`` is the same without the norm, which comes after the dropout. Source:
+    Dropout of whole channels, batch norm and a 1 x 1 convolution take the map [B, C, H, W] at
+    ``in_index`` to class scores [B, num_classes, H, W]. mmseg's ``FCNHead(num_convs=0)`` is the
+    same without the norm. Source:
     facebookresearch/dinov3, dinov3/eval/segmentation/models/models/linear_head.py. Checked against
     plain torch operators in tests/models/test_linear_head.py.
 

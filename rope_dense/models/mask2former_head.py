@@ -11,12 +11,12 @@ from torch import Tensor
 
 @MODELS.register_module()
 class SlideMask2FormerHead(Mask2FormerHead):
-    """mmseg's Mask2FormerHead, also right with ``test_cfg=dict(mode='slide', ...)``.
+    """mmseg's Mask2FormerHead, which also works with ``test_cfg=dict(mode='slide', ...)``.
 
     A segmentor that slides sets ``img_shape`` to the size of the crop. mmseg's head resizes its
-    masks to ``pad_shape`` instead, which is the size of the image that the crops are cut from
-    (open-mmlab/mmsegmentation issue 3666). Weights, training and whole images are those of mmseg's
-    head. Checked against hand-written crops in tests/models/test_mask2former_head.py.
+    masks to ``pad_shape`` instead, the size of the image (open-mmlab/mmsegmentation issue 3666).
+    Weights, training and results on whole images are the same as in mmseg. Checked against
+    hand-written crops in tests/models/test_mask2former_head.py.
     """
 
     def predict(

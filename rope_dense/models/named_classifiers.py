@@ -1,6 +1,6 @@
-"""The classifiers of the papers by name: what ``RoPEClassifier`` is given for each.
+"""The classifiers of the papers by name, with the arguments of ``RoPEClassifier`` for each.
 
-The names are those of ``rope_dense.integrations.timm``, and what its checkpoints say of themselves.
+The names are those of the models in ``rope_dense.integrations.timm`` and in its checkpoints.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..utils.validation import refuse
 
 OFFSETS = 'relative_position_bias_table'
 TABLES = ('pos_embed', OFFSETS)
-ANY_CONFIG = 'rope_classifier'  # the name of a model that its config describes
+ANY_CONFIG = 'rope_classifier'  # the name of all models that have a config and no other name
 VIT_PATCH = 16  # of those below
 SWIN_STRIDE = 32  # of the last map: a window of 7 tokens is that of 224 pixels
 

@@ -27,8 +27,8 @@ class PlainViTFPN(BaseModule):
     Each map of ``scale_factors`` has a branch: x4 is two transposed convolutions with a norm and a
     GELU between, x2 one transposed convolution, x1 the map itself, x0.5 max-pooling; then a 1 x 1
     and a 3 x 3 convolution without bias and a channel-wise LayerNorm after each. Every further map
-    takes every second point of the one before. Outputs keep detectron2's sizes: with an odd H,
-    x2, x1 and x0.5 have 2 H, H and H // 2 rows.
+    takes every second point of the one before. Sizes are detectron2's: with an odd H, x2, x1 and
+    x0.5 have 2 H, H and H // 2 rows.
 
     Strides in pixels are the stride of the map over its factor. After patches of 16 pixels, the
     defaults give 8, 16, 32 and 64, as DINO-ViTDet in detrex has them, and
@@ -123,8 +123,8 @@ def resampling(factor: float, channels: int) -> nn.Module:
 class LayerNorm2d(nn.Module):
     """LayerNorm over the channels of [B, C, H, W].
 
-    Heads of mmdet take it as ``norm_cfg=dict(type='ChannelLayerNorm', eps=1e-6)``; without ``eps``
-    mmcv's 1e-5 counts.
+    Heads of mmdet take it as ``norm_cfg=dict(type='ChannelLayerNorm', eps=1e-6)``; the default of
+    mmcv there is 1e-5.
     """
 
     def __init__(self, channels: int, eps: float = 1e-6) -> None:

@@ -21,7 +21,7 @@ COLOURS = {
 
 
 def draw_time_bars(rows: Sequence[dict], out_file: str | Path, *, title: str) -> None:
-    """Draw one bar for each size and mode, as long as the median time, cut by kind of operation.
+    """Draw one bar for each size and mode: the median time, divided by kind of operation.
 
     Args:
         rows: with mode, height, width, median_ms, memory_mb and share, see

@@ -32,13 +32,12 @@ class Products:
 def count_products(model: nn.Module, *, height: int, width: int) -> Products:
     """The products of a prediction for one image of a size.
 
-    The model runs once, where it is, and torch's counter sees convolutions, linear layers and
-    attention. It does not see what is not a product of matrices: norms, activations, resizing, and
-    the bilinear sampling of deformable attention. Rotations are counted apart, for the tokens of
-    the grid; padding of windows is none. (``mmengine.analysis`` counts norms and sampling too, on
-    what can be traced: our backbones can, mmdet's DINO cannot.) Checked against products counted
-    by hand in test_complexity.py, rotations against the 1.8 M that Heo et al. (section 3.3)
-    have for ViT-B.
+    The model runs once, on its device, under torch's counter, which sees convolutions, linear
+    layers and attention, but no norms, activations, resizing, nor the bilinear sampling of
+    deformable attention. (``mmengine.analysis`` counts norms and sampling too, but cannot trace
+    mmdet's DINO.) Rotations are counted separately, for tokens of the grid without padding. Checked
+    against products counted by hand in test_complexity.py, rotations against the 1.8 M of ViT-B in
+    Heo et al. (section 3.3).
     """
     size, rotations = (height, width), []
     shapes = dict(ori_shape=size, img_shape=size, pad_shape=size, batch_input_shape=size)

@@ -60,9 +60,9 @@ class Growth:
 
 
 def terms(point: Point, window: ImageSize) -> list[float]:
-    """The quantities that tensors grow with.
+    """The quantities that the sizes of tensors are proportional to.
 
-    Nothing (gradients), images, pixels, pixels with the padding of windows, pairs of pixels (global
+    1 (gradients), images, pixels, pixels with the padding of windows, pairs of pixels (global
     attention with a bias).
     """
     batch, height, width = point
@@ -112,12 +112,11 @@ class StepCost:
 def measure_step(config: Config, model: BaseModel, side: int = SIDE) -> StepCost:
     """Run training steps on small images of noise, on the device of the model.
 
-    Weights are updated by the config's optimizer wrapper, so its precision counts; images have the
-    boxes or labels of ``speed.noise``. mmcv's deformable attention has no CUDA kernel on a
-    CPU, and takes far more tensors there: it is replaced by what makes the tensors of the kernel,
-    and no results. Convolutions may have workspaces on a GPU that a CPU has not, and no device
-    counts what its libraries take for themselves. Compared with larger steps in
-    tests/profiling/test_memory_planner.py.
+    The config's optimizer wrapper updates the weights in its precision; images have the boxes or
+    labels of ``speed.noise``. On a CPU, mmcv's deformable attention needs far more tensors than its
+    CUDA kernel, so a stand-in makes the tensors of the kernel, without results. The workspaces of
+    convolutions on a GPU, and the memory of a device's libraries, are not counted. Compared with
+    larger steps in tests/profiling/test_memory_planner.py.
 
     Args:
         config: with ``default_scope`` and ``optim_wrapper``.
@@ -151,20 +150,20 @@ def measure_growth(
     known: tuple[int, int],
     side: int = SIDE,
 ) -> tuple[Growth, Growth]:
-    """The growth of two quantities, measured on larger images until it explains another point.
+    """The growth of two quantities, measured on larger images until it predicts another point.
 
-    The peak of a step is that of its largest phase. On small images it may be one that does not
-    grow with them, such as a decoder of queries or the update of the weights, and says nothing of
-    larger images. So what does not grow, beyond what is known, has to be less than half.
+    The peak of a step is in its largest phase. On small images this phase may not depend on their
+    size, such as a decoder of queries or the update of the weights, and then the peak says nothing
+    about larger images. So the constant part, beyond ``known``, has to be less than half.
 
     Args:
-        measure: both, at a point.
-        known: what both have at any point.
+        measure: both quantities at a point.
+        known: their constant parts, as far as they are known.
         side: of the smallest images, in pixels.
 
     Raises:
-        ValueError: images of ``LARGEST_MEASURED`` pixels a side do not settle it, or windows are
-            too large.
+        ValueError: images of ``LARGEST_MEASURED`` pixels a side are not enough, or windows are too
+            large.
     """
     *points, check = points_to_measure(window, side)
     if max(check) > LARGEST_MEASURED:
@@ -191,13 +190,10 @@ def window_in_pixels(model: BaseModel) -> ImageSize:
 
 
 def points_to_measure(window: ImageSize, side: int) -> list[Point]:
-    """As many points as there are terms, and one to check.
+    """A point for each of the terms, and one to check.
 
     Batches have two images at least, for batch norm. Some sizes are whole windows and some are not,
-    so that padding can be told from pixels.
-
-    Raises:
-        ValueError: the windows are too large for that.
+    which separates padding from pixels. ValueError for windows above ``LARGEST_WINDOW``.
     """
     unit = max(window)
     if unit > LARGEST_WINDOW:
@@ -250,7 +246,7 @@ def tensors_of_cuda_kernel() -> Iterator[None]:
 
 
 class KernelTensors(Function):
-    """What mmcv's ``MultiScaleDeformableAttnFunction`` saves and returns, forward and backward.
+    """The tensors that mmcv's ``MultiScaleDeformableAttnFunction`` saves and returns.
 
     value [B, N, h, D], locations [B, Q, h, levels, points, 2], weights [B, Q, h, levels, points].
     """

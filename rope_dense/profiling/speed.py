@@ -50,9 +50,9 @@ def measure_speed(
 ) -> dict:
     """Run a detector or a segmentor on random images of one size.
 
-    The times are those of ``rounds`` calls after one to warm up (``torch.utils.benchmark`` would
-    warm up before each); shares and memory come from one more, under PyTorch's profiler, which is
-    slower where operations are many and small.
+    Times are measured in ``rounds`` calls after one to warm up (``torch.utils.benchmark`` would
+    warm up before each). Shares and memory are measured in another call, under PyTorch's profiler,
+    which slows down small operations.
 
     Args:
         scope: see ``noise``.
@@ -60,8 +60,8 @@ def measure_speed(
 
     Returns:
         mode, height, width and batch; median_ms, p20_ms and p80_ms of a batch; memory_mb, the
-        largest sum of the tensors that a call makes, without weights; and share, of the time that
-        each kind of operation takes, 1 in all.
+        largest sum of the tensors that a call makes, without weights; and share, from each kind of
+        operation to its share of the time, 1 in all.
     """
     images, samples = noise(model, scope, batch, height, width)
 
@@ -87,7 +87,7 @@ def measure_speed(
 def noise(
     model: nn.Module, scope: str, batch: int, height: int, width: int
 ) -> tuple[Tensor, list[BaseDataElement]]:
-    """Random images [B, 3, height, width] on the device of a model, with their truth.
+    """Random images [B, 3, height, width] on the device of a model, with random annotations.
 
     ``BOXES`` boxes each for a detector (scope 'mmdet'), two classes for a segmentor ('mmseg').
     """
@@ -97,7 +97,7 @@ def noise(
 
 
 def random_sample(scope: str, height: int, width: int, device: torch.device) -> BaseDataElement:
-    """The truth of one image of noise, see ``noise``."""
+    """The annotations of one image, see ``noise``."""
     size = (height, width)
     sizes = dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size)
     meta = dict(sizes, scale_factor=(1.0, 1.0))
@@ -115,7 +115,7 @@ def random_sample(scope: str, height: int, width: int, device: torch.device) -> 
 
 
 def timed(run: Callable[[], None]) -> float:
-    """Seconds of a call, with the work that it starts on a GPU."""
+    """Seconds of a call, including the work that it starts on a GPU."""
     synchronize()
     started = time.perf_counter()
     run()
@@ -132,7 +132,7 @@ def synchronize() -> None:
 def profile_call(model: nn.Module, run: Callable[[], None]) -> tuple[dict[str, float], int]:
     """Share of the time of each kind of operation, and bytes of the tensors that the call makes.
 
-    On a GPU it is the time of the kernels, which counts for the operations that launched them.
+    On a GPU it is the time of the kernels that an operation launches.
     """
     on_gpu = next(model.parameters()).is_cuda
     model.zero_grad()  # or the gradients of an earlier call, freed in this one, would be taken off
@@ -185,10 +185,7 @@ def peak_of(profiler: profile) -> int:
 
 @contextmanager
 def embeddings_recorded(model: nn.Module) -> Iterator[None]:
-    """Within this context, the work of rotary embeddings is recorded under ``EMBEDDING``.
-
-    So are the cosines and sines of their angles.
-    """
+    """Within this context, the profiler names rotary embeddings and their sines ``EMBEDDING``."""
     records = {
         module: record_function(EMBEDDING)
         for module in model.modules()
@@ -212,8 +209,8 @@ def embeddings_recorded(model: nn.Module) -> Iterator[None]:
 def count_operations(run: Callable[[], None]) -> int:
     """Floating-point operations of a call, two a multiply-add.
 
-    torch's counter sees products of matrices. Attention is computed by plain ones, as the counter
-    does not see a CPU's fused kernel.
+    torch's counter sees products of matrices. Attention is computed by such products, because the
+    counter does not see the fused kernel of a CPU.
     """
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:

@@ -19,14 +19,14 @@ from ..utils.peak_memory import peak_rss
 
 @HOOKS.register_module()
 class SubsetLossHook(Hook):
-    """Report how far a run brought the loss of a fixed subset down.
+    """Report the loss of a fixed subset before and after a run.
 
     The training loss of single batches says little on a small run: images and augmentation differ.
     This hook takes the same images, without augmentation and with the same random numbers
     (denoising, drop path), before the first and after the last iteration. It logs the result and
     writes ``subset_loss.json`` to the work folder: loss_start, loss_end, iterations,
-    seconds_per_iteration (validation left out) and peak_memory_gb (of the process, or of the GPU
-    where there is one).
+    seconds_per_iteration (without validation) and peak_memory_gb (of the GPU if there is one, else
+    of the process).
 
     Args:
         dataset: config of the data set; its pipeline should have no random step. All its images are

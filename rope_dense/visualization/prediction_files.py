@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import mmcv
 import numpy as np
@@ -21,88 +21,56 @@ DRAWN, LABELS, SCORES = 'pictures', 'labels', 'scores'
 PANOPTIC_OFFSET = 1000  # mmdet's INSTANCE_OFFSET: class + 1000 x instance
 
 
-class Writer(Protocol):
-    """Writes what a model predicts for one image after the other."""
-
-    def add(self, name: str, image: np.ndarray, sample: BaseDataElement) -> np.ndarray:
-        """Write the prediction for an image (BGR, [H, W, 3]); returns the drawn picture, BGR."""
-
-    def close(self) -> str:
-        """Write what belongs to all images; returns what was found, in words."""
-
-
-class Pictures:
-    """Draws predictions over images.
-
-    Args:
-        visualizer: of mmdet or mmseg, with the classes of the model.
-        out: folder.
-        settings: of its ``add_datasample``.
-    """
-
-    def __init__(self, visualizer: Visualizer, out: Path, **settings: Any) -> None:
-        self.visualizer, self.out, self.settings = visualizer, out, settings
-
-    def draw(self, name: str, image: np.ndarray, sample: BaseDataElement) -> np.ndarray:
-        """Draw on a copy of an image (BGR) and write it as `out`/pictures/`name`."""
-        self.visualizer.add_datasample(
-            name,
-            np.ascontiguousarray(image[..., ::-1]),
-            sample,
-            draw_gt=False,
-            **self.settings,
-        )
-        drawn = np.ascontiguousarray(self.visualizer.get_image()[..., ::-1])
-        if not mmcv.imwrite(drawn, str(self.out / DRAWN / name)):
-            raise OSError(f'{self.out / DRAWN / name}: cannot be written')
-        return drawn
-
-
 class DetectionFiles:
     """Boxes and masks of all images in one COCO file, `out`/predictions.json, beside pictures.
 
     Args:
+        visualizer: of mmdet, with the classes of the model.
+        out: folder.
+        classes: names.
         min_score: of a box that is written and drawn.
     """
 
     def __init__(
         self, visualizer: Visualizer, out: Path, classes: Sequence[str], min_score: float
     ) -> None:
-        self.pictures = Pictures(visualizer, out, pred_score_thr=min_score)
-        self.file, self.classes, self.min_score = out / 'predictions.json', classes, min_score
+        self.visualizer, self.out, self.classes = visualizer, out, classes
+        self.min_score = min_score
         self.images: list[dict] = []
         self.annotations: list[dict] = []
 
     def add(self, name: str, image: np.ndarray, sample: BaseDataElement) -> np.ndarray:
-        """See ``Writer``."""
+        """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
         sample = sample.cpu()
         image_id = self.add_image(name, *image.shape[:2])
         if 'pred_instances' in sample:
             for annotation in coco_annotations(sample.pred_instances, self.min_score):
                 self.add_annotation(image_id, annotation)
-        return self.pictures.draw(name, image, sample)
+        path = self.out / DRAWN / name
+        return draw(self.visualizer, path, image, sample, pred_score_thr=self.min_score)
 
     def add_image(self, name: str, height: int, width: int) -> int:
-        """Note an image; returns its number."""
+        """Add an image to the file; returns its number."""
         number = len(self.images) + 1
         self.images.append(dict(id=number, file_name=name, height=height, width=width))
         return number
 
     def add_annotation(self, image_id: int, annotation: Mapping[str, Any]) -> None:
-        """Note an object of an image."""
+        """Add an object of an image to the file."""
         number = len(self.annotations) + 1
         self.annotations.append({**annotation, 'id': number, 'image_id': image_id})
 
     def close(self) -> str:
-        """See ``Writer``."""
+        """Write the COCO file; returns the numbers of objects and images, in words."""
         categories = [dict(id=index, name=name) for index, name in enumerate(self.classes, start=1)]
         content = dict(images=self.images, annotations=self.annotations, categories=categories)
-        atomic_write_text(self.file, json.dumps(content) + '\n')
-        return f'{len(self.annotations)} objects in {len(self.images)} images: {self.file}'
+        file = self.out / 'predictions.json'
+        atomic_write_text(file, json.dumps(content) + '\n')
+        return f'{len(self.annotations)} objects in {len(self.images)} images: {file}'
 
 
 def coco_annotations(instances: BaseDataElement, min_score: float) -> list[dict]:
-    """The objects with a score of at least `min_score`, as COCO has them; classes from 1."""
+    """Objects with a score of at least `min_score`, as annotations of COCO; classes from 1."""
     results = []
     boxes = instances.bboxes.numpy() if 'bboxes' in instances else None
     for index, (score, label) in enumerate(
@@ -130,6 +98,8 @@ class SegmentationFiles:
     """A label image for each image, `out`/labels/NAME.png, beside pictures.
 
     Args:
+        visualizer: of mmseg, or of mmdet for panoptic models, with the classes of the model.
+        out: folder.
         colours: of the classes, by their numbers.
         scores: also write the probability of each class, `out`/scores/NAME.npy, float16 [K, H, W].
     """
@@ -137,12 +107,14 @@ class SegmentationFiles:
     def __init__(
         self, visualizer: Visualizer, out: Path, colours: Sequence[Colour], scores: bool
     ) -> None:
-        settings = {'with_labels': False} if type(visualizer).__name__.startswith('Seg') else {}
-        self.pictures = Pictures(visualizer, out, **settings)
-        self.out, self.colours, self.scores, self.count = out, colours, scores, 0
+        self.settings = (
+            {'with_labels': False} if type(visualizer).__name__.startswith('Seg') else {}
+        )
+        self.visualizer, self.out, self.colours = visualizer, out, colours
+        self.scores, self.count = scores, 0
 
     def add(self, name: str, image: np.ndarray, sample: BaseDataElement) -> np.ndarray:
-        """See ``Writer``."""
+        """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
         sample = sample.cpu()
         self.count += 1
         stem = Path(name).with_suffix('')
@@ -157,7 +129,7 @@ class SegmentationFiles:
             logits = sample.seg_logits.data.float()
             likely = logits.softmax(0) if len(logits) > 1 else logits.sigmoid()
             self.save(SCORES, stem, likely.half().numpy())
-        return self.pictures.draw(name, image, sample)
+        return draw(self.visualizer, self.out / DRAWN / name, image, sample, **self.settings)
 
     def save(self, folder: str, stem: Path, values: np.ndarray) -> None:
         """Write an array as `out`/`folder`/`stem`.npy."""
@@ -166,5 +138,25 @@ class SegmentationFiles:
         np.save(path, values)
 
     def close(self) -> str:
-        """See ``Writer``."""
+        """The number of images, in words."""
         return f'{self.count} images: {self.out}'
+
+
+def draw(
+    visualizer: Visualizer,
+    path: Path,
+    image: np.ndarray,
+    sample: BaseDataElement,
+    **settings: Any,
+) -> np.ndarray:
+    """Draw a prediction on a copy of an image (BGR), write it to a file and return it.
+
+    Args:
+        settings: of the visualizer's ``add_datasample``.
+    """
+    rgb = np.ascontiguousarray(image[..., ::-1])
+    visualizer.add_datasample(path.name, rgb, sample, draw_gt=False, **settings)
+    drawn = np.ascontiguousarray(visualizer.get_image()[..., ::-1])
+    if not mmcv.imwrite(drawn, str(path)):
+        raise OSError(f'{path}: cannot be written')
+    return drawn

@@ -23,7 +23,7 @@ def draw_resolutions(
     Args:
         runs: contents of results files: label, training_size, rows. A setting of None is not named.
         metric: a key of the rows' metrics.
-        baseline: name of what the metric is relative to, a line at 0; or None.
+        baseline: name of the run that the metric is a difference to, a line at 0; or None.
 
     Raises:
         ValueError: a run does not have the metric.
@@ -71,7 +71,7 @@ def draw_resolutions(
 
 
 def lines_of(runs: Sequence[dict], metric: str) -> list[dict]:
-    """For each run and setting the points (shorter side, metric), by side; undefined ones left out.
+    """The points (shorter side, metric) of each run and setting, by side, without undefined ones.
 
     Returns:
         Dicts of run (its index), number (of the setting within the run), setting, points.

@@ -1,4 +1,4 @@
-"""Pictures of what a data pipeline feeds a model."""
+"""Pictures of the samples that a data pipeline gives a model."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..engine.runner import load_error
 def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int) -> list[Path]:
     """Draw the first samples of a data set after its pipeline, with their labels.
 
-    Pixels are those of the model's input before they are normalised: in the order of channels of
-    its data preprocessor, and with what that adds to a batch of one image (padding).
+    Pixels are those of the model's input before they are normalised: with the channel order and the
+    padding of its data preprocessor.
 
     Args:
         split: 'train', 'val' or 'test', of the config's data loaders.

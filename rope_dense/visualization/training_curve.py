@@ -10,8 +10,8 @@ def read_scalars(work_dir: str | Path, key: str) -> tuple[list[int], list[float]
     """Read the steps and values of one scalar from the newest run of a work folder.
 
     Raises:
-        FileNotFoundError: if the folder holds no log.
-        KeyError: if the log has no such scalar.
+        FileNotFoundError: the folder has no log.
+        KeyError: the log has no such scalar.
     """
     logs = sorted(Path(work_dir).glob('*/vis_data/scalars.json'))
     if not logs:

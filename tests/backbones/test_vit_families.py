@@ -79,8 +79,9 @@ def small(name: str, **settings) -> dict:
 
 def test_every_architecture_is_compared():
     """naver's tiny is not in timm, nor are others, which are compared in test_sam3.py and
-    test_vit_options.py."""
+    test_vit_options.py and test_realtime_archs.py."""
     others = {'sam3', 'isotropic_small', 'isotropic_base', 'resformer_small'}
+    others |= {name for name in RoPEViT.ARCHS if name.startswith(('deimv2', 'ecvit'))}
     assert RoPEViT.ARCHS.keys() - TIMM_NAMES.keys() == {'tiny', *others}
 
 

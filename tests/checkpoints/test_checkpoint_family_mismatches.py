@@ -71,7 +71,7 @@ WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
         meta_dinov3(384, 12, hidden=1536),
         RoPEViT,
         dict(arch='small'),
-        ["nearest: arch='lingbot_small'\n", "qkv_bias 'qv' True"],
+        ["nearest: arch='lingbot_small'\n", 'num_registers 4 0'],
     ),
     'SAM3 for PE': (
         without_storage(hf_sam3, 1024, 32, hidden=4736, side=24),

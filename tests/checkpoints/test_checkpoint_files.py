@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -126,12 +127,13 @@ def test_no_code_from_a_file_is_run(allowed_elsewhere: bool, tmp_path: Path):
 
 
 def test_files_of_training_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Arguments and a configuration are skipped: no class is needed to read them."""
+    """No package of the script is needed to read its arguments, configuration and log."""
     yacs = ModuleType('yacs.config')
     yacs.CfgNode = type('CfgNode', (dict,), {'__module__': 'yacs.config'})
     config = yacs.CfgNode(MODEL=yacs.CfgNode(TYPE='swin'))
     config.immutable = True
     contents = {'model': vit(), 'args': argparse.Namespace(lr=0.1), 'config': config}
+    contents['log'] = [np.array(['a', 'b']), np.float32(3), np.datetime64('2024-01-01')]
     with monkeypatch.context() as patched:
         patched.setitem(sys.modules, 'yacs', ModuleType('yacs'))
         patched.setitem(sys.modules, 'yacs.config', yacs)

@@ -35,10 +35,23 @@ def with_pickle(path: Path, pickled: bytes) -> None:
             changed.writestr(name, pickled if name.endswith('data.pkl') else archive.read(name))
 
 
-def nested_key(path: Path) -> None:
-    """A dict with a tuple in 20,000 tuples for a key."""
-    torch.save({'a': torch.ones(2)}, path)
-    with_pickle(path, b'\x80\x02})' + b'\x85' * 20_000 + b'K\x01s.')
+def with_key(key: bytes, *, is_archive: bool = True) -> Callable[[Path], None]:
+    """What writes a file whose dict has a key with this pickle."""
+
+    def write(path: Path) -> None:
+        torch.save({'a': torch.ones(2)}, path, _use_new_zipfile_serialization=is_archive)
+        pickled = b'\x80\x02}' + key + b'K\x01s.'
+        if is_archive:
+            with_pickle(path, pickled)
+        else:
+            before, *_ = path.read_bytes().partition(b'}q\x00X\x01\x00\x00\x00aq\x01')
+            path.write_bytes(before + pickled[2:])
+
+    return write
+
+
+NEST = b')' + b'\x85' * 200_000  # () in 200,000 tuples
+DOUBLED = b')' + b''.join(b'q%ch%c\x86' % (i, i) for i in range(60))  # (x, x) of x, 60 times
 
 
 def compressed(path: Path) -> None:
@@ -66,7 +79,10 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
         with_weight('cls_token', torch.ones(1, 1, 64).byte().view(torch.float4_e2m1fn_x2)),
         'cls_token is torch.float4_e2m1fn_x2; save float32',
     ),
-    'a deeply nested key': (nested_key, 'the file has a tuple'),
+    'a tuple for a key': (with_key(b'))\x86\x85'), 'the file has a tuple'),
+    'a deeply nested key': (with_key(NEST), 'more than 10,000 tuples'),
+    'the same in the old format': (with_key(NEST, is_archive=False), 'more than 10,000 tuples'),
+    'a key of 2 ** 60 tuples': (with_key(DOUBLED), 'more than 10,000 tuples'),
     'a compressed archive': (compressed, 'a compressed archive'),
 }
 

@@ -19,7 +19,7 @@ from helpers.published import naver_vit
 from helpers.small_checkpoints import load as load_weights
 from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPEViT
-from rope_dense.cli.recipe import describe
+from rope_dense.cli.recipe import recipe_text
 
 RECIPES = sorted(path.stem for path in FOLDER.glob('*.py'))
 PAGE = CONFIGS.parent / 'docs' / 'eomt.md'
@@ -84,7 +84,7 @@ def test_named_weights_fit(timm: ModuleType, name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize('name', [n for n in RECIPES if n.startswith('eomt_dinov3-b')])
 def test_print_recipe_says_what_is_particular(name: str) -> None:
     cfg = load(name)
-    text = re.sub(r'\s+', ' ', describe(cfg, build_offline(name)))
+    text = re.sub(r'\s+', ' ', recipe_text(cfg, build_offline(name)))
     length = f'{cfg.train_cfg.max_iters} iterations of 2 images per process, for 8 processes'
     assert length in text
     assert 'of the backbone 0 at 0, 0 at 2000, 0.0002 at 5000' in text

@@ -24,7 +24,7 @@ from helpers.grid import CONFIGS, GRID, read
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.cli.paper_results import paper_result
-from rope_dense.cli.recipe import describe
+from rope_dense.cli.recipe import recipe_text
 
 FOLDER = CONFIGS / 'stock_heads'
 PAGE = CONFIGS.parent / 'docs' / 'heads.md'
@@ -167,7 +167,7 @@ def test_whole_models_build_and_every_parameter_is_in_a_group(name: str) -> None
 @every_config
 def test_recipes_can_be_printed(name: str) -> None:
     cfg, model = load(name), build_offline(name)
-    text = describe(cfg, model)
+    text = recipe_text(cfg, model)
     assert type(model).__name__ in text and cfg.model.backbone.init_cfg.checkpoint in text
     assert paper_result(FOLDER / f'{name}.py', cfg).startswith('none')
 

@@ -13,7 +13,7 @@ from helpers.tool_names import TOOLS, Main
 from rope_dense.cli.config import load_config
 from rope_dense.cli.model_checks import build_shapes
 from rope_dense.cli.paper_results import paper_result
-from rope_dense.cli.recipe import describe
+from rope_dense.cli.recipe import recipe_text
 
 LABELS = (
     *('train data', 'test data', 'model', 'weights', 'frozen', 'colours', 'maps', 'position'),
@@ -69,7 +69,7 @@ def words(leaf: Leaf) -> dict[str, list[str]]:
 @pytest.mark.parametrize('leaf', GRID, ids=lambda leaf: leaf.name)
 def test_every_leaf_in_one_screen(leaf: Leaf) -> None:
     cfg = leaf.load()
-    text = describe(cfg, build_offline(leaf))
+    text = recipe_text(cfg, build_offline(leaf))
     assert len(text.splitlines()) <= 60 and max(map(len, text.splitlines())) <= 130
     actual = sections(text)
     assert tuple(actual) == LABELS
@@ -84,7 +84,7 @@ def test_every_leaf_in_one_screen(leaf: Leaf) -> None:
 @pytest.mark.parametrize('name', foundation.RECIPES)
 def test_how_a_foundation_backbone_is_used(name: str) -> None:
     cfg, model = foundation.load(name), foundation.build_offline(name)
-    (head, family), actual = foundation.head_and_family(name), sections(describe(cfg, model))
+    (head, family), actual = foundation.head_and_family(name), sections(recipe_text(cfg, model))
     frozen = sum(param.numel() for param in model.backbone.parameters())
     said = f'backbone {frozen:,d} of {frozen:,d} parameters'
     assert actual['frozen'] == (said if head in ('linear', 'dpt') else 'nothing')

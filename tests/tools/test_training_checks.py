@@ -10,10 +10,10 @@ from PIL import Image
 
 from helpers.small_configs import make_data
 from helpers.tool_names import TRAIN_DATA, Fails, Main
+from rope_dense.cli.checkpoints import check_backbone
 from rope_dense.cli.errors import UsageError
 from rope_dense.cli.model_checks import build_model
 from rope_dense.cli.training_checks import (
-    check_backbone,
     check_save_best,
     reported_metrics,
     warn_of_random_weights,

@@ -55,7 +55,7 @@ TO_PACKED_KEYS: KeyTable = {
 
 
 def has_packed_mlp(weights: StateDict) -> bool:
-    """Whether the gate of SwiGLU is packed with its other half: no other MLP has twice the rows."""
+    """True if fc1 holds both halves of SwiGLU: no other MLP has twice the rows of fc2."""
     first, last = (weights.get(f'blocks.0.mlp.{name}.weight') for name in ('fc1', 'fc2'))
     return first is not None and last is not None and len(first) == 2 * last.shape[-1]
 
@@ -85,7 +85,7 @@ LAYOUTS = (
 
 
 def to_timm_keys(weights: StateDict) -> KeyTable:
-    """What becomes of our keys in timm, which depends on the family.
+    """The table from our keys to timm's, which depends on the family.
 
     Raises:
         CheckpointError: timm has no such model.

@@ -1,4 +1,4 @@
-"""An exported file beside the model that it was made of."""
+"""Comparison of an exported file with its model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .graphs import Graph, graph_of
 
 
 def check_file(path: Path, model: nn.Module, metadata: dict) -> str:
-    """Run a file once, on noise, and say how far it is from the model, or why it was not run.
+    """Run a file once, on noise; returns its difference to the model, or why it was not run.
 
     Args:
         metadata: what ``export`` returned.
@@ -32,9 +32,9 @@ def check_file(path: Path, model: nn.Module, metadata: dict) -> str:
 
 
 def largest_difference(path: Path, graph: Graph, image: Tensor) -> float:
-    """Of all numbers in the outputs, over the largest one of the output.
+    """The largest difference of two outputs, relative to the largest number of the output.
 
-    Boxes and labels are not compared: those of detections with nearly equal scores may swap.
+    Boxes and labels are not compared: detections with nearly equal scores may swap.
     """
     with torch.no_grad():
         expected = dict(zip(graph.outputs, graph(image), strict=True))

@@ -1,7 +1,7 @@
-"""Deformable attention and what mmdet builds with it, with sizes of maps as integers.
+"""Deformable attention and the pixel decoder of mmdet, with sizes of maps as integers.
 
-mmcv and mmdet keep the sizes of the maps in a tensor and take them out again to split tokens, which
-no tracer can follow. Here ``spatial_shapes`` is a list of (H, W), symbolic while tracing.
+mmcv and mmdet hold the sizes of the maps in a tensor and read them to split tokens, which no tracer
+can follow. Here ``spatial_shapes`` is a list of (H, W), symbolic while tracing.
 
 Letters: B images, C channels, L maps of H x W places, N tokens of all maps, Q queries, h heads,
 P points of a head on a map, D channels of a head.
@@ -56,7 +56,7 @@ class DeformableAttention(nn.Module):
             query_pos: added to the query before anything else.
             reference_points: (x, y) [B, Q, L, 2] or (x, y, w, h) [B, Q, L, 4], from 0 to 1.
             spatial_shapes: of the maps.
-            others: what mmdet's layers hand through to all attention.
+            others: arguments that mmdet's layers pass to all attention.
         """
         value = query if value is None else value
         identity = query if identity is None else identity

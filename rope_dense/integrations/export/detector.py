@@ -41,7 +41,10 @@ class DetectorGraph(Graph):
         self.least = self.smallest()
 
     def smallest(self) -> tuple[int, int]:
-        """As of the backbone, 2 x 2 places of the coarsest map, and a token for each query."""
+        """The smallest image of the backbone with 2 x 2 places of the coarsest map.
+
+        It also has a token for each query.
+        """
         side = 2 * max(self.least)
         maps = self.model.extract_feat(torch.zeros(1, 3, side, side))
         strides = [-(-side // min(x.shape[2:])) for x in maps]
@@ -129,7 +132,7 @@ class EoMTDetectorGraph(Graph):
     """``EoMTDetector``: uint8 images to probabilities of classes and masks.
 
     Classes are [B, Q, K + 1], the last for no object; masks are [B, Q, H, W] on the pixels of the
-    input. To form instances or segments from them is left to the user.
+    input. Users form instances or segments from them.
     """
 
     task, outputs = 'masks', ('classes', 'masks')

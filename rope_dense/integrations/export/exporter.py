@@ -80,7 +80,7 @@ def export(
     if classes is not None and len(classes) != graph.num_classes:
         allowed = f'{graph.num_classes} names' if graph.num_classes else 'None for a backbone'
         refuse('classes', list(classes), allowed)
-    metadata = describe(graph, size, batch, classes)
+    metadata = file_metadata(graph, size, batch, classes)
     metadata['colours'] = None if colours is None else [list(map(int, rgb)) for rgb in colours]
     metadata['resize'] = resize
     exported = trace(graph, size, batch)
@@ -146,7 +146,7 @@ def check_dynamic(backbone: Backbone) -> None:
         )
 
 
-def describe(
+def file_metadata(
     graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic, classes: Sequence[str] | None
 ) -> dict:
     """The metadata, of what JSON has."""

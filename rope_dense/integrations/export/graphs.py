@@ -1,4 +1,4 @@
-"""What is exported: a copy of a model, from images to results, as one module that can be traced.
+"""The module that is exported: a copy of a model, from images to results, that can be traced.
 
 Letters: B images, H x W pixels, K classes, C channels.
 """
@@ -35,11 +35,11 @@ class Graph(nn.Module, ABC):
         num_classes: K; None if there are none.
         least: (height, width) of the smallest image at dynamic sizes.
         multiple: of which the sides of an image must be a multiple.
-        oblivious: whether torch may leave out, while tracing, the cases of sides of 0 and 1, which
-            takes half the time. Its einsum, in Mask2Former, then asks for two images or more.
+        oblivious: whether torch skips, while tracing, the special cases of sides of 0 and 1, which
+            halves the time. Its einsum, in Mask2Former, then demands two images or more.
 
     Raises:
-        ValueError: the model has something that cannot be exported.
+        ValueError: a part of the model cannot be exported.
     """
 
     model: Any  # of mmdet or mmseg, too, which have no types
@@ -70,7 +70,7 @@ class Graph(nn.Module, ABC):
         return torch.randint(0, 256, (batch, 3, height, width), dtype=torch.uint8)
 
     def description(self) -> dict:
-        """What a user has to know of the input."""
+        """Properties of the input, for the metadata of the file."""
         settings = dict(dtype='uint8', layout='batch, channel, height, width')
         return settings | self.preprocess.description()
 
@@ -203,9 +203,9 @@ def check_methods(model: nn.Module, kind: type, *names: str) -> None:
 
 
 def smallest_size(backbone: Backbone) -> ImageSize:
-    """Smallest image for which a graph of any size is right.
+    """Smallest image for which a graph with dynamic sizes is right.
 
-    A side of one window, or of one token where there are no windows, would be a case of its own.
+    A side of one window, or of one token without windows, would be traced as a special case.
     """
     stride = backbone.block_strides[-1]
     tokens = 1, 1
@@ -216,10 +216,10 @@ def smallest_size(backbone: Backbone) -> ImageSize:
 
 
 def graph_of(model: nn.Module, dtype: torch.dtype = torch.float32) -> Graph:
-    """What is exported of a model.
+    """The graph of a model.
 
     Raises:
-        ValueError: there is no graph for such a model, or it has something that cannot be exported.
+        ValueError: such a model, or a part of it, cannot be exported.
     """
     for kind, graph in graphs().items():
         if isinstance(model, kind):

@@ -1,4 +1,4 @@
-"""Parts of models that cannot be traced at dynamic sizes, and equal ones that can.
+"""Replacements of parts that cannot be traced at dynamic sizes.
 
 Letters: B images, C channels, H x W places of a map, N tokens, L maps.
 """
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 def replace_parts(model: nn.Module) -> nn.Module:
-    """``model`` with each part that has an equal one replaced by it, inner parts first."""
+    """``model`` with its parts of the types in ``parts()`` replaced, inner parts first."""
     replacements = parts()
     for name, child in model.named_children():
         child = replace_parts(child)
@@ -23,7 +23,7 @@ def replace_parts(model: nn.Module) -> nn.Module:
 
 
 def parts() -> dict[type, type[nn.Module]]:
-    """The parts that are replaced, those of mmdet where it is there."""
+    """From the types of parts to their replacements; those of mmdet if it is installed."""
     found: dict[type, type[nn.Module]] = {nn.AdaptiveAvgPool2d: MeanPool}
     if find_spec('mmdet'):
         from mmcv.ops import MultiScaleDeformableAttention

@@ -53,7 +53,7 @@ class SegmentorGraph(Graph):
         self.least = self.smallest()
 
     def smallest(self) -> tuple[int, int]:
-        """As of the backbone, and 2 x 2 places of the coarsest map."""
+        """The smallest image of the backbone with 2 x 2 places of the coarsest map."""
         side = 2 * max(*self.least, self.divisor)
         maps = self.model.extract_feat(torch.zeros(1, 3, side, side))
         coarsest = max(-(-side // min(x.shape[2:])) for x in maps)

@@ -1,4 +1,4 @@
-"""Less and less masked attention in the course of the training of EoMT."""
+"""Annealing of masked attention during the training of EoMT."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class MaskAnnealingHook(Hook):
     training/lightning_module.py; checked against its formula at fixed iterations in
     tests/models/test_eomt_training.py.
 
-    The iteration counts, so a resumed run continues where it was. In evaluation nothing is masked:
-    results before the last end are those of a model that has not finished learning to do without.
+    It depends on the iteration alone, so a resumed run continues it. In evaluation nothing is
+    masked, so before the last end a model is tested without masks that its training still has.
 
     Args:
         start, end: iterations, one of each for each block.

@@ -23,9 +23,9 @@ from .queries import EoMT, Prediction
 class EoMTHead(Mask2FormerHead):
     """mmdet's ``Mask2FormerHead`` with an ``EoMT`` in place of its two decoders.
 
-    Assignment, points and losses are those of mmdet, applied to the predictions before each of the
-    blocks that the queries join (``d0.loss_cls`` and so on) and after the last. What it takes for
-    the maps of a backbone are these predictions; ``EoMTDetector`` makes them.
+    Assignment, points and losses are mmdet's, applied to the predictions before each of the blocks
+    that the queries join (``d0.loss_cls`` and so on) and after the last. It takes these
+    predictions, which ``EoMTDetector`` makes, in place of the maps of a backbone.
 
     Args:
         in_channels: C, channels of the backbone.

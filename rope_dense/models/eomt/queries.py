@@ -28,11 +28,11 @@ class EoMT(nn.Module):
 
     Kerssies et al., "Your ViT is Secretly an Image Segmentation Model" (CVPR 2025). The queries are
     prefix tokens without a position, in front of those of the backbone; there is no decoder. In
-    training a prediction is made before each of these blocks, too. Its masks restrict the
+    training a prediction is also made before each of these blocks, and its masks restrict the
     attention of the block: a query attends to a token of the grid only where its own mask is
-    positive (and always to queries and prefix tokens). They do so for a query with the probability
-    ``mask_probs`` of the block, which ``MaskAnnealingHook`` takes from 1 to 0 in the course of the
-    training. In evaluation there is neither. Checked against transformers' ``EomtDinov3`` with
+    positive (and always to queries and prefix tokens). A query is restricted with the probability
+    ``mask_probs`` of the block, which ``MaskAnnealingHook`` lowers from 1 to 0 during the training.
+    In evaluation, attention is not restricted. Checked against transformers' ``EomtDinov3`` with
     the same random weights, and against attention token by token, in tests/models/test_eomt.py.
 
     Args:
@@ -41,13 +41,13 @@ class EoMT(nn.Module):
         num_queries: Q.
         num_blocks: how many blocks the queries pass.
         patch_size: of the backbone, in pixels. Each block of ``upscale`` doubles the grid, and
-            there are log2(patch_size) - 2 of them, rounded down, one at least: masks have 4 pixels
-            a place for patches of 16, and 7 for patches of 14.
-        norm_cfg: of a norm for tokens that are predicted from, in mmcv's form, where the backbone
-            has none after its last block. None takes that of the backbone.
+            there are log2(patch_size) - 2 of them, rounded down, one at least: a place of a mask
+            has 4 pixels a side for patches of 16, and 7 for patches of 14.
+        norm_cfg: of a norm before the predictions, in mmcv's form, for a backbone without a norm
+            after its last block. None: the backbone has one.
 
     Attributes:
-        mask_probs: [num_blocks], of a query to be masked. Not part of a checkpoint.
+        mask_probs: [num_blocks], the probability of masking a query. Not part of a checkpoint.
     """
 
     mask_probs: Tensor
@@ -80,7 +80,7 @@ class EoMT(nn.Module):
         self.register_buffer('mask_probs', torch.ones(num_blocks), persistent=False)
 
     def join(self, backbone: RoPEViT) -> None:
-        """Let the last blocks of a backbone expect the queries; it no longer runs without them.
+        """Make the last blocks of a backbone expect the queries; it no longer runs without them.
 
         Raises:
             ValueError: the queries do not fit the backbone.

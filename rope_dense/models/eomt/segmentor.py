@@ -19,8 +19,8 @@ from .queries import Prediction
 class EoMTSegmentor(EncoderDecoder):
     """mmseg's ``EncoderDecoder`` with the queries in the last blocks of the backbone.
 
-    With ``test_cfg=dict(mode='slide', crop_size=...)`` as many windows as a side needs are spread
-    evenly along it, and logits are averaged where they overlap, as in the source
+    With ``test_cfg=dict(mode='slide', crop_size=...)`` the fewest windows that cover a side are
+    spread evenly along it, and logits are averaged where they overlap, as in the source
     (tue-mps/eomt, training/lightning_module.py); there is no stride. Takes the arguments of
     ``EncoderDecoder``; ``decode_head`` is an ``EoMTSegHead``, and there is no neck.
     """
@@ -49,9 +49,9 @@ class EoMTSegmentor(EncoderDecoder):
 
 
 def window_starts(side: int, crop: int) -> list[int]:
-    """Starts of windows of ``crop`` pixels that are spread evenly over ``side`` pixels.
+    """Starts of the fewest windows of ``crop`` pixels that cover ``side`` pixels, evenly spread.
 
-    As few as cover them; one may be longer than the side.
+    A single window may be longer than the side.
     """
     number = math.ceil(side / crop)
     return [index * (side - crop) // (number - 1) for index in range(number)] if number > 1 else [0]

@@ -1,7 +1,7 @@
 """Published checkpoints of EoMT on DINOv3: the names of their keys, and strict loading.
 
-The authors' files (tue-mps/eomt) have differences from DINOv3's weights in the backbone; those of
-Hugging Face's transformers have the weights themselves. Names are those of both codes, checked with
+The backbone in the authors' files (tue-mps/eomt) is stored as differences from DINOv3's weights, in
+files of Hugging Face's transformers as weights. Names are from the published codes, checked with
 random weights against transformers' model in tests/models/test_eomt_checkpoints.py.
 """
 
@@ -62,8 +62,8 @@ def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | N
     Args:
         backbone, eomt: of a model, unchanged if anything fails.
         checkpoint: see ``fetch``.
-        base: DINOv3's weights in any layout, which the backbone's are differences from, as the
-            authors publish them; None if they are the weights themselves.
+        base: DINOv3's weights in any layout, to add to the differences in the authors' files; None
+            for files with weights.
 
     Raises:
         CheckpointError: a checkpoint cannot be fetched or read, or it does not fit the model.
@@ -91,12 +91,12 @@ def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | N
 
 
 def added(differences: StateDict, base: str, checkpoint: str) -> StateDict:
-    """Weights in our layout from their differences to those of ``base``.
+    """Weights in our layout: their differences to those of ``base``, added to these.
 
-    Biases of q and v that ``base`` does not have are zero there.
+    Biases of q and v that ``base`` does not have count as zero.
 
     Raises:
-        CheckpointError: ``base`` cannot be fetched or read, or has not the same weights.
+        CheckpointError: ``base`` cannot be fetched or read, or has other weights.
     """
     contents = read_weights(base, None)
     weights = find_layout(contents, base).to_ours(contents)

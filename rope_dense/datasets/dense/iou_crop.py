@@ -1,0 +1,107 @@
+"""Random crops that keep objects."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import torch
+from mmcv.transforms import BaseTransform
+from mmdet.structures.bbox import bbox_overlaps
+from mmengine.registry import TRANSFORMS
+from torch import Tensor
+
+from ...utils.validation import check_integer, check_number, refuse
+
+
+@TRANSFORMS.register_module()
+class RandomIoUCrop(BaseTransform):
+    """A crop that overlaps one of its objects by at least a drawn IoU, as in SSD.
+
+    As torchvision's class of that name: objects belong to a crop if their centres lie in it, and
+    the best IoU of these has to reach the threshold; with a threshold of 1 or more the image stays
+    whole. mmdet's ``MinIoURandomCrop`` asks it of the worst IoU of all objects instead.
+
+    Args:
+        prob: of a crop.
+        scale: range of each side of the crop, as a share of that of the image.
+        aspect_ratio: range of width over height of the crop.
+        min_ious: the thresholds that one is drawn from; with one of 1 or more.
+        trials: of crops; without one that fits, another threshold is drawn.
+
+    Raises:
+        ValueError: no threshold leaves the image whole, so that drawing might not end.
+    """
+
+    def __init__(
+        self,
+        prob: float = 1.0,
+        scale: Sequence[float] = (0.3, 1.0),
+        aspect_ratio: Sequence[float] = (0.5, 2.0),
+        min_ious: Sequence[float] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0),
+        trials: int = 40,
+    ) -> None:
+        self.prob, self.scale, self.aspect_ratio = (
+            check_number('prob', prob, 0),
+            scale,
+            aspect_ratio,
+        )
+        if max(min_ious, default=0) < 1:
+            refuse('min_ious', min_ious, 'IoUs, and 1.0 for the whole image')
+        self.min_ious, self.trials = tuple(min_ious), check_integer('trials', trials, 1)
+
+    def transform(self, results: dict) -> dict:
+        if random.random() >= self.prob:
+            return results
+        height, width = results['img'].shape[:2]
+        boxes = results['gt_bboxes'].tensor
+        while (least := random.choice(self.min_ious)) < 1:
+            for _ in range(self.trials):
+                crop = self.draw(height, width)
+                if crop is not None and reaches(boxes, crop, least):
+                    return cropped(results, crop)
+        return results
+
+    def draw(self, height: int, width: int) -> tuple[int, int, int, int] | None:
+        """Draw a crop (left, top, right, bottom); None if its shape is not allowed."""
+        new_width = int(width * random.uniform(*self.scale))
+        new_height = int(height * random.uniform(*self.scale))
+        if not new_width or not new_height:
+            return None
+        if not self.aspect_ratio[0] <= new_width / new_height <= self.aspect_ratio[1]:
+            return None
+        left = int((width - new_width) * random.random())
+        top = int((height - new_height) * random.random())
+        return left, top, left + new_width, top + new_height
+
+
+def centres_within(boxes: Tensor, crop: tuple[int, int, int, int]) -> Tensor:
+    """Which of boxes [N, 4] have their centres within a crop, [N] bool."""
+    centres = (boxes[:, :2] + boxes[:, 2:]) / 2
+    left_top, right_bottom = centres.new_tensor(crop).split(2)
+    return ((centres > left_top) & (centres < right_bottom)).all(1)
+
+
+def reaches(boxes: Tensor, crop: tuple[int, int, int, int], least: float) -> bool:
+    """Whether an object is in the crop, and one in it reaches the IoU ``least``."""
+    inside = boxes[centres_within(boxes, crop)]
+    return len(inside) > 0 and bool(bbox_overlaps(inside, inside.new_tensor([crop])).max() >= least)
+
+
+def cropped(results: dict, crop: tuple[int, int, int, int]) -> dict:
+    """Crop the image, its objects and their masks; objects with centres outside are left out."""
+    left, top, right, bottom = crop
+    results['img'] = results['img'][top:bottom, left:right]
+    results['img_shape'] = results['img'].shape[:2]
+    keep = centres_within(results['gt_bboxes'].tensor, crop)
+    boxes = results['gt_bboxes'][keep]
+    boxes.translate_([-left, -top])
+    boxes.clip_(results['img_shape'])
+    results['gt_bboxes'] = boxes
+    for key in ('gt_bboxes_labels', 'gt_ignore_flags'):
+        if key in results:
+            results[key] = results[key][keep.numpy()]
+    if 'gt_masks' in results:
+        window = torch.tensor(crop).numpy()
+        results['gt_masks'] = results['gt_masks'][keep.numpy().nonzero()[0]].crop(window)
+    return results

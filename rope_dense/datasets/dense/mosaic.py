@@ -1,0 +1,184 @@
+"""Mosaics of four images."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import mmcv
+import numpy as np
+import torch
+from mmcv.transforms import BaseTransform, Compose
+from mmdet.datasets import CocoDataset
+from mmdet.structures.bbox import HorizontalBoxes
+from mmdet.structures.mask import BitmapMasks
+from mmengine.registry import DATASETS, TRANSFORMS
+
+from ...utils.sizes import Size
+from ...utils.validation import check_integer, check_number
+
+# Of an image in a mosaic; the rest of its results describes the first of them.
+PARTS = ('img', 'gt_bboxes', 'gt_bboxes_labels', 'gt_ignore_flags', 'gt_masks')
+
+
+@DATASETS.register_module()
+class MosaicCocoDataset(CocoDataset):
+    """mmdet's ``CocoDataset``, whose transforms may load other images: ``results['dataset']``."""
+
+    def prepare_data(self, idx: int) -> Any:
+        return self.pipeline({**self.get_data_info(idx), 'dataset': self})
+
+
+@TRANSFORMS.register_module()
+class AffineMosaic(BaseTransform):
+    """Four images in a grid of two by two, then rotated, moved and scaled together.
+
+    The shorter side of each image becomes ``part_size``. Each cell has the size of the largest
+    image, which lies at its top left. The affine transform is about the centre, takes the nearest
+    pixel and leaves the size of the mosaic. mmdet's ``Mosaic`` crops the four about a random point
+    instead, and its ``RandomAffine`` turns about a corner.
+
+    Other images are recent ones of the same process (the published setting, fast), or are loaded
+    from the data set: slower, but an image then depends on its own random state alone, so that a
+    resumed run equals one that was not interrupted.
+
+    Args:
+        part_size: shorter side of each image in pixels.
+        rotation: largest angle in degrees.
+        translation: largest shift, as shares of width and height.
+        scaling: range of the factor.
+        max_cached_images: number of recent images, of which a random one is replaced; 0 to load
+            images from the data set, which has to be a ``MosaicCocoDataset``.
+        loading: transforms that load an image and its objects, for ``max_cached_images=0``.
+
+    Raises:
+        ValueError: settings that are not allowed.
+    """
+
+    def __init__(
+        self,
+        part_size: int = 320,
+        rotation: float = 10.0,
+        translation: Sequence[float] = (0.1, 0.1),
+        scaling: Sequence[float] = (0.5, 1.5),
+        max_cached_images: int = 50,
+        loading: Sequence[dict] = (),
+    ) -> None:
+        self.part_size = check_integer('part_size', part_size, 1)
+        self.rotation = check_number('rotation', rotation, 0)
+        self.translation, self.scaling = tuple(translation), tuple(scaling)
+        self.max_cached_images = check_integer('max_cached_images', max_cached_images, 0)
+        if not self.max_cached_images and not loading:
+            raise ValueError('loading: max_cached_images=0 needs transforms that load an image')
+        self.loading = Compose(list(loading))
+        self.cache: list[dict] = []
+
+    def transform(self, results: dict) -> dict:
+        first = self.resized(results)
+        others = self.from_cache(first) if self.max_cached_images else self.from_dataset(results)
+        mosaic = merged([first, *others])
+        angle = random.uniform(-self.rotation, self.rotation)
+        height, width = mosaic['img'].shape[:2]
+        shift = [
+            round(random.uniform(-share * side, share * side))
+            for share, side in zip(self.translation, (width, height), strict=True)
+        ]
+        matrix = affine_matrix((height, width), angle, shift, random.uniform(*self.scaling))
+        return {**results, **warped(mosaic, matrix), 'img_shape': (height, width)}
+
+    def resized(self, results: dict) -> dict:
+        """Image and objects, with ``part_size`` as the shorter side."""
+        height, width = results['img'].shape[:2]
+        factor = self.part_size / min(height, width)
+        new = (
+            self.part_size if height <= width else int(height * factor),
+            self.part_size if width <= height else int(width * factor),
+        )
+        part = {key: results[key] for key in PARTS if key in results}
+        part['img'] = mmcv.imresize(part['img'], new[::-1], backend='pillow')
+        boxes = part['gt_bboxes'].clone()
+        boxes.rescale_((new[1] / width, new[0] / height))
+        part['gt_bboxes'] = boxes
+        if 'gt_masks' in part:
+            part['gt_masks'] = part['gt_masks'].resize(new)
+        return part
+
+    def from_cache(self, part: dict) -> list[dict]:
+        """Add an image to the recent ones; return three of them."""
+        self.cache.append(part)
+        if len(self.cache) > self.max_cached_images:
+            self.cache.pop(random.randint(0, max(len(self.cache) - 2, 0)))
+        return random.choices(self.cache, k=3)
+
+    def from_dataset(self, results: dict) -> list[dict]:
+        """Load three images of the data set.
+
+        Raises:
+            ValueError: it is no ``MosaicCocoDataset``.
+        """
+        dataset = results.get('dataset')
+        if dataset is None:
+            raise ValueError(
+                'AffineMosaic with max_cached_images=0 loads images of its data set: set '
+                "train_dataloader.dataset.type='MosaicCocoDataset'"
+            )
+        indexes = [random.randrange(len(dataset)) for _ in range(3)]
+        return [self.resized(self.loading(dataset.get_data_info(index))) for index in indexes]
+
+
+def merged(parts: list[dict]) -> dict:
+    """Four images in one, in the order of reading."""
+    height, width = (max(part['img'].shape[axis] for part in parts) for axis in (0, 1))
+    canvas = np.zeros((2 * height, 2 * width, 3), parts[0]['img'].dtype)
+    boxes, masks = [], []
+    for index, part in enumerate(parts):
+        top, left = index // 2 * height, index % 2 * width
+        rows, columns = part['img'].shape[:2]
+        canvas[top : top + rows, left : left + columns] = part['img']
+        boxes.append(part['gt_bboxes'].tensor + torch.tensor([left, top, left, top]))
+        if 'gt_masks' in part:
+            bitmaps = part['gt_masks'].expand(2 * height, 2 * width, top, left)
+            masks.append(bitmaps.to_ndarray())
+    mosaic = dict(img=canvas, gt_bboxes=HorizontalBoxes(torch.cat(boxes), in_mode='xyxy'))
+    for key in ('gt_bboxes_labels', 'gt_ignore_flags'):
+        mosaic[key] = np.concatenate([part[key] for part in parts])
+    if masks:
+        mosaic['gt_masks'] = BitmapMasks(np.concatenate(masks), 2 * height, 2 * width)
+    return mosaic
+
+
+def affine_matrix(size: Size, angle: float, shift: Sequence[float], scale: float) -> np.ndarray:
+    """[2, 3]: rotates by degrees and scales about the centre of (height, width), then shifts."""
+    cosine, sine = (scale * f(math.radians(angle)) for f in (math.cos, math.sin))
+    linear = np.array([[cosine, -sine], [sine, cosine]])
+    centre = np.array([size[1] / 2, size[0] / 2])
+    return np.column_stack([linear, centre + shift - linear @ centre])
+
+
+def warped(results: dict, matrix: np.ndarray) -> dict:
+    """Apply an affine transform, in coordinates of pixel corners, to image, boxes and masks."""
+    height, width = results['img'].shape[:2]
+    to_centres = matrix.copy()  # OpenCV's coordinates are 0 at the centre of the first pixel
+    to_centres[:, 2] += matrix[:, :2] @ (0.5, 0.5) - 0.5
+    out = copy.copy(results)
+    out['img'] = cv2.warpAffine(
+        results['img'], to_centres, (width, height), flags=cv2.INTER_NEAREST
+    )
+    x1, y1, x2, y2 = results['gt_bboxes'].tensor.double().unbind(1)
+    corners = torch.stack([x1, y1, x2, y1, x2, y2, x1, y2], 1).reshape(-1, 4, 2)
+    corners = corners @ torch.from_numpy(matrix[:, :2].T.copy()) + torch.from_numpy(matrix[:, 2])
+    boxes = HorizontalBoxes(torch.cat([corners.amin(1), corners.amax(1)], 1).float())
+    boxes.clip_((height, width))
+    out['gt_bboxes'] = boxes
+    if 'gt_masks' in results:
+        masks = [
+            cv2.warpAffine(mask, to_centres, (width, height), flags=cv2.INTER_NEAREST)
+            for mask in results['gt_masks'].masks
+        ]
+        stacked = np.stack(masks) if masks else np.zeros((0, height, width), np.uint8)
+        out['gt_masks'] = BitmapMasks(stacked, height, width)
+    return out

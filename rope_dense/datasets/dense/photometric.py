@@ -1,0 +1,69 @@
+"""Random colours."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import mmcv
+import numpy as np
+from mmcv.transforms import BaseTransform
+from mmengine.registry import TRANSFORMS
+
+from ...utils.validation import check_number
+
+
+@TRANSFORMS.register_module()
+class PhotometricJitter(BaseTransform):
+    """Brightness, contrast, saturation, hue and the order of channels, each with a probability.
+
+    As torchvision's ``RandomPhotometricDistort``: brightness is a factor, contrast blends with the
+    mean grey, saturation with the grey image; contrast comes before saturation and hue, or after
+    them, with equal chances. mmdet's ``PhotoMetricDistortion`` adds to brightness and multiplies
+    for contrast and saturation instead. The colours are changed by mmcv's functions, which follow
+    those of Pillow.
+
+    Args:
+        brightness, contrast, saturation: ranges of the factors.
+        hue: range of the shift, as a share of the circle of hues.
+        prob: of each change.
+    """
+
+    def __init__(
+        self,
+        brightness: Sequence[float] = (0.875, 1.125),
+        contrast: Sequence[float] = (0.5, 1.5),
+        saturation: Sequence[float] = (0.5, 1.5),
+        hue: Sequence[float] = (-0.05, 0.05),
+        prob: float = 0.5,
+    ) -> None:
+        self.brightness, self.contrast, self.saturation = brightness, contrast, saturation
+        self.hue, self.prob = hue, check_number('prob', prob, 0)
+
+    def transform(self, results: dict) -> dict:
+        image = results['img']  # [H, W, 3] uint8, BGR
+        contrast_first = random.random() < 0.5
+        if self.happens():
+            image = mmcv.adjust_brightness(image, random.uniform(*self.brightness))
+        if contrast_first:
+            image = self.jitter_contrast(image)
+        if self.happens():
+            image = mmcv.adjust_color(image, random.uniform(*self.saturation))
+        if self.happens():
+            image = mmcv.adjust_hue(image, random.uniform(*self.hue))
+        if not contrast_first:
+            image = self.jitter_contrast(image)
+        if self.happens():
+            image = image[..., random.sample(range(3), 3)]
+        results['img'] = np.ascontiguousarray(image)
+        return results
+
+    def happens(self) -> bool:
+        """Draw whether a change is made."""
+        return random.random() < self.prob
+
+    def jitter_contrast(self, image: np.ndarray) -> np.ndarray:
+        """Change the contrast of an image, or not."""
+        if not self.happens():
+            return image
+        return mmcv.adjust_contrast(image, random.uniform(*self.contrast))

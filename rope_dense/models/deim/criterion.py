@@ -1,0 +1,229 @@
+"""Losses of DEIMv2 and ECDet.
+
+Letters: B images, Q queries, K classes, R + 1 bins, L layers, M pairs, T boxes of all images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from mmdet.utils import reduce_mean
+from torch import Tensor
+
+from ...utils.validation import check_number, check_settings
+from .boxes import encode_distances, nearest_bins
+from .decoder import Prediction
+from .matching import Matcher, Pairs, overlaps
+from .targets import Targets
+
+WEIGHTS = dict(mal=1.0, bbox=5.0, giou=2.0, fgl=0.15, ddf=1.5)
+TEMPERATURE = 5.0  # of the distributions that layers learn from the last one
+
+
+class Denoised(NamedTuple):
+    """Predictions of the denoising queries.
+
+    Attributes:
+        layers, pre: as in ``Outputs``.
+        pairs: the queries that shall find their box again.
+        num_groups: of queries.
+    """
+
+    layers: list[Prediction]
+    pre: Prediction
+    pairs: Pairs
+    num_groups: int
+
+
+class Outputs(NamedTuple):
+    """Predictions of a model in training.
+
+    Attributes:
+        layers: of the decoder, the last one last.
+        pre: of the first layer, without distributions.
+        encoder: the selected tokens.
+        bins: [R + 1], of the distributions.
+        denoised: None without denoising.
+    """
+
+    layers: list[Prediction]
+    pre: Prediction
+    encoder: Prediction
+    bins: Tensor
+    denoised: Denoised | None = None
+
+
+class Share(NamedTuple):
+    """Pairs that a loss is summed over, and the number of boxes that it is divided by."""
+
+    pairs: Pairs
+    number: Tensor
+
+
+class Criterion:
+    """All losses of all layers.
+
+    ========  ====================================================================================
+    mal       matchability-aware loss of classes: the target of a pair is IoU ** gamma, and all
+              other classes and queries are weighted by p ** gamma
+    bbox      L1 distance of boxes
+    giou      1 - GIoU of boxes
+    fgl       fine-grained localisation: cross entropy of the two bins next to the distance of each
+              side, weighted by IoU
+    ddf       decoupled distillation: divergence from the distributions of the last layer
+    ========  ====================================================================================
+
+    Classes are learned from the pairs of each layer, boxes and distributions from the union of the
+    pairs of all layers. Sums are divided by the number of these boxes, averaged over processes.
+    Huang et al., "DEIM: DETR with Improved Matching for Fast Convergence" (CVPR 2025) and D-FINE.
+    Checked against transformers' ``Deimv2Loss``, loss by loss and with gradients, in
+    tests/models/deim/test_criterion.py. (Its caller pairs the layers' boxes with the distributions
+    of the next ones and leaves out ``fgl`` of the last layer; the source and this class do not.)
+
+    Args:
+        matcher: of queries and annotations.
+        weights: of the losses; what is left out is as in ``WEIGHTS``.
+        mal_gamma: gamma.
+        reg_scale: of the distributions, see ``boxes``.
+    """
+
+    def __init__(self, matcher: Matcher, weights: dict, mal_gamma: float, reg_scale: float) -> None:
+        self.matcher = matcher
+        self.weights = WEIGHTS | check_settings('loss_weights', weights, list(WEIGHTS))
+        for name, weight in self.weights.items():
+            check_number(f'loss_weights: {name}', weight, 0)
+        self.gamma = check_number('mal_gamma', mal_gamma, 0)
+        self.reg_scale = reg_scale
+
+    def __call__(self, outputs: Outputs, targets: Targets, epoch: int = 0) -> dict[str, Tensor]:
+        """Losses by name, weighted, float32.
+
+        ``loss_*`` are of the last layer, ``d0.loss_*`` and so on of the earlier ones, ``pre.`` and
+        ``enc.`` of ``Outputs.pre`` and ``Outputs.encoder``, ``dn_`` of denoising queries.
+        """
+        *earlier, last = outputs.layers
+        sets = [*earlier, last, outputs.pre, outputs.encoder]
+        names = [*(f'd{index}.' for index in range(len(earlier))), '', 'pre.', 'enc.']
+        teachers = [*[last] * len(earlier), None, None, None]
+        each, union = self.matcher(sets, targets, epoch)
+        num_boxes, num_union = mean_numbers(last.logits, len(targets.labels), len(union))
+        boxes = Share(union, num_union)
+        batch, queries = last.logits.shape[:2]
+        balance = len(union), batch * queries - len(union)
+        losses: dict[str, Tensor] = {}
+        for name, prediction, teacher, pairs in zip(names, sets, teachers, each, strict=True):
+            share = Share(pairs, num_boxes)
+            found = self.losses(prediction, targets, share, boxes, outputs.bins, teacher, balance)
+            losses |= {name + key: loss for key, loss in found.items()}
+        return losses | self.denoising_losses(outputs, targets, num_boxes, balance)
+
+    def denoising_losses(
+        self, outputs: Outputs, targets: Targets, num_boxes: Tensor, balance: tuple[int, int]
+    ) -> dict[str, Tensor]:
+        """Those of the denoising queries, whose pairs are known.
+
+        Distillation weighs its two means by the ``balance`` of the other queries, as in the source.
+        """
+        if outputs.denoised is None:
+            return {}
+        layers, pre, pairs, num_groups = outputs.denoised
+        share = Share(pairs, num_boxes * max(num_groups, 1))
+        names = [*(f'dn_d{index}.' for index in range(len(layers))), 'dn_pre.']
+        teachers = [*[layers[-1]] * (len(layers) - 1), None, None]
+        losses: dict[str, Tensor] = {}
+        for name, prediction, teacher in zip(names, [*layers, pre], teachers, strict=True):
+            found = self.losses(prediction, targets, share, share, outputs.bins, teacher, balance)
+            losses |= {name + key: loss for key, loss in found.items()}
+        return losses
+
+    def losses(
+        self,
+        prediction: Prediction,
+        targets: Targets,
+        classes: Share,
+        boxes: Share,
+        bins: Tensor,
+        teacher: Prediction | None,
+        balance: tuple[int, int],
+    ) -> dict[str, Tensor]:
+        """Losses of one set of predictions.
+
+        Args:
+            prediction, targets: of the batch.
+            classes, boxes: pairs for the two kinds of loss.
+            bins: of the distributions.
+            teacher: predictions of the last layer for an earlier one to learn from.
+            balance: numbers of queries with and without an annotation, see ``distill``.
+        """
+        prediction = prediction.float()
+        found = dict(mal=self.class_loss(prediction, targets, classes.pairs) / classes.number)
+        pairs = boxes.pairs
+        predicted = prediction.boxes.flatten(0, 1)[pairs.queries]  # [M, 4]
+        target = targets.boxes[pairs.targets]
+        iou = overlaps(predicted.detach(), target, 'iou', aligned=True)
+        giou = overlaps(predicted, target, 'giou', aligned=True)
+        found['bbox'] = F.l1_loss(predicted, target, reduction='sum') / boxes.number
+        found['giou'] = (1 - giou).sum() / boxes.number
+        if prediction.corners is not None:
+            sides = self.side_loss(prediction, target, pairs, iou, bins)
+            found['fgl'] = sides / boxes.number
+        if prediction.corners is not None and teacher is not None:
+            found['ddf'] = distill(prediction.corners, teacher, pairs, iou, balance)
+        return {f'loss_{name}': self.weights[name] * loss for name, loss in found.items()}
+
+    def class_loss(self, prediction: Prediction, targets: Targets, pairs: Pairs) -> Tensor:
+        """The sum of the matchability-aware loss."""
+        logits = prediction.logits.flatten(0, 1)  # [B Q, K]
+        boxes = prediction.boxes.detach().flatten(0, 1)[pairs.queries]
+        iou = overlaps(boxes, targets.boxes[pairs.targets], 'iou', aligned=True)
+        place = pairs.queries, targets.labels[pairs.targets]
+        target = torch.zeros_like(logits).index_put(place, iou**self.gamma)
+        weight = logits.detach().sigmoid() ** self.gamma
+        weight = weight.index_put(place, torch.ones_like(iou))
+        return F.binary_cross_entropy_with_logits(logits, target, weight, reduction='sum')
+
+    def side_loss(
+        self, prediction: Prediction, target: Tensor, pairs: Pairs, iou: Tensor, bins: Tensor
+    ) -> Tensor:
+        """The sum of the fine-grained localisation loss."""
+        assert prediction.corners is not None and prediction.reference is not None
+        corners = prediction.corners.flatten(0, 1)[pairs.queries].unflatten(-1, (4, -1))
+        reference = prediction.reference.flatten(0, 1)[pairs.queries]
+        distances = encode_distances(reference, target, self.reg_scale)
+        index, right = nearest_bins(distances, bins)  # [M, 4]
+        index = torch.stack([index, index + 1], -1)
+        weight = torch.stack([1 - right, right], -1) * iou[:, None, None]
+        return -(corners.log_softmax(-1).gather(-1, index) * weight).sum()
+
+
+def distill(
+    corners: Tensor, teacher: Prediction, pairs: Pairs, iou: Tensor, balance: tuple[int, int]
+) -> Tensor:
+    """Divergence of distributions [B, Q, 4 (R + 1)] from those of a teacher.
+
+    It is weighted by the IoU of queries with an annotation, and by the teacher's class score of the
+    others. The means over the two are weighted by the square roots of the numbers of ``balance``.
+    """
+    assert teacher.corners is not None
+    weight = teacher.logits.detach().float().sigmoid().amax(-1).flatten()  # [B Q]
+    weight = weight.index_put((pairs.queries,), iou)
+    matched = torch.zeros_like(weight).index_fill(0, pairs.queries, 1.0)
+    student, target = (
+        (x.flatten(0, 1).unflatten(-1, (4, -1)) / TEMPERATURE).log_softmax(-1)
+        for x in (corners, teacher.corners.detach().float())
+    )
+    divergence = F.kl_div(student, target, reduction='none', log_target=True).sum((1, 2))  # [B Q]
+    divergence = weight * TEMPERATURE**2 * divergence
+    with_box, without = len(pairs), len(weight) - len(pairs)
+    mean_with = (divergence * matched).sum() / max(4 * with_box, 1)
+    mean_without = (divergence * (1 - matched)).sum() / max(4 * without, 1)
+    roots = [number**0.5 for number in balance]
+    return (mean_with * roots[0] + mean_without * roots[1]) / sum(roots)
+
+
+def mean_numbers(like: Tensor, *numbers: int) -> Sequence[Tensor]:
+    """Each number averaged over the processes, 1 at least."""
+    return reduce_mean(like.new_tensor(numbers, dtype=torch.float32)).clamp(min=1).unbind()

@@ -1,0 +1,207 @@
+"""Decoder layers that refine the classes and boxes of queries.
+
+Letters: B images, Q queries, C channels, K classes, L layers, R + 1 bins, h heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, get_args
+
+import torch
+from mmdet.models.layers import inverse_sigmoid
+from torch import Tensor, nn
+
+from ...utils.validation import check_choice, check_indexes, check_integer, check_number
+from .attention import DeformableAttention, SelfAttention
+from .boxes import decode_distances, distance_bins, mean_distances
+from .encoder import check_heads
+from .layers import FFN, FeedForward, Gateway, Norm, build_norm, class_layer, mlp
+
+MAX_FLOAT16 = 65504
+QUALITY_TOP = 4  # probabilities of each side that the quality of a box is estimated from
+QUALITY_CHANNELS = 64
+
+
+class Prediction(NamedTuple):
+    """Classes and boxes of all queries.
+
+    Attributes:
+        logits: [B, Q, K].
+        boxes: [B, Q, 4], (cx, cy, w, h) relative to the image, float32.
+        corners: [B, Q, 4 (R + 1)], logits of the distributions of the sides, float32; None for
+            boxes that come without one.
+        reference: [B, Q, 4], the boxes that distances count from.
+        queries: [B, Q, C], what the prediction is made of.
+    """
+
+    logits: Tensor
+    boxes: Tensor
+    corners: Tensor | None = None
+    reference: Tensor | None = None
+    queries: Tensor | None = None
+
+    def float(self) -> Prediction:
+        """These in float32."""
+        return Prediction(*(None if x is None else x.float() for x in self))  # type: ignore[arg-type]
+
+    def split(self, sizes: Sequence[int]) -> list[Prediction]:
+        """These of the first queries, and of those after them."""
+        parts = ([None] * len(sizes) if x is None else x.split(list(sizes), 1) for x in self)
+        return [Prediction(*part) for part in zip(*parts, strict=True)]
+
+
+class DEIMDecoder(nn.Module):
+    """Decoder of D-FINE with the layers of DEIMv2 or ECDet.
+
+    The first layer makes a box of each query, which later distances count from. Each layer adds to
+    the logits of the distributions of its four sides, and makes class logits, corrected by the
+    quality of the box as estimated from the shape of these distributions. Huang et al., "Real-Time
+    Object Detection Meets DINOv3", 2025. Checked against transformers' ``Deimv2Decoder`` in
+    tests/models/deim/test_detector.py, with SiLU in its MLPs and with the query positions of its
+    first layer in all layers, as in the source.
+
+    Args:
+        embed_dims: C.
+        num_classes: K.
+        num_layers: L.
+        feedforward_channels: of the MLP, as published: both halves of SwiGLU together.
+        num_heads: h.
+        num_points: of the deformable attention, in each map, large to small.
+        eval_idx: the layer whose predictions count in evaluation; later ones do not run then.
+        norm: 'rms' (DEIMv2) or 'layer' (ECDet).
+        ffn: 'swiglu' (DEIMv2) or 'mlp' (ECDet).
+        reg_max: R.
+        reg_scale: distances per size of a reference box, see ``boxes``.
+        up: bound of the distances, see ``boxes.distance_bins``.
+
+    Raises:
+        ValueError: arguments that do not fit each other.
+    """
+
+    bins: Tensor
+
+    def __init__(
+        self,
+        embed_dims: int,
+        num_classes: int,
+        num_layers: int,
+        feedforward_channels: int,
+        num_heads: int = 8,
+        num_points: Sequence[int] = (3, 6, 3),
+        eval_idx: int = -1,
+        norm: Norm = 'rms',
+        ffn: FFN = 'swiglu',
+        reg_max: int = 32,
+        reg_scale: float = 4.0,
+        up: float = 0.5,
+    ) -> None:
+        super().__init__()
+        channels = check_heads(embed_dims, num_heads)
+        check_integer('num_layers', num_layers, 1)
+        check_integer('feedforward_channels', feedforward_channels, 2)
+        check_choice('norm', norm, get_args(Norm))
+        check_choice('ffn', ffn, get_args(FFN))
+        if check_integer('reg_max', reg_max, 4) % 2:
+            raise ValueError(f'reg_max must be even, got {reg_max}')
+        check_number('up', up, above=0)
+        self.reg_scale = check_number('reg_scale', reg_scale, above=0)
+        (self.eval_idx,) = check_indexes('eval_idx', [eval_idx], num_layers)
+        self.num_heads = num_heads
+        self.layers = nn.ModuleList(
+            DecoderLayer(channels, num_heads, feedforward_channels, num_points, norm, ffn)
+            for _ in range(num_layers)
+        )
+        self.query_pos = mlp(4, channels, channels, 3)
+        for module in self.query_pos:
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+        self.pre_bbox = mlp(channels, channels, 4, 3, zero=True)
+        layers = range(num_layers)
+        self.cls_branches = nn.ModuleList(class_layer(channels, num_classes) for _ in layers)
+        self.reg_branches = nn.ModuleList(
+            mlp(channels, channels, 4 * (reg_max + 1), 3, zero=True) for _ in layers
+        )
+        self.quality = nn.ModuleList(
+            mlp(4 * (QUALITY_TOP + 1), QUALITY_CHANNELS, 1, 2, zero=True) for _ in layers
+        )
+        self.register_buffer('bins', distance_bins(reg_max, reg_scale, up), persistent=False)
+
+    def forward(
+        self, queries: Tensor, boxes: Tensor, maps: Sequence[Tensor], mask: Tensor | None = None
+    ) -> tuple[list[Prediction], Prediction | None]:
+        """Predictions of all layers in training, else of layer ``eval_idx`` alone.
+
+        Args:
+            queries: [B, Q, C].
+            boxes: [B, Q, 4] before the sigmoid.
+            maps: [B, C, H, W], large to small.
+            mask: [Q, Q], true where a query (row) attends to another (column).
+
+        Returns:
+            These, and in training the classes and boxes of the first layer without distributions.
+        """
+        boxes = boxes.float().sigmoid()
+        values = [x.unflatten(1, (self.num_heads, -1)).flatten(0, 1).float() for x in maps]
+        positions = self.query_pos(boxes).clamp(-10, 10)
+        number = len(self.layers) if self.training else self.eval_idx + 1
+        predictions: list[Prediction] = []
+        pre, reference, corners, before = None, boxes, None, None
+        for index in range(number):
+            queries = self.layers[index](queries, positions, boxes, values, mask)
+            if index == 0:
+                start = (self.pre_bbox(queries) + inverse_sigmoid(boxes)).sigmoid()
+                reference = start.detach()
+                if self.training:
+                    pre = Prediction(self.cls_branches[0](queries), start, queries=queries)
+            features = queries if before is None else queries + before
+            change = self.reg_branches[index](features).float()
+            corners = change if corners is None else corners + change
+            distances = mean_distances(corners, self.bins)
+            refined = decode_distances(reference, distances, self.reg_scale)
+            if self.training or index == self.eval_idx:
+                logits = self.cls_branches[index](queries) + self.estimate(index, corners)
+                predictions.append(Prediction(logits, refined, corners, reference, queries))
+            boxes, before = refined.detach(), queries.detach()
+        return predictions, pre
+
+    def estimate(self, layer: int, corners: Tensor) -> Tensor:
+        """Quality [B, Q, 1] of boxes: what to add to their class logits."""
+        shares = corners.unflatten(-1, (4, -1)).softmax(-1)
+        top = shares.topk(QUALITY_TOP, -1).values
+        shape = torch.cat([top, top.mean(-1, keepdim=True)], -1)  # [B, Q, 4, QUALITY_TOP + 1]
+        return self.quality[layer](shape.flatten(2))
+
+
+class DecoderLayer(nn.Module):
+    """Attention among queries, deformable attention to maps, and an MLP."""
+
+    def __init__(
+        self,
+        channels: int,
+        num_heads: int,
+        hidden: int,
+        num_points: Sequence[int],
+        norm: Norm,
+        ffn: FFN,
+    ) -> None:
+        super().__init__()
+        self.self_attn = SelfAttention(channels, num_heads)
+        self.norm1 = build_norm(norm, channels)
+        self.cross_attn = DeformableAttention(channels, num_heads, num_points)
+        self.gateway = Gateway(channels, norm)
+        self.ffn = FeedForward(ffn, channels, hidden)
+        self.norm2 = build_norm(norm, channels)
+
+    def forward(
+        self,
+        queries: Tensor,
+        positions: Tensor,
+        boxes: Tensor,
+        values: Sequence[Tensor],
+        mask: Tensor | None,
+    ) -> Tensor:
+        """Queries [B, Q, C] to queries; see ``SelfAttention`` and ``DeformableAttention``."""
+        x = self.norm1(queries + self.self_attn(queries, positions, mask))
+        x = self.gateway(x, self.cross_attn(x + positions, boxes, values))
+        return self.norm2((x + self.ffn(x)).clamp(-MAX_FLOAT16, MAX_FLOAT16))

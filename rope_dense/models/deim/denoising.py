@@ -1,0 +1,139 @@
+"""Contrastive denoising: queries from annotations with noise, in training.
+
+Letters: B images, M most boxes of an image, G groups, D = 2 M G denoising queries, Q other queries,
+C channels, K classes, T boxes of all images.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from mmdet.models.layers import inverse_sigmoid
+from mmdet.structures.bbox import bbox_cxcywh_to_xyxy, bbox_xyxy_to_cxcywh
+from torch import Tensor, nn
+
+from ...utils.validation import check_integer, check_number
+from .matching import Pairs
+from .targets import Targets
+
+
+class DenoisingQueries(NamedTuple):
+    """Queries in front of the others.
+
+    Attributes:
+        queries: [B, D, C].
+        boxes: [B, D, 4], before the sigmoid.
+        mask: [D + Q, D + Q], true where a query (row) attends to another (column); None for D = 0.
+        pairs: the queries that shall find their box again.
+        num_groups: G, 0 if there are no boxes.
+    """
+
+    queries: Tensor
+    boxes: Tensor
+    mask: Tensor | None
+    pairs: Pairs
+    num_groups: int
+
+    @property
+    def number(self) -> int:
+        """D."""
+        return self.queries.shape[1]
+
+
+class ContrastiveDenoising(nn.Module):
+    """Groups of queries with the annotations of an image, twice each, with noise.
+
+    The corners of a box move by up to half of its size, those of its second, negative copy by half
+    to once its size. A group attends to itself and to the queries of the encoder, which do not
+    attend to it. mmdet's ``CdnQueryGenerator`` differs in its padding and in the range of boxes.
+    Zhang et al., "DINO: DETR with Improved DeNoising Anchor Boxes" (ICLR 2023). Checked against
+    transformers' ``get_contrastive_denoising_training_group`` with the same random numbers in
+    tests/models/deim/test_denoising.py.
+
+    Args:
+        channels: C.
+        num_classes: K.
+        num_queries: at most D / 2, if there is more than one group: G is the whole number of M in
+            it, and 1 at least.
+        label_noise: share of the labels that are drawn anew, times two.
+        box_noise: factor of the noise of boxes.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        num_classes: int,
+        num_queries: int = 100,
+        label_noise: float = 0.5,
+        box_noise: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.num_classes = num_classes
+        self.num_queries = check_integer('denoising: num_queries', num_queries, 1)
+        self.label_noise = check_number('denoising: label_noise', label_noise, 0)
+        self.box_noise = check_number('denoising: box_noise', box_noise, 0)
+        self.labels = nn.Embedding(num_classes + 1, channels, padding_idx=num_classes)
+
+    def forward(self, targets: Targets, num_others: int) -> DenoisingQueries:
+        """Queries for the annotations; ``num_others`` is Q."""
+        device, most = targets.labels.device, max(targets.counts)
+        groups = max(self.num_queries // most, 1) if most else 0
+        labels, boxes = self.pad(targets, most)
+        labels, boxes = labels.repeat(1, 2 * groups), boxes.repeat(1, 2 * groups, 1)
+        negative = torch.arange(2, device=device).repeat_interleave(most).repeat(groups)  # [D]
+        return DenoisingQueries(
+            self.labels(self.noisy_labels(labels)),
+            self.noisy_boxes(boxes, negative[:, None]),
+            group_mask(most, groups, num_others, device) if groups else None,
+            positive_pairs(targets.counts, groups, device),
+            groups,
+        )
+
+    def pad(self, targets: Targets, most: int) -> tuple[Tensor, Tensor]:
+        """Labels [B, M], with K where there is no box, and boxes [B, M, 4]."""
+        batch = len(targets.counts)
+        labels = targets.labels.new_full((batch, most), self.num_classes)
+        boxes = targets.boxes.new_zeros(batch, most, 4)
+        for index, (some_labels, some_boxes) in enumerate(targets.per_image):
+            labels[index, : len(some_labels)] = some_labels
+            boxes[index, : len(some_boxes)] = some_boxes
+        return labels, boxes
+
+    def noisy_labels(self, labels: Tensor) -> Tensor:
+        """Draw some labels [B, D] anew, not those of padding."""
+        drawn = torch.rand(labels.shape, device=labels.device) < self.label_noise / 2
+        others = torch.randint_like(labels, 0, self.num_classes)
+        return torch.where(drawn & (labels < self.num_classes), others, labels)
+
+    def noisy_boxes(self, boxes: Tensor, negative: Tensor) -> Tensor:
+        """Move the corners of boxes [B, D, 4]; the result is before the sigmoid.
+
+        Args:
+            boxes: [B, D, 4].
+            negative: [D, 1], 1 for more than half of the size.
+        """
+        sign = torch.randint_like(boxes, 0, 2) * 2 - 1
+        share = torch.rand_like(boxes) + negative
+        reach = boxes[..., 2:].repeat(1, 1, 2) / 2 * self.box_noise
+        corners = (bbox_cxcywh_to_xyxy(boxes) + sign * share * reach).clamp(0, 1)
+        return inverse_sigmoid(bbox_xyxy_to_cxcywh(corners).abs())  # corners may have crossed
+
+
+def group_mask(most: int, groups: int, num_others: int, device: torch.device) -> Tensor:
+    """[D + Q, D + Q]: a query sees its group and the queries of the encoder."""
+    group = torch.arange(groups, device=device).repeat_interleave(2 * most)
+    group = torch.cat([group, group.new_full((num_others,), -1)])
+    return (group[:, None] == group) | (group == -1)
+
+
+def positive_pairs(counts: list[int], groups: int, device: torch.device) -> Pairs:
+    """The queries without a negative copy's noise, and their boxes."""
+    most, queries, targets, start = max(counts), [], [], 0
+    for image, number in enumerate(counts):
+        box = torch.arange(number)
+        first = image * 2 * most * groups + 2 * most * torch.arange(groups)
+        queries.append((first[:, None] + box).flatten())
+        targets.append((start + box).repeat(groups))
+        start += number
+    return Pairs(torch.cat(queries).to(device), torch.cat(targets).to(device))

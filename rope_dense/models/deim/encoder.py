@@ -1,0 +1,163 @@
+"""Attention on the smallest map, then a pyramid top down and bottom up.
+
+Letters: B images, C channels, H x W map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from mmcv.cnn import build_activation_layer
+from mmengine.model import BaseModule
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+from ...backbones.layers import sines, to_map
+from ...rope import Coordinates
+from ...utils.cache import Cache
+from ...utils.sizes import Size
+from ...utils.validation import check_integer, check_number
+from .attention import SelfAttention
+from .blocks import BN, ConvNorm, ELANBlock
+
+POSITIONS: Cache[Tensor] = Cache()
+
+
+@MODELS.register_module()
+class DEIMEncoder(BaseModule):
+    """The hybrid encoder of RT-DETR as DEIMv2 and ECDet have it.
+
+    The tokens of the smallest map attend to each other. Each map then gets the next smaller one
+    (nearest neighbour), and after that the next larger one (a depth-wise convolution of stride 2),
+    added to it, with an ``ELANBlock`` after each sum. Maps may have any sizes where each has half
+    the rows and columns of the one before, rounded up. Zhao et al., "DETRs Beat YOLOs on Real-time
+    Object Detection" (CVPR 2024). Checked against transformers' ``Deimv2HybridEncoder`` in
+    tests/models/deim/test_detector.py. (The source orders the positions of the attention by
+    columns, which are those of the tokens for square maps only; transformers and this class by
+    rows.)
+
+    Args:
+        in_channels: of each map, large to small. A 1 x 1 convolution changes what is not C.
+        embed_dims: C, a multiple of 4 and of ``num_heads``.
+        feedforward_channels: of the MLP after the attention.
+        num_blocks: RepVGG blocks of a CSP block: 3 times the published depth multiplier, rounded.
+        expansion: channels of the CSP blocks, relative to C / 2.
+        num_heads: of the attention.
+        act: activation of the MLP, 'GELU' (DEIMv2) or 'SiLU' (ECDet).
+        norm_cfg: of the convolutions, in mmcv's form.
+        init_cfg: mmengine initialisation.
+
+    Raises:
+        ValueError: arguments that do not fit each other.
+    """
+
+    def __init__(
+        self,
+        in_channels: Sequence[int],
+        embed_dims: int,
+        feedforward_channels: int,
+        num_blocks: int,
+        expansion: float,
+        num_heads: int = 8,
+        act: str = 'GELU',
+        norm_cfg: dict = BN,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(init_cfg)
+        channels = check_heads(embed_dims, num_heads)
+        check_integer('num_blocks', num_blocks, 1)
+        check_number('expansion', expansion, above=0)
+        self.projections = nn.ModuleList(
+            nn.Identity()
+            if number == channels
+            else ConvNorm(number, channels, 1, norm_cfg=norm_cfg)
+            for number in in_channels
+        )
+        self.attention = AttentionLayer(channels, num_heads, feedforward_channels, act)
+        steps = range(len(in_channels) - 1)
+        self.laterals = nn.ModuleList(
+            ConvNorm(channels, channels, 1, norm_cfg=norm_cfg) for _ in steps
+        )
+        self.top_down, self.bottom_up = (
+            nn.ModuleList(ELANBlock(channels, expansion, num_blocks, norm_cfg) for _ in steps)
+            for _ in range(2)
+        )
+        self.downs = nn.ModuleList(
+            nn.Sequential(
+                ConvNorm(channels, channels, 1, norm_cfg=norm_cfg),
+                ConvNorm(channels, channels, 3, stride=2, groups=channels, norm_cfg=norm_cfg),
+            )
+            for _ in steps
+        )
+
+    def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Maps, large to small, to maps [B, C, H, W] of the same sizes.
+
+        Raises:
+            ValueError: another number of maps than of ``in_channels``.
+        """
+        if len(maps) != len(self.projections):
+            raise ValueError(
+                f'encoder has in_channels for {len(self.projections)} maps, got {len(maps)}: '
+                'see out_indices of the backbone, and its neck'
+            )
+        *others, last = (project(x) for project, x in zip(self.projections, maps, strict=True))
+        pyramid = [self.attend(last)]
+        for x, lateral, block in zip(reversed(others), self.laterals, self.top_down, strict=True):
+            pyramid[-1] = lateral(pyramid[-1])
+            larger = F.interpolate(pyramid[-1], list(x.shape[2:]), mode='nearest')
+            pyramid.append(block(larger + x))
+        outs = [pyramid.pop()]
+        for down, block in zip(self.downs, self.bottom_up, strict=True):
+            outs.append(block(down(outs[-1]) + pyramid.pop()))
+        return tuple(outs)
+
+    def attend(self, x: Tensor) -> Tensor:
+        """Let the tokens of a map [B, C, H, W] attend to each other."""
+        height, width = x.shape[2:]
+        positions = sine_positions((height, width), x.shape[1], x.device).to(x.dtype)
+        return to_map(self.attention(x.flatten(2).transpose(1, 2), positions), (height, width))
+
+
+class AttentionLayer(nn.Module):
+    """Attention and an MLP, each with a residual connection and a norm after it.
+
+    mmdet's ``DetrTransformerEncoderLayer`` computes the same, with the weights of attention as an
+    N x N tensor.
+    """
+
+    def __init__(self, channels: int, num_heads: int, hidden: int, act: str) -> None:
+        super().__init__()
+        self.self_attn = SelfAttention(channels, num_heads)
+        self.norm1 = nn.LayerNorm(channels)
+        self.linear1 = nn.Linear(channels, check_integer('feedforward_channels', hidden, 1))
+        self.activate = build_activation_layer(dict(type=act))
+        self.linear2 = nn.Linear(hidden, channels)
+        self.norm2 = nn.LayerNorm(channels)
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Tokens [B, N, C] and position embeddings [1, N, C] to tokens."""
+        x = self.norm1(x + self.self_attn(x, positions))
+        return self.norm2(x + self.linear2(self.activate(self.linear1(x))))
+
+
+def sine_positions(grid: Size, channels: int, device: torch.device) -> Tensor:
+    """Sinusoidal position embedding [1, H W, C]: sines and cosines of the row, then the column."""
+
+    def make() -> Tensor:
+        table = sines(Coordinates().positions(*grid, device=device), channels)
+        return table.flip(1).transpose(2, 3).flatten(1)[None]  # [N, (x, y), C / 4, (sin, cos)]
+
+    return POSITIONS.get((grid, channels), device, make)
+
+
+def check_heads(embed_dims: object, num_heads: object) -> int:
+    """Return ``embed_dims``, unless it is no multiple of 4 and of ``num_heads``."""
+    channels = check_integer('embed_dims', embed_dims, 1)
+    if channels % 4 or channels % check_integer('num_heads', num_heads, 1):
+        raise ValueError(
+            f'embed_dims must be a multiple of 4 and of num_heads={num_heads}, got {embed_dims}'
+        )
+    return channels

@@ -1,0 +1,169 @@
+"""The head of DEIM: queries, decoder, losses, results.
+
+Letters: B images, C channels, K classes, Q queries, M detections of an image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from mmdet.structures import SampleList
+from mmdet.structures.bbox import bbox_cxcywh_to_xyxy
+from mmengine.logging import MessageHub
+from mmengine.model import BaseModule
+from mmengine.registry import MODELS
+from mmengine.structures import InstanceData
+from torch import Tensor
+
+from ...utils.sizes import ImageSize
+from ...utils.tracing import is_tracing
+from ...utils.validation import check_integer, check_settings
+from .criterion import Criterion, Denoised, Outputs
+from .decoder import DEIMDecoder, Prediction
+from .denoising import ContrastiveDenoising
+from .matching import Matcher
+from .selection import QuerySelection, take
+from .targets import Targets, gather_targets
+
+DENOISING = ('num_queries', 'label_noise', 'box_noise')
+
+
+@MODELS.register_module()
+class DEIMHead(BaseModule):
+    """Query selection, decoder, and the losses of DEIMv2 and ECDet.
+
+    Args:
+        num_classes: K.
+        embed_dims: C of the encoder.
+        num_queries: Q, of the encoder's tokens.
+        decoder: see ``DEIMDecoder``.
+        denoising: see ``ContrastiveDenoising``; None for none.
+        matching: see ``Matcher``. Its epoch is that of mmengine's message hub, as
+            ``RuntimeInfoHook`` has it for runs by epochs, so it is right in a resumed run.
+        loss_weights, mal_gamma: see ``Criterion``.
+        train_cfg: not used.
+        test_cfg: ``max_per_img``, M; 300 without it.
+        init_cfg: mmengine initialisation.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        embed_dims: int,
+        decoder: dict,
+        num_queries: int = 300,
+        denoising: dict | None = dict(num_queries=100, label_noise=0.5, box_noise=1.0),  # noqa: B006
+        matching: dict = {},  # noqa: B006
+        loss_weights: dict = {},  # noqa: B006
+        mal_gamma: float = 1.5,
+        train_cfg: dict | None = None,
+        test_cfg: dict | None = None,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(init_cfg)
+        self.num_classes = check_integer('num_classes', num_classes, 1)
+        self.num_queries = check_integer('num_queries', num_queries, 1)
+        self.train_cfg, self.test_cfg = train_cfg, test_cfg
+        most = (test_cfg or {}).get('max_per_img', 300)
+        self.max_per_img = check_integer('test_cfg: max_per_img', most, 1)
+        self.selection = QuerySelection(embed_dims, num_classes, num_queries)
+        self.decoder = DEIMDecoder(embed_dims, num_classes, **decoder)
+        self.denoising: ContrastiveDenoising | None = None
+        if denoising is not None:
+            settings = check_settings('denoising', denoising, DENOISING)
+            self.denoising = ContrastiveDenoising(embed_dims, num_classes, **settings)
+        matcher, scale = Matcher(**matching), self.decoder.reg_scale
+        self.criterion = Criterion(matcher, loss_weights, mal_gamma, scale)
+
+    def forward(self, maps: Sequence[Tensor]) -> Prediction:
+        """The prediction of layer ``eval_idx`` for maps [B, C, H, W], in evaluation mode."""
+        selection = self.selection(maps)
+        predictions, _ = self.decoder(selection.queries, selection.boxes, maps)
+        return predictions[-1]
+
+    def forward_training(self, maps: Sequence[Tensor], targets: Targets) -> Outputs:
+        """Predictions of all layers, with denoising queries in front of the others."""
+        selection = self.selection(maps)
+        encoder = Prediction(selection.logits, selection.boxes.float().sigmoid())
+        queries, boxes = selection.queries.detach(), selection.boxes.detach()
+        bins = self.decoder.bins
+        if self.denoising is None:
+            *layers, pre = self.decode_all(queries, boxes, maps)
+            return Outputs(layers, pre, encoder, bins)
+        noisy = self.denoising(targets, queries.shape[1])
+        queries = torch.cat([noisy.queries.to(queries.dtype), queries], 1)
+        boxes = torch.cat([noisy.boxes, boxes], 1)
+        predictions = self.decode_all(queries, boxes, maps, noisy.mask)
+        sizes = [noisy.number, selection.queries.shape[1]]
+        denoising, others = zip(*(part.split(sizes) for part in predictions), strict=True)
+        second = Denoised(list(denoising[:-1]), denoising[-1], noisy.pairs, noisy.num_groups)
+        return Outputs(list(others[:-1]), others[-1], encoder, bins, second)
+
+    def decode_all(
+        self, queries: Tensor, boxes: Tensor, maps: Sequence[Tensor], mask: Tensor | None = None
+    ) -> list[Prediction]:
+        """Predictions of all layers of the decoder, and last its boxes without distributions."""
+        layers, pre = self.decoder(queries, boxes, maps, mask)
+        assert pre is not None  # in training mode
+        return [*layers, pre]
+
+    def loss(
+        self, maps: Sequence[Tensor], batch_data_samples: SampleList, size: ImageSize
+    ) -> dict[str, Tensor]:
+        """Losses for images of ``size`` (height, width), see ``Criterion``."""
+        targets = gather_targets([sample.gt_instances for sample in batch_data_samples], size)
+        epoch = MessageHub.get_current_instance().get_info('epoch', 0)
+        return self.criterion(self.forward_training(maps, targets), targets, epoch)
+
+    def predict_tensors(
+        self, maps: Sequence[Tensor], size: ImageSize
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The M best classes of queries, by falling score.
+
+        Traces with any batch and sizes.
+
+        Args:
+            maps: of the encoder.
+            size: (height, width) of the images.
+
+        Returns:
+            Scores [B, M], labels [B, M] and boxes [B, M, 4], (left, top, right, bottom) in pixels
+            of the images and within them.
+        """
+        prediction = self(maps)
+        scores = prediction.logits.float().sigmoid().flatten(1)
+        number = self.num_queries * self.num_classes if is_tracing() else scores.shape[1]
+        scores, index = scores.topk(min(self.max_per_img, number))
+        corners = bbox_cxcywh_to_xyxy(take(prediction.boxes, index // self.num_classes))
+        height, width = size
+        x, y = (
+            corners[..., axis::2].clamp(0, 1) * side for axis, side in ((0, width), (1, height))
+        )
+        return scores, index % self.num_classes, torch.stack([x, y], -1).flatten(2)
+
+    def predict(
+        self,
+        maps: Sequence[Tensor],
+        batch_data_samples: SampleList,
+        size: ImageSize,
+        rescale: bool = True,
+    ) -> list[InstanceData]:
+        """Detections of each image, in pixels of the original image or (``rescale=False``) of ours.
+
+        Args:
+            maps: of the encoder.
+            batch_data_samples: with ``scale_factor`` and ``ori_shape``, or ``img_shape``.
+            size: (height, width) of the padded batch.
+            rescale: as above.
+        """
+        results = []
+        outputs = zip(*self.predict_tensors(maps, size), batch_data_samples, strict=True)
+        for scores, labels, boxes, sample in outputs:
+            meta = sample.metainfo
+            if rescale:
+                boxes = boxes / boxes.new_tensor(meta['scale_factor']).repeat(2)
+            height, width = meta['ori_shape' if rescale else 'img_shape'][:2]
+            boxes = boxes.minimum(boxes.new_tensor([width, height, width, height]))
+            results.append(InstanceData(scores=scores, labels=labels, bboxes=boxes))
+        return results

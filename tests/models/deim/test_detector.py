@@ -1,0 +1,137 @@
+"""DEIM in evaluation: against transformers' DEIMv2, at any size, on any backbone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from mmengine.registry import MODELS
+from torch import nn
+
+from helpers.deim import CLASSES, close, config, ours, pair, randomise
+from rope_dense.models.deim.pyramids import MeanMapPyramid, SpatialTuningAdapter
+
+SIZES = ((64, 64), (96, 96), (96, 160), (128, 64))
+
+
+@pytest.mark.parametrize('size', ['s', 'm', 'l', 'x'])
+def test_logits_and_boxes_are_those_of_transformers(size: str) -> None:
+    reference, model = pair(size)
+    for height, width in SIZES:
+        image = torch.randn(2, 3, height, width)
+        with torch.no_grad():
+            expected, prediction = reference(image), model.bbox_head(model.extract_feat(image))
+        assert expected.pred_boxes.std() > 0.1
+        assert close(prediction.logits, expected.logits)
+        assert close(prediction.boxes, expected.pred_boxes)
+
+
+@pytest.mark.parametrize('height, width', [(97, 130), (48, 80), (160, 33)])
+def test_sides_need_not_be_multiples_of_32(height: int, width: int) -> None:
+    model = ours('s')
+    image = torch.randn(2, 3, height, width)
+    maps = model.extract_feat(image)
+    sizes = [(-(-height // stride), -(-width // stride)) for stride in (8, 16, 32)]
+    assert [tuple(x.shape[2:]) for x in maps] == sizes
+    scores, labels, boxes = model(image, mode='tensor')
+    assert scores.shape == labels.shape == (2, 30)
+    assert boxes.shape == (2, 30, 4)
+    assert (scores[:, 1:] <= scores[:, :-1]).all()
+    assert (labels >= 0).all()
+    assert (labels < CLASSES).all()
+    limits = boxes.new_tensor([width, height, width, height])
+    assert ((boxes >= 0) & (boxes <= limits)).all()
+
+
+def test_an_image_alone_and_in_a_batch() -> None:
+    model = ours('s')
+    randomise(model)
+    images = torch.randn(3, 3, 64, 96)
+    together = model(images, mode='tensor')
+    for index in range(3):
+        alone = model(images[index : index + 1], mode='tensor')
+        for some, all_ in zip(alone, together, strict=True):
+            assert torch.allclose(some[0].float(), all_[index].float(), atol=1e-4)
+
+
+BACKBONES = {
+    'lingbot, patches of 16': dict(type='RoPEViT', arch='lingbot_small', frozen_stages='all'),
+    'eva02, patches of 14': dict(type='RoPEViT', arch='eva02_tiny'),
+    'pe': dict(type='RoPEViT', arch='pe_core_tiny'),
+    'mixed, with lora': dict(type='RoPEViT', arch='tiny', lora=dict(rank=2)),
+    'axial, in windows': dict(
+        type='RoPEViT',
+        arch='tiny',
+        rope=dict(type='AxialRoPE', theta=100.0),
+        window_size=2,
+        window_block_indexes=(0, 2),
+    ),
+}
+
+
+STAGES = dict(embed_dims=8, depths=(1, 1, 1, 1), num_heads=(1, 1, 2, 2))
+
+
+def on(backbone: dict, in_channels: tuple[int, ...], **settings: object) -> nn.Module:
+    model = config('s')
+    model['encoder']['in_channels'] = in_channels
+    return MODELS.build(model | dict(backbone=backbone, neck=None) | settings).eval()
+
+
+@pytest.mark.parametrize('name', BACKBONES)
+def test_a_vit_of_any_kind(name: str) -> None:
+    small = dict(embed_dims=24, depth=3, num_heads=2)
+    backbone = dict(BACKBONES[name], out_indices=(0, 1, 2))
+    names = MODELS.get('RoPEViT').ARCHS
+    backbone['arch'] = names[backbone['arch']] | small
+    neck = dict(type='SpatialTuningAdapter', in_channels=24, stem_channels=4, out_channels=32)
+    model = on(backbone, (32, 32, 32), neck=neck)
+    assert model(torch.randn(1, 3, 64, 96), mode='tensor')[2].shape == (1, 30, 4)
+
+
+@pytest.mark.parametrize(
+    'backbone',
+    [
+        dict(type='RoPESwin', arch=STAGES, window_size=2),
+        dict(type='RoPENAT', arch=STAGES, kernel_size=3),
+    ],
+)
+def test_stages_without_a_neck(backbone: dict) -> None:
+    model = on(dict(backbone, out_indices=(1, 2, 3)), (16, 32, 64))
+    assert model(torch.randn(1, 3, 96, 128), mode='tensor')[2].shape == (1, 30, 4)
+    assert model(torch.randn(1, 3, 100, 75), mode='tensor')[2].shape == (1, 30, 4)
+
+
+@pytest.mark.parametrize('out_channels', [None, 6])
+def test_mean_map_pyramid_is_means_resized_and_projected(out_channels: int | None) -> None:
+    pyramid = MeanMapPyramid(8, out_channels).eval()
+    randomise(pyramid)
+    maps = torch.randn(2, 2, 8, 4, 6).unbind()
+    mean = (maps[0] + maps[1]) / 2
+    for index, (x, factor) in enumerate(zip(pyramid(maps), (2, 1, 0.5), strict=True)):
+        expected = F.interpolate(mean, scale_factor=factor, mode='bilinear')
+        if out_channels or index == 2:
+            project = pyramid.projections[index if out_channels else 0]
+            expected = project.bn(project.conv(expected))
+        assert close(x, expected)
+
+
+def test_mistakes_are_named() -> None:
+    adapter = SpatialTuningAdapter(8, 4, 8)
+    with pytest.raises(ValueError) as error:
+        adapter([torch.zeros(1, 8, 4, 4)], torch.zeros(1, 3, 64, 64))
+    assert 'three maps, got 1' in str(error.value)
+    model = ours('s')
+    with pytest.raises(ValueError) as error:
+        model.encoder([torch.zeros(1, 32, 4, 4)])
+    assert 'in_channels for 3 maps, got 1' in str(error.value)
+    for name, value in dict(num_heads=5, embed_dims=30).items():
+        with pytest.raises(ValueError) as error:
+            MODELS.build(config('s')['encoder'] | {name: value})
+        assert 'embed_dims must be a multiple' in str(error.value)
+    for name, value in dict(eval_idx=3, norm='batch', ffn='x', reg_max=7, up=0).items():
+        head = config('s')['bbox_head']
+        head['decoder'][name] = value
+        with pytest.raises(ValueError) as error:
+            MODELS.build(head)
+        assert str(value) in str(error.value)
