@@ -185,7 +185,9 @@ def test_candidates_of_retinanet_are_suppressed_as_by_mmdet(scores: float) -> No
     samples = [DetDataSample(metainfo=metainfo) for _ in image]
     data = model.data_preprocessor(dict(inputs=list(image), data_samples=samples), False)
     counts = []
-    for sample, actual in zip(model(**data, mode='predict'), zip(*graph(image)), strict=True):
+    for sample, actual in zip(
+        model(**data, mode='predict'), zip(*graph(image), strict=True), strict=True
+    ):
         expected = sample.pred_instances
         counts.append(len(expected))
         assert_same(

@@ -49,8 +49,10 @@ class RetinaNetGraph(Graph):
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         height, width = image.shape[2:]
         maps = self.head(self.model.extract_feat(self.preprocess(image)))
-        levels = [self.candidates(level, *pair) for level, pair in enumerate(zip(*maps))]
-        scores, boxes, labels = (torch.cat(parts, 1) for parts in zip(*levels))
+        levels = [
+            self.candidates(level, *pair) for level, pair in enumerate(zip(*maps, strict=True))
+        ]
+        scores, boxes, labels = (torch.cat(parts, 1) for parts in zip(*levels, strict=True))
         x, y = boxes[..., 0::2].clamp(0, width), boxes[..., 1::2].clamp(0, height)
         boxes = torch.stack([x, y], -1).flatten(2)  # [B, K, 4]
         sides = boxes[..., 2:] - boxes[..., :2]
@@ -123,7 +125,9 @@ def check_head(head: RetinaHead) -> None:
     kinds = dict(bbox_coder=DeltaXYWHBBoxCoder, prior_generator=AnchorGenerator)
     for name, kind in kinds.items():
         if type(part := getattr(head, name)) is not kind:
-            raise ValueError(f'bbox_head.{name} must be {kind.__name__}, it is {type(part).__name__}')
+            raise ValueError(
+                f'bbox_head.{name} must be {kind.__name__}, it is {type(part).__name__}'
+            )
     if type(head) is not RetinaHead:
         raise ValueError(f'bbox_head must be RetinaHead, it is {type(head).__name__}')
     nms = head.test_cfg.nms
