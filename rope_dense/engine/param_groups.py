@@ -21,7 +21,8 @@ from ..backbones.layers import PositionConv
 from ..rope import RotaryEmbedding
 from ..utils.validation import check_choice, check_settings
 
-NORMS = (nn.LayerNorm, nn.GroupNorm, _NormBase)  # _NormBase: all batch and instance norms
+# _NormBase: all batch and instance norms
+NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, _NormBase)
 POSITION_NAMES = ('pos_embed', 'rel_pos_h', 'rel_pos_w', 'relative_position_bias_table')
 
 # Role -> does it apply to this parameter of this module? The first in this order counts.
@@ -32,6 +33,7 @@ ROLES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
     'position': lambda owner, name, param: (
         name in POSITION_NAMES or isinstance(owner, PositionConv)
     ),
+    'bias': lambda owner, name, param: name.rpartition('_')[2] == 'bias',
     'one_dim': lambda owner, name, param: param.ndim <= 1,
 }
 
@@ -50,7 +52,7 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
     - ``no_decay`` (sequence of str): the roles in ``ROLES`` that get no weight decay. ``norm``
       means torch's norm layers, as in detectron2; ``embedding`` ``nn.Embedding``; ``position``
       learned position tables and convolutions; ``frequency`` the parameters of a rotary embedding;
-      ``one_dim`` vectors and scalars (every bias too).
+      ``bias`` every bias; ``one_dim`` vectors and scalars (every bias too).
 
     Groups are called ``<path>/<role>``, with ``/layer_<id>`` between for layer-wise decay;
     ``(rest)`` stands for what no path contains and ``decay`` for what no role exempts. Frozen
