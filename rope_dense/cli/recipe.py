@@ -1,4 +1,4 @@
-"""Describe what a config will do, in words and numbers to compare with the paper."""
+"""The recipe of a config, in words and numbers to compare with the paper."""
 
 from __future__ import annotations
 
