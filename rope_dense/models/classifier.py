@@ -205,8 +205,8 @@ def vit_config(weights: StateDict, checkpoint: str) -> dict:
     freqs = weights.get('blocks.0.attn.rope.freqs')  # [2, h, P]
     if freqs is None or freqs.ndim != 3:
         raise CheckpointError(
-            f'{checkpoint}: the weights of a RoPEClassifier without learned frequencies of a ViT do '
-            'not determine its options; give its config (--config)'
+            f'{checkpoint}: the weights of a RoPEClassifier without learned frequencies of a ViT '
+            'do not determine its options; give its config (--config)'
         )
     options = {name: value for name, value in read_options(weights).items() if value is not None}
     names = [field.name for field in fields(ViTArch)]
