@@ -6,6 +6,8 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+from .own_config import nested
+
 COCO_EPOCH = 3696  # iterations: 118,287 images, 32 in an iteration
 WARMUP = 2000  # iterations, or a tenth of a shorter run
 
@@ -74,3 +76,33 @@ def set_stages(
             )
         ),
     )
+
+
+def with_masks(base: dict, model: dict, stages: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What a config adds to that of a detector for masks of instances, with ECSeg's weights.
+
+    Args:
+        base: the config that it is based on.
+        model: as for ``set_stages``.
+        stages: what ``set_stages`` returned with the same arguments, if it was called.
+    """
+    added = dict(stages or {}, model=model)
+    for name in ('train', 'val', 'test'):
+        loader = f'{name}_dataloader'
+        added[loader] = copy.deepcopy(added.get(loader) or base[loader])
+        metric = dict(metric=['bbox', 'segm'])
+        added |= {} if name == 'train' else {f'{name}_evaluator': metric}
+    added['tta_pipeline'] = copy.deepcopy(base['tta_pipeline'])
+    added['tta_model'] = dict(type='InstanceTTAModel')
+    for node in nested(added):
+        if node.get('type') == 'LoadAnnotations':
+            node['with_mask'] = True
+    model.setdefault('data_preprocessor', {})['pad_mask'] = True
+    head = model.setdefault('bbox_head', {})
+    head['masks'] = dict()
+    costs = dict(class_cost=2.0, bbox_cost=1.0, giou_cost=1.0, mask_cost=5.0, dice_cost=5.0)
+    head.setdefault('matching', {}).update(costs)
+    head['loss_weights'] = dict(mal=2.0, bbox=1.0, giou=1.0, fgl=0.15, ddf=1.5, mask=5.0, dice=5.0)
+    hooks = added.setdefault('default_hooks', {}).setdefault('checkpoint', {})
+    hooks['save_best'] = 'coco/segm_mAP'
+    return added

@@ -59,6 +59,13 @@ SOURCES = {
         *('ecvit_small_plus', (10, 11), 256, 2048, 2048, 4, 3, 1.5, 256),
     ),
 }
+# ECSeg: as ECDet but for these; ecdetseg/configs/ecseg.
+SOURCES['ecseg-s_ecvit-t'] = SOURCES['ecdet-s_ecvit-t']
+SOURCES['ecseg-m_ecvit-t-plus'] = (74, (0, 36, 72), *SOURCES['ecdet-m_ecvit-t-plus'][2:])
+SOURCES['ecseg-l_ecvit-s'] = tuple(
+    2.5e-6 if item == 5e-6 else item for item in SOURCES['ecdet-l_ecvit-s']
+)
+SOURCES['ecseg-x_ecvit-s-plus'] = SOURCES['ecdet-x_ecvit-s-plus']
 # Ours: those of a size, on another backbone.
 SOURCES['deimv2-l_lingbot-s'] = tuple(
     'lingbot_small' if item == 'dinov3_small' else item for item in SOURCES['deimv2-l_dinov3-s']
@@ -94,6 +101,8 @@ CROPS = [
     dict(type='RandomIoUCrop', prob=0.8),
 ]
 DECODER = dict(num_heads=8, num_points=(3, 6, 3), eval_idx=-1, reg_max=32, reg_scale=4.0, up=0.5)
+MASK_WEIGHTS = dict(mal=2.0, bbox=1.0, giou=1.0, fgl=0.15, ddf=1.5, mask=5.0, dice=5.0)
+MASK_COSTS = dict(class_cost=2.0, bbox_cost=1.0, giou_cost=1.0, mask_cost=5.0, dice_cost=5.0)
 every_config = pytest.mark.parametrize('name', SOURCES)
 
 
@@ -123,7 +132,10 @@ def test_model_is_that_of_the_source(name: str) -> None:
         backbone['qkv_bias'] = 'qv'
     elif arch.startswith('lingbot'):
         backbone['qkv_bias'] = 'default'
-    backbone['init_cfg'] = dict(type='Pretrained', checkpoint=WEIGHTS[arch])
+    weights = WEIGHTS[arch]
+    if name.startswith('ecseg'):
+        weights = weights.replace('/ecvit', '/ecseg_vit')
+    backbone['init_cfg'] = dict(type='Pretrained', checkpoint=weights)
     assert model['backbone'] == backbone
     if is_deim:
         neck = dict(type='SpatialTuningAdapter', stem_channels=last, out_channels=dims)
@@ -141,7 +153,12 @@ def test_model_is_that_of_the_source(name: str) -> None:
         act='GELU' if is_deim else 'SiLU',
     )
     kinds = dict(norm='rms', ffn='swiglu') if is_deim else dict(norm='layer', ffn='mlp')
-    costs = dict(class_cost=2.0, bbox_cost=5.0, giou_cost=2.0, iou_power=4.0)
+    costs = dict(class_cost=2.0, bbox_cost=5.0, giou_cost=2.0)
+    losses = dict(mal=1.0, bbox=5.0, giou=2.0, fgl=0.15, ddf=1.5)
+    masks = {}
+    if name.startswith('ecseg'):
+        costs, losses, masks = MASK_COSTS, MASK_WEIGHTS, dict(masks=dict())
+        assert model['data_preprocessor']['pad_mask']
     assert model['bbox_head'] == dict(
         type='DEIMHead',
         num_classes=80,
@@ -149,9 +166,10 @@ def test_model_is_that_of_the_source(name: str) -> None:
         num_queries=300,
         decoder=dict(DECODER, num_layers=layers, feedforward_channels=decoder_ffn, **kinds),
         denoising=dict(num_queries=100, label_noise=0.5, box_noise=1.0),
-        matching=dict(costs, late_epoch=SOURCES[name][2]),
-        loss_weights=dict(mal=1.0, bbox=5.0, giou=2.0, fgl=0.15, ddf=1.5),
+        matching=dict(costs, iou_power=4.0, late_epoch=SOURCES[name][2]),
+        loss_weights=losses,
         mal_gamma=1.5,
+        **masks,
     )
     assert model['test_cfg'] == dict(max_per_img=300)
 
@@ -193,7 +211,13 @@ def test_training_is_that_of_the_source(name: str) -> None:
     )
     assert restart == dict(type='BestRestartHook', epoch=last)
     assert cfg.default_hooks.checkpoint.interval == EPOCH
-    assert cfg.default_hooks.checkpoint.save_best == 'coco/bbox_mAP'
+    kind = 'segm' if name.startswith('ecseg') else 'bbox'
+    assert cfg.default_hooks.checkpoint.save_best == f'coco/{kind}_mAP'
+    metrics = ['bbox', 'segm'] if kind == 'segm' else 'bbox'
+    assert cfg.val_evaluator.metric == cfg.test_evaluator.metric == metrics
+    pipelines = [cfg[f'{loader}_dataloader'].dataset.pipeline for loader in ('train', 'test')]
+    steps = [s for pipeline in pipelines for s in pipeline if s.type == 'LoadAnnotations']
+    assert [s.get('with_mask', False) for s in steps] == [kind == 'segm'] * 2
 
 
 @every_config
