@@ -79,6 +79,15 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help=argparse.SUPPRESS)
 
 
+def add_compile(parser: argparse.ArgumentParser) -> None:
+    """Add --compile, for tools that run a model for long."""
+    parser.add_argument(
+        '--compile',
+        action='store_true',
+        help="compile the backbone's blocks: minutes at the start, then faster on a GPU",
+    )
+
+
 def add_training_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that change the recipe of a training: of train.py and print_recipe.py."""
     parser.add_argument(
@@ -115,6 +124,7 @@ def add_training_arguments(parser: argparse.ArgumentParser) -> None:
         action='store_true',
         help="gradient checkpointing: recompute the backbone's blocks in backward to save memory",
     )
+    add_compile(parser)
     parser.add_argument(
         '--fsdp',
         action='store_true',

@@ -5,6 +5,7 @@ Examples:
     python tools/predict.py CONFIG last.pth pictures/ --out results --score 0.5 --batch 4
     python tools/predict.py CONFIG last.pth drive.mp4 --size 480
     find . -name '*.png' | python tools/predict.py CONFIG last.pth -
+    python tools/predict.py hf-hub:OWNER/NAME pictures/   # what tools/push_to_hub.py wrote
 
 In the output folder: pictures/ with what was found drawn on them (a video stays a video); of a
 detector predictions.json, in COCO's format with scores; of a segmentor labels/, PNGs of class
@@ -22,8 +23,14 @@ from command_line import add_cfg_options, tool_parser
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
-    parser.add_argument('config', help='config file of a detector or segmentor')
-    parser.add_argument('checkpoint', help='checkpoint file, https:// address or hf-hub:owner/name')
+    parser.add_argument(
+        'config',
+        help='config file of a detector or segmentor; or, without a checkpoint, hf-hub:owner/name '
+        'or the folder of such a model',
+    )
+    parser.add_argument(
+        'checkpoint', nargs='?', help='checkpoint file, https:// address or hf-hub:owner/name'
+    )
     parser.add_argument('input', help='image, folder, video, or - for paths on standard input')
     parser.add_argument('--out', type=Path, help='output folder (predictions, in the work folder)')
     parser.add_argument(
@@ -87,6 +94,7 @@ from rope_dense.datasets.image_sources import (
 )
 from rope_dense.evaluation.resolution import at_size
 from rope_dense.evaluation.settings import parse_size
+from rope_dense.integrations.hub import model_files
 from rope_dense.visualization.prediction_files import (
     DRAWN,
     LABELS,
@@ -103,6 +111,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_at_least(args, 1, 'batch')
     check_at_least(args, 0, 'score', 'tile_above')
     device = checked_device(args.device or get_device())
+    if args.checkpoint is None:
+        args.work_dir = args.work_dir or str(Path('work_dirs', Path(args.config).name))
+        args.config, args.checkpoint = model_files(args.config)
     video = Path(args.input) if args.input.lower().endswith(VIDEO_SUFFIXES) else None
     with usage_errors():
         cfg = load_config(args.config, args.cfg_options, args.work_dir)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from command_line import add_common_arguments, parse, tool_parser
+from command_line import add_common_arguments, add_compile, parse, tool_parser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -38,6 +38,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--tta', action='store_true', help="test-time augmentation by the config's tta_pipeline"
     )
+    add_compile(parser)
     add_common_arguments(parser)
     return parse(parser, argv)
 
@@ -49,7 +50,13 @@ from rope_dense.cli.checkpoints import check_tested_weights
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.data_checks import check_data
 from rope_dense.cli.errors import command
-from rope_dense.cli.flags import enable_tta, saved_predictions, show_predictions, with_data_root
+from rope_dense.cli.flags import (
+    enable_compile,
+    enable_tta,
+    saved_predictions,
+    show_predictions,
+    with_data_root,
+)
 from rope_dense.cli.launch import build_runner, test
 from rope_dense.cli.model_checks import build_model, check_image_sizes, check_maps
 
@@ -70,6 +77,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     del model
     if args.tta:
         enable_tta(cfg)
+    if args.compile:
+        enable_compile(cfg)
     if args.show or args.show_dir:
         show_predictions(cfg, args.show, args.show_dir, args.wait_time)
     with saved_predictions(cfg, args.out) if args.out else nullcontext():

@@ -18,6 +18,7 @@ DISTANCE = dict(
     distance_patches='attention distance (patches)', distance_px='attention distance (pixels)'
 )
 ENTROPY = dict(entropy_nats='attention entropy (nats)')
+SUMS = dict(mean_partial_sum='B', sum='|S_P|')
 
 
 def grouped(rows: Rows, *names: str) -> dict[tuple, Rows]:
@@ -63,7 +64,7 @@ def draw_decay(rows: Rows, out_file: str | Path) -> None:
     axes, *maps = figure.subplots(1, 3)
     for (name, pairs), sums in grouped(rows, 'frequencies', 'pairs').items():
         if name == SEQUENCE:
-            for column, label in dict(mean_partial_sum='B', sum='|S_P|').items():
+            for column, label in SUMS.items():
                 offsets, values = zip(*((row['x'], row[column]) for row in sums), strict=True)
                 axes.plot(offsets, values, label=f'{label}, {pairs} pairs')
             axes.set(xlabel='offset (tokens)', ylabel='length of the sum', ylim=(0, None))
@@ -71,9 +72,7 @@ def draw_decay(rows: Rows, out_file: str | Path) -> None:
             axes.legend(frameon=False, fontsize=8)
             axes.grid(alpha=0.3)
             continue
-        for panel, (column, label) in zip(
-            maps, dict(mean_partial_sum='B', sum='|S_P|').items(), strict=True
-        ):
+        for panel, (column, label) in zip(maps, SUMS.items(), strict=True):
             image = draw_map(panel, sums, column, vmin=0)
             panel.set(xlabel='offset x (patches)', ylabel='offset y (patches)')
             panel.set_title(name, fontsize=9)

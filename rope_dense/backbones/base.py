@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, ClassVar, Literal
 
 import torch
 from mmengine.logging import print_log
 from mmengine.model import BaseModule, PretrainedInit
 from mmengine.registry import MODELS, WEIGHT_INITIALIZERS
 from torch import Tensor, nn
+from torch.fx.experimental import _config as shape_config
 from torch.utils.checkpoint import checkpoint
 
 from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling, RotaryEmbedding
@@ -29,6 +31,7 @@ FrozenStages = int | Literal['all']
 OutputPrefix = Literal['cls', 'all'] | None
 WindowPrefix = Literal['copy', 'global']
 BIAS_TABLE = '.relative_position_bias_table'
+RECOMPILE_LIMIT = 64  # of the forward of all blocks together
 
 # Registered here because rope/ depends on torch alone.
 for embedding in (AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE):
@@ -187,10 +190,28 @@ class Backbone(BaseModule):
         mask: Tensor | None = None,
     ) -> Tensor:
         """Run a block, recomputed in backward if ``with_cp``; see ``Block.forward``."""
-        if not (self.with_cp and torch.is_grad_enabled()):
-            return block(x, grid, plan, mask)
         scaling = None if block.attn.rope is None else block.attn.rope.scaling
-        return checkpoint(run_scaled, block, scaling, x, grid, plan, mask, use_reentrant=False)
+        inputs = block, scaling, x, grid, plan, mask
+        if self.with_cp and torch.is_grad_enabled():
+            return checkpoint(run_block, *inputs, use_reentrant=False)
+        return run_block(*inputs)
+
+    def compile_blocks(self, **options: Any) -> None:
+        """Compile each block in place, for images of any size; the rest stays eager.
+
+        Blocks of the same channels and the same kind of attention share a graph. The keys of
+        ``state_dict`` stay as they are. Copies of the model are not compiled.
+
+        Args:
+            options: of ``torch.compile``; ``dynamic`` is True unless given.
+        """
+        for block in self.ordered_blocks:
+            block.compile(**{'dynamic': True, **options})
+
+    @property
+    def has_compiled_blocks(self) -> bool:
+        """Whether ``compile_blocks`` was called on this model."""
+        return any(block.is_compiled for block in self.ordered_blocks)
 
     def needs_graph(self, *, frozen: bool) -> bool:
         """Whether autograd has to record a part: a frozen one only for the sake of adapters."""
@@ -260,16 +281,32 @@ class Backbone(BaseModule):
         self.is_init = True
 
 
-def run_scaled(block: Block, scaling: RopeScaling | None, *inputs: object) -> Tensor:
+def run_block(block: Block, scaling: RopeScaling | None, *inputs: object) -> Tensor:
     """Run a block with the scaling of its forward, also if another was set before backward."""
     rope = block.attn.rope
-    if rope is None or rope.scaling is scaling:
-        return block(*inputs)
-    scaling, rope.scaling = rope.scaling, scaling
-    try:
-        return block(*inputs)
-    finally:
-        rope.scaling = scaling
+    with compile_settings() if block.is_compiled else nullcontext():
+        if rope is None or rope.scaling is scaling:
+            return block(*inputs)
+        scaling, rope.scaling = rope.scaling, scaling
+        try:
+            return block(*inputs)
+        finally:
+            rope.scaling = scaling
+
+
+@contextmanager
+def compile_settings() -> Iterator[None]:
+    """Let torch.compile make one graph for all sizes, and a graph for each kind of block.
+
+    By default, sizes that are equal in the first images are taken to be equal in all, floats are
+    variables first and a second compilation makes them constants, and after eight graphs of all
+    blocks together the next one stays eager: Swin has four stages, in training and in evaluation.
+    """
+    with (
+        torch._dynamo.config.patch(recompile_limit=RECOMPILE_LIMIT, specialize_float=True),
+        shape_config.patch(use_duck_shape=False),  # type: ignore[attr-defined]
+    ):
+        yield
 
 
 def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:

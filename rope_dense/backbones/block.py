@@ -56,3 +56,8 @@ class Block(nn.Module):
         """Tokens [B, N, C] to tokens; ``grid``, ``plan`` and ``mask``: see ``attn``."""
         x = add_branch(x, self.drop_path(self.attn(self.norm1(x), grid, plan, mask)), self.gamma_1)
         return add_branch(x, self.drop_path(self.mlp(self.norm2(x))), self.gamma_2)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether ``compile`` was called."""
+        return self._compiled_call_impl is not None

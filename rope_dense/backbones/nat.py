@@ -149,7 +149,13 @@ class RoPENAT(StagedBackbone):
     ) -> list[NeighbourPlan]:
         dilations = self.arch.block_dilations[stage]
         plans = {
-            dilation: neighbour_plan(grid, self.kernel_size, dilation, device=x.device)
+            dilation: neighbour_plan(
+                grid,
+                self.kernel_size,
+                dilation,
+                uniform=self.has_compiled_blocks,
+                device=x.device,
+            )
             for dilation in set(dilations)
         }
         return [plans[dilation] for dilation in dilations]

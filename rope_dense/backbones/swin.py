@@ -174,6 +174,7 @@ class RoPESwin(StagedBackbone):
                 window_size,
                 shift=by,
                 mask_padding=self.mask_padding,
+                uniform=self.has_compiled_blocks,
                 device=x.device,
             )
             for by in ((0, 0), shift)

@@ -113,17 +113,19 @@ def verify(path: str, name: str) -> None:
     state = file_state(path)
     if state in _verified or os.environ.get('LOCAL_RANK', '0') != '0':
         return
-    if not is_complete(path):
+    try:
+        is_complete = zipfile.is_zipfile(path)  # it has a directory, which is at its end
+        if is_complete:
+            with zipfile.ZipFile(path) as archive:
+                damaged = archive.testzip()
+                packed = any(item.compress_type for item in archive.infolist())
+    except Exception as error:  # a damaged directory fails in any way
+        raise CheckpointError(f'{name}: damaged ({error}); {AGAIN}') from error
+    if not is_complete:
         size = os.path.getsize(path)
         raise CheckpointError(
             f'{name}: the file is cut off at {size} bytes, or damaged near its end; {AGAIN}'
         )
-    try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-            packed = any(item.compress_type for item in archive.infolist())
-    except Exception as error:  # a damaged directory fails in any way
-        raise CheckpointError(f'{name}: damaged ({error}); {AGAIN}') from error
     if damaged:
         raise CheckpointError(
             f'{name}: damaged, {damaged} in it differs from its checksum; {AGAIN}'
@@ -131,14 +133,6 @@ def verify(path: str, name: str) -> None:
     if packed:
         raise CheckpointError(f'{name}: a compressed archive, which torch.save does not make')
     _verified.add(state)
-
-
-def is_complete(path: str) -> bool:
-    """True if an archive has its directory, which is at its end."""
-    try:
-        return zipfile.is_zipfile(path)
-    except zipfile.BadZipFile:
-        return False
 
 
 def read_safetensors(path: str, name: str) -> dict[str, Tensor]:

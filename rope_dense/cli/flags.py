@@ -58,6 +58,8 @@ def apply_training_options(cfg: Config, args: argparse.Namespace) -> None:
         enable_ema(cfg, args.ema)
     if args.with_cp:
         enable_checkpointing(cfg)
+    if args.compile:
+        enable_compile(cfg)
     if args.fsdp:
         enable_fsdp(cfg, args.launcher)
     if args.auto_scale_lr:
@@ -112,6 +114,13 @@ def has_average(cfg: Config) -> bool:
 def enable_checkpointing(cfg: Config) -> None:
     """--with-cp: recompute the backbone's blocks in backward to save memory."""
     cfg.model.backbone.with_cp = True
+
+
+def enable_compile(cfg: Config) -> None:
+    """--compile: compile the backbone's blocks."""
+    hooks = cfg.get('custom_hooks') or []
+    if all(hook['type'] != 'CompileBlocksHook' for hook in hooks):
+        cfg.custom_hooks = [*hooks, dict(type='CompileBlocksHook')]
 
 
 def enable_fsdp(cfg: Config, launcher: str) -> None:

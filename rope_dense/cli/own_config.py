@@ -245,7 +245,7 @@ def on_coco(
         raise ValueError(f'{own.root / train.ann_file}: no image has an object of {classes}')
     iterations = fit_schedule(cfg, own, images, recipe_batch, 'coco/bbox_mAP')
     cfg['param_scheduler'] = [
-        warm_up(iterations),
+        *warm_up(iterations),
         dict(
             type='MultiStepLR',
             by_epoch=False,
@@ -299,7 +299,7 @@ def semantic(given: Mapping[str, object]) -> dict:
     model['auxiliary_head']['in_channels'] = channels
     iterations = fit_schedule(cfg, own, images, 16, 'mIoU')
     cfg['param_scheduler'] = [
-        warm_up(iterations),
+        *warm_up(iterations),
         dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=iterations),
     ]
     cfg['custom_imports']['imports'].append('rope_dense.datasets.image_masks')
@@ -425,10 +425,11 @@ def fit_schedule(cfg: dict, own: Own, images: int, recipe_batch: int, metric: st
     return iterations
 
 
-def warm_up(iterations: int) -> dict:
-    """A linear rise from a thousandth."""
-    end = min(WARMUP, max(1, iterations // 10))
-    return dict(type='LinearLR', by_epoch=False, start_factor=0.001, begin=0, end=end)
+def warm_up(iterations: int) -> list[dict]:
+    """A linear rise from a thousandth, which mmengine completes at iteration ``end`` - 1."""
+    end = min(WARMUP, max(2, iterations // 10))
+    rise = dict(type='LinearLR', by_epoch=False, start_factor=0.001, begin=0, end=end)
+    return [rise] if end <= iterations else []
 
 
 def finished(cfg: dict, own: Own) -> dict:

@@ -2,13 +2,17 @@
 
 from importlib.util import find_spec
 
+from .best_restart import BestRestartHook
 from .checkpoint_hook import AtomicCheckpointHook
+from .compile_hook import CompileBlocksHook
 from .param_groups import NamedGroupsConstructor
 from .train_loop import ResumableTrainLoop
 from .two_stage_warmup import TwoStageWarmupPolyLR
 
 __all__ = [
     'AtomicCheckpointHook',
+    'BestRestartHook',
+    'CompileBlocksHook',
     'NamedGroupsConstructor',
     'ResumableTrainLoop',
     'TwoStageWarmupPolyLR',

@@ -18,15 +18,13 @@ from ..utils.atomic_write import PARTIAL, atomic_write
 class AtomicCheckpointHook(CheckpointHook):
     """mmengine's CheckpointHook, which removes a checkpoint only after the next is complete.
 
-    mmengine removes the oldest checkpoint, writes the next under its name and then rewrites
-    ``last_checkpoint``. A process killed meanwhile leaves a truncated file, an empty
-    ``last_checkpoint`` or, with ``max_keep_ckpts=1``, nothing. Here a checkpoint is written to
-    ``<name>.partial``, flushed to the disk and renamed; ``last_checkpoint`` likewise; the oldest is
-    removed last. Partial files of a killed process are removed when training starts.
+    A checkpoint is written to a partial file, flushed to the disk and renamed; ``last_checkpoint``
+    likewise; the oldest checkpoint is removed last (by mmengine first). Partial files of a killed
+    process are removed when training starts. ``save_best`` is mmengine's own, which first removes
+    the best checkpoint; the last checkpoint exists meanwhile.
 
-    Arguments: see CheckpointHook. ``save_best`` is mmengine's own, which first removes the best
-    checkpoint; the last checkpoint exists meanwhile. Checked in test_resume.py by killing a process
-    in the middle of a write.
+    Arguments: see CheckpointHook. Checked in test_resume.py by killing a process in the middle of a
+    write.
 
     Raises:
         ValueError: ``out_dir`` is on a remote store, which has no renaming.

@@ -1,14 +1,13 @@
 """Parameter groups: learning-rate factors by module path, weight decay by a parameter's role.
 
-mmengine's own constructor matches keys as substrings ('norm' also matches a neck called
-'norm_fpn'), and a matching key disables its other rules for that parameter. Here a path matches
-whole components, the role follows from the module that owns the parameter, and every trained
-parameter is in exactly one group, named after its path and role.
+mmengine's own constructor matches keys as substrings, and a matching key disables its other rules
+for that parameter. Here a path matches whole components, the role follows from the module that owns
+the parameter, and every trained parameter is in one group, named after its path and role.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from mmengine.logging import print_log
 from mmengine.optim import DefaultOptimWrapperConstructor
@@ -21,7 +20,8 @@ from ..backbones.layers import PositionConv
 from ..rope import RotaryEmbedding
 from ..utils.validation import check_choice, check_settings
 
-NORMS = (nn.LayerNorm, nn.GroupNorm, _NormBase)  # _NormBase: all batch and instance norms
+# _NormBase: all batch and instance norms
+NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, _NormBase)
 POSITION_NAMES = ('pos_embed', 'rel_pos_h', 'rel_pos_w', 'relative_position_bias_table')
 
 # Role -> does it apply to this parameter of this module? The first in this order counts.
@@ -32,6 +32,7 @@ ROLES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
     'position': lambda owner, name, param: (
         name in POSITION_NAMES or isinstance(owner, PositionConv)
     ),
+    'bias': lambda owner, name, param: name.rpartition('_')[2] == 'bias',
     'one_dim': lambda owner, name, param: param.ndim <= 1,
 }
 
@@ -50,7 +51,7 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
     - ``no_decay`` (sequence of str): the roles in ``ROLES`` that get no weight decay. ``norm``
       means torch's norm layers, as in detectron2; ``embedding`` ``nn.Embedding``; ``position``
       learned position tables and convolutions; ``frequency`` the parameters of a rotary embedding;
-      ``one_dim`` vectors and scalars (every bias too).
+      ``bias`` every bias; ``one_dim`` vectors and scalars (every bias too).
 
     Groups are called ``<path>/<role>``, with ``/layer_<id>`` between for layer-wise decay;
     ``(rest)`` stands for what no path contains and ``decay`` for what no role exempts. Frozen
@@ -92,7 +93,7 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
             if not param.requires_grad:
                 continue
             part, lr_factor = learning_rates[name]
-            role = self.exempt_role(module, name, param)
+            role = role_of(module, name, param, self.no_decay)
             group_name = f'{part}/{role or "decay"}'
             settings = dict(lr=self.base_lr * lr_factor, weight_decay=0.0 if role else self.base_wd)
             group = groups.setdefault(group_name, dict(name=group_name, params=[], **settings))
@@ -119,11 +120,12 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
             rates[name] = part, factor
         return rates
 
-    def exempt_role(self, model: nn.Module, name: str, param: nn.Parameter) -> str | None:
-        """The role that frees this parameter of weight decay, None if it decays."""
-        path, _, leaf = name.rpartition('.')
-        owner = model.get_submodule(path)
-        return next((r for r in ROLES if r in self.no_decay and ROLES[r](owner, leaf, param)), None)
+
+def role_of(model: nn.Module, name: str, param: nn.Parameter, roles: Collection[str]) -> str | None:
+    """The first of ``ROLES``, among some roles, of a parameter; None if it has none of them."""
+    path, _, leaf = name.rpartition('.')
+    owner = model.get_submodule(path)
+    return next((r for r in ROLES if r in roles and ROLES[r](owner, leaf, param)), None)
 
 
 def longest_path(name: str, factors: dict[str, float]) -> tuple[str, float]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 from mmengine.config import Config
@@ -20,35 +19,28 @@ FILES = ('img_path', 'seg_map_path')  # keys of what a data set knows of an imag
 class LoadError(Exception):
     """An image or its labels cannot be loaded; the message names the files."""
 
+    def __str__(self) -> str:
+        # From a loading worker, PyTorch raises it with the text of the traceback, which ends so.
+        return super().__str__().rpartition(f'{__name__}.LoadError: ')[2].strip()
+
 
 def load_error(info: dict, error: Exception) -> LoadError:
     """The error for an image that a data set describes by ``info``."""
     files = ' or '.join(info[name] for name in FILES if info.get(name))
     files = files or f'image {info.get("sample_idx")}'
-    failure = LoadError(f'{files} cannot be loaded: {type(error).__name__}: {error}')
-    failure.__cause__ = error
-    return failure
+    return LoadError(f'{files} cannot be loaded: {type(error).__name__}: {error}')
 
 
 class NamingPipeline(Compose):
-    """A pipeline that returns a ``LoadError`` in place of an image that cannot be loaded.
+    """A pipeline that raises a ``LoadError`` for an image that cannot be loaded."""
 
-    PyTorch turns an error that a loading worker raises into the text of its traceback. An error
-    that is returned arrives unchanged, and ``ToolRunner`` raises it in the main process.
-    """
-
-    def __call__(self, data: dict) -> dict | LoadError | None:
-        """The transformed image, None for one to be replaced by another, or the error."""
+    def __call__(self, data: dict) -> dict | None:
+        """The transformed image, or None for one to be replaced by another."""
         info = {name: data.get(name) for name in (*FILES, 'sample_idx')}
         try:
             return super().__call__(data)
         except Exception as error:  # a damaged file can fail in any way
-            return load_error(info, error)
-
-
-def collate_or_fail(collate: Callable[[list], Any], items: list) -> Any:
-    """A batch of ``items``, or the first error among them."""
-    return next((item for item in items if isinstance(item, LoadError)), None) or collate(items)
+            raise load_error(info, error) from error
 
 
 class ToolRunner:
@@ -76,11 +68,9 @@ class ToolRunner:
         return logger
 
     def call_hook(self, fn_name: str, **kwargs: Any) -> None:
-        """Call all hooks; with a batch that could not be loaded, raise its error."""
+        """Call all hooks, and remember the files of a batch."""
         self.started |= fn_name in ('before_train', 'before_val', 'before_test')
         batch = kwargs.get('data_batch')
-        if isinstance(batch, LoadError):
-            raise batch
         if fn_name.startswith('before') and isinstance(batch, dict):
             samples = batch.get('data_samples') or ()
             self.batch = tuple(str(getattr(sample, 'img_path', '')) for sample in samples)
@@ -92,27 +82,18 @@ class ToolRunner:
     ) -> DataLoader:
         """Build a dataloader; see mmengine's Runner."""
         loader = Runner.build_dataloader(dataloader, seed, diff_rank_seed)
-        datasets = list(leaf_datasets(loader.dataset))
-        for dataset in datasets:
-            if type(dataset.pipeline) is Compose:
+        for dataset in nested_datasets(loader.dataset):
+            if type(getattr(dataset, 'pipeline', None)) is Compose:
                 dataset.pipeline = NamingPipeline(dataset.pipeline.transforms)
-        if datasets:
-            loader.collate_fn = partial(collate_or_fail, loader.collate_fn)
         return loader
 
 
-def leaf_datasets(dataset: Any) -> Iterator[Any]:
-    """The data sets with a pipeline, within those of mmengine that concatenate and repeat.
-
-    Other wrappers are left out: they may transform images, and do not expect an error as an image.
-    """
-    if type(dataset).__name__ == 'ConcatDataset':
-        for part in dataset.datasets:
-            yield from leaf_datasets(part)
-    elif type(dataset).__name__ in ('RepeatDataset', 'ClassBalancedDataset'):
-        yield from leaf_datasets(dataset.dataset)
-    elif hasattr(dataset, 'pipeline') and not hasattr(dataset, 'dataset'):
-        yield dataset
+def nested_datasets(dataset: Any) -> Iterator[Any]:
+    """A data set, and those that it concatenates, repeats or mixes."""
+    yield dataset
+    for part in (*getattr(dataset, 'datasets', ()), getattr(dataset, 'dataset', None)):
+        if part is not None:
+            yield from nested_datasets(part)
 
 
 class _Runner(ToolRunner, Runner):

@@ -21,18 +21,16 @@ from torch.utils.data import DataLoader, Dataset
 class ResumableTrainLoop(IterBasedTrainLoop):
     """mmengine's iteration-based loop, with data and random numbers that depend on the iteration.
 
-    mmengine restores weights, optimizer, schedule and history, but a resumed run draws the random
-    numbers of the start again, and where a batch sampler groups images (AspectRatioBatchSampler) it
-    loads and drops all images of the earlier iterations, unless it loads without workers. Here
-    earlier batches are skipped without loading, and the random state (Python, NumPy, torch) of each
-    image and each iteration follows from the seed of the run, the process and the position. So a
-    resumed run has the loss curve of an uninterrupted one, whatever the validation in between and
-    the number of loading workers. The epoch, iterations by batches of the data, is set likewise, as
-    'epoch' of mmengine's message hub.
+    The random state (Python, NumPy, torch) of each image and each iteration follows from the seed
+    of the run, the process and the position, and a resumed run skips earlier batches without
+    loading them (mmengine draws the random numbers of the start again). So a resumed run has the
+    loss curve of an uninterrupted one, whatever the validation in between and the number of loading
+    workers. The epoch, which is 'epoch' of mmengine's message hub, follows from the iteration too.
 
-    It needs the same `randomness.seed` (with None, a resumed run has another data order) and number
-    of processes. On a GPU, kernels that add in no fixed order still differ. Arguments: see
-    IterBasedTrainLoop. Checked in test_resume.py by killing runs.
+    It needs the same `randomness.seed` (None gives another data order) and number of processes. On
+    a GPU, kernels that add in no fixed order still differ.
+
+    Arguments: see IterBasedTrainLoop. Checked in test_resume.py by killing runs.
     """
 
     def __init__(

@@ -197,14 +197,14 @@ def load_from_hub(source: str, device: str | torch.device = 'cpu') -> BaseModel:
     Raises:
         CheckpointError: a file cannot be fetched or read, or does not fit.
     """
-    cfg = Config.fromfile(config_file(source))
-    file = fetch(source) if source.startswith(HUB) else str(Path(source, WEIGHTS))
+    config, weights = model_files(source)
+    cfg = Config.fromfile(config)
     importlib.import_module(f'{cfg.default_scope}.models')
     init_default_scope(cfg.default_scope)
     with MODELS.switch_scope_and_registry(cfg.default_scope) as models:
         model = models.build(copy.deepcopy(cfg.model))
     try:
-        model.load_state_dict(read_checkpoint(file, source))
+        model.load_state_dict(read_checkpoint(fetch(weights), source))
     except RuntimeError as error:
         raise CheckpointError(f'{source}: weights do not fit the config: {error}') from error
     dataset = cfg.test_dataloader.dataset
@@ -213,24 +213,37 @@ def load_from_hub(source: str, device: str | torch.device = 'cpu') -> BaseModel:
     return revert_sync_batchnorm(model).to(device).eval()
 
 
-def config_file(source: str) -> str:
-    """The config of a hub repository, or of a folder, which has settings alone.
+def model_files(source: str) -> tuple[str, str]:
+    """The config file of a model, which has settings alone, and the source of its weights.
+
+    Args:
+        source: ``hf-hub:owner/name``, with ``@revision`` if wanted; or a folder.
 
     Raises:
-        CheckpointError: it cannot be fetched, or has more than settings.
+        CheckpointError: the config cannot be fetched, or has more than settings.
     """
-    if not source.startswith(HUB):
-        path = str(Path(source, CONFIG))
+    if source.startswith(HUB):
+        config, weights = hub_config(source), source
     else:
-        try:
-            from huggingface_hub import hf_hub_download
+        config, weights = (str(Path(source, name)) for name in (CONFIG, WEIGHTS))
+        if not Path(config).is_file():
+            raise CheckpointError(
+                f'{source}: no folder with {CONFIG} and {WEIGHTS}, as tools/push_to_hub.py writes; '
+                f'a model of the hub is {HUB}owner/name, and a config needs a checkpoint'
+            )
+    check_settings(Path(config))
+    return config, weights
 
-            repository, _, revision = source.removeprefix(HUB).partition('@')
-            path = str(hf_hub_download(repository, CONFIG, revision=revision or None))
-        except (ImportError, OSError, ValueError) as error:
-            raise CheckpointError(f'{source}: no {CONFIG} ({error})') from error
-    check_settings(Path(path))
-    return path
+
+def hub_config(source: str) -> str:
+    """The config file of a hub repository, downloaded."""
+    try:
+        from huggingface_hub import hf_hub_download
+
+        repository, _, revision = source.removeprefix(HUB).partition('@')
+        return str(hf_hub_download(repository, CONFIG, revision=revision or None))
+    except (ImportError, OSError, ValueError) as error:
+        raise CheckpointError(f'{source}: no {CONFIG} ({error})') from error
 
 
 def check_settings(path: Path) -> None:

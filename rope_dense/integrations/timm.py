@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from ..backbones import RoPENAT
 from ..backbones.layers import init_transformer
 from ..checkpoints.adapting import can_resize, resize
-from ..engine.param_groups import ROLES
+from ..engine.param_groups import role_of
 from ..models.classifier import RoPEClassifier
 from ..models.named_classifiers import (
     ANY_CONFIG,
@@ -136,14 +136,11 @@ class TimmClassifier(RoPEClassifier):
         Frequencies, position tables, position convolutions and prefix tokens. (timm itself exempts
         vectors.)
         """
-        names = set()
-        for name, parameter in self.named_parameters():
-            path, _, leaf = name.rpartition('.')
-            owner = self.get_submodule(path)
-            exempt = (ROLES[role](owner, leaf, parameter) for role in ('frequency', 'position'))
-            if leaf in TOKENS or any(exempt):
-                names.add(name)
-        return names
+        return {
+            name
+            for name, param in self.named_parameters()
+            if name.endswith(TOKENS) or role_of(self, name, param, ('frequency', 'position'))
+        }
 
     def group_matcher(self, coarse: bool = False) -> Callable[[str], int]:
         """For layer-wise learning-rate decay: the layer of a parameter, the head in the last."""

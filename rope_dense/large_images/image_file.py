@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -142,29 +143,28 @@ def write_labels(
         palette: red, green, blue of labels; for labels of 8 bits only.
     """
     height, width = image.height, image.width
-    tiff, partial = (out.with_name(f'{out.name}.{os.getpid()}.{end}') for end in ('tif', 'partial'))
     profile = dict(driver='GTiff', height=height, width=width, count=1, dtype=dtype)
     profile |= dict(compress='deflate', bigtiff='if_safer')
     profile |= dict(tiled=True, blockxsize=BLOCK, blockysize=BLOCK)
     if image.file.crs:
         profile |= dict(crs=image.file.crs, transform=image.file.transform)
     step = max(1, CHUNK // (width * dtype.itemsize * BLOCK)) * BLOCK  # whole blocks
-    try:
-        with warnings.catch_warnings(), rows_file.open('rb') as rows:
-            warnings.simplefilter('ignore', NotGeoreferencedWarning)
-            with rasterio.open(tiff, 'w', **profile) as file:
-                if palette and dtype == np.uint8:
-                    file.write_colormap(1, dict(palette))
-                for top in range(0, height, step):
-                    count = min(step, height - top)
-                    labels = np.fromfile(rows, dtype, count * width).reshape(count, width)
-                    file.write(labels, 1, window=Window(0, top, width, count))
-            driver = LABEL_FORMATS[out.suffix.lower()]
-            if driver == 'GTiff':
-                os.replace(tiff, out)
-            else:
-                rasterio.shutil.copy(tiff, partial, driver=driver)
-                os.replace(partial, out)
-    finally:
-        for path in (tiff, partial, partial.with_name(f'{partial.name}.aux.xml')):
-            path.unlink(missing_ok=True)
+    with (
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=f'{out.name}.') as folder,
+        warnings.catch_warnings(),
+        rows_file.open('rb') as rows,
+    ):
+        warnings.simplefilter('ignore', NotGeoreferencedWarning)
+        finished = Path(folder, 'labels.tif')
+        with rasterio.open(finished, 'w', **profile) as file:
+            if palette and dtype == np.uint8:
+                file.write_colormap(1, dict(palette))
+            for top in range(0, height, step):
+                count = min(step, height - top)
+                labels = np.fromfile(rows, dtype, count * width).reshape(count, width)
+                file.write(labels, 1, window=Window(0, top, width, count))
+        driver = LABEL_FORMATS[out.suffix.lower()]
+        if driver != 'GTiff':
+            tiff, finished = finished, Path(folder, out.name)
+            rasterio.shutil.copy(tiff, finished, driver=driver)
+        os.replace(finished, out)

@@ -12,7 +12,6 @@ from mmengine.model import BaseModel
 from mmengine.structures import BaseDataElement
 
 from ..evaluation.resolution import pipelines
-from .tiles import in_batches
 
 
 class TilePredictor:
@@ -36,8 +35,9 @@ class TilePredictor:
 
     def __call__(self, tiles: Sequence[np.ndarray]) -> Iterator[BaseDataElement]:
         """The predictions for tiles [H, W, 3], uint8, in the pixels of the tile."""
-        for batch in in_batches(tiles, self.batch):
-            data = [self.pipeline(dict(img=np.ascontiguousarray(tile), img_id=0)) for tile in batch]
+        for start in range(0, len(tiles), self.batch):
+            batch = map(np.ascontiguousarray, tiles[start : start + self.batch])
+            data = [self.pipeline(dict(img=tile, img_id=0)) for tile in batch]
             inputs = {name: [item[name] for item in data] for name in ('inputs', 'data_samples')}
             with torch.no_grad():
                 samples = self.model.test_step(inputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -99,9 +99,3 @@ def tile_weights(starts: Sequence[int], tile: int, length: int) -> np.ndarray:
 def finished_parts(starts: Sequence[int], length: int) -> list[int]:
     """Pixels of each tile, from its start, that no later tile covers."""
     return [end - start for start, end in zip(starts, [*starts[1:], length], strict=True)]
-
-
-def in_batches(tiles: Sequence[np.ndarray], size: int) -> Iterator[Sequence[np.ndarray]]:
-    """``size`` tiles at a time, fewer at the end."""
-    for start in range(0, len(tiles), size):
-        yield tiles[start : start + size]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from mmengine.config import Config
-from mmengine.registry import MODELS, DefaultScope
+from mmengine.registry import MODELS, PARAM_SCHEDULERS, DefaultScope
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
@@ -95,9 +95,27 @@ def test_a_schedule_follows_from_epochs_batch_and_gpus(data: Path) -> None:
 @pytest.mark.parametrize('epochs', [1, 2, 9])
 def test_milestones_are_within_short_runs(data: Path, task: str, epochs: int) -> None:
     cfg = load(task, data, epochs=epochs, batch_size=6)
-    milestones = cfg.param_scheduler[1].milestones
-    assert all(0 < milestone < cfg.train_cfg.max_iters == epochs for milestone in milestones)
-    assert cfg.param_scheduler[0].end <= epochs
+    *warm_up, steps = cfg.param_scheduler
+    assert all(0 < milestone < cfg.train_cfg.max_iters == epochs for milestone in steps.milestones)
+    assert [step.end for step in warm_up] == ([] if epochs == 1 else [2])
+
+
+def test_the_learning_rate_rises_in_short_runs(data: Path) -> None:
+    """mmengine leaves a rate where it is from the end of a warm-up on."""
+    cfg = load('semantic', data, epochs=4, batch_size=6)
+    weight = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    with DefaultScope.overwrite_default_scope('mmengine'):
+        schedulers = [
+            PARAM_SCHEDULERS.build(dict(step, optimizer=optimizer)) for step in cfg.param_scheduler
+        ]
+    rates = []
+    for _ in range(cfg.train_cfg.max_iters):
+        rates.append(optimizer.param_groups[0]['lr'])
+        optimizer.step()
+        for scheduler in schedulers:
+            scheduler.step()
+    assert rates == pytest.approx([0.001, 2 / 3, 1 / 3, 0])
 
 
 def test_sizes_follow_from_one(data: Path) -> None:

@@ -103,6 +103,12 @@ def test_the_path_from_an_image_to_a_rotation(name: str, monkeypatch: pytest.Mon
                 position = later[0]
 
 
+def test_every_package_is_listed():
+    folders = {path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob('__init__.py')}
+    table = TEXT.partition('## Packages')[2]
+    assert set(re.findall(r'`([\w/]+)/`', table)) == folders - {'.'} | {'rope_dense'}
+
+
 @pytest.mark.parametrize(
     'room, above',
     [

@@ -25,6 +25,7 @@ PRIVATE_PARTS = {
     'mmengine.runner.IterBasedTrainLoop': ('dataloader_iterator', 'skip_iter'),
     'mmengine.optim.DefaultOptimWrapperConstructor': ('_validate_cfg', 'base_lr', 'base_wd'),
     'mmengine.optim._ParamScheduler': ('_get_value', 'base_values', 'last_step'),
+    'mmengine.hooks.EMAHook': ('_swap_ema_state_dict', 'ema_model'),
     'mmengine._strategy.SingleDeviceStrategy': (
         *('prepare', '_wrap_model', 'load_model_state_dict', 'load_optim_state_dict'),
         *('model_state_dict', 'optim_state_dict', 'save_checkpoint'),

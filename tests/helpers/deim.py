@@ -179,6 +179,7 @@ def theirs(size: str = 's', **settings: object) -> nn.Module:
         use_gated_mlp=size == 'x',
         hidden_act='silu' if size == 'x' else 'gelu',
         layerscale_value=1.0,
+        pos_embed_rescale=None,
         out_features=[f'stage{index + 1}' for index in MAPS],
         reshape_hidden_states=True,
         apply_layernorm=not tiny,

@@ -1,11 +1,14 @@
 """Segmentors, detectors and classifiers as files, beside what they predict in OpenMMLab."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from mmdet.structures import DetDataSample
 from mmengine.config import Config, ConfigDict
+from mmengine.registry import MODELS, DefaultScope
 from torch import nn
 
 from helpers.exported import (
@@ -19,9 +22,10 @@ from helpers.exported import (
     session,
     strong,
 )
-from helpers.small_configs import small_config
+from helpers.small_configs import CONFIGS, small_config
 from rope_dense.cli.model_checks import build_model
 from rope_dense.integrations.export import export
+from rope_dense.integrations.export.compare import run_file
 from rope_dense.integrations.export.exporter import trace
 from rope_dense.integrations.export.graphs import graph_of
 from rope_dense.models.classifier import IMAGENET, RoPEClassifier
@@ -105,6 +109,7 @@ def test_segmentors_at_a_fixed_size(make: Callable[[Path], nn.Module], tmp_path:
     assert_segmented(model, run(session(path), image), image)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_segmentor_that_slides_is_exported_for_whole_images(tmp_path: Path) -> None:
     model = small_model('upernet_vit_rope_mixed', tmp_path)
@@ -142,9 +147,10 @@ def test_detectors(name: str, changes: dict, tmp_path: Path) -> None:
         assert_detected(run(runtime, image), detected(model, image))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'name',
-    ['dino_vitdet_rope_mixed', pytest.param('dino_swin_rope_mixed', marks=pytest.mark.slow)],
+    ['dino_vitdet_rope_mixed', 'dino_swin_rope_mixed'],
 )
 @torch.no_grad()
 def test_detectors_at_a_fixed_size(name: str, tmp_path: Path) -> None:
@@ -154,6 +160,75 @@ def test_detectors_at_a_fixed_size(name: str, tmp_path: Path) -> None:
     assert_plain(path)
     image = pixels(2, 3, 112, 150)
     assert_detected(run(session(path), image), detected(model, image))
+
+
+def retinanet(scores: float) -> nn.Module:
+    """RetinaNet of mmdet on a small ViT, with about `scores` as scores."""
+    cfg = Config.fromfile(CONFIGS / 'stock_heads' / 'retinanet_swin-t_rope-mixed_8xb2-12e_coco.py')
+    cfg.model.backbone = dict(type='RoPEViT', arch=dict(embed_dims=32, depth=1, num_heads=2))
+    cfg.model.neck = dict(type='PlainViTFPN', in_channels=32, out_channels=32, num_outs=5)
+    cfg.model.bbox_head.update(
+        num_classes=5, in_channels=32, feat_channels=32, stacked_convs=1, init_cfg=None
+    )
+    cfg.model.test_cfg.nms_pre = 200  # more than the candidates of the coarse maps
+    model = strong(build_model(cfg))
+    nn.init.constant_(model.bbox_head.retina_cls.bias, math.log(scores / (1 - scores)))
+    nn.init.normal_(model.bbox_head.retina_reg.weight, std=0.02)
+    return model
+
+
+@pytest.mark.parametrize('scores', [0.2, 0.003])
+@torch.no_grad()
+def test_candidates_of_retinanet_are_suppressed_as_by_mmdet(scores: float) -> None:
+    model = retinanet(scores)
+    graph, image = graph_of(model), pixels(2, 3, 256, 288)
+    size = tuple(image.shape[2:])
+    metainfo = dict(ori_shape=size, img_shape=size, scale_factor=(1.0, 1.0))
+    samples = [DetDataSample(metainfo=metainfo) for _ in image]
+    data = model.data_preprocessor(dict(inputs=list(image), data_samples=samples), False)
+    counts = []
+    for sample, actual in zip(
+        model(**data, mode='predict'), zip(*graph(image), strict=True), strict=True
+    ):
+        expected = sample.pred_instances
+        counts.append(len(expected))
+        assert_same(
+            [part[: len(expected)] for part in actual],
+            [expected.scores, expected.bboxes, expected.labels],
+        )
+        assert (actual[0][len(expected) :] == 0).all()
+    assert all(count == 100 if scores == 0.2 else 0 < count < 100 for count in counts), counts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('format', ['onnx', 'pt2'])
+@torch.no_grad()
+def test_retinanet(format: str, tmp_path: Path) -> None:
+    model, path = retinanet(0.2), tmp_path / f'detector.{format}'
+    metadata = export(model, path, format=format)
+    if format == 'onnx':
+        assert_plain(path)
+    graph = graph_of(model)
+    for batch, height, width in ((1, 256, 256), (2, 256, 320), (3, 352, 288)):
+        assert min(height, width) >= min(metadata['smallest_size'])
+        image = pixels(batch, 3, height, width)
+        assert_detected(run_file(path, image), list(graph(image)))
+
+
+def test_models_that_predict_in_another_way_are_refused(tmp_path: Path) -> None:
+    """A subclass of what is exported would be exported as what it is not."""
+    folder = CONFIGS / 'stock_heads'
+    for name, says in (
+        ('ddq-detr-4scale_swin-t_rope-mixed_8xb2-12e_coco', 'model must be DINO .* DDQDETR has'),
+        ('mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco', 'model must be one of .* it is MaskRCNN'),
+        ('cascade-mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco', 'it is CascadeRCNN'),
+    ):
+        cfg = Config.fromfile(folder / f'{name}.py')
+        with torch.device('meta'), DefaultScope.overwrite_default_scope('mmdet'):
+            model = MODELS.build(cfg.model)
+        with pytest.raises(ValueError, match=says):
+            export(model, tmp_path / 'a.onnx')
+    assert not list(tmp_path.iterdir())
 
 
 def test_sizes_that_the_preprocessor_would_pad_are_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import runpy
 import shutil
 from pathlib import Path
 
+import mmcv
 import numpy as np
 import pytest
 import torch
@@ -83,6 +84,24 @@ def test_what_comes_back_predicts_the_same(
         cfg.test_pipeline = cfg.test_dataloader.dataset.pipeline
         given, expected = (inference_model(m, image).seg_logits.data for m in (back, model))
         torch.testing.assert_close(given, expected)
+
+    mmcv.imwrite(image, str(tmp_path / 'a.png'))
+    predict = runpy.run_path(str(TOOLS / 'predict.py'))['main']
+    results = []
+    for model_name in ([f'hf-hub:{NAME}'], [str(folder)], [str(config), str(checkpoint)]):
+        out = tmp_path / f'predicted_{len(results)}'
+        given = [*model_name, str(tmp_path / 'a.png'), '--out', str(out), '--score', '0.01']
+        assert predict(given) == 0
+        results.append({p.relative_to(out): p.read_bytes() for p in out.rglob('*') if p.is_file()})
+    assert results[0] == results[1] == results[2] and len(results[0]) == 2
+
+
+def test_a_model_without_a_checkpoint_is_of_a_hub(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = runpy.run_path(str(TOOLS / 'predict.py'))['main']
+    assert main([str(tmp_path / 'a.py'), str(tmp_path)]) == 2
+    assert 'a model of the hub is hf-hub:owner/name, and a config' in capsys.readouterr().err
 
 
 def test_a_folder_with_files_is_not_written_over(

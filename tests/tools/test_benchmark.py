@@ -61,6 +61,7 @@ def test_a_model_without_rotation_spends_no_time_on_it(
     assert row['share']['rotation'] == 0
 
 
+@pytest.mark.slow
 def test_what_fits(
     benchmark: Main,
     segmentor: str,

@@ -15,6 +15,7 @@ from rope_dense.cli.flags import (
     enable_amp,
     enable_auto_scale_lr,
     enable_checkpointing,
+    enable_compile,
     enable_ema,
     enable_fsdp,
     show_predictions,
@@ -81,9 +82,12 @@ def test_flags_change_the_config() -> None:
     enable_auto_scale_lr(cfg)
     enable_checkpointing(cfg)
     enable_ema(cfg, 0.001)
+    enable_compile(cfg)
+    enable_compile(cfg)  # once is enough
     assert cfg.auto_scale_lr == dict(base_batch_size=16, enable=True)
     assert cfg.model.backbone == dict(type='RoPEViT', with_cp=True)
     hooks = [dict(type='SubsetLossHook'), dict(type='EMAHook', momentum=0.001)]
+    hooks += [dict(type='CompileBlocksHook')]
     assert cfg.custom_hooks == hooks
     cfg = Config()
     enable_fsdp(cfg, 'pytorch')

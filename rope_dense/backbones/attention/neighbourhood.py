@@ -105,8 +105,10 @@ class NeighbourAttention(AttentionLayers):
         return plan.merge_tiles(out, batch, heads)
 
     def mask(self, plan: NeighbourPlan, batch: int, dtype: torch.dtype) -> Tensor:
-        """[t, B h, n, m]: bool, which keys are neighbours, or values added to the scores."""
-        return plan.mask.expand(-1, batch * self.num_heads, -1, -1)
+        """[t, B h or 1, n, m]: bool, which keys are neighbours, or values added to the scores."""
+        if is_tracing():  # one head in all would be a case of its own
+            return plan.mask.expand(-1, batch * self.num_heads, -1, -1)
+        return plan.mask
 
 
 class TableBiasNeighbourAttention(NeighbourAttention):

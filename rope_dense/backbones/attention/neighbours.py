@@ -108,7 +108,7 @@ PLANS: Cache[NeighbourPlan] = Cache()
 
 
 def neighbour_plan(
-    grid: Size, kernel_size: Size, dilation: int, *, device: torch.device
+    grid: Size, kernel_size: Size, dilation: int, *, uniform: bool = False, device: torch.device
 ) -> NeighbourPlan:
     """Return the plan for a grid. Works with symbolic sizes.
 
@@ -121,8 +121,11 @@ def neighbour_plan(
         grid: (H, W).
         kernel_size: K of rows and of columns, odd.
         dilation: d.
+        uniform: make tiles that have the same size for all grids, with more padding, so that
+            compiled blocks share a graph.
         device: of the indexes.
     """
+    fixed_tiles = uniform or is_tracing()
 
     def make() -> NeighbourPlan:
         height, width = (
@@ -130,23 +133,23 @@ def neighbour_plan(
         )
         padded = height, width
         rows, columns = (
-            axis_tiles(*sides, dilation, device)
+            axis_tiles(*sides, dilation, fixed_tiles, device)
             for sides in zip(grid, padded, kernel_size, strict=True)
         )
         near = rows.near[:, None, :, None, :, None] & columns.near[None, :, None, :, None, :]
         mask = near.flatten(4).flatten(2, 3).flatten(0, 1)[:, None]
         return NeighbourPlan(kernel_size, dilation, grid, padded, rows, columns, mask)
 
-    return PLANS.get((grid, kernel_size, dilation), device, make)
+    return PLANS.get((grid, kernel_size, dilation, uniform), device, make)
 
 
 def axis_tiles(
-    length: int, padded: int, kernel: int, dilation: int, device: torch.device
+    length: int, padded: int, kernel: int, dilation: int, fixed: bool, device: torch.device
 ) -> AxisTiles:
     """Return the tiles of an axis of ``length`` tokens, ``padded`` with padding."""
     longest = (padded + dilation - 1) // dilation  # tokens of a group
     num_queries, num_keys = kernel, 2 * kernel - 1
-    if not is_tracing():  # as little padding as possible; the sizes of tiles are constants there
+    if not fixed:  # as little padding as possible
         num_queries = -(-longest // -(-longest // kernel))
         num_keys = min(num_queries + kernel - 1, longest)
     tiles = (longest + num_queries - 1) // num_queries  # of a group

@@ -162,6 +162,7 @@ def window_plan(
     mask_padding: bool = False,
     num_copies: int = 0,
     num_shared: int = 0,
+    uniform: bool = False,
     device: torch.device,
 ) -> WindowPlan:
     """Return the plan for grids that are padded at the bottom and right to whole windows.
@@ -177,9 +178,11 @@ def window_plan(
             published code.
         num_copies: prefix tokens that each window has a copy of.
         num_shared: prefix tokens that are keys of every window, in front of those of its tokens.
+        uniform: make plans that have the same tensors with and without shift and padding, so that
+            compiled blocks share a graph.
         device: of the indexes.
     """
-    arguments = batch, *grid, window_size, shift, mask_padding
+    arguments = batch, *grid, window_size, shift, mask_padding, uniform
 
     def make() -> WindowPlan:
         plan = make_plan(*arguments, device)
@@ -204,18 +207,20 @@ def make_plan(
     window_size: Size,
     shift: Size,
     mask_padding: bool,
+    uniform: bool,
     device: torch.device,
 ) -> WindowPlan:
     """See ``window_plan``. Works with symbolic sizes."""
     (rows, bottom), (columns, right) = map(count_windows, (height, width), window_size)
-    padded = may_differ((bottom, right), (0, 0))
+    padded = uniform or may_differ((bottom, right), (0, 0))
+    has_border = uniform or shift != (0, 0)
     token = torch.arange(height * width, device=device).view(height, width)
     token = F.pad(token, (0, right, 0, bottom), value=-1)  # [H', W'], -1 for padding
     token = token.roll((-shift[0], -shift[1]), (0, 1))
     token = split_windows(token, rows, columns, window_size)
     if mask_padding and padded:
         num_unmasked = 0
-    elif shift != (0, 0):
+    elif has_border:
         num_unmasked = (rows - 1) * (columns - 1)
     else:
         num_unmasked = rows * columns
@@ -231,7 +236,7 @@ def make_plan(
     place = windows // batch
     order, image = order[place], windows - place * batch  # not %, of which ONNX has none by a size
     mask = None
-    if shift != (0, 0) or (mask_padding and padded):
+    if has_border or (mask_padding and padded):
         row, column = (
             torch.arange(number * side, device=device) >= number * side - by
             for number, side, by in zip((rows, columns), window_size, shift, strict=True)

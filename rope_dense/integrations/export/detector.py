@@ -14,7 +14,7 @@ from torch import Tensor
 from ...models.eomt.detector import EoMTDetector
 from ...utils.sizes import ImageSize
 from .deformable import flat, map_size, position_encoding, reference_points
-from .graphs import Graph, Preprocess, cast
+from .graphs import Graph, Preprocess, cast, check_methods
 
 
 class DetectorGraph(Graph):
@@ -29,6 +29,7 @@ class DetectorGraph(Graph):
     num_classes: int
 
     def __init__(self, model: DINO, dtype: torch.dtype) -> None:
+        check_methods(model, DINO, 'pre_transformer', 'pre_decoder', 'forward_decoder', 'predict')
         super().__init__(model, dtype)
         head = model.bbox_head
         if not head.loss_cls.use_sigmoid:

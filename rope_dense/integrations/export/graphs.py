@@ -192,6 +192,16 @@ def backbone_of(model: nn.Module) -> Backbone:
     return backbone
 
 
+def check_methods(model: nn.Module, kind: type, *names: str) -> None:
+    """Raise ValueError if a subclass of ``kind`` predicts by methods of its own."""
+    for name in names:
+        if getattr(type(model), name) is not getattr(kind, name):
+            raise ValueError(
+                f'model must be {kind.__name__} or a subclass with its {name}; '
+                f'{type(model).__name__} has its own'
+            )
+
+
 def smallest_size(backbone: Backbone) -> ImageSize:
     """Smallest image for which a graph with dynamic sizes is right.
 
@@ -221,7 +231,8 @@ def graph_of(model: nn.Module, dtype: torch.dtype = torch.float32) -> Graph:
 def graphs() -> dict[type, type[Graph]]:
     """The models that can be exported; detectors and segmentors where their packages are there."""
     found: dict[type, type[Graph]] = {Backbone: BackboneGraph, RoPEClassifier: ClassifierGraph}
-    for package, module in (('mmseg', 'segmentor'), ('mmdet', 'detector'), ('mmdet', 'deim')):
+    modules = dict(segmentor='mmseg', detector='mmdet', retinanet='mmdet', deim='mmdet')
+    for module, package in modules.items():
         if find_spec(package):
             found |= import_module(f'.{module}', __package__).GRAPHS
     return found

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...backbones.layers import padding_to_multiple
 from ...models.eomt.segmentor import EoMTSegmentor
-from .graphs import Graph, Preprocess, cast
+from .graphs import Graph, Preprocess, cast, check_methods
 
 
 class MapSize(tuple):
@@ -33,6 +33,7 @@ class SegmentorGraph(Graph):
     oblivious = False
 
     def __init__(self, model: EncoderDecoder, dtype: torch.dtype) -> None:
+        check_methods(model, EncoderDecoder, 'postprocess_result')
         super().__init__(model, dtype)
         settings = vars(model.data_preprocessor)
         padding = settings.get('test_cfg') or {}
