@@ -1,5 +1,6 @@
 """DEIM as a file, beside what it predicts in mmdet."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,11 @@ PIXELS = dict(
     std=[58.395, 57.12, 57.375],
     bgr_to_rgb=True,
 )
+# In names of parameters of models whose layer 0 or 1 counts.
+UNUSED = (
+    ('denoising', '.bn.', 'layers.1.', 'branches.1.', 'quality.1.'),
+    ('denoising', '.bn.', 'layers.2.', 'branches.2.', 'quality.2.', 'quality.0.', 'cls_branches.0'),
+)
 STAGES = dict(embed_dims=8, depths=(1, 1, 1, 1), num_heads=(1, 1, 2, 2))
 
 
@@ -33,15 +39,16 @@ def deim(size: str = 's', divisor: int = 1, **settings: Any) -> DEIM:
     return model.eval()
 
 
-def shallow() -> DEIM:
-    """Three decoder layers, of which the second counts."""
-    head = config()['bbox_head']
+def shallow(last: int = 0) -> DEIM:
+    """A ViT of one block, and one more decoder layer than the ``last`` one that counts."""
     settings = config()
-    settings['backbone']['arch'] |= dict(depth=3)
+    backbone, head = settings['backbone'], settings['bbox_head']
+    backbone['arch'] |= dict(depth=1)
     return deim(
-        backbone=dict(settings['backbone'], out_indices=(0, 1, 2)),
+        backbone=backbone | dict(out_indices=(0,)),
+        neck=dict(type='MeanMapPyramid', in_channels=32, out_channels=32),
         encoder=settings['encoder'] | dict(num_blocks=1),
-        head=dict(decoder=head['decoder'] | dict(num_layers=3, eval_idx=1)),
+        head=dict(decoder=head['decoder'] | dict(num_layers=last + 2, eval_idx=last)),
     )
 
 
@@ -86,9 +93,8 @@ def test_a_file_is_right_at_every_size_and_has_what_it_needs(tmp_path: Path) -> 
         image = pixels(size[0], 3, *size[1:])
         assert_alike(run_file(path, image), detected(model, image))
     names = [tensor.name for tensor in onnx.load(path).graph.initializer]
-    assert any('decoder.layers.1.' in name for name in names)
-    unused = 'denoising', 'layers.2.', 'branches.2.', 'quality.0', 'quality.2', 'cls_branches.0'
-    assert not [name for name in names if any(part in name for part in (*unused, '.bn.'))]
+    assert any('decoder.layers.0.' in name for name in names)
+    assert not [name for name in names if any(part in name for part in UNUSED[0])]
 
 
 @pytest.mark.slow
@@ -115,14 +121,35 @@ def test_published_sizes(size: str, tmp_path: Path) -> None:
         assert_alike(run_file(path, image), detected(model, image))
 
 
-@pytest.mark.parametrize('make', [shallow, ecdet, on_swin])
+@pytest.mark.parametrize('make', [shallow, deim, ecdet, on_swin])
 @torch.no_grad()
-def test_fewer_layers_and_fused_convolutions_compute_the_same(make: Any) -> None:
+def test_fused_convolutions_compute_the_same(make: Any) -> None:
     model = make()
     graph = graph_of(model)
-    names = dict(graph.named_parameters())
-    assert len(names) < 0.8 * len(dict(model.named_parameters()))
-    assert not [name for name in names if '.bn.' in name or 'denoising' in name]
+    assert not [name for name, _ in graph.named_modules() if name.endswith('conv1x1')]
     for batch, height, width in (SIZES[1], ODD_SIZES[1]):
         image = pixels(batch, 3, height, width)
         assert_alike(list(graph(image)), detected(model, image))
+
+
+@pytest.mark.parametrize('last', [0, 1])
+@torch.no_grad()
+def test_what_only_training_needs_is_left_out(last: int) -> None:
+    model = shallow(last)
+    graph, image = graph_of(model), pixels(1, 3, 64, 96)
+    names = [name for name, _ in graph.named_parameters()]
+    assert any(f'decoder.layers.{last}.' in name for name in names)
+    for part in UNUSED[last]:
+        assert any(part in name for name, _ in model.named_parameters())
+        assert not any(part in name for name in names)
+    graph(image)
+    for parameter in graph.parameters():
+        parameter.requires_grad_()
+    with torch.enable_grad():
+        scores, boxes, _ = graph(image)
+        (scores.sum() + boxes.sum()).backward()
+    # Which tokens are chosen, and where distances count from, have no gradient.
+    needed = [
+        p for name, p in graph.named_parameters() if not re.search('selection.cls|pre_', name)
+    ]
+    assert all(parameter.grad is not None for parameter in needed)
