@@ -351,6 +351,7 @@ def test_what_cannot_run_says_so(
     assert stop.value.code == 2 and says in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_program_for_a_gpu_runs_on_a_cpu(tmp_path: Path):
     arguments = ['--quick', '--device', 'cpu', '--minutes', '60', '--out', str(tmp_path)]
     assert gpu.main(arguments) == 0

@@ -137,7 +137,7 @@ def start_and_kill(config: Path, work_dir: Path, before: str, at: str) -> None:
             marks=pytest.mark.slow,
             id='while training',
         ),
-        pytest.param(HALF_A_WRITE, 'HALF WRITTEN', id='while writing'),
+        pytest.param(HALF_A_WRITE, 'HALF WRITTEN', marks=pytest.mark.slow, id='while writing'),
     ],
 )
 def test_resumed_run_goes_on_as_if_nothing_had_happened(

@@ -92,6 +92,40 @@ def detector() -> nn.Module:
     return build(cfg, 'mmdet')
 
 
+def real_time_detector() -> nn.Module:
+    """DEIM whose denoising queries have no noise, with group norm."""
+    norm = dict(type='GN', num_groups=4)
+    config = dict(
+        type='DEIM',
+        backbone=VIT | dict(out_indices=(1, 2, 3)),
+        neck=dict(
+            type='SpatialTuningAdapter',
+            in_channels=32,
+            stem_channels=4,
+            out_channels=32,
+            norm_cfg=norm,
+        ),
+        encoder=dict(
+            type='DEIMEncoder',
+            in_channels=(32,) * 3,
+            embed_dims=32,
+            feedforward_channels=32,
+            num_blocks=1,
+            expansion=0.5,
+            norm_cfg=norm,
+        ),
+        bbox_head=dict(
+            type='DEIMHead',
+            num_classes=CLASSES,
+            embed_dims=32,
+            num_queries=20,
+            decoder=dict(num_layers=2, feedforward_channels=32),
+            denoising=dict(num_queries=6, label_noise=0.0, box_noise=0.0),
+        ),
+    )
+    return build(config, 'mmdet')
+
+
 class Queries(BaseModel):
     """EoMT, which runs its backbone block by block."""
 
@@ -145,6 +179,7 @@ CASES = {
     'swin_upernet': (swin_upernet, segmentation_batch),
     'dino': (detector, detection_batch),
     'eomt': (Queries, segmentation_batch),
+    'deim': (real_time_detector, detection_batch),
 }
 
 

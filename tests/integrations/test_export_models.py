@@ -109,6 +109,7 @@ def test_segmentors_at_a_fixed_size(make: Callable[[Path], nn.Module], tmp_path:
     assert_segmented(model, run(session(path), image), image)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_segmentor_that_slides_is_exported_for_whole_images(tmp_path: Path) -> None:
     model = small_model('upernet_vit_rope_mixed', tmp_path)
@@ -146,9 +147,10 @@ def test_detectors(name: str, changes: dict, tmp_path: Path) -> None:
         assert_detected(run(runtime, image), detected(model, image))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'name',
-    ['dino_vitdet_rope_mixed', pytest.param('dino_swin_rope_mixed', marks=pytest.mark.slow)],
+    ['dino_vitdet_rope_mixed', 'dino_swin_rope_mixed'],
 )
 @torch.no_grad()
 def test_detectors_at_a_fixed_size(name: str, tmp_path: Path) -> None:

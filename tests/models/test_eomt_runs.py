@@ -93,7 +93,7 @@ def shrunk(task: str, data: Path, folder: Path) -> Config:
     return cfg
 
 
-@pytest.mark.parametrize('task', ['semantic', 'instance'])
+@pytest.mark.parametrize('task', [pytest.param('semantic', marks=pytest.mark.slow), 'instance'])
 def test_a_recipe_trains_and_validates(task: str, data: Path, tmp_path: Path) -> None:
     cfg = shrunk(task, data, tmp_path)
     cfg.dump(tmp_path / 'config.py')

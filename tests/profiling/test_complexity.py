@@ -106,6 +106,7 @@ def test_mmengine_can_analyse_a_backbone(backbone: dict) -> None:
     assert report['flops'] == pytest.approx(counter.get_total_flops() // 2, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_recorded_value_of_a_whole_model() -> None:
     """The smallest of the grid; the others are recorded by the same command."""
     leaf = Leaf('mask2former_swin', 's', 'rope-axial')

@@ -57,7 +57,13 @@ CASES = {  # config, checkpointing, precision, points
 }  # fmt: skip
 
 
-@pytest.mark.parametrize('name, checkpointing, precision, points', CASES.values(), ids=CASES)
+NAMED = [
+    pytest.param(*case, id=name, marks=pytest.mark.slow if name == 'detector' else ())
+    for name, case in CASES.items()
+]
+
+
+@pytest.mark.parametrize('name, checkpointing, precision, points', NAMED)
 def test_three_larger_steps(
     name: str,
     checkpointing: bool,

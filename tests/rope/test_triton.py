@@ -363,6 +363,7 @@ def test_backbones_train_alike(monkeypatch: pytest.MonkeyPatch, name: str):
     assert launches
 
 
+@pytest.mark.slow
 def test_compiles_to_wide_loads_without_spilled_registers():
     """The instructions for a GPU, which say something of speed without one."""
     script = Path(__file__).with_name('triton_instructions.py')

@@ -72,6 +72,7 @@ def by_pairs(x: Tensor, theta: Tensor) -> Tensor:
     return torch.cat([a * cos - b * sin, a * sin + b * cos, rest], -1)
 
 
+@pytest.mark.slow
 def test_derivatives_in_double_precision():
     x = torch.randn(1, HEADS, 2, 5, dtype=torch.float64, device=DEVICE, requires_grad=True)
     for heads in (1, HEADS):

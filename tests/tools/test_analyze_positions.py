@@ -144,6 +144,7 @@ def test_several_models_in_one_figure(analyze: Main, images: str, tmp_path: Path
     assert not (both / 'entropy.png').exists()
 
 
+@pytest.mark.slow
 def test_a_detector_with_its_config(
     analyze: Main, detector: str, weights: str, images: str, tmp_path: Path
 ) -> None:

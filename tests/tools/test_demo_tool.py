@@ -68,6 +68,7 @@ def test_pictures_show_every_prediction_above_the_score(work_dir: Path, tmp_path
     assert (none[:, 640:] != all_[:, 640:]).any()
 
 
+@pytest.mark.slow
 def test_missed_goal_is_exit_code_one_and_evaluate_only_keeps_the_weights(
     demo: Demo, work_dir: Path
 ) -> None:

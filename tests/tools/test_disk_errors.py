@@ -109,7 +109,7 @@ def test_an_image_of_any_data_set_is_named(info: dict, name: str) -> None:
     assert str(caught.value) == f"{name} cannot be loaded: KeyError: 'labels'"
 
 
-@pytest.mark.parametrize('workers', [0, 1])
+@pytest.mark.parametrize('workers', [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_an_image_that_is_damaged(
     train: Main, detector: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: int
 ) -> None:

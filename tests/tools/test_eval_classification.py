@@ -455,6 +455,7 @@ def test_swin_takes_windows_of_a_32nd(
     assert row['window'] == 'auto'
 
 
+@pytest.mark.slow
 def test_a_bias_is_resized_as_asked(
     run: Run, pictures: list[Image.Image], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -501,6 +502,7 @@ def test_eval_resolutions_goes_on_with_a_classifier(
     assert '/none: no such folder' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_subset_competes_alone(run: Run, pictures: list[Image.Image], tmp_path: Path) -> None:
     """ImageNet-A and -R: 200 of 1000 classes, here 3 of 7, named in an index of all."""
     checkpoint = small_vit(tmp_path / 'vit.pth')

@@ -54,6 +54,7 @@ def checkpoint(demo: nn.Module, tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'options, sizes',
     [

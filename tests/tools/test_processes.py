@@ -34,6 +34,7 @@ def test_tools_without_openmmlab_say_what_to_install() -> None:
     assert 'make setup' in result.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_interrupt_ends_training_with_advice(detector: str, tmp_path: Path) -> None:
     command = [sys.executable, str(TOOLS / 'train.py'), detector, '--work-dir', 'work']
     command += ['--cfg-options', 'train_cfg.max_iters=100000', 'train_cfg.val_interval=100000']

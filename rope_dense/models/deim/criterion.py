@@ -5,7 +5,6 @@ Letters: B images, Q queries, K classes, R + 1 bins, L layers, M pairs, T boxes 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -15,11 +14,13 @@ from torch import Tensor
 
 from ...utils.validation import check_number, check_settings
 from .boxes import encode_distances, nearest_bins
-from .decoder import Prediction
-from .matching import Matcher, Pairs, overlaps
-from .targets import Targets
+from .masks import mask_losses
+from .matching import POINT_RATIO, Matcher, overlaps
+from .predictions import Prediction
+from .targets import Pairs, Targets
 
-WEIGHTS = dict(mal=1.0, bbox=5.0, giou=2.0, fgl=0.15, ddf=1.5)
+WEIGHTS = dict(mal=1.0, bbox=5.0, giou=2.0, fgl=0.15, ddf=1.5, mask=5.0, dice=5.0)
+LEAST = 1e-3  # of a number that is a mean over the processes, and may be 0
 TEMPERATURE = 5.0  # of the distributions that layers learn from the last one
 
 
@@ -57,10 +58,18 @@ class Outputs(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Pairs that a loss is summed over, and the number of boxes that it is divided by."""
+    """Pairs that a loss is summed over, and numbers as a mean over the processes.
+
+    Attributes:
+        pairs: M.
+        number: of boxes that sums are divided by, 1 at least.
+        matched, others: queries with and without an annotation.
+    """
 
     pairs: Pairs
     number: Tensor
+    matched: Tensor
+    others: Tensor
 
 
 class Criterion:
@@ -74,11 +83,14 @@ class Criterion:
     fgl       fine-grained localisation: cross entropy of the two bins next to the distance of each
               side, weighted by IoU
     ddf       decoupled distillation: divergence from the distributions of the last layer
+    mask      cross entropy of masks, at points (models with masks)
+    dice      dice loss of masks, at points
     ========  ====================================================================================
 
-    Classes are learned from the pairs of each layer, boxes and distributions from the union of the
-    pairs of all layers. Sums are divided by the number of these boxes, averaged over processes.
-    Huang et al., "DEIM: DETR with Improved Matching for Fast Convergence" (CVPR 2025) and D-FINE.
+    Classes and masks are learned from the pairs of each layer, boxes and distributions from the
+    union of the pairs of all layers. Sums are divided by the number of these boxes, averaged over
+    processes. Huang et al., "DEIM: DETR with Improved Matching for Fast Convergence" (CVPR 2025);
+    fgl and ddf are of D-FINE, see ``boxes``, mask and dice of Mask2Former's kind.
     Checked against transformers' ``Deimv2Loss``, loss by loss and with gradients, in
     tests/models/deim/test_criterion.py. (Its caller pairs the layers' boxes with the distributions
     of the next ones and leaves out ``fgl`` of the last layer; the source and this class do not.)
@@ -109,33 +121,19 @@ class Criterion:
         names = [*(f'd{index}.' for index in range(len(earlier))), '', 'pre.', 'enc.']
         teachers = [*[last] * len(earlier), None, None, None]
         each, union = self.matcher(sets, targets, epoch)
-        num_boxes, num_union = mean_numbers(last.logits, len(targets.labels), len(union))
-        boxes = Share(union, num_union)
-        batch, queries = last.logits.shape[:2]
-        balance = len(union), batch * queries - len(union)
+        boxes, num_boxes, noisy = count(outputs, union, len(targets.labels))
         losses: dict[str, Tensor] = {}
         for name, prediction, teacher, pairs in zip(names, sets, teachers, each, strict=True):
-            share = Share(pairs, num_boxes)
-            found = self.losses(prediction, targets, share, boxes, outputs.bins, teacher, balance)
+            classes = boxes._replace(pairs=pairs, number=num_boxes)
+            found = self.losses(prediction, targets, classes, boxes, outputs.bins, teacher, boxes)
             losses |= {name + key: loss for key, loss in found.items()}
-        return losses | self.denoising_losses(outputs, targets, num_boxes, balance)
-
-    def denoising_losses(
-        self, outputs: Outputs, targets: Targets, num_boxes: Tensor, balance: tuple[int, int]
-    ) -> dict[str, Tensor]:
-        """Those of the denoising queries, whose pairs are known.
-
-        Distillation weighs its two means by the ``balance`` of the other queries, as in the source.
-        """
-        if outputs.denoised is None:
-            return {}
-        layers, pre, pairs, num_groups = outputs.denoised
-        share = Share(pairs, num_boxes * max(num_groups, 1))
+        if outputs.denoised is None or noisy is None:
+            return losses
+        layers, pre, *_ = outputs.denoised
         names = [*(f'dn_d{index}.' for index in range(len(layers))), 'dn_pre.']
         teachers = [*[layers[-1]] * (len(layers) - 1), None, None]
-        losses: dict[str, Tensor] = {}
         for name, prediction, teacher in zip(names, [*layers, pre], teachers, strict=True):
-            found = self.losses(prediction, targets, share, share, outputs.bins, teacher, balance)
+            found = self.losses(prediction, targets, noisy, noisy, outputs.bins, teacher, boxes)
             losses |= {name + key: loss for key, loss in found.items()}
         return losses
 
@@ -147,7 +145,7 @@ class Criterion:
         boxes: Share,
         bins: Tensor,
         teacher: Prediction | None,
-        balance: tuple[int, int],
+        balance: Share,
     ) -> dict[str, Tensor]:
         """Losses of one set of predictions.
 
@@ -156,10 +154,13 @@ class Criterion:
             classes, boxes: pairs for the two kinds of loss.
             bins: of the distributions.
             teacher: predictions of the last layer for an earlier one to learn from.
-            balance: numbers of queries with and without an annotation, see ``distill``.
+            balance: weighs queries with and without an annotation, see ``distill``.
         """
         prediction = prediction.float()
         found = dict(mal=self.class_loss(prediction, targets, classes.pairs) / classes.number)
+        if prediction.masks is not None:
+            sums = mask_losses(prediction.masks, targets, classes.pairs, POINT_RATIO)
+            found |= {name: loss / classes.number for name, loss in sums.items()}
         pairs = boxes.pairs
         predicted = prediction.boxes.flatten(0, 1)[pairs.queries]  # [M, 4]
         target = targets.boxes[pairs.targets]
@@ -171,7 +172,7 @@ class Criterion:
             sides = self.side_loss(prediction, target, pairs, iou, bins)
             found['fgl'] = sides / boxes.number
         if prediction.corners is not None and teacher is not None:
-            found['ddf'] = distill(prediction.corners, teacher, pairs, iou, balance)
+            found['ddf'] = distill(prediction.corners, teacher, boxes, iou, balance)
         return {f'loss_{name}': self.weights[name] * loss for name, loss in found.items()}
 
     def class_loss(self, prediction: Prediction, targets: Targets, pairs: Pairs) -> Tensor:
@@ -200,30 +201,52 @@ class Criterion:
 
 
 def distill(
-    corners: Tensor, teacher: Prediction, pairs: Pairs, iou: Tensor, balance: tuple[int, int]
+    corners: Tensor, teacher: Prediction, share: Share, iou: Tensor, balance: Share
 ) -> Tensor:
     """Divergence of distributions [B, Q, 4 (R + 1)] from those of a teacher.
 
     It is weighted by the IoU of queries with an annotation, and by the teacher's class score of the
-    others. The means over the two are weighted by the square roots of the numbers of ``balance``.
+    others. The means over the two are weighted by the square roots of their numbers in ``balance``:
+    those of the queries of the encoder also where denoising queries learn, as in the source.
     """
     assert teacher.corners is not None
+    queries = share.pairs.queries
     weight = teacher.logits.detach().float().sigmoid().amax(-1).flatten()  # [B Q]
-    weight = weight.index_put((pairs.queries,), iou)
-    matched = torch.zeros_like(weight).index_fill(0, pairs.queries, 1.0)
+    weight = weight.index_put((queries,), iou)
+    matched = torch.zeros_like(weight).index_fill(0, queries, 1.0)
     student, target = (
         (x.flatten(0, 1).unflatten(-1, (4, -1)) / TEMPERATURE).log_softmax(-1)
         for x in (corners, teacher.corners.detach().float())
     )
     divergence = F.kl_div(student, target, reduction='none', log_target=True).sum((1, 2))  # [B Q]
     divergence = weight * TEMPERATURE**2 * divergence
-    with_box, without = len(pairs), len(weight) - len(pairs)
-    mean_with = (divergence * matched).sum() / max(4 * with_box, 1)
-    mean_without = (divergence * (1 - matched)).sum() / max(4 * without, 1)
-    roots = [number**0.5 for number in balance]
-    return (mean_with * roots[0] + mean_without * roots[1]) / sum(roots)
+    mean_matched = (divergence * matched).sum() / (4 * share.matched.clamp(min=LEAST))
+    mean_others = (divergence * (1 - matched)).sum() / (4 * share.others.clamp(min=LEAST))
+    roots = balance.matched.sqrt(), balance.others.sqrt()
+    return (mean_matched * roots[0] + mean_others * roots[1]) / sum(roots)
 
 
-def mean_numbers(like: Tensor, *numbers: int) -> Sequence[Tensor]:
-    """Each number averaged over the processes, 1 at least."""
-    return reduce_mean(like.new_tensor(numbers, dtype=torch.float32)).clamp(min=1).unbind()
+def count(outputs: Outputs, union: Pairs, number: int) -> tuple[Share, Tensor, Share | None]:
+    """The union of the pairs of all layers, the number of boxes, and the denoising queries' pairs.
+
+    All numbers are means over the processes, of one exchange between them.
+
+    Args:
+        outputs: of this process.
+        union: the pairs of any layer.
+        number: of annotations.
+    """
+    logits, denoised = outputs.pre.logits, outputs.denoised
+    pairs = [union] if denoised is None else [union, denoised.pairs]
+    queries = [logits] if denoised is None else [logits, denoised.pre.logits]
+    numbers = [number]
+    for some, part in zip(pairs, queries, strict=True):
+        numbers += [len(some), part.shape[0] * part.shape[1] - len(some)]
+    means = reduce_mean(logits.new_tensor(numbers, dtype=torch.float32))
+    num_boxes, matched, others, *noisy = means.unbind()
+    num_boxes = num_boxes.clamp(min=1)
+    share = Share(union, matched.clamp(min=1), matched, others)
+    if denoised is None:
+        return share, num_boxes, None
+    groups = max(denoised.num_groups, 1)
+    return share, num_boxes, Share(denoised.pairs, num_boxes * groups, *noisy)

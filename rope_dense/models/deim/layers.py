@@ -42,7 +42,14 @@ def class_layer(channels: int, num_classes: int) -> nn.Linear:
 
 def build_norm(norm: Norm, channels: int) -> nn.Module:
     """A norm of tokens: of their root mean square (DEIMv2), or a LayerNorm (ECDet)."""
-    return nn.RMSNorm(channels, eps=1e-6) if norm == 'rms' else nn.LayerNorm(channels)
+    return RMSNorm(channels, eps=1e-6) if norm == 'rms' else nn.LayerNorm(channels)
+
+
+class RMSNorm(nn.RMSNorm):
+    """PyTorch's, in the precision of its weights under autocast too, as its LayerNorm is."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.to(self.weight.dtype))
 
 
 class Gateway(nn.Module):
