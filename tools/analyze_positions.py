@@ -1,15 +1,15 @@
-r"""Show what the position embedding of a model represents, and what its attention makes of it.
+r"""Draw the frequencies of a model's position embedding, and the distance and entropy of attention.
 
-CHECKPOINT is a published classifier, as tools/eval_classification.py takes it. With --config it is
-one of that detector, segmentor or classifier, or of its backbone alone; the word initial stands
-for the random weights that it would be trained from. Without a choice of figures all that can be
-are made: the first three need a rotary embedding, the others --images.
+CHECKPOINT is a published classifier, as tools/eval_classification.py takes it. With --config it has
+the weights of that detector, segmentor or classifier, or of its backbone alone; the word initial
+stands for random initial weights. Without a choice of figures all possible ones are drawn: the
+first three need a rotary embedding, the others --images.
 
     --fourier   points from the frequencies of a head (fourier.png, .csv)
-    --decay     how sums of rotations fall with the offset (decay.png, .csv)
+    --decay     sums of rotations by the offset (decay.png, .csv)
     --angles    the frequencies in order (angles.png, .csv)
-    --distance  how far each block attends, by image size (distance.png, .csv)
-    --entropy   to how many tokens, by image size (entropy.png, .csv)
+    --distance  attention distance of each block, by image size (distance.png, .csv)
+    --entropy   attention entropy of each block, by image size (entropy.png, .csv)
 
 Examples:
     python tools/analyze_positions.py hf-hub:naver-ai/rope_mixed_deit_small_patch16_LS \
@@ -73,7 +73,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         type=Path,
         default=[],
         metavar='FOLDER',
-        help='what this tool wrote of other models, to draw their attention in the same figure',
+        help='results of this tool for other models, to draw their attention in the same figure',
     )
     parser.add_argument('--device', default='cpu', help='cpu, cuda, cuda:1 ... (%(default)s)')
     parser.add_argument('--work-dir', help='(work_dirs/<name of the config or the checkpoint>)')

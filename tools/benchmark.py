@@ -1,4 +1,4 @@
-"""Measure a model: parameters, multiply-adds, time, memory, and what the time goes into.
+"""Measure a model: parameters, multiply-adds, memory, and time by kind of operation.
 
 Examples:
     python tools/benchmark.py configs/upernet_vit_rope_mixed.py --sizes 512x512 1024x1024
@@ -12,9 +12,9 @@ the work folder, under benchmark/:
     benchmark.csv     one line for each size and mode
     benchmark.png     the times as bars, divided by kind of operation
 
---fit says what a GPU of so much memory can train: image sizes, batches, windows, gradient
-checkpointing, precision. No GPU is needed: small training steps are measured and extrapolated, see
-docs/training.md. Written: fit.json and fit.csv.
+--fit MEMORY prints the image sizes, batches, windows, gradient checkpointing and precision that a
+GPU of this memory can train. No GPU is needed: small training steps are measured and extrapolated,
+see docs/memory.md. Written: fit.json and fit.csv.
 """
 
 from __future__ import annotations

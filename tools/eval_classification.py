@@ -2,13 +2,13 @@ r"""Evaluate a published classifier at many image sizes, beside what papers repo
 
 CHECKPOINT is a file of RoPE-ViT, RoPE-Swin, their baselines or timm's ports, of ResFormer or of
 SHI-Labs' ViT, with its head; FOLDER has a folder of images for each class. Prints a table while it
-runs, and writes resolutions.json, .csv and .png to the work folder. Finished figures are kept.
-The name of the classifier (--model) is needed where the weights of several named ones look alike.
+runs, and writes resolutions.json, .csv and .png to the work folder. Finished results are reused.
+If the weights fit several named classifiers, --model has to name one.
 
-The protocol: the shorter side is resized to SIZE / CROP RATIO (bicubic, antialiased), the middle
-SIZE x SIZE are classified. Sizes and crop ratio are those of the published results: 1 for the ViTs
-of RoPE-ViT, 0.875 for Swin (whose windows have SIZE / 32 tokens), ResFormer, NAT and SHI-Labs' ViT.
-The work folder also gets classifier.py, the config of the evaluation.
+The shorter side is resized to SIZE / CROP RATIO (bicubic, antialiased), and the middle SIZE x SIZE
+pixels are classified. By default sizes and crop ratio are as published: 1 for the ViTs of RoPE-ViT,
+0.875 for Swin (with windows of SIZE / 32 tokens), ResFormer, NAT and SHI-Labs' ViT. The work folder
+also gets classifier.py, the config of the evaluation.
 
 Examples:
     python tools/eval_classification.py hf-hub:naver-ai/rope_mixed_deit_small_patch16_LS val

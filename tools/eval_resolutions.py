@@ -1,8 +1,8 @@
 r"""Evaluate one model at many image sizes, frequency scalings and windows.
 
 Prints a table while it runs, and writes resolutions.json, .csv and .png to the work folder.
-Finished figures are kept: the same command goes on where it was stopped, and takes more sizes.
-CONFIG is that of a detector, a segmentor, or a classifier (tools/eval_classification.py writes it).
+Finished results are reused: the same command continues where it was stopped, also with more sizes.
+CONFIG belongs to a detector, a segmentor, or a classifier (tools/eval_classification.py writes it).
 
 Examples:
     python tools/eval_resolutions.py CONFIG last.pth --sizes 480 800 1200 --scaling none by_parts

@@ -8,8 +8,8 @@ Examples:
         --cfg-options model.backbone.rope_scaling.type=by_parts
 
 A segmentor writes a label raster, a detector a data set in COCO's format with scores; --picture
-draws the result on a shrunken image. The same command goes on where it was stopped. What tiles,
-levels and the merging of boxes are, and how much memory they take: docs/large_images.md
+draws the result on a shrunken image. The same command continues where it was stopped.
+docs/large_images.md explains tiles, levels, the merging of boxes, and the memory that they take.
 """
 
 import argparse

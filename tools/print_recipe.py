@@ -1,4 +1,4 @@
-"""Print what a config will do, to compare it with the paper.
+"""Print the recipe of a config, to compare it with the paper.
 
 Data, model, position embedding, windows, parameter groups, schedule, evaluation, and the result to
 expect. Options are those of tools/train.py.

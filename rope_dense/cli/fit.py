@@ -1,4 +1,4 @@
-"""What fits the memory of a GPU: ``tools/benchmark.py --fit``."""
+"""Training steps that fit the memory of a GPU: ``tools/benchmark.py --fit``."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def set_window(model: nn.Module, text: str) -> None:
     if text == FROM_CONFIG:
         return
     if not isinstance(backbone, Backbone) or not backbone.has_windows:
-        raise UsageError(f'--window {text}: this {type(backbone).__name__} has none to change')
+        raise UsageError(f'--window {text}: this {type(backbone).__name__} has no windows')
     with usage_errors():
         backbone.set_window_size(parse_window(text))
 

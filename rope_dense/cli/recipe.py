@@ -1,4 +1,4 @@
-"""Describe what a config will do, in words and numbers to compare with the paper."""
+"""The recipe of a config, in words and numbers to compare with the paper."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mmengine.config import Config
 from torch import nn
 
 from ..backbones.base import Backbone
+from ..engine.param_groups import group_table
 from ..rope import RotaryEmbedding
 from .model_checks import build_optimizer
 from .schedule import learning_rates, scheduler_settings
@@ -172,20 +173,9 @@ def windows(model: nn.Module) -> str:
 
 
 def groups(cfg: Config, model: nn.Module) -> str:
-    """A table with a row for each parameter group; the layers of layer-wise decay share rows."""
-    built = build_optimizer(cfg, model)
-    rows: dict[tuple[str, float], list[dict]] = {}
-    for group in built.optimizer.param_groups:
-        name = re.sub(r'(layer_|blocks\.)\d+', r'\1*', group.get('name', '(no name)'))
-        rows.setdefault((name, group['weight_decay']), []).append(group)
-    width = max(len(name) for name, _ in rows)
-    lines = [f'{"":{width}}  {"lr":>17}  weight decay  parameters']
-    for (name, decay), members in rows.items():
-        rates = sorted({group['lr'] / cfg.optim_wrapper.optimizer.lr for group in members})
-        factor = ' to '.join(f'x {rate:.4g}' for rate in dict.fromkeys((rates[0], rates[-1])))
-        count = sum(param.numel() for group in members for param in group['params'])
-        lines.append(f'{name:{width}}  {factor:>17}  {decay:12g}  {count:10,d}')
-    return '\n'.join(lines)
+    """The table of the parameter groups."""
+    optimizer = build_optimizer(cfg, model).optimizer
+    return group_table(optimizer.param_groups, cfg.optim_wrapper.optimizer.lr)
 
 
 def schedule(cfg: Config) -> str:

@@ -29,7 +29,6 @@ from ..evaluation.settings import FROM_CONFIG, Setting, Slide, combine, parse_si
 from ..models.classifier import RoPEClassifier, load_classifier
 from ..utils.atomic_write import atomic_write_text
 from ..utils.lock import exclusive
-from ..utils.sizes import ImageSize
 from ..visualization.resolution_plot import draw_resolutions
 from .checkpoints import check_tested_weights
 from .data_checks import check_data
@@ -51,21 +50,23 @@ def prepare_sweep(
 ) -> Callable[..., None]:
     """Check all options, then return a function that runs the sweep, see ``run_sweep``.
 
+    UsageError or CheckpointError for data, settings or files that do not fit: nothing is written
+    before all of them are checked, so the model is built here, and by the Runner again.
+
     Args:
         args: of ``add_sweep_arguments`` in tools/command_line.py, with ``checkpoint`` and
             ``train_size``.
         name: of the config or model, for the label and messages.
         sizes: see ``--sizes``.
         window: unless ``--window`` is given.
-
-    Raises:
-        UsageError, CheckpointError: data, settings or files that do not fit.
     """
     check_data(config, ('test_dataloader',))
     model = build_model(config)
     with usage_errors():
         settings = combine(expand_sizes(sizes), args.scaling, args.window or [window], slide)
-        training_size = training_size_of(config, args.train_size)
+        training_size = configured_size(config)
+        if args.train_size is not None:
+            training_size = to_2tuple(parse_size(args.train_size, '--train-size'))
         evaluator = Evaluator(model, config)
         for setting in settings:
             evaluator.apply(setting)
@@ -88,13 +89,6 @@ def prepare_sweep(
     return partial(run_sweep, args, config, settings, results, load)
 
 
-def training_size_of(config: Config, given: str | None) -> ImageSize:
-    """Height and width that a model was trained at: as given, or those of its test images."""
-    if given is None:
-        return configured_size(config)
-    return to_2tuple(parse_size(given, '--train-size'))
-
-
 def comparisons(args: argparse.Namespace) -> tuple[list[dict], list[dict]]:
     """The results of ``--overlay``, and those of ``--relative-to`` if it is given."""
     overlays = [run for name in args.overlay for run in read_runs('--overlay', name)]
@@ -105,11 +99,7 @@ def comparisons(args: argparse.Namespace) -> tuple[list[dict], list[dict]]:
 
 
 def check_common_size(baseline: dict, run: dict, planned: Iterable[int] = ()) -> None:
-    """Refuse a baseline that has no size (shorter side) of a run's rows, or of those ``planned``.
-
-    Raises:
-        ValueError: it has none of them; see also ``rows_by_side``.
-    """
+    """Raise ValueError unless a baseline has a size (shorter side) of a run or of ``planned``."""
     known, sides = rows_by_side(baseline).keys(), {*map(shorter_side, run['rows']), *planned}
     if not sides & known:
         raise ValueError(
@@ -119,13 +109,7 @@ def check_common_size(baseline: dict, run: dict, planned: Iterable[int] = ()) ->
 
 
 def loader_of(model: BaseModel, checkpoint: str) -> Load:
-    """Return a function that loads a checkpoint into the model of a Runner.
-
-    It is tried on ``model`` first.
-
-    Raises:
-        UsageError, CheckpointError: it does not fit.
-    """
+    """Load a checkpoint into a model; returns a function that loads it into that of a Runner."""
     if not isinstance(model, RoPEClassifier):
         check_tested_weights(checkpoint, model)
         return Runner.load_or_resume

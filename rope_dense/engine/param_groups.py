@@ -7,6 +7,7 @@ the parameter, and every trained parameter is in one group, named after its path
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 
 from mmengine.logging import print_log
@@ -99,7 +100,8 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
             group = groups.setdefault(group_name, dict(name=group_name, params=[], **settings))
             group['params'].append(param)
         params.extend(groups[name] for name in sorted(groups))
-        print_log(group_table(params, self.base_lr, self.base_wd), logger='current')
+        heading = f'Parameter groups of lr {self.base_lr:g}, weight decay {self.base_wd:g}:'
+        print_log(f'{heading}\n{group_table(params, self.base_lr)}', logger='current')
 
     def learning_rates(self, model: nn.Module) -> dict[str, tuple[str, float]]:
         """From each parameter's name to the first part of its group's name and its lr factor."""
@@ -164,17 +166,20 @@ def check_path(path: str, names: list[str]) -> None:
     )
 
 
-def group_table(groups: list[dict], base_lr: float, base_wd: float) -> str:
-    """One line per group: name, factors of learning rate and decay, tensors, parameters."""
-    width = max(len(group['name']) for group in groups)
-    lines = [
-        f'Parameter groups of lr {base_lr:g}, weight decay {base_wd:g}:',
-        f'{"group":{width}}  lr factor  decay factor  tensors  parameters',
-    ]
+def group_table(groups: list[dict], base_lr: float) -> str:
+    """A row for each parameter group; groups that differ in the number of a layer share one.
+
+    Columns are the name, the factor of the learning rate ``base_lr``, weight decay, parameters.
+    """
+    rows: dict[tuple[str, float], list[dict]] = {}
     for group in groups:
-        size = sum(param.numel() for param in group['params'])
-        factors = (
-            f'{group["lr"] / base_lr:9.4f}  {group["weight_decay"] / base_wd if base_wd else 0:12g}'
-        )
-        lines.append(f'{group["name"]:{width}}  {factors}  {len(group["params"]):7d}  {size:10,d}')
+        name = re.sub(r'(layer_|blocks\.)\d+', r'\1*', group.get('name', '(no name)'))
+        rows.setdefault((name, group['weight_decay']), []).append(group)
+    width = max(len(name) for name, _ in rows)
+    lines = [f'{"":{width}}  {"lr":>17}  weight decay  parameters']
+    for (name, decay), members in rows.items():
+        rates = sorted({group['lr'] / base_lr for group in members})
+        factor = ' to '.join(f'x {rate:.4g}' for rate in dict.fromkeys((rates[0], rates[-1])))
+        count = sum(param.numel() for group in members for param in group['params'])
+        lines.append(f'{name:{width}}  {factor:>17}  {decay:12g}  {count:10,d}')
     return '\n'.join(lines)

@@ -18,6 +18,8 @@ if find_spec('mmdet'):
     from mmdet.structures import DetDataSample
     from mmdet.visualization import DetLocalVisualizer
 
+    from ..visualization.prediction_files import draw
+
 SIDE = 2000  # pixels at most of the longer side of a picture
 
 Palette = Mapping[int, tuple[int, int, int]]  # red, green, blue
@@ -68,11 +70,4 @@ def draw_boxes(
     visualizer = DetLocalVisualizer(line_width=1)
     colours = [palette[label] for label in range(len(classes))]
     visualizer.dataset_meta = dict(classes=classes, palette=colours)
-    visualizer.add_datasample(
-        out.stem,
-        np.ascontiguousarray(picture[..., ::-1]),
-        DetDataSample(pred_instances=found),
-        draw_gt=False,
-        pred_score_thr=-1.0,
-        out_file=str(out),
-    )
+    draw(visualizer, out, picture, DetDataSample(pred_instances=found), pred_score_thr=-1.0)

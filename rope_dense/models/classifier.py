@@ -138,7 +138,7 @@ def classifier_config(checkpoint: str, rope: str | None = None, name: str | None
     given = contents.get('arch')  # which timm's script writes
     if name is None and given == ANY_CONFIG:
         raise CheckpointError(
-            f'{checkpoint}: a {given} is what its config says; give that config (--config)'
+            f'{checkpoint}: a {given}, which only its config describes; give it (--config)'
         )
     if missing := [key for key in HEAD if key not in weights]:
         raise CheckpointError(
@@ -205,8 +205,8 @@ def vit_config(weights: StateDict, checkpoint: str) -> dict:
     freqs = weights.get('blocks.0.attn.rope.freqs')  # [2, h, P]
     if freqs is None or freqs.ndim != 3:
         raise CheckpointError(
-            f'{checkpoint}: without learned frequencies of a ViT, the weights of a RoPEClassifier '
-            'do not tell what it is; give its config (--config)'
+            f'{checkpoint}: the weights of a RoPEClassifier without learned frequencies of a ViT '
+            'do not determine its options; give its config (--config)'
         )
     options = {name: value for name, value in read_options(weights).items() if value is not None}
     names = [field.name for field in fields(ViTArch)]

@@ -199,14 +199,24 @@ def test_table_counts_what_is_in_the_groups(caplog: pytest.LogCaptureFixture) ->
     logger.addHandler(caplog.handler)
     with caplog.at_level(logging.INFO):
         groups = wrap(Model(), lr_mult={'backbone': 0.1}, no_decay=ALL_ROLES).optimizer.param_groups
-    lines = group_table(groups, 0.1, 0.5).splitlines()
-    assert caplog.text.count('Parameter groups') == 1
-    assert lines[0] == 'Parameter groups of lr 0.1, weight decay 0.5:'
-    assert len(lines) == 2 + len(groups)
-    rows = {line.split()[0]: line.split()[1:] for line in lines[2:]}
-    assert rows['backbone/frequency'] == ['0.1000', '0', '1', '8']
-    assert rows['(rest)/embedding'] == ['1.0000', '0', '1', '6']
-    assert rows['(rest)/decay'] == ['1.0000', '1', '13', '52']
+    table = group_table(groups, 0.1)
+    assert caplog.text.count('Parameter groups of lr 0.1, weight decay 0.5:') == 1
+    assert table in caplog.text
+    lines = table.splitlines()
+    assert len(lines) == 1 + len(groups)
+    rows = {line.split()[0]: line.split()[1:] for line in lines[1:]}
+    assert rows['backbone/frequency'] == ['x', '0.1', '0', '8']
+    assert rows['(rest)/embedding'] == ['x', '1', '0', '6']
+    assert rows['(rest)/decay'] == ['x', '1', '0.5', '52']
+
+
+def test_layers_share_a_row() -> None:
+    groups = [
+        dict(name=f'backbone/layer_{i:02d}/decay', lr=0.1 * 0.5**i, weight_decay=0.1, params=[p])
+        for i, p in enumerate(nn.Linear(2, 3).parameters())
+    ]
+    (row,) = group_table(groups, 0.1).splitlines()[1:]
+    assert row.split() == ['backbone/layer_*/decay', *'x 0.5 to x 1 0.1 9'.split()]
 
 
 @pytest.mark.parametrize(

@@ -420,7 +420,7 @@ def test_a_checkpoint_says_which_classifier_it_is(
 
 def test_checkpoints_that_do_not_say_it(ours: ModuleType, tmp_path: Path) -> None:
     model = ours.TimmClassifier(VIT, num_classes=0)
-    with pytest.raises(CheckpointError, match=r'rope_classifier is what its config says.*--config'):
+    with pytest.raises(CheckpointError, match=r'which only its config describes.*--config'):
         classifier_config(checkpoint(model, 'rope_classifier', tmp_path / 'a'))
     with pytest.raises(CheckpointError, match=r'has no head.weight'):
         classifier_config(checkpoint(model, 'ropevit_small_mixed', tmp_path / 'b'))

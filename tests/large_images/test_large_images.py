@@ -1,4 +1,4 @@
-"""Images read from disk in rows, tiles, blended scores, merged boxes, and work that goes on."""
+"""Images read from disk in rows, tiles, blended scores, merged boxes, and interrupted work."""
 
 import itertools
 import json

@@ -103,7 +103,7 @@ def test_what_fits(
     [
         (['--fit', '24'], ['--fit 24', '24GB or 16384MB']),
         (['--fit', '0GB'], ['--fit 0GB']),
-        (['--fit', '1GB', '--window', '7'], ['--window 7: this RoPEViT has none to change']),
+        (['--fit', '1GB', '--window', '7'], ['--window 7: this RoPEViT has no windows']),
         (['--fit', '1GB', '--tflops', '0'], ['--tflops must be more than 0, got 0']),
         (['--sizes', '64x'], ['--sizes 64x', 'HEIGHTxWIDTH']),
         (['--sizes', '0x64'], ['--sizes 0x64']),

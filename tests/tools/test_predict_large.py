@@ -136,7 +136,7 @@ def test_one_tile_of_a_detector_is_the_whole_image(
 def test_tiles_of_a_segmentor(
     predict_large: Main, segmenting: Files, image: str, tmp_path: Path, monkeypatch, capsys
 ) -> None:
-    """Batches change nothing, a killed run goes on, and the result is the blend made by hand."""
+    """Batches change nothing, a killed run continues, and the result is the blend made by hand."""
     one, two, png = (tmp_path / name for name in ('one.tif', 'two.tif', 'three.png'))
     assert predict_large([*segmenting, image, '--out', str(one)]) == 0
     assert '12 tiles of 64 pixels, 12 of them not finished' in capsys.readouterr().out
