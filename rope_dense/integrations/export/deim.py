@@ -1,6 +1,6 @@
 """DEIM, without what only training needs.
 
-Letters: B images, H x W pixels, M detections of an image.
+Letters: B images, H x W pixels, M detections of an image, h x w mask.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from mmcv.cnn import ConvModule, fuse_conv_bn
 from torch import Tensor, nn
 
 from ...models.deim.blocks import RepConv
-from ...models.deim.decoder import DEIMDecoder
 from ...models.deim.detector import DEIM
+from ...models.deim.head import DEIMHead
 from .detector import smallest_with_tokens
 from .graphs import Graph, Preprocess
 
@@ -20,40 +20,46 @@ from .graphs import Graph, Preprocess
 class DEIMGraph(Graph):
     """``DEIM``: uint8 images to scores [B, M], boxes [B, M, 4] and labels [B, M].
 
-    They are those of ``DetectorGraph``. Layers after ``eval_idx``, what earlier layers predict for
-    the losses, and denoising are left out. Batch norms become part of their convolutions, and the
-    two convolutions of a RepVGG block one.
+    They are as in ``DetectorGraph``. A model with masks also has their logits [B, M, h, w], at a
+    quarter of H x W; an instance is where they are positive. Layers after ``eval_idx``, what
+    earlier layers predict for the losses, and denoising are left out. Batch norms become part of
+    their convolutions, and the two convolutions of a RepVGG block one.
     """
 
-    task, outputs = 'detection', ('scores', 'boxes', 'labels')
+    task = 'detection'
+    num_classes: int
 
     def __init__(self, model: DEIM, dtype: torch.dtype) -> None:
         super().__init__(model, dtype)
         head = self.model.bbox_head
+        self.outputs = ('scores', 'boxes', 'labels', *(['masks'] if head.mask_head else []))
         self.num_classes = head.num_classes
         self.preprocess = Preprocess(model.data_preprocessor)
         self.multiple = self.preprocess.divisor
         self.least = smallest_with_tokens(self, head.num_queries)
-        head.denoising = None
-        drop_unused_layers(head.decoder)
+        drop_unused_layers(head)
         fuse_convolutions(self.model)
         self.cast_backbone()
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         height, width = image.shape[2:]
         maps = self.model.extract_feat(self.preprocess(image))
-        scores, labels, boxes = self.model.bbox_head.predict_tensors(maps, (height, width))
-        return scores, boxes, labels
+        scores, labels, boxes, *masks = self.model.bbox_head.predict_tensors(maps, (height, width))
+        return scores, boxes, labels, *masks
 
 
-def drop_unused_layers(decoder: DEIMDecoder) -> None:
-    """Drop the layers after ``eval_idx``, and the predictions that only losses need."""
-    last = decoder.eval_idx
+def drop_unused_layers(head: DEIMHead) -> None:
+    """Drop the layers after ``eval_idx``, denoising, and predictions that only losses need."""
+    decoder, last = head.decoder, head.decoder.eval_idx
+    head.denoising = None
     decoder.layers = decoder.layers[: last + 1]
     decoder.reg_branches = decoder.reg_branches[: last + 1]
     for name in ('cls_branches', 'quality'):
         unused = [nn.Identity() for _ in range(last)]
         setattr(decoder, name, nn.ModuleList([*unused, getattr(decoder, name)[last]]))
+    if head.mask_head is not None:
+        masks = head.mask_head
+        masks.blocks = masks.blocks[: masks.eval_blocks or last + 1]
 
 
 def fuse_convolutions(model: nn.Module) -> None:
