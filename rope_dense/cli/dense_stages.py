@@ -23,6 +23,7 @@ def set_stages(
     mixup_prob: float = 0.5,
     copyblend_prob: float = 0.5,
     repeat: int | None = None,
+    size: int = 640,
     epoch_length: int = COCO_EPOCH,
 ) -> dict[str, Any]:
     """What a config adds to its base (see configs/_base_/datasets/coco_dense.py) for other stages.
@@ -37,7 +38,8 @@ def set_stages(
             learning rate begins to fall, and of the end of all augmentation.
         late_epoch: of the late matching, or None for never.
         mosaic_prob, mixup_prob, copyblend_prob: probabilities.
-        repeat: see ``MultiScaleBatch``; None for batches of one size.
+        repeat, size: see ``MultiScaleBatch``, its ``repeat`` and ``base``; None for batches of one
+            size.
         epoch_length: iterations of an epoch.
     """
     first, flat, last = starts
@@ -48,7 +50,7 @@ def set_stages(
     mix = copy.deepcopy(base['model']['data_preprocessor']['batch_augments'][0])
     mix.update(mixup_prob=mixup_prob, mixup_epochs=(first, flat))
     mix.update(copyblend_prob=copyblend_prob, copyblend_epochs=(first, last))
-    scale = dict(type='MultiScaleBatch', base=640, repeat=repeat, epochs=(0, last))
+    scale = dict(type='MultiScaleBatch', base=size, repeat=repeat, epochs=(0, last))
     augments = [mix] if repeat is None else [mix, scale]
     model.setdefault('data_preprocessor', {})['batch_augments'] = augments
     matching = model.setdefault('bbox_head', {}).setdefault('matching', {})
