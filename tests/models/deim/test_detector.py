@@ -116,6 +116,30 @@ def test_mean_map_pyramid_is_means_resized_and_projected(out_channels: int | Non
         assert close(x, expected)
 
 
+@pytest.mark.parametrize('norm', ['BN', 'GN'])
+def test_a_deployed_model_is_smaller_and_has_the_same_results(norm: str) -> None:
+    settings = config('x', head=dict(masks={}))
+    settings['bbox_head']['decoder']['eval_idx'] = 1
+    norm_cfg = dict(type='BN') if norm == 'BN' else dict(type='GN', num_groups=4)
+    for part in ('neck', 'encoder'):
+        settings[part]['norm_cfg'] = norm_cfg
+    model = MODELS.build(settings).eval()
+    randomise(model)
+    image = torch.randn(2, 3, 64, 96)
+    with torch.no_grad():
+        expected = model(image, mode='tensor')
+        size = sum(param.numel() for param in model.parameters())
+        found = model.deploy()(image, mode='tensor')
+    for x, other in zip(found, expected, strict=True):
+        assert close(x, other, 1e-4)
+    assert sum(param.numel() for param in model.parameters()) < size
+    assert len(model.bbox_head.decoder.layers) == 2
+    norms = [part for part in model.modules() if isinstance(part, nn.BatchNorm2d)]
+    assert not norms
+    small = [name for name, _ in model.named_modules() if name.endswith('conv1x1')]
+    assert bool(small) == (norm == 'GN')
+
+
 def test_mistakes_are_named() -> None:
     adapter = SpatialTuningAdapter(8, 4, 8)
     with pytest.raises(ValueError) as error:
