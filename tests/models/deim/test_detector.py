@@ -10,6 +10,7 @@ from torch import nn
 
 from helpers.deim import CLASSES, close, config, ours, pair, randomise
 from rope_dense.models.deim.pyramids import MeanMapPyramid, SpatialTuningAdapter
+from rope_dense.models.deim.selection import anchors_of
 
 SIZES = ((64, 64), (96, 96), (96, 160), (128, 64))
 
@@ -52,6 +53,19 @@ def test_an_image_alone_and_in_a_batch() -> None:
         alone = model(images[index : index + 1], mode='tensor')
         for some, all_ in zip(alone, together, strict=True):
             assert torch.allclose(some[0].float(), all_[index].float(), atol=1e-4)
+
+
+def test_a_new_model_predicts_anchors_of_no_class() -> None:
+    """Its branches of boxes are zero, and probabilities 0.01, so that training starts calmly."""
+    model = MODELS.build(config('s')).eval()
+    maps = model.extract_feat(torch.randn(2, 3, 96, 64))
+    prediction, selection = model.bbox_head(maps), model.bbox_head.selection(maps)
+    anchors, valid = anchors_of([tuple(x.shape[2:]) for x in maps], maps[0].device)
+    assert valid.all()
+    distances = (selection.boxes[:, :, None] - anchors).abs().amax(-1)
+    assert (distances.amin(-1) == 0).all()
+    assert close(prediction.boxes, selection.boxes.sigmoid())
+    assert (prediction.logits.sigmoid().median() - 0.01).abs() < 0.005
 
 
 BACKBONES = {
