@@ -91,6 +91,13 @@ def _check_kinds(cfg: Config) -> None:
             raise UsageError(f'{key}={cfg[key]!r}: give a dict')
     if cfg.get('model') and not isinstance(cfg.model.get('backbone') or {}, dict):
         raise UsageError(f'model.backbone={cfg.model.backbone!r}: give a dict')
+    for name, hook in (cfg.get('default_hooks') or {}).items():
+        if hook is not None and not isinstance(hook, dict):
+            raise UsageError(f'default_hooks.{name}={hook!r}: give a dict or None')
+    for key, node in nodes(cfg._cfg_dict):
+        for name in ('data_root', 'ann_file'):
+            if not isinstance(node.get(name) or '', str):
+                raise UsageError(f'{key}.{name}={node[name]!r}: give a path')
     lists = {key: cfg.get(key) for key in ('custom_hooks', 'param_scheduler', 'tta_pipeline')}
     for loader in (f'{loop}_dataloader' for loop in SECTIONS):
         if cfg.get(loader) is None:

@@ -83,7 +83,11 @@ def check_image_sizes(cfg: Config, model: nn.Module, loaders: tuple[str, ...]) -
             )
     test_cfg = cfg.model.get('test_cfg') or ConfigDict()
     if test_cfg.get('mode') == 'slide' and test_cfg.get('stride'):
-        crop, stride = test_cfg.crop_size, test_cfg.stride
+        crop, stride = test_cfg.get('crop_size'), test_cfg.stride
+        for name, sides in dict(crop_size=crop, stride=stride).items():
+            pair = isinstance(sides, (list, tuple)) and len(sides) == 2
+            if not pair or not all(isinstance(side, int) and side > 0 for side in sides):
+                raise UsageError(f'model.test_cfg.{name}={sides!r}: give (height, width) in pixels')
         if any(step > side for step, side in zip(stride, crop, strict=True)):
             raise UsageError(
                 f'model.test_cfg.stride={stride} is more than model.test_cfg.crop_size={crop}: '

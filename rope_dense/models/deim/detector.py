@@ -77,8 +77,8 @@ class DEIM(BaseDetector):
 
     def _forward(
         self, batch_inputs: Tensor, batch_data_samples: OptSampleList = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores, labels and boxes of the best detections, see ``DEIMHead.predict_tensors``."""
+    ) -> tuple[Tensor, ...]:
+        """The best detections as tensors, see ``DEIMHead.predict_tensors``."""
         maps = self.extract_feat(batch_inputs)
         return self.bbox_head.predict_tensors(maps, size_of(batch_inputs))
 
