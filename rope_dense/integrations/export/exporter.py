@@ -44,7 +44,7 @@ def export(
     colours: Sequence[Sequence[int]] | None = None,
     resize: dict | None = None,
 ) -> dict:
-    """Export a backbone of rope_dense, or a classifier, segmentor, DINO or RetinaNet with one.
+    """Export a backbone of rope_dense, or a classifier, segmentor or detector with one.
 
     The file has the input ``image`` and the outputs that the metadata names: maps of a backbone;
     ``scores`` of a classifier; ``logits`` and ``labels`` of a segmentor; ``scores``, ``boxes`` and

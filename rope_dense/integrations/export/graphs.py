@@ -231,7 +231,8 @@ def graph_of(model: nn.Module, dtype: torch.dtype = torch.float32) -> Graph:
 def graphs() -> dict[type, type[Graph]]:
     """The models that can be exported; detectors and segmentors where their packages are there."""
     found: dict[type, type[Graph]] = {Backbone: BackboneGraph, RoPEClassifier: ClassifierGraph}
-    for package, module in (('mmseg', 'segmentor'), ('mmdet', 'detector'), ('mmdet', 'retinanet')):
+    modules = dict(segmentor='mmseg', detector='mmdet', retinanet='mmdet', deim='mmdet')
+    for module, package in modules.items():
         if find_spec(package):
             found |= import_module(f'.{module}', __package__).GRAPHS
     return found
