@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mmcv.cnn import fuse_conv_bn
 from mmdet.models.detectors import BaseDetector
 from mmdet.registry import MODELS as MMDET_MODELS
 from mmdet.structures import OptSampleList, SampleList
@@ -9,6 +10,7 @@ from mmengine.registry import MODELS
 from torch import Tensor
 
 from ...utils.sizes import ImageSize
+from .blocks import RepConv
 from .pyramids import SpatialTuningAdapter
 
 
@@ -60,6 +62,21 @@ class DEIM(BaseDetector):
             adapts = isinstance(self.neck, SpatialTuningAdapter)
             maps = self.neck(maps, batch_inputs) if adapts else self.neck(maps)
         return self.encoder(maps)
+
+    def deploy(self) -> DEIM:
+        """Turn this model into a smaller one of the same results, up to rounding, for inference.
+
+        Norms are fused with their convolutions, parallel convolutions are added, and the layers
+        after ``eval_idx`` and the denoising queries are dropped. It cannot be trained or load a
+        checkpoint after that.
+        """
+        fuse_conv_bn(self.eval())
+        for part in self.modules():
+            if isinstance(part, RepConv):
+                part.merge()
+        self.bbox_head.denoising = None
+        self.bbox_head.decoder.drop_later_layers()
+        return self
 
     def loss(self, batch_inputs: Tensor, batch_data_samples: SampleList) -> dict[str, Tensor]:
         """Losses by name, see ``Criterion``."""
