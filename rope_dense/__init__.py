@@ -23,7 +23,6 @@ TASKS = {
         *('models.dino', 'models.dino_head', 'models.eomt.detector', 'models.eomt.head'),
         *('models.deim.detector', 'models.deim.encoder', 'models.deim.head'),
         'evaluation.instance_tta',
-        'datasets.dense',
     ),
     ('mmseg',): ('models.linear_head', 'evaluation.tta'),
     ('mmdet', 'mmseg'): (

@@ -8,6 +8,7 @@ _base_ = [
     '../_base_/mmdet_runtime.py',
 ]
 
+custom_imports = dict(imports=['rope_dense', 'rope_dense.datasets.dense'])
 model = dict(
     backbone=dict(init_cfg=dict(type='Pretrained', checkpoint='checkpoints/vitt_distill.pt'))
 )

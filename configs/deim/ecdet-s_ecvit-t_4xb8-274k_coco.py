@@ -10,6 +10,7 @@ _base_ = [
 
 from rope_dense.cli.dense_stages import set_stages
 
+custom_imports = dict(imports=['rope_dense', 'rope_dense.datasets.dense'])
 model = dict(
     backbone=dict(
         arch='ecvit_tiny',
