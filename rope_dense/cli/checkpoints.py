@@ -8,13 +8,12 @@ from torch import Tensor, nn
 
 from ..checkpoints.errors import listed
 from ..checkpoints.reader import read_ahead, read_checkpoint
-from ..checkpoints.sources import HUB, Source, fetch
+from ..checkpoints.sources import HUB, WEB, Source, fetch
 from ..checkpoints.weights import check_plain
 from .config import nodes
 from .errors import UsageError
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
-WEB = ('https://', 'http://')
 
 
 def load_from_source(filename: str, map_location: object = None) -> dict:

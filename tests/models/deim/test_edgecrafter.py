@@ -87,7 +87,7 @@ def renamed_blocks(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def models(
-    *, masks: bool = False, **settings: Any
+    *, masks: bool = False, random: bool = True, **settings: Any
 ) -> tuple[nn.Module, nn.Module, nn.Module, nn.Module]:
     """Their encoder and decoder, and our encoder and head with the same weights."""
     encoder = edgecrafter('hybrid_encoder').HybridEncoder(
@@ -113,8 +113,6 @@ def models(
         num_denoising=20,
         **(dict(mask_downsample_ratio=4, eval_spatial_size=[SIDE, SIDE]) if masks else {}),
     )
-    randomise(encoder)
-    randomise(decoder)
     config = dict(
         type='DEIMEncoder',
         in_channels=(HIDDEN,) * 3,
@@ -137,6 +135,10 @@ def models(
     if masks:
         head['masks'] = dict(eval_blocks=settings.pop('eval_blocks', None))
     ours = MODELS.build(config), MODELS.build(head | settings)
+    if not random:
+        return encoder, decoder, *ours
+    randomise(encoder)
+    randomise(decoder)
     ours[0].load_state_dict(renamed_blocks(renamed(encoder.state_dict(), encoder_keys())))
     ours[1].load_state_dict(renamed(decoder.state_dict(), head_keys()))
     return encoder, decoder, *ours
@@ -178,6 +180,22 @@ def test_masks_in_evaluation_are_those_of_the_source() -> None:
         prediction, expected = head(given), decoder(list(given), spatial_feat=given[0])
     every = torch.arange(20).expand(3, -1)
     assert close(prediction.masks.logits(every), expected['pred_masks'])
+
+
+def test_weights_begin_as_those_of_the_source() -> None:
+    """Constants are the same, and other weights as large."""
+    their_encoder, decoder, encoder, head = models(masks=True, random=False)
+    expected = renamed_blocks(renamed(their_encoder.state_dict(), encoder_keys()))
+    pairs = [(encoder.state_dict(), expected)]
+    pairs.append((head.state_dict(), renamed(decoder.state_dict(), head_keys())))
+    for ours, theirs in pairs:
+        assert set(ours) == set(theirs)
+        for name, tensor in ours.items():
+            other = theirs[name]
+            if other.float().unique().numel() <= 2 or 'sampling_offsets' in name:
+                assert torch.equal(tensor, other), name
+            elif tensor.numel() >= 500:
+                assert (tensor.std() / other.std() - 1).abs() < 0.15, name
 
 
 def same_points(patch: pytest.MonkeyPatch) -> None:
