@@ -5,16 +5,14 @@ Letters: B images, H x W pixels, M detections of an image, h x w mask.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-import torch.nn.functional as F
-from mmcv.cnn import ConvModule, fuse_conv_bn
 from torch import Tensor, nn
 
-from ...models.deim.blocks import RepConv
 from ...models.deim.detector import DEIM
-from ...models.deim.head import DEIMHead
 from .detector import smallest_with_tokens
-from .graphs import Graph, Preprocess
+from .graphs import Graph, InFloat32, Preprocess, cast
 
 
 class DEIMGraph(Graph):
@@ -28,6 +26,15 @@ class DEIMGraph(Graph):
 
     task = 'detection'
     num_classes: int
+    float32_parts = (
+        *Graph.float32_parts[:2],
+        'query selection',
+        'positions of queries',
+        'places and sums of deformable attention',
+        'norms of the decoder',
+        'distributions and boxes',
+        'scores',
+    )
 
     def __init__(self, model: DEIM, dtype: torch.dtype) -> None:
         super().__init__(model, dtype)
@@ -37,48 +44,38 @@ class DEIMGraph(Graph):
         self.preprocess = Preprocess(model.data_preprocessor)
         self.multiple = self.preprocess.divisor
         self.least = smallest_with_tokens(self, head.num_queries)
-        drop_unused_layers(head)
-        fuse_convolutions(self.model)
-        self.cast_backbone()
+        self.model.deploy()
+        if dtype != torch.float32:
+            necks = [self.model.neck] if self.model.with_neck else []
+            for part in (self.model.backbone, *necks, self.model.encoder):
+                cast(part, dtype)
+            cast_head(head, dtype)
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         height, width = image.shape[2:]
-        maps = self.model.extract_feat(self.preprocess(image))
+        maps = self.model.extract_feat(self.preprocess(image).to(self.dtype))
         scores, labels, boxes, *masks = self.model.bbox_head.predict_tensors(maps, (height, width))
-        return scores, boxes, labels, *masks
+        return scores, boxes, labels, *(logits.float() for logits in masks)
 
 
-def drop_unused_layers(head: DEIMHead) -> None:
-    """Drop the layers after ``eval_idx``, denoising, and predictions that only losses need."""
-    decoder, last = head.decoder, head.decoder.eval_idx
-    head.denoising = None
-    decoder.layers = decoder.layers[: last + 1]
-    decoder.reg_branches = decoder.reg_branches[: last + 1]
-    for name in ('cls_branches', 'quality'):
-        unused = [nn.Identity() for _ in range(last)]
-        setattr(decoder, name, nn.ModuleList([*unused, getattr(decoder, name)[last]]))
+def cast_head(head: Any, dtype: torch.dtype) -> None:
+    """Put most weights of a ``DEIMHead``, those of decoder layers and masks, in ``dtype``."""
+    decoder = head.decoder
+    for layer in decoder.layers:
+        cross, gateway = layer.cross_attn, layer.gateway
+        for part in (layer.self_attn, layer.ffn, gateway.gate, cross.attention_weights):
+            cast(part, dtype)
+        layer.norm1, layer.norm2 = (InFloat32(x, dtype) for x in (layer.norm1, layer.norm2))
+        gateway.norm = InFloat32(gateway.norm, dtype)
+        cross.sampling_offsets = InFloat32(cross.sampling_offsets)
     if head.mask_head is not None:
-        masks = head.mask_head
-        masks.blocks = masks.blocks[: masks.eval_blocks or last + 1]
-
-
-def fuse_convolutions(model: nn.Module) -> None:
-    """Make each batch norm part of its convolution, and each ``RepConv`` one convolution."""
-    for module in list(model.modules()):
-        if isinstance(module, ConvModule):
-            fuse_conv_bn(module)
-    for module in list(model.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, RepConv):
-                setattr(module, name, merged(child))
-
-
-def merged(block: RepConv) -> nn.Module:
-    """A ``RepConv`` whose norms are fused as one convolution and a SiLU."""
-    large, small = block.conv3x3.conv, block.conv1x1.conv
-    large.weight.data += F.pad(small.weight.data, (1, 1, 1, 1))
-    large.bias.data += small.bias.data
-    return nn.Sequential(large, nn.SiLU())
+        cast(head.mask_head, dtype)
+    head.selection.cls = InFloat32(head.selection.cls)
+    head.selection.reg = InFloat32(head.selection.reg)
+    decoder.query_pos = InFloat32(decoder.query_pos, dtype)
+    decoder.pre_bbox = InFloat32(decoder.pre_bbox)
+    decoder.reg_branches = nn.ModuleList(map(InFloat32, decoder.reg_branches))
+    decoder.cls_branches = nn.ModuleList(map(InFloat32, decoder.cls_branches))
 
 
 GRAPHS = {DEIM: DEIMGraph}

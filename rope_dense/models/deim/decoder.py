@@ -138,10 +138,12 @@ class DEIMDecoder(nn.Module):
             boxes, before = refined.detach(), queries.detach()
         return predictions, pre
 
-    def drop_later_layers(self) -> None:
+    def drop_unused(self) -> None:
         """Leave out what does not run in evaluation."""
         for layers in (self.layers, self.cls_branches, self.reg_branches, self.quality):
             del layers[self.eval_idx + 1 :]
+        for index in range(self.eval_idx):
+            self.cls_branches[index] = self.quality[index] = nn.Identity()
 
     def estimate(self, layer: int, corners: Tensor) -> Tensor:
         """Quality [B, Q, 1] of boxes: what to add to their class logits."""

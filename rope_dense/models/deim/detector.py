@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmcv.cnn import fuse_conv_bn
+from mmcv.cnn import ConvModule, fuse_conv_bn
 from mmdet.models.detectors import BaseDetector
 from mmdet.registry import MODELS as MMDET_MODELS
 from mmdet.structures import OptSampleList, SampleList
@@ -66,16 +66,17 @@ class DEIM(BaseDetector):
     def deploy(self) -> DEIM:
         """Turn this model into a smaller one of the same results, up to rounding, for inference.
 
-        Norms are fused with their convolutions, parallel convolutions are added, and the layers
-        after ``eval_idx`` and the denoising queries are dropped. It cannot be trained or load a
+        Batch norms are fused with their convolutions, parallel convolutions are added, and what
+        training alone needs is dropped: layers after ``eval_idx``, what earlier ones predict, and
+        denoising. It cannot be trained or load a
         checkpoint after that.
         """
-        fuse_conv_bn(self.eval())
-        for part in self.modules():
-            if isinstance(part, RepConv):
-                part.merge()
-        self.bbox_head.denoising = None
-        self.bbox_head.decoder.drop_later_layers()
+        self.eval()
+        for kind, change in ((ConvModule, fuse_conv_bn), (RepConv, RepConv.merge)):
+            for part in list(self.modules()):
+                if isinstance(part, kind):
+                    change(part)
+        self.bbox_head.drop_unused()
         return self
 
     def loss(self, batch_inputs: Tensor, batch_data_samples: SampleList) -> dict[str, Tensor]:

@@ -128,6 +128,13 @@ class DEIMHead(BaseModule):
         masks = self.mask_head(maps[0], [x.queries for x in layers if x.queries is not None])
         return [x._replace(masks=y) for x, y in zip(predictions, [*masks, masks[-1]], strict=True)]
 
+    def drop_unused(self) -> None:
+        """Leave out what does not run in evaluation."""
+        self.denoising = None
+        self.decoder.drop_unused()
+        if self.mask_head is not None:
+            self.mask_head.drop_unused(self.decoder.eval_idx)
+
     def loss(
         self, maps: Sequence[Tensor], batch_data_samples: SampleList, size: ImageSize
     ) -> dict[str, Tensor]:

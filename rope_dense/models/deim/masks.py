@@ -66,6 +66,10 @@ class MaskHead(nn.Module):
             x = block(x)
         return self.masks(x, queries)
 
+    def drop_unused(self, layer: int) -> None:
+        """Leave out the blocks that do not run in evaluation."""
+        del self.blocks[self.eval_blocks or layer + 1 :]
+
     def masks(self, x: Tensor, queries: Tensor) -> Masks:
         """Of a map at stride 4."""
         features = self.project(x)
