@@ -1,12 +1,15 @@
-"""Convert the weights of a backbone: published layouts to ours, and back.
+"""Convert the weights of a backbone or a real-time detector: published layouts to ours, and back.
 
-Training does not need this: init_cfg takes published files as they are. Classifiers and what code
-computes by itself are left out. docs/checkpoints.md lists the layouts.
+Training does not need this: init_cfg and load_from take published files as they are. Classifiers
+and what code computes by itself are left out. docs/checkpoints.md lists the layouts. A published
+detector (DEIMv2, ECDet, ECSeg) is converted whole; --to deimv2 and edgecrafter write one of ours.
 
 Examples:
     python tools/convert_checkpoint.py work_dirs/a/iter_90000.pth backbone.safetensors
     python tools/convert_checkpoint.py hf-hub:naver-ai/rope_mixed_deit_base_patch16_LS vit.pth
     python tools/convert_checkpoint.py vit.pth pytorch_model.bin --to naver --report
+    python tools/convert_checkpoint.py hf-hub:Intellindust/DEIMv2_DINOv3_S_COCO deimv2-s.pth
+    python tools/convert_checkpoint.py work_dirs/b/iter_90000.pth deim.pth --to deimv2
 """
 
 import argparse
@@ -16,7 +19,8 @@ from pathlib import Path
 
 from command_line import tool_parser
 
-LAYOUTS = ('ours', 'naver', 'timm')
+DETECTORS = ('deimv2', 'edgecrafter')
+LAYOUTS = ('ours', 'naver', 'timm', *DETECTORS)
 PYTORCH = ('.pth', '.pt', '.bin')
 
 
@@ -40,9 +44,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from rope_dense.checkpoints import open_weights
+from rope_dense.checkpoints.detectors import convert_detector, published_detector, to_published
 from rope_dense.checkpoints.keys import KeyTable, Layout, StateDict, new_keys
-from rope_dense.checkpoints.layouts import TARGETS, Target
+from rope_dense.checkpoints.layouts import TARGETS, Target, find_layout
+from rope_dense.checkpoints.reader import read_checkpoint
+from rope_dense.checkpoints.sources import fetch
+from rope_dense.checkpoints.weights import select_weights
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.utils.atomic_write import atomic_write
 
@@ -54,14 +61,35 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise UsageError(
             f'{args.destination}: the suffix must be {", ".join(PYTORCH)} or .safetensors'
         )
+    contents = read_checkpoint(fetch(args.source), args.source)
+    if args.to in DETECTORS or (args.to == 'ours' and published_detector(contents)):
+        convert_whole(contents, args)
+        return
     target = TARGETS[args.to]
-    weights, layout = open_weights(args.source)
+    weights = select_weights(contents, None, args.source)
+    layout = find_layout(weights, args.source)
     ours = layout.to_ours(weights)
     converted = target.from_ours(ours)
     write(converted, args.destination, target)
     if args.report:
         print(report(weights, layout, target.keys(ours)))
     print(f'{args.destination}: {len(converted)} tensors of {len(weights)} from {layout.name}')
+
+
+def convert_whole(contents: dict, args: argparse.Namespace) -> None:
+    """Write the weights of a whole detector.
+
+    Raises:
+        CheckpointError: it is none, or has keys that are not known.
+    """
+    published = convert_detector(contents, args.source)
+    ours = select_weights(published, '', args.source)
+    to_ours = args.to == 'ours'
+    converted = ours if to_ours else to_published(ours, args.to)
+    write(converted, args.destination, Target(dict, dict, 'state_dict' if to_ours else 'model'))
+    if args.report:
+        print('\n'.join(f'{key} {list(tensor.shape)}' for key, tensor in converted.items()))
+    print(f'{args.destination}: {len(converted)} tensors of a whole detector')
 
 
 def write(weights: StateDict, path: Path, target: Target) -> None:

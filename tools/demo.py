@@ -61,7 +61,8 @@ from rope_dense.datasets import ShapesSettings, write_shapes
 from rope_dense.evaluation.evaluator import Evaluator
 from rope_dense.evaluation.settings import Setting
 from rope_dense.utils.atomic_write import atomic_write_text
-from rope_dense.visualization import draw_detections, draw_training_curve
+from rope_dense.visualization import draw_training_curve
+from rope_dense.visualization.detections import draw_detections
 
 SCALES = (1, 1.5, 2)
 PICTURES = 12

@@ -37,7 +37,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--dtype',
         choices=PRECISIONS,
         default='fp32',
-        help='precision of the backbone; the rest stays in fp32 (%(default)s)',
+        help='precision of the backbone, of DEIM also of encoder, decoder layers and masks; '
+        'float32_parts of the metadata stay in fp32 (%(default)s)',
     )
     add_cfg_options(parser)
     return parser.parse_args(argv)

@@ -64,7 +64,10 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 if __name__ == '__main__':
     parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
 
+import contextlib
 import copy
+import io
+import warnings
 from collections.abc import Iterable, Iterator
 
 import cv2
@@ -111,6 +114,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_at_least(args, 1, 'batch')
     check_at_least(args, 0, 'score', 'tile_above')
     device = checked_device(args.device or get_device())
+    warnings.filterwarnings('ignore', 'torch.meshgrid')  # of mmdet's DINO
     if args.checkpoint is None:
         args.work_dir = args.work_dir or str(Path('work_dirs', Path(args.config).name))
         args.config, args.checkpoint = model_files(args.config)
@@ -155,7 +159,9 @@ def build(cfg: Config, args: argparse.Namespace, device: str) -> tuple[BaseInfer
         from mmdet.apis import DetInferencer as Inferencer
     else:
         from mmseg.apis import MMSegInferencer as Inferencer
-    inferencer = Inferencer(copy.deepcopy(cfg), args.checkpoint, device=device)
+    # What they log is of mmengine's own business: the backend of a file, a scope without functions.
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        inferencer = Inferencer(copy.deepcopy(cfg), args.checkpoint, device=device)
     inferencer.show_progress = False
     # The inferencers warn where weights are missing, and take classes of COCO or Cityscapes then.
     stored = check_tested_weights(args.checkpoint, inferencer.model)

@@ -17,6 +17,7 @@ autodoc_inherit_docstrings = False
 autodoc_member_order = 'bysource'
 autodoc_mock_imports = ['detectron2', 'timm']
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # fields of a NamedTuple are members, too
 
 
 def check_registered(app: Sphinx, exception: Exception | None) -> None:

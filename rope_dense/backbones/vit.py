@@ -92,7 +92,8 @@ class RoPEViT(Backbone):
             dict of embed_dims, depth, num_heads and any other attribute of ``ViTArch``. Arguments
             left at 'default' are as it says.
         img_size: pre-training image size, an int or (height, width): the grid of ``pos_embed``, of
-            ``rope_scaling`` and of the relative position tables of window blocks.
+            ``rope_scaling`` and of the relative position tables of window blocks. It is not the
+            size of the crops: trained from random weights with a scaling, set it to that.
         patch_size: pixels of a side of a patch.
         in_channels: image channels.
         mlp_ratio: hidden channels of an MLP over C.
@@ -132,7 +133,9 @@ class RoPEViT(Backbone):
             and tokens of the grid to their window and to them: a global block with a mask, with
             the coordinates of the whole grid and no padding.
         patch_norm: norm layer in the patch embedding.
-        layer_scale_init_value: initial LayerScale of both branches, or None for no LayerScale.
+        layer_scale_init_value: initial LayerScale of both branches, or None for no LayerScale. The
+            published 1e-4 hides the blocks, and so position, in short trainings from random
+            weights: take 1.0 for these.
         final_norm: normalise no output (False), that of the last block (True), or each one with its
             prefix tokens ('all'), as DINOv3's ``get_intermediate_layers`` does, and on request
             Hugging Face's ``apply_layernorm`` and timm's ``forward_intermediates(norm=True)``.

@@ -24,6 +24,7 @@ from .reader import INDEX, read_checkpoint, read_index
 
 Source = str | os.PathLike[str]
 HUB = 'hf-hub:'
+WEB = ('https://', 'http://')
 SINGLE_FILES = ('model.safetensors', 'pytorch_model.bin')
 # The first that a repository has is taken; those of LingBot-Vision have the last.
 HUB_FILES = (*SINGLE_FILES, *(file + INDEX for file in SINGLE_FILES), 'model.pt')
@@ -49,7 +50,7 @@ def fetch(source: Source) -> str:
     source = os.fspath(source)
     if source.startswith(HUB):
         return fetch_from_hub(source)
-    if source.startswith(('https://', 'http://')):
+    if source.startswith(WEB):
         return fetch_from_web(source)
     if '://' in source:
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Errors in building a config, as one line with the key of the part."""
+"""Parts of a config, built with errors of one line that name the key of the part."""
 
 from __future__ import annotations
 
@@ -7,38 +7,31 @@ import inspect
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from mmengine.config import Config, ConfigDict
-from mmengine.registry import (
-    DATA_SAMPLERS,
-    DATASETS,
-    HOOKS,
-    LOG_PROCESSORS,
-    LOOPS,
-    METRICS,
-    MODELS,
-    OPTIM_WRAPPER_CONSTRUCTORS,
-    OPTIM_WRAPPERS,
-    OPTIMIZERS,
-    PARAM_SCHEDULERS,
-    TASK_UTILS,
-    TRANSFORMS,
-    VISBACKENDS,
-    VISUALIZERS,
-    Registry,
-)
+from mmengine.registry import MODELS, Registry, root
 
 from ..checkpoints import CheckpointError
 from .config import component_of, nodes
 from .errors import UsageError, nearest
 
-REGISTRIES = (
-    *(MODELS, TASK_UTILS, DATASETS, TRANSFORMS, DATA_SAMPLERS, HOOKS, LOOPS, METRICS),
-    *(OPTIM_WRAPPERS, OPTIMIZERS, OPTIM_WRAPPER_CONSTRUCTORS, PARAM_SCHEDULERS),
-    *(VISUALIZERS, VISBACKENDS, LOG_PROCESSORS),
-)
+REGISTRIES = [registry for registry in vars(root).values() if isinstance(registry, Registry)]
 UNKNOWN_TYPE = re.compile(r'(\S+) is not in the (\w+)::(.+?) registry')  # mmengine's message
 UNKNOWN_ARGUMENT = re.compile(r"\.__init__\(\) got an unexpected keyword argument '(\w+)'")
+
+
+def build_part(
+    cfg: Config, key: str, registry: Registry, settings: dict, **arguments: object
+) -> Any:
+    """Build the part of a config at a key, in the scope of the config; errors as in ``building``.
+
+    Args:
+        settings: of the part. They are copied, because some parts change theirs (DINO's head).
+        arguments: added to the settings.
+    """
+    with building(cfg, key), registry.switch_scope_and_registry(cfg.default_scope) as scoped:
+        return scoped.build(ConfigDict(copy.deepcopy(settings), **arguments))
 
 
 @contextmanager

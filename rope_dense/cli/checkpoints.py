@@ -6,23 +6,23 @@ from mmengine.config import Config
 from mmengine.runner import CheckpointLoader, find_latest_checkpoint
 from torch import Tensor, nn
 
+from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import listed
 from ..checkpoints.reader import read_ahead, read_checkpoint
-from ..checkpoints.sources import HUB, Source, fetch
+from ..checkpoints.sources import HUB, WEB, Source, fetch
 from ..checkpoints.weights import check_plain
 from .config import nodes
 from .errors import UsageError
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
-WEB = ('https://', 'http://')
 
 
 def load_from_source(filename: str, map_location: object = None) -> dict:
     """``read_checkpoint`` for mmengine, on the CPU whatever `map_location` is.
 
-    Model and optimizer copy the tensors to their device.
+    Model and optimizer copy the tensors to their device. A published detector gets our keys.
     """
-    return read_checkpoint(fetch(filename), filename)
+    return convert_detector(read_checkpoint(fetch(filename), filename), filename)
 
 
 def read_safely() -> None:
@@ -97,7 +97,8 @@ def check_tested_weights(path: str, model: nn.Module) -> dict:
 
 def read(path: Source, origin: str) -> dict:
     """The contents of a checkpoint, also kept for ``load_from_source``."""
-    return read_ahead(fetch(path), f'{origin} {str(path)!r}')
+    name = f'{origin} {str(path)!r}'
+    return convert_detector(read_ahead(fetch(path), name), name)
 
 
 def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:

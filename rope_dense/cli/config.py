@@ -146,8 +146,15 @@ def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
 def read_options(pairs: Iterable[str]) -> dict:
     """The values of KEY=VALUE pairs by their dotted keys, as mmengine reads them."""
     parser = argparse.ArgumentParser()
+    pairs = list(pairs)
     parser.add_argument('pairs', nargs='*', action=DictAction)
-    return parser.parse_args(list(pairs)).pairs or {}
+    try:
+        return parser.parse_args(pairs).pairs or {}
+    except RecursionError as error:  # mmengine looks for the end of a list
+        raise UsageError(
+            f'--cfg-options {" ".join(pairs)}: a value cannot be a dict. Give its keys one by one '
+            '(model.neck.in_channels=384), or write it in a config'
+        ) from error
 
 
 def _merge_options(cfg: Config, options: dict) -> None:

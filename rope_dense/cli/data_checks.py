@@ -1,7 +1,6 @@
 """Checks of the data of a config: folders, annotation files, classes, and that images remain."""
 
 import contextlib
-import copy
 import inspect
 import io
 import os
@@ -19,7 +18,7 @@ from ..datasets.coco_completion import complete_annotations
 from ..datasets.image_folder import ClassFolderDataset
 from ..engine.runner import FILES, load_error
 from ..evaluation.coco_eval import use_faster_coco_eval
-from .building import building
+from .building import build_part
 from .checkpoints import is_remote
 from .config import component_of, evaluators, leaf_datasets, nodes
 from .errors import UsageError
@@ -135,13 +134,8 @@ def read_categories(key: str, file: str) -> set[str]:
 
 def build_dataset(cfg: Config, key: str, dataset: ConfigDict, **settings: bool) -> BaseDataset:
     """Build a data set quietly, and not serialised: mmengine cannot serialise an empty one."""
-    with (
-        building(cfg, key),
-        DATASETS.switch_scope_and_registry(cfg.default_scope) as datasets,
-        contextlib.redirect_stdout(io.StringIO()),
-    ):
-        settings = ConfigDict(copy.deepcopy(dataset), serialize_data=False, **settings)
-        return datasets.build(settings)
+    with contextlib.redirect_stdout(io.StringIO()):
+        return build_part(cfg, key, DATASETS, dataset, serialize_data=False, **settings)
 
 
 def why_none(key: str, dataset: ConfigDict, built: BaseDataset) -> str:
@@ -205,11 +199,7 @@ def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) 
         metrics = evaluators(cfg, loader.replace('dataloader', 'evaluator'))
         classes = len(built.metainfo.get('classes') or ()) or None
         readers += [(name, m, classes) for name, m in metrics if m.get('type') == 'IoUMetric']
-    with (
-        building(cfg, f'{key}.pipeline'),
-        TRANSFORMS.switch_scope_and_registry('mmseg') as transforms,
-    ):
-        load = transforms.build(step)
+    load = build_part(cfg, f'{key}.pipeline', TRANSFORMS, step)
     for index in range(0, len(built), max(1, len(built) // MASKS)):
         info = built.get_data_info(index)
         path = info['seg_map_path']

@@ -15,7 +15,7 @@ from mmengine.registry import MODELS, OPTIM_WRAPPERS, OPTIMIZERS
 from torch import nn
 
 from ..backbones.base import Backbone
-from .building import building
+from .building import build_part, building
 from .config import leaf_datasets, nodes
 from .errors import UsageError
 
@@ -24,8 +24,7 @@ SIZES = ('size', 'crop_size', 'scale', 'scales')  # settings of transforms, in p
 
 def build_model(cfg: Config) -> BaseModel:
     """Build the model as the Runner will, without initial weights; UsageError if it fails."""
-    with building(cfg, 'model'), MODELS.switch_scope_and_registry(cfg.default_scope) as models:
-        return models.build(copy.deepcopy(cfg.model))  # DINO edits its head's settings
+    return build_part(cfg, 'model', MODELS, cfg.model)
 
 
 def build_shapes(cfg: Config) -> BaseModel:
@@ -56,11 +55,8 @@ def random_model(cfg: Config) -> BaseModel:
 def build_optimizer(cfg: Config, model: nn.Module) -> OptimWrapper:
     """Build the optimizer with its parameter groups, without the log of each parameter."""
     if optimizer := cfg.optim_wrapper.get('optimizer'):  # alone first, or an unknown one is None
-        with (
-            building(cfg, 'optim_wrapper.optimizer'),
-            OPTIMIZERS.switch_scope_and_registry(cfg.default_scope) as optimizers,
-        ):
-            optimizers.build(ConfigDict(optimizer, params=[nn.Parameter(torch.zeros(1))]))
+        params = [nn.Parameter(torch.zeros(1))]
+        build_part(cfg, 'optim_wrapper.optimizer', OPTIMIZERS, optimizer, params=params)
     logging.disable(logging.INFO)
     try:
         with (

@@ -201,31 +201,9 @@ def on_coco(
         milestones: shares of the training at which its learning rate falls to a tenth.
     """
     own = settings_of(given)
-    train = val = MISSING
-    if own.root.is_dir():  # else the tools say, before they begin, that the data is not there
-        train, val = (
-            find_coco(own.root, split, as_file(split, getattr(own, split)))
-            for split in ('train', 'val')
-        )
-    file = own.root / CLASSES_FILE
-    listed, colours = read_classes(file) if file.is_file() else (None, [])
-    classes = choose_classes(train, val, own.classes or listed)
-    by_name = dict(zip(listed or (), colours, strict=True))
-    palette = [by_name.get(name, distinct_colour(i)) for i, name in enumerate(classes)]
-
+    images = fit_data(cfg, own)
     resize(cfg, own.size / recipe_size)
-    for name, split in (('train', train), ('val', val), ('test', val)):
-        cfg[f'{name}_dataloader']['dataset'].update(
-            data_root=f'{own.root}{os.sep}',
-            ann_file=split.ann_file,
-            data_prefix=dict(img=f'{split.images}/' if split.images else ''),
-            metainfo=dict(classes=classes, palette=palette),
-        )
-    cfg['train_dataloader']['dataset']['filter_cfg']['min_size'] = 1
-    for evaluator in ('val_evaluator', 'test_evaluator'):
-        cfg[evaluator]['ann_file'] = str(own.root / val.ann_file)
     model = cfg['model']
-    set_everywhere(model, 'num_classes', len(classes))
     fit_backbone(cfg, own, *DETECTION[own.backbone])
     channels = BACKBONES[own.backbone][2]
     pyramid = model['neck'][0] if isinstance(model['neck'], list) else model['neck']
@@ -240,9 +218,6 @@ def on_coco(
         model['num_queries'] = min(model['num_queries'], math.floor(0.6 * own.size / 8) ** 2)
         most = min(model['test_cfg']['max_per_img'], model['num_queries'])
         model['test_cfg']['max_per_img'] = most
-    images = train.count(classes)
-    if not images:
-        raise ValueError(f'{own.root / train.ann_file}: no image has an object of {classes}')
     iterations = fit_schedule(cfg, own, images, recipe_batch, 'coco/bbox_mAP')
     cfg['param_scheduler'] = [
         *warm_up(iterations),
@@ -254,6 +229,44 @@ def on_coco(
         ),
     ]
     return finished(cfg, own)
+
+
+def fit_data(cfg: dict, own: Own) -> int:
+    """Set data sets, evaluators and classes for boxes in COCO's format, in place.
+
+    Returns:
+        The number of training images that have objects of the classes.
+
+    Raises:
+        ValueError: annotations that cannot be used.
+    """
+    train = val = MISSING
+    if own.root.is_dir():  # else the tools say, before they begin, that the data is not there
+        train, val = (
+            find_coco(own.root, split, as_file(split, getattr(own, split)))
+            for split in ('train', 'val')
+        )
+    file = own.root / CLASSES_FILE
+    listed, colours = read_classes(file) if file.is_file() else (None, [])
+    classes = choose_classes(train, val, own.classes or listed)
+    by_name = dict(zip(listed or (), colours, strict=True))
+    palette = [by_name.get(name, distinct_colour(i)) for i, name in enumerate(classes)]
+
+    for name, split in (('train', train), ('val', val), ('test', val)):
+        cfg[f'{name}_dataloader']['dataset'].update(
+            data_root=f'{own.root}{os.sep}',
+            ann_file=split.ann_file,
+            data_prefix=dict(img=f'{split.images}/' if split.images else ''),
+            metainfo=dict(classes=classes, palette=palette),
+        )
+    cfg['train_dataloader']['dataset']['filter_cfg']['min_size'] = 1
+    for evaluator in ('val_evaluator', 'test_evaluator'):
+        cfg[evaluator]['ann_file'] = str(own.root / val.ann_file)
+    set_everywhere(cfg['model'], 'num_classes', len(classes))
+    images = train.count(classes)
+    if not images:
+        raise ValueError(f'{own.root / train.ann_file}: no image has an object of {classes}')
+    return images
 
 
 def as_file(split: str, given: str | Sequence[str] | None) -> str | None:

@@ -14,7 +14,7 @@ from mmengine.registry import PARAM_SCHEDULERS
 from torch import nn
 
 from ..engine.two_stage_warmup import TwoStageWarmupPolyLR
-from .building import building
+from .building import build_part
 from .errors import UsageError
 
 Steps = np.ndarray  # [n] int, steps of a scheduler since its begin
@@ -47,11 +47,7 @@ def build_schedulers(cfg: Config, optimizer: torch.optim.Optimizer) -> list[_Par
         key = 'param_scheduler' + (f'.{index}' if isinstance(cfg.param_scheduler, list) else '')
         settings = ConfigDict(part)
         settings.pop('convert_to_iter_based', None)  # read by the Runner
-        with (
-            building(cfg, key),
-            PARAM_SCHEDULERS.switch_scope_and_registry(cfg.default_scope) as registry,
-        ):
-            built.append(registry.build(settings, default_args=dict(optimizer=optimizer)))
+        built.append(build_part(cfg, key, PARAM_SCHEDULERS, settings, optimizer=optimizer))
     return built
 
 

@@ -14,6 +14,7 @@ IOU_NAMES = {
     'mDice': ('aAcc', 'mDice', 'mAcc'),
     'mFscore': ('aAcc', 'mFscore', 'mPrecision', 'mRecall'),
 }
+SMALL_LAYER_SCALE = 1e-3
 SMALL_SHARE = 0.05  # of the parameters of a backbone: a fixed table of positions, say
 
 
@@ -55,7 +56,11 @@ def reported_metrics(cfg: Config) -> list[str]:
 
 
 def warn_of_random_weights(cfg: Config, model: nn.Module) -> None:
-    """Print a warning if a backbone is frozen (or has adapters) and has random weights."""
+    """Print what is wrong with a backbone of random weights.
+
+    It is frozen or has adapters; or its LayerScale is so small that a short training hardly sees
+    attention, and with it position.
+    """
     backbone = getattr(model, 'backbone', None)
     if (
         backbone is None
@@ -63,6 +68,14 @@ def warn_of_random_weights(cfg: Config, model: nn.Module) -> None:
         or (cfg.model.get('backbone') or {}).get('init_cfg')
     ):
         return
+    scales = [p for name, p in backbone.named_parameters() if name.endswith('.gamma_1')]
+    if scales and not scales[0].is_meta and (scale := scales[0].flatten()[0]) <= SMALL_LAYER_SCALE:
+        print(
+            f'warning: the backbone has random weights and a LayerScale of {scale:.0e}, which '
+            'hides its blocks, and so position, in a short training: set '
+            'model.backbone.layer_scale_init_value=1.0',
+            file=sys.stderr,
+        )
     fixed = sum(param.numel() for param in backbone.parameters() if not param.requires_grad)
     if fixed > SMALL_SHARE * sum(param.numel() for param in backbone.parameters()):
         print(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from mmengine.registry import DATASETS
-from mmseg.datasets import BaseSegDataset
 
 from .own_data import IGNORED, paired_files
+
+with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
+    from mmseg.datasets import BaseSegDataset
 
 
 @DATASETS.register_module()

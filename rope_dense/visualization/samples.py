@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,8 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
         labels = data['data_samples'][0]
         if detects and 'gt_instances' in labels:
             labels.gt_instances = labels.gt_instances.cpu()
-        visualizer.add_datasample(path.stem, image, labels, draw_pred=False, out_file=str(path))
+        with warnings.catch_warnings():
+            warnings.filterwarnings('ignore', '.*out of bounds')  # labels that a crop has cut
+            visualizer.add_datasample(path.stem, image, labels, draw_pred=False, out_file=str(path))
         files.append(path)
     return files

@@ -12,7 +12,7 @@ from mmengine.registry import MODELS, init_default_scope
 from helpers.grid import CONFIGS, FLAGSHIPS, read
 
 ROOT = CONFIGS.parent
-FOLDERS = ('foundation', 'stock_heads', 'nat', 'eomt')  # the others: test_grid_documents.py
+FOLDERS = ('foundation', 'stock_heads', 'nat', 'eomt', 'deim')  # the others: test_grid_documents.py
 WITHOUT_METAFILE = ('ablation', 'pretraining', 'detectron2', 'demo', 'study')
 every_folder = pytest.mark.parametrize('folder', FOLDERS)
 

@@ -18,7 +18,7 @@ from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_sha
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 OWN = CONFIGS / 'own'
-TASKS = ('detection', 'instance', 'semantic')
+TASKS = ('detection', 'instance', 'semantic', 'realtime')
 
 
 @pytest.fixture(scope='module')
@@ -38,7 +38,7 @@ def load(task: str, data: Path, **settings: object) -> Config:
     return load_config(str(OWN / f'{task}.py'), options)
 
 
-def test_there_are_three() -> None:
+def test_there_are_four() -> None:
     assert {path.stem for path in OWN.glob('*.py')} == set(TASKS)
 
 
@@ -59,7 +59,7 @@ def test_a_copy_works_in_any_folder(
     root = data / ('ade' if task == 'semantic' else 'coco')
     cfg = load_config('cats.py', [f'own.data_root={root}'])
     assert cfg.own.epochs == 7 and cfg.work_dir == 'work_dirs/cats'
-    assert cfg.model == load(task, data).model
+    assert cfg.model == load(task, data, epochs=7).model
 
 
 @pytest.mark.parametrize('task', TASKS)

@@ -18,6 +18,7 @@ from helpers.eomt_recipes import load
 from helpers.small_configs import make_data
 from rope_dense.backbones import RoPEViT
 from rope_dense.datasets import METAINFO, SEGMENTATION_METAINFO
+from rope_dense.models.eomt.head import class_weights
 
 TOOLS = Path(__file__).parents[2] / 'tools'
 SIDE = 64
@@ -118,13 +119,19 @@ def test_a_recipe_trains_and_validates(task: str, data: Path, tmp_path: Path) ->
         assert not test([*files, '--tta', '--work-dir', str(results)])
 
 
+def test_weights_of_classes_follow_their_number() -> None:
+    assert class_weights([1.0] * 80 + [0.1], 3) == [1.0, 1.0, 1.0, 0.1]
+    assert class_weights([2.0, 1.0, 0.1], 2) == [2.0, 1.0, 0.1]
+    with pytest.raises(ValueError, match='class_weight must have 4 numbers, the last for no obj'):
+        class_weights([2.0, 1.0, 0.1], 3)
+
+
 def test_convert_eomt_writes_what_the_model_loads(tmp_path: Path) -> None:
     model = build_model('instance')
     arch = dict(RoPEViT.ARCHS['dinov3_base'], embed_dims=32, depth=4, num_heads=2, qkv_bias='qv')
     cfg = load(TASKS['instance'])
     cfg.model.backbone = dict(type='RoPEViT', arch=arch)
     cfg.model.panoptic_head.update(SMALL_HEAD, num_things_classes=6)
-    cfg.model.panoptic_head.loss_cls.class_weight = [1.0] * 6 + [0.1]
     cfg.model.panoptic_fusion_head.num_things_classes = 6
     cfg.dump(tmp_path / 'config.py')
     published = theirs(num_queries=SMALL_HEAD['num_queries']).state_dict()

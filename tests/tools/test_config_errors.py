@@ -132,6 +132,11 @@ def test_parts_of_another_kind(
     fails(train, detector, '--cfg-options', option, says=[says])
 
 
+def test_a_dict_as_an_option(train: Main, detector: str, fails: Fails) -> None:
+    option = 'model.backbone.arch=dict(embed_dims=16,depth=4)'
+    fails(train, detector, '--cfg-options', option, says=['a value cannot be a dict'])
+
+
 def test_delete_where_there_is_nothing_to_delete(detector: str, tmp_path: Path) -> None:
     path = tmp_path / 'child.py'
     path.write_text(

@@ -10,7 +10,8 @@ import pytest
 from mmengine.config import Config
 
 from rope_dense.cli.flags import with_data_root
-from rope_dense.visualization import draw_detections, read_scalars
+from rope_dense.visualization import read_scalars
+from rope_dense.visualization.detections import draw_detections
 
 Demo = Callable[[Sequence[str]], int]
 ROOT = Path(__file__).parents[2]

@@ -87,12 +87,26 @@ def test_load_from_another_model(
     fails(train, detector, '--load-from', weights, *options, says=says)
 
 
+@pytest.mark.parametrize('scale', [None, 1.0, 1e-4])
+def test_a_layer_scale_that_hides_position_gives_a_warning(
+    segmentor: str, scale: float | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cfg = Config.fromfile(segmentor)
+    cfg.model.backbone.layer_scale_init_value = scale
+    model = build_model(cfg)
+    warn_of_random_weights(cfg, model)
+    assert ('a LayerScale of 1e-04' in capsys.readouterr().err) == (scale == 1e-4)
+    cfg.load_from = 'x.pth'
+    warn_of_random_weights(cfg, model)
+    assert not capsys.readouterr().err
+
+
 @pytest.mark.parametrize('frozen', [dict(frozen_stages='all'), dict(lora=dict(rank=2)), {}])
 def test_frozen_random_weights_give_a_warning(
     segmentor: str, frozen: dict, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cfg = Config.fromfile(segmentor)
-    cfg.model.backbone.update(frozen)
+    cfg.model.backbone.update(frozen, layer_scale_init_value=1.0)
     model = build_model(cfg)
     warn_of_random_weights(cfg, model)
     assert ('are frozen' in capsys.readouterr().err) == bool(frozen)

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from .exporter import DTYPES
 from .graphs import Graph, graph_of
 
 
@@ -16,30 +15,35 @@ def check_file(path: Path, model: nn.Module, metadata: dict) -> str:
     """Run a file once, on noise; returns its difference to the model, or why it was not run.
 
     Args:
+        model: in float32, whatever the file is in.
         metadata: what ``export`` returned.
     """
-    dtype = next(dtype for dtype, name in DTYPES.items() if name == metadata['backbone_dtype'])
     if path.suffix == '.onnx' and not find_spec('onnxruntime'):
         return 'Not compared with the model: onnxruntime is not installed'
-    if path.suffix == '.onnx' and dtype == torch.bfloat16:
+    if path.suffix == '.onnx' and metadata['backbone_dtype'] == 'bf16':
         return 'Not compared with the model: ONNX Runtime has no bfloat16 on a CPU'
-    graph = graph_of(model, dtype)
+    graph = graph_of(model)
     batch = 1 if metadata['batch'] == 'dynamic' else metadata['batch']
     image = graph.example(batch, *metadata['smallest_size'])
     difference = largest_difference(path, graph, image)
     shape = ' x '.join(map(str, image.shape))
-    return f'Largest difference from the model for {shape}: {difference:.1e} of the largest value'
+    return (
+        f'Largest difference from the model in fp32 for {shape}: {difference:.1e} of the largest '
+        'value'
+    )
 
 
 def largest_difference(path: Path, graph: Graph, image: Tensor) -> float:
     """The largest difference of two outputs, relative to the largest number of the output.
 
-    Boxes and labels are not compared: detections with nearly equal scores may swap.
+    Of detections only scores are compared: those with nearly equal scores may swap.
     """
     with torch.no_grad():
         expected = dict(zip(graph.outputs, graph(image), strict=True))
     actual = dict(zip(graph.outputs, run_file(path, image), strict=True))
-    names = [name for name in graph.outputs if name not in ('boxes', 'labels')]
+    names = [name for name in graph.outputs if name != 'labels']
+    if graph.task == 'detection':
+        names = ['scores']
     differences = [(actual[name] - expected[name]).abs().max() for name in names]
     largest = [expected[name].abs().max() for name in names]
     return max((a / b).item() for a, b in zip(differences, largest, strict=True))

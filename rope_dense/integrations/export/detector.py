@@ -12,6 +12,7 @@ from mmdet.models.detectors import DINO
 from torch import Tensor
 
 from ...models.eomt.detector import EoMTDetector
+from ...utils.sizes import ImageSize
 from .deformable import flat, map_size, position_encoding, reference_points
 from .graphs import Graph, Preprocess, cast, check_methods
 
@@ -38,21 +39,7 @@ class DetectorGraph(Graph):
         self.preprocess = Preprocess(model.data_preprocessor)
         self.multiple = self.preprocess.divisor
         self.cast_backbone()
-        self.least = self.smallest()
-
-    def smallest(self) -> tuple[int, int]:
-        """The smallest image of the backbone with 2 x 2 places of the coarsest map.
-
-        It also has a token for each query.
-        """
-        side = 2 * max(self.least)
-        maps = self.model.extract_feat(torch.zeros(1, 3, side, side))
-        strides = [-(-side // min(x.shape[2:])) for x in maps]
-        enough = 2 * max(strides)
-        while sum((enough // stride) ** 2 for stride in strides) < self.model.num_queries:
-            enough += max(strides)
-        height, width = (max(least, enough) for least in self.least)
-        return height, width
+        self.least = smallest_with_tokens(self, model.num_queries)
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         logits, boxes = self.decode(*self.encode(self.preprocess(image)))  # [B, Q, K], [B, Q, 4]
@@ -126,6 +113,21 @@ class DetectorGraph(Graph):
             for level, (height, width) in enumerate(sizes)
         ]
         return torch.cat([points, torch.cat(sides)], -1)
+
+
+def smallest_with_tokens(graph: Graph, number: int) -> ImageSize:
+    """The smallest image of the backbone with 2 x 2 places of the coarsest map, (height, width).
+
+    It also has ``number`` tokens in all maps.
+    """
+    side = 2 * max(graph.least)
+    maps = graph.model.extract_feat(torch.zeros(1, 3, side, side))
+    strides = [-(-side // min(x.shape[2:])) for x in maps]
+    enough = 2 * max(strides)
+    while sum((enough // stride) ** 2 for stride in strides) < number:
+        enough += max(strides)
+    height, width = (max(least, enough) for least in graph.least)
+    return height, width
 
 
 class EoMTDetectorGraph(Graph):

@@ -44,7 +44,7 @@ def export(
     colours: Sequence[Sequence[int]] | None = None,
     resize: dict | None = None,
 ) -> dict:
-    """Export a backbone of rope_dense, or a classifier, segmentor, DINO or RetinaNet with one.
+    """Export a backbone of rope_dense, or a classifier, segmentor or detector with one.
 
     The file has the input ``image`` and the outputs that the metadata names: maps of a backbone;
     ``scores`` of a classifier; ``logits`` and ``labels`` of a segmentor; ``scores``, ``boxes`` and
@@ -58,8 +58,8 @@ def export(
         format: 'onnx', for which the extra ``rope_dense[export]`` has to be installed, or 'pt2'.
         size: (height, width) of the images in pixels, or 'dynamic'.
         batch: images at a time, or 'dynamic'.
-        dtype: precision of the backbone; frequencies, angles, preprocessing and heads stay in
-            float32.
+        dtype: precision of the backbone, of a ``DEIM`` also of its neck, encoder, decoder layers
+            and masks. What stays in float32 is in the metadata, ``float32_parts``.
         classes: names of the classes, for the metadata.
         colours: of the classes, (red, green, blue) each, for the metadata.
         resize: of the test pipeline, for the metadata: ``scale``, (width, height) in pixels, and
@@ -163,6 +163,7 @@ def file_metadata(
         smallest_size=list(smallest(graph)) if dynamic else list(size),
         multiple_of=graph.multiple,
         backbone_dtype=DTYPES[graph.dtype],
+        float32_parts=['all'] if graph.dtype == torch.float32 else list(graph.float32_parts),
         rope_dense=__version__,
         torch=torch.__version__,
     )

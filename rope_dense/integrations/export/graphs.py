@@ -27,9 +27,10 @@ class Graph(nn.Module, ABC):
 
     Args:
         model: see the subclasses.
-        dtype: precision of the backbone. Angles, preprocessing and heads stay in float32.
+        dtype: precision, except of ``float32_parts``.
 
     Attributes:
+        float32_parts: what stays in float32, whatever ``dtype`` is.
         task: 'backbone', 'classification', 'segmentation', 'detection' or 'masks'.
         outputs: names of what ``forward`` returns.
         num_classes: K; None if there are none.
@@ -46,6 +47,11 @@ class Graph(nn.Module, ABC):
     preprocess: Preprocess
     task: str
     outputs: tuple[str, ...]
+    float32_parts: tuple[str, ...] = (
+        'preprocessing',
+        'frequencies and angles',
+        'necks and heads',
+    )
     num_classes: int | None = None
     multiple = 1
     oblivious = True
@@ -84,6 +90,7 @@ class BackboneGraph(Graph):
     """A backbone alone: normalised images, float32 [B, C, H, W], to its maps."""
 
     task = 'backbone'
+    float32_parts = ('frequencies and angles',)
 
     def __init__(self, model: Backbone, dtype: torch.dtype) -> None:
         super().__init__(model, dtype)
@@ -106,6 +113,7 @@ class ClassifierGraph(Graph):
     """``RoPEClassifier``: uint8 images to scores [B, K] before the softmax."""
 
     task, outputs = 'classification', ('scores',)
+    float32_parts = Graph.float32_parts[:2]
 
     def __init__(self, model: RoPEClassifier, dtype: torch.dtype) -> None:
         super().__init__(model, dtype)
@@ -170,6 +178,22 @@ class CastBackbone(nn.Module):
         return tuple(x.float() for x in self.backbone(image.to(self.dtype)))
 
 
+class InFloat32(nn.Module):
+    """A part in float32 in a model of another precision.
+
+    Args:
+        part: of the model.
+        out: of the part's output.
+    """
+
+    def __init__(self, part: nn.Module, out: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.part, self.out = part, out
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.part(x.float()).to(self.out)
+
+
 def cast(model: nn.Module, dtype: torch.dtype) -> nn.Module:
     """``model`` in ``dtype``, but for its frequencies."""
     embeddings = [part for part in model.modules() if isinstance(part, RotaryEmbedding)]
@@ -231,7 +255,8 @@ def graph_of(model: nn.Module, dtype: torch.dtype = torch.float32) -> Graph:
 def graphs() -> dict[type, type[Graph]]:
     """The models that can be exported; detectors and segmentors where their packages are there."""
     found: dict[type, type[Graph]] = {Backbone: BackboneGraph, RoPEClassifier: ClassifierGraph}
-    for package, module in (('mmseg', 'segmentor'), ('mmdet', 'detector'), ('mmdet', 'retinanet')):
+    modules = dict(segmentor='mmseg', detector='mmdet', retinanet='mmdet', deim='mmdet')
+    for module, package in modules.items():
         if find_spec(package):
             found |= import_module(f'.{module}', __package__).GRAPHS
     return found

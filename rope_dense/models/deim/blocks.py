@@ -50,13 +50,26 @@ class RepConv(nn.Module):
     Ding et al., "RepVGG: Making VGG-style ConvNets Great Again" (CVPR 2021).
     """
 
+    conv1x1: ConvNorm | None
+
     def __init__(self, channels: int, norm_cfg: dict) -> None:
         super().__init__()
         self.conv3x3 = ConvNorm(channels, channels, 3, norm_cfg=norm_cfg)
         self.conv1x1 = ConvNorm(channels, channels, 1, norm_cfg=norm_cfg)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.silu(self.conv3x3(x) + self.conv1x1(x))
+        y = self.conv3x3(x)
+        return F.silu(y if self.conv1x1 is None else y + self.conv1x1(x))
+
+    @torch.no_grad()
+    def merge(self) -> None:
+        """Add the smaller convolution to the larger one, if both have their norms in them."""
+        if self.conv1x1 is None or not isinstance(self.conv3x3.norm, nn.Identity):
+            return
+        large, small = self.conv3x3.conv, self.conv1x1.conv
+        large.weight += F.pad(small.weight, (1, 1, 1, 1))
+        large.bias += small.bias
+        self.conv1x1 = None
 
 
 class CSPBlock(nn.Module):

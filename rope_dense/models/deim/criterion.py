@@ -14,11 +14,12 @@ from torch import Tensor
 
 from ...utils.validation import check_number, check_settings
 from .boxes import encode_distances, nearest_bins
-from .decoder import Prediction
-from .matching import Matcher, Pairs, overlaps
-from .targets import Targets
+from .masks import mask_losses
+from .matching import POINT_RATIO, Matcher, overlaps
+from .predictions import Prediction
+from .targets import Pairs, Targets
 
-WEIGHTS = dict(mal=1.0, bbox=5.0, giou=2.0, fgl=0.15, ddf=1.5)
+WEIGHTS = dict(mal=1.0, bbox=5.0, giou=2.0, fgl=0.15, ddf=1.5, mask=5.0, dice=5.0)
 LEAST = 1e-3  # of a number that is a mean over the processes, and may be 0
 TEMPERATURE = 5.0  # of the distributions that layers learn from the last one
 
@@ -82,11 +83,14 @@ class Criterion:
     fgl       fine-grained localisation: cross entropy of the two bins next to the distance of each
               side, weighted by IoU
     ddf       decoupled distillation: divergence from the distributions of the last layer
+    mask      cross entropy of masks, at points (models with masks)
+    dice      dice loss of masks, at points
     ========  ====================================================================================
 
-    Classes are learned from the pairs of each layer, boxes and distributions from the union of the
-    pairs of all layers. Sums are divided by the number of these boxes, averaged over processes.
-    Huang et al., "DEIM: DETR with Improved Matching for Fast Convergence" (CVPR 2025) and D-FINE.
+    Classes and masks are learned from the pairs of each layer, boxes and distributions from the
+    union of the pairs of all layers. Sums are divided by the number of these boxes, averaged over
+    processes. Huang et al., "DEIM: DETR with Improved Matching for Fast Convergence" (CVPR 2025);
+    fgl and ddf are of D-FINE, see ``boxes``, mask and dice of Mask2Former's kind.
     Checked against transformers' ``Deimv2Loss``, loss by loss and with gradients, in
     tests/models/deim/test_criterion.py. (Its caller pairs the layers' boxes with the distributions
     of the next ones and leaves out ``fgl`` of the last layer; the source and this class do not.)
@@ -154,6 +158,9 @@ class Criterion:
         """
         prediction = prediction.float()
         found = dict(mal=self.class_loss(prediction, targets, classes.pairs) / classes.number)
+        if prediction.masks is not None:
+            sums = mask_losses(prediction.masks, targets, classes.pairs, POINT_RATIO)
+            found |= {name: loss / classes.number for name, loss in sums.items()}
         pairs = boxes.pairs
         predicted = prediction.boxes.flatten(0, 1)[pairs.queries]  # [M, 4]
         target = targets.boxes[pairs.targets]

@@ -6,7 +6,7 @@ Letters: B images, Q queries, C channels, K classes, L layers, R + 1 bins, h hea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, get_args
+from typing import get_args
 
 import torch
 from mmdet.models.layers import inverse_sigmoid
@@ -17,38 +17,11 @@ from .attention import DeformableAttention, SelfAttention
 from .boxes import decode_distances, distance_bins, mean_distances
 from .encoder import check_heads
 from .layers import FFN, FeedForward, Gateway, Norm, build_norm, class_layer, mlp
+from .predictions import Prediction
 
 MAX_FLOAT16 = 65504
 QUALITY_TOP = 4  # probabilities of each side that the quality of a box is estimated from
 QUALITY_CHANNELS = 64
-
-
-class Prediction(NamedTuple):
-    """Classes and boxes of all queries.
-
-    Attributes:
-        logits: [B, Q, K].
-        boxes: [B, Q, 4], (cx, cy, w, h) relative to the image, float32.
-        corners: [B, Q, 4 (R + 1)], logits of the distributions of the sides, float32; None for
-            boxes that come without one.
-        reference: [B, Q, 4], the boxes that distances count from.
-        queries: [B, Q, C], what the prediction is made of.
-    """
-
-    logits: Tensor
-    boxes: Tensor
-    corners: Tensor | None = None
-    reference: Tensor | None = None
-    queries: Tensor | None = None
-
-    def float(self) -> Prediction:
-        """These in float32."""
-        return Prediction(*(None if x is None else x.float() for x in self))  # type: ignore[arg-type]
-
-    def split(self, sizes: Sequence[int]) -> list[Prediction]:
-        """These of the first queries, and of those after them."""
-        parts = ([None] * len(sizes) if x is None else x.split(list(sizes), 1) for x in self)
-        return [Prediction(*part) for part in zip(*parts, strict=True)]
 
 
 class DEIMDecoder(nn.Module):
@@ -164,6 +137,13 @@ class DEIMDecoder(nn.Module):
                 predictions.append(Prediction(logits, refined, corners, reference, queries))
             boxes, before = refined.detach(), queries.detach()
         return predictions, pre
+
+    def drop_unused(self) -> None:
+        """Leave out what does not run in evaluation."""
+        for layers in (self.layers, self.cls_branches, self.reg_branches, self.quality):
+            del layers[self.eval_idx + 1 :]
+        for index in range(self.eval_idx):
+            self.cls_branches[index] = self.quality[index] = nn.Identity()
 
     def estimate(self, layer: int, corners: Tensor) -> Tensor:
         """Quality [B, Q, 1] of boxes: what to add to their class logits."""

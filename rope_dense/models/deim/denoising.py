@@ -14,8 +14,7 @@ from mmdet.structures.bbox import bbox_cxcywh_to_xyxy, bbox_xyxy_to_cxcywh
 from torch import Tensor, nn
 
 from ...utils.validation import check_integer, check_number
-from .matching import Pairs
-from .targets import Targets
+from .targets import Pairs, Targets
 
 
 class DenoisingQueries(NamedTuple):
@@ -136,4 +135,5 @@ def positive_pairs(counts: list[int], groups: int, device: torch.device) -> Pair
         queries.append((first[:, None] + box).flatten())
         targets.append((start + box).repeat(groups))
         start += number
-    return Pairs(torch.cat(queries).to(device), torch.cat(targets).to(device))
+    parts = torch.cat(queries).to(device), torch.cat(targets).to(device)
+    return Pairs(*parts, [number * groups for number in counts])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mmcv.cnn import ConvModule, fuse_conv_bn
 from mmdet.models.detectors import BaseDetector
 from mmdet.registry import MODELS as MMDET_MODELS
 from mmdet.structures import OptSampleList, SampleList
@@ -9,6 +10,7 @@ from mmengine.registry import MODELS
 from torch import Tensor
 
 from ...utils.sizes import ImageSize
+from .blocks import RepConv
 from .pyramids import SpatialTuningAdapter
 
 
@@ -61,6 +63,22 @@ class DEIM(BaseDetector):
             maps = self.neck(maps, batch_inputs) if adapts else self.neck(maps)
         return self.encoder(maps)
 
+    def deploy(self) -> DEIM:
+        """Turn this model into a smaller one of the same results, up to rounding, for inference.
+
+        Batch norms are fused with their convolutions, parallel convolutions are added, and what
+        training alone needs is dropped: layers after ``eval_idx``, what earlier ones predict, and
+        denoising. It cannot be trained or load a
+        checkpoint after that.
+        """
+        self.eval()
+        for kind, change in ((ConvModule, fuse_conv_bn), (RepConv, RepConv.merge)):
+            for part in list(self.modules()):
+                if isinstance(part, kind):
+                    change(part)
+        self.bbox_head.drop_unused()
+        return self
+
     def loss(self, batch_inputs: Tensor, batch_data_samples: SampleList) -> dict[str, Tensor]:
         """Losses by name, see ``Criterion``."""
         maps = self.extract_feat(batch_inputs)
@@ -77,8 +95,8 @@ class DEIM(BaseDetector):
 
     def _forward(
         self, batch_inputs: Tensor, batch_data_samples: OptSampleList = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores, labels and boxes of the best detections, see ``DEIMHead.predict_tensors``."""
+    ) -> tuple[Tensor, ...]:
+        """The best detections as tensors, see ``DEIMHead.predict_tensors``."""
         maps = self.extract_feat(batch_inputs)
         return self.bbox_head.predict_tensors(maps, size_of(batch_inputs))
 

@@ -20,9 +20,11 @@ from ...utils.sizes import ImageSize
 from ...utils.tracing import is_tracing
 from ...utils.validation import check_integer, check_settings
 from .criterion import Criterion, Denoised, Outputs
-from .decoder import DEIMDecoder, Prediction
+from .decoder import DEIMDecoder
 from .denoising import ContrastiveDenoising
+from .masks import MaskHead, in_image
 from .matching import Matcher
+from .predictions import Prediction
 from .selection import QuerySelection, take
 from .targets import Targets, gather_targets
 
@@ -42,6 +44,7 @@ class DEIMHead(BaseModule):
         matching: see ``Matcher``. Its epoch is that of mmengine's message hub, as
             ``RuntimeInfoHook`` has it for runs by epochs, so it is right in a resumed run.
         loss_weights, mal_gamma: see ``Criterion``.
+        masks: see ``MaskHead``, without its channels and layers; None for boxes alone.
         train_cfg: not used.
         test_cfg: ``max_per_img``, M; 300 without it.
         init_cfg: mmengine initialisation.
@@ -57,6 +60,7 @@ class DEIMHead(BaseModule):
         matching: dict = {},  # noqa: B006
         loss_weights: dict = {},  # noqa: B006
         mal_gamma: float = 1.5,
+        masks: dict | None = None,
         train_cfg: dict | None = None,
         test_cfg: dict | None = None,
         init_cfg: dict | None = None,
@@ -73,14 +77,23 @@ class DEIMHead(BaseModule):
         if denoising is not None:
             settings = check_settings('denoising', denoising, DENOISING)
             self.denoising = ContrastiveDenoising(embed_dims, num_classes, **settings)
+        self.mask_head: MaskHead | None = None
+        if masks is not None:
+            check_settings('masks', masks, ('eval_blocks',))
+            self.mask_head = MaskHead(embed_dims, len(self.decoder.layers), **masks)
         matcher, scale = Matcher(**matching), self.decoder.reg_scale
         self.criterion = Criterion(matcher, loss_weights, mal_gamma, scale)
 
     def forward(self, maps: Sequence[Tensor]) -> Prediction:
         """The prediction of layer ``eval_idx`` for maps [B, C, H, W], in evaluation mode."""
         selection = self.selection(maps)
-        predictions, _ = self.decoder(selection.queries, selection.boxes, maps)
-        return predictions[-1]
+        (prediction,), _ = self.decoder(selection.queries, selection.boxes, maps)
+        if self.mask_head is None:
+            return prediction
+        assert prediction.queries is not None
+        last = self.decoder.eval_idx
+        masks = self.mask_head.evaluate(maps[0], prediction.queries, last)
+        return prediction._replace(masks=masks)
 
     def forward_training(self, maps: Sequence[Tensor], targets: Targets) -> Outputs:
         """Predictions of all layers, with denoising queries in front of the others."""
@@ -103,22 +116,35 @@ class DEIMHead(BaseModule):
     def decode_all(
         self, queries: Tensor, boxes: Tensor, maps: Sequence[Tensor], mask: Tensor | None = None
     ) -> list[Prediction]:
-        """Predictions of all layers of the decoder, and last its boxes without distributions."""
+        """Predictions of all layers of the decoder, and last its boxes without distributions.
+
+        The masks of the last layer count for those, too, as in the source.
+        """
         layers, pre = self.decoder(queries, boxes, maps, mask)
         assert pre is not None  # in training mode
-        return [*layers, pre]
+        predictions = [*layers, pre]
+        if self.mask_head is None:
+            return predictions
+        masks = self.mask_head(maps[0], [x.queries for x in layers if x.queries is not None])
+        return [x._replace(masks=y) for x, y in zip(predictions, [*masks, masks[-1]], strict=True)]
+
+    def drop_unused(self) -> None:
+        """Leave out what does not run in evaluation."""
+        self.denoising = None
+        self.decoder.drop_unused()
+        if self.mask_head is not None:
+            self.mask_head.drop_unused(self.decoder.eval_idx)
 
     def loss(
         self, maps: Sequence[Tensor], batch_data_samples: SampleList, size: ImageSize
     ) -> dict[str, Tensor]:
         """Losses for images of ``size`` (height, width), see ``Criterion``."""
-        targets = gather_targets([sample.gt_instances for sample in batch_data_samples], size)
+        instances = [sample.gt_instances for sample in batch_data_samples]
+        targets = gather_targets(instances, size, with_masks=self.mask_head is not None)
         epoch = MessageHub.get_current_instance().get_info('epoch', 0)
         return self.criterion(self.forward_training(maps, targets), targets, epoch)
 
-    def predict_tensors(
-        self, maps: Sequence[Tensor], size: ImageSize
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def predict_tensors(self, maps: Sequence[Tensor], size: ImageSize) -> tuple[Tensor, ...]:
         """The M best classes of queries, by falling score.
 
         Traces with any batch and sizes.
@@ -129,18 +155,21 @@ class DEIMHead(BaseModule):
 
         Returns:
             Scores [B, M], labels [B, M] and boxes [B, M, 4], (left, top, right, bottom) in pixels
-            of the images and within them.
+            of the images and within them. With masks also their logits [B, M, h, w], of the padded
+            images.
         """
         prediction = self(maps)
         scores = prediction.logits.float().sigmoid().flatten(1)
         number = self.num_queries * self.num_classes if is_tracing() else scores.shape[1]
         scores, index = scores.topk(min(self.max_per_img, number))
-        corners = bbox_cxcywh_to_xyxy(take(prediction.boxes, index // self.num_classes))
+        query = index // self.num_classes
+        corners = bbox_cxcywh_to_xyxy(take(prediction.boxes, query))
         height, width = size
         x, y = (
             corners[..., axis::2].clamp(0, 1) * side for axis, side in ((0, width), (1, height))
         )
-        return scores, index % self.num_classes, torch.stack([x, y], -1).flatten(2)
+        results = scores, index % self.num_classes, torch.stack([x, y], -1).flatten(2)
+        return results if prediction.masks is None else (*results, prediction.masks.logits(query))
 
     def predict(
         self,
@@ -158,12 +187,18 @@ class DEIMHead(BaseModule):
             rescale: as above.
         """
         results = []
-        outputs = zip(*self.predict_tensors(maps, size), batch_data_samples, strict=True)
-        for scores, labels, boxes, sample in outputs:
+        outputs = zip(*self.predict_tensors(maps, size), strict=True)
+        for sample, (scores, labels, boxes, *masks) in zip(
+            batch_data_samples, outputs, strict=True
+        ):
             meta = sample.metainfo
             if rescale:
                 boxes = boxes / boxes.new_tensor(meta['scale_factor']).repeat(2)
             height, width = meta['ori_shape' if rescale else 'img_shape'][:2]
             boxes = boxes.minimum(boxes.new_tensor([width, height, width, height]))
-            results.append(InstanceData(scores=scores, labels=labels, bboxes=boxes))
+            found = InstanceData(scores=scores, labels=labels, bboxes=boxes)
+            for logits in masks:
+                inside = meta.get('img_shape', size)[:2]
+                found.masks = in_image(logits.float(), size, inside, (height, width))
+            results.append(found)
         return results

@@ -7,37 +7,22 @@ boxes of an image.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
+from mmdet.models.task_modules.assigners import CrossEntropyLossCost, DiceCost
 from mmdet.structures.bbox import bbox_cxcywh_to_xyxy, bbox_overlaps
+from mmengine.structures import InstanceData
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from ...utils.validation import check_integer, check_number
-from .decoder import Prediction
-from .targets import Targets
+from .predictions import Prediction
+from .targets import Pairs, Targets
 
 FOCAL_ALPHA, FOCAL_GAMMA, FOCAL_EPS = 0.25, 2.0, 1e-8
+POINT_RATIO = 16  # places of a mask for each point that its cost and its losses are taken at
 NOT_A_NUMBER = 1.0  # cost of a pair without one
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Queries and the annotations that they are matched with.
-
-    Attributes:
-        queries: [M], among those of all images: image * Q + query.
-        targets: [M], among those of all images.
-    """
-
-    queries: Tensor
-    targets: Tensor
-
-    def __len__(self) -> int:
-        """M."""
-        return self.queries.shape[0]
 
 
 class Matcher:
@@ -55,6 +40,8 @@ class Matcher:
         class_cost, bbox_cost, giou_cost: weights.
         late_epoch: counted from 0; None for never.
         iou_power: of the late cost.
+        mask_cost, dice_cost: weights of the cross entropy and the dice loss of masks at points that
+            all queries share, of models with masks; not of the late cost.
     """
 
     def __init__(
@@ -64,6 +51,8 @@ class Matcher:
         giou_cost: float = 2.0,
         late_epoch: int | None = None,
         iou_power: float = 4.0,
+        mask_cost: float = 0.0,
+        dice_cost: float = 0.0,
     ) -> None:
         self.class_cost = check_number('matching: class_cost', class_cost, 0)
         self.bbox_cost = check_number('matching: bbox_cost', bbox_cost, 0)
@@ -72,6 +61,10 @@ class Matcher:
             check_integer('matching: late_epoch', late_epoch, 0)
         self.late_epoch = late_epoch
         self.iou_power = check_number('matching: iou_power', iou_power, 0)
+        for name, weight in dict(mask_cost=mask_cost, dice_cost=dice_cost).items():
+            check_number(f'matching: {name}', weight, 0)
+        self.mask_cost = CrossEntropyLossCost(weight=mask_cost)
+        self.dice_cost = DiceCost(pred_act=True, eps=1.0, weight=dice_cost)
 
     @torch.no_grad()
     def __call__(
@@ -87,6 +80,9 @@ class Matcher:
             )
             for image, target in enumerate(targets.per_image)
         ]  # [S Q, t] each
+        if not is_late and targets.masks is not None:
+            for cost, part in zip(costs, self.mask_costs(predictions, targets), strict=True):
+                cost += part
         flat = torch.cat([cost.flatten() for cost in costs]).nan_to_num(NOT_A_NUMBER).cpu().numpy()
         ends = np.cumsum([cost.numel() for cost in costs])[:-1]
         sets, _, rows, _ = logits.shape
@@ -112,6 +108,27 @@ class Matcher:
             + self.bbox_cost * torch.cdist(boxes, targets, p=1)
             - self.giou_cost * giou
         )
+
+    def mask_costs(self, predictions: Sequence[Prediction], targets: Targets) -> list[Tensor]:
+        """Costs [S Q, t] of the masks of each image, 0 for predictions without masks."""
+        sizes = [x.masks.features.shape[2:] for x in predictions if x.masks is not None]
+        batch, queries = predictions[0].logits.shape[:2]
+        if not sizes or not (self.mask_cost.weight or self.dice_cost.weight):
+            return [x.new_zeros(()) for x in targets.labels.float().split(targets.counts)]
+        height, width = sizes[0]
+        points = torch.rand(height * width // POINT_RATIO, 2, device=targets.boxes.device)
+        index = torch.arange(len(targets.labels), device=points.device)
+        labels = targets.sample_masks(index, points.expand(len(index), -1, -1))
+        costs: list[list[Tensor]] = [[] for _ in range(batch)]
+        for prediction in predictions:
+            values = None if prediction.masks is None else prediction.masks.float().at(points)
+            for image, truth in enumerate(labels.split(targets.counts)):
+                if values is None:
+                    costs[image].append(labels.new_zeros(queries, len(truth)))
+                    continue
+                both = InstanceData(masks=values[image]), InstanceData(masks=truth)
+                costs[image].append(self.mask_cost(*both) + self.dice_cost(*both))
+        return [torch.cat(layers) for layers in costs]
 
     def late_costs(self, logits: Tensor, boxes: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
         """As ``costs``, from ``late_epoch`` on."""
@@ -139,18 +156,23 @@ def unite(matches: Sequence[tuple[np.ndarray, np.ndarray]], num_queries: int) ->
     return queries, votes[queries].argmax(1)
 
 
-def join(images: Sequence[tuple], num_queries: int, starts: np.ndarray) -> np.ndarray:
-    """The pairs of all images, [2, M]: indexes as in ``Pairs``."""
-    return np.concatenate(
+def join(
+    images: Sequence[tuple], num_queries: int, starts: np.ndarray
+) -> tuple[np.ndarray, list[int]]:
+    """The pairs of all images, [2, M]: indexes as in ``Pairs``, and how many an image has."""
+    together = np.concatenate(
         [
             np.stack([queries + image * num_queries, targets + starts[image]])
             for image, (queries, targets) in enumerate(images)
         ],
         axis=1,
     )
+    return together, [len(queries) for queries, _ in images]
 
 
-def to_device(pairs: Sequence[np.ndarray], device: torch.device) -> list[Pairs]:
+def to_device(joined: Sequence[tuple[np.ndarray, list[int]]], device: torch.device) -> list[Pairs]:
     """Pairs on a device, with one copy."""
-    together = torch.from_numpy(np.concatenate(pairs, axis=1).astype(np.int64)).to(device)
-    return [Pairs(*part) for part in together.split([part.shape[1] for part in pairs], 1)]
+    indexes, counts = zip(*joined, strict=True)
+    together = torch.from_numpy(np.concatenate(indexes, axis=1).astype(np.int64)).to(device)
+    parts = together.split([index.shape[1] for index in indexes], 1)
+    return [Pairs(part[0], part[1], number) for part, number in zip(parts, counts, strict=True)]

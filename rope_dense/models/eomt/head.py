@@ -64,8 +64,8 @@ class EoMTHead(Mask2FormerHead):
             self.num_points = train_cfg['num_points']
             self.oversample_ratio = train_cfg['oversample_ratio']
             self.importance_sample_ratio = train_cfg['importance_sample_ratio']
-        self.class_weight = loss_cls['class_weight']
-        self.loss_cls = MMDET_MODELS.build(loss_cls)
+        self.class_weight = class_weights(loss_cls['class_weight'], self.num_classes)
+        self.loss_cls = MMDET_MODELS.build(dict(loss_cls, class_weight=self.class_weight))
         self.loss_mask = MMDET_MODELS.build(loss_mask)
         self.loss_dice = MMDET_MODELS.build(loss_dice)
 
@@ -79,3 +79,23 @@ class EoMTHead(Mask2FormerHead):
         """The class logits and the mask logits of the predictions, in float32."""
         classes, masks = zip(*predictions, strict=True)
         return [x.float() for x in classes], [x.float() for x in masks]
+
+
+def class_weights(given: Sequence[float], num_classes: int) -> list[float]:
+    """A weight for each of K classes and, at the end, for "no object".
+
+    Where all classes have one weight, there are as many of it as there are classes now: a config
+    need not repeat their number.
+
+    Raises:
+        ValueError: classes have weights of their own, and they are not K + 1.
+    """
+    *of_classes, of_none = given
+    if len(set(of_classes)) == 1:
+        return [of_classes[0]] * num_classes + [of_none]
+    if len(of_classes) != num_classes:
+        raise ValueError(
+            f'loss_cls.class_weight must have {num_classes + 1} numbers, the last for no object, '
+            f'got {len(given)}'
+        )
+    return list(given)

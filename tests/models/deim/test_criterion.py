@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from helpers.deim import CLASSES, close, pair, to_ours
 from rope_dense.models.deim.boxes import distance_bins
 from rope_dense.models.deim.criterion import Criterion, Denoised, Outputs, Share, distill
-from rope_dense.models.deim.decoder import Prediction
 from rope_dense.models.deim.denoising import positive_pairs
-from rope_dense.models.deim.matching import Matcher, Pairs, overlaps
-from rope_dense.models.deim.targets import Targets, gather_targets
+from rope_dense.models.deim.matching import Matcher, overlaps
+from rope_dense.models.deim.predictions import Prediction
+from rope_dense.models.deim.targets import Pairs, Targets, gather_targets
 
 BINS = 32
 COUNTS = [3, 0, 4]
@@ -184,7 +184,8 @@ def trained(reference: nn.Module, image: Tensor, targets: Targets) -> Outputs:
     queries = [index + image * number for image, index in enumerate(meta['dn_positive_idx'])]
     counts, groups = targets.counts, meta['dn_num_group']
     matched = positive_pairs(counts, groups, image.device).targets
-    denoised = Denoised(list(noisy[:-1]), noisy[-1], Pairs(torch.cat(queries), matched), groups)
+    pairs = Pairs(torch.cat(queries), matched, [number * groups for number in counts])
+    denoised = Denoised(list(noisy[:-1]), noisy[-1], pairs, groups)
     encoder = Prediction(made.enc_topk_logits, made.enc_topk_bboxes)
     bins = distance_bins(BINS, 4.0, 0.5)
     return Outputs(list(others[:-1]), others[-1], encoder, bins, denoised)

@@ -10,6 +10,7 @@ from torch import nn
 
 from helpers.deim import CLASSES, close, config, ours, pair, randomise
 from rope_dense.models.deim.pyramids import MeanMapPyramid, SpatialTuningAdapter
+from rope_dense.models.deim.selection import anchors_of
 
 SIZES = ((64, 64), (96, 96), (96, 160), (128, 64))
 
@@ -52,6 +53,19 @@ def test_an_image_alone_and_in_a_batch() -> None:
         alone = model(images[index : index + 1], mode='tensor')
         for some, all_ in zip(alone, together, strict=True):
             assert torch.allclose(some[0].float(), all_[index].float(), atol=1e-4)
+
+
+def test_a_new_model_predicts_anchors_of_no_class() -> None:
+    """Its branches of boxes are zero, and probabilities 0.01, so that training starts calmly."""
+    model = MODELS.build(config('s')).eval()
+    maps = model.extract_feat(torch.randn(2, 3, 96, 64))
+    prediction, selection = model.bbox_head(maps), model.bbox_head.selection(maps)
+    anchors, valid = anchors_of([tuple(x.shape[2:]) for x in maps], maps[0].device)
+    assert valid.all()
+    distances = (selection.boxes[:, :, None] - anchors).abs().amax(-1)
+    assert (distances.amin(-1) == 0).all()
+    assert close(prediction.boxes, selection.boxes.sigmoid())
+    assert (prediction.logits.sigmoid().median() - 0.01).abs() < 0.005
 
 
 BACKBONES = {
@@ -114,6 +128,30 @@ def test_mean_map_pyramid_is_means_resized_and_projected(out_channels: int | Non
             project = pyramid.projections[index if out_channels else 0]
             expected = project.bn(project.conv(expected))
         assert close(x, expected)
+
+
+@pytest.mark.parametrize('norm', ['BN', 'GN'])
+def test_a_deployed_model_is_smaller_and_has_the_same_results(norm: str) -> None:
+    settings = config('x', head=dict(masks={}))
+    settings['bbox_head']['decoder']['eval_idx'] = 1
+    norm_cfg = dict(type='BN') if norm == 'BN' else dict(type='GN', num_groups=4)
+    for part in ('neck', 'encoder'):
+        settings[part]['norm_cfg'] = norm_cfg
+    model = MODELS.build(settings).eval()
+    randomise(model)
+    image = torch.randn(2, 3, 64, 96)
+    with torch.no_grad():
+        expected = model(image, mode='tensor')
+        size = sum(param.numel() for param in model.parameters())
+        found = model.deploy()(image, mode='tensor')
+    for x, other in zip(found, expected, strict=True):
+        assert close(x, other, 1e-4)
+    assert sum(param.numel() for param in model.parameters()) < size
+    assert len(model.bbox_head.decoder.layers) == 2
+    norms = [part for part in model.modules() if isinstance(part, nn.BatchNorm2d)]
+    assert not norms
+    small = [name for name, _ in model.named_modules() if name.endswith('conv1x1')]
+    assert bool(small) == (norm == 'GN')
 
 
 def test_mistakes_are_named() -> None:

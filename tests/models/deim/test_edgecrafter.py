@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import pytest
 import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
@@ -16,7 +18,9 @@ from rope_dense.models.deim.targets import Targets
 HIDDEN, COUNTS, LAYERS = 32, [3, 0, 4], 3
 COSTS = dict(cost_class=2, cost_bbox=5, cost_giou=2)
 WEIGHTS = dict(loss_mal=1, loss_bbox=5, loss_giou=2, loss_fgl=0.15, loss_ddf=1.5)
-LOSSES = {'mal': 'mal', 'bbox': 'bbox', 'giou': 'giou', 'fgl': 'fgl', 'ddf': 'ddf'}
+MASK_COSTS = dict(cost_class=2, cost_bbox=1, cost_giou=1, cost_mask_ce=5, cost_mask_dice=5)
+MASK_WEIGHTS = WEIGHTS | dict(loss_mask_ce=5, loss_mask_dice=5)
+SIDE = 96
 
 
 def encoder_keys() -> KeyTable:
@@ -47,6 +51,8 @@ def head_keys() -> KeyTable:
     return {
         r'(decoder\.)?(up|reg_scale)': None,
         r'.+num_points_scale': None,
+        'anchors|valid_mask': None,
+        **mask_keys(),
         r'denoising_class_embed\.(.+)': r'denoising.labels.\1',
         r'enc_score_head\.(.+)': r'selection.cls.\1',
         **mlp_keys('enc_bbox_head', 'selection.reg'),
@@ -61,12 +67,28 @@ def head_keys() -> KeyTable:
     }
 
 
+def mask_keys() -> KeyTable:
+    theirs, ours = r'decoder\.segmentation_head\.', 'mask_head.'
+    return {
+        theirs + r'blocks\.(\d)\.dwconv\.(.+)': ours + r'blocks.\1.conv.\2',
+        theirs + r'blocks\.(\d)\.norm\.(.+)': ours + r'blocks.\1.norm.\2',
+        theirs + r'blocks\.(\d)\.pwconv1\.(.+)': ours + r'blocks.\1.linear.\2',
+        theirs + r'spatial_features_proj\.(.+)': ours + r'project.\1',
+        theirs + r'query_features_block\.norm_in\.(.+)': ours + r'query_norm.\1',
+        theirs + r'query_features_block\.layers\.(.+)': ours + r'query_mlp.\1',
+        theirs + r'query_features_proj\.(.+)': ours + r'query_project.\1',
+        theirs + 'bias': ours + 'bias',
+    }
+
+
 def renamed_blocks(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     names = {'fpn.': 'top_down.', 'pan.': 'bottom_up.'}
     return {names.get(key[:4], key[:4]) + key[4:]: tensor for key, tensor in weights.items()}
 
 
-def models(**settings: Any) -> tuple[nn.Module, nn.Module, nn.Module, nn.Module]:
+def models(
+    *, masks: bool = False, random: bool = True, **settings: Any
+) -> tuple[nn.Module, nn.Module, nn.Module, nn.Module]:
     """Their encoder and decoder, and our encoder and head with the same weights."""
     encoder = edgecrafter('hybrid_encoder').HybridEncoder(
         [HIDDEN] * 3,
@@ -89,9 +111,8 @@ def models(**settings: Any) -> tuple[nn.Module, nn.Module, nn.Module, nn.Module]
         num_layers=LAYERS,
         dim_feedforward=64,
         num_denoising=20,
+        **(dict(mask_downsample_ratio=4, eval_spatial_size=[SIDE, SIDE]) if masks else {}),
     )
-    randomise(encoder)
-    randomise(decoder)
     config = dict(
         type='DEIMEncoder',
         in_channels=(HIDDEN,) * 3,
@@ -111,7 +132,13 @@ def models(**settings: Any) -> tuple[nn.Module, nn.Module, nn.Module, nn.Module]
         decoder=layers | dict(norm='layer', ffn='mlp'),
         denoising=dict(num_queries=20),
     )
+    if masks:
+        head['masks'] = dict(eval_blocks=settings.pop('eval_blocks', None))
     ours = MODELS.build(config), MODELS.build(head | settings)
+    if not random:
+        return encoder, decoder, *ours
+    randomise(encoder)
+    randomise(decoder)
     ours[0].load_state_dict(renamed_blocks(renamed(encoder.state_dict(), encoder_keys())))
     ours[1].load_state_dict(renamed(decoder.state_dict(), head_keys()))
     return encoder, decoder, *ours
@@ -119,17 +146,18 @@ def models(**settings: Any) -> tuple[nn.Module, nn.Module, nn.Module, nn.Module]
 
 def maps() -> list[Tensor]:
     """Of a square image: the source orders the positions of others by columns."""
-    return [torch.randn(3, HIDDEN, side, side) for side in (12, 6, 3)]
+    return [torch.randn(3, HIDDEN, SIDE // stride, SIDE // stride) for stride in (8, 16, 32)]
 
 
 def names_of_ours(name: str) -> str:
     """Ours of a loss that is called loss_mal_aux_0, loss_mal_dn_pre and so on there."""
+    name = name.replace('mask_ce', 'mask').replace('mask_dice', 'dice')
     _, loss, *place = name.split('_')
     prefixes = {('pre',): 'pre.', ('enc', '0'): 'enc.', ('dn', 'pre'): 'dn_pre.', (): ''}
     prefix = prefixes.get(tuple(place))
     if prefix is None:
         prefix = ('d' if place[0] == 'aux' else 'dn_d') + place[1] + '.'
-    return f'{prefix}loss_{LOSSES[loss]}'
+    return f'{prefix}loss_{loss}'
 
 
 def test_evaluation_is_that_of_the_source() -> None:
@@ -144,23 +172,81 @@ def test_evaluation_is_that_of_the_source() -> None:
     assert close(prediction.boxes, expected['pred_boxes'])
 
 
-def test_losses_and_gradients_are_those_of_the_source() -> None:
+def test_masks_in_evaluation_are_those_of_the_source() -> None:
+    """Which has the first block alone there."""
+    _, decoder, _, head = (part.eval() for part in models(masks=True, eval_blocks=1))
+    given = maps()
+    with torch.no_grad():
+        prediction, expected = head(given), decoder(list(given), spatial_feat=given[0])
+    every = torch.arange(20).expand(3, -1)
+    assert close(prediction.masks.logits(every), expected['pred_masks'])
+
+
+def test_weights_begin_as_those_of_the_source() -> None:
+    """Constants are the same, and other weights as large."""
+    their_encoder, decoder, encoder, head = models(masks=True, random=False)
+    expected = renamed_blocks(renamed(their_encoder.state_dict(), encoder_keys()))
+    pairs = [(encoder.state_dict(), expected)]
+    pairs.append((head.state_dict(), renamed(decoder.state_dict(), head_keys())))
+    for ours, theirs in pairs:
+        assert set(ours) == set(theirs)
+        for name, tensor in ours.items():
+            other = theirs[name]
+            if other.float().unique().numel() <= 2 or 'sampling_offsets' in name:
+                assert torch.equal(tensor, other), name
+            elif tensor.numel() >= 500:
+                assert (tensor.std() / other.std() - 1).abs() < 0.15, name
+
+
+def same_points(patch: pytest.MonkeyPatch) -> None:
+    """Let the points of masks depend on nothing but their number."""
+    rand = torch.rand
+
+    def fixed(*size: Any, **settings: Any) -> Tensor:
+        if len(size) < 2 or size[-1] != 2:
+            return rand(*size, **settings)
+        generator = torch.Generator().manual_seed(math.prod(size))
+        return rand(*size, generator=generator, **settings)
+
+    patch.setattr(torch, 'rand', fixed)
+
+
+@pytest.mark.parametrize('masks', [False, True], ids=['boxes', 'masks'])
+def test_losses_and_gradients_are_those_of_the_source(
+    masks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All, with the same noise: also those whose way transformers' copy has lost."""
-    their_encoder, decoder, encoder, head = models()
-    matcher = edgecrafter('matcher').HungarianMatcher(COSTS, use_focal_loss=True)
-    criterion = edgecrafter('criterion').ECCriterion(
-        matcher, WEIGHTS, ['mal', 'boxes', 'local'], gamma=1.5, num_classes=CLASSES
+    costs = dict(class_cost=2.0, bbox_cost=1.0, giou_cost=1.0, mask_cost=5.0, dice_cost=5.0)
+    settings = dict(matching=costs) if masks else {}
+    their_encoder, decoder, encoder, head = models(masks=masks, **settings)
+    matcher = edgecrafter('matcher').HungarianMatcher(
+        MASK_COSTS if masks else COSTS,
+        use_focal_loss=True,
+        mask_point_sample_ratio=16 if masks else None,
     )
+    criterion = edgecrafter('criterion').ECCriterion(
+        matcher,
+        MASK_WEIGHTS if masks else WEIGHTS,
+        ['mal', 'boxes', 'local', 'masks'][: 3 + masks],
+        gamma=1.5,
+        num_classes=CLASSES,
+    )
+    same_points(monkeypatch)
     number = sum(COUNTS)
     boxes = torch.cat([torch.rand(number, 2), 0.1 + 0.3 * torch.rand(number, 2)], -1)
-    targets = Targets(torch.randint(0, CLASSES, (number,)), boxes, COUNTS)
+    truth = (torch.rand(number, SIDE, SIDE) < 0.4).to(torch.uint8) if masks else None
+    targets = Targets(torch.randint(0, CLASSES, (number,)), boxes, COUNTS, truth)
     given = maps()
     torch.manual_seed(3)
     encoded = encoder(given)
     losses = head.criterion(head.forward_training(encoded, targets), targets)
     torch.manual_seed(3)
     labels = [dict(labels=label, boxes=box) for label, box in targets.per_image]
-    outputs = decoder(their_encoder(list(given)), labels)
+    encoded = their_encoder(list(given))
+    if truth is not None:
+        for label, part in zip(labels, truth.split(COUNTS), strict=True):
+            label['masks'] = part
+    outputs = decoder(encoded, labels, encoded[0] if masks else None)
     expected = {names_of_ours(name): x for name, x in criterion(outputs, labels).items()}
     own = expected.pop(f'dn_d{LAYERS - 1}.loss_ddf')  # what the last layer learns from itself
     assert own == 0

@@ -13,9 +13,9 @@ from mmdet.structures.bbox import bbox_cxcywh_to_xyxy
 from mmengine.structures import InstanceData
 from torch import Tensor
 
-from rope_dense.models.deim.decoder import Prediction
-from rope_dense.models.deim.matching import Matcher, Pairs, unite
-from rope_dense.models.deim.targets import Targets
+from rope_dense.models.deim.matching import Matcher, unite
+from rope_dense.models.deim.predictions import Prediction
+from rope_dense.models.deim.targets import Pairs, Targets
 
 COUNTS = [3, 0, 5]
 QUERIES, CLASSES = 9, 4

@@ -200,9 +200,10 @@ def test_multi_scale_batches_of_rectangles() -> None:
 IMAGES, EPOCHS = 8, 120
 
 
-@pytest.fixture
-def recipe(shared_data: Path, tmp_path: Path) -> Config:
+@pytest.fixture(params=[False, True], ids=['boxes', 'masks'])
+def recipe(request: pytest.FixtureRequest, shared_data: Path, tmp_path: Path) -> Config:
     """A tiny model and a few real images, stretched to 128 x 128 pixels."""
+    masks = request.param
     root = shared_data / 'coco_mini'
     content = json.loads((root / 'annotations' / 'instances_train2017.json').read_text())
     content['images'] = content['images'][:IMAGES]
@@ -212,7 +213,7 @@ def recipe(shared_data: Path, tmp_path: Path) -> Config:
     annotations.write_text(json.dumps(content))
     pipeline = [
         dict(type='LoadImageFromFile'),
-        dict(type='LoadAnnotations', with_bbox=True),
+        dict(type='LoadAnnotations', with_bbox=True, with_mask=masks),
         dict(type='Resize', scale=(128, 128)),
         dict(
             type='PackDetInputs',
@@ -226,13 +227,16 @@ def recipe(shared_data: Path, tmp_path: Path) -> Config:
         pipeline=pipeline,
     )
     loader = dict(batch_size=IMAGES, num_workers=0)
-    model = config('s', head=dict(num_classes=80, num_queries=60, matching=dict(late_epoch=80)))
+    matching = dict(mask_cost=5.0, dice_cost=5.0) if masks else dict(late_epoch=80)
+    head = dict(num_classes=80, num_queries=60, matching=matching, masks={} if masks else None)
+    model = config('s', head=head)
     model['data_preprocessor'] = dict(
         type='DetDataPreprocessor',
         mean=[123.675, 116.28, 103.53],
         std=[58.395, 57.12, 57.375],
         bgr_to_rgb=True,
         pad_size_divisor=32,
+        pad_mask=masks,
     )
     optimizer = dict(type='AdamW', lr=2e-3, weight_decay=1e-4)
     return Config(
@@ -248,7 +252,11 @@ def recipe(shared_data: Path, tmp_path: Path) -> Config:
             ),
             train_cfg=dict(type='EpochBasedTrainLoop', max_epochs=EPOCHS, val_interval=EPOCHS),
             val_cfg=dict(type='ValLoop'),
-            val_evaluator=dict(type='CocoMetric', ann_file=str(annotations), metric='bbox'),
+            val_evaluator=dict(
+                type='CocoMetric',
+                ann_file=str(annotations),
+                metric=['bbox', 'segm'][: 1 + masks],
+            ),
             optim_wrapper=dict(
                 type='OptimWrapper', optimizer=optimizer, clip_grad=dict(max_norm=0.1)
             ),
@@ -267,4 +275,6 @@ def test_real_images_are_learned(recipe: Config) -> None:
     runner.train()
     history, _ = runner.message_hub.get_scalar('train/loss').data
     assert history[-5:].mean() < 0.75 * history[:5].mean()
-    assert runner.val()['coco/bbox_mAP'] > 0.5
+    metrics = runner.val()
+    assert metrics['coco/bbox_mAP'] > 0.5
+    assert metrics.get('coco/segm_mAP', 1) > 0.3

@@ -1,0 +1,150 @@
+"""Masks of instances, as products of queries and a map.
+
+Letters: B images, Q queries, C channels, h x w mask, H x W image, P points, M pairs, T boxes of all
+images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from mmdet.models.losses.dice_loss import dice_loss
+from mmdet.models.utils import get_uncertain_point_coords_with_randomness
+from torch import Tensor, nn
+
+from ...utils.validation import check_integer
+from .predictions import Masks
+from .targets import Pairs, Targets
+
+OVERSAMPLE, IMPORTANT = 3, 0.75  # of the points of a loss: how many are drawn, and chosen
+
+
+class MaskHead(nn.Module):
+    """Mask logits of the queries of each layer: ECSeg's head, at a quarter of any image.
+
+    The largest map of the encoder is resized to stride 4. A block is added for each layer; a mask
+    is the product of its query and the map after the block of its layer. Liu et al.,
+    "EdgeCrafter: Compact ViTs for Edge Dense Prediction via Task-Specialized Distillation", 2026.
+    Checked against its source in tests/models/deim/test_edgecrafter.py.
+
+    Args:
+        channels: C.
+        num_layers: of the decoder.
+        eval_blocks: blocks that the map passes in evaluation. None: those of the layer that
+            counts, as in training. The source's evaluation, and so the results of its weights,
+            have 1.
+    """
+
+    def __init__(self, channels: int, num_layers: int, eval_blocks: int | None = None) -> None:
+        super().__init__()
+        if eval_blocks is not None:
+            check_integer('masks: eval_blocks', eval_blocks, 1, num_layers)
+        self.eval_blocks = eval_blocks
+        self.blocks = nn.ModuleList(DepthwiseBlock(channels) for _ in range(num_layers))
+        self.project = nn.Conv2d(channels, channels, 1)
+        self.query_norm = nn.LayerNorm(channels)
+        self.query_mlp = nn.Sequential(
+            nn.Linear(channels, 4 * channels), nn.GELU(), nn.Linear(4 * channels, channels)
+        )
+        self.query_project = nn.Linear(channels, channels)
+        self.bias = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor, queries: Sequence[Tensor]) -> list[Masks]:
+        """Masks of the queries [B, Q, C] of each layer, with the largest map [B, C, H, W]."""
+        masks, x = [], enlarge(x)
+        for block, some in zip(self.blocks, queries, strict=True):
+            x = block(x)
+            masks.append(self.masks(x, some))
+        return masks
+
+    def evaluate(self, x: Tensor, queries: Tensor, layer: int) -> Masks:
+        """Masks of the queries [B, Q, C] of one layer."""
+        x = enlarge(x)
+        for block in self.blocks[: self.eval_blocks or layer + 1]:
+            x = block(x)
+        return self.masks(x, queries)
+
+    def drop_unused(self, layer: int) -> None:
+        """Leave out the blocks that do not run in evaluation."""
+        del self.blocks[self.eval_blocks or layer + 1 :]
+
+    def masks(self, x: Tensor, queries: Tensor) -> Masks:
+        """Of a map at stride 4."""
+        features = self.project(x)
+        kernels = self.query_project(queries + self.query_mlp(self.query_norm(queries)))
+        bias = self.bias.to(kernels.dtype).expand(*kernels.shape[:2], 1)
+        ones = torch.ones_like(features[:, :1])
+        return Masks(torch.cat([features, ones], 1), torch.cat([kernels, bias], -1))
+
+
+class DepthwiseBlock(nn.Module):
+    """A depth-wise and a point-wise convolution with a residual connection."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+        self.norm = nn.LayerNorm(channels, eps=1e-6)
+        self.linear = nn.Linear(channels, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A map [B, C, h, w] to a map."""
+        y = self.norm(self.conv(x).permute(0, 2, 3, 1))
+        return x + F.gelu(self.linear(y)).permute(0, 3, 1, 2)
+
+
+def enlarge(x: Tensor) -> Tensor:
+    """A map of stride 8 at stride 4."""
+    size = [2 * side for side in x.shape[2:]]
+    return F.interpolate(x, size, mode='bilinear', align_corners=False)
+
+
+def mask_losses(masks: Masks, targets: Targets, pairs: Pairs, ratio: int) -> dict[str, Tensor]:
+    """Sums of the cross entropy and of the dice loss of masks, at points where they are unsure.
+
+    Args:
+        masks, targets: of the batch.
+        pairs: of queries and annotations.
+        ratio: places of a mask for each point.
+    """
+    logits = masks.of_pairs(pairs)[:, None]  # [M, 1, h, w]
+    if not len(pairs):
+        return dict(mask=logits.sum(), dice=logits.sum())
+    height, width = logits.shape[2:]
+    number = max(height, height * width // ratio)
+    with torch.no_grad():
+        points = get_uncertain_point_coords_with_randomness(
+            logits, None, number, OVERSAMPLE, IMPORTANT
+        )
+        labels = targets.sample_masks(pairs.targets, points)
+    grid = (2 * points - 1)[:, :, None]
+    values = F.grid_sample(logits, grid, align_corners=False)[:, 0, :, 0]  # [M, P]
+    entropy = F.binary_cross_entropy_with_logits(values, labels, reduction='none')
+    dice = dice_loss(values.sigmoid(), labels, eps=1.0, reduction='sum', naive_dice=True)
+    return dict(mask=entropy.mean(1).sum(), dice=dice)
+
+
+def in_image(
+    logits: Tensor, size: Sequence[int], inside: Sequence[int], out: Sequence[int]
+) -> Tensor:
+    """Masks [M, *out], true where logits [M, h, w] are positive in the original image.
+
+    Args:
+        logits: of a padded image.
+        size: (height, width) of the padded image.
+        inside: of the image in it, at the top left.
+        out: of the original image.
+    """
+    if tuple(inside) != tuple(size):
+        logits = resized(logits, size)[:, : inside[0], : inside[1]]
+    step = max(1, CHUNK // (out[0] * out[1]))
+    return torch.cat([resized(some, out) > 0 for some in logits.split(step)])
+
+
+CHUNK = 2**25  # values of the masks that are resized at a time
+
+
+def resized(logits: Tensor, size: Sequence[int]) -> Tensor:
+    """[M, h, w] at another size, bilinear."""
+    return F.interpolate(logits[:, None], list(size), mode='bilinear', align_corners=False)[:, 0]

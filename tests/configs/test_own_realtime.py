@@ -1,0 +1,109 @@
+"""configs/own/realtime.py: what follows from its settings, and a step of training in each stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import DefaultScope
+from mmengine.runner import Runner
+
+from helpers.grid import CONFIGS
+from rope_dense.cli.config import load_config
+from rope_dense.cli.model_checks import random_model
+from rope_dense.cli.schedule import check_schedule
+from rope_dense.datasets import ShapesSettings, write_shapes
+from rope_dense.engine.train_loop import set_epoch
+
+pytestmark = pytest.mark.usefixtures('surroundings')
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp('own')
+    write_shapes(folder, ShapesSettings(train=6, val=2, size=(64, 96)))
+    return folder / 'coco'
+
+
+def load(data: Path, **settings: object) -> Config:
+    settings = dict(data_root=data, epochs=10, batch_size=2) | settings
+    options = [f'own.{name}={value}' for name, value in settings.items()]
+    return load_config(str(CONFIGS / 'own' / 'realtime.py'), options)
+
+
+def stages(cfg: Config) -> list[int]:
+    return cfg.train_dataloader.dataset.pipeline[2].starts
+
+
+def test_stages_follow_from_epochs(data: Path) -> None:
+    """At the length of the recipe they are its own."""
+    cfg = load(data, epochs=68)
+    recipe = Config.fromfile(CONFIGS / 'deim' / 'deimv2-l_lingbot-s_4xb8-251k_coco.py')
+    assert stages(cfg) == stages(recipe) == [4, 34, 60]
+    assert cfg.model.bbox_head.matching == recipe.model.bbox_head.matching
+    augments = cfg.model.data_preprocessor.batch_augments
+    assert augments == recipe.model.data_preprocessor.batch_augments
+    assert cfg.custom_hooks == recipe.custom_hooks
+    assert cfg.train_cfg.max_iters == 68 * 3
+    assert cfg.param_scheduler[1].begin == 34 * 3 and cfg.param_scheduler[1].end == 60 * 3
+
+
+@pytest.mark.parametrize('epochs', [1, 2, 3, 7])
+def test_short_runs(data: Path, epochs: int) -> None:
+    cfg = load(data, epochs=epochs)
+    check_schedule(cfg)
+    assert stages(cfg) == sorted(set(stages(cfg))) and cfg.train_cfg.max_iters == 3 * epochs
+    assert all(part.end <= cfg.train_cfg.max_iters for part in cfg.param_scheduler)
+
+
+def test_sizes_follow_from_one(data: Path) -> None:
+    cfg = load(data, size=170)
+    resizes = [cfg.test_dataloader.dataset.pipeline[1], cfg.train_dataloader.dataset.pipeline[5]]
+    assert [step.scale for step in resizes] == [(160, 160)] * 2
+    assert [step[0].scale for step in zip(cfg.tta_pipeline[1].transforms[0], strict=True)] == [
+        (160, 160),
+        (128, 128),
+        (192, 192),
+    ]
+    mosaic = cfg.train_dataloader.dataset.pipeline[2].transforms[1][0].transforms[0][0]
+    assert mosaic.part_size == 80 and mosaic.max_cached_images == 0
+    assert cfg.model.data_preprocessor.batch_augments[1].base == 160
+    assert cfg.model.bbox_head.num_queries == cfg.model.test_cfg.max_per_img == (96 // 8) ** 2
+    assert load(data).model.bbox_head.num_queries == 300
+
+
+def test_hooks_of_choice(data: Path) -> None:
+    kinds = [hook.type for hook in load(data, patience=3, ema=False).custom_hooks]
+    assert kinds == ['EarlyStoppingHook', 'BestRestartHook']
+    assert load(data).default_hooks.checkpoint.save_best == 'coco/bbox_mAP'
+
+
+def test_without_weights_all_learn_alike(data: Path) -> None:
+    cfg = load(data, weights=None)
+    assert cfg.model.backbone.init_cfg is None
+    assert cfg.optim_wrapper.paramwise_cfg.get('lr_mult') == {}
+
+
+@pytest.mark.parametrize('stage', range(4))
+def test_a_batch_of_each_stage_trains(data: Path, stage: int) -> None:
+    """Small: finite losses, on images of its own pipeline, with mosaics of the data set."""
+    cfg = load(data, size=96, weights=None, epochs=68)
+    model = cfg.model
+    model.backbone.arch = dict(
+        embed_dims=32, depth=3, num_heads=2, rope=dict(type='AxialRoPE', theta=100.0)
+    )
+    model.backbone.out_indices, model.backbone.qkv_bias = (0, 1, 2), True
+    model.neck.update(in_channels=32, out_channels=32, stem_channels=4)
+    model.encoder.update(in_channels=(32,) * 3, embed_dims=32, feedforward_channels=32)
+    model.bbox_head.embed_dims = 32
+    model.bbox_head.decoder.update(num_layers=2, feedforward_channels=32)
+    cfg.train_dataloader.num_workers, cfg.train_dataloader.persistent_workers = 0, False
+    set_epoch([0, *stages(cfg)][stage])
+    detector = random_model(cfg).train()
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        batch = next(iter(Runner.build_dataloader(cfg.train_dataloader, seed=0)))
+    losses = detector(**detector.data_preprocessor(batch, training=True), mode='loss')
+    assert all(torch.isfinite(torch.as_tensor(loss)).all() for loss in losses.values())
+    set_epoch(0)

@@ -1,0 +1,148 @@
+"""Every command of README.md, docs/use.md and docs/own_data.md, on small data and small models."""
+
+import glob
+import io
+import json
+import re
+import runpy
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from mmengine.registry import DefaultScope
+from PIL import Image
+
+from rope_dense.datasets import ShapesSettings, write_shapes
+
+pytest.importorskip('mmdet')
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('surroundings')]
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ('docs/own_data.md', 'README.md', 'docs/use.md')  # the first trains what the others use
+SHORT = {'epochs=50': 'epochs=1', 'gpus=1,': 'gpus=1,\n    weights=None,'}
+SHORT |= {"'data/own'": "'shapes/coco'", 'size=800': 'size=96'}
+TRAINED = {'CONFIG': 'work_dirs/cats/cats.py', 'CHECKPOINT': 'work_dirs/cats/best_*.pth'}
+SMALLER = {'own.epochs=20': ['own.epochs=1'], 'own.data_root=DATA': ['own.data_root=shapes/coco']}
+SMALLER |= {'model.onnx': ['model.onnx', '--size', '96x128', '--batch', '1']}
+SMALLER |= {'480': ['96']}
+
+
+def commands(page: str) -> list[str]:
+    """In the order of the page; of a pipe the last one."""
+    text = (ROOT / page).read_text()
+    blocks = '\n'.join(re.findall(r'```bash\n(.*?)```', text, re.DOTALL))
+    lines = [line.rpartition('| ')[2] for line in blocks.splitlines()]
+    return [line for line in lines if line.startswith('python tools/')]
+
+
+def arguments(command: str) -> list[str]:
+    """Of a command, with the trained model, small settings and expanded names."""
+    words = shlex.split(command, comments=True)[2:]
+    words = [small for word in words for small in SMALLER.get(word, [TRAINED.get(word, word)])]
+    return [name for word in words for name in (sorted(glob.glob(word)) or [word])]
+
+
+def write_sources(folder: Path) -> None:
+    """A picture and its labels for each converter."""
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
+    for place in ('data/images/train', 'data/train', 'VOC/JPEGImages', 'pictures'):
+        (folder / place).mkdir(parents=True)
+        for index in range(2):
+            Image.fromarray(pixels).save(folder / place / f'{index}.png')
+    (folder / 'street.jpg').write_bytes((folder / 'pictures' / '0.png').read_bytes())
+    video = cv2.VideoWriter(str(folder / 'drive.mp4'), cv2.VideoWriter.fourcc(*'mp4v'), 5, (96, 64))
+    for _ in range(2):
+        video.write(pixels)
+    video.release()
+    for name in ('data/labels/train', 'VOC/Annotations', 'labels', 'colour_masks'):
+        (folder / name).mkdir(parents=True)
+    (folder / 'data/classes.txt').write_text('cat #ff0000\n')
+    corners = dict(xmin=10, ymin=10, xmax=40, ymax=30)
+    inner = ''.join(f'<{name}>{value}</{name}>' for name, value in corners.items())
+    voc = f'<annotation><object><name>cat</name><bndbox>{inner}</bndbox></object></annotation>'
+    outline = dict(label='cat', points=[[10, 10], [40, 10], [40, 30]], shape_type='polygon')
+    for index in range(2):
+        (folder / f'data/labels/train/{index}.txt').write_text('0 0.5 0.5 0.25 0.25\n')
+        (folder / f'VOC/Annotations/{index}.xml').write_text(voc)
+        (folder / f'labels/{index}.json').write_text(json.dumps(dict(shapes=[outline])))
+    Image.new('RGB', (96, 64), (255, 0, 0)).save(folder / 'colour_masks/0.png')
+    (folder / 'annotations.xml').write_text(
+        '<annotations><image name="0.png" width="96" height="64">'
+        '<box label="cat" xtl="10" ytl="10" xbr="40" ybr="30"/></image></annotations>'
+    )
+    old = dict(
+        images=[dict(id=1, file_name='0.png')],
+        annotations=[dict(id=1, image_id=1, category_id=1, bbox=[10, 10, 30, 20])],
+        categories=[dict(id=1, name='cat')],
+    )
+    (folder / 'old.json').write_text(json.dumps(old))
+
+
+class FolderHub:
+    """The calls of huggingface_hub that the tools use, in a folder."""
+
+    root = Path('hub')
+
+    def create_repo(self, name: str, **settings: object) -> None:
+        (self.root / name).mkdir(parents=True)
+
+    def upload_folder(self, *, repo_id: str, folder_path: str) -> str:
+        shutil.copytree(folder_path, self.root / repo_id, dirs_exist_ok=True)
+        return repo_id
+
+    @classmethod
+    def download(cls, name: str, file: str, **settings: object) -> str:
+        from huggingface_hub.utils import LocalEntryNotFoundError
+
+        if not (cls.root / name / file).is_file():
+            raise LocalEntryNotFoundError(file)
+        return str(cls.root / name / file)
+
+
+@pytest.fixture(scope='module')
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with tools, the configs with small settings, pictures and labels; a small ViT."""
+    folder = tmp_path_factory.mktemp('commands')
+    (folder / 'tools').symlink_to(ROOT / 'tools')
+    (folder / 'configs' / 'own').mkdir(parents=True)
+    for name in ('detection', 'cats'):
+        text = (ROOT / 'configs' / 'own' / 'detection.py').read_text()
+        for old, new in SHORT.items():
+            assert old in text
+            text = text.replace(old, new)
+        (folder / 'configs' / 'own' / f'{name}.py').write_text(text)
+    write_shapes(folder / 'shapes', ShapesSettings(train=4, val=2, size=(64, 96)))
+    write_sources(folder)
+    tiny = dict(embed_dims=32, depth=4, num_heads=2)
+    hub = pytest.importorskip('huggingface_hub')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('rope_dense.cli.own_config.BACKBONES', {'small': (tiny, '', 32, 4)})
+        patch.setattr(hub, 'HfApi', FolderHub)
+        patch.setattr(hub, 'hf_hub_download', FolderHub.download)
+        patch.chdir(folder)
+        yield folder
+
+
+@pytest.mark.parametrize('page', PAGES)
+def test_the_commands_of_a_page_run(
+    page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(commands(page)) > 3
+    for command in commands(page):
+        given = arguments(command)
+        if 'convert_data' in command:  # which writes nothing over
+            for file in glob.glob('data/annotations/*.json'):
+                Path(file).unlink()
+        monkeypatch.setattr('sys.stdin', io.StringIO('pictures/0.png\n'))
+        with DefaultScope.overwrite_default_scope('mmengine'):
+            main = runpy.run_path(str(ROOT / shlex.split(command)[1]))['main']
+            assert main(given) == 0, command
+    made = {
+        'docs/own_data.md': ('data/masks/train/0.png', 'work_dirs/cats/predictions/pictures/0.jpg'),
+        'README.md': ('work_dirs/detection/predictions/predictions.json', 'results/pictures/1.jpg'),
+        'docs/use.md': ('model.onnx', 'results/predictions.json'),
+    }
+    assert all((workplace / file).is_file() for file in made[page])

@@ -1,0 +1,192 @@
+"""Masks as products of queries and a map: point by point, in training and in the original image."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from mmdet.structures import DetDataSample
+from mmdet.structures.mask import BitmapMasks
+from mmengine.structures import InstanceData
+from torch import Tensor
+
+from helpers.deim import CLASSES, close, ours
+from rope_dense.models.deim import masks as module
+from rope_dense.models.deim.masks import MaskHead, in_image, mask_losses
+from rope_dense.models.deim.matching import Matcher
+from rope_dense.models.deim.predictions import Masks, Prediction
+from rope_dense.models.deim.targets import Pairs, Targets
+
+BATCH, QUERIES, CHANNELS, HEIGHT, WIDTH = 2, 5, 4, 8, 12
+COUNTS = [2, 1]
+
+
+def masks() -> tuple[Masks, Tensor]:
+    """Masks, and all of their logits [B, Q, h, w]."""
+    features = torch.randn(BATCH, CHANNELS + 1, HEIGHT, WIDTH)
+    kernels = torch.randn(BATCH, QUERIES, CHANNELS + 1)
+    return Masks(features, kernels), torch.einsum('bchw,bqc->bqhw', features, kernels)
+
+
+def targets() -> Targets:
+    number = sum(COUNTS)
+    boxes = torch.cat([torch.rand(number, 2), 0.1 + 0.3 * torch.rand(number, 2)], -1)
+    truth = (torch.rand(number, 4 * HEIGHT, 4 * WIDTH) < 0.5).to(torch.uint8)
+    return Targets(torch.randint(0, CLASSES, (number,)), boxes, COUNTS, truth)
+
+
+def test_products_of_some_queries_and_at_some_points() -> None:
+    given, logits = masks()
+    index = torch.tensor([[3, 0], [1, 1]])
+    assert close(given.logits(index), torch.stack([logits[0, index[0]], logits[1, index[1]]]))
+    pairs = Pairs(torch.tensor([4, 1, QUERIES + 2]), torch.arange(3), COUNTS)
+    assert close(given.of_pairs(pairs), logits.flatten(0, 1)[pairs.queries])
+    points = torch.rand(9, 2)
+    grid = (2 * points - 1).expand(BATCH, 1, -1, -1)
+    expected = F.grid_sample(logits, grid, align_corners=False)[:, :, 0]
+    assert close(given.at(points), expected)
+    first, second = given.split([2, 3])
+    assert close(second.at(points), expected[:, 2:])
+    assert first.features is given.features
+
+
+def test_targets_are_sampled_at_the_nearest_pixel() -> None:
+    given = targets()
+    index, points = torch.tensor([2, 0, 0]), torch.rand(3, 50, 2)
+    points[0, 0], points[0, 1] = 0.0, torch.nextafter(torch.tensor(1.0), torch.tensor(0.0))
+    grid = (2 * points - 1)[:, :, None]
+    whole = given.masks[index][:, None].float()
+    expected = F.grid_sample(whole, grid, mode='nearest', align_corners=False)[:, 0, :, 0]
+    assert torch.equal(given.sample_masks(index, points), expected)
+
+
+def test_losses_point_by_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, truth = masks()[0], targets()
+    pairs = Pairs(torch.tensor([4, 1, QUERIES + 2]), torch.tensor([1, 0, 2]), COUNTS)
+    points = torch.rand(3, 8, 2)
+    asked: list[int] = []
+
+    def chosen(logits: Tensor, labels: None, number: int, *settings: float) -> Tensor:
+        asked.append(number)
+        return points
+
+    monkeypatch.setattr(module, 'get_uncertain_point_coords_with_randomness', chosen)
+    losses = mask_losses(given, truth, pairs, ratio=16)
+    assert asked == [HEIGHT]  # 96 places / 16 are fewer than rows
+    grid = (2 * points - 1)[:, :, None]
+    logits = F.grid_sample(given.of_pairs(pairs)[:, None], grid, align_corners=False).view(3, 8)
+    labels = truth.sample_masks(pairs.targets, points)
+    entropy = dice = 0.0
+    for row, label in zip(logits.double(), labels, strict=True):
+        p = row.sigmoid()
+        entropy += -(label * p.log() + (1 - label) * (1 - p).log()).mean().item()
+        dice += 1 - ((2 * (p * label).sum() + 1) / (p.sum() + label.sum() + 1)).item()
+    assert losses['mask'].item() == pytest.approx(entropy, rel=1e-5)
+    assert losses['dice'].item() == pytest.approx(dice, rel=1e-5)
+
+
+def test_matching_by_masks_alone() -> None:
+    """Boxes and classes are all the same; the masks of some queries are those of annotations."""
+    wanted = (torch.rand(sum(COUNTS), 1, HEIGHT, WIDTH) < 0.5).float()
+    whole = F.interpolate(wanted, scale_factor=4.0, mode='nearest')[:, 0].to(torch.uint8)
+    truth = targets()._replace(masks=whole)
+    plain = Masks(torch.randn(BATCH, 3, HEIGHT, WIDTH), torch.zeros(BATCH, QUERIES, 3))
+    plain.features[0, :2] = 8 * wanted[:2, 0] - 4
+    plain.features[1, 0] = 8 * wanted[2, 0] - 4
+    plain.kernels[0, 3, 0], plain.kernels[0, 1, 1], plain.kernels[1, 4, 0] = 1.0, 1.0, 1.0
+    prediction = Prediction(
+        torch.zeros(BATCH, QUERIES, CLASSES), torch.full((BATCH, QUERIES, 4), 0.5), masks=plain
+    )
+    without = prediction._replace(masks=None)
+    matcher = Matcher(0.0, 0.0, 0.0, mask_cost=1.0, dice_cost=1.0)
+    (pairs, _), _ = matcher([prediction, without], truth)
+    assert set(zip(pairs.queries.tolist(), pairs.targets.tolist(), strict=True)) == {
+        (3, 0),
+        (1, 1),
+        (QUERIES + 4, 2),
+    }
+    costs = matcher.mask_costs([prediction, without], truth)
+    assert [tuple(cost.shape) for cost in costs] == [(2 * QUERIES, 2), (2 * QUERIES, 1)]
+    assert all((cost[QUERIES:] == 0).all() for cost in costs)
+
+
+def test_masks_of_the_original_image() -> None:
+    logits = torch.full((2, 4, 6), -1.0)
+    logits[0, :2, :3], logits[1, 2:] = 1.0, 1.0
+    whole = in_image(logits, (16, 24), (16, 24), (32, 48))
+    assert whole.shape == (2, 32, 48)
+    assert whole[0, :14, :22].all()
+    assert not whole[0, 17:].any()
+    assert not whole[0, :, 25:].any()
+    padded = in_image(logits, (16, 24), (8, 12), (8, 12))  # the first quarter alone
+    assert padded[0, :6, :10].all()
+    assert not padded[1, :7].any()
+
+
+def samples(numbers: tuple[int, ...], height: int = 64, width: int = 96) -> list[DetDataSample]:
+    made = []
+    for number in numbers:
+        corners = torch.rand(number, 2) * 40
+        truth = InstanceData(
+            bboxes=torch.cat([corners, corners + 8 + torch.rand(number, 2) * 24], 1),
+            labels=torch.randint(0, CLASSES, (number,)),
+            masks=BitmapMasks(
+                (np.random.rand(number, height, width) < 0.5).astype(np.uint8), height, width
+            ),
+        )
+        made.append(DetDataSample(gt_instances=truth))
+    return made
+
+
+MASKS = dict(masks={}, matching=dict(mask_cost=5.0, dice_cost=5.0))
+
+
+@pytest.mark.parametrize('numbers', [(3, 0, 2), (0, 0)])
+def test_each_parameter_has_a_gradient(numbers: tuple[int, ...]) -> None:
+    model = ours('s', head=MASKS).train()
+    losses = model(torch.randn(len(numbers), 3, 64, 96), samples(numbers), mode='loss')
+    for name in ('', 'd0.', 'pre.', 'dn_d0.', 'dn_d1.', 'dn_pre.'):
+        assert {f'{name}loss_mask', f'{name}loss_dice'} <= set(losses)
+    assert 'enc.loss_mask' not in losses
+    sum(losses.values()).backward()
+    for name, param in model.named_parameters():
+        assert param.grad is not None, name
+        assert torch.isfinite(param.grad).all(), name
+
+
+def test_results_have_masks_of_the_original_image() -> None:
+    model = ours('s', head=MASKS)
+    image = torch.randn(1, 3, 64, 96)
+    *_, logits = model(image, mode='tensor')
+    assert logits.shape == (1, 30, 16, 24)
+    meta = dict(scale_factor=(0.5, 0.5), ori_shape=(120, 150), img_shape=(60, 75))
+    (sample,) = model(image, [DetDataSample(metainfo=meta)], mode='predict')
+    assert sample.pred_instances.masks.shape == (30, 120, 150)
+    assert sample.pred_instances.masks.dtype == torch.bool
+
+
+def test_blocks_in_evaluation() -> None:
+    """All of a layer, as in training, or fewer."""
+    x, queries = torch.randn(2, 8, 6, 4), torch.randn(2, 3, 8)
+    head = MaskHead(8, 3)
+    every = head(x, [queries] * 3)
+    for layer in range(3):
+        assert close(head.evaluate(x, queries, layer).features, every[layer].features)
+    head.eval_blocks = 1
+    assert close(head.evaluate(x, queries, 2).features, every[0].features)
+
+
+def test_mistakes_are_named() -> None:
+    model, image = ours('s', head=MASKS).train(), torch.randn(2, 3, 64, 96)
+    data = samples((1, 1))
+    del data[1].gt_instances.masks
+    with pytest.raises(ValueError) as error:
+        model(image, data, mode='loss')
+    assert 'with_mask=True' in str(error.value)
+    with pytest.raises(ValueError) as error:
+        model(image, [*samples((1,)), *samples((1,), 32, 96)], mode='loss')
+    assert 'pad_mask=True' in str(error.value)
+    with pytest.raises(ValueError) as error:
+        ours('s', head=dict(masks=dict(eval_blocks=3)))
+    assert 'eval_blocks' in str(error.value)
