@@ -193,8 +193,8 @@ class Backbone(BaseModule):
         scaling = None if block.attn.rope is None else block.attn.rope.scaling
         inputs = block, scaling, x, grid, plan, mask
         if self.with_cp and torch.is_grad_enabled():
-            return checkpoint(run_block, *inputs, use_reentrant=False)
-        return run_block(*inputs)
+            return checkpoint(run_scaled, *inputs, use_reentrant=False)
+        return run_scaled(*inputs)
 
     def compile_blocks(self, **options: Any) -> None:
         """Compile each block in place, for images of any size; the rest stays eager.
@@ -281,7 +281,7 @@ class Backbone(BaseModule):
         self.is_init = True
 
 
-def run_block(block: Block, scaling: RopeScaling | None, *inputs: object) -> Tensor:
+def run_scaled(block: Block, scaling: RopeScaling | None, *inputs: object) -> Tensor:
     """Run a block with the scaling of its forward, also if another was set before backward."""
     rope = block.attn.rope
     with compile_settings() if block.is_compiled else nullcontext():
