@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from pathlib import Path
 
 from command_line import add_common_arguments, add_compile, parse, tool_parser
 
@@ -46,6 +47,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 if __name__ == '__main__':
     parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
 
+from mmengine.config import Config
+
 from rope_dense.cli.checkpoints import check_tested_weights
 from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.data_checks import check_data
@@ -81,6 +84,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         enable_compile(cfg)
     if args.show or args.show_dir:
         show_predictions(cfg, args.show, args.show_dir, args.wait_time)
+    # mmengine copies the config to the work folder: not over that of the training, which has other
+    # data, and no model for --tta around its own.
+    name = f'{Path(cfg.filename).stem}_test.py'
+    cfg = Config(cfg._cfg_dict, cfg_text=cfg.text, filename=name)
     with saved_predictions(cfg, args.out) if args.out else nullcontext():
         test(build_runner(cfg, args.launcher))
 

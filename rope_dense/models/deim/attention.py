@@ -20,7 +20,7 @@ class SelfAttention(nn.Module):
 
     It is that of ``torch.nn.MultiheadAttention``, with its initialisation; queries and keys come
     from one product, and nothing of N x N is in memory. Checked against it in
-    tests/models/deim/test_attention.py.
+    tests/models/deim/test_deim_attention.py.
 
     Args:
         channels: C.
@@ -64,7 +64,7 @@ class DeformableAttention(nn.Module):
     The points of a map are its own in number, which mmcv's ``MultiScaleDeformableAttention`` and
     its operator do not allow, and values are the maps themselves, without a projection. Offsets
     are relative to half the size of the box, and to the number of points of the map. As in D-FINE;
-    checked against transformers' in tests/models/deim/test_attention.py.
+    checked against transformers' in tests/models/deim/test_deim_attention.py.
 
     Args:
         channels: C.

@@ -142,7 +142,9 @@ class DEIMHead(BaseModule):
         instances = [sample.gt_instances for sample in batch_data_samples]
         targets = gather_targets(instances, size, with_masks=self.mask_head is not None)
         epoch = MessageHub.get_current_instance().get_info('epoch', 0)
-        return self.criterion(self.forward_training(maps, targets), targets, epoch)
+        outputs = self.forward_training(maps, targets)
+        with torch.autocast(maps[0].device.type, enabled=False):
+            return self.criterion(outputs, targets, epoch)
 
     def predict_tensors(self, maps: Sequence[Tensor], size: ImageSize) -> tuple[Tensor, ...]:
         """The M best classes of queries, by falling score.
