@@ -41,8 +41,9 @@ class DEIMHead(BaseModule):
         num_queries: Q, of the encoder's tokens.
         decoder: see ``DEIMDecoder``.
         denoising: see ``ContrastiveDenoising``; None for none.
-        matching: see ``Matcher``. Its epoch is that of mmengine's message hub, as
-            ``RuntimeInfoHook`` has it for runs by epochs, so it is right in a resumed run.
+        matching: see ``Matcher``. Its epoch is that of mmengine's message hub, which
+            ``ResumableTrainLoop``, or ``RuntimeInfoHook`` in runs by epochs, keeps right also where
+            a run is resumed.
         loss_weights, mal_gamma: see ``Criterion``.
         masks: see ``MaskHead``, without its channels and layers; None for boxes alone.
         train_cfg: not used.
