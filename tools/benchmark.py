@@ -3,10 +3,12 @@
 Examples:
     python tools/benchmark.py configs/upernet_vit_rope_mixed.py --sizes 512x512 1024x1024
     python tools/benchmark.py configs/dino_swin_rope_mixed.py --sizes 800x1344 --device cuda
+    python tools/benchmark.py CONFIG --sizes 640 --modes forward end-to-end --rounds 100
     python tools/benchmark.py CONFIG --fit 24GB --sizes 800x1344 1024 --window config auto --batch 2
 
-The model is built as the config says, with random weights, and runs on images of noise. Written to
-the work folder, under benchmark/:
+The model is built as the config says, with random weights, and runs on images of noise. End-to-end
+is from JPEG files of 480 x 640 pixels (of that number, at the ratio of each size) by the config's
+test pipeline to results in the original image. Written to the work folder, under benchmark/:
 
     benchmark.json    everything
     benchmark.csv     one line for each size and mode
@@ -22,13 +24,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from command_line import add_cfg_options, tool_parser
 
-MODES = ('forward', 'training')
+MODES = ('forward', 'training', 'end-to-end')
+FILE = 480 * 640  # pixels, of most files of COCO
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -42,7 +46,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='image sizes in pixels; 512 is 512x512 (%(default)s)',
     )
     parser.add_argument(
-        '--modes', nargs='+', choices=MODES, default=MODES, help='(forward training)'
+        '--modes', nargs='+', choices=MODES, default=MODES[:2], help='(forward training)'
     )
     parser.add_argument('--batch', type=int, default=1, help='images at a time (%(default)s)')
     parser.add_argument('--rounds', type=int, default=5, help='measured calls (%(default)s)')
@@ -70,16 +74,22 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 if __name__ == '__main__':
     parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
 
+import mmcv
+import numpy as np
 import torch
 from mmengine.config import Config
+from mmengine.dataset import Compose, pseudo_collate
+from mmengine.registry import TRANSFORMS
 from mmengine.utils import to_2tuple
 from torch import nn
 
 from rope_dense.cli.arguments import check_at_least, checked_device
-from rope_dense.cli.config import load_config
+from rope_dense.cli.building import build_part
+from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.errors import UsageError, command, usage_errors
 from rope_dense.cli.fit import RESERVE, TABLE, fitting_steps, parse_memory, table_row
 from rope_dense.cli.model_checks import random_model
+from rope_dense.evaluation.resolution import at_size, pipelines
 from rope_dense.evaluation.results import csv_text
 from rope_dense.evaluation.settings import parse_size
 from rope_dense.profiling.benchmark_plot import draw_time_bars
@@ -109,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f'{args.config}: {parameters / 1e6:.1f} M parameters, on {device}', flush=True)
     rows = []
     for height, width in sizes:
-        rows += measure(model, cfg.default_scope, height, width, args)
+        rows += measure(model, cfg, height, width, args)
     report = dict(config=args.config, cfg_options=args.cfg_options, parameters=parameters)
     report |= dict(device=name_of(device), threads=torch.get_num_threads())
     report |= dict(torch=torch.__version__, rows=rows)
@@ -118,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def measure(
-    model: nn.Module, scope: str, height: int, width: int, args: argparse.Namespace
+    model: nn.Module, cfg: Config, height: int, width: int, args: argparse.Namespace
 ) -> list[dict]:
     """The rows of one image size, printed as they come.
 
@@ -126,11 +136,16 @@ def measure(
         UsageError: the model cannot take such images.
     """
     numbers = dict(height=height, width=width, batch=args.batch, rounds=args.rounds)
-    rows = []
+    rows, scope = [], cfg.default_scope
     try:
         products = count_products(model, height=height, width=width)
         for mode in args.modes:
-            speed = measure_speed(model, scope, mode, **numbers)
+            with tempfile.TemporaryDirectory() as folder:
+                load = None
+                if mode == 'end-to-end':
+                    file = write_picture(Path(folder), height, width)
+                    load = loader(cfg, (height, width), args.batch, file)
+                speed = measure_speed(model, scope, mode, **numbers, load=load)
             rows.append(speed | asdict(products))
             print(line(rows[-1]), flush=True)
     except (ValueError, RuntimeError) as error:
@@ -141,10 +156,34 @@ def measure(
     return rows
 
 
+def write_picture(folder: Path, height: int, width: int) -> str:
+    """A JPEG file of ``FILE`` pixels at the ratio of height and width, blurred noise."""
+    factor = (FILE / (height * width)) ** 0.5
+    sides = round(width * factor), round(height * factor)
+    coarse = np.random.randint(0, 256, (sides[1] // 8 + 1, sides[0] // 8 + 1, 3), np.uint8)
+    mmcv.imwrite(mmcv.imresize(coarse, sides, interpolation='bicubic'), str(folder / 'a.jpg'))
+    return str(folder / 'a.jpg')
+
+
+def loader(cfg: Config, size: tuple[int, int], batch: int, file: str) -> Callable[[], dict]:
+    """Load a batch of one picture by the test pipeline, without annotations, at a size.
+
+    Raises:
+        UsageError: the config has no such pipeline.
+    """
+    used_loaders(cfg, 'test')
+    key = 'test_dataloader.dataset.pipeline'
+    steps = next(pipelines(at_size(cfg, size).test_dataloader.dataset))
+    steps = [step for step in steps if 'Annotations' not in step.type]
+    pipeline = Compose([build_part(cfg, key, TRANSFORMS, step) for step in steps])
+    return lambda: pseudo_collate([pipeline(dict(img_path=file, img_id=0)) for _ in range(batch)])
+
+
 def line(row: dict) -> str:
     share = row['share']
     return (
-        f'{row["height"]:>5} x {row["width"]:<5} {row["mode"]:<8} {row["median_ms"]:9.1f} ms  '
+        f'{row["height"]:>5} x {row["width"]:<5} {row["mode"]:<10} {row["median_ms"]:9.1f} ms '
+        f'(90 % {row["p90_ms"]:.1f}, 99 % {row["p99_ms"]:.1f})  '
         f'{row["memory_mb"]:8.0f} MB  {row["multiply_adds"] / 1e9:8.1f} G multiply-adds an image  '
         f'rotation {100 * share["rotation"]:.1f} %  attention {100 * share["attention"]:.1f} %'
     )

@@ -47,6 +47,7 @@ def measure_speed(
     width: int,
     batch: int,
     rounds: int,
+    load: Callable[[], dict] | None = None,
 ) -> dict:
     """Run a detector or a segmentor on random images of one size.
 
@@ -56,10 +57,12 @@ def measure_speed(
 
     Args:
         scope: see ``noise``.
-        mode: 'forward', a prediction, or 'training', the losses and their gradients.
+        mode: 'forward', a prediction; 'training', the losses and their gradients; or 'end-to-end',
+            a prediction from ``load`` to results in the original image.
+        load: the next batch, as from a data loader.
 
     Returns:
-        mode, height, width and batch; median_ms, p20_ms and p80_ms of a batch; memory_mb, the
+        mode, height, width and batch; median_ms and p20_ms to p99_ms of a batch; memory_mb, the
         largest sum of the tensors that a call makes, without weights; and share, from each kind of
         operation to its share of the time, 1 in all.
     """
@@ -69,15 +72,20 @@ def measure_speed(
     def forward() -> None:
         model(images, copy.deepcopy(samples), mode='predict')
 
+    @torch.no_grad()
+    def end_to_end() -> None:
+        assert load is not None
+        model.test_step(load())
+
     def training() -> None:
         model.zero_grad()
         losses = model(images, copy.deepcopy(samples), mode='loss')
         model.parse_losses(losses)[0].backward()
 
     model.train(mode == 'training')
-    run = training if mode == 'training' else forward
+    run = {'forward': forward, 'training': training, 'end-to-end': end_to_end}[mode]
     seconds = torch.tensor([timed(run) for _ in range(rounds + 1)][1:], dtype=torch.float64)
-    quantiles = dict(median_ms=0.5, p20_ms=0.2, p80_ms=0.8)
+    quantiles = dict(median_ms=0.5, p20_ms=0.2, p80_ms=0.8, p90_ms=0.9, p99_ms=0.99)
     times = {name: 1000 * float(seconds.quantile(of)) for name, of in quantiles.items()}
     share, memory = profile_call(model, run)
     setting = dict(mode=mode, height=height, width=width, batch=batch)

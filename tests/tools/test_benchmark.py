@@ -6,12 +6,17 @@ import runpy
 from functools import partial
 from pathlib import Path
 
+import mmcv
+import numpy as np
 import pytest
+import torch
 
 from helpers.tool_names import TOOLS, Fails, Main
+from rope_dense.backbones import RoPEViT
 from rope_dense.profiling.memory import measure_step
 
 SHAPE = '64x96'
+NO_TEST = ['--cfg-options', 'test_dataloader=None', 'test_cfg=None', 'test_evaluator=None']
 
 
 @pytest.fixture(scope='module')
@@ -38,7 +43,7 @@ def test_report(
     assert (forward['mode'], training['mode']) == ('forward', 'training')
     for row in report['rows']:
         assert (row['height'], row['width'], row['batch']) == (64, 96, batch)
-        assert row['p20_ms'] <= row['median_ms'] <= row['p80_ms']
+        assert row['p20_ms'] <= row['median_ms'] <= row['p80_ms'] <= row['p90_ms'] <= row['p99_ms']
         assert row['multiply_adds'] > 1e6 and row['memory_mb'] > 0
         assert sum(row['share'].values()) == pytest.approx(1)
         for part in ('rotation', 'attention', 'linear'):
@@ -62,6 +67,35 @@ def test_a_model_without_rotation_spends_no_time_on_it(
 
 
 @pytest.mark.slow
+def test_from_a_file_to_results(
+    benchmark: Main, detector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The picture is decoded and resized in each call, and the model sees images of that size."""
+    files, images = [], []
+    decode, forward = mmcv.imfrombytes, RoPEViT.forward
+
+    def decoded(content: bytes, **settings: object) -> np.ndarray:
+        image = decode(content, **settings)
+        files.append(image.shape)
+        return image
+
+    def seen(model: RoPEViT, image: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        images.append(tuple(image.shape))
+        return forward(model, image)
+
+    monkeypatch.setattr(mmcv, 'imfrombytes', decoded)
+    monkeypatch.setattr(RoPEViT, 'forward', seen)
+    options = ['--modes', 'forward', 'end-to-end', '--rounds', '2', '--batch', '2']
+    arguments = ['--sizes', SHAPE, *options, '--work-dir', str(tmp_path)]
+    assert benchmark([detector, *arguments]) == 0
+    rows = json.loads((tmp_path / 'benchmark' / 'benchmark.json').read_text())['rows']
+    assert [row['mode'] for row in rows] == ['forward', 'end-to-end']
+    calls = 2 + 1 + 1  # rounds, one to warm up and one under the profiler
+    assert files == [(453, 679, 3)] * 2 * calls
+    assert images[-calls:] == [(2, 3, 64, 96)] * calls
+    assert rows[1]['p99_ms'] >= rows[1]['median_ms'] > 0
+
+
 def test_what_fits(
     benchmark: Main,
     segmentor: str,
@@ -111,6 +145,7 @@ def test_what_fits(
         (['--device', 'gpu'], ['--device gpu']),
         (['--sizes', '8x8'], ['8 x 8', 'less than one patch']),
         (['--sizes', SHAPE, '--modes', 'training'], ['Give --batch 2']),
+        (['--sizes', SHAPE, '--modes', 'end-to-end', *NO_TEST], ['no test_dataloader']),
         (['--cfg-options', 'model.backbone.archs=tiny'], ["'archs'", "did you mean 'arch'"]),
     ],
 )
