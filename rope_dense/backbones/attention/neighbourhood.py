@@ -85,7 +85,7 @@ class NeighbourAttention(AttentionLayers):
         return Rotary(angles, rotary.pair_layout, rotary.attention_scale)
 
     def is_fused(self, qkv: Tensor) -> bool:
-        """Whether NATTEN computes attention."""
+        """Return True if NATTEN computes attention."""
         if self.backend != 'auto':
             return self.backend == 'natten'
         if is_tracing() or not qkv.is_cuda:
