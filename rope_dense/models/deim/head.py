@@ -122,7 +122,7 @@ class DEIMHead(BaseModule):
         The masks of the last layer count for those, too, as in the source.
         """
         layers, pre = self.decoder(queries, boxes, maps, mask)
-        assert pre is not None  # in training mode
+        assert pre is not None, 'losses need a model in training mode'
         predictions = [*layers, pre]
         if self.mask_head is None:
             return predictions
