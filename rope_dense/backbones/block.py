@@ -59,5 +59,5 @@ class Block(nn.Module):
 
     @property
     def is_compiled(self) -> bool:
-        """Whether ``compile`` was called."""
+        """True if ``compile`` was called."""
         return self._compiled_call_impl is not None

@@ -295,11 +295,12 @@ def test_compiles_twice_at_most_for_five_sizes_without_a_graph_break(make):
         return graph.forward
 
     compiled = torch.compile(model, backend=backend, dynamic=True, fullgraph=True)
-    for height, width in ((80, 96), (56, 120), (97, 65), (128, 48), (64, 64)):
-        image = images(2, 3, height, width)
+    shapes = [(2, 80, 96), (2, 56, 120), (2, 97, 65), (2, 128, 48), (3, 64, 64), (1, 80, 96)]
+    for batch, height, width in shapes:  # PyTorch compiles for a batch of one anew
+        image = images(batch, 3, height, width)
         outs = zip(compiled(image), model(image), strict=True)
         assert all(close(a, b) for a, b in outs)
-    assert 1 <= len(compilations) <= 2
+        assert 1 <= len(compilations) <= (2 if batch > 1 else 3)
 
 
 @every_class

@@ -1,6 +1,7 @@
 """What a training step saves and allocates, and what is made only once."""
 
 import gc
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,8 +14,10 @@ from torch.utils._pytree import tree_leaves
 
 from helpers.pairwise import pairwise
 from rope_dense.backbones.layers import to_map
+from rope_dense.backbones.nat import RoPENAT
 from rope_dense.backbones.swin import RoPESwin
 from rope_dense.backbones.vit import RoPEViT
+from rope_dense.utils.cache import SHARED
 
 AXIAL, MIXED = dict(type='AxialRoPE'), dict(type='MixedRoPE')
 ROPES = {
@@ -264,3 +267,45 @@ def test_a_map_has_the_values_and_the_gradients_of_a_permutation():
     assert torch.equal(as_map, tokens.unflatten(1, (3, 4)).permute(0, 3, 1, 2))
     assert as_map.is_contiguous()
     assert torch.autograd.gradcheck(lambda tokens: to_map(tokens, (3, 4)), tokens)
+
+
+# ---------------------------------------------------------------- images of many sizes
+
+TWO_BLOCKS = dict(embed_dims=32, depth=2, num_heads=1)
+MAX_GROWTH = 64 * 2**20
+
+
+def tensor_bytes() -> int:
+    """Of all tensors that are alive, shared memory once."""
+    gc.collect()
+    tensors = [x for x in gc.get_objects() if issubclass(type(x), Tensor)]
+    storages = [tensor.untyped_storage() for tensor in tensors if not tensor.is_meta]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('train', [True, False])
+@pytest.mark.parametrize('name', ['vit', 'swin', 'nat'])
+def test_500_sizes_take_little_more_than_50(name: str, train: bool) -> None:
+    """Plans and angles of all would take 90 MB (ViT) to 600 MB (Swin)."""
+    arch = dict(embed_dims=8, depths=(2, 1), num_heads=(1, 1))
+    windows = dict(window_size=4, window_block_indexes=(0,), with_cls_token=False)
+    model = {
+        'vit': lambda: RoPEViT(TWO_BLOCKS, patch_size=8, rope=AXIAL, **windows),
+        'swin': lambda: RoPESwin(arch, rope=AXIAL, out_indices=(1,)),
+        'nat': lambda: RoPENAT(arch, rope=AXIAL, kernel_size=3, out_indices=(1,)),
+    }[name]().train(train)
+    for cache, key in SHARED.sizes:  # what other tests left
+        del cache.values[key]
+    SHARED.sizes.clear()
+    SHARED.num_bytes = 0
+    draw, before = random.Random(0), 0
+    sizes = draw.sample([(h, w) for h in range(256, 400, 4) for w in range(256, 400, 4)], 500)
+    for number, size in enumerate(sizes, 1):
+        with torch.set_grad_enabled(train):
+            loss = sum(out.mean() for out in model(torch.zeros(1, 3, *size)))
+        if train:
+            loss.backward()
+        if number == 50:
+            before = tensor_bytes()
+    assert tensor_bytes() - before < MAX_GROWTH

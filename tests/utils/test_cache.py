@@ -23,7 +23,7 @@ from rope_dense.rope import (
     RotaryEmbedding,
 )
 from rope_dense.rope.frequencies import linear_angles
-from rope_dense.utils.cache import Cache
+from rope_dense.utils.cache import Budget, Cache
 from rope_dense.utils.tracing import is_tracing
 
 CPU = torch.device('cpu')
@@ -36,7 +36,7 @@ def rotary_of(
 
 
 def test_the_last_results_are_cached_by_key_and_device():
-    cache: Cache[Tensor] = Cache(max_bytes=3 * 400)
+    cache: Cache[Tensor] = Cache(budget=Budget(3 * 400))
     made = []
 
     def get(key: int, device: torch.device = CPU) -> Tensor:
@@ -56,11 +56,23 @@ def test_the_last_results_are_cached_by_key_and_device():
 
 
 def test_a_value_larger_than_the_cache_is_not_cached():
-    cache: Cache[Tensor] = Cache(max_bytes=100)
+    cache: Cache[Tensor] = Cache(budget=Budget(100))
     small = cache.get('small', CPU, lambda: torch.ones(25))
     assert cache.get('large', CPU, lambda: torch.ones(26)).shape == (26,)
     assert cache.get('small', CPU, lambda: torch.zeros(25)) is small
-    assert list(cache.values) == [('small', CPU)] and cache.num_bytes == 100
+    assert list(cache.values) == [('small', CPU)] and cache.budget.num_bytes == 100
+
+
+def test_caches_share_a_budget():
+    budget = Budget(100)
+    first: Cache[Tensor] = Cache(budget=budget)
+    second: Cache[Tensor] = Cache(budget=budget)
+    first.get('a', CPU, lambda: torch.ones(15))
+    second.get('b', CPU, lambda: torch.ones(10))
+    assert first.values and budget.num_bytes == 100
+    second.get('c', CPU, lambda: torch.ones(1))
+    assert not first.values and len(second.values) == 2 and budget.num_bytes == 44
+    assert len(budget.sizes) == 2
 
 
 def held_bytes(cache: Cache) -> int:
@@ -99,9 +111,7 @@ def test_500_grids_stay_within_the_bound(name: str, monkeypatch: pytest.MonkeyPa
             lambda *grid: neighbour_plan(grid, (3, 3), 1, device=CPU),
         ),
     }[name]
-    cache = Cache(max_bytes=2**20)
-    if name in ('angles', 'positions'):
-        cache = Cache(2**20, getattr(where, attribute).measure)
+    cache = Cache(getattr(where, attribute).measure, Budget(2**20))
     monkeypatch.setattr(where, attribute, cache)
     held = []
     for height in range(8, 28):
@@ -109,8 +119,8 @@ def test_500_grids_stay_within_the_bound(name: str, monkeypatch: pytest.MonkeyPa
             call(height, width)
             held.append(held_bytes(cache))
     assert len(held) == 500 and max(held) <= 2**20
-    assert cache.num_bytes > 0.9 * 2**20 and 4 < len(cache.values) < 450
-    assert held_bytes(cache) <= cache.num_bytes
+    assert cache.budget.num_bytes > 0.9 * 2**20 and 4 < len(cache.values) < 450
+    assert held_bytes(cache) <= cache.budget.num_bytes
 
 
 def test_what_is_made_in_inference_mode_can_train():
@@ -154,7 +164,7 @@ def test_nothing_is_cached_while_tracing_or_with_fake_tensors():
 
 
 def test_threads_share_a_cache():
-    cache: Cache[Tensor] = Cache(max_bytes=32)
+    cache: Cache[Tensor] = Cache(budget=Budget(32))
     errors = []
 
     def work(start: int) -> None:
@@ -170,7 +180,7 @@ def test_threads_share_a_cache():
         thread.start()
     for thread in threads:
         thread.join()
-    assert not errors and len(cache.values) == 4 and cache.num_bytes == 32
+    assert not errors and len(cache.values) == 4 and cache.budget.num_bytes == 32
 
 
 # ---------------------------------------------------------------- angles

@@ -12,7 +12,7 @@ import torch
 from mmdet.models.layers import inverse_sigmoid
 from torch import Tensor, nn
 
-from ...utils.validation import check_choice, check_indexes, check_integer, check_number
+from ...utils.validation import check_choice, check_indexes, check_integer, check_number, refuse
 from .attention import DeformableAttention, SelfAttention
 from .boxes import decode_distances, distance_bins, mean_distances
 from .encoder import check_heads
@@ -81,6 +81,7 @@ class DEIMDecoder(nn.Module):
         self.reg_scale = check_number('reg_scale', reg_scale, above=0)
         (self.eval_idx,) = check_indexes('eval_idx', [eval_idx], num_layers)
         self.num_heads = num_heads
+        self.num_maps = check_points(num_points)
         self.layers = nn.ModuleList(
             DecoderLayer(channels, num_heads, feedforward_channels, num_points, norm, ffn)
             for _ in range(num_layers)
@@ -113,7 +114,14 @@ class DEIMDecoder(nn.Module):
 
         Returns:
             These, and in training the classes and boxes of the first layer without distributions.
+
+        Raises:
+            ValueError: another number of maps than of ``num_points``.
         """
+        if len(maps) != self.num_maps:
+            raise ValueError(
+                f'decoder: num_points is for {self.num_maps} maps, the encoder has {len(maps)}'
+            )
         boxes = boxes.float().sigmoid()
         values = [x.unflatten(1, (self.num_heads, -1)).flatten(0, 1).float() for x in maps]
         positions = self.query_pos(boxes).clamp(-10, 10)
@@ -185,3 +193,12 @@ class DecoderLayer(nn.Module):
         x = self.norm1(queries + self.self_attn(queries, positions, mask))
         x = self.gateway(x, self.cross_attn(x + positions, boxes, values))
         return self.norm2((x + self.ffn(x)).clamp(-MAX_FLOAT16, MAX_FLOAT16))
+
+
+def check_points(num_points: object) -> int:
+    """How many maps there are points for; ValueError unless it is a sequence of them."""
+    if not isinstance(num_points, (tuple, list)) or not num_points:
+        refuse('num_points', num_points, 'a sequence with the number of points in each map')
+    for number in num_points:
+        check_integer('num_points', number, 1)
+    return len(num_points)

@@ -41,8 +41,9 @@ class DEIMHead(BaseModule):
         num_queries: Q, of the encoder's tokens.
         decoder: see ``DEIMDecoder``.
         denoising: see ``ContrastiveDenoising``; None for none.
-        matching: see ``Matcher``. Its epoch is that of mmengine's message hub, as
-            ``RuntimeInfoHook`` has it for runs by epochs, so it is right in a resumed run.
+        matching: see ``Matcher``. Its epoch is that of mmengine's message hub, which
+            ``ResumableTrainLoop``, or ``RuntimeInfoHook`` in runs by epochs, keeps right also where
+            a run is resumed.
         loss_weights, mal_gamma: see ``Criterion``.
         masks: see ``MaskHead``, without its channels and layers; None for boxes alone.
         train_cfg: not used.
@@ -121,7 +122,7 @@ class DEIMHead(BaseModule):
         The masks of the last layer count for those, too, as in the source.
         """
         layers, pre = self.decoder(queries, boxes, maps, mask)
-        assert pre is not None  # in training mode
+        assert pre is not None, 'losses need a model in training mode'
         predictions = [*layers, pre]
         if self.mask_head is None:
             return predictions
@@ -142,7 +143,9 @@ class DEIMHead(BaseModule):
         instances = [sample.gt_instances for sample in batch_data_samples]
         targets = gather_targets(instances, size, with_masks=self.mask_head is not None)
         epoch = MessageHub.get_current_instance().get_info('epoch', 0)
-        return self.criterion(self.forward_training(maps, targets), targets, epoch)
+        outputs = self.forward_training(maps, targets)
+        with torch.autocast(maps[0].device.type, enabled=False):
+            return self.criterion(outputs, targets, epoch)
 
     def predict_tensors(self, maps: Sequence[Tensor], size: ImageSize) -> tuple[Tensor, ...]:
         """The M best classes of queries, by falling score.

@@ -155,6 +155,23 @@ def test_each_parameter_has_a_gradient(numbers: tuple[int, ...]) -> None:
         assert torch.isfinite(param.grad).all(), name
 
 
+def test_losses_in_bfloat16() -> None:
+    """They are float32, and near those of float32."""
+    model = ours('s', head=MASKS).train()
+    image, data = torch.randn(2, 3, 64, 96), samples((3, 2))
+    torch.manual_seed(1)
+    expected = model(image, data, mode='loss')
+    torch.manual_seed(1)
+    with torch.autocast('cpu', torch.bfloat16):
+        losses = model(image, data, mode='loss')
+    sum(losses.values()).backward()
+    for name in ('loss_mask', 'loss_dice', 'dn_d0.loss_mask'):
+        assert losses[name].dtype == torch.float32
+        assert losses[name].item() == pytest.approx(expected[name].item(), rel=0.05)
+    with torch.no_grad(), torch.autocast('cpu', torch.bfloat16):
+        assert model.eval()(image, mode='tensor')[3].shape == (2, 30, 16, 24)
+
+
 def test_results_have_masks_of_the_original_image() -> None:
     model = ours('s', head=MASKS)
     image = torch.randn(1, 3, 64, 96)

@@ -50,6 +50,17 @@ def test_each_parameter_has_a_gradient(numbers: tuple[int, ...]) -> None:
             assert torch.isfinite(param.grad).all(), name
 
 
+def test_one_class() -> None:
+    model = ours('s', head=dict(num_classes=1)).train()
+    image, data = batch()
+    for sample in data:
+        sample.gt_instances.labels[:] = 0
+    total(model(image, data, mode='loss')).backward()
+    scores, labels, _ = model.eval()(image, mode='tensor')
+    assert scores.shape == (3, 20)  # all queries, fewer than max_per_img
+    assert (labels == 0).all()
+
+
 def test_no_denoising_and_other_weights() -> None:
     settings = dict(denoising=None, loss_weights=dict(ddf=0.0, mal=2.0))
     model = ours('s', head=settings).train()
