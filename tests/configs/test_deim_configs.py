@@ -7,15 +7,19 @@ and EdgeCrafter at 706d037 (ecdetseg/configs), not from the configs.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
-from mmengine.registry import DATASETS, MODELS, TRANSFORMS, init_default_scope
+from mmengine.registry import DATASETS, MODELS, TRANSFORMS, DefaultScope, init_default_scope
+from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS, value
 from rope_dense.cli.dense_stages import set_stages
+from rope_dense.datasets import METAINFO, ShapesSettings, write_shapes
+from rope_dense.engine.train_loop import set_epoch
 
 FOLDER = CONFIGS / 'deim'
 EPOCH = 118287 // 32  # iterations, without the last batch
@@ -282,7 +286,39 @@ def test_all_builds_and_every_parameter_has_its_rate(name: str) -> None:
             assert decay == SOURCES[name][4], key
 
 
-def test_configs_survive_a_dump(tmp_path) -> None:
+@pytest.mark.parametrize('stage', range(1, 4))
+def test_masks_pass_the_whole_pipeline(stage: int, tmp_path: Path) -> None:
+    """A batch of ECSeg in each of its stages, on generated shapes; a small model's losses."""
+    write_shapes(tmp_path, ShapesSettings(train=4, val=1, size=(64, 96)))
+    cfg = load('ecseg-s_ecvit-t')
+    loader, model = cfg.train_dataloader, cfg.model
+    loader.update(batch_size=4, num_workers=0, persistent_workers=False)
+    loader.dataset.update(data_root=f'{tmp_path}/coco/', metainfo=dict(classes=METAINFO['classes']))
+    loader.dataset.pipeline[5].scale = (96, 96)
+    model.data_preprocessor.batch_augments[0].mixup_prob = 1.0
+    arch = MODELS.get('RoPEViT').ARCHS['ecvit_tiny']
+    model.backbone.arch = dict(arch, embed_dims=32, num_heads=2, depth=2)
+    model.backbone.update(out_indices=(0, 1), init_cfg=None)
+    model.neck.in_channels = 32
+    model.encoder.update(in_channels=(32,) * 3, embed_dims=32, feedforward_channels=32)
+    model.bbox_head.update(embed_dims=32, num_queries=50)
+    model.bbox_head.decoder.update(num_layers=2, feedforward_channels=32)
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        detector = MODELS.build(model).train()
+        set_epoch([0, 0, 36, 72][stage])
+        batch = next(iter(Runner.build_dataloader(loader, seed=0)))
+    data = detector.data_preprocessor(batch, training=True)
+    for sample in data['data_samples']:
+        found = sample.gt_instances
+        assert len(found.masks) == len(found.bboxes) > 0
+        assert found.masks.masks.shape[1:] == data['inputs'].shape[2:]
+    losses = detector(**data, mode='loss')
+    set_epoch(0)
+    assert losses['loss_mask'] > 0 and losses['loss_dice'] > 0
+    assert all(torch.isfinite(torch.as_tensor(loss)).all() for loss in losses.values())
+
+
+def test_configs_survive_a_dump(tmp_path: Path) -> None:
     cfg = load('ecdet-x_ecvit-s-plus')
     cfg.dump(tmp_path / 'dumped.py')
     assert Config.fromfile(tmp_path / 'dumped.py').to_dict() == cfg.to_dict()

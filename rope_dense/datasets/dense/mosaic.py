@@ -142,7 +142,7 @@ def merged(parts: list[dict]) -> dict:
         boxes.append(part['gt_bboxes'].tensor + torch.tensor([left, top, left, top]))
         if 'gt_masks' in part:
             bitmaps = part['gt_masks'].expand(2 * height, 2 * width, top, left)
-            masks.append(bitmaps.to_ndarray())
+            masks.append(bitmaps.to_ndarray().astype(np.uint8))
     mosaic = dict(img=canvas, gt_bboxes=HorizontalBoxes(torch.cat(boxes), in_mode='xyxy'))
     for key in ('gt_bboxes_labels', 'gt_ignore_flags'):
         mosaic[key] = np.concatenate([part[key] for part in parts])
