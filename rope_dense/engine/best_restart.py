@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from mmengine.dist import barrier
 from mmengine.hooks import EMAHook, Hook
 from mmengine.logging import print_log
 from mmengine.model import is_model_wrapper
@@ -42,6 +43,7 @@ class BestRestartHook(Hook):
     ) -> None:
         if runner.iter != self.epoch * epoch_length(runner.train_dataloader):
             return
+        barrier()  # the first process may still be writing it
         best = runner.message_hub.runtime_info.get('best_ckpt')
         if best is None or not Path(best).is_file():
             print_log(
