@@ -22,6 +22,7 @@ from rope_dense.datasets import METAINFO, ShapesSettings, write_shapes
 from rope_dense.engine.train_loop import set_epoch
 
 FOLDER = CONFIGS / 'deim'
+README = FOLDER / 'README.md'
 EPOCH = 118287 // 32  # iterations, without the last batch
 RELEASE = 'https://github.com/capsule2077/edgecrafter/releases/download/edgecrafterv1/'
 
@@ -316,6 +317,35 @@ def test_masks_pass_the_whole_pipeline(stage: int, tmp_path: Path) -> None:
     set_epoch(0)
     assert losses['loss_mask'] > 0 and losses['loss_dice'] > 0
     assert all(torch.isfinite(torch.as_tensor(loss)).all() for loss in losses.values())
+
+
+def test_options_of_the_readme(tmp_path: Path) -> None:
+    """Batches of rectangles, and mosaics that load their images, with objects inside."""
+    write_shapes(tmp_path, ShapesSettings(train=4, val=1, size=(64, 96)))
+    for variant in ('aspect ratio kept', 'exact resume'):
+        (row,) = re.findall(rf'^\| {variant}.* \| `(.+)` \|$', README.read_text(), re.MULTILINE)
+        cfg = load('deimv2-s_vit-t')
+        cfg.merge_from_dict(dict(option.split('=') for option in row.split()))
+        loader = cfg.train_dataloader
+        loader.update(num_workers=0, persistent_workers=False, batch_size=2)
+        if variant == 'aspect ratio kept':
+            assert loader.dataset.pipeline[5].keep_ratio == 'True'  # the tools make it a bool
+        else:
+            mosaic = loader.dataset.pipeline[2].transforms[1][0].transforms[0][0]
+            mosaic.max_cached_images = int(mosaic.max_cached_images)
+        classes = METAINFO['classes']
+        loader.dataset.update(data_root=f'{tmp_path}/coco/', metainfo=dict(classes=classes))
+        cfg.model.data_preprocessor.batch_augments = None
+        with DefaultScope.overwrite_default_scope('mmdet'):
+            set_epoch(10)
+            batch = next(iter(Runner.build_dataloader(loader, seed=0)))
+            data = MODELS.build(cfg.model.data_preprocessor)(batch, training=True)
+        set_epoch(0)
+        height, width = data['inputs'].shape[2:]
+        assert max(height, width) == 640 and height % 32 == width % 32 == 0
+        for sample in data['data_samples']:
+            boxes = sample.gt_instances.bboxes
+            assert (boxes >= 0).all() and (boxes[:, 2:] <= boxes.new_tensor([width, height])).all()
 
 
 def test_configs_survive_a_dump(tmp_path: Path) -> None:
