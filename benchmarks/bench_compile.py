@@ -15,10 +15,7 @@ from correctness import relative_error
 from measure import Case, Row, compare, name_of
 from peers import Builder
 
-MAX_COMPILATIONS = 2  # of a whole model, or of each block, for any number of image sizes
-# Of the forward of all blocks together, in inference and in training. PyTorch's own limit is 8,
-# which Swin reaches in inference: four stages, each with shifted windows and without.
-RECOMPILE_LIMIT = 64
+MAX_COMPILATIONS = 2  # of a whole model, for any number of image sizes
 
 
 def bench_graph(
@@ -61,7 +58,6 @@ def bench_graph(
     return [row | measured for measured in compare(cases, device, rounds=20, warmup=3)]
 
 
-@torch._dynamo.config.patch(recompile_limit=RECOMPILE_LIMIT)
 def bench_compile(
     device: torch.device,
     build: Builder,
@@ -77,17 +73,18 @@ def bench_compile(
     images of some sizes, then times at the first one against eager mode.
 
     Args:
-        by_blocks: compile each of the backbone's ``ordered_blocks`` and leave the rest as it is.
-            Blocks of one kind share a compilation; windows that pad the grid are another kind.
+        by_blocks: compile each of the backbone's ``ordered_blocks`` and leave the rest as it is:
+            one compilation for each kind of block.
     """
     torch.compiler.reset()
     counter = CompileCounterWithBackend(backend)
     model = built(build, device).eval()
     settings = dict(backend=counter, dynamic=True, fullgraph=True)
     if by_blocks:
-        optimized, most = copy.deepcopy(model), MAX_COMPILATIONS * len(model.ordered_blocks)
-        for block in optimized.ordered_blocks:
-            block.compile(**settings)
+        blocks = enumerate(model.ordered_blocks)
+        kinds = {(block.attn.proj.out_features, i in model.window_blocks) for i, block in blocks}
+        optimized, most = copy.deepcopy(model), len(kinds)
+        optimized.compile_blocks(**settings)
     else:
         optimized, most = torch.compile(model, **settings), MAX_COMPILATIONS
     bench = 'compile by blocks' if by_blocks else 'compile'

@@ -14,7 +14,7 @@ first three need a rotary embedding, the others --images.
 Examples:
     python tools/analyze_positions.py hf-hub:naver-ai/rope_mixed_deit_small_patch16_LS \
         --images imagenet/val --max-images 1000 --sizes 128 224 384
-    python tools/analyze_positions.py iter_90000.pth --config CONFIG --fourier --block 11 --head 2
+    python tools/analyze_positions.py CONFIG iter_90000.pth --fourier --block 11 --head 2
     python tools/analyze_positions.py axial.pth --images val --sizes 128 224 384 --label axial \
         --overlay work_dirs/ape.pth/positions work_dirs/mixed.pth/positions
 """
@@ -36,8 +36,9 @@ FIGURES = ('fourier', 'decay', 'angles', 'distance', 'entropy')
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
+    parser.add_argument('given', nargs='?', metavar='config', help='config of the model, if any')
     parser.add_argument('checkpoint', help='path, https:// address, hf-hub:owner/name or initial')
-    parser.add_argument('--config', help='of the model')
+    parser.add_argument('--config', help='the same as the first argument')
     parser.add_argument(
         '--model', metavar='NAME', help='of the classifier, see tools/eval_classification.py'
     )
@@ -78,7 +79,11 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--device', default='cpu', help='cpu, cuda, cuda:1 ... (%(default)s)')
     parser.add_argument('--work-dir', help='(work_dirs/<name of the config or the checkpoint>)')
     add_cfg_options(parser)
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.given and args.config:
+        parser.error('give the config once: before the checkpoint, or by --config')
+    args.config = args.given or args.config
+    return args
 
 
 if __name__ == '__main__':

@@ -5,8 +5,9 @@ Examples:
     python tools/push_to_hub.py CONFIG CHECKPOINT me/cats --license apache-2.0 --private
     python tools/push_to_hub.py CONFIG CHECKPOINT me/cats --folder cats  # write, do not upload
 
-Log in first: hf auth login. In Python, load_from_hub('hf-hub:me/cats') of
-rope_dense.integrations.hub gives the model back (docs/use.md).
+Log in first: hf auth login. tools/predict.py takes hf-hub:me/cats in place of a config and a
+checkpoint; in Python, load_from_hub('hf-hub:me/cats') of rope_dense.integrations.hub gives the
+model back (docs/use.md).
 """
 
 import argparse

@@ -74,12 +74,12 @@ class ViTArch:
 
     @property
     def learned_ape(self) -> bool:
-        """Whether there is a table of positions."""
+        """True if there is a table of positions."""
         return self.use_ape in (True, 'tile')
 
     @property
     def num_prefix_tokens(self) -> int:
-        """Tokens before those of the grid: class token, then registers."""
+        """Tokens in front of the grid: class token, then registers."""
         return int(self.with_cls_token) + self.num_registers
 
 

@@ -1,4 +1,4 @@
-"""What the backbones share as OpenMMLab modules, and what each declares about itself."""
+"""The base class of the backbones: an OpenMMLab module, and its declarations about itself."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Backbone(BaseModule):
     def __init__(
         self, init_cfg: dict | list[dict] | None = None, pretrained: str | None = None
     ) -> None:
-        """Without ``init_cfg``, weights are those of ``pretrained``.
+        """Take weights from ``pretrained`` if there is no ``init_cfg``.
 
         Segmentors of mmseg pass their own setting of that name, which may be meant for another
         backbone.
@@ -111,11 +111,11 @@ class Backbone(BaseModule):
 
     @property
     def pooling(self) -> Literal['token', 'avg']:
-        """How a linear classifier pools the features: class token, or mean."""
+        """The input of a linear classifier: class token, or mean of the features."""
         return 'avg'
 
     def check_pooling(self) -> None:
-        """Raise ValueError unless ``forward_features`` are those of the last block, normalised."""
+        """Raise ValueError unless ``forward_features`` is the last block's normalised output."""
 
     def forward_features(self, image: Tensor) -> Tensor:
         """Return the normalised output of the last block.
@@ -130,7 +130,7 @@ class Backbone(BaseModule):
 
     @property
     def has_windows(self) -> bool:
-        """Whether ``window_size`` makes a difference."""
+        """True if ``window_size`` makes a difference."""
         return bool(self.window_blocks)
 
     @abstractmethod
@@ -193,8 +193,8 @@ class Backbone(BaseModule):
         scaling = None if block.attn.rope is None else block.attn.rope.scaling
         inputs = block, scaling, x, grid, plan, mask
         if self.with_cp and torch.is_grad_enabled():
-            return checkpoint(run_block, *inputs, use_reentrant=False)
-        return run_block(*inputs)
+            return checkpoint(run_scaled, *inputs, use_reentrant=False)
+        return run_scaled(*inputs)
 
     def compile_blocks(self, **options: Any) -> None:
         """Compile each block in place, for images of any size; the rest stays eager.
@@ -210,11 +210,11 @@ class Backbone(BaseModule):
 
     @property
     def has_compiled_blocks(self) -> bool:
-        """Whether ``compile_blocks`` was called on this model."""
+        """True if ``compile_blocks`` was called on this model."""
         return any(block.is_compiled for block in self.ordered_blocks)
 
     def needs_graph(self, *, frozen: bool) -> bool:
-        """Whether autograd has to record a part: a frozen one only for the sake of adapters."""
+        """Return True if autograd has to record a part: a frozen one only for its adapters."""
         return torch.is_grad_enabled() and (not frozen or self.lora is not None)
 
     def freeze(self) -> None:
@@ -281,7 +281,7 @@ class Backbone(BaseModule):
         self.is_init = True
 
 
-def run_block(block: Block, scaling: RopeScaling | None, *inputs: object) -> Tensor:
+def run_scaled(block: Block, scaling: RopeScaling | None, *inputs: object) -> Tensor:
     """Run a block with the scaling of its forward, also if another was set before backward."""
     rope = block.attn.rope
     with compile_settings() if block.is_compiled else nullcontext():

@@ -20,7 +20,7 @@ LORA_DEFAULTS = dict(rank=8, alpha=16.0, targets=('qkv', 'proj'))
 
 
 class LoRA(nn.Module):
-    """What an adapter adds to the output of a linear layer: alpha / rank * up(down(x)).
+    """An adapter: alpha / rank * up(down(x)), added to the output of a linear layer.
 
     It is the child ``lora`` of its layer, and a forward hook of the layer adds it: the layer stays
     what it is, with the keys of its weights. ``up`` starts at zero, so the layer does what it did.

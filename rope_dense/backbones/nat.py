@@ -180,9 +180,9 @@ class RoPENAT(StagedBackbone):
         self.set_rope_scaling(self.rope_scaling)
 
     def scaling_of(self, block: int, scaling: RopeScaling | None) -> RopeScaling | None:
-        """Return the scaling of a block: the default factor is that of the kernel size.
+        """Return the scaling of a block: the default factor comes from the kernel size.
 
-        Positions are those of the whole map, but attention reaches as far as a neighbourhood.
+        Positions count across the whole map, but attention reaches as far as a neighbourhood.
         """
         if scaling is None or scaling.factor is not None:
             return scaling

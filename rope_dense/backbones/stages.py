@@ -1,4 +1,4 @@
-"""What backbones of several stages share: maps at strides 4, 8, 16, 32.
+"""The common part of backbones with several stages: maps at strides 4, 8, 16, 32.
 
 Letters: B batch, H x W token grid, N = H W tokens, C channels.
 """

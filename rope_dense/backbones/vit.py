@@ -101,7 +101,7 @@ class RoPEViT(Backbone):
         rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE``, ``LogAxialRoPE``,
             ``RasterRoPE`` or a class of your own), or None. Normalised coordinates span each
             window in window blocks, as in EVA-02's detectors, unless they have windows='map'.
-        rope_scaling: for grids larger than that of ``img_size``, see ``RopeScaling``; without its
+        rope_scaling: for grids larger than in pre-training, see ``RopeScaling``; without its
             ``grid``. None leaves the frequencies as they are, as in the paper. Windows have no
             fixed factor: it always comes from their size.
         use_ape: learned absolute position embedding. True resizes it (bicubic) to the grid of each
@@ -324,7 +324,7 @@ class RoPEViT(Backbone):
         """Make tokens [B, N, C] before the first block, the grid (H, W), and its windows."""
         with torch.set_grad_enabled(self.needs_graph(frozen=self.frozen_stages >= 0)):
             x, grid = self.embed(image)
-        return x, grid, self.plan(x.shape[0], grid, x.device)
+        return x, grid, self.plan_windows(x.shape[0], grid, x.device)
 
     def run_block(
         self,
@@ -354,7 +354,7 @@ class RoPEViT(Backbone):
             return x if self.is_between_windows(index + 1) else plan.mean_prefix(x)
 
     def is_between_windows(self, index: int) -> bool:
-        """Whether the blocks before and at ``index`` both have windows.
+        """Return True if the blocks before and at ``index`` both have windows.
 
         Each window keeps its copy of the prefix tokens between them.
         """
@@ -373,7 +373,7 @@ class RoPEViT(Backbone):
             x = torch.cat([*(token.expand(x.shape[0], -1, -1) for token in prefix), x], 1)
         return self.norm_pre(x), grid
 
-    def plan(self, batch: int, grid: Size, device: torch.device) -> WindowPlan | None:
+    def plan_windows(self, batch: int, grid: Size, device: torch.device) -> WindowPlan | None:
         """The windows of the window blocks; None if they are the whole grid."""
         window_size = self.window_of(grid)
         if window_size is None or not self.window_blocks:

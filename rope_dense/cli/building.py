@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from .errors import UsageError, nearest
 
 REGISTRIES = [registry for registry in vars(root).values() if isinstance(registry, Registry)]
 UNKNOWN_TYPE = re.compile(r'(\S+) is not in the (\w+)::(.+?) registry')  # mmengine's message
+NO_TYPE = 'must contain the key "type"'  # mmengine's message, too
 UNKNOWN_ARGUMENT = re.compile(r"\.__init__\(\) got an unexpected keyword argument '(\w+)'")
 
 
@@ -49,7 +51,12 @@ def building(cfg: Config, *keys: str) -> Iterator[None]:
     except (UsageError, CheckpointError, OSError):  # the last names its file
         raise
     except Exception as error:  # a component can fail in any way
-        raise UsageError(explain(cfg, keys or ('',), error)) from error
+        logging.disable(logging.WARNING)  # mmengine warns of registries that a task does not have
+        try:
+            reason = explain(cfg, keys or ('',), error)
+        finally:
+            logging.disable(logging.NOTSET)
+        raise UsageError(reason) from error
 
 
 def explain(cfg: Config, keys: tuple[str, ...], error: Exception) -> str:
@@ -70,6 +77,11 @@ def explain(cfg: Config, keys: tuple[str, ...], error: Exception) -> str:
             f'{key}: no {match[1]!r} in the registry {match[2]}::{match[3]}'
             f'{nearest(match[1], known)}'
         )
+    if NO_TYPE in message:
+        message, _, _ = message.partition('\n')  # the arguments that code adds follow
+        for key, node in (pair for start, part in parts for pair in nodes(part, start)):
+            if 'type' not in node and message.endswith(f'but got {node}'):
+                return f'{key}: a type is missing, the keys are {", ".join(map(str, node))}'
     if match := UNKNOWN_ARGUMENT.search(message):
         for key, node in reversed(typed):
             for component in components(cfg, node) if match[1] in node else ():

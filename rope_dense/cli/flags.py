@@ -7,6 +7,7 @@ import argparse
 import copy
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -156,9 +157,28 @@ def enable_tta(cfg: Config) -> None:
             f'--tta: the config has no {" and no ".join(missing)}; add them as in the flagship '
             'configs, or leave --tta out'
         )
+    warn_of_tta_sizes(cfg)
     cfg.model = ConfigDict(cfg.tta_model, module=cfg.model)
     for _, dataset in leaf_datasets(cfg, 'test_dataloader'):
         dataset.pipeline = cfg.tta_pipeline
+
+
+def warn_of_tta_sizes(cfg: Config) -> None:
+    """Print a warning where all views of an image are larger, or smaller, than its test size."""
+    tested, views = (
+        [
+            step.scale if isinstance(step.scale, int) else min(step.scale)
+            for _, step in nodes(pipeline)
+            if 'Resize' in str(step.get('type')) and step.get('scale')
+        ]
+        for pipeline in (cfg.test_dataloader.dataset.get('pipeline'), cfg.tta_pipeline)
+    )
+    if tested and views and not min(views) <= tested[0] <= max(views):
+        print(
+            f'warning: --tta resizes to shorter sides of {min(views)} to {max(views)} pixels, the '
+            f'test pipeline to {tested[0]}: set the scales of tta_pipeline',
+            file=sys.stderr,
+        )
 
 
 @contextmanager

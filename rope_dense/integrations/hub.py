@@ -40,6 +40,10 @@ pipeline_tag: {pipeline}
 
 {model}, for rope_dense.
 
+```bash
+python tools/predict.py {source} pictures/
+```
+
 ```python
 from {package}.apis import {predict}
 from rope_dense.integrations.hub import load_from_hub

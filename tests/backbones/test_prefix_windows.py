@@ -222,7 +222,7 @@ def test_without_prefix_tokens_both_forms_are_plain_windows(form: str):
     plain = dict(with_cls_token=False, num_registers=0)
     model, image = vit(form, (3, 2), **plain), images(5, 7)
     assert all(type(block.attn) is Attention for block in model.blocks)
-    plan = model.plan(2, (5, 7), CPU)
+    plan = model.plan_windows(2, (5, 7), CPU)
     assert plan.shape == (2, 35) and plan.mask is None  # padding takes part, as published
     (out,) = model(image)
     assert not torch.equal(out, vit(form, (3, 2), mask_padding=True, **plain)(image)[0])

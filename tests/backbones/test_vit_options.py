@@ -364,7 +364,7 @@ def test_local_position_starts_at_nothing_and_works_in_windows():
     torch.testing.assert_close(model(image)[0], plain(image)[0])
     attn = randomize(model).blocks[0].attn
     x, grid = torch.randn(2, 1 + 20, 16), (5, 4)
-    plan = model.plan(2, grid, CPU)  # 4 windows with a copy of the class token each
+    plan = model.plan_windows(2, grid, CPU)  # 4 windows with a copy of the class token each
     with_copies = plan.copy_prefix(x)
     filters = [parameter.detach().clone() for parameter in attn.local.parameters()]
     actual = attn(with_copies, grid, plan)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from helpers.eomt_recipes import load
 from helpers.small_configs import make_data
 from rope_dense.backbones import RoPEViT
 from rope_dense.datasets import METAINFO, SEGMENTATION_METAINFO
+from rope_dense.models.eomt.annealing import MaskAnnealingHook
 from rope_dense.models.eomt.head import class_weights
 
 TOOLS = Path(__file__).parents[2] / 'tools'
@@ -117,6 +119,12 @@ def test_a_recipe_trains_and_validates(task: str, data: Path, tmp_path: Path) ->
         assert not sweep([*files, *arguments, '--work-dir', str(results)])
         test = runpy.run_path(str(TOOLS / 'test.py'))['main']
         assert not test([*files, '--tta', '--work-dir', str(results)])
+
+
+def test_an_annealing_of_other_blocks_is_named() -> None:
+    hook = MaskAnnealingHook(start=[0], end=[1])
+    with pytest.raises(ValueError, match='start and end for 1 blocks, queries join'):
+        hook.before_train(SimpleNamespace(model=build_model('instance')))
 
 
 def test_weights_of_classes_follow_their_number() -> None:

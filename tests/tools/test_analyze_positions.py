@@ -149,10 +149,12 @@ def test_a_detector_with_its_config(
     analyze: Main, detector: str, weights: str, images: str, tmp_path: Path
 ) -> None:
     """Its trained and its initial weights, and a scaling by --cfg-options."""
-    options = ['--config', detector, '--images', images, '--max-images', '1', '--sizes', '64']
+    options = ['--images', images, '--max-images', '1', '--sizes', '64']
     rows = {}
-    for name, checkpoint in dict(trained=weights, initial='initial').items():
-        assert analyze([checkpoint, *options, '--work-dir', str(tmp_path / name)]) == 0
+    for name, model in dict(
+        trained=[detector, weights], initial=['initial', '--config', detector]
+    ).items():
+        assert analyze([*model, *options, '--work-dir', str(tmp_path / name)]) == 0
         rows[name] = read(tmp_path / name / 'positions' / 'entropy.csv')
         assert is_a_small_picture(tmp_path / name / 'positions' / 'entropy.png')
     assert len(rows['trained']) == len(rows['initial']) > 1

@@ -1,23 +1,29 @@
 """tools/export.py, the demo's detector, and the script of docs/export.md."""
 
+import json
 import re
 import runpy
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from mmcv.transforms import TRANSFORMS
+from mmdet.structures import DetDataSample
 from mmengine.config import Config
 from PIL import Image
 from torch import nn
 
+from helpers.deim import ours, randomise
 from helpers.exported import assert_detected, detected, pixels, run, session, strong
 from helpers.tool_names import TOOLS, Main
 from rope_dense.cli.model_checks import build_model
+from rope_dense.integrations.export.exporter import file_metadata
+from rope_dense.integrations.export.graphs import graph_of
 
 ROOT = TOOLS.parent
 DEMO = str(ROOT / 'configs' / 'demo' / 'dino_vitdet_rope_mixed_shapes.py')
@@ -91,12 +97,17 @@ def test_the_detector_of_the_demo_finds_the_same_boxes(
         draws(path, tmp_path)
 
 
+def script() -> str:
+    """The script of docs/export.md, which draws detections of any score."""
+    document = (ROOT / 'docs' / 'export.md').read_text()
+    (found,) = re.findall(r'```python\n(import json.*?)```', document, re.DOTALL)
+    assert found.count('> 0.3') == 1
+    return found.replace('> 0.3', '> 0.0')
+
+
 def draws(path: Path, folder: Path) -> None:
     """The script of docs/export.md, on a picture, without torch, OpenMMLab and this package."""
-    document = (ROOT / 'docs' / 'export.md').read_text()
-    (script,) = re.findall(r'```python\n(import json.*?)```', document, re.DOTALL)
-    assert script.count('> 0.3') == 1
-    (folder / 'draw.py').write_text(script.replace('> 0.3', '> 0.0'))
+    (folder / 'draw.py').write_text(script())
     noise = np.random.default_rng(0).integers(0, 256, (200, 200, 3), np.uint8)
     Image.fromarray(noise).save(folder / 'in.png')
     (folder / 'in').mkdir()
@@ -108,6 +119,46 @@ def draws(path: Path, folder: Path) -> None:
     assert 'onnxruntime' in imported and not imported & {'torch', 'mmengine', 'rope_dense'}
     drawn = np.asarray(Image.open(folder / 'out' / 'a.png'))
     assert drawn.shape == noise.shape and (drawn != noise).any()
+
+
+@torch.no_grad()
+def test_the_script_draws_masks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coloured where the model finds instances, in an image that is padded to multiples of 32.
+
+    The model itself runs in place of its file.
+    """
+    model = ours(head=dict(masks={}))
+    randomise(model)
+    picture = Image.fromarray(np.full((150, 200, 3), 255, np.uint8))
+    picture.paste((40, 90, 160), (30, 20, 120, 140))
+    picture.save(tmp_path / 'in.png')
+    small = np.asarray(picture.resize((100, 75), Image.BILINEAR))[:, :, ::-1].copy()
+    metainfo = dict(ori_shape=(150, 200), img_shape=(75, 100), scale_factor=(0.5, 0.5))
+    inputs, samples = [torch.from_numpy(small).permute(2, 0, 1)], [DetDataSample(metainfo=metainfo)]
+    data = model.data_preprocessor(dict(inputs=inputs, data_samples=samples), False)
+    logits = model(data['inputs'], mode='tensor')[3]
+    model.bbox_head.mask_head.bias -= logits.amax(1).median()
+    (found,) = model(**data, mode='predict')
+    inside = found.pred_instances.masks.any(0)
+
+    graph = graph_of(model)
+    about = file_metadata(graph, 'dynamic', 'dynamic', None)
+    about |= dict(colours=[[255, 0, 0]] * 7, resize=dict(scale=[100, 100], keep_ratio=True))
+    meta = SimpleNamespace(custom_metadata_map=dict(rope_dense=json.dumps(about)))
+    session = SimpleNamespace(
+        get_modelmeta=lambda: meta,
+        run=lambda names, inputs: [x.numpy() for x in graph(torch.from_numpy(inputs['image']))],
+    )
+    runtime = SimpleNamespace(InferenceSession=lambda file: session)
+    monkeypatch.setitem(sys.modules, 'onnxruntime', runtime)
+    arguments = ['draw.py', 'deim.onnx', str(tmp_path / 'in.png'), str(tmp_path / 'out.png')]
+    monkeypatch.setattr(sys, 'argv', arguments)
+    exec(re.sub(r'canvas\.(rectangle|text)\(.*\)', 'pass', script()), {})
+
+    drawn = np.asarray(Image.open(tmp_path / 'out.png'))
+    coloured = torch.from_numpy((drawn != np.asarray(picture)).any(2))
+    assert 0.1 < inside.float().mean() < 0.9
+    assert (coloured != inside).float().mean() < 0.02
 
 
 @pytest.mark.parametrize('keep_ratio', [True, False])

@@ -18,6 +18,7 @@ from rope_dense.cli.flags import (
     enable_compile,
     enable_ema,
     enable_fsdp,
+    enable_tta,
     show_predictions,
 )
 from rope_dense.cli.model_checks import build_model
@@ -130,6 +131,16 @@ def test_auto_scale_lr_without_a_batch_size(train: Main, detector: str, fails: F
     options = ['--cfg-options', 'auto_scale_lr=None']
     says = ['--auto-scale-lr', 'auto_scale_lr.base_batch_size=16']
     fails(train, detector, '--auto-scale-lr', *options, says=says)
+
+
+def test_views_of_other_sizes_than_the_test_pipeline_give_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for size, said in ((192, '512 to 896 pixels, the test pipeline to 192'), (512, '')):
+        cfg = Config.fromfile(TOOLS.parent / 'configs' / 'upernet_vit_rope_mixed.py')
+        cfg.test_dataloader.dataset.pipeline[1].scale = (2048, size)
+        enable_tta(cfg)
+        assert said in (err := capsys.readouterr().err) and bool(err) == bool(said)
 
 
 def test_tta_that_the_config_does_not_have(

@@ -65,6 +65,13 @@ def test_component_that_cannot_be_built(
     fails(train, detector, '--cfg-options', f'model.{option}', says=says)
 
 
+def test_part_without_a_type(train: Main, segmentor: str, fails: Fails, tmp_path: Path) -> None:
+    config = tmp_path / 'config.py'
+    backbone = "dict(_delete_=True, tpye='RoPEViT', arch='tiny')"
+    config.write_text(f'_base_ = {segmentor!r}\nmodel = dict(backbone={backbone})\n')
+    fails(train, str(config), says=['model.backbone: a type is missing, the keys are tpye, arch'])
+
+
 @pytest.mark.parametrize(
     'config, option, says',
     [

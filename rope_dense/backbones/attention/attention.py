@@ -1,8 +1,8 @@
 """Multi-head self-attention, global or in windows, with a rotary embedding.
 
 Letters: B images, H x W token grid, N tokens (prefix and grid), W windows, n tokens that attend to
-each other (N, or those of a window and its prefix), P prefix tokens, h heads, D channels of a head,
-C = h D.
+each other (N, or those of a window and its prefix), h heads, D channels of a head, C = h D, P
+rotated channel pairs of a head.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def in_windows(rotary: Rotary | None, plan: WindowPlan) -> Rotary | None:
     angles = rotary.angles  # [B, H W, h, P]
     if plan.num_copies:  # which have no angles
         angles = F.pad(angles, (0, 0, 0, 0, plan.shape[1] - angles.shape[1], 0))
-    angles = plan.partition(angles)[:, plan.num_copies :]  # [W, n, h, P]
+    angles = plan.partition(angles)[:, plan.num_copies :]  # [W, n - num_copies, h, P]
     return Rotary(angles, rotary.pair_layout, rotary.attention_scale)
 
 

@@ -74,7 +74,7 @@ class NeighbourAttention(AttentionLayers):
         return self.proj(self.norm(attend(qkv, plan, scale)))
 
     def padded_rotary(self, x: Tensor, plan: NeighbourPlan) -> Rotary | None:
-        """The angles of the tokens of the padded grid."""
+        """The angles of the tokens of the padded grid, to the embedding a window of that size."""
         if self.rope is None:
             return None
         padded = plan.padded if may_differ(plan.padded, plan.grid) else None
@@ -85,7 +85,7 @@ class NeighbourAttention(AttentionLayers):
         return Rotary(angles, rotary.pair_layout, rotary.attention_scale)
 
     def is_fused(self, qkv: Tensor) -> bool:
-        """Whether NATTEN computes attention."""
+        """Return True if NATTEN computes attention."""
         if self.backend != 'auto':
             return self.backend == 'natten'
         if is_tracing() or not qkv.is_cuda:

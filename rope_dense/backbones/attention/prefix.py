@@ -1,4 +1,7 @@
-"""Attention in windows whose prefix tokens attend globally. Letters: see ``attention``."""
+"""Attention in windows whose prefix tokens attend globally.
+
+Letters: see ``attention``; here n tokens of a window and P prefix tokens.
+"""
 
 from __future__ import annotations
 

@@ -67,26 +67,16 @@ class WindowPlan:
         """
         rows = x.flatten(0, 1).flatten(1)
         padding = None if padding is None else padding.to(x.dtype).flatten()
-        if is_tracing():
-            windows = rows.index_select(0, self.gather_index)
-            if self.is_padding is not None:
-                fill = rows.new_zeros(()) if padding is None else padding
-                windows = torch.where(self.is_padding[:, None], fill, windows)
-        else:
-            to_tokens = self.inverse_index, None
-            windows = Gather.apply(rows, padding, self.gather_index, self.padding_index, *to_tokens)
+        gathers = self.gather_index, self.inverse_index
+        windows = gather(rows, *gathers, padding, self.is_padding, self.padding_index)
         height, width = self.window_size
         places = self.num_copies + height * width
         return windows.unflatten(0, (-1, places)).unflatten(2, x.shape[2:])
 
     def unpartition(self, windows: Tensor) -> Tensor:
         """Gather the tokens of windows, [W, num_copies + n, C], into images, [B, N, C]."""
-        rows = windows.flatten(0, 1)
-        if is_tracing():
-            tokens = rows.index_select(0, self.inverse_index)
-        else:
-            to_windows = self.gather_index, self.padding_index
-            tokens = Gather.apply(rows, None, self.inverse_index, None, *to_windows)
+        gathers = self.inverse_index, self.gather_index
+        tokens = gather(windows.flatten(0, 1), *gathers, inverse_places=self.padding_index)
         return tokens.view(*self.shape, windows.shape[-1])
 
     def copy_prefix(self, x: Tensor) -> Tensor:
@@ -104,6 +94,29 @@ class WindowPlan:
         copies, tokens = x[:, :number], x[:, number:]
         copies = copies.unflatten(1, (self.num_windows, self.num_copies))
         return torch.cat([copies.mean(1), tokens], 1)
+
+
+def gather(
+    x: Tensor,
+    index: Tensor,
+    inverse: Tensor,
+    fill: Tensor | None = None,
+    is_filled: Tensor | None = None,
+    places: Tensor | None = None,
+    inverse_places: Tensor | None = None,
+) -> Tensor:
+    """``Gather``, or operations that can be traced.
+
+    Args:
+        is_filled: [S] bool, true at ``places``; None for nowhere.
+        others: see ``Gather``.
+    """
+    if not is_tracing():
+        return Gather.apply(x, fill, index, places, inverse, inverse_places)
+    out = x.index_select(0, index)
+    if is_filled is None:
+        return out
+    return torch.where(is_filled[:, None], x.new_zeros(()) if fill is None else fill, out)
 
 
 class Gather(torch.autograd.Function):

@@ -12,9 +12,9 @@ import torch
 from mmdet.models.layers import inverse_sigmoid
 from torch import Tensor, nn
 
-from ...utils.validation import check_choice, check_indexes, check_integer, check_number
+from ...utils.validation import check_choice, check_indexes, check_integer, check_number, refuse
 from .attention import DeformableAttention, SelfAttention
-from .boxes import decode_distances, distance_bins, mean_distances
+from .boxes import decode_distances, distance_bins, distributions, mean_distances
 from .encoder import check_heads
 from .layers import FFN, FeedForward, Gateway, Norm, build_norm, class_layer, mlp
 from .predictions import Prediction
@@ -81,6 +81,7 @@ class DEIMDecoder(nn.Module):
         self.reg_scale = check_number('reg_scale', reg_scale, above=0)
         (self.eval_idx,) = check_indexes('eval_idx', [eval_idx], num_layers)
         self.num_heads = num_heads
+        self.num_maps = check_points(num_points)
         self.layers = nn.ModuleList(
             DecoderLayer(channels, num_heads, feedforward_channels, num_points, norm, ffn)
             for _ in range(num_layers)
@@ -113,7 +114,14 @@ class DEIMDecoder(nn.Module):
 
         Returns:
             These, and in training the classes and boxes of the first layer without distributions.
+
+        Raises:
+            ValueError: another number of maps than of ``num_points``.
         """
+        if len(maps) != self.num_maps:
+            raise ValueError(
+                f'decoder: num_points is for {self.num_maps} maps, the encoder has {len(maps)}'
+            )
         boxes = boxes.float().sigmoid()
         values = [x.unflatten(1, (self.num_heads, -1)).flatten(0, 1).float() for x in maps]
         positions = self.query_pos(boxes).clamp(-10, 10)
@@ -130,10 +138,11 @@ class DEIMDecoder(nn.Module):
             features = queries if before is None else queries + before
             change = self.reg_branches[index](features).float()
             corners = change if corners is None else corners + change
-            distances = mean_distances(corners, self.bins)
+            shares = distributions(corners)
+            distances = mean_distances(shares, self.bins)
             refined = decode_distances(reference, distances, self.reg_scale)
             if self.training or index == self.eval_idx:
-                logits = self.cls_branches[index](queries) + self.estimate(index, corners)
+                logits = self.cls_branches[index](queries) + self.estimate(index, shares)
                 predictions.append(Prediction(logits, refined, corners, reference, queries))
             boxes, before = refined.detach(), queries.detach()
         return predictions, pre
@@ -145,9 +154,11 @@ class DEIMDecoder(nn.Module):
         for index in range(self.eval_idx):
             self.cls_branches[index] = self.quality[index] = nn.Identity()
 
-    def estimate(self, layer: int, corners: Tensor) -> Tensor:
-        """Quality [B, Q, 1] of boxes: what to add to their class logits."""
-        shares = corners.unflatten(-1, (4, -1)).softmax(-1)
+    def estimate(self, layer: int, shares: Tensor) -> Tensor:
+        """Quality [B, Q, 1] of boxes from their distributions [B, Q, 4, R + 1].
+
+        It is added to their class logits.
+        """
         top = shares.topk(QUALITY_TOP, -1).values
         shape = torch.cat([top, top.mean(-1, keepdim=True)], -1)  # [B, Q, 4, QUALITY_TOP + 1]
         return self.quality[layer](shape.flatten(2))
@@ -185,3 +196,12 @@ class DecoderLayer(nn.Module):
         x = self.norm1(queries + self.self_attn(queries, positions, mask))
         x = self.gateway(x, self.cross_attn(x + positions, boxes, values))
         return self.norm2((x + self.ffn(x)).clamp(-MAX_FLOAT16, MAX_FLOAT16))
+
+
+def check_points(num_points: object) -> int:
+    """How many maps there are points for; ValueError unless it is a sequence of them."""
+    if not isinstance(num_points, (tuple, list)) or not num_points:
+        refuse('num_points', num_points, 'a sequence with the number of points in each map')
+    for number in num_points:
+        check_integer('num_points', number, 1)
+    return len(num_points)

@@ -41,8 +41,9 @@ class DEIMHead(BaseModule):
         num_queries: Q, of the encoder's tokens.
         decoder: see ``DEIMDecoder``.
         denoising: see ``ContrastiveDenoising``; None for none.
-        matching: see ``Matcher``. Its epoch is that of mmengine's message hub, as
-            ``RuntimeInfoHook`` has it for runs by epochs, so it is right in a resumed run.
+        matching: see ``Matcher``. Its epoch is that of mmengine's message hub, which
+            ``ResumableTrainLoop``, or ``RuntimeInfoHook`` in runs by epochs, keeps right also where
+            a run is resumed.
         loss_weights, mal_gamma: see ``Criterion``.
         masks: see ``MaskHead``, without its channels and layers; None for boxes alone.
         train_cfg: not used.
@@ -121,7 +122,7 @@ class DEIMHead(BaseModule):
         The masks of the last layer count for those, too, as in the source.
         """
         layers, pre = self.decoder(queries, boxes, maps, mask)
-        assert pre is not None  # in training mode
+        assert pre is not None, 'losses need a model in training mode'
         predictions = [*layers, pre]
         if self.mask_head is None:
             return predictions

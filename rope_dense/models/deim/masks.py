@@ -128,7 +128,7 @@ def mask_losses(masks: Masks, targets: Targets, pairs: Pairs, ratio: int) -> dic
 def in_image(
     logits: Tensor, size: Sequence[int], inside: Sequence[int], out: Sequence[int]
 ) -> Tensor:
-    """Masks [M, *out], true where logits [M, h, w] are positive in the original image.
+    """Masks ``[M, *out]``, true where logits [M, h, w] are positive in the original image.
 
     Args:
         logits: of a padded image.

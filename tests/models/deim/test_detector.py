@@ -154,6 +154,10 @@ def test_a_deployed_model_is_smaller_and_has_the_same_results(norm: str) -> None
     assert bool(small) == (norm == 'GN')
 
 
+def decoder_of(**settings: object) -> dict:
+    return config('s')['bbox_head']['decoder'] | settings
+
+
 def test_mistakes_are_named() -> None:
     adapter = SpatialTuningAdapter(8, 4, 8)
     with pytest.raises(ValueError) as error:
@@ -167,9 +171,19 @@ def test_mistakes_are_named() -> None:
         with pytest.raises(ValueError) as error:
             MODELS.build(config('s')['encoder'] | {name: value})
         assert 'embed_dims must be a multiple' in str(error.value)
-    for name, value in dict(eval_idx=3, norm='batch', ffn='x', reg_max=7, up=0).items():
+    settings = dict(eval_idx=3, norm='batch', ffn='x', reg_max=7, up=0, num_points=(3, 0, 3))
+    for name, value in settings.items():
         head = config('s')['bbox_head']
         head['decoder'][name] = value
         with pytest.raises(ValueError) as error:
             MODELS.build(head)
-        assert str(value) in str(error.value)
+        assert name in str(error.value)
+        assert str(value[1] if name == 'num_points' else value) in str(error.value)
+    for part, settings in dict(encoder=dict(embed_dims=64), bbox_head=dict(embed_dims=16)).items():
+        with pytest.raises(ValueError) as error:
+            MODELS.build(config('s') | {part: config('s')[part] | settings})
+        assert 'embed_dims must be the same' in str(error.value)
+    model = MODELS.build(config('s')['bbox_head'] | dict(decoder=decoder_of(num_points=(3, 6))))
+    with pytest.raises(ValueError) as error:
+        model([torch.zeros(1, 32, side, side) for side in (8, 4, 2)])
+    assert 'num_points is for 2 maps, the encoder has 3' in str(error.value)

@@ -215,7 +215,7 @@ def same_points(patch: pytest.MonkeyPatch) -> None:
 def test_losses_and_gradients_are_those_of_the_source(
     masks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All, with the same noise: also those whose way transformers' copy has lost."""
+    """All of them, with the same noise; transformers' caller computes some otherwise."""
     costs = dict(class_cost=2.0, bbox_cost=1.0, giou_cost=1.0, mask_cost=5.0, dice_cost=5.0)
     settings = dict(matching=costs) if masks else {}
     their_encoder, decoder, encoder, head = models(masks=masks, **settings)
