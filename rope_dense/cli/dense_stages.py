@@ -95,7 +95,7 @@ def with_masks(base: dict, model: dict, stages: dict[str, Any] | None = None) ->
         metric = dict(metric=['bbox', 'segm'])
         added |= {} if name == 'train' else {f'{name}_evaluator': metric}
     added['tta_pipeline'] = copy.deepcopy(base['tta_pipeline'])
-    added['tta_model'] = dict(type='InstanceTTAModel')
+    added['tta_model'] = dict(base['tta_model'], type='InstanceTTAModel')
     for node in nested(added):
         if node.get('type') == 'LoadAnnotations':
             node['with_mask'] = True

@@ -26,7 +26,6 @@ RECIPES = {
 }
 RECIPE_BATCH, RECIPE_SIZE = 32, 640
 BLOCKS = {12: (5, 8, 11), 24: (11, 17, 23)}  # whose maps are used, by the number of blocks
-LOADING = [dict(type='LoadImageFromFile'), dict(type='LoadAnnotations', with_bbox=True)]
 
 
 def realtime(given: Mapping[str, object]) -> dict:
@@ -76,7 +75,7 @@ def fit_augmentation(cfg: dict, size: int) -> None:
         if step.get('type') == 'Resize':
             step['scale'] = tuple(max(32, round(s * factor / 32) * 32) for s in step['scale'])
         if step.get('type') == 'AffineMosaic':
-            step.update(part_size=size // 2, max_cached_images=0, loading=LOADING)
+            step.update(part_size=size // 2, max_cached_images=0)
     loader['dataset']['type'] = 'MosaicCocoDataset'
     loader['dataset']['filter_cfg'] = dict(filter_empty_gt=True, min_size=1)
     loader['drop_last'] = False  # a small data set may have less than a batch

@@ -7,17 +7,22 @@ and EdgeCrafter at 706d037 (ecdetseg/configs), not from the configs.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
-from mmengine.registry import DATASETS, MODELS, TRANSFORMS, init_default_scope
+from mmengine.registry import DATASETS, MODELS, TRANSFORMS, DefaultScope, init_default_scope
+from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS, value
 from rope_dense.cli.dense_stages import set_stages
+from rope_dense.datasets import METAINFO, ShapesSettings, write_shapes
+from rope_dense.engine.train_loop import set_epoch
 
 FOLDER = CONFIGS / 'deim'
+README = FOLDER / 'README.md'
 EPOCH = 118287 // 32  # iterations, without the last batch
 RELEASE = 'https://github.com/capsule2077/edgecrafter/releases/download/edgecrafterv1/'
 
@@ -282,7 +287,68 @@ def test_all_builds_and_every_parameter_has_its_rate(name: str) -> None:
             assert decay == SOURCES[name][4], key
 
 
-def test_configs_survive_a_dump(tmp_path) -> None:
+@pytest.mark.parametrize('stage', range(1, 4))
+def test_masks_pass_the_whole_pipeline(stage: int, tmp_path: Path) -> None:
+    """A batch of ECSeg in each of its stages, on generated shapes; a small model's losses."""
+    write_shapes(tmp_path, ShapesSettings(train=4, val=1, size=(64, 96)))
+    cfg = load('ecseg-s_ecvit-t')
+    loader, model = cfg.train_dataloader, cfg.model
+    loader.update(batch_size=4, num_workers=0, persistent_workers=False)
+    loader.dataset.update(data_root=f'{tmp_path}/coco/', metainfo=dict(classes=METAINFO['classes']))
+    loader.dataset.pipeline[5].scale = (96, 96)
+    model.data_preprocessor.batch_augments[0].mixup_prob = 1.0
+    arch = MODELS.get('RoPEViT').ARCHS['ecvit_tiny']
+    model.backbone.arch = dict(arch, embed_dims=32, num_heads=2, depth=2)
+    model.backbone.update(out_indices=(0, 1), init_cfg=None)
+    model.neck.in_channels = 32
+    model.encoder.update(in_channels=(32,) * 3, embed_dims=32, feedforward_channels=32)
+    model.bbox_head.update(embed_dims=32, num_queries=50)
+    model.bbox_head.decoder.update(num_layers=2, feedforward_channels=32)
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        detector = MODELS.build(model).train()
+        set_epoch([0, 0, 36, 72][stage])
+        batch = next(iter(Runner.build_dataloader(loader, seed=0)))
+    data = detector.data_preprocessor(batch, training=True)
+    for sample in data['data_samples']:
+        found = sample.gt_instances
+        assert len(found.masks) == len(found.bboxes) > 0
+        assert found.masks.masks.shape[1:] == data['inputs'].shape[2:]
+    losses = detector(**data, mode='loss')
+    set_epoch(0)
+    assert losses['loss_mask'] > 0 and losses['loss_dice'] > 0
+    assert all(torch.isfinite(torch.as_tensor(loss)).all() for loss in losses.values())
+
+
+def test_options_of_the_readme(tmp_path: Path) -> None:
+    """Batches of rectangles, and mosaics that load their images, with objects inside."""
+    write_shapes(tmp_path, ShapesSettings(train=4, val=1, size=(64, 96)))
+    for variant in ('aspect ratio kept', 'exact resume'):
+        (row,) = re.findall(rf'^\| {variant}.* \| `(.+)` \|$', README.read_text(), re.MULTILINE)
+        cfg = load('deimv2-s_vit-t')
+        cfg.merge_from_dict(dict(option.split('=') for option in row.split()))
+        loader = cfg.train_dataloader
+        loader.update(num_workers=0, persistent_workers=False, batch_size=2)
+        if variant == 'aspect ratio kept':
+            assert loader.dataset.pipeline[5].keep_ratio == 'True'  # the tools make it a bool
+        else:
+            mosaic = loader.dataset.pipeline[2].transforms[1][0].transforms[0][0]
+            mosaic.max_cached_images = int(mosaic.max_cached_images)
+        classes = METAINFO['classes']
+        loader.dataset.update(data_root=f'{tmp_path}/coco/', metainfo=dict(classes=classes))
+        cfg.model.data_preprocessor.batch_augments = None
+        with DefaultScope.overwrite_default_scope('mmdet'):
+            set_epoch(10)
+            batch = next(iter(Runner.build_dataloader(loader, seed=0)))
+            data = MODELS.build(cfg.model.data_preprocessor)(batch, training=True)
+        set_epoch(0)
+        height, width = data['inputs'].shape[2:]
+        assert max(height, width) == 640 and height % 32 == width % 32 == 0
+        for sample in data['data_samples']:
+            boxes = sample.gt_instances.bboxes
+            assert (boxes >= 0).all() and (boxes[:, 2:] <= boxes.new_tensor([width, height])).all()
+
+
+def test_configs_survive_a_dump(tmp_path: Path) -> None:
     cfg = load('ecdet-x_ecvit-s-plus')
     cfg.dump(tmp_path / 'dumped.py')
     assert Config.fromfile(tmp_path / 'dumped.py').to_dict() == cfg.to_dict()

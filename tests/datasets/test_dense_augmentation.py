@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import colorsys
+import importlib.util
 import math
+import os
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -33,6 +37,7 @@ from rope_dense.datasets.dense import (
 )
 from rope_dense.datasets.dense import batch as batch_module
 from rope_dense.datasets.dense import mosaic as mosaic_module
+from rope_dense.datasets.dense.batch import mix_up
 from rope_dense.datasets.dense.iou_crop import centres_within
 from rope_dense.datasets.dense.stages import current_epoch
 from rope_dense.engine.train_loop import SeededBatches, set_epoch
@@ -232,11 +237,12 @@ def test_the_cache_keeps_the_newest_and_a_number_of_images() -> None:
 
 def test_images_of_the_data_set_make_the_same_mosaic_again(shared_data: Path) -> None:
     """With the same random state, whatever was loaded before."""
-    loading = [dict(type='LoadImageFromFile'), dict(type='mmdet.LoadAnnotations', with_bbox=True)]
+    annotations = dict(type='mmdet.LoadAnnotations', with_bbox=True, with_mask=True)
+    loading = [dict(type='LoadImageFromFile'), annotations]
     dataset = MosaicCocoDataset(
         ann_file=str(next(shared_data.rglob('coco_mini/annotations/*val*.json'))),
         data_prefix=dict(img=str(next(shared_data.rglob('coco_mini/val*')))),
-        pipeline=[*loading, dict(type='AffineMosaic', max_cached_images=0, loading=loading)],
+        pipeline=[*loading, dict(type='AffineMosaic', max_cached_images=0)],
         test_mode=True,
     )
     mosaics = []
@@ -245,12 +251,11 @@ def test_images_of_the_data_set_make_the_same_mosaic_again(shared_data: Path) ->
         mosaics.append(dataset[1])
     assert np.array_equal(mosaics[0]['img'], mosaics[1]['img'])
     assert min(mosaics[0]['img_shape']) >= 640
+    assert len(mosaics[0]['gt_masks']) == len(mosaics[0]['gt_bboxes'])
 
 
 def test_a_mosaic_without_data_set_or_cache_is_an_error() -> None:
-    with pytest.raises(ValueError, match='loading'):
-        AffineMosaic(max_cached_images=0)
-    mosaic = AffineMosaic(max_cached_images=0, loading=[dict(type='LoadImageFromFile')])
+    mosaic = AffineMosaic(max_cached_images=0)
     with pytest.raises(ValueError, match=r"dataset\.type='MosaicCocoDataset'"):
         mosaic(example())
 
@@ -541,3 +546,78 @@ def test_a_batch_keeps_its_aspect_ratio(size: tuple[int, int]) -> None:
 def test_centres_decide() -> None:
     boxes = torch.tensor([[0.0, 0, 10, 10], [8, 8, 20, 20]])
     assert centres_within(boxes, (0, 0, 12, 12)).tolist() == [True, False]
+
+
+# ---------------------------------------------------------------- the source
+
+
+def published_collate(monkeypatch: pytest.MonkeyPatch) -> type:
+    """DEIMv2's collate function, executed from a checkout that ROPE_DENSE_DEIMV2 names.
+
+    Of torchvision, which it imports, MixUp and CopyBlend need nothing.
+    """
+    folder = os.environ.get('ROPE_DENSE_DEIMV2')
+    if not folder:
+        pytest.skip('ROPE_DENSE_DEIMV2 names no checkout of DEIMv2')
+    parts = {
+        'torchvision': dict(disable_beta_transforms_warning=lambda: None),
+        'torchvision.transforms': {},
+        'torchvision.transforms.v2': dict(functional=None, InterpolationMode=None),
+        'deimv2_source': {},
+        'deimv2_source.core': dict(register=lambda: lambda decorated: decorated),
+        'deimv2_source.data': {},
+    }
+    for name, attributes in parts.items():
+        module = ModuleType(name)
+        vars(module).update(attributes, __path__=[])
+        monkeypatch.setitem(sys.modules, name, module)
+    path = Path(folder, 'engine', 'data', 'dataloader.py')
+    spec = importlib.util.spec_from_file_location('deimv2_source.data.dataloader', path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.BatchImageCollateFunction
+
+
+def as_targets(samples: list[DetDataSample], size: tuple[int, int]) -> list[dict]:
+    """Centres and sides relative to the image, labels, areas."""
+    targets, limits = [], torch.tensor([size[1], size[0]])
+    for sample in samples:
+        corners = sample.gt_instances.bboxes
+        centres, sides = (corners[:, :2] + corners[:, 2:]) / 2, corners[:, 2:] - corners[:, :2]
+        boxes = torch.cat([centres / limits, sides / limits], 1)
+        labels = sample.gt_instances.labels
+        targets.append(dict(boxes=boxes, labels=labels, area=sides.prod(1)))
+    return targets
+
+
+def test_batches_are_those_of_deimv2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same random numbers: images, boxes and labels of MixUp, CopyBlend and neither."""
+    collate = published_collate(monkeypatch)(
+        **dict(mixup_prob=0.5, mixup_epochs=[4, 64], copyblend_prob=0.5, copyblend_epochs=[4, 120]),
+        **dict(area_threshold=100, num_objects=3, with_expand=True, expand_ratios=[0.1, 0.25]),
+        base_size_repeat=20,
+    )
+    assert sorted(collate.scales) == sorted(MultiScaleBatch(640, repeat=20).sizes)
+    ours, kinds = MixUpCopyBlend(0.5, (4, 64), 0.5, (4, 120)), set()
+    for seed in range(40):
+        torch.manual_seed(seed)
+        images, samples = batch((96, 128), 4)
+        targets = as_targets(samples, (96, 128))
+        collate.set_epoch(10)
+        random.seed(seed)
+        expected, targets = collate.apply_mixup(images.clone(), targets)
+        random.seed(seed)  # the source draws beta once more for MixUp, and rounds it
+        beta, coin = round(random.uniform(0.45, 0.55), 6), random.random()
+        if coin < 0.5:
+            mixed, out = mix_up(images, samples, round(random.uniform(0.45, 0.55), 6))
+        elif random.random() < 0.5:
+            mixed, out = ours.copy_blend(images, samples, beta)
+        else:
+            mixed, out = images, samples
+        kinds.add((coin < 0.5, len(out[0].gt_instances) > 2))
+        torch.testing.assert_close(mixed, expected, atol=1e-5, rtol=0)
+        for sample, target, wanted in zip(out, as_targets(out, (96, 128)), targets, strict=True):
+            torch.testing.assert_close(target['boxes'], wanted['boxes'], atol=1e-5, rtol=0)
+            assert torch.equal(sample.gt_instances.labels, wanted['labels'])
+    assert kinds == {(True, True), (False, True), (False, False)}

@@ -53,7 +53,8 @@ class AffineMosaic(BaseTransform):
         scaling: range of the factor.
         max_cached_images: number of recent images, of which a random one is replaced; 0 to load
             images from the data set, which has to be a ``MosaicCocoDataset``.
-        loading: transforms that load an image and its objects, for ``max_cached_images=0``.
+        loading: transforms that load an image and its objects, for ``max_cached_images=0``; None
+            for mmdet's, with masks if the first image has them.
 
     Raises:
         ValueError: settings that are not allowed.
@@ -66,15 +67,13 @@ class AffineMosaic(BaseTransform):
         translation: Sequence[float] = (0.1, 0.1),
         scaling: Sequence[float] = (0.5, 1.5),
         max_cached_images: int = 50,
-        loading: Sequence[dict] = (),
+        loading: Sequence[dict] | None = None,
     ) -> None:
         self.part_size = check_integer('part_size', part_size, 1)
         self.rotation = check_number('rotation', rotation, 0)
         self.translation, self.scaling = tuple(translation), tuple(scaling)
         self.max_cached_images = check_integer('max_cached_images', max_cached_images, 0)
-        if not self.max_cached_images and not loading:
-            raise ValueError('loading: max_cached_images=0 needs transforms that load an image')
-        self.loading = Compose(list(loading))
+        self.loading = None if loading is None else Compose(list(loading))
         self.cache: list[dict] = []
 
     def transform(self, results: dict) -> dict:
@@ -126,6 +125,10 @@ class AffineMosaic(BaseTransform):
                 'AffineMosaic with max_cached_images=0 loads images of its data set: set '
                 "train_dataloader.dataset.type='MosaicCocoDataset'"
             )
+        if self.loading is None:
+            annotations = dict(type='mmdet.LoadAnnotations', with_bbox=True)
+            annotations['with_mask'] = 'gt_masks' in results
+            self.loading = Compose([dict(type='LoadImageFromFile'), annotations])
         indexes = [random.randrange(len(dataset)) for _ in range(3)]
         return [self.resized(self.loading(dataset.get_data_info(index))) for index in indexes]
 
@@ -142,7 +145,7 @@ def merged(parts: list[dict]) -> dict:
         boxes.append(part['gt_bboxes'].tensor + torch.tensor([left, top, left, top]))
         if 'gt_masks' in part:
             bitmaps = part['gt_masks'].expand(2 * height, 2 * width, top, left)
-            masks.append(bitmaps.to_ndarray())
+            masks.append(bitmaps.to_ndarray().astype(np.uint8))
     mosaic = dict(img=canvas, gt_bboxes=HorizontalBoxes(torch.cat(boxes), in_mode='xyxy'))
     for key in ('gt_bboxes_labels', 'gt_ignore_flags'):
         mosaic[key] = np.concatenate([part[key] for part in parts])

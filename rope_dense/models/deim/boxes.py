@@ -32,9 +32,13 @@ def distance_bins(reg_max: int, reg_scale: float, up: float) -> Tensor:
     return torch.cat([-right.flip(0)[:-1], right]).float()
 
 
-def mean_distances(corners: Tensor, bins: Tensor) -> Tensor:
-    """The distances [..., 4] of logits [..., 4 (R + 1)]."""
-    shares = corners.unflatten(-1, (4, -1)).softmax(-1)
+def distributions(corners: Tensor) -> Tensor:
+    """The probabilities [..., 4, R + 1] of logits [..., 4 (R + 1)]."""
+    return corners.unflatten(-1, (4, -1)).softmax(-1)
+
+
+def mean_distances(shares: Tensor, bins: Tensor) -> Tensor:
+    """The distances [..., 4] of probabilities [..., 4, R + 1]."""
     return (shares * bins).sum(-1)  # no product of matrices, which autocast would round
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ...utils.validation import check_choice, check_indexes, check_integer, check_number, refuse
 from .attention import DeformableAttention, SelfAttention
-from .boxes import decode_distances, distance_bins, mean_distances
+from .boxes import decode_distances, distance_bins, distributions, mean_distances
 from .encoder import check_heads
 from .layers import FFN, FeedForward, Gateway, Norm, build_norm, class_layer, mlp
 from .predictions import Prediction
@@ -138,10 +138,11 @@ class DEIMDecoder(nn.Module):
             features = queries if before is None else queries + before
             change = self.reg_branches[index](features).float()
             corners = change if corners is None else corners + change
-            distances = mean_distances(corners, self.bins)
+            shares = distributions(corners)
+            distances = mean_distances(shares, self.bins)
             refined = decode_distances(reference, distances, self.reg_scale)
             if self.training or index == self.eval_idx:
-                logits = self.cls_branches[index](queries) + self.estimate(index, corners)
+                logits = self.cls_branches[index](queries) + self.estimate(index, shares)
                 predictions.append(Prediction(logits, refined, corners, reference, queries))
             boxes, before = refined.detach(), queries.detach()
         return predictions, pre
@@ -153,9 +154,11 @@ class DEIMDecoder(nn.Module):
         for index in range(self.eval_idx):
             self.cls_branches[index] = self.quality[index] = nn.Identity()
 
-    def estimate(self, layer: int, corners: Tensor) -> Tensor:
-        """Quality [B, Q, 1] of boxes: what to add to their class logits."""
-        shares = corners.unflatten(-1, (4, -1)).softmax(-1)
+    def estimate(self, layer: int, shares: Tensor) -> Tensor:
+        """Quality [B, Q, 1] of boxes from their distributions [B, Q, 4, R + 1].
+
+        It is added to their class logits.
+        """
         top = shares.topk(QUALITY_TOP, -1).values
         shape = torch.cat([top, top.mean(-1, keepdim=True)], -1)  # [B, Q, 4, QUALITY_TOP + 1]
         return self.quality[layer](shape.flatten(2))

@@ -11,6 +11,7 @@ from mmdet.structures.bbox import bbox_cxcywh_to_xyxy
 from rope_dense.models.deim.boxes import (
     decode_distances,
     distance_bins,
+    distributions,
     encode_distances,
     mean_distances,
     nearest_bins,
@@ -70,4 +71,4 @@ def test_the_mean_of_the_nearest_bins_is_the_distance() -> None:
     shares.scatter_(-1, index[..., None], (1 - right)[..., None])
     shares.scatter_(-1, index[..., None] + 1, right[..., None])
     corners = shares.log().clamp(min=-1e4).flatten(1)
-    assert torch.allclose(mean_distances(corners, bins), distances, atol=1e-5)
+    assert torch.allclose(mean_distances(distributions(corners), bins), distances, atol=1e-5)

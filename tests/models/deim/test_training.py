@@ -61,6 +61,16 @@ def test_one_class() -> None:
     assert (labels == 0).all()
 
 
+def test_fewer_tokens_than_queries() -> None:
+    model = ours('s', head=dict(num_queries=500)).train()
+    image, data = batch()
+    total(model(image, data, mode='loss')).backward()
+    maps = model.eval().extract_feat(image)
+    tokens = sum(x.shape[2] * x.shape[3] for x in maps)
+    assert model.bbox_head(maps).boxes.shape == (3, tokens, 4)
+    assert model(image, mode='tensor')[0].shape == (3, 30)
+
+
 def test_no_denoising_and_other_weights() -> None:
     settings = dict(denoising=None, loss_weights=dict(ddf=0.0, mal=2.0))
     model = ours('s', head=settings).train()
