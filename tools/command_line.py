@@ -6,6 +6,7 @@ before it imports PyTorch and OpenMMLab, which takes seconds.
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 
 
@@ -34,9 +35,25 @@ class OptionsAction(argparse.Action):
         setattr(namespace, self.dest, [*getattr(namespace, self.dest), *(values or ())])
 
 
+class ToolParser(argparse.ArgumentParser):
+    """Names the checkpoints where there are too many arguments: `best_*.pth` may match two."""
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Parse all arguments; those that are left are an error."""
+        parsed, left = self.parse_known_args(args, namespace)
+        if left:
+            given = sys.argv[1:] if args is None else args
+            files = [word for word in given if word.endswith('.pth')]
+            why = f' ({len(files)} checkpoints: {", ".join(files)})' if len(files) > 1 else ''
+            self.error(f'unrecognized arguments: {" ".join(left)}{why}')
+        return parsed
+
+
 def tool_parser(description: str | None) -> argparse.ArgumentParser:
     """A parser whose help begins with the docstring of the tool, with the option --debug."""
-    parser = argparse.ArgumentParser(
+    parser = ToolParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(

@@ -91,6 +91,7 @@ from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.dataset_meta import classes_and_colours
 from rope_dense.cli.errors import UsageError, command, usage_errors
 from rope_dense.cli.model_checks import build_model
+from rope_dense.cli.training_checks import training_crops, warn
 from rope_dense.evaluation.resolution import at_size, configured_size
 from rope_dense.evaluation.results import Identity
 from rope_dense.evaluation.settings import parse_size
@@ -160,6 +161,10 @@ def with_tiles(cfg: Config, args: argparse.Namespace) -> Config:
             args.tile = min(configured_size(cfg))
         except ValueError as error:
             raise ValueError(f'{error}; or give --tile') from error
+        crops = training_crops(cfg)
+        if crops and (args.tile, args.tile) not in crops:
+            sizes = ', '.join(f'{height} x {width}' for height, width in sorted(crops))
+            warn(f'tiles of {args.tile} pixels, as test images; the training had crops of {sizes}')
     if args.overlap is None:
         args.overlap = args.tile // 4
     return cfg

@@ -41,6 +41,7 @@ class Block(nn.Module):
         self.norm2 = build_norm(norm_cfg, channels)
         self.mlp = mlp
         self.drop_path = DropPath(drop_path_rate) if drop_path_rate else nn.Identity()
+        self.layer_scale_init_value = layer_scale_init_value
         self.gamma_1 = self.gamma_2 = None
         if layer_scale_init_value is not None:
             self.gamma_1 = nn.Parameter(torch.full((channels,), float(layer_scale_init_value)))

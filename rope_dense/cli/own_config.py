@@ -400,7 +400,7 @@ def fit_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> N
     decay = dict(layer_decay=layer_decay)
     if own.weights is None:
         # LayerScale of 1e-5, with which the weights were trained, would hide the blocks.
-        backbone.update(layer_scale_init_value=1.0, drop_path_rate=0.0)
+        backbone.update(layer_scale_init_value=1.0, drop_path_rate=0.0, img_size=own.size)
         decay = {}
     else:
         checkpoint = published if own.weights == 'default' else own.weights

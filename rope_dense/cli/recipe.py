@@ -146,9 +146,20 @@ def positions(model: nn.Module) -> str:
         tables = [p for key, p in model.named_parameters() if re.search(rf'\b{pattern}$', key)]
         if tables:
             texts.append(f'{name}: {sum(p.numel() for p in tables):,d} parameters')
-    scalings = [part.rope_scaling for part in model.modules() if isinstance(part, Backbone)]
-    texts += [f'scaled by {scaling}' for scaling in scalings if scaling]
+    backbone = find_backbone(model)
+    if backbone is not None and ropes:
+        height, width = backbone.pretrain_grid
+        scaling = backbone.rope_scaling
+        text = f'scaled by {scaling}, relative to' if scaling else 'scalings are relative to'
+        texts.append(f'{text} {height} x {width} tokens')
+    if backbone is not None and (scale := first_layer_scale(backbone)) is not None:
+        texts.append(f'LayerScale of blocks begins at {scale:g}')
     return '; '.join(texts) or 'no parameters for it'
+
+
+def first_layer_scale(backbone: Backbone) -> float | None:
+    """The initial LayerScale of its first block; None without one."""
+    return getattr(backbone.ordered_blocks[0], 'layer_scale_init_value', None)
 
 
 def windows(model: nn.Module) -> str:

@@ -24,6 +24,7 @@ from .own_data import IMAGE_SUFFIXES, read_classes
 Box = tuple[float, float, float, float]
 FORMATS = ('coco', 'yolo', 'voc', 'labelme', 'cvat')
 EXAMPLES = 3  # of a kind are named
+NO_IMAGE = 'labels without an image (left out)'
 LEAST_SIDE = 1.0  # pixels: mmdet leaves out what is smaller
 
 
@@ -93,6 +94,11 @@ def convert(
         raise ValueError(
             f'{source} cannot be read as {kind} ({type(error).__name__}: {error})'
         ) from error
+    if not labelled and (lost := odd.found.get(NO_IMAGE)):
+        raise ValueError(
+            f'{source}: no image in {folder} for any of its {len(lost)} labels, such as {lost[0]}; '
+            'give the folder of the images with --images'
+        )
     if not labelled:
         raise ValueError(f'{source}: no labels of an image in {folder}, as {kind}')
     names = tuple(names) or tuple(sorted({s.label for item in labelled for s in item.shapes}))
@@ -199,7 +205,7 @@ def read_yolo(source: Path, folder: Path, classes: Sequence[str] | None, odd: Od
             if path.name != 'classes.txt'
         }
         for stem in texts.keys() - files.keys():
-            odd.add('labels without an image (left out)', texts[stem].name)
+            odd.add(NO_IMAGE, texts[stem].name)
         for stem, file in files.items():
             lines = texts[stem].read_text().splitlines() if stem in texts else []
             with Image.open(file) as image:
@@ -245,7 +251,7 @@ def read_voc(source: Path, folder: Path, classes: Sequence[str] | None, odd: Odd
             stem = Path(root.findtext('filename') or path.name).stem
             file = files.get(stem) or files.get(path.relative_to(source).with_suffix('').as_posix())
             if file is None:
-                odd.add('labels without an image (left out)', path.name)
+                odd.add(NO_IMAGE, path.name)
                 continue
             shapes = []
             for item in root.iter('object'):
@@ -272,7 +278,7 @@ def read_labelme(source: Path, folder: Path, classes: Sequence[str] | None, odd:
             stem = Path(re.split(r'[\\/]', content.get('imagePath') or path.name)[-1]).stem
             file = files.get(path.relative_to(source).with_suffix('').as_posix()) or files.get(stem)
             if file is None:
-                odd.add('labels without an image (left out)', path.name)
+                odd.add(NO_IMAGE, path.name)
                 continue
             shapes = []
             for item in content['shapes']:
@@ -312,7 +318,7 @@ def read_cvat(source: Path, folder: Path, classes: Sequence[str] | None, odd: Od
             name = Path(image.get('name', ''))
             file = files.get(name.with_suffix('').as_posix()) or files.get(name.stem)
             if file is None:
-                odd.add('labels without an image (left out)', name)
+                odd.add(NO_IMAGE, name)
                 continue
             shapes = []
             for item in image:
@@ -362,7 +368,7 @@ def read_coco(source: Path, folder: Path, classes: Sequence[str] | None, odd: Od
                 shapes = by_image.get(image['id'], [])
                 yield Labelled(file, shapes, size if all(size) else None)
             else:
-                odd.add('labels without an image (left out)', image['file_name'])
+                odd.add(NO_IMAGE, image['file_name'])
 
     return classes or tuple(names.values()), items()
 

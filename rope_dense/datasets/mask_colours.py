@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from .conversion import Odd, image_files
-from .own_data import IGNORED, MASK_SUFFIXES, distinct_colour
+from .own_data import CLASSES_FILE, IGNORED, MASK_SUFFIXES, distinct_colour
 
 Colour = tuple[int, int, int]  # red, green, blue
 
@@ -64,6 +64,7 @@ def convert_masks(
 
     Raises:
         FileExistsError: a file is there already; none is written then.
+        ValueError: no mask has a colour of a class; none is written then.
     """
     odd, files = Odd(), mask_files(masks)
     targets = [out / path.relative_to(masks).with_suffix('.png') for path in files]
@@ -71,6 +72,12 @@ def convert_masks(
         raise FileExistsError(f'{existing[0]} exists: give another folder to write to')
     pictures = image_files(images) if images else {}
     codes = [red << 16 | green << 8 | blue for red, green, blue in colours]
+    if not any(np.isin(codes_of(path), codes).any() for path in files):
+        some = ', '.join(f'#{code:06x}' for code in np.unique(codes_of(files[0]))[:3].tolist())
+        raise ValueError(
+            f'{masks}: no mask has a colour of a class; {files[0].name} has {some} ... '
+            f'(a line of {CLASSES_FILE} is a name and its colour: road #804080)'
+        )
     for path, target in zip(files, targets, strict=True):
         given = codes_of(path)
         labels = np.full(given.shape, IGNORED, np.uint8)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import colorsys
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,11 +191,14 @@ def suffixes_in(folder: Path) -> str:
     return ', '.join(f'{number} {name}' for name, number in ordered) or 'no files'
 
 
+COLOUR_NUMBERS = re.compile(r'(.*?\S)[\s,:]+(\d+)[\s,]+(\d+)[\s,]+(\d+)')  # road 128 64 128
+
+
 def read_classes(path: Path) -> tuple[tuple[str, ...], list[tuple[int, int, int]]]:
     """Names and colours (red, green, blue) of a classes.txt, in the order of the class numbers.
 
-    A line is the name of a class, with a colour behind it or without: 'road #804080'. Classes
-    without a colour get one that is not alike its neighbours'.
+    A line is the name of a class, with a colour behind it or without: 'road #804080', or
+    'road 128 64 128'. Classes without a colour get one that is not alike its neighbours'.
 
     Raises:
         ValueError: the file has no class, or one of them twice.
@@ -208,6 +212,10 @@ def read_classes(path: Path) -> tuple[tuple[str, ...], list[tuple[int, int, int]
             red, green, blue = bytes.fromhex(last[1:])
             palette.append((red, green, blue))
             names.append(name.strip())
+        elif (given := COLOUR_NUMBERS.fullmatch(line)) and max(map(int, given.groups()[1:])) < 256:
+            red, green, blue = map(int, given.groups()[1:])
+            palette.append((red, green, blue))
+            names.append(given[1])
         else:
             palette.append(distinct_colour(len(names)))
             names.append(line)

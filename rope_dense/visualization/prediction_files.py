@@ -36,6 +36,7 @@ class DetectionFiles:
     ) -> None:
         self.visualizer, self.out, self.classes = visualizer, out, classes
         self.min_score = min_score
+        self.highest = 0.0  # score of any box, also of those left out
         self.images: list[dict] = []
         self.annotations: list[dict] = []
 
@@ -44,6 +45,8 @@ class DetectionFiles:
         sample = sample.cpu()
         image_id = self.add_image(name, *image.shape[:2])
         if 'pred_instances' in sample:
+            scores = sample.pred_instances.get('scores', ())
+            self.highest = max([self.highest, *map(float, scores)])
             for annotation in coco_annotations(sample.pred_instances, self.min_score):
                 self.add_annotation(image_id, annotation)
         path = self.out / DRAWN / name
@@ -66,7 +69,10 @@ class DetectionFiles:
         content = dict(images=self.images, annotations=self.annotations, categories=categories)
         file = self.out / 'predictions.json'
         atomic_write_text(file, json.dumps(content) + '\n')
-        return f'{len(self.annotations)} objects in {len(self.images)} images: {file}'
+        said = f'{len(self.annotations)} objects in {len(self.images)} images: {file}'
+        if self.highest and not self.annotations:
+            said += f'\nthe highest score is {self.highest:.2g}, below --score {self.min_score:g}'
+        return said
 
 
 def coco_annotations(instances: BaseDataElement, min_score: float) -> list[dict]:

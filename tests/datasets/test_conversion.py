@@ -145,6 +145,9 @@ def test_what_is_no_such_format(tmp_path: Path, images: Path) -> None:
         convert('yolo', tmp_path / 'labels', images, ['cat'])
     with pytest.raises(ValueError, match='no labels of an image'):
         convert('voc', tmp_path / 'labels', images, None)
+    (tmp_path / 'labels' / 'far.xml').write_text('<annotation/>')
+    with pytest.raises(ValueError, match=r'1 labels, such as far\.xml; .* with --images'):
+        convert('voc', tmp_path / 'labels', images, None)
     with pytest.raises(ValueError, match='give it with --images'):
         convert('voc', tmp_path / 'labels', tmp_path / 'nowhere', None)
 
@@ -164,6 +167,9 @@ def test_colours_to_numbers(tmp_path: Path) -> None:
     Image.new('RGB', (4, 2)).save(tmp_path / 'images' / 'b.jpg')
     assert colours_in(tmp_path / 'masks') == [red, blue, none]
     arguments = tmp_path / 'masks', tmp_path / 'out', [red, blue], tmp_path / 'images'
+    with pytest.raises(ValueError, match=r'no mask has a colour of a class; a\.png has #0000ff'):
+        convert_masks(*arguments[:2], [(1, 2, 3)], None)
+    assert not (tmp_path / 'out').exists()
     count, odd = convert_masks(*arguments)
     assert count == 1
     with Image.open(tmp_path / 'out' / 'a.png') as image:

@@ -75,6 +75,10 @@ def test_classes_and_colours_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / 'classes.txt'
     file.write_text('road #804080\n\ntraffic light\n')
     assert read_classes(file) == (('road', 'traffic light'), [(128, 64, 128), distinct_colour(1)])
+    file.write_text('road 128 64 128\nroad side,1,2,3\nlane 7 8 900\n')
+    names, colours = read_classes(file)
+    assert names == ('road', 'road side', 'lane 7 8 900')
+    assert colours == [(128, 64, 128), (1, 2, 3), distinct_colour(2)]
     file.write_text('a\na\n')
     with pytest.raises(ValueError, match='a class is there twice'):
         read_classes(file)

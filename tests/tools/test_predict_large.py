@@ -22,6 +22,7 @@ from torch import nn
 from helpers.small_configs import small_config
 from helpers.tool_names import TOOLS, Fails, Main
 from rope_dense.cli.model_checks import build_model
+from rope_dense.cli.training_checks import training_crops
 from rope_dense.large_images.journal import Journal
 
 pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
@@ -221,6 +222,23 @@ def test_the_model_sees_tiles_at_the_size_asked_for(
     model = plain_segmentor(*segmenting, **changes)
     expected = inference_model(model, mmcv.imread(small_image)).pred_sem_seg.data[0].numpy()
     assert (labels_of(out) == expected).all()
+
+
+def test_default_tiles_of_another_size_than_the_crops_give_a_warning(
+    predict_large: Main,
+    segmenting: Files,
+    small_image: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config, weights = segmenting
+    (side,) = {side for crop in training_crops(Config.fromfile(config)) for side in crop}
+    says = f'tiles of 128 pixels, as test images; the training had crops of {side} x {side}'
+    arguments = [config, weights, small_image, '--size', '128', '--device', 'cpu']
+    assert predict_large([*arguments, '--out', str(tmp_path / 'a.png')]) == 0
+    assert (says in capsys.readouterr().err) == (side != 128)
+    assert predict_large([*arguments, '--out', str(tmp_path / 'b.png'), '--tile', '128']) == 0
+    assert says not in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- errors

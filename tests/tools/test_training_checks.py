@@ -12,7 +12,8 @@ from helpers.small_configs import make_data
 from helpers.tool_names import TRAIN_DATA, Fails, Main
 from rope_dense.cli.checkpoints import check_backbone
 from rope_dense.cli.errors import UsageError
-from rope_dense.cli.model_checks import build_model
+from rope_dense.cli.model_checks import build_model, build_shapes
+from rope_dense.cli.recipe import positions
 from rope_dense.cli.training_checks import (
     check_save_best,
     reported_metrics,
@@ -99,6 +100,21 @@ def test_a_layer_scale_that_hides_position_gives_a_warning(
     cfg.load_from = 'x.pth'
     warn_of_random_weights(cfg, model)
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize('side', [96, 224])
+def test_crops_of_another_size_than_img_size_give_a_warning(
+    segmentor: str, side: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cfg = Config.fromfile(segmentor)
+    cfg.model.backbone.update(img_size=224, layer_scale_init_value=None)
+    (crop,) = (step for step in cfg.train_dataloader.dataset.pipeline if step.type == 'RandomCrop')
+    crop.crop_size = (side, side)
+    model = build_shapes(cfg)
+    warn_of_random_weights(cfg, model)
+    says = 'relative to an img_size of 224 x 224: set model.backbone.img_size=(96, 96)'
+    assert (says in capsys.readouterr().err) == (side == 96)
+    assert 'scalings are relative to 14 x 14 tokens' in positions(model)
 
 
 @pytest.mark.parametrize('frozen', [dict(frozen_stages='all'), dict(lora=dict(rank=2)), {}])
