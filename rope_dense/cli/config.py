@@ -14,7 +14,7 @@ from mmengine.registry import Registry
 from mmengine.runner import Runner
 
 from .errors import UsageError, nearest
-from .own_config import own_options
+from .own_config import UNKNOWN, own_options
 
 # mmengine needs all or none of these for each loop.
 SECTIONS = {
@@ -204,6 +204,15 @@ def leaf_datasets(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:
             left[:0] = [(f'{key}.datasets.{i}', inner) for i, inner in enumerate(dataset.datasets)]
         else:
             yield key, dataset
+
+
+def lacks_classes(cfg: Config) -> bool:
+    """Whether a config of own data was read where its data are not, so that it has no classes."""
+    root = (cfg.get('own') or {}).get('data_root')
+    if not root or Path(root).is_dir():
+        return False
+    _, dataset = next(leaf_datasets(cfg, 'train_dataloader'))
+    return UNKNOWN in (dataset.get('metainfo') or {}).get('classes', ())
 
 
 def nodes(node: object, key: str = '') -> Iterator[tuple[str, ConfigDict]]:

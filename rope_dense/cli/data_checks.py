@@ -20,7 +20,7 @@ from ..engine.runner import FILES, load_error
 from ..evaluation.coco_eval import use_faster_coco_eval
 from .building import build_part
 from .checkpoints import is_remote
-from .config import component_of, evaluators, leaf_datasets, nodes
+from .config import component_of, evaluators, lacks_classes, leaf_datasets, nodes
 from .errors import UsageError
 from .model_checks import check_classes, heads
 
@@ -62,11 +62,12 @@ def check_paths(cfg: Config, loaders: tuple[str, ...]) -> None:
         return
     datasets = [dataset for loader in loaders for _, dataset in leaf_datasets(cfg, loader)]
     published = {dataset.type for dataset in datasets if 'metainfo' not in dataset}
+    folder = 'cfg-options own.data_root=DIR' if lacks_classes(cfg) else 'data-root DIR'
     lines = [
         f'the data set is not there. Missing, seen from {os.getcwd()}:',
         *(f'  {path}  ({key})' for path, key, _ in missing),
         'Put or link it there, or say where it is (DIR is the folder of the data set):',
-        '  --data-root DIR, or one by one:',
+        f'  --{folder}, or one by one:',
         '  --cfg-options ' + ' '.join(dict.fromkeys(option for *_, option in missing)),
         *(f'  {source}' for name, source in SOURCES.items() if name in published),
     ]

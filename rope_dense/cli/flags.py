@@ -18,7 +18,7 @@ from mmengine.dist import is_main_process
 
 from ..utils.atomic_write import PARTIAL
 from .checkpoints import resolve_resume
-from .config import evaluators, leaf_datasets, nodes
+from .config import evaluators, lacks_classes, leaf_datasets, nodes
 from .errors import UsageError
 
 
@@ -27,10 +27,11 @@ def with_data_root(cfg: Config, data_root: str | Path) -> Config:
 
     Every `data_root` is replaced, and the start of every `ann_file` that lies in one.
     """
-    if (given := (cfg.get('own') or {}).get('data_root')) and not Path(given).is_dir():
+    if lacks_classes(cfg):
         raise UsageError(
-            f'--data-root {data_root}: this config reads its classes in own.data_root={given!r}, '
-            f'which is no folder; give --cfg-options own.data_root={data_root} instead'
+            f'--data-root {data_root}: this config reads its classes in '
+            f'own.data_root={cfg.own.data_root!r}, which is no folder; give --cfg-options '
+            f'own.data_root={data_root} instead'
         )
     cfg = copy.deepcopy(cfg)
     parts = [node for _, node in nodes(cfg._cfg_dict)]

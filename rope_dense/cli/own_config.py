@@ -49,7 +49,8 @@ DETECTION = {'small': (0.1, 0.7), 'base': (0.1, 0.7), 'large': (0.4, 0.8)}
 SEMANTIC = {'small': (0.15, 0.75), 'base': (0.15, 0.75), 'large': (0.2, 0.9)}
 PIXELS = ('scale', 'scales', 'crop_size', 'max_size', 'size', 'stride', 'pad_size_divisor')
 WARMUP = 500  # iterations, or a tenth of a shorter run
-MISSING = CocoSplit('annotations/train.json', 'train', ('object',), (frozenset(['object']),))
+UNKNOWN = 'object'  # the class of data that are not there
+MISSING = CocoSplit('annotations/train.json', 'train', (UNKNOWN,), (frozenset([UNKNOWN]),))
 OPTIONS: ContextVar[Mapping[str, object] | None] = ContextVar('own_options', default=None)
 
 
@@ -344,7 +345,7 @@ def semantic_classes(own: Own) -> tuple[tuple[str, ...], list[tuple[int, int, in
             'of the masks from 0, or give own.classes'
         )
     else:
-        names, colours = ('object', 'background'), [distinct_colour(0), distinct_colour(1)]
+        names, colours = (UNKNOWN, 'background'), [distinct_colour(0), distinct_colour(1)]
     given = [own.void] if isinstance(own.void, (int, str)) else own.void
     if unknown := [name for name in given if isinstance(name, str) and name not in names]:
         raise ValueError(f'own.void: {unknown[0]!r} is no class; there are {", ".join(names)}')

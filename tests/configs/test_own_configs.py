@@ -10,6 +10,7 @@ from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
 from rope_dense.cli.config import load_config
+from rope_dense.cli.data_checks import check_paths
 from rope_dense.cli.errors import UsageError
 from rope_dense.cli.flags import with_data_root
 from rope_dense.cli.model_checks import random_model
@@ -205,6 +206,19 @@ def test_data_root_needs_the_setting_where_no_class_was_read(data: Path) -> None
     cfg = Config.fromfile(OWN / 'detection.py')
     with pytest.raises(UsageError, match=r'give --cfg-options own\.data_root='):
         with_data_root(cfg, data / 'coco')
+    with pytest.raises(UsageError, match=r'--cfg-options own\.data_root=DIR, or one by one'):
+        check_paths(cfg, ('train_dataloader',))
+
+
+def test_data_of_a_trained_model_may_move(data: Path, tmp_path: Path) -> None:
+    """The config in its work folder has the classes, so --data-root is enough."""
+    cfg = load('detection', data)
+    cfg.own.data_root = str(tmp_path / 'gone')
+    assert with_data_root(cfg, data / 'coco').val_dataloader.dataset.data_root == f'{data}/coco'
+    loader = cfg.train_dataloader.dataset
+    loader.data_root = str(tmp_path / 'gone')
+    with pytest.raises(UsageError, match='--data-root DIR, or one by one'):
+        check_paths(cfg, ('train_dataloader',))
 
 
 def test_a_semantic_model_trains(data: Path) -> None:
