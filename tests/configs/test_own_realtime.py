@@ -12,7 +12,7 @@ from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
 from rope_dense.cli.config import load_config
-from rope_dense.cli.model_checks import random_model
+from rope_dense.cli.model_checks import check_maps, random_model
 from rope_dense.cli.schedule import check_schedule
 from rope_dense.datasets import ShapesSettings, write_shapes
 from rope_dense.engine.train_loop import set_epoch
@@ -84,6 +84,17 @@ def test_without_weights_all_learn_alike(data: Path) -> None:
     cfg = load(data, weights=None)
     assert cfg.model.backbone.init_cfg is None
     assert cfg.optim_wrapper.paramwise_cfg.get('lr_mult') == {}
+
+
+def test_the_lines_of_the_page_put_swin_below(data: Path, tmp_path: Path) -> None:
+    page = (CONFIGS.parent / 'docs' / 'realtime.md').read_text()
+    lines = page.split('```python\n')[1].split('```')[0]
+    copied = tmp_path / 'swin.py'
+    copied.write_text((CONFIGS / 'own' / 'realtime.py').read_text() + lines)
+    cfg = load_config(str(copied), [f'own.data_root={data}', 'own.weights=None', 'own.size=96'])
+    model = random_model(cfg)
+    check_maps(cfg, model)
+    assert tuple(model.backbone.out_channels) == tuple(cfg.model.encoder.in_channels)
 
 
 @pytest.mark.parametrize('stage', range(4))
