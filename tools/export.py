@@ -72,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     cfg = load_config(args.config, args.cfg_options)
     model = build_model(cfg)
     classes, colours = load(cfg, model, args.checkpoint)
+    print(f'{args.out}: the model is traced and compared, which takes minutes', flush=True)
     with exclusive(args.out), usage_errors():
         metadata = export(
             model,

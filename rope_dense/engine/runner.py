@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -75,6 +76,19 @@ class ToolRunner:
             samples = batch.get('data_samples') or ()
             self.batch = tuple(str(getattr(sample, 'img_path', '')) for sample in samples)
         super().call_hook(fn_name, **kwargs)  # type: ignore[misc]
+
+    def dump_config(self) -> None:
+        """Write the config to the work folder; that of a resumed run without its checkpoint.
+
+        The next save removes that checkpoint. The config that was given says what the run began
+        from.
+        """
+        given = self.cfg  # type: ignore[has-type]
+        if given.get('resume'):
+            self.cfg = copy.deepcopy(given)
+            self.cfg.resume, self.cfg.load_from = False, None
+        super().dump_config()  # type: ignore[misc]
+        self.cfg = given
 
     @staticmethod
     def build_dataloader(

@@ -118,6 +118,8 @@ def test_resume_from_a_path_without_running_code_from_it(
     output = ''.join(capfd.readouterr()) + log.read_text()
     assert f'Load checkpoint from {checkpoint}' in output
     assert 'weights_only=False' not in output  # mmengine's fallback
+    saved = Config.fromfile(tmp_path / trained.config.name)
+    assert not saved.resume and saved.load_from is None  # the next save may remove the checkpoint
 
 
 @pytest.fixture(scope='module')
