@@ -220,7 +220,7 @@ class Detectron2Form(nn.Module):
 
     def __init__(self, attention: DecomposedBiasAttention) -> None:
         super().__init__()
-        self.num_heads = attention.num_heads
+        self.num_heads, self.rope = attention.num_heads, None
         self.qkv, self.proj = attention.qkv, attention.proj
         self.rel_pos_h, self.rel_pos_w = attention.rel_pos_h, attention.rel_pos_w
 

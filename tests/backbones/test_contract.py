@@ -285,6 +285,7 @@ def test_export_with_dynamic_sizes(make, rope: dict):
             assert all(close(a, b) for a, b in outs)
 
 
+@pytest.mark.slow
 @every_class
 def test_compiles_twice_at_most_for_five_sizes_without_a_graph_break(make):
     torch._dynamo.reset()

@@ -363,6 +363,7 @@ def run(folder: Path, name: str, max_iters: int, resume: bool = False) -> dict[s
     return runner.model.state_dict()
 
 
+@pytest.mark.slow
 def test_a_run_with_adapters_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     # mmengine lays out each config for reading, which takes seconds.
     monkeypatch.setattr('yapf.yapflib.yapf_api.FormatCode', lambda text, **options: (text, True))

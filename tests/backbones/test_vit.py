@@ -324,7 +324,7 @@ def test_a_changed_attribute_changes_the_output(arguments: dict):
     assert torch.equal(model(image)[0], before)
 
 
-@pytest.mark.parametrize('rope', [MIXED, AXIAL])
+@pytest.mark.parametrize('rope', [MIXED, pytest.param(AXIAL, marks=pytest.mark.slow)])
 def test_compiles_without_a_graph_break(rope: dict):
     model = build(rope=rope, **VITDET)
     image = torch.randn(1, 3, 80, 64)

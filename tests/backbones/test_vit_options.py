@@ -486,6 +486,7 @@ def test_every_combination_of_a_swin_has_a_gradient_for_every_parameter(rope: st
         assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'settings',
     [

@@ -251,6 +251,7 @@ def computed_key(key: str) -> bool:
 # ---------------------------------------------------------------- files
 
 
+@pytest.mark.slow
 def test_a_file_of_the_authors_is_tested_and_converted(tmp_path: Path) -> None:
     """By the reader of the tools, strictly, and by the tool itself, there and back."""
     model = deim.ours('s')

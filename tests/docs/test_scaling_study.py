@@ -115,6 +115,7 @@ def test_each_pixel_is_scored_once_in_a_view_that_contains_it(factor: float) -> 
     assert (times == 1).all()
 
 
+@pytest.mark.slow
 def test_runs_train_and_are_tested(out: Path, data_root: Path) -> None:
     results = sorted(out.glob('results/*.json'))
     assert len(results) == 6

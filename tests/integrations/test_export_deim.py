@@ -102,6 +102,7 @@ def assert_near(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
         assert distances.amin(0).quantile(0.9) <= 0.2
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_file_is_right_at_every_size_and_has_what_it_needs(tmp_path: Path) -> None:
     model, path = shallow(), tmp_path / 'deim.onnx'

@@ -66,7 +66,6 @@ def test_a_model_without_rotation_spends_no_time_on_it(
     assert row['share']['rotation'] == 0
 
 
-@pytest.mark.slow
 def test_from_a_file_to_results(
     benchmark: Main, detector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +95,7 @@ def test_from_a_file_to_results(
     assert rows[1]['p99_ms'] >= rows[1]['median_ms'] > 0
 
 
+@pytest.mark.slow
 def test_what_fits(
     benchmark: Main,
     segmentor: str,

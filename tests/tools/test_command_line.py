@@ -9,6 +9,7 @@ import pytest
 
 from helpers.tool_names import TOOL_NAMES, TOOLS
 from rope_dense.backbones.layers import TableResize
+from rope_dense.checkpoints import detectors
 from rope_dense.checkpoints.layouts import TARGETS
 from rope_dense.cli.config import read_options
 from rope_dense.datasets.layouts import LAYOUTS, ShapesSettings
@@ -46,7 +47,9 @@ def test_choices_are_those_of_the_package() -> None:
     def tool(name: str) -> dict:
         return runpy.run_path(str(TOOLS / f'{name}.py'))
 
-    assert set(tool('convert_checkpoint')['LAYOUTS']) == set(TARGETS)
+    convert = tool('convert_checkpoint')
+    assert set(convert['LAYOUTS']) == {*TARGETS, *convert['DETECTORS']}
+    assert set(convert['DETECTORS']) <= set(detectors.LAYOUTS)
     export = tool('export')
     assert set(export['FORMATS']) == set(PACKAGES)
     assert set(export['PRECISIONS']) == set(DTYPES.values())

@@ -349,6 +349,7 @@ def test_accuracy_of_known_answers(
     assert (tmp_path / 'work' / 'resolutions.png').exists()
 
 
+@pytest.mark.slow
 def test_figures_beside_those_of_a_paper(
     run: Run, pictures: list[Image.Image], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -477,6 +478,7 @@ def test_a_bias_is_resized_as_asked(
     assert '--rpb-resize zeros: ' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_eval_resolutions_goes_on_with_a_classifier(
     run: Run, pictures: list[Image.Image], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
