@@ -78,6 +78,8 @@ def wanted_paths(cfg: Config, loader: str) -> Iterator[tuple[str, str, str]]:
     """Yield (path, config key, option that moves it) of the files of a dataloader and evaluator."""
     for key, dataset in leaf_datasets(cfg, loader):
         root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix') or {}
+        if not isinstance(prefixes, dict):
+            raise UsageError(f'{key}.data_prefix={prefixes!r}: give a dict of folders by kind')
         paths = {f'data_prefix.{name}': prefix or '' for name, prefix in prefixes.items()}
         if dataset.get('ann_file'):
             paths['ann_file'] = dataset.ann_file
