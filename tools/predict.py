@@ -175,7 +175,7 @@ def build(cfg: Config, args: argparse.Namespace, device: str) -> tuple[BaseInfer
 
 
 def is_panoptic(cfg: Config) -> bool:
-    """Whether a model of mmdet labels every pixel."""
+    """Return True for a model of mmdet that labels every pixel."""
     return bool((cfg.model.get('test_cfg') or {}).get('panoptic_on'))
 
 

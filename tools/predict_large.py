@@ -202,7 +202,7 @@ def load_model(
 
 
 def folder_of(args: argparse.Namespace) -> Path:
-    """Where the unfinished result is."""
+    """The folder of the unfinished result."""
     return args.out.with_name(f'{args.out.name}.unfinished')
 
 
@@ -231,7 +231,7 @@ def open_journal(cfg: Config, args: argparse.Namespace, **settings: object) -> J
 def predictor_of(
     cfg: Config, args: argparse.Namespace, model: nn.Module, rows: Sequence[int], finished: int
 ) -> TilePredictor:
-    """What predicts the tiles of all rows that are not finished, and shows how far it is.
+    """Return the predictor of the tiles in rows that are not finished, which shows its progress.
 
     Args:
         rows: numbers of tiles.

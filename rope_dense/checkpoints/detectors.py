@@ -34,7 +34,7 @@ SETTINGS = {'up': 0.5, 'reg_scale': 4.0}  # of the decoder; arguments of ours
 
 @dataclass(frozen=True)
 class DetectorLayout:
-    """How a published detector names its weights.
+    """The names of the weights of a published detector.
 
     Attributes:
         name: for messages.
@@ -51,7 +51,7 @@ class DetectorLayout:
     backbones: tuple[str, ...]
 
     def fits(self, weights: Mapping[str, Any]) -> bool:
-        """Whether a state dict has this layout."""
+        """Return True for a state dict of this layout."""
         return all(has(weights, sign) for sign in self.signs)
 
     def to_ours(self, weights: StateDict, name: str) -> StateDict:

@@ -207,7 +207,7 @@ def leaf_datasets(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:
 
 
 def lacks_classes(cfg: Config) -> bool:
-    """Whether a config of own data was read where its data are not, so that it has no classes."""
+    """Return True for a config of own data without classes: it was read where its data are not."""
     root = (cfg.get('own') or {}).get('data_root')
     if not root or Path(root).is_dir():
         return False

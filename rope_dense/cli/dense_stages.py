@@ -26,9 +26,10 @@ def set_stages(
     size: int = 640,
     epoch_length: int = COCO_EPOCH,
 ) -> dict[str, Any]:
-    """What a config adds to its base (see configs/_base_/datasets/coco_dense.py) for other stages.
+    """Return what a config adds to its base for other stages.
 
-    Pipelines and batch augments keep their settings but for epochs and probabilities.
+    The base has configs/_base_/datasets/coco_dense.py. Pipelines and batch augments keep their
+    settings but for epochs and probabilities.
 
     Args:
         base: the config that it is based on, ``_base_``.
@@ -81,7 +82,7 @@ def set_stages(
 
 
 def with_masks(base: dict, model: dict, stages: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What a config adds to that of a detector for masks of instances, with ECSeg's weights.
+    """Return what a config adds to that of a detector for instance masks, with ECSeg's weights.
 
     Args:
         base: the config that it is based on.

@@ -1,4 +1,4 @@
-"""What follows from the settings of configs/own: a published recipe, fitted to a user's data set.
+"""Settings of configs/own applied to a published recipe, fitted to a user's data set.
 
 A config calls ``detection``, ``instance`` or ``semantic`` with its settings, and takes the keys of
 the dict that they return; its `_base_` is empty, so a copy works in any folder. Everything that

@@ -1,4 +1,4 @@
-"""What follows from the settings of configs/own/realtime.py: DEIMv2 on LingBot-Vision."""
+"""Settings of configs/own/realtime.py applied to the recipe of DEIMv2 on LingBot-Vision."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def convert(
 
 
 def default_images(kind: str, source: Path) -> Path:
-    """Where a format has its images by default."""
+    """Return the folder in which a format has its images by default."""
     if kind == 'yolo' and 'labels' in source.parts:
         place = len(source.parts) - 1 - source.parts[::-1].index('labels')
         return Path(*source.parts[:place], 'images', *source.parts[place + 1 :])

@@ -1,4 +1,4 @@
-"""Where a data set of the user's own has its images and labels, and which classes it has.
+"""The images, labels and classes of a data set of the user's own.
 
 Folders and files are looked for under the names that are common (COCO, Roboflow, ADE20K), so that
 most data sets need no setting but their folder.

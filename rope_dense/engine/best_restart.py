@@ -10,8 +10,7 @@ from mmengine.hooks import EMAHook, Hook
 from mmengine.logging import print_log
 from mmengine.model import is_model_wrapper
 from mmengine.registry import HOOKS
-from mmengine.runner import Runner
-from mmengine.runner.checkpoint import _load_checkpoint
+from mmengine.runner import CheckpointLoader, Runner
 
 from ..utils.validation import check_integer
 from .train_loop import epoch_length
@@ -59,7 +58,7 @@ class BestRestartHook(Hook):
 
 def restart(runner: Runner, path: str) -> None:
     """Load weights and their average; the optimizer keeps its state."""
-    contents = _load_checkpoint(path, map_location='cpu')
+    contents = CheckpointLoader.load_checkpoint(path, map_location='cpu')
     for hook in runner.hooks:
         if isinstance(hook, EMAHook) and 'ema_state_dict' in contents:
             hook._swap_ema_state_dict(contents)  # a checkpoint has the average as its weights

@@ -279,7 +279,7 @@ def check_settings(path: Path) -> None:
 
 
 def is_plain(node: ast.expr) -> bool:
-    """Whether an expression is a literal, or dict(...) of such."""
+    """Return True for a literal, or dict(...) of literals."""
     if isinstance(node, ast.Constant):
         return not (isinstance(node.value, str) and '{{' in node.value)  # mmengine's substitution
     if isinstance(node, (ast.List, ast.Tuple)):
@@ -300,7 +300,7 @@ def is_plain(node: ast.expr) -> bool:
 
 
 def imports_of(tree: ast.Module) -> list[str]:
-    """What `custom_imports` asks for, anywhere in a config."""
+    """The modules that `custom_imports` names, anywhere in a config."""
     names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg == 'imports':

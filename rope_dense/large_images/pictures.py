@@ -12,13 +12,12 @@ import numpy as np
 import torch
 from mmengine.structures import InstanceData
 
+from ..visualization.prediction_files import draw
 from .image_file import LargeImage
 
 if find_spec('mmdet'):
     from mmdet.structures import DetDataSample
     from mmdet.visualization import DetLocalVisualizer
-
-    from ..visualization.prediction_files import draw
 
 SIDE = 2000  # pixels at most of the longer side of a picture
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import mmcv
 import numpy as np
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
-from pycocotools import mask as coco_mask
 
 from ..datasets.mask_colours import write_labels
 from ..utils.atomic_write import atomic_write_text
+
+if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
+    from pycocotools import mask as coco_mask
 
 Colour = tuple[int, int, int]  # red, green, blue
 DRAWN, LABELS, SCORES = 'pictures', 'labels', 'scores'

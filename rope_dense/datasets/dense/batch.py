@@ -87,9 +87,9 @@ class MixUpCopyBlend(nn.Module):
         pool = [
             (index, box, instances[place : place + 1])
             for index, instances in enumerate(sample.gt_instances for sample in samples)
-            for place, box in enumerate(pixels_of(instances.bboxes, size))
-            if area(instances.bboxes[place]) >= self.min_area
-            and box[0] < box[2]
+            for place, sides in enumerate(instances.bboxes.tolist())
+            if area(sides) >= self.min_area
+            and (box := pixels_of(sides, size))[0] < box[2]
             and box[1] < box[3]
         ]
         blended = images.clone()
@@ -127,20 +127,21 @@ class MixUpCopyBlend(nn.Module):
 
 
 def is_within(epoch: int, stage: Stage) -> bool:
-    """Whether an epoch belongs to a stage."""
+    """Return True if an epoch belongs to a stage."""
     return stage[0] <= epoch < stage[1]
 
 
-def area(box: Tensor) -> float:
+def area(box: Sequence[float]) -> float:
     """Square pixels of a box."""
-    return float((box[2] - box[0]) * (box[3] - box[1]))
+    return (box[2] - box[0]) * (box[3] - box[1])
 
 
-def pixels_of(boxes: Tensor, size: tuple[int, int]) -> list[Box]:
-    """Boxes [N, 4] in whole pixels, within an image of (height, width)."""
+def pixels_of(box: Sequence[float], size: tuple[int, int]) -> Box:
+    """A box in whole pixels, within an image of (height, width)."""
     height, width = size
-    limits = boxes.new_tensor([width, height, width, height])
-    return [tuple(box) for box in boxes.clamp(min=0).minimum(limits).long().tolist()]
+    left, right = (int(min(max(x, 0), width)) for x in box[0::2])
+    top, bottom = (int(min(max(y, 0), height)) for y in box[1::2])
+    return left, top, right, bottom
 
 
 def moved(instance: InstanceData, place: Box) -> InstanceData:

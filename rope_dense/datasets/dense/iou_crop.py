@@ -41,11 +41,8 @@ class RandomIoUCrop(BaseTransform):
         min_ious: Sequence[float] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0),
         trials: int = 40,
     ) -> None:
-        self.prob, self.scale, self.aspect_ratio = (
-            check_number('prob', prob, 0),
-            scale,
-            aspect_ratio,
-        )
+        self.prob = check_number('prob', prob, 0)
+        self.scale, self.aspect_ratio = scale, aspect_ratio
         if max(min_ious, default=0) < 1:
             refuse('min_ious', min_ious, 'IoUs, and 1.0 for the whole image')
         self.min_ious, self.trials = tuple(min_ious), check_integer('trials', trials, 1)
@@ -76,14 +73,14 @@ class RandomIoUCrop(BaseTransform):
 
 
 def centres_within(boxes: Tensor, crop: tuple[int, int, int, int]) -> Tensor:
-    """Which of boxes [N, 4] have their centres within a crop, [N] bool."""
+    """True for boxes [N, 4] whose centres lie within a crop: [N]."""
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
     left_top, right_bottom = centres.new_tensor(crop).split(2)
     return ((centres > left_top) & (centres < right_bottom)).all(1)
 
 
 def reaches(boxes: Tensor, crop: tuple[int, int, int, int], least: float) -> bool:
-    """Whether an object is in the crop, and one in it reaches the IoU ``least``."""
+    """Return True if an object in the crop reaches the IoU ``least``."""
     inside = boxes[centres_within(boxes, crop)]
     return len(inside) > 0 and bool(bbox_overlaps(inside, inside.new_tensor([crop])).max() >= least)
 

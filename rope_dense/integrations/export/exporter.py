@@ -50,7 +50,7 @@ def export(
     ``scores`` of a classifier; ``logits`` and ``labels`` of a segmentor; ``scores``, ``boxes`` and
     ``labels`` of a detector. It is traced with ``torch.export`` and contains plain operators only:
     rotations are real products of angles that are computed from the size of each image. Checked in
-    tests/test_export_*.py against the models in PyTorch, at sizes that were not traced.
+    tests/integrations/test_export*.py against the models in PyTorch, at sizes that were not traced.
 
     Args:
         model: it is not changed.

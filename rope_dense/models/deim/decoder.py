@@ -199,7 +199,7 @@ class DecoderLayer(nn.Module):
 
 
 def check_points(num_points: object) -> int:
-    """How many maps there are points for; ValueError unless it is a sequence of them."""
+    """The number of maps with points; ValueError unless ``num_points`` is a sequence of numbers."""
     if not isinstance(num_points, (tuple, list)) or not num_points:
         refuse('num_points', num_points, 'a sequence with the number of points in each map')
     for number in num_points:

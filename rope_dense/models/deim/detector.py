@@ -9,9 +9,9 @@ from mmdet.structures import OptSampleList, SampleList
 from mmengine.registry import MODELS
 from torch import Tensor
 
-from ...utils.sizes import ImageSize
 from .blocks import RepConv
 from .pyramids import SpatialTuningAdapter
+from .selection import size_of
 
 
 @MODELS.register_module()
@@ -77,8 +77,7 @@ class DEIM(BaseDetector):
 
         Batch norms are fused with their convolutions, parallel convolutions are added, and what
         training alone needs is dropped: layers after ``eval_idx``, what earlier ones predict, and
-        denoising. It cannot be trained or load a
-        checkpoint after that.
+        denoising. It cannot be trained or load a checkpoint after that.
         """
         self.eval()
         for kind, change in ((ConvModule, fuse_conv_bn), (RepConv, RepConv.merge)):
@@ -96,7 +95,7 @@ class DEIM(BaseDetector):
     def predict(
         self, batch_inputs: Tensor, batch_data_samples: SampleList, rescale: bool = True
     ) -> SampleList:
-        """The samples with ``pred_instances``: scores, labels and bboxes."""
+        """The samples with ``pred_instances``: scores, labels, bboxes, or also masks."""
         maps = self.extract_feat(batch_inputs)
         size = size_of(batch_inputs)
         results = self.bbox_head.predict(maps, batch_data_samples, size, rescale)
@@ -108,9 +107,3 @@ class DEIM(BaseDetector):
         """The best detections as tensors, see ``DEIMHead.predict_tensors``."""
         maps = self.extract_feat(batch_inputs)
         return self.bbox_head.predict_tensors(maps, size_of(batch_inputs))
-
-
-def size_of(images: Tensor) -> ImageSize:
-    """(height, width)."""
-    height, width = images.shape[2:]
-    return height, width

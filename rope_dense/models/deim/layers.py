@@ -1,11 +1,12 @@
-"""Small layers of the decoder and its branches.
+"""Small layers of the decoder and its branches, and resizing of maps.
 
-Letters: C channels.
+Letters: B images, C channels, H x W map.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -96,3 +97,8 @@ class FeedForward(nn.Module):
             return self.out_proj(F.silu(x))
         gate, x = x.chunk(2, -1)
         return self.out_proj(F.silu(gate) * x)
+
+
+def resize(x: Tensor, size: Sequence[int]) -> Tensor:
+    """A map [B, C, H, W] to another (H, W), bilinear."""
+    return F.interpolate(x, list(size), mode='bilinear', align_corners=False)

@@ -15,10 +15,12 @@ from mmdet.models.utils import get_uncertain_point_coords_with_randomness
 from torch import Tensor, nn
 
 from ...utils.validation import check_integer
+from .layers import resize
 from .predictions import Masks
 from .targets import Pairs, Targets
 
 OVERSAMPLE, IMPORTANT = 3, 0.75  # of the points of a loss: how many are drawn, and chosen
+CHUNK = 2**25  # values of the masks that are resized at a time
 
 
 class MaskHead(nn.Module):
@@ -96,8 +98,7 @@ class DepthwiseBlock(nn.Module):
 
 def enlarge(x: Tensor) -> Tensor:
     """A map of stride 8 at stride 4."""
-    size = [2 * side for side in x.shape[2:]]
-    return F.interpolate(x, size, mode='bilinear', align_corners=False)
+    return resize(x, [2 * side for side in x.shape[2:]])
 
 
 def mask_losses(masks: Masks, targets: Targets, pairs: Pairs, ratio: int) -> dict[str, Tensor]:
@@ -136,15 +137,8 @@ def in_image(
         inside: of the image in it, at the top left.
         out: of the original image.
     """
+    logits = logits[:, None]
     if tuple(inside) != tuple(size):
-        logits = resized(logits, size)[:, : inside[0], : inside[1]]
+        logits = resize(logits, size)[..., : inside[0], : inside[1]]
     step = max(1, CHUNK // (out[0] * out[1]))
-    return torch.cat([resized(some, out) > 0 for some in logits.split(step)])
-
-
-CHUNK = 2**25  # values of the masks that are resized at a time
-
-
-def resized(logits: Tensor, size: Sequence[int]) -> Tensor:
-    """[M, h, w] at another size, bilinear."""
-    return F.interpolate(logits[:, None], list(size), mode='bilinear', align_corners=False)[:, 0]
+    return torch.cat([resize(some, out)[:, 0] > 0 for some in logits.split(step)])

@@ -1,4 +1,4 @@
-"""What the decoder says of its queries.
+"""The predictions of the decoder.
 
 Letters: B images, Q queries, C channels, K classes, R + 1 bins, h x w mask, P points, M pairs.
 """

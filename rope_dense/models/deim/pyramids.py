@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ...utils.validation import check_integer
 from .blocks import BN, ConvNorm
+from .layers import resize
 
 
 @MODELS.register_module()
@@ -118,8 +119,3 @@ class MeanMapPyramid(BaseModule):
             project(out) for project, out in zip(self.projections, outs[first:], strict=True)
         ]
         return (*outs[:first], *projected)
-
-
-def resize(x: Tensor, size: Sequence[int]) -> Tensor:
-    """A map [B, C, H, W] to another (H, W), bilinear."""
-    return F.interpolate(x, list(size), mode='bilinear', align_corners=False)

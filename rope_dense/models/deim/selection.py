@@ -73,7 +73,7 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 
 
 def size_of(x: Tensor) -> Size:
-    """(H, W) of a map."""
+    """(H, W) of maps or images [B, C, H, W]."""
     height, width = x.shape[2:]
     return height, width
 
