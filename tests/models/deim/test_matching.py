@@ -62,9 +62,9 @@ def test_pairs_are_those_of_transformers(transformers: ModuleType) -> None:
 def test_pairs_are_those_of_mmdet() -> None:
     assigner = HungarianAssigner(
         match_costs=[
-            dict(type='FocalLossCost', weight=2.0),
-            dict(type='BBoxL1Cost', weight=5.0, box_format='xywh'),
-            dict(type='IoUCost', iou_mode='giou', weight=2.0),
+            dict(type='mmdet.FocalLossCost', weight=2.0),
+            dict(type='mmdet.BBoxL1Cost', weight=5.0, box_format='xywh'),
+            dict(type='mmdet.IoUCost', iou_mode='giou', weight=2.0),
         ]
     )
     given, (layer,) = targets([6]), predictions(1, 1)
