@@ -101,7 +101,8 @@ from rope_dense.cli.arguments import check_at_least, checked_device
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command, usage_errors
 from rope_dense.cli.model_checks import random_model
-from rope_dense.datasets.image_folder import SUFFIXES, ResizeCentreCrop
+from rope_dense.datasets.image_folder import ResizeCentreCrop
+from rope_dense.datasets.image_sources import find_sources
 from rope_dense.evaluation.results import csv_text
 from rope_dense.models.classifier import classifier_config
 from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
@@ -124,8 +125,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_at_least(args, 1, 'max_images')
     if (args.distance or args.entropy) and args.images is None:
         raise UsageError('--distance and --entropy need --images FOLDER')
-    paths = [] if args.images is None else find_images(args.images)[: args.max_images]
     with usage_errors():
+        sources = [] if args.images is None else find_sources(args.images)[: args.max_images]
+        paths = [source.path for source in sources]
         sides = [check_integer('--sizes', side, 1) for side in args.sizes]
         resize = [ResizeCentreCrop((side, side), args.crop_ratio) for side in sides]
     device = checked_device(args.device)
@@ -146,16 +148,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name, (rows, draw) in finished.items():
         write(folder / name, rows, draw)
     print(f'Written to {folder}: {", ".join(f"{name}.png, .csv" for name in finished)}')
-
-
-def find_images(folder: Path) -> list[Path]:
-    """The images in a folder and those below it, by name."""
-    if not folder.is_dir():
-        raise UsageError(f'--images {folder}: no such folder')
-    paths = sorted(path for path in folder.rglob('*') if path.suffix.lower() in SUFFIXES)
-    if not paths:
-        raise UsageError(f'--images {folder}: no image, looked for {", ".join(sorted(SUFFIXES))}')
-    return paths
 
 
 def load_model(args: argparse.Namespace, name: str) -> tuple[nn.Module, Path]:

@@ -129,7 +129,7 @@ def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) ->
         raise UsageError(f'{origin}: has no values (meta device) for {listed(without_values)}')
     if problem := load_problem(model, weights, ('num_batches_tracked',)):
         raise UsageError(
-            f'{origin} does not fit the config: {problem}. Give the config and the --cfg-options '
+            f'{origin} does not fit the config: {problem}; give the config and the --cfg-options '
             'that it was trained with'
         )
 
@@ -165,6 +165,6 @@ def load_problem(module: nn.Module, weights: dict[str, Tensor], may_lack: tuple[
     try:
         missing = module.load_state_dict(weights, strict=False).missing_keys
     except RuntimeError as error:  # a heading, then one line for each size mismatch
-        return ' '.join(str(error).split('\n')[1:2]).strip() or str(error)
+        return ' '.join(str(error).split('\n')[1:2]).strip().rstrip('.') or str(error)
     missing = [key for key in missing if not key.endswith(may_lack)]
     return f'it lacks {len(missing)} weights, such as {listed(missing, 3)}' if missing else ''

@@ -1,11 +1,13 @@
-"""Settings of configs/own/realtime.py applied to the recipe of DEIMv2 on LingBot-Vision."""
+"""Settings of configs/own/realtime*.py applied to the recipe of DEIMv2 on LingBot-Vision."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 
-from .dense_stages import set_stages
+from mmengine.config import Config
+
+from .dense_stages import set_stages, with_masks
 from .own_config import (
     BACKBONES,
     Own,
@@ -36,6 +38,25 @@ def realtime(given: Mapping[str, object]) -> dict:
     Raises:
         ValueError: a wrong setting, or annotations that cannot be used.
     """
+    return fitted(given, 'coco/bbox_mAP')
+
+
+def realtime_masks(given: Mapping[str, object]) -> dict:
+    """The same with ECSeg's head, costs and loss weights, for masks in COCO's format; see ``Own``.
+
+    Raises:
+        ValueError: a wrong setting, or annotations that cannot be used.
+    """
+    cfg = fitted(given, 'coco/segm_mAP')
+    augment = cfg['model']['data_preprocessor']['batch_augments'][0]
+    augment['copyblend_prob'] = 0.0  # as ECSeg: it would copy objects without their masks
+    config = Config(cfg)
+    config.merge_from_dict(with_masks(cfg, {}))
+    return config.to_dict()
+
+
+def fitted(given: Mapping[str, object], metric: str) -> dict:
+    """The recipe fitted to settings; ``metric`` chooses the best checkpoint."""
     own = settings_of(given)
     name, shares, late = RECIPES[own.backbone]
     cfg = read_recipe(name)
@@ -44,7 +65,7 @@ def realtime(given: Mapping[str, object]) -> dict:
     size = max(32, round(own.size / 32) * 32)
     fit_augmentation(cfg, size)
     average, restart = cfg['custom_hooks']
-    iterations = fit_schedule(cfg, own, images, RECIPE_BATCH, 'coco/bbox_mAP')
+    iterations = fit_schedule(cfg, own, images, RECIPE_BATCH, metric)
     hooks = [hook for hook in cfg['custom_hooks'] if hook['type'] == 'EarlyStoppingHook']
     hooks += [average] if own.ema else []
     hooks.append(restart)

@@ -18,18 +18,19 @@ from .building import build_part
 from .errors import UsageError
 
 Steps = np.ndarray  # [n] int, steps of a scheduler since its begin
-# Kind of a scheduler -> factor of its value after k steps, of the share above its minimum.
+# Kind of a scheduler -> factor of its value after k steps, of the share above its minimum. A
+# scheduler of one iteration has a total_iters of 0.
 CURVES: dict[type[_ParamScheduler], Callable[[Any, Steps], np.ndarray]] = {
-    mm.ConstantParamScheduler: lambda s, k: np.where(k < s.total_iters, s.factor, 1.0),
+    mm.ConstantParamScheduler: lambda s, k: np.where(k < max(s.total_iters, 1), s.factor, 1.0),
     mm.LinearParamScheduler: lambda s, k: (
-        s.start_factor + (s.end_factor - s.start_factor) * k / s.total_iters
+        s.start_factor + (s.end_factor - s.start_factor) * k / max(s.total_iters, 1)
     ),
     mm.MultiStepParamScheduler: lambda s, k: (
         s.gamma ** np.searchsorted(sorted(s.milestones.elements()), k, side='right')
     ),
     mm.StepParamScheduler: lambda s, k: s.gamma ** (k // s.step_size),
     mm.ExponentialParamScheduler: lambda s, k: s.gamma**k,
-    mm.PolyParamScheduler: lambda s, k: (1 - k / s.total_iters) ** s.power,
+    mm.PolyParamScheduler: lambda s, k: (1 - k / max(s.total_iters, 1)) ** s.power,
     mm.CosineAnnealingParamScheduler: lambda s, k: (1 + np.cos(np.pi * k / s.T_max)) / 2,
 }
 

@@ -127,7 +127,7 @@ class GridRoPE(RotaryEmbedding):
             raise ValueError(
                 f'rope_scaling: type {scaling.type!r} adapts frequencies to larger grids, and the '
                 f'coordinates of this rope, {self.coordinates}, cover the same range on every grid '
-                'as they are; set rope_scaling=None'
+                "as they are; take type 'none'"
             )
         if scaling is not None and scaling.type == 'ntk' and not self.has_theta:
             raise ValueError(

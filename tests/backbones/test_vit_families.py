@@ -279,6 +279,7 @@ def test_every_parameter_has_a_gradient(name: str):
     assert not without
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, training', [('dinov3_small', True), ('eva02_base', False)])
 def test_compiles_without_a_graph_break(name: str, training: bool):
     model = RoPEViT(arch=small(name, img_size=56))

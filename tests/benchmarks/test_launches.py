@@ -104,7 +104,13 @@ def test_the_tables_and_the_file(
     assert '| aten.convolution.default | 1 | 0 |' in lines and len(lines) == 3
 
 
-@pytest.mark.parametrize('name', GOALS)
+@pytest.mark.parametrize(
+    'name',
+    [
+        pytest.param(name, marks=pytest.mark.slow if name.endswith(('none', 'axial')) else ())
+        for name in GOALS
+    ],
+)
 def test_launches_of_a_backbone_are_within_the_goal(name: str):
     forward, backward = count_passes(models(SIZE)[name](), torch.randn(1, 3, *SIZE))
     assert (forward.total <= GOALS[name][0], backward.total <= GOALS[name][1]) == (True, True), (

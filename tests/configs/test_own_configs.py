@@ -19,7 +19,7 @@ from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_sha
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 OWN = CONFIGS / 'own'
-TASKS = ('detection', 'instance', 'semantic', 'realtime')
+TASKS = ('detection', 'instance', 'semantic', 'realtime', 'realtime_masks')
 
 
 @pytest.fixture(scope='module')
@@ -39,7 +39,7 @@ def load(task: str, data: Path, **settings: object) -> Config:
     return load_config(str(OWN / f'{task}.py'), options)
 
 
-def test_there_are_four() -> None:
+def test_there_are_five() -> None:
     assert {path.stem for path in OWN.glob('*.py')} == set(TASKS)
 
 

@@ -1,4 +1,4 @@
-"""configs/own/realtime.py: what follows from its settings, and a step of training in each stage."""
+"""configs/own/realtime.py and realtime_masks.py: what follows from its settings, and a step of training in each stage."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / 'coco'
 
 
-def load(data: Path, **settings: object) -> Config:
+def load(data: Path, name: str = 'realtime', **settings: object) -> Config:
     settings = dict(data_root=data, epochs=10, batch_size=2) | settings
     options = [f'own.{name}={value}' for name, value in settings.items()]
-    return load_config(str(CONFIGS / 'own' / 'realtime.py'), options)
+    return load_config(str(CONFIGS / 'own' / f'{name}.py'), options)
 
 
 def stages(cfg: Config) -> list[int]:
@@ -97,10 +97,25 @@ def test_the_lines_of_the_page_put_swin_below(data: Path, tmp_path: Path) -> Non
     assert tuple(model.backbone.out_channels) == tuple(cfg.model.encoder.in_channels)
 
 
-@pytest.mark.parametrize('stage', range(4))
-def test_a_batch_of_each_stage_trains(data: Path, stage: int) -> None:
+def test_masks_are_those_of_ecseg(data: Path) -> None:
+    cfg = load(data, 'realtime_masks', epochs=68, patience=3)
+    recipe = Config.fromfile(CONFIGS / 'deim' / 'ecseg-s_ecvit-t_4xb8-274k_coco.py')
+    head, expected = cfg.model.bbox_head, recipe.model.bbox_head
+    assert head.masks == expected.masks and head.loss_weights == expected.loss_weights
+    assert head.matching.mask_cost == expected.matching.mask_cost
+    assert cfg.model.data_preprocessor.batch_augments[0].copyblend_prob == 0
+    assert cfg.val_evaluator.metric == cfg.test_evaluator.metric == ['bbox', 'segm']
+    assert cfg.val_evaluator.ann_file == str(data / 'annotations' / 'instances_val2017.json')
+    best = [hook.monitor for hook in cfg.custom_hooks if hook.type == 'EarlyStoppingHook']
+    assert [cfg.default_hooks.checkpoint.save_best, *best] == ['coco/segm_mAP'] * 2
+
+
+@pytest.mark.parametrize(
+    'name, stage', [*(('realtime', stage) for stage in range(4)), ('realtime_masks', 1)]
+)
+def test_a_batch_of_each_stage_trains(data: Path, name: str, stage: int) -> None:
     """Small: finite losses, on images of its own pipeline, with mosaics of the data set."""
-    cfg = load(data, size=96, weights=None, epochs=68)
+    cfg = load(data, name, size=96, weights=None, epochs=68)
     model = cfg.model
     model.backbone.arch = dict(
         embed_dims=32, depth=3, num_heads=2, rope=dict(type='AxialRoPE', theta=100.0)
@@ -117,4 +132,5 @@ def test_a_batch_of_each_stage_trains(data: Path, stage: int) -> None:
         batch = next(iter(Runner.build_dataloader(cfg.train_dataloader, seed=0)))
     losses = detector(**detector.data_preprocessor(batch, training=True), mode='loss')
     assert all(torch.isfinite(torch.as_tensor(loss)).all() for loss in losses.values())
+    assert ('loss_mask' in losses) == (name == 'realtime_masks')
     set_epoch(0)

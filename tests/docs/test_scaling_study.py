@@ -136,6 +136,7 @@ def test_runs_train_and_are_tested(out: Path, data_root: Path) -> None:
     assert any(not torch.equal(before[name], after[name]) for name in before)
 
 
+@pytest.mark.slow
 def test_finished_runs_are_not_repeated_and_stopped_ones_are(
     out: Path, data_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +191,7 @@ def test_predictions_and_score_are_those_of_mmseg(data_root: Path, factor: float
     assert study.mean_iou(matrix) == pytest.approx(expected, abs=0.006)  # mmseg rounds to 0.01
 
 
+@pytest.mark.slow
 def test_results_are_gathered(out: Path) -> None:
     rows = scores.gather(out)
     assert len(rows) == sum(len(plan.points(run)) for run in SEED_0 if re.search(TINY, run.name))

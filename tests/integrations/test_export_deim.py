@@ -189,6 +189,23 @@ def test_masks_are_those_of_the_detections() -> None:
     assert torch.allclose(masks, model(padded, mode='tensor')[3], atol=1e-4)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('format', ['onnx', 'pt2'])
+@torch.no_grad()
+def test_masks_of_a_file(format: str, tmp_path: Path) -> None:
+    model, path = masked(), tmp_path / f'deim.{format}'
+    metadata = export(model, path, format=format)
+    assert metadata['outputs'] == ['scores', 'boxes', 'labels', 'masks']
+    for size in (SIZES[1], SIZES[2], *ODD_SIZES[:2]):
+        image = pixels(size[0], 3, *size[1:])
+        *detections, masks = run_file(path, image)
+        assert_alike(detections, detected(model, image))
+        padded = model.data_preprocessor(dict(inputs=list(image)), False)['inputs']
+        expected = model(padded, mode='tensor')[3]
+        assert masks.shape == expected.shape and expected.std() > 0.1
+        assert (masks - expected).abs().max() <= 1e-3
+
+
 def with_all_tokens(model: DEIM) -> DEIM:
     """A model with a query for each token of 64 x 64 pixels, so that none replaces another."""
     model.bbox_head.num_queries = model.bbox_head.selection.num_queries = 64 + 16 + 4

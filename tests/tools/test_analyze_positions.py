@@ -170,8 +170,8 @@ def test_what_stops_it(analyze: Main, fails: Fails, images: str, tmp_path: Path)
     (empty / 'distance.csv').write_text('label,size\nold,64\n')
     none = ['--rope', 'none']
     for argv, says in (
-        ([mixed, '--images', 'nowhere'], '--images nowhere: no such folder'),
-        ([mixed, '--images', str(empty)], 'no image, looked for .bmp'),
+        ([mixed, '--images', 'nowhere'], 'nowhere: no such file or folder'),
+        ([mixed, '--images', str(empty)], 'empty: no image in it. Looked for'),
         ([mixed, '--images', str(broken), '--sizes', '32'], 'a.png: cannot be read as an image'),
         ([mixed, '--distance'], '--distance and --entropy need --images FOLDER'),
         ([mixed, '--fourier', '--overlay', str(empty)], '--overlay is for --distance and'),

@@ -22,6 +22,11 @@ SCHEDULES = {
     'none': [],
     'constant': [dict(type='ConstantLR', factor=0.3, begin=0, end=30, **ITERS)],
     'linear-steps': [WARM_UP, dict(type='MultiStepLR', milestones=[50, 50, 90], **ITERS)],
+    'one-iteration': [
+        dict(WARM_UP, end=1),
+        dict(type='ConstantLR', factor=0.3, begin=1, end=2, **ITERS),
+        dict(type='PolyLR', begin=2, end=3, **ITERS),
+    ],
     'steps': [dict(type='StepLR', step_size=25, gamma=0.5, begin=10, end=100, **ITERS)],
     'exponential': [dict(type='ExponentialLR', gamma=0.97, **ITERS)],
     'linear-poly': [WARM_UP, dict(type='PolyLR', power=0.9, begin=20, end=LENGTH, **ITERS)],

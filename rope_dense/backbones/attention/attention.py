@@ -100,7 +100,7 @@ class Attention(AttentionLayers):
             rotary = in_windows(rotary, plan)
         q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B or W, h, n, D]
         bias = self.bias(q, window_size or grid)
-        out = attend(q, k, v, bias, attention_scale(q, rotary), plan, mask)  # [B or W, n, C]
+        out = attend(q, k, v, bias, softmax_scale(q, rotary), plan, mask)  # [B or W, n, C]
         return out if plan is None else plan.unpartition(out)
 
     def bias(self, q: Tensor, size: Size) -> Tensor | None:
@@ -141,7 +141,7 @@ def zero_projection(qkv: nn.Module, x: Tensor) -> Tensor | None:
     return qkv(x.new_zeros(1, x.shape[-1]))[0]  # another module, e.g. a LoRA wrapper
 
 
-def attention_scale(q: Tensor, rotary: Rotary | None) -> float:
+def softmax_scale(q: Tensor, rotary: Rotary | None) -> float:
     """The factor of the scores of queries [..., D]."""
     return q.shape[-1] ** -0.5 * (1.0 if rotary is None else rotary.attention_scale)
 

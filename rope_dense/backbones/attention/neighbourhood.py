@@ -19,7 +19,7 @@ from ...utils.sizes import Size
 from ...utils.tracing import is_tracing
 from ...utils.validation import refuse
 from ..layers import may_differ, resize_grid
-from .attention import AttentionLayers, attention_scale
+from .attention import AttentionLayers, softmax_scale
 from .neighbours import NeighbourPlan
 from .position_bias import bias_table, offset_grid
 
@@ -68,7 +68,7 @@ class NeighbourAttention(AttentionLayers):
             raise ValueError('mask must be None: a neighbourhood is fixed by its plan')
         rotary = self.padded_rotary(x, plan)
         qkv = self.project(plan.pad(x))  # [B, N', 3, h, D]
-        scale = attention_scale(qkv, rotary)
+        scale = softmax_scale(qkv, rotary)
         qkv = rotate_packed(qkv, rotary).unflatten(1, plan.padded)
         attend = attend_fused if self.is_fused(qkv) else self.attend_tiles
         return self.proj(self.norm(attend(qkv, plan, scale)))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...rope.rotate import rotate_packed
 from ...utils.sizes import Size
-from .attention import Attention, attend, attention_scale
+from .attention import Attention, attend, softmax_scale
 from .windows import WindowPlan
 
 
@@ -36,7 +36,7 @@ class GlobalPrefixAttention(Attention):
             return super().attend_tokens(x, qkv, grid, plan, mask)
         rotary = None if self.rope is None else self.rope(x, grid)
         qkv = rotate_packed(qkv, rotary, self.num_prefix_tokens)
-        scale = attention_scale(qkv, rotary)
+        scale = softmax_scale(qkv, rotary)
         prefix, tokens = qkv[:, : self.num_prefix_tokens], qkv[:, self.num_prefix_tokens :]
         queries, others = plan.partition(tokens[:, :, 0]), plan.partition(tokens[:, :, 1:])
         shared = prefix[:, :, 1:].repeat(plan.num_windows, 1, 1, 1, 1)  # [W, P, 2, h, D]

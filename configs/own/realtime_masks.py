@@ -1,0 +1,19 @@
+# Real-time instance segmentation on your own data: DEIMv2 on LingBot-Vision (Apache-2.0) with the
+# masks of ECSeg. Copy this file and edit `own`, or give `--cfg-options own.data_root=DIR
+# own.epochs=20 ...`. docs/realtime.md
+_base_ = []  # mmengine asks for it; the recipe is read below, so a copy works in any folder
+
+own = dict(
+    data_root='data/own',  # images in train/ and val/, annotations/train.json and val.json (COCO)
+    backbone='small',  # small, base or large
+    epochs=50,
+    batch_size=8,  # images of one GPU
+    gpus=1,
+    size=640,  # side of the square that images are stretched to, in pixels
+    ema=True,  # evaluate and save a moving average of the weights
+)
+
+# What follows from these: classes and their number, iterations, learning rate, stages, intervals.
+from rope_dense.cli.own_realtime import realtime_masks
+
+globals().update(realtime_masks(own))
