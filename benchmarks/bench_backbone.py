@@ -37,7 +37,7 @@ OURS = ('rope_dense, no position', 'rope_dense, axial', 'rope_dense, mixed')
 
 @dataclass(frozen=True)
 class Setting:
-    """What the models of a job are to do: one image size, one mode."""
+    """A task for models: one image size, one mode."""
 
     job: str
     arch: str
@@ -58,7 +58,7 @@ class Setting:
             return JOBS[self.job](self.arch)[name]().to(self.device)
 
     def prepare(self, model: nn.Module) -> Callable[[], Run]:
-        """What ``compare`` calls before each measurement."""
+        """Prepare a measurement, for ``compare``."""
         image = torch.randn(self.batch, 3, self.height, self.width, device=self.device)
         return work(model, image, self.mode, self.dtype)
 
@@ -139,7 +139,7 @@ def bench_share(
     dtype: torch.dtype = torch.float32,
     rounds: int = 3,
 ) -> list[Row]:
-    """What rotation, windows and attention take of the time of a model, in percent, by PyTorch's
+    """Shares of rotation, windows and attention in the time of a model, in percent, by PyTorch's
     profiler.
 
     Steadier than a ratio of times: each call is compared with itself. Small operations look longer
@@ -174,7 +174,7 @@ def shares(setting: Setting, name: str, rounds: int) -> dict[str, list[float]]:
 
 
 def work(model: nn.Module, image: Tensor, mode: str, dtype: torch.dtype) -> Callable[[], Run]:
-    """What ``compare`` calls before each measurement of a model."""
+    """Prepare a measurement of a model, for ``compare``."""
     precision = nullcontext()
     if dtype != torch.float32:
         precision = torch.autocast(image.device.type, dtype=dtype)

@@ -75,7 +75,7 @@ def copy_case(qkv: Tensor, mode: str) -> Case:
 def preparation(
     form: Form, qkv: Tensor, rotary: Rotary, shape: RotationShape, mode: str, attention: bool
 ) -> Callable[[], Run]:
-    """What ``compare`` calls before each measurement of a form."""
+    """Prepare a measurement of a form, for ``compare``."""
 
     def outs(qkv: Tensor, rotary: Rotary) -> tuple[Tensor, ...]:
         q, k, v = form(qkv, rotary, shape.num_prefix_tokens)
@@ -102,7 +102,7 @@ def preparation(
 
 
 def given(rotary: Rotary, shape: RotationShape) -> Rotary:
-    """What attention gets in a call: the same object, or new angles with a gradient."""
+    """The rotary argument of a call: the same object, or new angles with a gradient."""
     if shape.kind == 'axial':
         return rotary
     return Rotary(rotary.angles.detach().requires_grad_(), rotary.pair_layout)

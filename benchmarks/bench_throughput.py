@@ -142,7 +142,7 @@ def kinds_of_attention(name: str, device: torch.device) -> list[str]:
 
 
 def why_not(attention: str, position: str, image: torch.Tensor) -> str | None:
-    """Why such a model cannot be; None if it can."""
+    """The reason for which there is no such model; None if there is one."""
     if attention in ('flash', 'natten') and position == 'bias':
         return 'its kernels have no bias'
     return why_not_natten(image.new_empty(1, 32)) if attention == 'natten' else None

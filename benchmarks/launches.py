@@ -57,7 +57,7 @@ class LaunchCounter(TorchDispatchMode):
 
 
 def is_launch(func: OpOverload, inputs: object, out: object) -> bool:
-    """Whether a call writes a tensor or copies values to the host.
+    """True for a call that writes a tensor or copies values to the host.
 
     A view is known by the schema, or by a result in the memory of an input (``_unsafe_view``, of
     which the schema does not tell). What returns no tensor counts if it depends on values

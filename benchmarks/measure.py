@@ -153,7 +153,7 @@ def name_of(dtype: torch.dtype) -> str:
 
 
 def environment(device: torch.device) -> Row:
-    """What the figures depend on, for every row of a CSV file."""
+    """Hardware, versions and threads of the figures, for every row of a CSV file."""
     on_gpu = device.type == 'cuda'
     return dict(
         device=torch.cuda.get_device_name() if on_gpu else processor(),

@@ -99,7 +99,7 @@ def why_no_triton(device: torch.device) -> str | None:
 
 
 def by(implementation: ModuleType) -> Form:
-    """What ``rotate`` does where it chooses this implementation."""
+    """Return the function that ``rotate`` calls for this implementation."""
 
     def rotate_by(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int) -> QKV:
         settings = rotary.pair_layout, num_prefix_tokens, implementation

@@ -51,3 +51,9 @@ model = dict(
     test_cfg=dict(max_per_img=30),
 )
 find_unused_parameters = True  # a batch without objects has no denoising queries
+param_scheduler = [
+    dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=50),
+    dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=920, eta_min=1e-6),
+]
+train_cfg = dict(max_iters=920, val_interval=230)  # the CPU time of 700 iterations of DINO
+default_hooks = dict(checkpoint=dict(interval=230))

@@ -1,4 +1,4 @@
-"""What a backbone declares about itself is what it does."""
+"""Declarations of a backbone agree with its behaviour."""
 
 from collections.abc import Callable
 

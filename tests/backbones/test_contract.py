@@ -1,4 +1,4 @@
-"""What people do with a backbone besides calling it: hooks, adapters, transforms, export, threads.
+"""Hooks, adapters, transforms, export and threads: uses of a backbone besides calling it.
 
 Each test failed with the hand-tuned engine that came before (633e01c).
 """

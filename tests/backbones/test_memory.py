@@ -1,4 +1,4 @@
-"""What a training step saves and allocates, and what is made only once."""
+"""Tensors that a training step saves and allocates, and those that are made only once."""
 
 import gc
 import random
@@ -244,7 +244,7 @@ def test_shifted_windows_make_no_tensor_of_windows_by_tokens_by_tokens():
     ],
 )
 def test_channels_of_tokens_lie_side_by_side(build: Callable[..., nn.Module], backward: bool):
-    """What blocks take and give is contiguous, and so are the maps."""
+    """Inputs and outputs of blocks are contiguous, and so are the maps."""
     model, seen = build(), []
 
     def look(_: nn.Module, *sides: tuple[Tensor, ...] | Tensor) -> None:

@@ -150,7 +150,7 @@ def test_values_and_gradients(
 
 
 def test_a_kernel_over_the_whole_grid_is_global_attention() -> None:
-    """Where every token sees the same keys: a grid of one neighbourhood."""
+    """On a grid of one neighbourhood every token sees the same keys."""
     attn = attention(NeighbourAttention, rope=True)
     x = torch.randn(2, 35, 16, dtype=torch.float64)
     everywhere = Attention(16, 2, rope=attn.rope).double()

@@ -93,7 +93,7 @@ def test_each_window_has_its_tokens(shape: tuple[int, int, int], window_size: To
 def test_masks_part_what_was_moved_over_the_edge(
     shape: tuple[int, int, int], window_size: Token, options: dict
 ):
-    """Whether each token may attend to each other of its window, by definition."""
+    """Pairs of tokens of which one may attend to the other, by definition."""
     images, height, width = shape
     down, right = options.get('shift', (0, 0))
     plan = make(shape, window_size, options)

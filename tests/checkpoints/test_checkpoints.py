@@ -45,7 +45,7 @@ class AveragedModel(nn.Module):
 
 
 def training_checkpoint(weights: Weights) -> dict:
-    """What mmengine's Runner saves: weights among numbers, arrays and log histories."""
+    """A file as mmengine's Runner saves it: weights among numbers, arrays and log histories."""
     hub = MessageHub('test_checkpoints')
     hub.update_scalars(dict(loss=dict(value=0.5, count=2), lr=1e-4))
     hub.update_info('scores', np.float64(0.5))

@@ -36,7 +36,7 @@ def with_pickle(path: Path, pickled: bytes) -> None:
 
 
 def with_key(key: bytes, *, is_archive: bool = True) -> Callable[[Path], None]:
-    """What writes a file whose dict has a key with this pickle."""
+    """A function that writes a file whose dict has a key with this pickle."""
 
     def write(path: Path) -> None:
         torch.save({'a': torch.ones(2)}, path, _use_new_zipfile_serialization=is_archive)
@@ -184,7 +184,7 @@ def test_threads_leave_the_allow_list_as_it_was(tmp_path: Path) -> None:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """How often files were verified and read."""
+    """Number of times that files were verified and read."""
     counts = {'verified': 0, 'read': 0}
     testzip, torch_load = zipfile.ZipFile.testzip, torch.load
 
@@ -314,7 +314,7 @@ def test_damage_at_random(write: Callable[[Path], None], tmp_path: Path) -> None
 
 
 def reads_the_same(path: Path, content: bytes, *, checked: bool = True) -> bool:
-    """Whether a damaged file reads as ``SMALL``; False if it is refused with a CheckpointError."""
+    """True if a damaged file reads as ``SMALL``; False if it is refused with a CheckpointError."""
     path.unlink()
     path.write_bytes(content)
     before = set(torch.serialization.get_safe_globals())

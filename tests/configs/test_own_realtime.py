@@ -1,4 +1,4 @@
-"""configs/own/realtime.py and realtime_masks.py: what follows from its settings, and a step of training in each stage."""
+"""configs/own/realtime*.py: the consequences of settings, and a step of training in each stage."""
 
 from __future__ import annotations
 

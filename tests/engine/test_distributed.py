@@ -24,7 +24,7 @@ from helpers.distributed_cases import (
 
 @pytest.fixture(scope='module')
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What two processes return, for each case: `<case>_<rank>.pt`."""
+    """Results of two processes for each case: `<case>_<rank>.pt`."""
     folder = tmp_path_factory.mktemp('distributed')
     with socket.socket() as probe:
         probe.bind(('127.0.0.1', 0))

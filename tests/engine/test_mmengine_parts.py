@@ -1,4 +1,4 @@
-"""What engine/ overrides of mmengine beside its documented interface is still there."""
+"""Parts of mmengine that engine/ overrides beside its documented interface are still there."""
 
 import inspect
 import re

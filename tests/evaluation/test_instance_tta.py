@@ -14,7 +14,7 @@ HEIGHT, WIDTH = 10, 20
 
 
 class Detector(nn.Module):
-    """What a test-time augmentation model asks of the model that it wraps."""
+    """The least that a test-time augmentation model needs of the model that it wraps."""
 
     def test_step(self, data: dict) -> list[DetDataSample]:
         raise AssertionError(f'the views are given, and {data} is not asked for')

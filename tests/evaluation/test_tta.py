@@ -24,7 +24,7 @@ SIZE = (HEIGHT, WIDTH)
 
 
 class Segmentor(nn.Module):
-    """What a test-time augmentation model asks of the model that it wraps."""
+    """The least that a test-time augmentation model needs of the model that it wraps."""
 
     out_channels = 3
 
@@ -225,7 +225,7 @@ def by_score(sample: SegDataSample) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def test_one_view_of_a_detector_is_plain_inference(detector: Case) -> None:
-    """Where nothing overlaps enough to be merged, which a threshold of 1 makes sure of."""
+    """With a threshold of 1 nothing overlaps enough to be merged."""
     plain = by_score(detector.plain())
     alone = by_score(detector.augmented(flips=(0.0,), tta_cfg=lenient()))
     assert len(plain[0]) == 10

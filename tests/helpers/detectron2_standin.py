@@ -27,7 +27,7 @@ NAMES = ('detectron2', 'fvcore', 'projects', 'rope_dense.integrations.detectron2
 
 @cache
 def is_real() -> bool:
-    """Whether detectron2 itself can be imported."""
+    """True if detectron2 itself can be imported."""
     try:
         importlib.import_module('detectron2.modeling.backbone')
     except ModuleNotFoundError as error:

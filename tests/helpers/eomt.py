@@ -71,7 +71,7 @@ def theirs(**settings: object) -> nn.Module:
 
 
 def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-5) -> bool:
-    """Whether no value is off by more than a share of the largest one."""
+    """True if no value is off by more than a share of the largest one."""
     return bool((actual - expected).abs().max() <= tolerance * expected.abs().max())
 
 

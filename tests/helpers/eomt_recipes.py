@@ -1,4 +1,4 @@
-"""What the source of configs/eomt says, and how the tests load and build them.
+"""Tables from the source of configs/eomt; functions that load and build these configs.
 
 Transcribed from tue-mps/eomt at 7bd19dd: configs/dinov3, configs/dinov2/coco/panoptic (for the
 annealing of 3 blocks), main.py, datasets/, training/. What no config of the authors settles (sizes

@@ -192,6 +192,6 @@ def build_offline(name: str) -> nn.Module:
 
 
 def head_and_family(name: str) -> tuple[str, str]:
-    """What a config trains, on whose weights: the keys of the tables."""
+    """The head that a config trains and the weights it starts from: keys of the tables."""
     head, weights, *_ = name.split('_')
     return head, weights.removesuffix('-b')

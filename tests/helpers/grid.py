@@ -73,7 +73,7 @@ class Leaf:
 
     @property
     def settings(self) -> dict:
-        """What makes the variant, of the backbone."""
+        """The settings of the backbone that make the variant."""
         return (VIT_VARIANTS if self.is_vit else SWIN_VARIANTS)[self.variant]
 
     @property
@@ -120,7 +120,7 @@ GRID = grid()
 
 
 def value(cfg: Config, path: str) -> object:
-    """What stands at a dotted path; None where nothing does."""
+    """The value at a dotted path; None if there is none."""
     for key in path.split('.'):
         cfg = cfg[int(key)] if key.isdigit() else cfg.get(key)
     return cfg

@@ -1,4 +1,4 @@
-"""What the paper and the recipes of its experiments say, as tables for the tests of the configs.
+"""Tables of the paper and of the recipes of its experiments, for the tests of the configs.
 
 Results and columns are those of Heo et al. (ECCV 2024), Tables 1 to 4; the recipes are transcribed
 from the published training code of detrex (DINO), BEiT v2 (UperNet) and Mask2Former. Keys are

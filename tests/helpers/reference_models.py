@@ -50,7 +50,7 @@ class Group:
 
 @dataclass
 class Place:
-    """What angles and biases depend on, next to a position.
+    """Settings that angles and biases depend on, beside positions.
 
     Attributes:
         grid: (H, W) of the map.
@@ -469,7 +469,7 @@ def scaled(settings: dict, freqs: Tensor, place: Place) -> Tensor:
 
 
 def temperature(settings: dict, place: Place) -> float:
-    """What the scores are multiplied by."""
+    """The factor of the scores."""
     scaling = settings['rope_scaling']
     if settings['rope'] is None or scaling is None or scaling.get('temperature') is None:
         return 1.0

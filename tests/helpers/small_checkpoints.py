@@ -1,4 +1,4 @@
-"""What the tests of checkpoints share: small backbones, weights for them, loading and refusals."""
+"""Small backbones, weights for them, loading and refusals, for the tests of checkpoints."""
 
 import re
 from collections import defaultdict

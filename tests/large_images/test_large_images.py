@@ -352,7 +352,7 @@ def test_masks_are_continuous_over_seams(tmp_path: Path) -> None:
 
 
 def rectangles(tiles: Sequence[np.ndarray]) -> list[BaseDataElement]:
-    """What a perfect detector finds: boxes and masks of the connected parts that are bright."""
+    """Detections of a perfect detector: boxes and masks of the connected parts that are bright."""
     samples = []
     for tile in tiles:
         count, parts, stats, _ = cv2.connectedComponentsWithStats(np.uint8(tile[..., 0] > 127))

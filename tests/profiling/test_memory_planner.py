@@ -166,7 +166,7 @@ def test_windows_in_pixels(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_stand_in_of_the_kernel_makes_its_tensors() -> None:
-    """What is saved are the three inputs, and what comes out has the shape of the real results."""
+    """The three inputs are saved, and the result has the shape of the real one."""
     attention = MultiScaleDeformableAttention(32, num_heads=4, num_levels=2, batch_first=True)
     shapes = torch.tensor([[6, 8], [3, 4]])
     arguments = dict(

@@ -1,4 +1,4 @@
-"""What predict.py says when it writes no box."""
+"""Messages of predict.py when it writes no box."""
 
 from pathlib import Path
 
