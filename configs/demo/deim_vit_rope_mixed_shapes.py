@@ -51,6 +51,7 @@ model = dict(
     test_cfg=dict(max_per_img=30),
 )
 find_unused_parameters = True  # a batch without objects has no denoising queries
+optim_wrapper = dict(optimizer=dict(lr=1e-3))
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=50),
     dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=920, eta_min=1e-6),

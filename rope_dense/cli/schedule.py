@@ -14,8 +14,9 @@ from mmengine.registry import PARAM_SCHEDULERS
 from torch import nn
 
 from ..engine.two_stage_warmup import TwoStageWarmupPolyLR
+from ..utils.validation import check_integer, check_number
 from .building import build_part
-from .errors import UsageError
+from .errors import UsageError, usage_errors
 
 Steps = np.ndarray  # [n] int, steps of a scheduler since its begin
 # Kind of a scheduler -> factor of its value after k steps, of the share above its minimum. A
@@ -71,19 +72,23 @@ def check_schedule(cfg: Config) -> None:
             continue  # in other units
         for name in ('begin', 'end', 'milestones'):
             given = part.get(name)
-            last = max(given, default=0) if isinstance(given, (list, tuple)) else given or 0
+            numbers = given if isinstance(given, (list, tuple)) else [given or 0]
+            with usage_errors():
+                for number in numbers:
+                    check_number(f'param_scheduler.{index}.{name}', number)
+            last = max(numbers, default=0)
             if last != INF and last > (length + 1 if name == 'end' else length - 1):
                 late.append(f'param_scheduler.{index}.{name}={given}')
     if cfg.get('val_cfg') is not None and loop.get('val_interval', 1) > length:
         late.append(f'train_cfg.val_interval={loop.val_interval}')
     checkpoint = (cfg.get('default_hooks') or {}).get('checkpoint') or ConfigDict()
     in_unit = checkpoint.get('by_epoch', True) == (unit == 'max_epochs')
-    if (
-        in_unit
-        and checkpoint.get('interval', -1) > length
-        and not checkpoint.get('save_last', True)
-    ):
-        late.append(f'default_hooks.checkpoint.interval={checkpoint.interval}')
+    with usage_errors():
+        interval = check_integer(
+            'default_hooks.checkpoint.interval', checkpoint.get('interval', -1), -1
+        )
+    if in_unit and interval > length and not checkpoint.get('save_last', True):
+        late.append(f'default_hooks.checkpoint.interval={interval}')
     if late:
         raise UsageError(
             f'{", ".join(late)}: after the end of the training, train_cfg.{unit}={length}; change '
