@@ -78,11 +78,7 @@ def test_formulas_are_those_of_stepping(name: str, group: str) -> None:
         ([WARM_UP, dict(type='PolyLR', end=160, **ITERS)], {}, 'param_scheduler.1.end=160: after'),
         ([WARM_UP], dict(val_interval=500), 'train_cfg.val_interval=500: after the end of the'),
         ([WARM_UP | dict(end=-1)], {}, 'param_scheduler.0: LinearLR cannot be built: end should'),
-        (
-            [dict(type='MultiStepLR', milestones=['a'], **ITERS)],
-            {},
-            "must be a finite number, got 'a'",
-        ),
+        ([dict(type='MultiStepLR', milestones=['a'], **ITERS)], {}, "finite number, got 'a'"),
         (dict(type='LineraLR'), {}, "param_scheduler.type: no 'LineraLR' in the registry"),
     ],
 )
@@ -97,7 +93,7 @@ def test_schedules_longer_than_the_training(schedulers: object, loop: dict, says
 def test_an_interval_of_checkpoints_that_is_no_number() -> None:
     cfg = config([WARM_UP])
     cfg.default_hooks = dict(checkpoint=dict(interval='often'))
-    with pytest.raises(UsageError, match="checkpoint.interval must be an integer .*, got 'often'"):
+    with pytest.raises(UsageError, match=r"interval must be an integer .*, got 'often'"):
         check_schedule(cfg)
 
 
