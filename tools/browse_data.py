@@ -59,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
     if args.data_root:
         cfg = with_data_root(cfg, args.data_root)
+    epochs = cfg.get('own', {}).get('epochs') or (cfg.get('train_cfg') or {}).get('max_epochs')
+    if epochs and args.epoch >= epochs:
+        raise UsageError(f'--epoch {args.epoch}: the training has epochs 0 to {epochs - 1}')
     loader = f'{args.split}_dataloader'
     if cfg.get(loader) is None:
         raise UsageError(f'--split {args.split}: the config has no {loader}')

@@ -6,6 +6,7 @@ _base_ = []  # mmengine asks for it; the recipe is read below, so a copy works i
 own = dict(
     data_root='data/own',  # images in train/ and val/, annotations/train.json and val.json (COCO)
     backbone='small',  # small, base or large
+    weights='default',  # of the backbone: published ones, a file, a hub name, or None (random)
     epochs=50,
     batch_size=8,  # images of one GPU
     gpus=1,

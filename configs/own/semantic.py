@@ -7,6 +7,7 @@ own = dict(
     data_root='data/own',  # images/train, images/val; masks/train, masks/val; classes.txt
     void=[],  # numbers or names of classes that are not trained, such as 11; 255 never is
     backbone='small',  # small, base or large
+    weights='default',  # of the backbone: published ones, a file, a hub name, or None (random)
     epochs=50,
     batch_size=4,  # images of one GPU
     gpus=1,

@@ -30,8 +30,8 @@ SINGLE_FILES = ('model.safetensors', 'pytorch_model.bin')
 HUB_FILES = (*SINGLE_FILES, *(file + INDEX for file in SINGLE_FILES), 'model.pt')
 BY_HAND = (
     'Or download the file by hand and give its path (of a backbone: --cfg-options '
-    'model.backbone.init_cfg.checkpoint=PATH; to start without weights: '
-    'model.backbone.init_cfg=None)'
+    'model.backbone.init_cfg.checkpoint=PATH, or own.weights=PATH for configs/own; to start '
+    'without weights: model.backbone.init_cfg=None, or own.weights=None)'
 )
 
 

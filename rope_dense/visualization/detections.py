@@ -4,14 +4,17 @@ import copy
 from pathlib import Path
 
 import mmcv
+import numpy as np
 import torch
 from mmdet.apis import init_detector
 from mmdet.registry import DATASETS
 from mmdet.structures.bbox import get_box_tensor
+from mmdet.structures.mask import BitmapMasks
 from mmdet.visualization import DetLocalVisualizer
 from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 from mmengine.device import get_device
+from torch import Tensor
 
 SIDE = 640  # pixels of a picture's shorter side: labels on smaller images could not be read
 
@@ -49,8 +52,17 @@ def draw_detections(
         for instances in (sample.gt_instances, sample.pred_instances):
             boxes = get_box_tensor(instances.bboxes).cpu() * zoom
             instances.bboxes = boxes.minimum(last_pixel)
+            if 'masks' in instances:
+                instances.masks = resized(instances.masks, height, width)
         visualizer.add_datasample(
             file.stem, image, sample, pred_score_thr=min_score, out_file=str(file)
         )
         files.append(file)
     return files
+
+
+def resized(masks: Tensor | BitmapMasks, height: int, width: int) -> BitmapMasks:
+    """Masks of an image, those of a prediction bool [N, h, w], resized with it."""
+    if isinstance(masks, Tensor):
+        masks = BitmapMasks(masks.cpu().numpy().astype(np.uint8), *masks.shape[1:])
+    return masks.resize((height, width))

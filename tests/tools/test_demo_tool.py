@@ -8,8 +8,10 @@ from pathlib import Path
 import cv2
 import pytest
 from mmengine.config import Config
+from mmengine.runner import save_checkpoint
 
 from rope_dense.cli.flags import with_data_root
+from rope_dense.cli.model_checks import random_model
 from rope_dense.visualization import read_scalars
 from rope_dense.visualization.detections import draw_detections
 
@@ -66,6 +68,21 @@ def test_pictures_show_every_prediction_above_the_score(work_dir: Path, tmp_path
     none, all_ = cv2.imread(str(none)), cv2.imread(str(all_))
     assert (none[:, :640] == all_[:, :640]).all()  # the truth on the left is the same
     assert (none[:, 640:] != all_[:, 640:]).any()
+
+
+@pytest.mark.usefixtures('surroundings')
+def test_masks_are_drawn_on_enlarged_images(work_dir: Path, tmp_path: Path) -> None:
+    config = Config.fromfile(CONFIG.with_name('deim_masks_vit_rope_mixed_shapes.py'))
+    config = with_data_root(config, work_dir / 'data' / 'coco')
+    checkpoint = tmp_path / 'random.pth'
+    save_checkpoint(random_model(config).state_dict(), str(checkpoint))
+    files = [
+        draw_detections(config, checkpoint, tmp_path / str(score), count=1, min_score=score)
+        for score in (1.0, 0.0)
+    ]
+    none, all_ = (cv2.imread(str(file)) for (file,) in files)
+    assert none.shape == all_.shape == (640, 1280, 3)
+    assert (none[:, 640:] != all_[:, 640:]).any(2).mean() > 0.1  # colours are random
 
 
 @pytest.mark.slow
