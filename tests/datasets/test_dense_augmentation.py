@@ -290,14 +290,15 @@ def test_colours_are_blended_as_published(
     assert np.abs(out - expected).mean() < 1.5 and out.dtype == np.uint8
 
 
-def test_hue_is_turned() -> None:
-    jitter = PhotometricJitter(**{**NONE, 'hue': (0.05, 0.05)}, prob=1.0)
+@pytest.mark.parametrize('share', [0.05, -0.05])
+def test_hue_is_turned(share: float) -> None:
+    jitter = PhotometricJitter(**{**NONE, 'hue': (share, share)}, prob=1.0)
     jitter.happens = iter([False, False, False, True, False]).__next__  # type: ignore[method-assign]
     random.seed(1)  # contrast first
     image = np.full((1, 1, 3), (40, 80, 200), np.uint8)
     out = jitter(dict(img=image))['img'][0, 0]
     hues = [colorsys.rgb_to_hsv(*(c / 255 for c in pixel[::-1]))[0] for pixel in (image[0, 0], out)]
-    assert abs(hues[1] - hues[0]) == pytest.approx(0.05, abs=0.01)
+    assert (hues[1] - hues[0]) % 1 == pytest.approx(share % 1, abs=0.01)
 
 
 def test_half_of_the_colours_change() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import cv2
 import mmcv
 import numpy as np
 from mmcv.transforms import BaseTransform
@@ -50,7 +51,7 @@ class PhotometricJitter(BaseTransform):
         if self.happens():
             image = mmcv.adjust_color(image, random.uniform(*self.saturation))
         if self.happens():
-            image = mmcv.adjust_hue(image, random.uniform(*self.hue))
+            image = shift_hue(image, random.uniform(*self.hue))
         if not contrast_first:
             image = self.jitter_contrast(image)
         if self.happens():
@@ -67,3 +68,13 @@ class PhotometricJitter(BaseTransform):
         if not self.happens():
             return image
         return mmcv.adjust_contrast(image, random.uniform(*self.contrast))
+
+
+def shift_hue(image: np.ndarray, share: float) -> np.ndarray:
+    """Turn the hues of an image [H, W, 3], uint8 and BGR, by a share of their circle.
+
+    ``mmcv.adjust_hue`` does the same, but mmcv 2.1 raises an error for negative shares with NumPy 2.
+    """
+    hsv = cv2.cvtColor(image, cv2.COLOR_BGR2HSV_FULL)
+    hsv[..., 0] += np.uint8(int(share * 255) % 256)  # wraps around
+    return cv2.cvtColor(hsv, cv2.COLOR_HSV2BGR_FULL)
