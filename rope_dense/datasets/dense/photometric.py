@@ -73,7 +73,7 @@ class PhotometricJitter(BaseTransform):
 def shift_hue(image: np.ndarray, share: float) -> np.ndarray:
     """Turn the hues of an image [H, W, 3], uint8 and BGR, by a share of their circle.
 
-    ``mmcv.adjust_hue`` does the same, but mmcv 2.1 raises an error for negative shares with NumPy 2.
+    As ``mmcv.adjust_hue``, which in mmcv 2.1 fails for negative shares with NumPy 2.
     """
     hsv = cv2.cvtColor(image, cv2.COLOR_BGR2HSV_FULL)
     hsv[..., 0] += np.uint8(int(share * 255) % 256)  # wraps around
