@@ -204,6 +204,12 @@ def test_natten_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         NeighbourAttention(16, 2, backend='natten')
 
 
+def test_neighbourhoods_take_no_mask() -> None:
+    attn, plan = NeighbourAttention(16, 2), plan_of((3, 3), (3, 3), 1)
+    with pytest.raises(ValueError, match='mask must be None: a neighbourhood'):
+        attn(torch.ones(1, 9, 16), (3, 3), plan, torch.ones(9, 9, dtype=torch.bool))
+
+
 def test_natten_is_for_cuda() -> None:
     assert 'CUDA' in why_not_natten(torch.zeros(1, 3, 3, 3, 2, 8))
     assert not attention(NeighbourAttention, rope=False).is_fused(torch.zeros(1))

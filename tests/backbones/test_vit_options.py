@@ -414,6 +414,21 @@ def test_linear_attention_is_the_sum_over_all_keys(kernel: str, rope: nn.Module 
     torch.testing.assert_close(attn(x, (2, 3))[0], expected)
 
 
+def test_a_classifier_names_its_modes():
+    model = RoPEClassifier(dict(type='RoPEViT', arch=TINY, final_norm=True), num_classes=3)
+    image = torch.ones(1, 3, 32, 48)
+    with pytest.raises(ValueError, match="mode must be 'tensor' or 'predict', got 'loss'"):
+        model(image, mode='loss')
+    with pytest.raises(ValueError, match="data_samples: mode 'predict' adds scores"):
+        model(image, mode='predict')
+
+
+def test_linear_attention_takes_no_mask():
+    attn, tokens = LinearAttention(16, 2, kernel='elu'), torch.ones(1, 6, 16)
+    with pytest.raises(ValueError, match='mask must be None: linear attention'):
+        attn(tokens, (2, 3), mask=torch.ones(6, 6, dtype=torch.bool))
+
+
 def test_linear_attention_is_that_of_global_blocks():
     model = vit(linear_attention='elu', window_size=2, window_block_indexes=(0,))
     assert [type(b.attn) is LinearAttention for b in model.blocks] == [False, True]
