@@ -75,6 +75,6 @@ def shift_hue(image: np.ndarray, share: float) -> np.ndarray:
 
     As ``mmcv.adjust_hue``, which in mmcv 2.1 fails for negative shares with NumPy 2.
     """
-    hsv = cv2.cvtColor(image, cv2.COLOR_BGR2HSV_FULL)
+    hsv: np.ndarray = cv2.cvtColor(image, cv2.COLOR_BGR2HSV_FULL)
     hsv[..., 0] += np.uint8(int(share * 255) % 256)  # wraps around
     return cv2.cvtColor(hsv, cv2.COLOR_HSV2BGR_FULL)
