@@ -22,7 +22,7 @@ pytest.importorskip('mmdet')
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('surroundings')]
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ('docs/own_data.md', 'README.md', 'docs/use.md')  # the first trains what the others use
-SHORT = {'epochs=50': 'epochs=1', 'gpus=1,': 'gpus=1,\n    weights=None,'}
+SHORT = {'epochs=50': 'epochs=1', "weights='default'": 'weights=None'}
 SHORT |= {"'data/own'": "'shapes/coco'", 'size=800': 'size=96'}
 TRAINED = {'CONFIG': 'work_dirs/cats/cats.py', 'CHECKPOINT': 'work_dirs/cats/best_*.pth'}
 SMALLER = {'own.epochs=20': ['own.epochs=1'], 'own.data_root=DATA': ['own.data_root=shapes/coco']}
