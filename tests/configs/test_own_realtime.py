@@ -29,7 +29,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def load(data: Path, name: str = 'realtime', **settings: object) -> Config:
     settings = dict(data_root=data, epochs=10, batch_size=2) | settings
-    options = [f'own.{name}={value}' for name, value in settings.items()]
+    options = [f'own.{key}={value}' for key, value in settings.items()]
     return load_config(str(CONFIGS / 'own' / f'{name}.py'), options)
 
 
