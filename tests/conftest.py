@@ -1,3 +1,4 @@
+import gc
 import os
 import random
 from collections.abc import Iterator
@@ -21,6 +22,11 @@ if not torch.cuda.is_available():
     os.environ['TRITON_INTERPRET'] = '1'
 
 
+def pytest_collection_finish() -> None:
+    """Keep what was imported out of garbage collection, which took 7 % of the time."""
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def seed() -> int:
     """The seed every test starts from."""
@@ -30,13 +36,19 @@ def seed() -> int:
     return 0
 
 
-@pytest.fixture(scope='module')
-def surroundings() -> Iterator[None]:
-    """Leave no default scope to other tests, and do not lay out each config for reading (yapf)."""
+@pytest.fixture(scope='session', autouse=True)
+def configs_as_they_are() -> Iterator[None]:
+    """Configs are written without layout for readers: yapf takes a second for each."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr('yapf.yapflib.yapf_api.FormatCode', lambda text, **options: (text, True))
-        with DefaultScope.overwrite_default_scope('mmengine'):
-            yield
+        yield
+
+
+@pytest.fixture(scope='module')
+def surroundings() -> Iterator[None]:
+    """Leave no default scope to other tests."""
+    with DefaultScope.overwrite_default_scope('mmengine'):
+        yield
 
 
 @pytest.fixture(scope='session')

@@ -123,7 +123,12 @@ def rotation_of(freqs: Tensor) -> Callable[[Tensor], Tensor]:
 
 @pytest.mark.parametrize(
     'rope, bias, traced',
-    [(False, False, False), (True, False, False), (False, True, False), (True, True, True)],
+    [
+        pytest.param(False, False, False, marks=pytest.mark.slow),
+        pytest.param(False, True, False, marks=pytest.mark.slow),
+        (True, False, False),
+        (True, True, True),
+    ],
     indirect=['traced'],
 )
 @every_case

@@ -71,9 +71,8 @@ def small_names() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def own_scope(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Leave no default scope to other tests, and do not lay out each config for reading (yapf)."""
-    monkeypatch.setattr('yapf.yapflib.yapf_api.FormatCode', lambda text, **options: (text, True))
+def own_scope() -> Iterator[None]:
+    """Leave no default scope to other tests."""
     with DefaultScope.overwrite_default_scope('mmengine'):
         yield
 
