@@ -184,7 +184,8 @@ def line(row: dict) -> str:
     return (
         f'{row["height"]:>5} x {row["width"]:<5} {row["mode"]:<10} {row["median_ms"]:9.1f} ms '
         f'(90 % {row["p90_ms"]:.1f}, 99 % {row["p99_ms"]:.1f})  '
-        f'{row["memory_mb"]:8.0f} MB  {row["multiply_adds"] / 1e9:8.1f} G multiply-adds an image  '
+        f'peak {row["memory_mb"]:6.0f} MB  '
+        f'{row["multiply_adds"] / 1e9:8.1f} G multiply-adds an image  '
         f'rotation {100 * share["rotation"]:.1f} %  attention {100 * share["attention"]:.1f} %'
     )
 
