@@ -1,6 +1,8 @@
 """Neighbourhood attention against attention token by token, in float64 and with gradients."""
 
+import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -218,6 +220,34 @@ def test_neighbourhoods_take_no_mask() -> None:
 def test_natten_is_for_cuda() -> None:
     assert 'CUDA' in why_not_natten(torch.zeros(1, 3, 3, 3, 2, 8))
     assert not attention(NeighbourAttention, rope=False).is_fused(torch.zeros(1))
+
+
+@pytest.mark.parametrize(
+    'has_kernels, dtype, channels, reason',
+    [
+        (None, torch.float16, 8, 'not installed'),
+        (False, torch.float16, 8, 'without its CUDA library'),
+        (True, torch.float64, 8, 'float16, bfloat16 and float32'),
+        (True, torch.float16, 12, 'these have 12'),
+        (True, torch.float16, 8, None),
+    ],
+)
+def test_natten_is_used_on_a_gpu_where_it_can(
+    has_kernels: bool | None,
+    dtype: torch.dtype,
+    channels: int,
+    reason: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What decides it: a stand-in has the attributes of a tensor on a GPU."""
+    natten = None if has_kernels is None else SimpleNamespace(HAS_LIBNATTEN=has_kernels)
+    monkeypatch.setitem(sys.modules, 'natten', natten)
+    monkeypatch.setattr(neighbourhood, 'find_spec', lambda name: natten)
+    messages: list[str] = []
+    monkeypatch.setattr(neighbourhood, 'log_once', messages.append)
+    qkv = SimpleNamespace(is_cuda=True, dtype=dtype, shape=(1, 3, 3, 3, 2, channels))
+    assert attention(NeighbourAttention, rope=False).is_fused(qkv) == (reason is None)
+    assert len(messages) == (reason is not None) and all(reason in text for text in messages)
 
 
 @pytest.mark.parametrize('value', [0, 4, (3, 4), '7', 7.0, (3, 3, 3)])

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -220,9 +220,9 @@ def drawn(rank: int = 0, skip: int = 0, workers: int = 0, seed: int = 0) -> list
     batches = SeededBatches(loader, seed, rank)
     batches.skip_iter(skip)
     actual = []
-    for _ in range(skip, 7):
+    for batch in islice(batches, 7 - skip):
+        actual.append([batch, torch.rand(2).tolist(), random.random(), np.random.rand()])
         torch.rand(random.randrange(9))  # what happens in between must not matter
-        actual.append([next(batches), torch.rand(2).tolist(), random.random(), np.random.rand()])
     return actual
 
 

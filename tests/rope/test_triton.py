@@ -309,6 +309,9 @@ def test_what_the_kernel_cannot_take(monkeypatch: pytest.MonkeyPatch, usable: No
     assert 'a head has 7' in triton_rotary.can_use(make_qkv(head_dim=7))
     huge = make_qkv(1, batch=1)[:, :, :, :1].expand(1, 2**26, 3, HEADS, 8)
     assert '32 bits' in triton_rotary.can_use(huge)
+    x = torch.zeros(1, 1, 1, 8)
+    long, theta = x.expand(1, 1, 2**28, 8), x[..., :4]
+    assert '32 bits' in triton_rotary.can_apply(long, theta)
     monkeypatch.setattr(triton_rotary, 'IS_ENABLED', False)
     assert triton_rotary.can_use(make_qkv()) == 'ROPE_DENSE_TRITON=0 is set'
 

@@ -187,3 +187,5 @@ def test_images_are_read_as_mmdet_reads_them(tmp_path: Path, kind: str) -> None:
     expected = pixels[..., 2::-1] if kind.startswith('rgb') else np.stack([ramp] * 3, axis=-1)
     assert loaded.dtype == np.uint8 and (loaded == expected).all()
     assert (read_image(path) == loaded).all()
+    path.write_bytes(b'')  # what is left of a file on a full disk
+    assert read_image(path) is None

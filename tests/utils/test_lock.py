@@ -1,6 +1,7 @@
 """A lock is held by one process, and ends with it."""
 
 import errno
+import fcntl
 import os
 import signal
 from pathlib import Path
@@ -51,3 +52,20 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     no_locks = pytest.warns(UserWarning, match='x: its file system has no locks')
     with no_locks, exclusive(tmp_path / 'x'):
         pass
+
+
+def test_a_file_that_its_last_holder_removes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock holds nobody off, so another file is locked."""
+    file, lockf, calls = tmp_path / '.x.lock', fcntl.lockf, []
+
+    def removed_before_the_first_lock(descriptor: int, flags: int) -> None:
+        calls.append(flags)
+        if len(calls) == 1:
+            file.unlink()
+        lockf(descriptor, flags)
+
+    monkeypatch.setattr('fcntl.lockf', removed_before_the_first_lock)
+    with exclusive(tmp_path / 'x'):
+        assert len(calls) == 2 and file.exists()
