@@ -86,6 +86,9 @@ every_class = pytest.mark.parametrize(  # of compilers, which take seconds for e
     ],
 )
 every_rope = pytest.mark.parametrize('rope', [None, AXIAL, MIXED], ids=['none', 'axial', 'mixed'])
+one_slow_rope = pytest.mark.parametrize(
+    'rope', [pytest.param(AXIAL, marks=pytest.mark.slow), MIXED], ids=['axial', 'mixed']
+)
 
 
 def images(*shape: int) -> Tensor:
@@ -267,9 +270,7 @@ def test_jit_trace(make, rope: dict | None):
 
 
 @every_class
-@pytest.mark.parametrize(
-    'rope', [pytest.param(AXIAL, marks=pytest.mark.slow), MIXED], ids=['axial', 'mixed']
-)
+@one_slow_rope
 def test_export_with_dynamic_sizes(make, rope: dict):
     model = make(rope).eval()
     dim = torch.export.Dim
@@ -368,7 +369,7 @@ def test_copies_and_files(make, rope: dict):
 
 
 @pytest.mark.parametrize('make', [vitdet, swin, nat], ids=['vitdet', 'swin', 'nat'])
-@pytest.mark.parametrize('rope', [AXIAL, MIXED], ids=['axial', 'mixed'])
+@one_slow_rope
 def test_threads_share_a_model(make, rope: dict):
     model = make(rope).eval()
     inputs = [images(1, 3, 24 + 8 * i, 24 + 8 * j) for i in range(6) for j in range(6)]

@@ -135,7 +135,7 @@ def test_copies_have_adapters_of_their_own(build):
     assert all(torch.equal(a, b) for a, b in zip(model(image), expected, strict=True))
 
 
-@pytest.mark.parametrize('build', [vit, swin])
+@pytest.mark.parametrize('build', [vit, pytest.param(swin, marks=pytest.mark.slow)])
 @torch.no_grad()
 def test_adapters_are_compiled_and_exported(build):
     model, image = trained(build(lora=MLP)).eval(), images()

@@ -72,7 +72,7 @@ def ade_mini(shared_data: Path) -> dict:
     }
 
 
-@pytest.mark.parametrize('data', ['shapes', 'ade_mini'])
+@pytest.mark.parametrize('data', ['shapes', pytest.param('ade_mini', marks=pytest.mark.slow)])
 def test_the_head_learns_and_the_backbone_stays(
     data: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

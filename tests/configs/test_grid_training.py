@@ -23,13 +23,18 @@ LEAVES = [
     Leaf('mask2former_swin', 'b', 'rope-mixed-rpb'),
 ]
 
+CASES = [  # every other one, so one of each experiment
+    pytest.param(leaf, marks=pytest.mark.slow) if index % 2 else leaf
+    for index, leaf in enumerate(LEAVES)
+]
+
 
 @pytest.fixture(scope='module')
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_data(tmp_path_factory.mktemp('data'))
 
 
-@pytest.mark.parametrize('leaf', LEAVES, ids=lambda leaf: leaf.name)
+@pytest.mark.parametrize('leaf', CASES, ids=lambda leaf: leaf.name)
 def test_one_step_and_one_prediction(leaf: Leaf, images: Path, tmp_path: Path) -> None:
     flagship = f'{leaf.experiment}_rope_mixed'
     cfg = Config.fromfile(small_config(flagship, images, tmp_path, leaf.path))

@@ -1,6 +1,7 @@
 """Metafiles and READMEs of the folders of configs, against the configs; levels of bases."""
 
 import ast
+import copy
 import re
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def test_entries_are_the_configs(folder: str) -> None:
 def test_parameters_are_counted(folder: str) -> None:
     """Of one config in five; those of the tables of configs/nat have a test of their own."""
     for name, entry in list(models(folder).items())[::5]:
-        cfg = read(ROOT / entry['Config']).copy()
+        cfg = copy.deepcopy(read(ROOT / entry['Config']))
         init_default_scope(cfg.default_scope)
         with torch.device('meta'):
             model = MODELS.build(cfg.model)

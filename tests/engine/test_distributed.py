@@ -21,6 +21,8 @@ from helpers.distributed_cases import (
     step,
 )
 
+pytestmark = pytest.mark.slow  # the two processes take 25 s
+
 
 @pytest.fixture(scope='module')
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -164,7 +164,10 @@ SEGMENTATION = {
 }
 
 
-@pytest.fixture(scope='module', params=SEGMENTATION)
+@pytest.fixture(
+    scope='module',
+    params=['slide', 'whole', pytest.param('mask2former', marks=pytest.mark.slow)],
+)
 def segmentor(request: pytest.FixtureRequest, data: Path) -> Case:
     name, test_cfg = SEGMENTATION[request.param]
     return Case(name, data, data.parent, **test_cfg)

@@ -61,7 +61,7 @@ def test_detector(tmp_path: Path) -> None:
         assert_same(run(runtime, image), predicted(model, image))
 
 
-@pytest.mark.parametrize('task', ['semantic', 'panoptic'])
+@pytest.mark.parametrize('task', ['semantic', pytest.param('panoptic', marks=pytest.mark.slow)])
 @torch.no_grad()
 def test_a_backbone_in_half_precision(task: str, tmp_path: Path) -> None:
     model, path = strong(build_model(task)), tmp_path / 'eomt.pt2'

@@ -86,7 +86,7 @@ def test_wrong_requests(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize('task', ['detector', 'segmentor'])
+@pytest.mark.parametrize('task', ['detector', pytest.param('segmentor', marks=pytest.mark.slow)])
 def test_samples_are_drawn_on_what_the_model_gets(
     browse: Main, request: pytest.FixtureRequest, task: str, tmp_path: Path
 ) -> None:
