@@ -105,9 +105,9 @@ def size_settings(cfg: Config, loaders: Iterable[str]) -> Iterator[tuple[str, Co
 def check_maps(cfg: Config, model: BaseModel) -> None:
     """Run the neck, and the heads of a segmentor, on the maps of a backbone of this package.
 
-    Images are one of 8 patches a side, and one like the smallest crop of the training: smaller by
-    as many times 8 patches as leave 8 or more, which takes less time. UsageError if a part does not
-    take its maps. The model is in evaluation mode afterwards.
+    The first image has 8 patches a side. The second is the smallest crop of the training; of a
+    larger one it is 8 patches and the remainder, which takes less time and is as even or odd.
+    UsageError if a part does not take its maps. The model is in evaluation mode afterwards.
     """
     backbone = getattr(model, 'backbone', None)
     if not isinstance(backbone, Backbone) or not hasattr(model, 'extract_feat'):
