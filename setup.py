@@ -34,7 +34,7 @@ setup(
     license='Apache-2.0',
     python_requires='>=3.10',
     packages=find_packages(include=['rope_dense*']),
-    package_data={'rope_dense': ['py.typed', 'evaluation/paper_tables.yml']},
+    package_data={'rope_dense': ['py.typed', 'research/paper_tables.yml']},
     cmdclass={'build_py': BuildWithConfigs},
     # The OpenMMLab packages exist in two families that use the same import names, so neither can be
     # required here: each is an extra, and importing rope_dense without them says what to install.

@@ -18,11 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rope_dense.backbones.attention.attention import Attention
-from rope_dense.backbones.attention.position_bias import DecomposedBiasAttention
-from rope_dense.backbones.attention.windows import WindowPlan
+from rope_dense.backbones.attention import Attention
+from rope_dense.backbones.position_bias import DecomposedBiasAttention
 from rope_dense.backbones.swin import RoPESwin
 from rope_dense.backbones.vit import RoPEViT
+from rope_dense.backbones.windows import WindowPlan
 
 Builder = Callable[[], nn.Module]
 MIXED, AXIAL = dict(type='MixedRoPE', theta=10.0), dict(type='AxialRoPE', theta=100.0)

@@ -22,9 +22,9 @@ TASKS = {
     ('mmdet',): (
         *('models.dino', 'models.dino_head', 'models.eomt.detector', 'models.eomt.head'),
         *('models.deim.detector', 'models.deim.encoder', 'models.deim.head'),
-        'evaluation.instance_tta',
+        'models.instance_tta',
     ),
-    ('mmseg',): ('models.linear_head', 'evaluation.tta'),
+    ('mmseg',): ('models.linear_head', 'models.seg_tta'),
     ('mmdet', 'mmseg'): (
         *('models.mask2former_head', 'models.eomt.seg_head', 'models.eomt.segmentor'),
     ),

@@ -48,7 +48,7 @@ def test_the_wheel_has_the_configs(tmp_path: Path) -> None:
         for path in (REPOSITORY / folder).rglob('*.py'):
             assert f'rope_dense/.mim/{path.relative_to(REPOSITORY)}' in names
     assert 'rope_dense/.mim/model-index.yml' in names
-    assert 'rope_dense/evaluation/paper_tables.yml' in names
+    assert 'rope_dense/research/paper_tables.yml' in names
     assert 'rope_dense/py.typed' in names  # type checkers use the annotations
 
 
@@ -177,6 +177,6 @@ print(*sys.modules)
     result = run_python(code)
     assert result.returncode == 0, result.stderr
     imported = set(result.stdout.splitlines()[-1].split())
-    assert {'rope_dense.engine', 'rope_dense.evaluation.tta'} < imported
+    assert {'rope_dense.engine', 'rope_dense.models.seg_tta'} < imported
     parts = ('engine.fsdp', 'models.classifier', 'evaluation.results', 'cli', 'datasets')
     assert not imported & {f'rope_dense.{part}' for part in parts}

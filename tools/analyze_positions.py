@@ -94,17 +94,17 @@ import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from rope_dense.analysis import attention_statistics, patch_frequencies, plots, tables
 from rope_dense.backbones.base import Backbone
 from rope_dense.checkpoints import load_pretrained
 from rope_dense.cli.arguments import check_at_least, checked_device
 from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command, usage_errors
 from rope_dense.cli.model_checks import random_model
-from rope_dense.datasets.image_folder import ResizeCentreCrop
 from rope_dense.datasets.image_sources import find_sources
 from rope_dense.evaluation.results import csv_text
-from rope_dense.models.classifier import classifier_config
+from rope_dense.research import attention_statistics, patch_frequencies, plots, tables
+from rope_dense.research.classifier import classifier_config
+from rope_dense.research.image_folder import ResizeCentreCrop
 from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
 from rope_dense.utils.validation import check_integer
 

@@ -45,10 +45,10 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from rope_dense.checkpoints.detectors import convert_detector, published_detector, to_published
+from rope_dense.checkpoints.fetch import fetch
 from rope_dense.checkpoints.keys import KeyTable, Layout, StateDict, new_keys
-from rope_dense.checkpoints.layouts import TARGETS, Target, find_layout
-from rope_dense.checkpoints.reader import read_checkpoint
-from rope_dense.checkpoints.sources import fetch
+from rope_dense.checkpoints.publishers import TARGETS, Target, find_layout
+from rope_dense.checkpoints.read import read_checkpoint
 from rope_dense.checkpoints.weights import select_weights
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.utils.atomic_write import atomic_write

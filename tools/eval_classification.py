@@ -96,7 +96,7 @@ from rope_dense.cli.config import load_config
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.sweeps import prepare_sweep
 from rope_dense.evaluation.settings import FROM_CONFIG
-from rope_dense.models.classifier import PROTOCOLS, classifier_config
+from rope_dense.research.classifier import PROTOCOLS, classifier_config
 
 
 @command
@@ -187,7 +187,7 @@ def make_config(args: argparse.Namespace, model: dict, protocol: dict, name: str
         dict(
             default_scope='mmengine',
             custom_imports=dict(
-                imports=['rope_dense.models.classifier', 'rope_dense.datasets.image_folder']
+                imports=['rope_dense.research.classifier', 'rope_dense.research.image_folder']
             ),
             model=model,
             test_dataloader=loader,

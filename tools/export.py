@@ -56,10 +56,10 @@ from rope_dense.cli.dataset_meta import Colour, classes_and_colours
 from rope_dense.cli.errors import UsageError, command, usage_errors
 from rope_dense.cli.model_checks import build_model
 from rope_dense.evaluation.settings import parse_size
-from rope_dense.integrations.export import export
-from rope_dense.integrations.export.compare import check_file
-from rope_dense.integrations.export.exporter import DTYPES
-from rope_dense.models.classifier import RoPEClassifier, load_classifier
+from rope_dense.export import export
+from rope_dense.export.compare import check_file
+from rope_dense.export.exporter import DTYPES
+from rope_dense.research.classifier import RoPEClassifier, load_classifier
 from rope_dense.utils.lock import exclusive
 
 DTYPE_NAMES = {name: dtype for dtype, name in DTYPES.items()}

@@ -138,14 +138,13 @@ def draw_crops(split: str, number: int) -> Split:
 def pretrain(args: argparse.Namespace, train: Split, val: Split) -> list[float]:
     """Train the classifier as timm's script does, and write its checkpoint; the accuracy on
     ``val`` after each epoch."""
+    import rope_dense.integrations.timm  # noqa: F401  (registers the model)
     import timm
     from timm.data import Mixup
     from timm.loss import SoftTargetCrossEntropy
     from timm.optim import create_optimizer_v2
     from timm.scheduler import create_scheduler_v2
     from timm.utils import CheckpointSaver
-
-    import rope_dense.integrations.timm  # noqa: F401  (registers the model)
 
     torch.manual_seed(args.seed)
     np.random.seed(args.seed)  # of mixup

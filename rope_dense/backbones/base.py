@@ -20,12 +20,12 @@ from ..rope.scaling import build_scaling
 from ..utils.sizes import Size
 from ..utils.validation import check_settings, is_integer, refuse
 from .archs import FinalNorm, WindowSetting
-from .attention.neighbours import Plan
-from .attention.position_bias import offset_grid
-from .attention.windows import check_window_setting
 from .block import Block
 from .layers import PatchEmbed
 from .lora import LORA_DEFAULTS, add_adapters, find_adapters, merge_adapters
+from .neighbours import Plan
+from .position_bias import offset_grid
+from .windows import check_window_setting
 
 FrozenStages = int | Literal['all']
 OutputPrefix = Literal['cls', 'all'] | None

@@ -10,9 +10,9 @@ from mmcv.cnn.bricks import DropPath
 from torch import Tensor, nn
 
 from ..utils.sizes import Size
-from .attention.attention import AttentionLayers
-from .attention.neighbours import Plan
+from .attention import AttentionLayers
 from .layers import add_branch, build_norm
+from .neighbours import Plan
 
 
 class Block(nn.Module):

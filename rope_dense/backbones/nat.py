@@ -18,12 +18,12 @@ from ..rope import RopeScaling
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number, refuse
 from .archs import DEFAULT, NAT_ARCHS, Default, Dilations, NATArch, WindowSetting, find_arch
-from .attention.neighbourhood import Backend, NeighbourAttention, TableBiasNeighbourAttention
-from .attention.neighbours import NeighbourPlan, check_kernel_size, neighbour_plan
 from .base import FrozenStages, build_rope
 from .block import Block
 from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, module_list, to_map
 from .mlp import Mlp
+from .neighbourhood import Backend, NeighbourAttention, TableBiasNeighbourAttention
+from .neighbours import NeighbourPlan, check_kernel_size, neighbour_plan
 from .stages import Stage, StagedBackbone, check_stages
 from .swin import PatchMerging
 

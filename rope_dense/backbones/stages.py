@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from ..utils.sizes import Size
 from ..utils.validation import check_indexes, check_integer, refuse
-from .attention.neighbours import Plan
 from .base import Backbone, FrozenStages, check_frozen_stages
 from .block import Block
 from .layers import build_norm, module_list, to_map
+from .neighbours import Plan
 
 
 class StagedBackbone(Backbone):

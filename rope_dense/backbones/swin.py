@@ -15,9 +15,7 @@ from torch import Tensor, nn
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number, check_size
 from .archs import SWIN_ARCHS, SwinArch, WindowSetting, find_arch
-from .attention.attention import Attention
-from .attention.position_bias import TableBiasAttention
-from .attention.windows import WindowPlan, window_plan
+from .attention import Attention
 from .base import FrozenStages, build_rope
 from .block import Block
 from .layers import (
@@ -30,7 +28,9 @@ from .layers import (
     pad_bottom_right,
 )
 from .mlp import Mlp
+from .position_bias import TableBiasAttention
 from .stages import Stage, StagedBackbone, check_stages
+from .windows import WindowPlan, window_plan
 
 
 @MODELS.register_module()

@@ -36,15 +36,7 @@ from .archs import (
     WindowSetting,
     find_arch,
 )
-from .attention.attention import Attention
-from .attention.linear import LinearAttention, LinearKernel
-from .attention.position_bias import (
-    DecomposedBiasAttention,
-    LocalPositionAttention,
-    TableBiasAttention,
-)
-from .attention.prefix import GlobalPrefixAttention
-from .attention.windows import WindowPlan, fitting_side, window_plan
+from .attention import Attention
 from .base import (
     Backbone,
     FrozenStages,
@@ -68,7 +60,11 @@ from .layers import (
     tile_grid,
     to_map,
 )
+from .linear_attention import LinearAttention, LinearKernel
 from .mlp import build_mlp
+from .position_bias import DecomposedBiasAttention, LocalPositionAttention, TableBiasAttention
+from .prefix_attention import GlobalPrefixAttention
+from .windows import WindowPlan, fitting_side, window_plan
 
 AttentionKind = Callable[..., Attention]  # a class, or one with some of its arguments
 

@@ -2,7 +2,7 @@
 
 from .adapters import load_adapters, save_adapters
 from .errors import CheckpointError
-from .loading import StrictPretrained, load_pretrained, open_weights
+from .load import StrictPretrained, load_pretrained, open_weights
 
 __all__ = [
     'CheckpointError',

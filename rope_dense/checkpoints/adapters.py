@@ -12,10 +12,10 @@ from ..backbones.base import Backbone
 from ..backbones.lora import find_adapters
 from ..utils.atomic_write import atomic_write
 from .errors import CheckpointError
+from .fetch import fetch
 from .incompatible import compare
 from .keys import StateDict
-from .reader import file_format, read_checkpoint
-from .sources import fetch
+from .read import file_format, read_checkpoint
 
 SETTINGS = 'lora'  # of the metadata
 

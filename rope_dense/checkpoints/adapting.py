@@ -20,7 +20,7 @@ from .architectures import ROUNDING, axial_theta
 from .errors import CheckpointError
 from .incompatible import IncompatibleKeys, compare
 from .keys import StateDict, is_square
-from .layouts.dinov3 import PERIODS
+from .publishers.dinov3 import PERIODS
 
 # Parts that a configuration may leave out.
 OPTIONAL = re.compile(r'cls_token|norm\d*\.(weight|bias)')

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from .errors import CheckpointError, listed
 from .keys import KeyTable, StateDict, find_row, has, renamed
-from .layouts import find_layout
-from .layouts.deim import (
+from .publishers import find_layout
+from .publishers.deim import (
     COMPUTED,
     DEIMV2,
     EDGECRAFTER,
@@ -26,7 +26,7 @@ from .layouts.deim import (
     Rows,
     key_table,
 )
-from .layouts.dinov3 import PERIODS
+from .publishers.dinov3 import PERIODS
 
 BACKBONE = 'backbone.'
 SETTINGS = {'up': 0.5, 'reg_scale': 4.0}  # of the decoder; arguments of ours

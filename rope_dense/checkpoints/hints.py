@@ -17,7 +17,7 @@ from .architectures import (
 )
 from .incompatible import IncompatibleKeys
 from .keys import SWIN_BLOCK, SWIN_FREQS, VIT_FREQS, StateDict, has
-from .layouts.dinov3 import PERIODS
+from .publishers.dinov3 import PERIODS
 
 FREQS = f'{VIT_FREQS}|{SWIN_FREQS}'
 NEEDED = {

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import listed
-from ..checkpoints.reader import read_ahead, read_checkpoint
-from ..checkpoints.sources import HUB, WEB, Source, fetch
+from ..checkpoints.fetch import HUB, WEB, Source, fetch
+from ..checkpoints.read import read_ahead, read_checkpoint
 from ..checkpoints.weights import check_plain
 from .config import nodes
 from .errors import UsageError

@@ -15,9 +15,9 @@ from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS, TRANSFORMS
 
 from ..datasets.coco_completion import complete_annotations
-from ..datasets.image_folder import ClassFolderDataset
 from ..engine.runner import FILES, load_error
 from ..evaluation.coco_eval import use_faster_coco_eval
+from ..research.image_folder import ClassFolderDataset
 from .building import build_part
 from .checkpoints import is_remote
 from .config import component_of, evaluators, lacks_classes, leaf_datasets, nodes

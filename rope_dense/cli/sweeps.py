@@ -13,9 +13,8 @@ from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from mmengine.utils import to_2tuple
 
-from ..checkpoints.loading import read_weights
+from ..checkpoints.load import read_weights
 from ..evaluation.evaluator import Evaluator, bare_model, runner_config
-from ..evaluation.papers import expand_sizes, read_runs, relative_to, rows_by_side, shorter_side
 from ..evaluation.resolution import at_size, configured_size
 from ..evaluation.results import (
     Identity,
@@ -26,7 +25,8 @@ from ..evaluation.results import (
     table_line,
 )
 from ..evaluation.settings import FROM_CONFIG, Setting, Slide, combine, parse_size
-from ..models.classifier import RoPEClassifier, load_classifier
+from ..research.classifier import RoPEClassifier, load_classifier
+from ..research.papers import expand_sizes, read_runs, relative_to, rows_by_side, shorter_side
 from ..utils.atomic_write import atomic_write_text
 from ..utils.lock import exclusive
 from ..visualization.resolution_plot import draw_resolutions

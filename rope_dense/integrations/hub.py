@@ -21,8 +21,8 @@ from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor
 
 from ..checkpoints.errors import CheckpointError
-from ..checkpoints.reader import read_checkpoint
-from ..checkpoints.sources import HUB, fetch
+from ..checkpoints.fetch import HUB, fetch
+from ..checkpoints.read import read_checkpoint
 from ..utils.atomic_write import atomic_write, atomic_write_text
 
 CONFIG, WEIGHTS, CARD = 'config.py', 'model.safetensors', 'README.md'

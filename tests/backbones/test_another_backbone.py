@@ -8,12 +8,12 @@ from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from torch import Tensor, nn
 
-from rope_dense.backbones.attention.attention import Attention
-from rope_dense.backbones.attention.windows import window_plan
+from rope_dense.backbones.attention import Attention
 from rope_dense.backbones.base import Backbone, build_rope
 from rope_dense.backbones.block import Block
 from rope_dense.backbones.layers import PatchEmbed, to_map
 from rope_dense.backbones.mlp import Mlp
+from rope_dense.backbones.windows import window_plan
 from rope_dense.cli.errors import UsageError
 from rope_dense.cli.model_checks import check_image_sizes
 from rope_dense.cli.recipe import positions, windows

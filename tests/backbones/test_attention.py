@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from helpers.reference import attention, relative_error, windowed_attention
 from helpers.reference_swin import groups, separate_attention
-from rope_dense.backbones.attention import attention as attention_module
-from rope_dense.backbones.attention.attention import Attention, QVBiasLinear
-from rope_dense.backbones.attention.position_bias import (
+from rope_dense.backbones import attention as attention_module
+from rope_dense.backbones.attention import Attention, QVBiasLinear
+from rope_dense.backbones.position_bias import (
     DecomposedBiasAttention,
     TableBiasAttention,
     offset_table,
     relative_position_index,
 )
-from rope_dense.backbones.attention.windows import WindowPlan, window_plan
+from rope_dense.backbones.windows import WindowPlan, window_plan
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding
 from rope_dense.rope.frequencies import linear_angles
 from rope_dense.utils.sizes import Size

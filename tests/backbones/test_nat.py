@@ -15,7 +15,7 @@ from helpers.reference import relative_error
 from helpers.reference_nat import published_model
 from helpers.small_checkpoints import load, refusal, saved
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
-from rope_dense.backbones.attention.neighbours import neighbour_plan
+from rope_dense.backbones.neighbours import neighbour_plan
 from rope_dense.backbones.swin import PatchMerging
 from rope_dense.cli.recipe import windows
 from rope_dense.evaluation.evaluator import Evaluator

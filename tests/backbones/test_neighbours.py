@@ -9,19 +9,15 @@ import torch
 from torch import Tensor
 
 from helpers.reference_nat import neighbourhood_attention, neighbours
-from rope_dense.backbones.attention import neighbourhood
-from rope_dense.backbones.attention import neighbours as plans
-from rope_dense.backbones.attention.attention import Attention
-from rope_dense.backbones.attention.neighbourhood import (
+from rope_dense.backbones import neighbourhood
+from rope_dense.backbones import neighbours as plans
+from rope_dense.backbones.attention import Attention
+from rope_dense.backbones.neighbourhood import (
     NeighbourAttention,
     TableBiasNeighbourAttention,
     why_not_natten,
 )
-from rope_dense.backbones.attention.neighbours import (
-    NeighbourPlan,
-    check_kernel_size,
-    neighbour_plan,
-)
+from rope_dense.backbones.neighbours import NeighbourPlan, check_kernel_size, neighbour_plan
 from rope_dense.rope import MixedRoPE, Rotary
 
 CPU = torch.device('cpu')

@@ -382,7 +382,7 @@ def test_the_final_norm_of_a_file_is_used_or_dropped(
 ):
     lines = []
     monkeypatch.setattr(
-        'rope_dense.checkpoints.loading.print_log', lambda text, logger: lines.append(text)
+        'rope_dense.checkpoints.load.print_log', lambda text, logger: lines.append(text)
     )
     weights = meta_dinov3(64, 2, hidden=256)
     arch = dict(RoPEViT.ARCHS['dinov3_small'], embed_dims=64, depth=2, num_heads=1)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from helpers.pairwise import pairwise
 from helpers.reference import relative_error
 from rope_dense.backbones import RoPESwin, RoPEViT
-from rope_dense.backbones.attention.windows import fitting_side
+from rope_dense.backbones.windows import fitting_side
 
 MIXED = dict(type='MixedRoPE')
 AXIAL = dict(type='AxialRoPE', theta=50.0)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rope_dense.backbones.attention.windows import Gather, WindowPlan, window_plan
+from rope_dense.backbones.windows import Gather, WindowPlan, window_plan
 
 CPU = torch.device('cpu')
 

@@ -33,7 +33,7 @@ from helpers.timm_parity import MODELS, NAMES, build_pair, largest_error, other_
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.checkpoints.keys import new_keys
-from rope_dense.checkpoints.layouts import TARGETS, find_layout
+from rope_dense.checkpoints.publishers import TARGETS, find_layout
 
 ROOT = Path(__file__).resolve().parents[2]
 GRID = 5

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from helpers.small_checkpoints import VIT, load, refusal, saved, vit
 from rope_dense.backbones import RoPEViT
-from rope_dense.checkpoints import sources
+from rope_dense.checkpoints import fetch as sources
 
 
 def leave_trace(path: str) -> None:

@@ -16,7 +16,7 @@ from helpers.reference import relative_error
 from helpers.small_checkpoints import earlier, load, saved
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError, open_weights
-from rope_dense.checkpoints.layouts import LAYOUTS, TARGETS, find_layout
+from rope_dense.checkpoints.publishers import LAYOUTS, TARGETS, find_layout
 
 # Of copying the real frequencies of a file into a model without storage.
 pytestmark = pytest.mark.filterwarnings('ignore:for .*freqs. copying from a non-meta parameter')

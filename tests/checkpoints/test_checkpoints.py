@@ -27,7 +27,7 @@ from helpers.small_checkpoints import (
     vit,
 )
 from rope_dense.backbones import RoPESwin, RoPEViT
-from rope_dense.backbones.attention.attention import Attention
+from rope_dense.backbones.attention import Attention
 from rope_dense.backbones.base import Backbone
 from rope_dense.backbones.block import Block
 from rope_dense.backbones.layers import resize_grid
@@ -149,7 +149,7 @@ def test_axial_frequencies_are_recomputed(dtype: torch.dtype, tmp_path: Path):
 def test_one_line_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     lines = []
     monkeypatch.setattr(
-        'rope_dense.checkpoints.loading.print_log', lambda text, logger: lines.append(text)
+        'rope_dense.checkpoints.load.print_log', lambda text, logger: lines.append(text)
     )
     path = saved({'model': swin('rpb')}, tmp_path)
     load(RoPESwin, path, **dict(RPB_SWIN, pretrain_window_size=7))

@@ -24,7 +24,7 @@ from rope_dense.checkpoints.detectors import (
     published_detector,
     to_published,
 )
-from rope_dense.checkpoints.layouts.deim import pattern, replacement
+from rope_dense.checkpoints.publishers.deim import pattern, replacement
 from rope_dense.cli.checkpoints import check_tested_weights, load_from_source
 
 ROOT = CONFIGS.parent

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from helpers.small_checkpoints import VIT, Weights, load, refusal, saved, vit
 from rope_dense.backbones import RoPEViT
-from rope_dense.checkpoints import CheckpointError, reader
+from rope_dense.checkpoints import CheckpointError
+from rope_dense.checkpoints import read as reader
 from rope_dense.checkpoints.errors import MAX_LENGTH, listed
-from rope_dense.checkpoints.reader import read_ahead, read_checkpoint
+from rope_dense.checkpoints.read import read_ahead, read_checkpoint
 
 SMALL = {'a': torch.arange(6.0).reshape(2, 3), 'b': torch.ones(4), 'c': torch.arange(3)}
 FUZZED = 60  # files of each format

@@ -25,7 +25,7 @@ from helpers.published import shi_nat
 from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPENAT
 from rope_dense.evaluation.results import read_results
-from rope_dense.models.classifier import load_classifier
+from rope_dense.research.classifier import load_classifier
 from rope_dense.rope import LogAxialRoPE
 
 NAT, ABLATION = CONFIGS / 'nat', CONFIGS / 'ablation'

@@ -10,8 +10,7 @@ import torch
 from mmengine.registry import MODELS
 from torch import Tensor
 
-from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
-from rope_dense.backbones.attention import neighbours, windows
+from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT, neighbours, windows
 from rope_dense.backbones.base import Backbone
 from rope_dense.rope import GridRoPE
 from rope_dense.utils.cache import Cache

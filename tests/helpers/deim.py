@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints.keys import KeyTable, renamed
-from rope_dense.checkpoints.layouts.dinov3 import HF_GELU_KEYS, HF_SWIGLU_KEYS
+from rope_dense.checkpoints.publishers.dinov3 import HF_GELU_KEYS, HF_SWIGLU_KEYS
 from rope_dense.models.deim.detector import DEIM
 
 CLASSES = 7

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rope_dense.backbones.attention.attention import Attention
-from rope_dense.backbones.attention.position_bias import DecomposedBiasAttention
+from rope_dense.backbones.attention import Attention
+from rope_dense.backbones.position_bias import DecomposedBiasAttention
 
 Positions = Sequence[tuple[float, float]]  # (x, y) of each token
 

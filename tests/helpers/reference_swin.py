@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rope_dense.backbones.attention.attention import Attention
-from rope_dense.backbones.attention.position_bias import TableBiasAttention
+from rope_dense.backbones.attention import Attention
+from rope_dense.backbones.position_bias import TableBiasAttention
 
 Token = tuple[int, int]  # (row, column) in the padded grid
 

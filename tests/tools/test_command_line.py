@@ -10,11 +10,11 @@ import pytest
 from helpers.tool_names import TOOL_NAMES, TOOLS
 from rope_dense.backbones.layers import TableResize
 from rope_dense.checkpoints import detectors
-from rope_dense.checkpoints.layouts import TARGETS
+from rope_dense.checkpoints.publishers import TARGETS
 from rope_dense.cli.config import read_options
 from rope_dense.datasets.layouts import LAYOUTS, ShapesSettings
 from rope_dense.datasets.shapes import COLORS
-from rope_dense.integrations.export.exporter import DTYPES, PACKAGES
+from rope_dense.export.exporter import DTYPES, PACKAGES
 
 
 @pytest.mark.parametrize('tool', TOOL_NAMES)

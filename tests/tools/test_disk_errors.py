@@ -78,7 +78,7 @@ def test_weights_that_cannot_be_written(
         raise safetensors.SafetensorError('No space left on device')
 
     monkeypatch.setattr(safetensors.torch, 'save_file', save_file)
-    monkeypatch.setattr('rope_dense.checkpoints.layouts.find_layout', lambda *_: Identity())
+    monkeypatch.setattr('rope_dense.checkpoints.publishers.find_layout', lambda *_: Identity())
     source, out = tmp_path / 'source.pth', tmp_path / 'out'
     torch.save({'patch_embed.proj.weight': torch.zeros(8, 3, 16, 16)}, source)
     out.mkdir()

@@ -22,8 +22,8 @@ from helpers.deim import ours, randomise
 from helpers.exported import assert_detected, detected, pixels, run, session, strong
 from helpers.tool_names import TOOLS, Main
 from rope_dense.cli.model_checks import build_model
-from rope_dense.integrations.export.exporter import file_metadata
-from rope_dense.integrations.export.graphs import graph_of
+from rope_dense.export.exporter import file_metadata
+from rope_dense.export.graphs import graph_of
 
 ROOT = TOOLS.parent
 DEMO = str(ROOT / 'configs' / 'demo' / 'dino_vitdet_rope_mixed_shapes.py')

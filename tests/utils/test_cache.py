@@ -11,9 +11,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.nn.utils import parametrize
 
-from rope_dense.backbones.attention import neighbours, windows
-from rope_dense.backbones.attention.neighbours import neighbour_plan
-from rope_dense.backbones.attention.windows import window_plan
+from rope_dense.backbones import neighbours, windows
+from rope_dense.backbones.neighbours import neighbour_plan
+from rope_dense.backbones.windows import window_plan
 from rope_dense.rope import (
     AxialRoPE,
     GridRoPE,

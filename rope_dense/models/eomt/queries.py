@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...backbones import RoPEViT
-from ...backbones.attention.position_bias import DecomposedBiasAttention
 from ...backbones.base import Backbone
 from ...backbones.layers import build_norm, to_map
+from ...backbones.position_bias import DecomposedBiasAttention
 from ...utils.sizes import Size
 from ...utils.validation import check_integer
 from ..plain_vit_fpn import LayerNorm2d

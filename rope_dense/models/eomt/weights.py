@@ -15,9 +15,9 @@ from ...checkpoints.adapting import BIAS
 from ...checkpoints.errors import CheckpointError, listed
 from ...checkpoints.incompatible import compare
 from ...checkpoints.keys import KeyTable, Layout, StateDict, renamed
-from ...checkpoints.layouts import find_layout
-from ...checkpoints.layouts.dinov3 import HF_GELU_KEYS
-from ...checkpoints.loading import load_weights, read_weights
+from ...checkpoints.load import load_weights, read_weights
+from ...checkpoints.publishers import find_layout
+from ...checkpoints.publishers.dinov3 import HF_GELU_KEYS
 
 BACKBONE, EOMT = 'backbone.', 'eomt.'
 # To the names of Hugging Face's DINOv3 after 'backbone.', and ours after 'eomt.'.

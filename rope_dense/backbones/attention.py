@@ -1,0 +1,200 @@
+"""Multi-head self-attention, global or in windows, with a rotary embedding.
+
+Letters: B images, H x W token grid, N tokens (prefix and grid), W windows, n tokens that attend to
+each other (N, or those of a window and its prefix), h heads, D channels of a head, C = h D, P
+rotated channel pairs of a head.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..rope import Rotary, RotaryEmbedding, rotate
+from ..utils.sizes import Size
+from ..utils.tracing import is_tracing
+from .archs import QkvBias
+from .layers import build_norm, may_differ
+from .windows import WindowPlan
+
+
+class AttentionLayers(nn.Module):
+    """The layers of self-attention: projections, rotary embedding and norm.
+
+    A subclass defines ``forward(x, grid, plan, mask)``, tokens [B, N, C] to tokens.
+
+    Args:
+        embed_dims: C.
+        num_heads: h.
+        qkv_bias: whether the qkv projection has a bias; 'qv' for queries and values only. (A bias
+            of unrotated keys adds the same to all scores of a query. A rotated one does not.)
+        rope: rotary embedding, or None.
+        num_prefix_tokens: tokens before those of the grid, which have no position.
+        norm_cfg: of a norm before the output projection (EVA-02-CLIP), or None.
+    """
+
+    def __init__(
+        self,
+        embed_dims: int,
+        num_heads: int,
+        qkv_bias: QkvBias = True,
+        rope: RotaryEmbedding | None = None,
+        num_prefix_tokens: int = 0,
+        norm_cfg: dict | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_heads, self.num_prefix_tokens = num_heads, num_prefix_tokens
+        self.qkv: nn.Linear
+        if qkv_bias == 'qv':
+            self.qkv = QVBiasLinear(embed_dims)
+        else:
+            self.qkv = nn.Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
+        self.rope = rope
+        self.norm = build_norm(norm_cfg, embed_dims) if norm_cfg else nn.Identity()
+        self.proj = nn.Linear(embed_dims, embed_dims)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Queries, keys and values of tokens [B, N, C]: [B, N, 3, h, D]."""
+        return self.qkv(x).unflatten(-1, (3, self.num_heads, -1))
+
+
+class Attention(AttentionLayers):
+    """Softmax attention among all tokens of an image, or among those of a window.
+
+    Args:
+        others: see ``AttentionLayers``.
+    """
+
+    def forward(
+        self,
+        x: Tensor,
+        grid: Size,
+        plan: WindowPlan | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """Attend, globally or in windows.
+
+        Args:
+            x: [B, N, C].
+            grid: (H, W) of the tokens after the prefix.
+            plan: of the windows, each with copies of the prefix tokens, if there are any; None to
+                attend globally.
+            mask: [B, 1, N, N], false where a token (row) does not attend to another, of global
+                attention; None to attend to all.
+
+        Returns:
+            [B, N, C].
+        """
+        return self.proj(self.norm(self.attend_tokens(x, self.project(x), grid, plan, mask)))
+
+    def attend_tokens(
+        self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None, mask: Tensor | None
+    ) -> Tensor:
+        """Attention output [B, N, C] before the output projection, of ``qkv`` [B, N, 3, h, D]."""
+        window_size = None if plan is None else plan.window_size
+        rotary = None if self.rope is None else self.rope(x, grid, window_size)
+        if plan is not None:
+            padding = None if plan.is_padding is None else zero_projection(self.qkv, x)
+            qkv = plan.partition(qkv, padding)  # [W, n, 3, h, D]
+            rotary = in_windows(rotary, plan)
+        q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B or W, h, n, D]
+        bias = self.bias(q, window_size or grid)
+        out = attend(q, k, v, bias, softmax_scale(q, rotary), plan, mask)  # [B or W, n, C]
+        return out if plan is None else plan.unpartition(out)
+
+    def bias(self, q: Tensor, size: Size) -> Tensor | None:
+        """Return the values added to the scaled scores, or None for none.
+
+        Args:
+            q: queries [B, h, n, D].
+            size: (height, width) of the grid or window.
+
+        Returns:
+            [h, n, n] or [B, h, n, n].
+        """
+        return None
+
+
+class QVBiasLinear(nn.Linear):
+    """A qkv projection, [..., C] to [..., 3 C], with a bias for queries and values only."""
+
+    def __init__(self, embed_dims: int) -> None:
+        super().__init__(embed_dims, 3 * embed_dims, bias=False)
+        self.q_bias = nn.Parameter(torch.zeros(embed_dims))
+        self.v_bias = nn.Parameter(torch.zeros(embed_dims))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.packed_bias())
+
+    def packed_bias(self) -> Tensor:
+        """[3 C], zero for the keys."""
+        return torch.cat([self.q_bias, torch.zeros_like(self.q_bias), self.v_bias])
+
+
+def zero_projection(qkv: nn.Module, x: Tensor) -> Tensor | None:
+    """The projection [3 C] of a padding token, which is zero; None for zeros."""
+    if isinstance(qkv, QVBiasLinear):
+        return qkv.packed_bias()
+    if isinstance(qkv, nn.Linear):
+        return qkv.bias
+    return qkv(x.new_zeros(1, x.shape[-1]))[0]  # another module, e.g. a LoRA wrapper
+
+
+def softmax_scale(q: Tensor, rotary: Rotary | None) -> float:
+    """The factor of the scores of queries [..., D]."""
+    return q.shape[-1] ** -0.5 * (1.0 if rotary is None else rotary.attention_scale)
+
+
+def in_windows(rotary: Rotary | None, plan: WindowPlan) -> Rotary | None:
+    """The angles of windows: angles of each image are gathered like its tokens."""
+    if rotary is None or rotary.angles.ndim == 3:  # of one window, the same for all
+        return rotary
+    angles = rotary.angles  # [B, H W, h, P]
+    if plan.num_copies:  # which have no angles
+        angles = F.pad(angles, (0, 0, 0, 0, plan.shape[1] - angles.shape[1], 0))
+    angles = plan.partition(angles)[:, plan.num_copies :]  # [W, n - num_copies, h, P]
+    return Rotary(angles, rotary.pair_layout, rotary.attention_scale)
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    plan: WindowPlan | None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Softmax attention, [B, h, n, D] each to [B, n, C].
+
+    Args:
+        q, k, v: queries, keys and values.
+        bias: see ``Attention.bias``.
+        scale: of the scores.
+        plan: of the windows, some of which may need a mask, or None.
+        mask: see ``Attention.forward``.
+    """
+    shared_bias = bias is None or bias.ndim == 3
+    if bias is not None:
+        # Fused kernels take four axes; a traced bias of three fits any batch.
+        bias = (bias[None] if shared_bias and not is_tracing() else bias).to(q.dtype)
+    if plan is None or plan.mask is None:
+        bias = masked(bias, mask)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
+        return out.transpose(1, 2).flatten(2)
+    sizes = [plan.num_unmasked, plan.mask.shape[0]]
+    biases = [bias, bias] if bias is None or shared_bias else bias.split(sizes)
+    masks = [biases[0], masked(biases[1], plan.mask)]
+    groups = [*zip(q.split(sizes), k.split(sizes), v.split(sizes), masks, strict=True)]
+    if not may_differ(plan.num_unmasked, 0):
+        groups = groups[1:]
+    outs = [F.scaled_dot_product_attention(*group, scale=scale).transpose(1, 2) for group in groups]
+    return torch.cat(outs).flatten(2)
+
+
+def masked(bias: Tensor | None, mask: Tensor | None) -> Tensor | None:
+    """The bias with -inf where a mask is false; or a mask alone, for torch."""
+    if bias is None or mask is None:
+        return mask if bias is None else bias
+    return bias.masked_fill(~mask, -torch.inf)

@@ -1,1 +1,0 @@
-"""Attention of the blocks, and the plans of windows and neighbourhoods that it works on."""

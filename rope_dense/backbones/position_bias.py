@@ -1,0 +1,143 @@
+"""Attention with a position bias, or with a position embedding of its values.
+
+Letters: see ``attention``; H x W and n also of a window.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..utils.cache import Cache
+from ..utils.sizes import Size
+from .attention import Attention
+from .layers import PositionConv, TableResize, may_differ, pad_grid, resize_grid
+from .windows import WindowPlan
+
+INDEXES: Cache[Tensor] = Cache()  # without it 9 launches more in each block with a table
+
+
+class TableBiasAttention(Attention):
+    """Attention with Swin's relative position bias: a learned value for each head and offset.
+
+    Args:
+        bias_window: (height, width) of the window that the table is made for; for other windows it
+            is resized.
+        resize: 'bicubic', or 'zeros' for no bias between tokens that are further apart than in the
+            table; for smaller windows its middle.
+        others: see ``AttentionLayers``.
+    """
+
+    def __init__(
+        self, *args: Any, bias_window: Size, resize: TableResize = 'bicubic', **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.bias_window, self.resize = bias_window, resize
+        self.relative_position_bias_table = bias_table(bias_window, self.num_heads)
+
+    def bias(self, q: Tensor, size: Size) -> Tensor:
+        resized = resize_grid if self.resize == 'bicubic' else pad_grid
+        table = self.relative_position_bias_table[None]
+        table = resized(table, offset_grid(self.bias_window), offset_grid(size))[0]
+        index = relative_position_index(*size, table.device)
+        return table[index].permute(2, 0, 1)  # [h, n, n]
+
+
+class DecomposedBiasAttention(Attention):
+    """Attention with ViTDet's relative position bias.
+
+    The bias is the product of a query with a table entry for the row offset, plus its product with
+    one for the column offset.
+
+    Li et al., "Exploring Plain Vision Transformer Backbones for Object Detection" (ECCV 2022). The
+    tables start at zero, and are resized (linear) to other grids.
+
+    Args:
+        bias_grid: (height, width) of the grid that the tables are made for.
+        others: see ``AttentionLayers``.
+    """
+
+    def __init__(self, *args: Any, bias_grid: Size, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        head_dim = self.proj.in_features // self.num_heads
+        self.rel_pos_h, self.rel_pos_w = (
+            nn.Parameter(torch.zeros(2 * side - 1, head_dim)) for side in bias_grid
+        )
+
+    def bias(self, q: Tensor, size: Size) -> Tensor:
+        rows_table = offset_table(self.rel_pos_h, size[0])  # [H, H, D]
+        columns_table = offset_table(self.rel_pos_w, size[1])  # [W, W, D]
+        q = q.unflatten(2, size)  # [B, h, H, W, D]
+        rows = torch.einsum('bnhwd,hkd->bnhwk', q, rows_table)
+        columns = torch.einsum('bnhwd,wkd->bnhwk', q, columns_table)
+        return (rows[..., :, None] + columns[..., None, :]).flatten(4, 5).flatten(2, 3)
+
+
+class LocalPositionAttention(Attention):
+    """Attention with ResFormer's local position embedding.
+
+    A depth-wise convolution of the values, as a map of each head, is added to the output of
+    attention; prefix tokens have none.
+
+    Tian et al., "ResFormer: Scaling ViTs with Multi-Resolution Training" (CVPR 2023).
+    All heads share the filters, which start at zero.
+
+    Args:
+        others: see ``AttentionLayers``.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.local = PositionConv(self.proj.in_features // self.num_heads)
+        for parameter in self.local.parameters():
+            nn.init.zeros_(parameter)
+
+    def attend_tokens(
+        self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None, mask: Tensor | None
+    ) -> Tensor:
+        """See ``Attention.attend_tokens``."""
+        before = qkv.shape[1] - grid[0] * grid[1]
+        values = qkv[:, before:, 2].permute(0, 2, 3, 1)  # [B, h, D, H W]
+        local = self.local(values.flatten(0, 1).unflatten(2, grid)).flatten(2)  # [B h, D, H W]
+        local = local.unflatten(0, (-1, self.num_heads)).permute(0, 3, 1, 2).flatten(2)
+        return super().attend_tokens(x, qkv, grid, plan, mask) + F.pad(local, (0, 0, before, 0))
+
+
+def offset_grid(size: Size) -> Size:
+    """Return the numbers of row and column offsets between tokens of a grid or window."""
+    return 2 * size[0] - 1, 2 * size[1] - 1
+
+
+def bias_table(size: Size, num_heads: int) -> nn.Parameter:
+    """Make a learned value for each offset in a grid or window of ``size``: [offsets, h]."""
+    rows, columns = offset_grid(size)
+    return nn.Parameter(0.02 * torch.randn(rows * columns, num_heads))
+
+
+def relative_position_index(height: int, width: int, device: torch.device) -> Tensor:
+    """Return the row of the bias table for each query and key: [n, n].
+
+    The table is row-major over offsets query - key: -(H - 1) .. H - 1 rows, -(W - 1) .. W - 1
+    columns.
+    """
+    return INDEXES.get((height, width), device, lambda: make_index(height, width, device))
+
+
+def make_index(height: int, width: int, device: torch.device) -> Tensor:
+    """See ``relative_position_index``."""
+    rows, columns = torch.arange(height, device=device), torch.arange(width, device=device)
+    row_offsets = rows[:, None] - rows + height - 1  # [H, H]
+    column_offsets = columns[:, None] - columns + width - 1  # [W, W]
+    index = row_offsets[:, None, :, None] * (2 * width - 1) + column_offsets[None, :, None, :]
+    return index.flatten(2).flatten(0, 1)
+
+
+def offset_table(table: Tensor, size: int) -> Tensor:
+    """Gather a table of offsets for queries i and keys k: the entries of i - k, [size, size, D]."""
+    if may_differ(len(table), 2 * size - 1):
+        table = F.interpolate(table.T[None], size=2 * size - 1, mode='linear')[0].T
+    index = torch.arange(size, device=table.device)
+    return table[index[:, None] - index[None] + size - 1]

@@ -1,0 +1,366 @@
+"""Window plans: indexes that gather the tokens of a grid into windows, and back.
+
+Letters: B images, H x W token grid, W windows of all images, n tokens of a window, C channels,
+P prefix tokens (class token and registers).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..utils.cache import Cache
+from ..utils.sizes import Size
+from ..utils.tracing import is_tracing
+from ..utils.validation import check_size, is_integer, refuse
+from .archs import WindowSetting
+from .layers import may_differ
+
+
+@dataclass(frozen=True, eq=False)
+class WindowPlan:
+    """Indexes that gather the tokens of a batch of images into windows, and back.
+
+    Windows that attend without a mask come first, then those with one. A place without a token, in
+    a window that reaches over the edge of the grid, is padding.
+
+    Each window can have a copy of the prefix tokens in front of its n tokens. The copies of all
+    windows of an image are in front of the tokens of its grid then, and count as tokens: an image
+    has N = H W tokens without copies, and W / B P + H W with them.
+
+    Attributes:
+        window_size: (height, width) of a window.
+        num_windows: of an image, W / B.
+        num_copies: prefix tokens that each window has a copy of; P or 0.
+        shape: (B, N).
+        gather_index: [W (num_copies + n)] the token of each place, an index into the flattened
+            [B N]; 0 for padding.
+        inverse_index: [B N] the place of each token.
+        is_padding: [W (num_copies + n)] bool, the places that have no token; None if all have one.
+        padding_index: the places where ``is_padding``; None while tracing, too.
+        num_unmasked: windows that attend without a mask.
+        mask: [W - num_unmasked, 1, n or 1, keys] bool, which keys (columns) a token may attend to;
+            None if ``num_unmasked`` is W.
+    """
+
+    window_size: Size
+    num_windows: int
+    num_copies: int
+    shape: tuple[int, int]
+    gather_index: Tensor
+    inverse_index: Tensor
+    is_padding: Tensor | None
+    padding_index: Tensor | None
+    num_unmasked: int
+    mask: Tensor | None
+
+    def partition(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        """Gather tokens of the images, [B, N, ...], into windows, [W, num_copies + n, ...].
+
+        Args:
+            x: the tokens.
+            padding: [...], the value of places without a token; None for zeros.
+        """
+        rows = x.flatten(0, 1).flatten(1)
+        padding = None if padding is None else padding.to(x.dtype).flatten()
+        gathers = self.gather_index, self.inverse_index
+        windows = gather(rows, *gathers, padding, self.is_padding, self.padding_index)
+        height, width = self.window_size
+        places = self.num_copies + height * width
+        return windows.unflatten(0, (-1, places)).unflatten(2, x.shape[2:])
+
+    def unpartition(self, windows: Tensor) -> Tensor:
+        """Gather the tokens of windows, [W, num_copies + n, C], into images, [B, N, C]."""
+        gathers = self.inverse_index, self.gather_index
+        tokens = gather(windows.flatten(0, 1), *gathers, inverse_places=self.padding_index)
+        return tokens.view(*self.shape, windows.shape[-1])
+
+    def copy_prefix(self, x: Tensor) -> Tensor:
+        """Copy the prefix tokens into each window: [B, P + H W, C] to [B, N, C]."""
+        if not self.num_copies:
+            return x
+        prefix, tokens = x[:, : self.num_copies], x[:, self.num_copies :]
+        return torch.cat([prefix.repeat(1, self.num_windows, 1), tokens], 1)
+
+    def mean_prefix(self, x: Tensor) -> Tensor:
+        """Average the copies of each prefix token: [B, N, C] to [B, P + H W, C]."""
+        if not self.num_copies:
+            return x
+        number = self.num_windows * self.num_copies
+        copies, tokens = x[:, :number], x[:, number:]
+        copies = copies.unflatten(1, (self.num_windows, self.num_copies))
+        return torch.cat([copies.mean(1), tokens], 1)
+
+
+def gather(
+    x: Tensor,
+    index: Tensor,
+    inverse: Tensor,
+    fill: Tensor | None = None,
+    is_filled: Tensor | None = None,
+    places: Tensor | None = None,
+    inverse_places: Tensor | None = None,
+) -> Tensor:
+    """``Gather``, or operations that can be traced.
+
+    Args:
+        is_filled: [S] bool, true at ``places``; None for nowhere.
+        others: see ``Gather``.
+    """
+    if not is_tracing():
+        return Gather.apply(x, fill, index, places, inverse, inverse_places)
+    out = x.index_select(0, index)
+    if is_filled is None:
+        return out
+    return torch.where(is_filled[:, None], x.new_zeros(()) if fill is None else fill, out)
+
+
+class Gather(torch.autograd.Function):
+    """``x[index]`` with a gather as backward: no row of x is in the result twice.
+
+    Args:
+        x: [R, C].
+        fill: [C] or None for zeros, what is at ``places`` of the result.
+        index: [S] rows of x.
+        places: rows of the result that are not of x, or None.
+        inverse: [R] rows of the result.
+        inverse_places: rows of x that are not in the result, or None.
+
+    Returns:
+        [S, C].
+    """
+
+    @staticmethod
+    def forward(
+        x: Tensor,
+        fill: Tensor | None,
+        index: Tensor,
+        places: Tensor | None,
+        inverse: Tensor,
+        inverse_places: Tensor | None,
+    ) -> Tensor:
+        out = x.index_select(0, index)
+        if places is not None and fill is None:
+            out.index_fill_(0, places, 0.0)  # assigned, a number would be uploaded to a GPU
+        elif places is not None and fill is not None:
+            out[places] = fill
+        return out
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        _, _, *indexes = inputs
+        ctx.save_for_backward(*indexes)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        index, places, inverse, inverse_places = ctx.saved_tensors
+        grad_x = Gather.apply(grad, None, inverse, inverse_places, index, places)
+        grad_fill = grad[places].sum(0) if ctx.needs_input_grad[1] and places is not None else None
+        return grad_x, grad_fill, None, None, None, None
+
+
+PLANS: Cache[WindowPlan] = Cache()
+
+
+def window_plan(
+    batch: int,
+    grid: Size,
+    window_size: Size,
+    *,
+    shift: Size = (0, 0),
+    mask_padding: bool = False,
+    num_copies: int = 0,
+    num_shared: int = 0,
+    uniform: bool = False,
+    device: torch.device,
+) -> WindowPlan:
+    """Return the plan for grids that are padded at the bottom and right to whole windows.
+
+    Args:
+        batch: B.
+        grid: (H, W).
+        window_size: (height, width) of a window.
+        shift: tokens by which the padded grid is moved up and left, cyclically; tokens that meet in
+            a window without being neighbours do not attend to each other (Liu et al., "Swin
+            Transformer", ICCV 2021). Not together with prefix tokens.
+        mask_padding: exclude padding from attention; otherwise it is attended to, as in the
+            published code.
+        num_copies: prefix tokens that each window has a copy of.
+        num_shared: prefix tokens that are keys of every window, in front of those of its tokens.
+        uniform: make plans that have the same tensors with and without shift and padding, so that
+            compiled blocks share a graph.
+        device: of the indexes.
+    """
+    arguments = batch, *grid, window_size, shift, mask_padding, uniform
+
+    def make() -> WindowPlan:
+        plan = make_plan(*arguments, device)
+        if num_copies:
+            plan = with_copies(plan, num_copies)
+        if plan.is_padding is not None and not is_tracing():
+            index = find_padding(plan.is_padding, plan.shape[0] * plan.shape[1])
+            plan = replace(plan, padding_index=index)
+        if plan.mask is not None and num_copies + num_shared:
+            assert plan.is_padding is not None  # with prefix tokens, only padding is masked
+            keys = ~plan.is_padding.view(-1, 1, 1, num_copies + window_size[0] * window_size[1])
+            plan = replace(plan, mask=F.pad(keys, (num_shared, 0), value=True))
+        return plan
+
+    return PLANS.get((*arguments, num_copies, num_shared), device, make)
+
+
+def make_plan(
+    batch: int,
+    height: int,
+    width: int,
+    window_size: Size,
+    shift: Size,
+    mask_padding: bool,
+    uniform: bool,
+    device: torch.device,
+) -> WindowPlan:
+    """See ``window_plan``. Works with symbolic sizes."""
+    (rows, bottom), (columns, right) = map(count_windows, (height, width), window_size)
+    padded = uniform or may_differ((bottom, right), (0, 0))
+    has_border = uniform or shift != (0, 0)
+    token = torch.arange(height * width, device=device).view(height, width)
+    token = F.pad(token, (0, right, 0, bottom), value=-1)  # [H', W'], -1 for padding
+    token = token.roll((-shift[0], -shift[1]), (0, 1))
+    token = split_windows(token, rows, columns, window_size)
+    if mask_padding and padded:
+        num_unmasked = 0
+    elif has_border:
+        num_unmasked = (rows - 1) * (columns - 1)
+    else:
+        num_unmasked = rows * columns
+    # Windows at the shifted border last: those of the last row and column. (By keys without equals,
+    # as ONNX has no stable sort.)
+    row, column = (torch.arange(n, device=device) == n - 1 for n in (rows, columns))
+    last = (row[:, None] | column).flatten()
+    number = torch.arange(rows * columns, device=device)
+    order = torch.where(last, number + rows * columns, number).argsort()
+    # Each window of one image, for image 0, 1, ...; reshaping [W / B, B, n] would compile anew for
+    # B = 1.
+    windows = torch.arange(rows * columns * batch, device=device)
+    place = windows // batch
+    order, image = order[place], windows - place * batch  # not %, of which ONNX has none by a size
+    mask = None
+    if has_border or (mask_padding and padded):
+        row, column = (
+            torch.arange(number * side, device=device) >= number * side - by
+            for number, side, by in zip((rows, columns), window_size, shift, strict=True)
+        )  # what was moved over the edge
+        region = split_windows(2 * row[:, None] + column, rows, columns, window_size)
+        if mask_padding:
+            region = region.masked_fill(token < 0, -1)
+        region = region[order[num_unmasked * batch :]]  # [number, n]
+        mask = (region[:, :, None] == region[:, None])[:, None]
+    token = token[order]  # [W, n]
+    is_padding = (token < 0).flatten()
+    gather_index = (token + height * width * image[:, None]).flatten().masked_fill(is_padding, 0)
+    places = torch.arange(gather_index.shape[0], device=device)
+    num_tokens = batch * height * width  # and one more, where padding goes
+    inverse_index = places.new_zeros(num_tokens + 1)
+    token_or_last = gather_index.masked_fill(is_padding, num_tokens)
+    inverse_index = inverse_index.scatter(0, token_or_last, places)[:-1]
+    return WindowPlan(
+        window_size,
+        rows * columns,
+        0,
+        (batch, height * width),
+        gather_index,
+        inverse_index,
+        is_padding if padded else None,
+        None,
+        num_unmasked * batch,
+        mask,
+    )
+
+
+def find_padding(is_padding: Tensor, num_tokens: int) -> Tensor:
+    """Return the indexes of places without a token.
+
+    ``nonzero`` depends on values, which fake tensors and tensors on the meta device do not have.
+
+    Args:
+        is_padding: bool, all places.
+        num_tokens: places with a token.
+    """
+    places = torch.arange(len(is_padding), device=is_padding.device)
+    padding_first = torch.where(is_padding, places - len(places), places).sort().indices
+    return padding_first[: len(places) - num_tokens]
+
+
+def with_copies(plan: WindowPlan, num_copies: int) -> WindowPlan:
+    """Return the plan with copies of prefix tokens in front of each window, but for its mask.
+
+    The copies of an image are in front of its tokens, window by window. Works with symbolic sizes.
+    """
+    (batch, num_tokens), device = plan.shape, plan.gather_index.device
+    places = plan.window_size[0] * plan.window_size[1]  # n
+    in_front = plan.num_windows * num_copies
+    copy = torch.arange(num_copies, device=device)
+    window = torch.arange(plan.num_windows * batch, device=device)[:, None]  # [W, 1]
+    number = window // batch
+    image = window - number * batch  # the order of ``make_plan``; ONNX has no % by a size
+    copies = image * (in_front + num_tokens) + number * num_copies + copy
+    tokens = plan.gather_index.view(-1, places) + (image + 1) * in_front
+    is_padding = plan.is_padding
+    if is_padding is not None:
+        tokens = tokens.masked_fill(is_padding.view(-1, places), 0)
+        is_padding = F.pad(is_padding.view(-1, places), (num_copies, 0)).flatten()
+    first = (window * (num_copies + places)).view(plan.num_windows, batch, 1).transpose(0, 1)
+    copy_places = (first + copy).flatten(1)  # [B, W / B num_copies]
+    token_places = plan.inverse_index + (plan.inverse_index // places + 1) * num_copies
+    token_places = token_places.view(batch, num_tokens)
+    return replace(
+        plan,
+        num_copies=num_copies,
+        shape=(batch, in_front + num_tokens),
+        gather_index=torch.cat([copies, tokens], 1).flatten(),
+        inverse_index=torch.cat([copy_places, token_places], 1).flatten(),
+        is_padding=is_padding,
+    )
+
+
+def count_windows(side: int, window: int) -> tuple[int, int]:
+    """Return the number of windows that cover ``side`` tokens, and of padding tokens in them."""
+    number = (side + window - 1) // window
+    return number, number * window - side
+
+
+def split_windows(x: Tensor, rows: int, columns: int, window_size: Size) -> Tensor:
+    """A grid [H', W'] of whole windows to [rows * columns, n]."""
+    height, width = window_size
+    x = x.view(rows, height, columns, width).transpose(1, 2)
+    return x.reshape(rows * columns, height * width)
+
+
+def check_window_setting(window_size: WindowSetting) -> Size | Literal['auto'] | None:
+    """A window size in its final form: a pair, 'auto', or None for the whole grid.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if window_size is None or window_size == 'auto':
+        return window_size
+    if not isinstance(window_size, (tuple, list)) and not is_integer(window_size):
+        refuse(
+            'window_size',
+            window_size,
+            "a number of tokens, two of them (height, width), 'auto' or None (the whole grid)",
+        )
+    return check_size('window_size', window_size)
+
+
+def fitting_side(size: int, reference: int) -> int:
+    """The side of windows that pads ``size`` tokens least, nearest to ``reference`` among equals.
+
+    From half to twice ``reference``, so that a prime size does not end in windows of one token.
+    """
+    sides = range(max(1, min(size, reference // 2)), 2 * reference + 1)
+    return min(sides, key=lambda side: (-size % side, abs(side - reference)))

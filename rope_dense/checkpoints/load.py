@@ -1,0 +1,127 @@
+"""Strict loading of a checkpoint into a backbone."""
+
+from __future__ import annotations
+
+import torch
+from mmengine.logging import print_log
+from mmengine.registry import WEIGHT_INITIALIZERS
+
+from ..backbones.base import Backbone
+from .adapting import LoadReport, adapt, check_reference, find_incompatible
+from .errors import CheckpointError, listed
+from .fetch import Source, fetch
+from .hints import advice
+from .keys import Layout, StateDict, new_keys
+from .publishers import OURS, find_layout
+from .read import read_checkpoint
+from .weights import select_weights
+
+
+@WEIGHT_INITIALIZERS.register_module()
+class StrictPretrained:
+    """``load_pretrained`` as an initialisation of mmengine; a backbone takes it for 'Pretrained'.
+
+    Args:
+        checkpoint, prefix: see ``load_pretrained``.
+    """
+
+    def __init__(self, checkpoint: Source, prefix: str | None = None) -> None:
+        self.checkpoint, self.prefix = checkpoint, prefix
+
+    def __call__(self, model: Backbone) -> None:
+        load_pretrained(model, self.checkpoint, self.prefix)
+
+
+def load_pretrained(model: Backbone, checkpoint: Source, prefix: str | None = None) -> None:
+    """Load a checkpoint, published or of this package, into a backbone, and log the changes.
+
+    The layout is recognised from the keys and converted. Then each weight of the model must be in
+    the checkpoint in its shape, and no weight may be left over, with these exceptions:
+
+    - dropped: a class token and norms that the configuration omits, registers if it has no prefix
+      tokens at all, and biases of q, k and v that are zero;
+    - with their initial values, if the checkpoint has none: output norms of Swin (a pre-training
+      has the last one or none), ViTDet's relative positions, and adapters;
+    - resized (bicubic) to the image size and the window of the model: position embeddings and
+      relative position bias tables;
+    - frequencies: computed ones must equal those of the checkpoint, if it has any; learned axial
+      ones start at the axial values, if it has none.
+
+    Checked with random weights in all published layouts in
+    tests/checkpoints/test_checkpoint_layouts.py and test_checkpoint_families.py.
+
+    Args:
+        model: a backbone; unchanged if anything fails.
+        checkpoint: see ``fetch``.
+        prefix: see ``select_weights``.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be fetched or read, or it does not fit the model.
+    """
+    load_weights(model, read_weights(checkpoint, prefix), str(checkpoint))
+
+
+def load_weights(model: Backbone, weights: StateDict, checkpoint: str) -> None:
+    """``load_pretrained`` of weights that have been read from ``checkpoint``."""
+    if are_ours(weights, model):
+        layout = OURS
+    else:
+        layout = find_layout(weights, checkpoint, model.state_dict())
+    try:
+        ours = layout.to_ours(weights)
+    except CheckpointError as error:
+        raise CheckpointError(f'{checkpoint} ({layout.name}): {error}') from error
+    if layout.has_reference and 'pos_embed' in ours:
+        check_reference(model, ours, checkpoint)
+    adapted, report = adapt(model, ours)
+    if incompatible := find_incompatible(model, adapted):
+        raise CheckpointError(
+            f'{checkpoint} ({layout.name}) does not fit {type(model).__name__}:\n'
+            f'{incompatible}{advice(model, ours, incompatible)}'
+        )
+    model.load_state_dict(adapted)
+    report.dropped[:0] = [key for key in weights if not new_keys(key, layout.keys)]
+    log(model, checkpoint, layout, len(adapted) - len(report.new), report)
+
+
+def open_weights(checkpoint: Source, prefix: str | None = None) -> tuple[StateDict, Layout]:
+    """The weights of a backbone as a checkpoint names them, and their layout.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be fetched or read, or its layout is not known.
+    """
+    weights = read_weights(checkpoint, prefix)
+    return weights, find_layout(weights, str(checkpoint))
+
+
+def read_weights(checkpoint: Source, prefix: str | None) -> StateDict:
+    """The weights that ``select_weights`` takes from a checkpoint."""
+    contents = read_checkpoint(fetch(checkpoint), str(checkpoint))
+    return select_weights(contents, prefix, str(checkpoint))
+
+
+def are_ours(weights: StateDict, model: Backbone) -> bool:
+    """True if keys and shapes are exactly those of the model, or of an earlier version of it.
+
+    Such keys may have the signs of a published layout too.
+    """
+    try:
+        return shapes(OURS.to_ours(weights)) == shapes(model.state_dict())
+    except CheckpointError:
+        return False
+
+
+def shapes(weights: StateDict) -> dict[str, torch.Size]:
+    """The shape of each weight."""
+    return {key: tensor.shape for key, tensor in weights.items()}
+
+
+def log(
+    model: Backbone, checkpoint: str, layout: Layout, num_tensors: int, report: LoadReport
+) -> None:
+    """Log one line: what was loaded, dropped, resized, and has its initial value."""
+    parts = [
+        f'{type(model).__name__}: {num_tensors} tensors from {checkpoint} ({layout.name})',
+        *(f'{action} {listed(keys)}' for action, keys in vars(report).items() if keys),
+    ]
+    print_log('; '.join(parts), logger='current')

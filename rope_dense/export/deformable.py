@@ -1,0 +1,174 @@
+"""Deformable attention and the pixel decoder of mmdet, with sizes of maps as integers.
+
+mmcv and mmdet hold the sizes of the maps in a tensor and read them to split tokens, which no tracer
+can follow. Here ``spatial_shapes`` is a list of (H, W), symbolic while tracing.
+
+Letters: B images, C channels, L maps of H x W places, N tokens of all maps, Q queries, h heads,
+P points of a head on a map, D channels of a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from mmcv.ops import MultiScaleDeformableAttention
+from mmdet.models.layers import MSDeformAttnPixelDecoder
+from mmdet.models.layers.positional_encoding import SinePositionalEncoding
+from torch import Tensor, nn
+
+from ..utils.sizes import Size
+
+
+class DeformableAttention(nn.Module):
+    """mmcv's ``MultiScaleDeformableAttention`` in evaluation mode, its layers and its arguments.
+
+    Zhu et al., "Deformable DETR" (ICLR 2021). Checked against mmcv's own in test_export.py.
+    """
+
+    def __init__(self, attention: MultiScaleDeformableAttention) -> None:
+        super().__init__()
+        if not attention.batch_first:
+            raise ValueError('MultiScaleDeformableAttention must have batch_first=True')
+        self.num_heads, self.num_levels = attention.num_heads, attention.num_levels
+        self.num_points = attention.num_points
+        self.value_proj, self.output_proj = attention.value_proj, attention.output_proj
+        self.sampling_offsets = attention.sampling_offsets
+        self.attention_weights = attention.attention_weights
+
+    def forward(
+        self,
+        query: Tensor,
+        value: Tensor | None = None,
+        identity: Tensor | None = None,
+        query_pos: Tensor | None = None,
+        *,
+        reference_points: Tensor,
+        spatial_shapes: Sequence[Size],
+        **others: object,
+    ) -> Tensor:
+        """[B, Q, C] to the same.
+
+        Args:
+            value: [B, N, C], by default the query; no token is padding.
+            identity: what is added, by default the query.
+            query_pos: added to the query before anything else.
+            reference_points: (x, y) [B, Q, L, 2] or (x, y, w, h) [B, Q, L, 4], from 0 to 1.
+            spatial_shapes: of the maps.
+            others: arguments that mmdet's layers pass to all attention.
+        """
+        value = query if value is None else value
+        identity = query if identity is None else identity
+        query = query if query_pos is None else query + query_pos
+        heads = (self.num_heads, self.num_levels, self.num_points)
+        offsets = self.sampling_offsets(query).unflatten(-1, (*heads, 2))  # [B, Q, h, L, P, 2]
+        weights = self.attention_weights(query).unflatten(-1, (self.num_heads, -1)).softmax(-1)
+        centres = reference_points[:, :, None, :, None]  # [B, Q, 1, L, 1, 2 or 4]
+        if reference_points.shape[-1] == 2:
+            sizes = torch.stack([sizes_like(offsets, size) for size in spatial_shapes])
+            places = centres + offsets / sizes[:, None]
+        else:
+            places = centres[..., :2] + offsets / self.num_points * centres[..., 2:] * 0.5
+        value = self.value_proj(value).unflatten(-1, (self.num_heads, -1))  # [B, N, h, D]
+        out = sample(value, spatial_shapes, places, weights)
+        return self.output_proj(out) + identity
+
+
+def sizes_like(x: Tensor, size: Size) -> Tensor:
+    """(W, H) as a tensor [2]."""
+    height, width = (x.new_ones(()) * side for side in size)
+    return torch.stack([width, height])
+
+
+def sample(value: Tensor, sizes: Sequence[Size], places: Tensor, weights: Tensor) -> Tensor:
+    """The weighted sum of values at places in the maps: [B, Q, C].
+
+    Args:
+        value: [B, N, h, D], the tokens of all maps.
+        sizes: (H, W) of each map.
+        places: [B, Q, h, L, P, 2], (x, y) from 0 to 1.
+        weights: [B, Q, h, L P].
+    """
+    maps = value.permute(0, 2, 3, 1).flatten(0, 1)  # [B h, D, N]
+    places = (2 * places - 1).transpose(1, 2).flatten(0, 1)  # [B h, Q, L, P, 2]
+    samples = [
+        F.grid_sample(part.unflatten(2, size), places[:, :, level], align_corners=False)
+        for level, (part, size) in enumerate(zip(split(maps, sizes), sizes, strict=True))
+    ]  # [B h, D, Q, P] each
+    weights = weights.transpose(1, 2).flatten(0, 1)[:, None]  # [B h, 1, Q, L P]
+    out = (torch.cat(samples, -1) * weights).sum(-1)  # [B h, D, Q]
+    return out.unflatten(0, (-1, value.shape[2])).flatten(1, 2).transpose(1, 2)
+
+
+def map_size(x: Tensor) -> Size:
+    """(H, W) of a map [B, C, H, W]."""
+    height, width = x.shape[2:]
+    return height, width
+
+
+def split(tokens: Tensor, sizes: Sequence[Size]) -> tuple[Tensor, ...]:
+    """Tokens [..., N] of all maps to those of each map."""
+    return tokens.split([height * width for height, width in sizes], -1)
+
+
+def cell_centres(size: Size, like: Tensor) -> Tensor:
+    """[H W, 2], (x, y) from 0 to 1, row by row."""
+    y, x = ((torch.arange(side, device=like.device).float() + 0.5) / side for side in size)
+    return torch.stack(torch.broadcast_tensors(x[None, :], y[:, None]), -1).flatten(0, 1)
+
+
+def position_encoding(encoding: SinePositionalEncoding, x: Tensor, level: Tensor) -> Tensor:
+    """Position embedding [B, H W, C] of a map [B, C, H, W] without padding, plus ``level`` [C].
+
+    ``level`` is the embedding of the map's level in the pyramid.
+    """
+    no_padding = x.new_zeros((x.shape[0], *x.shape[2:]), dtype=torch.bool)
+    return flat(encoding(no_padding) + level[:, None, None])
+
+
+def flat(x: Tensor) -> Tensor:
+    """A map [B, C, H, W] to tokens [B, H W, C]."""
+    return x.flatten(2).transpose(1, 2)
+
+
+def reference_points(sizes: Sequence[Size], like: Tensor) -> Tensor:
+    """[B, N, L, 2]: the centre of each token, the same in all maps; B is that of ``like``."""
+    points = torch.cat([cell_centres(size, like) for size in sizes])
+    return points[None, :, None].expand(like.shape[0], -1, len(sizes), -1)
+
+
+class PixelDecoder(nn.Module):
+    """mmdet's ``MSDeformAttnPixelDecoder`` (Mask2Former), its layers and its outputs."""
+
+    def __init__(self, decoder: MSDeformAttnPixelDecoder) -> None:
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Maps of a backbone, finest first, to mask features and maps, coarsest first."""
+        decoder = self.decoder
+        encoded = list(maps)[::-1][: decoder.num_encoder_levels]
+        sizes = [map_size(x) for x in encoded]
+        tokens = [flat(project(x)) for project, x in zip(decoder.input_convs, encoded, strict=True)]
+        levels = decoder.level_encoding.weight
+        positions = [
+            position_encoding(decoder.postional_encoding, x, level)
+            for x, level in zip(encoded, levels, strict=True)
+        ]
+        memory = decoder.encoder(
+            query=torch.cat(tokens, 1),
+            query_pos=torch.cat(positions, 1),
+            key_padding_mask=None,
+            spatial_shapes=sizes,
+            reference_points=reference_points(sizes, tokens[0]),
+            level_start_index=None,
+            valid_ratios=None,
+        )
+        parts = zip(split(memory.transpose(1, 2), sizes), sizes, strict=True)
+        outs = [part.unflatten(2, size) for part, size in parts]
+        for index in reversed(range(len(maps) - len(encoded))):
+            lateral = decoder.lateral_convs[index](maps[index])
+            above = F.interpolate(outs[-1], lateral.shape[2:], mode='bilinear', align_corners=False)
+            outs.append(decoder.output_convs[index](lateral + above))
+        return decoder.mask_feature(outs[-1]), outs[: decoder.num_outs]

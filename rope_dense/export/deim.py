@@ -1,0 +1,81 @@
+"""DEIM, without what only training needs.
+
+Letters: B images, H x W pixels, M detections of an image, h x w mask.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..models.deim.detector import DEIM
+from .detector import smallest_with_tokens
+from .graphs import Graph, InFloat32, Preprocess, cast
+
+
+class DEIMGraph(Graph):
+    """``DEIM``: uint8 images to scores [B, M], boxes [B, M, 4] and labels [B, M].
+
+    They are as in ``DetectorGraph``. A model with masks also has their logits [B, M, h, w], at a
+    quarter of H x W; an instance is where they are positive. Layers after ``eval_idx``, what
+    earlier layers predict for the losses, and denoising are left out. Batch norms become part of
+    their convolutions, and the two convolutions of a RepVGG block one.
+    """
+
+    task = 'detection'
+    num_classes: int
+    float32_parts = (
+        *Graph.float32_parts[:2],
+        'query selection',
+        'positions of queries',
+        'places and sums of deformable attention',
+        'norms of the decoder',
+        'distributions and boxes',
+        'scores',
+    )
+
+    def __init__(self, model: DEIM, dtype: torch.dtype) -> None:
+        super().__init__(model, dtype)
+        head = self.model.bbox_head
+        self.outputs = ('scores', 'boxes', 'labels', *(['masks'] if head.mask_head else []))
+        self.num_classes = head.num_classes
+        self.preprocess = Preprocess(model.data_preprocessor)
+        self.multiple = self.preprocess.divisor
+        self.least = smallest_with_tokens(self, head.num_queries)
+        self.model.deploy()
+        if dtype != torch.float32:
+            necks = [self.model.neck] if self.model.with_neck else []
+            for part in (self.model.backbone, *necks, self.model.encoder):
+                cast(part, dtype)
+            cast_head(head, dtype)
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        height, width = image.shape[2:]
+        maps = self.model.extract_feat(self.preprocess(image).to(self.dtype))
+        scores, labels, boxes, *masks = self.model.bbox_head.predict_tensors(maps, (height, width))
+        return scores, boxes, labels, *(logits.float() for logits in masks)
+
+
+def cast_head(head: Any, dtype: torch.dtype) -> None:
+    """Put most weights of a ``DEIMHead``, those of decoder layers and masks, in ``dtype``."""
+    decoder = head.decoder
+    for layer in decoder.layers:
+        cross, gateway = layer.cross_attn, layer.gateway
+        for part in (layer.self_attn, layer.ffn, gateway.gate, cross.attention_weights):
+            cast(part, dtype)
+        layer.norm1, layer.norm2 = (InFloat32(x, dtype) for x in (layer.norm1, layer.norm2))
+        gateway.norm = InFloat32(gateway.norm, dtype)
+        cross.sampling_offsets = InFloat32(cross.sampling_offsets)
+    if head.mask_head is not None:
+        cast(head.mask_head, dtype)
+    head.selection.cls = InFloat32(head.selection.cls)
+    head.selection.reg = InFloat32(head.selection.reg)
+    decoder.query_pos = InFloat32(decoder.query_pos, dtype)
+    decoder.pre_bbox = InFloat32(decoder.pre_bbox)
+    decoder.reg_branches = nn.ModuleList(map(InFloat32, decoder.reg_branches))
+    decoder.cls_branches = nn.ModuleList(map(InFloat32, decoder.cls_branches))
+
+
+GRAPHS = {DEIM: DEIMGraph}

@@ -1,0 +1,157 @@
+"""DINO detectors, and EoMT for instances and segments.
+
+Letters: B images, H x W pixels, C channels, K classes, N tokens of all maps, L maps, Q queries,
+M detections of an image.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from mmdet.models.detectors import DINO
+from torch import Tensor
+
+from ..models.eomt.detector import EoMTDetector
+from ..utils.sizes import ImageSize
+from .deformable import flat, map_size, position_encoding, reference_points
+from .graphs import Graph, Preprocess, cast, check_methods
+
+
+class DetectorGraph(Graph):
+    """mmdet's ``DINO`` and ours: uint8 images to scores [B, M], boxes [B, M, 4] and labels [B, M].
+
+    Boxes are (left, top, right, bottom) in pixels of the input. All images of a batch fill their
+    input, so there is no padding to mask. Detections come by falling score, at most
+    ``test_cfg.max_per_img``, and are not thresholded.
+    """
+
+    task, outputs = 'detection', ('scores', 'boxes', 'labels')
+    num_classes: int
+
+    def __init__(self, model: DINO, dtype: torch.dtype) -> None:
+        check_methods(model, DINO, 'pre_transformer', 'pre_decoder', 'forward_decoder', 'predict')
+        super().__init__(model, dtype)
+        head = model.bbox_head
+        if not head.loss_cls.use_sigmoid:
+            raise ValueError('bbox_head must have sigmoid scores (loss_cls.use_sigmoid=True)')
+        self.num_classes = head.num_classes
+        self.num_detections = head.test_cfg.get('max_per_img', model.num_queries)
+        self.preprocess = Preprocess(model.data_preprocessor)
+        self.multiple = self.preprocess.divisor
+        self.cast_backbone()
+        self.least = smallest_with_tokens(self, model.num_queries)
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        logits, boxes = self.decode(*self.encode(self.preprocess(image)))  # [B, Q, K], [B, Q, 4]
+        scores, index = logits.sigmoid().flatten(1).topk(self.num_detections)  # [B, M]
+        query = (index // self.num_classes)[..., None].expand(-1, -1, 4)
+        centre, size = boxes.gather(1, query).chunk(2, -1)
+        corners = torch.cat([centre - size / 2, centre + size / 2], -1).clamp(0, 1)
+        height, width = image.shape[2:]
+        x, y = corners[..., 0::2] * width, corners[..., 1::2] * height
+        return scores, torch.stack([x, y], -1).flatten(2), index % self.num_classes
+
+    def encode(self, image: Tensor) -> tuple[Tensor, list[tuple[int, int]]]:
+        """The tokens [B, N, C] of the encoder, and the sizes of their maps."""
+        model = self.model
+        maps = model.extract_feat(image)
+        sizes = [map_size(x) for x in maps]
+        memory = torch.cat([flat(x) for x in maps], 1)
+        encodings = [
+            position_encoding(model.positional_encoding, x, level)
+            for x, level in zip(maps, model.level_embed, strict=True)
+        ]
+        positions, points = torch.cat(encodings, 1), reference_points(sizes, memory)
+        for layer in model.encoder.layers:
+            memory = layer(
+                query=memory,
+                query_pos=positions,
+                key_padding_mask=None,
+                spatial_shapes=sizes,
+                reference_points=points,
+            )
+        return memory, sizes
+
+    def decode(self, memory: Tensor, sizes: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+        """Logits [B, Q, K] and boxes [B, Q, 4] (cx, cy, w, h from 0 to 1) after the last layer."""
+        model, batch = self.model, memory.shape[0]
+        states, references = model.decoder(
+            query=model.query_embedding.weight.expand(batch, -1, -1),
+            value=memory,
+            key_padding_mask=None,
+            self_attn_mask=None,
+            reference_points=self.select(memory, sizes),
+            spatial_shapes=sizes,
+            level_start_index=None,
+            valid_ratios=memory.new_ones(batch, len(sizes), 2),
+            reg_branches=model.bbox_head.reg_branches,
+        )
+        logits, boxes = model.bbox_head(states, list(references))
+        return logits[-1], boxes[-1]
+
+    def select(self, memory: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+        """Boxes [B, Q, 4] of the tokens with the highest class score; queries start from them."""
+        model, last = self.model, self.model.decoder.num_layers
+        anchors = self.anchors(memory, sizes)  # [N, 4]
+        valid = ((anchors > 0.01) & (anchors < 0.99)).all(-1, keepdim=True)
+        offsets = torch.log(anchors / (1 - anchors)).masked_fill(~valid, torch.inf)
+        tokens = memory.masked_fill(~valid, 0)
+        tokens = model.memory_trans_norm(model.memory_trans_fc(tokens))
+        scores = model.bbox_head.cls_branches[last](tokens).amax(-1)  # [B, N]
+        boxes = model.bbox_head.reg_branches[last](tokens) + offsets
+        chosen = scores.topk(model.num_queries, 1).indices[..., None].expand(-1, -1, 4)
+        return boxes.gather(1, chosen).sigmoid()
+
+    def anchors(self, memory: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+        """Boxes [N, 4] of the tokens, (cx, cy, w, h) from 0 to 1.
+
+        A square at each token, twice as large on each further map.
+        """
+        points = reference_points(sizes, memory)[0, :, 0]  # [N, 2]
+        sides = [
+            points.new_full((height * width, 2), 0.05 * 2**level)
+            for level, (height, width) in enumerate(sizes)
+        ]
+        return torch.cat([points, torch.cat(sides)], -1)
+
+
+def smallest_with_tokens(graph: Graph, number: int) -> ImageSize:
+    """The smallest image of the backbone with 2 x 2 places of the coarsest map, (height, width).
+
+    It also has ``number`` tokens in all maps.
+    """
+    side = 2 * max(graph.least)
+    maps = graph.model.extract_feat(torch.zeros(1, 3, side, side))
+    strides = [-(-side // min(x.shape[2:])) for x in maps]
+    enough = 2 * max(strides)
+    while sum((enough // stride) ** 2 for stride in strides) < number:
+        enough += max(strides)
+    height, width = (max(least, enough) for least in graph.least)
+    return height, width
+
+
+class EoMTDetectorGraph(Graph):
+    """``EoMTDetector``: uint8 images to probabilities of classes and masks.
+
+    Classes are [B, Q, K + 1], the last for no object; masks are [B, Q, H, W] on the pixels of the
+    input. Users form instances or segments from them.
+    """
+
+    task, outputs = 'masks', ('classes', 'masks')
+
+    def __init__(self, model: EoMTDetector, dtype: torch.dtype) -> None:
+        super().__init__(model, dtype)
+        self.num_classes = model.num_classes
+        self.preprocess = Preprocess(model.data_preprocessor)
+        self.multiple = self.preprocess.divisor
+        cast(self.model.backbone, dtype)
+
+    def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        predictions = self.model.extract_feat(self.preprocess(image))
+        (classes,), (masks,) = self.model.panoptic_head(predictions)
+        height, width = image.shape[2:]
+        masks = F.interpolate(masks, size=(height, width), mode='bilinear', align_corners=False)
+        return classes.softmax(-1), masks.sigmoid()
+
+
+GRAPHS = {DINO: DetectorGraph, EoMTDetector: EoMTDetectorGraph}

@@ -1,0 +1,241 @@
+"""Write a model to a file that runs without this package, and without OpenMMLab."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+from torch import nn
+from torch.export import Dim, ExportedProgram
+from torch.fx.experimental import _config as symbolic_config
+
+from ..backbones.base import Backbone
+from ..rope.scaling import build_scaling
+from ..utils.sizes import ImageSize
+from ..utils.validation import check_choice, check_integer, check_size, refuse
+from ..version import __version__
+from .graphs import Graph, backbone_of, graph_of
+
+Format = Literal['onnx', 'pt2']
+Dynamic = Literal['dynamic']
+PACKAGES = {'onnx': ('onnx', 'onnxscript'), 'pt2': ()}
+DTYPES = {torch.float32: 'fp32', torch.float16: 'fp16', torch.bfloat16: 'bf16'}
+TABLE = 1024  # numbers; ONNX Runtime computes larger constants when it loads a file
+METADATA = 'rope_dense'  # the key of the metadata in an ONNX file
+METADATA_FILE = f'{METADATA}.json'  # and its name in a .pt2 file
+
+
+def export(
+    model: nn.Module,
+    path: str | Path,
+    *,
+    format: Format = 'onnx',
+    size: ImageSize | Dynamic = 'dynamic',
+    batch: int | Dynamic = 'dynamic',
+    dtype: torch.dtype = torch.float32,
+    classes: Sequence[str] | None = None,
+    colours: Sequence[Sequence[int]] | None = None,
+    resize: dict | None = None,
+) -> dict:
+    """Export a backbone of rope_dense, or a classifier, segmentor or detector with one.
+
+    The file has the input ``image`` and the outputs that the metadata names: maps of a backbone;
+    ``scores`` of a classifier; ``logits`` and ``labels`` of a segmentor; ``scores``, ``boxes`` and
+    ``labels`` of a detector. It is traced with ``torch.export`` and contains plain operators only:
+    rotations are real products of angles that are computed from the size of each image. Checked in
+    tests/integrations/test_export*.py against the models in PyTorch, at sizes that were not traced.
+
+    Args:
+        model: it is not changed.
+        path: file to write, NAME.onnx or NAME.pt2. Weights above 2 GB go to NAME.onnx.data.
+        format: 'onnx', for which the extra ``rope_dense[export]`` has to be installed, or 'pt2'.
+        size: (height, width) of the images in pixels, or 'dynamic'.
+        batch: images at a time, or 'dynamic'.
+        dtype: precision of the backbone, of a ``DEIM`` also of its neck, encoder, decoder layers
+            and masks. What stays in float32 is in the metadata, ``float32_parts``.
+        classes: names of the classes, for the metadata.
+        colours: of the classes, (red, green, blue) each, for the metadata.
+        resize: of the test pipeline, for the metadata: ``scale``, (width, height) in pixels, and
+            ``keep_ratio``, with which the scale bounds both sides.
+
+    Returns:
+        The metadata, which the file contains too.
+
+    Raises:
+        ValueError: an argument that is not allowed, or that does not fit the model.
+    """
+    path = Path(path)
+    check_request(model, path, format, dtype)
+    graph = graph_of(model, dtype)
+    if size == 'dynamic':
+        check_dynamic(backbone_of(model))
+    size, batch = check_shape(graph, size, batch)
+    if classes is not None and len(classes) != graph.num_classes:
+        allowed = f'{graph.num_classes} names' if graph.num_classes else 'None for a backbone'
+        refuse('classes', list(classes), allowed)
+    metadata = file_metadata(graph, size, batch, classes)
+    metadata['colours'] = None if colours is None else [list(map(int, rgb)) for rgb in colours]
+    metadata['resize'] = resize
+    exported = trace(graph, size, batch)
+    write = {'onnx': write_onnx, 'pt2': write_pt2}[format]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f'{path.name}.') as folder:
+        write(exported, Path(folder) / path.name, graph.outputs, metadata)
+        for written in sorted(Path(folder).iterdir(), reverse=True):  # weights before their graph
+            os.replace(written, path.parent / written.name)
+    return metadata
+
+
+def check_request(model: nn.Module, path: Path, format: Format, dtype: torch.dtype) -> None:
+    """Raise ValueError unless such a file can be written on this machine."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ValueError(
+            'model: a TorchScript module is fixed to the size that it was traced at; give the '
+            'model itself'
+        )
+    if format not in get_args(Format):
+        advice = 'TorchScript fixes the size of images, and is no format here'
+        refuse('format', format, f'one of {get_args(Format)} ({advice})')
+    if path.suffix != f'.{format}':
+        refuse('path', str(path), f'a file NAME.{format}')
+    if missing := [name for name in PACKAGES[format] if not find_spec(name)]:
+        raise ValueError(
+            f"format {format!r} needs {' and '.join(missing)}: pip install 'rope_dense[export]'"
+        )
+    check_choice('dtype', dtype, tuple(DTYPES))
+
+
+def check_shape(
+    graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic
+) -> tuple[ImageSize | Dynamic, int | Dynamic]:
+    """``size`` and ``batch`` in their final form.
+
+    Raises:
+        ValueError: the model cannot take them.
+    """
+    if batch != 'dynamic':
+        batch = check_integer('batch', batch, 1)
+    if size == 'dynamic':
+        return size, batch
+    size = check_size('size', size, graph.patch_size)
+    if any(side % graph.multiple for side in size):
+        refuse('size', size, f'a multiple of {graph.multiple} (pad_size_divisor of the model)')
+    return size, batch
+
+
+def check_dynamic(backbone: Backbone) -> None:
+    """Raise ValueError if the backbone can be exported at a fixed size only."""
+    advice = 'or export at a fixed size'
+    if backbone.has_windows and backbone.window_size == 'auto':
+        raise ValueError(
+            "size 'dynamic': windows that follow the image (window_size='auto') have a size of "
+            f'their own for each; set window_size to a number of tokens, {advice}'
+        )
+    scaling = build_scaling(backbone.rope_scaling, backbone.pretrain_grid)
+    if scaling is not None and scaling.temperature is not None and scaling.factor is None:
+        raise ValueError(
+            "size 'dynamic': the temperature of rope_scaling follows the image; set its factor, "
+            f'{advice}'
+        )
+
+
+def file_metadata(
+    graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic, classes: Sequence[str] | None
+) -> dict:
+    """The metadata, of what JSON has."""
+    dynamic = size == 'dynamic'
+    return dict(
+        task=graph.task,
+        input=dict(name='image', **graph.description()),
+        outputs=list(graph.outputs),
+        classes=None if classes is None else list(classes),
+        num_classes=graph.num_classes,
+        patch_size=graph.patch_size,
+        batch=batch,
+        size=size if dynamic else list(size),
+        smallest_size=list(smallest(graph)) if dynamic else list(size),
+        multiple_of=graph.multiple,
+        backbone_dtype=DTYPES[graph.dtype],
+        float32_parts=['all'] if graph.dtype == torch.float32 else list(graph.float32_parts),
+        rope_dense=__version__,
+        torch=torch.__version__,
+    )
+
+
+def smallest(graph: Graph) -> ImageSize:
+    """The smallest image of a dynamic size."""
+    height, width = (-(-side // graph.multiple) * graph.multiple for side in graph.least)
+    return height, width
+
+
+def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> ExportedProgram:
+    """The operations of a graph. Sizes are checked, see ``check_shape``."""
+    dims: dict[int, Dim] = {}
+    if batch == 'dynamic':
+        dims[0] = Dim('batch')
+    if size == 'dynamic':
+        least, divisor = smallest(graph), graph.multiple
+        for axis, name, side in zip((2, 3), ('height', 'width'), least, strict=True):
+            dim = Dim(name, min=side // divisor)
+            dims[axis] = dim if divisor == 1 else divisor * dim
+        # Any image will do, as long as no two of its sides are alike and none is the smallest.
+        step = math.lcm(32, divisor)
+        height = (max(least) // step + 2) * step
+        size = height, height + step
+    image = graph.example(2 if batch == 'dynamic' else batch, *size)  # one image is a special case
+    oblivious = symbolic_config.patch(  # type: ignore[attr-defined]  # a method that torch adds
+        backed_size_oblivious=graph.oblivious
+    )
+    with torch.no_grad(), oblivious:
+        return torch.export.export(
+            graph,
+            (image,),
+            dynamic_shapes=(dims,),
+            strict=False,
+            # Else each comparison of sizes that torch cannot prove is refused, true or not.
+            prefer_deferred_runtime_asserts_over_guards=True,
+        )
+
+
+def write_pt2(
+    exported: ExportedProgram, path: Path, outputs: Sequence[str], metadata: dict
+) -> None:
+    """Write an archive of torch.export, without the traced image and the paths of this machine."""
+    exported.example_inputs = None
+    for node in exported.graph.nodes:
+        for name in ('stack_trace', 'nn_module_stack', 'torch_fn', 'from_node'):
+            node.meta.pop(name, None)
+    torch.export.save(exported, path, extra_files={METADATA_FILE: json.dumps(metadata)})
+
+
+def write_onnx(
+    exported: ExportedProgram, path: Path, outputs: Sequence[str], metadata: dict
+) -> None:
+    """Write an ONNX file of standard operators, without paths of this machine."""
+    from onnx_ir.passes.common import ClearMetadataAndDocStringPass
+    from onnxscript import optimizer
+
+    shape = exported.graph.find_nodes(op='placeholder')[-1].meta['val'].shape  # of the image
+    names = {0: 'batch', 2: 'height', 3: 'width'}
+    dynamic = {axis: name for axis, name in names.items() if not isinstance(shape[axis], int)}
+    program = torch.onnx.export(
+        exported,
+        dynamo=True,
+        input_names=['image'],
+        output_names=outputs,
+        dynamic_shapes=(dynamic,) if dynamic else None,
+        optimize=False,
+        verbose=False,
+    )
+    assert program is not None  # as dynamo=True
+    optimizer.optimize(program.model, output_size_limit=TABLE)
+    ClearMetadataAndDocStringPass()(program.model)
+    program.model.metadata_props[METADATA] = json.dumps(metadata)
+    program.save(path)

@@ -1,0 +1,252 @@
+"""Image classifiers of the paper: a published backbone with its head.
+
+Letters: B batch, C channels, K classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from difflib import get_close_matches
+
+import torch
+from mmengine.model import BaseModel
+from mmengine.registry import MODELS
+from mmengine.structures import BaseDataElement
+from torch import Tensor, nn
+
+from ..backbones.archs import ViTArch
+from ..backbones.base import Backbone
+from ..checkpoints import CheckpointError
+from ..checkpoints.adapting import can_load
+from ..checkpoints.architectures import has_sizes, learned_rope, read_options
+from ..checkpoints.fetch import fetch
+from ..checkpoints.incompatible import compare
+from ..checkpoints.keys import StateDict
+from ..checkpoints.load import load_weights, read_weights
+from ..checkpoints.publishers import find_layout
+from ..checkpoints.read import read_ahead
+from ..checkpoints.weights import select_weights
+from .named_classifiers import ANY_CONFIG, CLASSIFIERS, backbone_config
+
+PREFIX = 'backbone.'
+HEAD = ('head.weight', 'head.bias')
+IMAGENET = dict(
+    type='ImgDataPreprocessor',
+    mean=[123.675, 116.28, 103.53],
+    std=[58.395, 57.12, 57.375],
+    bgr_to_rgb=True,
+)
+# Sizes and crop ratio of classifiers without a name, by the type of the backbone.
+PROTOCOLS = {
+    'RoPEViT': dict(sizes=['table-a.4'], crop_ratio=1.0),
+    'RoPESwin': dict(sizes=['table-a.8'], crop_ratio=0.875, rpb_resize='zeros'),
+    'RoPENAT': dict(sizes=['224'], crop_ratio=0.875),
+}
+
+
+@MODELS.register_module()
+class RoPEClassifier(BaseModel):
+    """A RoPEViT, a RoPESwin or a RoPENAT and a linear head; for evaluation only.
+
+    The head sees the normalised class token of a ViT, or if it has none, the mean of its normalised
+    tokens; or the mean of the last normalised map of a Swin or NAT. Checked in
+    tests/tools/test_eval_classification.py against the scores of timm's ports with the same random
+    weights, and for means, there and in test_vit_options.py, against the published order of
+    norm, mean and head.
+
+    Args:
+        backbone: config. Of a ViT with ``final_norm`` and the last block among its outputs; of a
+            Swin or NAT with the last stage as its only output.
+        num_classes: K.
+        data_preprocessor: see mmengine's ``BaseModel``.
+
+    Raises:
+        ValueError: a backbone without what the head needs.
+    """
+
+    def __init__(
+        self, backbone: dict, num_classes: int, data_preprocessor: dict | None = None
+    ) -> None:
+        super().__init__(data_preprocessor)
+        self.backbone = MODELS.build(backbone)
+        self.backbone.check_pooling()
+        self.num_classes = num_classes
+        self.head: nn.Module = nn.Linear(self.backbone.out_channels[-1], num_classes)
+
+    def forward(
+        self,
+        inputs: Tensor,
+        data_samples: list[BaseDataElement] | None = None,
+        mode: str = 'tensor',
+    ) -> Tensor | list[BaseDataElement]:
+        """Scores [B, K] of images [B, 3, height, width].
+
+        With mode 'predict', the samples with their scores in a field ``scores``.
+
+        Raises:
+            ValueError: another mode, or no samples to predict for.
+        """
+        if mode not in ('tensor', 'predict'):
+            raise ValueError(f"mode must be 'tensor' or 'predict', got {mode!r}")
+        scores = self.head(self.pool(self.features(inputs)))
+        if mode == 'tensor':
+            return scores
+        if data_samples is None:
+            raise ValueError("data_samples: mode 'predict' adds scores to them, got None")
+        for sample, scores_of_sample in zip(data_samples, scores, strict=True):
+            sample.scores = scores_of_sample
+        return data_samples
+
+    def features(self, images: Tensor) -> Tensor:
+        """Normalised tokens [B, N, C] of a ViT, or the last map [B, C, H, W] of a Swin or NAT.
+
+        Prefix tokens come first.
+        """
+        return self.backbone.forward_features(images)
+
+    def pool(self, features: Tensor) -> Tensor:
+        """The input of the head from the features, [B, C]."""
+        return self.backbone.pool_features(features)
+
+
+def classifier_config(checkpoint: str, rope: str | None = None, name: str | None = None) -> dict:
+    """The classifier in a checkpoint, and how its results were measured.
+
+    The contents of the file are kept for its next reading.
+
+    Args:
+        checkpoint: of RoPE-ViT or RoPE-Swin, their baselines, timm's ports of the former, SHI-Labs'
+            models, or ResFormer; of one of ``CLASSIFIERS``, trained with timm's script; or of a
+            ``RoPEClassifier`` with a ViT whose frequencies are learned; see ``fetch``.
+        rope: 'axial' or 'none', where several names fit: axial ViTs with a position embedding have
+            the same keys and shapes as their baseline.
+        name: in ``CLASSIFIERS``. Without it, the name in the file, or the only one whose backbone
+            these weights fit.
+
+    Returns:
+        Dict of model, a config, and evaluation, its sizes and crop ratio.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be fetched or read, or fits no classifier or several.
+    """
+    if name is not None and name not in CLASSIFIERS:
+        close = get_close_matches(name, CLASSIFIERS, 3)
+        advice = f'; close are {", ".join(close)}' if close else ''
+        raise CheckpointError(f'{checkpoint}: no classifier is called {name!r}{advice}')
+    contents = read_ahead(fetch(checkpoint), checkpoint)
+    weights = select_weights(contents, '', checkpoint)
+    given = contents.get('arch')  # which timm's script writes
+    if name is None and given == ANY_CONFIG:
+        raise CheckpointError(
+            f'{checkpoint}: a {given}, which only its config describes; give it (--config)'
+        )
+    if missing := [key for key in HEAD if key not in weights]:
+        raise CheckpointError(
+            f'{checkpoint}: has no {", ".join(missing)}, so it is no classifier with a linear '
+            'head; give the published file of a classifier'
+        )
+    if name is None and isinstance(given, str) and given in CLASSIFIERS:
+        name = given
+    backbone_weights = of_backbone(weights)
+    layout = find_layout(backbone_weights, checkpoint)
+    ours = layout.to_ours(backbone_weights)
+    if name is None and backbone_weights is not weights:
+        backbone, protocol = vit_config(ours, checkpoint), PROTOCOLS['RoPEViT']
+    else:
+        name = name or find_name(ours, rope, f'{checkpoint} ({layout.name})')
+        backbone, named = backbone_config(name, ours), CLASSIFIERS[name]
+        protocol = dict(sizes=[named.sizes], crop_ratio=named.crop_ratio)
+    model = dict(
+        type='RoPEClassifier',
+        backbone=backbone,
+        num_classes=len(weights[HEAD[0]]),
+        data_preprocessor=IMAGENET,
+    )
+    return dict(model=model, evaluation=protocol)
+
+
+def find_name(weights: StateDict, rope: str | None, checkpoint: str) -> str:
+    """The name in ``CLASSIFIERS`` of the only backbone that these weights, in our layout, fit.
+
+    Raises:
+        CheckpointError: none fits, or several do.
+    """
+    names = []
+    for name, named in CLASSIFIERS.items():
+        backbone: type[Backbone] = MODELS.get(named.backbone['type'])
+        arch = named.backbone['arch']
+        arch = arch if isinstance(arch, dict) else backbone.ARCHS[arch]
+        is_axial = (named.backbone.get('rope') or {}).get('type') == 'AxialRoPE'
+        if not has_sizes(arch, weights) or rope == ('none' if is_axial else 'axial'):
+            continue
+        with torch.device('meta'):
+            model = MODELS.build(backbone_config(name, weights))
+        if can_load(model, weights):
+            names.append(name)
+    if len(names) == 1:
+        return names[0]
+    if names:
+        raise CheckpointError(
+            f'{checkpoint}: the weights fit {", ".join(names)}: say which (--model NAME, or --rope '
+            'axial or --rope none)'
+        )
+    raise CheckpointError(
+        f'{checkpoint}: the weights fit none of the {len(CLASSIFIERS)} classifiers with a name; '
+        'give its config (--config)'
+    )
+
+
+def vit_config(weights: StateDict, checkpoint: str) -> dict:
+    """The config of a ViT of this package, read off its weights.
+
+    Raises:
+        CheckpointError: they are of no ViT with learned frequencies.
+    """
+    freqs = weights.get('blocks.0.attn.rope.freqs')  # [2, h, P]
+    if freqs is None or freqs.ndim != 3:
+        raise CheckpointError(
+            f'{checkpoint}: the weights of a RoPEClassifier without learned frequencies of a ViT '
+            'do not determine its options; give its config (--config)'
+        )
+    options = {name: value for name, value in read_options(weights).items() if value is not None}
+    names = [field.name for field in fields(ViTArch)]
+    arch = {name: options[name] for name in names if name in options}
+    arch |= dict(num_heads=freqs.shape[1], rope=learned_rope(weights), final_norm=True)
+    arch.setdefault('layer_scale_init_value', None)
+    return dict(type='RoPEViT', arch=arch)
+
+
+def of_backbone(weights: StateDict) -> StateDict:
+    """The weights of the backbone of a classifier of this package; other weights as they are."""
+    ours = {key.removeprefix(PREFIX): x for key, x in weights.items() if key.startswith(PREFIX)}
+    return ours or weights
+
+
+def load_classifier(
+    model: RoPEClassifier, checkpoint: str, weights: StateDict | None = None
+) -> None:
+    """Load a published checkpoint of a classifier, or one of this package.
+
+    Args:
+        model: unchanged if anything fails.
+        checkpoint: see ``fetch``.
+        weights: of the checkpoint, if they have been read: ``read_weights(checkpoint, '')``.
+
+    Raises:
+        CheckpointError: it cannot be fetched or read, or does not fit.
+    """
+    weights = read_weights(checkpoint, '') if weights is None else weights
+    backbone_weights = of_backbone(weights)
+    parts: dict[str, nn.Module] = dict(head=model.head)
+    is_published = backbone_weights is weights
+    if is_published and not model.backbone.is_isotropic and model.backbone.last_norm is not None:
+        parts['norm'] = model.backbone.last_norm  # ours is one of the backbone's outputs
+    expected = {
+        f'{name}.{key}': x for name, part in parts.items() for key, x in part.state_dict().items()
+    }
+    given = {key: weights[key] for key in expected if key in weights}
+    if incompatible := compare(expected, given):
+        raise CheckpointError(f'{checkpoint}: norm or head does not fit:\n{incompatible}')
+    load_weights(model.backbone, backbone_weights, checkpoint)
+    for name, part in parts.items():
+        part.load_state_dict({key: given[f'{name}.{key}'] for key in part.state_dict()})

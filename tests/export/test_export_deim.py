@@ -1,0 +1,249 @@
+"""DEIM as a file, beside what it predicts in mmdet."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from helpers.deim import VIT, config, ours, randomise
+from helpers.exported import assert_plain, detected, onnx, pixels
+from rope_dense.backbones import RoPEViT
+from rope_dense.export import export
+from rope_dense.export.compare import run_file
+from rope_dense.export.graphs import graph_of
+from rope_dense.models.deim.detector import DEIM
+
+# Batch, height, width; 128 x 160, two images, is what is traced.
+SIZES = ((1, 64, 64), (2, 96, 160), (3, 192, 64), (1, 224, 224))
+ODD_SIZES = ((1, 97, 97), (2, 70, 203), (3, 131, 84), (1, 65, 65))
+PIXELS = dict(
+    type='mmdet.DetDataPreprocessor',
+    mean=[123.675, 116.28, 103.53],
+    std=[58.395, 57.12, 57.375],
+    bgr_to_rgb=True,
+)
+# In names of parameters of models whose layer 0 or 1 counts.
+UNUSED = (
+    ('denoising', '.bn.', 'layers.1.', 'branches.1.', 'quality.1.'),
+    ('denoising', '.bn.', 'layers.2.', 'branches.2.', 'quality.2.', 'quality.0.', 'cls_branches.0'),
+)
+STAGES = dict(embed_dims=8, depths=(1, 1, 1, 1), num_heads=(1, 1, 2, 2))
+
+
+def deim(size: str = 's', divisor: int = 1, **settings: Any) -> DEIM:
+    preprocessor = dict(PIXELS, pad_size_divisor=divisor)
+    model = ours(size, data_preprocessor=preprocessor, **settings)
+    randomise(model)
+    return model.eval()
+
+
+def shallow(last: int = 0) -> DEIM:
+    """A ViT of one block, and one more decoder layer than the ``last`` one that counts."""
+    settings = config()
+    backbone, head = settings['backbone'], settings['bbox_head']
+    backbone['arch'] |= dict(depth=1)
+    return deim(
+        backbone=backbone | dict(out_indices=(0,)),
+        neck=dict(type='MeanMapPyramid', in_channels=32, out_channels=32),
+        encoder=settings['encoder'] | dict(num_blocks=1),
+        head=dict(decoder=head['decoder'] | dict(num_layers=last + 2, eval_idx=last)),
+    )
+
+
+def masked() -> DEIM:
+    """The first of three layers counts, and masks pass one block."""
+    decoder = config()['bbox_head']['decoder'] | dict(num_layers=3, eval_idx=0)
+    return deim(head=dict(decoder=decoder, masks={}))
+
+
+def ecdet() -> DEIM:
+    """Backbone, pyramid and layers as in ECDet."""
+    settings = config()
+    head, encoder = settings['bbox_head'], settings['encoder']
+    arch = RoPEViT.ARCHS['ecvit_tiny'] | VIT
+    return deim(
+        backbone=dict(type='RoPEViT', arch=arch, out_indices=(2, 3)),
+        neck=dict(type='MeanMapPyramid', in_channels=32, out_channels=32),
+        encoder=encoder | dict(act='SiLU'),
+        head=dict(decoder=head['decoder'] | dict(norm='layer', ffn='mlp')),
+    )
+
+
+def on_swin() -> DEIM:
+    backbone = dict(type='RoPESwin', arch=STAGES, window_size=2, out_indices=(1, 2, 3))
+    encoder = config()['encoder'] | dict(in_channels=(16, 32, 64))
+    return deim(backbone=backbone, neck=None, encoder=encoder)
+
+
+def assert_alike(actual: list[Tensor], expected: list[Tensor]) -> None:
+    """Scores within 1e-4, boxes within 0.1 pixels, the same labels."""
+    for some, others in zip(actual, expected, strict=True):
+        assert some.shape == others.shape and some.dtype == others.dtype
+    scores, boxes, labels = expected
+    assert scores.std() > 0.01 and boxes.std() > 5 and len(labels.unique()) > 1
+    assert (actual[0] - scores).abs().max() <= 1e-4
+    assert (actual[1] - boxes).abs().max() <= 0.1
+    assert torch.equal(actual[2], labels)
+
+
+def assert_near(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
+    """Scores within 2e-3, and 9 of 10 boxes within 0.2 pixels of one of the same label.
+
+    Detections whose scores are nearly equal may swap.
+    """
+    assert (actual[0] - expected[0]).abs().max() <= 2e-3
+    for _, boxes, labels, _, others, other_labels in zip(*actual[:3], *expected, strict=True):
+        distances = (boxes[:, None] - others).abs().amax(-1)
+        distances = distances.masked_fill(labels[:, None] != other_labels, torch.inf)
+        assert distances.amin(0).quantile(0.9) <= 0.2
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_a_file_is_right_at_every_size_and_has_what_it_needs(tmp_path: Path) -> None:
+    model, path = shallow(), tmp_path / 'deim.onnx'
+    metadata = export(model, path, classes=list('abcdefg'))
+    assert metadata['task'] == 'detection' and metadata['outputs'] == ['scores', 'boxes', 'labels']
+    assert metadata['smallest_size'] == [64, 64] and metadata['classes'] == list('abcdefg')
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    assert_plain(path)
+    for size in (*SIZES[:3], *ODD_SIZES[:2]):
+        image = pixels(size[0], 3, *size[1:])
+        assert_alike(run_file(path, image), detected(model, image))
+    names = [tensor.name for tensor in onnx.load(path).graph.initializer]
+    assert any('decoder.layers.0.' in name for name in names)
+    assert not [name for name in names if any(part in name for part in UNUSED[0])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('format', ['onnx', 'pt2'])
+@pytest.mark.parametrize('make', [deim, ecdet, on_swin])
+@torch.no_grad()
+def test_kinds_of_models(make: Any, format: str, tmp_path: Path) -> None:
+    model, path = make(), tmp_path / f'deim.{format}'
+    least = export(model, path, format=format)['smallest_size']
+    for size in (*SIZES, *ODD_SIZES):
+        image = pixels(size[0], 3, *(max(side, *least) for side in size[1:]))
+        assert_alike(run_file(path, image), detected(model, image))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('size', ['m', 'l', 'x'])
+@torch.no_grad()
+def test_published_sizes(size: str, tmp_path: Path) -> None:
+    """Images of multiples of 32, as published."""
+    model, path = deim(size, divisor=32), tmp_path / 'deim.onnx'
+    assert export(model, path)['multiple_of'] == 32
+    for batch, height, width in SIZES:
+        image = pixels(batch, 3, height, width)
+        assert_alike(run_file(path, image), detected(model, image))
+
+
+@pytest.mark.parametrize('make', [shallow, deim, ecdet, on_swin])
+@torch.no_grad()
+def test_fused_convolutions_compute_the_same(make: Any) -> None:
+    model = make()
+    graph = graph_of(model)
+    assert not [name for name, _ in graph.named_modules() if name.endswith('conv1x1')]
+    for batch, height, width in (SIZES[1], ODD_SIZES[1]):
+        image = pixels(batch, 3, height, width)
+        assert_alike(list(graph(image)), detected(model, image))
+
+
+@pytest.mark.parametrize('last', [0, 1])
+@torch.no_grad()
+def test_what_only_training_needs_is_left_out(last: int) -> None:
+    model = shallow(last)
+    graph, image = graph_of(model), pixels(1, 3, 64, 96)
+    names = [name for name, _ in graph.named_parameters()]
+    assert any(f'decoder.layers.{last}.' in name for name in names)
+    for part in UNUSED[last]:
+        assert any(part in name for name, _ in model.named_parameters())
+        assert not any(part in name for name in names)
+    graph(image)
+    for parameter in graph.parameters():
+        parameter.requires_grad_()
+    with torch.enable_grad():
+        scores, boxes, _ = graph(image)
+        (scores.sum() + boxes.sum()).backward()
+    # Which tokens are chosen, and where distances count from, have no gradient.
+    needed = [
+        p for name, p in graph.named_parameters() if not re.search('selection.cls|pre_', name)
+    ]
+    assert all(parameter.grad is not None for parameter in needed)
+
+
+@torch.no_grad()
+def test_masks_are_those_of_the_detections() -> None:
+    model = masked()
+    graph, image = graph_of(model), pixels(2, 3, 75, 106)
+    names = [name for name, _ in graph.named_parameters() if 'mask_head.blocks' in name]
+    assert names and all('blocks.0' in name for name in names)
+    masks = graph(image)[graph.outputs.index('masks')]
+    assert masks.shape == (2, 30, 20, 28)
+    padded = model.data_preprocessor(dict(inputs=list(image)), False)['inputs']
+    assert torch.allclose(masks, model(padded, mode='tensor')[3], atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('format', ['onnx', 'pt2'])
+@torch.no_grad()
+def test_masks_of_a_file(format: str, tmp_path: Path) -> None:
+    model, path = masked(), tmp_path / f'deim.{format}'
+    metadata = export(model, path, format=format)
+    assert metadata['outputs'] == ['scores', 'boxes', 'labels', 'masks']
+    for size in (SIZES[1], SIZES[2], *ODD_SIZES[:2]):
+        image = pixels(size[0], 3, *size[1:])
+        *detections, masks = run_file(path, image)
+        assert_alike(detections, detected(model, image))
+        padded = model.data_preprocessor(dict(inputs=list(image)), False)['inputs']
+        expected = model(padded, mode='tensor')[3]
+        assert masks.shape == expected.shape and expected.std() > 0.1
+        assert (masks - expected).abs().max() <= 1e-3
+
+
+def with_all_tokens(model: DEIM) -> DEIM:
+    """A model with a query for each token of 64 x 64 pixels, so that none replaces another."""
+    model.bbox_head.num_queries = model.bbox_head.selection.num_queries = 64 + 16 + 4
+    return model
+
+
+FLOAT32 = re.compile(
+    r'preprocess|freqs|selection|query_pos|pre_bbox|branches|quality|bins|norm\d?\.part'
+    r'|sampling_offsets|point_scale'
+)
+
+
+@pytest.mark.parametrize('make', [deim, ecdet, on_swin, masked])
+@torch.no_grad()
+def test_half_precision_keeps_sensitive_parts_in_float32(make: Any) -> None:
+    model = with_all_tokens(make())
+    graph = graph_of(model, torch.float16)
+    for name, tensor in (*graph.named_parameters(), *graph.named_buffers()):
+        expected = torch.float32 if FLOAT32.search(name) else torch.float16
+        assert tensor.dtype == expected, name
+    image = pixels(3, 3, 64, 64)
+    actual = graph(image)
+    assert {out.dtype for out in actual} == {torch.float32, torch.int64}
+    assert_near(actual, detected(model, image))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('format', ['onnx', 'pt2'])
+@torch.no_grad()
+def test_files_in_half_precision(format: str, tmp_path: Path) -> None:
+    model, path = with_all_tokens(shallow(1)), tmp_path / f'deim.{format}'
+    metadata = export(model, path, format=format, dtype=torch.float16)
+    assert 'distributions and boxes' in metadata['float32_parts']
+    for batch in (1, 2, 3):
+        image = pixels(batch, 3, 64, 64)
+        assert_near(run_file(path, image), detected(model, image))
+    if format == 'onnx':
+        weights = onnx.load(path).graph.initializer
+        half = {tensor.name for tensor in weights if tensor.data_type == onnx.TensorProto.FLOAT16}
+        assert any('neck' in name for name in half) and any('encoder' in name for name in half)
+        assert not [name for name in half if FLOAT32.search(name)]

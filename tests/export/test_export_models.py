@@ -1,0 +1,268 @@
+"""Segmentors, detectors and classifiers as files, beside what they predict in OpenMMLab."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from mmdet.structures import DetDataSample
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import MODELS, DefaultScope
+from torch import nn
+
+from helpers.exported import (
+    assert_detected,
+    assert_plain,
+    assert_same,
+    assert_segmented,
+    detected,
+    pixels,
+    run,
+    session,
+    strong,
+)
+from helpers.small_configs import CONFIGS, small_config
+from rope_dense.cli.model_checks import build_model
+from rope_dense.export import export
+from rope_dense.export.compare import run_file
+from rope_dense.export.exporter import trace
+from rope_dense.export.graphs import graph_of
+from rope_dense.research.classifier import IMAGENET, RoPEClassifier
+
+
+def sizes_from(least: tuple[int, int]) -> list[tuple[int, int, int]]:
+    """(batch, height, width) from the smallest on; none is the one that was traced."""
+    height, width = least
+    more = (1, 0, 0), (1, 7, 50), (2, 41, 5), (3, 27, 47)
+    return [(batch, height + rows, width + columns) for batch, rows, columns in more]
+
+
+def small_model(name: str, folder: Path, **changes: object) -> nn.Module:
+    """The model of a flagship config, shrunk."""
+    cfg = Config.fromfile(small_config(name, folder, folder))
+    cfg.merge_from_dict({f'model.{key}': value for key, value in changes.items()})
+    model = build_model(cfg)
+    model.init_weights()
+    return strong(model)
+
+
+# Segmentors
+
+
+def upernet(folder: Path) -> nn.Module:
+    windows = {'backbone.window_size': 2, 'backbone.window_block_indexes': (0, 2)}
+    windows |= {'backbone.with_cls_token': False}
+    return small_model(
+        'upernet_vit_rope_mixed', folder, test_cfg=dict(_delete_=True, mode='whole'), **windows
+    )
+
+
+def linear(folder: Path) -> nn.Module:
+    """A linear head on the last map, without neck."""
+    head = dict(_delete_=True, type='FCNHead', in_channels=32, in_index=3, channels=32)
+    head |= dict(num_convs=0, concat_input=False, num_classes=7, dropout_ratio=0.1)
+    head |= dict(norm_cfg=dict(type='SyncBN'))
+    return small_model(
+        'upernet_vit_rope_mixed',
+        folder,
+        test_cfg=dict(_delete_=True, mode='whole'),
+        neck=None,
+        decode_head=head,
+        auxiliary_head=None,
+    )
+
+
+def mask2former(folder: Path) -> nn.Module:
+    return small_model('mask2former_swin_rope_mixed', folder)
+
+
+@pytest.mark.parametrize(
+    'make',
+    [
+        linear,
+        pytest.param(upernet, marks=pytest.mark.slow),
+        pytest.param(mask2former, marks=pytest.mark.slow),
+    ],
+)
+@torch.no_grad()
+def test_segmentors(make: Callable[[Path], nn.Module], tmp_path: Path) -> None:
+    model, path = make(tmp_path), tmp_path / 'segmentor.onnx'
+    metadata = export(model, path, classes=list('abcdefg'))
+    assert metadata['task'] == 'segmentation' and metadata['classes'] == list('abcdefg')
+    assert metadata['input']['mean'] == pytest.approx([123.675, 116.28, 103.53])
+    assert_plain(path)
+    runtime = session(path)
+    for size in sizes_from(metadata['smallest_size']):
+        image = pixels(size[0], 3, *size[1:])
+        assert_segmented(model, run(runtime, image), image)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('make', [upernet, mask2former])
+@torch.no_grad()
+def test_segmentors_at_a_fixed_size(make: Callable[[Path], nn.Module], tmp_path: Path) -> None:
+    model, path = make(tmp_path), tmp_path / 'segmentor.onnx'
+    export(model, path, size=(123, 141), batch=2)
+    assert_plain(path)
+    image = pixels(2, 3, 123, 141)
+    assert_segmented(model, run(session(path), image), image)
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_a_segmentor_that_slides_is_exported_for_whole_images(tmp_path: Path) -> None:
+    model = small_model('upernet_vit_rope_mixed', tmp_path)
+    assert model.test_cfg.mode == 'slide'
+    traced = trace(graph_of(model), (137, 101), 2).module()
+    model.test_cfg = ConfigDict(mode='whole')
+    image = pixels(2, 3, 137, 101)
+    assert_segmented(model, traced(image), image)
+
+
+# Detectors
+
+
+SHALLOW = {'backbone.arch.depth': 1, 'backbone.window_block_indexes': ()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    'name, changes',
+    [
+        ('dino_vitdet_rope_mixed', SHALLOW),
+        ('dino_vitdet_rope_mixed', {}),
+        ('dino_swin_rope_mixed', {}),
+    ],
+)
+@torch.no_grad()
+def test_detectors(name: str, changes: dict, tmp_path: Path) -> None:
+    model, path = small_model(name, tmp_path, **changes), tmp_path / 'detector.onnx'
+    metadata = export(model, path)
+    assert metadata['outputs'] == ['scores', 'boxes', 'labels']
+    assert_plain(path)
+    runtime = session(path)
+    for size in sizes_from(metadata['smallest_size']):
+        image = pixels(size[0], 3, *size[1:])
+        assert_detected(run(runtime, image), detected(model, image))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    'name',
+    ['dino_vitdet_rope_mixed', 'dino_swin_rope_mixed'],
+)
+@torch.no_grad()
+def test_detectors_at_a_fixed_size(name: str, tmp_path: Path) -> None:
+    model, path = small_model(name, tmp_path), tmp_path / 'detector.onnx'
+    model.backbone.set_window_size('auto')
+    export(model, path, size=(112, 150), batch=2)
+    assert_plain(path)
+    image = pixels(2, 3, 112, 150)
+    assert_detected(run(session(path), image), detected(model, image))
+
+
+def retinanet(scores: float) -> nn.Module:
+    """RetinaNet of mmdet on a small ViT, with about `scores` as scores."""
+    cfg = Config.fromfile(CONFIGS / 'stock_heads' / 'retinanet_swin-t_rope-mixed_8xb2-12e_coco.py')
+    cfg.model.backbone = dict(type='RoPEViT', arch=dict(embed_dims=32, depth=1, num_heads=2))
+    cfg.model.neck = dict(type='PlainViTFPN', in_channels=32, out_channels=32, num_outs=5)
+    cfg.model.bbox_head.update(
+        num_classes=5, in_channels=32, feat_channels=32, stacked_convs=1, init_cfg=None
+    )
+    cfg.model.test_cfg.nms_pre = 200  # more than the candidates of the coarse maps
+    model = strong(build_model(cfg))
+    nn.init.constant_(model.bbox_head.retina_cls.bias, math.log(scores / (1 - scores)))
+    nn.init.normal_(model.bbox_head.retina_reg.weight, std=0.02)
+    return model
+
+
+@pytest.mark.parametrize('scores', [0.2, 0.003])
+@torch.no_grad()
+def test_candidates_of_retinanet_are_suppressed_as_by_mmdet(scores: float) -> None:
+    model = retinanet(scores)
+    graph, image = graph_of(model), pixels(2, 3, 256, 288)
+    size = tuple(image.shape[2:])
+    metainfo = dict(ori_shape=size, img_shape=size, scale_factor=(1.0, 1.0))
+    samples = [DetDataSample(metainfo=metainfo) for _ in image]
+    data = model.data_preprocessor(dict(inputs=list(image), data_samples=samples), False)
+    counts = []
+    for sample, actual in zip(
+        model(**data, mode='predict'), zip(*graph(image), strict=True), strict=True
+    ):
+        expected = sample.pred_instances
+        counts.append(len(expected))
+        assert_same(
+            [part[: len(expected)] for part in actual],
+            [expected.scores, expected.bboxes, expected.labels],
+        )
+        assert (actual[0][len(expected) :] == 0).all()
+    assert all(count == 100 if scores == 0.2 else 0 < count < 100 for count in counts), counts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('format', ['onnx', 'pt2'])
+@torch.no_grad()
+def test_retinanet(format: str, tmp_path: Path) -> None:
+    model, path = retinanet(0.2), tmp_path / f'detector.{format}'
+    metadata = export(model, path, format=format)
+    if format == 'onnx':
+        assert_plain(path)
+    graph = graph_of(model)
+    for batch, height, width in ((1, 256, 256), (2, 256, 320), (3, 352, 288)):
+        assert min(height, width) >= min(metadata['smallest_size'])
+        image = pixels(batch, 3, height, width)
+        assert_detected(run_file(path, image), list(graph(image)))
+
+
+def test_models_that_predict_in_another_way_are_refused(tmp_path: Path) -> None:
+    """A subclass of what is exported would be exported as what it is not."""
+    folder = CONFIGS / 'stock_heads'
+    for name, says in (
+        ('ddq-detr-4scale_swin-t_rope-mixed_8xb2-12e_coco', 'model must be DINO .* DDQDETR has'),
+        ('mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco', 'model must be one of .* it is MaskRCNN'),
+        ('cascade-mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco', 'it is CascadeRCNN'),
+    ):
+        cfg = Config.fromfile(folder / f'{name}.py')
+        with torch.device('meta'), DefaultScope.overwrite_default_scope('mmdet'):
+            model = MODELS.build(cfg.model)
+        with pytest.raises(ValueError, match=says):
+            export(model, tmp_path / 'a.onnx')
+    assert not list(tmp_path.iterdir())
+
+
+def test_sizes_that_the_preprocessor_would_pad_are_refused(tmp_path: Path) -> None:
+    divisor = {'data_preprocessor.pad_size_divisor': 32}
+    model = small_model('dino_vitdet_rope_mixed', tmp_path, **divisor)
+    with pytest.raises(ValueError, match=r'size must be a multiple of 32 .*got \(112, 128\)'):
+        export(model, tmp_path / 'a.pt2', format='pt2', size=(112, 128))
+
+
+# Classifiers
+
+
+@pytest.mark.parametrize('kind', ['vit', pytest.param('swin', marks=pytest.mark.slow)])
+@torch.no_grad()
+def test_classifiers(kind: str, tmp_path: Path) -> None:
+    backbone = dict(
+        vit=dict(
+            type='RoPEViT',
+            arch=dict(embed_dims=16, depth=2, num_heads=2),
+            patch_size=8,
+            final_norm=True,
+        ),
+        swin=dict(
+            type='RoPESwin',
+            arch=dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2)),
+            window_size=4,
+            shift_single_window=False,
+            out_indices=(1,),
+        ),
+    )[kind]
+    model = strong(RoPEClassifier(backbone, 5, data_preprocessor=IMAGENET))
+    graph = graph_of(model)
+    traced = trace(graph, 'dynamic', 'dynamic').module()
+    for batch, height, width in sizes_from(graph.least):
+        image = pixels(batch, 3, height, width)
+        data = model.data_preprocessor(dict(inputs=list(image)), False)
+        assert_same(traced(image), [model(data['inputs'])])
