@@ -163,7 +163,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser, *, sizes_required: bool
         metavar='SIZE',
         help='test sizes in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); classifiers '
         "take squares (the paper's sizes). The name of a paper's table stands for its sizes: "
-        'table-5, table-a.1 to table-a.10, fused-table-4 (docs/classification.md)',
+        'table-5, table-a.1 to table-a.10, fused-table-4 (docs/research/classification.md)',
     )
     parser.add_argument(
         '--scaling',

@@ -36,7 +36,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--model',
         metavar='NAME',
-        help='of the classifier, as in timm (docs/pretraining.md lists the names): '
+        help='of the classifier, as in timm (docs/research/pretraining.md lists the names): '
         'ropevit_small_mixed, ropeswin_tiny_axial ... (what the file says, or the only one whose '
         'weights these can be)',
     )
@@ -75,7 +75,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--train-size', metavar='SIZE', default='224', help='(%(default)s)')
     parser.add_argument(
         '--config',
-        help='of a classifier without a name, such as those of configs/ablation; '
+        help='of a classifier without a name, such as those of configs/research/ablation; '
         'its `evaluation` has the sizes and the crop ratio, if they are not given here',
     )
     parser.add_argument('--batch-size', type=int, default=64, help='(%(default)s)')

@@ -46,11 +46,11 @@ from rope_dense.cli.config import load_config, used_loaders
 from rope_dense.cli.errors import UsageError, command
 from rope_dense.cli.flags import apply_training_options, with_data_root
 from rope_dense.cli.model_checks import build_model, build_shapes
+from rope_dense.cli.paper_results import paper_result
 from rope_dense.cli.recipe import entry, recipe_text
 from rope_dense.cli.schedule import check_schedule
 from rope_dense.cli.training_checks import check_save_best, warn_of_random_weights
 from rope_dense.profiling.complexity import count_products, measured_size
-from rope_dense.cli.paper_results import paper_result
 
 
 @command

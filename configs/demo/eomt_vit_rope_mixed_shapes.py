@@ -1,8 +1,8 @@
-# EoMT on the small ViT, the data and the iterations of ../study/upernet_vit_rope_mixed_shapes.py,
-# from scratch on a CPU: 20 queries join the last 2 of 6 blocks. Results: docs/eomt.md.
+# EoMT on the small ViT, the data and the iterations of upernet_vit_rope_mixed_shapes.py, from
+# scratch on a CPU: 20 queries join the last 2 of 6 blocks. Results: docs/eomt.md.
 # python tools/make_shapes.py data/study --layout ade --train 1500 --val 100 --size 384
 # python tools/train.py configs/demo/eomt_vit_rope_mixed_shapes.py
-_base_ = '../study/upernet_vit_rope_mixed_shapes.py'
+_base_ = '../research/study/upernet_vit_rope_mixed_shapes.py'
 
 model = dict(
     _delete_=True,

@@ -1,6 +1,6 @@
-# Mask2Former on the small ViT, the data and the iterations of
-# ../study/upernet_vit_rope_mixed_shapes.py, for comparison with EoMT (docs/eomt.md): the pyramid of
-# UperNet, a pixel decoder of 2 layers and a decoder of 3, both of 64 channels.
+# Mask2Former on the small ViT, the data and the iterations of upernet_vit_rope_mixed_shapes.py, for
+# comparison with EoMT (docs/eomt.md): the pyramid of UperNet, a pixel decoder of 2 layers and
+# a decoder of 3, both of 64 channels.
 _base_ = './eomt_vit_rope_mixed_shapes.py'
 
 model = dict(

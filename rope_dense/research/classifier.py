@@ -50,9 +50,8 @@ class RoPEClassifier(BaseModel):
 
     The head sees the normalised class token of a ViT, or if it has none, the mean of its normalised
     tokens; or the mean of the last normalised map of a Swin or NAT. Checked in
-    tests/tools/test_eval_classification.py against the scores of timm's ports with the same random
-    weights, and for means, there and in test_vit_options.py, against the published order of
-    norm, mean and head.
+    test_eval_classification.py against the scores of timm's ports with the same random weights, and
+    for means, there and in test_vit_options.py, against the published order of norm, mean and head.
 
     Args:
         backbone: config. Of a ViT with ``final_norm`` and the last block among its outputs; of a

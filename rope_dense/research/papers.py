@@ -58,7 +58,7 @@ def read_runs(option: str, name: str) -> list[dict]:
         except ValueError as error:
             raise ValueError(
                 f'{option}: {error}; or give the table of a paper, TABLE or TABLE:ROW, of those in '
-                'docs/classification.md'
+                'docs/research/classification.md'
             ) from error
     table = find_table(option, table_name)
     if 'baseline' in table:

@@ -1,7 +1,7 @@
 """The classifiers of the papers as models of timm, for pre-training with its training script.
 
 Importing this module registers them: ``timm.create_model('ropevit_small_mixed')``. See
-docs/pretraining.md. The names are those of ``rope_dense.research.named_classifiers``, and
+docs/research/pretraining.md. The names are those of ``rope_dense.research.named_classifiers``, and
 ``rope_classifier`` builds any config of a ``RoPEClassifier``. ``rope_dense.checkpoints`` loads
 their checkpoints, with the backbone under ``backbone.``, without conversion.
 
@@ -218,7 +218,7 @@ for name, named in CLASSIFIERS.items():
 def rope_classifier(
     pretrained: bool = False, config: str | None = None, **kwargs: Any
 ) -> TimmClassifier:
-    """The classifier of a config file, such as those of configs/ablation.
+    """The classifier of a config file, such as those of configs/research/ablation.
 
     Args:
         config: path; its ``model`` is a ``RoPEClassifier``. With timm's script:
@@ -231,7 +231,7 @@ def rope_classifier(
     if model.get('type') != 'RoPEClassifier':
         raise ValueError(
             f'{ANY_CONFIG}: give the config of a RoPEClassifier, '
-            f'config=configs/ablation/NAME.py; got {config!r}'
+            f'config=configs/research/ablation/NAME.py; got {config!r}'
         )
     kwargs.setdefault('num_classes', model.num_classes)
     named = NamedClassifier(model.backbone.to_dict())

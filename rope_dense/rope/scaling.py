@@ -58,7 +58,7 @@ class RopeScaling:
         factor: s, a number or (height, width); None: from the grid of each input, 1 where that is
             no larger than ``grid``.
         alpha, beta: periods, of ``by_parts``. The defaults are as good as any of the seven pairs
-            in docs/scaling_study; YaRN's own 32 are more than a grid of 14 patches shows.
+            in docs/research/scaling_study; YaRN's own 32 are more than a grid of 14 patches shows.
         temperature: see above.
 
     Raises:

@@ -14,7 +14,8 @@ from helpers.grid import CONFIGS, FLAGSHIPS, read
 
 ROOT = CONFIGS.parent
 FOLDERS = ('foundation', 'stock_heads', 'nat', 'eomt', 'deim')  # the others: test_grid_documents.py
-WITHOUT_METAFILE = ('ablation', 'pretraining', 'detectron2', 'demo', 'study')
+RESEARCH = ('research/ablation', 'research/pretraining', 'research/study')
+WITHOUT_METAFILE = ('detectron2', 'demo', *RESEARCH)
 every_folder = pytest.mark.parametrize('folder', FOLDERS)
 
 
@@ -32,12 +33,13 @@ def test_the_readme_lists_every_folder_and_counts_its_configs() -> None:
     text = (CONFIGS / 'README.md').read_text()
     counts = {}
     for names, numbers in re.findall(r'^\| (\[.+?) \| .+ \| ([\d, ]+) \|$', text, re.MULTILINE):
-        folders = re.findall(r'\]\((\w+)\)', names)
+        folders = re.findall(r'\]\(([\w/]+)\)', names)
         counts |= dict(zip(folders, map(int, numbers.split(', ')), strict=True))
-    own = {path.name for path in CONFIGS.iterdir() if path.is_dir()} - {'_base_', 'own'}
+    own = {path.name for path in CONFIGS.iterdir() if path.is_dir()} - {'_base_', 'own', 'research'}
+    own |= {*RESEARCH}
     assert counts.keys() - {'own'} == own
     for folder in own:
-        suffix = '*.yml' if folder == 'pretraining' else '*.py'
+        suffix = '*.yml' if folder.endswith('pretraining') else '*.py'
         assert counts[folder] == len(list((CONFIGS / folder).glob(suffix))), folder
         assert folder in WITHOUT_METAFILE or (CONFIGS / folder / 'README.md').is_file()
 

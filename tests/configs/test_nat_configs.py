@@ -1,4 +1,4 @@
-"""configs/nat against SHI-Labs' settings, and configs/ablation against the paper's tables.
+"""configs/nat against SHI-Labs' settings, and configs/research/ablation against the paper's tables.
 
 The former are transcribed from SHI-Labs/Neighborhood-Attention-Transformer at d334f5b, detection/
 and segmentation/; keys are (head, family), families as in the names of the configs.
@@ -28,7 +28,7 @@ from rope_dense.evaluation.results import read_results
 from rope_dense.research.classifier import load_classifier
 from rope_dense.rope import LogAxialRoPE
 
-NAT, ABLATION = CONFIGS / 'nat', CONFIGS / 'ablation'
+NAT, ABLATION = CONFIGS / 'nat', CONFIGS / 'research' / 'ablation'
 # Drop path, learning rate, and the published results: box and mask AP, or mIoU at one scale and at
 # several.
 MASK, CASCADE, UPERNET = 'mask-rcnn', 'cascade-mask-rcnn', 'upernet'

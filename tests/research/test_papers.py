@@ -135,7 +135,7 @@ def test_ablations_repeat_rows_of_the_main_tables() -> None:
 
 
 def test_configs_of_ablations_quote_their_row() -> None:
-    paths = sorted((ROOT / 'configs' / 'ablation').glob('*.py'))
+    paths = sorted((ROOT / 'configs' / 'research' / 'ablation').glob('*.py'))
     assert len(paths) == 17
     for path in paths:
         text = path.read_text()
@@ -146,8 +146,8 @@ def test_configs_of_ablations_quote_their_row() -> None:
 
 
 def test_the_guide_has_the_numbers() -> None:
-    """docs/classification.md, Tables A.3 to A.8 at 224 pixels, and the name of every table."""
-    text = (ROOT / 'docs' / 'classification.md').read_text()
+    """Tables A.3 to A.8 at 224 pixels, and the name of every table, in classification.md."""
+    text = (ROOT / 'docs' / 'research' / 'classification.md').read_text()
     models = ('vit-s', 'vit-b', 'vit-l', 'swin-t', 'swin-s', 'swin-b')
     printed = re.findall(r'^\| ([a-z][^|]+) \|((?: \d\d\.\d \|){6})$', text, re.MULTILINE)
     assert len(printed) == 5

@@ -1,4 +1,4 @@
-"""docs/pretraining/run.py from end to end at a toy size, and its crops."""
+"""docs/research/pretraining/run.py from end to end at a toy size, and its crops."""
 
 import json
 import runpy
@@ -10,7 +10,7 @@ import torch
 
 from rope_dense.datasets import make_scene
 
-RUN = Path(__file__).parents[2] / 'docs' / 'pretraining' / 'run.py'
+RUN = Path(__file__).parents[2] / 'docs' / 'research' / 'pretraining' / 'run.py'
 TOY = ['--crops', '40', '--epochs', '2', '--iterations', '4', '--val-interval', '2']
 
 

@@ -1,4 +1,4 @@
-"""configs/pretraining: recipes for timm's training script, with the numbers of the papers."""
+"""configs/research/pretraining: recipes for timm's script, with the numbers of the papers."""
 
 import math
 import re
@@ -12,7 +12,7 @@ import yaml
 from rope_dense.research.named_classifiers import CLASSIFIERS
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / 'configs' / 'pretraining'
+FOLDER = ROOT / 'configs' / 'research' / 'pretraining'
 ARGUMENTS = (Path(__file__).parent / 'timm_train_arguments.txt').read_text().splitlines()
 RAND = dict(
     aa='rand-m9-mstd0.5-inc1', mixup=0.8, cutmix=1.0, smoothing=0.1, opt='adamw', opt_eps=1e-8

@@ -16,7 +16,7 @@ from mmseg.structures import SegDataSample
 
 from rope_dense.backbones.position_bias import TableBiasAttention
 
-STUDY = Path(__file__).parents[2] / 'docs' / 'scaling_study'
+STUDY = Path(__file__).parents[2] / 'docs' / 'research' / 'scaling_study'
 sys.path.insert(0, str(STUDY))
 
 import plan  # noqa: E402

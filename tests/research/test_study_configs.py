@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from rope_dense.backbones.position_bias import TableBiasAttention
 
-STUDY = Path(__file__).parents[2] / 'configs' / 'study'
+STUDY = Path(__file__).parents[2] / 'configs' / 'research' / 'study'
 PARTS = {  # rotary embedding, absolute position embedding, relative position bias
     'vit_ape': (None, True, False),
     'vit_rope_axial': ('AxialRoPE', False, False),
@@ -20,7 +20,7 @@ PARTS = {  # rotary embedding, absolute position embedding, relative position bi
     'swin_rope_axial': ('AxialRoPE', False, False),
     'swin_rope_mixed': ('MixedRoPE', False, False),
 }
-STREETS = ('vit', 'vit_windows', 'swin')  # see also tests/docs/test_scaling_study.py
+STREETS = ('vit', 'vit_windows', 'swin')  # see also test_scaling_study.py
 
 
 def load(name: str) -> Config:

@@ -316,7 +316,7 @@ def test_no_weights_come_with_a_name(timm: ModuleType, ours: ModuleType) -> None
 
 
 def test_the_classifier_of_a_config(timm: ModuleType, ours: ModuleType) -> None:
-    path = ROOT / 'configs' / 'ablation' / 'vit-s_2d_k4_shared_in1k.py'
+    path = ROOT / 'configs' / 'research' / 'ablation' / 'vit-s_2d_k4_shared_in1k.py'
     with torch.device('meta'):
         model = timm.create_model('rope_classifier', config=str(path), drop_path_rate=0.2)
         assert model.head.out_features == 1000

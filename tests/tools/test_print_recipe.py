@@ -12,8 +12,8 @@ from helpers.grid import CONFIGS, FLAGSHIPS, GRID, Leaf, build_offline, read
 from helpers.tool_names import TOOLS, Main
 from rope_dense.cli.config import load_config
 from rope_dense.cli.model_checks import build_shapes
-from rope_dense.cli.recipe import recipe_text
 from rope_dense.cli.paper_results import paper_result
+from rope_dense.cli.recipe import recipe_text
 
 LABELS = (
     *('train data', 'test data', 'model', 'weights', 'frozen', 'colours', 'maps', 'position'),
