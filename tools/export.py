@@ -4,6 +4,7 @@ Examples:
     python tools/export.py configs/upernet_vit_rope_mixed.py iter_160000.pth upernet.onnx
     python tools/export.py configs/dino_swin_rope_mixed.py a.pth dino.onnx --size 800x1344 --batch 1
     python tools/export.py CONFIG CHECKPOINT model.pt2 --format pt2 --dtype bf16
+    python tools/export.py hf-hub:OWNER/NAME model.onnx   # what tools/push_to_hub.py wrote
 
 Detectors, segmentors (whole images, whatever the config's test_cfg says) and classifiers take
 images of 8-bit pixels; docs/export.md says what the file has. It is run once and compared with the
@@ -23,8 +24,14 @@ FORMATS, PRECISIONS = ('onnx', 'pt2'), ('fp32', 'fp16', 'bf16')
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
-    parser.add_argument('config', help='config file')
-    parser.add_argument('checkpoint', help='checkpoint file, https:// address or hf-hub:owner/name')
+    parser.add_argument(
+        'config',
+        help='config file; or, without a checkpoint, hf-hub:owner/name or the folder of such a '
+        'model',
+    )
+    parser.add_argument(
+        'checkpoint', nargs='?', help='checkpoint file, https:// address or hf-hub:owner/name'
+    )
     parser.add_argument('out', type=Path, help='file to write: NAME.onnx or NAME.pt2')
     parser.add_argument('--format', choices=FORMATS, help='(by the name of the file)')
     parser.add_argument(
@@ -59,6 +66,7 @@ from rope_dense.evaluation.settings import parse_size
 from rope_dense.export import export
 from rope_dense.export.compare import check_file
 from rope_dense.export.exporter import DTYPES
+from rope_dense.integrations.hub import weights_file
 from rope_dense.utils.lock import exclusive
 
 DTYPE_NAMES = {name: dtype for dtype, name in DTYPES.items()}
@@ -68,6 +76,8 @@ DTYPE_NAMES = {name: dtype for dtype, name in DTYPES.items()}
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
     size, batch = size_of(args.size), batch_of(args.batch)
+    if args.checkpoint is None:
+        args.checkpoint = weights_file(args.config)
     cfg = load_config(args.config, args.cfg_options)
     model = build_model(cfg)
     classes, colours = load(cfg, model, args.checkpoint)
@@ -126,6 +136,7 @@ def load(
     """
     stored = check_tested_weights(checkpoint, model)
     classes = ((stored.get('meta') or {}).get('dataset_meta') or {}).get('classes')
+    classes = classes or (cfg.get('metainfo') or {}).get('classes')  # of a model of the hub
     if classes is None or cfg.get('test_dataloader') is None:
         return classes, None
     colours = classes_and_colours(cfg, stored)[1]

@@ -97,7 +97,8 @@ from rope_dense.datasets.image_sources import (
 )
 from rope_dense.evaluation.resolution import at_size
 from rope_dense.evaluation.settings import parse_size
-from rope_dense.integrations.hub import model_files
+from rope_dense.integrations.hub import weights_file
+from rope_dense.integrations.hub_config import is_stored, registered_only
 from rope_dense.visualization.prediction_files import (
     DRAWN,
     LABELS,
@@ -117,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     warnings.filterwarnings('ignore', 'torch.meshgrid')  # of mmdet's DINO
     if args.checkpoint is None:
         args.work_dir = args.work_dir or str(Path('work_dirs', Path(args.config).name))
-        args.config, args.checkpoint = model_files(args.config)
+        args.checkpoint = weights_file(args.config)
     video = Path(args.input) if args.input.lower().endswith(VIDEO_SUFFIXES) else None
     with usage_errors():
         cfg = load_config(args.config, args.cfg_options, args.work_dir)
@@ -160,7 +161,9 @@ def build(cfg: Config, args: argparse.Namespace, device: str) -> tuple[BaseInfer
     else:
         from mmseg.apis import MMSegInferencer as Inferencer
     # What they log is of mmengine's own business: the backend of a file, a scope without functions.
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    guard = registered_only() if is_stored(cfg) else contextlib.nullcontext()
+    quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+    with guard, quiet[0], quiet[1]:
         inferencer = Inferencer(copy.deepcopy(cfg), args.checkpoint, device=device)
     inferencer.show_progress = False
     # The inferencers warn where weights are missing, and take classes of COCO or Cityscapes then.

@@ -7,13 +7,14 @@ import inspect
 import logging
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import MODELS, Registry, root
 
 from ..checkpoints import CheckpointError
+from ..integrations.hub_config import is_stored, registered_only
 from .config import component_of, nodes
 from .errors import UsageError, nearest
 
@@ -32,7 +33,9 @@ def build_part(
         settings: of the part. They are copied, because some parts change theirs (DINO's head).
         arguments: added to the settings.
     """
-    with building(cfg, key), registry.switch_scope_and_registry(cfg.default_scope) as scoped:
+    guard = registered_only() if is_stored(cfg) else nullcontext()
+    scope = registry.switch_scope_and_registry(cfg.default_scope)
+    with guard, building(cfg, key), scope as scoped:
         return scoped.build(ConfigDict(copy.deepcopy(settings), **arguments))
 
 

@@ -13,6 +13,9 @@ from mmengine.config import Config, ConfigDict, DictAction
 from mmengine.registry import Registry
 from mmengine.runner import Runner
 
+from ..checkpoints import CheckpointError
+from ..integrations.hub import config_file, is_stored_model
+from ..integrations.hub_config import read_settings
 from .errors import UsageError, nearest
 from .own_config import UNKNOWN, own_options
 
@@ -39,15 +42,20 @@ def load_config(path: str, options: Iterable[str] = (), work_dir: str | None = N
     UsageError if the file, an option or a value cannot be used.
 
     Args:
+        path: of a config; or hf-hub:owner/name, or a folder with the files of such a model.
         options: KEY=VALUE pairs of --cfg-options.
         work_dir: by default the config's, else work_dirs/<name of the config>.
     """
+    if is_stored_model(path):
+        path = str(config_file(path))
     if not os.path.isfile(path):
         raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)})')
     pairs = read_options(options)
     with own_options(pairs):
         try:
-            cfg = Config.fromfile(path)
+            cfg = read_config(path)
+        except CheckpointError:
+            raise
         except RecursionError as error:
             cycle = ' -> '.join(map(str, base_cycle(Path(path).resolve())))
             raise UsageError(f'config {path!r}: its _base_ files form a cycle: {cycle}') from error
@@ -67,6 +75,11 @@ def load_config(path: str, options: Iterable[str] = (), work_dir: str | None = N
             cfg[loader].persistent_workers = False  # PyTorch refuses True without workers
     _check_numbers(cfg)
     return cfg
+
+
+def read_config(path: str) -> Config:
+    """A config that is run, or one of JSON, which has settings only."""
+    return read_settings(Path(path)) if path.endswith('.json') else Config.fromfile(path)
 
 
 def base_files(path: Path) -> list[Path]:

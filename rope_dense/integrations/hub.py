@@ -1,16 +1,14 @@
 """Trained models on the Hugging Face hub: config, weights, classes and a card, by one name.
 
-A repository has three files: config.py (settings only, nothing that runs), model.safetensors and
-README.md. Files of other people's repositories are read as data: see ``check_settings``.
+A repository has three files: config.json, model.safetensors and README.md. Nothing in them can
+run: see ``hub_config``.
 """
 
 from __future__ import annotations
 
-import ast
 import copy
-import importlib
-import os
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +19,13 @@ from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor
 
 from ..checkpoints.errors import CheckpointError
-from ..checkpoints.fetch import HUB, fetch
-from ..checkpoints.read import read_checkpoint
+from ..checkpoints.fetch import HUB
+from ..checkpoints.read import file_format, read_checkpoint
 from ..utils.atomic_write import atomic_write, atomic_write_text
+from .hub_config import read_settings, registered_only, storable
 
-CONFIG, WEIGHTS, CARD = 'config.py', 'model.safetensors', 'README.md'
+CONFIG, WEIGHTS, CARD = 'config.json', 'model.safetensors', 'README.md'
+OLD_CONFIG = 'config.py'  # of earlier versions, which would have to be run
 TASKS = {'mmdet': 'object-detection', 'mmseg': 'image-segmentation'}
 PREDICT = {'mmdet': ('mmdet', 'inference_detector'), 'mmseg': ('mmseg', 'inference_model')}
 CARD_TEXT = """---
@@ -54,8 +54,6 @@ result = {predict}(model, 'picture.jpg')
 
 {classes}
 """
-IMPORTS = ('rope_dense', 'mmdet', 'mmseg', 'mmpretrain')  # that a config of the hub may ask for
-SHIPPED = ('work_dir', 'launcher', 'own', 'experiment_name')  # keys of the user's machine
 
 
 def save_for_hub(
@@ -71,8 +69,7 @@ def save_for_hub(
 ) -> Path:
     """Write a model as the files of a hub repository.
 
-    Paths of this machine are left out of the config, and so are the names of the weights that the
-    training started from: the file has all of them.
+    The config keeps what predictions need: model, test pipeline and classes.
 
     Args:
         config: what the model was trained with; it is not changed.
@@ -88,7 +85,8 @@ def save_for_hub(
         The folder.
 
     Raises:
-        ValueError: the folder has files in it, or the config's task is none of mmdet and mmseg.
+        ValueError: the folder has files in it; the config's task is none of mmdet and mmseg; or
+            the config has parts that reading would refuse, see ``hub_config``.
     """
     folder = Path(folder)
     if folder.exists() and any(folder.iterdir()):
@@ -97,51 +95,39 @@ def save_for_hub(
         raise ValueError(f'default_scope must be one of {tuple(TASKS)}, it is {scope!r}')
     from safetensors.torch import save_file
 
-    cfg = portable(config, classes, colours)
+    plain = config._cfg_dict.to_dict()
+    dataset = plain['test_dataloader']['dataset']
+    settings = storable(
+        dict(
+            default_scope=scope,
+            model=plain['model'],
+            test_pipeline=prediction_steps(dataset),
+            metainfo=dict(
+                classes=tuple(classes), palette=[tuple(map(int, colour)) for colour in colours]
+            ),
+        )
+    )
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / WEIGHTS) as partial:
         # Copies: tensors that share memory are refused by the format.
         tensors = {key: value.detach().cpu().contiguous().clone() for key, value in weights.items()}
         save_file(tensors, str(partial), metadata={'format': 'pt'})
-    atomic_write_text(folder / CONFIG, cfg.pretty_text)
-    check_settings(folder / CONFIG)
-    atomic_write_text(folder / CARD, card(cfg, name, classes, license, metrics or {}))
+    atomic_write_text(folder / CONFIG, json.dumps(settings, indent=1) + '\n')
+    atomic_write_text(folder / CARD, card(config, name, classes, license, metrics or {}))
     return folder
 
 
-def portable(config: Config, classes: Sequence[str], colours: Sequence[Sequence[int]]) -> Config:
-    """A copy of a config without what belongs to one machine, with the classes in its data sets."""
-    cfg = Config(copy.deepcopy(config._cfg_dict.to_dict()))
-    for key in SHIPPED:
-        cfg.pop(key, None)
-    cfg.load_from, cfg.resume = None, False
-    metainfo = dict(classes=tuple(classes), palette=[tuple(map(int, rgb)) for rgb in colours])
-    for part in dicts(cfg._cfg_dict):
-        if root := part.get('data_root'):
-            part['data_root'] = 'data'
-            part['metainfo'] = copy.deepcopy(metainfo)
-            part['ann_file'] = relative(part.get('ann_file') or '', root)
-        elif part.get('ann_file'):
-            part['ann_file'] = f'data/{Path(part["ann_file"]).name}'
-        init_cfg = part.get('init_cfg')
-        if isinstance(init_cfg, dict) and init_cfg.get('type') == 'Pretrained':
-            part['init_cfg'] = None
-    return cfg
-
-
-def relative(path: str, root: str) -> str:
-    """A path without the folder of the data set before it."""
-    return os.path.relpath(path, root) if path.startswith(str(root)) else path
-
-
-def dicts(part: object) -> Iterator[dict]:
-    """All dicts at or below a part of a config."""
-    if isinstance(part, dict):
-        yield part
-        part = list(part.values())
-    if isinstance(part, (list, tuple)):
-        for item in part:
-            yield from dicts(item)
+def prediction_steps(dataset: dict) -> list[dict]:
+    """The test pipeline of a data set without annotations, all steps by their registered names."""
+    while 'pipeline' not in dataset:  # RepeatDataset, ConcatDataset and the like
+        dataset = dataset['dataset'] if 'dataset' in dataset else dataset['datasets'][0]
+    steps = []
+    for step in dataset['pipeline']:
+        own = step['type'].startswith(f'{__name__.split(".")[0]}.')
+        name = step['type'].rpartition('.')[2] if own else step['type']
+        if not name.endswith('Annotations'):
+            steps.append(dict(step, type=name))
+    return steps
 
 
 def card(
@@ -201,108 +187,77 @@ def load_from_hub(source: str, device: str | torch.device = 'cpu') -> BaseModel:
     Raises:
         CheckpointError: a file cannot be fetched or read, or does not fit.
     """
-    config, weights = model_files(source)
-    cfg = Config.fromfile(config)
-    importlib.import_module(f'{cfg.default_scope}.models')
+    cfg, weights = read_settings(config_file(source)), weights_file(source)
     init_default_scope(cfg.default_scope)
-    with MODELS.switch_scope_and_registry(cfg.default_scope) as models:
+    with MODELS.switch_scope_and_registry(cfg.default_scope) as models, registered_only():
         model = models.build(copy.deepcopy(cfg.model))
     try:
-        model.load_state_dict(read_checkpoint(fetch(weights), source))
+        model.load_state_dict(read_checkpoint(weights, source))
     except RuntimeError as error:
         raise CheckpointError(f'{source}: weights do not fit the config: {error}') from error
-    dataset = cfg.test_dataloader.dataset
-    cfg.test_pipeline = dataset.pipeline  # where mmseg looks for it
-    model.cfg, model.dataset_meta = cfg, dict(dataset.metainfo)
+    model.cfg, model.dataset_meta = cfg, dict(cfg.metainfo)
     return revert_sync_batchnorm(model).to(device).eval()
 
 
-def model_files(source: str) -> tuple[str, str]:
-    """The config file of a model, which has settings alone, and the source of its weights.
+def is_stored_model(source: str) -> bool:
+    """Return whether a name is a model of the hub, or a folder as ``save_for_hub`` writes it."""
+    return source.startswith(HUB) or Path(source).is_dir()
 
-    Args:
-        source: ``hf-hub:owner/name``, with ``@revision`` if wanted; or a folder.
+
+def config_file(source: str) -> Path:
+    """The config.json of a model, by ``hf-hub:owner/name[@revision]`` or its folder."""
+    return model_file(source, CONFIG)
+
+
+def weights_file(source: str) -> str:
+    """The weights of a model, a safetensors file, by the same names.
 
     Raises:
-        CheckpointError: the config cannot be fetched, or has more than settings.
+        CheckpointError: it is missing, or of another format.
+    """
+    path = str(model_file(source, WEIGHTS))
+    if file_format(path, source) != 'safetensors':
+        raise CheckpointError(f'{path}: not a safetensors file, which {WEIGHTS} has to be')
+    return path
+
+
+def model_file(source: str, name: str) -> Path:
+    """A file of a hub repository, downloaded, or of a folder.
+
+    Raises:
+        CheckpointError: there is none, or it is a link out of the folder.
     """
     if source.startswith(HUB):
-        config, weights = hub_config(source), source
-    else:
-        config, weights = (str(Path(source, name)) for name in (CONFIG, WEIGHTS))
-        if not Path(config).is_file():
-            raise CheckpointError(
-                f'{source}: no folder with {CONFIG} and {WEIGHTS}, as tools/push_to_hub.py writes; '
-                f'a model of the hub is {HUB}owner/name, and a config needs a checkpoint'
-            )
-    check_settings(Path(config))
-    return config, weights
+        return download(source, name)
+    folder = Path(source)
+    if not (folder / name).is_file():
+        raise CheckpointError(missing_file(folder, name))
+    if not (folder / name).resolve().is_relative_to(folder.resolve()):
+        raise CheckpointError(
+            f'{folder / name}: a link out of the folder, {(folder / name).resolve()}'
+        )
+    return folder / name
 
 
-def hub_config(source: str) -> str:
-    """The config file of a hub repository, downloaded."""
+def missing_file(folder: Path, name: str) -> str:
+    """The message for a folder without a file of a model."""
+    if name == CONFIG and (folder / OLD_CONFIG).is_file():
+        return (
+            f'{folder}: has {OLD_CONFIG}, a program, and no {CONFIG}: push the model again; a '
+            f'config of your own needs its path, {folder / OLD_CONFIG}, and a checkpoint'
+        )
+    return (
+        f'{folder}: no folder with {CONFIG} and {WEIGHTS}, as tools/push_to_hub.py writes; a model '
+        f'of the hub is {HUB}owner/name, and a config needs a checkpoint'
+    )
+
+
+def download(source: str, name: str) -> Path:
+    """A file of a hub repository, in huggingface_hub's cache."""
     try:
         from huggingface_hub import hf_hub_download
 
         repository, _, revision = source.removeprefix(HUB).partition('@')
-        return str(hf_hub_download(repository, CONFIG, revision=revision or None))
+        return Path(hf_hub_download(repository, name, revision=revision or None))
     except (ImportError, OSError, ValueError) as error:
-        raise CheckpointError(f'{source}: no {CONFIG} ({error})') from error
-
-
-def check_settings(path: Path) -> None:
-    """Check that a config file is data: names with numbers, texts, lists and dicts.
-
-    A config is a program, and mmengine runs it. One that passes here only builds values; what it
-    may import (`custom_imports`) and which classes it names are of the packages in IMPORTS, or
-    registered by them.
-
-    Raises:
-        CheckpointError: it has anything else.
-    """
-    try:
-        tree = ast.parse(path.read_text(encoding='utf-8'))
-    except (OSError, SyntaxError, ValueError) as error:
-        raise CheckpointError(f'{path}: cannot be read ({error})') from error
-    for statement in tree.body:
-        plain = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
-        if not (isinstance(statement, ast.Assign) and plain and is_plain(statement.value)):
-            raise CheckpointError(
-                f'{path}, line {statement.lineno}: not a plain setting; configs from a hub may '
-                'have numbers, texts, lists and dicts only'
-            )
-        if isinstance(statement.targets[0], ast.Name) and statement.targets[0].id == '_base_':
-            raise CheckpointError(f'{path}: builds on other files (_base_)')
-    for name in imports_of(tree):
-        if name.split('.')[0] not in IMPORTS:
-            raise CheckpointError(f'{path}: imports {name}; allowed: {", ".join(IMPORTS)}')
-
-
-def is_plain(node: ast.expr) -> bool:
-    """Return True for a literal, or dict(...) of literals."""
-    if isinstance(node, ast.Constant):
-        return not (isinstance(node.value, str) and '{{' in node.value)  # mmengine's substitution
-    if isinstance(node, (ast.List, ast.Tuple)):
-        return all(map(is_plain, node.elts))
-    if isinstance(node, ast.Dict):
-        return all(key is not None and is_plain(key) for key in node.keys) and all(
-            map(is_plain, node.values)
-        )
-    if isinstance(node, ast.UnaryOp):
-        return isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant)
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == 'dict'
-        and all(isinstance(given, ast.Dict) and is_plain(given) for given in node.args)
-        and all(word.arg is not None and is_plain(word.value) for word in node.keywords)
-    )
-
-
-def imports_of(tree: ast.Module) -> list[str]:
-    """The modules that `custom_imports` names, anywhere in a config."""
-    names = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and node.arg == 'imports':
-            names += [c.value for c in ast.walk(node.value) if isinstance(c, ast.Constant)]
-    return [str(name) for name in names]
+        raise CheckpointError(f'{source}: no {name} ({error})') from error

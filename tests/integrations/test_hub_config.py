@@ -1,0 +1,354 @@
+"""Configs of the hub: what they may have, and that nothing in them runs."""
+
+import inspect
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, TASK_UTILS, TRANSFORMS, init_default_scope
+from safetensors.torch import save_file
+
+from rope_dense.checkpoints import CheckpointError
+from rope_dense.cli.config import load_config
+from rope_dense.cli.errors import UsageError
+from rope_dense.cli.model_checks import build_model
+from rope_dense.integrations import hub_config
+from rope_dense.integrations.hub import load_from_hub, prediction_steps
+from rope_dense.integrations.hub_config import (
+    decode,
+    encode,
+    is_allowed,
+    read_settings,
+    registered_only,
+    storable,
+)
+
+CONFIGS = Path(__file__).parents[2] / 'configs'
+WATCHED = (
+    'os.system',
+    'subprocess.Popen',
+    'os.exec',
+    'os.posix_spawn',
+    'os.fork',
+    'socket.connect',
+)
+STRANGERS = ('this', 'antigravity', 'turtle', 'webbrowser', 'planted')  # imported by no test
+events: list[str] = []
+watching = False
+
+
+def audit(event: str, arguments: tuple) -> None:
+    """Record processes, connections, imports of strangers and code that is compiled from a text."""
+    if not watching:
+        return
+    named = event == 'import' and arguments[0].split('.')[0] in STRANGERS
+    compiled = event == 'compile' and arguments[1] in ('<string>', b'<string>')
+    if event in WATCHED or named or compiled:
+        events.append(f'{event} {arguments[:1]}')
+
+
+sys.addaudithook(audit)
+
+
+@contextmanager
+def nothing_runs() -> Iterator[None]:
+    """Fail if anything is started, fetched or imported within this context."""
+    global watching
+    events.clear()
+    watching = True
+    try:
+        yield
+    finally:
+        watching = False
+    assert not events
+
+
+@pytest.fixture(scope='module', autouse=True)
+def _packages() -> None:
+    """What a first reading imports, and may start, such as a look for a compiler."""
+    hub_config.model_types('mmdet')
+    init_default_scope('mmdet')
+
+
+BACKBONE = dict(
+    type='RoPEViT',
+    arch=dict(embed_dims=32, depth=2, num_heads=2),
+    rope=dict(type='MixedRoPE'),
+)
+HEAD = dict(
+    type='FCNHead',
+    in_channels=32,
+    channels=8,
+    num_classes=2,
+    num_convs=1,
+    loss_decode=dict(type='CrossEntropyLoss'),
+)
+PLAIN = dict(
+    default_scope='mmseg',
+    model=dict(
+        type='EncoderDecoder',
+        data_preprocessor=dict(type='SegDataPreProcessor', size_divisor=16),
+        backbone=BACKBONE,
+        decode_head=HEAD,
+        test_cfg=dict(mode='whole'),
+    ),
+    test_pipeline=[
+        dict(type='LoadImageFromFile'),
+        dict(type='Resize', scale={'tuple': [64, 64]}, keep_ratio=True),
+        dict(type='PackSegInputs'),
+    ],
+    metainfo=dict(classes=['a', 'b/c.d'], palette=[[0, 0, 0], [255, 255, 255]]),
+)
+
+
+def folder_of(tmp_path: Path, settings: dict | str = PLAIN) -> Path:
+    """A folder like one of the hub, whose weights do not matter."""
+    folder = tmp_path / 'model'
+    folder.mkdir()
+    text = settings if isinstance(settings, str) else json.dumps(settings)
+    (folder / 'config.json').write_text(text)
+    save_file({'a': torch.zeros(1)}, str(folder / 'model.safetensors'))
+    return folder
+
+
+def changed(path: str, value: object) -> dict:
+    """The plain settings with a value at a dotted path, which may be new."""
+    settings = json.loads(json.dumps(PLAIN))
+    *parents, last = path.split('.')
+    part = settings
+    for name in parents:
+        part = part[int(name)] if isinstance(part, list) else part.setdefault(name, {})
+    if isinstance(part, list):
+        part[int(last)] = value
+    else:
+        part[last] = value
+    return settings
+
+
+def test_plain_settings_are_read_and_built(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    with nothing_runs():
+        cfg = read_settings(folder / 'config.json')
+    assert cfg.model.type == 'EncoderDecoder' and cfg.metainfo.classes == ['a', 'b/c.d']
+    assert cfg.test_pipeline[1].scale == (64, 64)
+    assert load_config(str(folder)).model == cfg.model
+    assert build_model(load_config(str(folder / 'config.json'))).decode_head.num_classes == 2
+
+
+def test_the_hook_sees_what_runs() -> None:
+    """Or the tests below would pass whatever happens."""
+    for run in (
+        lambda: os.system('true'),
+        lambda: subprocess.run(['true'], check=True),
+        lambda: eval('1 + 1'),
+        lambda: sys.audit('import', 'this'),
+    ):
+        with pytest.raises(AssertionError), nothing_runs():
+            run()
+
+
+RUN = {'type': 'os.system', 'command': 'touch x'}
+POPEN = {'type': 'subprocess.Popen', 'args': 'touch x', 'shell': True}
+ATTEMPTS = {
+    'the model itself': changed('model', RUN),
+    'Popen': changed('model', POPEN),
+    'a backbone': changed('model.backbone', RUN),
+    'an embedding': changed('model.backbone.rope', RUN),
+    'a head': changed('model.decode_head', RUN),
+    'a loss': changed('model.decode_head.loss_decode', RUN),
+    'in a list': changed('model.decode_head.loss_decode', [RUN]),
+    'in a tuple': changed('model.decode_head.loss_decode', {'tuple': [RUN]}),
+    'in lists of lists': changed('model.neck', [[[{'a': [RUN]}]]]),
+    'init_cfg': changed('model.backbone.init_cfg', RUN),
+    'init_cfg in a list': changed('model.init_cfg', [RUN]),
+    'Pretrained': changed('model.init_cfg', {'type': 'Pretrained', 'checkpoint': 'x'}),
+    'pretrained': changed('model.pretrained', 'x'),
+    'test_cfg': changed('model.test_cfg', RUN),
+    'evaluated by mmcv': changed('model.test_cfg.nms', {'type': 'exit'}),
+    'an expression for mmcv': changed('model.test_cfg.nms', {'type': "__import__('this')"}),
+    'norm_cfg': changed('model.backbone.norm_cfg', {'type': 'this.s'}),
+    'act_cfg by a text': changed('model.decode_head.act_cfg', 'os.system'),
+    'data_preprocessor': changed('model.data_preprocessor', RUN),
+    'a pipeline': changed('test_pipeline.1', RUN),
+    'within a transform': changed('test_pipeline.1.transforms', [RUN]),
+    'a transform that runs what it is given': changed('test_pipeline.1', {'type': 'Albu'}),
+    'a backend of files': changed('test_pipeline.0.backend_args', {'backend': 'petrel'}),
+    'builtins': changed('model', {'type': 'builtins.exec', 'object': 'import this'}),
+    'torch.hub': changed('model', {'type': 'torch.hub.load', 'repo_or_dir': 'x'}),
+    'mmengine.Config': changed('model', {'type': 'mmengine.Config.fromfile', 'filename': 'x'}),
+    'a scope that is a module': changed('model', {'type': 'planted.Model'}),
+    '_scope_': changed('model._scope_', 'planted'),
+    'no registered class': changed('model', {'type': 'Planted'}),
+    'a type that is no text': changed('model', {'type': ['os.system']}),
+    'a type of another kind': changed('model', {'type': {'tuple': ['os', 'system']}}),
+    'custom_imports': PLAIN | {'custom_imports': {'imports': ['this']}},
+    'custom_imports below': changed('model.custom_imports', {'imports': ['this']}),
+    '_base_': PLAIN | {'_base_': 'x.py'},
+    '_base_ below': changed('model._base_', 'x.py'),
+    'a template': changed('model.backbone.arch', '{{ fileDirname }}'),
+    'the environment': changed('model.backbone.arch', '{{$ENV:HOME}}'),
+    'a pickle': changed('model.decode_head.loss_decode.class_weight', 'weights.pkl'),
+    'a pickle without a dot': changed('model.decode_head.loss_decode.class_weight', 'pkl'),
+    'a teacher': changed(
+        'model',
+        {'type': 'mmdet.KnowledgeDistillationSingleStageDetector', 'teacher_config': 'x'},
+    ),
+    'a language model': changed('model.language_model', {'type': 'mmdet.BertModel', 'name': 'x'}),
+    'a model of timm': changed('model.backbone', {'type': 'TIMMBackbone', 'model_name': 'x'}),
+    'an address': changed('model.backbone.arch', 'https://host/x'),
+    'a key that is code': changed('model.__import__("this")', 1),
+    'dunder': changed('model.backbone', {'type': 'RoPEViT', 'a.b': 1}),
+    'another task': PLAIN | {'default_scope': 'planted'},
+    'a scope that is no text': PLAIN | {'default_scope': ['mmseg']},
+    'hooks': PLAIN | {'custom_hooks': [RUN]},
+    'visualizer': PLAIN | {'visualizer': RUN},
+    'classes in a file': changed('metainfo.classes', 'x.txt'),
+    'colours out of range': changed('metainfo.palette', [[256, 0, 0]]),
+    'colours that are no numbers': changed('metainfo.palette', [[float('nan'), 0, 0]]),
+    'no dict': '[1, 2]',
+    'no JSON': '{"model": dict(type="os.system")}',
+    'a program': 'import this\n',
+    'lazy imports': 'with read_base():\n    from planted import *\n',
+    'very deep': '[' * 100_000,
+    'very deep and whole': '{"a":' * 100_000 + '1' + '}' * 100_000,
+    'deep below the model': json.dumps(PLAIN).replace('"whole"', '[' * 900 + '1' + ']' * 900),
+    'a key twice': json.dumps(PLAIN)[:-1] + ', "model": {"type": "os.system"}}',
+    'a key twice below': json.dumps(PLAIN).replace(
+        '"mode": "whole"', '"mode": "whole", "mode": "os.system"'
+    ),
+}
+
+
+@pytest.mark.parametrize('name', ATTEMPTS)
+def test_an_attempt_is_refused_and_nothing_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / 'planted.py').write_text('raise SystemExit(1)\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    folder = folder_of(tmp_path, ATTEMPTS[name])
+    before = sorted(tmp_path.rglob('*'))
+    for read in (
+        lambda: load_from_hub(str(folder)),
+        lambda: load_config(str(folder)),
+        lambda: load_config(str(folder / 'config.json')),
+    ):
+        with nothing_runs(), pytest.raises((CheckpointError, UsageError)) as error:
+            read()
+        assert '\n' not in str(error.value) and 'config.json' in str(error.value)
+    assert sorted(tmp_path.rglob('*')) == before
+    assert 'planted' not in sys.modules and 'this' not in sys.modules
+
+
+def test_a_program_in_a_folder_of_the_hub_is_not_run(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    (folder / 'config.json').rename(folder / 'config.py')
+    (folder / 'config.py').write_text("import os\nos.system('touch x')\n")
+    with nothing_runs(), pytest.raises(CheckpointError, match=r'config\.py, a program.*again'):
+        load_config(str(folder))
+
+
+class Malicious:
+    """A pickle that runs a command."""
+
+    def __reduce__(self) -> tuple[Callable, tuple]:
+        return os.system, ('touch x',)
+
+
+def test_a_pickle_is_no_safetensors_file(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    for content in (pickle.dumps(Malicious()), b'PK\x03\x04', b''):
+        (folder / 'model.safetensors').write_bytes(content)
+        with nothing_runs(), pytest.raises(CheckpointError):
+            load_from_hub(str(folder))
+    torch.save({'a': torch.zeros(1)}, folder / 'model.safetensors')
+    with pytest.raises(CheckpointError, match='not a safetensors file'):
+        load_from_hub(str(folder))
+
+
+@pytest.mark.parametrize('name', ['config.json', 'model.safetensors'])
+def test_a_link_out_of_the_folder_is_not_followed(name: str, tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    (folder / name).rename(tmp_path / name)
+    (folder / name).symlink_to(tmp_path / name)
+    with nothing_runs(), pytest.raises(CheckpointError, match='a link out of the folder'):
+        load_from_hub(str(folder))
+
+
+def test_nothing_is_imported_for_a_name_while_a_model_is_built() -> None:
+    with pytest.raises(Exception, match=r'Failed to get os\.system'), registered_only():
+        MODELS.build(dict(type='os.system', command='true'))
+    assert MODELS.get('os.path.join') is os.path.join  # as before, outside
+
+
+READS = re.compile(
+    r'from_pretrained|load_checkpoint\(|fromfile\(|create_model\(|subprocess|os\.system|\bexec\(|'
+    r'(?<![\w.])eval\(|pickle|np\.load|torch\.load|(?<![\w.])open\(|nltk|import_module|urlopen'
+)
+LOOKED_THROUGH = {  # read what `pretrained` and `init_cfg` name, in `init_weights` alone
+    *('BEiT', 'MAE', 'PIDNet', 'SwinTransformer', 'VisionTransformer', 'PyramidVisionTransformer'),
+    *('PyramidVisionTransformerV2', 'DetectoRS_ResNet', 'DetectoRS_ResNeXt', 'SideAdapterCLIPHead'),
+    *('SSDVGG', 'RoPEClassifier'),  # the last where a tool asks for it
+}
+
+
+def test_each_class_that_reads_files_is_known() -> None:
+    hub_config.model_types('mmseg')
+    readers = set()
+    for root in (MODELS, TASK_UTILS):
+        for known in (root, root.children.get('mmdet'), root.children.get('mmseg')):
+            for name, component in (known.module_dict if known else {}).items():
+                if not is_allowed(known, name) or component.__module__.startswith('torch.'):
+                    continue
+                sources = [
+                    inspect.getsource(base)
+                    for base in getattr(component, '__mro__', [component])
+                    if base.__module__.split('.')[0] in ('mmdet', 'mmseg', 'mmcv', 'rope_dense')
+                ]
+                if READS.search('\n'.join(sources)):
+                    readers.add(name)
+    assert readers <= LOOKED_THROUGH
+
+
+def test_tuples_and_lists_come_back() -> None:
+    settings = dict(a=(1, [2, (3,)]), b=[None, 0.5, True, 'c'], d=())
+    assert decode(json.loads(json.dumps(encode(settings, '')))) == settings
+    with pytest.raises(ValueError, match=r'a\.0: a object cannot be stored'):
+        encode(dict(a=[object()]), '')
+
+
+def shipped() -> list[str]:
+    """A config of each folder, and those of own data."""
+    folders = {path.parent for path in CONFIGS.rglob('*.py')}
+    paths = [*CONFIGS.glob('*.py'), *CONFIGS.glob('own/*.py')]
+    paths += [min(folder.glob('*.py')) for folder in folders]
+    names = {path.relative_to(CONFIGS).as_posix() for path in paths}
+    return sorted(name for name in names if not re.search('_base_|detectron2', name))
+
+
+@pytest.mark.parametrize('name', shipped())
+def test_shipped_configs_can_be_stored(name: str) -> None:
+    cfg = Config.fromfile(CONFIGS / name)
+    if cfg.get('default_scope') not in hub_config.DATASETS or not cfg.get('test_dataloader'):
+        pytest.skip('no detector or segmentor')
+    plain = cfg._cfg_dict.to_dict()
+    stored = storable(
+        dict(
+            default_scope=cfg.default_scope,
+            model=plain['model'],
+            test_pipeline=prediction_steps(plain['test_dataloader']['dataset']),
+            metainfo=dict(classes=['a'], palette=[[1, 2, 3]]),
+        )
+    )
+    with TRANSFORMS.switch_scope_and_registry(cfg.default_scope) as transforms, registered_only():
+        for step in decode(stored)['test_pipeline']:
+            transforms.build(step)
