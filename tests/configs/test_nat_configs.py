@@ -25,7 +25,6 @@ from helpers.published import shi_nat
 from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPENAT
 from rope_dense.evaluation.results import read_results
-from rope_dense.research.classifier import load_classifier
 from rope_dense.rope import LogAxialRoPE
 
 NAT, ABLATION = CONFIGS / 'nat', CONFIGS / 'research' / 'ablation'
@@ -427,6 +426,6 @@ def test_published_classifiers_need_a_config(
     arch = dict(embed_dims=16, depths=(1, 1), num_heads=(1, 1))
     backbone = dict(type='RoPENAT', arch=arch, rope=None, use_rpb=True, out_indices=(1,))
     model = MODELS.build(dict(type='RoPEClassifier', backbone=backbone, num_classes=1000))
-    load_classifier(model, path)
+    model.load_checkpoint(path)
     assert torch.equal(model.backbone.norm1.weight, weights['norm.weight'])
     assert torch.equal(model.head.bias, weights['head.bias'])
