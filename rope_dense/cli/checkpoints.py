@@ -7,9 +7,9 @@ from mmengine.config import Config
 from mmengine.runner import CheckpointLoader, find_latest_checkpoint
 from torch import Tensor, nn
 
-from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import listed
 from ..checkpoints.fetch import HUB, WEB, Source, fetch
+from ..checkpoints.models import convert_detector
 from ..checkpoints.read import read_ahead, read_checkpoint
 from ..checkpoints.weights import check_plain
 from .config import nodes
