@@ -8,7 +8,6 @@ S and B on ADE20K and for instances, and other weights) is as the comments of th
 from __future__ import annotations
 
 import copy
-import re
 from functools import cache
 
 import torch
@@ -164,9 +163,9 @@ def variants() -> dict[str, tuple[str, dict]]:
     """Config and --cfg-options of each row of the README, by a name like those of the files."""
     named = {}
     for base, options in readme_variants('eomt'):
-        size, checkpoint = parts(base)[1], options['model.backbone.init_cfg.checkpoint']
-        kind = re.search('lingbot|mixed|axial', checkpoint)[0]
-        backbone = f'lingbot-{size}' if kind == 'lingbot' else f'vit-{size}_rope-{kind}'
+        size, rope = parts(base)[1], options.get('model.backbone.rope.type')
+        kinds = dict(MixedRoPE=f'vit-{size}_rope-mixed', AxialRoPE=f'vit-{size}_rope-axial')
+        backbone = kinds[rope] if rope else f'lingbot-{size}'
         named[base.replace(f'dinov3-{size}', backbone)] = base, options
     return named
 
