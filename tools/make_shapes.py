@@ -45,7 +45,7 @@ if __name__ == '__main__':
     parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
 
 from rope_dense.cli.errors import UsageError, command
-from rope_dense.datasets.layouts import ShapesSettings, write_shapes
+from rope_dense.datasets.shapes_files import ShapesSettings, write_shapes
 
 
 @command

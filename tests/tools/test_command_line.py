@@ -12,8 +12,8 @@ from rope_dense.backbones.layers import TableResize
 from rope_dense.checkpoints.models import DETECTORS
 from rope_dense.checkpoints.publishers import TARGETS
 from rope_dense.cli.config import read_options
-from rope_dense.datasets.layouts import LAYOUTS, ShapesSettings
 from rope_dense.datasets.shapes import COLORS
+from rope_dense.datasets.shapes_files import FORMATS, ShapesSettings
 from rope_dense.export.exporter import DTYPES, PACKAGES
 
 
@@ -58,7 +58,7 @@ def test_choices_are_those_of_the_package() -> None:
     classify = tool('eval_classification')['parse_args']
     for resize in get_args(TableResize):
         assert classify(['x.pth', 'folder', '--rpb-resize', resize]).rpb_resize == resize
-    shapes, given = tool('make_shapes')['parse_args'], ['out', '--layout', *LAYOUTS, '--colors']
+    shapes, given = tool('make_shapes')['parse_args'], ['out', '--layout', *FORMATS, '--colors']
     for colors in COLORS:
         args = shapes([*given, colors])
         settings = (args.train, args.val, args.size, args.seed, colors, tuple(args.layout))
