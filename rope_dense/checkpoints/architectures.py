@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 
 import torch
-from torch import Tensor
 
 from ..backbones import RoPENAT, RoPESwin, RoPEViT
 from ..backbones.base import Backbone
@@ -14,7 +13,6 @@ from .keys import SWIN_BLOCK, VIT_BLOCK, StateDict, has
 
 PATCHES = 'patch_embed.proj.weight'
 STEM = 'patch_embed.proj.1.weight'  # of NAT and DiNAT
-ROUNDING = 1e-5  # radians per patch; that of published axial frequencies is 4e-8
 
 Shapes = set[tuple[str, torch.Size]]
 
@@ -88,13 +86,3 @@ def looks_like(model: Backbone, weights: StateDict) -> str:
         if share > own
     ]
     return f'\n  this looks like {" or ".join(names)}' if names else ''
-
-
-def axial_theta(freqs: Tensor) -> float | None:
-    """The theta of axial frequencies [2, h, P]; None if they mix the axes."""
-    if freqs.is_meta or freqs.ndim != 3 or len(freqs) != 2 or freqs.shape[-1] < 4:
-        return None
-    (x, y), pairs = freqs.float(), freqs.shape[-1]
-    if max(x[..., pairs // 2 :].abs().max(), y[..., : pairs // 2].abs().max()) > ROUNDING:
-        return None
-    return float(x[0, 1]) ** (-pairs / 2)
