@@ -1,13 +1,26 @@
-"""Command line arguments that several tools share.
+"""Command line arguments that several commands share.
 
-Only the standard library is imported here, so that a tool can answer --help and wrong options
-before it imports PyTorch and OpenMMLab, which takes seconds.
+A command answers --help and wrong options before PyTorch and OpenMMLab are imported.
 """
+
+from __future__ import annotations
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+PACKAGE = Path(__file__).parents[1]
+CONFIGS = PACKAGE / '.mim' / 'configs'  # of an installed package
+if not CONFIGS.is_dir():
+    CONFIGS = PACKAGE.parent / 'configs'  # of a clone
 
 
 class OptionsAction(argparse.Action):
@@ -52,13 +65,13 @@ class ToolParser(argparse.ArgumentParser):
 
 
 def tool_parser(description: str | None) -> argparse.ArgumentParser:
-    """A parser whose help begins with the docstring of the tool, with the option --debug."""
+    """A parser whose help begins with the docstring of the command, with the option --debug."""
     parser = ToolParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
         '--debug', action='store_true', help='print the traceback of an error, too'
-    )  # read by rope_dense.cli.errors.command
+    )  # read by door.run
     return parser
 
 
@@ -210,3 +223,23 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
     if args.launcher != 'none':
         os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     return args
+
+
+def checked_device(name: str) -> torch.device:
+    """The device of --device; UsageError if there is none."""
+    import torch
+
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # the latter from a torch without CUDA
+        raise UsageError(f'--device {name}: {str(error).splitlines()[0]}') from error
+    return device
+
+
+def check_at_least(args: argparse.Namespace, least: int, *names: str) -> None:
+    """Raise UsageError for an option that is less than ``least``, unless it is None (not given)."""
+    for name in names:
+        if (given := getattr(args, name)) is not None and given < least:
+            option = name.replace('_', '-')
+            raise UsageError(f'--{option} must be {least} or more, got {given}')

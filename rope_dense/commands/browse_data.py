@@ -8,12 +8,20 @@ Examples:
 Each picture is one sample: boxes, masks or class colours drawn on the pixels that the model gets.
 """
 
+from __future__ import annotations
+
 import argparse
-import sys
+import random
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from command_line import add_cfg_options, tool_parser
+from .arguments import add_cfg_options, check_at_least, tool_parser
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -36,24 +44,15 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-if __name__ == '__main__':
-    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+def main(args: argparse.Namespace) -> None:
+    from mmengine.registry import DefaultScope
 
-from mmengine.registry import DefaultScope
+    from ..engine.train_loop import set_epoch
+    from .config import load_config
+    from .data_checks import check_data
+    from .door import building
+    from .options import with_data_root
 
-from rope_dense.cli.arguments import check_at_least
-from rope_dense.cli.building import building
-from rope_dense.cli.config import load_config
-from rope_dense.cli.data_checks import check_data
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.flags import with_data_root
-from rope_dense.engine.train_loop import set_epoch
-from rope_dense.visualization.samples import draw_samples
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
     check_at_least(args, 1, 'count')
     check_at_least(args, 0, 'epoch')
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
@@ -68,10 +67,64 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_data(cfg, (loader,))
     out = args.out or Path(cfg.work_dir) / 'browse' / args.split
     set_epoch(args.epoch)
-    with DefaultScope.overwrite_default_scope(cfg.default_scope), building(cfg):
+    with DefaultScope.overwrite_default_scope(cfg.default_scope), building(f'{loader}.dataset'):
         files = draw_samples(cfg, args.split, out, count=args.count, seed=args.seed)
     print(f'{len(files)} samples of {args.split}: {out}')
 
 
-if __name__ == '__main__':
-    sys.exit(main())
+def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int) -> list[Path]:
+    """Draw the first samples of a data set after its pipeline, with their labels.
+
+    Pixels are those of the model's input before they are normalised: with the channel order and the
+    padding of its data preprocessor.
+
+    Args:
+        split: 'train', 'val' or 'test', of the config's data loaders.
+        out: folder for the pictures, NUMBER_NAME.png.
+        seed: of the augmentation, for Python, NumPy and torch.
+
+    Returns:
+        The files written.
+
+    Raises:
+        LoadError: an image or its labels cannot be loaded.
+    """
+    import numpy as np
+    import torch
+    from mmengine.config import ConfigDict
+    from mmengine.registry import DATASETS, MODELS, VISUALIZERS
+
+    from ..engine.runner import load_error
+
+    dataset = DATASETS.build(config[f'{split}_dataloader'].dataset)
+    preprocessor = MODELS.build(
+        ConfigDict(config.model.data_preprocessor, mean=None, std=None, bgr_to_rgb=False)
+    )
+    detects = config.default_scope == 'mmdet'
+    kind = 'DetLocalVisualizer' if detects else 'SegLocalVisualizer'
+    settings = {} if detects else {'alpha': 0.5}
+    visualizer = VISUALIZERS.build(dict(type=kind, name=f'samples_{out}', **settings))
+    visualizer.dataset_meta = dataset.metainfo
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    files = []
+    for index in range(min(count, len(dataset))):
+        try:
+            packed = dataset[index]
+        except Exception as error:  # a damaged file can fail in any way
+            raise load_error(dataset.get_data_info(index), error) from error
+        sample = packed['data_samples']
+        batch = dict(inputs=[packed['inputs']], data_samples=[sample])
+        data = preprocessor(batch, training=split == 'train')
+        pixels = data['inputs'][0].permute(1, 2, 0).cpu().numpy()  # [H, W, 3], BGR
+        image = np.ascontiguousarray(pixels[..., ::-1].clip(0, 255).astype(np.uint8))
+        path = out / f'{index:04d}_{Path(sample.img_path).stem}.png'
+        labels = data['data_samples'][0]
+        if detects and 'gt_instances' in labels:
+            labels.gt_instances = labels.gt_instances.cpu()
+        with warnings.catch_warnings():
+            warnings.filterwarnings('ignore', '.*out of bounds')  # labels that a crop has cut
+            visualizer.add_datasample(path.stem, image, labels, draw_pred=False, out_file=str(path))
+        files.append(path)
+    return files

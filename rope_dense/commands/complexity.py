@@ -10,10 +10,10 @@ from mmengine.config import Config
 from mmengine.structures import BaseDataElement
 from torch import nn
 
-from ..evaluation.resolution import configured_size
 from ..rope import Rotary, RotaryEmbedding
 from ..utils.sizes import ImageSize
-from .speed import count_operations
+from .benchmark.speed import count_operations
+from .image_sizes import configured_size
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,18 @@ Examples:
     python tools/convert_checkpoint.py work_dirs/b/iter_90000.pth deim.pth --to deimv2
 """
 
+from __future__ import annotations
+
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from command_line import tool_parser
+from .arguments import tool_parser
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    from ..checkpoints.keys import KeyTable, Layout, StateDict
 
 DETECTORS = ('deimv2', 'edgecrafter')
 LAYOUTS = ('ours', 'naver', 'timm', *DETECTORS)
@@ -37,26 +43,13 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-if __name__ == '__main__':
-    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+def main(args: argparse.Namespace) -> None:
+    from ..checkpoints.detectors import published_detector
+    from ..checkpoints.fetch import fetch
+    from ..checkpoints.publishers import TARGETS, find_layout
+    from ..checkpoints.read import read_checkpoint
+    from ..checkpoints.weights import select_weights
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
-
-from rope_dense.checkpoints.detectors import convert_detector, published_detector, to_published
-from rope_dense.checkpoints.fetch import fetch
-from rope_dense.checkpoints.keys import KeyTable, Layout, StateDict, new_keys
-from rope_dense.checkpoints.publishers import TARGETS, Target, find_layout
-from rope_dense.checkpoints.read import read_checkpoint
-from rope_dense.checkpoints.weights import select_weights
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.utils.atomic_write import atomic_write
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
     if args.destination.suffix not in (*PYTORCH, '.safetensors'):
         raise UsageError(
             f'{args.destination}: the suffix must be {", ".join(PYTORCH)} or .safetensors'
@@ -70,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     layout = find_layout(weights, args.source)
     ours = layout.to_ours(weights)
     converted = target.from_ours(ours)
-    write(converted, args.destination, target)
+    write(converted, args.destination, target.wrapper)
     if args.report:
         print(report(weights, layout, target.keys(ours)))
     print(f'{args.destination}: {len(converted)} tensors of {len(weights)} from {layout.name}')
@@ -82,38 +75,49 @@ def convert_whole(contents: dict, args: argparse.Namespace) -> None:
     Raises:
         CheckpointError: it is none, or has keys that are not known.
     """
+    from ..checkpoints.detectors import convert_detector, to_published
+    from ..checkpoints.weights import select_weights
+
     published = convert_detector(contents, args.source)
     ours = select_weights(published, '', args.source)
     to_ours = args.to == 'ours'
     converted = ours if to_ours else to_published(ours, args.to)
-    write(converted, args.destination, Target(dict, dict, 'state_dict' if to_ours else 'model'))
+    write(converted, args.destination, 'state_dict' if to_ours else 'model')
     if args.report:
         print('\n'.join(f'{key} {list(tensor.shape)}' for key, tensor in converted.items()))
     print(f'{args.destination}: {len(converted)} tensors of a whole detector')
 
 
-def write(weights: StateDict, path: Path, target: Target) -> None:
-    """Write a file that is either complete or absent."""
+def write(weights: StateDict, path: Path, wrapper: str | None) -> None:
+    """Write a file that is either complete or absent.
+
+    Args:
+        wrapper: key of the weights in a PyTorch file, or None if they are at its top.
+    """
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    from ..utils.atomic_write import atomic_write
+
     weights = {key: tensor.contiguous() for key, tensor in weights.items()}
     try:
         with atomic_write(path) as partial:
             if path.suffix == '.safetensors':
                 save_file(weights, partial, metadata={'format': 'pt'})
             else:
-                torch.save({target.wrapper: weights} if target.wrapper else weights, partial)
+                torch.save({wrapper: weights} if wrapper else weights, partial)
     except SafetensorError as error:
         raise UsageError(f'{path}: cannot be written ({error})') from error
 
 
 def report(weights: StateDict, layout: Layout, table: KeyTable) -> str:
     """One line for each key of the source; ``table`` is what becomes of our keys."""
+    from ..checkpoints.keys import new_keys
+
     lines = []
     for key, tensor in weights.items():
         new = [name for ours in new_keys(key, layout.keys) for name in new_keys(ours, table)]
         name = 'same' if new == [key] else ' + '.join(new) or 'dropped'
         lines.append(f'{key} {list(tensor.shape)} -> {name}')
     return '\n'.join(lines)
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -15,11 +15,13 @@ classes.txt has a class a line, for masks with its colour: road #804080. See doc
 """
 
 import argparse
-import sys
+import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from command_line import tool_parser
+from .arguments import tool_parser
+from .errors import UsageError, usage_errors
 
 FORMATS = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'colours')
 
@@ -42,22 +44,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-if __name__ == '__main__':
-    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
-
-import json
-import random
-
-from rope_dense.cli.errors import UsageError, command, usage_errors
-from rope_dense.datasets.conversion import convert
-from rope_dense.datasets.mask_colours import colours_in, convert_masks
-from rope_dense.datasets.own_data import CLASSES_FILE, read_classes
-from rope_dense.utils.atomic_write import atomic_write_text
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
+def main(args: argparse.Namespace) -> None:
     if not args.source.exists():
         raise UsageError(f'{args.source}: no such file or folder')
     with usage_errors():
@@ -68,7 +55,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def convert_boxes(args: argparse.Namespace) -> None:
-    """Write COCO json, of all images or without those of --val-share."""
+    """Write COCO json, of all images or without the --val-share."""
+    from ..datasets.conversion import convert
+    from ..datasets.own_data import read_classes
+    from ..utils.atomic_write import atomic_write_text
+
     share = args.val_share
     if args.out.suffix != '.json':
         raise UsageError(f'{args.out}: give a name that ends with .json')
@@ -110,6 +101,10 @@ def split(content: dict, share: float | None) -> list[dict]:
 
 def convert_colours(args: argparse.Namespace) -> None:
     """Write masks of class numbers, and classes.txt where none names the colours."""
+    from ..datasets.mask_colours import colours_in, convert_masks
+    from ..datasets.own_data import CLASSES_FILE, read_classes
+    from ..utils.atomic_write import atomic_write_text
+
     if args.val_share is not None:
         raise UsageError('--val-share is for boxes; give the masks of each split')
     if args.classes:
@@ -132,7 +127,3 @@ def convert_colours(args: argparse.Namespace) -> None:
             'it in the folder of the data set'
         )
     print(odd)
-
-
-if __name__ == '__main__':
-    sys.exit(main())

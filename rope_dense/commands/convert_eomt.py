@@ -10,11 +10,11 @@ Examples:
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from command_line import tool_parser
+from .arguments import tool_parser
+from .errors import UsageError
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -26,22 +26,15 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-if __name__ == '__main__':
-    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+def main(args: argparse.Namespace) -> None:
+    import torch
 
-import torch
+    from ..models.eomt.annealing import find_eomt
+    from ..models.eomt.weights import load_eomt
+    from ..utils.atomic_write import atomic_write
+    from .config import load_config
+    from .model_checks import build_model
 
-from rope_dense.cli.config import load_config
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.model_checks import build_model
-from rope_dense.models.eomt.annealing import find_eomt
-from rope_dense.models.eomt.weights import load_eomt
-from rope_dense.utils.atomic_write import atomic_write
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
     if args.destination.suffix != '.pth':
         raise UsageError(f'{args.destination}: the suffix must be .pth')
     model = build_model(load_config(args.config))
@@ -53,7 +46,3 @@ def main(argv: Sequence[str] | None = None) -> None:
     with atomic_write(args.destination) as partial:
         torch.save(dict(state_dict=weights), partial)
     print(f'{args.destination}: {len(weights)} tensors')
-
-
-if __name__ == '__main__':
-    sys.exit(main())

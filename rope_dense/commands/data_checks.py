@@ -4,7 +4,6 @@ import contextlib
 import inspect
 import io
 import os
-from collections import Counter
 from collections.abc import Iterator
 
 import mmcv
@@ -16,12 +15,12 @@ from mmengine.registry import DATASETS, TRANSFORMS
 
 from ..datasets.coco_completion import complete_annotations
 from ..engine.runner import FILES, load_error
-from ..evaluation.coco_eval import use_faster_coco_eval
-from .building import build_part
-from .checkpoints import is_remote
-from .config import component_of, evaluators, lacks_classes, leaf_datasets, nodes
+from .coco_eval import use_faster_coco_eval
+from .config import component_of, evaluators, lacks_classes, leaf_datasets
+from .door import build_part
 from .errors import UsageError
 from .model_checks import check_classes, heads
+from .weights import is_remote
 
 SOURCES = {
     'CocoDataset': 'COCO 2017 (train2017, val2017, annotations): https://cocodataset.org/#download',
@@ -43,7 +42,6 @@ def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
         complete_annotations()
         use_faster_coco_eval()
     check_paths(cfg, loaders)
-    check_padding(cfg, loaders)
     for loader in loaders:
         for key, dataset in leaf_datasets(cfg, loader):
             check_dataset(cfg, key, dataset)
@@ -77,8 +75,6 @@ def wanted_paths(cfg: Config, loader: str) -> Iterator[tuple[str, str, str]]:
     """Yield (path, config key, option that moves it) of the files of a dataloader and evaluator."""
     for key, dataset in leaf_datasets(cfg, loader):
         root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix') or {}
-        if not isinstance(prefixes, dict):
-            raise UsageError(f'{key}.data_prefix={prefixes!r}: give a dict of folders by kind')
         paths = {f'data_prefix.{name}': prefix or '' for name, prefix in prefixes.items()}
         if dataset.get('ann_file'):
             paths['ann_file'] = dataset.ann_file
@@ -112,7 +108,7 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
     if is_large:
         return
     if len(built) == 0:
-        raise UsageError(f'{key}: no image is left. {why_none(key, dataset, built)}')
+        raise UsageError(f'{key}: no image is left; check its files, filter_cfg and metainfo')
     first = built.get_data_info(0)
     for path in (first[name] for name in FILES if first.get(name)):
         if not is_remote(path) and not os.path.isfile(path):
@@ -136,52 +132,6 @@ def build_dataset(cfg: Config, key: str, dataset: ConfigDict, **settings: bool) 
     """Build a data set quietly, and not serialised: mmengine cannot serialise an empty one."""
     with contextlib.redirect_stdout(io.StringIO()):
         return build_part(cfg, key, DATASETS, dataset, serialize_data=False, **settings)
-
-
-def why_none(key: str, dataset: ConfigDict, built: BaseDataset) -> str:
-    """The files that a data set without images looked for, and those that exist."""
-    folder = (built.data_prefix or {}).get('img_path') or (built.data_prefix or {}).get('img')
-    suffix = getattr(built, 'img_suffix', None)
-    if suffix is None or dataset.get('ann_file') or not folder:
-        return (
-            f'Check {key}.ann_file, filter_cfg={dataset.get("filter_cfg")} and '
-            f'metainfo={dataset.get("metainfo")}'
-        )
-    counts = Counter(os.path.splitext(name)[1] for _, _, names in os.walk(folder) for name in names)
-    there = ', '.join(
-        f'{count} {found or "without suffix"}' for found, count in counts.most_common(5)
-    )
-    return (
-        f'Looked for names in {folder} that end with {key}.img_suffix={suffix!r}; there are '
-        f'{there or "no files"}'
-    )
-
-
-def check_padding(cfg: Config, loaders: tuple[str, ...]) -> None:
-    """Raise UsageError if a head of a segmentor neither ignores nor knows the label of padding."""
-    if cfg.default_scope != 'mmseg':
-        return
-    parts: list[tuple[str, dict]] = []
-    parts.append(('model.data_preprocessor', cfg.model.get('data_preprocessor') or {}))
-    for loader in loaders:
-        for key, dataset in leaf_datasets(cfg, loader):
-            parts += nodes(dataset.get('pipeline') or [], f'{key}.pipeline')
-    for key, part in parts:
-        value, name = part.get('seg_pad_val'), 'seg_pad_val'
-        if value is None and isinstance(part.get('pad_val'), dict):
-            value, name = part['pad_val'].get('seg'), 'pad_val.seg'
-        if value is None and key == 'model.data_preprocessor':
-            value = 255  # mmseg's default
-        for head, settings in heads(cfg):
-            classes, ignored = settings.get('num_classes'), settings.get('ignore_index', 255)
-            if value is None or classes is None:
-                continue
-            if value != ignored and not 0 <= value < classes:
-                raise UsageError(
-                    f'{key}.{name}={value}, but {head}.ignore_index={ignored}: the loss would take '
-                    f'padding for a class. Set both to one number, by --cfg-options '
-                    f'{key}.{name}={ignored} say'
-                )
 
 
 def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) -> None:

@@ -12,10 +12,9 @@ Examples:
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 
-from command_line import add_common_arguments, add_sweep_arguments, parse, tool_parser
+from .arguments import add_common_arguments, add_sweep_arguments, parse, tool_parser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -39,18 +38,11 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parse(parser, argv)
 
 
-if __name__ == '__main__':
-    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+def main(args: argparse.Namespace) -> None:
+    from .config import load_config, used_loaders
+    from .options import with_data_root
+    from .sweep import prepare_sweep
 
-from rope_dense.cli.config import load_config, used_loaders
-from rope_dense.cli.errors import command
-from rope_dense.cli.flags import with_data_root
-from rope_dense.cli.sweeps import prepare_sweep
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
     if args.data_root:
         cfg = with_data_root(cfg, args.data_root)
@@ -61,7 +53,3 @@ def main(argv: Sequence[str] | None = None) -> None:
         crop = ' x '.join(map(str, cfg.model.test_cfg.crop_size))
         print(f'Every size is tested in crops of {crop}: the backbone sees no more. See --slide')
     run(args.launcher)
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -11,13 +11,21 @@ images of 8-bit pixels; docs/export.md says what the file has. It is run once an
 model.
 """
 
+from __future__ import annotations
+
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from command_line import add_cfg_options, tool_parser
+from .arguments import add_cfg_options, tool_parser
+from .errors import UsageError, usage_errors
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+    from torch import nn
+
+    from .dataset_meta import Colour
 
 FORMATS, PRECISIONS = ('onnx', 'pt2'), ('fp32', 'fp16', 'bf16')
 
@@ -51,30 +59,15 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-if __name__ == '__main__':
-    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+def main(args: argparse.Namespace) -> None:
+    from ..export import export
+    from ..export.compare import check_file
+    from ..export.exporter import DTYPES
+    from ..integrations.hub import weights_file
+    from ..utils.lock import exclusive
+    from .config import load_config
+    from .model_checks import build_model
 
-from mmengine.config import Config
-from torch import nn
-
-from rope_dense.cli.checkpoints import check_tested_weights
-from rope_dense.cli.config import load_config
-from rope_dense.cli.dataset_meta import Colour, classes_and_colours
-from rope_dense.cli.errors import UsageError, command, usage_errors
-from rope_dense.cli.model_checks import build_model
-from rope_dense.evaluation.settings import parse_size
-from rope_dense.export import export
-from rope_dense.export.compare import check_file
-from rope_dense.export.exporter import DTYPES
-from rope_dense.integrations.hub import weights_file
-from rope_dense.utils.lock import exclusive
-
-DTYPE_NAMES = {name: dtype for dtype, name in DTYPES.items()}
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
     size, batch = size_of(args.size), batch_of(args.batch)
     if args.checkpoint is None:
         args.checkpoint = weights_file(args.config)
@@ -89,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             format=args.format or args.out.suffix[1:],
             size=size,
             batch=batch,
-            dtype=DTYPE_NAMES[args.dtype],
+            dtype={name: dtype for dtype, name in DTYPES.items()}[args.dtype],
             classes=classes,
             colours=colours,
             resize=resize_of(cfg),
@@ -106,8 +99,10 @@ def size_of(text: str) -> tuple[int, int] | Literal['dynamic']:
     Raises:
         UsageError: neither that nor 'dynamic'.
     """
+    from .image_sizes import parse_size
+
     if text == 'dynamic':
-        return text
+        return 'dynamic'
     try:
         size = parse_size(text)
     except ValueError as error:
@@ -123,7 +118,7 @@ def batch_of(text: str) -> int | Literal['dynamic']:
     """
     if text != 'dynamic' and not text.isdigit():
         raise UsageError(f'--batch {text}: give a number of images or dynamic')
-    return text if text == 'dynamic' else int(text)
+    return 'dynamic' if text == 'dynamic' else int(text)
 
 
 def load(
@@ -134,6 +129,9 @@ def load(
     Raises:
         UsageError, CheckpointError: they cannot be read, or do not fit.
     """
+    from .dataset_meta import classes_and_colours
+    from .weights import check_tested_weights
+
     stored = check_tested_weights(checkpoint, model)
     classes = ((stored.get('meta') or {}).get('dataset_meta') or {}).get('classes')
     classes = classes or (cfg.get('metainfo') or {}).get('classes')  # of a model of the hub
@@ -151,7 +149,3 @@ def resize_of(cfg: Config) -> dict | None:
     if step is None or isinstance(step.scale, (int, float)):
         return None
     return dict(scale=list(step.scale), keep_ratio=bool(step.get('keep_ratio')))
-
-
-if __name__ == '__main__':
-    sys.exit(main())

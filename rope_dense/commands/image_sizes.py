@@ -1,13 +1,16 @@
-"""Image sizes of test pipelines."""
+"""Sizes of images: of test pipelines, and as text of options."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import re
 
 from mmengine.config import Config, ConfigDict
 
-from ..utils.sizes import ImageSize
+from ..utils.config_parts import pipelines
+from ..utils.sizes import ImageSize, Size
+
+SIDES = re.compile(r'0*([1-9]\d*)(?:x0*([1-9]\d*))?')
 
 
 def at_size(config: Config, size: int | ImageSize) -> Config:
@@ -59,16 +62,26 @@ def resize_steps(config: Config) -> list[ConfigDict]:
     return resizes
 
 
-def pipelines(dataset: ConfigDict) -> Iterator[list[ConfigDict]]:
-    """The pipelines of a data set and of those within it."""
-    if 'pipeline' in dataset:
-        yield dataset.pipeline
-    for inner in [dataset.get('dataset'), *dataset.get('datasets', [])]:
-        if inner:
-            yield from pipelines(inner)
-
-
 def configured_size(config: Config) -> ImageSize:
     """Height and width of a config's test images; their bounds with `keep_ratio`."""
     scale = resize_steps(config)[0].scale
     return (scale, scale) if isinstance(scale, int) else (scale[1], scale[0])
+
+
+def parse_size(text: str, option: str = '--sizes') -> int | ImageSize:
+    """'128', the shorter side, or '96x128', height and width, in pixels.
+
+    Raises:
+        ValueError: neither, or a side without a pixel.
+    """
+    advice = 'give a side in pixels (128), or HEIGHTxWIDTH (96x128), 1 or more'
+    return parse_sides(text, f'{option} {text}: {advice}')
+
+
+def parse_sides(text: str, problem: str) -> int | Size:
+    """'7' or '7x14', height and width; ValueError with ``problem`` for anything else or 0."""
+    match = SIDES.fullmatch(text)
+    if match is None:
+        raise ValueError(problem)
+    height, width = match.groups()
+    return int(height) if width is None else (int(height), int(width))

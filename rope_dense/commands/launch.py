@@ -13,36 +13,24 @@ from mmengine.runner import Runner, find_latest_checkpoint
 
 from ..engine import runner as runners
 from ..utils.atomic_write import is_interrupt
-from .building import building
-from .checkpoints import read_safely
-from .config import nodes
+from ..utils.config_parts import nodes
+from .door import building
 from .errors import UsageError
-
-# A variable that each launcher sets for its processes.
-STARTED_BY = {
-    'pytorch': 'RANK',
-    'slurm': 'SLURM_PROCID',
-    'mpi': 'OMPI_COMM_WORLD_LOCAL_RANK',
-}
+from .weights import read_safely
 
 
 def build_runner(cfg: Config, launcher: str) -> Runner:
     """Build the config's Runner, distributed unless the launcher is 'none'.
 
-    UsageError if the launcher did not start this process, or a part cannot be built.
+    Raises:
+        UsageError: a part cannot be built, or the launcher did not start this process.
     """
     cfg.launcher = launcher
-    if launcher != 'none' and STARTED_BY[launcher] not in os.environ:
-        raise UsageError(
-            f'--launcher {launcher}: this process was not started by it ({STARTED_BY[launcher]} is '
-            'not set); use tools/dist_train.sh, dist_test.sh, slurm_train.sh or slurm_test.sh'
-        )
-    if launcher == 'pytorch' and not torch.cuda.is_available():
-        use_gloo(cfg)
     read_safely()
     logging.raiseExceptions = False  # a log on a full disk: what is written next says so
-    hooks = ('visualizer', 'log_processor', 'default_hooks', 'custom_hooks')
-    with writing_to(cfg.work_dir), building(cfg, '', *hooks):
+    with writing_to(cfg.work_dir), building(f'Runner, --launcher {launcher}'):
+        if launcher == 'pytorch' and not torch.cuda.is_available():
+            use_gloo(cfg)
         return runners.build_runner(cfg)
 
 
@@ -100,9 +88,10 @@ def train(runner: Runner) -> None:
 def build_loop(runner: Runner, loop: str) -> None:
     """Build a loop of a Runner, with its data and evaluator, before the Runner uses it.
 
-    UsageError, with the key of the config, if a part cannot be built.
+    Raises:
+        UsageError: a part cannot be built.
     """
-    with building(runner.cfg, *(f'{loop}_{part}' for part in ('cfg', 'dataloader', 'evaluator'))):
+    with building(f'{loop}_cfg, {loop}_dataloader or {loop}_evaluator'):
         getattr(runner, f'{loop}_loop')
 
 

@@ -5,10 +5,10 @@ Example:
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 
-from command_line import tool_parser
+from .arguments import tool_parser
+from .errors import UsageError
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -41,16 +41,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
-if __name__ == '__main__':
-    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+def main(args: argparse.Namespace) -> None:
+    from ..datasets.layouts import ShapesSettings, write_shapes
 
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.datasets.layouts import ShapesSettings, write_shapes
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
     try:
         settings = ShapesSettings(
             args.train,
@@ -64,7 +57,3 @@ def main(argv: Sequence[str] | None = None) -> None:
     except ValueError as error:
         raise UsageError(str(error)) from error
     print(f'{args.out}: {"written" if written else "already there, from the same settings"}')
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -3,7 +3,6 @@
 import copy
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -11,12 +10,13 @@ from mmengine.config import Config, ConfigDict
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel, revert_sync_batchnorm
 from mmengine.optim import OptimWrapper, build_optim_wrapper
-from mmengine.registry import MODELS, OPTIM_WRAPPERS, OPTIMIZERS
+from mmengine.registry import MODELS, OPTIM_WRAPPERS
 from torch import nn
 
 from ..backbones.base import Backbone
-from .building import build_part, building
-from .config import leaf_datasets, nodes
+from ..utils.config_parts import nodes
+from .config import leaf_datasets
+from .door import build_part, building
 from .errors import UsageError
 
 SIZES = ('size', 'crop_size', 'scale', 'scales')  # settings of transforms, in pixels
@@ -54,13 +54,10 @@ def random_model(cfg: Config) -> BaseModel:
 
 def build_optimizer(cfg: Config, model: nn.Module) -> OptimWrapper:
     """Build the optimizer with its parameter groups, without the log of each parameter."""
-    if optimizer := cfg.optim_wrapper.get('optimizer'):  # alone first, or an unknown one is None
-        params = [nn.Parameter(torch.zeros(1))]
-        build_part(cfg, 'optim_wrapper.optimizer', OPTIMIZERS, optimizer, params=params)
     logging.disable(logging.INFO)
     try:
         with (
-            building(cfg, 'optim_wrapper'),
+            building('optim_wrapper'),
             OPTIM_WRAPPERS.switch_scope_and_registry(cfg.default_scope),
         ):
             return build_optim_wrapper(model, copy.deepcopy(cfg.optim_wrapper))
@@ -79,15 +76,11 @@ def check_image_sizes(cfg: Config, model: nn.Module, loaders: tuple[str, ...]) -
             )
     test_cfg = cfg.model.get('test_cfg') or ConfigDict()
     if test_cfg.get('mode') == 'slide' and test_cfg.get('stride'):
-        crop, stride = test_cfg.get('crop_size'), test_cfg.stride
-        for name, sides in dict(crop_size=crop, stride=stride).items():
-            pair = isinstance(sides, (list, tuple)) and len(sides) == 2
-            if not pair or not all(isinstance(side, int) and side > 0 for side in sides):
-                raise UsageError(f'model.test_cfg.{name}={sides!r}: give (height, width) in pixels')
+        stride, crop = test_cfg.stride, test_cfg.crop_size
         if any(step > side for step, side in zip(stride, crop, strict=True)):
             raise UsageError(
                 f'model.test_cfg.stride={stride} is more than model.test_cfg.crop_size={crop}: '
-                'pixels between the windows would get no label; give at most the crop size'
+                'pixels between the windows would get no label'
             )
 
 
@@ -99,59 +92,6 @@ def size_settings(cfg: Config, loaders: Iterable[str]) -> Iterator[tuple[str, Co
     for start, part in parts.items():
         for key, node in nodes(part, start):
             yield from ((key, node, name) for name in SIZES)
-
-
-@torch.no_grad()
-def check_maps(cfg: Config, model: BaseModel) -> None:
-    """Run the neck, and the heads of a segmentor, on the maps of a backbone of this package.
-
-    The first image has 8 patches a side. The second is the smallest crop of the training; of a
-    larger one it is 8 patches and the remainder, which takes less time and is as even or odd.
-    UsageError if a part does not take its maps. The model is in evaluation mode afterwards.
-    """
-    backbone = getattr(model, 'backbone', None)
-    if not isinstance(backbone, Backbone) or not hasattr(model, 'extract_feat'):
-        return
-    model.eval()
-    small = max(8 * patch_size(model), 64)
-    try_maps(model, small, 'model.backbone.out_indices')
-    crops = {
-        int(shortest_side(node, name)): f'{key}.{name}={node[name]}'
-        for key, node, name in size_settings(cfg, filter(cfg.get, ['train_dataloader']))
-        if name in ('size', 'crop_size') and np.isfinite(shortest_side(node, name))
-    }
-    smallest = min(crops, default=small)
-    side = smallest if smallest < small else small + smallest % small
-    if side != small:
-        try_maps(model, side, crops[smallest])
-
-
-def try_maps(model: BaseModel, side: int, setting: str) -> None:
-    """Run the neck and mmseg's heads on an image of ``side`` x ``side`` pixels."""
-    backbone = model.backbone
-    image = torch.zeros(1, backbone.patch_embed.in_channels, side, side)
-    given = (
-        f'maps of blocks or stages {backbone.out_indices}, of {backbone.out_channels} channels, of '
-        f'an image of {side} x {side} pixels'
-    )
-    with fitting('neck', given, setting):
-        maps = model.extract_feat(image)
-    for name, part in model.named_modules():
-        if hasattr(part, 'in_index'):  # a head of mmseg's own, which takes maps alone
-            with fitting(name, f'{len(maps)} maps of backbone and neck', setting):
-                part(maps)
-
-
-@contextmanager
-def fitting(name: str, given: str, setting: str) -> Iterator[None]:
-    """Within this context, an error becomes a UsageError with the part, its input and a setting."""
-    try:
-        yield
-    except Exception as error:  # of any code
-        raise UsageError(
-            f'model.{name} does not take the {given} ({setting}): '
-            f'{str(error) or type(error).__name__}'
-        ) from error
 
 
 def patch_size(model: nn.Module) -> int:

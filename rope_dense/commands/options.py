@@ -1,4 +1,4 @@
-"""Options of the tools that change a config.
+"""Options of commands that change a config.
 
 Each function raises UsageError where the config or the machine does not allow the option.
 """
@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
-from mmengine.device import get_device
 from mmengine.dist import is_main_process
 
 from ..utils.atomic_write import PARTIAL
-from .checkpoints import resolve_resume
-from .config import evaluators, lacks_classes, leaf_datasets, nodes
+from ..utils.config_parts import nodes
+from .config import evaluators, lacks_classes, leaf_datasets
 from .errors import UsageError
+from .weights import resolve_resume
 
 
 def with_data_root(cfg: Config, data_root: str | Path) -> Config:
@@ -49,10 +49,10 @@ def with_data_root(cfg: Config, data_root: str | Path) -> Config:
 
 
 def apply_training_options(cfg: Config, args: argparse.Namespace) -> None:
-    """Change a config as the options of tools/train.py say.
+    """Change a config as the options of a training say.
 
     Args:
-        args: of ``add_common_arguments`` and ``add_training_arguments`` (tools/command_line.py).
+        args: of ``add_common_arguments`` and ``add_training_arguments``.
     """
     if args.amp:
         enable_amp(cfg, args.amp)
@@ -70,7 +70,6 @@ def apply_training_options(cfg: Config, args: argparse.Namespace) -> None:
         cfg.load_from = args.load_from
     if args.resume:
         resolve_resume(cfg, args.resume)
-    check_amp(cfg)
 
 
 def enable_amp(cfg: Config, precision: str) -> None:
@@ -85,16 +84,6 @@ def enable_amp(cfg: Config, precision: str) -> None:
     else:
         scale = replaced['loss_scale'] or 'dynamic'
         wrapper.update(type='AmpOptimWrapper', dtype='float16', loss_scale=scale)
-
-
-def check_amp(cfg: Config) -> None:
-    """fp16, of the config or --amp, needs an accelerator: mmengine refuses a CPU later on."""
-    if cfg.optim_wrapper.get('type') == 'AmpOptimWrapper' and get_device() in ('cpu', 'mps'):
-        raise UsageError(
-            'mixed precision in fp16 (--amp, or AmpOptimWrapper in the config) needs a CUDA, NPU, '
-            'MLU or MUSA device, and PyTorch finds none here. --amp bf16 works on a CPU too. Leave '
-            '--amp out, or set --cfg-options optim_wrapper.type=OptimWrapper, to train in float32'
-        )
 
 
 def enable_ema(cfg: Config, momentum: float) -> None:
@@ -142,12 +131,7 @@ def enable_fsdp(cfg: Config, launcher: str) -> None:
 
 def enable_auto_scale_lr(cfg: Config) -> None:
     """--auto-scale-lr: scale the learning rate with the batch size."""
-    if 'base_batch_size' not in (cfg.get('auto_scale_lr') or {}):
-        raise UsageError(
-            '--auto-scale-lr: the config does not say for how many images per iteration its '
-            'learning rate is; give --cfg-options auto_scale_lr.base_batch_size=16, say'
-        )
-    cfg.auto_scale_lr.enable = True
+    cfg.auto_scale_lr = ConfigDict(cfg.get('auto_scale_lr') or {}, enable=True)
 
 
 def enable_tta(cfg: Config) -> None:

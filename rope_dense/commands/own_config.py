@@ -1,7 +1,7 @@
 """Settings of configs/own applied to a published recipe, fitted to a user's data set.
 
-A config calls ``detection``, ``instance`` or ``semantic`` with its settings, and takes the keys of
-the dict that they return; its `_base_` is empty, so a copy works in any folder. Everything that
+A config calls ``detection``, ``instance`` or ``semantic`` with its settings, and is based on the
+dict that they return; a copy works in any folder. Everything that
 depends on the data, on the size of the images or on the length of training is computed here from
 one value each: number of classes, iterations, warm-up, milestones, intervals, learning rate, crops,
 sizes of test-time augmentation.
@@ -12,9 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,11 +30,11 @@ from ..datasets.own_data import (
     paired_files,
     read_classes,
 )
+from ..utils.config_parts import nodes
 from ..utils.validation import check_choice, check_integer, check_number
-from .errors import UsageError, nearest
+from .arguments import CONFIGS
+from .errors import nearest
 
-PACKAGE = Path(__file__).parents[1]
-CONFIGS = (PACKAGE / '.mim' / 'configs', PACKAGE.parent / 'configs')  # of a wheel; of a checkout
 LINGBOT = 'hf-hub:robbyant/lingbot-vision-vit-'
 # The backbones of one word: architecture, weights, channels, number of blocks.
 BACKBONES = {
@@ -51,7 +49,6 @@ PIXELS = ('scale', 'scales', 'crop_size', 'max_size', 'size', 'stride', 'pad_siz
 WARMUP = 500  # iterations, or a tenth of a shorter run
 UNKNOWN = 'object'  # the class of data that are not there
 MISSING = CocoSplit('annotations/train.json', 'train', (UNKNOWN,), (frozenset([UNKNOWN]),))
-OPTIONS: ContextVar[Mapping[str, object] | None] = ContextVar('own_options', default=None)
 
 
 @dataclass(frozen=True)
@@ -112,38 +109,12 @@ class Own:
         return Path(self.data_root)
 
 
-@contextmanager
-def own_options(options: Mapping[str, object]) -> Iterator[None]:
-    """Within it, the configs that are read take their settings from the command line, too.
-
-    Args:
-        options: those of --cfg-options; keys that begin with 'own.' are such settings.
-
-    Raises:
-        UsageError: a setting was given, and the config that was read has none.
-    """
-    given = {key.removeprefix('own.'): value for key, value in options.items() if key[:4] == 'own.'}
-    token = OPTIONS.set(given)
-    try:
-        yield
-        if given and OPTIONS.get() is given:
-            raise UsageError(
-                f'--cfg-options own.{next(iter(given))}: this config computes nothing from it '
-                '(that of a work folder is fixed). Give the config that was copied from '
-                'configs/own, or name the key itself'
-            )
-    finally:
-        OPTIONS.reset(token)
-
-
 def settings_of(given: Mapping[str, object]) -> Own:
-    """The settings of a config and those of the command line, which come first.
+    """Read the settings of a config.
 
     Raises:
         ValueError: an unknown setting, or a value that is not allowed.
     """
-    given = {**given, **(OPTIONS.get() or {})}
-    OPTIONS.set(None)
     allowed = [field.name for field in dataclasses.fields(Own)]
     for name in given:
         if name not in allowed:
@@ -184,8 +155,7 @@ def instance(given: Mapping[str, object]) -> dict:
 
 def read_recipe(name: str) -> dict:
     """A config of this package as plain dicts, which share nothing."""
-    folder = next(folder for folder in CONFIGS if folder.is_dir())
-    return Config.fromfile(folder / name).to_dict()
+    return Config.fromfile(CONFIGS / name).to_dict()
 
 
 def on_coco(
@@ -360,7 +330,7 @@ def resize(cfg: dict, factor: float) -> None:
     parts += [cfg.get('tta_pipeline'), cfg['model']['data_preprocessor']]
     parts += [cfg['model'].get('test_cfg')] if cfg.get('default_scope') == 'mmseg' else []
     for part in parts:
-        for node in nested(part):
+        for _, node in nodes(part):
             for name in PIXELS:
                 if node.get(name) not in (None, 1):  # a divisor of 1 does not pad
                     node[name] = multiplied(node[name], factor)
@@ -375,19 +345,9 @@ def multiplied(value: object, factor: float) -> Any:
     return max(1, round(value * factor))
 
 
-def nested(part: object) -> Iterator[dict]:
-    """All dicts at or below a part of a config."""
-    if isinstance(part, dict):
-        yield part
-        part = list(part.values())
-    if isinstance(part, (list, tuple)):
-        for item in part:
-            yield from nested(item)
-
-
 def set_everywhere(part: object, name: str, value: object) -> None:
     """Set a key wherever it is."""
-    for node in nested(part):
+    for _, node in nodes(part):
         if name in node:
             node[name] = value
 

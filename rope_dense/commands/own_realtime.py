@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 from mmengine.config import Config
 
-from .dense_stages import set_stages, with_masks
+from ..datasets.dense_stages import set_stages, with_masks
+from ..utils.config_parts import nodes
 from .own_config import (
     BACKBONES,
     Own,
     finished,
     fit_data,
     fit_schedule,
-    nested,
     read_recipe,
     settings_of,
 )
@@ -92,7 +92,7 @@ def fit_augmentation(cfg: dict, size: int) -> None:
     """Set all sizes in pixels, and let mosaics load their images, so that a run resumes exactly."""
     loader, factor = cfg['train_dataloader'], size / RECIPE_SIZE
     parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
-    for step in nested([*parts, cfg['tta_pipeline']]):
+    for _, step in nodes([*parts, cfg['tta_pipeline']]):
         if step.get('type') == 'Resize':
             step['scale'] = tuple(max(32, round(s * factor / 32) * 32) for s in step['scale'])
         if step.get('type') == 'AffineMosaic':

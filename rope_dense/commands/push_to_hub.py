@@ -11,11 +11,11 @@ model back (docs/use.md).
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from command_line import add_cfg_options, tool_parser
+from .arguments import add_cfg_options, tool_parser
+from .errors import UsageError, usage_errors
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -39,22 +39,15 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-if __name__ == '__main__':
-    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+def main(args: argparse.Namespace) -> None:
+    import tempfile
 
-import tempfile
+    from ..integrations.hub import push_to_hub, save_for_hub
+    from .config import load_config
+    from .dataset_meta import classes_and_colours
+    from .model_checks import build_model
+    from .weights import check_tested_weights
 
-from rope_dense.cli.checkpoints import check_tested_weights
-from rope_dense.cli.config import load_config
-from rope_dense.cli.dataset_meta import classes_and_colours
-from rope_dense.cli.errors import UsageError, command, usage_errors
-from rope_dense.cli.model_checks import build_model
-from rope_dense.integrations.hub import push_to_hub, save_for_hub
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
     if args.name.count('/') != 1 or not all(args.name.split('/')):
         raise UsageError(f'{args.name}: give OWNER/NAME')
     metrics = dict(map(metric, args.metric))
@@ -86,7 +79,3 @@ def metric(text: str) -> tuple[str, float]:
         return name, float(value if equals and name else '')
     except ValueError as error:
         raise UsageError(f'--metric {text}: give NAME=VALUE, such as "box AP=0.41"') from error
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from mmengine.config import Config
 from torch import nn
@@ -13,7 +13,7 @@ from ..backbones.base import Backbone
 from ..engine.param_groups import group_table
 from ..rope import RotaryEmbedding
 from .model_checks import build_optimizer
-from .schedule import learning_rates, scheduler_settings
+from .schedule import scheduler_settings
 
 LABEL, WIDTH = 11, 100
 POSITIONS = {
@@ -190,37 +190,22 @@ def groups(cfg: Config, model: nn.Module) -> str:
 
 
 def schedule(cfg: Config) -> str:
-    """The length of training, and the learning rate where its course changes."""
+    """The length of training, and the schedulers."""
     loop, batch = cfg.train_cfg, cfg.train_dataloader.get('batch_size', 1)
-    schedulers = scheduler_settings(cfg)
-    if 'max_iters' not in loop or any(part.get('by_epoch', True) for part in schedulers):
-        length = f'{loop.get("max_epochs") or loop.get("max_iters")} epochs or iterations'
-        return '\n'.join([length, *(map(short, schedulers) if schedulers else ['constant'])])
     scaling = cfg.get('auto_scale_lr') or {}
     processes = f', for {scaling["base_batch_size"] // batch} processes' if scaling else ''
+    length, unit = (
+        (loop.get('max_iters'), 'iterations')
+        if 'max_iters' in loop
+        else (loop.get('max_epochs'), 'epochs')
+    )
     lines = [
-        f'{loop.max_iters} iterations of {batch} images per process{processes}, validation every '
-        f'{loop.get("val_interval", 1)}'
+        f'{length} {unit} of {batch} images per process{processes}, validation every '
+        f'{loop.get("val_interval", 1)}',
+        *map(short, scheduler_settings(cfg)),
     ]
-    lr, factors = cfg.optim_wrapper.optimizer.lr, learning_rates(cfg)
-    lines.append(f'learning rate {course(lr, factors)}')
-    if (of_backbone := learning_rates(cfg, 'backbone/decay')) != factors:
-        lines.append(f'of the backbone {course(lr, of_backbone)}')
     for hook in cfg.get('custom_hooks') or []:
         if hook.type == 'MaskAnnealingHook':
             spans = zip(hook.start, hook.end, strict=True)
             lines.append(f'masks annealed from {", ".join(f"{a} to {b}" for a, b in spans)}')
     return '\n'.join(lines)
-
-
-def course(lr: float, factors: Sequence[float]) -> str:
-    """The learning rate at the iterations where its course changes.
-
-    At the start, at the end of a constant start, at its highest, halfway from there to the end, at
-    the end, and on both sides of a drop by more than half.
-    """
-    last, highest = len(factors) - 1, factors.index(max(factors))
-    constant = next((it for it in range(last) if factors[it + 1] != factors[0]), last)
-    drops = [it for it in range(last) if factors[it + 1] < 0.4 * factors[it]]
-    points = {0, constant, highest, (highest + last) // 2, last, *drops, *(it + 1 for it in drops)}
-    return ', '.join(f'{lr * factors[it]:.4g} at {it}' for it in sorted(points))

@@ -5,13 +5,14 @@ Examples:
     python tools/test.py configs/upernet_vit_rope_mixed.py iter_160000.pth --tta --out labels
 """
 
+from __future__ import annotations
+
 import argparse
-import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from command_line import add_common_arguments, add_compile, parse, tool_parser
+from .arguments import add_common_arguments, add_compile, parse, tool_parser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -44,53 +45,43 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parse(parser, argv)
 
 
-if __name__ == '__main__':
-    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+def main(args: argparse.Namespace) -> None:
+    from mmengine.config import Config
 
-from mmengine.config import Config
+    from .config import load_config, used_loaders
+    from .data_checks import check_data
+    from .door import building
+    from .launch import build_runner, test
+    from .model_checks import build_model, check_image_sizes
+    from .options import (
+        enable_compile,
+        enable_tta,
+        saved_predictions,
+        show_predictions,
+        with_data_root,
+    )
+    from .weights import check_tested_weights
 
-from rope_dense.cli.checkpoints import check_tested_weights
-from rope_dense.cli.config import load_config, used_loaders
-from rope_dense.cli.data_checks import check_data
-from rope_dense.cli.errors import command
-from rope_dense.cli.flags import (
-    enable_compile,
-    enable_tta,
-    saved_predictions,
-    show_predictions,
-    with_data_root,
-)
-from rope_dense.cli.launch import build_runner, test
-from rope_dense.cli.model_checks import build_model, check_image_sizes, check_maps
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
-    if args.data_root:
-        cfg = with_data_root(cfg, args.data_root)
-    loaders = used_loaders(cfg, 'test')
-    cfg.load_from, cfg.resume = args.checkpoint, False
-    model = build_model(cfg)
-    check_image_sizes(cfg, model, loaders)
-    check_maps(cfg, model)
-    check_tested_weights(args.checkpoint, model)
-    check_data(cfg, loaders)
-    del model
-    if args.tta:
-        enable_tta(cfg)
-    if args.compile:
-        enable_compile(cfg)
-    if args.show or args.show_dir:
-        show_predictions(cfg, args.show, args.show_dir, args.wait_time)
+    with building('the config'):
+        if args.data_root:
+            cfg = with_data_root(cfg, args.data_root)
+        loaders = used_loaders(cfg, 'test')
+        cfg.load_from, cfg.resume = args.checkpoint, False
+        model = build_model(cfg)
+        check_image_sizes(cfg, model, loaders)
+        check_tested_weights(args.checkpoint, model)
+        check_data(cfg, loaders)
+        del model
+        if args.tta:
+            enable_tta(cfg)
+        if args.compile:
+            enable_compile(cfg)
+        if args.show or args.show_dir:
+            show_predictions(cfg, args.show, args.show_dir, args.wait_time)
     # mmengine copies the config to the work folder: not over that of the training, which has other
     # data, and no model for --tta around its own.
     name = f'{Path(cfg.filename).stem}_test.py'
     cfg = Config(cfg._cfg_dict, cfg_text=cfg.text, filename=name)
     with saved_predictions(cfg, args.out) if args.out else nullcontext():
         test(build_runner(cfg, args.launcher))
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -6,11 +6,14 @@ Examples:
     bash tools/dist_train.sh configs/upernet_vit_rope_mixed.py 8 --amp bf16
 """
 
-import argparse
-import sys
-from collections.abc import Sequence
+from __future__ import annotations
 
-from command_line import add_common_arguments, add_training_arguments, parse, tool_parser
+import argparse
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from .arguments import add_common_arguments, add_training_arguments, parse, tool_parser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -21,50 +24,34 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parse(parser, argv)
 
 
-if __name__ == '__main__':
-    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+def main(args: argparse.Namespace) -> None:
+    from mmengine.dist import is_main_process
 
-from contextlib import nullcontext
-from pathlib import Path
+    from ..utils.lock import exclusive
+    from .config import load_config, used_loaders
+    from .data_checks import check_data
+    from .door import building
+    from .launch import build_runner, train
+    from .model_checks import build_model, check_image_sizes
+    from .options import apply_training_options, with_data_root
+    from .recipe import recipe_text
+    from .schedule import check_schedule
+    from .training_checks import warn_of_random_weights
+    from .weights import check_initial_weights
 
-from mmengine.dist import is_main_process
-
-from rope_dense.cli.checkpoints import check_initial_weights
-from rope_dense.cli.config import load_config, used_loaders
-from rope_dense.cli.data_checks import check_data
-from rope_dense.cli.errors import command
-from rope_dense.cli.flags import apply_training_options, with_data_root
-from rope_dense.cli.launch import build_runner, train
-from rope_dense.cli.model_checks import (
-    build_model,
-    build_optimizer,
-    check_image_sizes,
-    check_maps,
-)
-from rope_dense.cli.recipe import recipe_text
-from rope_dense.cli.schedule import check_schedule
-from rope_dense.cli.training_checks import check_save_best, warn_of_random_weights
-from rope_dense.utils.lock import exclusive
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
-    if args.data_root:
-        cfg = with_data_root(cfg, args.data_root)
-    loaders = used_loaders(cfg, 'train', 'val')
-    apply_training_options(cfg, args)
-    check_schedule(cfg)
-    check_save_best(cfg)
-    model = build_model(cfg)
-    build_optimizer(cfg, model)
-    check_image_sizes(cfg, model, loaders)
-    check_maps(cfg, model)
-    check_initial_weights(cfg, model)
-    check_data(cfg, loaders)
-    recipe = recipe_text(cfg, model)
-    warn_of_random_weights(cfg, model)
+    with building('the config'):
+        if args.data_root:
+            cfg = with_data_root(cfg, args.data_root)
+        loaders = used_loaders(cfg, 'train', 'val')
+        apply_training_options(cfg, args)
+        check_schedule(cfg)
+        model = build_model(cfg)
+        check_image_sizes(cfg, model, loaders)
+        check_initial_weights(cfg, model)
+        check_data(cfg, loaders)
+        recipe = recipe_text(cfg, model)
+        warn_of_random_weights(cfg, model)
     del model
     runner = build_runner(cfg, args.launcher)
     if is_main_process():
@@ -72,7 +59,3 @@ def main(argv: Sequence[str] | None = None) -> None:
     alone = exclusive(Path(cfg.work_dir) / 'training') if is_main_process() else nullcontext()
     with alone:
         train(runner)
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Checks of what a training saves, and of weights that stay random."""
+"""Warnings of weights that stay random."""
 
 import sys
 
@@ -6,56 +6,13 @@ from mmengine.config import Config
 from torch import nn
 
 from ..backbones.base import Backbone
+from ..utils.config_parts import nodes
 from ..utils.validation import check_size
-from .config import evaluators, leaf_datasets, nodes
-from .errors import UsageError, nearest
+from .config import leaf_datasets
 from .recipe import first_layer_scale
 
-COCO_NAMES = ('mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l')
-IOU_NAMES = {
-    'mIoU': ('aAcc', 'mIoU', 'mAcc'),
-    'mDice': ('aAcc', 'mDice', 'mAcc'),
-    'mFscore': ('aAcc', 'mFscore', 'mPrecision', 'mRecall'),
-}
 SMALL_LAYER_SCALE = 1e-3
 SMALL_SHARE = 0.05  # of the parameters of a backbone: a fixed table of positions, say
-
-
-def check_save_best(cfg: Config) -> None:
-    """Raise UsageError if the evaluator is known not to report the metric of ``save_best``."""
-    hook = (cfg.get('default_hooks') or {}).get('checkpoint') or {}
-    given = hook.get('save_best')
-    if not given or given == 'auto':
-        return
-    reported = reported_metrics(cfg)
-    for name in [given] if isinstance(given, str) else given:
-        if reported and name not in reported:
-            raise UsageError(
-                f'default_hooks.checkpoint.save_best={name!r}: val_evaluator reports no such metric'
-                f'{nearest(name, reported)}; it reports {", ".join(reported)}'
-            )
-
-
-def reported_metrics(cfg: Config) -> list[str]:
-    """The metrics that the evaluators of a validation report; empty if that is not known."""
-    names: list[str] = []
-    for _, metric in evaluators(cfg, 'val_evaluator'):
-        kind, given = metric.get('type'), metric.get('metric')
-        chosen = [given] if isinstance(given, str) else list(given or ())
-        if kind == 'CocoMetric' and set(chosen or ['bbox']) <= {'bbox', 'segm'}:
-            found = [f'{name}_{item}' for name in chosen or ['bbox'] for item in COCO_NAMES]
-            default_prefix = 'coco'
-        elif kind == 'IoUMetric':
-            chosen = list(metric.get('iou_metrics') or ['mIoU'])
-            found = [item for name in chosen for item in IOU_NAMES.get(name, ())]
-            default_prefix = None
-        else:
-            return []
-        if metric.get('classwise'):
-            return []  # a metric for each class, too
-        prefix = metric.get('prefix') or default_prefix
-        names += [f'{prefix}/{name}' if prefix else name for name in found]
-    return list(dict.fromkeys(names))
 
 
 def warn_of_random_weights(cfg: Config, model: nn.Module) -> None:

@@ -12,7 +12,7 @@ from ..checkpoints.errors import listed
 from ..checkpoints.fetch import HUB, WEB, Source, fetch
 from ..checkpoints.read import read_ahead, read_checkpoint
 from ..checkpoints.weights import check_plain
-from .config import nodes
+from ..utils.config_parts import nodes
 from .errors import UsageError
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from .own_config import nested
+from ..utils.config_parts import nodes
 
 COCO_EPOCH = 3696  # iterations: 118,287 images, 32 in an iteration
 WARMUP = 2000  # iterations, or a tenth of a shorter run
@@ -97,7 +97,7 @@ def with_masks(base: dict, model: dict, stages: dict[str, Any] | None = None) ->
         added |= {} if name == 'train' else {f'{name}_evaluator': metric}
     added['tta_pipeline'] = copy.deepcopy(base['tta_pipeline'])
     added['tta_model'] = dict(base['tta_model'], type='InstanceTTAModel')
-    for node in nested(added):
+    for _, node in nodes(added):
         if node.get('type') == 'LoadAnnotations':
             node['with_mask'] = True
     model.setdefault('data_preprocessor', {})['pad_mask'] = True

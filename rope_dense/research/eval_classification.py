@@ -19,13 +19,19 @@ Examples:
     python tools/eval_classification.py vit.pth imagenet/val --real-labels real.json
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import re
-import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from command_line import add_sweep_arguments, tool_parser
+from ..commands.arguments import add_sweep_arguments, tool_parser
+from ..commands.errors import UsageError, usage_errors
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -86,23 +92,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-if __name__ == '__main__':
-    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
+def main(args: argparse.Namespace) -> None:
+    from ..commands.sweep import prepare_sweep
+    from ..commands.sweep.settings import FROM_CONFIG
+    from ..commands.weights import is_remote
+    from .papers import expand_sizes, read_runs
 
-from mmengine.config import Config
-
-from rope_dense.cli.checkpoints import is_remote
-from rope_dense.cli.config import load_config
-from rope_dense.cli.errors import UsageError, command, usage_errors
-from rope_dense.cli.sweeps import prepare_sweep
-from rope_dense.evaluation.settings import FROM_CONFIG
-from rope_dense.research.classifier import PROTOCOLS, classifier_config
-from rope_dense.research.papers import expand_sizes, read_runs
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
     name = re.split(r'[/:]', args.checkpoint.rstrip('/'))[-1]
     if args.batch_size < 1 or args.workers < 0:
         raise UsageError('--batch-size must be 1 or more, --workers 0 or more')
@@ -135,6 +130,9 @@ def model_and_protocol(args: argparse.Namespace) -> tuple[dict, dict]:
         UsageError: the file given as ``--config`` is no config of a classifier, or an option does
             not fit the model.
     """
+    from ..commands.config import load_config
+    from .classifier import PROTOCOLS, classifier_config
+
     if args.config is not None and args.model is not None:
         raise UsageError(f'--model {args.model} and --config {args.config}: give one of them')
     if args.config is None:
@@ -156,6 +154,8 @@ def model_and_protocol(args: argparse.Namespace) -> tuple[dict, dict]:
 
 def make_config(args: argparse.Namespace, model: dict, protocol: dict, name: str) -> Config:
     """The config of an evaluation, as for a detector or a segmentor."""
+    from mmengine.config import Config
+
     backbone = model['backbone']
     if backbone['type'] == 'RoPESwin':
         backbone['window_size'] = 'auto'
@@ -199,7 +199,3 @@ def make_config(args: argparse.Namespace, model: dict, protocol: dict, name: str
             work_dir=args.work_dir or f'work_dirs/{name}',
         )
     )
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -26,7 +26,7 @@ def test_missing_checkpoints(
     fails(train, detector, *options, says=['checkpoint must be a path or an address, got None'])
     fails(train, detector, *pretrained('5'), says=['a path or an address, got 5'])
     options = [*pretrained('x.pth'), 'model.backbone.init_cfg.map_location=cpu']
-    fails(train, detector, *options, says=['model.backbone: ', "init_cfg has ['map_location']"])
+    fails(train, detector, *options, says=['model: ', "init_cfg has ['map_location']"])
 
 
 def test_pretrained_weights_that_cannot_be_downloaded(

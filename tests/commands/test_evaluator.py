@@ -10,13 +10,12 @@ from mmengine.runner import TestLoop
 from torch import Tensor, nn
 
 from rope_dense.backbones import RoPESwin, RoPEViT
-from rope_dense.evaluation.evaluator import Evaluator, ResolutionLoop
-from rope_dense.evaluation.resolution import at_size, configured_size
-from rope_dense.evaluation.settings import (
+from rope_dense.commands.image_sizes import at_size, configured_size, parse_size
+from rope_dense.commands.sweep.evaluator import Evaluator, ResolutionLoop
+from rope_dense.commands.sweep.settings import (
     Setting,
     combine,
     parse_scaling,
-    parse_size,
     parse_window,
 )
 

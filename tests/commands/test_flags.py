@@ -9,9 +9,9 @@ from mmengine.config import Config
 from mmengine.registry import STRATEGIES
 
 from helpers.tool_names import TOOL_NAMES, TOOLS, Fails, Main
-from rope_dense.cli.errors import UsageError
-from rope_dense.cli.fit import parse_memory
-from rope_dense.cli.flags import (
+from rope_dense.commands.errors import UsageError
+from rope_dense.commands.model_checks import build_model
+from rope_dense.commands.options import (
     enable_amp,
     enable_auto_scale_lr,
     enable_checkpointing,
@@ -21,7 +21,6 @@ from rope_dense.cli.flags import (
     enable_tta,
     show_predictions,
 )
-from rope_dense.cli.model_checks import build_model
 
 
 @pytest.mark.parametrize('tool', TOOL_NAMES)
@@ -34,10 +33,7 @@ def test_the_help_of_every_tool_has_debug(tool: str, capsys: pytest.CaptureFixtu
 @pytest.mark.skipif(torch.cuda.is_available(), reason='has an accelerator')
 def test_amp_without_an_accelerator(train: Main, detector: str, fails: Fails) -> None:
     for flag in (['--amp'], ['--amp', 'fp16']):
-        says = ['mixed precision in fp16', 'CUDA', '--amp bf16 works on a CPU', 'Leave --amp out']
-        fails(train, detector, *flag, says=says)
-    options = ['--cfg-options', 'optim_wrapper.type=AmpOptimWrapper']
-    fails(train, detector, *options, says=['optim_wrapper.type=OptimWrapper'])
+        fails(train, detector, *flag, says=['optim_wrapper', 'only available training on gpu'])
 
 
 def test_amp_with_another_wrapper(train: Main, detector: str, fails: Fails) -> None:
@@ -127,12 +123,6 @@ def test_predictions_are_drawn_without_settings_for_it(tmp_path: Path) -> None:
         assert str(tmp_path) in (hook.get('test_out_dir'), cfg.visualizer.get('save_dir'))
 
 
-def test_auto_scale_lr_without_a_batch_size(train: Main, detector: str, fails: Fails) -> None:
-    options = ['--cfg-options', 'auto_scale_lr=None']
-    says = ['--auto-scale-lr', 'auto_scale_lr.base_batch_size=16']
-    fails(train, detector, '--auto-scale-lr', *options, says=says)
-
-
 def test_views_of_other_sizes_than_the_test_pipeline_give_a_warning(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -147,7 +137,7 @@ def test_tta_that_the_config_does_not_have(
     test: Main, detector: str, weights: str, fails: Fails
 ) -> None:
     options = ['--cfg-options', 'tta_model=None']
-    fails(test, detector, weights, '--tta', *options, says=['--tta: the config has no tta_model;'])
+    fails(test, detector, weights, '--tta', *options, says=['no tta_model'])
     options += ['tta_pipeline=None']
     says = ['no tta_model and no tta_pipeline']
     fails(test, detector, weights, '--tta', *options, says=says)
@@ -162,9 +152,3 @@ def test_out_of_the_wrong_kind(
     fails(test, segmentor, str(path), '--out', str(path), says=['is a file', 'to a folder'])
     options = ['--cfg-options', 'test_evaluator.type=CityscapesMetric']
     fails(test, segmentor, str(path), '--out', 'x', *options, says=['only IoUMetric'])
-
-
-@pytest.mark.parametrize('memory', ['24', '0GB', '999999GB', '9' * 400 + 'GB', '24TB', '-3GB'])
-def test_memory_that_no_gpu_has(memory: str) -> None:
-    with pytest.raises(UsageError, match=r'--fit .*: give the memory of a GPU'):
-        parse_memory(memory)

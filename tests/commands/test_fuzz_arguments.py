@@ -6,7 +6,6 @@ the environment variable ROPE_DENSE_FUZZ_SEED gives. A failure names the command
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -15,9 +14,10 @@ import pytest
 from mmengine.config import Config
 
 from helpers.seeds import seed_of_the_week
-from helpers.tool_names import TOOLS, Main
-from rope_dense.cli.config import nodes
-from rope_dense.cli.errors import UsageError
+from helpers.tool_names import Main
+from rope_dense.commands.errors import UsageError
+from rope_dense.utils.config_parts import nodes
+from rope_dense_command import command
 
 VALUES = ['', '-1', '0', '1', '3.5', 'nan', '1e999', 'None', 'True', 'x', 'x' * 300, '{}', 'a=b']
 VALUES += ['[]', '[1,2]', '(1,)', "['x']", '/', '..', '--', '-', 'é', 'RoPEViT', 'all', 'dict(a=1)']
@@ -27,17 +27,15 @@ LINES = 25  # of a message; those of argparse begin with the usage
 
 
 @pytest.fixture(scope='module')
-def mains() -> dict[str, Main]:
+def mains() -> Iterator[dict[str, Main]]:
     """Tools that stop before they train."""
 
     def reached(*arguments: object) -> None:
         raise UsageError('nothing is wrong')
 
-    tools = {}
-    for name in ('train', 'print_recipe'):
-        tools[name] = runpy.run_path(str(TOOLS / f'{name}.py'))['main']
-    tools['train'].__wrapped__.__globals__['build_runner'] = reached
-    return tools
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('rope_dense.commands.launch.build_runner', reached)
+        yield {name: command(name) for name in ('train', 'print_recipe')}
 
 
 def keys(config: str) -> list[str]:

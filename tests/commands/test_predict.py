@@ -14,7 +14,7 @@ from mmengine.config import Config
 from PIL import Image
 
 from helpers.tool_names import TOOLS, Main
-from rope_dense.cli.model_checks import random_model
+from rope_dense.commands.model_checks import random_model
 
 
 @pytest.fixture(scope='module')

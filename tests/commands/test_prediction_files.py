@@ -8,7 +8,7 @@ import torch
 from mmdet.structures import DetDataSample
 from mmengine.structures import InstanceData
 
-from rope_dense.visualization import prediction_files
+from rope_dense.commands.predict import files as prediction_files
 
 
 def test_no_box_is_above_the_least_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

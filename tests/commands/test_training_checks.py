@@ -1,4 +1,4 @@
-"""What a training starts from, what it saves, and the labels that it ignores."""
+"""What a training starts from, and the labels that it ignores."""
 
 from pathlib import Path
 
@@ -9,59 +9,12 @@ from mmengine.config import Config
 from PIL import Image
 
 from helpers.small_configs import make_data
-from helpers.tool_names import TRAIN_DATA, Fails, Main
-from rope_dense.cli.checkpoints import check_backbone
-from rope_dense.cli.errors import UsageError
-from rope_dense.cli.model_checks import build_model, build_shapes
-from rope_dense.cli.recipe import positions
-from rope_dense.cli.training_checks import (
-    check_save_best,
-    reported_metrics,
-    warn_of_random_weights,
-)
-
-
-@pytest.mark.parametrize(
-    'evaluator, save_best, says',
-    [
-        (dict(type='CocoMetric', metric='bbox'), 'bbox_mAP', "did you mean 'coco/bbox_mAP'?"),
-        (dict(type='CocoMetric', metric=['bbox', 'segm']), 'coco/mask_mAP', 'coco/segm_mAP'),
-        (dict(type='IoUMetric', iou_metrics=['mIoU']), 'miou', '; it reports aAcc, mIoU, mAcc'),
-        (dict(type='IoUMetric'), ['mIoU', 'mDice'], "save_best='mDice'"),
-    ],
-)
-def test_metrics_that_no_evaluator_reports(evaluator: dict, save_best: object, says: str) -> None:
-    hooks = dict(checkpoint=dict(save_best=save_best))
-    with pytest.raises(UsageError) as caught:
-        check_save_best(Config(dict(val_evaluator=evaluator, default_hooks=hooks)))
-    assert says in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    'evaluator, save_best',
-    [
-        (dict(type='CocoMetric', metric='bbox'), 'coco/bbox_mAP_50'),
-        (dict(type='CocoMetric', metric='bbox', prefix='mine'), 'mine/bbox_mAP'),
-        (dict(type='IoUMetric'), 'auto'),
-        ([dict(type='IoUMetric'), dict(type='Unknown')], 'anything'),
-        (dict(type='IoUMetric'), None),
-    ],
-)
-def test_metrics_that_may_be_reported(evaluator: object, save_best: object) -> None:
-    hooks = dict(checkpoint=dict(save_best=save_best))
-    check_save_best(Config(dict(val_evaluator=evaluator, default_hooks=hooks)))
-
-
-def test_reported_metrics_are_those_of_mmseg(segmentor: str, tmp_path: Path) -> None:
-    """The names of a table, against what mmseg's metric returns."""
-    metrics = pytest.importorskip('mmseg.evaluation.metrics')
-    for name in ('mIoU', 'mDice', 'mFscore'):
-        metric = metrics.IoUMetric(iou_metrics=[name])
-        metric.dataset_meta = dict(classes=('a', 'b'))
-        area = torch.ones(2)
-        reported = metric.compute_metrics([(area, area, area, area)])
-        cfg = Config(dict(val_evaluator=dict(type='IoUMetric', iou_metrics=[name])))
-        assert set(reported_metrics(cfg)) == set(reported)
+from helpers.tool_names import Fails, Main
+from rope_dense.commands.errors import UsageError
+from rope_dense.commands.model_checks import build_model, build_shapes
+from rope_dense.commands.recipe import positions
+from rope_dense.commands.training_checks import warn_of_random_weights
+from rope_dense.commands.weights import check_backbone
 
 
 def test_a_checkpoint_without_all_of_the_backbone(segmentor: str, detector: str) -> None:
@@ -129,16 +82,6 @@ def test_frozen_random_weights_give_a_warning(
     cfg.load_from = 'x.pth'
     warn_of_random_weights(cfg, model)
     assert not capsys.readouterr().err
-
-
-def test_padding_that_a_head_does_not_ignore(train: Main, segmentor: str, fails: Fails) -> None:
-    options = ['--cfg-options', 'model.auxiliary_head.ignore_index=11']
-    says = ['model.data_preprocessor.seg_pad_val=255', 'model.auxiliary_head.ignore_index=11']
-    fails(train, segmentor, *options, says=says)
-    options += ['model.data_preprocessor.seg_pad_val=11', 'model.decode_head.ignore_index=11']
-    step = f'{TRAIN_DATA}.pipeline.3'
-    options += [f'{step}.type=Pad', f'{step}.pad_val.seg=77', f'{step}.size=(96,96)']
-    fails(train, segmentor, *options, says=[f'{step}.pad_val.seg=77, but model.'])
 
 
 def test_labels_that_the_evaluator_does_not_ignore(

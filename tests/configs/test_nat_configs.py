@@ -24,7 +24,7 @@ from helpers.grid import CONFIGS, read, readme_options, value
 from helpers.published import shi_nat
 from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPENAT
-from rope_dense.evaluation.results import read_results
+from rope_dense.commands.sweep.results import read_results
 from rope_dense.rope import LogAxialRoPE
 
 NAT, ABLATION = CONFIGS / 'nat', CONFIGS / 'research' / 'ablation'

@@ -7,7 +7,7 @@ import mmengine
 import pytest
 
 from helpers.grid import CONFIGS, FLAGSHIPS, GRID, Leaf, build_offline
-from rope_dense.profiling.complexity import measured_size
+from rope_dense.commands.complexity import measured_size
 
 ROOT = CONFIGS.parent
 every_folder = pytest.mark.parametrize('experiment', FLAGSHIPS)

@@ -25,7 +25,7 @@ def draw_time_bars(rows: Sequence[dict], out_file: str | Path, *, title: str) ->
 
     Args:
         rows: with mode, height, width, median_ms, memory_mb and share, see
-            ``rope_dense.profiling.speed.measure_speed``.
+            ``speed.measure_speed``.
     """
     figure = Figure(figsize=(8, 1.6 + 0.45 * len(rows)), layout='constrained')
     axes = figure.subplots()

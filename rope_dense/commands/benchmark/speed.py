@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..rope import Rotary, RotaryEmbedding
+from ...rope import Rotary, RotaryEmbedding
 
 EMBEDDING = 'rotary embedding'
 # An operation is of the first kind whose pattern is in its name, or in that of one it is part of.

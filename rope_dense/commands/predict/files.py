@@ -8,13 +8,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import mmcv
 import numpy as np
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
-from ..datasets.mask_colours import write_labels
-from ..utils.atomic_write import atomic_write_text
+from ...datasets.drawing import draw
+from ...datasets.mask_colours import write_labels
+from ...utils.atomic_write import atomic_write_text
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
@@ -149,23 +149,3 @@ class SegmentationFiles:
     def close(self) -> str:
         """The number of images, in words."""
         return f'{self.count} images: {self.out}'
-
-
-def draw(
-    visualizer: Visualizer,
-    path: Path,
-    image: np.ndarray,
-    sample: BaseDataElement,
-    **settings: Any,
-) -> np.ndarray:
-    """Draw a prediction on a copy of an image (BGR), write it to a file and return it.
-
-    Args:
-        settings: of the visualizer's ``add_datasample``.
-    """
-    rgb = np.ascontiguousarray(image[..., ::-1])
-    visualizer.add_datasample(path.name, rgb, sample, draw_gt=False, **settings)
-    drawn = np.ascontiguousarray(visualizer.get_image()[..., ::-1])
-    if not mmcv.imwrite(drawn, str(path)):
-        raise OSError(f'{path}: cannot be written')
-    return drawn

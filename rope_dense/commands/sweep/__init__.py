@@ -1,4 +1,4 @@
-"""Options and course of a sweep: tools/eval_resolutions.py, tools/eval_classification.py."""
+"""Tests of one model at many sizes, scalings and windows: eval-resolutions, eval-classification."""
 
 import argparse
 import sys
@@ -13,10 +13,18 @@ from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from mmengine.utils import to_2tuple
 
-from ..evaluation.comparison import Comparison, ReadRuns, read_runs, relative_to
-from ..evaluation.evaluator import Evaluator, bare_model, runner_config
-from ..evaluation.resolution import at_size, configured_size
-from ..evaluation.results import (
+from ...utils.atomic_write import atomic_write_text
+from ...utils.lock import exclusive
+from ..data_checks import check_data
+from ..errors import usage_errors
+from ..image_sizes import at_size, configured_size, parse_size
+from ..launch import build_runner, running
+from ..model_checks import build_model
+from ..weights import SelfLoading, check_tested_weights
+from .comparison import Comparison, ReadRuns, read_runs, relative_to
+from .evaluator import Evaluator, bare_model, runner_config
+from .plot import draw_resolutions
+from .results import (
     Identity,
     Results,
     headline,
@@ -24,15 +32,7 @@ from ..evaluation.results import (
     table_header,
     table_line,
 )
-from ..evaluation.settings import FROM_CONFIG, Setting, Slide, combine, parse_size
-from ..utils.atomic_write import atomic_write_text
-from ..utils.lock import exclusive
-from ..visualization.resolution_plot import draw_resolutions
-from .checkpoints import SelfLoading, check_tested_weights
-from .data_checks import check_data
-from .errors import usage_errors
-from .launch import build_runner, running
-from .model_checks import build_model
+from .settings import FROM_CONFIG, Setting, Slide, combine
 
 Load = Callable[[Runner], None]
 
@@ -53,7 +53,7 @@ def prepare_sweep(
     before all of them are checked, so the model is built here, and by the Runner again.
 
     Args:
-        args: of ``add_sweep_arguments`` in tools/command_line.py, with ``checkpoint`` and
+        args: of ``add_sweep_arguments`` in arguments.py, with ``checkpoint`` and
             ``train_size``.
         name: of the config or model, for the label and messages.
         sizes: see ``--sizes``.

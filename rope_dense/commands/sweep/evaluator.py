@@ -19,10 +19,10 @@ from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop
 from mmengine.utils import to_2tuple
 
-from ..backbones.base import Backbone
-from ..utils.sizes import ImageSize, Size
-from .resolution import at_size, configured_size, resize_steps
-from .settings import FROM_CONFIG, Setting, parse_scaling, parse_size, parse_window, prefix_errors
+from ...backbones.base import Backbone
+from ...utils.sizes import ImageSize, Size
+from ..image_sizes import at_size, configured_size, parse_size, resize_steps
+from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window, prefix_errors
 
 REPORT_SECONDS = 30.0  # between lines of progress on anything but a terminal
 RUN_NUMBERS = count()

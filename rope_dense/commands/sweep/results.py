@@ -14,9 +14,9 @@ from pathlib import Path
 from mmengine.config import Config
 from mmengine.dist import is_main_process
 
-from ..utils.atomic_write import atomic_write_text
-from ..utils.sizes import ImageSize
-from ..version import __version__
+from ...utils.atomic_write import atomic_write_text
+from ...utils.sizes import ImageSize
+from ...version import __version__
 from .settings import Setting
 
 HEADLINES = ('coco/bbox_mAP', 'mIoU', 'accuracy/top1')  # what is plotted by default

@@ -9,13 +9,12 @@ from dataclasses import dataclass, fields
 from itertools import product
 from typing import Literal
 
-from ..backbones.archs import WindowSetting
-from ..utils.sizes import ImageSize, Size
+from ...backbones.archs import WindowSetting
+from ..image_sizes import parse_sides
 
 FROM_CONFIG = 'config'  # leaves a setting as the config has it
 NUMBER = r'-?\d*\.?\d+'
 SCALING = re.compile(rf'(\w+)(?::({NUMBER})(?:x({NUMBER}))?)?(?:\+(.*))?')
-SIDES = re.compile(r'0*([1-9]\d*)(?:x0*([1-9]\d*))?')
 Slide = Literal['keep', 'scale', 'whole']
 
 
@@ -24,7 +23,7 @@ class Setting:
     """The settings of one test.
 
     Attributes:
-        size: see ``parse_size``.
+        size: see ``image_sizes.parse_size``.
         scaling: see ``parse_scaling``, or 'config'.
         window: see ``parse_window``, or 'config'.
         slide: the crops of a segmentor that slides: 'keep' them, 'scale' them (and the stride) as
@@ -52,16 +51,6 @@ def combine(
     return [Setting(size, scaling, window, slide) for scaling, window, size in combinations]
 
 
-def parse_size(text: str, option: str = '--sizes') -> int | ImageSize:
-    """'128', the shorter side, or '96x128', height and width, in pixels.
-
-    Raises:
-        ValueError: neither, or a side without a pixel.
-    """
-    advice = 'give a side in pixels (128), or HEIGHTxWIDTH (96x128), 1 or more'
-    return _parse_sides(text, f'{option} {text}: {advice}')
-
-
 def parse_window(text: str) -> WindowSetting:
     """'7', '7x14' (height x width, in tokens), 'auto', or 'none' for the whole map.
 
@@ -70,7 +59,7 @@ def parse_window(text: str) -> WindowSetting:
     """
     if text in ('auto', 'none'):
         return None if text == 'none' else 'auto'
-    return _parse_sides(
+    return parse_sides(
         text,
         f'--window {text}: give tokens of a side (7), HEIGHTxWIDTH (7x14), auto, none (the whole '
         'map) or config (as the config says)',
@@ -108,12 +97,3 @@ def prefix_errors(option: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f'{option}: {error}') from error
-
-
-def _parse_sides(text: str, problem: str) -> int | Size:
-    """'7' or '7x14', height and width; ValueError with ``problem`` for anything else or 0."""
-    match = SIDES.fullmatch(text)
-    if match is None:
-        raise ValueError(problem)
-    height, width = match.groups()
-    return int(height) if width is None else (int(height), int(width))
