@@ -44,8 +44,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from ..checkpoints.detectors import published_detector
     from ..checkpoints.fetch import fetch
+    from ..checkpoints.models import find_detector
     from ..checkpoints.publishers import TARGETS, find_layout
     from ..checkpoints.read import read_checkpoint
     from ..checkpoints.weights import select_weights
@@ -55,7 +55,7 @@ def main(args: argparse.Namespace) -> None:
             f'{args.destination}: the suffix must be {", ".join(PYTORCH)} or .safetensors'
         )
     contents = read_checkpoint(fetch(args.source), args.source)
-    if args.to in DETECTORS or (args.to == 'ours' and published_detector(contents)):
+    if args.to in DETECTORS or (args.to == 'ours' and find_detector(contents)):
         convert_whole(contents, args)
         return
     target = TARGETS[args.to]
@@ -75,7 +75,7 @@ def convert_whole(contents: dict, args: argparse.Namespace) -> None:
     Raises:
         CheckpointError: it is none, or has keys that are not known.
     """
-    from ..checkpoints.detectors import convert_detector, to_published
+    from ..checkpoints.models import convert_detector, to_published
     from ..checkpoints.weights import select_weights
 
     published = convert_detector(contents, args.source)

@@ -42,7 +42,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from ..datasets.layouts import ShapesSettings, write_shapes
+    from ..datasets.shapes_files import ShapesSettings, write_shapes
 
     try:
         settings = ShapesSettings(

@@ -6,6 +6,7 @@ expect. Options are those of tools/train.py.
 Examples:
     python tools/print_recipe.py configs/dino_vitdet_rope_mixed.py
     python tools/print_recipe.py configs/dino_vitdet_rope_mixed.py --flops
+    python tools/print_recipe.py --list vitdet object    # the configs of the package, with results
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .arguments import add_common_arguments, add_training_arguments, parse, tool_parser
+from .arguments import (
+    CONFIGS,
+    add_common_arguments,
+    add_training_arguments,
+    parse,
+    tool_parser,
+)
 from .errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +31,13 @@ if TYPE_CHECKING:
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
-    parser.add_argument('config', help='config file')
+    parser.add_argument('config', nargs='?', help='config file')
+    parser.add_argument(
+        '--list',
+        nargs='*',
+        metavar='WORD',
+        help='list the configs that have all words in their method, backbone, task or result',
+    )
     parser.add_argument(
         '--flops',
         action='store_true',
@@ -40,6 +53,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     add_training_arguments(parser)
     add_common_arguments(parser)
     args = parse(parser, argv)
+    if (args.config is None) == (args.list is None):
+        parser.error('give a config or --list')
     if args.size and not args.flops:
         parser.error('--size is for --flops')
     return args
@@ -48,6 +63,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(args: argparse.Namespace) -> None:
     from .complexity import count_products, measured_size
     from .config import load_config, used_loaders
+    from .config_list import config_table, list_configs
     from .door import building
     from .model_checks import build_model, build_shapes
     from .options import apply_training_options, with_data_root
@@ -55,6 +71,9 @@ def main(args: argparse.Namespace) -> None:
     from .schedule import check_schedule
     from .training_checks import warn_of_random_weights
 
+    if args.list is not None:
+        print(config_table(list_configs(CONFIGS.parent, args.list)))
+        return
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
     with building('the config'):
         if args.data_root:

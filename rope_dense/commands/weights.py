@@ -7,9 +7,9 @@ from mmengine.config import Config
 from mmengine.runner import CheckpointLoader, find_latest_checkpoint
 from torch import Tensor, nn
 
-from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import listed
-from ..checkpoints.fetch import HUB, WEB, Source, fetch
+from ..checkpoints.fetch import HUB, WEB, Location, fetch
+from ..checkpoints.models import convert_detector
 from ..checkpoints.read import read_ahead, read_checkpoint
 from ..checkpoints.weights import check_plain
 from ..utils.config_parts import nodes
@@ -42,7 +42,7 @@ def read_safely() -> None:
     CheckpointLoader.register_scheme(['', *WEB, HUB], load_from_source, force=True)
 
 
-def is_remote(path: Source) -> bool:
+def is_remote(path: Location) -> bool:
     """True if `path` is no file of this machine: a URL, or a name in a zoo or on a hub."""
     return '://' in str(path) or str(path).startswith(HUB)
 
@@ -107,7 +107,7 @@ def check_tested_weights(path: str, model: nn.Module) -> dict:
     return checkpoint
 
 
-def read(path: Source, origin: str) -> dict:
+def read(path: Location, origin: str) -> dict:
     """The contents of a checkpoint, also kept for ``load_from_source``."""
     name = f'{origin} {str(path)!r}'
     return convert_detector(read_ahead(fetch(path), name), name)

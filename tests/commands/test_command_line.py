@@ -9,11 +9,11 @@ import pytest
 import rope_dense_command
 from helpers.tool_names import TOOL_NAMES, TOOLS
 from rope_dense.backbones.layers import TableResize
-from rope_dense.checkpoints import detectors
+from rope_dense.checkpoints.models import DETECTORS
 from rope_dense.checkpoints.publishers import TARGETS
 from rope_dense.commands.config import read_options
-from rope_dense.datasets.layouts import LAYOUTS, ShapesSettings
 from rope_dense.datasets.shapes import COLORS
+from rope_dense.datasets.shapes_files import FORMATS, ShapesSettings
 from rope_dense.export.exporter import DTYPES, PACKAGES
 from rope_dense.research import position_figures
 from rope_dense_command import import_early
@@ -47,7 +47,7 @@ def test_choices_are_those_of_the_package() -> None:
 
     convert = import_early('convert_checkpoint')
     assert set(convert.LAYOUTS) == {*TARGETS, *convert.DETECTORS}
-    assert set(convert.DETECTORS) <= set(detectors.LAYOUTS)
+    assert set(convert.DETECTORS) <= set(DETECTORS)
     export = import_early('export')
     assert set(export.FORMATS) == set(PACKAGES)
     assert set(export.PRECISIONS) == set(DTYPES.values())
@@ -56,7 +56,7 @@ def test_choices_are_those_of_the_package() -> None:
     classify = import_early('eval_classification').parse_args
     for resize in get_args(TableResize):
         assert classify(['x.pth', 'folder', '--rpb-resize', resize]).rpb_resize == resize
-    shapes, given = import_early('make_shapes').parse_args, ['out', '--layout', *LAYOUTS]
+    shapes, given = import_early('make_shapes').parse_args, ['out', '--layout', *FORMATS]
     for colors in COLORS:
         args = shapes([*given, '--colors', colors])
         settings = (args.train, args.val, args.size, args.seed, colors, tuple(args.layout))

@@ -4,8 +4,8 @@ To add a publisher, write a file beside this one and name it in ``PUBLISHERS``. 
 ``LAYOUTS``: each a ``Layout`` with the keys that tell it from others (``signs``), a table from its
 keys to ours (``keys``; None drops a key on purpose), and functions for tensors whose shape is not
 ours (``tensors``). A key that no table names keeps its name; strict loading finds out whether the
-model has it. ``resformer.py`` is the shortest example, and tests/checkpoints/test_layouts.py checks
-key names and shapes, which are those of the published files, against timm's models.
+model has it. ``resformer.py`` is the shortest example. tests/checkpoints/test_checkpoint_layouts.py
+checks key names and shapes, which are those of the published files, against timm's models.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ..errors import CheckpointError, listed, shortened
 from ..keys import SWIN_BLOCK, VIT_BLOCK, KeyTable, Layout, StateDict
-from . import dinov3, naver, perception, realtime, resformer, sam3, shi_labs, timm_vit
+from . import deim, dinov3, naver, perception, resformer, sam3, shi_labs, timm_vit
 
 # Of earlier versions: frequencies of all blocks in one tensor, other names of q and v biases.
 EARLIER_KEYS: KeyTable = {
@@ -25,7 +25,7 @@ EARLIER_KEYS: KeyTable = {
 }
 OURS = Layout('ours', (f'{VIT_BLOCK}|{SWIN_BLOCK}',), EARLIER_KEYS)
 # In this order: the first layout that fits is taken.
-PUBLISHERS = (naver, shi_labs, resformer, dinov3, realtime, sam3, perception, timm_vit)
+PUBLISHERS = (naver, shi_labs, resformer, dinov3, deim, sam3, perception, timm_vit)
 LAYOUTS = (*(layout for publisher in PUBLISHERS for layout in publisher.LAYOUTS), OURS)
 
 

@@ -9,8 +9,8 @@ from mmengine.registry import MODELS
 from torch import nn
 
 from helpers.deim import CLASSES, close, config, ours, pair, randomise
-from rope_dense.models.deim.pyramids import MeanMapPyramid, SpatialTuningAdapter
-from rope_dense.models.deim.selection import anchors_of
+from rope_dense.models.deim.encoder import MeanMapPyramid, SpatialTuningAdapter
+from rope_dense.models.deim.queries import anchors_of
 
 SIZES = ((64, 64), (96, 96), (96, 160), (128, 64))
 

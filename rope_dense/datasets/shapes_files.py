@@ -1,9 +1,6 @@
-"""The shapes data set on disk, in the layouts of COCO and of ADE20K."""
+"""The shapes data set on disk, in the formats of COCO and of ADE20K."""
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,9 +10,10 @@ import numpy as np
 from mmengine.utils import track_iter_progress
 from pycocotools import mask as coco_mask
 
+from ..utils.atomic_write import atomic_folder
 from .shapes import COLORS, METAINFO, SPLITS, Scene, make_scene, render
 
-LAYOUTS = ('coco', 'ade')
+FORMATS = ('coco', 'ade')
 SETTINGS_FILE = 'rope_dense_shapes.json'
 COCO_SPLITS = {'train': 'train2017', 'val': 'val2017'}
 ADE_SPLITS = {'train': 'training', 'val': 'validation'}
@@ -29,7 +27,7 @@ class ShapesSettings:
     :func:`~rope_dense.datasets.shapes.make_scene`. `version` changes with the pictures drawn.
 
     Raises:
-        ValueError: on a count, size, seed, layout or colour rule that cannot be used.
+        ValueError: on a count, size, seed, format or colour rule that cannot be used.
     """
 
     train: int = 400
@@ -37,7 +35,7 @@ class ShapesSettings:
     size: tuple[int, int] = (160, 160)
     seed: int = 0
     colors: str = 'class'
-    layouts: tuple[str, ...] = LAYOUTS
+    layouts: tuple[str, ...] = FORMATS
     version: int = 1
 
     def __post_init__(self) -> None:
@@ -51,14 +49,14 @@ class ShapesSettings:
             raise ValueError(f'seed={self.seed}: give an integer of 0 or more')
         if self.colors not in COLORS:
             raise ValueError(f'colors={self.colors!r}: choose one of {COLORS}')
-        if not self.layouts or not set(self.layouts) <= set(LAYOUTS):
-            raise ValueError(f'layouts={self.layouts}: choose from {LAYOUTS}, at least one')
+        if not self.layouts or not set(self.layouts) <= set(FORMATS):
+            raise ValueError(f'layouts={self.layouts}: choose from {FORMATS}, at least one')
 
 
 def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
     """Write the data set to the folder `out`; return False if it is there already.
 
-    For the layouts asked for, `out` then holds:
+    For the formats asked for, `out` then holds:
 
         rope_dense_shapes.json                             the settings
         coco/annotations/instances_{train,val}2017.json    boxes and masks of the visible parts
@@ -70,8 +68,7 @@ def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
     and so on; 0 would be "no label", as in ADE20K, but every pixel has one. mmseg reads it with
     `reduce_zero_label=True` and the classes of SEGMENTATION_METAINFO.
 
-    A shapes data set made from other settings is replaced. All is written beside `out` and moved
-    there when complete.
+    A shapes data set made from other settings is replaced when the new one is complete.
 
     Raises:
         FileExistsError: if `out` holds anything but a shapes data set.
@@ -79,17 +76,11 @@ def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
     out = Path(out)
     if _settings_of(out) == _as_json(settings):
         return False
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f'.{out.name}.') as workspace:
-        fresh = Path(workspace) / 'fresh'
-        fresh.mkdir()
+    with atomic_folder(out) as fresh:
         for layout in settings.layouts:
             for split in (split for split in SPLITS if getattr(settings, split)):
                 _WRITERS[layout](fresh / layout, settings, split)
         (fresh / SETTINGS_FILE).write_text(json.dumps(_as_json(settings), indent=2) + '\n')
-        if out.exists():
-            shutil.move(out, Path(workspace) / 'replaced')
-        os.replace(fresh, out)
     return True
 
 
