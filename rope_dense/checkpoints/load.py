@@ -84,16 +84,6 @@ def load_weights(model: Backbone, weights: StateDict, checkpoint: str) -> None:
     log(model, checkpoint, layout, len(adapted) - len(report.new), report)
 
 
-def open_weights(checkpoint: Location, prefix: str | None = None) -> tuple[StateDict, Layout]:
-    """The weights of a backbone as a checkpoint names them, and their layout.
-
-    Raises:
-        CheckpointError: the checkpoint cannot be fetched or read, or its layout is not known.
-    """
-    weights = read_weights(checkpoint, prefix)
-    return weights, find_layout(weights, str(checkpoint))
-
-
 def read_weights(checkpoint: Location, prefix: str | None) -> StateDict:
     """The weights that ``select_weights`` takes from a checkpoint."""
     contents = read_checkpoint(fetch(checkpoint), str(checkpoint))

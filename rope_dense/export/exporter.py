@@ -14,13 +14,13 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental import _config as symbolic_config
 
-from ..backbones.base import Backbone
+from ..backbones.base import Backbone, backbone_of
 from ..rope.scaling import build_scaling
 from ..utils.atomic_write import atomic_files
 from ..utils.sizes import ImageSize
 from ..utils.validation import check_choice, check_integer, check_size, refuse
 from ..version import __version__
-from .graphs import Graph, backbone_of, graph_of
+from .graphs import Graph, graph_of
 
 Format = Literal['onnx', 'pt2']
 Dynamic = Literal['dynamic']

@@ -221,32 +221,17 @@ def test_a_dilation_is_not_told_by_weights(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_a_classifier_of_this_package_with_learned_axial_frequencies(tmp_path: Path) -> None:
-    """Of no name; its options are those that the weights tell."""
-    backbone = dict(
-        type='RoPEViT',
-        arch=dict(embed_dims=64, depth=2, num_heads=1, mlp_ratio=3.0, num_registers=2),
-        rope=dict(type='AxialRoPE', learned=True),
-        layer_scale_init_value=None,
-        final_norm=True,
-    )
+def test_a_classifier_of_this_package(tmp_path: Path) -> None:
+    """Its weights name it as published ones do; of other sizes only its config says what it is."""
+    backbone = SMALL['small_vit_mixed'].backbone
     trained = RoPEClassifier(backbone, CLASSES).eval()
     randomise(trained)
-    for block in trained.backbone.blocks:
-        block.attn.rope.freqs.mul_(1 + torch.rand_like(block.attn.rope.freqs))
-    model = loaded(saved(trained.state_dict(), tmp_path / 'learned.pth'))
-    assert model.backbone.blocks[0].attn.rope.learned
+    model = loaded(saved(trained.state_dict(), tmp_path / 'own.pth'))
     images = torch.randn(2, 3, 64, 80)
     torch.testing.assert_close(model(images), trained(images))
-
-
-def test_weights_of_this_package_that_do_not_tell_what_they_are(tmp_path: Path) -> None:
-    vit = dict(type='RoPEViT', arch=dict(embed_dims=64, depth=2, num_heads=1), final_norm=True)
-    model = RoPEClassifier(dict(vit, rope=dict(type='LogAxialRoPE')), CLASSES)
-    with pytest.raises(
-        CheckpointError, match=r'own.pth: .* without learned frequencies .* its config'
-    ):
-        classifier_config(saved(model.state_dict(), tmp_path / 'own.pth'))
+    other = RoPEClassifier(dict(backbone, arch=dict(SMALL_VIT, depth=3)), CLASSES)
+    with pytest.raises(CheckpointError, match=r'other.pth .* fit none .* its config'):
+        classifier_config(saved(other.state_dict(), tmp_path / 'other.pth'))
 
 
 def test_the_protocol_is_that_of_the_source(tmp_path: Path) -> None:
