@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cached_property
 from itertools import cycle, islice
 from typing import Any, Literal, TypeVar, cast
 
@@ -116,7 +117,7 @@ class NATArch:
     layer_scale_init_value: float | None = None
     drop_path_rate: float = 0.2
 
-    @property
+    @cached_property
     def block_dilations(self) -> list[list[int]]:
         """The dilation of each block of each stage."""
         stages = zip(self.dilations or ((1,),) * len(self.depths), self.depths, strict=True)

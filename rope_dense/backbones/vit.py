@@ -15,8 +15,8 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..rope import RopeScaling
+from ..utils.memo import is_tracing
 from ..utils.sizes import Size
-from ..utils.tracing import is_tracing
 from ..utils.validation import (
     check_choice,
     check_indexes,
@@ -36,7 +36,7 @@ from .archs import (
     WindowSetting,
     find_arch,
 )
-from .attention import Attention
+from .attention import Attention, GlobalPrefixAttention
 from .base import (
     Backbone,
     FrozenStages,
@@ -45,7 +45,7 @@ from .base import (
     build_rope,
     check_frozen_stages,
 )
-from .block import Block
+from .block import Block, build_mlp, recompute
 from .layers import (
     ConvPatchEmbed,
     PatchEmbed,
@@ -61,9 +61,7 @@ from .layers import (
     to_map,
 )
 from .linear_attention import LinearAttention, LinearKernel
-from .mlp import build_mlp
 from .position_bias import DecomposedBiasAttention, LocalPositionAttention, TableBiasAttention
-from .prefix_attention import GlobalPrefixAttention
 from .windows import WindowPlan, fitting_side, window_plan
 
 AttentionKind = Callable[..., Attention]  # a class, or one with some of its arguments
@@ -305,7 +303,8 @@ class RoPEViT(Backbone):
 
         Prefix tokens come first. Tokens are normalised as ``final_norm`` says.
         """
-        x, grid, plan = self.start(image)
+        x, grid = self.embed(image)  # [B, N, C]
+        plan = self.plan_windows(x.shape[0], grid, x.device) if self.window_blocks else None
         outs = []
         for index in range(len(self.blocks)):
             x = self.run_block(index, x, grid, plan)
@@ -315,12 +314,6 @@ class RoPEViT(Backbone):
                 normed = index == len(self.blocks) - 1 or self.final_norm == 'all'
                 outs.append(self.norm(out) if normed and self.norm is not None else out)
         return outs, grid
-
-    def start(self, image: Tensor) -> tuple[Tensor, Size, WindowPlan | None]:
-        """Make tokens [B, N, C] before the first block, the grid (H, W), and its windows."""
-        with torch.set_grad_enabled(self.needs_graph(frozen=self.frozen_stages >= 0)):
-            x, grid = self.embed(image)
-        return x, grid, self.plan_windows(x.shape[0], grid, x.device)
 
     def run_block(
         self,
@@ -335,19 +328,23 @@ class RoPEViT(Backbone):
         Args:
             index: of the block.
             x: [B, N, C]; with copies of the prefix tokens if ``is_between_windows``.
-            grid, plan: as ``start`` returns them.
+            grid: (H, W).
+            plan: of the window blocks, see ``plan_windows``.
             mask: for a global block, see ``Attention``.
 
         Returns:
             The tokens after it.
         """
-        with torch.set_grad_enabled(self.needs_graph(frozen=index < self.frozen_stages)):
-            if plan is None or index not in self.window_blocks:
-                return self.run(self.blocks[index], x, grid, None, mask)
-            if not self.is_between_windows(index):
-                x = plan.copy_prefix(x)
-            x = self.run(self.blocks[index], x, grid, plan, mask)
-            return x if self.is_between_windows(index + 1) else plan.mean_prefix(x)
+        plan = plan if index in self.window_blocks else None
+        if plan is not None and not self.is_between_windows(index):
+            x = plan.copy_prefix(x)
+        if self.with_cp:
+            x = recompute(self.blocks[index], x, grid, plan, mask)
+        else:
+            x = self.blocks[index](x, grid, plan, mask)
+        if plan is None or self.is_between_windows(index + 1):
+            return x
+        return plan.mean_prefix(x)
 
     def is_between_windows(self, index: int) -> bool:
         """Return True if the blocks before and at ``index`` both have windows.
@@ -371,9 +368,12 @@ class RoPEViT(Backbone):
 
     def plan_windows(self, batch: int, grid: Size, device: torch.device) -> WindowPlan | None:
         """The windows of the window blocks; None if they are the whole grid."""
-        window_size = self.window_of(grid)
-        if window_size is None or not self.window_blocks:
+        if self.window_size is None or not self.window_blocks:
             return None
+        window_size = self.window_size
+        if window_size == 'auto':
+            height, width = map(fitting_side, grid, self.pretrain_grid)
+            window_size = height, width
         number = self.num_prefix_tokens
         return window_plan(
             batch,
@@ -384,13 +384,6 @@ class RoPEViT(Backbone):
             num_shared=number if self.global_prefix else 0,
             device=device,
         )
-
-    def window_of(self, grid: Size) -> Size | None:
-        """The window for a grid; None is the whole of it."""
-        if self.window_size != 'auto':
-            return self.window_size
-        height, width = map(fitting_side, grid, self.pretrain_grid)
-        return height, width
 
     @property
     def ordered_blocks(self) -> list[Block]:

@@ -17,7 +17,7 @@ from torch.export import Dim, ExportedProgram
 from torch.fx.experimental import _config as symbolic_config
 
 from ..backbones.base import Backbone
-from ..rope.scaling import build_scaling
+from ..rope.grid import build_scaling
 from ..utils.sizes import ImageSize
 from ..utils.validation import check_choice, check_integer, check_size, refuse
 from ..version import __version__

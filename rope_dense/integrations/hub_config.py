@@ -22,7 +22,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, TASK_UTILS, Registry, registry
 
 from ..checkpoints.errors import CheckpointError
-from ..rope.scaling import ScalingType, TemperatureType
+from ..rope.grid import ScalingType, TemperatureType
 
 KEYS = ('default_scope', 'model', 'test_pipeline', 'metainfo')
 DATASETS = {'mmdet': 'CocoDataset', 'mmseg': 'BaseSegDataset'}  # by task; only named, never built

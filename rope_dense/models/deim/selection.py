@@ -11,14 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ...utils.cache import Cache
+from ...utils.memo import is_tracing, memo
 from ...utils.sizes import Size
-from ...utils.tracing import is_tracing
 from .layers import class_layer, mlp
 
 ANCHOR_SIZE = 0.05  # of the largest map, relative to the image; twice that of each further one
 ANCHOR_BORDER = 0.01  # an anchor with a value nearer to 0 or 1 makes no query
-ANCHORS: Cache[tuple[Tensor, Tensor]] = Cache()
 
 
 class Selection(NamedTuple):
@@ -56,7 +54,7 @@ class QuerySelection(nn.Module):
 
     def forward(self, maps: Sequence[Tensor]) -> Selection:
         """Maps [B, C, H, W], large to small, to queries."""
-        anchors, valid = anchors_of([size_of(x) for x in maps], maps[0].device)
+        anchors, valid = anchors_of(tuple(size_of(x) for x in maps), device=maps[0].device)
         tokens = torch.cat([x.flatten(2) for x in maps], 2).transpose(1, 2)  # [B, N, C]
         tokens = tokens * valid.to(tokens.dtype)
         logits = self.cls(tokens)
@@ -78,19 +76,16 @@ def size_of(x: Tensor) -> Size:
     return height, width
 
 
-def anchors_of(sizes: Sequence[Size], device: torch.device) -> tuple[Tensor, Tensor]:
+@memo
+def anchors_of(sizes: tuple[Size, ...], *, device: torch.device) -> tuple[Tensor, Tensor]:
     """Boxes [N, 4] before the sigmoid for maps of these sizes, and which are valid [N, 1].
 
     A box is square for a square image, centred on its token. Those that are not valid are infinite.
     """
-
-    def make() -> tuple[Tensor, Tensor]:
-        anchors = torch.cat([grid_anchors(size, i, device) for i, size in enumerate(sizes)])
-        inside = (anchors > ANCHOR_BORDER) & (anchors < 1 - ANCHOR_BORDER)
-        valid = inside.all(-1, keepdim=True)
-        return torch.log(anchors / (1 - anchors)).masked_fill(~valid, torch.inf), valid
-
-    return ANCHORS.get(tuple(sizes), device, make)
+    anchors = torch.cat([grid_anchors(size, i, device) for i, size in enumerate(sizes)])
+    inside = (anchors > ANCHOR_BORDER) & (anchors < 1 - ANCHOR_BORDER)
+    valid = inside.all(-1, keepdim=True)
+    return torch.log(anchors / (1 - anchors)).masked_fill(~valid, torch.inf), valid
 
 
 def grid_anchors(size: Size, level: int, device: torch.device) -> Tensor:
