@@ -1,9 +1,9 @@
 """Rotary position embedding (RoPE) vision backbones for OpenMMLab.
 
 Importing the package registers what models and their training are made of in mmengine's registries;
-a config asks for it with `custom_imports = dict(imports=['rope_dense'])`. Classifiers and tests at
-many resolutions (modules of `rope_dense.evaluation`) and sharded training
-(`rope_dense.engine.fsdp`) register themselves where the tools import them. What needs mmdet or
+a config asks for it with `custom_imports = dict(imports=['rope_dense'])`. Sharded training
+(`rope_dense.engine.fsdp`) registers itself where the tools import it, `rope_dense.research` where a
+config asks for it. What needs mmdet or
 mmseg is registered where that package can be imported; where it is broken, a warning says so. With
 torch alone, `rope_dense.rope` works and a warning says what to install.
 """
@@ -31,10 +31,7 @@ TASKS = {
 }
 
 
-PARTS = (
-    *('backbones', 'checkpoints', 'engine', 'models.plain_vit_fpn', 'models.eomt.annealing'),
-    'profiling.subset_loss',
-)
+PARTS = ('backbones', 'checkpoints', 'engine', 'models.plain_vit_fpn', 'models.eomt.annealing')
 
 
 def _import_parts() -> None:

@@ -44,9 +44,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from rope_dense.checkpoints.detectors import convert_detector, published_detector, to_published
 from rope_dense.checkpoints.fetch import fetch
 from rope_dense.checkpoints.keys import KeyTable, Layout, StateDict, new_keys
+from rope_dense.checkpoints.models import convert_detector, find_detector, to_published
 from rope_dense.checkpoints.publishers import TARGETS, Target, find_layout
 from rope_dense.checkpoints.read import read_checkpoint
 from rope_dense.checkpoints.weights import select_weights
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             f'{args.destination}: the suffix must be {", ".join(PYTORCH)} or .safetensors'
         )
     contents = read_checkpoint(fetch(args.source), args.source)
-    if args.to in DETECTORS or (args.to == 'ours' and published_detector(contents)):
+    if args.to in DETECTORS or (args.to == 'ours' and find_detector(contents)):
         convert_whole(contents, args)
         return
     target = TARGETS[args.to]

@@ -93,10 +93,11 @@ from mmengine.config import Config
 
 from rope_dense.cli.checkpoints import is_remote
 from rope_dense.cli.config import load_config
-from rope_dense.cli.errors import UsageError, command
+from rope_dense.cli.errors import UsageError, command, usage_errors
 from rope_dense.cli.sweeps import prepare_sweep
 from rope_dense.evaluation.settings import FROM_CONFIG
 from rope_dense.research.classifier import PROTOCOLS, classifier_config
+from rope_dense.research.papers import expand_sizes, read_runs
 
 
 @command
@@ -109,11 +110,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         if (path := getattr(args, option)) and is_remote(path):
             raise UsageError(f'--{option.replace("_", "-")} {path}: give a file of this machine')
     config = make_config(args, *model_and_protocol(args), name)
+    with usage_errors():
+        sizes = expand_sizes(config.evaluation.sizes)
     run = prepare_sweep(
         args,
         config,
         name=name,
-        sizes=config.evaluation.sizes,
+        sizes=sizes,
+        read_runs=read_runs,
         window='auto' if config.model.backbone.type == 'RoPESwin' else FROM_CONFIG,
     )
     os.makedirs(config.work_dir, exist_ok=True)
@@ -186,9 +190,7 @@ def make_config(args: argparse.Namespace, model: dict, protocol: dict, name: str
     return Config(
         dict(
             default_scope='mmengine',
-            custom_imports=dict(
-                imports=['rope_dense.research.classifier', 'rope_dense.research.image_folder']
-            ),
+            custom_imports=dict(imports=['rope_dense.research']),
             model=model,
             test_dataloader=loader,
             test_evaluator=dict(type='TopKAccuracy', subset=args.subset),

@@ -67,7 +67,6 @@ from rope_dense.export import export
 from rope_dense.export.compare import check_file
 from rope_dense.export.exporter import DTYPES
 from rope_dense.integrations.hub import weights_file
-from rope_dense.research.classifier import RoPEClassifier, load_classifier
 from rope_dense.utils.lock import exclusive
 
 DTYPE_NAMES = {name: dtype for dtype, name in DTYPES.items()}
@@ -135,9 +134,6 @@ def load(
     Raises:
         UsageError, CheckpointError: they cannot be read, or do not fit.
     """
-    if isinstance(model, RoPEClassifier):
-        load_classifier(model, checkpoint)
-        return None, None
     stored = check_tested_weights(checkpoint, model)
     classes = ((stored.get('meta') or {}).get('dataset_meta') or {}).get('classes')
     classes = classes or (cfg.get('metainfo') or {}).get('classes')  # of a model of the hub

@@ -8,8 +8,7 @@
 # Differences: the warm-up (see the schedule), images are resized by OpenCV without antialiasing,
 # saturation is changed in HSV (the authors blend with grey), and no side is longer than 2048 pixels
 # x the ratio.
-# Other sizes: --cfg-options model.backbone.arch=dinov3_large model.decode_head.in_channels=1024
-# model.backbone.init_cfg.checkpoint=... . The weights have the DINOv3 licence.
+# The weights have the DINOv3 licence.
 _base_ = [
     '../_base_/datasets/ade20k.py',
     '../_base_/schedules/linear_40k.py',

@@ -1,8 +1,8 @@
 """Published checkpoints and ours: fetching, reading, the names of their keys, strict loading."""
 
-from .adapters import load_adapters, save_adapters
 from .errors import CheckpointError
 from .load import StrictPretrained, load_pretrained, open_weights
+from .lora import load_adapters, save_adapters
 
 __all__ = [
     'CheckpointError',

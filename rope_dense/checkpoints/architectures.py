@@ -1,15 +1,16 @@
-"""The options of a backbone, read off its weights, and the nearest named architectures."""
+"""Named architectures that weights look like, and options read off weights."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from ..backbones import RoPENAT, RoPESwin, RoPEViT
 from ..backbones.base import Backbone
 from .keys import SWIN_BLOCK, SWIN_FREQS, VIT_BLOCK, VIT_FREQS, StateDict, has
 
@@ -18,7 +19,7 @@ STEM = 'patch_embed.proj.1.weight'  # of NAT and DiNAT
 CONV_STEM = 'patch_embed.convs.0.conv.weight'  # of ECViT
 ROUNDING = 1e-5  # radians per patch; that of published axial frequencies is 4e-8
 
-Options = dict[str, object]
+Shapes = set[tuple[str, torch.Size]]
 
 
 def shape_of(weights: StateDict, pattern: str) -> tuple[int, ...]:
@@ -55,12 +56,6 @@ def patch_size(weights: StateDict) -> int | None:
     return (*shape_of(weights, re.escape(PATCHES)), None)[3:4][0] if PATCHES in weights else None
 
 
-def in_channels(weights: StateDict) -> int:
-    """Channels of the image; 0 for a stem of NAT."""
-    name = CONV_STEM if CONV_STEM in weights else PATCHES
-    return (*shape_of(weights, re.escape(name)), 0, 0)[1]
-
-
 def mlp_kind(weights: StateDict) -> str:
     """As ``ViTArch.mlp``."""
     if not has(weights, r'.+\.mlp\.fc1_g\.weight'):
@@ -93,83 +88,74 @@ def img_size(weights: StateDict) -> int | None:
     return math.isqrt(shape[-2]) * size if len(shape) > 1 and size else None
 
 
-def present(pattern: str) -> tuple[str, Callable[[StateDict], bool]]:
-    """An option that is true where the weights have keys of this pattern."""
-    return pattern, lambda weights: has(weights, pattern)
+def has_any(pattern: str) -> Callable[[StateDict], bool]:
+    """A function that is true of weights with keys of this pattern."""
+    return lambda weights: has(weights, pattern)
 
 
-# From an option to the pattern of the keys that it decides on, and to how it is read off weights.
-OPTIONS: dict[str, tuple[str, Callable[[StateDict], object]]] = {
-    'embed_dims': ('.+', lambda weights: sizes_of(weights)[0]),
-    'depth': ('.+', lambda weights: sizes_of(weights)[1]),
-    'mlp': (r'.+\.mlp\..+', mlp_kind),
-    'mlp_ratio': (r'.+\.mlp\..+', mlp_ratio),
-    'patch_size': (r'patch_embed\..+', patch_size),
-    'conv_stem': present(r'patch_embed\.convs\..+'),
-    'in_channels': (r'patch_embed\..+', in_channels),
-    'patch_norm': present(r'patch_embed\.norm\..+'),
-    'pre_norm': ('norm_pre.+|patch_embed.proj.bias', lambda weights: has(weights, 'norm_pre.+')),
-    'attn_norm': present(r'.+\.attn\.norm\..+'),
-    'qkv_bias': (r'.+\.qkv\.([qkv]_)?bias', qkv_bias),
-    'with_cls_token': present('cls_token'),
-    'num_registers': ('reg_token', lambda weights: (*shape_of(weights, 'reg_token'), 0, 0)[1]),
-    'use_ape': (r'pos_embed|sine_embed\..+', use_ape),
-    'img_size': ('pos_embed', img_size),
-    'use_lpe': present(r'.+\.attn\.local\..+'),
-    'use_rpb': present(r'.+\.relative_position_bias_table'),
-    'use_rel_pos': present(r'.+\.rel_pos_[hw]'),
-    'layer_scale_init_value': (
-        r'.+\.gamma_[12]',
-        lambda weights: 1e-4 if has(weights, r'.+\.gamma_[12]') else None,
-    ),
-    'final_norm': present(r'norm\..+'),
-    'lora': (
-        r'.+\.lora\.(down|up)',
-        lambda weights: dict(rank=x[0]) if (x := shape_of(weights, r'.+\.lora\.down')) else None,
-    ),
-    'out_indices': (
-        r'norm\d+\..+',
-        lambda weights: sorted({int(x[4]) for x in weights if re.match(r'norm\d\.', x)}),
-    ),
+# How an option is read off weights, by its name in ``ViTArch``.
+OPTIONS: dict[str, Callable[[StateDict], object]] = {
+    'embed_dims': lambda weights: sizes_of(weights)[0],
+    'depth': lambda weights: sizes_of(weights)[1],
+    'mlp': mlp_kind,
+    'mlp_ratio': mlp_ratio,
+    'patch_size': patch_size,
+    'conv_stem': has_any(r'patch_embed\.convs\..+'),
+    'patch_norm': has_any(r'patch_embed\.norm\..+'),
+    'pre_norm': has_any('norm_pre.+'),
+    'attn_norm': has_any(r'.+\.attn\.norm\..+'),
+    'qkv_bias': qkv_bias,
+    'with_cls_token': has_any('cls_token'),
+    'num_registers': lambda weights: (*shape_of(weights, 'reg_token'), 0, 0)[1],
+    'use_ape': use_ape,
+    'img_size': img_size,
+    'use_lpe': has_any(r'.+\.attn\.local\..+'),
+    'use_rpb': has_any(r'.+\.relative_position_bias_table'),
+    'layer_scale_init_value': lambda weights: 1e-4 if has(weights, r'.+\.gamma_[12]') else None,
+    'final_norm': has_any(r'norm\..+'),
 }
 
 
-def read_options(weights: StateDict) -> Options:
-    """The options of weights in our layout, under the names of ``OPTIONS``."""
-    return {name: read(weights) for name, (_, read) in OPTIONS.items()}
+def read_options(weights: StateDict) -> dict[str, object]:
+    """The options of a ViT, read off its weights in our layout."""
+    return {name: read(weights) for name, read in OPTIONS.items()}
 
 
-def differing(options: Options, others: Options, names: Iterable[str] = OPTIONS) -> list[str]:
-    """Names of the options that differ."""
-    return [name for name in names if options[name] != others[name]]
-
-
-def shapes_of(model: Backbone) -> StateDict:
-    """The weights of a model without their values."""
-    return {key: x.to('meta') for key, x in model.state_dict().items()}
-
-
-def nearest_archs(
-    backbone: type[Backbone], options: Options, names: Iterable[str] = OPTIONS
-) -> dict[str, Options]:
-    """The named architectures of the same channels and blocks that differ in the fewest options.
-
-    Args:
-        backbone: class.
-        options: of the weights.
-        names: of the options that are compared first; then all are.
+def nearest_archs(weights: StateDict) -> dict[tuple[type[Backbone], str], float]:
+    """The named architectures whose weights are most like these, of equal channels and blocks.
 
     Returns:
-        From the name to the options of the architecture.
+        From class and name to the share of keys that are in both, in the same shape.
     """
-    sizes, named, counts = (options['embed_dims'], options['depth']), {}, {}
-    for name, arch in backbone.ARCHS.items():
-        if sizes_of_arch(arch) == sizes:
-            with torch.device('meta'):
-                model = backbone(arch=name)  # type: ignore[call-arg]  # all with ARCHS have it
-            named[name] = read_options(model.state_dict())
-            counts[name] = [len(differing(named[name], options, of)) for of in (names, OPTIONS)]
-    return {name: named[name] for name in named if counts[name] == min(counts.values())}
+    given, shares = shapes_of(weights), {}
+    for backbone in (RoPEViT, RoPESwin, RoPENAT):
+        for name, arch in backbone.ARCHS.items():
+            if has_sizes(arch, weights):
+                with torch.device('meta'):
+                    model = backbone(arch=name)
+                shares[backbone, name] = likeness(given, shapes_of(model.state_dict()))
+    return {arch: share for arch, share in shares.items() if share == max(shares.values())}
+
+
+def shapes_of(weights: StateDict) -> Shapes:
+    """Each key with its shape."""
+    return {(key, tensor.shape) for key, tensor in weights.items()}
+
+
+def likeness(a: Shapes, b: Shapes) -> float:
+    """Keys of equal shape as a share of all keys."""
+    return len(a & b) / len(a | b)
+
+
+def looks_like(model: Backbone, weights: StateDict) -> str:
+    """A line that names the architecture of the weights; '' if none is nearer than the model."""
+    own = likeness(shapes_of(weights), shapes_of(model.state_dict()))
+    names = [
+        f'{backbone.__name__} with arch={name!r}'
+        for (backbone, name), share in nearest_archs(weights).items()
+        if share > own
+    ]
+    return f'\n  this looks like {" or ".join(names)}' if names else ''
 
 
 def axial_theta(freqs: Tensor) -> float | None:

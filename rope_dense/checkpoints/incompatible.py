@@ -34,10 +34,6 @@ class IncompatibleKeys:
     def __bool__(self) -> bool:
         return any(vars(self).values())
 
-    def all_keys(self) -> list[str]:
-        """The keys of all groups."""
-        return [key for group in vars(self).values() for key in group]
-
     def __str__(self) -> str:
         mismatched = [
             f'{shortened(key)} {given} instead of {expected}'

@@ -8,9 +8,9 @@ from mmengine.registry import WEIGHT_INITIALIZERS
 
 from ..backbones.base import Backbone
 from .adapting import LoadReport, adapt, check_reference, find_incompatible
+from .architectures import looks_like
 from .errors import CheckpointError, listed
 from .fetch import Source, fetch
-from .hints import advice
 from .keys import Layout, StateDict, new_keys
 from .publishers import OURS, find_layout
 from .read import read_checkpoint
@@ -77,7 +77,7 @@ def load_weights(model: Backbone, weights: StateDict, checkpoint: str) -> None:
     if incompatible := find_incompatible(model, adapted):
         raise CheckpointError(
             f'{checkpoint} ({layout.name}) does not fit {type(model).__name__}:\n'
-            f'{incompatible}{advice(model, ours, incompatible)}'
+            f'{incompatible}{looks_like(model, ours)}'
         )
     model.load_state_dict(adapted)
     report.dropped[:0] = [key for key in weights if not new_keys(key, layout.keys)]

@@ -1,20 +1,29 @@
 """Checkpoints of whole models: mmengine reads them as this package does, and they must fit."""
 
 import os
+from typing import Protocol, runtime_checkable
 
 from mmengine.config import Config
 from mmengine.runner import CheckpointLoader, find_latest_checkpoint
 from torch import Tensor, nn
 
-from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import listed
 from ..checkpoints.fetch import HUB, WEB, Source, fetch
+from ..checkpoints.models import convert_detector
 from ..checkpoints.read import read_ahead, read_checkpoint
 from ..checkpoints.weights import check_plain
 from .config import nodes
 from .errors import UsageError
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
+
+
+@runtime_checkable
+class SelfLoading(Protocol):
+    """A model that converts published checkpoints on its own."""
+
+    def load_checkpoint(self, checkpoint: str) -> None:
+        """Load a file, address or name on the hub."""
 
 
 def load_from_source(filename: str, map_location: object = None) -> dict:
@@ -89,6 +98,9 @@ def check_tested_weights(path: str, model: nn.Module) -> dict:
         UsageError: it does not fit.
     """
     if path.startswith((*WEB, HUB)) and 'LOCAL_RANK' in os.environ:
+        return {}
+    if isinstance(model, SelfLoading):
+        model.load_checkpoint(path)
         return {}
     checkpoint, origin = read(path, 'checkpoint'), f'checkpoint {path!r}'
     check_complete(model, weights_of(checkpoint, origin), origin)

@@ -189,9 +189,9 @@ def _merge_options(cfg: Config, options: dict) -> None:
 
 
 def _import_task(cfg: Config, path: str) -> None:
-    """Import mmdet or mmseg, which the config's `default_scope` names; classifiers need neither."""
+    """Import mmdet or mmseg, which the config's `default_scope` names; 'mmengine' needs neither."""
     scope = cfg.get('default_scope')
-    if scope == 'mmengine' and (cfg.get('model') or {}).get('type') == 'RoPEClassifier':
+    if scope == 'mmengine':
         return
     if scope not in PACKAGES:
         raise UsageError(f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'")

@@ -17,7 +17,6 @@ from mmengine.registry import DATASETS, TRANSFORMS
 from ..datasets.coco_completion import complete_annotations
 from ..engine.runner import FILES, load_error
 from ..evaluation.coco_eval import use_faster_coco_eval
-from ..research.image_folder import ClassFolderDataset
 from .building import build_part
 from .checkpoints import is_remote
 from .config import component_of, evaluators, lacks_classes, leaf_datasets, nodes
@@ -119,8 +118,6 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
         if not is_remote(path) and not os.path.isfile(path):
             raise UsageError(f'{key}: {path} does not exist; check {key}.data_prefix')
     check_masks(cfg, key, dataset, built)
-    if isinstance(built, ClassFolderDataset):
-        check_class_indices(key, built, cfg.model.num_classes)
 
 
 def read_categories(key: str, file: str) -> set[str]:
@@ -233,21 +230,3 @@ def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) 
                     f'{", ".join(refused)}; check the mask, num_classes, ignore_index, and '
                     f'{key}.reduce_zero_label'
                 )
-
-
-def check_class_indices(key: str, dataset: ClassFolderDataset, num_classes: int) -> None:
-    """Raise UsageError unless the head of a classifier has the classes of folders and images."""
-    indices = dataset.metainfo['class_indices']
-    highest = max(*indices, *(label for item in dataset.data_list for label in item['labels']))
-    if highest >= num_classes:
-        raise UsageError(
-            f'{key}: {dataset.data_root} has class {highest} (from 0), but the head has '
-            f'{num_classes} classes'
-        )
-    numbered = all(name.isdecimal() for name in dataset.metainfo['classes'])
-    if not (dataset.class_index or numbered) and len(indices) != num_classes:
-        raise UsageError(
-            f'{key}: {dataset.data_root} has {len(indices)} folders of classes, but the head has '
-            f'{num_classes} classes: say which they are with --class-index or class_index (and '
-            '--subset or subset=True of the evaluator, if only they compete)'
-        )

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from mmengine.utils import to_2tuple
 
-from ..checkpoints.load import read_weights
+from ..evaluation.comparison import Comparison, ReadRuns, read_runs, relative_to
 from ..evaluation.evaluator import Evaluator, bare_model, runner_config
 from ..evaluation.resolution import at_size, configured_size
 from ..evaluation.results import (
@@ -25,12 +25,10 @@ from ..evaluation.results import (
     table_line,
 )
 from ..evaluation.settings import FROM_CONFIG, Setting, Slide, combine, parse_size
-from ..research.classifier import RoPEClassifier, load_classifier
-from ..research.papers import expand_sizes, read_runs, relative_to, rows_by_side, shorter_side
 from ..utils.atomic_write import atomic_write_text
 from ..utils.lock import exclusive
 from ..visualization.resolution_plot import draw_resolutions
-from .checkpoints import check_tested_weights
+from .checkpoints import SelfLoading, check_tested_weights
 from .data_checks import check_data
 from .errors import usage_errors
 from .launch import build_runner, running
@@ -47,6 +45,7 @@ def prepare_sweep(
     sizes: Sequence[str],
     window: str = FROM_CONFIG,
     slide: Slide = 'keep',
+    read_runs: ReadRuns = read_runs,
 ) -> Callable[..., None]:
     """Check all options, then return a function that runs the sweep, see ``run_sweep``.
 
@@ -59,18 +58,19 @@ def prepare_sweep(
         name: of the config or model, for the label and messages.
         sizes: see ``--sizes``.
         window: unless ``--window`` is given.
+        read_runs: runs by the names that ``--overlay`` and ``--relative-to`` have.
     """
     check_data(config, ('test_dataloader',))
     model = build_model(config)
     with usage_errors():
-        settings = combine(expand_sizes(sizes), args.scaling, args.window or [window], slide)
+        settings = combine(sizes, args.scaling, args.window or [window], slide)
         training_size = configured_size(config)
         if args.train_size is not None:
             training_size = to_2tuple(parse_size(args.train_size, '--train-size'))
         evaluator = Evaluator(model, config)
         for setting in settings:
             evaluator.apply(setting)
-        overlays, baselines = comparisons(args)
+        comparison = Comparison.read(args.overlay, args.relative_to, read_runs)
     load = loader_of(model, args.checkpoint)
     results = Results(
         Path(config.work_dir) / 'resolutions.json',
@@ -82,40 +82,16 @@ def prepare_sweep(
         if not args.overwrite:
             results.resume()
         planned = {min(configured_size(at_size(config, parse_size(x.size)))) for x in settings}
-        for baseline in baselines:
-            check_common_size(baseline, results.content(), planned)
-            for overlay in overlays:
-                check_common_size(baseline, overlay)
-    return partial(run_sweep, args, config, settings, results, load)
-
-
-def comparisons(args: argparse.Namespace) -> tuple[list[dict], list[dict]]:
-    """The results of ``--overlay``, and those of ``--relative-to`` if it is given."""
-    overlays = [run for name in args.overlay for run in read_runs('--overlay', name)]
-    baselines = read_runs('--relative-to', args.relative_to) if args.relative_to else []
-    if len(baselines) > 1:
-        raise ValueError(f'--relative-to {args.relative_to}: give one of its rows, TABLE:ROW')
-    return overlays, baselines
-
-
-def check_common_size(baseline: dict, run: dict, planned: Iterable[int] = ()) -> None:
-    """Raise ValueError unless a baseline has a size (shorter side) of a run or of ``planned``."""
-    known, sides = rows_by_side(baseline).keys(), {*map(shorter_side, run['rows']), *planned}
-    if not sides & known:
-        raise ValueError(
-            f'--relative-to: {baseline["label"]} has results at {", ".join(map(str, known))} '
-            f'pixels (shorter side), {run["label"]} at {", ".join(map(str, sorted(sides)))}'
-        )
+        comparison.check(results.content(), planned)
+    return partial(run_sweep, args, config, settings, results, comparison, load)
 
 
 def loader_of(model: BaseModel, checkpoint: str) -> Load:
     """Load a checkpoint into a model; returns a function that loads it into that of a Runner."""
-    if not isinstance(model, RoPEClassifier):
-        check_tested_weights(checkpoint, model)
-        return Runner.load_or_resume
-    weights = read_weights(checkpoint, prefix='')
-    load_classifier(model, checkpoint, weights)
-    return lambda runner: load_classifier(bare_model(runner), checkpoint, weights)
+    check_tested_weights(checkpoint, model)
+    if isinstance(model, SelfLoading):
+        return lambda runner: bare_model(runner).load_checkpoint(checkpoint)
+    return Runner.load_or_resume
 
 
 def run_sweep(
@@ -123,6 +99,7 @@ def run_sweep(
     config: Config,
     settings: Sequence[Setting],
     results: Results,
+    comparison: Comparison,
     load: Load,
     launcher: str = 'none',
 ) -> None:
@@ -147,7 +124,7 @@ def run_sweep(
         raise
     if is_main_process():
         with usage_errors():
-            files = draw(args, results)
+            files = draw(results, comparison, args.metric)
         print(f'\n{results.path}, {", ".join(file.name for file in files)}')
 
 
@@ -168,23 +145,23 @@ def print_table(settings: Sequence[Setting], results: Results, evaluator: Evalua
             print(f'{header}{table_line(row)}{note}', flush=True)
 
 
-def draw(args: argparse.Namespace, results: Results) -> list[Path]:
+def draw(results: Results, comparison: Comparison, metric: str | None) -> list[Path]:
     """Draw results and what they are compared with; returns the files beside ``results.path``."""
-    metric = args.metric or headline(results.rows[0]['metrics'])
-    overlays, baselines = comparisons(args)
-    runs = [results.content(), *overlays]
+    metric = metric or headline(results.rows[0]['metrics'])
+    runs = [results.content(), *comparison.overlays]
     files = [results.path.with_suffix(suffix) for suffix in ('.csv', '.png')]
     draw_resolutions(runs, metric, files[1])
-    for baseline in baselines:
-        files += [results.path.with_name(f'relative{suffix}') for suffix in ('.csv', '.png')]
-        differences = [relative_to(baseline, run, metric) for run in runs]
-        for run, left_out in differences:
-            if left_out:
-                print(
-                    f'{files[3].name}: {run["label"]} without {", ".join(map(str, left_out))} '
-                    f'pixels, which {baseline["label"]} does not have'
-                )
-        runs = [run for run, _ in differences]
-        atomic_write_text(files[2], rows_as_csv(runs))
-        draw_resolutions(runs, metric, files[3], baseline=baseline['label'])
-    return files
+    if (baseline := comparison.baseline) is None:
+        return files
+    table, plot = (results.path.with_name(f'relative{suffix}') for suffix in ('.csv', '.png'))
+    differences = [relative_to(baseline, run, metric) for run in runs]
+    for run, left_out in differences:
+        if left_out:
+            print(
+                f'{plot.name}: {run["label"]} without {", ".join(map(str, left_out))} pixels, '
+                f'which {baseline["label"]} does not have'
+            )
+    runs = [run for run, _ in differences]
+    atomic_write_text(table, rows_as_csv(runs))
+    draw_resolutions(runs, metric, plot, baseline=baseline['label'])
+    return [*files, table, plot]

@@ -18,10 +18,11 @@ from mmdet.models.layers import MSDeformAttnPixelDecoder
 from mmdet.models.layers.positional_encoding import SinePositionalEncoding
 from torch import Tensor, nn
 
+from ..models.deformable import cell_centres, sample_maps
 from ..utils.sizes import Size
 
 
-class DeformableAttention(nn.Module):
+class MMCVDeformableAttention(nn.Module):
     """mmcv's ``MultiScaleDeformableAttention`` in evaluation mode, its layers and its arguments.
 
     Zhu et al., "Deformable DETR" (ICLR 2021). Checked against mmcv's own in test_export.py.
@@ -71,7 +72,11 @@ class DeformableAttention(nn.Module):
         else:
             places = centres[..., :2] + offsets / self.num_points * centres[..., 2:] * 0.5
         value = self.value_proj(value).unflatten(-1, (self.num_heads, -1))  # [B, N, h, D]
-        out = sample(value, spatial_shapes, places, weights)
+        value = value.permute(0, 2, 3, 1).flatten(0, 1)  # [B h, D, N]
+        parts = zip(split(value, spatial_shapes), spatial_shapes, strict=True)
+        maps = [part.unflatten(2, size) for part, size in parts]
+        points = (2 * places - 1).flatten(3, 4)
+        out = sample_maps(maps, points, [self.num_points] * self.num_levels, weights)
         return self.output_proj(out) + identity
 
 
@@ -79,26 +84,6 @@ def sizes_like(x: Tensor, size: Size) -> Tensor:
     """(W, H) as a tensor [2]."""
     height, width = (x.new_ones(()) * side for side in size)
     return torch.stack([width, height])
-
-
-def sample(value: Tensor, sizes: Sequence[Size], places: Tensor, weights: Tensor) -> Tensor:
-    """The weighted sum of values at places in the maps: [B, Q, C].
-
-    Args:
-        value: [B, N, h, D], the tokens of all maps.
-        sizes: (H, W) of each map.
-        places: [B, Q, h, L, P, 2], (x, y) from 0 to 1.
-        weights: [B, Q, h, L P].
-    """
-    maps = value.permute(0, 2, 3, 1).flatten(0, 1)  # [B h, D, N]
-    places = (2 * places - 1).transpose(1, 2).flatten(0, 1)  # [B h, Q, L, P, 2]
-    samples = [
-        F.grid_sample(part.unflatten(2, size), places[:, :, level], align_corners=False)
-        for level, (part, size) in enumerate(zip(split(maps, sizes), sizes, strict=True))
-    ]  # [B h, D, Q, P] each
-    weights = weights.transpose(1, 2).flatten(0, 1)[:, None]  # [B h, 1, Q, L P]
-    out = (torch.cat(samples, -1) * weights).sum(-1)  # [B h, D, Q]
-    return out.unflatten(0, (-1, value.shape[2])).flatten(1, 2).transpose(1, 2)
 
 
 def map_size(x: Tensor) -> Size:
@@ -110,12 +95,6 @@ def map_size(x: Tensor) -> Size:
 def split(tokens: Tensor, sizes: Sequence[Size]) -> tuple[Tensor, ...]:
     """Tokens [..., N] of all maps to those of each map."""
     return tokens.split([height * width for height, width in sizes], -1)
-
-
-def cell_centres(size: Size, like: Tensor) -> Tensor:
-    """[H W, 2], (x, y) from 0 to 1, row by row."""
-    y, x = ((torch.arange(side, device=like.device).float() + 0.5) / side for side in size)
-    return torch.stack(torch.broadcast_tensors(x[None, :], y[:, None]), -1).flatten(0, 1)
 
 
 def position_encoding(encoding: SinePositionalEncoding, x: Tensor, level: Tensor) -> Tensor:
@@ -134,7 +113,7 @@ def flat(x: Tensor) -> Tensor:
 
 def reference_points(sizes: Sequence[Size], like: Tensor) -> Tensor:
     """[B, N, L, 2]: the centre of each token, the same in all maps; B is that of ``like``."""
-    points = torch.cat([cell_centres(size, like) for size in sizes])
+    points = torch.cat([cell_centres(size, like.device) for size in sizes])
     return points[None, :, None].expand(like.shape[0], -1, len(sizes), -1)
 
 

@@ -16,7 +16,6 @@ from mmengine.model import BaseDataPreprocessor, revert_sync_batchnorm
 from torch import Tensor, nn
 
 from ..backbones.base import Backbone
-from ..research.classifier import RoPEClassifier
 from ..rope import RotaryEmbedding
 from ..utils.sizes import ImageSize
 from .parts import replace_parts
@@ -107,23 +106,6 @@ class BackboneGraph(Graph):
 
     def description(self) -> dict:
         return dict(dtype='float32', layout='batch, channel, height, width, normalised')
-
-
-class ClassifierGraph(Graph):
-    """``RoPEClassifier``: uint8 images to scores [B, K] before the softmax."""
-
-    task, outputs = 'classification', ('scores',)
-    float32_parts = Graph.float32_parts[:2]
-
-    def __init__(self, model: RoPEClassifier, dtype: torch.dtype) -> None:
-        super().__init__(model, dtype)
-        self.num_classes = model.num_classes
-        self.preprocess = Preprocess(model.data_preprocessor)
-        self.multiple = self.preprocess.divisor
-        cast(self.model, dtype)
-
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        return (self.model(self.preprocess(image).to(self.dtype)).float(),)
 
 
 class Preprocess(nn.Module):
@@ -239,6 +221,10 @@ def smallest_size(backbone: Backbone) -> ImageSize:
     return height, width
 
 
+# Models that can be exported. A package that has others adds them where it registers these models.
+GRAPHS: dict[type, type[Graph]] = {Backbone: BackboneGraph}
+
+
 def graph_of(model: nn.Module, dtype: torch.dtype = torch.float32) -> Graph:
     """The graph of a model.
 
@@ -253,8 +239,8 @@ def graph_of(model: nn.Module, dtype: torch.dtype = torch.float32) -> Graph:
 
 
 def graphs() -> dict[type, type[Graph]]:
-    """The models that can be exported; detectors and segmentors where their packages are there."""
-    found: dict[type, type[Graph]] = {Backbone: BackboneGraph, RoPEClassifier: ClassifierGraph}
+    """``GRAPHS``, and detectors and segmentors where their packages are there."""
+    found = dict(GRAPHS)
     modules = dict(segmentor='mmseg', detector='mmdet', retinanet='mmdet', deim='mmdet')
     for module, package in modules.items():
         if find_spec(package):

@@ -29,9 +29,9 @@ def parts() -> dict[type, type[nn.Module]]:
         from mmcv.ops import MultiScaleDeformableAttention
         from mmdet.models.layers import MSDeformAttnPixelDecoder
 
-        from .deformable import DeformableAttention, PixelDecoder
+        from .deformable import MMCVDeformableAttention, PixelDecoder
 
-        found[MultiScaleDeformableAttention] = DeformableAttention
+        found[MultiScaleDeformableAttention] = MMCVDeformableAttention
         found[MSDeformAttnPixelDecoder] = PixelDecoder
     return found
 

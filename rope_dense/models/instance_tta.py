@@ -19,7 +19,7 @@ class InstanceTTAModel(DetTTAModel):
 
     Each object that is kept has the mask of its own view. mmdet's ``DetTTAModel`` merges boxes in
     this way and refuses masks. Checked on objects drawn by hand in
-    tests/evaluation/test_instance_tta.py.
+    tests/models/test_instance_tta.py.
     """
 
     def merge_preds(self, data_samples_list: list[list[DetDataSample]]) -> list[DetDataSample]:

@@ -15,7 +15,7 @@ class MeanScoreTTAModel(BaseTTAModel):
     mmseg's ``SegTTAModel`` applies a softmax to each view first. Mask2Former's class maps are sums
     of query probabilities: a softmax would flatten them, so that many unsure views outweigh a sure
     one. The plain mean is that of Mask2Former's own test-time augmentation.
-    Checked on hand-computed scores in tests/evaluation/test_tta.py.
+    Checked on hand-computed scores in tests/models/test_tta.py.
     """
 
     def merge_preds(self, data_samples_list: list[list[SegDataSample]]) -> list[SegDataSample]:

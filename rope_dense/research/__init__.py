@@ -1,12 +1,20 @@
-"""Statistics of position embeddings and of attention."""
+"""What reproduces the papers' tables: classifiers, statistics of position embeddings and attention.
 
+Importing the package registers the classifier, its data, and its export; a config asks for it with
+`custom_imports = dict(imports=['rope_dense.research'])`. No other room imports it.
+"""
+
+from . import classifier_graph, image_folder, subset_loss
 from .attention import BlockStatistics, attention_statistics
 from .frequencies import partial_sums, patch_frequencies, reconstruct
 
 __all__ = [
     'BlockStatistics',
     'attention_statistics',
+    'classifier_graph',
+    'image_folder',
     'partial_sums',
     'patch_frequencies',
     'reconstruct',
+    'subset_loss',
 ]

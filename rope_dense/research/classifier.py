@@ -22,7 +22,7 @@ from ..checkpoints.architectures import has_sizes, learned_rope, read_options
 from ..checkpoints.fetch import fetch
 from ..checkpoints.incompatible import compare
 from ..checkpoints.keys import StateDict
-from ..checkpoints.load import load_weights, read_weights
+from ..checkpoints.load import load_weights
 from ..checkpoints.publishers import find_layout
 from ..checkpoints.read import read_ahead
 from ..checkpoints.weights import select_weights
@@ -95,6 +95,31 @@ class RoPEClassifier(BaseModel):
         for sample, scores_of_sample in zip(data_samples, scores, strict=True):
             sample.scores = scores_of_sample
         return data_samples
+
+    def load_checkpoint(self, checkpoint: str) -> None:
+        """Load a published checkpoint of a classifier, or one of this package.
+
+        Its contents are kept for the next reading of the file.
+
+        Args:
+            checkpoint: see ``fetch``.
+
+        Raises:
+            CheckpointError: it cannot be fetched or read, or does not fit; nothing is changed.
+        """
+        contents = read_ahead(fetch(checkpoint), checkpoint)
+        weights = select_weights(contents, '', checkpoint)
+        backbone_weights = of_backbone(weights)
+        parts: dict[str, nn.Module] = dict(head=self.head)
+        is_published = backbone_weights is weights
+        if is_published and not self.backbone.is_isotropic and self.backbone.last_norm is not None:
+            parts['norm'] = self.backbone.last_norm  # ours is one of the backbone's outputs
+        expected = nn.ModuleDict(parts).state_dict()
+        given = {key: weights[key] for key in expected if key in weights}
+        if incompatible := compare(expected, given):
+            raise CheckpointError(f'{checkpoint}: norm or head does not fit:\n{incompatible}')
+        load_weights(self.backbone, backbone_weights, checkpoint)
+        nn.ModuleDict(parts).load_state_dict(given)
 
     def features(self, images: Tensor) -> Tensor:
         """Normalised tokens [B, N, C] of a ViT, or the last map [B, C, H, W] of a Swin or NAT.
@@ -219,33 +244,3 @@ def of_backbone(weights: StateDict) -> StateDict:
     """The weights of the backbone of a classifier of this package; other weights as they are."""
     ours = {key.removeprefix(PREFIX): x for key, x in weights.items() if key.startswith(PREFIX)}
     return ours or weights
-
-
-def load_classifier(
-    model: RoPEClassifier, checkpoint: str, weights: StateDict | None = None
-) -> None:
-    """Load a published checkpoint of a classifier, or one of this package.
-
-    Args:
-        model: unchanged if anything fails.
-        checkpoint: see ``fetch``.
-        weights: of the checkpoint, if they have been read: ``read_weights(checkpoint, '')``.
-
-    Raises:
-        CheckpointError: it cannot be fetched or read, or does not fit.
-    """
-    weights = read_weights(checkpoint, '') if weights is None else weights
-    backbone_weights = of_backbone(weights)
-    parts: dict[str, nn.Module] = dict(head=model.head)
-    is_published = backbone_weights is weights
-    if is_published and not model.backbone.is_isotropic and model.backbone.last_norm is not None:
-        parts['norm'] = model.backbone.last_norm  # ours is one of the backbone's outputs
-    expected = {
-        f'{name}.{key}': x for name, part in parts.items() for key, x in part.state_dict().items()
-    }
-    given = {key: weights[key] for key in expected if key in weights}
-    if incompatible := compare(expected, given):
-        raise CheckpointError(f'{checkpoint}: norm or head does not fit:\n{incompatible}')
-    load_weights(model.backbone, backbone_weights, checkpoint)
-    for name, part in parts.items():
-        part.load_state_dict({key: given[f'{name}.{key}'] for key in part.state_dict()})

@@ -61,7 +61,11 @@ class ClassFolderDataset(BaseDataset):
 
     def load_data_list(self) -> list[dict]:
         labels = label_folders(Path(self.data_root), self.class_index)
-        self._metainfo = dict(classes=tuple(labels), class_indices=tuple(labels.values()))
+        self._metainfo = dict(
+            classes=tuple(labels),
+            class_indices=tuple(labels.values()),
+            is_indexed=self.class_index is not None or all(map(str.isdecimal, labels)),
+        )
         data = [
             dict(img_path=str(path), labels=[label])
             for name, label in labels.items()
@@ -211,6 +215,9 @@ class TopKAccuracy(BaseMetric):
     Args:
         topk: values of k.
         subset: let the classes of the data set compete only, as ImageNet-A and -R are tested.
+
+    Raises:
+        ValueError: at the first image, for classes that the head does not have.
     """
 
     default_prefix = 'accuracy'
@@ -222,6 +229,7 @@ class TopKAccuracy(BaseMetric):
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
         for sample in data_samples:
             scores = sample['scores'].cpu()
+            self.check_classes(sample['labels'].tolist(), len(scores))
             if self.subset:
                 indices = list(self.dataset_meta['class_indices'])
                 masked = torch.full_like(scores, -torch.inf)
@@ -230,6 +238,20 @@ class TopKAccuracy(BaseMetric):
             ranked = scores.topk(min(max(self.topk), len(scores))).indices
             right = torch.isin(ranked, sample['labels'].cpu())
             self.results.append([bool(right[:k].any()) for k in self.topk])
+
+    def check_classes(self, labels: list[int], num_classes: int) -> None:
+        """Raise ValueError unless the head has the classes of the folders and of an image."""
+        indices = self.dataset_meta['class_indices']
+        if (highest := max(*indices, *labels)) >= num_classes:
+            raise ValueError(
+                f'the images have class {highest} (from 0), but the head has {num_classes} classes'
+            )
+        if not (self.dataset_meta['is_indexed'] or len(indices) == num_classes):
+            raise ValueError(
+                f'{len(indices)} folders of classes, but the head has {num_classes} classes: say '
+                'which they are with --class-index or class_index (and --subset or subset=True of '
+                'the evaluator, if only they compete)'
+            )
 
     def compute_metrics(self, results: list[list[bool]]) -> dict[str, float]:
         means = 100 * np.mean(results, axis=0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mmengine
 
-from ..evaluation.results import read_results
+from ..evaluation import comparison
 
 TABLES = Path(__file__).with_name('paper_tables.yml')
 TRAINING_SIZE = (224, 224)  # height and width in pixels, of all models of the tables
@@ -54,10 +54,10 @@ def read_runs(option: str, name: str) -> list[dict]:
     table_name, _, row = name.partition(':')
     if table_name not in paper_tables():
         try:
-            return [read_results(Path(name))]
+            return comparison.read_runs(option, name)
         except ValueError as error:
             raise ValueError(
-                f'{option}: {error}; or give the table of a paper, TABLE or TABLE:ROW, of those in '
+                f'{error}; or give the table of a paper, TABLE or TABLE:ROW, of those in '
                 'docs/research/classification.md'
             ) from error
     table = find_table(option, table_name)
@@ -80,56 +80,3 @@ def as_run(table_name: str, row: str) -> dict:
         for side, value in zip(table['sizes'], table['rows'][row], strict=True)
     ]
     return dict(label=f'{row}, {table_name}', training_size=TRAINING_SIZE, rows=rows)
-
-
-def relative_to(baseline: dict, run: dict, metric: str) -> tuple[dict, list[int]]:
-    """A run with the difference of a metric to a baseline, at the sizes (shorter sides) of both.
-
-    Args:
-        baseline, run: contents of results files; the baseline as for ``rows_by_side``.
-
-    Returns:
-        The run, and the sizes that only the run has.
-
-    Raises:
-        ValueError: see ``rows_by_side``; or no size is in both.
-    """
-    values = {side: row['metrics'].get(metric) for side, row in rows_by_side(baseline).items()}
-    rows, left_out = [], []
-    for row in run['rows']:
-        value, side = row['metrics'].get(metric), shorter_side(row)
-        if value is None:
-            continue
-        if values.get(side) is None:
-            left_out.append(side)
-        else:
-            rows.append(dict(row, metrics={metric: round(value - values[side], 6)}))
-    if not rows:
-        raise ValueError(
-            f'--relative-to: {run["label"]} has {metric} at no size of {baseline["label"]}, '
-            f'{", ".join(map(str, values))} pixels'
-        )
-    return dict(run, rows=rows), sorted(set(left_out))
-
-
-def rows_by_side(baseline: dict) -> dict[int, dict]:
-    """The rows of a baseline by their size (shorter side).
-
-    Raises:
-        ValueError: it has several settings, or several rows of a size.
-    """
-    settings = {(row['scaling'], row['window'], row['slide']) for row in baseline['rows']}
-    rows = {shorter_side(row): row for row in baseline['rows']}
-    if len(settings) > 1 or len(rows) < len(baseline['rows']):
-        sizes = (f'{row["height"]} x {row["width"]}' for row in baseline['rows'])
-        raise ValueError(
-            f'--relative-to: {baseline["label"]} must have one scaling, window and slide, and one '
-            f'result for each shorter side; it has {", ".join(sorted(map(str, settings)))} and '
-            f'{", ".join(sizes)} pixels'
-        )
-    return rows
-
-
-def shorter_side(row: dict) -> int:
-    """The size of the images of a row, in pixels."""
-    return min(row['height'], row['width'])

@@ -232,7 +232,6 @@ def test_weights_with_adapters_load_strictly(tmp_path: Path):
     assert all(torch.equal(x, other.state_dict()[key]) for key, x in model.state_dict().items())
     text = refusal(RoPEViT, path, **options)
     assert 'left over: blocks.*.attn.qkv.lora.down (3 times)' in text
-    assert text.split()[-4:] == ['lora', "{'rank':", f'{RANK}}}', 'None']
     text = refusal(RoPEViT, path, lora=dict(MLP, rank=3), **options)
     assert 'blocks.*.attn.qkv.lora.down [2, 16] instead of [3, 16] (3 times)' in text
 

@@ -22,7 +22,7 @@ from rope_dense.backbones.linear_attention import LinearAttention
 from rope_dense.backbones.position_bias import LocalPositionAttention
 from rope_dense.checkpoints import CheckpointError, load_pretrained
 from rope_dense.profiling.complexity import count_products
-from rope_dense.research.classifier import RoPEClassifier, classifier_config, load_classifier
+from rope_dense.research.classifier import RoPEClassifier, classifier_config
 from rope_dense.research.named_classifiers import CLASSIFIERS, NamedClassifier
 from rope_dense.rope import MixedRoPE, RasterRoPE, Rotary, rotate_definition
 
@@ -226,7 +226,7 @@ def classify(
         settings = classifier_config(path)['model']
         del settings['type']
         model = RoPEClassifier(**settings)
-        load_classifier(model, path)
+        model.load_checkpoint(path)
         with torch.no_grad():
             return model.eval()(image)
 

@@ -154,7 +154,7 @@ def test_biases_of_zero_need_no_option(layout: Callable[..., Weights], tmp_path:
     """Published files have q and v biases; those of most sizes are zero."""
     weights = layout(64, 2, hidden=256)
     path = saved(weights, tmp_path)
-    assert re.search("qkv_bias +'qv' +False", refusal(RoPEViT, path, **DINOV3))
+    assert 'left over: blocks.*.attn.qkv.q_bias' in refusal(RoPEViT, path, **DINOV3)
     for key in weights:
         if re.search(r'(qkv|[qv]_proj)\.bias$', key):
             weights[key].zero_()
@@ -215,7 +215,7 @@ def test_prefix_tokens_are_dropped_only_where_none_is_wanted(tmp_path: Path):
     assert model.arch.num_prefix_tokens == 0
     load(RoPEViT, path, **DINOV3, qkv_bias='qv', with_cls_token=False)
     text = refusal(RoPEViT, path, **DINOV3, qkv_bias='qv', num_registers=0)
-    assert 'left over: reg_token' in text and re.search('num_registers +4 +0', text)
+    assert 'left over: reg_token' in text
 
 
 # ---------------------------------------------------------------- and back to timm

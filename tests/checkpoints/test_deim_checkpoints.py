@@ -18,10 +18,10 @@ from helpers import deim
 from helpers.edgecrafter import VARIABLE, edgecrafter
 from helpers.grid import CONFIGS
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.checkpoints.detectors import (
-    LAYOUTS,
+from rope_dense.checkpoints.models import (
+    DETECTORS,
     convert_detector,
-    published_detector,
+    find_detector,
     to_published,
 )
 from rope_dense.checkpoints.publishers.deim import pattern, replacement
@@ -92,9 +92,10 @@ def test_deimv2_s_own_layout_and_back(size: str) -> None:
     if size == 'x':
         names += [f'{vit}blocks.0.mlp.w3.weight', f'{vit}blocks.0.ls1.gamma']
     assert published.keys() >= set(names)
-    layout, found = published_detector(dict(ema=dict(module=published, updates=3), model={}))
-    assert layout is LAYOUTS['deimv2']
-    back = layout.to_ours(found, 'file')
+    contents = dict(ema=dict(module=published, updates=3), model={})
+    found = find_detector(contents)
+    assert found is not None and found[0] is DETECTORS['deimv2']
+    back = convert_detector(contents, 'file')['state_dict']
     assert back.keys() == weights.keys()
     assert all(torch.equal(back[key], x) for key, x in weights.items())
 
@@ -115,9 +116,9 @@ def test_every_key_of_the_full_sizes(path: Path) -> None:
     """The configs' models to their authors' layouts and back."""
     kind, weights = 'edgecrafter' if path.stem.startswith('ec') else 'deimv2', without_memory(path)
     published = to_published(weights, kind)
-    found = published_detector(published)
-    assert found is not None and found[0] is LAYOUTS[kind]
-    back = LAYOUTS[kind].to_ours(published, path.stem)
+    found = find_detector(published)
+    assert found is not None and found[0] is DETECTORS[kind]
+    back = convert_detector(published, path.stem)['state_dict']
     assert {key: x.shape for key, x in back.items()} == {k: x.shape for k, x in weights.items()}
 
 

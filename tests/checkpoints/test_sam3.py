@@ -4,7 +4,6 @@ is built: at its own sizes with the same random weights, and what has to hold at
 ``python tests/checkpoints/test_sam3.py`` compares four blocks of the real width (minutes).
 """
 
-import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,7 +143,6 @@ def test_the_position_embedding_is_not_resized(tmp_path: Path):
     path = saved(hf_sam3(64, 4, hidden=HIDDEN, side=WINDOW), tmp_path)
     text = refusal(RoPEViT, path, arch=SMALL, img_size=14 * 12)
     assert 'pos_embed [1, 16, 64] instead of [1, 144, 64]' in text
-    assert re.search(rf'img_size +{14 * WINDOW} ', text)
 
 
 # ---------------------------------------------------------------- any size

@@ -13,7 +13,17 @@ from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 
-from helpers.eomt_recipes import FAMILIES, FOLDER, NAMES, build_offline, load, parts, rate, recipe
+from helpers.eomt_recipes import (
+    FAMILIES,
+    FOLDER,
+    NAMES,
+    VARIANTS,
+    build_offline,
+    load,
+    parts,
+    rate,
+    recipe,
+)
 from helpers.grid import CONFIGS, value
 from helpers.published import naver_vit
 from helpers.small_checkpoints import load as load_weights
@@ -23,17 +33,18 @@ from rope_dense.cli.recipe import recipe_text
 
 RECIPES = sorted(path.stem for path in FOLDER.glob('*.py'))
 PAGE = CONFIGS.parent / 'docs' / 'eomt.md'
-every_config = pytest.mark.parametrize('name', RECIPES)
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS]
+every_config = pytest.mark.parametrize('name', [*RECIPES, *SLOW])
 
 
 def test_sizes_and_families_are_complete() -> None:
-    found = {parts(name) for name in RECIPES}
+    found = {parts(name) for name in (*RECIPES, *VARIANTS)}
     for family in FAMILIES:
         for size in 'bl' if family.startswith('rope') else 'sbl':
             assert {(family, size, 'semantic', 512), (family, size, 'panoptic', 640)} <= found
     assert {('dinov3', size, 'instance', 640) for size in 'sbl'} <= found
     assert {('dinov3', 'l', task, 1280) for task in ('panoptic', 'instance')} <= found
-    assert len(found) == len(RECIPES) == 25
+    assert len(RECIPES) == 11 and len(found) == 11 + len(VARIANTS) == 25
 
 
 @every_config
@@ -60,7 +71,10 @@ def test_every_parameter_has_its_learning_rate_and_decay(name: str) -> None:
         assert group.startswith('backbone') == key.startswith('backbone.')
 
 
-@pytest.mark.parametrize('name', [n for n in RECIPES if 'ade20k' in n and 'vit-l' not in n])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    'name', [n for n in (*RECIPES, *VARIANTS) if 'ade20k' in n and 'vit-l' not in n]
+)
 def test_named_weights_fit(timm: ModuleType, name: str, tmp_path: Path) -> None:
     family, size, *_ = parts(name)
     backbone = load(name).model.backbone

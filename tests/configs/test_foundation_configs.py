@@ -12,7 +12,15 @@ from mmengine.registry import MODELS
 from mmengine.structures import InstanceData, PixelData
 from torch import Tensor, nn
 
-from helpers.foundation import FOLDER, RECIPES, SIZES, build_offline, head_and_family, load
+from helpers.foundation import (
+    FOLDER,
+    RECIPES,
+    SIZES,
+    VARIANTS,
+    build_offline,
+    head_and_family,
+    load,
+)
 from helpers.small_checkpoints import load as load_weights
 from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPEViT
@@ -69,7 +77,8 @@ SMALL_HEADS = {
 
 
 def test_there_are_no_others() -> None:
-    assert {path.stem for path in FOLDER.glob('*.py')} == {*RECIPES, *SIZES}
+    assert {path.stem for path in FOLDER.glob('*.py')} == {*RECIPES}
+    assert VARIANTS.keys() == SIZES.keys()
 
 
 @every_config

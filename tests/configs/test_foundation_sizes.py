@@ -1,4 +1,4 @@
-"""Sizes S and L of configs/foundation: the config of size B but for what the size decides."""
+"""Sizes S and L by the options of configs/foundation/README.md: only what the size decides."""
 
 import copy
 from types import ModuleType
@@ -11,6 +11,7 @@ from mmengine.registry import MODELS
 from helpers.foundation import FOLDER, SIZES, load
 from helpers.grid import read
 
+pytestmark = pytest.mark.slow
 every_size = pytest.mark.parametrize('name', SIZES)
 CHANNELS = {'s': 384, 'l': 1024}
 # What a size may change; everything else is that of size B.

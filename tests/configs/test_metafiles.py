@@ -76,7 +76,8 @@ def test_parameters_are_counted(folder: str) -> None:
             model = MODELS.build(cfg.model)
         count = sum(p.numel() for p in model.parameters())
         assert entry['Metadata']['Parameters'] == count, name
-        row = re.search(rf'\({name}\.py\) \|.*', (CONFIGS / folder / 'README.md').read_text())
+        text = (CONFIGS / folder / 'README.md').read_text()
+        row = re.search(rf'^\| \[[^\]]+\]\({name}\.py\) \|.*', text, re.MULTILINE)
         assert row is None or f' {count:,} ' in row[0]
 
 

@@ -1,13 +1,11 @@
-"""configs/nat against SHI-Labs' settings, and configs/research/ablation against the paper's tables.
+"""configs/nat against SHI-Labs' settings.
 
-The former are transcribed from SHI-Labs/Neighborhood-Attention-Transformer at d334f5b, detection/
-and segmentation/; keys are (head, family), families as in the names of the configs.
+These are transcribed from SHI-Labs/Neighborhood-Attention-Transformer at d334f5b, detection/ and
+segmentation/; keys are (head, family), families as in the names of the configs.
 """
 
 import copy
-import itertools
 import re
-import runpy
 from pathlib import Path
 
 import numpy as np
@@ -18,17 +16,12 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.structures import InstanceData
-from PIL import Image
 
-from helpers.grid import CONFIGS, read, readme_options, value
-from helpers.published import shi_nat
-from helpers.small_checkpoints import saved
+from helpers.grid import CONFIGS, read, readme_options, readme_variants, value
 from rope_dense.backbones import RoPENAT
-from rope_dense.evaluation.results import read_results
-from rope_dense.research.classifier import load_classifier
 from rope_dense.rope import LogAxialRoPE
 
-NAT, ABLATION = CONFIGS / 'nat', CONFIGS / 'research' / 'ablation'
+NAT = CONFIGS / 'nat'
 # Drop path, learning rate, and the published results: box and mask AP, or mIoU at one scale and at
 # several.
 MASK, CASCADE, UPERNET = 'mask-rcnn', 'cascade-mask-rcnn', 'upernet'
@@ -127,13 +120,48 @@ SETTINGS = {
         'train_dataloader.batch_size': 2,
     },
 }
-every_leaf = pytest.mark.parametrize('key', RECIPES, ids='-'.join)
+Key = tuple[str, str, str]
 
 
-def path_of(key: tuple[str, str, str]) -> Path:
+def key_of(name: str, arch: str) -> Key:
+    """Head, family and size of a model."""
+    family, _, size = arch.rpartition('_')
+    return name.split('_')[0], family.replace('_', '-'), size
+
+
+VARIANTS = {  # of the README, without a file
+    key_of(name, options['model.backbone.arch']): (name, options)
+    for name, options in readme_variants('nat')
+}
+every_leaf = pytest.mark.parametrize(
+    'key',
+    [pytest.param(key, marks=[pytest.mark.slow] * (key in VARIANTS)) for key in RECIPES],
+    ids='-'.join,
+)
+
+
+def path_of(key: Key) -> Path:
     head, family, size = key
     tail = '160k_ade20k-512x512' if head == UPERNET else '264k_coco'
     return NAT / f'{head}_{family}-{size}_rpb_8xb2-{tail}.py'
+
+
+def load_model(key: Key) -> Config:
+    """A config of the folder or of the README."""
+    name, options = VARIANTS.get(key, (path_of(key).stem, {}))
+    cfg = load(NAT / f'{name}.py')
+    cfg.merge_from_dict(options)
+    return cfg
+
+
+def readme_row(key: Key) -> list[str]:
+    """Cells after the name of a model, of the table of its head."""
+    titles = {MASK: '## Mask R-CNN', CASCADE: '## Cascade', UPERNET: '## UperNet'}
+    head, family, size = key
+    table = (NAT / 'README.md').read_text().partition(titles[head])[2].partition('\n## ')[0]
+    label = f'{family.upper().replace("DINAT", "DiNAT").replace("-S", "-s")}-{size.capitalize()}'
+    (row,) = re.findall(rf'^\| \[?{label}(?:\]\(\S+\))? \|(.*)\|$', table, re.MULTILINE)
+    return [cell.strip() for cell in row.split('|')]
 
 
 def load(path: Path) -> Config:
@@ -142,22 +170,23 @@ def load(path: Path) -> Config:
     return cfg
 
 
-def with_log_axial_rope(key: tuple[str, str, str]) -> Config:
+def with_log_axial_rope(key: Key) -> Config:
     """The config with the options of README.md."""
-    cfg = load(path_of(key))
+    cfg = load_model(key)
     cfg.merge_from_dict(readme_options(NAT / 'README.md', 'upernet_nat-mini'))
     return cfg
 
 
 def test_all_configs_are_here() -> None:
-    assert {*NAT.glob('*.py')} == {path_of(key) for key in RECIPES} and len(RECIPES) == 30
+    files = {path_of(key) for key in RECIPES.keys() - VARIANTS.keys()}
+    assert {*NAT.glob('*.py')} == files and len(files) == 12 and len(RECIPES) == 30
 
 
 @every_leaf
-def test_parameters_are_those_of_the_readme(key: tuple[str, str, str]) -> None:
+def test_parameters_are_those_of_the_readme(key: Key) -> None:
     """With the bias, and with log-axial RoPE by the options that it gives."""
     with torch.device('meta'):
-        model = MODELS.build(load(path_of(key)).model)
+        model = MODELS.build(load_model(key).model)
         backbone = MODELS.build(with_log_axial_rope(key).model.backbone)
     total, published, ours = (
         sum(p.numel() for p in module.parameters()) for module in (model, model.backbone, backbone)
@@ -165,30 +194,23 @@ def test_parameters_are_those_of_the_readme(key: tuple[str, str, str]) -> None:
     rope = backbone.layers[0].blocks[0].attn.rope
     assert isinstance(rope, LogAxialRoPE) and rope.k_rope == 2
     assert not any(name.endswith('bias_table') for name, _ in backbone.named_parameters())
-    (row,) = re.findall(rf'\({path_of(key).name}\) \|(.*)\|', (NAT / 'README.md').read_text())
-    assert [cell.strip() for cell in row.split('|')][-2:] == [
-        f'{total:,}',
-        f'{total - published + ours:,}',
-    ]
+    assert readme_row(key)[-2:] == [f'{total:,}', f'{total - published + ours:,}']
 
 
 @every_leaf
-def test_settings_are_the_published_ones(key: tuple[str, str, str]) -> None:
+def test_settings_are_the_published_ones(key: Key) -> None:
     (head, family, size), (drop_path, rate, *results) = key, RECIPES[key]
-    path = path_of(key)
-    cfg = load(path)
+    cfg = load_model(key)
     actual = {name: value(cfg, name) for name in SETTINGS[head]}
     assert actual == SETTINGS[head]
     assert cfg.optim_wrapper.optimizer.lr == rate
-    backbone, text = cfg.model.backbone, path.read_text()
+    backbone = cfg.model.backbone
     arch = f'{family}_{size}'.replace('-', '_')
     assert (backbone.arch, backbone.drop_path_rate) == (arch, drop_path)
     assert (backbone.rope, backbone.use_rpb) == (None, True)
     weights = f'https://shi-labs.com/projects/{WEIGHTS[family].format(size)}'
     assert backbone.init_cfg == dict(type='Pretrained', checkpoint=weights)
-    assert all(str(result) in text.partition('_base_')[0] for result in results)
-    if (family, size) != ('nat', 'mini'):
-        assert len(text.splitlines()) <= 8
+    assert readme_row(key)[:2] == [str(result) for result in results]
     sizes = RoPENAT.ARCHS[arch]
     channels = [sizes['embed_dims'] * 2**stage for stage in range(4)]
     if head == UPERNET:
@@ -198,11 +220,11 @@ def test_settings_are_the_published_ones(key: tuple[str, str, str]) -> None:
         assert cfg.model.neck.in_channels == channels
 
 
-@pytest.mark.parametrize('key', RECIPES, ids='-'.join)
-def test_backbones_have_the_published_dilations(key: tuple[str, str, str]) -> None:
+@every_leaf
+def test_backbones_have_the_published_dilations(key: Key) -> None:
     head, family, _ = key
     with torch.device('meta'):
-        model = MODELS.build(dict(load(path_of(key)).model.backbone, init_cfg=None))
+        model = MODELS.build(dict(load_model(key).model.backbone, init_cfg=None))
     expected = DILATIONS.get((MASK if head == CASCADE else head, family), ((1,),) * 4)
     for dilations, of_stage in zip(model.arch.block_dilations, expected, strict=True):
         assert dilations == [of_stage[i % len(of_stage)] for i in range(len(dilations))]
@@ -271,162 +293,3 @@ def test_a_detector_trains_and_predicts(head: str) -> None:
     with torch.no_grad():
         (result,) = model.eval().test_step(batch)
     assert len(result.pred_instances.masks) == len(result.pred_instances.bboxes)
-
-
-# -------------------------------------------------------------------- ablations
-
-PARENT = 'vit-s_log-axial_k2_per-head'
-K = (1, 2, 4, 8, 16)
-FLAT = dict(type='AxialRoPE', theta=100.0, axes='yx', pair_layout='half')
-CENTRES = dict(type='centres', normalize='max', windows='map')
-ROPES = {
-    **{
-        f'vit-s_{kind}_k{k}_{how}': dict(rope, k_rope=k, shared=how == 'shared')
-        for kind, rope in (('2d', FLAT), ('log-axial', dict(type='LogAxialRoPE')))
-        for k, how in itertools.product(K, ('shared', 'per-head'))
-    },
-    'vit-s_rpb': None,
-}
-for table, k, shared in ((8, 2, False), (9, 1, True)):
-    settings = dict(k_rope=k, shared=shared)
-    name = f'vit-s_table{table}'
-    ROPES |= {
-        f'{name}_exponential_index': dict(FLAT, **settings),
-        f'{name}_exponential_unit': dict(FLAT, **settings, coordinates=CENTRES),
-        f'{name}_bounded-log_index': dict(
-            type='LogAxialRoPE', **settings, coordinates=dict(type='index')
-        ),
-        f'{name}_bounded-log_unit': dict(type='LogAxialRoPE', **settings),
-    }
-for model in ('nat-s', 'dinat-s', 'swin-s', 'vit-s'):
-    ROPES[f'{model}_table10'] = dict(type='LogAxialRoPE', k_rope=8, shared=True)
-
-
-UNIT = {f'coordinates.{key}': setting for key, setting in CENTRES.items()}
-OPTIONS = {  # of README.md, for the rows without a file: from (name of a file, options of its rope)
-    **{
-        f'vit-s_{kind}_k{k}_per-head': (f'vit-s_{kind}_k{k}_shared', {'shared': False})
-        for kind, k in itertools.product(('2d', 'log-axial'), (1, 4, 8, 16))
-    },
-    **{
-        f'vit-s_table{table}_{row}': (f'vit-s_{kind}_{how}', options)
-        for table, how in ((8, 'k2_per-head'), (9, 'k1_shared'))
-        for row, kind, options in (
-            ('exponential_index', '2d', {}),
-            ('exponential_unit', '2d', UNIT),
-            ('bounded-log_index', 'log-axial', {'coordinates.type': 'index'}),
-            ('bounded-log_unit', 'log-axial', {}),
-        )
-    },
-}
-
-
-def test_the_ablations_are_those_of_the_tables() -> None:
-    files = {f'{name}_in1k' for name in ROPES.keys() - OPTIONS.keys()}
-    assert {path.stem for path in ABLATION.glob('*.py')} == files
-    assert len(ROPES) == 20 + 1 + 8 + 4 and len(files) == 17
-    readme = (ABLATION / 'README.md').read_text()
-    for _, options in OPTIONS.values():
-        text = ' '.join(f'rope.{key}={setting}' for key, setting in options.items())
-        assert f'`{text}`' in readme or not text
-
-
-@pytest.mark.parametrize('name', ROPES)
-def test_an_ablation_differs_in_its_rope(name: str) -> None:
-    file, options = OPTIONS.get(name, (name, {}))
-    path = ABLATION / f'{file}_in1k.py'
-    cfg, text = load(path), path.read_text()
-    cfg.merge_from_dict({f'model.backbone.rope.{key}': value for key, value in options.items()})
-    backbone = cfg.model.backbone
-    assert backbone.rope == ROPES[name] and backbone.get('use_rpb', False) == (name == 'vit-s_rpb')
-    assert file == PARENT or len(text.splitlines()) <= 8
-    assert re.search(r'As published: \d+\.\d+ %', text)
-    assert cfg.evaluation.sizes == [128, 192, 224, 256, 320, 384, 480, 512]
-    with torch.device('meta'):
-        model = MODELS.build(cfg.model)
-    assert model.head.out_features == 1000
-    parameters = sum(p.numel() for p in model.parameters()) / 1e6
-    assert parameters == pytest.approx(22 if name.startswith('vit') else 50, abs=1)
-    parent = load(ABLATION / f'{PARENT}_in1k.py')
-    if name.startswith('vit'):
-        assert backbone.arch.num_heads == (6 if 'k16' in name else 12)
-        for config in (cfg, parent):
-            config.model.backbone.update(rope=None, use_rpb=None)
-            config.model.backbone.arch.num_heads = None
-        assert cfg.to_dict() == parent.to_dict()
-
-
-def test_the_vit_of_the_ablations_is_the_published_one() -> None:
-    """And the rows with k = 16 build with heads of 64 channels only."""
-    backbone = load(ABLATION / f'{PARENT}_in1k.py').model.backbone
-    isotropic = dict(backbone, arch='isotropic_small')
-    with torch.device('meta'):
-        built, expected = MODELS.build(backbone), MODELS.build(isotropic)
-        for name in ('vit-s_2d_k16_shared', 'vit-s_log-axial_k16_shared'):
-            backbone = load(ABLATION / f'{name}_in1k.py').model.backbone
-            assert MODELS.build(backbone).blocks[0].attn.rope.k_rope == 16
-            backbone.arch.num_heads = 12
-            with pytest.raises(ValueError, match=r'head_dim|k_rope'):
-                MODELS.build(backbone)
-    assert built.arch == expected.arch
-
-
-def test_the_tool_takes_the_model_and_the_sizes_of_a_config(tmp_path: Path) -> None:
-    """And the weights of a model that was trained from it."""
-    config = tmp_path / 'small.py'
-    arch = 'dict(_delete_=True, embed_dims=16, depths=(1, 1), num_heads=(1, 1))'
-    config.write_text(
-        f"_base_ = '{ABLATION / 'nat-s_table10_in1k.py'}'\n"
-        f'backbone = dict(arch={arch}, rope=dict(k_rope=4), out_indices=(1,))\n'
-        'model = dict(backbone=backbone, num_classes=3)\n'
-        'evaluation = dict(sizes=[32, 40])\n'
-    )
-    model = MODELS.build(Config.fromfile(config).model)
-    torch.nn.init.normal_(model.head.weight)
-    checkpoint = saved(dict(state_dict=model.state_dict()), tmp_path)
-    rng, truth = np.random.default_rng(0), []
-    for number in range(6):
-        pixels = rng.integers(0, 256, (40, 40, 3), dtype=np.uint8)
-        with torch.no_grad():
-            image = [torch.from_numpy(pixels[..., ::-1].copy()).permute(2, 0, 1)]
-            data = model.eval().data_preprocessor(dict(inputs=image))
-            truth.append(int(model(torch.stack(list(data['inputs']))).argmax()))
-        folder = tmp_path / 'val' / str(truth[-1] if number else (truth[-1] + 1) % 3)
-        folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(folder / f'{number}.png')
-    main = runpy.run_path(str(CONFIGS.parent / 'tools' / 'eval_classification.py'))['main']
-    options = [
-        '--config',
-        config,
-        '--crop-ratio',
-        1,
-        '--workers',
-        0,
-        '--work-dir',
-        tmp_path / 'work',
-    ]
-    assert main([str(x) for x in (checkpoint, tmp_path / 'val', *options)]) == 0
-    rows = read_results(tmp_path / 'work' / 'resolutions.json')['rows']
-    found = {row['size']: row['metrics'] for row in rows}
-    assert list(found) == ['32', '40']
-    (top1,) = (number for name, number in found['40'].items() if name.endswith('top1'))
-    assert top1 == pytest.approx(100 * 5 / 6)
-
-
-def test_published_classifiers_need_a_config(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Weights of a size without a name."""
-    weights = shi_nat(16, (1, 1), (1, 1), mlp_ratio=4.0)
-    path = saved(weights, tmp_path)
-    main = runpy.run_path(str(CONFIGS.parent / 'tools' / 'eval_classification.py'))['main']
-    assert main([path, str(tmp_path)]) == 2
-    assert 'fit none of the 88 classifiers with a name' in capsys.readouterr().err
-    assert main([path, str(tmp_path), '--config', str(path_of((MASK, 'nat', 'mini')))]) == 2
-    assert 'its model must be a RoPEClassifier' in capsys.readouterr().err
-    arch = dict(embed_dims=16, depths=(1, 1), num_heads=(1, 1))
-    backbone = dict(type='RoPENAT', arch=arch, rope=None, use_rpb=True, out_indices=(1,))
-    model = MODELS.build(dict(type='RoPEClassifier', backbone=backbone, num_classes=1000))
-    load_classifier(model, path)
-    assert torch.equal(model.backbone.norm1.weight, weights['norm.weight'])
-    assert torch.equal(model.head.bias, weights['head.bias'])

@@ -14,7 +14,7 @@ from torch import nn
 from helpers.exported import assert_same, onnx, strong
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.export import export, exporter
-from rope_dense.export.deformable import DeformableAttention
+from rope_dense.export.deformable import MMCVDeformableAttention
 from rope_dense.export.exporter import METADATA, METADATA_FILE
 from rope_dense.export.graphs import graph_of
 from rope_dense.export.parts import MeanPool
@@ -109,7 +109,7 @@ def test_deformable_attention_is_that_of_mmcv(coordinates: int) -> None:
         reference_points=torch.rand(2, 9, 3, coordinates).double(),
     )
     expected = attention(**arguments, spatial_shapes=torch.tensor(sizes))
-    actual = DeformableAttention(attention)(**arguments, spatial_shapes=sizes)
+    actual = MMCVDeformableAttention(attention)(**arguments, spatial_shapes=sizes)
     torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
 
 

@@ -15,7 +15,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 
-from helpers.grid import CONFIGS, read
+from helpers.grid import CONFIGS, read, readme_variants
 
 FOLDER = CONFIGS / 'eomt'
 CHANNELS = dict(s=384, b=768, l=1024)
@@ -159,8 +159,26 @@ def rate(name: str, key: str) -> float:
     return 1.0 if block >= depth - blocks else 0.8 ** (depth - 1 - block)
 
 
+def variants() -> dict[str, tuple[str, dict]]:
+    """Config and --cfg-options of each row of the README, by a name like those of the files."""
+    named = {}
+    for base, options in readme_variants('eomt'):
+        size, rope = parts(base)[1], options.get('model.backbone.rope.type')
+        kinds = dict(MixedRoPE=f'vit-{size}_rope-mixed', AxialRoPE=f'vit-{size}_rope-axial')
+        backbone = kinds[rope] if rope else f'lingbot-{size}'
+        named[base.replace(f'dinov3-{size}', backbone)] = base, options
+    return named
+
+
+VARIANTS = variants()
+
+
 def load(name: str) -> Config:
-    return copy.deepcopy(read(FOLDER / f'{name}.py'))
+    """A config of the folder or of the README."""
+    base, options = VARIANTS.get(name, (name, {}))
+    cfg = copy.deepcopy(read(FOLDER / f'{base}.py'))
+    cfg.merge_from_dict(options)
+    return cfg
 
 
 @cache

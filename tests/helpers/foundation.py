@@ -25,7 +25,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 
-from helpers.grid import CONFIGS, read
+from helpers.grid import CONFIGS, read, readme_variants
 from helpers.recipes import ADE20K, DINO, UPERNET
 
 FOLDER = CONFIGS / 'foundation'
@@ -104,14 +104,14 @@ RECIPES: dict[str, dict[str, object]] = {
 
 @dataclass(frozen=True)
 class Size:
-    """A config of size S or L: that of size B, and the settings of its size."""
+    """A model of size S or L: the config of size B, and the settings of its size."""
 
     base: str
     settings: Mapping[str, object] = field(default_factory=dict)
 
 
 # BEiT v2's recipe for size L; detrex's DINO on EVA-02-L, at 64135ca.
-UPERNET_L = dict(out_indices=(5, 11, 17, 23), drop_path_rate=0.2, lr=4e-5, layer_decay=0.9)
+UPERNET_L = dict(out_indices=[5, 11, 17, 23], drop_path_rate=0.2, lr=4e-5, layer_decay=0.9)
 DINO_L = dict(drop_path_rate=0.4, layer_decay=0.8)
 SIZES = {
     f'{head}_{family}-{size}_{tail}': Size(f'{head}_{base}-b_{tail}', settings)
@@ -125,8 +125,8 @@ SIZES = {
     if family == 'dinov3' or head != 'linear'
 } | {
     'dino-vitdet_eva02-l_8xb2-90k_coco': Size('dino-vitdet_eva02-b_8xb2-90k_coco', DINO_L),
-    'upernet_eva02-l_8xb2-80k_ade20k-512x512': Size(
-        'upernet_eva02-b_8xb4-60k_ade20k-512x512', UPERNET_L | dict(out_indices=(7, 11, 15, 23))
+    'upernet_eva02-l_8xb4-60k_ade20k-512x512': Size(
+        'upernet_eva02-b_8xb4-60k_ade20k-512x512', UPERNET_L | dict(out_indices=[7, 11, 15, 23])
     ),
 }
 
@@ -176,9 +176,20 @@ def polynomial_warm_up(iteration: int) -> float:
     return min((iteration or 1.5e-3) / 1500, 1) * (1 - iteration / 60000)
 
 
+VARIANTS = {
+    base.replace('-b_', '-s_' if options['model.backbone.arch'].endswith('small') else '-l_'): (
+        base,
+        options,
+    )
+    for base, options in readme_variants('foundation')
+}
+
+
 def load(name: str) -> Config:
-    """A config, in the scope that it asks for."""
-    cfg = copy.deepcopy(read(FOLDER / f'{name}.py'))
+    """A config of the folder or of the README, in the scope that it asks for."""
+    base, options = VARIANTS.get(name, (name, {}))
+    cfg = copy.deepcopy(read(FOLDER / f'{base}.py'))
+    cfg.merge_from_dict(options)
     init_default_scope(cfg.default_scope)
     return cfg
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import re
 import shlex
 from dataclasses import dataclass
 from functools import cache
@@ -132,9 +133,26 @@ def readme_options(readme: Path, config: str) -> dict:
     command = next(
         line for line in blocks.splitlines() if config in line and '--cfg-options' in line
     )
+    return parse_options(command)
+
+
+def parse_options(command: str) -> dict:
+    """The --cfg-options of a command."""
     parser = argparse.ArgumentParser()
     parser.add_argument('--cfg-options', nargs='+', action=DictAction)
     return parser.parse_known_args(shlex.split(command))[0].cfg_options
+
+
+@cache
+def readme_variants(folder: str) -> list[tuple[str, dict]]:
+    """(name of a config, --cfg-options) of each model that a folder's README has without a file."""
+    text = (CONFIGS / folder / 'README.md').read_text()
+    rows = re.findall(r'^\| [^|]+ \| (\[[^|]+) \| `([^`]+)` \|$', text, re.MULTILINE)
+    return [
+        (name, parse_options(f'--cfg-options {options}'))
+        for links, options in rows
+        for name in re.findall(r'\((\S+)\.py\)', links)
+    ]
 
 
 @cache

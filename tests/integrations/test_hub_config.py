@@ -297,7 +297,7 @@ READS = re.compile(
 LOOKED_THROUGH = {  # read what `pretrained` and `init_cfg` name, in `init_weights` alone
     *('BEiT', 'MAE', 'PIDNet', 'SwinTransformer', 'VisionTransformer', 'PyramidVisionTransformer'),
     *('PyramidVisionTransformerV2', 'DetectoRS_ResNet', 'DetectoRS_ResNeXt', 'SideAdapterCLIPHead'),
-    'SSDVGG',
+    *('SSDVGG', 'RoPEClassifier'),  # the last where a tool asks for it
 }
 
 

@@ -101,7 +101,7 @@ def test_differences_are_added_to_dinov3(tmp_path: Path, biases: bool) -> None:
     [
         (lambda w: w.pop('mask_head.fc2.bias'), 'missing: mask_head.2.bias'),
         (lambda w: w.pop('layers.1.norm1.weight'), r'missing: blocks.1.norm1.weight'),
-        (lambda w: w.update(other=torch.ones(1)), 'left over: other'),
+        (lambda w: w.update(other=torch.ones(1)), 'not known: other'),
         (lambda w: w.update({'layers.0.other': torch.ones(1)}), 'left over: .*other'),
         (
             lambda w: w.update({'query.weight': torch.ones(9, 32)}),

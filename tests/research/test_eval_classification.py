@@ -24,7 +24,6 @@ from rope_dense.research.classifier import (
     PROTOCOLS,
     RoPEClassifier,
     classifier_config,
-    load_classifier,
 )
 from rope_dense.research.named_classifiers import (
     AXIAL,
@@ -84,7 +83,7 @@ def saved(contents: dict, path: Path) -> str:
 
 def loaded(checkpoint: str, rope: str | None = None) -> RoPEClassifier:
     model = MODELS.build(classifier_config(checkpoint, rope)['model']).eval()
-    load_classifier(model, checkpoint)
+    model.load_checkpoint(checkpoint)
     return model
 
 
@@ -208,7 +207,7 @@ def test_names_that_weights_fit(tmp_path: Path) -> None:
         classifier_config(other)
     model = MODELS.build(classifier_config(path, name='small_vit_mixed')['model'])
     with pytest.raises(CheckpointError, match=r'does not fit RoPEViT'):
-        load_classifier(model, path)
+        model.load_checkpoint(path)
 
 
 def test_a_dilation_is_not_told_by_weights(tmp_path: Path) -> None:
@@ -554,8 +553,8 @@ def test_folders_that_do_not_fit_the_head(
         (tmp_path / 'none', [], 'none: no such folder'),
         (eight, ['--class-index', three], 'three has no class 7'),
         (eight, ['--crop-ratio', '1.5'], '--crop-ratio 1.5'),
-        (eight, ['--sizes', '96x128'], 'class 7'),
+        (eight, ['--sizes', '96x128'], 'tested on squares'),
     ):
         assert run(checkpoint, folder, *options, '--work-dir', work_dir) == 2
         assert message in capsys.readouterr().err
-    assert not work_dir.exists()
+    assert not (work_dir / 'resolutions.json').exists()

@@ -38,7 +38,7 @@ def test_sorted_folders_are_the_classes(tmp_path: Path) -> None:
     (root / 'README.txt').touch()
     dataset = ClassFolderDataset(str(root))
     assert labels_of(dataset) == {'a.jpg': [0], 'b.JPEG': [1], 'c.png': [1]}
-    assert dataset.metainfo == dict(classes=('n01', 'n02'), class_indices=(0, 1))
+    assert dataset.metainfo == dict(classes=('n01', 'n02'), class_indices=(0, 1), is_indexed=False)
 
 
 def test_numbered_folders_are_these_classes(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_accuracy_counts_a_right_class_among_the_best(
     subset: bool, expected: tuple[float, float]
 ) -> None:
     metric = TopKAccuracy(topk=(1, 2), subset=subset)
-    metric.dataset_meta = dict(class_indices=(0, 2, 3))
+    metric.dataset_meta = dict(class_indices=(0, 2, 3), is_indexed=True)
     scores = torch.tensor([0.1, 0.9, 0.2, 0.0])  # best 1, 2, 0, 3; of the subset 2, 0, 3
     samples = [dict(scores=scores, labels=torch.tensor(of)) for of in ([1], [2], [0], [0, 2])]
     metric.process({}, samples)

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.tool_names import TOOL_NAMES, TOOLS
 from rope_dense.backbones.layers import TableResize
-from rope_dense.checkpoints import detectors
+from rope_dense.checkpoints.models import DETECTORS
 from rope_dense.checkpoints.publishers import TARGETS
 from rope_dense.cli.config import read_options
 from rope_dense.datasets.layouts import LAYOUTS, ShapesSettings
@@ -49,7 +49,7 @@ def test_choices_are_those_of_the_package() -> None:
 
     convert = tool('convert_checkpoint')
     assert set(convert['LAYOUTS']) == {*TARGETS, *convert['DETECTORS']}
-    assert set(convert['DETECTORS']) <= set(detectors.LAYOUTS)
+    assert set(convert['DETECTORS']) <= set(DETECTORS)
     export = tool('export')
     assert set(export['FORMATS']) == set(PACKAGES)
     assert set(export['PRECISIONS']) == set(DTYPES.values())

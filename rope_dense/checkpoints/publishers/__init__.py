@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ..errors import CheckpointError, listed, shortened
 from ..keys import SWIN_BLOCK, VIT_BLOCK, KeyTable, Layout, StateDict
-from . import dinov3, naver, perception, realtime, resformer, sam3, shi_labs, timm_vit
+from . import deim, dinov3, naver, perception, resformer, sam3, shi_labs, timm_vit
 
 # Of earlier versions: frequencies of all blocks in one tensor, other names of q and v biases.
 EARLIER_KEYS: KeyTable = {
@@ -25,7 +25,7 @@ EARLIER_KEYS: KeyTable = {
 }
 OURS = Layout('ours', (f'{VIT_BLOCK}|{SWIN_BLOCK}',), EARLIER_KEYS)
 # In this order: the first layout that fits is taken.
-PUBLISHERS = (naver, shi_labs, resformer, dinov3, realtime, sam3, perception, timm_vit)
+PUBLISHERS = (naver, shi_labs, resformer, dinov3, deim, sam3, perception, timm_vit)
 LAYOUTS = (*(layout for publisher in PUBLISHERS for layout in publisher.LAYOUTS), OURS)
 
 

@@ -1,16 +1,17 @@
-"""Key layouts of whole detectors: DEIMv2's, EdgeCrafter's (ECDet, ECSeg) and transformers' DEIMv2.
+"""Key layouts of DEIMv2's and EdgeCrafter's (ECDet, ECSeg) detectors and of their small ViTs.
 
 Names are those of the published code (EdgeCrafter: Apache-2.0) and, for DEIMv2, those that
 transformers' conversion of its files reads. Rows have both names, so that tables of both directions
-come from them: '#' is a number, '*' the rest of a key, braces as in ``KeyTable``. The backbone has
-a layout of its own, see ``realtime`` and ``dinov3``.
+come from them: '#' is a number, '*' the rest of a key, braces as in ``KeyTable``. A detector's
+backbone keeps its names after ``backbone.``; it has a layout of its own, below or in dinov3.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..keys import KeyTable
+from ..keys import VIT_BLOCK, KeyTable, Layout
+from .dinov3 import PERIODS
 
 Rows = list[tuple[str, str]]  # published, ours
 
@@ -187,3 +188,20 @@ TRANSFORMERS_COMPUTED: KeyTable = {
     r'model\.enc_output\..+': None,  # not in the source: an identity and a norm in its files
     r'.+\.num_points_scale': None,
 }
+
+# ---------------------------------------------------------------- ViTs alone
+
+ECVIT_KEYS: KeyTable = {
+    r'register_token': 'reg_token',
+    r'(patch_embed\.convs\.\d\.)norm\.(.+)': r'\1bn.\2',
+    r'rope_embed\.periods': PERIODS,
+}
+LAYOUTS = (
+    Layout('EdgeCrafter ECViT', (VIT_BLOCK, 'register_token'), ECVIT_KEYS),
+    Layout(
+        'DEIMv2 ViT',
+        (VIT_BLOCK, r'rope_embed\.periods'),
+        {r'rope_embed\.periods': PERIODS},
+        test=lambda weights: not any(key.endswith('gamma') for key in weights),
+    ),
+)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 
 from ...backbones import RoPEViT
-from ..architectures import nearest_archs, read_options
+from ..architectures import mlp_kind, nearest_archs
 from ..errors import CheckpointError
 from ..keys import (
     SWIN_BLOCK,
@@ -94,10 +94,9 @@ def to_timm_keys(weights: StateDict) -> KeyTable:
         raise CheckpointError('timm has no Swin with rotary embedding: use --to naver or ours')
     if not has(weights, VIT_BLOCK):
         raise CheckpointError('these are not the weights of a RoPEViT')
-    options = read_options(weights)
-    if 'sam3' in nearest_archs(RoPEViT, options):
+    if (RoPEViT, 'sam3') in nearest_archs(weights):
         raise CheckpointError('timm has no encoder of SAM3: use --to ours')
-    mlp = options['mlp']
+    mlp = mlp_kind(weights)
     if mlp == 'swiglu_norm':
         return TO_SEPARATE_KEYS
     if mlp == 'swiglu' and has(weights, r'.+\.qkv\.q_bias') and 'pos_embed' in weights:

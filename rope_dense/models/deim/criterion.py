@@ -13,11 +13,9 @@ from mmdet.utils import reduce_mean
 from torch import Tensor
 
 from ...utils.validation import check_number, check_settings
-from .boxes import encode_distances, nearest_bins
 from .masks import mask_losses
 from .matching import POINT_RATIO, Matcher, overlaps
-from .predictions import Prediction
-from .targets import Pairs, Targets
+from .predictions import Pairs, Prediction, Targets, encode_distances, nearest_bins
 
 WEIGHTS = dict(mal=1.0, bbox=5.0, giou=2.0, fgl=0.15, ddf=1.5, mask=5.0, dice=5.0)
 LEAST = 1e-3  # of a number that is a mean over the processes, and may be 0
@@ -90,7 +88,7 @@ class Criterion:
     Classes and masks are learned from the pairs of each layer, boxes and distributions from the
     union of the pairs of all layers. Sums are divided by the number of these boxes, averaged over
     processes. Huang et al., "DEIM: DETR with Improved Matching for Fast Convergence" (CVPR 2025);
-    fgl and ddf are of D-FINE, see ``boxes``, mask and dice of Mask2Former's kind.
+    fgl and ddf are of D-FINE, see ``distance_bins``, mask and dice of Mask2Former's kind.
     Checked against transformers' ``Deimv2Loss``, loss by loss and with gradients, in
     tests/models/deim/test_criterion.py. (Its caller pairs the layers' boxes with the distributions
     of the next ones and leaves out ``fgl`` of the last layer; the source and this class do not.)
@@ -99,7 +97,7 @@ class Criterion:
         matcher: of queries and annotations.
         weights: of the losses; what is left out is as in ``WEIGHTS``.
         mal_gamma: gamma.
-        reg_scale: of the distributions, see ``boxes``.
+        reg_scale: of the distributions, see ``distance_bins``.
     """
 
     def __init__(self, matcher: Matcher, weights: dict, mal_gamma: float, reg_scale: float) -> None:

@@ -13,11 +13,19 @@ from mmdet.models.layers import inverse_sigmoid
 from torch import Tensor, nn
 
 from ...utils.validation import check_choice, check_indexes, check_integer, check_number, refuse
-from .attention import DeformableAttention, SelfAttention
-from .boxes import decode_distances, distance_bins, distributions, mean_distances
 from .encoder import check_heads
-from .layers import FFN, FeedForward, Gateway, Norm, build_norm, class_layer, mlp
-from .predictions import Prediction
+from .layers import (
+    FFN,
+    DeformableAttention,
+    FeedForward,
+    Gateway,
+    Norm,
+    SelfAttention,
+    build_norm,
+    class_layer,
+    mlp,
+)
+from .predictions import Prediction, decode_distances, distance_bins, distributions, mean_distances
 
 MAX_FLOAT16 = 65504
 QUALITY_TOP = 4  # probabilities of each side that the quality of a box is estimated from
@@ -45,8 +53,8 @@ class DEIMDecoder(nn.Module):
         norm: 'rms' (DEIMv2) or 'layer' (ECDet).
         ffn: 'swiglu' (DEIMv2) or 'mlp' (ECDet).
         reg_max: R.
-        reg_scale: distances per size of a reference box, see ``boxes``.
-        up: bound of the distances, see ``boxes.distance_bins``.
+        reg_scale: distances per size of a reference box, see ``distance_bins``.
+        up: bound of the distances, see ``distance_bins``.
 
     Raises:
         ValueError: arguments that do not fit each other.

@@ -21,12 +21,10 @@ from ...utils.sizes import ImageSize
 from ...utils.validation import check_integer, check_settings
 from .criterion import Criterion, Denoised, Outputs
 from .decoder import DEIMDecoder
-from .denoising import ContrastiveDenoising
 from .masks import MaskHead, in_image
 from .matching import Matcher
-from .predictions import Prediction
-from .selection import QuerySelection, take
-from .targets import Targets, gather_targets
+from .predictions import Prediction, Targets, gather_targets
+from .queries import ContrastiveDenoising, QuerySelection, take
 
 DENOISING = ('num_queries', 'label_noise', 'box_noise')
 

@@ -1,6 +1,7 @@
-"""Small layers of the decoder and its branches, and resizing of maps.
+"""Layers of the encoder, the decoder and the pyramids.
 
-Letters: B images, C channels, H x W map.
+Letters: B images, N tokens or queries, Q queries, C channels, h heads, D = C / h, P points, H x W
+map.
 """
 
 from __future__ import annotations
@@ -12,11 +13,114 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
+from mmcv.cnn import ConvModule
 from torch import Tensor, nn
+
+from ..deformable import sample_maps
 
 Norm = Literal['rms', 'layer']
 FFN = Literal['swiglu', 'mlp']
 PRIOR_BIAS = -math.log((1 - 0.01) / 0.01)
+BN = dict(type='BN')
+OFFSET_SCALE = 0.5  # of the points of deformable attention, relative to the size of a box
+
+
+class SelfAttention(nn.Module):
+    """Attention with position embeddings that are added to queries and keys, not to values.
+
+    It is that of ``torch.nn.MultiheadAttention``, with its initialisation; queries and keys come
+    from one product, and nothing of N x N is in memory. Checked against it in
+    tests/models/deim/test_deim_attention.py.
+
+    Args:
+        channels: C.
+        num_heads: h.
+    """
+
+    def __init__(self, channels: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.in_proj = nn.Linear(channels, 3 * channels)  # queries, keys, values
+        self.out_proj = nn.Linear(channels, channels)
+        nn.init.xavier_uniform_(self.in_proj.weight)
+        for linear in (self.in_proj, self.out_proj):
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, x: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Tokens [B, N, C] to tokens.
+
+        Args:
+            x: [B, N, C].
+            positions: [B or 1, N, C].
+            mask: [N, N], true where a token (row) attends to another (column).
+        """
+        split = 2 * x.shape[-1]
+        weight, bias = self.in_proj.weight, self.in_proj.bias
+        qk = F.linear(x + positions, weight[:split], bias[:split])
+        v = F.linear(x, weight[split:], bias[split:])
+        q, k = self.heads(qk, 2)
+        (v,) = self.heads(v, 1)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # [B, h, N, D]
+        return self.out_proj(out.transpose(1, 2).flatten(2))
+
+    def heads(self, x: Tensor, number: int) -> tuple[Tensor, ...]:
+        """[B, N, number C] to ``number`` times [B, h, N, D]."""
+        return x.unflatten(-1, (number, self.num_heads, -1)).transpose(1, 3).unbind(2)
+
+
+class DeformableAttention(nn.Module):
+    """Weighted sum of the values at a few points in and around the box of each query.
+
+    The points of a map are its own in number, which mmcv's ``MultiScaleDeformableAttention`` and
+    its operator do not allow, and values are the maps themselves, without a projection. Offsets
+    are relative to half the size of the box, and to the number of points of the map. As in D-FINE;
+    checked against transformers' in tests/models/deim/test_deim_attention.py.
+
+    Args:
+        channels: C.
+        num_heads: h.
+        num_points: P of each map.
+    """
+
+    point_scale: Tensor
+
+    def __init__(self, channels: int, num_heads: int, num_points: Sequence[int]) -> None:
+        super().__init__()
+        self.num_heads, self.num_points = num_heads, list(num_points)
+        total = sum(num_points)
+        self.sampling_offsets = nn.Linear(channels, num_heads * total * 2)
+        self.attention_weights = nn.Linear(channels, num_heads * total)
+        scale = [OFFSET_SCALE / number for number in num_points for _ in range(number)]
+        self.register_buffer('point_scale', torch.tensor(scale)[:, None], persistent=False)
+        self.init_points()
+
+    def init_points(self) -> None:
+        """Heads look in directions all around the box, and each point further than the last."""
+        for linear in (self.sampling_offsets, self.attention_weights):
+            nn.init.zeros_(linear.weight)
+            nn.init.zeros_(linear.bias)
+        angles = torch.arange(self.num_heads) * (2 * math.pi / self.num_heads)
+        directions = torch.stack([angles.cos(), angles.sin()], -1)
+        directions = directions / directions.abs().amax(-1, keepdim=True)  # [h, 2]
+        steps = torch.cat([torch.arange(1.0, number + 1) for number in self.num_points])
+        offsets = directions[:, None] * steps[:, None]  # [h, P, 2]
+        with torch.no_grad():
+            self.sampling_offsets.bias.copy_(offsets.flatten())
+
+    def forward(self, query: Tensor, boxes: Tensor, values: Sequence[Tensor]) -> Tensor:
+        """Queries [B, Q, C] with boxes [B, Q, 4] to [B, Q, C].
+
+        Args:
+            query: [B, Q, C].
+            boxes: (cx, cy, w, h), float32.
+            values: [B h, D, H, W] of each map, float32.
+        """
+        heads = self.num_heads
+        offsets = self.sampling_offsets(query).unflatten(-1, (heads, -1, 2))  # [B, Q, h, P, 2]
+        centre, size = (2 * boxes)[:, :, None, None].chunk(2, -1)  # for a grid from -1 to 1
+        points = (centre - 1) + offsets * self.point_scale * size
+        weights = self.attention_weights(query).unflatten(-1, (heads, -1)).softmax(-1)
+        return sample_maps(values, points, self.num_points, weights).to(query.dtype)
 
 
 def mlp(
@@ -102,3 +206,104 @@ class FeedForward(nn.Module):
 def resize(x: Tensor, size: Sequence[int]) -> Tensor:
     """A map [B, C, H, W] to another (H, W), bilinear."""
     return F.interpolate(x, list(size), mode='bilinear', align_corners=False)
+
+
+class ConvNorm(ConvModule):
+    """mmcv's ``ConvModule`` of a convolution without bias, a norm and an activation.
+
+    Weights begin as PyTorch's, as in the source, and not as mmcv's.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        groups: int = 1,
+        act: str | None = None,
+        norm_cfg: dict = BN,
+    ) -> None:
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding=kernel_size // 2,
+            groups=groups,
+            norm_cfg=norm_cfg,
+            act_cfg=None if act is None else dict(type=act),
+        )
+
+    def init_weights(self) -> None:
+        """Leave them as they are."""
+
+
+class RepConv(nn.Module):
+    """The sum of a 3 x 3 and a 1 x 1 convolution, then a SiLU: RepVGG's block.
+
+    Ding et al., "RepVGG: Making VGG-style ConvNets Great Again" (CVPR 2021).
+    """
+
+    conv1x1: ConvNorm | None
+
+    def __init__(self, channels: int, norm_cfg: dict) -> None:
+        super().__init__()
+        self.conv3x3 = ConvNorm(channels, channels, 3, norm_cfg=norm_cfg)
+        self.conv1x1 = ConvNorm(channels, channels, 1, norm_cfg=norm_cfg)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv3x3(x)
+        return F.silu(y if self.conv1x1 is None else y + self.conv1x1(x))
+
+    @torch.no_grad()
+    def merge(self) -> None:
+        """Add the smaller convolution to the larger one, if both have their norms in them."""
+        if self.conv1x1 is None or not isinstance(self.conv3x3.norm, nn.Identity):
+            return
+        large, small = self.conv3x3.conv, self.conv1x1.conv
+        large.weight += F.pad(small.weight, (1, 1, 1, 1))
+        large.bias += small.bias
+        self.conv1x1 = None
+
+
+class CSPBlock(nn.Module):
+    """Half of the channels of a 1 x 1 convolution, plus RepVGG blocks of the other half."""
+
+    def __init__(self, in_channels: int, channels: int, num_blocks: int, norm_cfg: dict) -> None:
+        super().__init__()
+        self.split = ConvNorm(in_channels, 2 * channels, 1, act='SiLU', norm_cfg=norm_cfg)
+        self.blocks = nn.Sequential(*(RepConv(channels, norm_cfg) for _ in range(num_blocks)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, y = self.split(x).chunk(2, 1)
+        return x + self.blocks(y)
+
+
+class ELANBlock(nn.Module):
+    """Two CSP blocks in a row; their inputs and outputs are concatenated and merged.
+
+    It is D-FINE's RepNCSPELAN without convolutions after the CSP blocks, as in DEIMv2 and ECDet.
+
+    Args:
+        channels: C of the input and the output.
+        expansion: channels of the CSP blocks, relative to C / 2.
+        num_blocks: RepVGG blocks in each of them.
+        norm_cfg: in mmcv's form.
+    """
+
+    def __init__(self, channels: int, expansion: float, num_blocks: int, norm_cfg: dict) -> None:
+        super().__init__()
+        hidden = round(expansion * channels // 2)
+        self.split = ConvNorm(channels, 2 * channels, 1, act='SiLU', norm_cfg=norm_cfg)
+        self.csp = nn.ModuleList(
+            CSPBlock(size, hidden, num_blocks, norm_cfg) for size in (channels, hidden)
+        )
+        merged = 2 * channels + 2 * hidden
+        self.merge = ConvNorm(merged, channels, 1, act='SiLU', norm_cfg=norm_cfg)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = list(self.split(x).chunk(2, 1))
+        for block in self.csp:
+            parts.append(block(parts[-1]))
+        return self.merge(torch.cat(parts, 1))

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from ...utils.validation import check_integer
 from .layers import resize
-from .predictions import Masks
-from .targets import Pairs, Targets
+from .predictions import Masks, Pairs, Targets
 
 OVERSAMPLE, IMPORTANT = 3, 0.75  # of the points of a loss: how many are drawn, and chosen
 CHUNK = 2**25  # values of the masks that are resized at a time

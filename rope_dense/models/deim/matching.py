@@ -17,8 +17,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from ...utils.validation import check_integer, check_number
-from .predictions import Prediction
-from .targets import Pairs, Targets
+from .predictions import Pairs, Prediction, Targets
 
 FOCAL_ALPHA, FOCAL_GAMMA, FOCAL_EPS = 0.25, 2.0, 1e-8
 POINT_RATIO = 16  # places of a mask for each point that its cost and its losses are taken at

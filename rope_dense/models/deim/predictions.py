@@ -1,19 +1,113 @@
-"""The predictions of the decoder.
+"""Annotations of a batch, predictions of the decoder, and boxes as distributions.
 
-Letters: B images, Q queries, C channels, K classes, R + 1 bins, h x w mask, P points, M pairs.
+Letters: B images, Q queries, C channels, K classes, T boxes of all images, R + 1 bins, M pairs,
+H x W image, h x w mask, P points.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from mmdet.structures.bbox import bbox_xyxy_to_cxcywh, get_box_tensor
+from mmengine.structures import InstanceData
 from torch import Tensor
 
-from .selection import take
-from .targets import Pairs
+from ...utils.sizes import ImageSize
+
+
+class Targets(NamedTuple):
+    """Annotations of all images, one image after the other.
+
+    Attributes:
+        labels: [T].
+        boxes: [T, 4], (cx, cy, w, h) relative to the padded batch.
+        counts: how many belong to each image.
+        masks: [T, H, W], 0 or 1, relative to the padded batch as the boxes; None without any.
+    """
+
+    labels: Tensor
+    boxes: Tensor
+    counts: list[int]
+    masks: Tensor | None = None
+
+    @property
+    def per_image(self) -> list[tuple[Tensor, Tensor]]:
+        """Labels and boxes of each image."""
+        parts = self.labels.split(self.counts), self.boxes.split(self.counts)
+        return list(zip(*parts, strict=True))
+
+    def sample_masks(self, index: Tensor, points: Tensor) -> Tensor:
+        """Masks of annotations [M] at points [M, P, 2], (x, y) from 0 to 1: [M, P].
+
+        The nearest pixels; masks are neither copied nor made float32 as a whole.
+        """
+        assert self.masks is not None
+        height, width = self.masks.shape[1:]
+        size = points.new_tensor([width, height])
+        x, y = (points * size).long().minimum(size.long() - 1).unbind(-1)
+        return self.masks[index[:, None], y, x].float()
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Queries and the annotations that they are matched with.
+
+    Attributes:
+        queries: [M], among those of all images: image * Q + query.
+        targets: [M], among those of all images.
+        counts: how many belong to each image, in order.
+    """
+
+    queries: Tensor
+    targets: Tensor
+    counts: list[int]
+
+    def __len__(self) -> int:
+        """M."""
+        return self.queries.shape[0]
+
+
+def gather_targets(
+    instances: Sequence[InstanceData], size: ImageSize, *, with_masks: bool = False
+) -> Targets:
+    """Targets from mmdet's instances, with boxes in pixels of images of ``size``.
+
+    Raises:
+        ValueError: masks that are not there, or of several sizes.
+    """
+    boxes = torch.cat([get_box_tensor(part.bboxes) for part in instances]).float()
+    height, width = size
+    factor = boxes.new_tensor([width, height, width, height])
+    labels = torch.cat([part.labels for part in instances]).long()
+    counts = [len(part) for part in instances]
+    masks = gather_masks(instances, boxes.device) if with_masks else None
+    return Targets(labels, bbox_xyxy_to_cxcywh(boxes / factor), counts, masks)
+
+
+def gather_masks(instances: Sequence[InstanceData], device: torch.device) -> Tensor:
+    """The masks [T, H, W] of mmdet's instances."""
+    if not all('masks' in part for part in instances):
+        raise ValueError(
+            'annotations have no masks: set with_mask=True in LoadAnnotations, or leave out masks '
+            'in the bbox_head'
+        )
+    masks = [part.masks.to_tensor(torch.uint8, device) for part in instances]
+    sizes = {tuple(x.shape[1:]) for x in masks}
+    if len(sizes) > 1:
+        raise ValueError(
+            f'masks of a batch must have one size, got {sorted(sizes)}: set pad_mask=True in the '
+            'data_preprocessor'
+        )
+    return torch.cat(masks)
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """Rows [B, Q, C] of [B, N, C] by their index [B, Q] in each image."""
+    return x.gather(1, index[..., None].expand(-1, -1, x.shape[-1]))
 
 
 class Masks(NamedTuple):
@@ -81,3 +175,66 @@ class Prediction(NamedTuple):
         """These of the first queries, and of those after them."""
         parts = ([None] * len(sizes) if x is None else x.split(list(sizes), 1) for x in self)
         return [Prediction(*part) for part in zip(*parts, strict=True)]
+
+
+def distance_bins(reg_max: int, reg_scale: float, up: float) -> Tensor:
+    """The R + 1 distances that the distribution of a side is over, float32.
+
+    A side of a box is at half the size of its reference box plus a distance in units of
+    1 / ``reg_scale`` of that size. The distance is the mean of these values under a distribution.
+    Distances come in the order left, top, right, bottom. Peng et al., "D-FINE: Redefine Regression
+    Task in DETRs as Fine-grained Distribution Refinement" (ICLR 2025). Checked against
+    transformers' DEIMv2 in tests/models/deim/test_boxes.py.
+
+    They are +-(step ** n - 1) for n = 0 .. R / 2 - 1, where the last is ``up * reg_scale``, and
+    twice that at both ends: fine near 0 and coarse far from it.
+
+    Args:
+        reg_max: R, even.
+        reg_scale: distances per size of the reference box.
+        up: the last but one distance, relative to ``reg_scale``.
+    """
+    bound = up * reg_scale
+    steps = torch.arange(reg_max // 2, dtype=torch.float64)
+    right = (bound + 1) ** (steps * 2 / (reg_max - 2)) - 1
+    right = torch.cat([right, right.new_tensor([2 * bound])])
+    return torch.cat([-right.flip(0)[:-1], right]).float()
+
+
+def distributions(corners: Tensor) -> Tensor:
+    """The probabilities [..., 4, R + 1] of logits [..., 4 (R + 1)]."""
+    return corners.unflatten(-1, (4, -1)).softmax(-1)
+
+
+def mean_distances(shares: Tensor, bins: Tensor) -> Tensor:
+    """The distances [..., 4] of probabilities [..., 4, R + 1]."""
+    return (shares * bins).sum(-1)  # no product of matrices, which autocast would round
+
+
+def decode_distances(reference: Tensor, distances: Tensor, reg_scale: float) -> Tensor:
+    """The boxes [..., 4] whose sides are at ``distances`` [..., 4] from reference boxes."""
+    centre, size = reference.chunk(2, -1)
+    near, far = distances.chunk(2, -1)
+    step = size / reg_scale
+    return torch.cat([centre + (far - near) * step / 2, size + (far + near) * step], -1)
+
+
+def encode_distances(reference: Tensor, box: Tensor, reg_scale: float) -> Tensor:
+    """The distances [..., 4] of boxes from reference boxes."""
+    (centre, size), (box_centre, box_size) = reference.chunk(2, -1), box.chunk(2, -1)
+    step = size / reg_scale + 1e-16
+    near = (centre - (box_centre - box_size / 2)) / step
+    far = (box_centre + box_size / 2 - centre) / step
+    return torch.cat([near, far], -1) - reg_scale / 2
+
+
+def nearest_bins(distances: Tensor, bins: Tensor) -> tuple[Tensor, Tensor]:
+    """The index of the bin before each distance, and the weight of the bin after it.
+
+    The two bins, so weighted, have the distance as their mean. A distance outside the bins is at
+    the first or last one.
+    """
+    index = torch.bucketize(distances, bins, right=True) - 1
+    index = index.clamp(0, len(bins) - 2)
+    left, right = bins[index], bins[index + 1]
+    return index, ((distances - left) / (right - left)).clamp(0, 1)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from mmdet.structures.bbox import bbox_cxcywh_to_xyxy
 
-from rope_dense.models.deim.boxes import (
+from rope_dense.models.deim.predictions import (
     decode_distances,
     distance_bins,
     distributions,

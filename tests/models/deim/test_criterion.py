@@ -13,12 +13,16 @@ from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
 from helpers.deim import CLASSES, close, pair, to_ours
-from rope_dense.models.deim.boxes import distance_bins
 from rope_dense.models.deim.criterion import Criterion, Denoised, Outputs, Share, distill
-from rope_dense.models.deim.denoising import positive_pairs
 from rope_dense.models.deim.matching import Matcher, overlaps
-from rope_dense.models.deim.predictions import Prediction
-from rope_dense.models.deim.targets import Pairs, Targets, gather_targets
+from rope_dense.models.deim.predictions import (
+    Pairs,
+    Prediction,
+    Targets,
+    distance_bins,
+    gather_targets,
+)
+from rope_dense.models.deim.queries import positive_pairs
 
 BINS = 32
 COUNTS = [3, 0, 4]

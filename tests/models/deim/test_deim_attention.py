@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from helpers.deim import close
-from rope_dense.models.deim.attention import DeformableAttention, SelfAttention
+from rope_dense.models.deim.layers import DeformableAttention, SelfAttention
 
 
 @pytest.mark.parametrize('masked', [False, True])

@@ -7,8 +7,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from rope_dense.models.deim.denoising import ContrastiveDenoising
-from rope_dense.models.deim.targets import Targets
+from rope_dense.models.deim.predictions import Targets
+from rope_dense.models.deim.queries import ContrastiveDenoising
 
 CHANNELS, OTHERS, CLASSES = 8, 6, 4
 

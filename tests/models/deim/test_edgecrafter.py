@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from helpers.deim import CLASSES, attention_keys, close, conv_keys, mlp_keys, randomise
 from helpers.edgecrafter import edgecrafter
 from rope_dense.checkpoints.keys import KeyTable, renamed
-from rope_dense.models.deim.targets import Targets
+from rope_dense.models.deim.predictions import Targets
 
 HIDDEN, COUNTS, LAYERS = 32, [3, 0, 4], 3
 COSTS = dict(cost_class=2, cost_bbox=5, cost_giou=2)

@@ -15,8 +15,7 @@ from helpers.deim import CLASSES, close, ours
 from rope_dense.models.deim import masks as module
 from rope_dense.models.deim.masks import MaskHead, in_image, mask_losses
 from rope_dense.models.deim.matching import Matcher
-from rope_dense.models.deim.predictions import Masks, Prediction
-from rope_dense.models.deim.targets import Pairs, Targets
+from rope_dense.models.deim.predictions import Masks, Pairs, Prediction, Targets
 
 BATCH, QUERIES, CHANNELS, HEIGHT, WIDTH = 2, 5, 4, 8, 12
 COUNTS = [2, 1]

@@ -14,8 +14,7 @@ from mmengine.structures import InstanceData
 from torch import Tensor
 
 from rope_dense.models.deim.matching import Matcher, unite
-from rope_dense.models.deim.predictions import Prediction
-from rope_dense.models.deim.targets import Pairs, Targets
+from rope_dense.models.deim.predictions import Pairs, Prediction, Targets
 
 COUNTS = [3, 0, 5]
 QUERIES, CLASSES = 9, 4

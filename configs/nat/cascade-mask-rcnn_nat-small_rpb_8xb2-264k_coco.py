@@ -1,6 +1,0 @@
-# Cascade Mask R-CNN, NAT-Small, bias. As published: 52.0 box AP, 44.9 mask AP.
-_base_ = './cascade-mask-rcnn_nat-mini_rpb_8xb2-264k_coco.py'
-weights = 'https://shi-labs.com/projects/nat/checkpoints/CLS/nat_small.pth'
-backbone = dict(arch='nat_small', drop_path_rate=0.3, init_cfg=dict(checkpoint=weights))
-model = dict(backbone=backbone, neck=dict(in_channels=[96, 192, 384, 768]))
-del weights, backbone

@@ -1,6 +1,0 @@
-# Cascade Mask R-CNN, NAT-Tiny, bias. As published: 51.4 box AP, 44.5 mask AP.
-_base_ = './cascade-mask-rcnn_nat-mini_rpb_8xb2-264k_coco.py'
-weights = 'https://shi-labs.com/projects/nat/checkpoints/CLS/nat_tiny.pth'
-backbone = dict(arch='nat_tiny', drop_path_rate=0.3, init_cfg=dict(checkpoint=weights))
-model = dict(backbone=backbone)
-del weights, backbone

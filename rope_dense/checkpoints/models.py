@@ -1,0 +1,290 @@
+"""Published weights of whole models: DEIMv2, ECDet, ECSeg and EoMT, to our keys and back.
+
+Checked with the state dicts of transformers' models and of EdgeCrafter's source, and their outputs,
+in tests/checkpoints/test_deim_checkpoints.py and tests/models/test_eomt_checkpoints.py.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .adapting import BIAS
+from .errors import CheckpointError, listed
+from .keys import Layout, StateDict, find_row, has, renamed
+from .load import read_weights
+from .publishers import deim, eomt, find_layout
+from .publishers.deim import key_table
+from .publishers.dinov3 import PERIODS
+
+BACKBONE = 'backbone.'
+SETTINGS = {'up': 0.5, 'reg_scale': 4.0}  # of the decoder; arguments of ours
+
+
+@dataclass(frozen=True)
+class ModelLayout(Layout):
+    """The names of the weights of a whole model, with a backbone in a layout of its own.
+
+    ``keys`` gives the backbone ``backbone.`` and its published names, and names every other key.
+    """
+
+    def to_ours(self, weights: StateDict) -> StateDict:
+        """Weights under our names, those of the backbone after ``backbone.``.
+
+        Raises:
+            CheckpointError: a key that ``keys`` does not name, or settings that are not published.
+        """
+        if unknown := [key for key in weights if not find_row(key, self.keys)[0]]:
+            raise CheckpointError(f'{self.name}: keys not known: {listed(unknown)}')
+        check_settings(weights)
+        backbone, others = split_backbone(super().to_ours(weights))
+        ours = find_layout(backbone, self.name).to_ours(backbone)
+        return {**with_prefix(BACKBONE, ours), **others}
+
+
+DETECTORS = {
+    'transformers': ModelLayout(
+        "transformers' DEIMv2",
+        (r'model\.enc_score_head\.weight', r'model\.conv_encoder\.fusion_proj\..+'),
+        {
+            **deim.TRANSFORMERS_COMPUTED,
+            r'model\.conv_encoder\.backbone\.(.+)': r'backbone.\1',
+            **key_table(deim.TRANSFORMERS),
+        },
+    ),
+    'deimv2': ModelLayout(
+        'DEIMv2',
+        (r'decoder\.dec_score_head\..+', r'backbone\.dinov3\..+'),
+        {
+            **deim.COMPUTED,
+            r'backbone\.dinov3\.(?:_model\.)?(.+)': r'backbone.\1',
+            **key_table(deim.DEIMV2),
+        },
+    ),
+    'edgecrafter': ModelLayout(
+        'EdgeCrafter',
+        (r'decoder\.dec_score_head\..+', r'backbone\.backbone\..+'),
+        {
+            **deim.COMPUTED,
+            r'backbone\.backbone\.(.+)': r'backbone.\1',
+            **key_table(deim.EDGECRAFTER),
+        },
+    ),
+}
+EOMT = (
+    ModelLayout('Hugging Face EoMT-DINOv3', (r'class_predictor\.weight',), eomt.HF_KEYS),
+    ModelLayout("the authors' EoMT-DINOv3", (r'network\.class_head\.weight',), eomt.AUTHORS_KEYS),
+)
+
+
+def find_detector(contents: dict) -> tuple[ModelLayout, StateDict] | None:
+    """The layout and weights of a published detector in a file; None for another file.
+
+    Of a training with an averaged model its weights are taken.
+    """
+    average = contents.get('ema')
+    candidates = [average.get('module') if isinstance(average, dict) else None]
+    candidates += [contents.get('model'), contents.get('state_dict'), contents]
+    for state in candidates:
+        if isinstance(state, dict):
+            weights = {key: x for key, x in state.items() if isinstance(x, Tensor)}
+            for layout in DETECTORS.values():
+                if layout.fits(weights):
+                    return layout, weights
+    return None
+
+
+def convert_detector(contents: dict, name: str) -> dict:
+    """A file of a published detector as mmengine has it, ``state_dict``; others as they are.
+
+    Raises:
+        CheckpointError: see ``ModelLayout.to_ours``.
+    """
+    found = find_detector(contents)
+    if found is None:
+        return contents
+    layout, weights = found
+    try:
+        backbone, others = split_backbone(layout.to_ours(weights))
+    except CheckpointError as error:
+        raise CheckpointError(f'{name}: {error}') from error
+    return dict(state_dict={**with_prefix(BACKBONE, without_constants(backbone)), **others})
+
+
+def read_eomt(checkpoint: str, base: str | None = None) -> tuple[StateDict, StateDict]:
+    """The weights of a published EoMT: of its backbone, and of the ``EoMT`` beside it.
+
+    Args:
+        checkpoint: see ``fetch``.
+        base: DINOv3's weights in any layout, to add to the differences in the authors' files; None
+            for files with weights.
+
+    Raises:
+        CheckpointError: a checkpoint cannot be fetched or read, or is no EoMT.
+    """
+    weights = read_weights(checkpoint, '')
+    layout = next((layout for layout in EOMT if layout.fits(weights)), None)
+    if layout is None:
+        names = ', '.join(layout.name for layout in EOMT)
+        raise CheckpointError(
+            f'{checkpoint}: no published EoMT, its keys are {listed(weights, 4)}; known are {names}'
+        )
+    backbone, head = split_backbone(layout.to_ours(weights))
+    if base is not None:
+        backbone = add_base(backbone, base, checkpoint)
+    return backbone, head
+
+
+def add_base(differences: StateDict, base: str, checkpoint: str) -> StateDict:
+    """Weights of a backbone: the ``base`` weights, with their stored differences added.
+
+    Biases of q and v that ``base`` does not have count as zero.
+
+    Raises:
+        CheckpointError: ``base`` cannot be fetched or read, or has other weights.
+    """
+    contents = read_weights(base, None)
+    weights = find_layout(contents, base).to_ours(contents)
+    both = {key: weights[key].to(tensor) for key, tensor in differences.items() if key in weights}
+    wrong = [
+        key
+        for key, tensor in differences.items()
+        if (key not in both and not BIAS.fullmatch(key))
+        or (key in both and both[key].shape != tensor.shape)
+    ]
+    if wrong:
+        raise CheckpointError(
+            f'{checkpoint} has differences from weights that {base} does not have in that shape: '
+            f'{listed(wrong)}'
+        )
+    return {key: tensor + both.get(key, 0) for key, tensor in differences.items()}
+
+
+def split_backbone(weights: StateDict) -> tuple[StateDict, StateDict]:
+    """The weights of the backbone, without their prefix, and all others."""
+    backbone = {
+        key.removeprefix(BACKBONE): x for key, x in weights.items() if key.startswith(BACKBONE)
+    }
+    return backbone, {key: x for key, x in weights.items() if not key.startswith(BACKBONE)}
+
+
+def with_prefix(prefix: str, weights: StateDict) -> StateDict:
+    """Weights with a prefix before their keys."""
+    return {f'{prefix}{key}': x for key, x in weights.items()}
+
+
+def without_constants(ours: StateDict) -> StateDict:
+    """Weights of a ViT without those that change nothing, as a detector's architecture has them.
+
+    These are periods, which the model computes; biases of 0 of the keys; and, for DEIMv2's small
+    ViTs in transformers, a LayerScale of 1, no registers and a norm that is not used.
+    """
+    ours = dict(ours)
+    ours.pop(PERIODS, None)
+    registers = ours.get('reg_token')
+    small = registers is not None and not registers.numel()
+    if small:
+        drop(ours, r'reg_token|norm\.(weight|bias)')
+        drop_equal(ours, r'blocks\.\d+\.gamma_[12]', 1)
+    for key in [key for key in ours if key.endswith('.qkv.q_bias')]:
+        block = key.removesuffix('q_bias')
+        if small:
+            zero = torch.zeros_like(ours[key])
+            biases = [ours.pop(f'{block}{letter}_bias', zero) for letter in 'qkv']
+            ours[f'{block}bias'] = torch.cat(biases)
+        else:
+            drop_equal(ours, re.escape(f'{block}k_bias'), 0)
+    return ours
+
+
+def drop(weights: StateDict, pattern: str) -> None:
+    """Remove weights by their keys."""
+    for key in [key for key in weights if re.fullmatch(pattern, key)]:
+        del weights[key]
+
+
+def drop_equal(weights: StateDict, pattern: str, value: float) -> None:
+    """Remove weights that have one value everywhere."""
+    for key in [key for key in weights if re.fullmatch(pattern, key)]:
+        if not weights[key].is_meta and bool((weights[key] == value).all()):
+            del weights[key]
+
+
+def check_settings(weights: StateDict) -> None:
+    """Raise CheckpointError for settings of the decoder, or a layer, that ours has not so."""
+    for key, x in weights.items():
+        expected = SETTINGS.get(key.rpartition('.')[2])
+        if expected is not None and not x.is_meta and float(x) != expected:
+            raise CheckpointError(f'{key} is {float(x):g}, and {expected:g} is supported')
+    linear = weights.get('model.enc_output.0.weight')
+    if linear is None or linear.is_meta:
+        return
+    identity = torch.eye(len(linear), dtype=linear.dtype)
+    if not torch.equal(linear.cpu(), identity):
+        raise CheckpointError(
+            'model.enc_output was trained; the authors have no such layer, nor has ours'
+        )
+
+
+# ---------------------------------------------------------------- back
+
+
+def to_published(ours: StateDict, kind: str) -> StateDict:
+    """Weights of one of our detectors under the names of its authors' code.
+
+    Args:
+        ours: of a whole DEIM.
+        kind: 'deimv2' or 'edgecrafter'.
+
+    Raises:
+        CheckpointError: they are of another detector.
+    """
+    rows = deim.EDGECRAFTER if kind == 'edgecrafter' else deim.DEIMV2
+    table = key_table((new, old) for old, new in rows)
+    backbone, others = split_backbone(ours)
+    unknown = [key for key in others if not find_row(key, table)[0]]
+    if unknown or not backbone:
+        raise CheckpointError(
+            f'these are not the weights of a detector of {DETECTORS[kind].name}: '
+            f'{listed(unknown) or "no backbone"}'
+        )
+    published = renamed(others, table)
+    if kind == 'edgecrafter':
+        prefix, weights = 'backbone.backbone.', to_ecvit(backbone)
+    elif 'reg_token' in backbone:
+        prefix, weights = 'backbone.dinov3.', to_meta(backbone)
+    else:
+        prefix, weights = 'backbone.dinov3._model.', backbone
+    weights['rope_embed.periods'] = 100.0 ** (torch.arange(16) / 16)
+    return {**with_prefix(prefix, weights), **published}
+
+
+def to_ecvit(weights: StateDict) -> StateDict:
+    """ECViT's weights under EdgeCrafter's names."""
+    rows = [
+        ('reg_token', 'register_token'),
+        ('patch_embed.convs.#.bn.*', 'patch_embed.convs.#.norm.*'),
+    ]
+    return renamed(weights, key_table(rows))
+
+
+def to_meta(weights: StateDict) -> StateDict:
+    """DINOv3's weights under Meta's names, with biases of 0 of the keys."""
+    rows = [
+        ('reg_token', 'storage_tokens'),
+        ('blocks.#.gamma_1', 'blocks.#.ls1.gamma'),
+        ('blocks.#.gamma_2', 'blocks.#.ls2.gamma'),
+    ]
+    if has(weights, r'.+\.mlp\.fc1_g\.weight'):
+        names = dict(fc1_g='w1', fc1_x='w2', fc2='w3')
+        rows += [(f'blocks.#.mlp.{a}.*', f'blocks.#.mlp.{b}.*') for a, b in names.items()]
+    weights = dict(weights)
+    for key in [key for key in weights if key.endswith('.qkv.q_bias')]:
+        block, q = key.removesuffix('q_bias'), weights.pop(key)
+        zero, v = torch.zeros_like(q), weights.pop(key.replace('q_bias', 'v_bias'))
+        weights[f'{block}bias'] = torch.cat([q, zero, v])
+        weights[f'{block}bias_mask'] = torch.cat([torch.ones_like(q), zero, torch.ones_like(v)])
+    return renamed(weights, key_table(rows))

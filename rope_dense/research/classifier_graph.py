@@ -1,0 +1,29 @@
+"""The export of a classifier: uint8 images to scores."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..export.graphs import GRAPHS, Graph, Preprocess, cast
+from .classifier import RoPEClassifier
+
+
+class ClassifierGraph(Graph):
+    """``RoPEClassifier``: uint8 images to scores [B, K] before the softmax."""
+
+    task, outputs = 'classification', ('scores',)
+    float32_parts = Graph.float32_parts[:2]
+
+    def __init__(self, model: RoPEClassifier, dtype: torch.dtype) -> None:
+        super().__init__(model, dtype)
+        self.num_classes = model.num_classes
+        self.preprocess = Preprocess(model.data_preprocessor)
+        self.multiple = self.preprocess.divisor
+        cast(self.model, dtype)
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        return (self.model(self.preprocess(image).to(self.dtype)).float(),)
+
+
+GRAPHS[RoPEClassifier] = ClassifierGraph
