@@ -6,6 +6,7 @@ Examples:
         --tile 1024 --size 1024 --picture city_boxes.jpg
     python tools/predict_large.py CONFIG last.pth city.tif --tile 2048 --size 2048 \
         --cfg-options model.backbone.rope_scaling.type=by_parts
+    python tools/predict_large.py hf-hub:OWNER/NAME city.tif   # what tools/push_to_hub.py wrote
 
 A segmentor writes a label raster, a detector a data set in COCO's format with scores; --picture
 draws the result on a shrunken image. The same command continues where it was stopped.
@@ -24,8 +25,14 @@ from command_line import add_cfg_options, tool_parser
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
-    parser.add_argument('config', help='config file of a detector or segmentor')
-    parser.add_argument('checkpoint', help='checkpoint file, https:// address or hf-hub:owner/name')
+    parser.add_argument(
+        'config',
+        help='config file of a detector or segmentor; or, without a checkpoint, hf-hub:owner/name '
+        'or the folder of such a model',
+    )
+    parser.add_argument(
+        'checkpoint', nargs='?', help='checkpoint file, https:// address or hf-hub:owner/name'
+    )
     parser.add_argument('image', type=Path, help='tiff, png or another format that GDAL reads')
     parser.add_argument(
         '--out',
@@ -95,6 +102,7 @@ from rope_dense.cli.training_checks import training_crops, warn
 from rope_dense.evaluation.resolution import at_size, configured_size
 from rope_dense.evaluation.results import Identity
 from rope_dense.evaluation.settings import parse_size
+from rope_dense.integrations.hub import weights_file
 from rope_dense.large_images.detection import (
     as_coco,
     detect,
@@ -119,6 +127,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_at_least(args, 1, 'tile', 'batch')
     check_at_least(args, 0, 'overlap', 'halvings', 'min_score', 'merge_iou')
     device = checked_device(args.device or get_device())
+    if args.checkpoint is None:
+        args.work_dir = args.work_dir or str(Path('work_dirs', Path(args.config).name))
+        args.checkpoint = weights_file(args.config)
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
     used_loaders(cfg, 'test')
     with usage_errors():
