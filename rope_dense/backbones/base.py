@@ -425,6 +425,18 @@ def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:
     return {'checkpoint': None, **settings}
 
 
+def backbone_of(model: nn.Module) -> Backbone:
+    """The backbone of a model, which may be one.
+
+    Raises:
+        ValueError: it is none of this package.
+    """
+    backbone = model if isinstance(model, Backbone) else getattr(model, 'backbone', None)
+    if not isinstance(backbone, Backbone):
+        raise ValueError(f'the backbone must be one of rope_dense, it is {type(backbone).__name__}')
+    return backbone
+
+
 def check_frozen_stages(frozen_stages: object, number: int) -> int:
     """Return how many of ``number`` parts are frozen; -1: nothing frozen."""
     if isinstance(frozen_stages, str) and frozen_stages == 'all':

@@ -1,7 +1,7 @@
 """Published checkpoints and ours: fetching, reading, the names of their keys, strict loading."""
 
 from .errors import CheckpointError
-from .load import StrictPretrained, load_pretrained, open_weights
+from .load import StrictPretrained, load_pretrained
 from .lora import load_adapters, save_adapters
 
 __all__ = [
@@ -9,6 +9,5 @@ __all__ = [
     'StrictPretrained',
     'load_adapters',
     'load_pretrained',
-    'open_weights',
     'save_adapters',
 ]

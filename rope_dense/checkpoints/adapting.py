@@ -16,7 +16,6 @@ from ..backbones.base import Backbone
 from ..backbones.layers import resize_grid
 from ..rope import AxialRoPE, GridRoPE, MixedRoPE
 from ..utils.sizes import Size
-from .architectures import ROUNDING, axial_theta
 from .errors import CheckpointError
 from .incompatible import IncompatibleKeys, compare
 from .keys import StateDict, is_square
@@ -35,6 +34,7 @@ KEEP_INIT = (
     re.compile(r'.+\.lora\.(down|up)'),
     re.compile(r'.+\.num_batches_tracked'),  # which nothing of a backbone depends on
 )
+ROUNDING = 1e-5  # radians per patch; that of published axial frequencies is 4e-8
 BFLOAT16 = 2**-8  # relative; DINOv3's published periods are rounded to bfloat16
 
 
@@ -172,10 +172,16 @@ def axial_keys(model: Backbone, weights: StateDict) -> list[str]:
     return [
         key
         for key in mixed
-        if key in weights
-        and weights[key].shape == expected[key].shape
-        and axial_theta(weights[key]) is not None
+        if key in weights and weights[key].shape == expected[key].shape and is_axial(weights[key])
     ]
+
+
+def is_axial(freqs: Tensor) -> bool:
+    """True if of frequencies [2, h, P] half see only x and half only y."""
+    if freqs.is_meta or freqs.ndim != 3 or len(freqs) != 2 or freqs.shape[-1] < 4:
+        return False
+    (x, y), half = freqs.float(), freqs.shape[-1] // 2
+    return bool(max(x[..., half:].abs().max(), y[..., :half].abs().max()) <= ROUNDING)
 
 
 def check_reference(model: Backbone, weights: StateDict, checkpoint: str) -> None:

@@ -1,23 +1,18 @@
-"""Named architectures that weights look like, and options read off weights."""
+"""Named architectures that weights look like."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
-from collections.abc import Callable
 
 import torch
-from torch import Tensor
 
 from ..backbones import RoPENAT, RoPESwin, RoPEViT
 from ..backbones.base import Backbone
-from .keys import SWIN_BLOCK, SWIN_FREQS, VIT_BLOCK, VIT_FREQS, StateDict, has
+from .keys import SWIN_BLOCK, VIT_BLOCK, StateDict, has
 
 PATCHES = 'patch_embed.proj.weight'
 STEM = 'patch_embed.proj.1.weight'  # of NAT and DiNAT
-CONV_STEM = 'patch_embed.convs.0.conv.weight'  # of ECViT
-ROUNDING = 1e-5  # radians per patch; that of published axial frequencies is 4e-8
 
 Shapes = set[tuple[str, torch.Size]]
 
@@ -49,76 +44,11 @@ def has_sizes(arch: dict, weights: StateDict) -> bool:
     return sizes_of_arch(arch) == sizes_of(weights)
 
 
-def patch_size(weights: StateDict) -> int | None:
-    """Pixels of a side of a patch; 16 for the stem of ECViT, None for others of convolutions."""
-    if CONV_STEM in weights:
-        return 16
-    return (*shape_of(weights, re.escape(PATCHES)), None)[3:4][0] if PATCHES in weights else None
-
-
 def mlp_kind(weights: StateDict) -> str:
     """As ``ViTArch.mlp``."""
     if not has(weights, r'.+\.mlp\.fc1_g\.weight'):
         return 'gelu'
     return 'swiglu_norm' if has(weights, r'.+\.mlp\.norm\.weight') else 'swiglu'
-
-
-def mlp_ratio(weights: StateDict) -> float | None:
-    """Channels inside an MLP over its channels."""
-    shape = shape_of(weights, r'.+\.mlp\.(fc1|fc1_g)\.weight')
-    return shape[0] / shape[1] if len(shape) == 2 and shape[1] else None
-
-
-def qkv_bias(weights: StateDict) -> bool | str:
-    """As ``ViTArch.qkv_bias``; biases of zero are none, as the model can do without them."""
-    if has(weights, r'.+\.attn\.qkv\.bias'):
-        return True
-    biases = [x for key, x in weights.items() if re.fullmatch(r'.+\.attn\.qkv\.[qv]_bias', key)]
-    return 'qv' if any(x.is_meta or bool(x.any()) for x in biases) else False
-
-
-def use_ape(weights: StateDict) -> bool | str:
-    """As ``ViTArch.use_ape``, as far as weights tell."""
-    return 'sine_conv' if has(weights, r'sine_embed\..+') else 'pos_embed' in weights
-
-
-def img_size(weights: StateDict) -> int | None:
-    """Pixels of a side of the square that pos_embed covers."""
-    shape, size = shape_of(weights, 'pos_embed'), patch_size(weights)
-    return math.isqrt(shape[-2]) * size if len(shape) > 1 and size else None
-
-
-def has_any(pattern: str) -> Callable[[StateDict], bool]:
-    """A function that is true of weights with keys of this pattern."""
-    return lambda weights: has(weights, pattern)
-
-
-# How an option is read off weights, by its name in ``ViTArch``.
-OPTIONS: dict[str, Callable[[StateDict], object]] = {
-    'embed_dims': lambda weights: sizes_of(weights)[0],
-    'depth': lambda weights: sizes_of(weights)[1],
-    'mlp': mlp_kind,
-    'mlp_ratio': mlp_ratio,
-    'patch_size': patch_size,
-    'conv_stem': has_any(r'patch_embed\.convs\..+'),
-    'patch_norm': has_any(r'patch_embed\.norm\..+'),
-    'pre_norm': has_any('norm_pre.+'),
-    'attn_norm': has_any(r'.+\.attn\.norm\..+'),
-    'qkv_bias': qkv_bias,
-    'with_cls_token': has_any('cls_token'),
-    'num_registers': lambda weights: (*shape_of(weights, 'reg_token'), 0, 0)[1],
-    'use_ape': use_ape,
-    'img_size': img_size,
-    'use_lpe': has_any(r'.+\.attn\.local\..+'),
-    'use_rpb': has_any(r'.+\.relative_position_bias_table'),
-    'layer_scale_init_value': lambda weights: 1e-4 if has(weights, r'.+\.gamma_[12]') else None,
-    'final_norm': has_any(r'norm\..+'),
-}
-
-
-def read_options(weights: StateDict) -> dict[str, object]:
-    """The options of a ViT, read off its weights in our layout."""
-    return {name: read(weights) for name, read in OPTIONS.items()}
 
 
 def nearest_archs(weights: StateDict) -> dict[tuple[type[Backbone], str], float]:
@@ -156,28 +86,3 @@ def looks_like(model: Backbone, weights: StateDict) -> str:
         if share > own
     ]
     return f'\n  this looks like {" or ".join(names)}' if names else ''
-
-
-def axial_theta(freqs: Tensor) -> float | None:
-    """The theta of axial frequencies [2, h, P]; None if they mix the axes."""
-    if freqs.is_meta or freqs.ndim != 3 or len(freqs) != 2 or freqs.shape[-1] < 4:
-        return None
-    (x, y), pairs = freqs.float(), freqs.shape[-1]
-    if max(x[..., pairs // 2 :].abs().max(), y[..., : pairs // 2].abs().max()) > ROUNDING:
-        return None
-    return float(x[0, 1]) ** (-pairs / 2)
-
-
-def learned_rope(weights: StateDict) -> dict | None:
-    """The config of the embedding that has the frequencies of the weights; None without any."""
-    key = next((key for key in weights if re.fullmatch(f'{VIT_FREQS}|{SWIN_FREQS}', key)), None)
-    if key is None:
-        return None
-    theta = axial_theta(weights[key])
-    if theta is not None:
-        return dict(type='AxialRoPE', theta=float(f'{theta:.4g}'))
-    freqs, qkv = weights[key].shape, shape_of(weights, key.replace('rope.freqs', 'qkv.weight'))
-    # A learned axial embedding has pairs for a quarter of the channels of a head, a mixed for half.
-    if len(freqs) == 3 and len(qkv) == 2 and 4 * freqs[1] * freqs[2] == qkv[1]:
-        return dict(type='AxialRoPE', learned=True)
-    return dict(type='MixedRoPE')

@@ -22,7 +22,7 @@ from ..utils.atomic_write import atomic_write
 from .errors import CheckpointError
 from .read import INDEX, read_checkpoint, read_index
 
-Source = str | os.PathLike[str]
+Location = str | os.PathLike[str]
 HUB = 'hf-hub:'
 WEB = ('https://', 'http://')
 SINGLE_FILES = ('model.safetensors', 'pytorch_model.bin')
@@ -35,7 +35,7 @@ BY_HAND = (
 )
 
 
-def fetch(source: Source) -> str:
+def fetch(source: Location) -> str:
     """The path of a checkpoint, after downloading it if that has not been done before.
 
     Args:

@@ -10,7 +10,7 @@ from ..backbones.base import Backbone
 from .adapting import LoadReport, adapt, check_reference, find_incompatible
 from .architectures import looks_like
 from .errors import CheckpointError, listed
-from .fetch import Source, fetch
+from .fetch import Location, fetch
 from .keys import Layout, StateDict, new_keys
 from .publishers import OURS, find_layout
 from .read import read_checkpoint
@@ -25,14 +25,14 @@ class StrictPretrained:
         checkpoint, prefix: see ``load_pretrained``.
     """
 
-    def __init__(self, checkpoint: Source, prefix: str | None = None) -> None:
+    def __init__(self, checkpoint: Location, prefix: str | None = None) -> None:
         self.checkpoint, self.prefix = checkpoint, prefix
 
     def __call__(self, model: Backbone) -> None:
         load_pretrained(model, self.checkpoint, self.prefix)
 
 
-def load_pretrained(model: Backbone, checkpoint: Source, prefix: str | None = None) -> None:
+def load_pretrained(model: Backbone, checkpoint: Location, prefix: str | None = None) -> None:
     """Load a checkpoint, published or of this package, into a backbone, and log the changes.
 
     The layout is recognised from the keys and converted. Then each weight of the model must be in
@@ -84,17 +84,7 @@ def load_weights(model: Backbone, weights: StateDict, checkpoint: str) -> None:
     log(model, checkpoint, layout, len(adapted) - len(report.new), report)
 
 
-def open_weights(checkpoint: Source, prefix: str | None = None) -> tuple[StateDict, Layout]:
-    """The weights of a backbone as a checkpoint names them, and their layout.
-
-    Raises:
-        CheckpointError: the checkpoint cannot be fetched or read, or its layout is not known.
-    """
-    weights = read_weights(checkpoint, prefix)
-    return weights, find_layout(weights, str(checkpoint))
-
-
-def read_weights(checkpoint: Source, prefix: str | None) -> StateDict:
+def read_weights(checkpoint: Location, prefix: str | None) -> StateDict:
     """The weights that ``select_weights`` takes from a checkpoint."""
     contents = read_checkpoint(fetch(checkpoint), str(checkpoint))
     return select_weights(contents, prefix, str(checkpoint))

@@ -1,7 +1,7 @@
-"""The generated shapes data set."""
+"""Own data and its conversion, generated shapes, and augmentation for real-time detectors."""
 
-from .layouts import ShapesSettings, write_shapes
 from .shapes import METAINFO, SEGMENTATION_METAINFO, make_scene, render
+from .shapes_files import ShapesSettings, write_shapes
 
 __all__ = [
     'METAINFO',

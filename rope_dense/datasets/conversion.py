@@ -87,6 +87,22 @@ def convert(
     folder = images or default_images(kind, source)
     if not folder.is_dir():
         raise ValueError(f'{folder}: no such folder of images; give it with --images')
+    names, labelled = read(kind, source, folder, classes, odd)
+    entries: list[dict] = []
+    annotations: list[dict] = []
+    for number, item in enumerate(labelled, start=1):
+        entries.append(image_entry(item, number, folder, odd))
+        for shape in item.shapes:
+            if annotation := annotate(shape, entries[-1], names, odd):
+                annotations.append(dict(id=len(annotations) + 1, **annotation))
+    categories = [dict(id=number, name=name) for number, name in enumerate(names, start=1)]
+    return dict(images=entries, annotations=annotations, categories=categories), odd
+
+
+def read(
+    kind: str, source: Path, folder: Path, classes: Sequence[str] | None, odd: Odd
+) -> tuple[Sequence[str], list[Labelled]]:
+    """The names of the classes, and the images with their objects; see ``convert``."""
     try:
         names, items = READERS[kind](source, folder, classes, odd)
         labelled = list(items)
@@ -101,37 +117,43 @@ def convert(
         )
     if not labelled:
         raise ValueError(f'{source}: no labels of an image in {folder}, as {kind}')
-    names = tuple(names) or tuple(sorted({s.label for item in labelled for s in item.shapes}))
-    images_: list[dict] = []
-    annotations: list[dict] = []
-    for number, item in enumerate(labelled, start=1):
-        with Image.open(item.file) as image:
-            width, height = image.size
-        if item.size not in (None, (height, width)):
-            odd.add('image of another size than its labels say', item.file.name)
-        name = item.file.relative_to(folder).as_posix()
-        images_.append(dict(id=number, file_name=name, height=height, width=width))
-        if not item.shapes:
-            odd.add('image without objects', name)
-        for shape in item.shapes:
-            if shape.label not in names:
-                odd.add(f'unknown class {shape.label!r} (left out)', name)
-                continue
-            if (box := clipped(shape.box, height, width)) != shape.box:
-                odd.add('box outside of its image (clipped)', name)
-            if min(box[2:]) < LEAST_SIDE:
-                odd.add('box without area, less than a pixel wide or high (left out)', name)
-                continue
-            annotation: dict[str, Any] = dict(id=len(annotations) + 1, image_id=number)
-            annotation |= dict(category_id=names.index(shape.label) + 1, bbox=list(box))
-            annotation |= dict(area=box[2] * box[3], iscrowd=int(shape.crowd))
-            if shape.polygons:
-                inside = [clipped_polygon(points, height, width) for points in shape.polygons]
-                annotation['segmentation'] = inside
-                annotation['area'] = sum(map(polygon_area, inside))
-            annotations.append(annotation)
-    categories = [dict(id=number, name=name) for number, name in enumerate(names, start=1)]
-    return dict(images=images_, annotations=annotations, categories=categories), odd
+    return tuple(names) or tuple(sorted({s.label for x in labelled for s in x.shapes})), labelled
+
+
+def image_entry(item: Labelled, number: int, folder: Path, odd: Odd) -> dict:
+    """An image of a COCO data set."""
+    with Image.open(item.file) as image:
+        width, height = image.size
+    name = item.file.relative_to(folder).as_posix()
+    if item.size not in (None, (height, width)):
+        odd.add('image of another size than its labels say', item.file.name)
+    if not item.shapes:
+        odd.add('image without objects', name)
+    return dict(id=number, file_name=name, height=height, width=width)
+
+
+def annotate(shape: Shape, image: dict, names: Sequence[str], odd: Odd) -> dict | None:
+    """An object of a COCO data set, within its image; None if it is left out."""
+    name, size = image['file_name'], (image['height'], image['width'])
+    if shape.label not in names:
+        odd.add(f'unknown class {shape.label!r} (left out)', name)
+        return None
+    if (box := clipped(shape.box, *size)) != shape.box:
+        odd.add('box outside of its image (clipped)', name)
+    if min(box[2:]) < LEAST_SIDE:
+        odd.add('box without area, less than a pixel wide or high (left out)', name)
+        return None
+    annotation: dict[str, Any] = dict(
+        image_id=image['id'],
+        category_id=names.index(shape.label) + 1,
+        bbox=list(box),
+        area=box[2] * box[3],
+        iscrowd=int(shape.crowd),
+    )
+    if shape.polygons:
+        polygons = [clipped_polygon(points, *size) for points in shape.polygons]
+        annotation |= dict(segmentation=polygons, area=sum(map(polygon_area, polygons)))
+    return annotation
 
 
 def default_images(kind: str, source: Path) -> Path:

@@ -16,7 +16,7 @@ from mmengine.registry import OPTIM_WRAPPER_CONSTRUCTORS
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from ..backbones.base import Backbone
+from ..backbones.base import backbone_of
 from ..backbones.layers import PositionConv
 from ..rope import RotaryEmbedding
 from ..utils.validation import check_choice, check_settings
@@ -110,7 +110,7 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
         if self.layer_decay is None:
             return {name: longest_path(name, factors) for name in names}
         factors.setdefault('backbone', 1.0)
-        backbone = layered_backbone(model)
+        backbone = backbone_of(model)
         last_layer = len(backbone.ordered_blocks) + 1
         rates = {}
         for name in names:
@@ -137,17 +137,6 @@ def longest_path(name: str, factors: dict[str, float]) -> tuple[str, float]:
         return '(rest)', 1.0
     path = max(paths, key=len)
     return path, factors[path]
-
-
-def layered_backbone(model: nn.Module) -> Backbone:
-    """The backbone of a model, which says the layer of each of its parameters."""
-    backbone = getattr(model, 'backbone', None)
-    if not isinstance(backbone, Backbone):
-        raise ValueError(
-            'layer_decay needs a model.backbone of rope_dense, which says the layer of each '
-            f'parameter; it is {type(backbone).__name__}'
-        )
-    return backbone
 
 
 def check_path(path: str, names: list[str]) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,12 +14,13 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental import _config as symbolic_config
 
-from ..backbones.base import Backbone
+from ..backbones.base import Backbone, backbone_of
 from ..rope.grid import build_scaling
+from ..utils.atomic_write import atomic_files
 from ..utils.sizes import ImageSize
 from ..utils.validation import check_choice, check_integer, check_size, refuse
 from ..version import __version__
-from .graphs import Graph, backbone_of, graph_of
+from .graphs import Graph, graph_of
 
 Format = Literal['onnx', 'pt2']
 Dynamic = Literal['dynamic']
@@ -50,7 +49,7 @@ def export(
     ``scores`` of a classifier; ``logits`` and ``labels`` of a segmentor; ``scores``, ``boxes`` and
     ``labels`` of a detector. It is traced with ``torch.export`` and contains plain operators only:
     rotations are real products of angles that are computed from the size of each image. Checked in
-    tests/integrations/test_export*.py against the models in PyTorch, at sizes that were not traced.
+    tests/export/ against the models in PyTorch, at sizes that were not traced.
 
     Args:
         model: it is not changed.
@@ -85,11 +84,8 @@ def export(
     metadata['resize'] = resize
     exported = trace(graph, size, batch)
     write = {'onnx': write_onnx, 'pt2': write_pt2}[format]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f'{path.name}.') as folder:
-        write(exported, Path(folder) / path.name, graph.outputs, metadata)
-        for written in sorted(Path(folder).iterdir(), reverse=True):  # weights before their graph
-            os.replace(written, path.parent / written.name)
+    with atomic_files(path.parent) as folder:  # weights, NAME.onnx.data, are moved before NAME.onnx
+        write(exported, folder / path.name, graph.outputs, metadata)
     return metadata
 
 

@@ -15,7 +15,7 @@ import torch
 from mmengine.model import BaseDataPreprocessor, revert_sync_batchnorm
 from torch import Tensor, nn
 
-from ..backbones.base import Backbone
+from ..backbones.base import Backbone, backbone_of
 from ..rope import RotaryEmbedding
 from ..utils.sizes import ImageSize
 from .parts import replace_parts
@@ -184,18 +184,6 @@ def cast(model: nn.Module, dtype: torch.dtype) -> nn.Module:
         if tensor.is_floating_point() and id(tensor) not in frequencies:
             tensor.data = tensor.data.to(dtype)
     return model
-
-
-def backbone_of(model: nn.Module) -> Backbone:
-    """The backbone of a model, which may be one.
-
-    Raises:
-        ValueError: it is none of this package.
-    """
-    backbone = model if isinstance(model, Backbone) else model.backbone
-    if not isinstance(backbone, Backbone):
-        raise ValueError(f'the backbone must be one of rope_dense, it is {type(backbone).__name__}')
-    return backbone
 
 
 def check_methods(model: nn.Module, kind: type, *names: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,9 @@ from .journal import Journal
 from .masks import encode_mask
 from .predictor import TilePredictor
 from .tiles import TileGrid
+
+if find_spec('mmdet'):
+    from mmdet.structures.bbox import bbox_overlaps
 
 BORDER = 0.01  # of a tile's side: a box that ends nearer to it may be cut off there
 
@@ -141,24 +145,12 @@ def dropped(boxes: Tensor, cut: Tensor, tiles: Tensor, threshold: float) -> Tens
     out = torch.zeros(len(boxes), dtype=torch.bool)
     for index in range(len(boxes)):
         if not out[index]:
-            union, share = overlaps(boxes[index + 1 :], boxes[index : index + 1])
+            later, box = boxes[index + 1 :], boxes[index : index + 1]
+            union = bbox_overlaps(later, box, 'iou')[:, 0]
+            share = bbox_overlaps(later, box, 'iof')[:, 0]  # of the later box
             covered = (union > threshold) | (cut[index + 1 :] & (share > threshold))
             out[index + 1 :] |= covered & (tiles[index + 1 :] != tiles[index])
     return out
-
-
-def overlaps(boxes: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Intersection of boxes [N, 4] with another [1, 4].
-
-    Returns:
-        The intersection over the union of both, and over the area of each box; both [N].
-    """
-    sides = boxes[:, 2:].minimum(other[:, 2:]) - boxes[:, :2].maximum(other[:, :2])
-    intersection = sides.clamp(min=0).prod(1)
-    area, other_area = ((each[:, 2:] - each[:, :2]).prod(1) for each in (boxes, other))
-    least = torch.finfo(boxes.dtype).tiny  # of boxes without an area
-    union = area + other_area - intersection
-    return intersection / union.clamp(min=least), intersection / area.clamp(min=least)
 
 
 def read_lines(path: Path) -> list[dict]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import cv2
 import numpy as np
+
+from ..utils.atomic_write import atomic_write
 
 if find_spec('rasterio'):
     import rasterio
@@ -150,12 +152,11 @@ def write_labels(
         profile |= dict(crs=image.file.crs, transform=image.file.transform)
     step = max(1, CHUNK // (width * dtype.itemsize * BLOCK)) * BLOCK  # whole blocks
     with (
-        tempfile.TemporaryDirectory(dir=out.parent, prefix=f'{out.name}.') as folder,
+        atomic_write(out) as finished,
         warnings.catch_warnings(),
         rows_file.open('rb') as rows,
     ):
         warnings.simplefilter('ignore', NotGeoreferencedWarning)
-        finished = Path(folder, 'labels.tif')
         with rasterio.open(finished, 'w', **profile) as file:
             if palette and dtype == np.uint8:
                 file.write_colormap(1, dict(palette))
@@ -165,6 +166,7 @@ def write_labels(
                 file.write(labels, 1, window=Window(0, top, width, count))
         driver = LABEL_FORMATS[out.suffix.lower()]
         if driver != 'GTiff':
-            tiff, finished = finished, Path(folder, out.name)
-            rasterio.shutil.copy(tiff, finished, driver=driver)
-        os.replace(finished, out)
+            with TemporaryDirectory(dir=out.parent, prefix=f'.{out.name}.') as folder:
+                copy = Path(folder, out.name)
+                rasterio.shutil.copy(finished, copy, driver=driver)
+                os.replace(copy, finished)

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..rope import Coordinates
 from ..utils.sizes import Size
 
 
@@ -41,5 +42,4 @@ def sample_maps(
 
 def cell_centres(size: Size, device: torch.device) -> Tensor:
     """[H W, 2], (x, y) from 0 to 1, row by row."""
-    y, x = ((torch.arange(side, device=device).float() + 0.5) / side for side in size)
-    return torch.stack(torch.broadcast_tensors(x[None, :], y[:, None]), -1).flatten(0, 1)
+    return Coordinates(offset=0.5, reference=1).positions(*size, device=device)

@@ -5,7 +5,6 @@ Letters: B batch, C channels, K classes.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from difflib import get_close_matches
 
 import torch
@@ -14,11 +13,10 @@ from mmengine.registry import MODELS
 from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
 
-from ..backbones.archs import ViTArch
 from ..backbones.base import Backbone
 from ..checkpoints import CheckpointError
 from ..checkpoints.adapting import can_load
-from ..checkpoints.architectures import has_sizes, learned_rope, read_options
+from ..checkpoints.architectures import has_sizes
 from ..checkpoints.fetch import fetch
 from ..checkpoints.incompatible import compare
 from ..checkpoints.keys import StateDict
@@ -140,8 +138,8 @@ def classifier_config(checkpoint: str, rope: str | None = None, name: str | None
 
     Args:
         checkpoint: of RoPE-ViT or RoPE-Swin, their baselines, timm's ports of the former, SHI-Labs'
-            models, or ResFormer; of one of ``CLASSIFIERS``, trained with timm's script; or of a
-            ``RoPEClassifier`` with a ViT whose frequencies are learned; see ``fetch``.
+            models, or ResFormer; or of one of ``CLASSIFIERS``, trained here or with timm's script;
+            see ``fetch``.
         rope: 'axial' or 'none', where several names fit: axial ViTs with a position embedding have
             the same keys and shapes as their baseline.
         name: in ``CLASSIFIERS``. Without it, the name in the file, or the only one whose backbone
@@ -174,19 +172,15 @@ def classifier_config(checkpoint: str, rope: str | None = None, name: str | None
     backbone_weights = of_backbone(weights)
     layout = find_layout(backbone_weights, checkpoint)
     ours = layout.to_ours(backbone_weights)
-    if name is None and backbone_weights is not weights:
-        backbone, protocol = vit_config(ours, checkpoint), PROTOCOLS['RoPEViT']
-    else:
-        name = name or find_name(ours, rope, f'{checkpoint} ({layout.name})')
-        backbone, named = backbone_config(name, ours), CLASSIFIERS[name]
-        protocol = dict(sizes=[named.sizes], crop_ratio=named.crop_ratio)
+    name = name or find_name(ours, rope, f'{checkpoint} ({layout.name})')
     model = dict(
         type='RoPEClassifier',
-        backbone=backbone,
+        backbone=backbone_config(name, ours),
         num_classes=len(weights[HEAD[0]]),
         data_preprocessor=IMAGENET,
     )
-    return dict(model=model, evaluation=protocol)
+    named = CLASSIFIERS[name]
+    return dict(model=model, evaluation=dict(sizes=[named.sizes], crop_ratio=named.crop_ratio))
 
 
 def find_name(weights: StateDict, rope: str | None, checkpoint: str) -> str:
@@ -218,26 +212,6 @@ def find_name(weights: StateDict, rope: str | None, checkpoint: str) -> str:
         f'{checkpoint}: the weights fit none of the {len(CLASSIFIERS)} classifiers with a name; '
         'give its config (--config)'
     )
-
-
-def vit_config(weights: StateDict, checkpoint: str) -> dict:
-    """The config of a ViT of this package, read off its weights.
-
-    Raises:
-        CheckpointError: they are of no ViT with learned frequencies.
-    """
-    freqs = weights.get('blocks.0.attn.rope.freqs')  # [2, h, P]
-    if freqs is None or freqs.ndim != 3:
-        raise CheckpointError(
-            f'{checkpoint}: the weights of a RoPEClassifier without learned frequencies of a ViT '
-            'do not determine its options; give its config (--config)'
-        )
-    options = {name: value for name, value in read_options(weights).items() if value is not None}
-    names = [field.name for field in fields(ViTArch)]
-    arch = {name: options[name] for name in names if name in options}
-    arch |= dict(num_heads=freqs.shape[1], rope=learned_rope(weights), final_norm=True)
-    arch.setdefault('layer_scale_init_value', None)
-    return dict(type='RoPEViT', arch=arch)
 
 
 def of_backbone(weights: StateDict) -> StateDict:

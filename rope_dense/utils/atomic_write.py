@@ -1,4 +1,4 @@
-"""Files that are either complete or unchanged."""
+"""Files and folders that are either complete or unchanged."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 PARTIAL = '.partial'
 DISK_ERRORS = (
@@ -48,6 +49,34 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         free = shutil.disk_usage(path.parent).free / 1e9
         reason = f'cannot be written ({error}); its disk has {free:.1f} GB left'
         raise OSError(getattr(error, 'errno', None) or errno.EIO, reason, str(path)) from error
+
+
+@contextmanager
+def atomic_files(folder: str | Path) -> Iterator[Path]:
+    """Yield a new folder, whose files are moved to ``folder`` on leaving, the last by name first.
+
+    After an error none is moved.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder, prefix='.', suffix=PARTIAL) as partial:
+        yield Path(partial)
+        for file in sorted(Path(partial).iterdir(), reverse=True):
+            os.replace(file, folder / file.name)
+
+
+@contextmanager
+def atomic_folder(path: str | Path) -> Iterator[Path]:
+    """Yield a new folder beside ``path``, which replaces ``path`` on leaving without an error."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=path.parent, prefix=f'.{path.name}.') as workspace:
+        fresh = Path(workspace, 'fresh')
+        fresh.mkdir()
+        yield fresh
+        if path.exists():
+            shutil.move(path, Path(workspace, 'replaced'))
+        os.replace(fresh, path)
 
 
 def atomic_write_text(path: str | Path, text: str) -> None:

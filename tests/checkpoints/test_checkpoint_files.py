@@ -293,11 +293,13 @@ def hub_cache(folder: Path, repository: str) -> Path:
 
 OFFLINE = """
 import sys
-from rope_dense.checkpoints import CheckpointError, open_weights
+from rope_dense.checkpoints import CheckpointError
+from rope_dense.checkpoints.load import read_weights
+from rope_dense.checkpoints.publishers import find_layout
 for name in sys.argv[1:]:
     try:
-        weights, layout = open_weights(name)
-        print(layout.name, len(weights))
+        weights = read_weights(name, None)
+        print(find_layout(weights, name).name, len(weights))
     except CheckpointError as error:
         print(error)
 """

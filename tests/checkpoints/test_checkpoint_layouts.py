@@ -15,7 +15,8 @@ from helpers.published import SWIN_SIZES, VIT_SIZES, naver_swin, naver_vit
 from helpers.reference import relative_error
 from helpers.small_checkpoints import earlier, load, saved
 from rope_dense.backbones import RoPESwin, RoPEViT
-from rope_dense.checkpoints import CheckpointError, open_weights
+from rope_dense.checkpoints import CheckpointError
+from rope_dense.checkpoints.load import read_weights
 from rope_dense.checkpoints.publishers import LAYOUTS, TARGETS, find_layout
 
 # Of copying the real frequencies of a file into a model without storage.
@@ -272,7 +273,7 @@ def test_tool_takes_the_backbone_out_of_a_detector(convert, tmp_path: Path):
     source = saved({'state_dict': weights, 'meta': {}}, tmp_path)
     destination = str(tmp_path / 'backbone.pt')
     assert convert([source, destination, '--report']) == 0
-    assert equal(open_weights(destination)[0], swin.state_dict())
+    assert equal(read_weights(destination, None), swin.state_dict())
 
 
 def test_what_timm_gets_loads_there(timm: ModuleType, convert, tmp_path: Path):

@@ -11,9 +11,11 @@ import torch
 from mmengine.registry import MODELS, init_default_scope
 
 from helpers.grid import CONFIGS, FLAGSHIPS, read
+from helpers.published_results import RESULTS
+from rope_dense.commands.complexity import measured_size
 
 ROOT = CONFIGS.parent
-FOLDERS = ('foundation', 'stock_heads', 'nat', 'eomt', 'deim')  # the others: test_grid_documents.py
+FOLDERS = (*FLAGSHIPS, 'foundation', 'stock_heads', 'nat', 'eomt', 'deim')
 RESEARCH = ('research/ablation', 'research/pretraining', 'research/study')
 WITHOUT_METAFILE = ('detectron2', 'demo', *RESEARCH)
 every_folder = pytest.mark.parametrize('folder', FOLDERS)
@@ -26,7 +28,7 @@ def models(folder: str) -> dict[str, dict]:
 
 def test_the_index_imports_every_metafile() -> None:
     imported = mmengine.load(ROOT / 'model-index.yml')['Import']
-    assert imported == [f'configs/{folder}/metafile.yml' for folder in (*FLAGSHIPS, *FOLDERS)]
+    assert imported == [f'configs/{folder}/metafile.yml' for folder in FOLDERS]
 
 
 def test_the_readme_lists_every_folder_and_counts_its_configs() -> None:
@@ -44,41 +46,70 @@ def test_the_readme_lists_every_folder_and_counts_its_configs() -> None:
         assert folder in WITHOUT_METAFILE or (CONFIGS / folder / 'README.md').is_file()
 
 
+def row_of(folder: str, name: str) -> str:
+    """The row of a config in the table of its folder or of its guide."""
+    page = ROOT / 'docs' / 'eomt.md' if folder == 'eomt' else CONFIGS / folder / 'README.md'
+    link = rf'\[[^\]]+\]\((?:../configs/{folder}/)?{name}\.py\)'
+    (row,) = re.findall(rf'^\| {link} \|(.*)\|$', page.read_text(), re.MULTILINE)
+    return row
+
+
 @every_folder
 def test_entries_are_the_configs(folder: str) -> None:
-    files = {path.stem for path in (CONFIGS / folder).glob('*.py')}
-    readme = (CONFIGS / folder / 'README.md').read_text()
-    assert models(folder).keys() == files
+    assert models(folder).keys() == {path.stem for path in (CONFIGS / folder).glob('*.py')}
     (collection,) = mmengine.load(CONFIGS / folder / 'metafile.yml')['Collections']
     assert (ROOT / collection['README']).is_file()
-    if folder != 'eomt':  # docs/eomt.md lists them
-        assert all(f'({name}.py)' in readme for name in files)
     for name, entry in models(folder).items():
         cfg, about = read(ROOT / entry['Config']), entry['Metadata']
         assert entry['In Collection'] == collection['Name'] and Path(entry['Config']).stem == name
         assert about.get('Iterations') == cfg.train_cfg.get('max_iters')
         assert about.get('Epochs') == cfg.train_cfg.get('max_epochs')
         assert about['Batch Size'] == cfg.auto_scale_lr.base_batch_size
-        init_cfg = cfg.model.backbone.get('init_cfg')
-        assert about['Initial Weights'] == (init_cfg.checkpoint if init_cfg else 'none')
+        init_cfg = cfg.model.backbone.init_cfg
+        weights = init_cfg.checkpoint if init_cfg else 'none'
+        assert about['Initial Weights'] == weights
+        if folder in FLAGSHIPS:
+            assert tuple(about['FLOPs Size']) == measured_size(cfg)
+            row = row_of(folder, name)
+            assert f'{about["FLOPs"] / 1e9:.1f} ' in row and weights.split('/')[-1] in row
+
+
+@every_folder
+def test_results_are_published_and_equal_everywhere(folder: str) -> None:
+    """Those of the source, in the metafile, in the header of the config and in the guide."""
+    for name, entry in models(folder).items():
+        results, expected = entry.get('Results', []), RESULTS.get(name, [])
+        assert [x for result in results for x in result['Metrics'].values()] == expected, name
         header = (ROOT / entry['Config']).read_text().partition('_base_')[0]
-        for result in entry.get('Results', []):
-            assert all(str(number) in header for number in result['Metrics'].values())
+        row = re.split(r' \| |; |: | ', row_of(folder, name))
+        assert all(str(number) in header and str(number) in row for number in expected), name
+        sources = {result['Source'] for result in results}
+        if folder in FLAGSHIPS and results:
+            assert sources == {f'the paper, Table {list(FLAGSHIPS).index(folder) + 1}'}
 
 
 @every_folder
 def test_parameters_are_counted(folder: str) -> None:
-    """Of one config in five; those of the tables of configs/nat have a test of their own."""
+    """Of one config in five."""
     for name, entry in list(models(folder).items())[::5]:
-        cfg = copy.deepcopy(read(ROOT / entry['Config']))
-        init_default_scope(cfg.default_scope)
-        with torch.device('meta'):
-            model = MODELS.build(cfg.model)
-        count = sum(p.numel() for p in model.parameters())
-        assert entry['Metadata']['Parameters'] == count, name
-        text = (CONFIGS / folder / 'README.md').read_text()
-        row = re.search(rf'^\| \[[^\]]+\]\({name}\.py\) \|.*', text, re.MULTILINE)
-        assert row is None or f' {count:,} ' in row[0]
+        check_parameters(folder, name, entry)
+
+
+@pytest.mark.slow
+@every_folder
+def test_all_parameters_are_counted(folder: str) -> None:
+    for name, entry in models(folder).items():
+        check_parameters(folder, name, entry)
+
+
+def check_parameters(folder: str, name: str, entry: dict) -> None:
+    cfg = copy.deepcopy(read(ROOT / entry['Config']))
+    init_default_scope(cfg.default_scope)
+    with torch.device('meta'):
+        model = MODELS.build(cfg.model)
+    count = sum(p.numel() for p in model.parameters())
+    assert entry['Metadata']['Parameters'] == count, name
+    assert folder == 'eomt' or f' {count:,} ' in row_of(folder, name)
 
 
 def bases(path: Path) -> list[Path]:

@@ -17,46 +17,11 @@ from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.structures import InstanceData
 
-from helpers.grid import CONFIGS, read, readme_options, readme_variants, value
+from helpers.grid import read, readme_options, readme_variants, value
+from helpers.nat_recipes import CASCADE, MASK, NAT, RECIPES, UPERNET, Key, path_of
 from rope_dense.backbones import RoPENAT
 from rope_dense.rope import LogAxialRoPE
 
-NAT = CONFIGS / 'nat'
-# Drop path, learning rate, and the published results: box and mask AP, or mIoU at one scale and at
-# several.
-MASK, CASCADE, UPERNET = 'mask-rcnn', 'cascade-mask-rcnn', 'upernet'
-RECIPES = {
-    (MASK, 'nat', 'mini'): (0.2, 1e-4, 46.5, 41.7),
-    (MASK, 'nat', 'tiny'): (0.2, 1e-4, 47.7, 42.6),
-    (MASK, 'nat', 'small'): (0.35, 1e-4, 48.4, 43.2),
-    (MASK, 'dinat', 'mini'): (0.2, 1e-4, 47.2, 42.5),
-    (MASK, 'dinat', 'tiny'): (0.2, 1e-4, 48.6, 43.5),
-    (MASK, 'dinat', 'small'): (0.35, 1e-4, 49.3, 44.0),
-    (MASK, 'dinat-s', 'tiny'): (0.2, 1e-4, 46.6, 42.1),
-    (MASK, 'dinat-s', 'small'): (0.35, 1e-4, 48.6, 43.5),
-    (CASCADE, 'nat', 'mini'): (0.2, 1e-4, 50.3, 43.6),
-    (CASCADE, 'nat', 'tiny'): (0.3, 1e-4, 51.4, 44.5),
-    (CASCADE, 'nat', 'small'): (0.3, 1e-4, 52.0, 44.9),
-    (CASCADE, 'nat', 'base'): (0.5, 1e-4, 52.3, 45.1),
-    (CASCADE, 'dinat', 'mini'): (0.2, 1e-4, 51.2, 44.4),
-    (CASCADE, 'dinat', 'tiny'): (0.3, 1e-4, 52.2, 45.1),
-    (CASCADE, 'dinat', 'small'): (0.5, 1e-4, 52.9, 45.8),
-    (CASCADE, 'dinat', 'base'): (0.6, 7.5e-5, 53.4, 46.2),
-    (CASCADE, 'dinat-s', 'tiny'): (0.3, 1e-4, 51.0, 44.1),
-    (CASCADE, 'dinat-s', 'small'): (0.5, 1e-4, 52.3, 45.2),
-    (CASCADE, 'dinat-s', 'base'): (0.6, 7.5e-5, 52.6, 45.3),
-    (UPERNET, 'nat', 'mini'): (0.2, 6e-5, 45.1, 46.4),
-    (UPERNET, 'nat', 'tiny'): (0.3, 6e-5, 47.1, 48.4),
-    (UPERNET, 'nat', 'small'): (0.5, 6e-5, 48.0, 49.5),
-    (UPERNET, 'nat', 'base'): (0.5, 6e-5, 48.5, 49.7),
-    (UPERNET, 'dinat', 'mini'): (0.2, 6e-5, 45.8, 47.2),
-    (UPERNET, 'dinat', 'tiny'): (0.3, 6e-5, 47.8, 48.8),
-    (UPERNET, 'dinat', 'small'): (0.5, 6e-5, 48.9, 49.9),
-    (UPERNET, 'dinat', 'base'): (0.5, 6e-5, 49.6, 50.4),
-    (UPERNET, 'dinat-s', 'tiny'): (0.3, 6e-5, 46.0, 47.4),
-    (UPERNET, 'dinat-s', 'small'): (0.3, 6e-5, 48.6, 49.9),
-    (UPERNET, 'dinat-s', 'base'): (0.3, 6e-5, 49.4, 50.2),
-}
 DILATIONS = {  # of the first blocks of each stage; those of NAT are 1
     (MASK, 'dinat'): ((1, 28, 1), (1, 7, 1, 14), (1, 3, 1, 5, 1, 7), (1, 3, 1, 3, 1)),
     (MASK, 'dinat-s'): ((1, 28), (1, 14), (1, 3, 1, 5, 1, 7), (1, 3)),
@@ -120,7 +85,6 @@ SETTINGS = {
         'train_dataloader.batch_size': 2,
     },
 }
-Key = tuple[str, str, str]
 
 
 def key_of(name: str, arch: str) -> Key:
@@ -138,12 +102,6 @@ every_leaf = pytest.mark.parametrize(
     [pytest.param(key, marks=[pytest.mark.slow] * (key in VARIANTS)) for key in RECIPES],
     ids='-'.join,
 )
-
-
-def path_of(key: Key) -> Path:
-    head, family, size = key
-    tail = '160k_ade20k-512x512' if head == UPERNET else '264k_coco'
-    return NAT / f'{head}_{family}-{size}_rpb_8xb2-{tail}.py'
 
 
 def load_model(key: Key) -> Config:

@@ -21,9 +21,9 @@ from rope_dense.datasets import (
     METAINFO,
     SEGMENTATION_METAINFO,
     ShapesSettings,
-    layouts,
     make_scene,
     render,
+    shapes_files,
     write_shapes,
 )
 from rope_dense.datasets.shapes import AREAS, COLORS, MIN_VISIBLE, Shape, coverage
@@ -236,7 +236,7 @@ def test_interrupted_writing_leaves_nothing_new(
 
     write_shapes(tmp_path / 'set', ShapesSettings(train=1, val=0, size=(64, 64)))
     before = sorted(tmp_path.rglob('*'))
-    monkeypatch.setattr(layouts, '_write_image', fail_on_third)
+    monkeypatch.setattr(shapes_files, '_write_image', fail_on_third)
     for folder in ('new', 'set'):
         with pytest.raises(KeyboardInterrupt):
             write_shapes(tmp_path / folder, SETTINGS)

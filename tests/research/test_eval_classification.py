@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from helpers.published import naver_swin, naver_vit, shi_nat
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.evaluation.results import read_results
+from rope_dense.commands.sweep.results import read_results
+from rope_dense.research import eval_classification
 from rope_dense.research.classifier import (
     PROTOCOLS,
     RoPEClassifier,
@@ -220,32 +221,17 @@ def test_a_dilation_is_not_told_by_weights(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_a_classifier_of_this_package_with_learned_axial_frequencies(tmp_path: Path) -> None:
-    """Of no name; its options are those that the weights tell."""
-    backbone = dict(
-        type='RoPEViT',
-        arch=dict(embed_dims=64, depth=2, num_heads=1, mlp_ratio=3.0, num_registers=2),
-        rope=dict(type='AxialRoPE', learned=True),
-        layer_scale_init_value=None,
-        final_norm=True,
-    )
+def test_a_classifier_of_this_package(tmp_path: Path) -> None:
+    """Its weights name it as published ones do; of other sizes only its config says what it is."""
+    backbone = SMALL['small_vit_mixed'].backbone
     trained = RoPEClassifier(backbone, CLASSES).eval()
     randomise(trained)
-    for block in trained.backbone.blocks:
-        block.attn.rope.freqs.mul_(1 + torch.rand_like(block.attn.rope.freqs))
-    model = loaded(saved(trained.state_dict(), tmp_path / 'learned.pth'))
-    assert model.backbone.blocks[0].attn.rope.learned
+    model = loaded(saved(trained.state_dict(), tmp_path / 'own.pth'))
     images = torch.randn(2, 3, 64, 80)
     torch.testing.assert_close(model(images), trained(images))
-
-
-def test_weights_of_this_package_that_do_not_tell_what_they_are(tmp_path: Path) -> None:
-    vit = dict(type='RoPEViT', arch=dict(embed_dims=64, depth=2, num_heads=1), final_norm=True)
-    model = RoPEClassifier(dict(vit, rope=dict(type='LogAxialRoPE')), CLASSES)
-    with pytest.raises(
-        CheckpointError, match=r'own.pth: .* without learned frequencies .* its config'
-    ):
-        classifier_config(saved(model.state_dict(), tmp_path / 'own.pth'))
+    other = RoPEClassifier(dict(backbone, arch=dict(SMALL_VIT, depth=3)), CLASSES)
+    with pytest.raises(CheckpointError, match=r'other.pth .* fit none .* its config'):
+        classifier_config(saved(other.state_dict(), tmp_path / 'other.pth'))
 
 
 def test_the_protocol_is_that_of_the_source(tmp_path: Path) -> None:
@@ -397,14 +383,14 @@ def test_figures_beside_those_of_a_paper(
 @pytest.mark.parametrize('kind, short', [('RoPEViT', 224), ('RoPESwin', 256), ('RoPENAT', 256)])
 def test_pictures_are_read_and_cut_as_published(kind: str, short: int, tmp_path: Path) -> None:
     """Crop ratios of each source; a camera's note that the picture is upside down is ignored."""
-    namespace = runpy.run_path(str(TOOL))
     picture = Image.effect_noise((300, 300), 80).convert('RGB')
     note = picture.getexif()
     note[0x0112] = 3  # orientation: turned by 180 degrees
     (tmp_path / 'val' / 'a').mkdir(parents=True)
     picture.save(tmp_path / 'val' / 'a' / 'a.png', exif=note)
-    args = namespace['parse_args'](['weights.pth', str(tmp_path / 'val')])
-    config = namespace['make_config'](args, dict(backbone=dict(type=kind)), PROTOCOLS[kind], 'a')
+    args = eval_classification.parse_args(['weights.pth', str(tmp_path / 'val')])
+    model = dict(backbone=dict(type=kind))
+    config = eval_classification.make_config(args, model, PROTOCOLS[kind], 'a')
     image = DATASETS.build(config.test_dataloader.dataset)[0]['inputs']
     corner = (short - 224) // 2
     whole = np.asarray(picture.resize((short, short), Image.Resampling.BICUBIC))
