@@ -33,7 +33,9 @@ setup(
     description='Rotary position embedding vision backbones for dense prediction with OpenMMLab',
     license='Apache-2.0',
     python_requires='>=3.10',
-    packages=find_packages(include=['rope_dense*']),
+    packages=find_packages(include=['rope_dense', 'rope_dense.*']),
+    py_modules=['rope_dense_command'],
+    entry_points={'console_scripts': ['rope-dense = rope_dense_command:main']},
     package_data={'rope_dense': ['py.typed', 'research/paper_tables.yml']},
     cmdclass={'build_py': BuildWithConfigs},
     # The OpenMMLab packages exist in two families that use the same import names, so neither can be

@@ -1,7 +1,7 @@
-"""Training steps of the flagship configs: time, and peak memory beside what the planner says.
+"""Training steps of the flagship configs: time and peak memory.
 
-Steps are those of ``rope_dense.profiling.memory``: images of noise, forward, loss, backward, update
-of the weights by the config's optimizer, in mixed precision. Weights are random.
+A step is on images of noise: forward, loss, backward, update of the weights by the config's
+optimizer, in mixed precision. Weights are random.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ import gc
 from pathlib import Path
 
 import torch
-from mmengine.config import Config
+from mmengine.model import BaseModel
 from mmengine.optim import OptimWrapper, build_optim_wrapper
 from torch import Tensor, nn
 
 from measure import Case, Row, Run, compare
-from rope_dense.cli.config import load_config
-from rope_dense.cli.flags import enable_amp
-from rope_dense.cli.model_checks import random_model
-from rope_dense.profiling.memory import SIDE, Point, measure_step, training_step
-from rope_dense.profiling.speed import profiled
+from rope_dense.commands.benchmark.speed import noise, profiled
+from rope_dense.commands.config import load_config
+from rope_dense.commands.model_checks import random_model
+from rope_dense.commands.options import enable_amp
 
 CONFIGS = Path(__file__).parents[1] / 'configs'
 DTYPES = dict(fp16='float16', bf16='bfloat16')
 FIRST_STEPS = 20  # at most: fp16 leaves out updates until its scale of the loss fits
-TOLERANCE = 0.1  # of the planner, as a share of what is measured
+Point = tuple[int, int, int]  # batch, height, width
 
 
 def bench_training(
@@ -37,20 +36,15 @@ def bench_training(
     batch: int = 2,
     rounds: int = 5,
     options: dict | None = None,
-    plan: bool = True,
-    side: int = SIDE,
 ) -> list[Row]:
     """One row: ms and images_per_s of a step; peak_gb, of weights, the state of the optimizer and
-    all tensors of a step; planned_gb, what ``measure_step`` extrapolates that to from small steps
-    on the same device; on a GPU reserved_gb, what PyTorch holds of its memory.
+    all tensors of a step; on a GPU reserved_gb, what PyTorch holds of its memory.
 
     Args:
         name: of a config in configs/.
         precision: 'fp16' (not on a CPU) or 'bf16'.
         size: (height, width) in pixels.
         options: changes of the config, see ``Config.merge_from_dict``.
-        plan: ask the planner.
-        side: of the smallest images that it measures.
     """
     row: Row = dict(implementation='step', dtype=DTYPES[precision], batch=batch)
     row |= dict(height=size[0], width=size[1])
@@ -59,8 +53,7 @@ def bench_training(
     cfg = load_config(str(CONFIGS / f'{name}.py'))
     cfg.merge_from_dict(options or {})
     enable_amp(cfg, precision)
-    planned = planned_memory(cfg, device, side, (batch, *size)) if plan else {}
-    gc.collect()  # what the planner had on the GPU
+    gc.collect()
 
     before = torch.cuda.memory_allocated() if device.type == 'cuda' else 0
     model = random_model(copy.deepcopy(cfg)).to(device)
@@ -75,21 +68,19 @@ def bench_training(
     row |= {key: times[key] for key in ('median_ms', 'p20_ms', 'p80_ms')} | memory
     row['images_per_s'] = 1000 * batch / times['median_ms']
     finite = all(bool(parameter.isfinite().all()) for parameter in model.parameters())
-    ok = finite and bool(wrapper.optimizer.state) and 'planner' not in planned
-    if 'planned_gb' in planned:
-        planned['planned_ratio'] = planned['planned_gb'] / row['peak_gb']
-        ok = ok and abs(planned['planned_ratio'] - 1) <= TOLERANCE
-    return [row | planned | dict(ok=ok)]
+    return [row | dict(ok=finite and bool(wrapper.optimizer.state))]
 
 
-def planned_memory(cfg: Config, device: torch.device, side: int, point: Point) -> Row:
-    """planned_gb, or planner, why there is none. By a model of its own: an optimizer wrapper of
-    bfloat16 changes the model."""
-    try:
-        cost = measure_step(cfg, random_model(copy.deepcopy(cfg)).to(device), side)
-    except (ValueError, RuntimeError) as error:
-        return dict(planner=f'{type(error).__name__}: {error}'.partition('\n')[0])
-    return dict(planned_gb=cost.memory(*point) / 2**30)
+def training_step(model: BaseModel, wrapper: OptimWrapper, scope: str, point: Point) -> Run:
+    """A function that trains on one batch of noise."""
+    images, samples = noise(model, scope, *point)
+
+    def step() -> None:
+        with wrapper.optim_context(model):
+            losses = model(images, copy.deepcopy(samples), mode='loss')
+        wrapper.update_params(model.parse_losses(losses)[0])
+
+    return step
 
 
 def peak_of_step(step: Run, model: nn.Module, wrapper: OptimWrapper, before: int) -> Row:

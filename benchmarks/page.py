@@ -42,7 +42,7 @@ def problem(row: Row) -> str:
     names = ('bench', 'work', 'implementation', 'mode', 'dtype')
     what = ', '.join(str(row[name]) for name in names if row.get(name) is not None)
     keys = ('values', 'grad_qkv', 'grad_angles', 'same_bits', 'error', 'compilations')
-    keys += ('peak_gb', 'planned_ratio', 'planner')
+    keys += ('peak_gb',)
     figures = [f'{key} {readable(row[key])}' for key in keys if key in row]
     return f'- {what}: {row.get("left_out") or ", ".join(figures)}'
 
@@ -95,7 +95,7 @@ def compiled_figures(row: Row) -> Cells:
 
 def step_figures(row: Row) -> Cells:
     names = ('height', 'width', 'batch', 'median_ms', 'images_per_s', 'peak_gb', 'reserved_gb')
-    return {name: row.get(name) for name in (*names, 'planned_gb', 'planned_ratio')}
+    return {name: row.get(name) for name in names}
 
 
 def named(*keys: str) -> Callable[[Row], str]:

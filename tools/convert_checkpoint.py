@@ -1,119 +1,13 @@
-"""Convert the weights of a backbone or a real-time detector: published layouts to ours, and back.
+"""`rope-dense convert-checkpoint`, from a clone of the repository."""
 
-Training does not need this: init_cfg and load_from take published files as they are. Classifiers
-and what code computes by itself are left out. docs/checkpoints.md lists the layouts. A published
-detector (DEIMv2, ECDet, ECSeg) is converted whole; --to deimv2 and edgecrafter write one of ours.
-
-Examples:
-    python tools/convert_checkpoint.py work_dirs/a/iter_90000.pth backbone.safetensors
-    python tools/convert_checkpoint.py hf-hub:naver-ai/rope_mixed_deit_base_patch16_LS vit.pth
-    python tools/convert_checkpoint.py vit.pth pytorch_model.bin --to naver --report
-    python tools/convert_checkpoint.py hf-hub:Intellindust/DEIMv2_DINOv3_S_COCO deimv2-s.pth
-    python tools/convert_checkpoint.py work_dirs/b/iter_90000.pth deim.pth --to deimv2
-"""
-
-import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from command_line import tool_parser
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-DETECTORS = ('deimv2', 'edgecrafter')
-LAYOUTS = ('ours', 'naver', 'timm', *DETECTORS)
-PYTORCH = ('.pth', '.pt', '.bin')
+from rope_dense_command import command
 
-
-def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
-    parser.add_argument('source', help='path, https:// address or hf-hub:owner/name')
-    parser.add_argument(
-        'destination', type=Path, help=f'file to write: {", ".join(PYTORCH)} or .safetensors'
-    )
-    parser.add_argument(
-        '--to', choices=LAYOUTS, default='ours', help='layout to write (%(default)s)'
-    )
-    parser.add_argument('--report', action='store_true', help='print what became of each key')
-    return parser.parse_args(argv)
-
-
-if __name__ == '__main__':
-    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
-
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
-
-from rope_dense.checkpoints.fetch import fetch
-from rope_dense.checkpoints.keys import KeyTable, Layout, StateDict, new_keys
-from rope_dense.checkpoints.models import convert_detector, find_detector, to_published
-from rope_dense.checkpoints.publishers import TARGETS, Target, find_layout
-from rope_dense.checkpoints.read import read_checkpoint
-from rope_dense.checkpoints.weights import select_weights
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.utils.atomic_write import atomic_write
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
-    if args.destination.suffix not in (*PYTORCH, '.safetensors'):
-        raise UsageError(
-            f'{args.destination}: the suffix must be {", ".join(PYTORCH)} or .safetensors'
-        )
-    contents = read_checkpoint(fetch(args.source), args.source)
-    if args.to in DETECTORS or (args.to == 'ours' and find_detector(contents)):
-        convert_whole(contents, args)
-        return
-    target = TARGETS[args.to]
-    weights = select_weights(contents, None, args.source)
-    layout = find_layout(weights, args.source)
-    ours = layout.to_ours(weights)
-    converted = target.from_ours(ours)
-    write(converted, args.destination, target)
-    if args.report:
-        print(report(weights, layout, target.keys(ours)))
-    print(f'{args.destination}: {len(converted)} tensors of {len(weights)} from {layout.name}')
-
-
-def convert_whole(contents: dict, args: argparse.Namespace) -> None:
-    """Write the weights of a whole detector.
-
-    Raises:
-        CheckpointError: it is none, or has keys that are not known.
-    """
-    published = convert_detector(contents, args.source)
-    ours = select_weights(published, '', args.source)
-    to_ours = args.to == 'ours'
-    converted = ours if to_ours else to_published(ours, args.to)
-    write(converted, args.destination, Target(dict, dict, 'state_dict' if to_ours else 'model'))
-    if args.report:
-        print('\n'.join(f'{key} {list(tensor.shape)}' for key, tensor in converted.items()))
-    print(f'{args.destination}: {len(converted)} tensors of a whole detector')
-
-
-def write(weights: StateDict, path: Path, target: Target) -> None:
-    """Write a file that is either complete or absent."""
-    weights = {key: tensor.contiguous() for key, tensor in weights.items()}
-    try:
-        with atomic_write(path) as partial:
-            if path.suffix == '.safetensors':
-                save_file(weights, partial, metadata={'format': 'pt'})
-            else:
-                torch.save({target.wrapper: weights} if target.wrapper else weights, partial)
-    except SafetensorError as error:
-        raise UsageError(f'{path}: cannot be written ({error})') from error
-
-
-def report(weights: StateDict, layout: Layout, table: KeyTable) -> str:
-    """One line for each key of the source; ``table`` is what becomes of our keys."""
-    lines = []
-    for key, tensor in weights.items():
-        new = [name for ours in new_keys(key, layout.keys) for name in new_keys(ours, table)]
-        name = 'same' if new == [key] else ' + '.join(new) or 'dropped'
-        lines.append(f'{key} {list(tensor.shape)} -> {name}')
-    return '\n'.join(lines)
-
+main = command('convert_checkpoint')
 
 if __name__ == '__main__':
     sys.exit(main())

@@ -1,67 +1,13 @@
-r"""Evaluate one model at many image sizes, frequency scalings and windows.
+"""`rope-dense eval-resolutions`, from a clone of the repository."""
 
-Prints a table while it runs, and writes resolutions.json, .csv and .png to the work folder.
-Finished results are reused: the same command continues where it was stopped, also with more sizes.
-CONFIG belongs to a detector, a segmentor, or a classifier (tools/eval_classification.py writes it).
-
-Examples:
-    python tools/eval_resolutions.py CONFIG last.pth --sizes 480 800 1200 --scaling none by_parts
-    python tools/eval_resolutions.py CONFIG last.pth --sizes 800 1200 --window 7 14 auto
-    python tools/eval_resolutions.py CONFIG last.pth --sizes 96 128 192 256 --label mixed \
-        --overlay work_dirs/ape/resolutions.json work_dirs/axial/resolutions.json
-"""
-
-import argparse
 import sys
-from collections.abc import Sequence
+from pathlib import Path
 
-from command_line import add_common_arguments, add_sweep_arguments, parse, tool_parser
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from rope_dense_command import command
 
-def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
-    parser.add_argument('config', help='config file')
-    parser.add_argument('checkpoint', help='checkpoint file or URL')
-    add_sweep_arguments(parser, sizes_required=True)
-    parser.add_argument(
-        '--slide',
-        choices=['keep', 'scale', 'whole'],
-        default='keep',
-        help='crops of a segmentor that slides: keep them at every size (the backbone then never '
-        'sees a larger map), scale them with the images, or test whole images (%(default)s)',
-    )
-    parser.add_argument(
-        '--train-size',
-        metavar='SIZE',
-        help="the size to mark as that of the training (the size of the config's test images)",
-    )
-    add_common_arguments(parser)
-    return parse(parser, argv)
-
-
-if __name__ == '__main__':
-    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
-
-from rope_dense.cli.config import load_config, used_loaders
-from rope_dense.cli.errors import command
-from rope_dense.cli.flags import with_data_root
-from rope_dense.cli.sweeps import prepare_sweep
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
-    cfg = load_config(args.config, args.cfg_options, args.work_dir)
-    if args.data_root:
-        cfg = with_data_root(cfg, args.data_root)
-    used_loaders(cfg, 'test')
-    cfg.load_from, cfg.resume = args.checkpoint, False
-    run = prepare_sweep(args, cfg, name=args.config, sizes=args.sizes, slide=args.slide)
-    if args.slide == 'keep' and (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
-        crop = ' x '.join(map(str, cfg.model.test_cfg.crop_size))
-        print(f'Every size is tested in crops of {crop}: the backbone sees no more. See --slide')
-    run(args.launcher)
-
+main = command('eval_resolutions')
 
 if __name__ == '__main__':
     sys.exit(main())

@@ -1,96 +1,13 @@
-"""Evaluate a checkpoint of a detector or a segmentor.
+"""`rope-dense test`, from a clone of the repository."""
 
-Examples:
-    python tools/test.py configs/dino_vitdet_rope_mixed.py work_dirs/a/iter_90000.pth
-    python tools/test.py configs/upernet_vit_rope_mixed.py iter_160000.pth --tta --out labels
-"""
-
-import argparse
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
-from command_line import add_common_arguments, add_compile, parse, tool_parser
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from rope_dense_command import command
 
-def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
-    parser.add_argument('config', help='config file')
-    parser.add_argument('checkpoint', help='checkpoint file, https:// address or hf-hub:owner/name')
-    parser.add_argument(
-        '--out',
-        help='save the predictions: of a detector to a pickle (NAME.pkl), of a segmentor to a '
-        'folder of label images (PNG, numbered as in the data set)',
-    )
-    parser.add_argument('--show', action='store_true', help='show the predictions in a window')
-    parser.add_argument(
-        '--show-dir',
-        metavar='DIR',
-        help='draw the predictions on the images: of a detector to DIR, of a segmentor to '
-        'DIR/vis_data/vis_image',
-    )
-    parser.add_argument(
-        '--wait-time',
-        type=float,
-        default=2,
-        help='seconds that --show waits per image (%(default)s)',
-    )
-    parser.add_argument(
-        '--tta', action='store_true', help="test-time augmentation by the config's tta_pipeline"
-    )
-    add_compile(parser)
-    add_common_arguments(parser)
-    return parse(parser, argv)
-
-
-if __name__ == '__main__':
-    parse_args(sys.argv[1:])  # answers --help and mistakes before the imports, which take seconds
-
-from mmengine.config import Config
-
-from rope_dense.cli.checkpoints import check_tested_weights
-from rope_dense.cli.config import load_config, used_loaders
-from rope_dense.cli.data_checks import check_data
-from rope_dense.cli.errors import command
-from rope_dense.cli.flags import (
-    enable_compile,
-    enable_tta,
-    saved_predictions,
-    show_predictions,
-    with_data_root,
-)
-from rope_dense.cli.launch import build_runner, test
-from rope_dense.cli.model_checks import build_model, check_image_sizes, check_maps
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
-    cfg = load_config(args.config, args.cfg_options, args.work_dir)
-    if args.data_root:
-        cfg = with_data_root(cfg, args.data_root)
-    loaders = used_loaders(cfg, 'test')
-    cfg.load_from, cfg.resume = args.checkpoint, False
-    model = build_model(cfg)
-    check_image_sizes(cfg, model, loaders)
-    check_maps(cfg, model)
-    check_tested_weights(args.checkpoint, model)
-    check_data(cfg, loaders)
-    del model
-    if args.tta:
-        enable_tta(cfg)
-    if args.compile:
-        enable_compile(cfg)
-    if args.show or args.show_dir:
-        show_predictions(cfg, args.show, args.show_dir, args.wait_time)
-    # mmengine copies the config to the work folder: not over that of the training, which has other
-    # data, and no model for --tta around its own.
-    name = f'{Path(cfg.filename).stem}_test.py'
-    cfg = Config(cfg._cfg_dict, cfg_text=cfg.text, filename=name)
-    with saved_predictions(cfg, args.out) if args.out else nullcontext():
-        test(build_runner(cfg, args.launcher))
-
+main = command('test')
 
 if __name__ == '__main__':
     sys.exit(main())

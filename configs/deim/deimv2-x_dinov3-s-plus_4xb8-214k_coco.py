@@ -2,7 +2,7 @@
 # Recipe: configs/deimv2/deimv2_dinov3_x_coco.yml; as for S.
 _base_ = './deimv2-s_vit-t_4xb8-488k_coco.py'
 
-from rope_dense.cli.dense_stages import set_stages
+from rope_dense.datasets.dense_stages import set_stages
 
 model = dict(
     backbone=dict(

@@ -8,7 +8,7 @@ _base_ = [
     '../_base_/mmdet_runtime.py',
 ]
 
-from rope_dense.cli.dense_stages import set_stages
+from rope_dense.datasets.dense_stages import set_stages
 
 custom_imports = dict(imports=['rope_dense', 'rope_dense.datasets.dense'])
 model = dict(

@@ -1,6 +1,6 @@
 # Real-time detection on your own data: DEIMv2 on LingBot-Vision (Apache-2.0). Copy this file and
 # edit `own`, or give `--cfg-options own.data_root=DIR own.epochs=20 ...`. docs/realtime.md
-_base_ = []  # mmengine asks for it; the recipe is read below, so a copy works in any folder
+_base_ = []  # filled below, so a copy works in any folder
 
 own = dict(
     data_root='data/own',  # images in train/ and val/, annotations/train.json and val.json (COCO)
@@ -14,6 +14,6 @@ own = dict(
 )
 
 # What follows from these: classes and their number, iterations, learning rate, stages, intervals.
-from rope_dense.cli.own_realtime import realtime
+from rope_dense.commands.own_realtime import realtime
 
-globals().update(realtime(own))
+_base_.update(realtime(own))

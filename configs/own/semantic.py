@@ -1,7 +1,7 @@
 # Semantic segmentation on your own data: UperNet on LingBot-Vision (Apache-2.0). Copy this file and
 # edit `own`, or give `--cfg-options own.data_root=DIR own.epochs=20 ...`. All settings:
 # docs/own_data.md
-_base_ = []  # mmengine asks for it; the recipe is read below, so a copy works in any folder
+_base_ = []  # filled below, so a copy works in any folder
 
 own = dict(
     data_root='data/own',  # images/train, images/val; masks/train, masks/val; classes.txt
@@ -15,6 +15,6 @@ own = dict(
 )
 
 # What follows from these: classes and their number, iterations, learning rate, sizes, intervals.
-from rope_dense.cli.own_config import semantic
+from rope_dense.commands.own_config import semantic
 
-globals().update(semantic(own))
+_base_.update(semantic(own))

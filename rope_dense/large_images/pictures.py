@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from mmengine.structures import InstanceData
 
-from ..visualization.prediction_files import draw
+from ..datasets.drawing import draw
 from .image_file import LargeImage
 
 if find_spec('mmdet'):

@@ -11,7 +11,7 @@ from mmengine.dataset import Compose
 from mmengine.model import BaseModel
 from mmengine.structures import BaseDataElement
 
-from ..evaluation.resolution import pipelines
+from ..utils.config_parts import pipelines
 
 
 class TilePredictor:

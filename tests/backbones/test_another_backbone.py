@@ -14,11 +14,11 @@ from rope_dense.backbones.block import Block
 from rope_dense.backbones.layers import PatchEmbed, to_map
 from rope_dense.backbones.mlp import Mlp
 from rope_dense.backbones.windows import window_plan
-from rope_dense.cli.errors import UsageError
-from rope_dense.cli.model_checks import check_image_sizes
-from rope_dense.cli.recipe import positions, windows
-from rope_dense.evaluation.evaluator import Evaluator
-from rope_dense.evaluation.settings import Setting
+from rope_dense.commands.errors import UsageError
+from rope_dense.commands.model_checks import check_image_sizes
+from rope_dense.commands.recipe import positions, windows
+from rope_dense.commands.sweep.evaluator import Evaluator
+from rope_dense.commands.sweep.settings import Setting
 
 NORM = dict(type='LN')
 Size = tuple[int, int]

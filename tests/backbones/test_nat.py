@@ -17,9 +17,9 @@ from helpers.small_checkpoints import load, refusal, saved
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.neighbours import neighbour_plan
 from rope_dense.backbones.swin import PatchMerging
-from rope_dense.cli.recipe import windows
-from rope_dense.evaluation.evaluator import Evaluator
-from rope_dense.evaluation.settings import Setting
+from rope_dense.commands.recipe import windows
+from rope_dense.commands.sweep.evaluator import Evaluator
+from rope_dense.commands.sweep.settings import Setting
 
 AXIAL, MIXED, LOG_AXIAL = (dict(type=f'{name}RoPE') for name in ('Axial', 'Mixed', 'LogAxial'))
 RPB = dict(rope=None, use_rpb=True)

@@ -372,8 +372,6 @@ def test_the_program_for_a_gpu_runs_on_a_cpu(tmp_path: Path):
     *steps, left_out = rows['training']
     assert [row['work'].split(', ')[0] for row in steps] == list(FLAGSHIPS)
     assert all(row['ok'] == 'True' and float(row['peak_gb']) > 0.01 for row in steps)
-    ratios = [float(row['planned_ratio']) for row in steps if row['planned_ratio']]
-    assert ratios == [pytest.approx(1, abs=0.02)]
     assert left_out['left_out'] == 'mixed precision in fp16 needs a GPU'
     text = (tmp_path / 'gpu.md').read_text()
     assert text.count('\n## ') == 7 and '## Not as it should be' not in text

@@ -18,7 +18,7 @@ from helpers.foundation import (
     polynomial_warm_up,
 )
 from helpers.grid import value
-from rope_dense.cli.recipe import learning_rates
+from rope_dense.commands.recipe import learning_rates
 
 every_config = pytest.mark.parametrize('name', RECIPES)
 

@@ -9,12 +9,12 @@ from mmengine.registry import MODELS, PARAM_SCHEDULERS, DefaultScope
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
-from rope_dense.cli.config import load_config
-from rope_dense.cli.data_checks import check_paths
-from rope_dense.cli.errors import UsageError
-from rope_dense.cli.flags import with_data_root
-from rope_dense.cli.model_checks import random_model
-from rope_dense.cli.own_config import BACKBONES, multiplied
+from rope_dense.commands.config import load_config
+from rope_dense.commands.data_checks import check_paths
+from rope_dense.commands.errors import UsageError
+from rope_dense.commands.model_checks import random_model
+from rope_dense.commands.options import with_data_root
+from rope_dense.commands.own_config import BACKBONES, multiplied
 from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
 
 pytestmark = pytest.mark.usefixtures('surroundings')

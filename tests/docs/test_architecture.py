@@ -111,9 +111,9 @@ def test_every_package_is_listed():
 @pytest.mark.parametrize(
     'room, above',
     [
-        ('rope', 'backbones checkpoints engine evaluation cli mmengine mmcv'),
-        ('backbones', 'checkpoints engine evaluation cli'),
-        ('checkpoints', 'engine evaluation cli'),
+        ('rope', 'backbones checkpoints engine commands mmengine mmcv'),
+        ('backbones', 'checkpoints engine commands'),
+        ('checkpoints', 'engine commands'),
     ],
 )
 def test_packages_import_from_those_above(room: str, above: str):

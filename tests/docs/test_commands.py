@@ -119,7 +119,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     tiny = dict(embed_dims=32, depth=4, num_heads=2)
     hub = pytest.importorskip('huggingface_hub')
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('rope_dense.cli.own_config.BACKBONES', {'small': (tiny, '', 32, 4)})
+        patch.setattr('rope_dense.commands.own_config.BACKBONES', {'small': (tiny, '', 32, 4)})
         patch.setattr(hub, 'HfApi', FolderHub)
         patch.setattr(hub, 'hf_hub_download', FolderHub.download)
         patch.chdir(folder)

@@ -1,7 +1,6 @@
 """README.md: its code runs, its configs fit data, its commands parse. The links of all pages."""
 
 import re
-import runpy
 import shlex
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,8 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
+
+from rope_dense_command import import_early
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / 'README.md').read_text()
@@ -84,11 +85,11 @@ def test_every_command_parses() -> None:
     assert INLINE and len(COMMANDS) > len(INLINE)
     for command in COMMANDS:
         _, tool, *arguments = shlex.split(command, comments=True)
-        runpy.run_path(str(ROOT / tool))['parse_args'](arguments)
+        import_early(Path(tool).stem).parse_args(arguments)
 
 
 def test_every_flag_exists() -> None:
     flags = set(re.findall(r'[`;] ?(--[a-z-]+)', TEXT)) - {'--help'}
-    files = [*(ROOT / 'tools').glob('*.py'), ROOT / 'rope_dense' / 'cli' / 'arguments.py']
-    sources = ''.join(path.read_text() for path in files)
+    sources = ''.join(path.read_text() for path in (ROOT / 'rope_dense').glob('*/*.py'))
+    sources += ''.join(path.read_text() for path in (ROOT / 'rope_dense').glob('commands/*/*.py'))
     assert {flag for flag in flags if f"'{flag}'" not in sources} == set()

@@ -2,13 +2,13 @@
 
 import dataclasses
 import re
-import runpy
 import shlex
 from pathlib import Path
 
 import pytest
 
-from rope_dense.cli.own_config import Own
+from rope_dense.commands.own_config import Own
+from rope_dense_command import import_early
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {name: (ROOT / 'docs' / f'{name}.md').read_text() for name in ('use', 'own_data')}
@@ -21,7 +21,7 @@ def test_commands_parse(page: str) -> None:
     assert len(commands) > 4
     for command in commands:
         _, tool, *arguments = shlex.split(command.rpartition('| ')[2], comments=True)
-        runpy.run_path(str(ROOT / tool))['parse_args'](arguments)
+        import_early(Path(tool).stem).parse_args(arguments)
 
 
 def test_every_setting_is_explained() -> None:
@@ -34,5 +34,5 @@ def test_every_setting_is_explained() -> None:
 
 def test_options_of_predict_are_its_own() -> None:
     options = set(re.findall(r'`(--[a-z-]+)', PAGES['use'])) - {'--private', '--folder'}
-    source = (ROOT / 'tools' / 'predict.py').read_text() + '--cfg-options'
+    source = Path(str(import_early('predict').__file__)).read_text() + '--cfg-options'
     assert {option for option in options if option not in source} == set()

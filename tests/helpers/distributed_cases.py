@@ -230,7 +230,7 @@ def run_process(rank: int, port: int, folder: str) -> None:
         torch.save(sharded_in_bf16(name, rank), Path(folder, f'{name}_bf16_{rank}.pt'))
     torch.save(trained_copies(rank, Path(folder)), Path(folder, f'copies_{rank}.pt'))
     torch.save(trained_in_shards(rank, Path(folder)), Path(folder, f'shards_{rank}.pt'))
-    gc.collect()  # as in rope_dense/cli/errors.py
+    gc.collect()  # as in rope_dense/commands/errors.py
     distributed.destroy_process_group()
 
 

@@ -18,9 +18,9 @@ from mmengine.registry import MODELS, TASK_UTILS, TRANSFORMS, init_default_scope
 from safetensors.torch import save_file
 
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.cli.config import load_config
-from rope_dense.cli.errors import UsageError
-from rope_dense.cli.model_checks import build_model
+from rope_dense.commands.config import load_config
+from rope_dense.commands.errors import UsageError
+from rope_dense.commands.model_checks import build_model
 from rope_dense.integrations import hub_config
 from rope_dense.integrations.hub import load_from_hub, prediction_steps
 from rope_dense.integrations.hub_config import (

@@ -11,8 +11,8 @@ from mmseg.structures import SegDataSample
 from torch import Tensor, nn
 
 from helpers.small_configs import make_data, small_config
-from rope_dense.cli.config import load_config
-from rope_dense.cli.model_checks import build_model
+from rope_dense.commands.config import load_config
+from rope_dense.commands.model_checks import build_model
 from rope_dense.models.mask2former_head import SlideMask2FormerHead
 
 MASK2FORMER = 'mask2former_swin_rope_mixed'

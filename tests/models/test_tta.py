@@ -15,7 +15,7 @@ from mmseg.structures import SegDataSample
 from torch import Tensor, nn
 
 from helpers.small_configs import CONFIGS, HEIGHT, WIDTH, make_data, small_config
-from rope_dense.cli.config import load_config
+from rope_dense.commands.config import load_config
 from rope_dense.models.seg_tta import MeanScoreTTAModel
 
 UPERNET, MASK2FORMER = 'upernet_vit_rope_mixed', 'mask2former_swin_rope_mixed'

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from helpers.published import naver_swin, naver_vit, shi_nat
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.evaluation.results import read_results
+from rope_dense.commands.sweep.results import read_results
+from rope_dense.research import eval_classification
 from rope_dense.research.classifier import (
     PROTOCOLS,
     RoPEClassifier,
@@ -382,14 +383,14 @@ def test_figures_beside_those_of_a_paper(
 @pytest.mark.parametrize('kind, short', [('RoPEViT', 224), ('RoPESwin', 256), ('RoPENAT', 256)])
 def test_pictures_are_read_and_cut_as_published(kind: str, short: int, tmp_path: Path) -> None:
     """Crop ratios of each source; a camera's note that the picture is upside down is ignored."""
-    namespace = runpy.run_path(str(TOOL))
     picture = Image.effect_noise((300, 300), 80).convert('RGB')
     note = picture.getexif()
     note[0x0112] = 3  # orientation: turned by 180 degrees
     (tmp_path / 'val' / 'a').mkdir(parents=True)
     picture.save(tmp_path / 'val' / 'a' / 'a.png', exif=note)
-    args = namespace['parse_args'](['weights.pth', str(tmp_path / 'val')])
-    config = namespace['make_config'](args, dict(backbone=dict(type=kind)), PROTOCOLS[kind], 'a')
+    args = eval_classification.parse_args(['weights.pth', str(tmp_path / 'val')])
+    model = dict(backbone=dict(type=kind))
+    config = eval_classification.make_config(args, model, PROTOCOLS[kind], 'a')
     image = DATASETS.build(config.test_dataloader.dataset)[0]['inputs']
     corner = (short - 224) // 2
     whole = np.asarray(picture.resize((short, short), Image.Resampling.BICUBIC))

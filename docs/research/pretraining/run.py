@@ -30,12 +30,13 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 from torch import Tensor
 
-from rope_dense.cli.arguments import check_at_least
-from rope_dense.cli.errors import UsageError, command
-from rope_dense.cli.flags import with_data_root
+from rope_dense.commands.arguments import check_at_least
+from rope_dense.commands.demo.training_curve import read_scalars
+from rope_dense.commands.door import run
+from rope_dense.commands.errors import UsageError
+from rope_dense.commands.options import with_data_root
 from rope_dense.datasets import METAINFO, ShapesSettings, make_scene, render, write_shapes
 from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
-from rope_dense.visualization import read_scalars
 
 HERE = Path(__file__).parent
 DETECTOR = HERE.parents[2] / 'configs' / 'demo' / 'dino_vitdet_rope_mixed_shapes.py'
@@ -65,9 +66,11 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-@command
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
+def main(argv: Sequence[str] | None = None) -> int:
+    return run(compare, parse_args(argv))
+
+
+def compare(args: argparse.Namespace) -> None:
     numbers = ('crops', 'epochs', 'iterations', 'val_interval', 'images')
     check_at_least(args, 1, *numbers)
     settings = {name: getattr(args, name) for name in (*numbers, 'seed')}

@@ -1,0 +1,245 @@
+"""Command line arguments that several commands share.
+
+A command answers --help and wrong options before PyTorch and OpenMMLab are imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+PACKAGE = Path(__file__).parents[1]
+CONFIGS = PACKAGE / '.mim' / 'configs'  # of an installed package
+if not CONFIGS.is_dir():
+    CONFIGS = PACKAGE.parent / 'configs'  # of a clone
+
+
+class OptionsAction(argparse.Action):
+    """Collects KEY=VALUE pairs as text; a pair that cannot be read is a usage message."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[str] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Check the pairs and append them to those of earlier --cfg-options."""
+        for pair in values or ():
+            key, equals, value = pair.partition('=')
+            wrong = '' if key and equals else 'expected KEY=VALUE'
+            if any(value.count(left) != value.count(right) for left, right in ('()', '[]')):
+                wrong = 'brackets do not match'
+            if wrong:
+                parser.error(
+                    f'{option_string}: {wrong}, got {pair!r}. No spaces around =, lists in quotes '
+                    'and without spaces, several pairs after one option: '
+                    '--cfg-options train_dataloader.batch_size=2 "key=[1,2]"'
+                )
+        setattr(namespace, self.dest, [*getattr(namespace, self.dest), *(values or ())])
+
+
+class ToolParser(argparse.ArgumentParser):
+    """Names the checkpoints where there are too many arguments: `best_*.pth` may match two."""
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Parse all arguments; those that are left are an error."""
+        parsed, left = self.parse_known_args(args, namespace)
+        if left:
+            given = sys.argv[1:] if args is None else args
+            files = [word for word in given if word.endswith('.pth')]
+            why = f' ({len(files)} checkpoints: {", ".join(files)})' if len(files) > 1 else ''
+            self.error(f'unrecognized arguments: {" ".join(left)}{why}')
+        return parsed
+
+
+def tool_parser(description: str | None) -> argparse.ArgumentParser:
+    """A parser whose help begins with the docstring of the command, with the option --debug."""
+    parser = ToolParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        '--debug', action='store_true', help='print the traceback of an error, too'
+    )  # read by door.run
+    return parser
+
+
+def add_cfg_options(parser: argparse.ArgumentParser) -> None:
+    """Add --cfg-options: a list of KEY=VALUE texts, which ``load_config`` reads."""
+    parser.add_argument(
+        '--cfg-options',
+        nargs='+',
+        action=OptionsAction,
+        default=[],
+        metavar='KEY=VALUE',
+        help='change settings of the config: nested keys with dots, list items by index (a.0.b=1), '
+        'list values in quotes without spaces ("key=[1,2]")',
+    )
+
+
+def add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that OpenMMLab's own train.py and test.py have in common."""
+    parser.add_argument(
+        '--work-dir',
+        help='folder for logs, checkpoints and results (work_dirs/<name of the config>)',
+    )
+    parser.add_argument(
+        '--data-root',
+        metavar='DIR',
+        help="folder that holds the data, instead of the config's data_root",
+    )
+    add_cfg_options(parser)
+    parser.add_argument(
+        '--launcher',
+        choices=['none', 'pytorch', 'slurm', 'mpi'],
+        default='none',
+        help='what started the processes of a distributed run (%(default)s)',
+    )
+    parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help=argparse.SUPPRESS)
+
+
+def add_compile(parser: argparse.ArgumentParser) -> None:
+    """Add --compile, for tools that run a model for long."""
+    parser.add_argument(
+        '--compile',
+        action='store_true',
+        help="compile the backbone's blocks: minutes at the start, then faster on a GPU",
+    )
+
+
+def add_training_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that change the recipe of a training: of train.py and print_recipe.py."""
+    parser.add_argument(
+        '--resume',
+        nargs='?',
+        const='auto',
+        metavar='CHECKPOINT',
+        help='continue from this checkpoint; without a path, from the last one in the work dir',
+    )
+    parser.add_argument(
+        '--load-from',
+        metavar='CHECKPOINT',
+        help='start from the weights of this checkpoint of a whole model, with a new optimizer and '
+        'schedule; heads of other sizes (another number of classes) start anew',
+    )
+    parser.add_argument(
+        '--amp',
+        nargs='?',
+        const='fp16',
+        choices=['fp16', 'bf16'],
+        help='mixed precision: fp16 needs an accelerator, bf16 works on a CPU too (%(const)s)',
+    )
+    parser.add_argument(
+        '--ema',
+        nargs='?',
+        type=float,
+        const=0.0002,
+        metavar='MOMENTUM',
+        help='evaluate and save a moving average of the weights, to which each iteration adds this '
+        'share (%(const)s)',
+    )
+    parser.add_argument(
+        '--with-cp',
+        action='store_true',
+        help="gradient checkpointing: recompute the backbone's blocks in backward to save memory",
+    )
+    add_compile(parser)
+    parser.add_argument(
+        '--fsdp',
+        action='store_true',
+        help='shard weights and optimizer state over the processes of a distributed run',
+    )
+    parser.add_argument(
+        '--auto-scale-lr',
+        action='store_true',
+        help="scale the learning rate from the config's base_batch_size",
+    )
+
+
+def add_sweep_arguments(parser: argparse.ArgumentParser, *, sizes_required: bool) -> None:
+    """Add the options of eval_resolutions.py and eval_classification.py."""
+    parser.add_argument(
+        '--sizes',
+        nargs='+',
+        required=sizes_required,
+        metavar='SIZE',
+        help='test sizes in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); classifiers '
+        "take squares (the paper's sizes). The name of a paper's table stands for its sizes: "
+        'table-5, table-a.1 to table-a.10, fused-table-4 (docs/research/classification.md)',
+    )
+    parser.add_argument(
+        '--scaling',
+        nargs='+',
+        default=['config'],
+        metavar='SCALING',
+        help='frequency scalings, TYPE[:FACTOR][+TEMPERATURE]: none, linear, ntk or by_parts; a '
+        'number or HEIGHTxWIDTH, without it from each input; log or yarn. Such as none by_parts '
+        'ntk:2 by_parts+yarn; config is as the config says (config)',
+    )
+    parser.add_argument(
+        '--window',
+        nargs='+',
+        metavar='WINDOW',
+        help='window sizes in tokens: 7, 7x14 (height x width), auto, none (the whole map), or '
+        'config, as the config says (config; auto for classifiers with windows)',
+    )
+    parser.add_argument('--metric', help='metric to plot (the main one of the task)')
+    parser.add_argument('--label', help='name of this run in the plot (name of the config or file)')
+    parser.add_argument(
+        '--overlay',
+        nargs='+',
+        default=[],
+        metavar='RESULTS',
+        help="what to draw in the same plot: results files (.json) of other runs, a paper's TABLE, "
+        'or one row of it, TABLE:ROW, such as table-a.4:vit-b_rope-mixed',
+    )
+    parser.add_argument(
+        '--relative-to',
+        metavar='RESULTS',
+        help='also draw the metric less that of a baseline: a results file with one setting, or '
+        'TABLE:ROW, such as table-a.4:vit-b_ape',
+    )
+    parser.add_argument(
+        '--overwrite',
+        action='store_true',
+        help='measure anew; otherwise finished figures of the same model and data are reused',
+    )
+
+
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse `argv`. mmengine reads the local rank from the environment, so put it there."""
+    args = parser.parse_args(argv)
+    if args.launcher != 'none':
+        os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
+    return args
+
+
+def checked_device(name: str) -> torch.device:
+    """The device of --device; UsageError if there is none."""
+    import torch
+
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # the latter from a torch without CUDA
+        raise UsageError(f'--device {name}: {str(error).splitlines()[0]}') from error
+    return device
+
+
+def check_at_least(args: argparse.Namespace, least: int, *names: str) -> None:
+    """Raise UsageError for an option that is less than ``least``, unless it is None (not given)."""
+    for name in names:
+        if (given := getattr(args, name)) is not None and given < least:
+            option = name.replace('_', '-')
+            raise UsageError(f'--{option} must be {least} or more, got {given}')

@@ -1,0 +1,130 @@
+"""Draw what the pipeline of a config feeds the model: images after augmentation, with their labels.
+
+Examples:
+    python tools/browse_data.py configs/own/detection.py --cfg-options own.data_root=data/own
+    python tools/browse_data.py CONFIG --split val --count 4 --out pictures
+    python tools/browse_data.py configs/own/realtime.py --epoch 10  # with mosaics
+
+Each picture is one sample: boxes, masks or class colours drawn on the pixels that the model gets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .arguments import add_cfg_options, check_at_least, tool_parser
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = tool_parser(__doc__)
+    parser.add_argument('config', help='config file of a detector or segmentor')
+    parser.add_argument(
+        '--split', choices=['train', 'val', 'test'], default='train', help='(%(default)s)'
+    )
+    parser.add_argument('--count', type=int, default=20, help='samples to draw (%(default)s)')
+    parser.add_argument('--seed', type=int, default=0, help='of the augmentation (%(default)s)')
+    parser.add_argument(
+        '--epoch', type=int, default=0, help='of a pipeline with stages by epochs (%(default)s)'
+    )
+    parser.add_argument('--out', type=Path, help='output folder (browse/SPLIT, in the work folder)')
+    parser.add_argument(
+        '--data-root', metavar='DIR', help="folder of the data, instead of the config's data_root"
+    )
+    parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
+    add_cfg_options(parser)
+    return parser.parse_args(argv)
+
+
+def main(args: argparse.Namespace) -> None:
+    from mmengine.registry import DefaultScope
+
+    from ..engine.train_loop import set_epoch
+    from .config import load_config
+    from .data_checks import check_data
+    from .door import building
+    from .options import with_data_root
+
+    check_at_least(args, 1, 'count')
+    check_at_least(args, 0, 'epoch')
+    cfg = load_config(args.config, args.cfg_options, args.work_dir)
+    if args.data_root:
+        cfg = with_data_root(cfg, args.data_root)
+    epochs = cfg.get('own', {}).get('epochs') or (cfg.get('train_cfg') or {}).get('max_epochs')
+    if epochs and args.epoch >= epochs:
+        raise UsageError(f'--epoch {args.epoch}: the training has epochs 0 to {epochs - 1}')
+    loader = f'{args.split}_dataloader'
+    if cfg.get(loader) is None:
+        raise UsageError(f'--split {args.split}: the config has no {loader}')
+    check_data(cfg, (loader,))
+    out = args.out or Path(cfg.work_dir) / 'browse' / args.split
+    set_epoch(args.epoch)
+    with DefaultScope.overwrite_default_scope(cfg.default_scope), building(f'{loader}.dataset'):
+        files = draw_samples(cfg, args.split, out, count=args.count, seed=args.seed)
+    print(f'{len(files)} samples of {args.split}: {out}')
+
+
+def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int) -> list[Path]:
+    """Draw the first samples of a data set after its pipeline, with their labels.
+
+    Pixels are those of the model's input before they are normalised: with the channel order and the
+    padding of its data preprocessor.
+
+    Args:
+        split: 'train', 'val' or 'test', of the config's data loaders.
+        out: folder for the pictures, NUMBER_NAME.png.
+        seed: of the augmentation, for Python, NumPy and torch.
+
+    Returns:
+        The files written.
+
+    Raises:
+        LoadError: an image or its labels cannot be loaded.
+    """
+    import numpy as np
+    import torch
+    from mmengine.config import ConfigDict
+    from mmengine.registry import DATASETS, MODELS, VISUALIZERS
+
+    from ..engine.runner import load_error
+
+    dataset = DATASETS.build(config[f'{split}_dataloader'].dataset)
+    preprocessor = MODELS.build(
+        ConfigDict(config.model.data_preprocessor, mean=None, std=None, bgr_to_rgb=False)
+    )
+    detects = config.default_scope == 'mmdet'
+    kind = 'DetLocalVisualizer' if detects else 'SegLocalVisualizer'
+    settings = {} if detects else {'alpha': 0.5}
+    visualizer = VISUALIZERS.build(dict(type=kind, name=f'samples_{out}', **settings))
+    visualizer.dataset_meta = dataset.metainfo
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    files = []
+    for index in range(min(count, len(dataset))):
+        try:
+            packed = dataset[index]
+        except Exception as error:  # a damaged file can fail in any way
+            raise load_error(dataset.get_data_info(index), error) from error
+        sample = packed['data_samples']
+        batch = dict(inputs=[packed['inputs']], data_samples=[sample])
+        data = preprocessor(batch, training=split == 'train')
+        pixels = data['inputs'][0].permute(1, 2, 0).cpu().numpy()  # [H, W, 3], BGR
+        image = np.ascontiguousarray(pixels[..., ::-1].clip(0, 255).astype(np.uint8))
+        path = out / f'{index:04d}_{Path(sample.img_path).stem}.png'
+        labels = data['data_samples'][0]
+        if detects and 'gt_instances' in labels:
+            labels.gt_instances = labels.gt_instances.cpu()
+        with warnings.catch_warnings():
+            warnings.filterwarnings('ignore', '.*out of bounds')  # labels that a crop has cut
+            visualizer.add_datasample(path.stem, image, labels, draw_pred=False, out_file=str(path))
+        files.append(path)
+    return files

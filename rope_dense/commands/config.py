@@ -1,0 +1,184 @@
+"""Read a config with its options, and find parts in it."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import importlib
+import inspect
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from mmengine.config import Config, ConfigDict, DictAction
+from mmengine.registry import Registry
+from mmengine.runner import Runner
+
+from ..integrations.hub import config_file, is_stored_model
+from ..integrations.hub_config import read_settings
+from ..utils.config_parts import nodes
+from .door import building
+from .errors import UsageError, nearest
+from .own_config import UNKNOWN
+
+# mmengine needs all or none of these for each loop.
+SECTIONS = {
+    'train': ('train_dataloader', 'train_cfg', 'optim_wrapper'),
+    'val': ('val_dataloader', 'val_cfg', 'val_evaluator'),
+    'test': ('test_dataloader', 'test_cfg', 'test_evaluator'),
+}
+PACKAGES = {'mmdet': 'mmdetection', 'mmseg': 'mmsegmentation'}
+# Top-level keys that mmengine and the commands look up, beside the arguments of Runner.
+LOOKED_UP = {'compile', 'find_unused_parameters', 'model_wrapper_cfg', 'runner_type', 'sync_bn'}
+LOOKED_UP |= {'tta_model', 'tta_pipeline'}
+
+
+def load_config(path: str, options: Iterable[str] = (), work_dir: str | None = None) -> Config:
+    """Read the config at `path`, merge `options` into it and set its `work_dir`.
+
+    Args:
+        path: of a config; or hf-hub:owner/name, or a folder with the files of such a model.
+        options: KEY=VALUE pairs of --cfg-options.
+        work_dir: by default the config's, else work_dirs/<name of the config>.
+
+    Raises:
+        UsageError, CheckpointError: the file or an option cannot be used.
+    """
+    if is_stored_model(path):
+        path = str(config_file(path))
+    if not os.path.isfile(path):
+        raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)})')
+    pairs = read_options(options)
+    own = {key[4:]: pairs.pop(key) for key in [*pairs] if key.startswith('own.')}
+    with building(f'config {path!r}'):
+        cfg = read_config(path, own)
+    merge_options(cfg, pairs)
+    for _, node in nodes(cfg._cfg_dict):
+        node.pop('_delete_', None)  # where there is nothing to delete, mmengine leaves it
+    import_task(cfg, path)
+    name = os.path.splitext(os.path.basename(path))[0]
+    cfg.work_dir = work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
+    for loader in (f'{loop}_dataloader' for loop in SECTIONS):
+        if isinstance(cfg.get(loader), dict) and not cfg[loader].get('num_workers'):
+            cfg[loader].persistent_workers = False  # PyTorch refuses True without workers
+    return cfg
+
+
+def read_config(path: str, own: Mapping[str, object]) -> Config:
+    """Read a config, which is a program, or settings as JSON.
+
+    Args:
+        own: of `--cfg-options own.NAME=VALUE`.
+    """
+    if path.endswith('.json'):
+        return read_settings(Path(path))
+    return read_own_config(path, own) if own else Config.fromfile(path)
+
+
+def read_own_config(path: str, given: Mapping[str, object]) -> Config:
+    """Read a config of configs/own as if `own.update(given)` followed its `own = ...`.
+
+    Raises:
+        UsageError: the file computes nothing from `own`.
+    """
+    tree = ast.parse(Path(path).read_text(encoding='utf-8'))
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == 'own']
+    places = [i for i, line in enumerate(tree.body, 1) if ast.unparse(line).startswith('own = ')]
+    if not places or all(isinstance(node.ctx, ast.Store) for node in named):
+        raise UsageError(
+            f'--cfg-options own.{next(iter(given))}: this config computes nothing from it (the '
+            'config of a work folder is fixed); give a copy of a config of configs/own'
+        )
+    tree.body[places[0] : places[0]] = ast.parse(f'own.update({dict(given)!r})').body
+    cfg = Config.fromstring(ast.unparse(tree), '.py')
+    return Config(cfg._cfg_dict, cfg_text=cfg.text, filename=path)
+
+
+def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
+    """The dataloaders of `loops`.
+
+    Raises:
+        UsageError: the first loop, or a part of one, is missing.
+    """
+    loaders = []
+    for loop in loops:
+        missing = [name for name in SECTIONS[loop] if cfg.get(name) is None]
+        if missing and (loop == loops[0] or len(missing) < len(SECTIONS[loop])):
+            raise UsageError(f'the config has no {", ".join(missing)}, for a {loop} loop')
+        loaders += [] if missing else [f'{loop}_dataloader']
+    return tuple(loaders)
+
+
+def read_options(pairs: Iterable[str]) -> dict:
+    """The values of KEY=VALUE pairs by their dotted keys, as mmengine reads them."""
+    parser = argparse.ArgumentParser()
+    pairs = list(pairs)
+    parser.add_argument('pairs', nargs='*', action=DictAction)
+    with building(f'--cfg-options {" ".join(pairs)}'):  # a dict is a RecursionError there
+        return parser.parse_args(pairs).pairs or {}
+
+
+def merge_options(cfg: Config, options: dict) -> None:
+    """Merge --cfg-options into a config; mmengine would take any new key at the top."""
+    known = {*cfg.keys(), *inspect.signature(Runner).parameters, *LOOKED_UP}
+    for key, value in options.items():
+        if (first := key.split('.')[0]) not in known:
+            raise UsageError(
+                f'--cfg-options {key}={value}: the config has no {first!r}{nearest(first, known)}; '
+                f'its keys: {", ".join(sorted(cfg.keys()))}'
+            )
+    with building(f'--cfg-options {" ".join(options)}'):
+        cfg.merge_from_dict(options)
+
+
+def import_task(cfg: Config, path: str) -> None:
+    """Import mmdet or mmseg, which the config's `default_scope` names; 'mmengine' needs neither."""
+    scope = cfg.get('default_scope')
+    if scope == 'mmengine':
+        return
+    if scope not in PACKAGES:
+        raise UsageError(f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'")
+    with building(f'config {path!r} needs {PACKAGES[scope]}'):
+        importlib.import_module(f'{scope}.models')
+        with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
+            importlib.import_module(f'{scope}.datasets')
+
+
+def leaf_datasets(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:
+    """Yield (config key, data set) below a dataloader, through RepeatDataset, ConcatDataset etc."""
+    left = [(f'{loader}.dataset', cfg[loader].dataset)]
+    while left:
+        key, dataset = left.pop(0)
+        if 'dataset' in dataset:
+            left.insert(0, (f'{key}.dataset', dataset.dataset))
+        elif 'datasets' in dataset:
+            left[:0] = [(f'{key}.datasets.{i}', inner) for i, inner in enumerate(dataset.datasets)]
+        else:
+            yield key, dataset
+
+
+def lacks_classes(cfg: Config) -> bool:
+    """Return True for a config of own data without classes: it was read where its data are not."""
+    root = (cfg.get('own') or {}).get('data_root')
+    if not root or Path(root).is_dir():
+        return False
+    _, dataset = next(leaf_datasets(cfg, 'train_dataloader'))
+    return UNKNOWN in (dataset.get('metainfo') or {}).get('classes', ())
+
+
+def component_of(cfg: Config, registry: Registry, node: ConfigDict) -> type | None:
+    """The class that a config dict's `type` names, as the config's task finds it; None if none."""
+    if not isinstance(node.type, str):
+        return node.type
+    with registry.switch_scope_and_registry(cfg.default_scope) as task_registry:
+        return task_registry.get(node.type)
+
+
+def evaluators(cfg: Config, name: str) -> list[tuple[str, ConfigDict]]:
+    """(config key, metric) of each metric of `val_evaluator` or `test_evaluator`: one or a list."""
+    metrics = cfg.get(name) or []
+    if isinstance(metrics, dict):
+        return [(name, metrics)]
+    return [(f'{name}.{index}', metric) for index, metric in enumerate(metrics)]

@@ -1,0 +1,48 @@
+r"""Convert a published EoMT-DINOv3 to a checkpoint for the tools test, train and export.
+
+The authors' files have differences from DINOv3's weights, which --base names, in any layout; files
+of Hugging Face's transformers need none. docs/eomt.md lists them.
+
+Examples:
+    python tools/convert_eomt.py configs/eomt/eomt_dinov3-l_8xb2-20k_ade20k-512x512.py \
+        hf-hub:tue-mps/ade_semantic_eomt_large_512_dinov3 eomt.pth \
+        --base hf-hub:facebook/dinov3-vitl16-pretrain-lvd1689m
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from .arguments import tool_parser
+from .errors import UsageError
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = tool_parser(__doc__)
+    parser.add_argument('config', help='config of a model with EoMT')
+    parser.add_argument('source', help='path, https:// address or hf-hub:owner/name')
+    parser.add_argument('destination', type=Path, help='file to write, NAME.pth')
+    parser.add_argument('--base', help='DINOv3 weights that the source has differences from')
+    return parser.parse_args(argv)
+
+
+def main(args: argparse.Namespace) -> None:
+    import torch
+
+    from ..models.eomt.annealing import find_eomt
+    from ..models.eomt.weights import load_eomt
+    from ..utils.atomic_write import atomic_write
+    from .config import load_config
+    from .model_checks import build_model
+
+    if args.destination.suffix != '.pth':
+        raise UsageError(f'{args.destination}: the suffix must be .pth')
+    model = build_model(load_config(args.config))
+    try:
+        load_eomt(model.backbone, find_eomt(model), args.source, args.base)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    weights = model.state_dict()
+    with atomic_write(args.destination) as partial:
+        torch.save(dict(state_dict=weights), partial)
+    print(f'{args.destination}: {len(weights)} tensors')

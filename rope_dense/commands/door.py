@@ -1,0 +1,100 @@
+"""The door of every command: errors become one line with the key of the config at fault."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import errno
+import gc
+import os
+import shutil
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import Registry
+from torch import distributed
+
+from ..checkpoints import CheckpointError
+from ..engine.runner import LoadError
+from ..integrations.hub_config import is_stored, registered_only
+from .errors import UsageError
+
+KNOWN = (UsageError, CheckpointError, LoadError, OSError)  # their messages name what is wrong
+
+
+def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> int:
+    """Run a command; returns its exit code: 0, 2 after a known error, 130 after Ctrl-C.
+
+    A known error is printed without a traceback, or with one after --debug. Until the processes of
+    a distributed run are connected, only the first of each machine prints.
+    """
+    try:
+        main(args)
+    except KNOWN as error:
+        if os.environ.get('LOCAL_RANK', '0') == '0' or distributed.is_initialized():
+            report(error, args.debug)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    if distributed.is_initialized():
+        gc.collect()  # cycles hold the group, and gloo's threads would abort at exit
+        distributed.destroy_process_group()
+    return 0
+
+
+def report(error: Exception, debug: bool) -> None:
+    """Print an error on standard error."""
+    if debug:
+        traceback.print_exception(error)
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f'{error.filename or "a file"}: {error.strerror}{free_space(error)}'
+    more = ' (--debug shows where)' if error.__cause__ and not debug else ''
+    print(f'error: {text}{more}', file=sys.stderr)
+
+
+def free_space(error: OSError) -> str:
+    """'; DIR has ... GB left' for a full disk; DIR is the file's folder or the current one."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT) or 'GB left' in (error.strerror or ''):
+        return ''
+    folder = os.path.dirname(os.path.abspath(error.filename or 'here'))
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return f'; {folder} has {shutil.disk_usage(folder).free / 1e9:.1f} GB left'
+
+
+@contextmanager
+def building(key: str) -> Iterator[None]:
+    """Within this context, any error becomes a UsageError of one line.
+
+    Args:
+        key: of the part of the config that is built or read, for the message.
+    """
+    try:
+        yield
+    except KNOWN:
+        raise
+    except Exception as error:  # a part can fail in any way
+        text = ' '.join(str(error).split())
+        raise UsageError(f'{key}: {type(error).__name__}: {text}') from error
+
+
+def build_part(
+    cfg: Config, key: str, registry: Registry, settings: dict, **arguments: object
+) -> Any:
+    """Build the part of a config at a key, in the scope of the config.
+
+    Args:
+        settings: of the part. They are copied, because some parts change theirs (DINO's head).
+        arguments: added to the settings.
+
+    Raises:
+        UsageError: see ``building``.
+    """
+    guard = registered_only() if is_stored(cfg) else nullcontext()
+    with building(key), guard, registry.switch_scope_and_registry(cfg.default_scope) as scoped:
+        return scoped.build(ConfigDict(copy.deepcopy(settings), **arguments))

@@ -1,0 +1,151 @@
+"""Export a model to torch.export or ONNX: a file that runs without this package.
+
+Examples:
+    python tools/export.py configs/upernet_vit_rope_mixed.py iter_160000.pth upernet.onnx
+    python tools/export.py configs/dino_swin_rope_mixed.py a.pth dino.onnx --size 800x1344 --batch 1
+    python tools/export.py CONFIG CHECKPOINT model.pt2 --format pt2 --dtype bf16
+    python tools/export.py hf-hub:OWNER/NAME model.onnx   # what tools/push_to_hub.py wrote
+
+Detectors, segmentors (whole images, whatever the config's test_cfg says) and classifiers take
+images of 8-bit pixels; docs/export.md says what the file has. It is run once and compared with the
+model.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from .arguments import add_cfg_options, tool_parser
+from .errors import UsageError, usage_errors
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+    from torch import nn
+
+    from .dataset_meta import Colour
+
+FORMATS, PRECISIONS = ('onnx', 'pt2'), ('fp32', 'fp16', 'bf16')
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = tool_parser(__doc__)
+    parser.add_argument(
+        'config',
+        help='config file; or, without a checkpoint, hf-hub:owner/name or the folder of such a '
+        'model',
+    )
+    parser.add_argument(
+        'checkpoint', nargs='?', help='checkpoint file, https:// address or hf-hub:owner/name'
+    )
+    parser.add_argument('out', type=Path, help='file to write: NAME.onnx or NAME.pt2')
+    parser.add_argument('--format', choices=FORMATS, help='(by the name of the file)')
+    parser.add_argument(
+        '--size', default='dynamic', help='HEIGHTxWIDTH in pixels, or dynamic (%(default)s)'
+    )
+    parser.add_argument(
+        '--batch', default='dynamic', help='images at a time, or dynamic (%(default)s)'
+    )
+    parser.add_argument(
+        '--dtype',
+        choices=PRECISIONS,
+        default='fp32',
+        help='precision of the backbone, of DEIM also of encoder, decoder layers and masks; '
+        'float32_parts of the metadata stay in fp32 (%(default)s)',
+    )
+    add_cfg_options(parser)
+    return parser.parse_args(argv)
+
+
+def main(args: argparse.Namespace) -> None:
+    from ..export import export
+    from ..export.compare import check_file
+    from ..export.exporter import DTYPES
+    from ..integrations.hub import weights_file
+    from ..utils.lock import exclusive
+    from .config import load_config
+    from .model_checks import build_model
+
+    size, batch = size_of(args.size), batch_of(args.batch)
+    if args.checkpoint is None:
+        args.checkpoint = weights_file(args.config)
+    cfg = load_config(args.config, args.cfg_options)
+    model = build_model(cfg)
+    classes, colours = load(cfg, model, args.checkpoint)
+    print(f'{args.out}: the model is traced and compared, which takes minutes', flush=True)
+    with exclusive(args.out), usage_errors():
+        metadata = export(
+            model,
+            args.out,
+            format=args.format or args.out.suffix[1:],
+            size=size,
+            batch=batch,
+            dtype={name: dtype for dtype, name in DTYPES.items()}[args.dtype],
+            classes=classes,
+            colours=colours,
+            resize=resize_of(cfg),
+        )
+    for name, value in metadata.items():
+        print(f'{name:15} {value}')
+    print(f'{args.out}: {args.out.stat().st_size / 1e6:.1f} MB')
+    print(check_file(args.out, model, metadata))
+
+
+def size_of(text: str) -> tuple[int, int] | Literal['dynamic']:
+    """--size: height and width.
+
+    Raises:
+        UsageError: neither that nor 'dynamic'.
+    """
+    from .image_sizes import parse_size
+
+    if text == 'dynamic':
+        return 'dynamic'
+    try:
+        size = parse_size(text)
+    except ValueError as error:
+        raise UsageError(f'--size {text}: give HEIGHTxWIDTH (480x640) or dynamic') from error
+    return (size, size) if isinstance(size, int) else size
+
+
+def batch_of(text: str) -> int | Literal['dynamic']:
+    """--batch: a number of images.
+
+    Raises:
+        UsageError: neither that nor 'dynamic'.
+    """
+    if text != 'dynamic' and not text.isdigit():
+        raise UsageError(f'--batch {text}: give a number of images or dynamic')
+    return 'dynamic' if text == 'dynamic' else int(text)
+
+
+def load(
+    cfg: Config, model: nn.Module, checkpoint: str
+) -> tuple[Sequence[str] | None, Sequence[Colour] | None]:
+    """Load the weights into a model; names and colours of its classes, if the checkpoint has them.
+
+    Raises:
+        UsageError, CheckpointError: they cannot be read, or do not fit.
+    """
+    from .dataset_meta import classes_and_colours
+    from .weights import check_tested_weights
+
+    stored = check_tested_weights(checkpoint, model)
+    classes = ((stored.get('meta') or {}).get('dataset_meta') or {}).get('classes')
+    classes = classes or (cfg.get('metainfo') or {}).get('classes')  # of a model of the hub
+    if classes is None or cfg.get('test_dataloader') is None:
+        return classes, None
+    colours = classes_and_colours(cfg, stored)[1]
+    return classes, [colours[index] for index in range(len(classes))]
+
+
+def resize_of(cfg: Config) -> dict | None:
+    """The size of the test pipeline: of its first Resize; None without one."""
+    loader = cfg.get('test_dataloader') or {}
+    steps = (loader.get('dataset') or {}).get('pipeline') or []
+    step = next((step for step in steps if step.type.endswith('Resize') and 'scale' in step), None)
+    if step is None or isinstance(step.scale, (int, float)):
+        return None
+    return dict(scale=list(step.scale), keep_ratio=bool(step.get('keep_ratio')))

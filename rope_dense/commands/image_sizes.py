@@ -1,0 +1,87 @@
+"""Sizes of images: of test pipelines, and as text of options."""
+
+from __future__ import annotations
+
+import copy
+import re
+
+from mmengine.config import Config, ConfigDict
+
+from ..utils.config_parts import pipelines
+from ..utils.sizes import ImageSize, Size
+
+SIDES = re.compile(r'0*([1-9]\d*)(?:x0*([1-9]\d*))?')
+
+
+def at_size(config: Config, size: int | ImageSize) -> Config:
+    """A copy of a config that tests at another size.
+
+    Every step of the test pipeline with a `scale` gets the new one and keeps its `keep_ratio`.
+
+    Args:
+        config: of a detector, segmentor or classifier.
+        size: the shorter side in pixels, the longer one (or its limit) grows by the same factor; or
+            height and width, which bound the image with `keep_ratio`.
+
+    Raises:
+        ValueError: no step has a `scale`, or a step does not allow the new one.
+    """
+    config = copy.deepcopy(config)
+    for step in resize_steps(config):
+        if isinstance(size, tuple):
+            if 'max_size' in step:
+                raise ValueError(f'{step.type} takes a shorter side only, not height and width')
+            step.scale = size[::-1]
+        elif isinstance(step.scale, int):
+            if 'max_size' in step:
+                step.max_size = round(step.max_size * size / step.scale)
+            step.scale = size
+        else:
+            step.scale = tuple(round(side * size / min(step.scale)) for side in step.scale)
+    return config
+
+
+def resize_steps(config: Config) -> list[ConfigDict]:
+    """The steps of the test pipelines that resize.
+
+    Raises:
+        ValueError: there are none, or a step pads to a fixed size.
+    """
+    steps = [step for steps in pipelines(config.test_dataloader.dataset) for step in steps]
+    for step in steps:
+        if step.type == 'Pad' and step.get('size'):
+            raise ValueError(
+                f'test pipeline: Pad(size={step.size}) fixes the size of the images; pad to a '
+                'multiple with size_divisor instead'
+            )
+    resizes = [step for step in steps if 'scale' in step]
+    if not resizes:
+        raise ValueError(
+            f'test pipeline of {config.filename}: no step has a `scale`, add a Resize to it'
+        )
+    return resizes
+
+
+def configured_size(config: Config) -> ImageSize:
+    """Height and width of a config's test images; their bounds with `keep_ratio`."""
+    scale = resize_steps(config)[0].scale
+    return (scale, scale) if isinstance(scale, int) else (scale[1], scale[0])
+
+
+def parse_size(text: str, option: str = '--sizes') -> int | ImageSize:
+    """'128', the shorter side, or '96x128', height and width, in pixels.
+
+    Raises:
+        ValueError: neither, or a side without a pixel.
+    """
+    advice = 'give a side in pixels (128), or HEIGHTxWIDTH (96x128), 1 or more'
+    return parse_sides(text, f'{option} {text}: {advice}')
+
+
+def parse_sides(text: str, problem: str) -> int | Size:
+    """'7' or '7x14', height and width; ValueError with ``problem`` for anything else or 0."""
+    match = SIDES.fullmatch(text)
+    if match is None:
+        raise ValueError(problem)
+    height, width = match.groups()
+    return int(height) if width is None else (int(height), int(width))

@@ -1,0 +1,122 @@
+"""Build the Runner and run it, on any machine."""
+
+import errno
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.runner import Runner, find_latest_checkpoint
+
+from ..engine import runner as runners
+from ..utils.atomic_write import is_interrupt
+from ..utils.config_parts import nodes
+from .door import building
+from .errors import UsageError
+from .weights import read_safely
+
+
+def build_runner(cfg: Config, launcher: str) -> Runner:
+    """Build the config's Runner, distributed unless the launcher is 'none'.
+
+    Raises:
+        UsageError: a part cannot be built, or the launcher did not start this process.
+    """
+    cfg.launcher = launcher
+    read_safely()
+    logging.raiseExceptions = False  # a log on a full disk: what is written next says so
+    with writing_to(cfg.work_dir), building(f'Runner, --launcher {launcher}'):
+        if launcher == 'pytorch' and not torch.cuda.is_available():
+            use_gloo(cfg)
+        return runners.build_runner(cfg)
+
+
+def use_gloo(cfg: Config) -> None:
+    """Distribute over processes on the CPU; mmengine would first give each process a GPU.
+
+    Each process has batch norms of its own: PyTorch synchronises them on GPUs only.
+    """
+    torch.distributed.init_process_group('gloo')
+    for _, node in nodes(cfg.model):
+        if node.get('type') == 'SyncBN':
+            node.type = 'BN'
+    default = ConfigDict(
+        type='MMDistributedDataParallel',
+        broadcast_buffers=False,
+        find_unused_parameters=cfg.get('find_unused_parameters', False),
+    )
+    cfg.model_wrapper_cfg = ConfigDict(cfg.get('model_wrapper_cfg') or default, device_ids=None)
+
+
+def test(runner: Runner) -> None:
+    """Test; errors as in ``train``."""
+    build_loop(runner, 'test')
+    with running(runner.cfg, 'test', runner):
+        runner.test()
+
+
+def train(runner: Runner) -> None:
+    """Train; on Ctrl-C print how to continue.
+
+    Raises:
+        UsageError: a part cannot be built, or the model refuses an image.
+        CheckpointError: weights cannot be read or downloaded, or do not fit.
+        LoadError: an image cannot be read.
+    """
+    build_loop(runner, 'train')
+    build_loop(runner, 'val')
+    try:
+        with running(runner.cfg, 'train', runner):
+            runner.train()
+    except (KeyboardInterrupt, Exception) as error:
+        if not is_interrupt(error):
+            raise
+        if runner.rank == 0:
+            latest = find_latest_checkpoint(runner.work_dir)
+            advice = (
+                f'no checkpoint in {runner.work_dir} yet: the same command starts again'
+                if latest is None
+                else f'the last checkpoint is {latest}: the same command with --resume continues'
+            )
+            print(f'\nstopped at iteration {runner.iter}; {advice}', file=sys.stderr)
+        raise KeyboardInterrupt from error
+
+
+def build_loop(runner: Runner, loop: str) -> None:
+    """Build a loop of a Runner, with its data and evaluator, before the Runner uses it.
+
+    Raises:
+        UsageError: a part cannot be built.
+    """
+    with building(f'{loop}_cfg, {loop}_dataloader or {loop}_evaluator'):
+        getattr(runner, f'{loop}_loop')
+
+
+@contextmanager
+def running(cfg: Config, loop: str, runner: Runner | None = None) -> Iterator[None]:
+    """Within this context, a ValueError or AssertionError becomes a UsageError with the batch."""
+    try:
+        with writing_to(cfg.work_dir):
+            yield
+    except (ValueError, AssertionError) as error:
+        if is_interrupt(error):
+            raise
+        batch = ''
+        if images := getattr(runner, 'batch', ()):
+            size = cfg[f'{loop}_dataloader'].get('batch_size', 1)
+            batch = f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'
+        raise UsageError(f'{error or type(error).__name__}{batch}') from error
+
+
+@contextmanager
+def writing_to(folder: str) -> Iterator[None]:
+    """Within this context, the error of a full disk names this folder if it names no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
+            error.filename = os.path.join(os.path.abspath(folder), '')
+        raise

@@ -1,0 +1,59 @@
+"""Generate the shapes data set, in COCO and ADE20K layout.
+
+Example:
+    python tools/make_shapes.py data/shapes --train 400 --val 100 --size 160
+"""
+
+import argparse
+from collections.abc import Sequence
+
+from .arguments import tool_parser
+from .errors import UsageError
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = tool_parser(__doc__)
+    parser.add_argument(
+        'out', help='folder to write; a shapes data set made from other settings is replaced'
+    )
+    parser.add_argument('--train', type=int, default=400, help='training images (%(default)s)')
+    parser.add_argument('--val', type=int, default=100, help='validation images (%(default)s)')
+    parser.add_argument(
+        '--size',
+        type=int,
+        nargs='+',
+        default=[160],
+        metavar='PIXELS',
+        help='side, or height and width (160)',
+    )
+    parser.add_argument('--seed', type=int, default=0, help='(%(default)s)')
+    parser.add_argument(
+        '--colors',
+        choices=['class', 'any'],
+        default='class',
+        help='what the hue of a shape follows (%(default)s)',
+    )
+    parser.add_argument(
+        '--layout', nargs='+', choices=['coco', 'ade'], default=['coco', 'ade'], help='(both)'
+    )
+    args = parser.parse_args(argv)
+    args.size = tuple(args.size * 2 if len(args.size) == 1 else args.size)
+    return args
+
+
+def main(args: argparse.Namespace) -> None:
+    from ..datasets.shapes_files import ShapesSettings, write_shapes
+
+    try:
+        settings = ShapesSettings(
+            args.train,
+            args.val,
+            args.size,
+            args.seed,
+            colors=args.colors,
+            layouts=tuple(args.layout),
+        )
+        written = write_shapes(args.out, settings)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    print(f'{args.out}: {"written" if written else "already there, from the same settings"}')

@@ -1,0 +1,141 @@
+"""The model and the optimizer of a config: built, and checked with the image sizes."""
+
+import copy
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.logging import MMLogger
+from mmengine.model import BaseModel, revert_sync_batchnorm
+from mmengine.optim import OptimWrapper, build_optim_wrapper
+from mmengine.registry import MODELS, OPTIM_WRAPPERS
+from torch import nn
+
+from ..backbones.base import Backbone
+from ..utils.config_parts import nodes
+from .config import leaf_datasets
+from .door import build_part, building
+from .errors import UsageError
+
+SIZES = ('size', 'crop_size', 'scale', 'scales')  # settings of transforms, in pixels
+
+
+def build_model(cfg: Config) -> BaseModel:
+    """Build the model as the Runner will, without initial weights; UsageError if it fails."""
+    return build_part(cfg, 'model', MODELS, cfg.model)
+
+
+def build_shapes(cfg: Config) -> BaseModel:
+    """``build_model`` without memory for weights (on the meta device), where its parts allow that.
+
+    Some parts of mmdet and mmseg read values of tensors when they are built; such a model is built
+    on the CPU.
+    """
+    try:
+        with torch.device('meta'):
+            return build_model(cfg)
+    except UsageError:
+        return build_model(cfg)
+
+
+def random_model(cfg: Config) -> BaseModel:
+    """The model of a config with its random initial weights; none are fetched or read."""
+    for _, node in nodes(cfg.model):
+        init_cfg = node.get('init_cfg')
+        if isinstance(init_cfg, dict) and init_cfg.get('type') == 'Pretrained':
+            node.init_cfg = None
+    model = build_model(cfg)
+    MMLogger.get_current_instance().setLevel('WARNING')  # or every initialised weight is listed
+    model.init_weights()
+    return revert_sync_batchnorm(model)
+
+
+def build_optimizer(cfg: Config, model: nn.Module) -> OptimWrapper:
+    """Build the optimizer with its parameter groups, without the log of each parameter."""
+    logging.disable(logging.INFO)
+    try:
+        with (
+            building('optim_wrapper'),
+            OPTIM_WRAPPERS.switch_scope_and_registry(cfg.default_scope),
+        ):
+            return build_optim_wrapper(model, copy.deepcopy(cfg.optim_wrapper))
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def check_image_sizes(cfg: Config, model: nn.Module, loaders: tuple[str, ...]) -> None:
+    """Raise UsageError for an image size below a patch, or a stride that leaves gaps."""
+    patch = patch_size(model)
+    for key, node, name in size_settings(cfg, loaders):
+        if (side := shortest_side(node, name)) < patch:
+            raise UsageError(
+                f'{key}.{name}={node[name]}: leaves an image side of {side:g} pixels, and the '
+                f'backbone cuts images into patches of {patch} pixels; give {patch} or more'
+            )
+    test_cfg = cfg.model.get('test_cfg') or ConfigDict()
+    if test_cfg.get('mode') == 'slide' and test_cfg.get('stride'):
+        stride, crop = test_cfg.stride, test_cfg.crop_size
+        if any(step > side for step, side in zip(stride, crop, strict=True)):
+            raise UsageError(
+                f'model.test_cfg.stride={stride} is more than model.test_cfg.crop_size={crop}: '
+                'pixels between the windows would get no label'
+            )
+
+
+def size_settings(cfg: Config, loaders: Iterable[str]) -> Iterator[tuple[str, ConfigDict, str]]:
+    """(Key of a part, the part, name) of each setting of a size in pixels."""
+    parts = {f'model.{name}': cfg.model.get(name) for name in ('data_preprocessor', 'test_cfg')}
+    for loader in loaders:
+        parts |= {f'{key}.pipeline': d.get('pipeline') for key, d in leaf_datasets(cfg, loader)}
+    for start, part in parts.items():
+        for key, node in nodes(part, start):
+            yield from ((key, node, name) for name in SIZES)
+
+
+def patch_size(model: nn.Module) -> int:
+    """Side of the backbone's patches in pixels; 1 for a backbone without any."""
+    backbone = getattr(model, 'backbone', nn.Identity())
+    if isinstance(backbone, Backbone):
+        return backbone.patch_embed.patch_size
+    first = next((part for part in backbone.modules() if isinstance(part, nn.Conv2d)), None)
+    return max(first.stride) if first is not None and first.stride == first.kernel_size else 1
+
+
+def shortest_side(node: ConfigDict, name: str) -> float:
+    """The shortest side in pixels that a setting leaves; infinity where it is no size in pixels.
+
+    The setting is a number, a pair, or a list of numbers or pairs.
+    """
+    if node.get(name) is None or str(node.get('crop_type', '')).startswith('relative'):
+        return np.inf
+    try:
+        sizes = np.array(node[name], float)
+    except (TypeError, ValueError):
+        return np.inf
+    if not sizes.size:
+        return np.inf
+    sizes = sizes.reshape(-1, 1) if name == 'scales' and sizes.ndim == 1 else np.atleast_2d(sizes)
+    # A resize that keeps the ratio bounds both sides; either may end up shorter.
+    bounds = name.startswith('scale') and node.get('keep_ratio') and (sizes > 0).all()
+    return (sizes.max(1) if bounds else sizes.min(1)).min()
+
+
+def check_classes(cfg: Config, key: str, classes: Sequence[str]) -> None:
+    """Raise UsageError unless the heads predict as many classes as the data set at `key` has."""
+    for head, node in heads(cfg):
+        if node.get('num_classes') not in (None, len(classes)):
+            raise UsageError(
+                f'{head}.num_classes={node.num_classes}, but {key} has {len(classes)} classes: set '
+                f'--cfg-options {head}.num_classes={len(classes)}, or change the classes by '
+                f'{key}.metainfo'
+            )
+
+
+def heads(cfg: Config) -> Iterator[tuple[str, ConfigDict]]:
+    """(Key, settings) of each head of the model, those within other heads too."""
+    for key, node in nodes(cfg.model, 'model'):
+        *_, outer, name = key.split('.') if '.' in key else ('', key)
+        if (outer if name.isdigit() else name).endswith('_head'):
+            yield key, node

@@ -1,0 +1,217 @@
+"""Options of commands that change a config.
+
+Each function raises UsageError where the config or the machine does not allow the option.
+"""
+
+import argparse
+import copy
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mmengine.config import Config, ConfigDict
+from mmengine.dist import is_main_process
+
+from ..utils.atomic_write import PARTIAL
+from ..utils.config_parts import nodes
+from .config import evaluators, lacks_classes, leaf_datasets
+from .errors import UsageError
+from .weights import resolve_resume
+
+
+def with_data_root(cfg: Config, data_root: str | Path) -> Config:
+    """--data-root: a copy of a config whose data sets and evaluators read from another folder.
+
+    Every `data_root` is replaced, and the start of every `ann_file` that lies in one.
+    """
+    if lacks_classes(cfg):
+        raise UsageError(
+            f'--data-root {data_root}: this config reads its classes in '
+            f'own.data_root={cfg.own.data_root!r}, which is no folder; give --cfg-options '
+            f'own.data_root={data_root} instead'
+        )
+    cfg = copy.deepcopy(cfg)
+    parts = [node for _, node in nodes(cfg._cfg_dict)]
+    roots = {node.data_root for node in parts if node.get('data_root')}
+    if not roots:
+        raise UsageError(f'--data-root {data_root}: no data set of the config has a data_root')
+    for node in parts:
+        if node.get('data_root'):
+            node.data_root = str(data_root)
+        elif node.get('ann_file'):
+            file = Path(node.ann_file)
+            inside = [file.relative_to(root) for root in roots if file.is_relative_to(root)]
+            node.ann_file = str(data_root / inside[0]) if inside else node.ann_file
+    return cfg
+
+
+def apply_training_options(cfg: Config, args: argparse.Namespace) -> None:
+    """Change a config as the options of a training say.
+
+    Args:
+        args: of ``add_common_arguments`` and ``add_training_arguments``.
+    """
+    if args.amp:
+        enable_amp(cfg, args.amp)
+    if args.ema is not None:
+        enable_ema(cfg, args.ema)
+    if args.with_cp:
+        enable_checkpointing(cfg)
+    if args.compile:
+        enable_compile(cfg)
+    if args.fsdp:
+        enable_fsdp(cfg, args.launcher)
+    if args.auto_scale_lr:
+        enable_auto_scale_lr(cfg)
+    if args.load_from:
+        cfg.load_from = args.load_from
+    if args.resume:
+        resolve_resume(cfg, args.resume)
+
+
+def enable_amp(cfg: Config, precision: str) -> None:
+    """--amp fp16, --amp bf16: train in mixed precision."""
+    wrapper = cfg.optim_wrapper
+    kind = wrapper.get('type', 'OptimWrapper')  # mmengine's default
+    if kind not in ('OptimWrapper', 'AmpOptimWrapper', 'BFloat16OptimWrapper'):
+        raise UsageError(f'--amp: optim_wrapper.type is {kind!r}, it must be OptimWrapper')
+    replaced = {name: wrapper.pop(name, None) for name in ('dtype', 'loss_scale')}
+    if precision == 'bf16':
+        wrapper.type = 'BFloat16OptimWrapper'
+    else:
+        scale = replaced['loss_scale'] or 'dynamic'
+        wrapper.update(type='AmpOptimWrapper', dtype='float16', loss_scale=scale)
+
+
+def enable_ema(cfg: Config, momentum: float) -> None:
+    """--ema: keep, evaluate and save a moving average of the weights."""
+    if not 0 < momentum < 1:
+        raise UsageError(
+            f'--ema {momentum}: the share of the new weights at each iteration, between 0 and 1'
+        )
+    if has_average(cfg):
+        raise UsageError('--ema: custom_hooks of the config has an EMAHook already; change it')
+    cfg.custom_hooks = [*(cfg.get('custom_hooks') or []), dict(type='EMAHook', momentum=momentum)]
+
+
+def has_average(cfg: Config) -> bool:
+    """True if the config has a moving average of the weights."""
+    return any(hook['type'] == 'EMAHook' for hook in cfg.get('custom_hooks') or [])
+
+
+def enable_checkpointing(cfg: Config) -> None:
+    """--with-cp: recompute the backbone's blocks in backward to save memory."""
+    cfg.model.backbone.with_cp = True
+
+
+def enable_compile(cfg: Config) -> None:
+    """--compile: compile the backbone's blocks."""
+    hooks = cfg.get('custom_hooks') or []
+    if all(hook['type'] != 'CompileBlocksHook' for hook in hooks):
+        cfg.custom_hooks = [*hooks, dict(type='CompileBlocksHook')]
+
+
+def enable_fsdp(cfg: Config, launcher: str) -> None:
+    """--fsdp: shard weights, gradients and optimizer state over the processes."""
+    if launcher == 'none':
+        raise UsageError(
+            '--fsdp shards over the processes of a distributed run: start it with '
+            'tools/dist_train.sh or tools/slurm_train.sh'
+        )
+    if has_average(cfg):
+        raise UsageError('--fsdp: a moving average (--ema, EMAHook) needs whole weights; leave one')
+    if cfg.get('runner_type') or cfg.get('strategy'):
+        raise UsageError('--fsdp: the config has a runner_type or strategy of its own')
+    cfg.runner_type = 'FlexibleRunner'
+    cfg.strategy = dict(type='rope_dense.engine.fsdp.BlockFSDPStrategy')
+
+
+def enable_auto_scale_lr(cfg: Config) -> None:
+    """--auto-scale-lr: scale the learning rate with the batch size."""
+    cfg.auto_scale_lr = ConfigDict(cfg.get('auto_scale_lr') or {}, enable=True)
+
+
+def enable_tta(cfg: Config) -> None:
+    """--tta: test with the config's `tta_model` and `tta_pipeline`."""
+    missing = [name for name in ('tta_model', 'tta_pipeline') if not cfg.get(name)]
+    if missing:
+        raise UsageError(
+            f'--tta: the config has no {" and no ".join(missing)}; add them as in the flagship '
+            'configs, or leave --tta out'
+        )
+    warn_of_tta_sizes(cfg)
+    cfg.model = ConfigDict(cfg.tta_model, module=cfg.model)
+    for _, dataset in leaf_datasets(cfg, 'test_dataloader'):
+        dataset.pipeline = cfg.tta_pipeline
+
+
+def warn_of_tta_sizes(cfg: Config) -> None:
+    """Print a warning where all views of an image are larger, or smaller, than its test size."""
+    tested, views = (
+        [
+            step.scale if isinstance(step.scale, int) else min(step.scale)
+            for _, step in nodes(pipeline)
+            if 'Resize' in str(step.get('type')) and step.get('scale')
+        ]
+        for pipeline in (cfg.test_dataloader.dataset.get('pipeline'), cfg.tta_pipeline)
+    )
+    if tested and views and not min(views) <= tested[0] <= max(views):
+        print(
+            f'warning: --tta resizes to shorter sides of {min(views)} to {max(views)} pixels, the '
+            f'test pipeline to {tested[0]}: set the scales of tta_pipeline',
+            file=sys.stderr,
+        )
+
+
+@contextmanager
+def saved_predictions(cfg: Config, out: str) -> Iterator[None]:
+    """--out: let a test write its predictions, of mmdet to a pickle, of mmseg to PNGs in a folder.
+
+    They are in another folder beside it until the test is complete.
+    """
+    metrics = [metric for _, metric in evaluators(cfg, 'test_evaluator')]
+    partial, target = Path(f'{out}{PARTIAL}'), Path(out)
+    if cfg.default_scope == 'mmdet':
+        if not out.endswith(('.pkl', '.pickle')) or target.is_dir():
+            raise UsageError(f'--out {out!r}: detections go to a pickle; give a name.pkl')
+        dump = ConfigDict(type='DumpDetResults', out_file_path=str(partial / target.name))
+        cfg.test_evaluator, target = [*metrics, dump], target.parent
+    else:
+        if target.is_file():
+            raise UsageError(f'--out {out!r} is a file; label images go to a folder')
+        writers = [metric for metric in metrics if metric.type == 'IoUMetric']
+        if not writers:
+            raise UsageError('--out: only IoUMetric writes label images; test_evaluator has none')
+        for metric in writers:
+            metric.output_dir = str(partial)
+    partial.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+        if is_main_process():
+            target.mkdir(exist_ok=True)
+            for file in partial.iterdir():
+                os.replace(file, target / file.name)
+    finally:
+        if is_main_process():
+            shutil.rmtree(partial)
+
+
+def show_predictions(cfg: Config, show: bool, show_dir: str | None, wait_time: float) -> None:
+    """--show, --show-dir: draw the predictions on every test image, in a window or to files.
+
+    mmdet writes `show_dir`/<image>, mmseg `show_dir`/vis_data/vis_image/test_<image>_<number>.png.
+    """
+    kind = 'Det' if cfg.default_scope == 'mmdet' else 'Seg'
+    hooks = cfg.setdefault('default_hooks', ConfigDict())
+    hook = hooks.setdefault('visualization', ConfigDict(type=f'{kind}VisualizationHook'))
+    hook.update(draw=True, interval=1, show=show, wait_time=wait_time)
+    if not cfg.get('visualizer'):
+        backends = [dict(type='LocalVisBackend')]
+        cfg.visualizer = ConfigDict(type=f'{kind}LocalVisualizer', vis_backends=backends)
+    if show_dir and kind == 'Det':
+        hook.test_out_dir = os.path.abspath(show_dir)
+    elif show_dir:
+        cfg.visualizer.save_dir = os.path.abspath(show_dir)

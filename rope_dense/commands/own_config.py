@@ -1,0 +1,414 @@
+"""Settings of configs/own applied to a published recipe, fitted to a user's data set.
+
+A config calls ``detection``, ``instance`` or ``semantic`` with its settings, and is based on the
+dict that they return; a copy works in any folder. Everything that
+depends on the data, on the size of the images or on the length of training is computed here from
+one value each: number of classes, iterations, warm-up, milestones, intervals, learning rate, crops,
+sizes of test-time augmentation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+
+from ..datasets.own_data import (
+    CLASSES_FILE,
+    CocoSplit,
+    choose_classes,
+    distinct_colour,
+    find_coco,
+    find_masks,
+    paired_files,
+    read_classes,
+)
+from ..utils.config_parts import nodes
+from ..utils.validation import check_choice, check_integer, check_number
+from .arguments import CONFIGS
+from .errors import nearest
+
+LINGBOT = 'hf-hub:robbyant/lingbot-vision-vit-'
+# The backbones of one word: architecture, weights, channels, number of blocks.
+BACKBONES = {
+    'small': ('lingbot_small', f'{LINGBOT}small', 384, 12),
+    'base': ('lingbot_base', f'{LINGBOT}base', 768, 12),
+    'large': ('lingbot_large', f'{LINGBOT}large', 1024, 24),
+}
+# Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
+DETECTION = {'small': (0.1, 0.7), 'base': (0.1, 0.7), 'large': (0.4, 0.8)}
+SEMANTIC = {'small': (0.15, 0.75), 'base': (0.15, 0.75), 'large': (0.2, 0.9)}
+PIXELS = ('scale', 'scales', 'crop_size', 'max_size', 'size', 'stride', 'pad_size_divisor')
+WARMUP = 500  # iterations, or a tenth of a shorter run
+UNKNOWN = 'object'  # the class of data that are not there
+MISSING = CocoSplit('annotations/train.json', 'train', (UNKNOWN,), (frozenset([UNKNOWN]),))
+
+
+@dataclass(frozen=True)
+class Own:
+    """The settings of configs/own.
+
+    Attributes:
+        data_root: folder of the data set.
+        classes: names to use, or None for all of the training file, or of classes.txt.
+        void: semantic segmentation: numbers (or names) of classes in the masks that are neither
+            trained nor evaluated. 255 is always such a number.
+        train, val: annotation file, or [folder of images, folder of masks], below `data_root`; None
+            to look for the common names.
+        backbone: 'small', 'base' or 'large' (LingBot-Vision).
+        weights: file or hub name of the backbone's weights, 'default' for the published ones, or
+            None to start from random values.
+        epochs, batch_size: passes over the data; images of one GPU in an iteration.
+        gpus: processes that train together (tools/dist_train.sh).
+        size: shorter side of a test image in pixels; other sizes follow from it. Instance
+            segmentation: side of the square that training crops to.
+        lr: learning rate, or None for that of the recipe times the square root of the ratio of the
+            batches (Malladi et al., "On the SDEs and Scaling Rules for Adaptive Gradient
+            Algorithms", 2022).
+        val_epochs: evaluate, and save, after so many epochs.
+        patience: evaluations without progress after which training ends, or None.
+        ema: evaluate and save a moving average of the weights.
+    """
+
+    data_root: str
+    classes: Sequence[str] | None = None
+    void: Sequence[int | str] = ()
+    train: str | Sequence[str] | None = None
+    val: str | Sequence[str] | None = None
+    backbone: str = 'small'
+    weights: str | None = 'default'
+    epochs: int = 50
+    batch_size: int = 2
+    gpus: int = 1
+    size: int = 640
+    lr: float | None = None
+    val_epochs: int = 1
+    patience: int | None = None
+    ema: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ('epochs', 'batch_size', 'gpus', 'val_epochs'):
+            check_integer(name, getattr(self, name), 1)
+        check_integer('size', self.size, 32)
+        check_choice('backbone', self.backbone, tuple(BACKBONES))
+        check_choice('ema', self.ema, (True, False))
+        if self.patience is not None:
+            check_integer('patience', self.patience, 1)
+        if self.lr is not None:
+            check_number('lr', self.lr, above=0)
+
+    @property
+    def root(self) -> Path:
+        return Path(self.data_root)
+
+
+def settings_of(given: Mapping[str, object]) -> Own:
+    """Read the settings of a config.
+
+    Raises:
+        ValueError: an unknown setting, or a value that is not allowed.
+    """
+    allowed = [field.name for field in dataclasses.fields(Own)]
+    for name in given:
+        if name not in allowed:
+            raise ValueError(
+                f'own.{name}: no such setting{nearest(name, allowed)}; allowed: '
+                f'{", ".join(allowed)}'
+            )
+    return Own(**given)  # type: ignore[arg-type]
+
+
+def detection(given: Mapping[str, object]) -> dict:
+    """A config of DINO on a plain ViT for boxes in COCO's format; see ``Own``.
+
+    Raises:
+        ValueError: a wrong setting, or annotations that cannot be used.
+    """
+    cfg = read_recipe('dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py')
+    return on_coco(given, cfg, recipe_size=800, recipe_batch=16, milestones=[11 / 12])
+
+
+def instance(given: Mapping[str, object]) -> dict:
+    """A config of Mask R-CNN on a plain ViT for masks in COCO's format; see ``Own``.
+
+    Raises:
+        ValueError: a wrong setting, or annotations that cannot be used.
+    """
+    cfg = read_recipe('stock_heads/mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco.py')
+    on_coco(given, cfg, recipe_size=1024, recipe_batch=64, milestones=[8 / 9, 26 / 27])
+    cfg['default_hooks']['checkpoint']['save_best'] = 'coco/segm_mAP'
+    scale = cfg['test_dataloader']['dataset']['pipeline'][1]['scale']
+    cfg['tta_pipeline'][1]['transforms'][0] = [  # a larger view would be padded to two squares
+        dict(type='Resize', scale=multiplied(scale, share), keep_ratio=True) for share in (1, 0.75)
+    ]
+    nms = dict(type='nms', iou_threshold=0.5)
+    cfg['tta_model'] = dict(type='InstanceTTAModel', tta_cfg=dict(nms=nms, max_per_img=100))
+    return cfg
+
+
+def read_recipe(name: str) -> dict:
+    """A config of this package as plain dicts, which share nothing."""
+    return Config.fromfile(CONFIGS / name).to_dict()
+
+
+def on_coco(
+    given: Mapping[str, object],
+    cfg: dict,
+    recipe_size: int,
+    recipe_batch: int,
+    milestones: Sequence[float],
+) -> dict:
+    """Fit a recipe for COCO to the settings, in place.
+
+    Args:
+        recipe_size, recipe_batch: size of its test images, and images in an iteration.
+        milestones: shares of the training at which its learning rate falls to a tenth.
+    """
+    own = settings_of(given)
+    images = fit_data(cfg, own)
+    resize(cfg, own.size / recipe_size)
+    model = cfg['model']
+    fit_backbone(cfg, own, *DETECTION[own.backbone])
+    channels = BACKBONES[own.backbone][2]
+    pyramid = model['neck'][0] if isinstance(model['neck'], list) else model['neck']
+    pyramid['in_channels'] = channels
+    depth = BACKBONES[own.backbone][3]
+    model['backbone'].update(
+        window_size=16,  # the grid of the pre-training's crops
+        window_prefix='copy',
+        window_block_indexes=[i for i in range(depth) if (i + 1) % (depth // 4)],
+    )
+    if 'num_queries' in model:  # no more than the smallest training image has tokens of 8 pixels
+        model['num_queries'] = min(model['num_queries'], math.floor(0.6 * own.size / 8) ** 2)
+        most = min(model['test_cfg']['max_per_img'], model['num_queries'])
+        model['test_cfg']['max_per_img'] = most
+    iterations = fit_schedule(cfg, own, images, recipe_batch, 'coco/bbox_mAP')
+    cfg['param_scheduler'] = [
+        *warm_up(iterations),
+        dict(
+            type='MultiStepLR',
+            by_epoch=False,
+            milestones=sorted({int(share * iterations) for share in milestones} - {0}),
+            gamma=0.1,
+        ),
+    ]
+    return finished(cfg, own)
+
+
+def fit_data(cfg: dict, own: Own) -> int:
+    """Set data sets, evaluators and classes for boxes in COCO's format, in place.
+
+    Returns:
+        The number of training images that have objects of the classes.
+
+    Raises:
+        ValueError: annotations that cannot be used.
+    """
+    train = val = MISSING
+    if own.root.is_dir():  # else the tools say, before they begin, that the data is not there
+        train, val = (
+            find_coco(own.root, split, as_file(split, getattr(own, split)))
+            for split in ('train', 'val')
+        )
+    file = own.root / CLASSES_FILE
+    listed, colours = read_classes(file) if file.is_file() else (None, [])
+    classes = choose_classes(train, val, own.classes or listed)
+    by_name = dict(zip(listed or (), colours, strict=True))
+    palette = [by_name.get(name, distinct_colour(i)) for i, name in enumerate(classes)]
+
+    for name, split in (('train', train), ('val', val), ('test', val)):
+        cfg[f'{name}_dataloader']['dataset'].update(
+            data_root=f'{own.root}{os.sep}',
+            ann_file=split.ann_file,
+            data_prefix=dict(img=f'{split.images}/' if split.images else ''),
+            metainfo=dict(classes=classes, palette=palette),
+        )
+    cfg['train_dataloader']['dataset']['filter_cfg']['min_size'] = 1
+    for evaluator in ('val_evaluator', 'test_evaluator'):
+        cfg[evaluator]['ann_file'] = str(own.root / val.ann_file)
+    set_everywhere(cfg['model'], 'num_classes', len(classes))
+    images = train.count(classes)
+    if not images:
+        raise ValueError(f'{own.root / train.ann_file}: no image has an object of {classes}')
+    return images
+
+
+def as_file(split: str, given: str | Sequence[str] | None) -> str | None:
+    """`train` or `val` of a COCO data set, checked."""
+    if given is None or isinstance(given, str):
+        return given
+    raise ValueError(f'own.{split}={given!r}: give the annotation file, below data_root')
+
+
+def semantic(given: Mapping[str, object]) -> dict:
+    """A config of UperNet on a plain ViT for masks of class numbers; see ``Own``.
+
+    Raises:
+        ValueError: a wrong setting, or data that cannot be used.
+    """
+    own = settings_of(given)
+    classes, palette, void = semantic_classes(own)
+    folders, images = {name: ('images/train', 'masks/train') for name in ('train', 'val')}, 1
+    if own.root.is_dir():
+        for split in folders:
+            folders[split] = find_masks(own.root, split, as_folders(split, getattr(own, split)))
+        images = len(paired_files(*(own.root / name for name in folders['train'])))
+
+    cfg = read_recipe('upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py')
+    resize(cfg, own.size / 512)
+    for name in ('train', 'val', 'test'):
+        in_images, in_masks = folders['train' if name == 'train' else 'val']
+        dataset = cfg[f'{name}_dataloader']['dataset']
+        dataset.update(
+            type='ImageMaskDataset',
+            data_root=str(own.root),
+            data_prefix=dict(img_path=in_images, seg_map_path=in_masks),
+            void=void,
+            metainfo=dict(classes=classes, palette=palette),
+        )
+    set_everywhere(cfg['model'], 'num_classes', len(classes))
+    fit_backbone(cfg, own, *SEMANTIC[own.backbone])
+    channels, depth = BACKBONES[own.backbone][2:]
+    model = cfg['model']
+    model['backbone']['out_indices'] = [depth * part // 4 - 1 for part in (1, 2, 3, 4)]
+    model['neck']['embed_dim'] = channels
+    model['decode_head'].update(in_channels=[channels] * 4, channels=channels)
+    model['auxiliary_head']['in_channels'] = channels
+    iterations = fit_schedule(cfg, own, images, 16, 'mIoU')
+    cfg['param_scheduler'] = [
+        *warm_up(iterations),
+        dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=iterations),
+    ]
+    cfg['custom_imports']['imports'].append('rope_dense.datasets.image_masks')
+    return finished(cfg, own)
+
+
+def as_folders(split: str, given: str | Sequence[str] | None) -> Sequence[str] | None:
+    """`train` or `val` of images and masks, checked."""
+    if given is None or (not isinstance(given, str) and len(given) == 2):
+        return given
+    raise ValueError(f'own.{split}={given!r}: give [folder of images, folder of masks]')
+
+
+def semantic_classes(own: Own) -> tuple[tuple[str, ...], list[tuple[int, int, int]], list[int]]:
+    """Names and colours of the classes that are trained, and the numbers in masks that are not.
+
+    Raises:
+        ValueError: no class is named, or `void` names one that is not there.
+    """
+    file = own.root / CLASSES_FILE
+    if own.classes:
+        names = tuple(own.classes)
+        colours = [distinct_colour(index) for index in range(len(names))]
+    elif file.is_file():
+        names, colours = read_classes(file)
+    elif own.root.is_dir():
+        raise ValueError(
+            f'{file}: no such file. Write the names of the classes to it, a line for each number '
+            'of the masks from 0, or give own.classes'
+        )
+    else:
+        names, colours = (UNKNOWN, 'background'), [distinct_colour(0), distinct_colour(1)]
+    given = [own.void] if isinstance(own.void, (int, str)) else own.void
+    if unknown := [name for name in given if isinstance(name, str) and name not in names]:
+        raise ValueError(f'own.void: {unknown[0]!r} is no class; there are {", ".join(names)}')
+    void = [names.index(name) if isinstance(name, str) else name for name in given]
+    kept = [index for index in range(len(names)) if index not in void]
+    return tuple(names[i] for i in kept), [colours[i] for i in kept], void
+
+
+def resize(cfg: dict, factor: float) -> None:
+    """Multiply every size in pixels of the pipelines and of the model's crops."""
+    parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
+    parts += [cfg.get('tta_pipeline'), cfg['model']['data_preprocessor']]
+    parts += [cfg['model'].get('test_cfg')] if cfg.get('default_scope') == 'mmseg' else []
+    for part in parts:
+        for _, node in nodes(part):
+            for name in PIXELS:
+                if node.get(name) not in (None, 1):  # a divisor of 1 does not pad
+                    node[name] = multiplied(node[name], factor)
+
+
+def multiplied(value: object, factor: float) -> Any:
+    """A number of pixels, or lists of these, times a factor; 10**6, no limit, stays."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(multiplied(item, factor) for item in value)
+    if not isinstance(value, (int, float)) or value >= 10**6:
+        return value
+    return max(1, round(value * factor))
+
+
+def set_everywhere(part: object, name: str, value: object) -> None:
+    """Set a key wherever it is."""
+    for _, node in nodes(part):
+        if name in node:
+            node[name] = value
+
+
+def fit_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> None:
+    """Set architecture, weights and what goes with them. Random weights have one learning rate."""
+    arch, published = BACKBONES[own.backbone][:2]
+    backbone, paramwise = cfg['model']['backbone'], cfg['optim_wrapper']['paramwise_cfg']
+    backbone.update(arch=arch, rope='default', with_cls_token='default', init_cfg=None)
+    backbone['drop_path_rate'] = drop_path
+    decay = dict(layer_decay=layer_decay)
+    if own.weights is None:
+        # LayerScale of 1e-5, with which the weights were trained, would hide the blocks.
+        backbone.update(layer_scale_init_value=1.0, drop_path_rate=0.0, img_size=own.size)
+        decay = {}
+    else:
+        checkpoint = published if own.weights == 'default' else own.weights
+        backbone['init_cfg'] = dict(type='Pretrained', checkpoint=checkpoint)
+    kept = {name: value for name, value in paramwise.items() if name == 'no_decay'}
+    cfg['optim_wrapper']['paramwise_cfg'] = dict(**decay, **kept)
+
+
+def fit_schedule(cfg: dict, own: Own, images: int, recipe_batch: int, metric: str) -> int:
+    """Set what depends on the number of images and on epochs; returns the number of iterations."""
+    together = own.batch_size * own.gpus
+    per_epoch = math.ceil(images / together)
+    iterations, interval = own.epochs * per_epoch, own.val_epochs * per_epoch
+    interval = min(interval, iterations)
+    cfg['train_cfg'].update(max_iters=iterations, val_interval=interval)
+    hooks = cfg['default_hooks']
+    hooks['logger']['interval'] = max(1, min(50, per_epoch // 2))
+    hooks['checkpoint'].update(interval=interval, max_keep_ckpts=1, save_best=metric)
+    cfg['train_dataloader']['batch_size'] = own.batch_size
+    workers = min(4, os.cpu_count() or 1)
+    for name in ('train', 'val', 'test'):
+        cfg[f'{name}_dataloader'].update(num_workers=workers, persistent_workers=True)
+    optimizer = cfg['optim_wrapper']['optimizer']
+    scale = math.sqrt(together / recipe_batch)
+    optimizer['lr'] = float(f'{optimizer["lr"] * scale:.3g}') if own.lr is None else own.lr
+    cfg['auto_scale_lr'] = dict(enable=False, base_batch_size=together)
+    custom = []
+    if own.patience is not None:
+        custom.append(
+            dict(type='EarlyStoppingHook', monitor=metric, rule='greater', patience=own.patience)
+        )
+    if own.ema:
+        custom.append(dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.0002))
+    cfg['custom_hooks'] = custom
+    return iterations
+
+
+def warm_up(iterations: int) -> list[dict]:
+    """A linear rise from a thousandth, which mmengine completes at iteration ``end`` - 1."""
+    end = min(WARMUP, max(2, iterations // 10))
+    rise = dict(type='LinearLR', by_epoch=False, start_factor=0.001, begin=0, end=end)
+    return [rise] if end <= iterations else []
+
+
+def finished(cfg: dict, own: Own) -> dict:
+    """The config with TensorBoard, where it is installed, and the settings that made it."""
+    if find_spec('tensorboard'):
+        cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
+    cfg['own'] = dataclasses.asdict(own)
+    return cfg

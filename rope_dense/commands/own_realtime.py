@@ -1,0 +1,142 @@
+"""Settings of configs/own/realtime*.py applied to the recipe of DEIMv2 on LingBot-Vision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from mmengine.config import Config
+
+from ..datasets.dense_stages import set_stages, with_masks
+from ..utils.config_parts import nodes
+from .own_config import (
+    BACKBONES,
+    Own,
+    finished,
+    fit_data,
+    fit_schedule,
+    read_recipe,
+    settings_of,
+)
+
+# The recipe of a backbone; shares of its epochs: first augmentation, end of mosaics and MixUp, end
+# of augmentation, late matching.
+RECIPES = {
+    'small': ('deim/deimv2-l_lingbot-s_4xb8-251k_coco.py', (4 / 68, 34 / 68, 60 / 68), 50 / 68),
+    'base': ('deim/deimv2-x_lingbot-b_4xb8-214k_coco.py', (4 / 58, 29 / 58, 50 / 58), 45 / 58),
+    'large': ('deim/deimv2-x_lingbot-b_4xb8-214k_coco.py', (4 / 58, 29 / 58, 50 / 58), 45 / 58),
+}
+RECIPE_BATCH, RECIPE_SIZE = 32, 640
+BLOCKS = {12: (5, 8, 11), 24: (11, 17, 23)}  # whose maps are used, by the number of blocks
+
+
+def realtime(given: Mapping[str, object]) -> dict:
+    """A config of DEIMv2 on a plain ViT for boxes in COCO's format; see ``Own``.
+
+    ``size`` is the side of the square that images are stretched to, rounded to a multiple of 32.
+
+    Raises:
+        ValueError: a wrong setting, or annotations that cannot be used.
+    """
+    return fitted(given, 'coco/bbox_mAP')
+
+
+def realtime_masks(given: Mapping[str, object]) -> dict:
+    """The same with ECSeg's head, costs and loss weights, for masks in COCO's format; see ``Own``.
+
+    Raises:
+        ValueError: a wrong setting, or annotations that cannot be used.
+    """
+    cfg = fitted(given, 'coco/segm_mAP')
+    augment = cfg['model']['data_preprocessor']['batch_augments'][0]
+    augment['copyblend_prob'] = 0.0  # as ECSeg: it would copy objects without their masks
+    config = Config(cfg)
+    config.merge_from_dict(with_masks(cfg, {}))
+    return config.to_dict()
+
+
+def fitted(given: Mapping[str, object], metric: str) -> dict:
+    """The recipe fitted to settings; ``metric`` chooses the best checkpoint."""
+    own = settings_of(given)
+    name, shares, late = RECIPES[own.backbone]
+    cfg = read_recipe(name)
+    images = fit_data(cfg, own)
+    fit_model(cfg, own)
+    size = max(32, round(own.size / 32) * 32)
+    fit_augmentation(cfg, size)
+    average, restart = cfg['custom_hooks']
+    iterations = fit_schedule(cfg, own, images, RECIPE_BATCH, metric)
+    hooks = [hook for hook in cfg['custom_hooks'] if hook['type'] == 'EarlyStoppingHook']
+    hooks += [average] if own.ema else []
+    hooks.append(restart)
+    cfg['custom_hooks'] = hooks
+    fit_stages(cfg, own, iterations, size, shares, late)
+    return finished(cfg, own)
+
+
+def fit_model(cfg: dict, own: Own) -> None:
+    """Set the backbone and what goes with it. Random weights have the learning rate of the rest."""
+    arch, published, channels, depth = BACKBONES[own.backbone]
+    model = cfg['model']
+    model['backbone'].update(arch=arch, out_indices=BLOCKS[depth], init_cfg=None)
+    model['neck']['in_channels'] = channels
+    if own.weights is None:
+        model['backbone']['layer_scale_init_value'] = 1.0
+        cfg['optim_wrapper']['paramwise_cfg']['lr_mult'] = {}
+        return
+    checkpoint = published if own.weights == 'default' else own.weights
+    model['backbone']['init_cfg'] = dict(type='Pretrained', checkpoint=checkpoint)
+
+
+def fit_augmentation(cfg: dict, size: int) -> None:
+    """Set all sizes in pixels, and let mosaics load their images, so that a run resumes exactly."""
+    loader, factor = cfg['train_dataloader'], size / RECIPE_SIZE
+    parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
+    for _, step in nodes([*parts, cfg['tta_pipeline']]):
+        if step.get('type') == 'Resize':
+            step['scale'] = tuple(max(32, round(s * factor / 32) * 32) for s in step['scale'])
+        if step.get('type') == 'AffineMosaic':
+            step.update(part_size=size // 2, max_cached_images=0)
+    loader['dataset']['type'] = 'MosaicCocoDataset'
+    loader['dataset']['filter_cfg'] = dict(filter_empty_gt=True, min_size=1)
+    loader['drop_last'] = False  # a small data set may have less than a batch
+    model = cfg['model']
+    # No more queries than the smallest batch has tokens of stride 8.
+    least = int(0.75 * size / 32) * 32 or 32
+    queries = min(model['bbox_head']['num_queries'], (least // 8) ** 2)
+    model['bbox_head']['num_queries'] = queries
+    model['test_cfg']['max_per_img'] = min(model['test_cfg']['max_per_img'], queries)
+
+
+def fit_stages(
+    cfg: dict,
+    own: Own,
+    iterations: int,
+    size: int,
+    shares: tuple[float, float, float],
+    late: float,
+) -> None:
+    """Set the epochs of the augmentation, of the late matching and of the learning rate."""
+    length = iterations // own.epochs
+    first = math.floor(shares[0] * own.epochs)
+    flat = max(first + 1, round(shares[1] * own.epochs))
+    last = max(flat + 1, round(shares[2] * own.epochs))
+    scale = cfg['model']['data_preprocessor']['batch_augments'][1]
+    stages = set_stages(
+        cfg,
+        cfg['model'],
+        epochs=own.epochs,
+        starts=(first, flat, last),
+        late_epoch=min(own.epochs, max(flat, round(late * own.epochs))),
+        repeat=scale['repeat'],
+        size=size,
+        epoch_length=length,
+    )
+    cfg['train_dataloader'], cfg['custom_hooks'] = (
+        stages['train_dataloader'],
+        stages['custom_hooks'],
+    )
+    warmup, cosine = stages['param_scheduler']
+    cosine['end'] = min(cosine['end'], iterations)
+    cosine['T_max'] = cosine['end'] - cosine['begin']
+    cfg['param_scheduler'] = [warmup, *([cosine] if cosine['T_max'] > 1 else [])]

@@ -1,0 +1,101 @@
+"""Detect in, or segment, pictures: draw the results, and write them as data.
+
+Examples:
+    python tools/predict.py CONFIG last.pth street.jpg
+    python tools/predict.py CONFIG last.pth pictures/ --out results --score 0.5 --batch 4
+    python tools/predict.py CONFIG last.pth drive.mp4 --size 480
+    find . -name '*.png' | python tools/predict.py CONFIG last.pth -
+    python tools/predict.py hf-hub:OWNER/NAME pictures/   # what tools/push_to_hub.py wrote
+
+In the output folder: pictures/ with what was found drawn on them (a video stays a video); of a
+detector predictions.json, in COCO's format with scores; of a segmentor labels/, PNGs of class
+numbers with the colours of the classes as palette. Results are those of mmdet's DetInferencer and
+mmseg's MMSegInferencer. Images above --tile-above go through tools/predict_large.py, in tiles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..arguments import add_cfg_options, check_at_least, checked_device, tool_parser
+from ..errors import UsageError, usage_errors
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = tool_parser(__doc__)
+    parser.add_argument(
+        'config',
+        help='config file of a detector or segmentor; or, without a checkpoint, hf-hub:owner/name '
+        'or the folder of such a model',
+    )
+    parser.add_argument(
+        'checkpoint', nargs='?', help='checkpoint file, https:// address or hf-hub:owner/name'
+    )
+    parser.add_argument('input', help='image, folder, video, or - for paths on standard input')
+    parser.add_argument('--out', type=Path, help='output folder (predictions, in the work folder)')
+    parser.add_argument(
+        '--score', type=float, default=0.3, help='detectors: least score of a box (%(default)s)'
+    )
+    parser.add_argument('--batch', type=int, default=1, help='images at a time (%(default)s)')
+    parser.add_argument(
+        '--size',
+        metavar='SIZE',
+        help='resize images to this shorter side, or HEIGHTxWIDTH, in pixels (as the test pipeline '
+        'of the config)',
+    )
+    parser.add_argument(
+        '--scores',
+        action='store_true',
+        help='segmentors: also write the probability of each class (scores/NAME.npy, float16)',
+    )
+    parser.add_argument(
+        '--tile-above',
+        type=float,
+        default=32,
+        metavar='MEGAPIXELS',
+        help='larger images are predicted in tiles (%(default)s)',
+    )
+    parser.add_argument('--device', help='cpu, cuda, cuda:1 ... (a GPU if there is one)')
+    parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
+    add_cfg_options(parser)
+    return parser.parse_args(argv)
+
+
+def main(args: argparse.Namespace) -> None:
+    from mmengine.device import get_device
+    from mmengine.registry import DefaultScope
+
+    from ...datasets.image_sources import VIDEO_SUFFIXES, video_properties
+    from ...integrations.hub import weights_file
+    from ..config import load_config, used_loaders
+    from ..image_sizes import at_size, parse_size
+    from .inference import build, predict_images, predict_video, sources_of
+
+    check_at_least(args, 1, 'batch')
+    check_at_least(args, 0, 'score', 'tile_above')
+    device = checked_device(args.device or get_device())
+    warnings.filterwarnings('ignore', 'torch.meshgrid')  # of mmdet's DINO
+    if args.checkpoint is None:
+        args.work_dir = args.work_dir or str(Path('work_dirs', Path(args.config).name))
+        args.checkpoint = weights_file(args.config)
+    video = Path(args.input) if args.input.lower().endswith(VIDEO_SUFFIXES) else None
+    with usage_errors():
+        cfg = load_config(args.config, args.cfg_options, args.work_dir)
+        used_loaders(cfg, 'test')
+        if args.size:
+            cfg = at_size(cfg, parse_size(args.size, '--size'))
+        sources = [] if video else sources_of(args.input)
+        if video and not video.is_file():
+            raise UsageError(f'{video}: no such file')
+        frames = video_properties(video) if video else None
+    args.out = args.out or Path(cfg.work_dir) / 'predictions'
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        inferencer, writer = build(cfg, args, str(device))
+        if video and frames:
+            predict_video(args, inferencer, writer, video, *frames)
+        else:
+            predict_images(args, inferencer, writer, sources)
+    print(f'\n{writer.close()}')

@@ -1,0 +1,125 @@
+r"""Detect in, or segment, an image that is larger than memory: in tiles read from disk.
+
+Examples:
+    python tools/predict_large.py configs/upernet_vit_rope_mixed.py last.pth city.tif
+    python tools/predict_large.py configs/dino_vitdet_rope_mixed.py last.pth city.png \
+        --tile 1024 --size 1024 --picture city_boxes.jpg
+    python tools/predict_large.py CONFIG last.pth city.tif --tile 2048 --size 2048 \
+        --cfg-options model.backbone.rope_scaling.type=by_parts
+
+A segmentor writes a label raster, a detector a data set in COCO's format with scores; --picture
+draws the result on a shrunken image. The same command continues where it was stopped.
+docs/large_images.md explains tiles, levels, the merging of boxes, and the memory that they take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..arguments import add_cfg_options, check_at_least, checked_device, tool_parser
+from ..errors import UsageError, usage_errors
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = tool_parser(__doc__)
+    parser.add_argument('config', help='config file of a detector or segmentor')
+    parser.add_argument('checkpoint', help='checkpoint file, https:// address or hf-hub:owner/name')
+    parser.add_argument('image', type=Path, help='tiff, png or another format that GDAL reads')
+    parser.add_argument(
+        '--out',
+        type=Path,
+        help='label raster (NAME.tif, NAME.png) or detections (NAME.json); (in the work folder)',
+    )
+    parser.add_argument(
+        '--picture', type=Path, help='also draw the result on a shrunken image, in this file'
+    )
+    parser.add_argument(
+        '--tile',
+        type=int,
+        help='side of a tile in pixels of the image (the shorter side of the test images)',
+    )
+    parser.add_argument(
+        '--size',
+        metavar='SIZE',
+        help='what the model sees a tile as, in pixels: the shorter side, or HEIGHTxWIDTH (as the '
+        'test pipeline of the config resizes it)',
+    )
+    parser.add_argument(
+        '--overlap', type=int, help='pixels that neighbours share at least (a quarter of a tile)'
+    )
+    parser.add_argument('--batch', type=int, default=1, help='tiles at a time (%(default)s)')
+    parser.add_argument(
+        '--halvings',
+        type=int,
+        help='detectors: how often the image is halved, for objects larger than the overlap (until '
+        'it fits a tile)',
+    )
+    parser.add_argument(
+        '--min-score', type=float, default=0.3, help='detectors: of a box (%(default)s)'
+    )
+    parser.add_argument(
+        '--merge-iou',
+        type=float,
+        default=0.5,
+        help='detectors: boxes of two tiles that overlap more are one object (%(default)s)',
+    )
+    parser.add_argument('--device', help='cpu, cuda, cuda:1 ... (a GPU if there is one)')
+    parser.add_argument(
+        '--overwrite', action='store_true', help='begin anew, and replace an earlier result'
+    )
+    parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
+    add_cfg_options(parser)
+    return parser.parse_args(argv)
+
+
+def main(args: argparse.Namespace) -> None:
+    from mmengine.device import get_device
+    from mmengine.model import revert_sync_batchnorm
+    from mmengine.registry import DefaultScope
+
+    from ...large_images.image_file import LargeImage
+    from ...large_images.journal import JournalError
+    from ...large_images.tiles import TileGrid
+    from ...utils.lock import exclusive
+    from ..config import load_config, used_loaders
+    from .tiled import (
+        folder_of,
+        load_model,
+        memory_used,
+        settle_output,
+        with_tiles,
+        write_detections,
+        write_segmentation,
+    )
+
+    check_at_least(args, 1, 'tile', 'batch')
+    check_at_least(args, 0, 'overlap', 'halvings', 'min_score', 'merge_iou')
+    device = checked_device(args.device or get_device())
+    cfg = load_config(args.config, args.cfg_options, args.work_dir)
+    used_loaders(cfg, 'test')
+    with usage_errors():
+        cfg = with_tiles(cfg, args)
+        image = LargeImage(args.image)
+        TileGrid(image.height, image.width, args.tile, args.overlap).tops  # noqa: B018, a check
+    settle_output(cfg, args)
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        model, classes, colours = load_model(cfg, args.checkpoint)
+        model = revert_sync_batchnorm(model).to(device).eval()
+        with exclusive(args.out):
+            try:
+                if cfg.default_scope == 'mmseg':
+                    write_segmentation(cfg, args, model, image, colours)
+                else:
+                    write_detections(cfg, args, model, image, classes, colours)
+            except JournalError as error:
+                advice = 'Give another --out, or --overwrite to begin anew'
+                raise UsageError(f'{error}. {advice}') from error
+            except KeyboardInterrupt:
+                print(f'\nstopped; the same command continues ({folder_of(args)})', file=sys.stderr)
+                raise
+            shutil.rmtree(folder_of(args))
+        print(f'\n{args.out}{f", {args.picture}" if args.picture else ""}; {memory_used()}')

@@ -1,0 +1,81 @@
+"""Put a trained model on the Hugging Face hub: config, weights, classes and a card.
+
+Examples:
+    python tools/push_to_hub.py work_dirs/own/own.py work_dirs/own/best.pth me/street-scenes
+    python tools/push_to_hub.py CONFIG CHECKPOINT me/cats --license apache-2.0 --private
+    python tools/push_to_hub.py CONFIG CHECKPOINT me/cats --folder cats  # write, do not upload
+
+Log in first: hf auth login. tools/predict.py takes hf-hub:me/cats in place of a config and a
+checkpoint; in Python, load_from_hub('hf-hub:me/cats') of rope_dense.integrations.hub gives the
+model back (docs/use.md).
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from .arguments import add_cfg_options, tool_parser
+from .errors import UsageError, usage_errors
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = tool_parser(__doc__)
+    parser.add_argument('config', help='config file of a detector or segmentor')
+    parser.add_argument('checkpoint', help='checkpoint file')
+    parser.add_argument('name', help='OWNER/NAME of the repository')
+    parser.add_argument(
+        '--license', help='for the card, such as apache-2.0; initial weights may bind you'
+    )
+    parser.add_argument(
+        '--metric',
+        nargs='+',
+        default=[],
+        metavar='NAME=VALUE',
+        help='results for the card, such as "box AP=0.41"',
+    )
+    parser.add_argument('--private', action='store_true', help='only you can read it')
+    parser.add_argument('--folder', type=Path, help='write the files there, and do not upload them')
+    add_cfg_options(parser)
+    return parser.parse_args(argv)
+
+
+def main(args: argparse.Namespace) -> None:
+    import tempfile
+
+    from ..integrations.hub import push_to_hub, save_for_hub
+    from .config import load_config
+    from .dataset_meta import classes_and_colours
+    from .model_checks import build_model
+    from .weights import check_tested_weights
+
+    if args.name.count('/') != 1 or not all(args.name.split('/')):
+        raise UsageError(f'{args.name}: give OWNER/NAME')
+    metrics = dict(map(metric, args.metric))
+    cfg = load_config(args.config, args.cfg_options)
+    model = build_model(cfg)
+    stored = check_tested_weights(args.checkpoint, model)
+    classes, colours = classes_and_colours(cfg, stored)
+    with usage_errors(), tempfile.TemporaryDirectory() as temporary:
+        folder = save_for_hub(
+            cfg,
+            model.state_dict(),
+            args.folder or temporary,
+            name=args.name,
+            classes=classes,
+            colours=[colours[index] for index in range(len(classes))],
+            license=args.license,
+            metrics=metrics,
+        )
+        if args.folder:
+            print(f'{folder}: {", ".join(sorted(path.name for path in folder.iterdir()))}')
+        else:
+            print(push_to_hub(folder, args.name, private=args.private))
+
+
+def metric(text: str) -> tuple[str, float]:
+    """NAME=VALUE of --metric; UsageError for anything else."""
+    name, equals, value = text.rpartition('=')
+    try:
+        return name, float(value if equals and name else '')
+    except ValueError as error:
+        raise UsageError(f'--metric {text}: give NAME=VALUE, such as "box AP=0.41"') from error

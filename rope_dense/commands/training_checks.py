@@ -1,0 +1,76 @@
+"""Warnings of weights that stay random."""
+
+import sys
+
+from mmengine.config import Config
+from torch import nn
+
+from ..backbones.base import Backbone
+from ..utils.config_parts import nodes
+from ..utils.validation import check_size
+from .config import leaf_datasets
+from .recipe import first_layer_scale
+
+SMALL_LAYER_SCALE = 1e-3
+SMALL_SHARE = 0.05  # of the parameters of a backbone: a fixed table of positions, say
+
+
+def warn_of_random_weights(cfg: Config, model: nn.Module) -> None:
+    """Print what is wrong with a backbone of random weights.
+
+    It is frozen or has adapters; its LayerScale is so small that a short training hardly sees
+    attention, and with it position; or it trains on crops of another size than ``img_size``, which
+    scalings of positions are relative to.
+    """
+    backbone = getattr(model, 'backbone', None)
+    if (
+        backbone is None
+        or cfg.get('load_from')
+        or (cfg.model.get('backbone') or {}).get('init_cfg')
+    ):
+        return
+    if isinstance(backbone, Backbone):
+        scale = first_layer_scale(backbone)
+        if scale is not None and scale <= SMALL_LAYER_SCALE:
+            warn(
+                f'the backbone has random weights and a LayerScale of {scale:.0e}, which hides its '
+                'blocks, and so position, in a short training: set '
+                'model.backbone.layer_scale_init_value=1.0'
+            )
+        warn_of_img_size(cfg, backbone)
+    fixed = sum(param.numel() for param in backbone.parameters() if not param.requires_grad)
+    if fixed > SMALL_SHARE * sum(param.numel() for param in backbone.parameters()):
+        warn(
+            f'{fixed:,d} backbone parameters are frozen (frozen_stages or lora) and have random '
+            'weights: set model.backbone.init_cfg or --load-from'
+        )
+
+
+def warn_of_img_size(cfg: Config, backbone: Backbone) -> None:
+    """Print that a ViT trains on crops of one size, and that its ``img_size`` is another."""
+    crops = training_crops(cfg)
+    patch = backbone.patch_embed.patch_size
+    height, width = (side * patch for side in backbone.pretrain_grid)
+    if backbone.is_isotropic and len(crops) == 1 and (crop := crops.pop()) != (height, width):
+        warn(
+            f'the backbone has random weights and trains on crops of {crop[0]} x {crop[1]} pixels, '
+            f'but rope_scaling is relative to an img_size of {height} x {width}: set '
+            f'model.backbone.img_size={crop}'
+        )
+
+
+def training_crops(cfg: Config) -> set[tuple[int, int]]:
+    """The sizes (height, width) of crops that a training takes in pixels."""
+    if not cfg.get('train_dataloader'):
+        return set()
+    return {
+        check_size('crop_size', step.crop_size)
+        for _, dataset in leaf_datasets(cfg, 'train_dataloader')
+        for _, step in nodes(dataset.get('pipeline'))
+        if step.get('type') == 'RandomCrop' and step.get('crop_type', 'absolute') == 'absolute'
+    }
+
+
+def warn(text: str) -> None:
+    """Print a warning."""
+    print(f'warning: {text}', file=sys.stderr)

@@ -1,0 +1,182 @@
+"""Checkpoints of whole models: mmengine reads them as this package does, and they must fit."""
+
+import os
+from typing import Protocol, runtime_checkable
+
+from mmengine.config import Config
+from mmengine.runner import CheckpointLoader, find_latest_checkpoint
+from torch import Tensor, nn
+
+from ..checkpoints.errors import listed
+from ..checkpoints.fetch import HUB, WEB, Location, fetch
+from ..checkpoints.models import convert_detector
+from ..checkpoints.read import read_ahead, read_checkpoint
+from ..checkpoints.weights import check_plain
+from ..utils.config_parts import nodes
+from .errors import UsageError
+
+TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
+
+
+@runtime_checkable
+class SelfLoading(Protocol):
+    """A model that converts published checkpoints on its own."""
+
+    def load_checkpoint(self, checkpoint: str) -> None:
+        """Load a file, address or name on the hub."""
+
+
+def load_from_source(filename: str, map_location: object = None) -> dict:
+    """``read_checkpoint`` for mmengine, on the CPU whatever `map_location` is.
+
+    Model and optimizer copy the tensors to their device. A published detector gets our keys.
+    """
+    return convert_detector(read_checkpoint(fetch(filename), filename), filename)
+
+
+def read_safely() -> None:
+    """Let mmengine read files, addresses and the hub with ``read_checkpoint``.
+
+    Its own reader, of 0.10.12, runs code from a file that ``weights_only`` refuses.
+    """
+    CheckpointLoader.register_scheme(['', *WEB, HUB], load_from_source, force=True)
+
+
+def is_remote(path: Location) -> bool:
+    """True if `path` is no file of this machine: a URL, or a name in a zoo or on a hub."""
+    return '://' in str(path) or str(path).startswith(HUB)
+
+
+def resolve_resume(cfg: Config, resume: str) -> None:
+    """Resume from a checkpoint file or, for 'auto', from the last one in the work_dir, if any."""
+    path = find_latest_checkpoint(cfg.work_dir) if resume == 'auto' else resume
+    if path is None:
+        print(f'--resume: no checkpoint in {cfg.work_dir}, training starts from the beginning')
+        return
+    cfg.resume, cfg.load_from = True, path
+
+
+def check_initial_weights(cfg: Config, model: nn.Module) -> None:
+    """Check the files that training starts from: Pretrained `init_cfg`s, and `load_from` or resume.
+
+    Their contents are kept for the Runner, which reads the same files next.
+
+    Raises:
+        CheckpointError: a file cannot be read.
+        UsageError: it does not fit, or has no weights, or no training state to resume.
+    """
+    for key, node in nodes(cfg.model, 'model'):
+        if key.endswith('init_cfg') and node.get('type') == 'Pretrained':
+            checkpoint = node.get('checkpoint')
+            if not is_remote(checkpoint):
+                read_ahead(fetch(checkpoint), f'{key}.checkpoint {str(checkpoint)!r}')
+    path = cfg.get('load_from')
+    if not path or is_remote(path):
+        return
+    origin = '--resume' if cfg.get('resume') else 'load_from'
+    checkpoint = read(path, origin)
+    weights = weights_of(checkpoint, f'{origin} {path!r}')
+    if not cfg.get('resume'):
+        check_backbone(model, weights, f'{origin} {path!r}')
+        return
+    if missing := [key for key in TRAINING_STATE if key not in checkpoint]:
+        raise UsageError(
+            f'--resume {path!r}: no training run to continue, the file has no '
+            f'{", ".join(missing)}. To start from its weights: --cfg-options load_from={path}'
+        )
+    check_complete(model, weights, f'--resume {path!r}')
+
+
+def check_tested_weights(path: str, model: nn.Module) -> dict:
+    """Load the checkpoint of a test into a model; return its contents.
+
+    They are kept for the Runner, which reads the same file next. In a distributed run a file that
+    has to be downloaded is not read here: later the first process downloads it for all.
+
+    Raises:
+        CheckpointError: it cannot be read.
+        UsageError: it does not fit.
+    """
+    if path.startswith((*WEB, HUB)) and 'LOCAL_RANK' in os.environ:
+        return {}
+    if isinstance(model, SelfLoading):
+        model.load_checkpoint(path)
+        return {}
+    checkpoint, origin = read(path, 'checkpoint'), f'checkpoint {path!r}'
+    check_complete(model, weights_of(checkpoint, origin), origin)
+    return checkpoint
+
+
+def read(path: Location, origin: str) -> dict:
+    """The contents of a checkpoint, also kept for ``load_from_source``."""
+    name = f'{origin} {str(path)!r}'
+    return convert_detector(read_ahead(fetch(path), name), name)
+
+
+def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
+    """The weights where mmengine looks for them; without any it would keep random ones.
+
+    Raises:
+        UsageError: there are none.
+        CheckpointError: see ``check_plain``.
+    """
+    entries = checkpoint.get('state_dict', checkpoint)
+    entries = entries if isinstance(entries, dict) else {}
+    weights = {key: value for key, value in entries.items() if isinstance(value, Tensor)}
+    if not weights:
+        raise UsageError(
+            f"{origin}: no weights under 'state_dict' or at the top, where mmengine looks for "
+            f'them; the file has {listed(checkpoint, 8)}'
+        )
+    check_plain(weights, origin)
+    return {key.removeprefix('module.'): value for key, value in weights.items()}
+
+
+def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
+    """Load the weights into a model; UsageError unless they are complete.
+
+    mmengine would warn of a parameter that is missing or differs in shape, and leave it random.
+    """
+    if without_values := [key for key, weight in weights.items() if weight.is_meta]:
+        raise UsageError(f'{origin}: has no values (meta device) for {listed(without_values)}')
+    if problem := load_problem(model, weights, ('num_batches_tracked',)):
+        raise UsageError(
+            f'{origin} does not fit the config: {problem}; give the config and the --cfg-options '
+            'that it was trained with'
+        )
+
+
+def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
+    """Raise UsageError unless a checkpoint to start from has all of the model's backbone.
+
+    Of a model without a backbone, one weight has to fit. mmengine would leave the others random.
+    """
+    part: nn.Module = model
+    start = ''
+    may_lack: tuple[str, ...] = ('',)  # anything
+    if isinstance(backbone := getattr(model, 'backbone', None), nn.Module):
+        part, start = backbone, 'backbone.'
+        may_lack = ('num_batches_tracked', '.lora.down', '.lora.up')
+    elif not weights.keys() & model.state_dict().keys():
+        may_lack = ()
+    own = {key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)}
+    if problem := load_problem(part, own, may_lack):
+        raise UsageError(
+            f'{origin} does not fit the {"backbone" if start else "model"} of the config: '
+            f'{problem}. Weights of a backbone alone are for model.backbone.init_cfg='
+            "dict(type='Pretrained', checkpoint=...)"
+        )
+
+
+def load_problem(module: nn.Module, weights: dict[str, Tensor], may_lack: tuple[str, ...]) -> str:
+    """Load weights into a module; returns what does not fit, '' if all does.
+
+    Args:
+        may_lack: ends of the keys of the module that the weights may lack.
+    """
+    try:
+        missing = module.load_state_dict(weights, strict=False).missing_keys
+    except RuntimeError as error:  # a heading, then one line for each size mismatch
+        return ' '.join(str(error).split('\n')[1:2]).strip().rstrip('.') or str(error)
+    missing = [key for key in missing if not key.endswith(may_lack)]
+    return f'it lacks {len(missing)} weights, such as {listed(missing, 3)}' if missing else ''

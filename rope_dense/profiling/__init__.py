@@ -1,1 +1,0 @@
-"""Speed, memory and products of a model, and what fits a GPU."""

@@ -1,0 +1,36 @@
+"""Walks through the nested dicts and lists of a config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+
+def nodes(part: object, key: str = '') -> Iterator[tuple[str, Any]]:
+    """Yield (config key, dict) of each dict at or below a part of a config, outer ones first."""
+    items: Iterable[tuple] = enumerate(part) if isinstance(part, (list, tuple)) else ()
+    if isinstance(part, dict):
+        yield key, part
+        items = part.items()
+    for name, item in items:
+        yield from nodes(item, f'{key}.{name}' if key else str(name))
+
+
+def leaf_datasets(dataset: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """Yield (config key, data set) of each data set within wrappers such as RepeatDataset."""
+    if 'dataset' in dataset:
+        yield from leaf_datasets(dataset['dataset'], f'{key}.dataset')
+    elif 'datasets' in dataset:
+        for index, inner in enumerate(dataset['datasets']):
+            yield from leaf_datasets(inner, f'{key}.datasets.{index}')
+    else:
+        yield key, dataset
+
+
+def pipelines(dataset: Any) -> Iterator[list]:
+    """Yield the pipelines of a data set and of the data sets within it."""
+    if 'pipeline' in dataset:
+        yield dataset['pipeline']
+    for inner in [dataset.get('dataset'), *dataset.get('datasets', [])]:
+        if inner:
+            yield from pipelines(inner)

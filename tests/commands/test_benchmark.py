@@ -1,0 +1,116 @@
+"""tools/benchmark.py: the report, its files, and what cannot be measured."""
+
+import csv
+import json
+import runpy
+from pathlib import Path
+
+import mmcv
+import numpy as np
+import pytest
+import torch
+
+from helpers.tool_names import TOOLS, Fails, Main
+from rope_dense.backbones import RoPEViT
+
+SHAPE = '64x96'
+NO_TEST = ['--cfg-options', 'test_dataloader=None', 'test_cfg=None', 'test_evaluator=None']
+
+
+@pytest.fixture(scope='module')
+def benchmark() -> Main:
+    return runpy.run_path(str(TOOLS / 'benchmark.py'))['main']
+
+
+@pytest.mark.parametrize('kind, batch', [('detector', 1), ('segmentor', 2)])
+def test_report(
+    request: pytest.FixtureRequest, benchmark: Main, tmp_path: Path, kind: str, batch: int
+) -> None:
+    config = request.getfixturevalue(kind)
+    arguments = ['--sizes', SHAPE, '--rounds', '1', '--batch', str(batch)]
+    assert benchmark([config, *arguments, '--work-dir', str(tmp_path)]) == 0
+    folder = tmp_path / 'benchmark'
+    assert {file.name for file in folder.iterdir()} == {
+        'benchmark.json',
+        'benchmark.csv',
+        'benchmark.png',
+    }
+    report = json.loads((folder / 'benchmark.json').read_text())
+    assert report['parameters'] > 1000 and report['config'] == config
+    forward, training = report['rows']
+    assert (forward['mode'], training['mode']) == ('forward', 'training')
+    for row in report['rows']:
+        assert (row['height'], row['width'], row['batch']) == (64, 96, batch)
+        assert row['p20_ms'] <= row['median_ms'] <= row['p80_ms'] <= row['p90_ms'] <= row['p99_ms']
+        assert row['multiply_adds'] > 1e6 and row['memory_mb'] > 0
+        assert sum(row['share'].values()) == pytest.approx(1)
+        for part in ('rotation', 'attention', 'linear'):
+            assert 0 < row['share'][part] < 1
+        assert (row['share']['windows'] > 0) == (kind == 'detector')  # ViTDet's window blocks
+    assert training['memory_mb'] > forward['memory_mb']
+    with (folder / 'benchmark.csv').open(newline='') as stream:
+        lines = list(csv.DictReader(stream))
+    assert float(lines[1]['share_rotation']) == pytest.approx(training['share']['rotation'])
+    assert (folder / 'benchmark.png').read_bytes().startswith(b'\x89PNG')
+
+
+def test_a_model_without_rotation_spends_no_time_on_it(
+    benchmark: Main, segmentor: str, tmp_path: Path
+) -> None:
+    options = ['--modes', 'forward', '--cfg-options', 'model.backbone.rope=None']
+    arguments = [segmentor, '--sizes', SHAPE, '--rounds', '1', '--work-dir', str(tmp_path)]
+    assert benchmark([*arguments, *options]) == 0
+    (row,) = json.loads((tmp_path / 'benchmark' / 'benchmark.json').read_text())['rows']
+    assert row['share']['rotation'] == 0
+
+
+def test_from_a_file_to_results(
+    benchmark: Main, detector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The picture is decoded and resized in each call, and the model sees images of that size."""
+    files, images = [], []
+    decode, forward = mmcv.imfrombytes, RoPEViT.forward
+
+    def decoded(content: bytes, **settings: object) -> np.ndarray:
+        image = decode(content, **settings)
+        files.append(image.shape)
+        return image
+
+    def seen(model: RoPEViT, image: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        images.append(tuple(image.shape))
+        return forward(model, image)
+
+    monkeypatch.setattr(mmcv, 'imfrombytes', decoded)
+    monkeypatch.setattr(RoPEViT, 'forward', seen)
+    options = ['--modes', 'forward', 'end-to-end', '--rounds', '2', '--batch', '2']
+    arguments = ['--sizes', SHAPE, *options, '--work-dir', str(tmp_path)]
+    assert benchmark([detector, *arguments]) == 0
+    rows = json.loads((tmp_path / 'benchmark' / 'benchmark.json').read_text())['rows']
+    assert [row['mode'] for row in rows] == ['forward', 'end-to-end']
+    calls = 2 + 1 + 1  # rounds, one to warm up and one under the profiler
+    assert files == [(453, 679, 3)] * 2 * calls
+    assert images[-calls:] == [(2, 3, 64, 96)] * calls
+    assert rows[1]['p99_ms'] >= rows[1]['median_ms'] > 0
+
+
+@pytest.mark.parametrize(
+    'arguments, says',
+    [
+        (['--sizes', '64x'], ['--sizes 64x', 'HEIGHTxWIDTH']),
+        (['--sizes', '0x64'], ['--sizes 0x64']),
+        (['--rounds', '0'], ['--rounds must be 1 or more, got 0']),
+        (['--device', 'gpu'], ['--device gpu']),
+        (['--sizes', '8x8'], ['8 x 8', 'less than one patch']),
+        (['--sizes', SHAPE, '--modes', 'training'], ['Give --batch 2']),
+        (['--sizes', SHAPE, '--modes', 'end-to-end', *NO_TEST], ['no test_dataloader']),
+        (['--cfg-options', 'model.backbone.archs=tiny'], ["'archs'"]),
+    ],
+)
+def test_errors(
+    benchmark: Main, segmentor: str, fails: Fails, arguments: list[str], says: list[str]
+) -> None:
+    fails(benchmark, segmentor, *arguments, says=says)
+
+
+def test_a_config_that_is_not_there(benchmark: Main, fails: Fails) -> None:
+    fails(benchmark, 'configs/none.py', says=['no such file'])

@@ -1,0 +1,126 @@
+"""A full disk, images that cannot be read: one line that names the file, and nothing is left."""
+
+import errno
+import runpy
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from mmengine.config import Config
+
+from helpers.small_configs import make_data
+from helpers.tool_names import TOOLS, Main
+from rope_dense.commands.door import run
+from rope_dense.commands.launch import writing_to
+from rope_dense.commands.options import saved_predictions
+from rope_dense.engine.runner import LoadError, NamingPipeline
+from rope_dense.utils.atomic_write import atomic_write
+
+
+def test_a_full_disk_is_named_with_its_free_space(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """mmengine's own files, too, whose errors know their folder only."""
+
+    def main(args: Namespace) -> None:
+        with writing_to(str(tmp_path / 'work')):
+            raise OSError(errno.ENOSPC, 'No space left on device', *args.argv)
+
+    for argv in ([], [str(tmp_path / 'work' / 'config.py')]):
+        assert run(main, Namespace(argv=argv, debug=False)) == 2
+        message = capsys.readouterr().err
+        named = argv[0] if argv else f'{tmp_path}/work/'
+        assert message.startswith(f'error: {named}: No space left on device; {tmp_path} has ')
+        assert message.endswith(' GB left\n') and message.count('\n') == 1
+
+
+def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / 'x.pth').mkdir()
+    with (
+        pytest.raises(OSError, match=r'x\.pth') as caught,
+        atomic_write(tmp_path / 'x.pth') as partial,
+    ):
+        partial.touch()
+    assert caught.value.filename == str(tmp_path / 'x.pth')
+    assert [path.name for path in tmp_path.iterdir()] == ['x.pth']
+
+
+@pytest.mark.parametrize('scope, name', [('mmdet', 'boxes.pkl'), ('mmseg', 'labels')])
+def test_predictions_are_complete_or_not_there(tmp_path: Path, scope: str, name: str) -> None:
+    """What was there before stays until the test is complete."""
+    out = tmp_path / name
+    cfg = Config(dict(default_scope=scope, test_evaluator=dict(type='IoUMetric')))
+    file = out if scope == 'mmdet' else out / 'a.png'
+
+    def write(text: str, error: type[Exception] | None) -> None:
+        with saved_predictions(cfg, str(out)):
+            last = list(cfg.test_evaluator)[-1] if scope == 'mmdet' else cfg.test_evaluator
+            written = last.out_file_path if scope == 'mmdet' else f'{last.output_dir}/a.png'
+            Path(written).write_text(text)
+            if error:
+                raise error
+
+    write('first', None)
+    with pytest.raises(IsADirectoryError):
+        write('second', IsADirectoryError)
+    assert file.read_text() == 'first'
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_weights_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def save_file(weights: dict, path: Path, metadata: dict) -> None:
+        path.write_bytes(b'half')
+        raise safetensors.SafetensorError('No space left on device')
+
+    monkeypatch.setattr(safetensors.torch, 'save_file', save_file)
+    monkeypatch.setattr('rope_dense.checkpoints.publishers.find_layout', lambda *_: Identity())
+    source, out = tmp_path / 'source.pth', tmp_path / 'out'
+    torch.save({'patch_embed.proj.weight': torch.zeros(8, 3, 16, 16)}, source)
+    out.mkdir()
+    convert = runpy.run_path(str(TOOLS / 'convert_checkpoint.py'))['main']
+    assert convert([str(source), str(out / 'x.safetensors')]) == 2
+    message = capsys.readouterr().err
+    assert f'{out / "x.safetensors"}' in message and 'No space left' in message
+    assert not list(out.iterdir())
+
+
+class Identity:
+    """A layout that is ours already."""
+
+    name = 'ours'
+
+    def to_ours(self, weights: dict) -> dict:
+        return weights
+
+
+@pytest.mark.parametrize(
+    'info, name',
+    [(dict(sample_idx=3), 'image 3'), (dict(seg_map_path='a', img_path='b'), 'b or a')],
+)
+def test_an_image_of_any_data_set_is_named(info: dict, name: str) -> None:
+    def fail(data: dict) -> dict:
+        raise KeyError('labels')
+
+    with pytest.raises(LoadError) as caught:
+        NamingPipeline([fail])(info)
+    assert str(caught.value) == f"{name} cannot be loaded: KeyError: 'labels'"
+
+
+@pytest.mark.parametrize('workers', [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_an_image_that_is_damaged(
+    train: Main, detector: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: int
+) -> None:
+    """Found in the middle of training; a worker wraps errors in its traceback."""
+    data = make_data(tmp_path / 'data') / 'coco'
+    *_, path = sorted((data / 'train2017').iterdir())
+    path.write_bytes(b'')
+    options = [f'train_dataloader.num_workers={workers}', 'train_cfg.max_iters=20']
+    options += ['train_cfg.val_interval=20', f'experiment_name=damaged{workers}']
+    argv = [detector, '--data-root', str(data), '--work-dir', str(tmp_path / 'work')]
+    assert train([*argv, '--cfg-options', *options, f'visualizer.name=damaged{workers}']) == 2
+    message = capsys.readouterr().err
+    assert f'error: {path} cannot be loaded: ' in message and 'Traceback' not in message

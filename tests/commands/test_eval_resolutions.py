@@ -1,0 +1,215 @@
+"""tools/eval_resolutions.py on small models: its figures, what it keeps, what it refuses."""
+
+import csv
+import json
+import runpy
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+
+import cv2
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.runner import Runner
+
+from helpers.small_configs import HEIGHT, WIDTH, make_data, small_config
+from rope_dense.commands.config import load_config
+from rope_dense.commands.image_sizes import configured_size
+from rope_dense.commands.model_checks import build_model
+from rope_dense.commands.sweep.evaluator import ResolutionLoop
+from rope_dense.commands.sweep.results import read_results
+
+pytestmark = pytest.mark.usefixtures('surroundings')
+
+TOOL = Path(__file__).parents[2] / 'tools' / 'eval_resolutions.py'
+Run = Callable[..., int]
+ROW = dict(height=64, width=64, scaling='none', window='7', slide='keep', metrics=dict(mIoU=1.0))
+OTHER = dict(label='ape', training_size=(64, 64), rows=[ROW], identity={})
+
+
+@pytest.fixture(scope='module')
+def run() -> Run:
+    """Run the tool, under a name of its own: mmengine keeps loggers and visualizers by name."""
+    main, numbers = runpy.run_path(str(TOOL))['main'], count()
+
+    def run(*argv: object, options: Sequence[str] = ()) -> int:
+        names = [f'{key}=sweep_{next(numbers)}' for key in ('experiment_name', 'visualizer.name')]
+        return main([*map(str, argv), '--cfg-options', *names, *options])
+
+    return run
+
+
+class Model:
+    """A flagship, shrunk, with random weights in a file."""
+
+    def __init__(self, name: str, folder: Path, data: Path) -> None:
+        self.config = small_config(name, data, folder)
+        self.checkpoint = folder / f'{name}.pth'
+        model = build_model(load_config(str(self.config)))
+        model.init_weights()
+        torch.save(dict(state_dict=model.state_dict()), self.checkpoint)
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp('sweeps')
+
+
+@pytest.fixture(scope='module')
+def data(folder: Path) -> Path:
+    return make_data(folder / 'data')
+
+
+@pytest.fixture(scope='module')
+def segmentor(folder: Path, data: Path) -> Model:
+    return Model('upernet_vit_rope_mixed', folder, data)
+
+
+@pytest.fixture(scope='module')
+def detector(folder: Path, data: Path) -> Model:
+    return Model('dino_vitdet_rope_mixed', folder, data)
+
+
+def figures(work_dir: Path) -> dict[tuple[str, str], dict]:
+    rows = read_results(work_dir / 'resolutions.json')['rows']
+    return {(row['size'], row['scaling']): row['metrics'] for row in rows}
+
+
+def test_figures_are_those_of_single_tests(
+    run: Run, segmentor: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ['--slide', 'whole', '--scaling', 'config', 'linear:2', '--work-dir', tmp_path]
+    assert run(segmentor.config, segmentor.checkpoint, '--sizes', 48, '64x80', *options) == 0
+    actual = figures(tmp_path)
+    config = load_config(str(segmentor.config), (), str(tmp_path / 'single'))
+    config.model.test_cfg = dict(mode='whole')
+    for scaling, setting in (('config', None), ('linear:2', dict(type='linear', factor=2.0))):
+        config.model.backbone.rope_scaling = setting
+        for size, (height, width) in (('48', (48, 72)), ('64x80', (64, 80))):
+            config.experiment_name = config.visualizer.name = f'single_{scaling}_{size}'
+            config.test_dataloader.dataset.pipeline[1].scale = (width, height)
+            config.load_from = str(segmentor.checkpoint)
+            alone = Runner.from_cfg(config).test()
+            assert actual[size, scaling] == pytest.approx(alone)
+    assert actual['48', 'config'] != actual['64x80', 'config']
+    table = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (header,) = (line for line in table if line[:1] == ['size'])
+    assert header == ['size', 'scaling', 'window', 'mIoU', 'aAcc', 'mAcc', 's/image']
+    assert [line[:2] for line in table[table.index(header) + 1 :][:4]] == [
+        ['48', 'config'], ['64x80', 'config'], ['48', 'linear:2'], ['64x80', 'linear:2']
+    ]  # fmt: skip
+    with open(tmp_path / 'resolutions.csv') as file:
+        rows = list(csv.DictReader(file))
+    assert [(row['height'], row['width']) for row in rows] == [('48', '72'), ('64', '80')] * 2
+    mious = [actual[row['size'], row['scaling']]['mIoU'] for row in rows]
+    assert [float(row['mIoU']) for row in rows] == mious
+    assert cv2.imread(str(tmp_path / 'resolutions.png')).std() > 0
+
+
+def test_a_detector_at_a_larger_size(run: Run, detector: Model, tmp_path: Path) -> None:
+    arguments = ['--sizes', 96, '--window', 'auto', 3, '--work-dir', tmp_path]
+    assert run(detector.config, detector.checkpoint, *arguments) == 0
+    rows = read_results(tmp_path / 'resolutions.json')['rows']
+    assert [row['window'] for row in rows] == ['auto', '3']
+    assert all((row['height'], row['width']) == (96, 144) for row in rows)
+    assert all('coco/bbox_mAP' in row['metrics'] for row in rows)
+    assert rows[0]['metrics']['coco/bbox_mAP_l'] is None  # no large object: COCO says -1
+
+
+@pytest.fixture
+def tested(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Sizes that were really tested; the metric of a size is its height."""
+    sizes = []
+
+    def run_on(loop: ResolutionLoop, config: Config, title: str) -> tuple[dict, float]:
+        sizes.append(configured_size(config))
+        if sizes[-1][0] == 99:
+            raise KeyboardInterrupt
+        return dict(mIoU=float(sizes[-1][0])), 0.5
+
+    monkeypatch.setattr(ResolutionLoop, 'run_on', run_on)
+    return sizes
+
+
+def test_finished_figures_are_kept(
+    run: Run,
+    segmentor: Model,
+    tmp_path: Path,
+    tested: list,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = [segmentor.config, segmentor.checkpoint, '--work-dir', tmp_path, '--sizes']
+    assert run(*arguments, 32, 99, 64) == 130
+    assert 'stopped; 1 results are in' in capsys.readouterr().err
+    assert figures(tmp_path) == {('32', 'config'): dict(mIoU=32.0)}
+    assert run(*arguments, 32, 64) == 0
+    assert [size[0] for size in tested] == [32, 99, 64]
+    assert '(reused)' in capsys.readouterr().out
+    assert run(*arguments, 64, 32) == 0 and len(tested) == 3  # nothing left to do
+    assert run(*arguments, 64, '--overwrite') == 0 and len(tested) == 4
+    assert list(figures(tmp_path)) == [('64', 'config')]
+    assert not list(tmp_path.glob('*.partial'))
+
+
+def test_figures_of_something_else_are_not_taken_for_these(
+    run: Run,
+    segmentor: Model,
+    tmp_path: Path,
+    tested: list,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    checkpoint = tmp_path / 'weights.pth'
+    weights = torch.load(segmentor.checkpoint)
+    torch.save(weights, checkpoint)
+    arguments = [segmentor.config, checkpoint, '--sizes', 64, '--work-dir', tmp_path / 'work']
+    assert run(*arguments) == 0
+    assert run(*arguments, options=['test_dataloader.dataset.indices=1']) == 2
+    message = capsys.readouterr().err
+    assert 'figures of another config' in message and '--overwrite' in message
+    weights['state_dict']['backbone.cls_token'] += 1
+    torch.save(weights, checkpoint)
+    assert run(*arguments) == 2
+    assert 'figures of another checkpoint (' in capsys.readouterr().err
+    (tmp_path / 'work' / 'resolutions.json').write_text('{"rows": [')
+    assert run(*arguments) == 2
+    assert 'resolutions.json is no results file' in capsys.readouterr().err
+    assert len(tested) == 1
+
+
+def test_bad_settings_stop_before_anything_is_tested(
+    run: Run,
+    segmentor: Model,
+    tmp_path: Path,
+    tested: list,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    work_dir = tmp_path / 'work'
+    arguments = [segmentor.config, segmentor.checkpoint, '--work-dir', work_dir]
+    for options, message in (
+        (['--sizes', 64, 8], '--sizes 8: 8 x 12 pixels leave no token'),
+        (['--sizes', 64, '--scaling', 'none', 'ntk'], '--scaling ntk:'),
+        (['--sizes', 64, '--window', '2'], '--window 2: all blocks'),
+        (['--sizes', 64, '--train-size', 'x'], '--train-size x: give a side'),
+        (['--sizes', 64, '--overlay', tmp_path / 'none.json'], 'none.json is no results file'),
+    ):
+        assert run(*arguments, *options) == 2
+        assert message in capsys.readouterr().err
+    assert not tested and not work_dir.exists()
+
+
+def test_overlays_come_from_files(
+    run: Run, segmentor: Model, tmp_path: Path, tested: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    monkeypatch.setattr(
+        'rope_dense.commands.sweep.draw_resolutions',
+        lambda runs, *others: drawn.append((runs, others)),
+    )
+    other = tmp_path / 'other.json'
+    other.write_text(json.dumps(OTHER))
+    arguments = [segmentor.config, segmentor.checkpoint, '--sizes', 64, '--work-dir', tmp_path]
+    assert run(*arguments, '--overlay', other, '--label', 'mixed') == 0
+    (((mixed, ape), (metric, path)),) = drawn
+    assert (mixed['label'], ape['label'], metric) == ('mixed', 'ape', 'mIoU')
+    assert mixed['training_size'] == (HEIGHT, WIDTH) and path == tmp_path / 'resolutions.png'

@@ -1,0 +1,154 @@
+"""What the flags of the tools change, and when they cannot be used."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import STRATEGIES
+
+from helpers.tool_names import TOOL_NAMES, TOOLS, Fails, Main
+from rope_dense.commands.errors import UsageError
+from rope_dense.commands.model_checks import build_model
+from rope_dense.commands.options import (
+    enable_amp,
+    enable_auto_scale_lr,
+    enable_checkpointing,
+    enable_compile,
+    enable_ema,
+    enable_fsdp,
+    enable_tta,
+    show_predictions,
+)
+
+
+@pytest.mark.parametrize('tool', TOOL_NAMES)
+def test_the_help_of_every_tool_has_debug(tool: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(TOOLS / tool))['main'](['--help'])
+    assert '--debug' in capsys.readouterr().out
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason='has an accelerator')
+def test_amp_without_an_accelerator(train: Main, detector: str, fails: Fails) -> None:
+    for flag in (['--amp'], ['--amp', 'fp16']):
+        fails(train, detector, *flag, says=['optim_wrapper', 'only available training on gpu'])
+
+
+def test_amp_with_another_wrapper(train: Main, detector: str, fails: Fails) -> None:
+    options = ['--cfg-options', 'optim_wrapper.type=MyWrapper']
+    fails(train, detector, '--amp', *options, says=["'MyWrapper', it must be OptimWrapper"])
+
+
+@pytest.mark.parametrize(
+    'precision, given, expected',
+    [
+        ('fp16', {}, dict(type='AmpOptimWrapper', dtype='float16', loss_scale='dynamic')),
+        ('bf16', {}, dict(type='BFloat16OptimWrapper')),
+        ('bf16', dict(type='OptimWrapper'), None),
+        (
+            'fp16',
+            dict(type='AmpOptimWrapper', dtype='bfloat16', loss_scale=512.0),
+            dict(type='AmpOptimWrapper', dtype='float16', loss_scale=512.0),
+        ),
+        ('bf16', dict(type='AmpOptimWrapper', dtype='float16', loss_scale='dynamic'), None),
+        ('fp16', dict(type='BFloat16OptimWrapper'), None),
+    ],
+)
+def test_amp_exchanges_the_wrapper(precision: str, given: dict, expected: dict | None) -> None:
+    """Clipping stays. None: as without a wrapper of its own."""
+    plain = dict(
+        fp16=dict(type='AmpOptimWrapper', dtype='float16', loss_scale='dynamic'),
+        bf16=dict(type='BFloat16OptimWrapper'),
+    )
+    clip = dict(clip_grad=dict(max_norm=0.1))
+    cfg = Config(dict(optim_wrapper=given | clip))
+    enable_amp(cfg, precision)
+    assert cfg.optim_wrapper == (expected or plain[precision]) | clip
+
+
+def test_flags_change_the_config() -> None:
+    cfg = Config(
+        dict(
+            auto_scale_lr=dict(base_batch_size=16, enable=False),
+            model=dict(backbone=dict(type='RoPEViT')),
+            custom_hooks=[dict(type='SubsetLossHook')],
+        )
+    )
+    enable_auto_scale_lr(cfg)
+    enable_checkpointing(cfg)
+    enable_ema(cfg, 0.001)
+    enable_compile(cfg)
+    enable_compile(cfg)  # once is enough
+    assert cfg.auto_scale_lr == dict(base_batch_size=16, enable=True)
+    assert cfg.model.backbone == dict(type='RoPEViT', with_cp=True)
+    hooks = [dict(type='SubsetLossHook'), dict(type='EMAHook', momentum=0.001)]
+    hooks += [dict(type='CompileBlocksHook')]
+    assert cfg.custom_hooks == hooks
+    cfg = Config()
+    enable_fsdp(cfg, 'pytorch')
+    assert cfg.runner_type == 'FlexibleRunner'
+    assert STRATEGIES.get(cfg.strategy.type) is STRATEGIES.get('BlockFSDPStrategy') is not None
+
+
+def test_averages_that_cannot_be(train: Main, detector: str, fails: Fails) -> None:
+    fails(train, detector, '--ema', '1.5', says=['--ema 1.5', 'between 0 and 1'])
+    cfg = Config(dict(custom_hooks=[dict(type='EMAHook')]))
+    with pytest.raises(UsageError, match='has an EMAHook already'):
+        enable_ema(cfg, 0.1)
+
+
+def test_sharding_that_cannot_be(train: Main, detector: str, fails: Fails) -> None:
+    fails(train, detector, '--fsdp', says=['--fsdp', 'tools/dist_train.sh'])
+    with pytest.raises(UsageError, match='needs whole weights'):
+        enable_fsdp(Config(dict(custom_hooks=[dict(type='EMAHook')])), 'pytorch')
+    with pytest.raises(UsageError, match='runner_type or strategy of its own'):
+        enable_fsdp(Config(dict(runner_type='MyRunner')), 'pytorch')
+
+
+def test_amp_knows_two_precisions(train: Main, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match='2'):
+        train(['config.py', '--amp', 'fp8'])
+    assert "'fp8' (choose from" in capsys.readouterr().err
+
+
+def test_predictions_are_drawn_without_settings_for_it(tmp_path: Path) -> None:
+    for scope, kind in (('mmdet', 'Det'), ('mmseg', 'Seg')):
+        cfg = Config(dict(default_scope=scope))
+        show_predictions(cfg, show=False, show_dir=str(tmp_path), wait_time=0.0)
+        hook = cfg.default_hooks.visualization
+        assert (hook.type, hook.draw, hook.interval) == (f'{kind}VisualizationHook', True, 1)
+        assert cfg.visualizer.type == f'{kind}LocalVisualizer'
+        assert str(tmp_path) in (hook.get('test_out_dir'), cfg.visualizer.get('save_dir'))
+
+
+def test_views_of_other_sizes_than_the_test_pipeline_give_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for size, said in ((192, '512 to 896 pixels, the test pipeline to 192'), (512, '')):
+        cfg = Config.fromfile(TOOLS.parent / 'configs' / 'upernet_vit_rope_mixed.py')
+        cfg.test_dataloader.dataset.pipeline[1].scale = (2048, size)
+        enable_tta(cfg)
+        assert said in (err := capsys.readouterr().err) and bool(err) == bool(said)
+
+
+def test_tta_that_the_config_does_not_have(
+    test: Main, detector: str, weights: str, fails: Fails
+) -> None:
+    options = ['--cfg-options', 'tta_model=None']
+    fails(test, detector, weights, '--tta', *options, says=['no tta_model'])
+    options += ['tta_pipeline=None']
+    says = ['no tta_model and no tta_pipeline']
+    fails(test, detector, weights, '--tta', *options, says=says)
+
+
+def test_out_of_the_wrong_kind(
+    test: Main, detector: str, segmentor: str, weights: str, fails: Fails, tmp_path: Path
+) -> None:
+    fails(test, detector, weights, '--out', 'boxes.json', says=["'boxes.json'", 'name.pkl'])
+    path = tmp_path / 'segmentor.pth'
+    torch.save(build_model(Config.fromfile(segmentor)).state_dict(), path)
+    fails(test, segmentor, str(path), '--out', str(path), says=['is a file', 'to a folder'])
+    options = ['--cfg-options', 'test_evaluator.type=CityscapesMetric']
+    fails(test, segmentor, str(path), '--out', 'x', *options, says=['only IoUMetric'])

@@ -1,0 +1,191 @@
+"""tools/predict.py gives what the inferencers of mmdet and mmseg give, from any source."""
+
+import io
+import runpy
+from pathlib import Path
+
+import cv2
+import mmcv
+import mmengine
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config
+from PIL import Image
+
+from helpers.tool_names import TOOLS, Main
+from rope_dense.commands.model_checks import random_model
+
+
+@pytest.fixture(scope='module')
+def predict() -> Main:
+    return runpy.run_path(str(TOOLS / 'predict.py'))['main']
+
+
+@pytest.fixture(scope='module')
+def pictures(data: Path) -> Path:
+    return data / 'coco' / 'val2017'
+
+
+def checkpoint_of(config: str, folder: Path) -> str:
+    path = folder / f'{Path(config).stem}_random.pth'
+    torch.manual_seed(0)
+    torch.save(dict(state_dict=random_model(Config.fromfile(config)).state_dict()), path)
+    return str(path)
+
+
+@pytest.fixture(scope='module')
+def detector_weights(detector: str, folder: Path) -> str:
+    return checkpoint_of(detector, folder)
+
+
+@pytest.fixture(scope='module')
+def segmentor_weights(segmentor: str, folder: Path) -> str:
+    return checkpoint_of(segmentor, folder)
+
+
+def test_detections_are_those_of_the_inferencer(
+    predict: Main, detector: str, detector_weights: str, pictures: Path, tmp_path: Path
+) -> None:
+    from mmdet.apis import DetInferencer
+
+    arguments = [detector, detector_weights, str(pictures), '--out', str(tmp_path)]
+    assert predict([*arguments, '--score', '0.01', '--batch', '2']) == 0
+    content = mmengine.load(tmp_path / 'predictions.json')
+    assert [image['file_name'] for image in content['images']] == ['00000000.jpg', '00000001.jpg']
+    assert content['categories'][0] == dict(id=1, name='circle')
+    inferencer = DetInferencer(detector, detector_weights, device='cpu', show_progress=False)
+    for image in content['images']:
+        given = inferencer(str(pictures / image['file_name']))['predictions'][0]
+        found = [a for a in content['annotations'] if a['image_id'] == image['id']]
+        strong = [i for i, score in enumerate(given['scores']) if score >= 0.01]
+        assert found and len(found) == len(strong)
+        for annotation, index in zip(found, strong, strict=True):
+            left, top, right, bottom = given['bboxes'][index]
+            np.testing.assert_allclose(annotation['score'], given['scores'][index], atol=1e-5)
+            assert annotation['category_id'] == given['labels'][index] + 1
+            box = [left, top, right - left, bottom - top]
+            np.testing.assert_allclose(annotation['bbox'], box, atol=1e-2)
+        drawn = mmcv.imread(tmp_path / 'pictures' / image['file_name'])
+        assert drawn.shape[:2] == (image['height'], image['width'])
+
+
+def test_labels_are_those_of_the_inferencer(
+    predict: Main,
+    segmentor: str,
+    segmentor_weights: str,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From a list on standard input; colours are those of the data set."""
+    from mmseg.apis import MMSegInferencer
+
+    files = sorted((data / 'ade' / 'images' / 'validation').iterdir())
+    monkeypatch.setattr('sys.stdin', io.StringIO('\n'.join(map(str, files))))
+    assert predict([segmentor, segmentor_weights, '-', '--out', str(tmp_path), '--scores']) == 0
+    inferencer = MMSegInferencer(segmentor, segmentor_weights, device='cpu')
+    palette = Config.fromfile(segmentor).test_dataloader.dataset.metainfo.palette
+    for file in files:
+        expected = inferencer(str(file))['predictions']
+        with Image.open(tmp_path / 'labels' / f'{file.stem}.png') as image:
+            labels, colours = np.asarray(image), np.asarray(image.convert('RGB'))
+        assert (labels == expected).all()
+        assert (colours == np.asarray(palette)[labels]).all()
+        scores = np.load(tmp_path / 'scores' / f'{file.stem}.npy')
+        assert scores.shape == (7, *labels.shape) and (scores.argmax(0) == labels).mean() > 0.99
+        assert (tmp_path / 'pictures' / f'{file.stem}.jpg').is_file()
+
+
+def test_a_video_stays_one(
+    predict: Main, detector: str, detector_weights: str, pictures: Path, tmp_path: Path
+) -> None:
+    frame = mmcv.imread(pictures / '00000000.jpg')
+    codec = cv2.VideoWriter.fourcc(*'mp4v')
+    video = cv2.VideoWriter(str(tmp_path / 'a.mp4'), codec, 5, frame.shape[1::-1])
+    for _ in range(3):
+        video.write(frame)
+    video.release()
+    arguments = [detector, detector_weights, str(tmp_path / 'a.mp4'), '--out', str(tmp_path / 'o')]
+    assert predict([*arguments, '--size', '48']) == 0
+    drawn = cv2.VideoCapture(str(tmp_path / 'o' / 'a.mp4'))
+    assert drawn.get(cv2.CAP_PROP_FRAME_COUNT) == 3 and drawn.get(cv2.CAP_PROP_FPS) == 5
+    assert len(mmengine.load(tmp_path / 'o' / 'predictions.json')['images']) == 3
+
+
+@pytest.mark.parametrize('task', ['detector', 'segmentor'])
+def test_large_images_go_in_tiles(
+    predict: Main,
+    request: pytest.FixtureRequest,
+    task: str,
+    tmp_path: Path,
+    data: Path,
+) -> None:
+    pytest.importorskip('rasterio')
+    config, weights = (request.getfixturevalue(name) for name in (task, f'{task}_weights'))
+    folder = tmp_path / 'pictures'
+    folder.mkdir()
+    small = data / 'coco' / 'val2017' / '00000000.jpg'
+    mmcv.imwrite(cv2.resize(mmcv.imread(small), (150, 130)), str(folder / 'large.png'))
+    (folder / 'small.jpg').write_bytes(small.read_bytes())
+    arguments = [config, weights, str(folder), '--out', str(tmp_path / 'out'), '--score', '0']
+    assert predict([*arguments, '--tile-above', '0.01']) == 0
+    assert sorted(p.name for p in (tmp_path / 'out' / 'pictures').iterdir()) == [
+        'large.jpg',
+        'small.jpg',
+    ]
+    if task == 'detector':
+        content = mmengine.load(tmp_path / 'out' / 'predictions.json')
+        assert {image['width'] for image in content['images']} == {150, 96}
+        assert {a['image_id'] for a in content['annotations']} == {1, 2}
+    else:
+        with Image.open(tmp_path / 'out' / 'labels' / 'large.png') as image:
+            assert image.size == (150, 130)
+
+
+def test_what_cannot_be_read_is_named(
+    predict: Main,
+    detector: str,
+    detector_weights: str,
+    pictures: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / 'in'
+    folder.mkdir()
+    model = [detector, detector_weights]
+    (folder / 'notes.txt').touch()
+    assert predict([*model, str(folder), '--out', str(tmp_path / 'o')]) == 2
+    assert 'Looked for .jpg, ' in (said := capsys.readouterr().err) and 'there are 1 .txt' in said
+    (folder / 'broken.jpg').write_bytes(b'no image')
+    assert predict([*model, str(folder), '--out', str(tmp_path / 'o')]) == 2
+    assert 'could be read' in capsys.readouterr().err
+    (folder / 'good.jpg').write_bytes((pictures / '00000000.jpg').read_bytes())
+    assert predict([*model, str(folder), '--out', str(tmp_path / 'o')]) == 0
+    assert '1 files are no images' in capsys.readouterr().out
+    assert predict([*model, str(tmp_path / 'nowhere')]) == 2
+    assert 'nowhere: no such file or folder' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('kind', ['gray', 'rgba', 'gray16', 'rgb'])
+def test_images_are_read_as_mmdet_reads_them(tmp_path: Path, kind: str) -> None:
+    """Three channels of 8 bits, as a pipeline gets them: no alpha, the high 8 of 16 bits."""
+    from mmdet.registry import TRANSFORMS
+
+    from rope_dense.datasets.image_sources import read_image
+
+    ramp = np.arange(0, 256, 4, dtype=np.uint8).reshape(8, 8)
+    pixels = dict(
+        gray=ramp,
+        rgb=np.stack([ramp, ramp // 2, 255 - ramp], axis=-1),
+        rgba=np.stack([ramp, ramp // 2, 255 - ramp, ramp], axis=-1),
+        gray16=ramp.astype(np.uint16) * 256 + 17,
+    )[kind]
+    path = tmp_path / 'a.png'
+    Image.fromarray(pixels).save(path)
+    loaded = TRANSFORMS.build(dict(type='LoadImageFromFile'))(dict(img_path=str(path)))['img']
+    expected = pixels[..., 2::-1] if kind.startswith('rgb') else np.stack([ramp] * 3, axis=-1)
+    assert loaded.dtype == np.uint8 and (loaded == expected).all()
+    assert (read_image(path) == loaded).all()
+    path.write_bytes(b'')  # what is left of a file on a full disk
+    assert read_image(path) is None

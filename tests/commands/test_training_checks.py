@@ -1,0 +1,103 @@
+"""What a training starts from, and the labels that it ignores."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config
+from PIL import Image
+
+from helpers.small_configs import make_data
+from helpers.tool_names import Fails, Main
+from rope_dense.commands.errors import UsageError
+from rope_dense.commands.model_checks import build_model, build_shapes
+from rope_dense.commands.recipe import positions
+from rope_dense.commands.training_checks import warn_of_random_weights
+from rope_dense.commands.weights import check_backbone
+
+
+def test_a_checkpoint_without_all_of_the_backbone(segmentor: str, detector: str) -> None:
+    model = build_model(Config.fromfile(segmentor))
+    weights = model.state_dict()
+    heads = {key: value[None] for key, value in weights.items() if key.startswith('decode_head.')}
+    check_backbone(model, weights | heads, 'x')  # of other sizes: they start anew
+    check_backbone(model, {k: w for k, w in weights.items() if 'head' not in k}, 'x')
+    lacking = {key: weight for key, weight in weights.items() if 'blocks.1.' not in key}
+    other = {f'module.{key}': weight for key, weight in weights.items()}
+    larger = weights | {'backbone.blocks.0.attn.qkv.weight': torch.zeros(3, 3)}
+    for wrong, says in ((lacking, 'it lacks'), (other, 'it lacks'), (larger, 'size mismatch')):
+        with pytest.raises(UsageError, match=f"'x.pth' does not fit the backbone.*{says}"):
+            check_backbone(model, wrong, "load_from 'x.pth'")
+
+
+def test_load_from_another_model(
+    train: Main, segmentor: str, detector: str, weights: str, fails: Fails
+) -> None:
+    """Both have the same backbone here but for its depth."""
+    options = ['--cfg-options', 'model.backbone.arch.embed_dims=64']
+    options += ['model.neck.0.in_channels=64']
+    says = [f'load_from {weights!r} does not fit the backbone', 'size mismatch', 'init_cfg']
+    fails(train, detector, '--load-from', weights, *options, says=says)
+
+
+@pytest.mark.parametrize('scale', [None, 1.0, 1e-4])
+def test_a_layer_scale_that_hides_position_gives_a_warning(
+    segmentor: str, scale: float | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cfg = Config.fromfile(segmentor)
+    cfg.model.backbone.layer_scale_init_value = scale
+    model = build_model(cfg)
+    warn_of_random_weights(cfg, model)
+    assert ('a LayerScale of 1e-04' in capsys.readouterr().err) == (scale == 1e-4)
+    cfg.load_from = 'x.pth'
+    warn_of_random_weights(cfg, model)
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize('side', [96, 224])
+def test_crops_of_another_size_than_img_size_give_a_warning(
+    segmentor: str, side: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cfg = Config.fromfile(segmentor)
+    cfg.model.backbone.update(img_size=224, layer_scale_init_value=None)
+    (crop,) = (step for step in cfg.train_dataloader.dataset.pipeline if step.type == 'RandomCrop')
+    crop.crop_size = (side, side)
+    model = build_shapes(cfg)
+    warn_of_random_weights(cfg, model)
+    says = 'relative to an img_size of 224 x 224: set model.backbone.img_size=(96, 96)'
+    assert (says in capsys.readouterr().err) == (side == 96)
+    assert 'scalings are relative to 14 x 14 tokens' in positions(model)
+
+
+@pytest.mark.parametrize('frozen', [dict(frozen_stages='all'), dict(lora=dict(rank=2)), {}])
+def test_frozen_random_weights_give_a_warning(
+    segmentor: str, frozen: dict, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cfg = Config.fromfile(segmentor)
+    cfg.model.backbone.update(frozen, layer_scale_init_value=1.0)
+    model = build_model(cfg)
+    warn_of_random_weights(cfg, model)
+    assert ('are frozen' in capsys.readouterr().err) == bool(frozen)
+    cfg.load_from = 'x.pth'
+    warn_of_random_weights(cfg, model)
+    assert not capsys.readouterr().err
+
+
+def test_labels_that_the_evaluator_does_not_ignore(
+    test: Main, segmentor: str, fails: Fails, tmp_path: Path
+) -> None:
+    data, weights = make_data(tmp_path / 'data') / 'ade', tmp_path / 'x.pth'
+    torch.save(build_model(Config.fromfile(segmentor)).state_dict(), weights)
+    path = min((data / 'annotations' / 'validation').iterdir())
+    mask = np.asarray(Image.open(path)).copy()
+    mask[0, 0] = 12
+    Image.fromarray(mask).save(path)
+    options = ['--cfg-options', f'test_dataloader.dataset.data_root={data}']
+    heads = [f'model.{head}.ignore_index=11' for head in ('decode_head', 'auxiliary_head')]
+    options += [*heads, 'model.data_preprocessor.seg_pad_val=11']
+    says = [f'{path} has label 11', 'ignored: test_evaluator (7 classes, ignore_index=255);']
+    fails(test, segmentor, str(weights), *options, says=says)
+    Image.fromarray(mask[:-3]).save(path)
+    says = [f'{path} and its image', 'differ in size, 61 x 96 and 64 x 96']
+    fails(test, segmentor, str(weights), *options, says=says)
