@@ -31,9 +31,8 @@ class DEIMEncoder(BaseModule):
     added to it, with an ``ELANBlock`` after each sum. Maps may have any sizes where each has half
     the rows and columns of the one before, rounded up. Zhao et al., "DETRs Beat YOLOs on Real-time
     Object Detection" (CVPR 2024). Checked against transformers' ``Deimv2HybridEncoder`` in
-    tests/models/deim/test_detector.py. (The source orders the positions of the attention by
-    columns, which are those of the tokens for square maps only; transformers and this class by
-    rows.)
+    tests/models/deim/test_detector.py. (The source orders positions by columns, which is
+    right for square maps only; transformers and this class order them by rows, as the tokens.)
 
     Args:
         in_channels: of each map, large to small. A 1 x 1 convolution changes what is not C.

@@ -21,7 +21,7 @@ from ..deformable import cell_centres
 from .layers import class_layer, mlp
 from .predictions import Pairs, Targets, take
 
-ANCHOR_SIZE = 0.05  # of the largest map, relative to the image; twice that of each further one
+ANCHOR_SIZE = 0.05  # of the largest map, relative to the image; doubled on each further map
 ANCHOR_BORDER = 0.01  # an anchor with a value nearer to 0 or 1 makes no query
 
 
@@ -121,8 +121,8 @@ class DenoisingQueries(NamedTuple):
 class ContrastiveDenoising(nn.Module):
     """Groups of queries with the annotations of an image, twice each, with noise.
 
-    The corners of a box move by up to half of its size, those of its second, negative copy by half
-    to once its size. A group attends to itself and to the queries of the encoder, which do not
+    The corners of a box move by up to half of its size, the corners of its second, negative copy by
+    half to once its size. A group attends to itself and to the queries of the encoder, which do not
     attend to it. mmdet's ``CdnQueryGenerator`` differs in its padding and in the range of boxes.
     Zhang et al., "DINO: DETR with Improved DeNoising Anchor Boxes" (ICLR 2023). Checked against
     transformers' ``get_contrastive_denoising_training_group`` with the same random numbers in
@@ -178,7 +178,7 @@ class ContrastiveDenoising(nn.Module):
         return labels, boxes
 
     def noisy_labels(self, labels: Tensor) -> Tensor:
-        """Draw some labels [B, D] anew, not those of padding."""
+        """Draw some labels [B, D] anew, but no labels of padding."""
         drawn = torch.rand(labels.shape, device=labels.device) < self.label_noise / 2
         others = torch.randint_like(labels, 0, self.num_classes)
         return torch.where(drawn & (labels < self.num_classes), others, labels)
