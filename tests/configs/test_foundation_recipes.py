@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
+from mmengine.registry import PARAM_SCHEDULERS
 
 from helpers.foundation import (
     COLOURS,
@@ -18,7 +21,6 @@ from helpers.foundation import (
     polynomial_warm_up,
 )
 from helpers.grid import value
-from rope_dense.commands.recipe import learning_rates
 
 every_config = pytest.mark.parametrize('name', RECIPES)
 
@@ -73,6 +75,21 @@ SCHEDULES = {
     'linear_dinov3-b_8xb2-40k_ade20k-512x512': (linear_warm_up, 0.036, 1e-9),
     'upernet_eva02-b_8xb4-60k_ade20k-512x512': (polynomial_warm_up, 1e-3, 1e-4),
 }
+
+
+def learning_rates(cfg: Config) -> list[float]:
+    """Factor of the learning rate in every iteration, by stepping the schedulers."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    optimizer.step()  # or the schedulers warn
+    built = [
+        PARAM_SCHEDULERS.build(dict(part, optimizer=optimizer)) for part in cfg.param_scheduler
+    ]
+    rates = []
+    for _ in range(cfg.train_cfg.max_iters):
+        rates.append(optimizer.param_groups[0]['lr'])
+        for scheduler in built:
+            scheduler.step()
+    return rates
 
 
 @pytest.mark.parametrize('name', SCHEDULES)
