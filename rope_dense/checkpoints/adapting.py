@@ -34,7 +34,7 @@ KEEP_INIT = (
     re.compile(r'.+\.lora\.(down|up)'),
     re.compile(r'.+\.num_batches_tracked'),  # which nothing of a backbone depends on
 )
-ROUNDING = 1e-5  # radians per patch; that of published axial frequencies is 4e-8
+ROUNDING = 1e-5  # radians per patch; published axial frequencies have 4e-8
 BFLOAT16 = 2**-8  # relative; DINOv3's published periods are rounded to bfloat16
 
 
@@ -136,10 +136,10 @@ def computed_freqs(model: Backbone, weights: StateDict) -> list[str]:
 
 
 def has_periods(rope: GridRoPE, weights: StateDict) -> bool:
-    """True if the periods of an embedding are those of the weights."""
+    """True if an embedding has the periods of the weights."""
     if not isinstance(rope, AxialRoPE) or rope.series != 'periods':
         return False
-    periods = 2 * math.pi / rope.axis_frequencies().flatten()
+    periods = 2 * math.pi / rope.fixed_frequencies().of_axis().flatten()
     stored = weights[PERIODS]
     return stored.shape == periods.shape and torch.allclose(stored.float(), periods, BFLOAT16, 0)
 
@@ -151,7 +151,7 @@ def embeddings(model: Backbone) -> dict[str, GridRoPE]:
 
 
 def can_resize(table: Tensor, expected: Tensor) -> bool:
-    """True if only the number of rows differs, [.., H * W, C], and is that of a square."""
+    """True if two tables [.., H * W, C] differ in H * W alone, and the first is square."""
     if table.ndim < 2 or table.ndim != expected.ndim or table.shape[-1] != expected.shape[-1]:
         return False
     return table.shape != expected.shape and is_square(table.shape[-2])
@@ -185,7 +185,7 @@ def is_axial(freqs: Tensor) -> bool:
 
 
 def check_reference(model: Backbone, weights: StateDict, checkpoint: str) -> None:
-    """Raise CheckpointError unless the reference grid of the model is that of pos_embed.
+    """Raise CheckpointError unless the model's reference grid is the grid of pos_embed.
 
     Nothing else tells a checkpoint from one of another image size: pos_embed can be resized.
     """
@@ -195,7 +195,7 @@ def check_reference(model: Backbone, weights: StateDict, checkpoint: str) -> Non
         reference = rope.coordinates.reference
         if isinstance(reference, tuple) and reference != (side, side):
             raise CheckpointError(
-                f'{checkpoint}: its positions run over {side} x {side} patches, those of the model '
+                f"{checkpoint}: its positions run over {side} x {side} patches, the model's "
                 f'over {reference[0]} x {reference[1]} (reference of the coordinates of rope): '
                 'take the arch of this checkpoint'
             )

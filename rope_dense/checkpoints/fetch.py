@@ -26,7 +26,7 @@ Location = str | os.PathLike[str]
 HUB = 'hf-hub:'
 WEB = ('https://', 'http://')
 SINGLE_FILES = ('model.safetensors', 'pytorch_model.bin')
-# The first that a repository has is taken; those of LingBot-Vision have the last.
+# The first that a repository has is taken; LingBot-Vision's have the last.
 HUB_FILES = (*SINGLE_FILES, *(file + INDEX for file in SINGLE_FILES), 'model.pt')
 BY_HAND = (
     'Or download the file by hand and give its path (of a backbone: --cfg-options '
@@ -73,7 +73,7 @@ def fetch_from_web(url: str) -> str:
 
 
 def cache_path(url: str) -> str:
-    """The name has a digest of the address: those of many hub files end alike."""
+    """The name has a digest of the address: addresses of many hub files end alike."""
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
     file = f'{digest}-{posixpath.basename(urlparse(url).path)}'
     return os.path.join(torch.hub.get_dir(), 'checkpoints', file)

@@ -44,7 +44,7 @@ def load_pretrained(model: Backbone, checkpoint: Location, prefix: str | None = 
       has the last one or none), ViTDet's relative positions, and adapters;
     - resized (bicubic) to the image size and the window of the model: position embeddings and
       relative position bias tables;
-    - frequencies: computed ones must equal those of the checkpoint, if it has any; learned axial
+    - frequencies: computed ones must equal the checkpoint's, if it has any; learned axial
       ones start at the axial values, if it has none.
 
     Checked with random weights in all published layouts in
@@ -91,9 +91,9 @@ def read_weights(checkpoint: Location, prefix: str | None) -> StateDict:
 
 
 def are_ours(weights: StateDict, model: Backbone) -> bool:
-    """True if keys and shapes are exactly those of the model, or of an earlier version of it.
+    """True if the model, or an earlier version of it, has exactly these keys and shapes.
 
-    Such keys may have the signs of a published layout too.
+    Our keys can also match a published layout.
     """
     try:
         return shapes(OURS.to_ours(weights)) == shapes(model.state_dict())

@@ -56,7 +56,7 @@ def load_adapters(model: Backbone, checkpoint: str) -> None:
         raise CheckpointError(
             f'{checkpoint} does not fit the adapters of {type(model).__name__}:\n{incompatible}'
         )
-    model.load_state_dict(weights, strict=False)  # the keys are those of all adapters
+    model.load_state_dict(weights, strict=False)  # keys of all adapters, see ``compare``
 
 
 def read_adapters(checkpoint: str) -> tuple[StateDict, dict]:

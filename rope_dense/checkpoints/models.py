@@ -32,7 +32,7 @@ class ModelLayout(Layout):
     """
 
     def to_ours(self, weights: StateDict) -> StateDict:
-        """Weights under our names, those of the backbone after ``backbone.``.
+        """Weights under our names, the backbone's after ``backbone.``.
 
         Raises:
             CheckpointError: a key that ``keys`` does not name, or settings that are not published.

@@ -86,7 +86,7 @@ def unpickle(path: str, name: str, *, is_archive: bool) -> object:
 
 
 def load_with_allow_list(path: str, is_archive: bool) -> object:
-    """torch.load, which accepts what is ``ALLOWED``, whatever other packages have allowed.
+    """torch.load, which accepts what is ``ALLOWED`` and nothing that other packages have allowed.
 
     ``torch.serialization.safe_globals`` would add to their list. One thread at a time.
     """

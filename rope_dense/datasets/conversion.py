@@ -78,7 +78,7 @@ def convert(
         kind: one of FORMATS.
         source: folder of label files (yolo, voc, labelme) or the file (coco, cvat).
         images: folder of the images; by default beside the labels, as the format has it.
-        classes: names to use, in the order of their numbers; by default those of the source.
+        classes: names to use, in the order of their numbers; by default the source's.
 
     Raises:
         ValueError: the source cannot be read as that format, or has no image.

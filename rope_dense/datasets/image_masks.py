@@ -53,7 +53,7 @@ class ImageMaskDataset(BaseSegDataset):
 
 
 def closed_up(num_classes: int, void: Sequence[int]) -> dict[int, int] | None:
-    """From labels of the masks to those of the model, without those that stay; None if all do."""
+    """From a label of the masks to the model's, for labels that change; None if none does."""
     numbers = [number for number in range(num_classes + len(void)) if number not in void]
     moved = {old: new for new, old in enumerate(numbers) if old != new}
     return {**dict.fromkeys(void, IGNORED), **moved} or None

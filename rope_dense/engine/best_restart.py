@@ -20,7 +20,7 @@ from .train_loop import epoch_length
 class BestRestartHook(Hook):
     """Loads the best checkpoint so far at the beginning of an epoch.
 
-    Weights and their moving average (``EMAHook``) become those of the best validation; optimizer
+    Weights and their moving average (``EMAHook``) are taken from the best validation; optimizer
     and schedule continue. DEIMv2 and EdgeCrafter begin their epochs without augmentation so. They
     also restore the state of the optimizer, which mmengine does not save with the best weights; and
     DEIMv2 returns to the best after each of these epochs that is no better, with a decay of the

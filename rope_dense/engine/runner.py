@@ -21,7 +21,7 @@ class LoadError(Exception):
     """An image or its labels cannot be loaded; the message names the files."""
 
     def __str__(self) -> str:
-        # From a loading worker, PyTorch raises it with the text of the traceback, which ends so.
+        # Workers re-raise with the whole traceback as text; keep its last line.
         return super().__str__().rpartition(f'{__name__}.LoadError: ')[2].strip()
 
 
@@ -78,10 +78,9 @@ class ToolRunner:
         super().call_hook(fn_name, **kwargs)  # type: ignore[misc]
 
     def dump_config(self) -> None:
-        """Write the config to the work folder; that of a resumed run without its checkpoint.
+        """Write the config to the work folder, of a resumed run without its checkpoint.
 
-        The next save removes that checkpoint. The config that was given says what the run began
-        from.
+        The next save removes that checkpoint.
         """
         given = self.cfg  # type: ignore[has-type]
         if given.get('resume'):

@@ -93,7 +93,7 @@ def map_size(x: Tensor) -> Size:
 
 
 def split(tokens: Tensor, sizes: Sequence[Size]) -> tuple[Tensor, ...]:
-    """Tokens [..., N] of all maps to those of each map."""
+    """Tokens [..., N] of all maps, split by map."""
     return tokens.split([height * width for height, width in sizes], -1)
 
 
@@ -112,7 +112,7 @@ def flat(x: Tensor) -> Tensor:
 
 
 def reference_points(sizes: Sequence[Size], like: Tensor) -> Tensor:
-    """[B, N, L, 2]: the centre of each token, the same in all maps; B is that of ``like``."""
+    """[B, N, L, 2]: the centre of each token, the same in all maps; ``like`` gives B."""
     points = torch.cat([cell_centres(size, like.device) for size in sizes])
     return points[None, :, None].expand(like.shape[0], -1, len(sizes), -1)
 

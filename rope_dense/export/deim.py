@@ -59,7 +59,7 @@ class DEIMGraph(Graph):
 
 
 def cast_head(head: Any, dtype: torch.dtype) -> None:
-    """Put most weights of a ``DEIMHead``, those of decoder layers and masks, in ``dtype``."""
+    """Put the decoder layers and masks of a ``DEIMHead`` in ``dtype``."""
     decoder = head.decoder
     for layer in decoder.layers:
         cross, gateway = layer.cross_attn, layer.gateway

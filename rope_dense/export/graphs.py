@@ -138,7 +138,7 @@ class Preprocess(nn.Module):
         return (image - self.mean) / self.std if self.normalize else image
 
     def description(self) -> dict:
-        """Mean and standard deviation are those of the channels after their order is changed."""
+        """Properties of the pixels; mean and deviation follow the model's order of channels."""
         mean, std = (self.mean, self.std) if self.normalize else (torch.zeros(3), torch.ones(3))
         return dict(
             channel_order='BGR',  # as mmcv reads images

@@ -23,7 +23,7 @@ def replace_parts(model: nn.Module) -> nn.Module:
 
 
 def parts() -> dict[type, type[nn.Module]]:
-    """From the types of parts to their replacements; those of mmdet if it is installed."""
+    """From the types of parts to their replacements, with mmdet's if it is installed."""
     found: dict[type, type[nn.Module]] = {nn.AdaptiveAvgPool2d: MeanPool}
     if find_spec('mmdet'):
         from mmcv.ops import MultiScaleDeformableAttention

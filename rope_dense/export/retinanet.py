@@ -96,7 +96,7 @@ class RetinaNetGraph(Graph):
         return torch.cat([centre - half, centre + half], -1)
 
     def suppress(self, scores: Tensor, boxes: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
-        """The best candidate M times, each without those of its class that it overlaps.
+        """The best candidate M times, each without the candidates of its class that it overlaps.
 
         This is the order in which non-maximum suppression keeps boxes, so its first M are the same.
         """

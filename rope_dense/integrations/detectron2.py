@@ -41,13 +41,13 @@ class DictOutputs(backbones.base.Backbone):
     Args:
         checkpoint: weights to load when the model is built, strictly: a path, an address or
             'hf-hub:owner/name', see ``load_pretrained``. ``train.init_checkpoint`` stays empty.
-        prefix: what the names of the weights in ``checkpoint`` begin with, where they are those of
-            a detector that detectron2 trained: 'backbone.net.' behind its ``SimpleFeaturePyramid``,
+        prefix: what the names of the weights in ``checkpoint`` begin with, where detectron2
+            trained the detector: 'backbone.net.' behind its ``SimpleFeaturePyramid``,
             'backbone.bottom_up.' behind its ``FPN``.
         out_features: names of the maps, one for each of ``out_indices``.
         square_size: pixels of the square that ``padding_constraints`` asks for, 0 for none. (A
             pyramid around the backbone has its own, ``square_pad``.)
-        arguments: those of the backbone; lists and dicts may be omegaconf's. ``init_cfg``,
+        arguments: of the backbone; lists and dicts may be omegaconf's. ``init_cfg``,
             ``pretrained`` and ``output_prefix`` are none of them.
 
     Raises:
@@ -103,7 +103,7 @@ class RoPEViT(DictOutputs, backbones.RoPEViT, Backbone):  # type: ignore[misc]  
     """``rope_dense.backbones.RoPEViT`` in detectron2, e.g. ``net`` of its ``SimpleFeaturePyramid``.
 
     Takes the arguments of both base classes, ``RoPEViT`` and ``DictOutputs``.
-    The map of the last block is called 'last_feat', as that of detectron2's ViT, others 'block<i>'.
+    The map of the last block is called 'last_feat', as in detectron2's ViT, others 'block<i>'.
     """
 
     def default_names(self) -> list[str]:
@@ -120,7 +120,7 @@ class RoPESwin(DictOutputs, backbones.RoPESwin, Backbone):  # type: ignore[misc]
     """``rope_dense.backbones.RoPESwin`` in detectron2, e.g. ``bottom_up`` of its ``FPN``.
 
     Takes the arguments of both base classes, ``RoPESwin`` and ``DictOutputs``.
-    The map of stage i is called 'p<i>', as that of detectron2's SwinTransformer; some heads want
+    The map of stage i is called 'p<i>', as in detectron2's SwinTransformer; some heads want
     ``out_features=['res2', 'res3', 'res4', 'res5']``.
     """
 
@@ -144,7 +144,7 @@ def get_rope_lr_decay_rate(
     """Factor of a parameter's learning rate, for ``optimizer.params.lr_factor_func``.
 
     As detectron2's ``get_vit_lr_decay_rate``, but that a class token and registers belong to the
-    embeddings, and for Swin too. The rule is that of ``Backbone.layer_of``. Checked against both in
+    embeddings, and for Swin too. The rule is ``Backbone.layer_of``'s. Checked against both in
     tests/integrations/test_detectron2.py.
 
     Args:

@@ -36,9 +36,9 @@ BLOCK = 256  # side of the blocks of a tiled tiff
 class LargeImage:
     """The rows of an image file, in pixels as OpenMMLab has them: uint8, blue, green, red.
 
-    Formats are those of GDAL, among them tiff, png and jpeg. Of a tiff, only the requested rows are
+    Formats are GDAL's, among them tiff, png and jpeg. Of a tiff, only the requested rows are
     decoded; png and jpeg are decoded from the top, so request their rows in that order. Rows that
-    overlap those of the last request are decoded once. As by ``mmcv.imread``, grey images become
+    overlap the last request are decoded once. As by ``mmcv.imread``, grey images become
     three equal channels, 1, 2 and 4 bits are scaled to 0 .. 255, palettes become their colours, and
     alpha is dropped; a rotation in the Exif data is not applied. A jpeg whose colours have half the
     resolution differs, because GDAL has another decoder: see docs/large_images.md.

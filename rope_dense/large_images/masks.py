@@ -48,5 +48,5 @@ def runs(
     starts, ends = ((columns * height + rows[:, None])[inside] for rows in (starts, ends))
     order = starts.argsort()
     starts, ends = starts[order], ends[order]
-    apart = starts[1:] != ends[:-1]  # runs over the whole height touch those of the next column
+    apart = starts[1:] != ends[:-1]  # a run over the whole height touches the next column's
     return starts[np.append(True, apart)[: len(starts)]], ends[np.append(apart, True)[: len(ends)]]

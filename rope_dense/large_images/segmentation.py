@@ -41,8 +41,8 @@ def segment(
 class ScoreBlender:
     """Labels from the weighted sum of the scores of all tiles that cover a pixel.
 
-    The weights are those of ``tile_weights``, along rows and columns; their sum is 1. In memory are
-    the scores of one tile, and those of the tile to its left where both overlap. Scores where a row
+    Weights are from ``tile_weights``, along rows and columns; their sum is 1. In memory are
+    the scores of one tile, and of the tile to its left where both overlap. Scores where a row
     of tiles overlaps the next one are in files of a folder meanwhile: (shared pixels) x scores x 4
     bytes.
 

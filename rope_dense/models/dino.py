@@ -16,7 +16,7 @@ class PublishedDINO(DINO):
     is, its successor onedl-mmdetection 3.5.1 in ``embed_dims`` channels with a ``ref_point_head``
     of twice the published input. This class gives one model, and one checkpoint layout, on both:
     ``decoder.ref_point_head`` has 2 x ``embed_dims`` inputs (512 for 256, as in the DINO paper's
-    code and in detrex). Arguments are those of mmdet's DINO.
+    code and in detrex). Takes the arguments of mmdet's DINO.
     """
 
     def _init_layers(self) -> None:

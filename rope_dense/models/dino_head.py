@@ -22,7 +22,7 @@ class PublishedDINOHead(DINOHead):
       1, times the denoising groups of *this* process. mmdet averages the product of both. The
       results are equal on one process, or where all processes have the same number of groups.
 
-    Arguments are those of mmdet's DINOHead; `sync_cls_avg_factor=True` makes the class losses take
+    Takes the arguments of mmdet's DINOHead; `sync_cls_avg_factor=True` makes the class losses take
     the average over processes too, as detrex does. Source: detrex, projects/dino/modeling/dino.py
     and dn_criterion.py, detrex/utils/misc.py. Checked against losses written out from the formulas
     in tests/models/test_dino_head.py.
@@ -33,7 +33,7 @@ class PublishedDINOHead(DINOHead):
 
         Args:
             hidden_states: [L, B, N, C], the queries after each of L decoder layers.
-            references: L + 1 boxes [B, N, 4]; that of a layer is what the layer started from.
+            references: L + 1 boxes [B, N, 4]; entry i is the input of layer i.
         """
         logits, boxes = [], []
         for layer, queries in enumerate(hidden_states):

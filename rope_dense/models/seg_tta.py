@@ -14,7 +14,7 @@ class MeanScoreTTAModel(BaseTTAModel):
 
     mmseg's ``SegTTAModel`` applies a softmax to each view first. Mask2Former's class maps are sums
     of query probabilities: a softmax would flatten them, so that many unsure views outweigh a sure
-    one. The plain mean is that of Mask2Former's own test-time augmentation.
+    one. Mask2Former's own test-time augmentation takes the plain mean.
     Checked on hand-computed scores in tests/models/test_tta.py.
     """
 

@@ -267,7 +267,7 @@ def test_a_sweep_over_kernels() -> None:
 def test_log_axial_positions_have_the_step_of_the_map(grid: tuple[int, int]) -> None:
     attn = small(rope=LOG_AXIAL).layers[0].blocks[1].attn
     plan = neighbour_plan(grid, (3, 3), 2, device=torch.device('cpu'))
-    angles = attn.padded_rotary(torch.zeros(1, grid[0] * grid[1], 16), plan).angles
+    angles = attn.rope(torch.zeros(1, grid[0] * grid[1], 16), grid, plan.padded).angles
     steps = angles.unflatten(0, plan.padded).diff(dim=0)  # from row to row
     expected = attn.rope.frequencies(torch.device('cpu'))[1] * 2 / max(grid)
     torch.testing.assert_close(steps, expected.expand_as(steps), rtol=1e-4, atol=1e-4)

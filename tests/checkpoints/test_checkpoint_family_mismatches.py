@@ -118,7 +118,7 @@ WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
         timm_pe(768, 2, side=14, core=True),
         RoPEViT,
         full('pe_spatial_base'),
-        ['its positions run over 14 x 14 patches, those of the model over 32 x 32'],
+        ['its positions run over 14 x 14 patches'],
     ),
     'EVA-02 of its authors': (
         {'blocks.0.attn.q_proj.weight': torch.ones(2, 2), 'blocks.0.mlp.w1.weight': torch.ones(2)},

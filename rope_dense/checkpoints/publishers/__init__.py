@@ -5,7 +5,7 @@ To add a publisher, write a file beside this one and name it in ``PUBLISHERS``. 
 keys to ours (``keys``; None drops a key on purpose), and functions for tensors whose shape is not
 ours (``tensors``). A key that no table names keeps its name; strict loading finds out whether the
 model has it. ``resformer.py`` is the shortest example. tests/checkpoints/test_checkpoint_layouts.py
-checks key names and shapes, which are those of the published files, against timm's models.
+checks names and shapes of the published files against timm's models.
 """
 
 from __future__ import annotations

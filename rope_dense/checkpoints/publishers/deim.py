@@ -1,7 +1,7 @@
 """Key layouts of DEIMv2's and EdgeCrafter's (ECDet, ECSeg) detectors and of their small ViTs.
 
-Names are those of the published code (EdgeCrafter: Apache-2.0) and, for DEIMv2, those that
-transformers' conversion of its files reads. Rows have both names, so that tables of both directions
+Names are from the published code (EdgeCrafter: Apache-2.0) and, for DEIMv2, from
+transformers' conversion of its files. Rows have both names, so that tables of both directions
 come from them: '#' is a number, '*' the rest of a key, braces as in ``KeyTable``. A detector's
 backbone keeps its names after ``backbone.``; it has a layout of its own, below or in dinov3.py.
 """
@@ -184,7 +184,7 @@ TRANSFORMERS: Rows = [
 ]
 TRANSFORMERS_COMPUTED: KeyTable = {
     r'model\.decoder\.(up|reg_scale)': None,
-    r'(class|bbox)_embed\..+': None,  # those of the decoder once more
+    r'(class|bbox)_embed\..+': None,  # weights of the decoder once more
     r'model\.enc_output\..+': None,  # not in the source: an identity and a norm in its files
     r'.+\.num_points_scale': None,
 }

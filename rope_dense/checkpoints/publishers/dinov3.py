@@ -1,6 +1,6 @@
 """Key layouts of DINOv3 (Simeoni et al., 2025): Meta's and Hugging Face transformers'.
 
-EUPE and LingBot-Vision have Meta's too. timm's is in timm_vit.py. Names are those of the published
+EUPE and LingBot-Vision have Meta's too. timm's is in timm_vit.py. Names are from the published
 code; what is not a name was checked against timm's conversion of the same files, as far as it has
 one.
 """
@@ -12,7 +12,7 @@ import torch
 from ..errors import CheckpointError
 from ..keys import VIT_BLOCK, KeyTable, Layout, StateDict
 
-PERIODS = 'rope.periods'  # compared with those of the model, not loaded
+PERIODS = 'rope.periods'  # compared with the model's, not loaded
 META_KEYS: KeyTable = {
     r'storage_tokens': 'reg_token',
     r'rope_embed\.periods': PERIODS,
@@ -52,7 +52,7 @@ class MetaLayout(Layout):
     """Meta's, whose files hide the biases of the keys with a mask."""
 
     def to_ours(self, weights: StateDict) -> StateDict:
-        """Biases of q, k and v apart, without those of the keys where a mask hides them.
+        """Biases of q, k and v apart, without the biases of the keys where a mask hides them.
 
         Raises:
             CheckpointError: a mask that hides anything else.

@@ -1,6 +1,6 @@
 """The key layout of Perception Encoder (Bolya et al., 2025) in Meta's own files.
 
-Names are those of the published code, its CLIP model's ``visual.``; checked against timm's
+Names are from the published code, its CLIP model's ``visual.``; checked against timm's
 conversion of the same files. timm's own layout is in timm_vit.py.
 """
 

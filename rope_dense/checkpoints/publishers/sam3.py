@@ -1,6 +1,6 @@
 """Key layouts of SAM3's image encoder (Carion et al., 2025): Meta's, Hugging Face transformers'.
 
-Names are those of the published code. Frequencies are not loaded: both store, at most, what the
+Names are from the published code. Frequencies are not loaded: both store, at most, what the
 model computes for one image size.
 """
 

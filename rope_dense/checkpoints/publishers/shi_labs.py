@@ -1,6 +1,6 @@
 """SHI-Labs' key layouts: NAT, DiNAT, DiNAT-s, and a plain ViT with relative position bias.
 
-The plain ViT is that of ``isotropic.py`` in NAT's repository.
+The plain ViT is from ``isotropic.py`` in NAT's repository.
 
 Letters: h heads, K x K tokens of a neighbourhood.
 """

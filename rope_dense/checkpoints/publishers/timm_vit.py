@@ -28,7 +28,7 @@ from ..keys import (
 )
 
 HEAD = r'(head|fc_norm|attn_pool)\..+'
-NAMES: KeyTable = {  # and those of our earlier versions
+NAMES: KeyTable = {  # and names of our earlier versions
     r'rope\.freqs': 'blocks.*.attn.rope.freqs',
     r'(.+\.attn\.)([qv]_bias)': r'\1qkv.\2',
 }

@@ -24,7 +24,7 @@ class RandomIoUCrop(BaseTransform):
 
     Args:
         prob: of a crop.
-        scale: range of each side of the crop, as a share of that of the image.
+        scale: range of each side of the crop, as a share of the image's side.
         aspect_ratio: range of width over height of the crop.
         min_ious: the thresholds that one is drawn from; with one of 1 or more.
         trials: of crops; without one that fits, another threshold is drawn.

@@ -22,7 +22,7 @@ class PhotometricJitter(BaseTransform):
     mean grey, saturation with the grey image; contrast comes before saturation and hue, or after
     them, with equal chances. mmdet's ``PhotoMetricDistortion`` adds to brightness and multiplies
     for contrast and saturation instead. The colours are changed by mmcv's functions, which follow
-    those of Pillow.
+    Pillow's.
 
     Args:
         brightness, contrast, saturation: ranges of the factors.

@@ -201,11 +201,11 @@ class Criterion:
 def distill(
     corners: Tensor, teacher: Prediction, share: Share, iou: Tensor, balance: Share
 ) -> Tensor:
-    """Divergence of distributions [B, Q, 4 (R + 1)] from those of a teacher.
+    """Divergence of distributions [B, Q, 4 (R + 1)] from a teacher's.
 
     It is weighted by the IoU of queries with an annotation, and by the teacher's class score of the
     others. The means over the two are weighted by the square roots of their numbers in ``balance``:
-    those of the queries of the encoder also where denoising queries learn, as in the source.
+    the encoder's queries are counted also where denoising queries learn, as in the source.
     """
     assert teacher.corners is not None
     queries = share.pairs.queries

@@ -16,8 +16,8 @@ from mmengine.registry import MODELS
 from mmengine.structures import InstanceData
 from torch import Tensor
 
+from ...utils.memo import is_tracing
 from ...utils.sizes import ImageSize
-from ...utils.tracing import is_tracing
 from ...utils.validation import check_integer, check_settings
 from .criterion import Criterion, Denoised, Outputs
 from .decoder import DEIMDecoder
@@ -39,9 +39,9 @@ class DEIMHead(BaseModule):
         num_queries: Q, of the encoder's tokens.
         decoder: see ``DEIMDecoder``.
         denoising: see ``ContrastiveDenoising``; None for none.
-        matching: see ``Matcher``. Its epoch is that of mmengine's message hub, which
-            ``ResumableTrainLoop``, or ``RuntimeInfoHook`` in runs by epochs, keeps right also where
-            a run is resumed.
+        matching: see ``Matcher``. The epoch comes from mmengine's message hub, where
+            ``ResumableTrainLoop``, or ``RuntimeInfoHook`` in runs by epochs, sets it, in a resumed
+            run too.
         loss_weights, mal_gamma: see ``Criterion``.
         masks: see ``MaskHead``, without its channels and layers; None for boxes alone.
         train_cfg: not used.

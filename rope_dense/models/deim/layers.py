@@ -28,7 +28,7 @@ OFFSET_SCALE = 0.5  # of the points of deformable attention, relative to the siz
 class SelfAttention(nn.Module):
     """Attention with position embeddings that are added to queries and keys, not to values.
 
-    It is that of ``torch.nn.MultiheadAttention``, with its initialisation; queries and keys come
+    ``torch.nn.MultiheadAttention`` computes the same and is initialised so; queries and keys come
     from one product, and nothing of N x N is in memory. Checked against it in
     tests/models/deim/test_deim_attention.py.
 

@@ -33,8 +33,8 @@ class MaskHead(nn.Module):
     Args:
         channels: C.
         num_layers: of the decoder.
-        eval_blocks: blocks that the map passes in evaluation. None: those of the layer that
-            counts, as in training. The source's evaluation, and so the results of its weights,
+        eval_blocks: blocks that the map passes in evaluation. None: all up to the layer
+            that counts, as in training. The source's evaluation, and so the results of its weights,
             have 1.
     """
 

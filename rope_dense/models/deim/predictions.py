@@ -57,8 +57,8 @@ class Pairs:
     """Queries and the annotations that they are matched with.
 
     Attributes:
-        queries: [M], among those of all images: image * Q + query.
-        targets: [M], among those of all images.
+        queries: [M], among the queries of all images: image * Q + query.
+        targets: [M], among the annotations of all images.
         counts: how many belong to each image, in order.
     """
 

@@ -14,17 +14,15 @@ from mmdet.models.layers import inverse_sigmoid
 from mmdet.structures.bbox import bbox_cxcywh_to_xyxy, bbox_xyxy_to_cxcywh
 from torch import Tensor, nn
 
-from ...utils.cache import Cache
+from ...utils.memo import is_tracing, memo
 from ...utils.sizes import Size
-from ...utils.tracing import is_tracing
 from ...utils.validation import check_integer, check_number
 from ..deformable import cell_centres
 from .layers import class_layer, mlp
 from .predictions import Pairs, Targets, take
 
-ANCHOR_SIZE = 0.05  # of the largest map, relative to the image; twice that of each further one
+ANCHOR_SIZE = 0.05  # of the largest map, relative to the image; doubled on each further map
 ANCHOR_BORDER = 0.01  # an anchor with a value nearer to 0 or 1 makes no query
-ANCHORS: Cache[tuple[Tensor, Tensor]] = Cache()
 
 
 class Selection(NamedTuple):
@@ -62,7 +60,7 @@ class QuerySelection(nn.Module):
 
     def forward(self, maps: Sequence[Tensor]) -> Selection:
         """Maps [B, C, H, W], large to small, to queries."""
-        anchors, valid = anchors_of([size_of(x) for x in maps], maps[0].device)
+        anchors, valid = anchors_of(tuple(size_of(x) for x in maps), device=maps[0].device)
         tokens = torch.cat([x.flatten(2) for x in maps], 2).transpose(1, 2)  # [B, N, C]
         tokens = tokens * valid.to(tokens.dtype)
         logits = self.cls(tokens)
@@ -79,19 +77,16 @@ def size_of(x: Tensor) -> Size:
     return height, width
 
 
-def anchors_of(sizes: Sequence[Size], device: torch.device) -> tuple[Tensor, Tensor]:
+@memo
+def anchors_of(sizes: tuple[Size, ...], *, device: torch.device) -> tuple[Tensor, Tensor]:
     """Boxes [N, 4] before the sigmoid for maps of these sizes, and which are valid [N, 1].
 
     A box is square for a square image, centred on its token. Those that are not valid are infinite.
     """
-
-    def make() -> tuple[Tensor, Tensor]:
-        anchors = torch.cat([grid_anchors(size, i, device) for i, size in enumerate(sizes)])
-        inside = (anchors > ANCHOR_BORDER) & (anchors < 1 - ANCHOR_BORDER)
-        valid = inside.all(-1, keepdim=True)
-        return torch.log(anchors / (1 - anchors)).masked_fill(~valid, torch.inf), valid
-
-    return ANCHORS.get(tuple(sizes), device, make)
+    anchors = torch.cat([grid_anchors(size, i, device) for i, size in enumerate(sizes)])
+    inside = (anchors > ANCHOR_BORDER) & (anchors < 1 - ANCHOR_BORDER)
+    valid = inside.all(-1, keepdim=True)
+    return torch.log(anchors / (1 - anchors)).masked_fill(~valid, torch.inf), valid
 
 
 def grid_anchors(size: Size, level: int, device: torch.device) -> Tensor:
@@ -126,8 +121,8 @@ class DenoisingQueries(NamedTuple):
 class ContrastiveDenoising(nn.Module):
     """Groups of queries with the annotations of an image, twice each, with noise.
 
-    The corners of a box move by up to half of its size, those of its second, negative copy by half
-    to once its size. A group attends to itself and to the queries of the encoder, which do not
+    The corners of a box move by up to half of its size, the corners of its second, negative copy by
+    half to once its size. A group attends to itself and to the queries of the encoder, which do not
     attend to it. mmdet's ``CdnQueryGenerator`` differs in its padding and in the range of boxes.
     Zhang et al., "DINO: DETR with Improved DeNoising Anchor Boxes" (ICLR 2023). Checked against
     transformers' ``get_contrastive_denoising_training_group`` with the same random numbers in
@@ -183,7 +178,7 @@ class ContrastiveDenoising(nn.Module):
         return labels, boxes
 
     def noisy_labels(self, labels: Tensor) -> Tensor:
-        """Draw some labels [B, D] anew, not those of padding."""
+        """Draw some labels [B, D] anew, but no labels of padding."""
         drawn = torch.rand(labels.shape, device=labels.device) < self.label_noise / 2
         others = torch.randint_like(labels, 0, self.num_classes)
         return torch.where(drawn & (labels < self.num_classes), others, labels)

@@ -70,7 +70,7 @@ class EoMTHead(Mask2FormerHead):
         self.loss_dice = MMDET_MODELS.build(loss_dice)
 
     def init_weights(self) -> None:
-        """As ``init_cfg`` says; without one those of PyTorch, as in the source."""
+        """As ``init_cfg`` says; without one PyTorch's weights stay, as in the source."""
         BaseModule.init_weights(self)  # Mask2FormerHead's own initialises decoders
 
     def forward(

@@ -27,7 +27,7 @@ class EoMT(nn.Module):
     """Queries among the tokens of the last blocks, and the classes and masks predicted from them.
 
     Kerssies et al., "Your ViT is Secretly an Image Segmentation Model" (CVPR 2025). The queries are
-    prefix tokens without a position, in front of those of the backbone; there is no decoder. In
+    prefix tokens without a position, in front of the backbone's; there is no decoder. In
     training a prediction is also made before each of these blocks, and its masks restrict the
     attention of the block: a query attends to a token of the grid only where its own mask is
     positive (and always to queries and prefix tokens). A query is restricted with the probability
@@ -95,11 +95,12 @@ class EoMT(nn.Module):
         In training before each of the last blocks and after them, in evaluation only after them.
 
         Args:
-            backbone: that of ``join``.
+            backbone: has been given to ``join``.
         """
         dtype = next(backbone.patch_embed.parameters()).dtype  # half precision, if exported so
         image = image.to(dtype)
-        x, grid, plan = backbone.start(image)
+        x, grid = backbone.embed(image)
+        plan = backbone.plan_windows(x.shape[0], grid, x.device)
         depth, predictions, mask = len(backbone.blocks), [], None
         for index in range(depth):
             step = index - (depth - self.num_blocks)
