@@ -199,7 +199,8 @@ def test_wrong_settings_are_named(data: Path, task: str, settings: dict, says: s
 def test_lines_of_a_copy_change_what_its_settings_give(data: Path, tmp_path: Path) -> None:
     """As in a config with a `_base_`, in Python and with settings of the command line."""
     copied = tmp_path / 'copied.py'
-    text = (CONFIGS / 'own' / 'detection.py').read_text().replace("'data/own'", repr(str(data / 'coco')))
+    text = (CONFIGS / 'own' / 'detection.py').read_text()
+    text = text.replace("'data/own'", repr(str(data / 'coco')))
     copied.write_text(f'{text}\ntrain_cfg = dict(val_interval=7)\n')
     plain = Config.fromfile(copied)
     assert plain.train_cfg.val_interval == 7 and plain.own.epochs == 50
