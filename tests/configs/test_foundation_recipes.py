@@ -78,16 +78,16 @@ SCHEDULES = {
 
 
 def learning_rates(cfg: Config) -> list[float]:
-    """Factor of the learning rate in every iteration, by stepping the schedulers."""
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-    optimizer.step()  # or the schedulers warn
-    built = [
-        PARAM_SCHEDULERS.build(dict(part, optimizer=optimizer)) for part in cfg.param_scheduler
-    ]
+    """Of each iteration, as a share of the optimizer's, by mmengine's own schedulers."""
+    weights = [torch.nn.Parameter(torch.zeros(1))]
+    optimizer = torch.optim.SGD(weights, cfg.optim_wrapper.optimizer.lr)
+    base = optimizer.param_groups[0]['lr']
+    schedulers = [PARAM_SCHEDULERS.build(dict(s, optimizer=optimizer)) for s in cfg.param_scheduler]
     rates = []
     for _ in range(cfg.train_cfg.max_iters):
-        rates.append(optimizer.param_groups[0]['lr'])
-        for scheduler in built:
+        rates.append(optimizer.param_groups[0]['lr'] / base)
+        optimizer.step()
+        for scheduler in schedulers:
             scheduler.step()
     return rates
 
