@@ -52,7 +52,7 @@ def command(name: str) -> Callable[[Sequence[str] | None], int]:
 
 def import_early(name: str) -> ModuleType:
     """Import the module of a command, and postpone the packages that commands are in."""
-    for package in ('rope_dense', *(f'rope_dense.{room}' for room in COMMANDS)):
+    for package in ('rope_dense', 'rope_dense.commands', f'rope_dense.{ROOMS[name]}'):
         if package not in sys.modules:
             spec = importlib.util.find_spec(package)
             assert spec is not None

@@ -42,7 +42,14 @@ setup(
     # required here: each is an extra, and importing rope_dense without them says what to install.
     # Before 2.6 torch's weights_only loading could be made to run code (CVE-2025-32434).
     # The weights that the configs name are on the Hugging Face hub, some as safetensors.
-    install_requires=['torch>=2.6', 'numpy', 'huggingface_hub', 'safetensors', 'filelock'],
+    install_requires=[
+        'torch>=2.6',
+        'numpy',
+        'cachetools>=5.3',
+        'filelock',
+        'huggingface_hub',
+        'safetensors',
+    ],
     extras_require={
         'onedl': [
             'onedl-mmengine>=0.10.12,<0.11',

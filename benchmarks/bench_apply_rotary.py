@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from measure import Case, Row, compare, name_of
-from rope_dense.rope import apply_rotary_
+from rope_dense.rope import apply_rotary
 
 K_ROPE = 2
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 0.01, torch.float16: 1e-3}  # relative
@@ -62,7 +62,7 @@ def bench_apply_rotary(
     rounds: int = 10,
     with_compiled: bool = True,
 ) -> list[Row]:
-    """Time of a call, in place if fused, without gradients; rows for each size, and a summary.
+    """Time of a call without gradients; rows for each size, and a summary.
 
     Args:
         dtype: of the features; angles are in the same, and in float32.
@@ -74,7 +74,7 @@ def bench_apply_rotary(
     rows = []
     for theta_dtype in dict.fromkeys((dtype, torch.float32)):
         torch.compiler.reset()
-        forms = dict(eager=eager, compiled=torch.compile(eager), fused=apply_rotary_)
+        forms = dict(eager=eager, compiled=torch.compile(eager), fused=apply_rotary)
         if not with_compiled:
             del forms['compiled']
         precision = f'{name_of(dtype)}, angles in {name_of(theta_dtype)}'

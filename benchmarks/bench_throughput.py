@@ -20,7 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from bench_backbone import within, work
 from measure import Case, Clock, Row, name_of, summary, table, time_rounds
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
-from rope_dense.backbones.neighbourhood import why_not_natten
+from rope_dense.backbones.neighbours import why_not_natten
 
 POSITIONS: dict[str, dict] = {
     'bias': dict(rope=None, use_rpb=True),

@@ -11,8 +11,16 @@ from torch import Tensor
 
 from measure import Row, name_of
 from rope_dense.rope import Rotary
-from rope_dense.rope.kernels import packed, triton_rotary
-from rotations import Form, RotationShape, by, definition, unpack, why_no_triton
+from rotations import (
+    COMPLEX,
+    Form,
+    RotationShape,
+    by,
+    definition,
+    kernel,
+    unpack,
+    why_no_triton,
+)
 
 
 def correctness(
@@ -24,22 +32,26 @@ def correctness(
 
     A Triton kernel that differs is switched off for all that follows.
     """
-    implementations = {'packed': packed, 'triton': triton_rotary}
+    implementations = {'complex': COMPLEX}
     rows: list[Row] = []
     if reason := why_no_triton(device):
-        del implementations['triton']
-        needed = device.type == triton_rotary.DEVICE_TYPE
+        needed = device.type == 'cuda'
         rows.append(dict(work='all', implementation='triton', left_out=reason, ok=not needed))
-    elif device.type == triton_rotary.DEVICE_TYPE:
+    else:
+        implementations['triton'] = kernel()
         rows.append(dict(work='check of itself', implementation='triton', ok=True))
     for (work, shape), dtype in product(shapes.items(), dtypes):
         for name, implementation in implementations.items():
             row = dict(work=work, dtype=name_of(dtype), batch=shape.batch, implementation=name)
             rows.append(row | errors(by(implementation), shape, device, dtype))
     if any(row['implementation'] == 'triton' and not row['ok'] for row in rows):
-        print(f'The Triton kernel cannot be used: {triton_rotary.SWITCH}=0 from here on')
-        triton_rotary.IS_ENABLED = False
-        os.environ[triton_rotary.SWITCH] = '0'  # for other processes
+        from rope_dense.rope import triton
+        from rope_dense.rope.rotate import implementation as chosen
+
+        print(f'The Triton kernel cannot be used: {triton.SWITCH}=0 from here on')
+        triton.IS_ENABLED = False
+        chosen.cache_clear()
+        os.environ[triton.SWITCH] = '0'  # for other processes
     return rows
 
 

@@ -14,15 +14,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from types import ModuleType
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, rotate, rotate_definition
-from rope_dense.rope.kernels import packed, triton_rotary
-from rope_dense.rope.rotate import PairLayout, Rotate
+from rope_dense.rope.rotate import (
+    Implementation,
+    PairLayout,
+    Rotate,
+    complex_backward,
+    rotate_complex,
+)
 
 QKV = tuple[Tensor, Tensor, Tensor]
 Form = Callable[[Tensor, Rotary, int], QKV]
@@ -72,33 +76,44 @@ SHAPES = {
 }
 
 
+COMPLEX = Implementation(rotate_complex, complex_backward)
+
+
 def forms(device: torch.device, pair_layout: PairLayout) -> dict[str, Form]:
     """Form by name; what cannot run on the device is left out."""
     by_name = {
-        'triton': by(triton_rotary),
-        'packed': by(packed),
+        'complex': by(COMPLEX),
         'definition': definition,
         'definition, compiled': compiled_definition(),
         'stack (timm form)': stack_form,
         'complex (rope-vit form)': complex_form,
     }
-    if why_no_triton(device):
-        del by_name['triton']
+    if not why_no_triton(device):
+        by_name = {'triton': by(kernel()), **by_name}
     if pair_layout == 'half':
         del by_name['complex (rope-vit form)']
     return by_name
 
 
+def kernel() -> Implementation:
+    """The Triton kernel; its module imports Triton."""
+    from rope_dense.rope import triton
+
+    return Implementation(triton.rotate, triton.rotate_backward)
+
+
 def why_no_triton(device: torch.device) -> str | None:
     """A reason why the kernel cannot run on a device, or None."""
-    if device.type == triton_rotary.DEVICE_TYPE:
-        return triton_rotary.can_use(torch.empty(1, 1, 3, 1, 2, device=device))
-    if find_spec('triton') and os.environ.get('TRITON_INTERPRET') == '1':
-        return None
-    return 'Triton needs a GPU, or TRITON_INTERPRET=1'
+    if find_spec('triton') is None:
+        return 'Triton is not installed'
+    if device.type == 'cuda':
+        from rope_dense.rope import triton
+
+        return triton.why_not(device, torch.float32)
+    return None if os.environ.get('TRITON_INTERPRET') == '1' else 'Triton needs a GPU'
 
 
-def by(implementation: ModuleType) -> Form:
+def by(implementation: Implementation) -> Form:
     """Return the function that ``rotate`` calls for this implementation."""
 
     def rotate_by(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int) -> QKV:

@@ -136,7 +136,7 @@ SUITES = {
         bench_apply_rotary,
         dict(sizes=[Size(2, 2, 3, 16)], rounds=1, with_compiled=False),
         3,
-        'apply_rotary_ against plain operations, eager and compiled; on a CPU at few sizes',
+        'apply_rotary against plain operations, eager and compiled; on a CPU at few sizes',
     ),
     'share': Suite(
         partial(bench_share, sizes={('vit', 'base'): (512, 1024), ('swin', 'tiny'): (512, 1024)}),

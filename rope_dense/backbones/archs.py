@@ -12,8 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cached_property
 from itertools import cycle, islice
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast, get_args
+
+from ..utils.validation import check_choice, check_integer, check_number, check_size
 
 Default = Literal['default']
 DEFAULT: Default = 'default'  # as ``arch`` says; a string, so that configs can store it
@@ -33,12 +36,43 @@ class ViTArch:
 
     Attributes:
         embed_dims, depth, num_heads: channels C, blocks and heads.
+        img_size: pre-training image size, an int or (height, width): the grid of ``pos_embed``, of
+            ``rope_scaling`` and of the relative position tables of window blocks. It is not the
+            size of the crops: trained from random weights with a scaling, set it to that.
+        patch_size: pixels of a side of a patch.
         mlp: ``'gelu'``; ``'swiglu'``, gated by SiLU; ``'swiglu_norm'``, also with a norm before
             its last layer.
-        attn_norm: normalise the output of attention, before its projection.
+        mlp_ratio: hidden channels of an MLP over C.
+        qkv_bias: bias in the qkv projections; 'qv' for none in the keys.
+        rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE``, ``LogAxialRoPE``,
+            ``RasterRoPE`` or a class of your own), or None. Normalised coordinates span each
+            window in window blocks, as in EVA-02's detectors, unless they have windows='map'.
+        use_ape: learned absolute position embedding. True resizes it (bicubic) to the grid of each
+            input, 'tile' repeats it over that grid (SAM3). 'sine' is sinusoidal, 'sine_conv'
+            ResFormer's global position embedding: see ``SineEmbed`` and ``SineConvEmbed``.
+        use_rpb: learned relative position bias, with tables for the grid of ``img_size``; also
+            together with ``rope``, not with prefix tokens.
+        use_lpe: ResFormer's local position embedding, see ``LocalPositionAttention``.
+        patch_norm: norm layer in the patch embedding.
+        with_cls_token: a class token, a prefix token in all blocks.
+        num_registers: further prefix tokens, R.
         pre_norm: normalise all tokens before the first block; the patch projection has no bias.
         conv_stem: ``ConvPatchEmbed`` in place of the patch projection; for patches of 16 pixels.
-        others: see ``RoPEViT``.
+        attn_norm: normalise the output of attention, before its projection.
+        window_size: tokens of a side of a window, an int or (height, width). 'auto' takes the side
+            that pads the grid of an image least and is nearest to the pre-training grid, None
+            attends globally. Weights do not depend on it; see also ``set_window_size``.
+        window_block_indexes: blocks that attend within windows; the others attend globally.
+        layer_scale_init_value: initial LayerScale of both branches, or None for no LayerScale. The
+            published 1e-4 hides the blocks, and so position, in short trainings from random
+            weights: take 1.0 for these.
+        final_norm: normalise no output (False), that of the last block (True), or each one with its
+            prefix tokens ('all'), as DINOv3's ``get_intermediate_layers`` does, and on request
+            Hugging Face's ``apply_layernorm`` and timm's ``forward_intermediates(norm=True)``.
+        norm_cfg: norm layers, in mmcv's form.
+
+    Raises:
+        ValueError: values that are not allowed, or do not fit each other.
     """
 
     embed_dims: int
@@ -64,6 +98,43 @@ class ViTArch:
     layer_scale_init_value: float | None = 1e-4
     final_norm: FinalNorm = False
     norm_cfg: dict = field(default_factory=lambda: dict(type='LN', eps=1e-6))
+
+    def __post_init__(self) -> None:
+        for name in ('embed_dims', 'depth', 'num_heads', 'patch_size'):
+            check_integer(name, getattr(self, name), 1)
+        if self.embed_dims % self.num_heads:
+            raise ValueError(
+                f'arch: embed_dims {self.embed_dims} is not a multiple of num_heads '
+                f'{self.num_heads}'
+            )
+        check_size('img_size', self.img_size, self.patch_size)
+        check_choice('mlp', self.mlp, get_args(MlpKind))
+        check_number('mlp_ratio', self.mlp_ratio, above=0)
+        check_choice('qkv_bias', self.qkv_bias, (True, False, 'qv'))
+        check_integer('num_registers', self.num_registers, 0)
+        check_choice('use_ape', self.use_ape, (True, False, 'tile', 'sine', 'sine_conv'))
+        if self.use_ape in ('sine', 'sine_conv') and self.embed_dims % 4:
+            raise ValueError(
+                f'arch: embed_dims must be a multiple of 4 (two axes, sine and cosine) for '
+                f'use_ape={self.use_ape!r}, got {self.embed_dims}'
+            )
+        for name in (
+            *('use_rpb', 'use_lpe', 'patch_norm', 'with_cls_token', 'pre_norm', 'attn_norm'),
+            'conv_stem',
+        ):
+            check_choice(name, getattr(self, name), (True, False))
+        if self.conv_stem and (self.patch_size != 16 or self.embed_dims % 8):
+            raise ValueError(
+                'arch: conv_stem needs patch_size=16 and embed_dims that is a multiple of 8, got '
+                f'{self.patch_size} and {self.embed_dims}'
+            )
+        if self.conv_stem and (self.pre_norm or self.patch_norm):
+            raise ValueError(
+                'arch: conv_stem has norms of its own: set pre_norm and patch_norm False'
+            )
+        check_choice('final_norm', self.final_norm, (True, False, 'all'))
+        if self.layer_scale_init_value is not None:
+            check_number('layer_scale_init_value', self.layer_scale_init_value)
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -116,7 +187,7 @@ class NATArch:
     layer_scale_init_value: float | None = None
     drop_path_rate: float = 0.2
 
-    @property
+    @cached_property
     def block_dilations(self) -> list[list[int]]:
         """The dilation of each block of each stage."""
         stages = zip(self.dilations or ((1,),) * len(self.depths), self.depths, strict=True)
@@ -139,6 +210,7 @@ def find_arch(
 
     Raises:
         ValueError: an unknown name, or a dict with missing or unknown keys.
+        TypeError: ``given`` has unknown keys.
     """
     known = {setting.name: is_required(setting) for setting in fields(cast('Any', kind))}
     sizes = [name for name, needed in known.items() if needed]
@@ -152,8 +224,10 @@ def find_arch(
             f'arch must have {", ".join(sizes)}{f" and may have {keys}" if keys else ""}; '
             f'missing or unknown: {sorted(wrong)}, got {arch!r}'
         )
-    given = {name: value for name, value in (given or {}).items() if value != DEFAULT}
-    return kind(**{**settings, **given})
+    given = given or {}
+    if wrong := sorted({*given} - {*known}):
+        raise TypeError(f'unexpected keyword arguments {wrong}; an architecture has {[*known]}')
+    return kind(**settings | {name: value for name, value in given.items() if value != DEFAULT})
 
 
 def is_required(setting: Field) -> bool:

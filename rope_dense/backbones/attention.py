@@ -2,18 +2,21 @@
 
 Letters: B images, H x W token grid, N tokens (prefix and grid), W windows, n tokens that attend to
 each other (N, or those of a window and its prefix), h heads, D channels of a head, C = h D, P
-rotated channel pairs of a head.
+rotated channel pairs of a head; in windows P also is the number of prefix tokens.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..rope import Rotary, RotaryEmbedding, rotate
+from ..rope.rotate import rotate_packed
+from ..utils.memo import is_tracing
 from ..utils.sizes import Size
-from ..utils.tracing import is_tracing
 from .archs import QkvBias
 from .layers import build_norm, may_differ
 from .windows import WindowPlan
@@ -54,10 +57,6 @@ class AttentionLayers(nn.Module):
         self.norm = build_norm(norm_cfg, embed_dims) if norm_cfg else nn.Identity()
         self.proj = nn.Linear(embed_dims, embed_dims)
 
-    def project(self, x: Tensor) -> Tensor:
-        """Queries, keys and values of tokens [B, N, C]: [B, N, 3, h, D]."""
-        return self.qkv(x).unflatten(-1, (3, self.num_heads, -1))
-
 
 class Attention(AttentionLayers):
     """Softmax attention among all tokens of an image, or among those of a window.
@@ -86,7 +85,8 @@ class Attention(AttentionLayers):
         Returns:
             [B, N, C].
         """
-        return self.proj(self.norm(self.attend_tokens(x, self.project(x), grid, plan, mask)))
+        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
+        return self.proj(self.norm(self.attend_tokens(x, qkv, grid, plan, mask)))
 
     def attend_tokens(
         self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None, mask: Tensor | None
@@ -97,7 +97,8 @@ class Attention(AttentionLayers):
         if plan is not None:
             padding = None if plan.is_padding is None else zero_projection(self.qkv, x)
             qkv = plan.partition(qkv, padding)  # [W, n, 3, h, D]
-            rotary = in_windows(rotary, plan)
+            if rotary is not None and rotary.angles.ndim == 4:  # of each image
+                rotary = in_windows(rotary, plan)
         q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B or W, h, n, D]
         bias = self.bias(q, window_size or grid)
         out = attend(q, k, v, bias, softmax_scale(q, rotary), plan, mask)  # [B or W, n, C]
@@ -114,6 +115,38 @@ class Attention(AttentionLayers):
             [h, n, n] or [B, h, n, n].
         """
         return None
+
+
+class GlobalPrefixAttention(Attention):
+    """Attention in windows whose prefix tokens attend globally.
+
+    A token of the grid attends to those of its window and to the prefix, a prefix token to all:
+    global attention with a mask, with the positions of the whole grid, and without padding. Checked
+    in tests/backbones/test_prefix_windows.py against just that, token by token.
+
+    Args:
+        others: see ``AttentionLayers``.
+    """
+
+    def attend_tokens(
+        self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None, mask: Tensor | None
+    ) -> Tensor:
+        """See ``Attention.attend_tokens``.
+
+        The windows of ``plan`` have ``num_shared`` prefix tokens and mask their padding.
+        """
+        if plan is None:
+            return super().attend_tokens(x, qkv, grid, plan, mask)
+        rotary = None if self.rope is None else self.rope(x, grid)
+        qkv = rotate_packed(qkv, rotary, self.num_prefix_tokens)
+        scale = softmax_scale(qkv, rotary)
+        prefix, tokens = qkv[:, : self.num_prefix_tokens], qkv[:, self.num_prefix_tokens :]
+        queries, others = plan.partition(tokens[:, :, 0]), plan.partition(tokens[:, :, 1:])
+        shared = prefix[:, :, 1:].repeat(plan.num_windows, 1, 1, 1, 1)  # [W, P, 2, h, D]
+        keys_values = torch.cat([shared, others], 1)  # [W, P + n, 2, h, D]
+        windows = attend_packed(queries, keys_values, scale, plan)  # [W, n, C]
+        prefix = attend_packed(prefix[:, :, 0], qkv[:, :, 1:], scale, None)
+        return torch.cat([prefix, plan.unpartition(windows)], 1)  # [B, N, C]
 
 
 class QVBiasLinear(nn.Linear):
@@ -146,15 +179,13 @@ def softmax_scale(q: Tensor, rotary: Rotary | None) -> float:
     return q.shape[-1] ** -0.5 * (1.0 if rotary is None else rotary.attention_scale)
 
 
-def in_windows(rotary: Rotary | None, plan: WindowPlan) -> Rotary | None:
-    """The angles of windows: angles of each image are gathered like its tokens."""
-    if rotary is None or rotary.angles.ndim == 3:  # of one window, the same for all
-        return rotary
-    angles = rotary.angles  # [B, H W, h, P]
+def in_windows(rotary: Rotary, plan: WindowPlan) -> Rotary:
+    """Gather the angles of images [B, H W, h or 1, P] into windows like their tokens."""
+    angles = rotary.angles
     if plan.num_copies:  # which have no angles
         angles = F.pad(angles, (0, 0, 0, 0, plan.shape[1] - angles.shape[1], 0))
-    angles = plan.partition(angles)[:, plan.num_copies :]  # [W, n - num_copies, h, P]
-    return Rotary(angles, rotary.pair_layout, rotary.attention_scale)
+    angles = plan.partition(angles)[:, plan.num_copies :]  # [W, n - num_copies, h or 1, P]
+    return replace(rotary, angles=angles)
 
 
 def attend(
@@ -198,3 +229,11 @@ def masked(bias: Tensor | None, mask: Tensor | None) -> Tensor | None:
     if bias is None or mask is None:
         return mask if bias is None else bias
     return bias.masked_fill(~mask, -torch.inf)
+
+
+def attend_packed(
+    queries: Tensor, keys_values: Tensor, scale: float, plan: WindowPlan | None
+) -> Tensor:
+    """``attend`` from queries [B, m, h, D] to keys and values [B, n, 2, h, D], to [B, m, C]."""
+    q, k, v = (x.transpose(1, 2) for x in (queries, *keys_values.unbind(2)))
+    return attend(q, k, v, None, scale, plan)

@@ -1,10 +1,12 @@
-"""The base class of the backbones: an OpenMMLab module, and its declarations about itself."""
+"""The base classes of the backbones, and what a backbone declares about itself.
+
+Letters: B batch, H x W token grid, N = H W tokens, C channels.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -13,17 +15,15 @@ from mmengine.model import BaseModule, PretrainedInit
 from mmengine.registry import MODELS, WEIGHT_INITIALIZERS
 from torch import Tensor, nn
 from torch.fx.experimental import _config as shape_config
-from torch.utils.checkpoint import checkpoint
 
 from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling, RotaryEmbedding
-from ..rope.scaling import build_scaling
+from ..rope.grid import build_scaling
 from ..utils.sizes import Size
-from ..utils.validation import check_settings, is_integer, refuse
+from ..utils.validation import check_indexes, check_integer, check_settings, is_integer, refuse
 from .archs import FinalNorm, WindowSetting
-from .block import Block
-from .layers import PatchEmbed
+from .block import Block, Plan, recompute
+from .layers import PatchEmbed, build_norm, module_list, to_map
 from .lora import LORA_DEFAULTS, add_adapters, find_adapters, merge_adapters
-from .neighbours import Plan
 from .position_bias import offset_grid
 from .windows import check_window_setting
 
@@ -60,6 +60,7 @@ class Backbone(BaseModule):
         final_norm: which outputs are normalised: False for none, True for the last, 'all'.
         output_prefix: prefix tokens that are returned with each map, see ``RoPEViT``.
         lora: settings of the adapters, or None without any.
+        has_compiled_blocks: whether ``compile_blocks`` was called.
     """
 
     ARCHS: Mapping[str, dict] = {}
@@ -77,6 +78,7 @@ class Backbone(BaseModule):
     out_strides: list[int]
     rope_scaling: dict | RopeScaling | None = None
     lora: dict | None = None
+    has_compiled_blocks: bool = False
     is_init: bool
 
     def __init__(
@@ -181,41 +183,30 @@ class Backbone(BaseModule):
         """The scaling of one of ``ordered_blocks``."""
         return scaling
 
-    def run(
-        self,
-        block: Block,
-        x: Tensor,
-        grid: Size,
-        plan: Plan | None,
-        mask: Tensor | None = None,
-    ) -> Tensor:
-        """Run a block, recomputed in backward if ``with_cp``; see ``Block.forward``."""
-        scaling = None if block.attn.rope is None else block.attn.rope.scaling
-        inputs = block, scaling, x, grid, plan, mask
-        if self.with_cp and torch.is_grad_enabled():
-            return checkpoint(run_scaled, *inputs, use_reentrant=False)
-        return run_scaled(*inputs)
-
     def compile_blocks(self, **options: Any) -> None:
         """Compile each block in place, for images of any size; the rest stays eager.
 
         Blocks of the same channels and the same kind of attention share a graph. The keys of
         ``state_dict`` stay as they are. Copies of the model are not compiled.
 
+        torch.compile's settings are changed for the whole process: by default, sizes that are equal
+        in the first images are taken to be equal in all, floats are variables first and a second
+        compilation makes them constants, and after eight graphs of all blocks together the next one
+        stays eager (Swin has four stages, in training and in evaluation).
+
         Args:
             options: of ``torch.compile``; ``dynamic`` is True unless given.
         """
+        torch._dynamo.config.recompile_limit = RECOMPILE_LIMIT
+        torch._dynamo.config.specialize_float = True
+        shape_config.use_duck_shape = False
+        self.has_compiled_blocks = True
         for block in self.ordered_blocks:
             block.compile(**{'dynamic': True, **options})
 
-    @property
-    def has_compiled_blocks(self) -> bool:
-        """True if ``compile_blocks`` was called on this model."""
-        return any(block.is_compiled for block in self.ordered_blocks)
-
-    def needs_graph(self, *, frozen: bool) -> bool:
-        """Return True if autograd has to record a part: a frozen one only for its adapters."""
-        return torch.is_grad_enabled() and (not frozen or self.lora is not None)
+    def __getstate__(self) -> dict:
+        """The state of copies, whose blocks are not compiled."""
+        return {**super().__getstate__(), 'has_compiled_blocks': False}
 
     def freeze(self) -> None:
         """Freeze what ``frozen_modules`` names, and all but the adapters if there are any."""
@@ -281,32 +272,142 @@ class Backbone(BaseModule):
         self.is_init = True
 
 
-def run_scaled(block: Block, scaling: RopeScaling | None, *inputs: object) -> Tensor:
-    """Run a block with the scaling of its forward, also if another was set before backward."""
-    rope = block.attn.rope
-    with compile_settings() if block.is_compiled else nullcontext():
-        if rope is None or rope.scaling is scaling:
-            return block(*inputs)
-        scaling, rope.scaling = rope.scaling, scaling
-        try:
-            return block(*inputs)
-        finally:
-            rope.scaling = scaling
+class StagedBackbone(Backbone):
+    """Stages of blocks, each with half the resolution and twice the channels of the one before.
 
+    Takes images [B, in_channels, height, width] of any size and returns one map
+    [B, embed_dims * 2**i, H_i, W_i] for each stage i of ``out_indices``, normalised by ``norm{i}``.
+    H_0 = ceil(height / patch_size) and H_i = ceil(H_{i-1} / 2).
 
-@contextmanager
-def compile_settings() -> Iterator[None]:
-    """Let torch.compile make one graph for all sizes, and a graph for each kind of block.
-
-    By default, sizes that are equal in the first images are taken to be equal in all, floats are
-    variables first and a second compilation makes them constants, and after eight graphs of all
-    blocks together the next one stays eager: Swin has four stages, in training and in evaluation.
+    Attributes:
+        layers: the stages.
+        out_indices: stages whose maps are returned.
+        frozen_stages: -1 trains everything, 0 freezes the patch embedding, n also the first n
+            stages with their reductions and output norms.
     """
-    with (
-        torch._dynamo.config.patch(recompile_limit=RECOMPILE_LIMIT, specialize_float=True),
-        shape_config.patch(use_duck_shape=False),  # type: ignore[attr-defined]
-    ):
-        yield
+
+    layers: Sequence[Stage]
+
+    def set_outputs(
+        self,
+        channels: Sequence[int],
+        patch_size: int,
+        out_indices: Sequence[int],
+        frozen_stages: FrozenStages,
+    ) -> None:
+        """Declare what stages of so many channels return; -1 and 'all' as in the constructors."""
+        self.out_indices = check_indexes('out_indices', out_indices, len(channels))
+        self.frozen_stages = check_frozen_stages(frozen_stages, len(channels))
+        self.out_channels = [channels[index] for index in self.out_indices]
+        self.out_strides = [patch_size * 2**index for index in self.out_indices]
+
+    def add_norms(self, norm_cfg: dict) -> None:
+        """The norms of the maps."""
+        for index, channels in zip(self.out_indices, self.out_channels, strict=True):
+            self.add_module(f'norm{index}', build_norm(norm_cfg, channels))
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        x, grid = self.patch_embed(image)  # [B, N, C]
+        outs = []
+        for index, stage in enumerate(self.layers):
+            plans = self.block_plans(index, x, grid, image)
+            for block, plan in zip(stage.blocks, plans, strict=True):
+                x = recompute(block, x, grid, plan) if self.with_cp else block(x, grid, plan)
+            if index in self.out_indices:
+                outs.append(to_map(self.get_submodule(f'norm{index}')(x), grid))
+            if stage.downsample is not None:
+                x, grid = stage.downsample(x, grid)
+        return tuple(outs)
+
+    @abstractmethod
+    def block_plans(
+        self, stage: int, x: Tensor, grid: Size, image: Tensor
+    ) -> Sequence[Plan | None]:
+        """The plan of each block of a stage, for tokens [B, N, C]; None to attend globally.
+
+        Args:
+            stage: its index.
+            x: tokens, for their number of images and their device.
+            grid: (H, W).
+            image: [B, in_channels, height, width], for its size.
+        """
+
+    @property
+    def ordered_blocks(self) -> list[Block]:
+        return [block for stage in self.layers for block in stage.blocks]
+
+    @property
+    def block_strides(self) -> list[int]:
+        patch_size = self.patch_embed.patch_size
+        return [
+            patch_size * 2**index for index, stage in enumerate(self.layers) for _ in stage.blocks
+        ]
+
+    @property
+    def last_norm(self) -> nn.Module:
+        return self.get_submodule(f'norm{self.out_indices[-1]}')
+
+    def map_sizes(self, height: int, width: int) -> list[Size]:
+        grids = [self.patch_embed.grid(height, width)]
+        while len(grids) < len(self.layers):
+            grids.append((-(-grids[-1][0] // 2), -(-grids[-1][1] // 2)))
+        return [grids[index] for index in self.out_indices]
+
+    def layer_of(self, name: str) -> int:
+        first, *rest = name.split('.')
+        depths = [len(stage.blocks) for stage in self.layers]
+        if first != 'layers':
+            return 0 if first == 'patch_embed' else sum(depths) + 1
+        stage, part, *rest = rest
+        before = sum(depths[: int(stage)])
+        return before + (int(rest[0]) + 1 if part == 'blocks' else depths[int(stage)])
+
+    def frozen_modules(self) -> list[nn.Module]:
+        if self.frozen_stages < 0:
+            return []
+        norms = [index for index in self.out_indices if index < self.frozen_stages]
+        return [
+            self.patch_embed,
+            *self.layers[: self.frozen_stages],
+            *(self.get_submodule(f'norm{index}') for index in norms),
+        ]
+
+
+class Stage(nn.Module):
+    """The blocks of one resolution and the reduction after them, under their published names.
+
+    The backbone calls them.
+    """
+
+    def __init__(self, blocks: Sequence[Block], downsample: nn.Module | None) -> None:
+        super().__init__()
+        self.blocks = module_list(blocks)
+        self.downsample = downsample
+
+
+def check_stages(embed_dims: int, depths: Sequence[int], num_heads: Sequence[int]) -> list[int]:
+    """Return the channels of each stage.
+
+    Raises:
+        ValueError: sizes that are not allowed or do not fit each other.
+    """
+    for name, numbers in dict(depths=depths, num_heads=num_heads).items():
+        if not isinstance(numbers, (tuple, list)) or not numbers:
+            refuse(f'arch: {name}', numbers, 'a number for each stage')
+    named = dict(embed_dims=[embed_dims], depths=depths, num_heads=num_heads)
+    for name, numbers in named.items():
+        for number in numbers:
+            check_integer(f'arch: {name}', number, 1)
+    if len(depths) != len(num_heads):
+        raise ValueError(f'arch: depths {depths} and num_heads {num_heads} must be of one length')
+    widths = [embed_dims * 2**stage for stage in range(len(depths))]
+    for stage, (channels, heads) in enumerate(zip(widths, num_heads, strict=True)):
+        if channels % heads:
+            raise ValueError(
+                f'arch: stage {stage} has {channels} channels (embed_dims * {2**stage}), '
+                f'not a multiple of its {heads} heads'
+            )
+    return widths
 
 
 def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:

@@ -1,4 +1,4 @@
-"""The transformer block of all backbones.
+"""The transformer block of all backbones, and its MLPs.
 
 Letters: B images, N tokens (prefix and grid), C channels.
 """
@@ -6,13 +6,19 @@ Letters: B images, N tokens (prefix and grid), C channels.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from mmcv.cnn.bricks import DropPath
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ..utils.sizes import Size
+from .archs import MlpKind
 from .attention import AttentionLayers
 from .layers import add_branch, build_norm
-from .neighbours import Plan
+from .neighbours import NeighbourPlan
+from .windows import WindowPlan
+
+Plan = WindowPlan | NeighbourPlan
 
 
 class Block(nn.Module):
@@ -58,7 +64,53 @@ class Block(nn.Module):
         x = add_branch(x, self.drop_path(self.attn(self.norm1(x), grid, plan, mask)), self.gamma_1)
         return add_branch(x, self.drop_path(self.mlp(self.norm2(x))), self.gamma_2)
 
-    @property
-    def is_compiled(self) -> bool:
-        """True if ``compile`` was called."""
-        return self._compiled_call_impl is not None
+
+def recompute(block: Block, x: Tensor, *settings: object) -> Tensor:
+    """Call a block so that it keeps no activation: it is called again in backward, if there is one.
+
+    Args:
+        block: to call.
+        x: tokens [B, N, C].
+        settings: what ``Block.forward`` takes beside them.
+    """
+    trains = x.requires_grad or any(weight.requires_grad for weight in block.parameters())
+    if trains and torch.is_grad_enabled():
+        return checkpoint(block, x, *settings, use_reentrant=False)
+    return block(x, *settings)
+
+
+def build_mlp(kind: MlpKind, embed_dims: int, hidden_dims: int, norm_cfg: dict) -> nn.Module:
+    """Build the MLP of a block; ``norm_cfg`` is of its norm, if the kind has one."""
+    if kind == 'gelu':
+        return Mlp(embed_dims, hidden_dims)
+    return SwiGLU(embed_dims, hidden_dims, norm_cfg if kind == 'swiglu_norm' else None)
+
+
+class Mlp(nn.Module):
+    """Two linear layers with a GELU between."""
+
+    def __init__(self, embed_dims: int, hidden_dims: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(embed_dims, hidden_dims)
+        self.fc2 = nn.Linear(hidden_dims, embed_dims)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.gelu(self.fc1(x)))
+
+
+class SwiGLU(nn.Module):
+    """Two linear layers, one gated by SiLU of the other, and a third.
+
+    Shazeer, "GLU Variants Improve Transformer", 2020. With ``norm_cfg`` the gated channels are
+    normalised (EVA-02).
+    """
+
+    def __init__(self, embed_dims: int, hidden_dims: int, norm_cfg: dict | None = None) -> None:
+        super().__init__()
+        self.fc1_g = nn.Linear(embed_dims, hidden_dims)
+        self.fc1_x = nn.Linear(embed_dims, hidden_dims)
+        self.norm = build_norm(norm_cfg, hidden_dims) if norm_cfg else nn.Identity()
+        self.fc2 = nn.Linear(hidden_dims, embed_dims)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(self.norm(F.silu(self.fc1_g(x)) * self.fc1_x(x)))

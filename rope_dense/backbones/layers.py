@@ -16,9 +16,9 @@ from mmcv.cnn import ConvModule, build_norm_layer
 from torch import Tensor, nn
 
 from ..rope import Coordinates
-from ..rope.frequencies import axis_frequencies
+from ..rope.embeddings import axis_frequencies
+from ..utils.memo import is_tracing
 from ..utils.sizes import Size
-from ..utils.tracing import is_tracing
 
 TableResize = Literal['bicubic', 'zeros']
 Part = TypeVar('Part', bound=nn.Module)
@@ -57,25 +57,6 @@ class PatchEmbed(nn.Module):
         Raises:
             ValueError: not such images, or smaller than a patch.
         """
-        self.check(image)
-        x = self.project(image)  # [B, C, H, W]
-        height, width = x.shape[2:]
-        return self.norm(x.flatten(2).transpose(1, 2).contiguous()), (height, width)
-
-    def project(self, image: Tensor) -> Tensor:
-        """Images to a map [B, C, H, W]."""
-        if self.pad:
-            sides = (padding_to_multiple(side, self.patch_size) for side in image.shape[2:])
-            image = pad_bottom_right(image, 2, *sides)
-        return self.proj(image)
-
-    def grid(self, height: int, width: int) -> Size:
-        """(H, W) of an image of that size."""
-        more = self.patch_size - 1 if self.pad else 0
-        return (height + more) // self.patch_size, (width + more) // self.patch_size
-
-    def check(self, image: Tensor) -> None:
-        """Raise ValueError unless ``forward`` can take ``image``."""
         expected = f'[batch, {self.in_channels}, height, width]'
         if image.ndim != 4 or image.shape[1] != self.in_channels:
             raise ValueError(f'images must be {expected}, got {list(image.shape)}')
@@ -91,6 +72,21 @@ class PatchEmbed(nn.Module):
                 f'the image is {height} x {width} (height x width) pixels, less than one patch of '
                 f'{self.patch_size} x {self.patch_size}: resize or pad it'
             )
+        x = self.project(image)  # [B, C, H, W]
+        height, width = x.shape[2:]
+        return self.norm(x.flatten(2).transpose(1, 2).contiguous()), (height, width)
+
+    def project(self, image: Tensor) -> Tensor:
+        """Images to a map [B, C, H, W]."""
+        if self.pad:
+            sides = (padding_to_multiple(side, self.patch_size) for side in image.shape[2:])
+            image = pad_bottom_right(image, 2, *sides)
+        return self.proj(image)
+
+    def grid(self, height: int, width: int) -> Size:
+        """(H, W) of an image of that size."""
+        more = self.patch_size - 1 if self.pad else 0
+        return (height + more) // self.patch_size, (width + more) // self.patch_size
 
 
 class ConvPatchEmbed(PatchEmbed):

@@ -18,13 +18,17 @@ from ..rope import RopeScaling
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number, refuse
 from .archs import DEFAULT, NAT_ARCHS, Default, Dilations, NATArch, WindowSetting, find_arch
-from .base import FrozenStages, build_rope
-from .block import Block
+from .base import FrozenStages, Stage, StagedBackbone, build_rope, check_stages
+from .block import Block, Mlp
 from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, module_list, to_map
-from .mlp import Mlp
-from .neighbourhood import Backend, NeighbourAttention, TableBiasNeighbourAttention
-from .neighbours import NeighbourPlan, check_kernel_size, neighbour_plan
-from .stages import Stage, StagedBackbone, check_stages
+from .neighbours import (
+    Backend,
+    NeighbourAttention,
+    NeighbourPlan,
+    TableBiasNeighbourAttention,
+    check_kernel_size,
+    neighbour_plan,
+)
 from .swin import PatchMerging
 
 
@@ -141,17 +145,12 @@ class RoPENAT(StagedBackbone):
         self.freeze()
         self.add_lora(lora)
 
-    def window_of(self, height: int, width: int) -> Size:
-        return self.kernel_size
-
-    def block_plans(
-        self, stage: int, x: Tensor, grid: Size, window_size: Size | None
-    ) -> list[NeighbourPlan]:
+    def block_plans(self, stage: int, x: Tensor, grid: Size, image: Tensor) -> list[NeighbourPlan]:
         dilations = self.arch.block_dilations[stage]
         plans = {
             dilation: neighbour_plan(
                 grid,
-                self.kernel_size,
+                self.window_size,
                 dilation,
                 uniform=self.has_compiled_blocks,
                 device=x.device,

@@ -11,13 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..utils.cache import Cache
+from ..utils.memo import memo
 from ..utils.sizes import Size
 from .attention import Attention
 from .layers import PositionConv, TableResize, may_differ, pad_grid, resize_grid
 from .windows import WindowPlan
-
-INDEXES: Cache[Tensor] = Cache()  # without it 9 launches more in each block with a table
 
 
 class TableBiasAttention(Attention):
@@ -42,7 +40,7 @@ class TableBiasAttention(Attention):
         resized = resize_grid if self.resize == 'bicubic' else pad_grid
         table = self.relative_position_bias_table[None]
         table = resized(table, offset_grid(self.bias_window), offset_grid(size))[0]
-        index = relative_position_index(*size, table.device)
+        index = relative_position_index(*size, device=table.device)
         return table[index].permute(2, 0, 1)  # [h, n, n]
 
 
@@ -117,17 +115,13 @@ def bias_table(size: Size, num_heads: int) -> nn.Parameter:
     return nn.Parameter(0.02 * torch.randn(rows * columns, num_heads))
 
 
-def relative_position_index(height: int, width: int, device: torch.device) -> Tensor:
+@memo  # 9 launches in each block with a table
+def relative_position_index(height: int, width: int, *, device: torch.device) -> Tensor:
     """Return the row of the bias table for each query and key: [n, n].
 
     The table is row-major over offsets query - key: -(H - 1) .. H - 1 rows, -(W - 1) .. W - 1
     columns.
     """
-    return INDEXES.get((height, width), device, lambda: make_index(height, width, device))
-
-
-def make_index(height: int, width: int, device: torch.device) -> Tensor:
-    """See ``relative_position_index``."""
     rows, columns = torch.arange(height, device=device), torch.arange(width, device=device)
     row_offsets = rows[:, None] - rows + height - 1  # [H, H]
     column_offsets = columns[:, None] - columns + width - 1  # [W, W]

@@ -16,8 +16,8 @@ from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number, check_size
 from .archs import SWIN_ARCHS, SwinArch, WindowSetting, find_arch
 from .attention import Attention
-from .base import FrozenStages, build_rope
-from .block import Block
+from .base import FrozenStages, Stage, StagedBackbone, build_rope, check_stages
+from .block import Block, Mlp
 from .layers import (
     PatchEmbed,
     TableResize,
@@ -27,9 +27,7 @@ from .layers import (
     module_list,
     pad_bottom_right,
 )
-from .mlp import Mlp
 from .position_bias import TableBiasAttention
-from .stages import Stage, StagedBackbone, check_stages
 from .windows import WindowPlan, window_plan
 
 
@@ -157,10 +155,13 @@ class RoPESwin(StagedBackbone):
         self.add_lora(lora)
 
     def block_plans(
-        self, stage: int, x: Tensor, grid: Size, window_size: Size | None
+        self, stage: int, x: Tensor, grid: Size, image: Tensor
     ) -> list[WindowPlan | None]:
         """Odd blocks have shifted windows."""
-        depth = self.arch.depths[stage]
+        depth, window_size = self.arch.depths[stage], self.window_size
+        if window_size == 'auto':
+            last_stride = self.block_strides[-1]
+            window_size = -(-image.shape[2] // last_stride), -(-image.shape[3] // last_stride)
         if window_size is None:
             return [None] * depth
         shift = window_size[0] // 2, window_size[1] // 2
@@ -180,12 +181,6 @@ class RoPESwin(StagedBackbone):
             for by in ((0, 0), shift)
         ]
         return [plans[block % 2] for block in range(depth)]
-
-    def window_of(self, height: int, width: int) -> Size | None:
-        if self.window_size != 'auto':
-            return self.window_size
-        last_stride = self.block_strides[-1]
-        return -(-height // last_stride), -(-width // last_stride)
 
 
 class PatchMerging(nn.Module):

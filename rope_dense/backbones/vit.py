@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..rope import RopeScaling
+from ..utils.memo import is_tracing
 from ..utils.sizes import Size
-from ..utils.tracing import is_tracing
 from ..utils.validation import (
     check_choice,
     check_indexes,
@@ -25,18 +25,12 @@ from ..utils.validation import (
     check_size,
 )
 from .archs import (
-    DEFAULT,
     VIT_ARCHS,
     Ape,
-    Default,
-    FinalNorm,
-    MlpKind,
-    QkvBias,
     ViTArch,
-    WindowSetting,
     find_arch,
 )
-from .attention import Attention
+from .attention import Attention, GlobalPrefixAttention
 from .base import (
     Backbone,
     FrozenStages,
@@ -45,7 +39,7 @@ from .base import (
     build_rope,
     check_frozen_stages,
 )
-from .block import Block
+from .block import Block, build_mlp, recompute
 from .layers import (
     ConvPatchEmbed,
     PatchEmbed,
@@ -61,9 +55,7 @@ from .layers import (
     to_map,
 )
 from .linear_attention import LinearAttention, LinearKernel
-from .mlp import build_mlp
 from .position_bias import DecomposedBiasAttention, LocalPositionAttention, TableBiasAttention
-from .prefix_attention import GlobalPrefixAttention
 from .windows import WindowPlan, fitting_side, window_plan
 
 AttentionKind = Callable[..., Attention]  # a class, or one with some of its arguments
@@ -85,41 +77,19 @@ class RoPEViT(Backbone):
 
     Args:
         arch: a name in ``ARCHS`` ('tiny', 'small', 'base' and 'large' are those of the paper), or a
-            dict of embed_dims, depth, num_heads and any other attribute of ``ViTArch``. Arguments
-            left at 'default' are as it says.
-        img_size: pre-training image size, an int or (height, width): the grid of ``pos_embed``, of
-            ``rope_scaling`` and of the relative position tables of window blocks. It is not the
-            size of the crops: trained from random weights with a scaling, set it to that.
-        patch_size: pixels of a side of a patch.
+            dict of embed_dims, depth, num_heads and any other attribute of ``ViTArch``.
         in_channels: image channels.
-        mlp_ratio: hidden channels of an MLP over C.
-        qkv_bias: bias in the qkv projections; 'qv' for none in the keys.
-        rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE``, ``LogAxialRoPE``,
-            ``RasterRoPE`` or a class of your own), or None. Normalised coordinates span each
-            window in window blocks, as in EVA-02's detectors, unless they have windows='map'.
         rope_scaling: for grids larger than in pre-training, see ``RopeScaling``; without its
             ``grid``. None leaves the frequencies as they are, as in the paper. Windows have no
             fixed factor: it always comes from their size.
-        use_ape: learned absolute position embedding. True resizes it (bicubic) to the grid of each
-            input, 'tile' repeats it over that grid (SAM3). 'sine' is sinusoidal, 'sine_conv'
-            ResFormer's global position embedding: see ``SineEmbed`` and ``SineConvEmbed``.
-        use_rpb: learned relative position bias, with tables for the grid of ``img_size``; also
-            together with ``rope``, not with prefix tokens.
         rpb_resize: how the tables fit other grids and windows, 'bicubic' or 'zeros': see
             ``TableBiasAttention``.
-        use_lpe: ResFormer's local position embedding, see ``LocalPositionAttention``.
         linear_attention: a kernel in place of the softmax of global blocks, 'elu' or 'cosine', see
             ``LinearAttention``; None for softmax.
         use_rel_pos: decomposed relative position bias, ViTDet's baseline; only with ``rope=None``.
         rel_pos_img_size: image size of the relative position tables of global blocks.
-        with_cls_token: a class token, a prefix token in all blocks.
-        num_registers: further prefix tokens, R.
-        window_size: tokens of a side of a window, an int or (height, width). 'auto' takes the side
-            that pads the grid of an image least and is nearest to the pre-training grid, None
-            attends globally. Weights do not depend on it; see also ``set_window_size``.
         mask_padding: exclude the padding of windows from attention. False as in detectron2's
             ViTDet.
-        window_block_indexes: blocks that attend within windows; the others attend globally.
         window_prefix: what prefix tokens do in window blocks. 'copy' gives each window a copy of
             them; the next global block, and an output, gets the mean of the copies. A window is
             then like an image of pre-training, with prefix tokens and coordinates of its own, and a
@@ -128,13 +98,6 @@ class RoPEViT(Backbone):
             blocks have all copies instead of their mean. 'global' lets them attend to all tokens,
             and tokens of the grid to their window and to them: a global block with a mask, with
             the coordinates of the whole grid and no padding.
-        patch_norm: norm layer in the patch embedding.
-        layer_scale_init_value: initial LayerScale of both branches, or None for no LayerScale. The
-            published 1e-4 hides the blocks, and so position, in short trainings from random
-            weights: take 1.0 for these.
-        final_norm: normalise no output (False), that of the last block (True), or each one with its
-            prefix tokens ('all'), as DINOv3's ``get_intermediate_layers`` does, and on request
-            Hugging Face's ``apply_layernorm`` and timm's ``forward_intermediates(norm=True)``.
         out_indices: blocks whose outputs are returned; negative ones count from the end.
         output_prefix: None returns maps, 'cls' pairs (map, class token [B, C]) as mmseg's ViT does
             for its DPTHead, 'all' pairs (map, prefix tokens [B, 1 + R, C]), class token first.
@@ -146,9 +109,10 @@ class RoPEViT(Backbone):
             see ``lora.add_adapters``. All else is frozen then; ``frozen_stages`` still decides what
             stays in evaluation mode.
         with_cp: recompute each block in backward to save memory.
-        norm_cfg: norm layers, in mmcv's form.
         init_cfg: mmengine initialisation, such as ``dict(type='Pretrained', checkpoint=...)``.
         pretrained: checkpoint to use without ``init_cfg``; set by mmseg's segmentors.
+        settings: attributes of ``ViTArch`` in place of those of ``arch``, such as ``window_size``,
+            ``rope`` or ``img_size``; 'default' leaves one as ``arch`` has it.
 
     Raises:
         ValueError: arguments that do not fit each other, named in the message.
@@ -164,60 +128,27 @@ class RoPEViT(Backbone):
     def __init__(
         self,
         arch: str | dict = 'base',
-        img_size: int | tuple[int, int] | Default = DEFAULT,
-        patch_size: int | Default = DEFAULT,
+        *,
         in_channels: int = 3,
-        mlp_ratio: float | Default = DEFAULT,
-        qkv_bias: QkvBias | Default = DEFAULT,
-        rope: dict | Default | None = DEFAULT,
         rope_scaling: dict | None = None,
-        use_ape: Ape | Default = DEFAULT,
-        use_rpb: bool | Default = DEFAULT,
         rpb_resize: TableResize = 'bicubic',
-        use_lpe: bool | Default = DEFAULT,
         linear_attention: LinearKernel | None = None,
         use_rel_pos: bool = False,
         rel_pos_img_size: int | tuple[int, int] = 1024,
-        with_cls_token: bool | Default = DEFAULT,
-        num_registers: int | Default = DEFAULT,
-        window_size: WindowSetting | Default = DEFAULT,
         mask_padding: bool = False,
-        window_block_indexes: Sequence[int] | Default = DEFAULT,
         window_prefix: WindowPrefix = 'copy',
-        patch_norm: bool | Default = DEFAULT,
-        layer_scale_init_value: float | Default | None = DEFAULT,
-        final_norm: FinalNorm | Default = DEFAULT,
         out_indices: Sequence[int] = (-1,),
         output_prefix: OutputPrefix = None,
         drop_path_rate: float = 0.0,
         frozen_stages: FrozenStages = -1,
         lora: dict | None = None,
         with_cp: bool = False,
-        norm_cfg: dict | Default = DEFAULT,
         init_cfg: dict | None = None,
         pretrained: str | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__(init_cfg, pretrained)
-        given = dict(
-            img_size=img_size,
-            patch_size=patch_size,
-            mlp_ratio=mlp_ratio,
-            qkv_bias=qkv_bias,
-            rope=rope,
-            use_ape=use_ape,
-            use_rpb=use_rpb,
-            use_lpe=use_lpe,
-            patch_norm=patch_norm,
-            with_cls_token=with_cls_token,
-            num_registers=num_registers,
-            window_size=window_size,
-            window_block_indexes=window_block_indexes,
-            layer_scale_init_value=layer_scale_init_value,
-            final_norm=final_norm,
-            norm_cfg=norm_cfg,
-        )
-        self.arch = vit_arch = find_arch(ViTArch, self.ARCHS, arch, given)
-        check_arch(vit_arch)
+        self.arch = vit_arch = find_arch(ViTArch, self.ARCHS, arch, settings)
         channels, depth, norm_cfg = vit_arch.embed_dims, vit_arch.depth, vit_arch.norm_cfg
         window_block_indexes = vit_arch.window_block_indexes
         self.window_blocks = check_indexes('window_block_indexes', window_block_indexes, depth)
@@ -305,7 +236,8 @@ class RoPEViT(Backbone):
 
         Prefix tokens come first. Tokens are normalised as ``final_norm`` says.
         """
-        x, grid, plan = self.start(image)
+        x, grid = self.embed(image)  # [B, N, C]
+        plan = self.plan_windows(x.shape[0], grid, x.device) if self.window_blocks else None
         outs = []
         for index in range(len(self.blocks)):
             x = self.run_block(index, x, grid, plan)
@@ -315,12 +247,6 @@ class RoPEViT(Backbone):
                 normed = index == len(self.blocks) - 1 or self.final_norm == 'all'
                 outs.append(self.norm(out) if normed and self.norm is not None else out)
         return outs, grid
-
-    def start(self, image: Tensor) -> tuple[Tensor, Size, WindowPlan | None]:
-        """Make tokens [B, N, C] before the first block, the grid (H, W), and its windows."""
-        with torch.set_grad_enabled(self.needs_graph(frozen=self.frozen_stages >= 0)):
-            x, grid = self.embed(image)
-        return x, grid, self.plan_windows(x.shape[0], grid, x.device)
 
     def run_block(
         self,
@@ -335,19 +261,23 @@ class RoPEViT(Backbone):
         Args:
             index: of the block.
             x: [B, N, C]; with copies of the prefix tokens if ``is_between_windows``.
-            grid, plan: as ``start`` returns them.
+            grid: (H, W).
+            plan: of the window blocks, see ``plan_windows``.
             mask: for a global block, see ``Attention``.
 
         Returns:
             The tokens after it.
         """
-        with torch.set_grad_enabled(self.needs_graph(frozen=index < self.frozen_stages)):
-            if plan is None or index not in self.window_blocks:
-                return self.run(self.blocks[index], x, grid, None, mask)
-            if not self.is_between_windows(index):
-                x = plan.copy_prefix(x)
-            x = self.run(self.blocks[index], x, grid, plan, mask)
-            return x if self.is_between_windows(index + 1) else plan.mean_prefix(x)
+        plan = plan if index in self.window_blocks else None
+        if plan is not None and not self.is_between_windows(index):
+            x = plan.copy_prefix(x)
+        if self.with_cp:
+            x = recompute(self.blocks[index], x, grid, plan, mask)
+        else:
+            x = self.blocks[index](x, grid, plan, mask)
+        if plan is None or self.is_between_windows(index + 1):
+            return x
+        return plan.mean_prefix(x)
 
     def is_between_windows(self, index: int) -> bool:
         """Return True if the blocks before and at ``index`` both have windows.
@@ -371,9 +301,12 @@ class RoPEViT(Backbone):
 
     def plan_windows(self, batch: int, grid: Size, device: torch.device) -> WindowPlan | None:
         """The windows of the window blocks; None if they are the whole grid."""
-        window_size = self.window_of(grid)
-        if window_size is None or not self.window_blocks:
+        if self.window_size is None or not self.window_blocks:
             return None
+        window_size = self.window_size
+        if window_size == 'auto':
+            height, width = map(fitting_side, grid, self.pretrain_grid)
+            window_size = height, width
         number = self.num_prefix_tokens
         return window_plan(
             batch,
@@ -384,13 +317,6 @@ class RoPEViT(Backbone):
             num_shared=number if self.global_prefix else 0,
             device=device,
         )
-
-    def window_of(self, grid: Size) -> Size | None:
-        """The window for a grid; None is the whole of it."""
-        if self.window_size != 'auto':
-            return self.window_size
-        height, width = map(fitting_side, grid, self.pretrain_grid)
-        return height, width
 
     @property
     def ordered_blocks(self) -> list[Block]:
@@ -515,39 +441,3 @@ def attention_kinds(
     if linear_attention is not None:
         return Attention, partial(LinearAttention, kernel=linear_attention)
     return Attention, Attention
-
-
-def check_arch(arch: ViTArch) -> None:
-    """Raise ValueError unless the values of an architecture are allowed and fit each other."""
-    for name in ('embed_dims', 'depth', 'num_heads', 'patch_size'):
-        check_integer(name, getattr(arch, name), 1)
-    if arch.embed_dims % arch.num_heads:
-        raise ValueError(
-            f'arch: embed_dims {arch.embed_dims} is not a multiple of num_heads {arch.num_heads}'
-        )
-    check_size('img_size', arch.img_size, arch.patch_size)
-    check_choice('mlp', arch.mlp, get_args(MlpKind))
-    check_number('mlp_ratio', arch.mlp_ratio, above=0)
-    check_choice('qkv_bias', arch.qkv_bias, (True, False, 'qv'))
-    check_integer('num_registers', arch.num_registers, 0)
-    check_choice('use_ape', arch.use_ape, (True, False, 'tile', 'sine', 'sine_conv'))
-    if arch.use_ape in ('sine', 'sine_conv') and arch.embed_dims % 4:
-        raise ValueError(
-            f'arch: embed_dims must be a multiple of 4 (two axes, sine and cosine) for '
-            f'use_ape={arch.use_ape!r}, got {arch.embed_dims}'
-        )
-    for name in (
-        *('use_rpb', 'use_lpe', 'patch_norm', 'with_cls_token', 'pre_norm', 'attn_norm'),
-        'conv_stem',
-    ):
-        check_choice(name, getattr(arch, name), (True, False))
-    if arch.conv_stem and (arch.patch_size != 16 or arch.embed_dims % 8):
-        raise ValueError(
-            'arch: conv_stem needs patch_size=16 and embed_dims that is a multiple of 8, got '
-            f'{arch.patch_size} and {arch.embed_dims}'
-        )
-    if arch.conv_stem and (arch.pre_norm or arch.patch_norm):
-        raise ValueError('arch: conv_stem has norms of its own: set pre_norm and patch_norm False')
-    check_choice('final_norm', arch.final_norm, (True, False, 'all'))
-    if arch.layer_scale_init_value is not None:
-        check_number('layer_scale_init_value', arch.layer_scale_init_value)

@@ -6,19 +6,18 @@ P prefix tokens (class token and registers).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..utils.cache import Cache
+from ..utils.memo import is_tracing, memo
 from ..utils.sizes import Size
-from ..utils.tracing import is_tracing
 from ..utils.validation import check_size, is_integer, refuse
 from .archs import WindowSetting
-from .layers import may_differ
+from .layers import may_differ, padding_to_multiple
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,9 +162,7 @@ class Gather(torch.autograd.Function):
         return grad_x, grad_fill, None, None, None, None
 
 
-PLANS: Cache[WindowPlan] = Cache()
-
-
+@memo
 def window_plan(
     batch: int,
     grid: Size,
@@ -195,61 +192,32 @@ def window_plan(
             compiled blocks share a graph.
         device: of the indexes.
     """
-    arguments = batch, *grid, window_size, shift, mask_padding, uniform
-
-    def make() -> WindowPlan:
-        plan = make_plan(*arguments, device)
-        if num_copies:
-            plan = with_copies(plan, num_copies)
-        if plan.is_padding is not None and not is_tracing():
-            index = find_padding(plan.is_padding, plan.shape[0] * plan.shape[1])
-            plan = replace(plan, padding_index=index)
-        if plan.mask is not None and num_copies + num_shared:
-            assert plan.is_padding is not None  # with prefix tokens, only padding is masked
-            keys = ~plan.is_padding.view(-1, 1, 1, num_copies + window_size[0] * window_size[1])
-            plan = replace(plan, mask=F.pad(keys, (num_shared, 0), value=True))
-        return plan
-
-    return PLANS.get((*arguments, num_copies, num_shared), device, make)
-
-
-def make_plan(
-    batch: int,
-    height: int,
-    width: int,
-    window_size: Size,
-    shift: Size,
-    mask_padding: bool,
-    uniform: bool,
-    device: torch.device,
-) -> WindowPlan:
-    """See ``window_plan``. Works with symbolic sizes."""
-    (rows, bottom), (columns, right) = map(count_windows, (height, width), window_size)
-    padded = uniform or may_differ((bottom, right), (0, 0))
+    bottom, right = map(padding_to_multiple, grid, window_size)
+    rows, columns = (grid[0] + bottom) // window_size[0], (grid[1] + right) // window_size[1]
+    is_padded = uniform or may_differ((bottom, right), (0, 0))
     has_border = uniform or shift != (0, 0)
-    token = torch.arange(height * width, device=device).view(height, width)
+    masks_padding = mask_padding and is_padded
+    token = torch.arange(grid[0] * grid[1], device=device).view(grid)
     token = F.pad(token, (0, right, 0, bottom), value=-1)  # [H', W'], -1 for padding
     token = token.roll((-shift[0], -shift[1]), (0, 1))
-    token = split_windows(token, rows, columns, window_size)
-    if mask_padding and padded:
-        num_unmasked = 0
-    elif has_border:
-        num_unmasked = (rows - 1) * (columns - 1)
-    else:
-        num_unmasked = rows * columns
+    token = split_windows(token, rows, columns, window_size)  # [windows of an image, n]
+
     # Windows at the shifted border last: those of the last row and column. (By keys without equals,
     # as ONNX has no stable sort.)
-    row, column = (torch.arange(n, device=device) == n - 1 for n in (rows, columns))
-    last = (row[:, None] | column).flatten()
+    row, column = (torch.arange(side, device=device) == side - 1 for side in (rows, columns))
     number = torch.arange(rows * columns, device=device)
-    order = torch.where(last, number + rows * columns, number).argsort()
-    # Each window of one image, for image 0, 1, ...; reshaping [W / B, B, n] would compile anew for
-    # B = 1.
+    is_last = (row[:, None] | column).flatten()
+    order = torch.where(is_last, number + rows * columns, number).argsort()
+    num_unmasked = (rows - 1) * (columns - 1) if has_border else rows * columns
+    num_unmasked = 0 if masks_padding else num_unmasked
+
+    # The first window of each image, then the second of each ...; reshaping [W / B, B, n] would
+    # compile anew for B = 1.
     windows = torch.arange(rows * columns * batch, device=device)
     place = windows // batch
     order, image = order[place], windows - place * batch  # not %, of which ONNX has none by a size
     mask = None
-    if has_border or (mask_padding and padded):
+    if has_border or masks_padding:
         row, column = (
             torch.arange(number * side, device=device) >= number * side - by
             for number, side, by in zip((rows, columns), window_size, shift, strict=True)
@@ -259,25 +227,34 @@ def make_plan(
             region = region.masked_fill(token < 0, -1)
         region = region[order[num_unmasked * batch :]]  # [number, n]
         mask = (region[:, :, None] == region[:, None])[:, None]
+
+    num_tokens = rows * columns * num_copies + grid[0] * grid[1]  # N
+    copy = place[:, None] * num_copies + torch.arange(num_copies, device=device)
     token = token[order]  # [W, n]
+    token = torch.where(token < 0, token, token + rows * columns * num_copies)
+    token = torch.cat([copy, token], 1)  # [W, num_copies + n]
+    if mask is not None and num_copies + num_shared:  # only padding is masked
+        mask = F.pad((token >= 0)[:, None, None], (num_shared, 0), value=True)
     is_padding = (token < 0).flatten()
-    gather_index = (token + height * width * image[:, None]).flatten().masked_fill(is_padding, 0)
+    gather_index = (token + num_tokens * image[:, None]).flatten().masked_fill(is_padding, 0)
     places = torch.arange(gather_index.shape[0], device=device)
-    num_tokens = batch * height * width  # and one more, where padding goes
-    inverse_index = places.new_zeros(num_tokens + 1)
-    token_or_last = gather_index.masked_fill(is_padding, num_tokens)
+    inverse_index = places.new_zeros(batch * num_tokens + 1)  # and one more, where padding goes
+    token_or_last = gather_index.masked_fill(is_padding, batch * num_tokens)
     inverse_index = inverse_index.scatter(0, token_or_last, places)[:-1]
+    padding_index = None
+    if is_padded and not is_tracing():
+        padding_index = find_padding(is_padding, batch * num_tokens)
     return WindowPlan(
-        window_size,
-        rows * columns,
-        0,
-        (batch, height * width),
-        gather_index,
-        inverse_index,
-        is_padding if padded else None,
-        None,
-        num_unmasked * batch,
-        mask,
+        window_size=window_size,
+        num_windows=rows * columns,
+        num_copies=num_copies,
+        shape=(batch, num_tokens),
+        gather_index=gather_index,
+        inverse_index=inverse_index,
+        is_padding=is_padding if is_padded else None,
+        padding_index=padding_index,
+        num_unmasked=num_unmasked * batch,
+        mask=mask,
     )
 
 
@@ -293,44 +270,6 @@ def find_padding(is_padding: Tensor, num_tokens: int) -> Tensor:
     places = torch.arange(len(is_padding), device=is_padding.device)
     padding_first = torch.where(is_padding, places - len(places), places).sort().indices
     return padding_first[: len(places) - num_tokens]
-
-
-def with_copies(plan: WindowPlan, num_copies: int) -> WindowPlan:
-    """Return the plan with copies of prefix tokens in front of each window, but for its mask.
-
-    The copies of an image are in front of its tokens, window by window. Works with symbolic sizes.
-    """
-    (batch, num_tokens), device = plan.shape, plan.gather_index.device
-    places = plan.window_size[0] * plan.window_size[1]  # n
-    in_front = plan.num_windows * num_copies
-    copy = torch.arange(num_copies, device=device)
-    window = torch.arange(plan.num_windows * batch, device=device)[:, None]  # [W, 1]
-    number = window // batch
-    image = window - number * batch  # the order of ``make_plan``; ONNX has no % by a size
-    copies = image * (in_front + num_tokens) + number * num_copies + copy
-    tokens = plan.gather_index.view(-1, places) + (image + 1) * in_front
-    is_padding = plan.is_padding
-    if is_padding is not None:
-        tokens = tokens.masked_fill(is_padding.view(-1, places), 0)
-        is_padding = F.pad(is_padding.view(-1, places), (num_copies, 0)).flatten()
-    first = (window * (num_copies + places)).view(plan.num_windows, batch, 1).transpose(0, 1)
-    copy_places = (first + copy).flatten(1)  # [B, W / B num_copies]
-    token_places = plan.inverse_index + (plan.inverse_index // places + 1) * num_copies
-    token_places = token_places.view(batch, num_tokens)
-    return replace(
-        plan,
-        num_copies=num_copies,
-        shape=(batch, in_front + num_tokens),
-        gather_index=torch.cat([copies, tokens], 1).flatten(),
-        inverse_index=torch.cat([copy_places, token_places], 1).flatten(),
-        is_padding=is_padding,
-    )
-
-
-def count_windows(side: int, window: int) -> tuple[int, int]:
-    """Return the number of windows that cover ``side`` tokens, and of padding tokens in them."""
-    number = (side + window - 1) // window
-    return number, number * window - side
 
 
 def split_windows(x: Tensor, rows: int, columns: int, window_size: Size) -> Tensor:

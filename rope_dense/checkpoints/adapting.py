@@ -139,7 +139,7 @@ def has_periods(rope: GridRoPE, weights: StateDict) -> bool:
     """True if an embedding has the periods of the weights."""
     if not isinstance(rope, AxialRoPE) or rope.series != 'periods':
         return False
-    periods = 2 * math.pi / rope.axis_frequencies().flatten()
+    periods = 2 * math.pi / rope.fixed_frequencies().of_axis().flatten()
     stored = weights[PERIODS]
     return stored.shape == periods.shape and torch.allclose(stored.float(), periods, BFLOAT16, 0)
 

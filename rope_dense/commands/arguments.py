@@ -175,8 +175,8 @@ def add_sweep_arguments(parser: argparse.ArgumentParser, *, sizes_required: bool
         required=sizes_required,
         metavar='SIZE',
         help='test sizes in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); classifiers '
-        "take squares (the paper's sizes). The name of a paper's table stands for its sizes: "
-        'table-5, table-a.1 to table-a.10, fused-table-4 (docs/research/classification.md)',
+        'take squares, and eval-classification the name of a table for its sizes, such as '
+        'table-a.4 (docs/research/classification.md)',
     )
     parser.add_argument(
         '--scaling',
@@ -201,14 +201,14 @@ def add_sweep_arguments(parser: argparse.ArgumentParser, *, sizes_required: bool
         nargs='+',
         default=[],
         metavar='RESULTS',
-        help="what to draw in the same plot: results files (.json) of other runs, a paper's TABLE, "
-        'or one row of it, TABLE:ROW, such as table-a.4:vit-b_rope-mixed',
+        help='what to draw in the same plot: results files (.json) of other runs; of '
+        "eval-classification also a paper's TABLE or TABLE:ROW, such as table-a.4:vit-b_rope-mixed",
     )
     parser.add_argument(
         '--relative-to',
         metavar='RESULTS',
-        help='also draw the metric less that of a baseline: a results file with one setting, or '
-        'TABLE:ROW, such as table-a.4:vit-b_ape',
+        help='also draw the metric less that of a baseline: a results file with one setting; of '
+        'eval-classification also TABLE:ROW, such as table-a.4:vit-b_ape',
     )
     parser.add_argument(
         '--overwrite',

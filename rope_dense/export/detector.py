@@ -94,7 +94,7 @@ class DetectorGraph(Graph):
     def select(self, memory: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
         """Boxes [B, Q, 4] of the tokens with the highest class score; queries start from them."""
         model, last = self.model, self.model.decoder.num_layers
-        anchors, valid = anchors_of(sizes, memory.device)  # [N, 4] before the sigmoid
+        anchors, valid = anchors_of(tuple(sizes), device=memory.device)  # [N, 4] before the sigmoid
         tokens = memory.masked_fill(~valid, 0)
         tokens = model.memory_trans_norm(model.memory_trans_fc(tokens))
         scores = model.bbox_head.cls_branches[last](tokens).amax(-1)  # [B, N]

@@ -15,7 +15,7 @@ from torch.export import Dim, ExportedProgram
 from torch.fx.experimental import _config as symbolic_config
 
 from ..backbones.base import Backbone, backbone_of
-from ..rope.scaling import build_scaling
+from ..rope.grid import build_scaling
 from ..utils.atomic_write import atomic_files
 from ..utils.sizes import ImageSize
 from ..utils.validation import check_choice, check_integer, check_size, refuse

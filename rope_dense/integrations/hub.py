@@ -10,6 +10,7 @@ import copy
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -185,18 +186,29 @@ def load_from_hub(source: str, device: str | torch.device = 'cpu') -> BaseModel:
         source: ``hf-hub:owner/name``, with ``@revision`` if wanted; or a folder.
 
     Raises:
-        CheckpointError: a file cannot be fetched or read, or does not fit.
+        CheckpointError: a file cannot be fetched or read, the model cannot be built, or the
+            weights do not fit.
     """
     cfg, weights = read_settings(config_file(source)), weights_file(source)
     init_default_scope(cfg.default_scope)
-    with MODELS.switch_scope_and_registry(cfg.default_scope) as models, registered_only():
-        model = models.build(copy.deepcopy(cfg.model))
+    try:
+        with MODELS.switch_scope_and_registry(cfg.default_scope) as models, registered_only():
+            model = models.build(copy.deepcopy(cfg.model))
+    except Exception as error:  # of any code
+        problem = one_line(error)
+        raise CheckpointError(f'{source}: the model cannot be built: {problem}') from error
     try:
         model.load_state_dict(read_checkpoint(weights, source))
     except RuntimeError as error:
-        raise CheckpointError(f'{source}: weights do not fit the config: {error}') from error
+        problem = one_line(error)
+        raise CheckpointError(f'{source}: weights do not fit the config: {problem}') from error
     model.cfg, model.dataset_meta = cfg, dict(cfg.metainfo)
     return revert_sync_batchnorm(model).to(device).eval()
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error of other code, on one line and not endless."""
+    return shorten(str(error), 400, placeholder=' ...') or type(error).__name__
 
 
 def is_stored_model(source: str) -> bool:
@@ -260,4 +272,4 @@ def download(source: str, name: str) -> Path:
         repository, _, revision = source.removeprefix(HUB).partition('@')
         return Path(hf_hub_download(repository, name, revision=revision or None))
     except (ImportError, OSError, ValueError) as error:
-        raise CheckpointError(f'{source}: no {name} ({error})') from error
+        raise CheckpointError(f'{source}: no {name} ({one_line(error)})') from error

@@ -10,6 +10,7 @@ name of a closed set, and no other text in it can name a file, an address or a m
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, TASK_UTILS, Registry, registry
 
 from ..checkpoints.errors import CheckpointError
-from ..rope.scaling import ScalingType, TemperatureType
+from ..rope.grid import ScalingType, TemperatureType
 
 KEYS = ('default_scope', 'model', 'test_pipeline', 'metainfo')
 DATASETS = {'mmdet': 'CocoDataset', 'mmseg': 'BaseSegDataset'}  # by task; only named, never built
@@ -68,6 +69,8 @@ REGISTERED = (
 )
 WORDS = re.compile(r'[\w\- ]*')  # neither a path nor an address, a module or an expression
 KEY = re.compile(r'[A-Za-z_]\w*')
+DEEPEST = 50  # dicts and lists within each other; the shipped configs have 8
+TOO_DEEP = f'more than {DEEPEST} dicts or lists within each other'
 
 
 def read_settings(path: Path) -> Config:
@@ -91,8 +94,8 @@ def read_settings(path: Path) -> Config:
         settings = decode(stored)
     except (OSError, ValueError) as error:
         raise CheckpointError(f'{path}: {error}') from error
-    except RecursionError as error:
-        raise CheckpointError(f'{path}: dicts or lists within each other, too deep') from error
+    except RecursionError as error:  # of the JSON reader, before the depth is checked
+        raise CheckpointError(f'{path}: {TOO_DEEP}') from error
     scope, pipeline = settings['default_scope'], settings['test_pipeline']
     dataset = dict(type=DATASETS[scope], pipeline=pipeline, metainfo=settings['metainfo'])
     loader = dict(batch_size=1, num_workers=0, persistent_workers=False, dataset=dataset)
@@ -109,27 +112,42 @@ def storable(settings: dict) -> dict:
     """Settings as they are written, without initial weights and what is of one machine.
 
     Raises:
-        ValueError: they cannot be stored, or reading would refuse them.
+        ValueError: they cannot be stored, or reading would refuse them; it names the key.
     """
-    stored = encode(settings, '')
-    if decode(json.loads(json.dumps(stored))) != decode(stored):
-        raise ValueError('the config has values that JSON changes')
+    kept = without_left_out(settings)
+    stored = encode(kept, '')
+    back = decode(json.loads(json.dumps(stored)))
+    if changed := [key for key in kept if back.get(key) != kept[key]]:
+        raise ValueError(f'{", ".join(changed)}: has values that JSON changes')
     check_settings(stored)
     return stored
 
 
+def without_left_out(part: Any) -> Any:
+    """A part of a config without the keys of ``LEFT_OUT``, at any depth."""
+    if isinstance(part, Mapping):
+        return {k: without_left_out(value) for k, value in part.items() if k not in LEFT_OUT}
+    if isinstance(part, (list, tuple)):
+        return type(part)(map(without_left_out, part))
+    return part
+
+
 def encode(part: Any, key: str) -> Any:
     """A part of a config as JSON has it; ``key`` is its name in messages."""
-    if isinstance(part, Mapping):
-        kept = ((name, value) for name, value in part.items() if name not in LEFT_OUT)
-        return {name: encode(value, f'{key}.{name}'.lstrip('.')) for name, value in kept}
+    if isinstance(part, dict):
+        if wrong := [name for name in part if not isinstance(name, str) or name == 'tuple']:
+            raise ValueError(f'{key}: the key {wrong[0]!r} cannot be stored')
+        return {name: encode(value, f'{key}.{name}'.lstrip('.')) for name, value in part.items()}
     if isinstance(part, tuple):
         return {'tuple': encode(list(part), key)}
     if isinstance(part, list):
         return [encode(item, f'{key}.{index}') for index, item in enumerate(part)]
-    if part is None or isinstance(part, (str, bool, int, float)):
+    if part is None or isinstance(part, (str, bool, int)):
         return part
-    raise ValueError(f'{key}: a {type(part).__name__} cannot be stored')
+    if isinstance(part, float) and not math.isnan(part):
+        return part
+    kind = 'NaN' if isinstance(part, float) else f'a {type(part).__name__}'
+    raise ValueError(f'{key}: {kind} cannot be stored')
 
 
 def decode(part: Any) -> Any:
@@ -158,7 +176,10 @@ def check_settings(stored: Any) -> None:
     if not isinstance(stored['model'], dict) or not isinstance(stored['test_pipeline'], list):
         raise ValueError('model must be a dict and test_pipeline a list')
     if not is_metainfo(metainfo):
-        raise ValueError('metainfo must be classes (names) and palette (three of 0 to 255 each)')
+        raise ValueError(
+            'metainfo must be classes (names on one line, without {{) and palette (three of 0 to '
+            '255 each)'
+        )
     check_part(stored['model'], 'model', model_types(scope))
     check_part(stored['test_pipeline'], 'test_pipeline', PIPELINE_TYPES)
 
@@ -173,7 +194,8 @@ def is_metainfo(metainfo: Any) -> bool:
     colours = [colour for colour in palette if isinstance(colour, (list, tuple))]
     levels = [level for colour in colours for level in colour]
     return (
-        all(isinstance(name, str) for name in classes)
+        all(isinstance(name, str) and name.isprintable() for name in classes)
+        and not any('{{' in name for name in classes)  # a template, if the config is dumped
         and len(colours) == len(palette)
         and all(len(colour) == 3 for colour in colours)
         and all(type(level) is int and 0 <= level < 256 for level in levels)
@@ -182,6 +204,8 @@ def is_metainfo(metainfo: Any) -> bool:
 
 def check_part(part: Any, key: str, types: Collection[str]) -> None:
     """``check_settings`` of one part, whose ``type``s are among ``types``."""
+    if key.count('.') > DEEPEST:  # names of keys have none
+        raise ValueError(TOO_DEEP)
     if isinstance(part, dict):
         for name, value in part.items():
             where = f'{key}.{name}'

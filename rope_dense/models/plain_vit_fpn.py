@@ -14,7 +14,7 @@ from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from ..utils.tracing import is_tracing
+from ..utils.memo import is_tracing
 from ..utils.validation import check_integer, refuse
 
 SCALE_FACTORS = (4, 2, 1, 0.5)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..backbones.base import Backbone
 from ..rope import AxialRoPE, LogAxialRoPE, Rotary
-from ..rope.frequencies import axis_frequencies, linear_angles
+from ..rope.embeddings import axis_frequencies, linear_angles
 from ..utils.sizes import Size
 
 # Of figure 1 of Heo et al., as the author gave them: github.com/naver-ai/rope-vit/issues/24.
@@ -127,9 +127,9 @@ def series_of_dimensions(dims: int, head_dim: int = 32) -> dict[str, Tensor]:
     Figure 4 of the fused-attention paper. Log-axial frequencies of each head cover the whole range,
     so the series falls at each of the h - 1 steps to the next head.
     """
-    heads, device = dims // head_dim, torch.device('cpu')
-    log = LogAxialRoPE(head_dim, heads, k_rope=1).axis_frequencies(device)  # [h, D / 4]
+    heads = dims // head_dim
+    log = LogAxialRoPE(head_dim, heads, k_rope=1).fixed_frequencies().of_axis()  # [h, D / 4]
     return {
         'log-axial, per head (unit: half a side of the map)': log.flatten(),
-        '2D RoPE (unit: a patch)': AxialRoPE(dims, 1, theta=100.0).axis_frequencies(device)[0],
+        '2D RoPE (unit: a patch)': axis_frequencies(dims, 100.0),
     }

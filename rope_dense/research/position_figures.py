@@ -60,7 +60,8 @@ def run(args: argparse.Namespace) -> None:
     finished: Figures = {}
     with usage_errors():
         for side in args.sizes:
-            model.backbone.patch_embed.check(torch.empty(1, 3, side, side, device='meta'))
+            if side < model.backbone.patch_embed.patch_size:
+                raise UsageError(f'--sizes {side}: less than one patch of the backbone')
         if any(name in OF_FREQUENCIES for name in chosen):
             finished |= analyze_frequencies(args, model.backbone, chosen)
         if others:

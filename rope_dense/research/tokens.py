@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..backbones.attention import AttentionLayers
-from ..backbones.neighbours import AxisTiles, NeighbourPlan, Plan
-from ..backbones.prefix_attention import GlobalPrefixAttention
+from ..backbones.attention import AttentionLayers, GlobalPrefixAttention
+from ..backbones.block import Plan
+from ..backbones.neighbours import AxisTiles, NeighbourPlan
 from ..utils.sizes import Size
 
 Groups = list[tuple[Tensor, Tensor]]  # queries [G, n, 4] and keys [G, m, 4], see ``token_table``

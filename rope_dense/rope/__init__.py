@@ -1,11 +1,8 @@
 """The mathematics of rotary position embedding in two dimensions. Needs torch alone."""
 
-from .apply_rotary import apply_rotary, apply_rotary_
-from .coordinates import Coordinates
-from .embeddings import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RotaryEmbedding
-from .raster import RasterRoPE
-from .rotate import Rotary, rotate, rotate_definition
-from .scaling import RopeScaling
+from .embeddings import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RotaryEmbedding
+from .grid import Coordinates, RopeScaling
+from .rotate import Rotary, apply_rotary, rotate, rotate_definition
 
 __all__ = [
     'AxialRoPE',
@@ -18,7 +15,6 @@ __all__ = [
     'Rotary',
     'RotaryEmbedding',
     'apply_rotary',
-    'apply_rotary_',
     'rotate',
     'rotate_definition',
 ]

@@ -12,28 +12,31 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar, Literal, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, final, get_args
 
 import torch
 from torch import Tensor, nn
 
-from ..utils.cache import Cache
+from ..utils.memo import memo
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number
-from .coordinates import build_coordinates
-from .frequencies import (
-    Series,
-    axial_frequencies,
-    axis_frequencies,
-    linear_angles,
-    mixed_frequencies,
-)
+from .grid import Coordinates, RopeScaling, build_coordinates
 from .rotate import PairLayout, Rotary
-from .scaling import RopeScaling
 
+Series = Literal['radians', 'periods', 'bands']
 AxisOrder = Literal['xy', 'yx', 'alternating']
 AXIS_ORDERS: dict[AxisOrder, tuple[int, ...] | None] = dict(xy=(0, 1), yx=(1, 0), alternating=None)
+
+
+class FixedFrequencies(Protocol):
+    """Frequencies without parameters: a frozen specification, equal if they are equal."""
+
+    def __call__(self, device: torch.device) -> Tensor:
+        """[2, h or 1, P]; index 0 for x, 1 for y."""
+
+    def __hash__(self) -> int: ...
 
 
 class RotaryEmbedding(nn.Module, ABC):
@@ -90,17 +93,14 @@ class RotaryEmbedding(nn.Module, ABC):
 class GridRoPE(RotaryEmbedding):
     """Angles that are linear in the position of a token: angle = F[0] x + F[1] y.
 
-    A subclass defines ``frequencies``, and ``cache_key`` if they depend on its attributes alone.
-    With a key, angles are cached, once for all blocks that have the same; without, positions are.
+    A subclass defines ``frequency_source``. Angles of fixed frequencies are remembered, once for
+    all blocks that have equal ones; of learned frequencies, positions are.
 
     Args:
         head_dim, num_heads, pair_layout: see ``RotaryEmbedding``; ``head_dim`` is a multiple of 4.
         theta: base of the geometric series of frequencies; larger means lower frequencies.
         coordinates: config of ``Coordinates``; by default the patch index.
     """
-
-    ANGLE_CACHE: ClassVar[Cache[Rotary]] = Cache(measure=Rotary.count_bytes)
-    POSITION_CACHE: ClassVar[Cache[Tensor]] = Cache()
 
     def __init__(
         self,
@@ -119,8 +119,38 @@ class GridRoPE(RotaryEmbedding):
         self.coordinates = build_coordinates(coordinates)
 
     @abstractmethod
+    def frequency_source(self) -> Tensor | FixedFrequencies:
+        """F [2, h or 1, P], index 0 for x and 1 for y: a tensor, or the frozen specification.
+
+        A specification has all that the frequencies depend on. What is computed from tensors has
+        none: a tensor can change without notice.
+        """
+
+    @final
     def frequencies(self, device: torch.device) -> Tensor:
-        """[2, h or 1, P]; index 0 for x, 1 for y."""
+        """F as a tensor, [2, h or 1, P]."""
+        source = self.frequency_source()
+        return source if isinstance(source, Tensor) else source(device)
+
+    def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
+        """See ``RotaryEmbedding``. In training mode the coordinates are augmented."""
+        size = window_size or grid
+        span = grid if self.coordinates.windows == 'map' else size
+        # Angles are float32 whatever the precision of the model, or better.
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        coordinates, freqs = self.coordinates, self.frequency_source()
+        settings = self.pair_layout, self.scaling  # read once: another thread may set them
+        augments = self.training and coordinates.random
+        if not isinstance(freqs, Tensor):
+            if not augments:
+                return fixed_rotary(
+                    freqs, *settings, coordinates, size, span, dtype, device=x.device
+                )
+            freqs = freqs(x.device)
+        positions = coordinates.positions(*size, grid=span, device=x.device, dtype=dtype)  # [n, 2]
+        if augments:
+            positions = coordinates.augmented(positions)
+        return linear_rotary(positions, freqs, *settings, size)
 
     def set_scaling(self, scaling: RopeScaling | None) -> None:
         if scaling is not None and scaling.type != 'none' and self.coordinates.is_normalized:
@@ -145,52 +175,43 @@ class GridRoPE(RotaryEmbedding):
         """
         return False
 
-    def cache_key(self) -> Hashable | None:
-        """The attributes that the frequencies depend on; None if the angles must not be cached.
-
-        By default nothing is cached, and a subclass does not inherit the key of its base, since its
-        frequencies may depend on more. Frequencies that are computed from tensors have no key: a
-        tensor can change without notice, by what is written to its ``.data`` for instance.
-        """
-        return None
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if 'cache_key' not in vars(cls):
-            cls.cache_key = GridRoPE.cache_key  # type: ignore[method-assign]
-
-    def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
-        """See ``RotaryEmbedding``. In training mode the coordinates are augmented."""
-        size = window_size or grid
-        grid = grid if self.coordinates.windows == 'map' else size
-        # Angles are float32 whatever the precision of the model, or better.
-        dtype = torch.promote_types(x.dtype, torch.float32)
-        augments = self.training and self.coordinates.random
-        where = self.coordinates, size, grid, dtype
-
-        def make_positions() -> Tensor:
-            return self.coordinates.positions(*size, grid=grid, device=x.device, dtype=dtype)
-
-        def make_rotary() -> Rotary:
-            return self.rotary(make_positions(), size)
-
-        key = None if augments else self.cache_key()
-        if key is not None:
-            key = type(self), key, self.pair_layout, self.scaling, *where
-            return self.ANGLE_CACHE.get(key, x.device, make_rotary)
-        positions = self.POSITION_CACHE.get(where, x.device, make_positions)
-        return self.rotary(self.coordinates.augmented(positions) if augments else positions, size)
-
-    def rotary(self, positions: Tensor, size: Size) -> Rotary:
-        """The angles of tokens at ``positions`` [n, 2], of a grid or window of ``size``."""
-        freqs, attention_scale = self.frequencies(positions.device).to(positions.dtype), 1.0
-        if self.scaling is not None:
-            freqs = self.scaling.scale(freqs, *size)
-            attention_scale = self.scaling.attention_scale(*size)
-        return Rotary(linear_angles(positions, freqs), self.pair_layout, attention_scale)
-
     def extra_repr(self) -> str:
         return f'theta={self.theta}, {super().extra_repr()}, {self.coordinates}'
+
+
+@memo
+def fixed_rotary(
+    frequencies: FixedFrequencies,
+    pair_layout: PairLayout,
+    scaling: RopeScaling | None,
+    coordinates: Coordinates,
+    size: Size,
+    span: Size,
+    dtype: torch.dtype,
+    *,
+    device: torch.device,
+) -> Rotary:
+    """Angles of fixed frequencies for the tokens of a grid or window of ``size``.
+
+    Args:
+        span: (height, width) of the grid that normalised coordinates cover.
+    """
+    positions = coordinates.positions(*size, grid=span, device=device, dtype=dtype)
+    return linear_rotary(positions, frequencies(device), pair_layout, scaling, size)
+
+
+def linear_rotary(
+    positions: Tensor,
+    freqs: Tensor,
+    pair_layout: PairLayout,
+    scaling: RopeScaling | None,
+    size: Size,
+) -> Rotary:
+    """Angles of tokens at ``positions`` [n, 2], of a grid or window of ``size``."""
+    freqs, attention_scale = freqs.to(positions.dtype), 1.0
+    if scaling is not None:
+        freqs, attention_scale = scaling.scale(freqs, *size), scaling.attention_scale(*size)
+    return Rotary(linear_angles(positions, freqs), pair_layout, attention_scale)
 
 
 class AxialRoPE(GridRoPE):
@@ -240,10 +261,11 @@ class AxialRoPE(GridRoPE):
                 f'head_dim must be a multiple of {4 * k_rope} (two axes, two channels a pair, '
                 f'k_rope = {k_rope}), got {head_dim}'
             )
+        self.low = 1.0  # the factor of all frequencies
         self.learned, self.series, self.axes = learned, series, axes
         self.k_rope, self.shared = k_rope, shared
         if learned:
-            start = self.axis_frequencies().expand(num_heads, -1)
+            start = self.fixed_frequencies().of_axis().expand(num_heads, -1)
             self.freqs = nn.Parameter(start.repeat(2, 1, 1))  # [2, h, P / 2]
 
     @property
@@ -251,29 +273,51 @@ class AxialRoPE(GridRoPE):
         fixed = not self.learned and self.series != 'bands'
         return fixed and self.shared and self.axes != 'alternating'
 
-    def cache_key(self) -> Hashable | None:
+    def frequency_source(self) -> Tensor | FixedFrequencies:
         if self.learned:
-            return None
-        sizes = self.head_dim, self.num_heads, self.k_rope
-        return *sizes, self.theta, self.series, self.axes, self.shared
+            return axial_frequencies(self.freqs.unbind(), AXIS_ORDERS[self.axes])
+        return self.fixed_frequencies()
 
-    def frequencies(self, device: torch.device) -> Tensor:
-        if self.learned:
-            of_axes: Sequence[Tensor] = self.freqs.unbind()  # [h, P / 2] each
-        else:
-            of_axes = [self.axis_frequencies(device)] * 2
-        return axial_frequencies(of_axes, AXIS_ORDERS[self.axes])
-
-    def axis_frequencies(self, device: torch.device | None = None) -> Tensor:
-        """The fixed frequencies of one axis: [h or 1, P / 2]."""
+    def fixed_frequencies(self) -> AxialFrequencies:
+        """The frequencies that are not learned, or that learned ones start from."""
         heads = 1 if self.shared else self.num_heads
         channels = self.head_dim // self.k_rope
-        series = axis_frequencies(heads * channels, self.theta, self.series, device)
-        return series.view(-1, heads).T
+        return AxialFrequencies(
+            heads, channels, self.theta, self.series, self.axes, factor=self.low
+        )
 
     def extra_repr(self) -> str:
         own = f'series={self.series}, axes={self.axes}, k_rope={self.k_rope}, shared={self.shared}'
         return f'{super().extra_repr()}, {own}'
+
+
+@dataclass(frozen=True)
+class AxialFrequencies:
+    """Fixed frequencies of pairs that rotate with x or with y, see ``AxialRoPE``.
+
+    Attributes:
+        heads: that share out one series: h, or 1 if all have the same.
+        channels: of a head that are rotated, 2 P.
+        theta, series: see ``axis_frequencies``.
+        axes: see ``AxialRoPE``.
+        factor: of all frequencies.
+    """
+
+    heads: int
+    channels: int
+    theta: float
+    series: Series
+    axes: AxisOrder
+    factor: float = 1.0
+
+    def __call__(self, device: torch.device) -> Tensor:
+        """[2, h or 1, P]."""
+        return axial_frequencies([self.of_axis(device)] * 2, AXIS_ORDERS[self.axes])
+
+    def of_axis(self, device: torch.device | None = None) -> Tensor:
+        """The frequencies of one axis: [h or 1, P / 2]."""
+        series = axis_frequencies(self.heads * self.channels, self.theta, self.series, device)
+        return self.factor * series.view(-1, self.heads).T
 
 
 class LogAxialRoPE(AxialRoPE):
@@ -322,12 +366,6 @@ class LogAxialRoPE(AxialRoPE):
     def has_theta(self) -> bool:
         return False
 
-    def cache_key(self) -> Hashable | None:
-        return self.low, super().cache_key()
-
-    def axis_frequencies(self, device: torch.device | None = None) -> Tensor:
-        return self.low * super().axis_frequencies(device)
-
     def extra_repr(self) -> str:
         return f'low={self.low:.4g}, {super().extra_repr()}'
 
@@ -352,5 +390,111 @@ class MixedRoPE(GridRoPE):
         super().__init__(head_dim, num_heads, theta, pair_layout, coordinates)
         self.freqs = nn.Parameter(mixed_frequencies(head_dim, num_heads, theta))  # [2, h, P]
 
-    def frequencies(self, device: torch.device) -> Tensor:
+    def frequency_source(self) -> Tensor:
         return self.freqs
+
+
+class RasterRoPE(RotaryEmbedding):
+    """One-dimensional RoPE of the tokens in row-major order. Experimental.
+
+    angle = F (x + W y), W the columns of the whole map, also in windows. F = theta ** (-t / P),
+    t = 0 .. P - 1, P = D / 2.
+
+    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding" (2021), section 3.2.
+
+    Args:
+        head_dim, num_heads, pair_layout: see ``RotaryEmbedding``; ``head_dim`` is even.
+        theta: see ``GridRoPE``.
+        learned: make the frequencies of each head parameters that start at these values.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        num_heads: int,
+        theta: float = 10000.0,
+        learned: bool = False,
+        pair_layout: PairLayout = 'interleaved',
+    ) -> None:
+        super().__init__(head_dim, num_heads, pair_layout)
+        self.theta = check_number('theta', theta, above=0)
+        check_choice('learned', learned, (True, False))
+        if head_dim % 2:
+            raise ValueError(f'head_dim must be a multiple of 2, got {head_dim}')
+        self.freqs: nn.Parameter | None = None
+        if learned:
+            start = axis_frequencies(head_dim, theta, num_axes=1)
+            self.freqs = nn.Parameter(start.repeat(num_heads, 1))  # [h, P]
+
+    def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        x_y = Coordinates().positions(*(window_size or grid), device=x.device, dtype=dtype)
+        positions = x_y[:, 0] + grid[1] * x_y[:, 1]
+        freqs: Tensor | None = self.freqs
+        if freqs is None:
+            freqs = axis_frequencies(self.head_dim, self.theta, device=x.device, num_axes=1)
+        return Rotary(positions[:, None, None] * freqs.to(dtype), self.pair_layout)
+
+
+def linear_angles(positions: Tensor, freqs: Tensor) -> Tensor:
+    """Angles [..., N, h, P] of tokens at ``positions`` [..., N, A] for ``freqs`` [A, h, P].
+
+    A axes, (x, y) or others.
+    """
+    return (positions[..., None, None] * freqs).sum(-3)
+
+
+def axial_frequencies(of_axes: Sequence[Tensor], order: Sequence[int] | None = None) -> Tensor:
+    """Frequencies of pairs that rotate along one of A axes each: [A, h or 1, P].
+
+    Args:
+        of_axes: frequencies along each axis, [h or 1, P / A].
+        order: the axes as they come in a head: all pairs of one axis, then all of the next; None if
+            the axes alternate from pair to pair.
+    """
+    zeros = torch.zeros_like(of_axes[0])
+    rows = []
+    for axis, series in enumerate(of_axes):
+        parts = [series if other == axis else zeros for other in order or range(len(of_axes))]
+        rows.append(torch.stack(parts, -1).flatten(-2) if order is None else torch.cat(parts, -1))
+    return torch.stack(rows)
+
+
+def axis_frequencies(
+    head_dim: int,
+    theta: float,
+    series: Series = 'radians',
+    device: torch.device | None = None,
+    num_axes: int = 2,
+) -> Tensor:
+    """The frequencies of one of A = ``num_axes`` axes, k = 0 .. n - 1 with n = D / (2 A): [n].
+
+    Float32, as in published code, also for models in float64; their angles are float64.
+
+    ===========  ===================================================================================
+    series       frequency
+    ===========  ===================================================================================
+    ``radians``  theta ** (-k / n) (Heo et al.; EVA-02 and Perception Encoder with theta = 10000)
+    ``periods``  2 pi theta ** (-k / n): periods theta ** (k / n), for coordinates in [-1, 1]
+                 (DINOv3 with theta = 100; the buffers of its first release are these in bfloat16)
+    ``bands``    pi (1 + (theta / 2 - 1) k / (n - 1)), linear, for coordinates in [-1, 1]: the
+                 highest has theta / 2 periods (EVA-02's code, ``pixel``; no released weights)
+    ===========  ===================================================================================
+    """
+    step = 2 * num_axes
+    if series == 'bands':
+        return math.pi * torch.linspace(1, theta / 2, head_dim // step, device=device)
+    exponents = torch.arange(0, head_dim, step, device=device, dtype=torch.float32) / head_dim
+    geometric = theta**-exponents
+    return 2 * math.pi * geometric if series == 'periods' else geometric
+
+
+def mixed_frequencies(head_dim: int, num_heads: int, theta: float) -> Tensor:
+    """Initial mixed frequencies: [2, h, P].
+
+    The axial frequency vectors, the axes of each head rotated by an angle drawn from U[0, 2 pi).
+    """
+    series = axis_frequencies(head_dim, theta)
+    angle = 2 * math.pi * torch.rand(num_heads, 1)
+    direction = torch.cat([angle, angle + math.pi / 2], -1).repeat_interleave(len(series), -1)
+    return series.repeat(2) * torch.stack([direction.cos(), direction.sin()])

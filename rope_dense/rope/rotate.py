@@ -1,31 +1,28 @@
-"""The angles that a rotary embedding gives attention, and the rotation of queries and keys.
+"""The rotation of queries and keys by the angles of a rotary embedding. Needs torch alone.
 
-Attention calls ``rotate``. Its definition is in ``kernels/definition.py``, which is also used while
-a model is traced, exported or transformed. In eager mode an implementation computes the same.
+Attention calls ``rotate``. ``rotate_definition`` says what it computes, and is what runs while a
+model is traced, exported or transformed; in eager mode an ``Implementation`` computes the same.
 
-Letters: B batch (images or windows), N tokens, n of them that have a position, h heads, D channels
-of a head, P rotated channel pairs of a head, 2 P <= D.
-Checked against complex arithmetic in float64 and against timm in tests/rope/test_rotary.py.
+Letters: B batch (images or windows), N tokens, n of them that have a position, S parts of a
+projection (queries, keys and values), h heads, D channels of a head, P rotated channel pairs of a
+head, 2 P <= D. Checked against complex arithmetic in float64 and against timm in
+tests/rope/test_rotary.py, implementations also by gradcheck in tests/rope/test_packed.py.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from types import ModuleType
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..utils.tracing import is_tracing
-from .kernels import definition, packed, triton_rotary
-from .kernels.definition import PairLayout
-from .kernels.packed import cos_sin
+from ..utils.memo import is_tracing
 
-IMPLEMENTATIONS = (triton_rotary, packed)  # the first that can be used is used
+PairLayout = Literal['interleaved', 'half']
 logger = logging.getLogger(__name__)
 
 
@@ -35,8 +32,7 @@ class Rotary:
 
     Attributes:
         angles: [n, h or 1, P] radians, or [B, n, h or 1, P] if they differ between images; float32
-            or float64 (others are cast to float32). Autograd takes their gradient to whatever they
-            were computed from.
+            or float64 (``rotate`` casts others to float32). Differentiable.
         pair_layout: channels of pair t: ``'interleaved'`` (2t, 2t + 1) or ``'half'`` (t, t + P).
         attention_scale: what attention multiplies its scores by, on top of D ** -0.5.
 
@@ -47,17 +43,18 @@ class Rotary:
     pair_layout: PairLayout = 'interleaved'
     attention_scale: float = 1.0
 
-    def __post_init__(self) -> None:
-        if self.angles.dtype not in (torch.float32, torch.float64):
-            object.__setattr__(self, 'angles', self.angles.float())
-
     @cached_property
     def cos_sin(self) -> Tensor:
         """[..., n, h or 1, P, 2], the cosines and sines of the angles, without gradient."""
-        with torch.inference_mode(False):  # training may use it later, if this object is cached
-            return cos_sin(self.angles)
+        # Training may use it later, if this object is remembered.
+        with torch.inference_mode(False), torch.no_grad():
+            out = self.angles.new_empty(*self.angles.shape, 2)
+            torch.cos(self.angles, out=out[..., 0])
+            torch.sin(self.angles, out=out[..., 1])
+            return out
 
-    def count_bytes(self) -> int:
+    @property
+    def nbytes(self) -> int:
         """Bytes of the angles with their cosines and sines."""
         return 3 * self.angles.nbytes
 
@@ -90,19 +87,90 @@ def rotate_packed(qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0
     """
     if rotary is None:
         return qkv
-    implementation = None
-    if not is_tracing():
-        check_shapes(qkv, rotary.angles, num_prefix_tokens)
-        implementation = choose_implementation(qkv)
-    if implementation is None:
+    if rotary.angles.dtype in (torch.float16, torch.bfloat16):
+        rotary = replace(rotary, angles=rotary.angles.float())
+    check_shapes(qkv, rotary.angles, num_prefix_tokens)
+    how = None if is_tracing() else implementation(qkv.device, qkv.dtype)
+    if how is None:
         return rotate_definition(qkv, rotary, num_prefix_tokens)
     layout = rotary.pair_layout, num_prefix_tokens
-    return Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *layout, implementation)
+    return Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *layout, how)
+
+
+def apply_rotary(x: Tensor, theta: Tensor) -> Tensor:
+    """Rotate one tensor, queries or keys: each channel pair (t, t + P) of each token by its angle.
+
+    (a, b) becomes (a cos - b sin, a sin + b cos); channels from 2 P on stay. Computed in float32,
+    or in float64 if ``x`` or ``theta`` is. This is the operator "fast-rope" of "Revisiting
+    Positional Information in Transformers in the Era of Fused Attention", for attention that is not
+    of this package. Checked in tests/rope/test_apply_rotary.py against a loop in float64.
+
+    Args:
+        x: [B, h, N, D], of any floating type and strides.
+        theta: [h or 1, N, P], radians, of any floating type.
+
+    Returns:
+        A new tensor like ``x``. Differentiable in ``x`` and ``theta``.
+
+    Raises:
+        ValueError: the shapes do not fit each other.
+    """
+    if x.ndim != 4 or theta.ndim != 3:
+        raise ValueError(
+            f'x must be [B, h, N, D] and theta [h or 1, N, P], got {list(x.shape)} and '
+            f'{list(theta.shape)}'
+        )
+    packed = x.transpose(1, 2).unsqueeze(2)  # [B, N, 1, h, D]
+    angles = theta.transpose(0, 1)  # [N, h or 1, P]
+    angles = angles.to(torch.promote_types(torch.promote_types(x.dtype, theta.dtype), torch.float))
+    return rotate_packed(packed, Rotary(angles, 'half')).squeeze(2).transpose(1, 2)
+
+
+def check_shapes(qkv: Tensor, angles: Tensor, num_prefix_tokens: int) -> None:
+    """Raise ValueError unless the angles fit the projection."""
+    batch, tokens, _, heads, head_dim = qkv.shape
+    *images, positions, rotated_heads, pairs = angles.shape
+    if tokens != num_prefix_tokens + positions or (images and images != [batch]):
+        raise ValueError(
+            f'the angles are for {positions} tokens{f" of {images[0]} images" if images else ""} '
+            f'after {num_prefix_tokens} prefix tokens, the input has {tokens} tokens of {batch}'
+        )
+    if rotated_heads not in (1, heads) or 2 * pairs > head_dim:
+        raise ValueError(
+            f'the angles are for {rotated_heads} heads (1 = any) of {2 * pairs} channels or more, '
+            f'the input has {heads} heads of {head_dim}'
+        )
 
 
 def rotate_definition(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int = 0) -> Tensor:
-    """The definition of ``rotate_packed``, [B, N, S, h, D] to the same."""
-    return definition.rotate(qkv, rotary.angles, rotary.pair_layout, num_prefix_tokens)
+    """The definition of ``rotate_packed``, [B, N, S, h, D] to the same, in plain torch.
+
+    A pair (a, b) becomes (a cos - b sin, a sin + b cos), computed in float32 or better.
+    """
+    angles, layout = rotary.angles, rotary.pair_layout
+    queries_keys, values = qkv[:, :, :2], qkv[:, :, 2:]
+    prefix, tokens = queries_keys[:, :num_prefix_tokens], queries_keys[:, num_prefix_tokens:]
+    angles = angles.unsqueeze(-3)  # [..., n, 1, h or 1, P], the same for both
+    rotated_channels = 2 * angles.shape[-1]
+    dtype = torch.promote_types(qkv.dtype, angles.dtype)
+    a, b = split_pairs(tokens[..., :rotated_channels].to(dtype), layout)
+    cos, sin = angles.cos(), angles.sin()
+    rotated = join_pairs(a * cos - b * sin, a * sin + b * cos, layout).to(qkv.dtype)
+    rotated = torch.cat([rotated, tokens[..., rotated_channels:]], -1)
+    return torch.cat([torch.cat([prefix, rotated], 1), values], 2)
+
+
+def angle_gradient(
+    rotated: Tensor, grad: Tensor, angles: Tensor, layout: PairLayout, num_prefix_tokens: int
+) -> Tensor:
+    """The gradient of the angles, from what ``rotate_definition`` returned and its gradient.
+
+    a' g_b - b' g_a of each rotated pair (a', b'), summed over all pairs that share an angle.
+    """
+    channels, dtype = 2 * angles.shape[-1], angles.dtype
+    pairs = (x[:, num_prefix_tokens:, :2, :, :channels].to(dtype) for x in (rotated, grad))
+    (a, b), (grad_a, grad_b) = (split_pairs(x, layout) for x in pairs)  # [B, n, 2, h, P]
+    return (a * grad_b - b * grad_a).sum(2).sum_to_size(angles.shape)
 
 
 class Rotate(torch.autograd.Function):
@@ -120,9 +188,9 @@ class Rotate(torch.autograd.Function):
         cos_sin: Tensor,
         layout: PairLayout,
         num_prefix_tokens: int,
-        implementation: ModuleType,
+        how: Implementation,
     ) -> Tensor:
-        return implementation.rotate(qkv, cos_sin, layout, num_prefix_tokens)
+        return how.rotate(qkv, cos_sin, layout, num_prefix_tokens)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -132,55 +200,134 @@ class Rotate(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         angles, rotated_or_table = ctx.saved_tensors
-        layout, num_prefix_tokens, implementation = ctx.settings
+        layout, num_prefix_tokens, how = ctx.settings
         rotated = rotated_or_table if angles.requires_grad else None
         if torch.is_grad_enabled():  # a second derivative is wanted
-            grad_qkv = definition.rotate(grad, -angles, layout, num_prefix_tokens)
+            grad_qkv = rotate_definition(grad, Rotary(-angles, layout), num_prefix_tokens)
             grad_angles = None
             if rotated is not None:
-                grad_angles = definition.angle_gradient(
-                    rotated, grad, angles, layout, num_prefix_tokens
-                )
+                grad_angles = angle_gradient(rotated, grad, angles, layout, num_prefix_tokens)
         else:
-            table = rotated_or_table if rotated is None else cos_sin(angles)
-            grad_qkv, grad_angles = implementation.rotate_backward(
-                grad, table, layout, num_prefix_tokens, rotated
-            )
+            table = rotated_or_table if rotated is None else Rotary(angles).cos_sin
+            grad_qkv, grad_angles = how.backward(grad, table, layout, num_prefix_tokens, rotated)
         return grad_qkv, grad_angles, None, None, None, None
 
 
-def choose_implementation(qkv: Tensor) -> ModuleType | None:
-    """The first implementation that can rotate ``qkv``; None for the definition."""
-    return first_usable(lambda implementation: implementation.can_use(qkv))
+class Implementation(NamedTuple):
+    """Two functions of tensors that compute what ``rotate_definition`` and its backward do.
 
+    Attributes:
+        rotate: see ``rotate_complex``.
+        backward: see ``complex_backward``.
+    """
 
-def first_usable(why_not: Callable[[ModuleType], str | None]) -> ModuleType | None:
-    """The first implementation for which ``why_not`` gives no reason; the reasons are logged."""
-    for implementation in IMPLEMENTATIONS:
-        reason = why_not(implementation)
-        if reason is None:
-            return implementation
-        log_once(f'rotation without {implementation.__name__}: {reason}')
-    return None
+    rotate: Callable[[Tensor, Tensor, PairLayout, int], Tensor]
+    backward: Callable[
+        [Tensor, Tensor, PairLayout, int, Tensor | None], tuple[Tensor, Tensor | None]
+    ]
 
 
 @cache
-def log_once(message: str) -> None:
-    """Log a message the first time that it is given."""
-    logger.info(message)
+def implementation(device: torch.device, dtype: torch.dtype) -> Implementation | None:
+    """The implementation for tensors of a device and type: a kernel on GPUs, else torch's own.
+
+    None where complex numbers were not tried.
+
+    Raises:
+        RuntimeError: a CUDA graph is captured by the first rotation on a GPU.
+    """
+    if device.type not in ('cpu', 'cuda'):
+        return None
+    if device.type == 'cuda' and torch.cuda.is_available():
+        try:
+            from . import triton
+
+            reason = triton.why_not(device, dtype)
+        except ImportError as error:
+            reason = str(error)
+        if reason is None:
+            return Implementation(triton.rotate, triton.rotate_backward)
+        logger.info(f'rotation of {dtype} on {device} without a kernel: {reason}')
+    return Implementation(rotate_complex, complex_backward)
 
 
-def check_shapes(qkv: Tensor, angles: Tensor, num_prefix_tokens: int) -> None:
-    """Raise ValueError unless the angles fit the projection."""
-    batch, tokens, _, heads, head_dim = qkv.shape
-    *images, positions, rotated_heads, pairs = angles.shape
-    if tokens != num_prefix_tokens + positions or (images and images != [batch]):
-        raise ValueError(
-            f'the angles are for {positions} tokens{f" of {images[0]} images" if images else ""} '
-            f'after {num_prefix_tokens} prefix tokens, the input has {tokens} tokens of {batch}'
-        )
-    if rotated_heads not in (1, heads) or 2 * pairs > head_dim:
-        raise ValueError(
-            f'the angles are for {rotated_heads} heads (1 = any) of {2 * pairs} channels or more, '
-            f'the input has {heads} heads of {head_dim}'
-        )
+def rotate_complex(
+    qkv: Tensor,
+    cos_sin: Tensor,
+    layout: PairLayout,
+    num_prefix_tokens: int,
+    inverse: bool = False,
+) -> Tensor:
+    """Rotate queries and keys by one product of complex numbers.
+
+    Args:
+        qkv: [B, N, S, h, D], of which the first two of S are rotated.
+        cos_sin: [n, h or 1, P, 2] or [B, n, h or 1, P, 2], of the tokens after the prefix.
+        layout: of the pairs, see ``Rotary``.
+        inverse: rotate by the opposite angles.
+
+    Returns:
+        A new contiguous tensor like ``qkv``.
+    """
+    out = qkv.clone(memory_format=torch.contiguous_format)
+    table = torch.view_as_complex(cos_sin)
+    pairs = out[:, num_prefix_tokens:, :2, :, : 2 * table.shape[-1]]  # [B, n, 2, h, 2 P]
+    z = as_complex(pairs.to(torch.promote_types(out.dtype, cos_sin.dtype)), layout)
+    z.mul_((table.conj() if inverse else table).unsqueeze(-3))
+    if layout == 'half':
+        for half, part in zip(pairs.chunk(2, -1), (z.real, z.imag), strict=True):
+            half.copy_(part)
+    elif z.data_ptr() != pairs.data_ptr():  # a copy, not a view
+        pairs.copy_(torch.view_as_real(z).flatten(-2))
+    return out
+
+
+def complex_backward(
+    grad: Tensor,
+    cos_sin: Tensor,
+    layout: PairLayout,
+    num_prefix_tokens: int,
+    rotated: Tensor | None,
+) -> tuple[Tensor, Tensor | None]:
+    """The gradient of ``qkv`` and, if ``rotated`` is given, of the angles.
+
+    With z' a rotated pair and g its gradient, the gradient of its angle is Im(conj(z') g).
+
+    Args:
+        grad: of the result of ``rotate_complex``.
+        rotated: that result, or None.
+    """
+    grad_qkv = rotate_complex(grad, cos_sin, layout, num_prefix_tokens, inverse=True)
+    if rotated is None:
+        return grad_qkv, None
+    *shape, pairs, _ = cos_sin.shape
+    z, g = (
+        as_complex(x[:, num_prefix_tokens:, :2, :, : 2 * pairs].to(cos_sin.dtype), layout)
+        for x in (rotated, grad)
+    )
+    return grad_qkv, (z.conj() * g).sum(2).sum_to_size(*shape, pairs).imag
+
+
+def as_complex(x: Tensor, layout: PairLayout) -> Tensor:
+    """[..., 2 P] to [..., P] complex, a view where the memory allows it."""
+    if layout == 'half':
+        return torch.complex(*x.chunk(2, -1))
+    *strides, last = x.stride()
+    if last == 1 and not any(offset % 2 for offset in (*strides, x.storage_offset())):
+        return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+    return torch.complex(x[..., 0::2], x[..., 1::2])
+
+
+def split_pairs(x: Tensor, layout: PairLayout) -> tuple[Tensor, Tensor]:
+    """First and second channel of each pair: [..., 2 P] to two [..., P]."""
+    if layout == 'interleaved':  # a0 b0 a1 b1 ...
+        return x[..., 0::2], x[..., 1::2]
+    a, b = x.chunk(2, -1)  # a0 a1 ... b0 b1 ...
+    return a, b
+
+
+def join_pairs(a: Tensor, b: Tensor, layout: PairLayout) -> Tensor:
+    """The inverse of ``split_pairs``."""
+    if layout == 'interleaved':
+        return torch.stack([a, b], -1).flatten(-2)
+    return torch.cat([a, b], -1)

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from rope_dense.backbones.attention import Attention
 from rope_dense.backbones.base import Backbone, build_rope
-from rope_dense.backbones.block import Block
+from rope_dense.backbones.block import Block, Mlp
 from rope_dense.backbones.layers import PatchEmbed, to_map
-from rope_dense.backbones.mlp import Mlp
 from rope_dense.backbones.windows import window_plan
 from rope_dense.commands.errors import UsageError
 from rope_dense.commands.model_checks import check_image_sizes
@@ -45,7 +44,7 @@ class Tower(Backbone):
         x, grid = self.patch_embed(image)
         plan = window_plan(len(x), grid, self.window_size or grid, device=x.device)
         for index, block in enumerate(self.ordered_blocks):
-            x = self.run(block, x, grid, plan if index in self.window_blocks else None)
+            x = block(x, grid, plan if index in self.window_blocks else None)
         return (to_map(self.roof(x), grid),)
 
     @property

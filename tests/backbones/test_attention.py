@@ -19,7 +19,7 @@ from rope_dense.backbones.position_bias import (
 )
 from rope_dense.backbones.windows import WindowPlan, window_plan
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding
-from rope_dense.rope.frequencies import linear_angles
+from rope_dense.rope.embeddings import linear_angles
 from rope_dense.utils.sizes import Size
 
 CPU = torch.device('cpu')
@@ -96,7 +96,7 @@ def test_decomposed_tables_start_at_zero_and_are_resized_linearly():
 
 
 def test_the_index_of_the_bias_table_is_the_offset():
-    index = relative_position_index(3, 5, CPU)
+    index = relative_position_index(3, 5, device=CPU)
     assert index.unique().tolist() == list(range(5 * 9))
     assert index[0, 0] == index[14, 14] == index.unique().median()
     assert index[2 * 5 + 1, 0 * 5 + 4] == (2 + 2) * 9 + (1 - 4 + 4)  # two down, three to the left

@@ -9,8 +9,7 @@ from mmcv.cnn.bricks import DropPath
 from torch import Tensor, nn
 
 from rope_dense.backbones.attention import Attention
-from rope_dense.backbones.block import Block, add_branch
-from rope_dense.backbones.mlp import Mlp
+from rope_dense.backbones.block import Block, Mlp, add_branch
 from rope_dense.backbones.windows import window_plan
 
 GRID = (4, 5)

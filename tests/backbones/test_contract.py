@@ -428,23 +428,6 @@ def test_the_meta_device_and_fake_tensors(make, rope: dict | None, bias: bool):
 # Settings that change
 
 
-@every_model
-@pytest.mark.parametrize('rope', [AXIAL, MIXED], ids=['axial', 'mixed'])
-def test_a_recomputation_has_the_scaling_of_its_forward(make, rope: dict):
-    """``set_rope_scaling`` between forward and backward changes neither gradients nor the model."""
-    model, image = make(rope, with_cp=True), images()
-    parameters = list(model.parameters())
-    expected = torch.autograd.grad(loss_of(model, image), parameters)
-    loss = loss_of(model, image)
-    scaling = dict(type='linear', factor=2.0)
-    model.set_rope_scaling(scaling)
-    grads = torch.autograd.grad(loss, parameters)
-    assert all(close(a, b) for a, b in zip(grads, expected, strict=True))
-    assert model.ordered_blocks[-1].attn.rope.scaling.factor == (2.0, 2.0)
-    other = torch.autograd.grad(loss_of(model, image), parameters)
-    assert not all(close(a, b, 1e-3) for a, b in zip(other, expected, strict=True))
-
-
 @pytest.mark.parametrize('later', [False, True])
 def test_window_blocks_that_attend_globally_are_scaled_like_the_others(later: bool):
     """A fixed factor, as if there were no windows; in windows it comes from their size."""

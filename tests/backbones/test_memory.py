@@ -17,7 +17,7 @@ from rope_dense.backbones.layers import to_map
 from rope_dense.backbones.nat import RoPENAT
 from rope_dense.backbones.swin import RoPESwin
 from rope_dense.backbones.vit import RoPEViT
-from rope_dense.utils.cache import SHARED
+from rope_dense.utils import memo
 
 AXIAL, MIXED = dict(type='AxialRoPE'), dict(type='MixedRoPE')
 ROPES = {
@@ -295,10 +295,7 @@ def test_500_sizes_take_little_more_than_50(name: str, train: bool) -> None:
         'swin': lambda: RoPESwin(arch, rope=AXIAL, out_indices=(1,)),
         'nat': lambda: RoPENAT(arch, rope=AXIAL, kernel_size=3, out_indices=(1,)),
     }[name]().train(train)
-    for cache, key in SHARED.sizes:  # what other tests left
-        del cache.values[key]
-    SHARED.sizes.clear()
-    SHARED.num_bytes = 0
+    memo.RESULTS.clear()  # what other tests left
     draw, before = random.Random(0), 0
     sizes = draw.sample([(h, w) for h in range(256, 400, 4) for w in range(256, 400, 4)], 500)
     for number, size in enumerate(sizes, 1):

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rope_dense.backbones.mlp import MlpKind, build_mlp
+from rope_dense.backbones.block import MlpKind, build_mlp
 
 C, HIDDEN = 4, 6
 

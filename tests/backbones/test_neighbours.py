@@ -9,16 +9,18 @@ import torch
 from torch import Tensor
 
 from helpers.reference_nat import neighbourhood_attention, neighbours
-from rope_dense.backbones import neighbourhood
 from rope_dense.backbones import neighbours as plans
 from rope_dense.backbones.attention import Attention
-from rope_dense.backbones.neighbourhood import (
+from rope_dense.backbones.neighbours import (
     NeighbourAttention,
+    NeighbourPlan,
     TableBiasNeighbourAttention,
+    check_kernel_size,
+    neighbour_plan,
     why_not_natten,
 )
-from rope_dense.backbones.neighbours import NeighbourPlan, check_kernel_size, neighbour_plan
 from rope_dense.rope import MixedRoPE, Rotary
+from rope_dense.utils import memo
 
 CPU = torch.device('cpu')
 # Grid, kernel, dilation: one tile and many, incomplete tiles, groups of unequal size (a dilation
@@ -40,7 +42,7 @@ every_case = pytest.mark.parametrize('grid, kernel, dilation', CASES)
 @pytest.fixture
 def traced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of the sizes that a traced model has, which do not follow the grid, if it is true."""
-    monkeypatch.setattr(plans, 'PLANS', plans.Cache())
+    memo.RESULTS.clear()
     monkeypatch.setattr(plans, 'is_tracing', lambda: request.param)
 
 
@@ -202,7 +204,7 @@ def test_natten_cannot_add_a_bias() -> None:
 
 
 def test_natten_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbourhood, 'find_spec', lambda name: None)
+    monkeypatch.setattr(plans, 'find_spec', lambda name: None)
     with pytest.raises(ValueError, match=r"backend must be .+ not installed .+, got 'natten'"):
         NeighbourAttention(16, 2, backend='natten')
 
@@ -238,9 +240,9 @@ def test_natten_is_used_on_a_gpu_where_it_can(
     """What decides it: a stand-in has the attributes of a tensor on a GPU."""
     natten = None if has_kernels is None else SimpleNamespace(HAS_LIBNATTEN=has_kernels)
     monkeypatch.setitem(sys.modules, 'natten', natten)
-    monkeypatch.setattr(neighbourhood, 'find_spec', lambda name: natten)
+    monkeypatch.setattr(plans, 'find_spec', lambda name: natten)
     messages: list[str] = []
-    monkeypatch.setattr(neighbourhood, 'log_once', messages.append)
+    monkeypatch.setattr(plans, 'log_once', messages.append)
     qkv = SimpleNamespace(is_cuda=True, dtype=dtype, shape=(1, 3, 3, 3, 2, channels))
     assert attention(NeighbourAttention, rope=False).is_fused(qkv) == (reason is None)
     assert len(messages) == (reason is not None) and all(reason in text for text in messages)

@@ -6,11 +6,10 @@ from torch import Tensor, nn
 
 from helpers.reference import attention_among, relative_error
 from rope_dense.backbones import RoPEViT
-from rope_dense.backbones.attention import Attention
-from rope_dense.backbones.prefix_attention import GlobalPrefixAttention
+from rope_dense.backbones.attention import Attention, GlobalPrefixAttention
 from rope_dense.backbones.windows import window_plan
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding
-from rope_dense.rope.frequencies import linear_angles
+from rope_dense.rope.embeddings import linear_angles
 from rope_dense.utils.sizes import Size
 
 CPU = torch.device('cpu')

@@ -188,7 +188,7 @@ def test_frozen_stages_neither_train_nor_keep_activations() -> None:
     frozen = [model.patch_embed, model.layers[0], model.norm0]
     assert not any(part.training for module in frozen for part in module.modules())
     assert model.layers[1].training and model.norm1.training
-    outs = model(torch.randn(1, 3, 40, 40, requires_grad=True))
+    outs = model(torch.randn(1, 3, 40, 40))
     assert [out.requires_grad for out in outs] == [False, True, True]
     sum(out.square().sum() for out in outs).backward()
     trained = {name for name, p in model.named_parameters() if p.grad is not None}

@@ -299,8 +299,8 @@ def test_output_of_the_last_block_alone_is_normalised():
 def test_registered_classes_of_your_own_work_as_rope():
     @MODELS.register_module(force=True)
     class OnlyRows(GridRoPE):
-        def frequencies(self, device: torch.device) -> Tensor:
-            rows = torch.ones(1, self.head_dim // 2, device=device)
+        def frequency_source(self) -> Tensor:
+            rows = torch.ones(1, self.head_dim // 2)
             return torch.stack([torch.zeros_like(rows), rows])
 
     model = build(rope=dict(type='OnlyRows', theta=10.0), with_cls_token=False)

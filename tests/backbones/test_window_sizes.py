@@ -138,15 +138,15 @@ def test_a_single_window_is_shifted_by_option_only():
 
 def test_auto_of_swin_is_the_grid_of_the_last_stage():
     model = RoPESwin('tiny', window_size='auto')
-    assert model.window_of(224, 224) == (7, 7)
-    assert model.window_of(384, 96) == (12, 3)
-    assert model.window_of(225, 1) == (8, 1)
+    for size, window in (((224, 224), (7, 7)), ((384, 96), (12, 3)), ((225, 1), (8, 1))):
+        plan = model.block_plans(0, torch.empty(1, 1, 1), (9, 9), torch.empty(1, 3, *size))[0]
+        assert plan.window_size == window
 
 
 def test_auto_of_vit_pads_nothing_at_1024():
     model = RoPEViT('tiny', with_cls_token=False, window_size='auto', window_block_indexes=(0,))
-    assert model.window_of((64, 64)) == (16, 16)
-    assert model.window_of((50, 83)) == (10, 14)
+    for grid, window in (((64, 64), (16, 16)), ((50, 83), (10, 14))):
+        assert model.plan_windows(1, grid, torch.device('cpu')).window_size == window
 
 
 @pytest.mark.parametrize('backbone', [dict(VIT, rope=MIXED), dict(SWIN, rope=MIXED)])

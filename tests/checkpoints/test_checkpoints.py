@@ -29,9 +29,8 @@ from helpers.small_checkpoints import (
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.backbones.attention import Attention
 from rope_dense.backbones.base import Backbone
-from rope_dense.backbones.block import Block
+from rope_dense.backbones.block import Block, Mlp
 from rope_dense.backbones.layers import resize_grid
-from rope_dense.backbones.mlp import Mlp
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.rope import AxialRoPE
 

@@ -10,10 +10,9 @@ import torch
 from mmengine.registry import MODELS
 from torch import Tensor
 
-from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT, neighbours, windows
+from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.base import Backbone
-from rope_dense.rope import GridRoPE
-from rope_dense.utils.cache import Cache
+from rope_dense.utils import memo
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / 'rope_dense'
@@ -58,12 +57,6 @@ def calls_to_the_rotation(model: Backbone, image: Tensor) -> list[tuple[str, str
 
 SMALL = dict(embed_dims=32, depth=2, num_heads=2)
 STAGES = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
-CACHES = (
-    (windows, 'PLANS'),
-    (neighbours, 'PLANS'),
-    (GridRoPE, 'ANGLE_CACHE'),
-    (GridRoPE, 'POSITION_CACHE'),
-)
 PATHS = {  # column of the calls, row of the counts
     '`RoPEViT`, global attention': (0, lambda: RoPEViT(SMALL)),
     '`RoPEViT`, windows': (0, lambda: RoPEViT(SMALL, window_size=3, window_block_indexes=(0, 1))),
@@ -73,12 +66,11 @@ PATHS = {  # column of the calls, row of the counts
 
 
 @pytest.mark.parametrize('name', PATHS)
-def test_the_path_from_an_image_to_a_rotation(name: str, monkeypatch: pytest.MonkeyPatch):
+def test_the_path_from_an_image_to_a_rotation(name: str):
     column, build = PATHS[name]
     model, image = build().eval(), torch.rand(1, 3, 72, 232)
     model(image)  # reasons why an implementation cannot be used are logged once
-    for owner, cache in CACHES:
-        monkeypatch.setattr(owner, cache, Cache(measure=getattr(owner, cache).measure))
+    memo.RESULTS.clear()
     calls = calls_to_the_rotation(model, image)
     counts = re.search(rf'^\| {re.escape(name)} \| (\d+) \| (\d+) \|$', TEXT, re.MULTILINE)
     assert tuple(map(int, counts.groups())) == (len({file for file, *_ in calls}), len(calls)), (

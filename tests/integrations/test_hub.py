@@ -94,6 +94,26 @@ def test_what_comes_back_predicts_the_same(
         results.append({p.relative_to(out): p.read_bytes() for p in out.rglob('*') if p.is_file()})
     assert results[0] == results[1] == results[2] and len(results[0]) == 2
 
+    predict_large = runpy.run_path(str(TOOLS / 'predict_large.py'))['main']
+    ending = '.json' if cfg.default_scope == 'mmdet' else '.png'
+    outs = [tmp_path / f'large_{index}{ending}' for index in range(2)]
+    for out, model_name in zip(outs, ([str(folder)], [str(config), str(checkpoint)]), strict=True):
+        assert predict_large([*model_name, str(tmp_path / 'a.png'), '--out', str(out)]) == 0
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+
+
+@pytest.mark.slow
+def test_what_comes_back_is_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = small_config('upernet_vit_rope_mixed', make_data(tmp_path / 'data'), tmp_path)
+    model = random_model(Config.fromfile(config))
+    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'a.pth')
+    folder, out = tmp_path / 'files', tmp_path / 'a.pt2'
+    push = runpy.run_path(str(TOOLS / 'push_to_hub.py'))['main']
+    assert push([str(config), str(tmp_path / 'a.pth'), NAME, '--folder', str(folder)]) == 0
+    export = runpy.run_path(str(TOOLS / 'export.py'))['main']
+    assert export([str(folder), str(out), '--size', '64x64', '--batch', '1']) == 0
+    assert METAINFO['classes'][0] in capsys.readouterr().out and out.is_file()
+
 
 def test_a_model_without_a_checkpoint_is_of_a_hub(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

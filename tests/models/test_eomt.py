@@ -73,7 +73,7 @@ def attend_one_by_one(attn: nn.Module, x: Tensor, grid: tuple[int, int], mask: T
 
 def reference(backbone: RoPEViT, eomt: EoMT, x: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Predictions in training with all queries masked, token by token."""
-    x, grid, _ = backbone.start(x)
+    x, grid = backbone.embed(x)
     number = grid[0] * grid[1]
     for block in backbone.blocks[:-BLOCKS]:
         x = block(x, grid)

@@ -20,7 +20,7 @@ from rope_dense.research.frequencies import (
 )
 from rope_dense.research.tables import angle_rows, decay_rows, fourier_rows
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, rotate
-from rope_dense.rope.frequencies import linear_angles
+from rope_dense.rope.embeddings import linear_angles
 
 SMALL = dict(embed_dims=32, depth=2, num_heads=2, patch_size=4, img_size=16, with_cls_token=False)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rope_dense.rope import AxialRoPE, Coordinates
-from rope_dense.rope.coordinates import build_coordinates
+from rope_dense.rope.grid import build_coordinates
 
 CPU = torch.device('cpu')
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rope_dense.rope import AxialRoPE, GridRoPE, MixedRoPE, RotaryEmbedding
-from rope_dense.rope.frequencies import axis_frequencies, linear_angles
+from rope_dense.rope.embeddings import axis_frequencies, linear_angles
 
 CPU = torch.device('cpu')
 DINOV3 = dict(series='periods', axes='yx', pair_layout='half')

@@ -72,7 +72,7 @@ def test_the_formula_as_printed():
     """Equation 5: 10 ** (j / d) with j up to d / 4."""
     rope = LogAxialRoPE(64, 6, k_rope=1, shared=True, low=1.0, high=10**0.25)
     expected = [10 ** (j / 64) for j in range(16)]
-    torch.testing.assert_close(rope.axis_frequencies()[0], torch.tensor(expected))
+    torch.testing.assert_close(rope.fixed_frequencies().of_axis()[0], torch.tensor(expected))
 
 
 @pytest.mark.parametrize('k_rope', K_ROPES)
@@ -92,7 +92,7 @@ def test_2d_rope_with_frequencies_of_each_head(k_rope: int):
     rope = AxialRoPE(64, 6, k_rope=k_rope, shared=False, **TWO_D)
     n = 64 // k_rope // 4
     expected = [[100 ** (-(j * 6 + head) / (n * 6)) for j in range(n)] for head in range(6)]
-    torch.testing.assert_close(rope.axis_frequencies(), torch.tensor(expected))
+    torch.testing.assert_close(rope.fixed_frequencies().of_axis(), torch.tensor(expected))
 
 
 def test_alternating_axes_are_equation_12():
@@ -180,7 +180,7 @@ def test_steps_in_the_windows_of_a_swin(step: str):
     def record(rope: LogAxialRoPE, inputs: tuple, rotary: Rotary) -> None:
         angles = rotary.angles.unflatten(0, (7, 7))  # [7, 7, 1, P]
         of_y, of_x = (angles[1, 0] - angles[0, 0])[0, 0], (angles[0, 1] - angles[0, 0])[0, -1]
-        freqs = rope.axis_frequencies()[0]
+        freqs = rope.fixed_frequencies().of_axis()[0]
         torch.testing.assert_close(of_y / freqs[0], of_x / freqs[-1])
         steps.append(float(of_y / freqs[0]))
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from helpers.pairwise import pairwise
 from rope_dense.rope import MixedRoPE, Rotary, rotate, rotate_definition
-from rope_dense.rope.kernels import packed
+from rope_dense.rope.rotate import rotate_complex
 
 HEADS, PAIRS, BATCH, POSITIONS = 3, 4, 2, 15
 LAYOUTS = ['interleaved', 'half']
@@ -155,7 +155,7 @@ def test_no_images(layout: str, shape: tuple[int, ...]):
 
 def test_the_result_is_new_and_contiguous():
     for qkv in (projection(), *views().values()):
-        out = packed.rotate(qkv, Rotary(torch.randn(POSITIONS, 1, PAIRS)).cos_sin, 'half', 0)
+        out = rotate_complex(qkv, Rotary(torch.randn(POSITIONS, 1, PAIRS)).cos_sin, 'half', 0)
         assert out.is_contiguous() and out.shape == qkv.shape
         assert out.untyped_storage().data_ptr() != qkv.untyped_storage().data_ptr()
 
@@ -226,13 +226,3 @@ def test_no_activation_is_saved_beside_what_attention_saves(learned: bool):
 
     angles = torch.randn(16, 2, 16, requires_grad=learned)
     assert saved(Rotary(angles)) == saved(None)
-
-
-def test_the_switch(monkeypatch: pytest.MonkeyPatch):
-    assert packed.can_use(projection()) is None
-    monkeypatch.setattr(packed, 'IS_ENABLED', False)
-    assert packed.can_use(projection()) == 'ROPE_DENSE_PACKED=0 is set'
-
-
-def test_devices_on_which_it_was_not_tried():
-    assert packed.can_use(projection().to('meta')) == "complex numbers were not tried on 'meta'"

@@ -1,7 +1,6 @@
 """The rotation of queries and keys: its properties, by each implementation."""
 
 from importlib import import_module
-from types import ModuleType
 
 import pytest
 import torch
@@ -9,7 +8,6 @@ from torch import Tensor
 
 from helpers.reference import rotated
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding, rotate, rotate_definition
-from rope_dense.rope.kernels import packed
 
 rotate_module = import_module('rope_dense.rope.rotate')  # its name in the package is a function's
 HEIGHT, WIDTH, HEADS, HEAD_DIM = 4, 6, 3, 8
@@ -29,9 +27,10 @@ ANGLES = {  # shapes for 2 images, 6 tokens, HEADS heads and 2 pairs
 }
 
 
-@pytest.fixture(params=['packed', 'definition'], autouse=True)
+@pytest.fixture(params=['complex', 'definition'], autouse=True)
 def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(packed, 'IS_ENABLED', request.param == 'packed')
+    if request.param == 'definition':
+        monkeypatch.setattr(rotate_module, 'implementation', lambda device, dtype: None)
     return request.param
 
 
@@ -264,32 +263,3 @@ def test_angles_of_other_images_are_an_error():
         ValueError, match=r'for 6 tokens of 3 images .* the input has 6 tokens of 2'
     ):
         rotate(torch.randn(2, 6, 3, 2, 4), Rotary(torch.zeros(3, 6, 2, 2)))
-
-
-def test_the_switch_leaves_the_definition(
-    implementation: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    rotate_module.log_once.cache_clear()
-    calls = []
-
-    def definition(*arguments: object) -> Tensor:
-        calls.append(arguments)
-        return rotate_definition(*arguments)
-
-    monkeypatch.setattr(rotate_module, 'rotate_definition', definition)
-    with caplog.at_level('INFO', logger='rope_dense'):
-        for _ in range(2):
-            rotate(torch.randn(1, 6, 3, 2, 4), Rotary(torch.zeros(6, 2, 2)))
-    assert len(calls) == (2 if implementation == 'definition' else 0)
-    reasons = [record.message for record in caplog.records if 'packed' in record.message]
-    assert len(reasons) == (1 if implementation == 'definition' else 0)
-    assert all('ROPE_DENSE_PACKED=0 is set' in reason for reason in reasons)
-
-
-def test_the_first_implementation_that_can_be_used_is_used(monkeypatch: pytest.MonkeyPatch):
-    first, second = ModuleType('first'), ModuleType('second')
-    first.can_use, second.can_use = (lambda qkv: 'too small'), (lambda qkv: None)
-    monkeypatch.setattr(rotate_module, 'IMPLEMENTATIONS', (first, second))
-    assert rotate_module.choose_implementation(torch.empty(1)) is second
-    monkeypatch.setattr(rotate_module, 'IMPLEMENTATIONS', (first,))
-    assert rotate_module.choose_implementation(torch.empty(1)) is None

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,13 +13,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers.pairwise import pairwise
-from rope_dense.rope.kernels import packed, triton_rotary
-from rope_dense.rope.rotate import Rotary, Rotate, choose_implementation, rotate_definition
+from rope_dense.rope.rotate import (
+    Implementation,
+    Rotary,
+    Rotate,
+    complex_backward,
+    implementation,
+    rotate_complex,
+    rotate_definition,
+)
 
 triton = pytest.importorskip('triton', reason='no triton; pip install -r requirements/triton.txt')
+triton_rotary = importlib.import_module('rope_dense.rope.triton')
+rotate_module = importlib.import_module('rope_dense.rope.rotate')
+KERNEL = Implementation(triton_rotary.rotate, triton_rotary.rotate_backward)
 DEVICE = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
 LAYOUTS, DTYPES = ('interleaved', 'half'), (torch.float32, torch.bfloat16, torch.float16)
 BATCH, HEADS, POSITIONS, PAIRS, PREFIX = 2, 3, 11, 4, 5
@@ -35,7 +43,7 @@ Rotation = Callable[[Tensor, Rotary, int], Tensor]
 
 def by_kernel(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int = 0) -> Tensor:
     table = rotary.cos_sin.float()
-    settings = rotary.pair_layout, num_prefix_tokens, triton_rotary
+    settings = rotary.pair_layout, num_prefix_tokens, KERNEL
     return Rotate.apply(qkv, rotary.angles, table, *settings)
 
 
@@ -163,15 +171,14 @@ def test_strides(layout: str):
 
 
 def test_each_direction_is_one_launch(monkeypatch: pytest.MonkeyPatch):
-    jit = importlib.import_module('rope_dense.rope.kernels.triton_jit')
-    kernel, grids = jit.rotate_kernel, []
+    kernel, grids = triton_rotary.rotate_kernel, []
 
     class Counted:
         def __getitem__(self, grid: tuple[int]) -> Callable[..., None]:
             grids.append(grid)
             return kernel[grid]
 
-    monkeypatch.setattr(jit, 'rotate_kernel', Counted())
+    monkeypatch.setattr(triton_rotary, 'rotate_kernel', Counted())
     rotary, qkv = make_rotary(TABLES['each head'], 'half'), make_qkv()
     gradients(by_kernel, qkv, rotary, qkv)
     assert len(grids) == 2
@@ -194,53 +201,30 @@ def test_double_angles_are_rounded():
 @pytest.fixture
 def usable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The guards that let a GPU pass let DEVICE pass, and no device is checked yet."""
-    monkeypatch.setattr(triton_rotary, 'DEVICE_TYPE', DEVICE.type)
-    monkeypatch.setattr(triton_rotary, 'reasons', {})
     monkeypatch.setattr(torch.cuda, 'get_device_capability', lambda device: (9, 0))
     monkeypatch.setattr(torch.cuda, 'is_current_stream_capturing', lambda: False)
     monkeypatch.setenv('CC', 'cc')
     monkeypatch.setattr(triton_rotary, 'IS_ENABLED', True)
+    triton_rotary.why_not_on.cache_clear()
+    yield
+    triton_rotary.why_not_on.cache_clear()
+
+
+def reason(dtype: torch.dtype = torch.float32) -> str | None:
+    return triton_rotary.why_not(DEVICE, dtype)
 
 
 def test_a_device_is_checked_once(monkeypatch: pytest.MonkeyPatch, usable: None):
-    """By whichever thread is first, without a warning and without random numbers."""
+    """Without a warning and without random numbers, and in no mode of the caller."""
     checked, check = [], triton_rotary.self_check
     monkeypatch.setattr(
         triton_rotary, 'self_check', lambda device: checked.append(device) or check(device)
     )
-    qkv, state = make_qkv(), torch.get_rng_state()
-    threads = [threading.Thread(target=triton_rotary.can_use, args=[qkv]) for _ in range(4)]
-    with warnings.catch_warnings():
+    state = torch.get_rng_state()
+    with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter('error')
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert checked == [qkv.device] and torch.equal(torch.get_rng_state(), state)
-    for tensor in (qkv, qkv.bfloat16(), qkv.half(), nn.Parameter(qkv)):
-        assert triton_rotary.can_use(tensor) is None
-    assert choose_implementation(qkv) is triton_rotary
-
-
-class Operations(TorchDispatchMode):
-    """The names of what is dispatched, as selective checkpointing sees it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.append(func.__name__)
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize('mode', [torch.inference_mode, torch.no_grad, Operations])
-def test_modes_do_not_see_the_check(usable: None, mode: Callable):
-    qkv = make_qkv()
-    with mode() as entered:
-        assert triton_rotary.can_use(qkv) is None
-    if mode is Operations:
-        assert entered.names == []
+        assert [reason(dtype) for dtype in DTYPES] == [None] * 3
+    assert checked == [DEVICE] and torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.mark.parametrize(
@@ -254,34 +238,29 @@ def test_modes_do_not_see_the_check(usable: None, mode: Callable):
 def test_a_kernel_that_fails_its_check_is_not_used(
     monkeypatch: pytest.MonkeyPatch, usable: None, breakage: Callable, words: str
 ):
-    launch, qkv = triton_rotary.launch, make_qkv()
+    launch = triton_rotary.launch
     monkeypatch.setattr(triton_rotary, 'launch', lambda *args: breakage(*launch(*args)))
     with pytest.warns(UserWarning) as warned:
-        assert choose_implementation(qkv) is packed
-        assert choose_implementation(qkv) is packed
+        assert words in reason() and words in reason()
     (message,) = (str(warning.message) for warning in warned)
-    for part in (words, f'check on {qkv.device}', 'ROPE_DENSE_TRITON=0'):
-        assert part in message
-    assert words in triton_rotary.can_use(qkv)
+    assert words in message and 'ROPE_DENSE_TRITON=0' in message
 
 
-def test_nothing_is_checked_while_a_graph_is_captured(
+def test_a_graph_is_captured_after_the_first_rotation(
     monkeypatch: pytest.MonkeyPatch, usable: None
 ):
     monkeypatch.setattr(torch.cuda, 'is_current_stream_capturing', lambda: True)
-    qkv = make_qkv()
-    assert 'CUDA graph' in triton_rotary.can_use(qkv)
-    assert triton_rotary.reasons == {}
-    triton_rotary.reasons[qkv.device] = None  # it passed its check
-    assert triton_rotary.can_use(qkv) is None
+    with pytest.raises(RuntimeError, match='CUDA graph'):
+        reason()
 
 
 @pytest.mark.parametrize(
-    'target, name, value, reason',
+    'target, name, value, words',
     [
-        (triton_rotary, 'find_spec', lambda name: None, 'Triton is not installed'),
         (torch.cuda, 'get_device_capability', lambda device: (7, 5), '(8, 0)'),
         (triton, '__version__', '3.1.0', '3.1.0 is too old'),
+        (triton_rotary, 'IS_ENABLED', False, 'ROPE_DENSE_TRITON=0 is set'),
+        (os, 'environ', {'PATH': ''}, 'C compiler'),
     ],
 )
 def test_what_a_device_lacks(
@@ -290,37 +269,35 @@ def test_what_a_device_lacks(
     target: object,
     name: str,
     value: object,
-    reason: str,
+    words: str,
 ):
     monkeypatch.setattr(target, name, value)
     with warnings.catch_warnings(record=True):
-        assert reason in triton_rotary.can_use(make_qkv())
+        assert words in reason()
 
 
-def test_a_c_compiler_is_needed(monkeypatch: pytest.MonkeyPatch, usable: None):
-    monkeypatch.delenv('CC')
-    monkeypatch.setenv('PATH', '')
-    assert 'C compiler' in triton_rotary.can_use(make_qkv())
+def test_a_device_chooses_once(monkeypatch: pytest.MonkeyPatch, usable: None):
+    """A kernel on a GPU, torch's own elsewhere and for float64, the definition on others."""
+    implementation.cache_clear()
+    monkeypatch.setattr(torch.cuda, 'is_available', lambda: True)
+    monkeypatch.setattr(triton_rotary, 'self_check', lambda device: None)
+    gpu = torch.device('cuda')
+    assert implementation(gpu, torch.bfloat16) == KERNEL
+    assert implementation(gpu, torch.float64).rotate is rotate_complex
+    assert implementation(torch.device('cpu'), torch.float32).rotate is rotate_complex
+    assert implementation(torch.device('mps'), torch.float32) is None
+    implementation.cache_clear()
 
 
-def test_what_the_kernel_cannot_take(monkeypatch: pytest.MonkeyPatch, usable: None):
-    monkeypatch.setattr(triton_rotary, 'self_check', pytest.fail)
-    assert 'float64' in triton_rotary.can_use(make_qkv(dtype=torch.float64))
-    assert 'a head has 7' in triton_rotary.can_use(make_qkv(head_dim=7))
+def test_what_the_kernel_cannot_take(monkeypatch: pytest.MonkeyPatch):
+    """Is rotated by torch's own operations."""
+    monkeypatch.setattr(triton_rotary, 'launch', pytest.fail)
+    odd, rotary = make_qkv(head_dim=7), make_rotary((POSITIONS, 1, 3), 'half')
+    assert torch.equal(by_kernel(odd, rotary), rotate_complex(odd, rotary.cos_sin, 'half', 0))
     huge = make_qkv(1, batch=1)[:, :, :, :1].expand(1, 2**26, 3, HEADS, 8)
-    assert '32 bits' in triton_rotary.can_use(huge)
-    x = torch.zeros(1, 1, 1, 8)
-    long, theta = x.expand(1, 1, 2**28, 8), x[..., :4]
-    assert '32 bits' in triton_rotary.can_apply(long, theta)
-    monkeypatch.setattr(triton_rotary, 'IS_ENABLED', False)
-    assert triton_rotary.can_use(make_qkv()) == 'ROPE_DENSE_TRITON=0 is set'
-
-
-def test_fake_and_other_tensors(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(triton_rotary, 'why_not_on', pytest.fail)
-    assert "on 'cpu'" in triton_rotary.can_use(torch.randn(1, 4, 3, 1, 4))
+    assert not triton_rotary.is_supported(huge)
     with FakeTensorMode():
-        assert 'FakeTensor' in triton_rotary.can_use(torch.randn(1, 4, 3, 1, 4, device='cuda'))
+        assert not triton_rotary.is_supported(torch.randn(1, 4, 3, 1, 4, device='cuda'))
 
 
 def test_the_package_does_not_import_triton():
@@ -353,15 +330,15 @@ def test_backbones_train_alike(monkeypatch: pytest.MonkeyPatch, name: str):
     launch = triton_rotary.launch
     monkeypatch.setattr(triton_rotary, 'launch', lambda *args: launches.append(0) or launch(*args))
 
-    def train(reason: str | None) -> list[Tensor]:
-        monkeypatch.setattr(triton_rotary, 'can_use', lambda qkv: reason)
+    def train(how: Implementation) -> list[Tensor]:
+        monkeypatch.setattr(rotate_module, 'implementation', lambda device, dtype: how)
         model.zero_grad()
         sum(out.square().mean() for out in model(image)).backward()
         return [parameter.grad for parameter in model.parameters()]
 
-    expected = train('to compare')
+    expected = train(Implementation(rotate_complex, complex_backward))
     assert not launches
-    for a, b in zip(train(None), expected, strict=True):
+    for a, b in zip(train(KERNEL), expected, strict=True):
         assert (a - b).norm() <= 1e-4 * b.norm() + 1e-7
     assert launches
 
@@ -381,6 +358,3 @@ def test_compiles_to_wide_loads_without_spilled_registers():
         assert kernel['spilled'] == 0 and kernel['registers'] <= 96, kernel
         if kernel['layout'] == 'interleaved' and not kernel['learned']:
             assert set(counts) == {'ld global v4', 'st global v4'}  # no exchange between threads
-    for dtype, most in (('torch.bfloat16', 64), ('torch.float64', 255)):
-        for registers, spilled in report['applied'][dtype].values():
-            assert registers <= most and spilled == 0

@@ -1,6 +1,6 @@
 """Compile the Triton kernel for GPUs, which needs none, and print what kind of code it became.
 
-``triton_rotary`` launches the kernel as ever, on CPU tensors; in place of a GPU's driver, one that
+``rope.triton`` launches the kernel as ever, on CPU tensors; in place of a GPU's driver, one that
 only names its target, and in place of the launch, the compilation that precedes it. A program of
 its own, since Triton must not be in its interpreter's mode.
 """
@@ -22,12 +22,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import CompiledKernel
 from triton.runtime import JITFunction, driver
 
-from rope_dense.rope.kernels.triton_rotary import (
-    apply,
-    apply_backward,
-    rotate,
-    rotate_backward,
-)
+from rope_dense.rope.triton import rotate, rotate_backward
 
 PTXAS = Path(triton.__file__).with_name('backends') / 'nvidia' / 'bin' / 'ptxas'
 HEADS, HEAD_DIM = 3, 64
@@ -97,22 +92,12 @@ def report(capability: int, pairs: int, dtype: torch.dtype, layout: str, learned
     )
 
 
-def apply_report(dtype: torch.dtype) -> dict:
-    """Registers of the kernels of ``apply``, and of its backward with the angles' gradient."""
-    x, theta = torch.zeros(2, HEADS, 50, HEAD_DIM, dtype=dtype), torch.zeros(HEADS, 50, 32)
-    apply(x, theta, False)
-    apply_backward(x, theta, x)
-    names = 'forward', 'backward'
-    return {name: registers(k.asm['ptx']) for name, k in zip(names, compiled[-2:], strict=True)}
-
-
 if __name__ == '__main__':
     JITFunction.__getitem__ = compile_in_place_of_launch
     settings = (torch.bfloat16, torch.float32), ('interleaved', 'half'), (False, True)
     kernels = [
         report(*gpu, *values) for gpu in ((80, 32), (90, 16)) for values in product(*settings)
     ]
-    applied = {str(dtype): apply_report(dtype) for dtype in (torch.bfloat16, torch.float64)}
     before = {kernel.hash for kernel in compiled}
     for learned in (False, True):  # other sizes and kinds of tables: the same kernels
         for batch, num_tokens in ((1, 2), (3, 17), (5, 101)):
@@ -120,4 +105,4 @@ if __name__ == '__main__':
             for shape in ((positions, 1, 16), (positions, 3, 16), (batch, positions, 3, 16)):
                 run(qkv, shape, 'half', learned)
     others = {kernel.hash for kernel in compiled} - before
-    print(json.dumps(dict(kernels=kernels, kernels_for_other_sizes=len(others), applied=applied)))
+    print(json.dumps(dict(kernels=kernels, kernels_for_other_sizes=len(others))))

@@ -6,6 +6,7 @@ Examples:
         --tile 1024 --size 1024 --picture city_boxes.jpg
     python tools/predict_large.py CONFIG last.pth city.tif --tile 2048 --size 2048 \
         --cfg-options model.backbone.rope_scaling.type=by_parts
+    python tools/predict_large.py hf-hub:OWNER/NAME city.tif   # what tools/push_to_hub.py wrote
 
 A segmentor writes a label raster, a detector a data set in COCO's format with scores; --picture
 draws the result on a shrunken image. The same command continues where it was stopped.
@@ -26,8 +27,14 @@ from ..errors import UsageError, usage_errors
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
-    parser.add_argument('config', help='config file of a detector or segmentor')
-    parser.add_argument('checkpoint', help='checkpoint file, https:// address or hf-hub:owner/name')
+    parser.add_argument(
+        'config',
+        help='config file of a detector or segmentor; or, without a checkpoint, hf-hub:owner/name '
+        'or the folder of such a model',
+    )
+    parser.add_argument(
+        'checkpoint', nargs='?', help='checkpoint file, https:// address or hf-hub:owner/name'
+    )
     parser.add_argument('image', type=Path, help='tiff, png or another format that GDAL reads')
     parser.add_argument(
         '--out',
@@ -81,6 +88,7 @@ def main(args: argparse.Namespace) -> None:
     from mmengine.model import revert_sync_batchnorm
     from mmengine.registry import DefaultScope
 
+    from ...integrations.hub import weights_file
     from ...large_images.image_file import LargeImage
     from ...large_images.journal import JournalError
     from ...large_images.tiles import TileGrid
@@ -99,6 +107,9 @@ def main(args: argparse.Namespace) -> None:
     check_at_least(args, 1, 'tile', 'batch')
     check_at_least(args, 0, 'overlap', 'halvings', 'min_score', 'merge_iou')
     device = checked_device(args.device or get_device())
+    if args.checkpoint is None:
+        args.work_dir = args.work_dir or str(Path('work_dirs', Path(args.config).name))
+        args.checkpoint = weights_file(args.config)
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
     used_loaders(cfg, 'test')
     with usage_errors():

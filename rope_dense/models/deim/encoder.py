@@ -16,12 +16,10 @@ from torch import Tensor, nn
 
 from ...backbones.layers import sines, to_map
 from ...rope import Coordinates
-from ...utils.cache import Cache
+from ...utils.memo import memo
 from ...utils.sizes import Size
 from ...utils.validation import check_integer, check_number
 from .layers import BN, ConvNorm, ELANBlock, SelfAttention, resize
-
-POSITIONS: Cache[Tensor] = Cache()
 
 
 @MODELS.register_module()
@@ -115,7 +113,7 @@ class DEIMEncoder(BaseModule):
     def attend(self, x: Tensor) -> Tensor:
         """Let the tokens of a map [B, C, H, W] attend to each other."""
         height, width = x.shape[2:]
-        positions = sine_positions((height, width), x.shape[1], x.device).to(x.dtype)
+        positions = sine_positions((height, width), x.shape[1], device=x.device).to(x.dtype)
         return to_map(self.attention(x.flatten(2).transpose(1, 2), positions), (height, width))
 
 
@@ -141,14 +139,11 @@ class AttentionLayer(nn.Module):
         return self.norm2(x + self.linear2(self.activate(self.linear1(x))))
 
 
-def sine_positions(grid: Size, channels: int, device: torch.device) -> Tensor:
+@memo
+def sine_positions(grid: Size, channels: int, *, device: torch.device) -> Tensor:
     """Sinusoidal position embedding [1, H W, C]: sines and cosines of the row, then the column."""
-
-    def make() -> Tensor:
-        table = sines(Coordinates().positions(*grid, device=device), channels)
-        return table.flip(1).transpose(2, 3).flatten(1)[None]  # [N, (x, y), C / 4, (sin, cos)]
-
-    return POSITIONS.get((grid, channels), device, make)
+    table = sines(Coordinates().positions(*grid, device=device), channels)
+    return table.flip(1).transpose(2, 3).flatten(1)[None]  # [N, (x, y), C / 4, (sin, cos)]
 
 
 def check_heads(embed_dims: object, num_heads: object) -> int:

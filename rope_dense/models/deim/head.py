@@ -16,8 +16,8 @@ from mmengine.registry import MODELS
 from mmengine.structures import InstanceData
 from torch import Tensor
 
+from ...utils.memo import is_tracing
 from ...utils.sizes import ImageSize
-from ...utils.tracing import is_tracing
 from ...utils.validation import check_integer, check_settings
 from .criterion import Criterion, Denoised, Outputs
 from .decoder import DEIMDecoder

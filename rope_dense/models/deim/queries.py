@@ -14,9 +14,8 @@ from mmdet.models.layers import inverse_sigmoid
 from mmdet.structures.bbox import bbox_cxcywh_to_xyxy, bbox_xyxy_to_cxcywh
 from torch import Tensor, nn
 
-from ...utils.cache import Cache
+from ...utils.memo import is_tracing, memo
 from ...utils.sizes import Size
-from ...utils.tracing import is_tracing
 from ...utils.validation import check_integer, check_number
 from ..deformable import cell_centres, size_of
 from .layers import class_layer, mlp
@@ -24,7 +23,6 @@ from .predictions import Pairs, Targets, take
 
 ANCHOR_SIZE = 0.05  # of the largest map, relative to the image; doubled on each further map
 ANCHOR_BORDER = 0.01  # an anchor with a value nearer to 0 or 1 makes no query
-ANCHORS: Cache[tuple[Tensor, Tensor]] = Cache()
 
 
 class Selection(NamedTuple):
@@ -62,7 +60,7 @@ class QuerySelection(nn.Module):
 
     def forward(self, maps: Sequence[Tensor]) -> Selection:
         """Maps [B, C, H, W], large to small, to queries."""
-        anchors, valid = anchors_of([size_of(x) for x in maps], maps[0].device)
+        anchors, valid = anchors_of(tuple(size_of(x) for x in maps), device=maps[0].device)
         tokens = torch.cat([x.flatten(2) for x in maps], 2).transpose(1, 2)  # [B, N, C]
         tokens = tokens * valid.to(tokens.dtype)
         logits = self.cls(tokens)
@@ -73,19 +71,16 @@ class QuerySelection(nn.Module):
         return Selection(queries, self.reg(queries) + anchors[index], take(logits, index))
 
 
-def anchors_of(sizes: Sequence[Size], device: torch.device) -> tuple[Tensor, Tensor]:
+@memo
+def anchors_of(sizes: tuple[Size, ...], *, device: torch.device) -> tuple[Tensor, Tensor]:
     """Boxes [N, 4] before the sigmoid for maps of these sizes, and which are valid [N, 1].
 
     A box is square for a square image, centred on its token. Those that are not valid are infinite.
     """
-
-    def make() -> tuple[Tensor, Tensor]:
-        anchors = torch.cat([grid_anchors(size, i, device) for i, size in enumerate(sizes)])
-        inside = (anchors > ANCHOR_BORDER) & (anchors < 1 - ANCHOR_BORDER)
-        valid = inside.all(-1, keepdim=True)
-        return torch.log(anchors / (1 - anchors)).masked_fill(~valid, torch.inf), valid
-
-    return ANCHORS.get(tuple(sizes), device, make)
+    anchors = torch.cat([grid_anchors(size, i, device) for i, size in enumerate(sizes)])
+    inside = (anchors > ANCHOR_BORDER) & (anchors < 1 - ANCHOR_BORDER)
+    valid = inside.all(-1, keepdim=True)
+    return torch.log(anchors / (1 - anchors)).masked_fill(~valid, torch.inf), valid
 
 
 def grid_anchors(size: Size, level: int, device: torch.device) -> Tensor:

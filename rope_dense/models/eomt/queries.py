@@ -99,7 +99,8 @@ class EoMT(nn.Module):
         """
         dtype = next(backbone.patch_embed.parameters()).dtype  # half precision, if exported so
         image = image.to(dtype)
-        x, grid, plan = backbone.start(image)
+        x, grid = backbone.embed(image)
+        plan = backbone.plan_windows(x.shape[0], grid, x.device)
         depth, predictions, mask = len(backbone.blocks), [], None
         for index in range(depth):
             step = index - (depth - self.num_blocks)

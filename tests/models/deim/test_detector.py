@@ -60,7 +60,7 @@ def test_a_new_model_predicts_anchors_of_no_class() -> None:
     model = MODELS.build(config('s')).eval()
     maps = model.extract_feat(torch.randn(2, 3, 96, 64))
     prediction, selection = model.bbox_head(maps), model.bbox_head.selection(maps)
-    anchors, valid = anchors_of([tuple(x.shape[2:]) for x in maps], maps[0].device)
+    anchors, valid = anchors_of(tuple(tuple(x.shape[2:]) for x in maps), device=maps[0].device)
     assert valid.all()
     distances = (selection.boxes[:, :, None] - anchors).abs().amax(-1)
     assert (distances.amin(-1) == 0).all()

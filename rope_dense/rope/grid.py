@@ -1,4 +1,9 @@
-"""Token coordinates: x is the column and y the row, both counted from 0 at the top left token."""
+"""Where the tokens of a grid are, and how frequencies change with the size of the grid.
+
+x is the column and y the row, both counted from 0 at the top left token. Letters: G the size of the
+grid in pre-training, in patches, s the size of a grid divided by G (for each axis, x and y), F a
+frequency in radians per patch, P channel pairs of a head, n = P / 2 frequencies of an axial series.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +14,15 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from ..utils.memo import memo
 from ..utils.sizes import Size, larger, smaller
-from ..utils.validation import check_choice, check_number, check_settings, check_size
+from ..utils.validation import check_choice, check_number, check_settings, check_size, refuse
 
 CoordinateType = Literal['index', 'centres', 'corners']
 Normalization = Literal['separate', 'min', 'max']
 WindowStep = Literal['window', 'map']
+ScalingType = Literal['none', 'linear', 'ntk', 'by_parts']
+TemperatureType = Literal['log', 'yarn']
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,6 +106,7 @@ class Coordinates:
         """True if every grid covers the same range, so that a larger one is sampled finer."""
         return self.type != 'index' or self.reference is not None
 
+    @memo
     def positions(
         self,
         height: int,
@@ -116,7 +125,7 @@ class Coordinates:
             height, width: of the tokens.
             grid: (height, width) of the grid that the tokens are the top left part of, N of the
                 table; None if they are all of it.
-            device, dtype: of the result.
+            device, dtype: of the result, which is remembered: do not write to it.
         """
         y, x = (torch.arange(side, device=device, dtype=dtype) for side in (height, width))
         grid = (height, width) if grid is None else grid
@@ -158,3 +167,124 @@ def build_coordinates(settings: dict | None) -> Coordinates:
     """
     known = [field.name for field in fields(Coordinates)]
     return Coordinates(**check_settings('coordinates', settings or {}, known))
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """A change of the frequencies, and of the temperature of attention, with the size of the grid.
+
+    ============  ==================================================================================
+    type          factor of a frequency
+    ============  ==================================================================================
+    ``none``      1: positions run past the pre-training range (Heo et al., ECCV 2024)
+    ``linear``    1 / s: the pre-training range, sampled finer (Chen et al., "Extending Context
+                  Window of Large Language Models via Positional Interpolation", 2023)
+    ``ntk``       s ** (-k / (n - 1)) for the k-th of n frequencies of an axis: the highest stays,
+                  the lowest is divided by s. The same as theta * s ** (n / (n - 1)) (bloc97,
+                  "NTK-aware scaled RoPE", 2023). Only for frequencies that come from a theta.
+    ``by_parts``  by its periods across the pre-training grid, the length of (F_x G_x, F_y G_y) over
+                  2 pi: 1 / s up to ``alpha`` periods, 1 from ``beta``, a ramp between (Peng et al.,
+                  "YaRN", ICLR 2024, section 3.2). A learned vector keeps its direction where both
+                  axes grow alike.
+    ============  ==================================================================================
+
+    ===========  ===================================================================================
+    temperature  scores are multiplied by
+    ===========  ===================================================================================
+    None         1
+    ``log``      log(R N) / log(N), N = G_x G_y tokens in pre-training, R = s_x s_y or 1 (Chiang and
+                 Cholak, "Overcoming a Theoretical Limitation of Self-Attention", ACL 2022)
+    ``yarn``     (0.1 log(sqrt(R)) + 1) ** 2 (Peng et al., section 3.4; the mean side for a length)
+    ===========  ===================================================================================
+
+    Checked in test_scaling.py: against a theta that is changed, positions that are divided,
+    and the formulas in float64; a factor of 1 changes no bit.
+
+    Attributes:
+        grid: (height, width) of pre-training, in patches.
+        type: see above.
+        factor: s, a number or (height, width); None: from the grid of each input, 1 where that is
+            no larger than ``grid``.
+        alpha, beta: periods, of ``by_parts``. The defaults are as good as any of the seven pairs
+            in docs/research/scaling_study; YaRN's own 32 are more than a grid of 14 patches shows.
+        temperature: see above.
+
+    Raises:
+        ValueError: a value that is not allowed, named ``rope_scaling``.
+    """
+
+    grid: tuple[int, int]
+    type: ScalingType
+    factor: float | tuple[float, float] | None = None
+    alpha: float = 1.0
+    beta: float = 2.0
+    temperature: TemperatureType | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, 'grid', check_size('rope_scaling: grid', self.grid))
+        check_choice('rope_scaling: type', self.type, get_args(ScalingType))
+        if self.factor is not None:
+            given = self.factor
+            factors = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
+            if len(factors) != 2:
+                refuse('rope_scaling: factor', self.factor, 'a number or two of them')
+            for factor in factors:
+                check_number('rope_scaling: factor', factor, above=0)
+            object.__setattr__(self, 'factor', factors)
+        check_number('rope_scaling: alpha', self.alpha, 0)
+        check_number('rope_scaling: beta', self.beta, above=self.alpha)
+        if self.temperature is not None:
+            check_choice('rope_scaling: temperature', self.temperature, get_args(TemperatureType))
+
+    def factors(self, height: int, width: int) -> tuple[float, float]:
+        """(s_y, s_x) of a grid."""
+        if isinstance(self.factor, tuple):
+            return self.factor
+        return larger(height / self.grid[0], 1.0), larger(width / self.grid[1], 1.0)
+
+    def scale(self, freqs: Tensor, height: int, width: int) -> Tensor:
+        """The frequencies [2, ..., P] for a grid, x at index 0; differentiable in ``freqs``."""
+        if self.type == 'none':
+            return freqs
+        s_y, s_x = self.factors(height, width)
+        x_factor, y_factor = (self.factor_of(freqs.detach(), s) for s in (s_x, s_y))
+        return torch.stack([freqs[0] * x_factor, freqs[1] * y_factor])
+
+    def factor_of(self, freqs: Tensor, s: float) -> Tensor | float:
+        """The factor of the frequencies of an axis that is s times larger: [..., P] or a number."""
+        if self.type == 'linear':
+            return 1 / s
+        if self.type == 'ntk':
+            n = freqs.shape[-1] // 2
+            k = torch.arange(n, device=freqs.device, dtype=freqs.dtype).repeat(2)
+            return s ** (-k / max(n - 1, 1))
+        periods = torch.hypot(freqs[0] * self.grid[1], freqs[1] * self.grid[0]) / (2 * math.pi)
+        unchanged = ((periods - self.alpha) / (self.beta - self.alpha)).clamp(0, 1)
+        return 1 - (1 - unchanged) * (1 - 1 / s)
+
+    def attention_scale(self, height: int, width: int) -> float:
+        """The factor by which ``temperature`` multiplies the scores of attention on a grid.
+
+        A number: a model that torch.jit.trace made keeps the factor of the size it was traced at.
+        """
+        if self.temperature is None:
+            return 1.0
+        s_y, s_x = self.factors(height, width)
+        growth = math.log(max(1.0, s_x * s_y))  # log R
+        if self.temperature == 'yarn':
+            return (0.1 * growth / 2 + 1) ** 2
+        return 1 + growth / math.log(max(2, self.grid[0] * self.grid[1]))
+
+
+def build_scaling(settings: dict | RopeScaling | None, grid: tuple[int, int]) -> RopeScaling | None:
+    """The scaling that ``rope_scaling`` of a config describes, for weights trained on ``grid``.
+
+    Raises:
+        ValueError: an unknown setting, or a value that is not allowed.
+    """
+    if settings is None or isinstance(settings, RopeScaling):
+        return settings
+    known = [field.name for field in fields(RopeScaling) if field.name != 'grid']
+    if 'type' not in check_settings('rope_scaling', settings, known):
+        raise ValueError(f'rope_scaling needs a type, got {settings}')
+    return RopeScaling(grid, **settings)

@@ -1,17 +1,20 @@
-"""Caches: what they hold, for how long, and when nothing is cached."""
+"""Remembered results: which, for how long, and when nothing is remembered."""
 
 import pickle
-import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from functools import partial
+from threading import Event, Thread
 
 import pytest
 import torch
+from cachetools import LRUCache
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.nn.utils import parametrize
 
-from rope_dense.backbones import neighbours, windows
 from rope_dense.backbones.neighbours import neighbour_plan
 from rope_dense.backbones.windows import window_plan
 from rope_dense.rope import (
@@ -22,9 +25,8 @@ from rope_dense.rope import (
     Rotary,
     RotaryEmbedding,
 )
-from rope_dense.rope.frequencies import linear_angles
-from rope_dense.utils.cache import Budget, Cache
-from rope_dense.utils.tracing import is_tracing
+from rope_dense.rope.embeddings import linear_angles
+from rope_dense.utils import memo
 
 CPU = torch.device('cpu')
 
@@ -35,61 +37,47 @@ def rotary_of(
     return rope(torch.empty(1, height * width, 1, dtype=dtype), (height, width))
 
 
-def test_the_last_results_are_cached_by_key_and_device():
-    cache: Cache[Tensor] = Cache(budget=Budget(3 * 400))
-    made = []
-
-    def get(key: int, device: torch.device = CPU) -> Tensor:
-        def make() -> Tensor:
-            made.append(key)
-            return torch.full((100,), float(key), device=device)
-
-        return cache.get(key, device, make)
-
-    first = get(0)
-    assert get(0) is first and made == [0]
-    get(1), get(2)
-    assert get(0) is first and made == [0, 1, 2]
-    get(3)  # one too many: the oldest is dropped
-    assert len(cache.values) == 3 and get(0) is not first
-    assert get(0, torch.device('meta')).is_meta and not get(0).is_meta
+@pytest.fixture(autouse=True)
+def results(monkeypatch: pytest.MonkeyPatch) -> LRUCache:
+    """Nothing is remembered from other tests."""
+    results = LRUCache(memo.MAX_BYTES, getsizeof=memo.count_bytes)
+    monkeypatch.setattr(memo, 'RESULTS', results)
+    return results
 
 
-def test_a_value_larger_than_the_cache_is_not_cached():
-    cache: Cache[Tensor] = Cache(budget=Budget(100))
-    small = cache.get('small', CPU, lambda: torch.ones(25))
-    assert cache.get('large', CPU, lambda: torch.ones(26)).shape == (26,)
-    assert cache.get('small', CPU, lambda: torch.zeros(25)) is small
-    assert list(cache.values) == [('small', CPU)] and cache.budget.num_bytes == 100
+@memo.memo
+def filled(value: int, number: int = 100, *, device: torch.device) -> Tensor:
+    return torch.full((number,), float(value), device=device)
 
 
-def test_caches_share_a_budget():
-    budget = Budget(100)
-    first: Cache[Tensor] = Cache(budget=budget)
-    second: Cache[Tensor] = Cache(budget=budget)
-    first.get('a', CPU, lambda: torch.ones(15))
-    second.get('b', CPU, lambda: torch.ones(10))
-    assert first.values and budget.num_bytes == 100
-    second.get('c', CPU, lambda: torch.ones(1))
-    assert not first.values and len(second.values) == 2 and budget.num_bytes == 44
-    assert len(budget.sizes) == 2
+def test_results_are_remembered_by_arguments_and_device(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(memo, 'RESULTS', LRUCache(3 * 400, getsizeof=memo.count_bytes))
+    first = filled(0, device=CPU)
+    assert filled(0, device=CPU) is first
+    filled(1, device=CPU), filled(2, device=CPU)
+    assert filled(0, device=CPU) is first
+    filled(3, device=CPU)  # one too many: the one that was used longest ago is dropped
+    assert len(memo.RESULTS) == 3 and filled(0, device=CPU) is first
+    assert filled(0, device=torch.device('meta')).is_meta and not filled(0, device=CPU).is_meta
+    large = filled(0, memo.MAX_BYTES // 4 + 1, device=CPU)
+    assert large is not filled(0, memo.MAX_BYTES // 4 + 1, device=CPU)
 
 
-def held_bytes(cache: Cache) -> int:
+def held_bytes(values: object) -> int:
     """The memory of all tensors that a cache keeps alive, shared memory once."""
     seen, storages = set(), {}
 
     def visit(value: object) -> None:
         if isinstance(value, Tensor):
             storages[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
-        elif isinstance(value, (tuple, list, dict)):
-            for part in value.values() if isinstance(value, dict) else value:
+        elif isinstance(value, (tuple, list)):
+            for part in value:
                 visit(part)
         elif hasattr(value, '__dict__') and id(value) not in seen:
             seen.add(id(value))
-            visit(vars(value))
+            visit(list(vars(value).values()))
 
-    visit(cache.values)
+    visit(values)
     return sum(storages.values())
 
 
@@ -97,54 +85,38 @@ def held_bytes(cache: Cache) -> int:
 def test_500_grids_stay_within_the_bound(name: str, monkeypatch: pytest.MonkeyPatch):
     """Grids of a training at many scales; a bound that about one in ten of them fits in."""
     axial, mixed = AxialRoPE(8, 2), MixedRoPE(8, 2)
-    where, attribute, call = {
-        'angles': (GridRoPE, 'ANGLE_CACHE', lambda *grid: rotary_of(axial, *grid).cos_sin),
-        'positions': (GridRoPE, 'POSITION_CACHE', lambda *grid: rotary_of(mixed, *grid)),
-        'windows': (
-            windows,
-            'PLANS',
-            lambda *grid: window_plan(1, grid, (4, 4), shift=(2, 2), device=CPU),
-        ),
-        'neighbours': (
-            neighbours,
-            'PLANS',
-            lambda *grid: neighbour_plan(grid, (3, 3), 1, device=CPU),
-        ),
+    call = {
+        'angles': lambda *grid: rotary_of(axial, *grid).cos_sin,
+        'positions': lambda *grid: rotary_of(mixed, *grid),
+        'windows': lambda *grid: window_plan(1, grid, (4, 4), shift=(2, 2), device=CPU),
+        'neighbours': lambda *grid: neighbour_plan(grid, (3, 3), 1, device=CPU),
     }[name]
-    cache = Cache(getattr(where, attribute).measure, Budget(2**20))
-    monkeypatch.setattr(where, attribute, cache)
+    cache = LRUCache(2**20, getsizeof=memo.count_bytes)
+    monkeypatch.setattr(memo, 'RESULTS', cache)
     held = []
     for height in range(8, 28):
         for width in range(8, 33):
             call(height, width)
-            held.append(held_bytes(cache))
+            held.append(held_bytes(list(cache.values())))
     assert len(held) == 500 and max(held) <= 2**20
-    assert cache.budget.num_bytes > 0.9 * 2**20 and 4 < len(cache.values) < 450
-    assert held_bytes(cache) <= cache.budget.num_bytes
+    assert cache.currsize > 0.9 * 2**20 and 4 < len(cache) < 500
 
 
 def test_what_is_made_in_inference_mode_can_train():
-    cache: Cache[Tensor] = Cache()
     with torch.inference_mode():
-        value = cache.get('ones', CPU, lambda: torch.ones(3))
+        value = filled(2, 3, device=CPU)
     assert not value.is_inference()
     x = torch.ones(3, requires_grad=True)
-    (x * cache.get('ones', CPU, lambda: torch.ones(3))).sum().backward()
+    (x * filled(2, 3, device=CPU)).sum().backward()
     assert torch.equal(x.grad, value)
 
 
-def test_what_is_cached_has_no_graph():
-    weight = torch.ones(3, requires_grad=True)
-    assert not Cache().get('weight', CPU, lambda: weight * 2).requires_grad
-
-
-def test_nothing_is_cached_while_tracing_or_with_fake_tensors():
-    cache: Cache[Tensor] = Cache()
+def test_nothing_is_remembered_while_tracing_or_with_fake_tensors(results: LRUCache):
     seen = []
 
     def function(x: Tensor) -> Tensor:
-        seen.append(is_tracing())
-        return x * cache.get('ones', CPU, lambda: torch.ones(2))
+        seen.append(memo.is_tracing())
+        return x * filled(1, 2, device=CPU)
 
     x = torch.ones(2)
     torch.func.vmap(function)(torch.ones(3, 2))
@@ -153,34 +125,65 @@ def test_nothing_is_cached_while_tracing_or_with_fake_tensors():
     torch.jit.trace(function, x, check_trace=False)
     with forward_ad.dual_level():
         function(forward_ad.make_dual(x, x))
-    assert len(seen) >= 5 and all(seen) and not cache.values
+    assert len(seen) >= 5 and all(seen) and not results
     with FakeTensorMode():
         function(torch.ones(2))
-    assert not cache.values
+    assert not results
     torch.compile(function, backend='eager', fullgraph=True)(x)
-    assert not cache.values
+    assert not results
     function(x)
-    assert len(cache.values) == 1 and not is_tracing()
+    assert len(results) == 1 and not memo.is_tracing()
 
 
-def test_threads_share_a_cache():
-    cache: Cache[Tensor] = Cache(budget=Budget(32))
-    errors = []
+def run_threads(*works: Callable[[], None]) -> None:
+    """Run functions at once; raises the first error of any."""
+    with ThreadPoolExecutor(len(works)) as executor:
+        for future in [executor.submit(work) for work in works]:
+            future.result()
+
+
+def test_threads_share_results(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(memo, 'RESULTS', LRUCache(32, getsizeof=memo.count_bytes))
 
     def work(start: int) -> None:
-        try:
-            for step in range(2000):
-                key = (start + step) % 9
-                assert cache.get(key, CPU, lambda key=key: torch.full((1,), key)).item() == key
-        except Exception as error:
-            errors.append(error)
+        for step in range(1000):
+            value = (start + step) % 9
+            assert filled(value, 1, device=CPU).item() == value
 
-    threads = [threading.Thread(target=work, args=(start,)) for start in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors and len(cache.values) == 4 and cache.budget.num_bytes == 32
+    run_threads(*(partial(work, start) for start in range(4)))
+    assert len(memo.RESULTS) == 8 and memo.RESULTS.currsize == 32
+
+
+def test_a_scaling_that_changes_meanwhile_leaves_no_wrong_angles():
+    """Key and value are of one reading of the scaling."""
+    rope, other = AxialRoPE(8, 2), AxialRoPE(8, 2)
+    scalings = None, RopeScaling((4, 4), 'linear', factor=2.0)
+    sizes = [(height, width) for height in range(2, 12) for width in range(2, 12)]
+    stop = Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            for scaling in scalings:
+                rope.set_scaling(scaling)
+
+    def compute() -> None:
+        for _ in range(3):
+            for size in sizes:
+                rotary_of(rope, *size)
+
+    changing = Thread(target=change)
+    changing.start()
+    try:
+        run_threads(*[compute] * 3)
+    finally:
+        stop.set()
+        changing.join()
+    for scaling in scalings:
+        rope.set_scaling(scaling)
+        for size in sizes:
+            freqs = other.frequencies(CPU) if scaling is None else other.frequencies(CPU) / 2
+            positions = other.coordinates.positions(*size, device=CPU)
+            assert torch.equal(rotary_of(rope, *size).angles, linear_angles(positions, freqs))
 
 
 # ---------------------------------------------------------------- angles
@@ -239,7 +242,7 @@ class Diagonal(GridRoPE):
         else:
             self.weight = weight
 
-    def frequencies(self, device: torch.device) -> Tensor:
+    def frequency_source(self) -> Tensor:
         return self.part[0] if hasattr(self, 'part') else self.weight
 
 
@@ -273,10 +276,8 @@ def test_augmented_angles_are_cached_in_evaluation_only():
     assert rotary_of(rope, 2, 3) is rotary_of(rope, 2, 3)
 
 
-def test_positions_are_cached_by_all_that_they_depend_on(monkeypatch: pytest.MonkeyPatch):
+def test_positions_are_cached_by_all_that_they_depend_on(results: LRUCache):
     """For learned frequencies, which are not cached themselves."""
-    cache = Cache()
-    monkeypatch.setattr(GridRoPE, 'POSITION_CACHE', cache)
     cases = [
         (settings, size, grid, dtype)
         for settings in (dict(), dict(offset=1.0), dict(type='centres', windows='map'))
@@ -291,11 +292,10 @@ def test_positions_are_cached_by_all_that_they_depend_on(monkeypatch: pytest.Mon
             of_map = grid if rope.coordinates.windows == 'map' else size
             positions = rope.coordinates.positions(*size, grid=of_map, device=CPU, dtype=dtype)
             assert torch.equal(angles, linear_angles(positions, rope.freqs.to(dtype)))
-        assert len(cache.values) == 14  # two grids with one size of windows, but for 'map'
+        assert len(results) == 14  # two grids with one size of windows, but for 'map'
 
 
-def test_augmentation_does_not_change_what_is_cached(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(GridRoPE, 'POSITION_CACHE', Cache())
+def test_augmentation_does_not_change_what_is_cached():
     rope = MixedRoPE(8, 2, coordinates=dict(type='centres', shift=0.5, jitter=2.0, rescale=2.0))
     before = rotary_of(rope.eval(), 2, 3).angles
     assert not torch.equal(rotary_of(rope.train(), 2, 3).angles, before)
@@ -303,27 +303,20 @@ def test_augmentation_does_not_change_what_is_cached(monkeypatch: pytest.MonkeyP
 
 
 class Stretched(AxialRoPE):
-    """Frequencies that depend on an attribute of its own, which no key names."""
+    """Frequencies that depend on an attribute of its own, computed as a tensor."""
 
     factor = 1.0
 
-    def frequencies(self, device: torch.device) -> Tensor:
-        return self.factor * super().frequencies(device)
+    def frequency_source(self) -> Tensor:
+        return self.factor * super().frequency_source()(CPU)
 
 
-class Keyed(Stretched):
-    def cache_key(self) -> tuple:
-        return AxialRoPE.cache_key(self), self.factor
-
-
-@pytest.mark.parametrize('cls', [Stretched, Keyed, type('Child', (Keyed,), {})])
-def test_a_key_is_not_inherited(cls: type[AxialRoPE]):
-    rope = cls(8, 2)
+def test_a_subclass_has_its_own_frequencies():
+    rope = Stretched(8, 2)
     first = rotary_of(rope, 3, 4)
-    assert (rotary_of(rope, 3, 4) is first) == (cls is Keyed)
     rope.factor = 2.0
     torch.testing.assert_close(rotary_of(rope, 3, 4).angles, 2 * first.angles)
-    assert rotary_of(AxialRoPE(8, 2), 3, 4) is not first
+    assert torch.equal(rotary_of(AxialRoPE(8, 2), 3, 4).angles, first.angles)
 
 
 def test_fake_tensors_are_not_cached():
