@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
+from mmengine.registry import PARAM_SCHEDULERS
 
 from helpers.foundation import (
     COLOURS,
@@ -18,7 +21,6 @@ from helpers.foundation import (
     polynomial_warm_up,
 )
 from helpers.grid import value
-from rope_dense.commands.recipe import learning_rates
 
 every_config = pytest.mark.parametrize('name', RECIPES)
 
@@ -73,6 +75,21 @@ SCHEDULES = {
     'linear_dinov3-b_8xb2-40k_ade20k-512x512': (linear_warm_up, 0.036, 1e-9),
     'upernet_eva02-b_8xb4-60k_ade20k-512x512': (polynomial_warm_up, 1e-3, 1e-4),
 }
+
+
+def learning_rates(cfg: Config) -> list[float]:
+    """Of each iteration, as a share of the optimizer's, by mmengine's own schedulers."""
+    weights = [torch.nn.Parameter(torch.zeros(1))]
+    optimizer = torch.optim.SGD(weights, cfg.optim_wrapper.optimizer.lr)
+    base = optimizer.param_groups[0]['lr']
+    schedulers = [PARAM_SCHEDULERS.build(dict(s, optimizer=optimizer)) for s in cfg.param_scheduler]
+    rates = []
+    for _ in range(cfg.train_cfg.max_iters):
+        rates.append(optimizer.param_groups[0]['lr'] / base)
+        optimizer.step()
+        for scheduler in schedulers:
+            scheduler.step()
+    return rates
 
 
 @pytest.mark.parametrize('name', SCHEDULES)

@@ -18,12 +18,12 @@ from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.structures import InstanceData, PixelData
 from mmseg.structures import SegDataSample
-from rope_dense.commands.print_recipe.paper_results import paper_result
 from torch import nn
 
 from helpers.grid import CONFIGS, GRID, read
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError
+from rope_dense.commands.print_recipe import paper_result
 from rope_dense.commands.recipe import recipe_text
 
 FOLDER = CONFIGS / 'stock_heads'
