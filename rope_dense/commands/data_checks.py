@@ -5,6 +5,7 @@ import inspect
 import io
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import mmcv
 import mmengine
@@ -15,7 +16,6 @@ from mmengine.registry import DATASETS, TRANSFORMS
 
 from ..datasets.coco_completion import complete_annotations
 from ..engine.runner import FILES, load_error
-from .coco_eval import use_faster_coco_eval
 from .config import component_of, evaluators, lacks_classes, leaf_datasets
 from .door import build_part
 from .errors import UsageError
@@ -180,3 +180,21 @@ def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) 
                     f'{", ".join(refused)}; check the mask, num_classes, ignore_index, and '
                     f'{key}.reduce_zero_label'
                 )
+
+
+def use_faster_coco_eval() -> bool:
+    """Let mmdet's ``CocoMetric`` evaluate with faster-coco-eval where it is installed.
+
+    It computes the figures of pycocotools in less time (tests/commands/test_coco_eval.py).
+    mmdet's ``use_mp_eval`` still evaluates with pycocotools.
+
+    Returns:
+        Whether it is installed.
+    """
+    if find_spec('faster_coco_eval') is None:
+        return False
+    from faster_coco_eval import COCOeval_faster
+    from mmdet.evaluation.metrics import coco_metric
+
+    coco_metric.COCOeval = COCOeval_faster
+    return True

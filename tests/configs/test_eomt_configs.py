@@ -101,7 +101,7 @@ def test_print_recipe_says_what_is_particular(name: str) -> None:
     text = re.sub(r'\s+', ' ', recipe_text(cfg, build_offline(name)))
     length = f'{cfg.train_cfg.max_iters} iterations of 2 images per process, for 8 processes'
     assert length in text
-    assert 'of the backbone 0 at 0, 0 at 2000, 0.0002 at 5000' in text
+    assert 'TwoStageWarmupPolyLR(' in text and 'backbone_warmup=3000' in text
     annealing = cfg.custom_hooks[0]
     for start, end in zip(annealing.start, annealing.end, strict=True):
         assert f'{start} to {end}' in text

@@ -196,6 +196,20 @@ def test_wrong_settings_are_named(data: Path, task: str, settings: dict, says: s
     assert says in str(error.value)
 
 
+def test_lines_of_a_copy_change_what_its_settings_give(data: Path, tmp_path: Path) -> None:
+    """As in a config with a `_base_`, in Python and with settings of the command line."""
+    copied = tmp_path / 'copied.py'
+    text = (CONFIGS / 'own' / 'detection.py').read_text()
+    text = text.replace("'data/own'", repr(str(data / 'coco')))
+    copied.write_text(f'{text}\ntrain_cfg = dict(val_interval=7)\n')
+    plain = Config.fromfile(copied)
+    assert plain.train_cfg.val_interval == 7 and plain.own.epochs == 50
+    cfg = load_config(str(copied), ['own.epochs=100', 'model.backbone.with_cp=True'])
+    assert cfg.train_cfg.val_interval == 7 and cfg.model.backbone.with_cp
+    assert cfg.train_cfg.max_iters == 2 * plain.train_cfg.max_iters
+    assert (cfg.filename, cfg.work_dir) == (str(copied), 'work_dirs/copied')
+
+
 def test_settings_of_a_dumped_config_are_fixed(data: Path, tmp_path: Path) -> None:
     load('detection', data).dump(tmp_path / 'dumped.py')
     with pytest.raises(UsageError, match=r'own\.epochs: this config computes nothing from it'):
