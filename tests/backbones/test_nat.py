@@ -180,14 +180,6 @@ def test_refusals_name_what_would_fit(tmp_path: Path, monkeypatch: pytest.Monkey
         RoPENAT, saved(broken, tmp_path), **RPB, **options
     )
 
-    depths, heads = (1, 2, 1, 1), (2, 4, 8, 16)
-    arch = dict(embed_dims=16, depths=depths, num_heads=heads, mlp_ratio=2.0)
-    other = dict(arch, depths=(1, 1, 1, 1))
-    monkeypatch.setattr(RoPENAT, 'ARCHS', dict(nat=arch, dinat=arch, other=other))
-    path = saved(shi_nat(16, depths, heads, mlp_ratio=2.0, kernel=3), tmp_path)
-    text = refusal(RoPENAT, path, arch='other', pretrain_kernel_size=3, **RPB)
-    assert "this looks like type='RoPENAT' with arch='nat'" in text
-
 
 # ---------------------------------------------------------------------- options
 
