@@ -18,7 +18,7 @@ from mmdet.models.layers import MSDeformAttnPixelDecoder
 from mmdet.models.layers.positional_encoding import SinePositionalEncoding
 from torch import Tensor, nn
 
-from ..models.deformable import cell_centres, sample_maps
+from ..models.deformable import cell_centres, sample_maps, size_of
 from ..utils.sizes import Size
 
 
@@ -86,12 +86,6 @@ def sizes_like(x: Tensor, size: Size) -> Tensor:
     return torch.stack([width, height])
 
 
-def map_size(x: Tensor) -> Size:
-    """(H, W) of a map [B, C, H, W]."""
-    height, width = x.shape[2:]
-    return height, width
-
-
 def split(tokens: Tensor, sizes: Sequence[Size]) -> tuple[Tensor, ...]:
     """Tokens [..., N] of all maps, split by map."""
     return tokens.split([height * width for height, width in sizes], -1)
@@ -128,7 +122,7 @@ class PixelDecoder(nn.Module):
         """Maps of a backbone, finest first, to mask features and maps, coarsest first."""
         decoder = self.decoder
         encoded = list(maps)[::-1][: decoder.num_encoder_levels]
-        sizes = [map_size(x) for x in encoded]
+        sizes = [size_of(x) for x in encoded]
         tokens = [flat(project(x)) for project, x in zip(decoder.input_convs, encoded, strict=True)]
         levels = decoder.level_encoding.weight
         positions = [

@@ -11,9 +11,11 @@ import torch.nn.functional as F
 from mmdet.models.detectors import DINO
 from torch import Tensor
 
+from ..models.deformable import size_of
+from ..models.deim.queries import anchors_of
 from ..models.eomt.detector import EoMTDetector
 from ..utils.sizes import ImageSize
-from .deformable import flat, map_size, position_encoding, reference_points
+from .deformable import flat, position_encoding, reference_points
 from .graphs import Graph, Preprocess, cast, check_methods
 
 
@@ -55,7 +57,7 @@ class DetectorGraph(Graph):
         """The tokens [B, N, C] of the encoder, and the sizes of their maps."""
         model = self.model
         maps = model.extract_feat(image)
-        sizes = [map_size(x) for x in maps]
+        sizes = [size_of(x) for x in maps]
         memory = torch.cat([flat(x) for x in maps], 1)
         encodings = [
             position_encoding(model.positional_encoding, x, level)
@@ -92,27 +94,13 @@ class DetectorGraph(Graph):
     def select(self, memory: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
         """Boxes [B, Q, 4] of the tokens with the highest class score; queries start from them."""
         model, last = self.model, self.model.decoder.num_layers
-        anchors = self.anchors(memory, sizes)  # [N, 4]
-        valid = ((anchors > 0.01) & (anchors < 0.99)).all(-1, keepdim=True)
-        offsets = torch.log(anchors / (1 - anchors)).masked_fill(~valid, torch.inf)
+        anchors, valid = anchors_of(tuple(sizes), device=memory.device)  # [N, 4] before the sigmoid
         tokens = memory.masked_fill(~valid, 0)
         tokens = model.memory_trans_norm(model.memory_trans_fc(tokens))
         scores = model.bbox_head.cls_branches[last](tokens).amax(-1)  # [B, N]
-        boxes = model.bbox_head.reg_branches[last](tokens) + offsets
+        boxes = model.bbox_head.reg_branches[last](tokens) + anchors
         chosen = scores.topk(model.num_queries, 1).indices[..., None].expand(-1, -1, 4)
         return boxes.gather(1, chosen).sigmoid()
-
-    def anchors(self, memory: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
-        """Boxes [N, 4] of the tokens, (cx, cy, w, h) from 0 to 1.
-
-        A square at each token, twice as large on each further map.
-        """
-        points = reference_points(sizes, memory)[0, :, 0]  # [N, 2]
-        sides = [
-            points.new_full((height * width, 2), 0.05 * 2**level)
-            for level, (height, width) in enumerate(sizes)
-        ]
-        return torch.cat([points, torch.cat(sides)], -1)
 
 
 def smallest_with_tokens(graph: Graph, number: int) -> ImageSize:

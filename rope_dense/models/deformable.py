@@ -43,3 +43,9 @@ def sample_maps(
 def cell_centres(size: Size, device: torch.device) -> Tensor:
     """[H W, 2], (x, y) from 0 to 1, row by row."""
     return Coordinates(offset=0.5, reference=1).positions(*size, device=device)
+
+
+def size_of(x: Tensor) -> Size:
+    """(H, W) of maps or images [B, C, H, W]."""
+    height, width = x.shape[2:]
+    return height, width

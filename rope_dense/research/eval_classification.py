@@ -95,15 +95,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(args: argparse.Namespace) -> None:
     from ..commands.sweep import prepare_sweep
     from ..commands.sweep.settings import FROM_CONFIG
-    from ..commands.weights import is_remote
     from .papers import expand_sizes, read_runs
 
     name = re.split(r'[/:]', args.checkpoint.rstrip('/'))[-1]
-    if args.batch_size < 1 or args.workers < 0:
-        raise UsageError('--batch-size must be 1 or more, --workers 0 or more')
-    for option in ('class_index', 'real_labels'):
-        if (path := getattr(args, option)) and is_remote(path):
-            raise UsageError(f'--{option.replace("_", "-")} {path}: give a file of this machine')
     config = make_config(args, *model_and_protocol(args), name)
     with usage_errors():
         sizes = expand_sizes(config.evaluation.sizes)

@@ -59,9 +59,8 @@ def run(args: argparse.Namespace) -> None:
     others = read_overlays(args, [name for name in chosen if name in OF_ATTENTION])
     finished: Figures = {}
     with usage_errors():
-        for side in args.sizes:
-            if side < model.backbone.patch_embed.patch_size:
-                raise UsageError(f'--sizes {side}: less than one patch of the backbone')
+        least = min(args.sizes)  # refused here if it is less than a patch
+        model.backbone.patch_embed(torch.zeros(1, 3, least, least, device=device))
         if any(name in OF_FREQUENCIES for name in chosen):
             finished |= analyze_frequencies(args, model.backbone, chosen)
         if others:
@@ -166,15 +165,8 @@ def analyze_attention(
 
 
 def load_image(path: Path, resize: ResizeCentreCrop, model: BaseModel) -> Tensor:
-    """[1, 3, side, side] as the model takes it, read as for tools/eval_classification.py.
-
-    Raises:
-        UsageError: not an image.
-    """
-    try:
-        image = mmcv.imread(str(path), 'color_ignore_orientation', backend='pillow')
-    except OSError as error:
-        raise UsageError(f'{path}: cannot be read as an image ({error})') from error
+    """[1, 3, side, side] as the model takes it, read as for tools/eval_classification.py."""
+    image = mmcv.imread(str(path), 'color_ignore_orientation', backend='pillow')
     image = torch.from_numpy(resize(dict(img=image))['img'].copy()).permute(2, 0, 1)
     return model.data_preprocessor(dict(inputs=[image]), False)['inputs']
 

@@ -179,7 +179,7 @@ def test_what_stops_it(
     for argv, says in (
         ([mixed, '--images', 'nowhere'], 'nowhere: no such file or folder'),
         ([mixed, '--images', str(empty)], 'empty: no image in it. Looked for'),
-        ([mixed, '--images', str(broken), '--sizes', '32'], 'a.png: cannot be read as an image'),
+        ([mixed, '--images', str(broken), '--sizes', '32'], 'cannot identify image file'),
         ([mixed, '--distance'], '--distance and --entropy need --images FOLDER'),
         ([mixed, '--fourier', '--overlay', str(empty)], '--overlay is for --distance and'),
         ([mixed, '--images', images, '--max-images', '0'], '--max-images must be 1 or more'),

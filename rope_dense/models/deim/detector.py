@@ -9,9 +9,9 @@ from mmdet.structures import OptSampleList, SampleList
 from mmengine.registry import MODELS
 from torch import Tensor
 
+from ..deformable import size_of
 from .encoder import SpatialTuningAdapter
 from .layers import RepConv
-from .queries import size_of
 
 
 @MODELS.register_module()

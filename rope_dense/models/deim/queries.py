@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ...utils.memo import is_tracing, memo
 from ...utils.sizes import Size
 from ...utils.validation import check_integer, check_number
-from ..deformable import cell_centres
+from ..deformable import cell_centres, size_of
 from .layers import class_layer, mlp
 from .predictions import Pairs, Targets, take
 
@@ -69,12 +69,6 @@ class QuerySelection(nn.Module):
         index = logits.amax(-1).topk(number).indices  # [B, Q]
         queries = take(tokens, index)
         return Selection(queries, self.reg(queries) + anchors[index], take(logits, index))
-
-
-def size_of(x: Tensor) -> Size:
-    """(H, W) of maps or images [B, C, H, W]."""
-    height, width = x.shape[2:]
-    return height, width
 
 
 @memo
