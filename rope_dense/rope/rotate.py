@@ -89,8 +89,10 @@ def rotate_packed(qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0
         return qkv
     if rotary.angles.dtype in (torch.float16, torch.bfloat16):
         rotary = replace(rotary, angles=rotary.angles.float())
+    if is_tracing():
+        return rotate_definition(qkv, rotary, num_prefix_tokens)
     check_shapes(qkv, rotary.angles, num_prefix_tokens)
-    how = None if is_tracing() else implementation(qkv.device, qkv.dtype)
+    how = implementation(qkv.device, qkv.dtype)
     if how is None:
         return rotate_definition(qkv, rotary, num_prefix_tokens)
     layout = rotary.pair_layout, num_prefix_tokens
@@ -114,7 +116,10 @@ def apply_rotary(x: Tensor, theta: Tensor) -> Tensor:
 
     Raises:
         ValueError: the shapes do not fit each other.
+        TypeError: integers.
     """
+    if not (x.is_floating_point() and theta.is_floating_point()):
+        raise TypeError(f'x and theta must be floating point, got {x.dtype} and {theta.dtype}')
     if x.ndim != 4 or theta.ndim != 3:
         raise ValueError(
             f'x must be [B, h, N, D] and theta [h or 1, N, P], got {list(x.shape)} and '

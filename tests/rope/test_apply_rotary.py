@@ -177,3 +177,9 @@ def test_nothing_to_rotate(shape: tuple[int, ...]):
 def test_what_does_not_fit(x: tuple[int, ...], theta: tuple[int, ...]):
     with pytest.raises(ValueError, match=r'x must be|the angles are for'):
         apply_rotary(torch.ones(x), torch.ones(theta))
+
+
+def test_integers_are_refused():
+    """Or a rotation would be rounded to them."""
+    with pytest.raises(TypeError, match='floating point'):
+        apply_rotary(torch.ones(SHAPE).long(), torch.ones(1, TOKENS, 2))
