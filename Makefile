@@ -48,13 +48,16 @@ lint: $(PACKAGE)  ## check style, types and imports between the parts of the pac
 	$(RUN) -m mypy
 	$(VENV)/bin/lint-imports --no-cache
 
+# Commands are left out: their docstrings are the text of --help.
 docs: $(PACKAGE) $(VENV)/.docs-installed  ## write the guides and pages of the API to build/site/html (Python 3.11 or later)
 	rm -rf build/site
 	mkdir -p build/site/source
 	cp -r docs build/site/source/guides
 	cp docs/api/index.rst build/site/source
 	SPHINX_APIDOC_OPTIONS=members,show-inheritance $(RUN) -m sphinx.ext.apidoc -q \
-		--separate --module-first --tocfile index -o build/site/source/api rope_dense
+		--separate --module-first --tocfile index -o build/site/source/api rope_dense \
+		$(filter-out %/__init__.py,$(wildcard rope_dense/commands/*.py)) $(wildcard rope_dense/commands/predict*) \
+		rope_dense/research/analyze_positions.py rope_dense/research/eval_classification.py
 	$(RUN) -m sphinx -q -W --keep-going -c docs/api build/site/source build/site/html
 
 clean:  ## remove the environments and what they left behind
