@@ -32,7 +32,7 @@ def correctness(
 
     A Triton kernel that differs is switched off for all that follows.
     """
-    implementations = {'complex': COMPLEX}
+    implementations = {'packed': COMPLEX}
     rows: list[Row] = []
     if reason := why_no_triton(device):
         needed = device.type == 'cuda'

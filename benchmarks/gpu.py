@@ -49,7 +49,7 @@ IMAGES = {  # of each shape
     'Swin-T, stage 3, mixed': 2,
 }
 COMPILED = ('ViT-B, 512 px, mixed', 'DINOv3-L, 1024 px', 'Swin-T, stage 1, mixed')
-IMPLEMENTATIONS = ('triton', 'complex', 'definition')
+IMPLEMENTATIONS = ('triton', 'packed', 'definition')
 MODELS = {  # names of each job to measure
     'vit': (
         *('rope_dense, no position', 'rope_dense, axial', 'rope_dense, mixed'),

@@ -82,7 +82,7 @@ COMPLEX = Implementation(rotate_complex, complex_backward)
 def forms(device: torch.device, pair_layout: PairLayout) -> dict[str, Form]:
     """Form by name; what cannot run on the device is left out."""
     by_name = {
-        'complex': by(COMPLEX),
+        'packed': by(COMPLEX),
         'definition': definition,
         'definition, compiled': compiled_definition(),
         'stack (timm form)': stack_form,

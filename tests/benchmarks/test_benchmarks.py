@@ -28,6 +28,7 @@ from bench_rotate import bench_rotate, check
 from flagships import FLAGSHIPS
 from measure import Case, compare, in_new_process, peak_memory, quantiles, table, write_csv
 from page import page
+from rope_dense.rope.rotate import Implementation
 from rotations import RotationShape, forms
 
 CPU = torch.device('cpu')
@@ -435,18 +436,17 @@ def test_the_page_has_values_of_both_modes_in_a_cell():
 def test_a_wrong_kernel_is_switched_off(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv('ROPE_DENSE_TRITON', '1')  # restored after the test
     monkeypatch.setattr(correctness, 'why_no_triton', lambda device: None)
-    wrong = SimpleNamespace(
-        SWITCH='ROPE_DENSE_TRITON',
-        IS_ENABLED=True,
-        DEVICE_TYPE='cuda',
+    triton = pytest.importorskip('rope_dense.rope.triton', reason='no triton')
+    monkeypatch.setattr(triton, 'IS_ENABLED', True)
+    wrong = Implementation(
         rotate=lambda qkv, *_: 1.1 * qkv,
-        rotate_backward=lambda grad, table, layout, prefix, rotated: (
+        backward=lambda grad, table, layout, prefix, rotated: (
             grad,
             grad.new_full(table.shape[:-1], torch.nan),
         ),
     )
-    monkeypatch.setattr(correctness, 'triton_rotary', wrong)
+    monkeypatch.setattr(correctness, 'kernel', lambda: wrong)
     shapes = {'tiny': RotationShape(2, (3, 2), 2, 8)}
     rows = correctness.correctness(CPU, shapes, [torch.float32])
     assert {row['implementation']: row['ok'] for row in rows} == dict(packed=True, triton=False)
-    assert os.environ['ROPE_DENSE_TRITON'] == '0' and not wrong.IS_ENABLED
+    assert os.environ['ROPE_DENSE_TRITON'] == '0' and not triton.IS_ENABLED
