@@ -207,7 +207,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser, *, sizes_required: bool
     parser.add_argument(
         '--relative-to',
         metavar='RESULTS',
-        help='also draw the metric less that of a baseline: a results file with one setting; of '
+        help='also draw the difference to a baseline: a results file with one setting; of '
         'eval-classification also TABLE:ROW, such as table-a.4:vit-b_ape',
     )
     parser.add_argument(

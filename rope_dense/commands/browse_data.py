@@ -75,7 +75,7 @@ def main(args: argparse.Namespace) -> None:
 def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int) -> list[Path]:
     """Draw the first samples of a data set after its pipeline, with their labels.
 
-    Pixels are those of the model's input before they are normalised: with the channel order and the
+    Pixels are the model's input before normalisation: with the channel order and the
     padding of its data preprocessor.
 
     Args:

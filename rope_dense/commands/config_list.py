@@ -30,7 +30,7 @@ class ListedConfig:
 
     @classmethod
     def of(cls, entry: dict) -> ListedConfig:
-        """From an entry, whose tasks are those of its results, if it has any."""
+        """Of a metafile's entry; its tasks come from its results, if it has any."""
         method, *backbone, _, data = entry['Name'].split('_')
         tasks = [result['Task'].partition(',')[0] for result in entry.get('Results', ())]
         if not tasks:

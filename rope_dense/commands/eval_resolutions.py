@@ -32,7 +32,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--train-size',
         metavar='SIZE',
-        help="the size to mark as that of the training (the size of the config's test images)",
+        help="the size to mark as the training size (the size of the config's test images)",
     )
     add_common_arguments(parser)
     return parse(parser, argv)

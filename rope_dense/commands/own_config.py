@@ -69,7 +69,7 @@ class Own:
         gpus: processes that train together (tools/dist_train.sh).
         size: shorter side of a test image in pixels; other sizes follow from it. Instance
             segmentation: side of the square that training crops to.
-        lr: learning rate, or None for that of the recipe times the square root of the ratio of the
+        lr: learning rate, or None for the recipe's times the square root of the ratio of the
             batches (Malladi et al., "On the SDEs and Scaling Rules for Adaptive Gradient
             Algorithms", 2022).
         val_epochs: evaluate, and save, after so many epochs.

@@ -79,7 +79,7 @@ def main(args: argparse.Namespace) -> None:
             enable_compile(cfg)
         if args.show or args.show_dir:
             show_predictions(cfg, args.show, args.show_dir, args.wait_time)
-    # mmengine copies the config to the work folder: not over that of the training, which has other
+    # mmengine copies the config to the work folder: not over the training's, which has other
     # data, and no model for --tta around its own.
     name = f'{Path(cfg.filename).stem}_test.py'
     cfg = Config(cfg._cfg_dict, cfg_text=cfg.text, filename=name)

@@ -82,7 +82,7 @@ def set_stages(
 
 
 def with_masks(base: dict, model: dict, stages: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return what a config adds to that of a detector for instance masks, with ECSeg's weights.
+    """Settings that instance masks add to a detector's config, with ECSeg's loss weights.
 
     Args:
         base: the config that it is based on.

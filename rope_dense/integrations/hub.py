@@ -78,7 +78,7 @@ def save_for_hub(
         folder: it must be empty or not there.
         name: of the repository, for the card, OWNER/NAME.
         classes, colours: names, and (red, green, blue), in the order of the class numbers.
-        license: identifier for the card, such as 'apache-2.0'; that of the initial weights may
+        license: identifier for the card, such as 'apache-2.0'; the initial weights' licence may
             bind it.
         metrics: results for the card.
 
@@ -180,7 +180,7 @@ def load_from_hub(source: str, device: str | torch.device = 'cpu') -> BaseModel:
 
     It has ``cfg`` and ``dataset_meta``, so ``inference_detector`` of mmdet and ``inference_model``
     of mmseg take it; as by their ``init_detector`` and ``init_model``, mmengine's default scope is
-    that of the config afterwards.
+    the config's afterwards.
 
     Args:
         source: ``hf-hub:owner/name``, with ``@revision`` if wanted; or a folder.

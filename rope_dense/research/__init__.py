@@ -1,4 +1,4 @@
-"""What reproduces the papers' tables: classifiers, statistics of position embeddings and attention.
+"""Reproduction of the papers' tables: classifiers, statistics of position embeddings and attention.
 
 Importing the package registers the classifier, its data, and its export; a config asks for it with
 `custom_imports = dict(imports=['rope_dense.research'])`. No other room imports it.

@@ -63,7 +63,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument('--block', type=int, default=0, help='of the frequencies (%(default)s)')
     parser.add_argument('--head', type=int, default=0, help='of the frequencies (%(default)s)')
-    parser.add_argument('--label', help='name of the model in the figures (that of its file)')
+    parser.add_argument('--label', help='name of the model in the figures (the name of its file)')
     parser.add_argument(
         '--overlay',
         nargs='+',

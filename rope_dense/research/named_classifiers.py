@@ -1,6 +1,6 @@
 """The classifiers of the papers by name, with the arguments of ``RoPEClassifier`` for each.
 
-The names are those of the models in ``rope_dense.research.timm_models`` and in its checkpoints.
+Models in ``rope_dense.research.timm_models`` and its checkpoints have the same names.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def backbone_config(name: str, weights: dict[str, Tensor]) -> dict:
             square, of the training; without any it is 224 pixels.
     """
     backbone = deepcopy(CLASSIFIERS[name].backbone)
-    if backbone['type'] == 'RoPENAT':  # whose tables are those of a neighbourhood
+    if backbone['type'] == 'RoPENAT':  # its tables cover a neighbourhood
         return backbone
     pixels = VIT_PATCH if backbone['type'] == 'RoPEViT' else SWIN_STRIDE
     for key, table in weights.items():

@@ -59,7 +59,7 @@ def draw_map(axes: Axes, rows: Rows, column: str, **settings: Any) -> AxesImage:
 
 
 def draw_decay(rows: Rows, out_file: str | Path) -> None:
-    """The sums of the sequence as curves, those of the model as maps."""
+    """Sums of the sequence as curves, sums of the model as maps."""
     figure = Figure(figsize=(12, 3.6), layout='constrained')
     axes, *maps = figure.subplots(1, 3)
     for (name, pairs), sums in grouped(rows, 'frequencies', 'pairs').items():

@@ -54,7 +54,7 @@ class TimmClassifier(RoPEClassifier):
         img_size: pixels of the pre-training, an int or (height, width), see ``with_image_size``;
             None for 224, or what the config has.
         drop_rate: dropout of what the head sees.
-        drop_path_rate: stochastic depth; None for that of the paper, or what the config has.
+        drop_path_rate: stochastic depth; None for the paper's, or the config's.
         constant_drop_path: the same rate in all blocks, as in DeiT-III; otherwise it grows linearly
             from 0 in the first block to ``drop_path_rate`` in the last.
         global_pool: a check only: 'token' for a head on the class token, 'avg' for a head on a
@@ -114,7 +114,7 @@ class TimmClassifier(RoPEClassifier):
         """Give the model a new head for K classes, or none for 0.
 
         Raises:
-            ValueError: another pooling than that of the model.
+            ValueError: another pooling than the model's.
         """
         check_choice('global_pool', global_pool, (None, self.global_pool))
         self.num_classes = check_integer('num_classes', num_classes, 0)

@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from ...rope import Rotary, RotaryEmbedding
 
 EMBEDDING = 'rotary embedding'
-# An operation is of the first kind whose pattern is in its name, or in that of one it is part of.
+# An operation is of the first kind whose pattern is in its name, or in the name of its parent.
 # (PyTorch's own backward operations end on a number, those of other autograd functions do not.)
 KINDS = {
     'rotation': rf'\bRotate(Backward)?$|{EMBEDDING}',

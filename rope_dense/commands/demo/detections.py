@@ -62,7 +62,7 @@ def draw_detections(
 
 
 def resized(masks: Tensor | BitmapMasks, height: int, width: int) -> BitmapMasks:
-    """Masks of an image, those of a prediction bool [N, h, w], resized with it."""
+    """Masks of an image, resized with it; of a prediction bool [N, h, w]."""
     if isinstance(masks, Tensor):
         masks = BitmapMasks(masks.cpu().numpy().astype(np.uint8), *masks.shape[1:])
     return masks.resize((height, width))

@@ -87,7 +87,7 @@ def prepare_sweep(
 
 
 def loader_of(model: BaseModel, checkpoint: str) -> Load:
-    """Load a checkpoint into a model; returns a function that loads it into that of a Runner."""
+    """Load a checkpoint into a model; returns a function that loads it into a Runner's model."""
     check_tested_weights(checkpoint, model)
     if isinstance(model, SelfLoading):
         return lambda runner: bare_model(runner).load_checkpoint(checkpoint)

@@ -1,4 +1,4 @@
-"""Results of other runs beside those of a sweep, and differences to a baseline."""
+"""Results of other runs beside a sweep's, and differences to a baseline."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Evaluator:
         """Test with a setting.
 
         Args:
-            config: that of the evaluator, with other data; by default the same.
+            config: the evaluator's with other data; by default the same.
 
         Returns:
             A row: the fields of the setting, height and width of the images (their bounds with
