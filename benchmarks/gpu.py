@@ -215,7 +215,12 @@ def quick_jobs(device: torch.device) -> list[Job]:
         Job('rotation', 'window', 1, partial(rotation, device, 'window', window, FP32, rounds=1)),
         Job('backbones', 'Swin-T', 1, partial(swins, batch=1, dtype=FP32, rounds=1)),
         *(Job('training', f'{name}, bf16', 1, partial(step, name, 'bf16')) for name in TINY),
-        Job('training', 'upernet, fp16', 1, partial(step, 'upernet_vit_rope_mixed', 'fp16')),
+        Job(
+            'training',
+            'upernet_vit_rope_mixed, fp16',
+            1,
+            partial(step, 'upernet_vit_rope_mixed', 'fp16'),
+        ),
         Job('graphs', 'ViT', 1, partial(graph, batch=1, dtype=BF16)),
         Job('blocks', 'ViT', 1, partial(compilation, dtype=FP32, by_blocks=True)),
         Job('compile', 'ViT', 1, partial(compilation, dtype=FP32)),

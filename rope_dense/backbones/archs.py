@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from functools import cached_property
-from itertools import cycle, islice
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from ..utils.validation import check_choice, check_integer, check_number, check_size
@@ -187,11 +185,10 @@ class NATArch:
     layer_scale_init_value: float | None = None
     drop_path_rate: float = 0.2
 
-    @cached_property
-    def block_dilations(self) -> list[list[int]]:
-        """The dilation of each block of each stage."""
-        stages = zip(self.dilations or ((1,),) * len(self.depths), self.depths, strict=True)
-        return [list(islice(cycle(dilations), depth)) for dilations, depth in stages]
+    def block_dilations(self, stage: int) -> list[int]:
+        """The dilation of each block of a stage."""
+        dilations = self.dilations[stage] if self.dilations else (1,)
+        return [dilations[block % len(dilations)] for block in range(self.depths[stage])]
 
 
 def find_arch(

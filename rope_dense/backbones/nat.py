@@ -146,7 +146,7 @@ class RoPENAT(StagedBackbone):
         self.add_lora(lora)
 
     def block_plans(self, stage: int, x: Tensor, grid: Size, image: Tensor) -> list[NeighbourPlan]:
-        dilations = self.arch.block_dilations[stage]
+        dilations = self.arch.block_dilations(stage)
         plans = {
             dilation: neighbour_plan(
                 grid,

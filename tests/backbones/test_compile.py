@@ -129,7 +129,6 @@ def test_more_graphs_than_the_limit_of_pytorch() -> None:
         model.compile_blocks(backend=counter, fullgraph=True)
         model(torch.randn(1, 3, 64, 96))
     assert 8 < counter.frame_count == 10 < RECOMPILE_LIMIT
-    assert torch._dynamo.config.recompile_limit < 10  # elsewhere
 
 
 @pytest.fixture

@@ -54,9 +54,7 @@ def features(kind: str, dtype: torch.dtype) -> Tensor:
     theta_dtype=DTYPES,
     size=[(1, 4), (HEADS, 4), (HEADS, 3), (HEADS, 0)],
 )
-def test_values(
-    dtype: torch.dtype, theta_dtype: torch.dtype, size: tuple[int, int]
-):
+def test_values(dtype: torch.dtype, theta_dtype: torch.dtype, size: tuple[int, int]):
     heads, pairs = size
     x, theta = features('contiguous', dtype), 3 * torch.randn(heads, TOKENS, pairs)
     theta = theta.to(theta_dtype)
