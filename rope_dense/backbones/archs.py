@@ -30,7 +30,7 @@ Arch = TypeVar('Arch')
 
 @dataclass(frozen=True)
 class ViTArch:
-    """The architecture of a ``RoPEViT``. The defaults are those of Heo et al. (ECCV 2024).
+    """The architecture of a ``RoPEViT``. Defaults: Heo et al. (ECCV 2024).
 
     Attributes:
         embed_dims, depth, num_heads: channels C, blocks and heads.
@@ -64,7 +64,7 @@ class ViTArch:
         layer_scale_init_value: initial LayerScale of both branches, or None for no LayerScale. The
             published 1e-4 hides the blocks, and so position, in short trainings from random
             weights: take 1.0 for these.
-        final_norm: normalise no output (False), that of the last block (True), or each one with its
+        final_norm: normalise no output (False), the last block's (True), or each one with its
             prefix tokens ('all'), as DINOv3's ``get_intermediate_layers`` does, and on request
             Hugging Face's ``apply_layernorm`` and timm's ``forward_intermediates(norm=True)``.
         norm_cfg: norm layers, in mmcv's form.
@@ -203,7 +203,7 @@ def find_arch(
         kind: ``ViTArch``, ``SwinArch`` or ``NATArch``.
         archs: the named ones.
         arch: a name, or a dict of attributes of ``kind``.
-        given: attributes that replace those of ``arch`` unless they are ``'default'``.
+        given: replace attributes of ``arch``, unless they are ``'default'``.
 
     Raises:
         ValueError: an unknown name, or a dict with missing or unknown keys.
@@ -271,8 +271,8 @@ EVA02 = dict(
     layer_scale_init_value=None,
 )
 EVA02_NORMED = dict(EVA02, mlp='swiglu_norm')
-# Perception Encoder (Bolya et al., 2025); the reference grid is that of its image size, and
-# positions are counted from 1 where there is a class token.
+# Perception Encoder (Bolya et al., 2025); the reference grid belongs to its image size,
+# and positions are counted from 1 where there is a class token.
 PE = dict(
     use_ape=True,
     pre_norm=True,
@@ -304,7 +304,7 @@ PE_GIGANTIC = dict(
     with_cls_token=False,
 )
 # The image encoder of SAM3 (Carion et al., 2025): Perception Encoder in windows. It was trained on
-# images of 1008 pixels; ``img_size`` is that of its position embedding, a window of 24 patches.
+# images of 1008 pixels; ``img_size`` belongs to its position embedding: a window of 24 patches.
 SAM3_GLOBAL = (7, 15, 23, 31)
 SAM3 = dict(
     PE,
@@ -330,8 +330,8 @@ ROPE_REG = dict(
     layer_scale_init_value=1e-5,
 )
 # The plain ViT of the neighbourhood-attention papers: public code, ``isotropic.py``. Its weights
-# are the rows with a bias of the fused-attention paper, so its heads of 32 are taken to be those of
-# the paper's ViTs, for all rows but k_rope = 16, which heads of 32 do not allow.
+# are the rows with a bias of the fused-attention paper, whose ViTs are therefore taken to have its
+# heads of 32 too, in all rows but k_rope = 16, which heads of 32 do not allow.
 ISOTROPIC = dict(
     depth=12,
     rope=None,

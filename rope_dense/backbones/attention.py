@@ -1,7 +1,7 @@
 """Multi-head self-attention, global or in windows, with a rotary embedding.
 
 Letters: B images, H x W token grid, N tokens (prefix and grid), W windows, n tokens that attend to
-each other (N, or those of a window and its prefix), h heads, D channels of a head, C = h D, P
+each other (N, or a window and its prefix), h heads, D channels of a head, C = h D, P
 rotated channel pairs of a head; in windows P also is the number of prefix tokens.
 """
 
@@ -33,7 +33,7 @@ class AttentionLayers(nn.Module):
         qkv_bias: whether the qkv projection has a bias; 'qv' for queries and values only. (A bias
             of unrotated keys adds the same to all scores of a query. A rotated one does not.)
         rope: rotary embedding, or None.
-        num_prefix_tokens: tokens before those of the grid, which have no position.
+        num_prefix_tokens: tokens before the grid's, which have no position.
         norm_cfg: of a norm before the output projection (EVA-02-CLIP), or None.
     """
 
@@ -59,7 +59,7 @@ class AttentionLayers(nn.Module):
 
 
 class Attention(AttentionLayers):
-    """Softmax attention among all tokens of an image, or among those of a window.
+    """Softmax attention among all tokens of an image, or of a window.
 
     Args:
         others: see ``AttentionLayers``.
@@ -120,7 +120,7 @@ class Attention(AttentionLayers):
 class GlobalPrefixAttention(Attention):
     """Attention in windows whose prefix tokens attend globally.
 
-    A token of the grid attends to those of its window and to the prefix, a prefix token to all:
+    A token of the grid attends to its window and to the prefix, a prefix token to all:
     global attention with a mask, with the positions of the whole grid, and without padding. Checked
     in tests/backbones/test_prefix_windows.py against just that, token by token.
 

@@ -51,7 +51,7 @@ class RoPENAT(StagedBackbone):
         arch: a name in ``ARCHS`` (NAT and DiNAT of four sizes, NAT-s and DiNAT-s of three), or a
             dict of embed_dims, depths, num_heads and any other attribute of ``NATArch``. Arguments
             left at 'default' are as it says.
-        rope: config of the rotary embedding, or None. Its coordinates are those of the whole map.
+        rope: config of the rotary embedding, or None. Its coordinates are over the whole map.
         rope_scaling: for neighbourhoods that are larger than in pre-training, see ``RopeScaling``;
             without its ``grid``. None leaves the frequencies as they are.
         use_rpb: learned relative position bias, with tables for ``pretrain_kernel_size``.

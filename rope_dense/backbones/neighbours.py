@@ -185,7 +185,7 @@ class AxisTiles:
 
     Attributes:
         queries: [t, n] positions in the padded grid; the last ones of a group may repeat.
-        keys: [t, m] those of all neighbours; the last ones may repeat.
+        keys: [t, m] positions of all their neighbours; the last ones may repeat.
         tile, place: [H] where in ``queries`` each position of the grid is.
         near: [t, n, m] bool, which keys are neighbours of a query: K of them.
         offsets: [t, n, m] (query - key) / d + K - 1, of neighbours from 0 to 2 K - 2.

@@ -76,7 +76,7 @@ class RoPEViT(Backbone):
     random weights, and windowed and relative-position blocks against tests/helpers/reference.py.
 
     Args:
-        arch: a name in ``ARCHS`` ('tiny', 'small', 'base' and 'large' are those of the paper), or a
+        arch: a name in ``ARCHS`` ('tiny', 'small', 'base' and 'large': the paper's), or a
             dict of embed_dims, depth, num_heads and any other attribute of ``ViTArch``.
         in_channels: image channels.
         rope_scaling: for grids larger than in pre-training, see ``RopeScaling``; without its
@@ -111,7 +111,7 @@ class RoPEViT(Backbone):
         with_cp: recompute each block in backward to save memory.
         init_cfg: mmengine initialisation, such as ``dict(type='Pretrained', checkpoint=...)``.
         pretrained: checkpoint to use without ``init_cfg``; set by mmseg's segmentors.
-        settings: attributes of ``ViTArch`` in place of those of ``arch``, such as ``window_size``,
+        settings: attributes of ``ViTArch`` that replace those in ``arch``, such as ``window_size``,
             ``rope`` or ``img_size``; 'default' leaves one as ``arch`` has it.
 
     Raises:
@@ -409,7 +409,7 @@ def attention_kinds(
 ) -> tuple[AttentionKind, AttentionKind]:
     """Return the attention of blocks with windows, and the attention of the others.
 
-    The options are those of ``RoPEViT``.
+    Options as of ``RoPEViT``.
 
     Raises:
         ValueError: options that are not allowed, or exclude each other.

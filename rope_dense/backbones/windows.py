@@ -187,7 +187,7 @@ def window_plan(
         mask_padding: exclude padding from attention; otherwise it is attended to, as in the
             published code.
         num_copies: prefix tokens that each window has a copy of.
-        num_shared: prefix tokens that are keys of every window, in front of those of its tokens.
+        num_shared: prefix tokens that are keys of every window, in front of its own tokens.
         uniform: make plans that have the same tensors with and without shift and padding, so that
             compiled blocks share a graph.
         device: of the indexes.
@@ -202,7 +202,7 @@ def window_plan(
     token = token.roll((-shift[0], -shift[1]), (0, 1))
     token = split_windows(token, rows, columns, window_size)  # [windows of an image, n]
 
-    # Windows at the shifted border last: those of the last row and column. (By keys without equals,
+    # Windows at the shifted border (the last row and column) come last. (By keys without equals,
     # as ONNX has no stable sort.)
     row, column = (torch.arange(side, device=device) == side - 1 for side in (rows, columns))
     number = torch.arange(rows * columns, device=device)

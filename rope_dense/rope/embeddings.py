@@ -171,7 +171,7 @@ class GridRoPE(RotaryEmbedding):
     def has_theta(self) -> bool:
         """True if a change of ``theta`` changes all frequencies as the scaling 'ntk' does.
 
-        They are fixed, the same for all heads, and those of one axis come before the other's.
+        They are fixed, the same for all heads, and grouped by axis.
         """
         return False
 

@@ -145,7 +145,7 @@ def why_not_on(device: torch.device) -> str | None:
     capability = torch.cuda.get_device_capability(device)
     if capability < MIN_CAPABILITY:
         return f'Triton needs compute capability {MIN_CAPABILITY}, {device} has {capability}'
-    try:  # in a thread of its own: modes (inference, checkpointing) are those of a thread
+    try:  # in a thread of its own: modes (inference, checkpointing) belong to a thread
         with ThreadPoolExecutor(1) as executor:
             executor.submit(self_check, device).result()
     except Exception as error:
@@ -228,7 +228,7 @@ def rotate_kernel(
     ``images_each`` images. Prefix tokens and pairs behind the first P of a head are copied.
 
     With ANGLE_GRADS it also sums, over the queries and keys of its images, what they add to the
-    gradient of each angle, from ``rotated`` (its strides are those of ``target``) and its gradient
+    gradient of each angle, from ``rotated`` (with the strides of ``target``) and its gradient
     ``source``, to a slot of its own: ``angle_grads`` [slots, n, H, P].
     """
     blocks = tl.cdiv(num_tokens * (H * D // 2), BLOCK)
