@@ -185,11 +185,6 @@ class NATArch:
     layer_scale_init_value: float | None = None
     drop_path_rate: float = 0.2
 
-    def block_dilations(self, stage: int) -> list[int]:
-        """The dilation of each block of a stage."""
-        dilations = self.dilations[stage] if self.dilations else (1,)
-        return [dilations[block % len(dilations)] for block in range(self.depths[stage])]
-
 
 def find_arch(
     kind: type[Arch],

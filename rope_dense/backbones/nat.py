@@ -116,6 +116,12 @@ class RoPENAT(StagedBackbone):
         check_choice('backend', backend, get_args(Backend))
         self.window_size = check_kernel_size('kernel_size', kernel_size)
         self.pretrain_grid = check_kernel_size('pretrain_kernel_size', pretrain_kernel_size)
+        self.block_dilations = [
+            [dilations[block % len(dilations)] for block in range(depth)]
+            for dilations, depth in zip(
+                nat_arch.dilations or [(1,)] * len(channels), nat_arch.depths, strict=True
+            )
+        ]
         self.window_blocks = range(sum(nat_arch.depths))
         self.with_cp = with_cp
         self.set_outputs(channels, 4, out_indices, frozen_stages)
@@ -146,7 +152,7 @@ class RoPENAT(StagedBackbone):
         self.add_lora(lora)
 
     def block_plans(self, stage: int, x: Tensor, grid: Size, image: Tensor) -> list[NeighbourPlan]:
-        dilations = self.arch.block_dilations(stage)
+        dilations = self.block_dilations[stage]
         plans = {
             dilation: neighbour_plan(
                 grid,

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..rope import GridRoPE
 from ..rope.rotate import rotate_packed
 from ..utils.memo import is_tracing, memo
 from ..utils.sizes import Size, larger
@@ -32,9 +33,9 @@ MISSING = 'NATTEN is not installed (pip install natten)'
 class NeighbourAttention(AttentionLayers):
     """Attention of each token of a grid to K x K tokens around it; see ``neighbour_plan``.
 
-    Queries and keys are rotated before, by positions of the whole grid, so any rotary embedding
-    works with any implementation: tiles through PyTorch's scaled_dot_product_attention, or
-    NATTEN's fused kernel ``na2d``. Checked in test_neighbours.py against attention token by
+    Queries and keys are rotated before, by positions in the grid without its padding, so any rotary
+    embedding works with any implementation: tiles through PyTorch's scaled_dot_product_attention,
+    or NATTEN's fused kernel ``na2d``. Checked in test_neighbours.py against attention token by
     token in float64, with gradients, and against NATTEN.
 
     Args:
@@ -47,6 +48,8 @@ class NeighbourAttention(AttentionLayers):
 
     def __init__(self, *args: Any, backend: Backend = 'auto', **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if isinstance(self.rope, GridRoPE):  # of the grid, not of the padded one
+            self.rope.coordinates = replace(self.rope.coordinates, windows='map')
         self.backend = backend
         if backend == 'natten' and find_spec('natten') is None:
             refuse('backend', backend, f"'auto' or 'torch': {MISSING}")

@@ -84,7 +84,7 @@ def test_architectures_are_those_of_the_paper() -> None:
             scaled = name in ('nat_small', 'nat_base', 'dinat_base')
             assert (model.layers[0].blocks[0].gamma_1 is not None) == scaled
             assert isinstance(model.layers[0].downsample, PatchMerging) == ('_s_' in name)
-            dilations = [model.arch.block_dilations(stage) for stage in range(4)]
+            dilations = model.block_dilations
             if name.startswith('nat'):
                 assert {d for of in dilations for d in of} == {1}
             else:

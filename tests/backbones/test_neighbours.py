@@ -21,6 +21,7 @@ from rope_dense.backbones.neighbours import (
 )
 from rope_dense.rope import MixedRoPE, Rotary
 from rope_dense.utils import memo
+from rope_dense.utils.sizes import Size
 
 CPU = torch.device('cpu')
 # Grid, kernel, dilation: one tile and many, incomplete tiles, groups of unequal size (a dilation
@@ -77,8 +78,10 @@ def test_a_tile_has_less_than_four_keys_for_each_query() -> None:
         assert plan.mask.numel() < 4 * kernel**2 * queries
 
 
-def attention(kind: type, *, rope: bool, **arguments: object) -> NeighbourAttention:
-    embedding = MixedRoPE(8, 2) if rope else None
+def attention(
+    kind: type, *, rope: bool, coordinates: dict | None = None, **arguments: object
+) -> NeighbourAttention:
+    embedding = MixedRoPE(8, 2, coordinates=coordinates) if rope else None
     attn = kind(16, 2, rope=embedding, **arguments).double()
     with torch.no_grad():
         for parameter in attn.parameters():
@@ -99,7 +102,8 @@ def written_out(
     if table is not None:  # over query - key, here over key - query
         sizes = [2 * side - 1 for side in kernel]
         weights['rpb'] = table.T.unflatten(1, sizes).flip(1, 2)
-    rotation = None if attn.rope is None else rotation_of(attn.rope.freqs)
+    centres = grid if attn.rope is not None and attn.rope.coordinates.is_normalized else None
+    rotation = None if attn.rope is None else rotation_of(attn.rope.freqs, centres)
     outs = [
         neighbourhood_attention(
             image.unflatten(0, grid), weights, attn.num_heads, kernel, dilation, rotation
@@ -109,11 +113,18 @@ def written_out(
     return torch.stack(outs).flatten(1, 2)
 
 
-def rotation_of(freqs: Tensor) -> Callable[[Tensor], Tensor]:
-    """Complex products with interleaved pairs at integer positions; freqs [2, h, P]."""
+def rotation_of(freqs: Tensor, centres: Size | None = None) -> Callable[[Tensor], Tensor]:
+    """Complex products with interleaved pairs; freqs [2, h, P].
+
+    At integer positions, or at the centres of the tokens of a grid whose edges are at -1 and 1.
+    """
 
     def rotated(x: Tensor) -> Tensor:  # [H, W, h, D]
         rows, columns = (torch.arange(n).double()[..., None, None] for n in x.shape[:2])
+        if centres is not None:
+            rows, columns = (
+                2 * (n + 0.5) / side - 1 for n, side in zip((rows, columns), centres, strict=True)
+            )
         angles = freqs[0] * columns + freqs[1] * rows[:, None]  # [H, W, h, P]
         pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
         return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
@@ -152,6 +163,16 @@ def test_values_and_gradients(
     grads = torch.autograd.grad(out, wanted, upstream)
     for actual, of in zip(grads, torch.autograd.grad(expected, wanted, upstream), strict=True):
         torch.testing.assert_close(actual, of, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize('grid, dilation', [((3, 4), 2), ((5, 2), 1), ((4, 9), 3)])
+def test_padding_does_not_move_normalised_coordinates(grid: Size, dilation: int) -> None:
+    attn = attention(NeighbourAttention, rope=True, coordinates=dict(type='centres'))
+    plan = plan_of(grid, (3, 3), dilation)
+    assert plan.padded != grid
+    x = torch.randn(2, grid[0] * grid[1], 16).double()
+    reference = written_out(attn, x, grid, (3, 3), dilation)
+    torch.testing.assert_close(attn(x, grid, plan), reference)
 
 
 def test_a_kernel_over_the_whole_grid_is_global_attention() -> None:

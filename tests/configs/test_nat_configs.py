@@ -184,8 +184,7 @@ def test_backbones_have_the_published_dilations(key: Key) -> None:
     with torch.device('meta'):
         model = MODELS.build(dict(load_model(key).model.backbone, init_cfg=None))
     expected = DILATIONS.get((MASK if head == CASCADE else head, family), ((1,),) * 4)
-    for stage, of_stage in enumerate(expected):
-        dilations = model.arch.block_dilations(stage)
+    for dilations, of_stage in zip(model.block_dilations, expected, strict=True):
         assert dilations == [of_stage[i % len(of_stage)] for i in range(len(dilations))]
 
 
