@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from mmdet.models.detectors import DINO
 from mmdet.models.layers import MLP
 from mmengine.registry import MODELS
@@ -16,12 +17,25 @@ class PublishedDINO(DINO):
     is, its successor onedl-mmdetection 3.5.1 in ``embed_dims`` channels with a ``ref_point_head``
     of twice the published input. This class gives one model, and one checkpoint layout, on both:
     ``decoder.ref_point_head`` has 2 x ``embed_dims`` inputs (512 for 256, as in the DINO paper's
-    code and in detrex). Takes the arguments of mmdet's DINO.
+    code and in detrex). Images may have fewer tokens than there are queries, at which mmdet stops.
+    Takes the arguments of mmdet's DINO.
     """
 
     def _init_layers(self) -> None:
         super()._init_layers()
         self.decoder.ref_point_head = ReferencePointHead(self.embed_dims)
+
+    def gen_encoder_output_proposals(
+        self, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """mmdet's candidates for the queries; tokens are repeated until there is one for each."""
+        candidates = super().gen_encoder_output_proposals(memory, memory_mask, spatial_shapes)
+        tokens = memory.shape[1]
+        if tokens >= self.num_queries:
+            return candidates
+        repeated = torch.arange(self.num_queries, device=memory.device) % tokens
+        features, boxes = (x[:, repeated] for x in candidates)
+        return features, boxes
 
 
 class ReferencePointHead(MLP):

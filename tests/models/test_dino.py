@@ -64,7 +64,7 @@ def small_dino() -> torch.nn.Module:
         part.update(embed_dims=64, feedforward_channels=128)
     cfg.bbox_head.embed_dims = 64
     cfg.update(
-        num_queries=20,
+        num_queries=100,
         backbone=dict(
             type='RoPEViT',
             arch=dict(embed_dims=32, depth=2, num_heads=2),
@@ -94,16 +94,19 @@ def test_decoder_has_the_published_shapes() -> None:
     }
 
 
-def test_small_detector_trains_and_predicts() -> None:
+@pytest.mark.parametrize('height, width', [(64, 96), (32, 32)], ids=['usual', 'tokens < queries'])
+def test_small_detector_trains_and_predicts(height: int, width: int) -> None:
     torch.manual_seed(0)
     model = small_dino()
     model.init_weights()
-    boxes = torch.tensor([[8.0, 8.0, 40.0, 30.0], [50.0, 20.0, 90.0, 60.0]])
+    size = height, width
+    boxes = torch.tensor([[0.1, 0.1, 0.4, 0.5], [0.5, 0.3, 0.9, 0.9]])
+    boxes = boxes * torch.tensor([width, height, width, height])
     sample = DetDataSample(
-        metainfo=dict(img_shape=(64, 96), ori_shape=(64, 96), scale_factor=(1.0, 1.0)),
+        metainfo=dict(img_shape=size, ori_shape=size, scale_factor=(1.0, 1.0)),
         gt_instances=InstanceData(bboxes=boxes, labels=torch.tensor([3, 7])),
     )
-    data = dict(inputs=[torch.randint(0, 256, (3, 64, 96), dtype=torch.uint8)])
+    data = dict(inputs=[torch.randint(0, 256, (3, *size), dtype=torch.uint8)])
     data = model.data_preprocessor(dict(data, data_samples=[sample]), training=True)
     losses = model(**data, mode='loss')
     total = sum(value for name, value in losses.items() if 'loss' in name)

@@ -38,6 +38,8 @@ class DEIM(BaseDetector):
         ValueError: arguments that do not fit each other.
     """
 
+    is_deployed = False
+
     def __init__(
         self,
         backbone: dict,
@@ -79,6 +81,7 @@ class DEIM(BaseDetector):
         training alone needs is dropped: layers after ``eval_idx``, what earlier ones predict, and
         denoising. It cannot be trained or load a checkpoint after that.
         """
+        self.is_deployed = True
         self.eval()
         for kind, change in ((ConvModule, fuse_conv_bn), (RepConv, RepConv.merge)):
             for part in list(self.modules()):
@@ -88,7 +91,13 @@ class DEIM(BaseDetector):
         return self
 
     def loss(self, batch_inputs: Tensor, batch_data_samples: SampleList) -> dict[str, Tensor]:
-        """Losses by name, see ``Criterion``."""
+        """Losses by name, see ``Criterion``.
+
+        Raises:
+            RuntimeError: the model was deployed.
+        """
+        if self.is_deployed:
+            raise RuntimeError('a deployed model only predicts: build another one to train')
         maps = self.extract_feat(batch_inputs)
         return self.bbox_head.loss(maps, batch_data_samples, size_of(batch_inputs))
 

@@ -138,8 +138,7 @@ class DEIMHead(BaseModule):
         self, maps: Sequence[Tensor], batch_data_samples: SampleList, size: ImageSize
     ) -> dict[str, Tensor]:
         """Losses for images of ``size`` (height, width), see ``Criterion``."""
-        instances = [sample.gt_instances for sample in batch_data_samples]
-        targets = gather_targets(instances, size, with_masks=self.mask_head is not None)
+        targets = gather_targets(batch_data_samples, size, with_masks=self.mask_head is not None)
         epoch = MessageHub.get_current_instance().get_info('epoch', 0)
         outputs = self.forward_training(maps, targets)
         with torch.autocast(maps[0].device.type, enabled=False):

@@ -69,7 +69,11 @@ class Matcher:
     def __call__(
         self, predictions: Sequence[Prediction], targets: Targets, epoch: int = 0
     ) -> tuple[list[Pairs], Pairs]:
-        """The pairs of each of S sets of predictions, and their union; see ``unite``."""
+        """The pairs of each of S sets of predictions, and their union; see ``unite``.
+
+        Raises:
+            ValueError: a box of an annotation is not finite.
+        """
         logits = torch.stack([x.logits.detach().float() for x in predictions])  # [S, B, Q, K]
         boxes = torch.stack([x.boxes.detach().float() for x in predictions])
         is_late = self.late_epoch is not None and epoch >= self.late_epoch
@@ -82,13 +86,16 @@ class Matcher:
         if not is_late and targets.masks is not None:
             for cost, part in zip(costs, self.mask_costs(predictions, targets), strict=True):
                 cost += part
-        flat = torch.cat([cost.flatten() for cost in costs]).nan_to_num(NOT_A_NUMBER).cpu().numpy()
+        flat = torch.cat([cost.flatten() for cost in costs]).cpu().numpy()  # one wait
         ends = np.cumsum([cost.numel() for cost in costs])[:-1]
         sets, _, rows, _ = logits.shape
-        matches = [
-            [linear_sum_assignment(layer) for layer in part.reshape(sets, rows, number)]
-            for part, number in zip(np.split(flat, ends), targets.counts, strict=True)
-        ]
+        matches = []
+        for image, number in zip(np.split(flat, ends), targets.counts, strict=True):
+            values = image.reshape(sets, rows, number)
+            if not np.isfinite(values).any((0, 1)).all():  # an annotation fits no query
+                check_boxes(targets)
+            finite = np.nan_to_num(values, nan=NOT_A_NUMBER)
+            matches.append([linear_sum_assignment(layer) for layer in finite])
         layers = [[image[index] for image in matches] for index in range(sets)]
         layers.append([unite(image, rows) for image in matches])
         starts = np.cumsum([0, *targets.counts])
@@ -130,8 +137,19 @@ class Matcher:
         return [torch.cat(layers) for layers in costs]
 
     def late_costs(self, logits: Tensor, boxes: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
-        """As ``costs``, from ``late_epoch`` on."""
+        """As ``costs``, from ``late_epoch`` on.
+
+        Where no box overlaps an annotation, as at random weights, all its costs are zero, and its
+        query depends on the order of the annotations; so in the source, too.
+        """
         return -logits.sigmoid()[:, labels] * overlaps(boxes, targets, 'iou') ** self.iou_power
+
+
+def check_boxes(targets: Targets) -> None:
+    """Raise ValueError unless all boxes are finite."""
+    for name, (_, boxes) in zip(targets.images, targets.per_image, strict=False):
+        if not boxes.isfinite().all():
+            raise ValueError(f'{name} has an annotation whose box is infinite or not a number')
 
 
 def overlaps(boxes: Tensor, targets: Tensor, mode: str, *, aligned: bool = False) -> Tensor:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from mmdet.structures import SampleList
 from mmdet.structures.bbox import bbox_xyxy_to_cxcywh, get_box_tensor
 from mmengine.structures import InstanceData
 from torch import Tensor
@@ -27,12 +28,14 @@ class Targets(NamedTuple):
         boxes: [T, 4], (cx, cy, w, h) relative to the padded batch.
         counts: how many belong to each image.
         masks: [T, H, W], 0 or 1, relative to the padded batch as the boxes; None without any.
+        images: their files, for messages.
     """
 
     labels: Tensor
     boxes: Tensor
     counts: list[int]
     masks: Tensor | None = None
+    images: Sequence[str] = ()
 
     @property
     def per_image(self) -> list[tuple[Tensor, Tensor]]:
@@ -71,21 +74,21 @@ class Pairs:
         return self.queries.shape[0]
 
 
-def gather_targets(
-    instances: Sequence[InstanceData], size: ImageSize, *, with_masks: bool = False
-) -> Targets:
-    """Targets from mmdet's instances, with boxes in pixels of images of ``size``.
+def gather_targets(samples: SampleList, size: ImageSize, *, with_masks: bool = False) -> Targets:
+    """Targets from mmdet's samples, with boxes in pixels of images of ``size``.
 
     Raises:
         ValueError: masks that are not there, or of several sizes.
     """
+    instances = [sample.gt_instances for sample in samples]
+    images = [sample.get('img_path') or f'image {i} of a batch' for i, sample in enumerate(samples)]
     boxes = torch.cat([get_box_tensor(part.bboxes) for part in instances]).float()
     height, width = size
     factor = boxes.new_tensor([width, height, width, height])
     labels = torch.cat([part.labels for part in instances]).long()
     counts = [len(part) for part in instances]
     masks = gather_masks(instances, boxes.device) if with_masks else None
-    return Targets(labels, bbox_xyxy_to_cxcywh(boxes / factor), counts, masks)
+    return Targets(labels, bbox_xyxy_to_cxcywh(boxes / factor), counts, masks, images)
 
 
 def gather_masks(instances: Sequence[InstanceData], device: torch.device) -> Tensor:

@@ -204,7 +204,7 @@ def test_training_is_that_of_transformers(size: str, height: int, width: int) ->
     reference.train()
     model.train()
     image, data = torch.randn(3, 3, height, width), samples(COUNTS, height, width)
-    targets = gather_targets([sample.gt_instances for sample in data], (height, width))
+    targets = gather_targets(data, (height, width))
     torch.manual_seed(3)
     ours = model(image, data, mode='loss')
     torch.manual_seed(3)

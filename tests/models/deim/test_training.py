@@ -50,6 +50,26 @@ def test_each_parameter_has_a_gradient(numbers: tuple[int, ...]) -> None:
             assert torch.isfinite(param.grad).all(), name
 
 
+@pytest.mark.parametrize('late_epoch', [None, 0])
+@pytest.mark.parametrize('value', [torch.nan, torch.inf, -torch.inf])
+def test_a_box_that_is_not_finite_names_its_image(value: float, late_epoch: int | None) -> None:
+    model = ours('m', head=dict(matching=dict(late_epoch=late_epoch))).train()
+    image, data = batch()
+    data[2].set_metainfo(dict(img_path='train/seven.jpg'))
+    data[2].gt_instances.bboxes[1, 2] = value
+    with pytest.raises(ValueError, match=r'^train/seven\.jpg has an annotation whose box'):
+        model(image, data, mode='loss')
+
+
+def test_a_deployed_model_does_not_train() -> None:
+    for eval_idx in (0, -1):
+        settings = config('s')
+        settings['bbox_head']['decoder']['eval_idx'] = eval_idx
+        model = MODELS.build(settings).deploy().train()
+        with pytest.raises(RuntimeError, match='build another one'):
+            model(*batch(), mode='loss')
+
+
 def test_one_class() -> None:
     model = ours('s', head=dict(num_classes=1)).train()
     image, data = batch()
