@@ -269,6 +269,12 @@ def test_jit_trace(make, rope: dict | None):
     assert all(close(a, b) for a, b in zip(traced(image), model(image), strict=True))
 
 
+def test_a_trace_that_cannot_follow_the_window_warns() -> None:
+    model = RoPEViT(dict(embed_dims=16, depth=1, num_heads=2), window_size='auto').eval()
+    with pytest.warns(torch.jit.TracerWarning, match='keeps the windows of this image'):
+        torch.jit.trace(model, images(), check_trace=False)
+
+
 @every_class
 @one_slow_rope
 def test_export_with_dynamic_sizes(make, rope: dict):
