@@ -308,7 +308,8 @@ class RoPEViT(Backbone):
         window_size = self.window_size
         if window_size == 'auto':
             if torch.jit.is_tracing():
-                warn("window_size 'auto': the trace keeps the windows of this image", TracerWarning)
+                reason = "window_size='auto': the trace keeps the windows of this image"
+                warn(reason, TracerWarning, stacklevel=2)
             height, width = map(fitting_side, grid, self.pretrain_grid)
             window_size = height, width
         number = self.num_prefix_tokens
