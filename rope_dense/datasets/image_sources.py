@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os.path import commonpath
@@ -14,28 +15,40 @@ from PIL import Image
 
 from .own_data import IMAGE_SUFFIXES, suffixes_in
 
+SUFFIXES = (*IMAGE_SUFFIXES, '.gif')
 VIDEO_SUFFIXES = ('.mp4', '.avi', '.mov', '.mkv', '.webm', '.m4v')
 
 
 @dataclass(frozen=True)
 class Source:
-    """An image file, and the name of what is written for it (below the output folder, .jpg)."""
+    """An image file.
+
+    Attributes:
+        path: of the file.
+        file_name: its path below what the user gave.
+        picture: the path of the drawn picture below the folder of pictures, .jpg.
+    """
 
     path: Path
-    name: str
+    file_name: str
+    picture: str
 
 
-def find_sources(given: Path) -> list[Source]:
-    """The images of a folder and of those below it, or the one image.
+def find_sources(given: Path, without: Path | None = None) -> list[Source]:
+    """The images of a folder and of the folders below it, but for one of them; or the one image.
+
+    Of an animated GIF it is the first frame.
 
     Raises:
         ValueError: there is none; the message has the suffixes that were looked for.
     """
     if given.is_dir():
-        files = [path for path in sorted(given.rglob('*')) if path.suffix.lower() in IMAGE_SUFFIXES]
+        files = [path for path in sorted(given.rglob('*')) if path.suffix.lower() in SUFFIXES]
+        if without is not None:
+            files = [path for path in files if without.absolute() not in path.absolute().parents]
         if not files:
             raise ValueError(
-                f'{given}: no image in it. Looked for {", ".join(IMAGE_SUFFIXES)}; there are '
+                f'{given}: no image in it. Looked for {", ".join(SUFFIXES)}; there are '
                 f'{suffixes_in(given)}'
             )
         return named_sources(files, given)
@@ -59,11 +72,13 @@ def listed_sources(lines: Iterable[str]) -> list[Source]:
 
 
 def named_sources(files: list[Path], root: Path) -> list[Source]:
-    """Files with names that are their paths below `root`; suffixes stay where two would be one."""
-    stems = [path.relative_to(root).with_suffix('').as_posix() for path in files]
+    """Files below `root`. Two that differ by their suffixes keep them in the names of pictures."""
+    names = [path.relative_to(root) for path in files]
+    times = Counter(name.with_suffix('') for name in names)
     return [
-        Source(path, f'{stem if stems.count(stem) == 1 else path.relative_to(root).as_posix()}.jpg')
-        for path, stem in zip(files, stems, strict=True)
+        Source(path, name.as_posix(), f'{(name if times[stem] > 1 else stem).as_posix()}.jpg')
+        for path, name in zip(files, names, strict=True)
+        for stem in [name.with_suffix('')]
     ]
 
 

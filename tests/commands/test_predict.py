@@ -15,6 +15,7 @@ from PIL import Image
 
 from helpers.tool_names import TOOLS, Main
 from rope_dense.commands.model_checks import random_model
+from rope_dense.commands.predict import inference
 
 
 @pytest.fixture(scope='module')
@@ -159,12 +160,68 @@ def test_what_cannot_be_read_is_named(
     assert 'Looked for .jpg, ' in (said := capsys.readouterr().err) and 'there are 1 .txt' in said
     (folder / 'broken.jpg').write_bytes(b'no image')
     assert predict([*model, str(folder), '--out', str(tmp_path / 'o')]) == 2
-    assert 'could be read' in capsys.readouterr().err
+    assert 'broken.jpg: cannot be read as an image' in capsys.readouterr().err
     (folder / 'good.jpg').write_bytes((pictures / '00000000.jpg').read_bytes())
-    assert predict([*model, str(folder), '--out', str(tmp_path / 'o')]) == 0
-    assert '1 files are no images' in capsys.readouterr().out
+    Image.new('RGB', (2000, 3)).save(folder / 'line.png')  # resized, it has no height
+    out = folder / 'o'
+    for images in ('2', '1'):  # the second time, results are in the folder, too
+        assert predict([*model, str(folder), '--out', str(out), '--batch', images]) == 0
+        said = capsys.readouterr().out
+        assert 'broken.jpg: cannot' in said and 'not predicted: ' in said.split('line.png: ')[0]
+        found = mmengine.load(out / 'predictions.json')['images']
+        names = [(image['file_name'], image['picture']) for image in found]
+        assert names == [('good.jpg', 'pictures/good.jpg')]
     assert predict([*model, str(tmp_path / 'nowhere')]) == 2
     assert 'nowhere: no such file or folder' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('task', ['detector', 'segmentor'])
+def test_an_interrupted_run_goes_on(
+    predict: Main,
+    task: str,
+    pictures: Path,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The same command does; another begins anew. A result is of the whole folder in the end."""
+    folder, out = tmp_path / 'in', tmp_path / 'out'
+    folder.mkdir()
+    given = cv2.imread(str(pictures / '00000000.jpg'))
+    for name in ('a.png', 'b.jpg', 'c.png'):
+        cv2.imwrite(str(folder / name), given)
+    Image.open(folder / 'a.png').save(folder / 'd.gif', save_all=True)
+    model = [request.getfixturevalue(task), request.getfixturevalue(f'{task}_weights')]
+    command = [*model, str(folder), '--out', str(out), '--score', '0.01']
+    read, seen = inference.read_image, []
+
+    def stopped(path: Path) -> np.ndarray | None:
+        seen.append(path.name)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return read(path)
+
+    monkeypatch.setattr(inference, 'read_image', stopped)
+    assert predict(command) == 130
+    with (out / 'unfinished.jsonl').open('a') as file:
+        file.write('{"file_name": "c.p')  # a line that a killed process was writing
+    assert predict(command) == 0
+    assert seen == ['a.png', 'b.jpg', 'c.png', 'c.png', 'd.gif']
+    assert '2 of 4 images were predicted before' in capsys.readouterr().out
+    assert not (out / 'unfinished.jsonl').exists()
+    if task == 'detector':
+        content = mmengine.load(out / 'predictions.json')
+        assert [image['file_name'] for image in content['images']] == [
+            *('a.png', 'b.jpg', 'c.png', 'd.gif')
+        ]
+        objects = [
+            [(a['bbox'], a['score']) for a in content['annotations'] if a['image_id'] == image]
+            for image in (1, 3)
+        ]
+        assert objects[0] == objects[1] != []
+    assert predict([*command, '--size', '64']) == 0
+    assert seen[5:] == ['a.png', 'b.jpg', 'c.png', 'd.gif']
 
 
 @pytest.mark.parametrize('kind', ['gray', 'rgba', 'gray16', 'rgb'])

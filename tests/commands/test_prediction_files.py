@@ -9,6 +9,7 @@ from mmdet.structures import DetDataSample
 from mmengine.structures import InstanceData
 
 from rope_dense.commands.predict import files as prediction_files
+from rope_dense.commands.predict.journal import Journal
 
 
 def test_no_box_is_above_the_least_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,11 +19,17 @@ def test_no_box_is_above_the_least_score(tmp_path: Path, monkeypatch: pytest.Mon
         scores=torch.tensor([0.125, 0.0625]),
         labels=torch.tensor([0, 0]),
     )
-    files = prediction_files.DetectionFiles(None, tmp_path, ('cat',), 0.3)
-    files.add('a.png', np.zeros((8, 8, 3), np.uint8), DetDataSample(pred_instances=instances))
+    journal = Journal(tmp_path / 'unfinished.jsonl', {})
+    files = prediction_files.DetectionFiles(None, tmp_path, ('cat',), 0.3, journal)
+    files.add(
+        'a.png', 'a.jpg', np.zeros((8, 8, 3), np.uint8), DetDataSample(pred_instances=instances)
+    )
     first, second = files.close().splitlines()
     assert first.startswith('0 objects in 1 images: ')
     assert second == 'the highest score is 0.12, below --score 0.3'
     files.min_score = 0.1
-    files.add('b.png', np.zeros((8, 8, 3), np.uint8), DetDataSample(pred_instances=instances))
-    assert files.close().startswith('1 objects in 2 images: ') and '\n' not in files.close()
+    journal = files.journal = Journal(tmp_path / 'unfinished.jsonl', {})
+    files.add(
+        'b.png', 'b.jpg', np.zeros((8, 8, 3), np.uint8), DetDataSample(pred_instances=instances)
+    )
+    assert (said := files.close()).startswith('1 objects in 1 images: ') and '\n' not in said

@@ -87,11 +87,11 @@ def main(args: argparse.Namespace) -> None:
         used_loaders(cfg, 'test')
         if args.size:
             cfg = at_size(cfg, parse_size(args.size, '--size'))
-        sources = [] if video else sources_of(args.input)
+        args.out = args.out or Path(cfg.work_dir) / 'predictions'
+        sources = [] if video else sources_of(args.input, args.out)
         if video and not video.is_file():
             raise UsageError(f'{video}: no such file')
         frames = video_properties(video) if video else None
-    args.out = args.out or Path(cfg.work_dir) / 'predictions'
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         inferencer, writer = build(cfg, args, str(device))
         if video and frames:

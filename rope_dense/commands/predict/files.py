@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from mmengine.visualization import Visualizer
 from ...datasets.drawing import draw
 from ...datasets.mask_colours import write_labels
 from ...utils.atomic_write import atomic_write_text
+from .journal import Journal
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
@@ -32,48 +33,58 @@ class DetectionFiles:
         out: folder.
         classes: names.
         min_score: of a box that is written and drawn.
+        journal: of the images that are done.
     """
 
     def __init__(
-        self, visualizer: Visualizer, out: Path, classes: Sequence[str], min_score: float
+        self,
+        visualizer: Visualizer,
+        out: Path,
+        classes: Sequence[str],
+        min_score: float,
+        journal: Journal,
     ) -> None:
         self.visualizer, self.out, self.classes = visualizer, out, classes
-        self.min_score = min_score
+        self.min_score, self.journal = min_score, journal
         self.highest = 0.0  # score of any box, also of those left out
-        self.images: list[dict] = []
-        self.annotations: list[dict] = []
 
-    def add(self, name: str, image: np.ndarray, sample: BaseDataElement) -> np.ndarray:
+    def add(
+        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
+    ) -> np.ndarray:
         """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
         sample = sample.cpu()
-        image_id = self.add_image(name, *image.shape[:2])
+        objects: list[dict] = []
         if 'pred_instances' in sample:
             scores = sample.pred_instances.get('scores', ())
             self.highest = max([self.highest, *map(float, scores)])
-            for annotation in coco_annotations(sample.pred_instances, self.min_score):
-                self.add_annotation(image_id, annotation)
-        path = self.out / DRAWN / name
-        return draw(self.visualizer, path, image, sample, pred_score_thr=self.min_score)
+            objects = coco_annotations(sample.pred_instances, self.min_score)
+        path = self.out / DRAWN / picture
+        drawn = draw(self.visualizer, path, image, sample, pred_score_thr=self.min_score)
+        height, width = image.shape[:2]
+        self.add_image(dict(file_name=file_name, height=height, width=width), picture, objects)
+        return drawn
 
-    def add_image(self, name: str, height: int, width: int) -> int:
-        """Add an image to the file; returns its number."""
-        number = len(self.images) + 1
-        self.images.append(dict(id=number, file_name=name, height=height, width=width))
-        return number
-
-    def add_annotation(self, image_id: int, annotation: Mapping[str, Any]) -> None:
-        """Add an object of an image to the file."""
-        number = len(self.annotations) + 1
-        self.annotations.append({**annotation, 'id': number, 'image_id': image_id})
+    def add_image(self, image: dict, picture: str, objects: Sequence[dict]) -> None:
+        """Add an image and its objects, in COCO's form but for their numbers."""
+        about = {key: image[key] for key in ('file_name', 'height', 'width')}
+        self.journal.add(dict(about, picture=f'{DRAWN}/{picture}', objects=list(objects)))
 
     def close(self) -> str:
         """Write the COCO file; returns the numbers of objects and images, in words."""
+        images: list[dict] = []
+        annotations: list[dict] = []
+        for image_id, entry in enumerate(self.journal.entries.values(), start=1):
+            images.append(dict(id=image_id, **{k: v for k, v in entry.items() if k != 'objects'}))
+            for annotation in entry['objects']:
+                ids = dict(id=len(annotations) + 1, image_id=image_id)
+                annotations.append({**annotation, **ids})
         categories = [dict(id=index, name=name) for index, name in enumerate(self.classes, start=1)]
-        content = dict(images=self.images, annotations=self.annotations, categories=categories)
+        content = dict(images=images, annotations=annotations, categories=categories)
         file = self.out / 'predictions.json'
         atomic_write_text(file, json.dumps(content) + '\n')
-        said = f'{len(self.annotations)} objects in {len(self.images)} images: {file}'
-        if self.highest and not self.annotations:
+        self.journal.close()
+        said = f'{len(annotations)} objects in {len(images)} images: {file}'
+        if self.highest and not annotations:
             said += f'\nthe highest score is {self.highest:.2g}, below --score {self.min_score:g}'
         return said
 
@@ -111,22 +122,29 @@ class SegmentationFiles:
         out: folder.
         colours: of the classes, by their numbers.
         scores: also write the probability of each class, `out`/scores/NAME.npy, float16 [K, H, W].
+        journal: of the images that are done.
     """
 
     def __init__(
-        self, visualizer: Visualizer, out: Path, colours: Sequence[Colour], scores: bool
+        self,
+        visualizer: Visualizer,
+        out: Path,
+        colours: Sequence[Colour],
+        scores: bool,
+        journal: Journal,
     ) -> None:
         self.settings = (
             {'with_labels': False} if type(visualizer).__name__.startswith('Seg') else {}
         )
         self.visualizer, self.out, self.colours = visualizer, out, colours
-        self.scores, self.count = scores, 0
+        self.scores, self.journal = scores, journal
 
-    def add(self, name: str, image: np.ndarray, sample: BaseDataElement) -> np.ndarray:
+    def add(
+        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
+    ) -> np.ndarray:
         """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
         sample = sample.cpu()
-        self.count += 1
-        stem = Path(name).with_suffix('')
+        stem = Path(picture).with_suffix('')
         if 'pred_depth_map' in sample:
             self.save(SCORES, stem, sample.pred_depth_map.data[0].numpy())
         else:
@@ -138,7 +156,9 @@ class SegmentationFiles:
             logits = sample.seg_logits.data.float()
             likely = logits.softmax(0) if len(logits) > 1 else logits.sigmoid()
             self.save(SCORES, stem, likely.half().numpy())
-        return draw(self.visualizer, self.out / DRAWN / name, image, sample, **self.settings)
+        drawn = draw(self.visualizer, self.out / DRAWN / picture, image, sample, **self.settings)
+        self.journal.add(dict(file_name=file_name))
+        return drawn
 
     def save(self, folder: str, stem: Path, values: np.ndarray) -> None:
         """Write an array as `out`/`folder`/`stem`.npy."""
@@ -148,4 +168,5 @@ class SegmentationFiles:
 
     def close(self) -> str:
         """The number of images, in words."""
-        return f'{self.count} images: {self.out}'
+        self.journal.close()
+        return f'{len(self.journal.entries)} images: {self.out}'

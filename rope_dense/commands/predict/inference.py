@@ -15,6 +15,7 @@ import mmengine
 import numpy as np
 from mmengine.config import Config
 from mmengine.infer import BaseInferencer
+from mmengine.structures import BaseDataElement
 from mmengine.utils import ProgressBar
 
 from ...datasets.image_sources import (
@@ -31,13 +32,15 @@ from ..dataset_meta import classes_and_colours
 from ..errors import UsageError
 from ..weights import check_tested_weights, read_safely
 from .files import DRAWN, LABELS, DetectionFiles, SegmentationFiles
+from .journal import Journal
 
 Writer = DetectionFiles | SegmentationFiles
+Image = tuple[Source, np.ndarray]
 
 
-def sources_of(given: str) -> list[Source]:
-    """The images of a file, a folder, or a list on standard input."""
-    return listed_sources(sys.stdin) if given == '-' else find_sources(Path(given))
+def sources_of(given: str, out: Path) -> list[Source]:
+    """The images of a file, a list on standard input, or a folder, but not those in ``out``."""
+    return listed_sources(sys.stdin) if given == '-' else find_sources(Path(given), out)
 
 
 def build(cfg: Config, args: argparse.Namespace, device: str) -> tuple[BaseInferencer, Writer]:
@@ -68,9 +71,18 @@ def build(cfg: Config, args: argparse.Namespace, device: str) -> tuple[BaseInfer
     colours = [palette[index] for index in range(len(classes))]
     inferencer.model.dataset_meta = dict(classes=classes, palette=colours)
     inferencer.visualizer.dataset_meta = inferencer.model.dataset_meta
+    common, journal = (inferencer.visualizer, args.out), journal_of(args)
     if detects and not is_panoptic(cfg):
-        return inferencer, DetectionFiles(inferencer.visualizer, args.out, classes, args.score)
-    return inferencer, SegmentationFiles(inferencer.visualizer, args.out, colours, args.scores)
+        return inferencer, DetectionFiles(*common, classes, args.score, journal)
+    return inferencer, SegmentationFiles(*common, colours, args.scores, journal)
+
+
+def journal_of(args: argparse.Namespace) -> Journal:
+    """The journal of the runs with these arguments and this checkpoint file."""
+    settings = {name: str(value) for name, value in vars(args).items() if name != 'device'}
+    if Path(args.checkpoint).is_file():
+        settings['written'] = str(Path(args.checkpoint).stat().st_mtime_ns)
+    return Journal(args.out / 'unfinished.jsonl', settings)
 
 
 def is_panoptic(cfg: Config) -> bool:
@@ -81,27 +93,58 @@ def is_panoptic(cfg: Config) -> bool:
 def predict_images(
     args: argparse.Namespace, inferencer: BaseInferencer, writer: Writer, sources: Sequence[Source]
 ) -> None:
-    """Predict images; those that cannot be read are named at the end."""
-    bar, unread = ProgressBar(len(sources), file=sys.stderr), []
+    """Predict images; those that cannot be read or predicted are named at the end.
+
+    Images that an interrupted run has predicted are left out.
+    """
+    left = [source for source in sources if source.file_name not in writer.journal.entries]
+    if len(left) < len(sources):
+        print(f'{len(sources) - len(left)} of {len(sources)} images were predicted before')
+    bar, failed = ProgressBar(len(left), file=sys.stderr), dict[Path, Exception]()
     small = []
-    for source in sources:
+    for source in left:
         if pixels_of(source.path) > args.tile_above * 1e6:
             predict_in_tiles(args, writer, source)
             bar.update()
         else:
             small.append(source)
     for chunk in chunks(small, args.batch):
-        images = [read_image(source.path) for source in chunk]
-        unread += [s.path for s, image in zip(chunk, images, strict=True) if image is None]
-        pairs = [(s, i) for s, i in zip(chunk, images, strict=True) if i is not None]
-        samples = predict(inferencer, [image for _, image in pairs], args.batch)
-        for (source, image), sample in zip(pairs, samples, strict=True):
-            writer.add(source.name, image, sample)
+        images = {source: read_image(source.path) for source in chunk}
+        unread = [source.path for source, image in images.items() if image is None]
+        failed |= {path: UsageError('cannot be read as an image') for path in unread}
+        readable = [(source, image) for source, image in images.items() if image is not None]
+        for (source, image), sample in predict_some(inferencer, readable, failed):
+            writer.add(source.file_name, source.picture, image, sample)
         bar.update(len(chunk))
-    if unread:
-        print(f'\n{len(unread)} files are no images: {", ".join(map(str, unread[:5]))}')
-    if len(unread) == len(sources):
-        raise UsageError(f'no image of {args.input} could be read')
+    if failed and len(failed) == len(sources):
+        path, error = next(iter(failed.items()))
+        raise UsageError(f'no image could be predicted; {path}: {first_line(error)}') from error
+    for path, error in failed.items():
+        print(f'\nnot predicted: {path}: {first_line(error)}', end='')
+
+
+def first_line(error: Exception) -> str:
+    """The first line of its message, or its kind."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def predict_some(
+    inferencer: BaseInferencer, images: Sequence[Image], failed: dict[Path, Exception]
+) -> Iterator[tuple[Image, BaseDataElement]]:
+    """The predictions for a batch, or, if it fails, for its images one by one.
+
+    Errors go to ``failed``.
+    """
+    try:
+        samples = predict(inferencer, [image for _, image in images], len(images))
+    except Exception as error:  # whatever it is, other images can be predicted
+        if len(images) == 1:
+            failed[images[0][0].path] = error
+            return
+        for one in images:
+            yield from predict_some(inferencer, [one], failed)
+        return
+    yield from zip(images, samples, strict=True)
 
 
 def predict(inferencer: BaseInferencer, images: Sequence[np.ndarray], batch: int) -> list:
@@ -129,9 +172,9 @@ def chunks(items: Iterable, size: int) -> Iterator[list]:
 def predict_in_tiles(args: argparse.Namespace, writer: Writer, source: Source) -> None:
     """Predict one large image by the command predict-large."""
     detects = isinstance(writer, DetectionFiles)
-    stem = Path(source.name).with_suffix('')
+    stem = Path(source.picture).with_suffix('')
     out = args.out / (f'tiles/{stem}.json' if detects else f'{LABELS}/{stem}.png')
-    picture = args.out / DRAWN / source.name
+    picture = args.out / DRAWN / source.picture
     for path in (out, picture):
         path.parent.mkdir(parents=True, exist_ok=True)
     options = ['--out', out, '--picture', picture, '--batch', args.batch, '--overwrite']
@@ -145,10 +188,10 @@ def predict_in_tiles(args: argparse.Namespace, writer: Writer, source: Source) -
     predict_large.main(predict_large.parse_args([*map(str, given)]))
     if isinstance(writer, DetectionFiles):
         content = mmengine.load(out)
-        image = content['images'][0]
-        image_id = writer.add_image(source.name, image['height'], image['width'])
-        for annotation in content['annotations']:
-            writer.add_annotation(image_id, annotation)
+        image = dict(content['images'][0], file_name=source.file_name)
+        writer.add_image(image, source.picture, content['annotations'])
+    else:
+        writer.journal.add(dict(file_name=source.file_name))
 
 
 def predict_video(
@@ -165,7 +208,8 @@ def predict_video(
     try:
         for images in chunks(read_frames(path), args.batch):
             for image, sample in zip(images, predict(inferencer, images, args.batch), strict=True):
-                drawn = writer.add(f'{path.stem}/{number:06d}.jpg', image, sample)
+                frame = f'{path.stem}/{number:06d}.jpg'
+                drawn = writer.add(frame, frame, image, sample)
                 if video is None:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     codec = cv2.VideoWriter.fourcc(*'mp4v')
