@@ -39,7 +39,7 @@ class ModelLayout(Layout):
         """
         if unknown := [key for key in weights if not find_row(key, self.keys)[0]]:
             raise CheckpointError(f'{self.name}: keys not known: {listed(unknown)}')
-        check_settings(weights)
+        check_stored_settings(weights)
         backbone, others = split_backbone(super().to_ours(weights))
         ours = find_layout(backbone, self.name).to_ours(backbone)
         return {**with_prefix(BACKBONE, ours), **others}
@@ -213,7 +213,7 @@ def drop_equal(weights: StateDict, pattern: str, value: float) -> None:
             del weights[key]
 
 
-def check_settings(weights: StateDict) -> None:
+def check_stored_settings(weights: StateDict) -> None:
     """Raise CheckpointError for settings of the decoder, or a layer, that ours has not so."""
     for key, x in weights.items():
         expected = SETTINGS.get(key.rpartition('.')[2])

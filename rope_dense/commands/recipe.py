@@ -41,16 +41,16 @@ def recipe_text(cfg: Config, model: nn.Module) -> str:
     sections = {
         'train data': short(cfg.train_dataloader),
         'test data': short(cfg.test_dataloader),
-        'model': parts(cfg, model),
-        'weights': weights(cfg),
-        'frozen': frozen(model),
+        'model': parts_text(cfg, model),
+        'weights': weights_text(cfg),
+        'frozen': frozen_text(model),
         'colours': short(cfg.model.get('data_preprocessor')),
-        'maps': maps(model),
-        'position': positions(model),
-        'windows': windows(model),
+        'maps': maps_text(model),
+        'position': positions_text(model),
+        'windows': windows_text(model),
         'optimizer': short(cfg.optim_wrapper),
-        'groups': groups(cfg, model),
-        'schedule': schedule(cfg),
+        'groups': groups_text(cfg, model),
+        'schedule': schedule_text(cfg),
         'evaluation': '; '.join(map(short, settings)),
         '--tta': '; '.join(map(short, tta)) if all(tta) else 'not in this config',
     }
@@ -78,48 +78,49 @@ def short(given: object) -> str:
     return f'[{", ".join(map(short, given))}]'
 
 
-def parts(cfg: Config, model: nn.Module) -> str:
+def parts_text(cfg: Config, model: nn.Module) -> str:
     """Type, arch and parameters of the model and its parts."""
     texts = []
     for name, child in model.named_children():
         part = cfg.model.get(name)
         given = [part.get('type'), part.get('arch')] if isinstance(part, dict) else []
         kind = ' '.join(short(item) for item in given if item)
-        texts += [f'{name} {f"({kind}) " if kind else ""}{size(child):,d}'] if size(child) else []
-    return f'{cfg.model.type}, {size(model):,d} parameters: {", ".join(texts)}'
+        if number := num_parameters(child):
+            texts.append(f'{name} {f"({kind}) " if kind else ""}{number:,d}')
+    return f'{cfg.model.type}, {num_parameters(model):,d} parameters: {", ".join(texts)}'
 
 
-def size(module: nn.Module) -> int:
+def num_parameters(module: nn.Module) -> int:
     """The number of parameters."""
     return sum(param.numel() for param in module.parameters())
 
 
-def weights(cfg: Config) -> str:
+def weights_text(cfg: Config) -> str:
     """The files that the weights come from."""
     init_cfg = (cfg.model.get('backbone') or {}).get('init_cfg')
     start = f'backbone from {init_cfg.checkpoint if init_cfg else "random values"}'
     return f'{start}; all from {cfg.load_from}' if cfg.get('load_from') else start
 
 
-def frozen(model: nn.Module) -> str:
+def frozen_text(model: nn.Module) -> str:
     """The number of parameters that do not train, by part."""
     texts = []
     for name, child in model.named_children():
         if fixed := sum(p.numel() for p in child.parameters() if not p.requires_grad):
-            texts.append(f'{name} {fixed:,d} of {size(child):,d}')
+            texts.append(f'{name} {fixed:,d} of {num_parameters(child):,d}')
     return f'{", ".join(texts)} parameters' if texts else 'nothing'
 
 
-def maps(model: nn.Module) -> str:
+def maps_text(model: nn.Module) -> str:
     """The maps that the backbone returns."""
     backbone = find_backbone(model)
     if backbone is None:
         return FOREIGN
-    text = f'channels {numbers(backbone.out_channels)}; strides {numbers(backbone.out_strides)}'
+    text = f'channels {joined(backbone.out_channels)}; strides {joined(backbone.out_strides)}'
     if not backbone.is_isotropic:
         return text
     norm, prefix = NORMS[backbone.final_norm], PREFIXES[backbone.output_prefix]
-    return f'of blocks {numbers(backbone.out_indices)}; {norm}{prefix}; {text}'
+    return f'of blocks {joined(backbone.out_indices)}; {norm}{prefix}; {text}'
 
 
 def find_backbone(model: nn.Module) -> Backbone | None:
@@ -127,17 +128,17 @@ def find_backbone(model: nn.Module) -> Backbone | None:
     return next((part for part in model.modules() if isinstance(part, Backbone)), None)
 
 
-def numbers(given: Iterable[int]) -> str:
+def joined(given: Iterable[int]) -> str:
     """Numbers with commas between them."""
     return ', '.join(map(str, given))
 
 
-def positions(model: nn.Module) -> str:
+def positions_text(model: nn.Module) -> str:
     """Rotary embeddings, and other position embeddings by the names of their parameters."""
     ropes: dict[str, list[int]] = {}
     for part in model.modules():
         if isinstance(part, RotaryEmbedding):
-            ropes.setdefault(repr(part), []).append(size(part))
+            ropes.setdefault(repr(part), []).append(num_parameters(part))
     texts = [
         f'{text} in {len(sizes)} blocks, {sum(sizes):,d} learned frequencies'
         for text, sizes in ropes.items()
@@ -162,7 +163,7 @@ def first_layer_scale(backbone: Backbone) -> float | None:
     return getattr(backbone.ordered_blocks[0], 'layer_scale_init_value', None)
 
 
-def windows(model: nn.Module) -> str:
+def windows_text(model: nn.Module) -> str:
     """The windows of attention in tokens, what prefix tokens do in them, and of which blocks."""
     backbone = find_backbone(model)
     if backbone is None:
@@ -180,16 +181,16 @@ def windows(model: nn.Module) -> str:
     if len(windowed) == len(blocks):
         return f'{text} in all blocks'
     others = [block for block in blocks if block not in windowed]
-    return f'{text} in blocks {numbers(windowed)}; global attention in {numbers(others)}'
+    return f'{text} in blocks {joined(windowed)}; global attention in {joined(others)}'
 
 
-def groups(cfg: Config, model: nn.Module) -> str:
+def groups_text(cfg: Config, model: nn.Module) -> str:
     """The table of the parameter groups."""
     optimizer = build_optimizer(cfg, model).optimizer
     return group_table(optimizer.param_groups, cfg.optim_wrapper.optimizer.lr)
 
 
-def schedule(cfg: Config) -> str:
+def schedule_text(cfg: Config) -> str:
     """The length of training, and the schedulers."""
     loop, batch = cfg.train_cfg, cfg.train_dataloader.get('batch_size', 1)
     scaling = cfg.get('auto_scale_lr') or {}

@@ -90,7 +90,7 @@ def read_settings(path: Path) -> Config:
     try:
         text = path.read_text(encoding='utf-8')
         stored = json.loads(text, object_pairs_hook=without_repeats)
-        check_settings(stored)
+        check_stored(stored)
         settings = decode(stored)
     except (OSError, ValueError) as error:
         raise CheckpointError(f'{path}: {error}') from error
@@ -119,7 +119,7 @@ def storable(settings: dict) -> dict:
     back = decode(json.loads(json.dumps(stored)))
     if changed := [key for key in kept if back.get(key) != kept[key]]:
         raise ValueError(f'{", ".join(changed)}: has values that JSON changes')
-    check_settings(stored)
+    check_stored(stored)
     return stored
 
 
@@ -166,7 +166,7 @@ def without_repeats(pairs: list[tuple[str, Any]]) -> dict:
     return settings
 
 
-def check_settings(stored: Any) -> None:
+def check_stored(stored: Any) -> None:
     """Raise ValueError unless each name is known and nothing else can be more than a setting."""
     if not isinstance(stored, dict) or {*stored} != {*KEYS}:
         refuse('the keys', list(stored) if isinstance(stored, dict) else stored, f'be {KEYS}')
@@ -203,7 +203,7 @@ def is_metainfo(metainfo: Any) -> bool:
 
 
 def check_part(part: Any, key: str, types: Collection[str]) -> None:
-    """``check_settings`` of one part, whose ``type``s are among ``types``."""
+    """``check_stored`` of one part, whose ``type``s are among ``types``."""
     if key.count('.') > DEEPEST:  # names of keys have none
         raise ValueError(TOO_DEEP)
     if isinstance(part, dict):

@@ -15,7 +15,7 @@ from rope_dense.backbones.layers import PatchEmbed, to_map
 from rope_dense.backbones.windows import window_plan
 from rope_dense.commands.errors import UsageError
 from rope_dense.commands.model_checks import check_image_sizes
-from rope_dense.commands.recipe import positions, windows
+from rope_dense.commands.recipe import positions_text, windows_text
 from rope_dense.commands.sweep.evaluator import Evaluator
 from rope_dense.commands.sweep.settings import Setting
 
@@ -116,12 +116,12 @@ def test_a_sweep() -> None:
 
 def test_a_recipe() -> None:
     model = Model()
-    assert windows(model) == '2 x 2 tokens in blocks 0, 1; global attention in 2'
-    assert 'in 3 blocks, 48 learned frequencies' in positions(model)
+    assert windows_text(model) == '2 x 2 tokens in blocks 0, 1; global attention in 2'
+    assert 'in 3 blocks, 48 learned frequencies' in positions_text(model)
     model.backbone.set_rope_scaling(dict(type='linear'))
-    assert "scaled by {'type': 'linear'}" in positions(model)
+    assert "scaled by {'type': 'linear'}" in positions_text(model)
     model.backbone.set_window_size(None)
-    assert windows(model) == 'none: global attention in all 3 blocks'
+    assert windows_text(model) == 'none: global attention in all 3 blocks'
 
 
 def test_the_smallest_image() -> None:

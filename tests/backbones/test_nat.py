@@ -16,7 +16,7 @@ from helpers.small_checkpoints import load, refusal, saved
 from rope_dense.backbones import RoPENAT, RoPESwin
 from rope_dense.backbones.neighbours import neighbour_plan
 from rope_dense.backbones.swin import PatchMerging
-from rope_dense.commands.recipe import windows
+from rope_dense.commands.recipe import windows_text
 from rope_dense.commands.sweep.evaluator import Evaluator
 from rope_dense.commands.sweep.settings import Setting
 
@@ -245,7 +245,7 @@ def test_a_sweep_over_kernels() -> None:
     for window, expected in (('5', (5, 5)), ('3x7', (3, 7)), ('config', (3, 3))):
         sweep.apply(Setting('64', window=window))
         assert model.backbone.window_size == expected
-    assert windows(model) == '3 x 3 tokens in all blocks'
+    assert windows_text(model) == '3 x 3 tokens in all blocks'
     for window, message in (('4', 'kernel_size must be odd'), ('17', 'larger than the map')):
         with pytest.raises(ValueError, match=message):
             sweep.apply(Setting('64', window=window))

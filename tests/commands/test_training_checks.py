@@ -12,7 +12,7 @@ from helpers.small_configs import make_data
 from helpers.tool_names import Fails, Main
 from rope_dense.commands.errors import UsageError
 from rope_dense.commands.model_checks import build_model, build_shapes
-from rope_dense.commands.recipe import positions
+from rope_dense.commands.recipe import positions_text
 from rope_dense.commands.training_checks import warn_of_random_weights
 from rope_dense.commands.weights import check_backbone
 
@@ -67,7 +67,7 @@ def test_crops_of_another_size_than_img_size_give_a_warning(
     warn_of_random_weights(cfg, model)
     says = 'relative to an img_size of 224 x 224: set model.backbone.img_size=(96, 96)'
     assert (says in capsys.readouterr().err) == (side == 96)
-    assert 'scalings are relative to 14 x 14 tokens' in positions(model)
+    assert 'scalings are relative to 14 x 14 tokens' in positions_text(model)
 
 
 @pytest.mark.parametrize('frozen', [dict(frozen_stages='all'), dict(lora=dict(rank=2)), {}])
