@@ -4,7 +4,7 @@ _base_ = []  # filled below, so a copy works in any folder
 
 own = dict(
     data_root='data/own',  # images in train/ and val/, annotations/train.json and val.json (COCO)
-    backbone='small',  # small, base or large
+    backbone='small',  # tiny, small, base or large, or any architecture of RoPEViT
     weights='default',  # of the backbone: published ones, a file, a hub name, or None (random)
     epochs=50,
     batch_size=2,  # images of one GPU

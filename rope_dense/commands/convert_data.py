@@ -3,6 +3,7 @@ r"""Convert annotations to COCO json, or masks in colours to masks of class numb
 Examples:
     python tools/convert_data.py yolo data/own/labels/train data/own/annotations/train.json
     python tools/convert_data.py voc VOC/Annotations data/own/train.json --val-share 0.2
+    python tools/convert_data.py voc VOC/Annotations test.json --split-file ImageSets/Main/test.txt
     python tools/convert_data.py labelme FOLDER train.json --images FOLDER/images
     python tools/convert_data.py cvat annotations.xml train.json --images images
     python tools/convert_data.py coco old.json new.json --images train  # areas, clipped boxes
@@ -41,6 +42,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar='SHARE',
         help='put this share of the images in val.json beside NAME.json instead, drawn by chance',
     )
+    parser.add_argument(
+        '--split-file',
+        type=Path,
+        metavar='FILE',
+        help='take the images that it names, one a line, such as ImageSets/Main/train.txt of VOC',
+    )
     return parser.parse_args(argv)
 
 
@@ -71,13 +78,28 @@ def convert_boxes(args: argparse.Namespace) -> None:
     if len({*files}) < len(files):
         raise UsageError(f'{args.out}: with --val-share, val.json is the other file')
     classes = read_classes(args.classes)[0] if args.classes else None
-    content, odd = convert(args.format, args.source, args.images, classes)
+    names = listed_names(args.split_file) if args.split_file else None
+    content, odd = convert(args.format, args.source, args.images, classes, names)
+    if not content['images']:
+        raise UsageError(f'{args.split_file}: none of the images that it names has labels')
     for file, part in zip(files, split(content, share), strict=True):
         file.parent.mkdir(parents=True, exist_ok=True)
         atomic_write_text(file, json.dumps(part) + '\n')
         print(f'{file}: {len(part["images"])} images, {len(part["annotations"])} objects')
     print(f'classes: {", ".join(category["name"] for category in content["categories"])}')
     print(odd)
+
+
+def listed_names(file: Path) -> set[str]:
+    """The first words of the lines of a file, without the suffixes of images."""
+    from ..datasets.own_data import IMAGE_SUFFIXES
+
+    lines = file.read_text(encoding='utf-8').splitlines()
+    paths = [Path(line.split()[0]) for line in lines if line.strip()]
+    return {
+        (path.with_suffix('') if path.suffix.lower() in IMAGE_SUFFIXES else path).as_posix()
+        for path in paths
+    }
 
 
 def split(content: dict, share: float | None) -> list[dict]:

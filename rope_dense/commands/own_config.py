@@ -20,9 +20,11 @@ from typing import Any
 
 from mmengine.config import Config
 
+from ..datasets.label_folders import find_labels
 from ..datasets.own_data import (
     CLASSES_FILE,
     CocoSplit,
+    annotation_files,
     choose_classes,
     distinct_colour,
     find_coco,
@@ -34,21 +36,17 @@ from ..utils.config_parts import nodes
 from ..utils.validation import check_choice, check_integer, check_number
 from .arguments import CONFIGS
 from .errors import nearest
+from .own_backbones import WORDS, OwnBackbone, find_backbone
 
-LINGBOT = 'hf-hub:robbyant/lingbot-vision-vit-'
-# The backbones of one word: architecture, weights, channels, number of blocks.
-BACKBONES = {
-    'small': ('lingbot_small', f'{LINGBOT}small', 384, 12),
-    'base': ('lingbot_base', f'{LINGBOT}base', 768, 12),
-    'large': ('lingbot_large', f'{LINGBOT}large', 1024, 24),
-}
 # Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
-DETECTION = {'small': (0.1, 0.7), 'base': (0.1, 0.7), 'large': (0.4, 0.8)}
-SEMANTIC = {'small': (0.15, 0.75), 'base': (0.15, 0.75), 'large': (0.2, 0.9)}
+DETECTION = dict.fromkeys(('tiny', 'small', 'base'), (0.1, 0.7)) | {'large': (0.4, 0.8)}
+SEMANTIC = dict.fromkeys(('tiny', 'small', 'base'), (0.15, 0.75)) | {'large': (0.2, 0.9)}
+RANDOM_LR = 5e-4  # from random values, as in configs/demo: recipes are for trained backbones
 PIXELS = ('scale', 'scales', 'crop_size', 'max_size', 'size', 'stride', 'pad_size_divisor')
 WARMUP = 500  # iterations, or a tenth of a shorter run
 UNKNOWN = 'object'  # the class of data that are not there
-MISSING = CocoSplit('annotations/train.json', 'train', (UNKNOWN,), (frozenset([UNKNOWN]),))
+MISSING = CocoSplit('annotations/train.json', 'train', (UNKNOWN,), (frozenset([UNKNOWN]),), 1)
+CONVERTED = Path('work_dirs', 'own_data')  # where labels of other formats are written as COCO's
 
 
 @dataclass(frozen=True)
@@ -60,18 +58,20 @@ class Own:
         classes: names to use, or None for all of the training file, or of classes.txt.
         void: semantic segmentation: numbers (or names) of classes in the masks that are neither
             trained nor evaluated. 255 is always such a number.
+        negatives: boxes and masks of objects: train on images without objects, too.
         train, val: annotation file, or [folder of images, folder of masks], below `data_root`; None
             to look for the common names.
-        backbone: 'small', 'base' or 'large' (LingBot-Vision).
-        weights: file or hub name of the backbone's weights, 'default' for the published ones, or
-            None to start from random values.
+        backbone: 'tiny' (Perception Encoder), 'small', 'base' or 'large' (LingBot-Vision), or any
+            architecture of ``RoPEViT``.
+        weights: file or hub name of the backbone's weights, 'default' for the published ones of
+            these words, or None to start from random values.
         epochs, batch_size: passes over the data; images of one GPU in an iteration.
         gpus: processes that train together (tools/dist_train.sh).
         size: shorter side of a test image in pixels; other sizes follow from it. Instance
             segmentation: side of the square that training crops to.
         lr: learning rate, or None for the recipe's times the square root of the ratio of the
             batches (Malladi et al., "On the SDEs and Scaling Rules for Adaptive Gradient
-            Algorithms", 2022).
+            Algorithms", 2022); from random values 5e-4.
         val_epochs: evaluate, and save, after so many epochs.
         patience: evaluations without progress after which training ends, or None.
         ema: evaluate and save a moving average of the weights.
@@ -82,6 +82,7 @@ class Own:
     void: Sequence[int | str] = ()
     train: str | Sequence[str] | None = None
     val: str | Sequence[str] | None = None
+    negatives: bool = True
     backbone: str = 'small'
     weights: str | None = 'default'
     epochs: int = 50
@@ -97,8 +98,13 @@ class Own:
         for name in ('epochs', 'batch_size', 'gpus', 'val_epochs'):
             check_integer(name, getattr(self, name), 1)
         check_integer('size', self.size, 32)
-        check_choice('backbone', self.backbone, tuple(BACKBONES))
-        check_choice('ema', self.ema, (True, False))
+        if self.weights == 'default' and find_backbone(self.backbone).weights is None:
+            raise ValueError(
+                f'own.weights: name the weights of {self.backbone} (docs/checkpoints.md), or None '
+                f'for random values; only {", ".join(WORDS)} have weights of their own'
+            )
+        for name in ('ema', 'negatives'):
+            check_choice(name, getattr(self, name), (True, False))
         if self.patience is not None:
             check_integer('patience', self.patience, 1)
         if self.lr is not None:
@@ -107,6 +113,10 @@ class Own:
     @property
     def root(self) -> Path:
         return Path(self.data_root)
+
+    @property
+    def vit(self) -> OwnBackbone:
+        return find_backbone(self.backbone)
 
 
 def settings_of(given: Mapping[str, object]) -> Own:
@@ -175,15 +185,14 @@ def on_coco(
     images = fit_data(cfg, own)
     resize(cfg, own.size / recipe_size)
     model = cfg['model']
-    fit_backbone(cfg, own, *DETECTION[own.backbone])
-    channels = BACKBONES[own.backbone][2]
+    vit = own.vit
+    fit_backbone(cfg, own, *DETECTION[vit.scale])
     pyramid = model['neck'][0] if isinstance(model['neck'], list) else model['neck']
-    pyramid['in_channels'] = channels
-    depth = BACKBONES[own.backbone][3]
+    pyramid['in_channels'] = vit.channels
     model['backbone'].update(
-        window_size=16,  # the grid of the pre-training's crops
+        window_size=vit.window_size,
         window_prefix='copy',
-        window_block_indexes=[i for i in range(depth) if (i + 1) % (depth // 4)],
+        window_block_indexes=[i for i in range(vit.depth) if (i + 1) % (vit.depth // 4)],
     )
     if 'num_queries' in model:  # no more than the smallest training image has tokens of 8 pixels
         model['num_queries'] = min(model['num_queries'], math.floor(0.6 * own.size / 8) ** 2)
@@ -206,17 +215,14 @@ def fit_data(cfg: dict, own: Own) -> int:
     """Set data sets, evaluators and classes for boxes in COCO's format, in place.
 
     Returns:
-        The number of training images that have objects of the classes.
+        The number of training images.
 
     Raises:
         ValueError: annotations that cannot be used.
     """
     train = val = MISSING
     if own.root.is_dir():  # else the tools say, before they begin, that the data is not there
-        train, val = (
-            find_coco(own.root, split, as_file(split, getattr(own, split)))
-            for split in ('train', 'val')
-        )
+        train, val, cfg['own_data'] = find_splits(own)
     file = own.root / CLASSES_FILE
     listed, colours = read_classes(file) if file.is_file() else (None, [])
     classes = choose_classes(train, val, own.classes or listed)
@@ -230,14 +236,33 @@ def fit_data(cfg: dict, own: Own) -> int:
             data_prefix=dict(img=f'{split.images}/' if split.images else ''),
             metainfo=dict(classes=classes, palette=palette),
         )
-    cfg['train_dataloader']['dataset']['filter_cfg']['min_size'] = 1
+    filter_cfg = dict(filter_empty_gt=not own.negatives, min_size=1)
+    cfg['train_dataloader']['dataset']['filter_cfg'] = filter_cfg
     for evaluator in ('val_evaluator', 'test_evaluator'):
         cfg[evaluator]['ann_file'] = str(own.root / val.ann_file)
     set_everywhere(cfg['model'], 'num_classes', len(classes))
     images = train.count(classes)
     if not images:
         raise ValueError(f'{own.root / train.ann_file}: no image has an object of {classes}')
-    return images
+    return train.num_images if own.negatives else images
+
+
+def find_splits(own: Own) -> tuple[CocoSplit, CocoSplit, str]:
+    """The training and the validation split, and what they are, in words.
+
+    Raises:
+        ValueError: annotations that are not there or cannot be read.
+    """
+    given = {split: as_file(split, getattr(own, split)) for split in ('train', 'val')}
+    is_coco = any((own.root / name).is_file() for name in annotation_files('train'))
+    labels = None if is_coco or any(given.values()) else find_labels(own.root)
+    if labels is not None:
+        splits, report = labels.as_coco(CONVERTED)
+        return splits['train'], splits['val'], report
+    train, val = (find_coco(own.root, split, file) for split, file in given.items())
+    negatives = train.num_images - len(train.with_objects)
+    text = f'COCO, {train.num_images} training and {val.num_images} validation images'
+    return train, val, f'{text}; {negatives} training images have no object'
 
 
 def as_file(split: str, given: str | Sequence[str] | None) -> str | None:
@@ -261,6 +286,7 @@ def semantic(given: Mapping[str, object]) -> dict:
             folders[split] = find_masks(own.root, split, as_folders(split, getattr(own, split)))
         images = len(paired_files(*(own.root / name for name in folders['train'])))
 
+    said = f'masks, {images} training images with a mask'
     cfg = read_recipe('upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py')
     resize(cfg, own.size / 512)
     for name in ('train', 'val', 'test'):
@@ -274,19 +300,19 @@ def semantic(given: Mapping[str, object]) -> dict:
             metainfo=dict(classes=classes, palette=palette),
         )
     set_everywhere(cfg['model'], 'num_classes', len(classes))
-    fit_backbone(cfg, own, *SEMANTIC[own.backbone])
-    channels, depth = BACKBONES[own.backbone][2:]
-    model = cfg['model']
-    model['backbone']['out_indices'] = [depth * part // 4 - 1 for part in (1, 2, 3, 4)]
-    model['neck']['embed_dim'] = channels
-    model['decode_head'].update(in_channels=[channels] * 4, channels=channels)
-    model['auxiliary_head']['in_channels'] = channels
+    vit, model = own.vit, cfg['model']
+    fit_backbone(cfg, own, *SEMANTIC[vit.scale])
+    model['backbone']['out_indices'] = [vit.depth * part // 4 - 1 for part in (1, 2, 3, 4)]
+    model['neck']['embed_dim'] = vit.channels
+    model['decode_head'].update(in_channels=[vit.channels] * 4, channels=vit.channels)
+    model['auxiliary_head']['in_channels'] = vit.channels
     iterations = fit_schedule(cfg, own, images, 16, 'mIoU')
     cfg['param_scheduler'] = [
         *warm_up(iterations),
         dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=iterations),
     ]
     cfg['custom_imports']['imports'].append('rope_dense.datasets.image_masks')
+    cfg['own_data'] = said
     return finished(cfg, own)
 
 
@@ -354,20 +380,30 @@ def set_everywhere(part: object, name: str, value: object) -> None:
 
 def fit_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> None:
     """Set architecture, weights and what goes with them. Random weights have one learning rate."""
-    arch, published = BACKBONES[own.backbone][:2]
     backbone, paramwise = cfg['model']['backbone'], cfg['optim_wrapper']['paramwise_cfg']
-    backbone.update(arch=arch, rope='default', with_cls_token='default', init_cfg=None)
+    backbone.update(arch=own.vit.arch, rope='default', with_cls_token='default')
     backbone['drop_path_rate'] = drop_path
     decay = dict(layer_decay=layer_decay)
+    fit_weights(cfg, own)
     if own.weights is None:
-        # LayerScale of 1e-5, with which the weights were trained, would hide the blocks.
-        backbone.update(layer_scale_init_value=1.0, drop_path_rate=0.0, img_size=own.size)
+        backbone.update(drop_path_rate=0.0, img_size=own.size)
         decay = {}
-    else:
-        checkpoint = published if own.weights == 'default' else own.weights
-        backbone['init_cfg'] = dict(type='Pretrained', checkpoint=checkpoint)
     kept = {name: value for name, value in paramwise.items() if name == 'no_decay'}
     cfg['optim_wrapper']['paramwise_cfg'] = dict(**decay, **kept)
+
+
+def fit_weights(cfg: dict, own: Own) -> None:
+    """Set the weights of the backbone, and the colours and sizes that they were trained with."""
+    vit, model = own.vit, cfg['model']
+    model['data_preprocessor'].update(mean=[*vit.mean], std=[*vit.std])
+    if model['data_preprocessor'].get('pad_size_divisor') == 16:  # of the recipe's patches
+        model['data_preprocessor']['pad_size_divisor'] = vit.patch_size
+    checkpoint = vit.weights if own.weights == 'default' else own.weights
+    pretrained = dict(type='Pretrained', checkpoint=checkpoint)
+    model['backbone']['init_cfg'] = pretrained if checkpoint else None
+    if own.weights is None and vit.has_layer_scale:
+        # LayerScale of 1e-5, with which the weights were trained, would hide the blocks.
+        model['backbone']['layer_scale_init_value'] = 1.0
 
 
 def fit_schedule(cfg: dict, own: Own, images: int, recipe_batch: int, metric: str) -> int:
@@ -386,7 +422,9 @@ def fit_schedule(cfg: dict, own: Own, images: int, recipe_batch: int, metric: st
         cfg[f'{name}_dataloader'].update(num_workers=workers, persistent_workers=True)
     optimizer = cfg['optim_wrapper']['optimizer']
     scale = math.sqrt(together / recipe_batch)
-    optimizer['lr'] = float(f'{optimizer["lr"] * scale:.3g}') if own.lr is None else own.lr
+    optimizer['lr'] = own.lr or float(f'{optimizer["lr"] * scale:.3g}')
+    if own.lr is None and own.weights is None:
+        optimizer['lr'] = RANDOM_LR
     cfg['auto_scale_lr'] = dict(enable=False, base_batch_size=together)
     custom = []
     if own.patience is not None:

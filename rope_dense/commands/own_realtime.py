@@ -10,11 +10,11 @@ from mmengine.config import Config
 from ..datasets.dense_stages import set_stages, with_masks
 from ..utils.config_parts import nodes
 from .own_config import (
-    BACKBONES,
     Own,
     finished,
     fit_data,
     fit_schedule,
+    fit_weights,
     read_recipe,
     settings_of,
 )
@@ -22,12 +22,12 @@ from .own_config import (
 # The recipe of a backbone; shares of its epochs: first augmentation, end of mosaics and MixUp, end
 # of augmentation, late matching.
 RECIPES = {
+    'tiny': ('deim/deimv2-s_vit-t_4xb8-488k_coco.py', (4 / 132, 64 / 132, 120 / 132), 100 / 132),
     'small': ('deim/deimv2-l_lingbot-s_4xb8-251k_coco.py', (4 / 68, 34 / 68, 60 / 68), 50 / 68),
     'base': ('deim/deimv2-x_lingbot-b_4xb8-214k_coco.py', (4 / 58, 29 / 58, 50 / 58), 45 / 58),
     'large': ('deim/deimv2-x_lingbot-b_4xb8-214k_coco.py', (4 / 58, 29 / 58, 50 / 58), 45 / 58),
 }
 RECIPE_BATCH, RECIPE_SIZE = 32, 640
-BLOCKS = {12: (5, 8, 11), 24: (11, 17, 23)}  # whose maps are used, by the number of blocks
 
 
 def realtime(given: Mapping[str, object]) -> dict:
@@ -58,7 +58,7 @@ def realtime_masks(given: Mapping[str, object]) -> dict:
 def fitted(given: Mapping[str, object], metric: str) -> dict:
     """The recipe fitted to settings; ``metric`` chooses the best checkpoint."""
     own = settings_of(given)
-    name, shares, late = RECIPES[own.backbone]
+    name, shares, late = RECIPES[own.vit.scale]
     cfg = read_recipe(name)
     images = fit_data(cfg, own)
     fit_model(cfg, own)
@@ -76,16 +76,13 @@ def fitted(given: Mapping[str, object], metric: str) -> dict:
 
 def fit_model(cfg: dict, own: Own) -> None:
     """Set the backbone and what goes with it. Random weights have the learning rate of the rest."""
-    arch, published, channels, depth = BACKBONES[own.backbone]
-    model = cfg['model']
-    model['backbone'].update(arch=arch, out_indices=BLOCKS[depth], init_cfg=None)
-    model['neck']['in_channels'] = channels
+    vit, model = own.vit, cfg['model']
+    blocks = [vit.depth // 2 - 1, vit.depth * 3 // 4 - 1, vit.depth - 1]
+    model['backbone'].update(arch=vit.arch, out_indices=blocks)
+    model['neck']['in_channels'] = vit.channels
+    fit_weights(cfg, own)
     if own.weights is None:
-        model['backbone']['layer_scale_init_value'] = 1.0
         cfg['optim_wrapper']['paramwise_cfg']['lr_mult'] = {}
-        return
-    checkpoint = published if own.weights == 'default' else own.weights
-    model['backbone']['init_cfg'] = dict(type='Pretrained', checkpoint=checkpoint)
 
 
 def fit_augmentation(cfg: dict, size: int) -> None:
@@ -98,7 +95,6 @@ def fit_augmentation(cfg: dict, size: int) -> None:
         if step.get('type') == 'AffineMosaic':
             step.update(part_size=size // 2, max_cached_images=0)
     loader['dataset']['type'] = 'MosaicCocoDataset'
-    loader['dataset']['filter_cfg'] = dict(filter_empty_gt=True, min_size=1)
     loader['drop_last'] = False  # a small data set may have less than a batch
     model = cfg['model']
     # No more queries than the smallest batch has tokens of stride 8.

@@ -38,7 +38,8 @@ def recipe_text(cfg: Config, model: nn.Module) -> str:
     hooks = cfg.get('default_hooks') or {}
     settings = [cfg.get('test_evaluator'), hooks.get('checkpoint'), cfg.model.get('test_cfg')]
     tta = [cfg.get('tta_model'), cfg.get('tta_pipeline')]
-    sections = {
+    sections = {'own data': cfg.own_data} if cfg.get('own_data') else {}
+    sections |= {
         'train data': short(cfg.train_dataloader),
         'test data': short(cfg.test_dataloader),
         'model': parts_text(cfg, model),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from .conversion import Odd, image_files
+from .label_readers import Odd, image_files
 from .own_data import CLASSES_FILE, IGNORED, MASK_SUFFIXES, distinct_colour
 
 Colour = tuple[int, int, int]  # red, green, blue

@@ -43,16 +43,23 @@ class CocoSplit:
         ann_file, images: file and folder of images, below the folder of the data set.
         classes: names of the categories, in the order of the file (mmdet numbers them so).
         with_objects: for each image that has objects, the set of their categories' names.
+        num_images: with and without objects.
     """
 
     ann_file: str
     images: str
     classes: tuple[str, ...]
     with_objects: tuple[frozenset[str], ...]
+    num_images: int
 
     def count(self, classes: Sequence[str]) -> int:
-        """Images with an object of one of the classes: mmdet trains with no others."""
+        """Images with an object of one of the classes."""
         return sum(not names.isdisjoint(classes) for names in self.with_objects)
+
+
+def annotation_files(split: str) -> list[str]:
+    """The common names of a split's annotation file, below the folder of the data set."""
+    return [form.format(name) for name in SPLITS[split] for form in ANNOTATIONS]
 
 
 def find_coco(root: Path, split: str, ann_file: str | None = None) -> CocoSplit:
@@ -65,27 +72,14 @@ def find_coco(root: Path, split: str, ann_file: str | None = None) -> CocoSplit:
     Raises:
         ValueError: no such file, it is not in COCO's format, or its first image is nowhere.
     """
-    looked_for = [form.format(name) for name in SPLITS[split] for form in ANNOTATIONS]
-    looked_for = looked_for if ann_file is None else [ann_file]
+    looked_for = annotation_files(split) if ann_file is None else [ann_file]
     found = next((name for name in looked_for if (root / name).is_file()), None)
     if found is None:
         raise ValueError(
             f'{root}: no annotation file of {split}; looked for {", ".join(looked_for)}. Name it: '
             f'own.{split}=FILE, below data_root'
         )
-    try:
-        content = json.loads((root / found).read_text(encoding='utf-8'))
-        names = {category['id']: category['name'] for category in content['categories']}
-        objects: dict[int, set[str]] = {}
-        for annotation in content['annotations']:
-            objects.setdefault(annotation['image_id'], set()).add(names[annotation['category_id']])
-        files = [image['file_name'] for image in content['images']]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f'{root / found} is not in COCO format, or cut off ({type(error).__name__}: {error})'
-        ) from error
-    if not files:
-        raise ValueError(f'{root / found}: no image in it')
+    names, objects, files = read_coco_file(root / found)
     folders = [form.format(name) for form in IMAGE_FOLDERS for name in SPLITS[split]]
     folders = list(dict.fromkeys([*folders, str(Path(found).parent)]))
     images = next((name for name in folders if (root / name / files[0]).is_file()), None)
@@ -94,7 +88,41 @@ def find_coco(root: Path, split: str, ann_file: str | None = None) -> CocoSplit:
             f'{root / found}: its first image, {files[0]}, is in none of '
             f'{", ".join(name or "." for name in folders)} of {root}'
         )
-    return CocoSplit(found, images, tuple(names.values()), tuple(map(frozenset, objects.values())))
+    return CocoSplit(found, images, names, objects, len(files))
+
+
+def coco_split(ann_file: Path, images: Path) -> CocoSplit:
+    """A split whose annotation file and folder of images are known.
+
+    Raises:
+        ValueError: the file is not in COCO's format.
+    """
+    names, objects, files = read_coco_file(ann_file)
+    return CocoSplit(str(ann_file), str(images.absolute()), names, objects, len(files))
+
+
+def read_coco_file(
+    path: Path,
+) -> tuple[tuple[str, ...], tuple[frozenset[str], ...], list[str]]:
+    """Names of the categories, their names in each image with objects, and all files of images.
+
+    Raises:
+        ValueError: the file is not in COCO's format, or has no image.
+    """
+    try:
+        content = json.loads(path.read_text(encoding='utf-8'))
+        names = {category['id']: category['name'] for category in content['categories']}
+        objects: dict[int, set[str]] = {}
+        for annotation in content['annotations']:
+            objects.setdefault(annotation['image_id'], set()).add(names[annotation['category_id']])
+        files = [image['file_name'] for image in content['images']]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f'{path} is not in COCO format, or cut off ({type(error).__name__}: {error})'
+        ) from error
+    if not files:
+        raise ValueError(f'{path}: no image in it')
+    return tuple(names.values()), tuple(map(frozenset, objects.values())), files
 
 
 def choose_classes(

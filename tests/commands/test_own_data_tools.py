@@ -48,6 +48,21 @@ def test_a_share_of_the_images_is_for_validation(
     assert 'nothing is written over' in capsys.readouterr().err and out.read_bytes() == before
 
 
+def test_a_file_lists_the_images(
+    convert: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, listed = yolo(tmp_path, 4), tmp_path / 'test.txt'
+    listed.write_text('1\n3.png -1\n\n')
+    given = ['yolo', str(source), str(tmp_path / 'out.json'), '--split-file', str(listed)]
+    assert convert(given) == 0
+    content = json.loads((tmp_path / 'out.json').read_text())
+    assert [image['file_name'] for image in content['images']] == ['1.png', '3.png']
+    listed.write_text('nothing\n')
+    assert convert([*given[:2], str(tmp_path / 'none.json'), *given[3:]]) == 2
+    assert 'none of the images' in capsys.readouterr().err
+    assert not (tmp_path / 'none.json').exists()
+
+
 def test_colours_get_names_from_the_user(
     convert: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

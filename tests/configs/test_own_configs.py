@@ -14,7 +14,8 @@ from rope_dense.commands.data_checks import check_paths
 from rope_dense.commands.errors import UsageError
 from rope_dense.commands.model_checks import random_model
 from rope_dense.commands.options import with_data_root
-from rope_dense.commands.own_config import BACKBONES, multiplied
+from rope_dense.commands.own_backbones import WORDS, find_backbone
+from rope_dense.commands.own_config import multiplied
 from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
 
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -64,12 +65,17 @@ def test_a_copy_works_in_any_folder(
 
 
 @pytest.mark.parametrize('task', TASKS)
-@pytest.mark.parametrize('backbone', BACKBONES)
+@pytest.mark.parametrize(
+    'backbone', [*WORDS, 'dinov3_small', 'eva02_tiny', 'pe_core_large', 'rope_reg1_mediumd', 'sam3']
+)
 def test_every_head_fits_every_backbone(data: Path, task: str, backbone: str) -> None:
     """Built without memory; the maps of the backbone and the classes of each head."""
-    cfg = load(task, data, backbone=backbone)
-    _, checkpoint, channels, depth = BACKBONES[backbone]
+    weights = 'default' if backbone in WORDS else 'own.pth'
+    cfg = load(task, data, backbone=backbone, weights=weights)
+    vit = find_backbone(backbone)
+    checkpoint, channels, depth = vit.weights or weights, vit.channels, vit.depth
     assert cfg.model.backbone.init_cfg.checkpoint == checkpoint
+    assert tuple(cfg.model.data_preprocessor.mean) == vit.mean
     cfg.model.backbone.init_cfg = None
     with torch.device('meta'), MODELS.switch_scope_and_registry(cfg.default_scope) as models:
         model = models.build(cfg.model)
@@ -182,7 +188,12 @@ def test_without_weights_all_learn_alike(data: Path) -> None:
     'task, settings, says',
     [
         ('detection', dict(epoch=3), "own.epoch: no such setting, did you mean 'epochs'"),
-        ('detection', dict(backbone='huge'), "backbone must be one of ('small', 'base', 'large')"),
+        (
+            'detection',
+            dict(backbone='huge'),
+            "own.backbone must be one of ('tiny', 'small',",
+        ),
+        ('detection', dict(backbone='dinov3_base'), 'own.weights: name the weights of dinov3_base'),
         ('detection', dict(epochs=0), 'epochs must be an integer from 1 up, got 0'),
         ('detection', dict(classes='[cow]'), 'classes cow are no categories of'),
         ('detection', dict(train='[a,b]'), 'own.train='),

@@ -61,12 +61,12 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
 
 
 def test_classes_follow_the_file_that_mmdet_numbers_them_by() -> None:
-    train, val = (CocoSplit(f'{n}.json', '', ('a', 'b', 'c'), ()) for n in ('train', 'val'))
+    train, val = (CocoSplit(f'{n}.json', '', ('a', 'b', 'c'), (), 0) for n in ('train', 'val'))
     assert choose_classes(train, val, None) == ('a', 'b', 'c')
     assert choose_classes(train, val, ['c', 'a']) == ('a', 'c')
     with pytest.raises(ValueError, match=r'classes d are no categories of train\.json'):
         choose_classes(train, val, ['d'])
-    other = CocoSplit('other.json', '', ('c', 'b', 'a'), ())
+    other = CocoSplit('other.json', '', ('c', 'b', 'a'), (), 0)
     with pytest.raises(ValueError, match=r'train\.json and other\.json .* different orders'):
         choose_classes(train, other, None)
 

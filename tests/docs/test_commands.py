@@ -16,6 +16,7 @@ import pytest
 from mmengine.registry import DefaultScope
 from PIL import Image
 
+from rope_dense.backbones.archs import VIT_ARCHS
 from rope_dense.datasets import ShapesSettings, write_shapes
 
 pytest.importorskip('mmdet')
@@ -59,6 +60,8 @@ def write_sources(folder: Path) -> None:
     video.release()
     for name in ('data/labels/train', 'VOC/Annotations', 'labels', 'colour_masks'):
         (folder / name).mkdir(parents=True)
+    (folder / 'VOC/ImageSets/Main').mkdir(parents=True)
+    (folder / 'VOC/ImageSets/Main/test.txt').write_text('1\n')
     (folder / 'data/classes.txt').write_text('cat #ff0000\n')
     corners = dict(xmin=10, ymin=10, xmax=40, ymax=30)
     inner = ''.join(f'<{name}>{value}</{name}>' for name, value in corners.items())
@@ -119,7 +122,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     tiny = dict(embed_dims=32, depth=4, num_heads=2)
     hub = pytest.importorskip('huggingface_hub')
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('rope_dense.commands.own_config.BACKBONES', {'small': (tiny, '', 32, 4)})
+        patch.setitem(VIT_ARCHS, 'small_test', tiny)
+        patch.setattr('rope_dense.commands.own_backbones.WORDS', {'small': ('small_test', '')})
         patch.setattr(hub, 'HfApi', FolderHub)
         patch.setattr(hub, 'hf_hub_download', FolderHub.download)
         patch.chdir(folder)

@@ -1,0 +1,86 @@
+"""The backbones that configs/own takes by a word or by the name of an architecture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..backbones.archs import VIT_ARCHS, ViTArch, find_arch
+from ..utils.validation import refuse
+
+LINGBOT = 'hf-hub:robbyant/lingbot-vision-vit-'
+PE_TINY = 'hf-hub:timm/vit_pe_spatial_tiny_patch16_512.fb'
+# Architectures and published weights under the Apache-2.0 licence.
+WORDS = {
+    'tiny': ('pe_spatial_tiny', PE_TINY),
+    'small': ('lingbot_small', f'{LINGBOT}small'),
+    'base': ('lingbot_base', f'{LINGBOT}base'),
+    'large': ('lingbot_large', f'{LINGBOT}large'),
+}
+HALF = (127.5,) * 3, (127.5,) * 3
+CLIP = (122.771, 116.746, 104.094), (68.501, 66.632, 70.323)
+IMAGENET = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
+# Mean and standard deviation of red, green and blue, by the beginning of the architecture's name.
+COLOURS = {
+    'pe_': HALF,
+    'sam3': HALF,
+    'rope_reg1': HALF,
+    'rope_reg4': CLIP,
+    'eva02_': CLIP,
+}
+WINDOWS = {'pe_spatial': 32, 'sam3': 24}  # tokens of a side; others 16
+
+
+@dataclass(frozen=True)
+class OwnBackbone:
+    """A plain ViT, and what a recipe has to know of it.
+
+    Attributes:
+        arch: its name among the architectures of ``RoPEViT``.
+        weights: published ones under a free licence, or None.
+        channels, depth, patch_size: of the architecture.
+        mean, std: of the colours (red, green, blue) that its weights were trained with.
+        window_size: tokens of a side of its windows: the grid of the crops of its pre-training.
+        has_layer_scale: whether its blocks have a LayerScale.
+    """
+
+    arch: str
+    weights: str | None
+    channels: int
+    depth: int
+    patch_size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    window_size: int
+    has_layer_scale: bool
+
+    @property
+    def scale(self) -> str:
+        """The word for its size, after which settings of training are chosen."""
+        if self.depth >= 24:
+            return 'large'
+        return 'tiny' if self.channels <= 256 else 'small' if self.channels <= 512 else 'base'
+
+
+def find_backbone(name: str) -> OwnBackbone:
+    """The backbone of a word ('tiny', 'small', 'base', 'large') or of an architecture's name.
+
+    Raises:
+        ValueError: neither.
+    """
+    arch, weights = WORDS.get(name, (name, None))
+    if arch not in VIT_ARCHS:
+        refuse('own.backbone', name, f'one of {tuple(WORDS)}, or of {", ".join(VIT_ARCHS)}')
+    sizes = find_arch(ViTArch, VIT_ARCHS, arch)
+    mean, std = next((c for start, c in COLOURS.items() if arch.startswith(start)), IMAGENET)
+    window = next((size for start, size in WINDOWS.items() if arch.startswith(start)), 16)
+    return OwnBackbone(
+        arch,
+        weights,
+        sizes.embed_dims,
+        sizes.depth,
+        sizes.patch_size,
+        mean,
+        std,
+        window,
+        sizes.layer_scale_init_value is not None,
+    )
