@@ -52,8 +52,6 @@ class AffineMosaic(BaseTransform):
         scaling: range of the factor.
         max_cached_images: number of recent images, of which a random one is replaced; 0 to load
             images from the data set, which has to be a ``MosaicCocoDataset``.
-        loading: transforms that load an image and its objects, for ``max_cached_images=0``; None
-            for mmdet's, with masks if the first image has them.
     """
 
     def __init__(
@@ -63,12 +61,11 @@ class AffineMosaic(BaseTransform):
         translation: Sequence[float] = (0.1, 0.1),
         scaling: Sequence[float] = (0.5, 1.5),
         max_cached_images: int = 50,
-        loading: Sequence[dict] | None = None,
     ) -> None:
         self.part_size, self.rotation = part_size, rotation
         self.translation, self.scaling = tuple(translation), tuple(scaling)
         self.max_cached_images = max_cached_images
-        self.loading = None if loading is None else Compose(list(loading))
+        self.loading: Compose | None = None  # with masks if the first image has them
         self.cache: list[dict] = []
 
     def transform(self, results: dict) -> dict:
