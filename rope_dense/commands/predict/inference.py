@@ -106,7 +106,7 @@ def predict_images(
         if pixels_of(source.path) > args.tile_above * 1e6:
             try:
                 predict_in_tiles(args, writer, source)
-            except ValueError as error:
+            except (UsageError, ValueError) as error:
                 failed[source.path] = error
             bar.update()
         else:
