@@ -4,7 +4,7 @@ import numpy as np
 from mmengine.config import Config
 from mmengine.registry import DATASETS
 
-from .config import component_of, leaf_datasets
+from .config import component_of, datasets_of
 from .model_checks import check_classes
 
 Colour = tuple[int, int, int]  # red, green, blue
@@ -16,7 +16,7 @@ def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], dict[
     Colours are random where both have none. UsageError for another number of classes than the heads
     of the model have.
     """
-    key, dataset = next(leaf_datasets(cfg, 'test_dataloader'))
+    key, dataset = next(datasets_of(cfg, 'test_dataloader'))
     known = dict(getattr(component_of(cfg, DATASETS, dataset), 'METAINFO', {}))
     known |= dataset.get('metainfo') or {}
     stored = (checkpoint.get('meta') or {}).get('dataset_meta') or {}

@@ -1,8 +1,6 @@
 """Build the Runner and run it, on any machine."""
 
-import errno
 import logging
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +26,7 @@ def build_runner(cfg: Config, launcher: str) -> Runner:
     cfg.launcher = launcher
     read_safely()
     logging.raiseExceptions = False  # a log on a full disk: what is written next says so
-    with writing_to(cfg.work_dir), building(f'Runner, --launcher {launcher}'):
+    with building(f'Runner, --launcher {launcher}'):
         if launcher == 'pytorch' and not torch.cuda.is_available():
             use_gloo(cfg)
         return runners.build_runner(cfg)
@@ -99,8 +97,7 @@ def build_loop(runner: Runner, loop: str) -> None:
 def running(cfg: Config, loop: str, runner: Runner | None = None) -> Iterator[None]:
     """Within this context, a ValueError or AssertionError becomes a UsageError with the batch."""
     try:
-        with writing_to(cfg.work_dir):
-            yield
+        yield
     except (ValueError, AssertionError) as error:
         if is_interrupt(error):
             raise
@@ -109,14 +106,3 @@ def running(cfg: Config, loop: str, runner: Runner | None = None) -> Iterator[No
             size = cfg[f'{loop}_dataloader'].get('batch_size', 1)
             batch = f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'
         raise UsageError(f'{error or type(error).__name__}{batch}') from error
-
-
-@contextmanager
-def writing_to(folder: str) -> Iterator[None]:
-    """Within this context, the error of a full disk names this folder if it names no file."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
-            error.filename = os.path.join(os.path.abspath(folder), '')
-        raise

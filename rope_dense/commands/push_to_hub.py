@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .arguments import add_cfg_options, tool_parser
-from .errors import UsageError, usage_errors
+from .errors import UsageError
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -55,7 +55,7 @@ def main(args: argparse.Namespace) -> None:
     model = build_model(cfg)
     stored = check_tested_weights(args.checkpoint, model)
     classes, colours = classes_and_colours(cfg, stored)
-    with usage_errors(), tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary:
         folder = save_for_hub(
             cfg,
             model.state_dict(),

@@ -45,15 +45,9 @@ def with_tiles(cfg: Config, args: argparse.Namespace) -> Config:
         ValueError: no such size, or the test pipeline has none.
     """
     if args.size is not None:
-        try:
-            cfg = at_size(cfg, parse_size(args.size))
-        except ValueError as error:
-            raise ValueError(str(error).replace('--sizes', '--size')) from error
+        cfg = at_size(cfg, parse_size(args.size))
     if args.tile is None:
-        try:
-            args.tile = min(configured_size(cfg))
-        except ValueError as error:
-            raise ValueError(f'{error}; or give --tile') from error
+        args.tile = min(configured_size(cfg))
         crops = training_crops(cfg)
         if crops and (args.tile, args.tile) not in crops:
             sizes = ', '.join(f'{height} x {width}' for height, width in sorted(crops))
