@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,12 @@ def words(leaf: Leaf) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize('leaf', GRID, ids=lambda leaf: leaf.name)
+def a_few_fast(items: Sequence) -> list:
+    """All parameters of a test, most of them marked as slow."""
+    return [pytest.param(x, marks=[pytest.mark.slow] * (i % 8 > 0)) for i, x in enumerate(items)]
+
+
+@pytest.mark.parametrize('leaf', a_few_fast(GRID), ids=lambda leaf: leaf.name)
 def test_every_leaf_in_one_screen(leaf: Leaf) -> None:
     cfg = leaf.load()
     text = recipe_text(cfg, build_offline(leaf))
@@ -81,7 +87,7 @@ def test_every_leaf_in_one_screen(leaf: Leaf) -> None:
     assert leaf.results or result == 'none: not in the paper'
 
 
-@pytest.mark.parametrize('name', foundation.RECIPES)
+@pytest.mark.parametrize('name', a_few_fast([*foundation.RECIPES]))
 def test_how_a_foundation_backbone_is_used(name: str) -> None:
     cfg, model = foundation.load(name), foundation.build_offline(name)
     (head, family), actual = foundation.head_and_family(name), sections(recipe_text(cfg, model))
