@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mmengine.config import Config
     from torch import nn
 
-    from .dataset_meta import Colour
+    from .trained_model import Colour
 
 FORMATS, PRECISIONS = ('onnx', 'pt2'), ('fp32', 'fp16', 'bf16')
 
@@ -102,7 +102,7 @@ def load(
     Raises:
         UsageError, CheckpointError: they cannot be read, or do not fit.
     """
-    from .dataset_meta import classes_and_colours
+    from .trained_model import classes_and_colours
     from .weights import check_tested_weights
 
     stored = check_tested_weights(checkpoint, model)
@@ -110,8 +110,7 @@ def load(
     classes = classes or (cfg.get('metainfo') or {}).get('classes')  # of a model of the hub
     if classes is None or cfg.get('test_dataloader') is None:
         return classes, None
-    colours = classes_and_colours(cfg, stored)[1]
-    return classes, [colours[index] for index in range(len(classes))]
+    return classes, classes_and_colours(cfg, stored)[1]
 
 
 def resize_of(cfg: Config) -> dict | None:

@@ -52,7 +52,7 @@ def use_gloo(cfg: Config) -> None:
 def test(runner: Runner) -> None:
     """Test; errors as in ``train``."""
     build_loop(runner, 'test')
-    with running(runner.cfg, 'test', runner):
+    with running(runner, 'test'):
         runner.test()
 
 
@@ -67,7 +67,7 @@ def train(runner: Runner) -> None:
     build_loop(runner, 'train')
     build_loop(runner, 'val')
     try:
-        with running(runner.cfg, 'train', runner):
+        with running(runner, 'train'):
             runner.train()
     except (KeyboardInterrupt, Exception) as error:
         if not is_interrupt(error):
@@ -94,7 +94,7 @@ def build_loop(runner: Runner, loop: str) -> None:
 
 
 @contextmanager
-def running(cfg: Config, loop: str, runner: Runner | None = None) -> Iterator[None]:
+def running(runner: Runner, loop: str) -> Iterator[None]:
     """Within this context, a ValueError or AssertionError becomes a UsageError with the batch."""
     try:
         yield
@@ -103,6 +103,6 @@ def running(cfg: Config, loop: str, runner: Runner | None = None) -> Iterator[No
             raise
         batch = ''
         if images := getattr(runner, 'batch', ()):
-            size = cfg[f'{loop}_dataloader'].get('batch_size', 1)
+            size = runner.cfg[f'{loop}_dataloader'].get('batch_size', 1)
             batch = f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'
         raise UsageError(f'{error or type(error).__name__}{batch}') from error

@@ -44,17 +44,13 @@ def main(args: argparse.Namespace) -> None:
 
     from ..integrations.hub import push_to_hub, save_for_hub
     from .config import load_config
-    from .dataset_meta import classes_and_colours
-    from .model_checks import build_model
-    from .weights import check_tested_weights
+    from .trained_model import load_trained
 
     if args.name.count('/') != 1 or not all(args.name.split('/')):
         raise UsageError(f'{args.name}: give OWNER/NAME')
     metrics = dict(map(metric, args.metric))
     cfg = load_config(args.config, args.cfg_options)
-    model = build_model(cfg)
-    stored = check_tested_weights(args.checkpoint, model)
-    classes, colours = classes_and_colours(cfg, stored)
+    model, classes, colours = load_trained(cfg, args.checkpoint)
     with tempfile.TemporaryDirectory() as temporary:
         folder = save_for_hub(
             cfg,
@@ -62,7 +58,7 @@ def main(args: argparse.Namespace) -> None:
             args.folder or temporary,
             name=args.name,
             classes=classes,
-            colours=[colours[index] for index in range(len(classes))],
+            colours=colours,
             license=args.license,
             metrics=metrics,
         )

@@ -91,9 +91,9 @@ def main(args: argparse.Namespace) -> None:
     from ...large_images.tiles import TileGrid
     from ...utils.lock import exclusive
     from ..config import load_config, used_loaders
+    from ..trained_model import load_trained
     from .tiled import (
         folder_of,
-        load_model,
         memory_used,
         settle_output,
         with_tiles,
@@ -112,7 +112,8 @@ def main(args: argparse.Namespace) -> None:
     TileGrid(image.height, image.width, args.tile, args.overlap).tops  # noqa: B018, a check
     settle_output(cfg, args)
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
-        model, classes, colours = load_model(cfg, args.checkpoint)
+        model, classes, palette = load_trained(cfg, args.checkpoint)
+        colours = dict(enumerate(palette))
         model = revert_sync_batchnorm(model).to(device).eval()
         with exclusive(args.out):
             try:

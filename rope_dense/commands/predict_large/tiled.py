@@ -29,13 +29,10 @@ from ...large_images.segmentation import label_type, segment
 from ...large_images.tiles import TileGrid
 from ...utils.atomic_write import atomic_write_text
 from ...utils.peak_memory import peak_rss
-from ..dataset_meta import classes_and_colours
 from ..errors import UsageError
 from ..image_sizes import at_size, configured_size, parse_size
-from ..model_checks import build_model
 from ..sweep.results import Identity
 from ..training_checks import training_crops, warn
-from ..weights import check_tested_weights
 
 
 def with_tiles(cfg: Config, args: argparse.Namespace) -> Config:
@@ -73,19 +70,6 @@ def settle_output(cfg: Config, args: argparse.Namespace) -> None:
         raise UsageError(f'{args.out} exists: give another --out, or --overwrite to replace it')
     if args.picture and args.picture.suffix.lower() not in ('.png', '.jpg', '.jpeg'):
         raise UsageError(f'--picture {args.picture}: give a name that ends with .png or .jpg')
-
-
-def load_model(
-    cfg: Config, checkpoint: str
-) -> tuple[BaseModel, Sequence[str], dict[int, tuple[int, int, int]]]:
-    """The model with its weights, names and colours of its classes.
-
-    Raises:
-        UsageError: they cannot be read, or do not fit.
-    """
-    model = build_model(cfg)
-    classes, colours = classes_and_colours(cfg, check_tested_weights(checkpoint, model))
-    return model, classes, colours
 
 
 def folder_of(args: argparse.Namespace) -> Path:

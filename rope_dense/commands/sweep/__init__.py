@@ -17,7 +17,7 @@ from ...utils.atomic_write import atomic_write_text
 from ...utils.lock import exclusive
 from ..data_checks import check_data
 from ..image_sizes import at_size, configured_size, parse_size
-from ..launch import build_runner, running
+from ..launch import build_runner
 from ..model_checks import build_model
 from ..weights import SelfLoading, check_tested_weights
 from .comparison import Comparison, ReadRuns, read_runs, relative_to
@@ -104,7 +104,7 @@ def run_sweep(
         evaluator = Evaluator(bare_model(runner), config, runner)
     lock = exclusive(results.path) if is_main_process() else nullcontext()
     try:
-        with running(config, 'test'), lock:
+        with lock:
             if not args.overwrite:  # another process may have added rows since it was read
                 results.resume()
             print_table(settings, results, evaluator)
