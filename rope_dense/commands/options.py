@@ -30,13 +30,13 @@ def apply_training_options(cfg: Config, args: argparse.Namespace) -> None:
     if args.ema is not None:
         enable_ema(cfg, args.ema)
     if args.with_cp:
-        enable_checkpointing(cfg)
+        cfg.model.backbone.with_cp = True
     if args.compile:
         enable_compile(cfg)
     if args.fsdp:
         enable_fsdp(cfg, args.launcher)
     if args.auto_scale_lr:
-        enable_auto_scale_lr(cfg)
+        cfg.auto_scale_lr = ConfigDict(cfg.get('auto_scale_lr') or {}, enable=True)
     if args.load_from:
         cfg.load_from = args.load_from
     if args.resume:
@@ -69,11 +69,6 @@ def has_average(cfg: Config) -> bool:
     return any(hook['type'] == 'EMAHook' for hook in cfg.get('custom_hooks') or [])
 
 
-def enable_checkpointing(cfg: Config) -> None:
-    """--with-cp: recompute the backbone's blocks in backward to save memory."""
-    cfg.model.backbone.with_cp = True
-
-
 def enable_compile(cfg: Config) -> None:
     """--compile: compile the backbone's blocks."""
     hooks = cfg.get('custom_hooks') or []
@@ -91,11 +86,6 @@ def enable_fsdp(cfg: Config, launcher: str) -> None:
         raise UsageError('--fsdp: the config has a runner_type or strategy of its own')
     cfg.runner_type = 'FlexibleRunner'
     cfg.strategy = dict(type='rope_dense.engine.fsdp.BlockFSDPStrategy')
-
-
-def enable_auto_scale_lr(cfg: Config) -> None:
-    """--auto-scale-lr: scale the learning rate with the batch size."""
-    cfg.auto_scale_lr = ConfigDict(cfg.get('auto_scale_lr') or {}, enable=True)
 
 
 def enable_tta(cfg: Config) -> None:

@@ -29,6 +29,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--metric',
         nargs='+',
+        type=metric,
         default=[],
         metavar='NAME=VALUE',
         help='results for the card, such as "box AP=0.41"',
@@ -37,6 +38,11 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--folder', type=Path, help='write the files there, and do not upload them')
     add_cfg_options(parser)
     return parser.parse_args(argv)
+
+
+def metric(text: str) -> tuple[str, float]:
+    name, _, value = text.rpartition('=')
+    return name, float(value)
 
 
 def main(args: argparse.Namespace) -> None:
@@ -48,7 +54,6 @@ def main(args: argparse.Namespace) -> None:
 
     if args.name.count('/') != 1 or not all(args.name.split('/')):
         raise UsageError(f'{args.name}: give OWNER/NAME')
-    metrics = dict(map(metric, args.metric))
     cfg = load_config(args.config, args.cfg_options)
     model, classes, colours = load_trained(cfg, args.checkpoint)
     with tempfile.TemporaryDirectory() as temporary:
@@ -60,18 +65,9 @@ def main(args: argparse.Namespace) -> None:
             classes=classes,
             colours=colours,
             license=args.license,
-            metrics=metrics,
+            metrics=dict(args.metric),
         )
         if args.folder:
             print(f'{folder}: {", ".join(sorted(path.name for path in folder.iterdir()))}')
         else:
             print(push_to_hub(folder, args.name, private=args.private))
-
-
-def metric(text: str) -> tuple[str, float]:
-    """NAME=VALUE of --metric; UsageError for anything else."""
-    name, equals, value = text.rpartition('=')
-    try:
-        return name, float(value if equals and name else '')
-    except ValueError as error:
-        raise UsageError(f'--metric {text}: give NAME=VALUE, such as "box AP=0.41"') from error

@@ -11,9 +11,8 @@ from mmengine.registry import STRATEGIES
 from helpers.tool_names import TOOL_NAMES, TOOLS, Fails, Main
 from rope_dense.commands.errors import UsageError
 from rope_dense.commands.options import (
+    apply_training_options,
     enable_amp,
-    enable_auto_scale_lr,
-    enable_checkpointing,
     enable_compile,
     enable_ema,
     enable_fsdp,
@@ -21,6 +20,7 @@ from rope_dense.commands.options import (
     saved_predictions,
     show_predictions,
 )
+from rope_dense.commands.train import parse_args
 
 
 @pytest.mark.parametrize('tool', TOOL_NAMES)
@@ -76,10 +76,8 @@ def test_flags_change_the_config() -> None:
             custom_hooks=[dict(type='SubsetLossHook')],
         )
     )
-    enable_auto_scale_lr(cfg)
-    enable_checkpointing(cfg)
-    enable_ema(cfg, 0.001)
-    enable_compile(cfg)
+    given = ['config.py', '--auto-scale-lr', '--with-cp', '--ema', '0.001', '--compile']
+    apply_training_options(cfg, parse_args(given))
     enable_compile(cfg)  # once is enough
     assert cfg.auto_scale_lr == dict(base_batch_size=16, enable=True)
     assert cfg.model.backbone == dict(type='RoPEViT', with_cp=True)
