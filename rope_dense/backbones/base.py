@@ -94,7 +94,7 @@ class Backbone(BaseModule):
         elif pretrained is not None:
             init_cfg = dict(type='Pretrained', checkpoint=pretrained)
         super().__init__(init_cfg)
-        pretrained_settings(init_cfg)  # what is wrong there, now and not when training begins
+        pretrained_settings(init_cfg)  # so that a bad config fails here, not when training begins
 
     @property
     @abstractmethod
@@ -108,7 +108,7 @@ class Backbone(BaseModule):
 
     @property
     def last_norm(self) -> nn.Module | None:
-        """The norm of the last output; None for none."""
+        """The norm applied to the last output, or None."""
         return None
 
     @property

@@ -23,7 +23,8 @@ class LoRA(nn.Module):
     """An adapter: alpha / rank * up(down(x)), added to the output of a linear layer.
 
     It is the child ``lora`` of its layer, and a forward hook of the layer adds it: the layer stays
-    what it is, with the keys of its weights. ``up`` starts at zero, so the layer does what it did.
+    what it is, with the keys of its weights. ``up`` starts at zero, so at first the output is
+    unchanged.
 
     Args:
         linear: the layer.

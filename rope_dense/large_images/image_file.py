@@ -70,6 +70,11 @@ class LargeImage:
                 f'{path}: {self.file.count} channels of {", ".join(types)}; give an image of uint8 '
                 'with 1 (grey or palette), 2 (grey and alpha), 3 (RGB) or 4 (RGB and alpha)'
             )
+        if self.file.tags().get('EXIF_Orientation', '1') != '1':
+            raise ValueError(
+                f'{path} is to be shown turned (EXIF orientation): tiles are read as they are '
+                'stored; write a turned copy of the image'
+            )
         self.height, self.width = -(-self.file.height // shrink), -(-self.file.width // shrink)
         self.palette, self.scale = palette_of(self.file), scale_of(self.file)
         self.first, self.rows = 0, np.empty((0, self.width, 3), np.uint8)  # as last read

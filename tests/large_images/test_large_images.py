@@ -198,6 +198,16 @@ def test_files_that_cannot_be_read(make: Callable, says: str, tmp_path: Path) ->
         LargeImage(tmp_path / 'a.tif')
 
 
+def test_a_photograph_that_is_shown_turned_is_refused(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    for orientation in (1, 6):
+        exif[274] = orientation
+        Image.new('RGB', (30, 20)).save(tmp_path / f'{orientation}.jpg', exif=exif)
+    assert LargeImage(tmp_path / '1.jpg').width == 30
+    with pytest.raises(ValueError, match=r'6\.jpg is to be shown turned'):
+        LargeImage(tmp_path / '6.jpg')
+
+
 @pytest.mark.parametrize('name', ['labels.tif', 'labels.png'])
 @pytest.mark.parametrize('dtype', [np.uint8, np.uint16])
 def test_label_rasters(

@@ -103,7 +103,10 @@ def predict_images(
     small = []
     for source in left:
         if pixels_of(source.path) > args.tile_above * 1e6:
-            predict_in_tiles(args, writer, source)
+            try:
+                predict_in_tiles(args, writer, source)
+            except (UsageError, ValueError) as error:
+                failed[source.path] = error
             bar.update()
         else:
             small.append(source)

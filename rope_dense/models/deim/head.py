@@ -23,7 +23,7 @@ from .criterion import Criterion, Denoised, Outputs
 from .decoder import DEIMDecoder
 from .masks import MaskHead, in_image
 from .matching import Matcher
-from .predictions import Prediction, Targets, gather_targets
+from .predictions import Prediction, Targets, gather_targets, on_device
 from .queries import ContrastiveDenoising, QuerySelection, take
 
 DENOISING = ('num_queries', 'label_noise', 'box_noise')
@@ -193,9 +193,9 @@ class DEIMHead(BaseModule):
         ):
             meta = sample.metainfo
             if rescale:
-                boxes = boxes / boxes.new_tensor(meta['scale_factor']).repeat(2)
+                boxes = boxes / on_device(meta['scale_factor'], boxes).repeat(2)
             height, width = meta['ori_shape' if rescale else 'img_shape'][:2]
-            boxes = boxes.minimum(boxes.new_tensor([width, height, width, height]))
+            boxes = boxes.minimum(on_device([width, height, width, height], boxes))
             found = InstanceData(scores=scores, labels=labels, bboxes=boxes)
             for logits in masks:
                 inside = meta.get('img_shape', size)[:2]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from mmdet.models.task_modules.assigners import CrossEntropyLossCost, DiceCost
-from mmdet.structures.bbox import bbox_cxcywh_to_xyxy, bbox_overlaps
+from mmdet.structures.bbox import bbox_cxcywh_to_xyxy
 from mmengine.structures import InstanceData
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
@@ -21,6 +21,7 @@ from .predictions import Pairs, Prediction, Targets
 
 FOCAL_ALPHA, FOCAL_GAMMA, FOCAL_EPS = 0.25, 2.0, 1e-8
 POINT_RATIO = 16  # places of a mask for each point that its cost and its losses are taken at
+OVERLAP_EPS = 1e-6
 NOT_A_NUMBER = 1.0  # cost of a pair without one
 
 
@@ -153,9 +154,30 @@ def check_boxes(targets: Targets) -> None:
 
 
 def overlaps(boxes: Tensor, targets: Tensor, mode: str, *, aligned: bool = False) -> Tensor:
-    """IoU or GIoU of boxes [P, 4] and [t, 4], (cx, cy, w, h): [P, t], or [P] if aligned."""
-    corners = bbox_cxcywh_to_xyxy(boxes), bbox_cxcywh_to_xyxy(targets)
-    return bbox_overlaps(*corners, mode=mode, is_aligned=aligned)
+    """IoU or GIoU of boxes [P, 4] and [t, 4], (cx, cy, w, h): [P, t], or [P] if aligned.
+
+    As mmdet's ``bbox_overlaps``, whose constant a GPU would wait for. Checked against it in
+    tests/models/deim/test_matching.py.
+    """
+    first, second = bbox_cxcywh_to_xyxy(boxes), bbox_cxcywh_to_xyxy(targets)
+    if not aligned:
+        first = first[:, None]
+    sizes = [(x[..., 2] - x[..., 0]) * (x[..., 3] - x[..., 1]) for x in (first, second)]
+    inner = first[..., 2:].minimum(second[..., 2:]) - first[..., :2].maximum(second[..., :2])
+    overlap = area(inner)
+    union = (sizes[0] + sizes[1] - overlap).clamp(min=OVERLAP_EPS)
+    iou = overlap / union
+    if mode == 'iou':
+        return iou
+    outer = first[..., 2:].maximum(second[..., 2:]) - first[..., :2].minimum(second[..., :2])
+    around = area(outer).clamp(min=OVERLAP_EPS)
+    return iou - (around - union) / around
+
+
+def area(sides: Tensor) -> Tensor:
+    """Width times height of [..., 2], 0 where one is negative."""
+    width, height = sides.clamp(min=0).unbind(-1)
+    return width * height
 
 
 def unite(matches: Sequence[tuple[np.ndarray, np.ndarray]], num_queries: int) -> tuple:

@@ -84,11 +84,16 @@ def gather_targets(samples: SampleList, size: ImageSize, *, with_masks: bool = F
     images = [sample.get('img_path') or f'image {i} of a batch' for i, sample in enumerate(samples)]
     boxes = torch.cat([get_box_tensor(part.bboxes) for part in instances]).float()
     height, width = size
-    factor = boxes.new_tensor([width, height, width, height])
+    factor = on_device([width, height, width, height], boxes)
     labels = torch.cat([part.labels for part in instances]).long()
     counts = [len(part) for part in instances]
     masks = gather_masks(instances, boxes.device) if with_masks else None
     return Targets(labels, bbox_xyxy_to_cxcywh(boxes / factor), counts, masks, images)
+
+
+def on_device(numbers: Sequence[float], like: Tensor) -> Tensor:
+    """Numbers as a tensor of the type of ``like``, on its device: a copy would wait for a GPU."""
+    return torch.stack([like.new_full((), number) for number in numbers])
 
 
 def gather_masks(instances: Sequence[InstanceData], device: torch.device) -> Tensor:

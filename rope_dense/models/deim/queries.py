@@ -207,5 +207,5 @@ def positive_pairs(counts: list[int], groups: int, device: torch.device) -> Pair
         queries.append((first[:, None] + box).flatten())
         targets.append((start + box).repeat(groups))
         start += number
-    parts = torch.cat(queries).to(device), torch.cat(targets).to(device)
-    return Pairs(*parts, [number * groups for number in counts])
+    query, target = torch.stack([torch.cat(queries), torch.cat(targets)]).to(device)
+    return Pairs(query, target, [number * groups for number in counts])

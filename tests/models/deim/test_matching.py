@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 from mmdet.models.task_modules.assigners import HungarianAssigner
-from mmdet.structures.bbox import bbox_cxcywh_to_xyxy
+from mmdet.structures.bbox import bbox_cxcywh_to_xyxy, bbox_overlaps
 from mmengine.structures import InstanceData
 from torch import Tensor
 
-from rope_dense.models.deim.matching import Matcher, unite
+from rope_dense.models.deim.matching import Matcher, overlaps, unite
 from rope_dense.models.deim.predictions import Pairs, Prediction, Targets
 
 COUNTS = [3, 0, 5]
@@ -136,6 +136,17 @@ def test_predictions_that_are_no_numbers_are_matched_last() -> None:
     (pairs,), _ = Matcher(bbox_cost=0.0, giou_cost=0.0)([layer], given)
     assert len(pairs) == 2
     assert 0 not in pairs.queries
+
+
+@pytest.mark.parametrize('mode', ['iou', 'giou'])
+def test_overlaps_are_those_of_mmdet(mode: str) -> None:
+    first = torch.cat([boxes(7), torch.zeros(1, 4), torch.tensor([[0.5, 0.5, 0.0, 0.2]])])
+    second = torch.cat([boxes(8), torch.zeros(1, 4)])
+    corners = [bbox_cxcywh_to_xyxy(x) for x in (first, second)]
+    expected = bbox_overlaps(*corners, mode=mode)
+    assert torch.equal(overlaps(first, second, mode), expected)
+    aligned = bbox_overlaps(*corners, mode=mode, is_aligned=True)
+    assert torch.equal(overlaps(first, second, mode, aligned=True), aligned)
 
 
 def test_mistakes_are_named() -> None:

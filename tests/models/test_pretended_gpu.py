@@ -1,0 +1,188 @@
+"""Training and prediction of all models where no GPU is: devices, precisions, waits of the host."""
+
+import contextlib
+import copy
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import DefaultScope
+from torch import Tensor, nn
+
+from helpers import deim, eomt
+from helpers.pretended_gpu import CUDA, Pretended, cuda_autocast, pretended_gpu, to_gpu
+from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
+from rope_dense.commands.benchmark.speed import noise
+from rope_dense.commands.model_checks import random_model
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / 'benchmarks'))
+from flagships import TINY  # noqa: E402
+
+MIXED = dict(type='MixedRoPE', theta=10.0)
+VIT = dict(embed_dims=32, depth=2, num_heads=2)
+SWIN = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
+BACKBONES: dict[str, Callable[[], nn.Module]] = {
+    'vit': lambda: RoPEViT(VIT, patch_size=8, rope=MIXED),
+    'windows': lambda: RoPEViT(
+        VIT, patch_size=8, rope=MIXED, window_size=4, window_block_indexes=[0], with_cp=True
+    ),
+    'drop path, recomputed': lambda: RoPEViT(
+        VIT, patch_size=8, rope=MIXED, drop_path_rate=0.5, with_cp=True
+    ),
+    'global prefix': lambda: RoPEViT(
+        dict(VIT, num_registers=2),
+        patch_size=8,
+        window_size=4,
+        window_block_indexes=[0],
+        window_prefix='global',
+    ),
+    'dinov3': lambda: RoPEViT('dinov3_tiny', patch_size=16),
+    'lora': lambda: RoPEViT(VIT, patch_size=8, rope=MIXED, lora=dict(rank=4)),
+    'swin': lambda: RoPESwin(SWIN, rope=MIXED, window_size=4, out_indices=(0, 1)),
+    'swin with bias, recomputed': lambda: RoPESwin(
+        SWIN, rope=None, use_rpb=True, window_size=4, out_indices=(0, 1), with_cp=True
+    ),
+    'nat': lambda: RoPENAT(SWIN, kernel_size=3, out_indices=(0, 1)),
+    'nat with bias': lambda: RoPENAT(
+        SWIN, rope=None, use_rpb=True, kernel_size=3, dilations=((1, 2), (1,)), out_indices=(0, 1)
+    ),
+}
+PRECISIONS = [None, torch.float16, torch.bfloat16]
+# Waits in a training step and in a prediction of two images. What is above DEIM's is mmdet's,
+# mmseg's and mmcv's: matching, sampling of masks, shapes of maps as tensors, accuracy.
+WAITS = {
+    'dino_vitdet_rope_mixed': (122, 48),
+    'dino_swin_rope_mixed': (122, 48),
+    'upernet_vit_rope_mixed': (4, 1),
+    'mask2former_swin_rope_mixed': (66, 22),
+    'deim': (3, 0),
+    'eomt': (64, 0),
+}
+
+
+def autocast(dtype: torch.dtype | None) -> contextlib.AbstractContextManager:
+    return cuda_autocast(dtype) if dtype else contextlib.nullcontext()
+
+
+@pytest.mark.parametrize('name', BACKBONES)
+def test_a_backbone_mixes_no_devices_and_never_waits(name: str) -> None:
+    torch.manual_seed(0)
+    model = to_gpu(BACKBONES[name]())
+    with pretended_gpu() as waits:
+        image = torch.randn(2, 3, 64, 104, device='cuda')
+        for dtype in PRECISIONS:
+            for training in (True, False):
+                model.train(training)
+                with autocast(dtype):
+                    for _ in range(2):
+                        outs = model(image)
+                    if training:  # blocks may be computed again
+                        sum(out.float().square().mean() for out in outs).backward()
+                assert all(out.device == CUDA for out in outs)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    assert all(isinstance(p.grad, Pretended) for p in trained if p.grad is not None)
+    assert sum(p.grad is not None for p in trained) > len(trained) / 2
+    waits = Counter({line: n for line, n in waits.items() if 'windows.py' not in line})
+    assert not waits, waits
+
+
+def flagship(name: str) -> tuple[nn.Module, str]:
+    cfg = Config.fromfile(ROOT / 'configs' / f'{name}.py')
+    cfg.merge_from_dict(TINY[name])
+    return random_model(cfg), cfg.default_scope
+
+
+def build(name: str) -> tuple[nn.Module, str]:
+    if name == 'deim':
+        return deim.ours('s'), 'mmdet'
+    return (eomt.build_model('semantic'), 'mmseg') if name == 'eomt' else flagship(name)
+
+
+@pytest.mark.parametrize('name', WAITS)
+def test_a_model_mixes_no_devices_and_waits_as_often_as_before(name: str) -> None:
+    torch.manual_seed(0)
+    model, scope = build(name)
+    to_gpu(model)
+    with pretended_gpu() as waits, DefaultScope.overwrite_default_scope(scope):
+        images, samples = noise(model, scope, 2, 64, 96)
+        for dtype in PRECISIONS:
+            for mode, most in zip(('loss', 'predict'), WAITS[name], strict=True):
+                model.train(mode == 'loss')
+                given = copy.deepcopy(samples)
+                waits.clear()
+                with autocast(dtype), torch.set_grad_enabled(mode == 'loss'):
+                    out = model(images, given, mode=mode)
+                    if mode == 'loss':
+                        total(out).backward()
+                assert waits.total() <= most, '\n'.join(f'{n} {x}' for x, n in waits.items())
+
+
+def total(losses: dict) -> Tensor:
+    parts = [part for name, part in losses.items() if 'loss' in name]
+    return sum(x.sum() for part in parts for x in (part if isinstance(part, list) else [part]))
+
+
+@pytest.mark.parametrize(
+    'defect, says',
+    [
+        (lambda x: x + torch.zeros(4), 'on one device, found cuda:0 and cpu'),
+        (lambda x: torch.cat([x, torch.arange(4.0)]), 'on one device'),
+        (lambda x: x.numpy(), "can't convert cuda:0"),
+    ],
+)
+def test_tensors_of_two_devices_are_refused(defect: Callable, says: str) -> None:
+    with pretended_gpu(), pytest.raises((RuntimeError, TypeError), match=says):
+        defect(torch.ones(4, device='cuda'))
+
+
+@pytest.mark.parametrize(
+    'defect',
+    [
+        *(lambda x: x.sum().item(), lambda x: x.tolist(), lambda x: bool(x.all()), Tensor.nonzero),
+        *(lambda x: x[x > 0], lambda x: x.cpu(), lambda x: x.new_tensor([1.0]), Tensor.unique),
+        *(lambda x: torch.tensor([1.0], device=x.device), lambda x: float(x[0]) + x),
+        lambda x: torch.zeros(4).to(x.device),
+    ],
+)
+def test_what_waits_is_counted_with_its_line(defect: Callable) -> None:
+    with pretended_gpu() as waits:
+        x = torch.ones(4, device='cuda')
+        assert not waits
+        defect(x)
+        assert waits.total() == 1 and Path(__file__).name in str(waits)
+
+
+@pytest.mark.parametrize(
+    'run, dtype',
+    [
+        (lambda x: x @ x, torch.float16),
+        (lambda x: nn.functional.linear(x, x), torch.float16),
+        (lambda x: (x @ x).softmax(-1), torch.float32),
+        (lambda x: nn.functional.layer_norm(x @ x, (4,)), torch.float32),
+        (lambda x: (x @ x).exp(), torch.float32),
+        (lambda x: (x @ x).relu(), torch.float16),
+        (lambda x: torch.addcmul(x @ x, x, x), torch.float32),
+        (lambda x: nn.functional.gelu(x @ x), torch.float16),
+    ],
+)
+def test_autocast_is_that_of_cuda(run: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
+    """By PyTorch's list of operations; on CPUs layer_norm and exp keep their precision."""
+    x = torch.rand(4, 4)
+    with cuda_autocast(torch.float16):
+        assert run(x).dtype == dtype
+    assert run(x).dtype == torch.float32
+
+
+def test_autocast_of_the_cpu_is_as_before() -> None:
+    x = torch.rand(4, 4)
+    with torch.autocast('cpu', torch.bfloat16):
+        before = nn.functional.layer_norm(x @ x, (4,)).dtype
+    with cuda_autocast(torch.bfloat16):
+        pass
+    with torch.autocast('cpu', torch.bfloat16):
+        assert nn.functional.layer_norm(x @ x, (4,)).dtype == before == torch.bfloat16
