@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .arguments import add_cfg_options, check_at_least, tool_parser
+from .arguments import add_config_arguments, check_at_least, tool_parser
 from .errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,11 +36,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--epoch', type=int, default=0, help='of a pipeline with stages by epochs (%(default)s)'
     )
     parser.add_argument('--out', type=Path, help='output folder (browse/SPLIT, in the work folder)')
-    parser.add_argument(
-        '--data-root', metavar='DIR', help="folder of the data, instead of the config's data_root"
-    )
-    parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
-    add_cfg_options(parser)
+    add_config_arguments(parser)
     return parser.parse_args(argv)
 
 
@@ -51,13 +47,10 @@ def main(args: argparse.Namespace) -> None:
     from .config import load_config
     from .data_checks import check_data
     from .door import building
-    from .options import with_data_root
 
     check_at_least(args, 1, 'count')
     check_at_least(args, 0, 'epoch')
-    cfg = load_config(args.config, args.cfg_options, args.work_dir)
-    if args.data_root:
-        cfg = with_data_root(cfg, args.data_root)
+    cfg = load_config(args.config, args.cfg_options, args.work_dir, args.data_root)
     epochs = cfg.get('own', {}).get('epochs') or (cfg.get('train_cfg') or {}).get('max_epochs')
     if epochs and args.epoch >= epochs:
         raise UsageError(f'--epoch {args.epoch}: the training has epochs 0 to {epochs - 1}')
@@ -94,9 +87,10 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
     from mmengine.config import ConfigDict
     from mmengine.registry import DATASETS, MODELS, VISUALIZERS
 
-    from ..engine.runner import load_error
+    from ..engine.runner import NamingPipeline
 
     dataset = DATASETS.build(config[f'{split}_dataloader'].dataset)
+    dataset.pipeline = NamingPipeline(dataset.pipeline.transforms)
     preprocessor = MODELS.build(
         ConfigDict(config.model.data_preprocessor, mean=None, std=None, bgr_to_rgb=False)
     )
@@ -110,10 +104,7 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
     torch.manual_seed(seed)
     files = []
     for index in range(min(count, len(dataset))):
-        try:
-            packed = dataset[index]
-        except Exception as error:  # a damaged file can fail in any way
-            raise load_error(dataset.get_data_info(index), error) from error
+        packed = dataset[index]
         sample = packed['data_samples']
         batch = dict(inputs=[packed['inputs']], data_samples=[sample])
         data = preprocessor(batch, training=split == 'train')
