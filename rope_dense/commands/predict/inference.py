@@ -105,8 +105,8 @@ def predict_images(
         if pixels_of(source.path) > args.tile_above * 1e6:
             try:
                 predict_in_tiles(args, writer, source)
-            except (UsageError, ValueError) as error:
-                failed[source.path] = error
+            except (UsageError, ValueError) as problem:
+                failed[source.path] = problem
             bar.update()
         else:
             small.append(source)
