@@ -119,10 +119,10 @@ def predict_images(
             writer.add(source.file_name, source.picture, image, sample)
         bar.update(len(chunk))
     if failed and len(failed) == len(sources):
-        path, error = next(iter(failed.items()))
-        raise UsageError(f'no image could be predicted; {path}: {first_line(error)}') from error
-    for path, error in failed.items():
-        print(f'\nnot predicted: {path}: {first_line(error)}', end='')
+        path, reason = next(iter(failed.items()))
+        raise UsageError(f'no image could be predicted; {path}: {first_line(reason)}') from reason
+    for path, reason in failed.items():
+        print(f'\nnot predicted: {path}: {first_line(reason)}', end='')
 
 
 def first_line(error: Exception) -> str:
