@@ -22,6 +22,7 @@ from .errors import UsageError
 
 if TYPE_CHECKING:
     from mmengine.config import Config
+    from mmengine.structures import BaseDataElement
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -103,6 +104,8 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
     np.random.seed(seed)
     torch.manual_seed(seed)
     files = []
+    steps = [type(step).__name__ for step in dataset.pipeline.transforms]
+    loads_late = 'Resize' in steps and 'LoadAnnotations' in steps[steps.index('Resize') :]
     for index in range(min(count, len(dataset))):
         packed = dataset[index]
         sample = packed['data_samples']
@@ -112,6 +115,8 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
         image = np.ascontiguousarray(pixels[..., ::-1].clip(0, 255).astype(np.uint8))
         path = out / f'{index:04d}_{Path(sample.img_path).stem}.png'
         labels = data['data_samples'][0]
+        if loads_late:
+            resize_labels(labels)
         if detects and 'gt_instances' in labels:
             labels.gt_instances = labels.gt_instances.cpu()
         with warnings.catch_warnings():
@@ -119,3 +124,19 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
             visualizer.add_datasample(path.stem, image, labels, draw_pred=False, out_file=str(path))
         files.append(path)
     return files
+
+
+def resize_labels(sample: BaseDataElement) -> None:
+    """Fit labels of the original image, as evaluators want them, to the resized one, in place."""
+    import numpy as np
+    from torch.nn.functional import interpolate
+
+    height, width = sample.img_shape[:2]
+    if 'gt_instances' in sample:
+        objects, factor = sample.gt_instances, np.tile(sample.scale_factor, 2)
+        objects.bboxes = objects.bboxes * objects.bboxes.new_tensor(factor)
+        if 'masks' in objects:
+            objects.masks = objects.masks.resize((height, width))
+    if 'gt_sem_seg' in sample:
+        labels = sample.gt_sem_seg.data[None].float()
+        sample.gt_sem_seg.data = interpolate(labels, (height, width))[0].long()
