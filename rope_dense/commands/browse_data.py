@@ -129,6 +129,7 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
 def resize_labels(sample: BaseDataElement) -> None:
     """Fit labels of the original image, as evaluators want them, to the resized one, in place."""
     import numpy as np
+    from mmengine.structures import PixelData
     from torch.nn.functional import interpolate
 
     height, width = sample.img_shape[:2]
@@ -139,4 +140,4 @@ def resize_labels(sample: BaseDataElement) -> None:
             objects.masks = objects.masks.resize((height, width))
     if 'gt_sem_seg' in sample:
         labels = sample.gt_sem_seg.data[None].float()
-        sample.gt_sem_seg.data = interpolate(labels, (height, width))[0].long()
+        sample.gt_sem_seg = PixelData(data=interpolate(labels, (height, width))[0].long())
