@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from mmdet.structures import SampleList
 from mmdet.structures.bbox import bbox_xyxy_to_cxcywh, get_box_tensor
-from mmengine.structures import InstanceData
 from torch import Tensor
 
 from ...utils.sizes import ImageSize
@@ -75,11 +74,7 @@ class Pairs:
 
 
 def gather_targets(samples: SampleList, size: ImageSize, *, with_masks: bool = False) -> Targets:
-    """Targets from mmdet's samples, with boxes in pixels of images of ``size``.
-
-    Raises:
-        ValueError: masks that are not there, or of several sizes.
-    """
+    """Targets from mmdet's samples, with boxes in pixels of images of ``size``."""
     instances = [sample.gt_instances for sample in samples]
     images = [sample.get('img_path') or f'image {i} of a batch' for i, sample in enumerate(samples)]
     boxes = torch.cat([get_box_tensor(part.bboxes) for part in instances]).float()
@@ -87,30 +82,14 @@ def gather_targets(samples: SampleList, size: ImageSize, *, with_masks: bool = F
     factor = on_device([width, height, width, height], boxes)
     labels = torch.cat([part.labels for part in instances]).long()
     counts = [len(part) for part in instances]
-    masks = gather_masks(instances, boxes.device) if with_masks else None
-    return Targets(labels, bbox_xyxy_to_cxcywh(boxes / factor), counts, masks, images)
+    masks = [x.masks.to_tensor(torch.uint8, boxes.device) for x in instances if with_masks]
+    boxes = bbox_xyxy_to_cxcywh(boxes / factor)
+    return Targets(labels, boxes, counts, torch.cat(masks) if masks else None, images)
 
 
 def on_device(numbers: Sequence[float], like: Tensor) -> Tensor:
     """Numbers as a tensor of the type of ``like``, on its device: a copy would wait for a GPU."""
     return torch.stack([like.new_full((), number) for number in numbers])
-
-
-def gather_masks(instances: Sequence[InstanceData], device: torch.device) -> Tensor:
-    """The masks [T, H, W] of mmdet's instances."""
-    if not all('masks' in part for part in instances):
-        raise ValueError(
-            'annotations have no masks: set with_mask=True in LoadAnnotations, or leave out masks '
-            'in the bbox_head'
-        )
-    masks = [part.masks.to_tensor(torch.uint8, device) for part in instances]
-    sizes = {tuple(x.shape[1:]) for x in masks}
-    if len(sizes) > 1:
-        raise ValueError(
-            f'masks of a batch must have one size, got {sorted(sizes)}: set pad_mask=True in the '
-            'data_preprocessor'
-        )
-    return torch.cat(masks)
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
