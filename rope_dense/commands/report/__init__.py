@@ -48,7 +48,6 @@ def main(args: argparse.Namespace) -> None:
     from mmengine.device import get_device
 
     from ..config import load_config, used_loaders
-    from ..options import with_data_root
     from .compare import compare
 
     if args.compare:
@@ -61,9 +60,7 @@ def main(args: argparse.Namespace) -> None:
         args.config, args.checkpoint = files_of_run(Path(args.config))
     if not args.checkpoint:
         raise UsageError(f'{args.config}: give a checkpoint, too, or the folder of a run')
-    cfg = load_config(args.config, args.cfg_options, args.work_dir)
-    if args.data_root:
-        cfg = with_data_root(cfg, args.data_root)
+    cfg = load_config(args.config, args.cfg_options, args.work_dir, args.data_root)
     used_loaders(cfg, 'test')
     print(write_report(cfg, args.checkpoint, args.out or Path(cfg.work_dir, 'report'), device))
 
@@ -94,19 +91,16 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
         UsageError, CheckpointError: the data or the weights cannot be used.
     """
     from ..data_checks import check_data
-    from ..dataset_meta import classes_and_colours
-    from ..model_checks import build_model, check_image_sizes
-    from ..weights import check_tested_weights, read_safely
+    from ..model_checks import check_image_sizes
+    from ..trained_model import load_trained
+    from ..weights import read_safely
     from . import curves, detection, segmentation
     from .page import Page
 
     read_safely()
-    model = build_model(cfg)
+    model, classes, colours = load_trained(cfg, checkpoint)
     check_image_sizes(cfg, model, ('test_dataloader',))
-    stored = check_tested_weights(checkpoint, model)
     check_data(cfg, ('test_dataloader',))
-    classes, palette = classes_and_colours(cfg, stored)
-    colours = [palette[index] for index in range(len(classes))]
     model = model.to(device).eval()
     names = dict(config=cfg.filename, checkpoint=checkpoint, classes=len(classes))
     page = Page(out, f'{Path(cfg.filename).stem}: report', names)

@@ -81,6 +81,7 @@ def true_objects(dataset: Dataset, masks: bool) -> list[dict]:
     load = LoadAnnotations(with_bbox=False, with_label=False, with_mask=masks)
     for index in range(len(dataset)):  # type: ignore[arg-type]
         data = dataset.get_data_info(index)  # type: ignore[attr-defined]
+        data['ori_shape'] = data['height'], data['width']
         drawn = load.transform(data)['gt_masks'].masks if masks else ()
         for number, item in enumerate(data['instances']):
             left, top, right, bottom = item['bbox']
