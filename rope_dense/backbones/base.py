@@ -295,14 +295,20 @@ class StagedBackbone(Backbone):
         out_indices: Sequence[int],
         frozen_stages: FrozenStages,
     ) -> None:
-        """Declare what stages of so many channels return; -1 and 'all' as in the constructors."""
+        """Set the returned maps and the frozen stages.
+
+        Args:
+            channels: of each stage.
+            patch_size: stride of the first stage.
+            out_indices, frozen_stages: as a constructor takes them, with -1 and 'all'.
+        """
         self.out_indices = check_indexes('out_indices', out_indices, len(channels))
         self.frozen_stages = check_frozen_stages(frozen_stages, len(channels))
         self.out_channels = [channels[index] for index in self.out_indices]
         self.out_strides = [patch_size * 2**index for index in self.out_indices]
 
     def add_norms(self, norm_cfg: dict) -> None:
-        """The norms of the maps."""
+        """Add the norm of each map, ``norm{i}``."""
         for index, channels in zip(self.out_indices, self.out_channels, strict=True):
             self.add_module(f'norm{index}', build_norm(norm_cfg, channels))
 

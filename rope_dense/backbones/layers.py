@@ -114,7 +114,7 @@ class ConvPatchEmbed(PatchEmbed):
         self.proj = nn.Conv2d(channels[-1], embed_dims, 3, stride=2, padding=1)
 
     def project(self, image: Tensor) -> Tensor:
-        return self.proj(self.convs(image))  # which pad where it is needed
+        return self.proj(self.convs(image))  # they round sides up themselves: no padding here
 
 
 class PositionConv(nn.Conv2d):
@@ -163,6 +163,7 @@ class SineConvEmbed(nn.Module):
 
     def forward(self, grid: Size, device: torch.device) -> Tensor:
         """[H W, C]."""
+        # (n + 1) / N of each column and row.
         shares = Coordinates(offset=1, reference=1).positions(*grid, device=device)
         table = sines(2 * math.pi * shares.flip(-1), self.conv.in_channels).flatten(1)
         table = table.to(self.conv.weight.dtype)

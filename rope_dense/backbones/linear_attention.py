@@ -32,7 +32,8 @@ class LinearAttention(Attention):
     ==========  ====================================================================================
 
     Su, "Transformer Upgrade: 2, Rotary Position Embedding with Diverse Strengths" (2021, in
-    Chinese); its f is open. It attends globally; a temperature of ``rope_scaling`` has no effect.
+    Chinese), which leaves f open. Attends globally. A temperature of ``rope_scaling`` has no
+    effect.
 
     Args:
         kernel: see above.
@@ -63,7 +64,7 @@ class LinearAttention(Attention):
         q, k, v = rotate(features, rotary, self.num_prefix_tokens)  # [B, h, N, D]
         out = q @ (k.transpose(2, 3) @ v / k.shape[2])  # means, as sums may overflow
         if self.kernel == 'elu':
-            q, k, _ = rotate(features, None)
+            q, k, _ = rotate(features, None)  # unrotated
             out = out / (q * k.mean(2, True)).sum(-1, True)
         else:
             out = (out + v.mean(2, True)) / (1 + (q * k.mean(2, True)).sum(-1, True))

@@ -117,8 +117,8 @@ class RoPENAT(StagedBackbone):
         self.window_size = check_kernel_size('kernel_size', kernel_size)
         self.pretrain_grid = check_kernel_size('pretrain_kernel_size', pretrain_kernel_size)
         self.block_dilations = [
-            [dilations[block % len(dilations)] for block in range(depth)]
-            for dilations, depth in zip(
+            [cycle[block % len(cycle)] for block in range(depth)]
+            for cycle, depth in zip(
                 nat_arch.dilations or [(1,)] * len(channels), nat_arch.depths, strict=True
             )
         ]
@@ -211,7 +211,7 @@ class ConvStem(PatchEmbed):
         )
 
     def project(self, image: Tensor) -> Tensor:
-        return self.proj(image)  # which pad where it is needed
+        return self.proj(image)  # it rounds sides up itself: no padding here
 
 
 class ConvMerging(nn.Module):

@@ -194,16 +194,17 @@ class RoPEViT(Backbone):
                 norm_cfg=norm_cfg if vit_arch.patch_norm else None,
             )
         )
-        tokens = {
+        embeddings = {  # tokens of each
             'cls_token': int(vit_arch.with_cls_token),
             'reg_token': vit_arch.num_registers,
             'pos_embed': vit_arch.grid[0] * vit_arch.grid[1] if vit_arch.learned_ape else 0,
         }
-        for name, number in tokens.items():
-            token = nn.Parameter(torch.zeros(1, number, channels)) if number else None
-            self.register_parameter(name, token)
-        sines: dict[Ape, type[nn.Module]] = dict(sine=SineEmbed, sine_conv=SineConvEmbed)
-        self.sine_embed = sines[vit_arch.use_ape](channels) if vit_arch.use_ape in sines else None
+        for name, number in embeddings.items():
+            embedding = nn.Parameter(torch.zeros(1, number, channels)) if number else None
+            self.register_parameter(name, embedding)
+        computed: dict[Ape, type[nn.Module]] = dict(sine=SineEmbed, sine_conv=SineConvEmbed)
+        kind = computed.get(vit_arch.use_ape)
+        self.sine_embed = None if kind is None else kind(channels)
         self.norm_pre = build_norm(norm_cfg, channels) if vit_arch.pre_norm else nn.Identity()
         if self.global_prefix:
             in_windows = GlobalPrefixAttention

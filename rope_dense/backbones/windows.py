@@ -65,17 +65,17 @@ class WindowPlan:
             padding: [...], the value of places without a token; None for zeros.
         """
         rows = x.flatten(0, 1).flatten(1)
-        padding = None if padding is None else padding.to(x.dtype).flatten()
-        gathers = self.gather_index, self.inverse_index
-        windows = gather(rows, *gathers, padding, self.is_padding, self.padding_index)
+        fill = None if padding is None else padding.to(x.dtype).flatten()
+        to_windows = self.gather_index, self.padding_index
+        windows = gather(rows, fill, *to_windows, self.inverse_index, None, self.is_padding)
         height, width = self.window_size
         places = self.num_copies + height * width
         return windows.unflatten(0, (-1, places)).unflatten(2, x.shape[2:])
 
     def unpartition(self, windows: Tensor) -> Tensor:
         """Gather the tokens of windows, [W, num_copies + n, C], into images, [B, N, C]."""
-        gathers = self.inverse_index, self.gather_index
-        tokens = gather(windows.flatten(0, 1), *gathers, inverse_places=self.padding_index)
+        rows = windows.flatten(0, 1)
+        tokens = gather(rows, None, self.inverse_index, None, self.gather_index, self.padding_index)
         return tokens.view(*self.shape, windows.shape[-1])
 
     def copy_prefix(self, x: Tensor) -> Tensor:
@@ -97,18 +97,18 @@ class WindowPlan:
 
 def gather(
     x: Tensor,
+    fill: Tensor | None,
     index: Tensor,
+    places: Tensor | None,
     inverse: Tensor,
-    fill: Tensor | None = None,
+    inverse_places: Tensor | None,
     is_filled: Tensor | None = None,
-    places: Tensor | None = None,
-    inverse_places: Tensor | None = None,
 ) -> Tensor:
     """``Gather``, or operations that can be traced.
 
     Args:
         is_filled: [S] bool, true at ``places``; None for nowhere.
-        others: see ``Gather``.
+        others: see ``Gather``, in its order.
     """
     if not is_tracing():
         return Gather.apply(x, fill, index, places, inverse, inverse_places)
@@ -196,20 +196,20 @@ def window_plan(
     rows, columns = (grid[0] + bottom) // window_size[0], (grid[1] + right) // window_size[1]
     is_padded = uniform or may_differ((bottom, right), (0, 0))
     has_border = uniform or shift != (0, 0)
-    masks_padding = mask_padding and is_padded
+    has_masked_padding = mask_padding and is_padded
     token = torch.arange(grid[0] * grid[1], device=device).view(grid)
     token = F.pad(token, (0, right, 0, bottom), value=-1)  # [H', W'], -1 for padding
     token = token.roll((-shift[0], -shift[1]), (0, 1))
     token = split_windows(token, rows, columns, window_size)  # [windows of an image, n]
 
-    # Windows at the shifted border (the last row and column) come last. (By keys without equals,
-    # as ONNX has no stable sort.)
+    # Windows at the shifted border (the last row and column) come last. (No two keys are
+    # equal: ONNX has no stable sort.)
     row, column = (torch.arange(side, device=device) == side - 1 for side in (rows, columns))
     number = torch.arange(rows * columns, device=device)
     is_last = (row[:, None] | column).flatten()
     order = torch.where(is_last, number + rows * columns, number).argsort()
     num_unmasked = (rows - 1) * (columns - 1) if has_border else rows * columns
-    num_unmasked = 0 if masks_padding else num_unmasked
+    num_unmasked = 0 if has_masked_padding else num_unmasked
 
     # The first window of each image, then the second of each ...; reshaping [W / B, B, n] would
     # compile anew for B = 1.
@@ -217,7 +217,7 @@ def window_plan(
     place = windows // batch
     order, image = order[place], windows - place * batch  # not %, of which ONNX has none by a size
     mask = None
-    if has_border or masks_padding:
+    if has_border or has_masked_padding:
         row, column = (
             torch.arange(number * side, device=device) >= number * side - by
             for number, side, by in zip((rows, columns), window_size, shift, strict=True)

@@ -1,7 +1,7 @@
 """Reproduction of the papers' tables: classifiers, statistics of position embeddings and attention.
 
 Importing the package registers the classifier, its data, and its export; a config asks for it with
-`custom_imports = dict(imports=['rope_dense.research'])`. No other room imports it.
+`custom_imports = dict(imports=['rope_dense.research'])`. No other package imports it.
 """
 
 from . import classifier_graph, image_folder, subset_loss

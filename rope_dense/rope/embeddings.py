@@ -31,7 +31,7 @@ AXIS_ORDERS: dict[AxisOrder, tuple[int, ...] | None] = dict(xy=(0, 1), yx=(1, 0)
 
 
 class FixedFrequencies(Protocol):
-    """Frequencies without parameters: a frozen specification, equal if they are equal."""
+    """A frozen specification of frequencies without parameters; equal ones give equal values."""
 
     def __call__(self, device: torch.device) -> Tensor:
         """[2, h or 1, P]; index 0 for x, 1 for y."""
@@ -42,7 +42,7 @@ class FixedFrequencies(Protocol):
 class RotaryEmbedding(nn.Module, ABC):
     """Base of all rotary embeddings: one module in each attention that rotates.
 
-    A subclass defines ``forward``, which may make the angles of anything: see
+    A subclass defines ``forward``, which may compute the angles from anything: see
     docs/architecture.md. Backbones build it with ``head_dim`` and ``num_heads`` added to the
     arguments of its config.
 
@@ -93,8 +93,8 @@ class RotaryEmbedding(nn.Module, ABC):
 class GridRoPE(RotaryEmbedding):
     """Angles that are linear in the position of a token: angle = F[0] x + F[1] y.
 
-    A subclass defines ``frequency_source``. Angles of fixed frequencies are remembered, once for
-    all blocks that have equal ones; of learned frequencies, positions are.
+    A subclass defines ``frequency_source``. Angles of fixed frequencies are remembered (``memo``),
+    once for all blocks with equal frequencies. For learned frequencies only positions are.
 
     Args:
         head_dim, num_heads, pair_layout: see ``RotaryEmbedding``; ``head_dim`` is a multiple of 4.
@@ -120,10 +120,10 @@ class GridRoPE(RotaryEmbedding):
 
     @abstractmethod
     def frequency_source(self) -> Tensor | FixedFrequencies:
-        """F [2, h or 1, P], index 0 for x and 1 for y: a tensor, or the frozen specification.
+        """F [2, h or 1, P], index 0 for x and 1 for y: a tensor, or its frozen specification.
 
-        A specification has all that the frequencies depend on. What is computed from tensors has
-        none: a tensor can change without notice.
+        Angles are remembered by the specification, so it has all that the frequencies depend on.
+        Frequencies that depend on tensors, whose values can change, are returned as a tensor.
         """
 
     @final
@@ -159,7 +159,7 @@ class GridRoPE(RotaryEmbedding):
                 f'coordinates of this rope, {self.coordinates}, cover the same range on every grid '
                 "as they are; take type 'none'"
             )
-        if scaling is not None and scaling.type == 'ntk' and not self.has_theta:
+        if scaling is not None and scaling.type == 'ntk' and not self.supports_ntk:
             raise ValueError(
                 "rope_scaling: type 'ntk' changes the theta of fixed axial frequencies, the same "
                 f'for all heads, which {type(self).__name__} here does not have; '
@@ -168,10 +168,10 @@ class GridRoPE(RotaryEmbedding):
         self.scaling = scaling
 
     @property
-    def has_theta(self) -> bool:
-        """True if a change of ``theta`` changes all frequencies as the scaling 'ntk' does.
+    def supports_ntk(self) -> bool:
+        """True for fixed frequencies from a ``theta``, the same for all heads, grouped by axis.
 
-        They are fixed, the same for all heads, and grouped by axis.
+        The scaling 'ntk' is a change of that theta.
         """
         return False
 
@@ -261,7 +261,7 @@ class AxialRoPE(GridRoPE):
                 f'head_dim must be a multiple of {4 * k_rope} (two axes, two channels a pair, '
                 f'k_rope = {k_rope}), got {head_dim}'
             )
-        self.low = 1.0  # the factor of all frequencies
+        self.low = 1.0  # factor of all frequencies, which LogAxialRoPE sets
         self.learned, self.series, self.axes = learned, series, axes
         self.k_rope, self.shared = k_rope, shared
         if learned:
@@ -269,7 +269,7 @@ class AxialRoPE(GridRoPE):
             self.freqs = nn.Parameter(start.repeat(2, 1, 1))  # [2, h, P / 2]
 
     @property
-    def has_theta(self) -> bool:
+    def supports_ntk(self) -> bool:
         fixed = not self.learned and self.series != 'bands'
         return fixed and self.shared and self.axes != 'alternating'
 
@@ -363,7 +363,7 @@ class LogAxialRoPE(AxialRoPE):
         self.low = low
 
     @property
-    def has_theta(self) -> bool:
+    def supports_ntk(self) -> bool:
         return False
 
     def extra_repr(self) -> str:

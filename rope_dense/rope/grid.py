@@ -20,7 +20,7 @@ from ..utils.validation import check_choice, check_number, check_settings, check
 
 CoordinateType = Literal['index', 'centres', 'corners']
 Normalization = Literal['separate', 'min', 'max']
-WindowStep = Literal['window', 'map']
+CoordinateSpan = Literal['window', 'map']
 ScalingType = Literal['none', 'linear', 'ntk', 'by_parts']
 TemperatureType = Literal['log', 'yarn']
 
@@ -63,7 +63,7 @@ class Coordinates:
     offset: float = 0.0
     reference: int | Size | None = None
     normalize: Normalization = 'separate'
-    windows: WindowStep = 'window'
+    windows: CoordinateSpan = 'window'
     shift: float | None = None
     jitter: float | None = None
     rescale: float | None = None
@@ -71,7 +71,7 @@ class Coordinates:
     def __post_init__(self) -> None:
         check_choice('coordinates: type', self.type, get_args(CoordinateType))
         check_choice('coordinates: normalize', self.normalize, get_args(Normalization))
-        check_choice('coordinates: windows', self.windows, get_args(WindowStep))
+        check_choice('coordinates: windows', self.windows, get_args(CoordinateSpan))
         check_number('coordinates: offset', self.offset)
         if self.type != 'index' and (self.offset or self.reference is not None):
             raise ValueError(
@@ -130,7 +130,8 @@ class Coordinates:
         y, x = (torch.arange(side, device=device, dtype=dtype) for side in (height, width))
         grid = (height, width) if grid is None else grid
         if self.normalize != 'separate':
-            grid = ((smaller if self.normalize == 'min' else larger)(*grid),) * 2
+            side = smaller(*grid) if self.normalize == 'min' else larger(*grid)
+            grid = side, side
         if self.type == 'corners':
             y, x = (2 * n / larger(side - 1, 1) - 1 for n, side in zip((y, x), grid, strict=True))
         elif self.type == 'centres':

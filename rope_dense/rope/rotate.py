@@ -95,8 +95,8 @@ def rotate_packed(qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0
     how = implementation(qkv.device, qkv.dtype)
     if how is None:
         return rotate_definition(qkv, rotary, num_prefix_tokens)
-    layout = rotary.pair_layout, num_prefix_tokens
-    return Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *layout, how)
+    settings = rotary.pair_layout, num_prefix_tokens
+    return Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *settings, how)
 
 
 def apply_rotary(x: Tensor, theta: Tensor) -> Tensor:
@@ -138,7 +138,8 @@ def check_shapes(qkv: Tensor, angles: Tensor, num_prefix_tokens: int) -> None:
     if tokens != num_prefix_tokens + positions or (images and images != [batch]):
         raise ValueError(
             f'the angles are for {positions} tokens{f" of {images[0]} images" if images else ""} '
-            f'after {num_prefix_tokens} prefix tokens, the input has {tokens} tokens of {batch}'
+            f'after {num_prefix_tokens} prefix tokens, the input has {tokens} tokens of {batch} '
+            'images'
         )
     if rotated_heads not in (1, heads) or 2 * pairs > head_dim:
         raise ValueError(
@@ -236,7 +237,7 @@ class Implementation(NamedTuple):
 def implementation(device: torch.device, dtype: torch.dtype) -> Implementation | None:
     """The implementation for tensors of a device and type: a kernel on GPUs, else torch's own.
 
-    None where complex numbers were not tried.
+    None, for the definition, on devices where complex numbers were not tried.
 
     Raises:
         RuntimeError: a CUDA graph is captured by the first rotation on a GPU.

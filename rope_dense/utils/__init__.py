@@ -1,1 +1,1 @@
-"""Sizes, checks of arguments, caches, atomic writes: what every other room may import."""
+"""Sizes, checks of arguments, remembered results, locks, atomic writes: for every other package."""

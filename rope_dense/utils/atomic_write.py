@@ -53,9 +53,9 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_files(folder: str | Path) -> Iterator[Path]:
-    """Yield a new folder, whose files are moved to ``folder`` on leaving, the last by name first.
+    """Yield a new folder, whose files are moved to ``folder`` on leaving; none after an error.
 
-    After an error none is moved.
+    They are moved in reverse order of their names: NAME.onnx.data, say, before NAME.onnx.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

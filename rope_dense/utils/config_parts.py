@@ -8,10 +8,12 @@ from typing import Any
 
 def nodes(part: object, key: str = '') -> Iterator[tuple[str, Any]]:
     """Yield (config key, dict) of each dict at or below a part of a config, outer ones first."""
-    items: Iterable[tuple] = enumerate(part) if isinstance(part, (list, tuple)) else ()
+    items: Iterable[tuple] = ()
     if isinstance(part, dict):
         yield key, part
         items = part.items()
+    elif isinstance(part, (list, tuple)):
+        items = enumerate(part)
     for name, item in items:
         yield from nodes(item, f'{key}.{name}' if key else str(name))
 

@@ -61,7 +61,7 @@ def test_other_embeddings(rope: nn.Module):
 @pytest.mark.parametrize('factor', [None, 2.0])
 def test_scaling(type: str, factor: float | None):
     for rope in (AxialRoPE(8, 2), MixedRoPE(8, 2)):
-        if type == 'ntk' and not rope.has_theta:
+        if type == 'ntk' and not rope.supports_ntk:
             continue
         rope.set_scaling(RopeScaling((3, 6), type, factor))
         assert_traced(Angles(rope))
