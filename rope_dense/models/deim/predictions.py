@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from mmdet.structures import SampleList
@@ -50,8 +51,10 @@ class Targets(NamedTuple):
         """
         assert self.masks is not None
         height, width = self.masks.shape[1:]
-        size = points.new_tensor([width, height])
-        x, y = (points * size).long().minimum(size.long() - 1).unbind(-1)
+        x, y = (
+            (points[..., axis] * side).long().clamp(max=side - 1)
+            for axis, side in ((0, width), (1, height))
+        )
         return self.masks[index[:, None], y, x].float()
 
 
@@ -103,14 +106,15 @@ def gather_masks(instances: Sequence[InstanceData], device: torch.device) -> Ten
             'annotations have no masks: set with_mask=True in LoadAnnotations, or leave out masks '
             'in the bbox_head'
         )
-    masks = [part.masks.to_tensor(torch.uint8, device) for part in instances]
+    masks = [part.masks.to_ndarray() for part in instances]
     sizes = {tuple(x.shape[1:]) for x in masks}
     if len(sizes) > 1:
         raise ValueError(
             f'masks of a batch must have one size, got {sorted(sizes)}: set pad_mask=True in the '
             'data_preprocessor'
         )
-    return torch.cat(masks)
+    together = torch.from_numpy(np.concatenate(masks).astype(np.uint8, copy=False))
+    return together.to(device, non_blocking=True)
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
