@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -40,8 +41,7 @@ class Layout:
         signs: patterns; a state dict has this layout if each matches one of its keys. The first
             matches a weight of each block.
         keys: table from its keys to ours.
-        tensors: from the pattern of a key to a function (key, tensor) that returns the tensor in
-            our shape.
+        tensors: from the pattern of a key to a function that returns the tensor in our shape.
         has_cls_pos_embed: its pos_embed may begin with the position of the class token, see
             ``fold_cls_pos_embed``.
         test: another condition on its state dicts.
@@ -51,7 +51,7 @@ class Layout:
     name: str
     signs: tuple[str, ...]
     keys: KeyTable
-    tensors: Mapping[str, Callable[[str, Tensor], Tensor]] = field(default_factory=dict)
+    tensors: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
     has_cls_pos_embed: bool = False
     test: Callable[[StateDict], bool] | None = None
     has_reference: bool = False
@@ -67,18 +67,14 @@ class Layout:
         Raises:
             CheckpointError: they cannot be converted.
         """
-        reshaped = {}
-        for key, tensor in weights.items():
-            pattern, _ = find_row(key, self.tensors)
-            try:
-                reshaped[key] = self.tensors[pattern](key, tensor) if pattern else tensor
-            except (IndexError, TypeError, RuntimeError) as error:  # another number of axes
-                raise CheckpointError(
-                    f'{shortened(key)} is {list(tensor.shape)}, which is not its shape in this '
-                    'layout'
-                ) from error
-        ours = renamed(reshaped, self.keys)
+        ours = renamed({key: self.reshaped(key, x) for key, x in weights.items()}, self.keys)
         return fold_cls_pos_embed(ours) if self.has_cls_pos_embed else ours
+
+    def reshaped(self, key: str, tensor: Tensor) -> Tensor:
+        """A weight in our shape, under its own key."""
+        pattern, _ = find_row(key, self.tensors)
+        with shape_errors(key):
+            return self.tensors[pattern](tensor) if pattern else tensor
 
 
 def has(keys: Iterable[str], pattern: str) -> bool:
@@ -110,36 +106,40 @@ def expand_braces(key: str) -> list[str]:
     return [match[1] + name + match[3] for name in match[2].split(',')] if match else [key]
 
 
+@contextmanager
+def shape_errors(key: str) -> Iterator[None]:
+    """Within this context, an error of torch becomes a CheckpointError that names a key."""
+    try:
+        yield
+    except (IndexError, TypeError, RuntimeError) as error:
+        raise CheckpointError(
+            f'{shortened(key)} has not the shape of this layout ({error})'
+        ) from error
+
+
 def renamed(weights: StateDict, table: KeyTable) -> StateDict:
     """The weights under the names of a table, split and concatenated as it says.
 
     Raises:
-        CheckpointError: a tensor cannot be split, or tensors to concatenate it with are missing.
+        CheckpointError: a name has more tensors than the table gives it, or tensors do not have the
+            shapes of the layout.
     """
     sources: dict[str, StateDict] = defaultdict(dict)
     for key, tensor in weights.items():
-        for name, chunk in split(key, tensor, new_keys(key, table)).items():
+        with shape_errors(key):
+            chunks = split(tensor, new_keys(key, table))
+        for name, chunk in chunks.items():
             sources[name][key] = chunk
     return {name: concatenated(name, chunks, table) for name, chunks in sources.items()}
 
 
-def split(key: str, tensor: Tensor, names: list[str]) -> StateDict:
+def split(tensor: Tensor, names: list[str]) -> StateDict:
     """A tensor under its new names: itself, equal chunks of it, or a slice for each block."""
     if len(names) == 1 and '*' in names[0]:
-        if tensor.ndim != 4:
-            raise CheckpointError(
-                f'{shortened(key)} is {list(tensor.shape)}, not [2, blocks, heads, pairs]: no '
-                'frequencies of all blocks'
-            )
         return {names[0].replace('*', str(i)): x for i, x in enumerate(tensor.unbind(1))}
     if len(names) <= 1:
         return dict.fromkeys(names, tensor)
-    if tensor.ndim == 0 or len(tensor) % len(names):
-        raise CheckpointError(
-            f'{shortened(key)} {list(tensor.shape)} does not make {len(names)} equal chunks: '
-            f'{listed(names)}'
-        )
-    return dict(zip(names, tensor.chunk(len(names)), strict=True))
+    return dict(zip(names, tensor.tensor_split(len(names)), strict=True))
 
 
 def concatenated(name: str, chunks: StateDict, table: KeyTable) -> Tensor:
@@ -157,25 +157,15 @@ def concatenated(name: str, chunks: StateDict, table: KeyTable) -> Tensor:
     if len(alternatives) == 1:
         return next(iter(chunks.values()))
     keys = [key for pattern in alternatives for key in chunks if re.fullmatch(pattern, key)]
-    if len(keys) < len(alternatives):
-        raise CheckpointError(
-            f'{shortened(name)} is made of {len(alternatives)} tensors, and of them the checkpoint '
-            f'has {listed(keys)}'
-        )
-    shapes = {key: list(chunks[key].shape) for key in keys}
-    if len({(*shape[1:], len(shape)) for shape in shapes.values()}) > 1:
-        raise CheckpointError(
-            f'{shortened(name)} is made of tensors that do not fit together: '
-            f'{list(shapes.values())}'
-        )
-    return torch.cat([chunks[key] for key in keys])
+    with shape_errors(name):
+        return torch.cat([chunks[key] for key in keys])
 
 
 def stack_blocks(weights: StateDict, name: str) -> StateDict:
     """Weights with the frequencies of all blocks of a ViT, [2, h, P] each, in one [2, L, h, P].
 
     Raises:
-        CheckpointError: a block has none, or they differ in shape.
+        CheckpointError: a block has none.
     """
     freqs = {key: tensor for key, tensor in weights.items() if re.fullmatch(VIT_FREQS, key)}
     if not freqs:
@@ -186,12 +176,6 @@ def stack_blocks(weights: StateDict, name: str) -> StateDict:
         raise CheckpointError(
             f'frequencies of {len(blocks)} blocks cannot be put into one tensor: the checkpoint '
             f'has {listed(freqs)}'
-        )
-    first = freqs[keys[0]].shape
-    odd = [f'{key} {list(x.shape)}' for key, x in freqs.items() if x.shape != first]
-    if odd:
-        raise CheckpointError(
-            f'frequencies of the blocks differ in shape: {list(first)}, but {listed(odd)}'
         )
     others = {key: tensor for key, tensor in weights.items() if key not in freqs}
     return {**others, name: torch.stack([freqs[key] for key in keys], 1)}

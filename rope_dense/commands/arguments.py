@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,50 +22,9 @@ if not CONFIGS.is_dir():
     CONFIGS = PACKAGE.parent / 'configs'  # of a clone
 
 
-class OptionsAction(argparse.Action):
-    """Collects KEY=VALUE pairs as text; a pair that cannot be read is a usage message."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[str] | None,
-        option_string: str | None = None,
-    ) -> None:
-        """Check the pairs and append them to those of earlier --cfg-options."""
-        for pair in values or ():
-            key, equals, value = pair.partition('=')
-            wrong = '' if key and equals else 'expected KEY=VALUE'
-            if any(value.count(left) != value.count(right) for left, right in ('()', '[]')):
-                wrong = 'brackets do not match'
-            if wrong:
-                parser.error(
-                    f'{option_string}: {wrong}, got {pair!r}. No spaces around =, lists in quotes '
-                    'and without spaces, several pairs after one option: '
-                    '--cfg-options train_dataloader.batch_size=2 "key=[1,2]"'
-                )
-        setattr(namespace, self.dest, [*getattr(namespace, self.dest), *(values or ())])
-
-
-class ToolParser(argparse.ArgumentParser):
-    """Names the checkpoints where there are too many arguments: `best_*.pth` may match two."""
-
-    def parse_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> argparse.Namespace:
-        """Parse all arguments; those that are left are an error."""
-        parsed, left = self.parse_known_args(args, namespace)
-        if left:
-            given = sys.argv[1:] if args is None else args
-            files = [word for word in given if word.endswith('.pth')]
-            why = f' ({len(files)} checkpoints: {", ".join(files)})' if len(files) > 1 else ''
-            self.error(f'unrecognized arguments: {" ".join(left)}{why}')
-        return parsed
-
-
 def tool_parser(description: str | None) -> argparse.ArgumentParser:
     """A parser whose help begins with the docstring of the command, with the option --debug."""
-    parser = ToolParser(
+    parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
@@ -80,7 +38,7 @@ def add_cfg_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--cfg-options',
         nargs='+',
-        action=OptionsAction,
+        action='extend',
         default=[],
         metavar='KEY=VALUE',
         help='change settings of the config: nested keys with dots, list items by index (a.0.b=1), '
@@ -88,18 +46,39 @@ def add_cfg_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_common_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that OpenMMLab's own train.py and test.py have in common."""
-    parser.add_argument(
-        '--work-dir',
-        help='folder for logs, checkpoints and results (work_dirs/<name of the config>)',
-    )
+def add_config_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that change a config, which ``load_config`` takes."""
+    parser.add_argument('--work-dir', help='output folder (work_dirs/<name of the config>)')
     parser.add_argument(
         '--data-root',
         metavar='DIR',
         help="folder that holds the data, instead of the config's data_root",
     )
     add_cfg_options(parser)
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add a config and its checkpoint, or in place of both a model that is stored on the hub."""
+    parser.add_argument(
+        'config',
+        help='config file of a detector or segmentor; or, without a checkpoint, hf-hub:owner/name '
+        'or the folder of such a model',
+    )
+    parser.add_argument(
+        'checkpoint', nargs='?', help='checkpoint file, https:// address or hf-hub:owner/name'
+    )
+
+
+def add_prediction_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of predict.py and predict_large.py."""
+    parser.add_argument('--device', help='cpu, cuda, cuda:1 ... (a GPU if there is one)')
+    parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
+    add_cfg_options(parser)
+
+
+def add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that OpenMMLab's own train.py and test.py have in common."""
+    add_config_arguments(parser)
     parser.add_argument(
         '--launcher',
         choices=['none', 'pytorch', 'slurm', 'mpi'],
@@ -229,11 +208,11 @@ def checked_device(name: str) -> torch.device:
     """The device of --device; UsageError if there is none."""
     import torch
 
-    try:
+    from .door import building
+
+    with building(f'--device {name}'):
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # the latter from a torch without CUDA
-        raise UsageError(f'--device {name}: {str(error).splitlines()[0]}') from error
     return device
 
 

@@ -17,11 +17,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .arguments import add_cfg_options, check_at_least, tool_parser
+from .arguments import add_config_arguments, check_at_least, tool_parser
 from .errors import UsageError
 
 if TYPE_CHECKING:
     from mmengine.config import Config
+    from mmengine.structures import BaseDataElement
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -36,11 +37,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--epoch', type=int, default=0, help='of a pipeline with stages by epochs (%(default)s)'
     )
     parser.add_argument('--out', type=Path, help='output folder (browse/SPLIT, in the work folder)')
-    parser.add_argument(
-        '--data-root', metavar='DIR', help="folder of the data, instead of the config's data_root"
-    )
-    parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
-    add_cfg_options(parser)
+    add_config_arguments(parser)
     return parser.parse_args(argv)
 
 
@@ -51,13 +48,10 @@ def main(args: argparse.Namespace) -> None:
     from .config import load_config
     from .data_checks import check_data
     from .door import building
-    from .options import with_data_root
 
     check_at_least(args, 1, 'count')
     check_at_least(args, 0, 'epoch')
-    cfg = load_config(args.config, args.cfg_options, args.work_dir)
-    if args.data_root:
-        cfg = with_data_root(cfg, args.data_root)
+    cfg = load_config(args.config, args.cfg_options, args.work_dir, args.data_root)
     epochs = cfg.get('own', {}).get('epochs') or (cfg.get('train_cfg') or {}).get('max_epochs')
     if epochs and args.epoch >= epochs:
         raise UsageError(f'--epoch {args.epoch}: the training has epochs 0 to {epochs - 1}')
@@ -94,9 +88,10 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
     from mmengine.config import ConfigDict
     from mmengine.registry import DATASETS, MODELS, VISUALIZERS
 
-    from ..engine.runner import load_error
+    from ..engine.runner import NamingPipeline
 
     dataset = DATASETS.build(config[f'{split}_dataloader'].dataset)
+    dataset.pipeline = NamingPipeline(dataset.pipeline.transforms)
     preprocessor = MODELS.build(
         ConfigDict(config.model.data_preprocessor, mean=None, std=None, bgr_to_rgb=False)
     )
@@ -109,11 +104,10 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
     np.random.seed(seed)
     torch.manual_seed(seed)
     files = []
+    steps = [type(step).__name__ for step in dataset.pipeline.transforms]
+    loads_late = 'Resize' in steps and 'LoadAnnotations' in steps[steps.index('Resize') :]
     for index in range(min(count, len(dataset))):
-        try:
-            packed = dataset[index]
-        except Exception as error:  # a damaged file can fail in any way
-            raise load_error(dataset.get_data_info(index), error) from error
+        packed = dataset[index]
         sample = packed['data_samples']
         batch = dict(inputs=[packed['inputs']], data_samples=[sample])
         data = preprocessor(batch, training=split == 'train')
@@ -121,6 +115,8 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
         image = np.ascontiguousarray(pixels[..., ::-1].clip(0, 255).astype(np.uint8))
         path = out / f'{index:04d}_{Path(sample.img_path).stem}.png'
         labels = data['data_samples'][0]
+        if loads_late:
+            resize_labels(labels)
         if detects and 'gt_instances' in labels:
             labels.gt_instances = labels.gt_instances.cpu()
         with warnings.catch_warnings():
@@ -128,3 +124,20 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
             visualizer.add_datasample(path.stem, image, labels, draw_pred=False, out_file=str(path))
         files.append(path)
     return files
+
+
+def resize_labels(sample: BaseDataElement) -> None:
+    """Fit labels of the original image, as evaluators want them, to the resized one, in place."""
+    import numpy as np
+    from mmengine.structures import PixelData
+    from torch.nn.functional import interpolate
+
+    height, width = sample.img_shape[:2]
+    if 'gt_instances' in sample:
+        objects, factor = sample.gt_instances, np.tile(sample.scale_factor, 2)
+        objects.bboxes = objects.bboxes * objects.bboxes.new_tensor(factor)
+        if 'masks' in objects:
+            objects.masks = objects.masks.resize((height, width))
+    if 'gt_sem_seg' in sample:
+        labels = sample.gt_sem_seg.data[None].float()
+        sample.gt_sem_seg = PixelData(data=interpolate(labels, (height, width))[0].long())

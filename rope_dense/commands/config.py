@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import copy
 import importlib
 import inspect
 import io
@@ -18,9 +19,9 @@ from mmengine.runner import Runner
 
 from ..integrations.hub import config_file, is_stored_model
 from ..integrations.hub_config import read_settings
-from ..utils.config_parts import nodes
+from ..utils.config_parts import leaf_datasets, nodes
 from .door import building
-from .errors import UsageError, nearest
+from .errors import UsageError
 from .own_config import UNKNOWN
 
 # mmengine needs all or none of these for each loop.
@@ -35,19 +36,26 @@ LOOKED_UP = {'compile', 'find_unused_parameters', 'model_wrapper_cfg', 'runner_t
 LOOKED_UP |= {'tta_model', 'tta_pipeline'}
 
 
-def load_config(path: str, options: Iterable[str] = (), work_dir: str | None = None) -> Config:
+def load_config(
+    path: str,
+    options: Iterable[str] = (),
+    work_dir: str | None = None,
+    data_root: str | None = None,
+) -> Config:
     """Read the config at `path`, merge `options` into it and set its `work_dir`.
 
     Args:
         path: of a config; or hf-hub:owner/name, or a folder with the files of such a model.
         options: KEY=VALUE pairs of --cfg-options.
-        work_dir: by default the config's, else work_dirs/<name of the config>.
+        work_dir: by default the config's, else work_dirs/<name of the config or model>.
+        data_root: see ``with_data_root``; None leaves the config's.
 
     Raises:
         UsageError, CheckpointError: the file or an option cannot be used.
     """
+    name = Path(path).stem
     if is_stored_model(path):
-        path = str(config_file(path))
+        name, path = Path(path).name, str(config_file(path))
     if not os.path.isfile(path):
         raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)})')
     pairs = read_options(options)
@@ -58,12 +66,11 @@ def load_config(path: str, options: Iterable[str] = (), work_dir: str | None = N
     for _, node in nodes(cfg._cfg_dict):
         node.pop('_delete_', None)  # where there is nothing to delete, mmengine leaves it
     import_task(cfg, path)
-    name = os.path.splitext(os.path.basename(path))[0]
     cfg.work_dir = work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
     for loader in (f'{loop}_dataloader' for loop in SECTIONS):
         if isinstance(cfg.get(loader), dict) and not cfg[loader].get('num_workers'):
             cfg[loader].persistent_workers = False  # PyTorch refuses True without workers
-    return cfg
+    return with_data_root(cfg, data_root) if data_root else cfg
 
 
 def read_config(path: str, own: Mapping[str, object]) -> Config:
@@ -126,7 +133,7 @@ def merge_options(cfg: Config, options: dict) -> None:
     for key, value in options.items():
         if (first := key.split('.')[0]) not in known:
             raise UsageError(
-                f'--cfg-options {key}={value}: the config has no {first!r}{nearest(first, known)}; '
+                f'--cfg-options {key}={value}: the config has no {first!r}; '
                 f'its keys: {", ".join(sorted(cfg.keys()))}'
             )
     with building(f'--cfg-options {" ".join(options)}'):
@@ -146,17 +153,9 @@ def import_task(cfg: Config, path: str) -> None:
             importlib.import_module(f'{scope}.datasets')
 
 
-def leaf_datasets(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:
+def datasets_of(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:
     """Yield (config key, data set) below a dataloader, through RepeatDataset, ConcatDataset etc."""
-    left = [(f'{loader}.dataset', cfg[loader].dataset)]
-    while left:
-        key, dataset = left.pop(0)
-        if 'dataset' in dataset:
-            left.insert(0, (f'{key}.dataset', dataset.dataset))
-        elif 'datasets' in dataset:
-            left[:0] = [(f'{key}.datasets.{i}', inner) for i, inner in enumerate(dataset.datasets)]
-        else:
-            yield key, dataset
+    return leaf_datasets(cfg[loader].dataset, f'{loader}.dataset')
 
 
 def lacks_classes(cfg: Config) -> bool:
@@ -164,7 +163,7 @@ def lacks_classes(cfg: Config) -> bool:
     root = (cfg.get('own') or {}).get('data_root')
     if not root or Path(root).is_dir():
         return False
-    _, dataset = next(leaf_datasets(cfg, 'train_dataloader'))
+    _, dataset = next(datasets_of(cfg, 'train_dataloader'))
     return UNKNOWN in (dataset.get('metainfo') or {}).get('classes', ())
 
 
@@ -182,3 +181,29 @@ def evaluators(cfg: Config, name: str) -> list[tuple[str, ConfigDict]]:
     if isinstance(metrics, dict):
         return [(name, metrics)]
     return [(f'{name}.{index}', metric) for index, metric in enumerate(metrics)]
+
+
+def with_data_root(cfg: Config, data_root: str | Path) -> Config:
+    """--data-root: a copy of a config whose data sets and evaluators read from another folder.
+
+    Every `data_root` is replaced, and the start of every `ann_file` that lies in one.
+    """
+    if lacks_classes(cfg):
+        raise UsageError(
+            f'--data-root {data_root}: this config reads its classes in '
+            f'own.data_root={cfg.own.data_root!r}, which is no folder; give --cfg-options '
+            f'own.data_root={data_root} instead'
+        )
+    cfg = copy.deepcopy(cfg)
+    parts = [node for _, node in nodes(cfg._cfg_dict)]
+    roots = {node.data_root for node in parts if node.get('data_root')}
+    if not roots:
+        raise UsageError(f'--data-root {data_root}: no data set of the config has a data_root')
+    for node in parts:
+        if node.get('data_root'):
+            node.data_root = str(data_root)
+        elif node.get('ann_file'):
+            file = Path(node.ann_file)
+            inside = [file.relative_to(root) for root in roots if file.is_relative_to(root)]
+            node.ann_file = str(data_root / inside[0]) if inside else node.ann_file
+    return cfg

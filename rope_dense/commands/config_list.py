@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import mmengine
+from mmengine.config import Config
 
 # By what the last part of a name begins with; the first that fits counts.
 TASKS = {
@@ -37,7 +38,8 @@ class ListedConfig:
             tasks = [next(task for start, task in TASKS.items() if data.startswith(start))]
             tasks += ['Instance Segmentation'] * method.startswith(WITH_MASKS)
         words = ', '.join(dict.fromkeys(tasks))
-        return cls(method, ' '.join(backbone), words, metrics_of(entry), entry['Config'])
+        result = ', '.join(published(entry)) or '-'
+        return cls(method, ' '.join(backbone), words, result, entry['Config'])
 
     def has(self, words: Sequence[str]) -> bool:
         """True if each word occurs in a column, in capitals or not."""
@@ -45,14 +47,15 @@ class ListedConfig:
         return all(word.lower() in text for word in words)
 
 
-def metrics_of(entry: dict) -> str:
-    """The metrics of an entry's results, '-' without any."""
-    metrics = [
-        f'{value} {name}{result["Task"].partition(",")[2]}'  # such as multi-scale
-        for result in entry.get('Results', ())
-        for name, value in result['Metrics'].items()
-    ]
-    return ', '.join(metrics) or '-'
+def published(entry: dict, *, with_source: bool = False) -> list[str]:
+    """The metrics of each result of an entry, also with its data set and source."""
+    texts = []
+    for result in entry.get('Results', ()):
+        variant = result['Task'].partition(',')[2]  # such as multi-scale
+        text = ', '.join(f'{value} {name}{variant}' for name, value in result['Metrics'].items())
+        source = f' on {result["Dataset"]} ({result["Source"]})'
+        texts.append(f'{text}{source}' if with_source else text)
+    return texts
 
 
 def list_configs(root: Path, words: Sequence[str] = ()) -> list[ListedConfig]:
@@ -61,14 +64,38 @@ def list_configs(root: Path, words: Sequence[str] = ()) -> list[ListedConfig]:
     Args:
         root: the folder of model-index.yml, to which the paths of the configs are relative.
     """
-    found = map(ListedConfig.of, entries(root))
+    files = mmengine.load(root / 'model-index.yml')['Import']
+    found = [ListedConfig.of(entry) for file in files for entry in entries(root / file)]
     return [config for config in found if config.has(words)]
 
 
-def entries(root: Path) -> Iterator[dict]:
-    """The models of all metafiles, in the order of model-index.yml."""
-    for path in mmengine.load(root / 'model-index.yml')['Import']:
-        yield from mmengine.load(root / path)['Models']
+def entries(metafile: Path) -> list[dict]:
+    """The models of a metafile; none if there is no such file."""
+    return mmengine.load(metafile)['Models'] if metafile.is_file() else []
+
+
+def paper_result(path: Path, cfg: Config) -> str:
+    """The paper's result for `cfg`, which was read from `path`, or why there is none.
+
+    A config that only names its base, such as the flagship configs, has the result of the base; a
+    config that changes a setting has none.
+    """
+    while (entry := entry_of(path)) is None:
+        names = Config._get_base_files(str(path))  # mmengine has no public function for it
+        bases = [(path.parent / name).resolve() for name in names if '::' not in name]
+        if len(bases) != 1:
+            return 'none known'
+        path = bases[0]
+    original = Config.fromfile(path)
+    if any(cfg.get(key) != original[key] for key in original):
+        return f'none: {path.name} has one, and settings of it are changed here'
+    return '; '.join(published(entry, with_source=True)) or 'none: not in the paper'
+
+
+def entry_of(path: Path) -> dict | None:
+    """The entry for a config in the metafile of its folder, if there is one."""
+    models = entries(path.parent / 'metafile.yml')
+    return next((model for model in models if model['Name'] == path.stem), None)
 
 
 def config_table(configs: Sequence[ListedConfig]) -> str:

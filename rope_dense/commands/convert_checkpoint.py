@@ -27,15 +27,12 @@ if TYPE_CHECKING:
 
 DETECTORS = ('deimv2', 'edgecrafter')
 LAYOUTS = ('ours', 'naver', 'timm', *DETECTORS)
-PYTORCH = ('.pth', '.pt', '.bin')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
     parser.add_argument('source', help='path, https:// address or hf-hub:owner/name')
-    parser.add_argument(
-        'destination', type=Path, help=f'file to write: {", ".join(PYTORCH)} or .safetensors'
-    )
+    parser.add_argument('destination', type=Path, help='file to write, NAME.pth or .safetensors')
     parser.add_argument(
         '--to', choices=LAYOUTS, default='ours', help='layout to write (%(default)s)'
     )
@@ -50,10 +47,6 @@ def main(args: argparse.Namespace) -> None:
     from ..checkpoints.read import read_checkpoint
     from ..checkpoints.weights import select_weights
 
-    if args.destination.suffix not in (*PYTORCH, '.safetensors'):
-        raise UsageError(
-            f'{args.destination}: the suffix must be {", ".join(PYTORCH)} or .safetensors'
-        )
     contents = read_checkpoint(fetch(args.source), args.source)
     if args.to in DETECTORS or (args.to == 'ours' and find_detector(contents)):
         convert_whole(contents, args)

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .arguments import tool_parser
-from .errors import UsageError, usage_errors
+from .errors import UsageError
 
 FORMATS = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'colours')
 
@@ -54,11 +54,10 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(args: argparse.Namespace) -> None:
     if not args.source.exists():
         raise UsageError(f'{args.source}: no such file or folder')
-    with usage_errors():
-        if args.format == 'colours':
-            convert_colours(args)
-        else:
-            convert_boxes(args)
+    if args.format == 'colours':
+        convert_colours(args)
+    else:
+        convert_boxes(args)
 
 
 def convert_boxes(args: argparse.Namespace) -> None:
@@ -136,10 +135,7 @@ def convert_colours(args: argparse.Namespace) -> None:
         if listing.exists():
             raise UsageError(f'{listing} exists: give it with --classes')
         colours = colours_in(args.source)
-    try:
-        count, odd = convert_masks(args.source, args.out, colours, args.images)
-    except FileExistsError as error:
-        raise UsageError(str(error)) from error
+    count, odd = convert_masks(args.source, args.out, colours, args.images)
     print(f'{args.out}: {count} masks, {len(colours)} classes')
     if not args.classes:
         lines = [f'class_{i} #{bytes(colour).hex()}' for i, colour in enumerate(colours)]

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .arguments import tool_parser
-from .errors import UsageError
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -35,13 +34,8 @@ def main(args: argparse.Namespace) -> None:
     from .config import load_config
     from .model_checks import build_model
 
-    if args.destination.suffix != '.pth':
-        raise UsageError(f'{args.destination}: the suffix must be .pth')
     model = build_model(load_config(args.config))
-    try:
-        load_eomt(model.backbone, find_eomt(model), args.source, args.base)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    load_eomt(model.backbone, find_eomt(model), args.source, args.base)
     weights = model.state_dict()
     with atomic_write(args.destination) as partial:
         torch.save(dict(state_dict=weights), partial)

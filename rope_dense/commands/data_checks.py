@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-import mmcv
 import mmengine
 import numpy as np
 from mmengine.config import Config, ConfigDict
@@ -15,17 +14,13 @@ from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS, TRANSFORMS
 
 from ..datasets.coco_completion import complete_annotations
-from ..engine.runner import FILES, load_error
-from .config import component_of, evaluators, lacks_classes, leaf_datasets
+from ..engine.runner import FILES, NamingPipeline
+from .config import component_of, datasets_of, evaluators, lacks_classes
 from .door import build_part
 from .errors import UsageError
 from .model_checks import check_classes, heads
 from .weights import is_remote
 
-SOURCES = {
-    'CocoDataset': 'COCO 2017 (train2017, val2017, annotations): https://cocodataset.org/#download',
-    'ADE20KDataset': 'ADE20K (ADEChallengeData2016.zip): http://sceneparsing.csail.mit.edu',
-}
 MASKS = 20  # of a data set are looked at
 # Larger files (COCO's has 450 MB) would take long to parse twice: only the classes are checked.
 PARSED_BYTES = 64 * 2**20
@@ -43,48 +38,37 @@ def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
         use_faster_coco_eval()
     check_paths(cfg, loaders)
     for loader in loaders:
-        for key, dataset in leaf_datasets(cfg, loader):
+        for key, dataset in datasets_of(cfg, loader):
             check_dataset(cfg, key, dataset)
 
 
 def check_paths(cfg: Config, loaders: tuple[str, ...]) -> None:
     """Raise UsageError, which lists them, if files or folders of the data are missing."""
     missing = [
-        (path, key, option)
+        f'  {path}  ({key})'
         for loader in loaders
-        for path, key, option in wanted_paths(cfg, loader)
+        for key, path in data_paths(cfg, loader)
         if not is_remote(path) and not os.path.exists(path)
     ]
-    if not missing:
-        return
-    datasets = [dataset for loader in loaders for _, dataset in leaf_datasets(cfg, loader)]
-    published = {dataset.type for dataset in datasets if 'metainfo' not in dataset}
-    folder = 'cfg-options own.data_root=DIR' if lacks_classes(cfg) else 'data-root DIR'
-    lines = [
-        f'the data set is not there. Missing, seen from {os.getcwd()}:',
-        *(f'  {path}  ({key})' for path, key, _ in missing),
-        'Put or link it there, or say where it is (DIR is the folder of the data set):',
-        f'  --{folder}, or one by one:',
-        '  --cfg-options ' + ' '.join(dict.fromkeys(option for *_, option in missing)),
-        *(f'  {source}' for name, source in SOURCES.items() if name in published),
-    ]
-    raise UsageError('\n'.join(lines))
+    if missing:
+        option = 'cfg-options own.data_root=DIR' if lacks_classes(cfg) else 'data-root DIR'
+        raise UsageError(
+            f'the data set is not there; its folder is DIR of --{option}. Missing, seen from '
+            f'{os.getcwd()}:\n' + '\n'.join(missing)
+        )
 
 
-def wanted_paths(cfg: Config, loader: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (path, config key, option that moves it) of the files of a dataloader and evaluator."""
-    for key, dataset in leaf_datasets(cfg, loader):
+def data_paths(cfg: Config, loader: str) -> Iterator[tuple[str, str]]:
+    """Yield (config key, path) of the files and folders of a dataloader and its evaluator."""
+    for key, dataset in datasets_of(cfg, loader):
         root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix') or {}
-        paths = {f'data_prefix.{name}': prefix or '' for name, prefix in prefixes.items()}
+        for name, prefix in prefixes.items():
+            yield f'{key}.data_prefix.{name}', os.path.join(root, prefix or '')
         if dataset.get('ann_file'):
-            paths['ann_file'] = dataset.ann_file
-        for name, path in paths.items():
-            option = f'{key}.data_root=DIR' if root else f'{key}.{name}=PATH'
-            yield os.path.join(root, path), f'{key}.{name}', option
+            yield f'{key}.ann_file', os.path.join(root, dataset.ann_file)
     for key, metric in evaluators(cfg, loader.replace('dataloader', 'evaluator')):
-        if path := metric.get('ann_file'):
-            option = f'{key}.ann_file=DIR/annotations/{os.path.basename(path)}'
-            yield path, f'{key}.ann_file', option
+        if metric.get('ann_file'):
+            yield f'{key}.ann_file', metric.ann_file
 
 
 def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
@@ -93,20 +77,19 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
     if BaseDataset not in bases:
         return  # a data set of its own kind: nothing is known about its files
     file = os.path.join(dataset.get('data_root') or '', dataset.get('ann_file') or '')
-    in_coco_format = 'CocoDataset' in [base.__name__ for base in bases] and os.path.isfile(file)
-    is_large = in_coco_format and os.path.getsize(file) > PARSED_BYTES
-    categories = read_categories(key, file) if in_coco_format and not is_large else None
+    is_large = os.path.isfile(file) and os.path.getsize(file) > PARSED_BYTES
     built = build_dataset(cfg, key, dataset, **(dict(lazy_init=True) if is_large else {}))
-    if classes := built.metainfo.get('classes'):
-        if categories is not None and (unknown := sorted(set(classes) - categories)):
-            raise UsageError(
-                f'{key}: {len(unknown)} classes, such as {unknown[:3]}, are no categories of '
-                f'{file}. Name those to be used in {key}.metainfo.classes; the file has: '
-                f'{", ".join(sorted(categories)[:20])}'
-            )
+    classes = built.metainfo.get('classes') or ()
+    if classes:
         check_classes(cfg, key, classes)
     if is_large:
         return
+    if len(getattr(built, 'cat_ids', classes)) < len(classes):  # mmdet leaves out the others
+        categories = [category['name'] for category in mmengine.load(file)['categories']]
+        raise UsageError(
+            f'{key}.metainfo.classes: not all of {list(classes)} are categories of {file}: '
+            f'{", ".join(categories)}'
+        )
     if len(built) == 0:
         raise UsageError(f'{key}: no image is left; check its files, filter_cfg and metainfo')
     first = built.get_data_info(0)
@@ -114,18 +97,6 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
         if not is_remote(path) and not os.path.isfile(path):
             raise UsageError(f'{key}: {path} does not exist; check {key}.data_prefix')
     check_masks(cfg, key, dataset, built)
-
-
-def read_categories(key: str, file: str) -> set[str]:
-    """Names of the categories in a COCO annotation file."""
-    try:
-        content = mmengine.load(file, file_format='json')
-        return {category['name'] for category in content['categories']}
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f'{key}.ann_file: {file} is not in COCO format, or cut off ({type(error).__name__}: '
-            f'{error}); get it again'
-        ) from error
 
 
 def build_dataset(cfg: Config, key: str, dataset: ConfigDict, **settings: bool) -> BaseDataset:
@@ -140,39 +111,24 @@ def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) 
     UsageError for a mask of another size than its image, or a label that is neither a class nor
     ignored by every head and metric.
     """
-    step = next((s for s in dataset.get('pipeline') or () if s.type == 'LoadAnnotations'), None)
-    if cfg.default_scope != 'mmseg' or step is None:
+    steps = [s for s in dataset.get('pipeline') or () if str(s.type).startswith('Load')]
+    if cfg.default_scope != 'mmseg' or 'LoadAnnotations' not in [step.type for step in steps]:
         return
-    readers = [(name, head, head.get('num_classes')) for name, head in heads(cfg)]
-    loader = key.split('.')[0]
-    if loader != 'train_dataloader':
-        metrics = evaluators(cfg, loader.replace('dataloader', 'evaluator'))
-        classes = len(built.metainfo.get('classes') or ()) or None
-        readers += [(name, m, classes) for name, m in metrics if m.get('type') == 'IoUMetric']
-    load = build_part(cfg, f'{key}.pipeline', TRANSFORMS, step)
+    transforms = [build_part(cfg, f'{key}.pipeline', TRANSFORMS, step) for step in steps]
+    load, readers = NamingPipeline(transforms), label_readers(cfg, key, built)
     for index in range(0, len(built), max(1, len(built) // MASKS)):
-        info = built.get_data_info(index)
-        path = info['seg_map_path']
-        try:
-            mask = load(info)['gt_seg_map']
-        except Exception as error:  # a damaged file can fail in any way
-            raise load_error(dict(seg_map_path=path), error) from error
-        try:
-            image = mmcv.imread(info['img_path'])
-        except Exception as error:
-            raise load_error(dict(img_path=info['img_path']), error) from error
-        if image is not None and image.shape[:2] != mask.shape[:2]:
-            sizes = ' and '.join(f'{h} x {w}' for h, w in (mask.shape[:2], image.shape[:2]))
+        loaded = load(built.get_data_info(index)) or {}
+        path, mask = loaded['seg_map_path'], loaded['gt_seg_map']
+        if loaded['ori_shape'] != mask.shape:
             raise UsageError(
-                f'{key}: {path} and its image {info["img_path"]} differ in size, {sizes} (height x '
-                'width)'
+                f'{key}: {path} and its image {loaded["img_path"]} differ in size, {mask.shape} '
+                f'and {loaded["ori_shape"]} (height, width)'
             )
         for label in np.unique(mask).tolist():
             refused = [
-                f'{name} ({classes} classes, ignore_index={reader.get("ignore_index", 255)})'
-                for name, reader, classes in readers
-                if classes is not None
-                if label >= classes and label != reader.get('ignore_index', 255)
+                f'{name} ({classes} classes, ignore_index={ignored})'
+                for name, classes, ignored in readers
+                if label >= classes and label != ignored
             ]
             if refused:
                 raise UsageError(
@@ -180,6 +136,19 @@ def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) 
                     f'{", ".join(refused)}; check the mask, num_classes, ignore_index, and '
                     f'{key}.reduce_zero_label'
                 )
+
+
+def label_readers(cfg: Config, key: str, built: BaseDataset) -> list[tuple[str, int, int]]:
+    """Name, number of classes and ignored label of the heads and metrics that read masks."""
+    nodes = [(name, head, head.get('num_classes')) for name, head in heads(cfg)]
+    loader = key.split('.')[0]
+    if loader != 'train_dataloader':
+        metrics = evaluators(cfg, loader.replace('dataloader', 'evaluator'))
+        classes = len(built.metainfo.get('classes') or ())
+        nodes += [(name, m, classes) for name, m in metrics if m.get('type') == 'IoUMetric']
+    return [
+        (name, classes, node.get('ignore_index', 255)) for name, node, classes in nodes if classes
+    ]
 
 
 def use_faster_coco_eval() -> bool:

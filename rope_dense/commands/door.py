@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import copy
-import errno
 import gc
 import os
-import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -23,7 +21,7 @@ from ..engine.runner import LoadError
 from ..integrations.hub_config import is_stored, registered_only
 from .errors import UsageError
 
-KNOWN = (UsageError, CheckpointError, LoadError, OSError)  # their messages name what is wrong
+NAMED = (UsageError, CheckpointError, LoadError, OSError)  # their messages name what is wrong
 
 
 def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> int:
@@ -34,7 +32,7 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
     """
     try:
         main(args)
-    except KNOWN as error:
+    except (*NAMED, ValueError) as error:
         if os.environ.get('LOCAL_RANK', '0') == '0' or distributed.is_initialized():
             report(error, args.debug)
         return 2
@@ -52,19 +50,10 @@ def report(error: Exception, debug: bool) -> None:
         traceback.print_exception(error)
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
-        text = f'{error.filename or "a file"}: {error.strerror}{free_space(error)}'
-    more = ' (--debug shows where)' if error.__cause__ and not debug else ''
+        text = f'{error.filename or "a file"}: {error.strerror}'
+    is_named = isinstance(error, NAMED) and error.__cause__ is None
+    more = '' if is_named or debug else ' (--debug shows where)'
     print(f'error: {text}{more}', file=sys.stderr)
-
-
-def free_space(error: OSError) -> str:
-    """'; DIR has ... GB left' for a full disk; DIR is the file's folder or the current one."""
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT) or 'GB left' in (error.strerror or ''):
-        return ''
-    folder = os.path.dirname(os.path.abspath(error.filename or 'here'))
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    return f'; {folder} has {shutil.disk_usage(folder).free / 1e9:.1f} GB left'
 
 
 @contextmanager
@@ -76,7 +65,7 @@ def building(key: str) -> Iterator[None]:
     """
     try:
         yield
-    except KNOWN:
+    except NAMED:
         raise
     except Exception as error:  # a part can fail in any way
         text = ' '.join(str(error).split())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 
@@ -18,9 +17,3 @@ def usage_errors() -> Iterator[None]:
         yield
     except ValueError as error:
         raise UsageError(str(error)) from error
-
-
-def nearest(name: str, allowed: Iterable[str]) -> str:
-    """', did you mean X?' for the closest allowed name, else an empty string."""
-    close = difflib.get_close_matches(name, list(allowed), n=1)
-    return f', did you mean {close[0]!r}?' if close else ''

@@ -40,12 +40,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(args: argparse.Namespace) -> None:
     from .config import load_config, used_loaders
-    from .options import with_data_root
     from .sweep import prepare_sweep
 
-    cfg = load_config(args.config, args.cfg_options, args.work_dir)
-    if args.data_root:
-        cfg = with_data_root(cfg, args.data_root)
+    cfg = load_config(args.config, args.cfg_options, args.work_dir, args.data_root)
     used_loaders(cfg, 'test')
     cfg.load_from, cfg.resume = args.checkpoint, False
     run = prepare_sweep(args, cfg, name=args.config, sizes=args.sizes, slide=args.slide)

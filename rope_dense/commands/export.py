@@ -16,37 +16,32 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from .arguments import add_cfg_options, tool_parser
-from .errors import UsageError, usage_errors
+from .arguments import add_cfg_options, add_model_arguments, tool_parser
 
 if TYPE_CHECKING:
     from mmengine.config import Config
     from torch import nn
 
-    from .dataset_meta import Colour
+    from .trained_model import Colour
 
 FORMATS, PRECISIONS = ('onnx', 'pt2'), ('fp32', 'fp16', 'bf16')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
-    parser.add_argument(
-        'config',
-        help='config file; or, without a checkpoint, hf-hub:owner/name or the folder of such a '
-        'model',
-    )
-    parser.add_argument(
-        'checkpoint', nargs='?', help='checkpoint file, https:// address or hf-hub:owner/name'
-    )
+    add_model_arguments(parser)
     parser.add_argument('out', type=Path, help='file to write: NAME.onnx or NAME.pt2')
     parser.add_argument('--format', choices=FORMATS, help='(by the name of the file)')
     parser.add_argument(
         '--size', default='dynamic', help='HEIGHTxWIDTH in pixels, or dynamic (%(default)s)'
     )
     parser.add_argument(
-        '--batch', default='dynamic', help='images at a time, or dynamic (%(default)s)'
+        '--batch',
+        type=number_or_dynamic,
+        default='dynamic',
+        help='images at a time, or dynamic (%(default)s)',
     )
     parser.add_argument(
         '--dtype',
@@ -59,29 +54,35 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def number_or_dynamic(text: str) -> int | str:
+    return text if text == 'dynamic' else int(text)
+
+
 def main(args: argparse.Namespace) -> None:
+    from mmengine.utils import to_2tuple
+
     from ..export import export
     from ..export.compare import check_file
     from ..export.exporter import DTYPES
     from ..integrations.hub import weights_file
     from ..utils.lock import exclusive
     from .config import load_config
+    from .image_sizes import parse_size
     from .model_checks import build_model
 
-    size, batch = size_of(args.size), batch_of(args.batch)
-    if args.checkpoint is None:
-        args.checkpoint = weights_file(args.config)
+    size = args.size if args.size == 'dynamic' else to_2tuple(parse_size(args.size))
+    args.checkpoint = args.checkpoint or weights_file(args.config)
     cfg = load_config(args.config, args.cfg_options)
     model = build_model(cfg)
     classes, colours = load(cfg, model, args.checkpoint)
     print(f'{args.out}: the model is traced and compared, which takes minutes', flush=True)
-    with exclusive(args.out), usage_errors():
+    with exclusive(args.out):
         metadata = export(
             model,
             args.out,
             format=args.format or args.out.suffix[1:],
             size=size,
-            batch=batch,
+            batch=args.batch,
             dtype={name: dtype for dtype, name in DTYPES.items()}[args.dtype],
             classes=classes,
             colours=colours,
@@ -93,34 +94,6 @@ def main(args: argparse.Namespace) -> None:
     print(check_file(args.out, model, metadata))
 
 
-def size_of(text: str) -> tuple[int, int] | Literal['dynamic']:
-    """--size: height and width.
-
-    Raises:
-        UsageError: neither that nor 'dynamic'.
-    """
-    from .image_sizes import parse_size
-
-    if text == 'dynamic':
-        return 'dynamic'
-    try:
-        size = parse_size(text)
-    except ValueError as error:
-        raise UsageError(f'--size {text}: give HEIGHTxWIDTH (480x640) or dynamic') from error
-    return (size, size) if isinstance(size, int) else size
-
-
-def batch_of(text: str) -> int | Literal['dynamic']:
-    """--batch: a number of images.
-
-    Raises:
-        UsageError: neither that nor 'dynamic'.
-    """
-    if text != 'dynamic' and not text.isdigit():
-        raise UsageError(f'--batch {text}: give a number of images or dynamic')
-    return 'dynamic' if text == 'dynamic' else int(text)
-
-
 def load(
     cfg: Config, model: nn.Module, checkpoint: str
 ) -> tuple[Sequence[str] | None, Sequence[Colour] | None]:
@@ -129,7 +102,7 @@ def load(
     Raises:
         UsageError, CheckpointError: they cannot be read, or do not fit.
     """
-    from .dataset_meta import classes_and_colours
+    from .trained_model import classes_and_colours
     from .weights import check_tested_weights
 
     stored = check_tested_weights(checkpoint, model)
@@ -137,8 +110,7 @@ def load(
     classes = classes or (cfg.get('metainfo') or {}).get('classes')  # of a model of the hub
     if classes is None or cfg.get('test_dataloader') is None:
         return classes, None
-    colours = classes_and_colours(cfg, stored)[1]
-    return classes, [colours[index] for index in range(len(classes))]
+    return classes, classes_and_colours(cfg, stored)[1]
 
 
 def resize_of(cfg: Config) -> dict | None:

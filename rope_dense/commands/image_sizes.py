@@ -68,20 +68,14 @@ def configured_size(config: Config) -> ImageSize:
     return (scale, scale) if isinstance(scale, int) else (scale[1], scale[0])
 
 
-def parse_size(text: str, option: str = '--sizes') -> int | ImageSize:
-    """'128', the shorter side, or '96x128', height and width, in pixels.
+def parse_size(text: str) -> int | Size:
+    """'128', the shorter side, or '96x128', height and width, in pixels or tokens.
 
     Raises:
-        ValueError: neither, or a side without a pixel.
+        ValueError: neither, or a side of 0.
     """
-    advice = 'give a side in pixels (128), or HEIGHTxWIDTH (96x128), 1 or more'
-    return parse_sides(text, f'{option} {text}: {advice}')
-
-
-def parse_sides(text: str, problem: str) -> int | Size:
-    """'7' or '7x14', height and width; ValueError with ``problem`` for anything else or 0."""
     match = SIDES.fullmatch(text)
     if match is None:
-        raise ValueError(problem)
+        raise ValueError(f'size {text!r}: give a side (128) or HEIGHTxWIDTH (96x128), 1 or more')
     height, width = match.groups()
     return int(height) if width is None else (int(height), int(width))

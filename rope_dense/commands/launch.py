@@ -1,8 +1,6 @@
 """Build the Runner and run it, on any machine."""
 
-import errno
 import logging
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +26,7 @@ def build_runner(cfg: Config, launcher: str) -> Runner:
     cfg.launcher = launcher
     read_safely()
     logging.raiseExceptions = False  # a log on a full disk: what is written next says so
-    with writing_to(cfg.work_dir), building(f'Runner, --launcher {launcher}'):
+    with building(f'Runner, --launcher {launcher}'):
         if launcher == 'pytorch' and not torch.cuda.is_available():
             use_gloo(cfg)
         return runners.build_runner(cfg)
@@ -54,7 +52,7 @@ def use_gloo(cfg: Config) -> None:
 def test(runner: Runner) -> None:
     """Test; errors as in ``train``."""
     build_loop(runner, 'test')
-    with running(runner.cfg, 'test', runner):
+    with running(runner, 'test'):
         runner.test()
 
 
@@ -69,7 +67,7 @@ def train(runner: Runner) -> None:
     build_loop(runner, 'train')
     build_loop(runner, 'val')
     try:
-        with running(runner.cfg, 'train', runner):
+        with running(runner, 'train'):
             runner.train()
     except (KeyboardInterrupt, Exception) as error:
         if not is_interrupt(error):
@@ -96,27 +94,15 @@ def build_loop(runner: Runner, loop: str) -> None:
 
 
 @contextmanager
-def running(cfg: Config, loop: str, runner: Runner | None = None) -> Iterator[None]:
+def running(runner: Runner, loop: str) -> Iterator[None]:
     """Within this context, a ValueError or AssertionError becomes a UsageError with the batch."""
     try:
-        with writing_to(cfg.work_dir):
-            yield
+        yield
     except (ValueError, AssertionError) as error:
         if is_interrupt(error):
             raise
         batch = ''
         if images := getattr(runner, 'batch', ()):
-            size = cfg[f'{loop}_dataloader'].get('batch_size', 1)
+            size = runner.cfg[f'{loop}_dataloader'].get('batch_size', 1)
             batch = f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'
         raise UsageError(f'{error or type(error).__name__}{batch}') from error
-
-
-@contextmanager
-def writing_to(folder: str) -> Iterator[None]:
-    """Within this context, the error of a full disk names this folder if it names no file."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
-            error.filename = os.path.join(os.path.abspath(folder), '')
-        raise

@@ -8,7 +8,6 @@ import argparse
 from collections.abc import Sequence
 
 from .arguments import tool_parser
-from .errors import UsageError
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -44,16 +43,13 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(args: argparse.Namespace) -> None:
     from ..datasets.shapes_files import ShapesSettings, write_shapes
 
-    try:
-        settings = ShapesSettings(
-            args.train,
-            args.val,
-            args.size,
-            args.seed,
-            colors=args.colors,
-            layouts=tuple(args.layout),
-        )
-        written = write_shapes(args.out, settings)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    settings = ShapesSettings(
+        args.train,
+        args.val,
+        args.size,
+        args.seed,
+        colors=args.colors,
+        layouts=tuple(args.layout),
+    )
+    written = write_shapes(args.out, settings)
     print(f'{args.out}: {"written" if written else "already there, from the same settings"}')

@@ -15,7 +15,7 @@ from torch import nn
 
 from ..backbones.base import Backbone
 from ..utils.config_parts import nodes
-from .config import leaf_datasets
+from .config import datasets_of
 from .door import build_part, building
 from .errors import UsageError
 
@@ -88,7 +88,7 @@ def size_settings(cfg: Config, loaders: Iterable[str]) -> Iterator[tuple[str, Co
     """(Key of a part, the part, name) of each setting of a size in pixels."""
     parts = {f'model.{name}': cfg.model.get(name) for name in ('data_preprocessor', 'test_cfg')}
     for loader in loaders:
-        parts |= {f'{key}.pipeline': d.get('pipeline') for key, d in leaf_datasets(cfg, loader)}
+        parts |= {f'{key}.pipeline': d.get('pipeline') for key, d in datasets_of(cfg, loader)}
     for start, part in parts.items():
         for key, node in nodes(part, start):
             yield from ((key, node, name) for name in SIZES)

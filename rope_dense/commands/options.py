@@ -4,48 +4,19 @@ Each function raises UsageError where the config or the machine does not allow t
 """
 
 import argparse
-import copy
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
-from mmengine.dist import is_main_process
 
-from ..utils.atomic_write import PARTIAL
+from ..utils.atomic_write import atomic_files
 from ..utils.config_parts import nodes
-from .config import evaluators, lacks_classes, leaf_datasets
+from .config import datasets_of, evaluators
 from .errors import UsageError
 from .weights import resolve_resume
-
-
-def with_data_root(cfg: Config, data_root: str | Path) -> Config:
-    """--data-root: a copy of a config whose data sets and evaluators read from another folder.
-
-    Every `data_root` is replaced, and the start of every `ann_file` that lies in one.
-    """
-    if lacks_classes(cfg):
-        raise UsageError(
-            f'--data-root {data_root}: this config reads its classes in '
-            f'own.data_root={cfg.own.data_root!r}, which is no folder; give --cfg-options '
-            f'own.data_root={data_root} instead'
-        )
-    cfg = copy.deepcopy(cfg)
-    parts = [node for _, node in nodes(cfg._cfg_dict)]
-    roots = {node.data_root for node in parts if node.get('data_root')}
-    if not roots:
-        raise UsageError(f'--data-root {data_root}: no data set of the config has a data_root')
-    for node in parts:
-        if node.get('data_root'):
-            node.data_root = str(data_root)
-        elif node.get('ann_file'):
-            file = Path(node.ann_file)
-            inside = [file.relative_to(root) for root in roots if file.is_relative_to(root)]
-            node.ann_file = str(data_root / inside[0]) if inside else node.ann_file
-    return cfg
 
 
 def apply_training_options(cfg: Config, args: argparse.Namespace) -> None:
@@ -59,13 +30,13 @@ def apply_training_options(cfg: Config, args: argparse.Namespace) -> None:
     if args.ema is not None:
         enable_ema(cfg, args.ema)
     if args.with_cp:
-        enable_checkpointing(cfg)
+        cfg.model.backbone.with_cp = True
     if args.compile:
         enable_compile(cfg)
     if args.fsdp:
         enable_fsdp(cfg, args.launcher)
     if args.auto_scale_lr:
-        enable_auto_scale_lr(cfg)
+        cfg.auto_scale_lr = ConfigDict(cfg.get('auto_scale_lr') or {}, enable=True)
     if args.load_from:
         cfg.load_from = args.load_from
     if args.resume:
@@ -88,10 +59,6 @@ def enable_amp(cfg: Config, precision: str) -> None:
 
 def enable_ema(cfg: Config, momentum: float) -> None:
     """--ema: keep, evaluate and save a moving average of the weights."""
-    if not 0 < momentum < 1:
-        raise UsageError(
-            f'--ema {momentum}: the share of the new weights at each iteration, between 0 and 1'
-        )
     if has_average(cfg):
         raise UsageError('--ema: custom_hooks of the config has an EMAHook already; change it')
     cfg.custom_hooks = [*(cfg.get('custom_hooks') or []), dict(type='EMAHook', momentum=momentum)]
@@ -100,11 +67,6 @@ def enable_ema(cfg: Config, momentum: float) -> None:
 def has_average(cfg: Config) -> bool:
     """True if the config has a moving average of the weights."""
     return any(hook['type'] == 'EMAHook' for hook in cfg.get('custom_hooks') or [])
-
-
-def enable_checkpointing(cfg: Config) -> None:
-    """--with-cp: recompute the backbone's blocks in backward to save memory."""
-    cfg.model.backbone.with_cp = True
 
 
 def enable_compile(cfg: Config) -> None:
@@ -117,10 +79,7 @@ def enable_compile(cfg: Config) -> None:
 def enable_fsdp(cfg: Config, launcher: str) -> None:
     """--fsdp: shard weights, gradients and optimizer state over the processes."""
     if launcher == 'none':
-        raise UsageError(
-            '--fsdp shards over the processes of a distributed run: start it with '
-            'tools/dist_train.sh or tools/slurm_train.sh'
-        )
+        raise UsageError('--fsdp: needs a distributed run, such as with tools/dist_train.sh')
     if has_average(cfg):
         raise UsageError('--fsdp: a moving average (--ema, EMAHook) needs whole weights; leave one')
     if cfg.get('runner_type') or cfg.get('strategy'):
@@ -129,22 +88,13 @@ def enable_fsdp(cfg: Config, launcher: str) -> None:
     cfg.strategy = dict(type='rope_dense.engine.fsdp.BlockFSDPStrategy')
 
 
-def enable_auto_scale_lr(cfg: Config) -> None:
-    """--auto-scale-lr: scale the learning rate with the batch size."""
-    cfg.auto_scale_lr = ConfigDict(cfg.get('auto_scale_lr') or {}, enable=True)
-
-
 def enable_tta(cfg: Config) -> None:
     """--tta: test with the config's `tta_model` and `tta_pipeline`."""
-    missing = [name for name in ('tta_model', 'tta_pipeline') if not cfg.get(name)]
-    if missing:
-        raise UsageError(
-            f'--tta: the config has no {" and no ".join(missing)}; add them as in the flagship '
-            'configs, or leave --tta out'
-        )
+    if not (cfg.get('tta_model') and cfg.get('tta_pipeline')):
+        raise UsageError('--tta: the config lacks tta_model or tta_pipeline')
     warn_of_tta_sizes(cfg)
     cfg.model = ConfigDict(cfg.tta_model, module=cfg.model)
-    for _, dataset in leaf_datasets(cfg, 'test_dataloader'):
+    for _, dataset in datasets_of(cfg, 'test_dataloader'):
         dataset.pipeline = cfg.tta_pipeline
 
 
@@ -170,33 +120,21 @@ def warn_of_tta_sizes(cfg: Config) -> None:
 def saved_predictions(cfg: Config, out: str) -> Iterator[None]:
     """--out: let a test write its predictions, of mmdet to a pickle, of mmseg to PNGs in a folder.
 
-    They are in another folder beside it until the test is complete.
+    They appear when the test is complete.
     """
     metrics = [metric for _, metric in evaluators(cfg, 'test_evaluator')]
-    partial, target = Path(f'{out}{PARTIAL}'), Path(out)
-    if cfg.default_scope == 'mmdet':
-        if not out.endswith(('.pkl', '.pickle')) or target.is_dir():
-            raise UsageError(f'--out {out!r}: detections go to a pickle; give a name.pkl')
-        dump = ConfigDict(type='DumpDetResults', out_file_path=str(partial / target.name))
-        cfg.test_evaluator, target = [*metrics, dump], target.parent
-    else:
-        if target.is_file():
-            raise UsageError(f'--out {out!r} is a file; label images go to a folder')
-        writers = [metric for metric in metrics if metric.type == 'IoUMetric']
-        if not writers:
-            raise UsageError('--out: only IoUMetric writes label images; test_evaluator has none')
-        for metric in writers:
-            metric.output_dir = str(partial)
-    partial.mkdir(parents=True, exist_ok=True)
-    try:
+    detects = cfg.default_scope == 'mmdet'
+    with atomic_files(Path(out).parent if detects else out) as partial:
+        if detects:
+            dump = ConfigDict(type='DumpDetResults', out_file_path=str(partial / Path(out).name))
+            cfg.test_evaluator = [*metrics, dump]
+        else:
+            writers = [metric for metric in metrics if metric.type == 'IoUMetric']
+            if not writers:
+                raise UsageError('--out: only IoUMetric writes label images')
+            for metric in writers:
+                metric.output_dir = str(partial)
         yield
-        if is_main_process():
-            target.mkdir(exist_ok=True)
-            for file in partial.iterdir():
-                os.replace(file, target / file.name)
-    finally:
-        if is_main_process():
-            shutil.rmtree(partial)
 
 
 def show_predictions(cfg: Config, show: bool, show_dir: str | None, wait_time: float) -> None:

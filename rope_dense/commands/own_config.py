@@ -35,7 +35,6 @@ from ..datasets.own_data import (
 from ..utils.config_parts import nodes
 from ..utils.validation import check_choice, check_integer, check_number
 from .arguments import CONFIGS
-from .errors import nearest
 from .own_backbones import WORDS, OwnBackbone, find_backbone
 
 # Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
@@ -128,10 +127,7 @@ def settings_of(given: Mapping[str, object]) -> Own:
     allowed = [field.name for field in dataclasses.fields(Own)]
     for name in given:
         if name not in allowed:
-            raise ValueError(
-                f'own.{name}: no such setting{nearest(name, allowed)}; allowed: '
-                f'{", ".join(allowed)}'
-            )
+            raise ValueError(f'own.{name}: no such setting; allowed: {", ".join(allowed)}')
     return Own(**given)  # type: ignore[arg-type]
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .arguments import add_cfg_options, tool_parser
-from .errors import UsageError, usage_errors
+from .errors import UsageError
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -29,6 +29,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--metric',
         nargs='+',
+        type=metric,
         default=[],
         metavar='NAME=VALUE',
         help='results for the card, such as "box AP=0.41"',
@@ -39,43 +40,34 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def metric(text: str) -> tuple[str, float]:
+    name, _, value = text.rpartition('=')
+    return name, float(value)
+
+
 def main(args: argparse.Namespace) -> None:
     import tempfile
 
     from ..integrations.hub import push_to_hub, save_for_hub
     from .config import load_config
-    from .dataset_meta import classes_and_colours
-    from .model_checks import build_model
-    from .weights import check_tested_weights
+    from .trained_model import load_trained
 
     if args.name.count('/') != 1 or not all(args.name.split('/')):
         raise UsageError(f'{args.name}: give OWNER/NAME')
-    metrics = dict(map(metric, args.metric))
     cfg = load_config(args.config, args.cfg_options)
-    model = build_model(cfg)
-    stored = check_tested_weights(args.checkpoint, model)
-    classes, colours = classes_and_colours(cfg, stored)
-    with usage_errors(), tempfile.TemporaryDirectory() as temporary:
+    model, classes, colours = load_trained(cfg, args.checkpoint)
+    with tempfile.TemporaryDirectory() as temporary:
         folder = save_for_hub(
             cfg,
             model.state_dict(),
             args.folder or temporary,
             name=args.name,
             classes=classes,
-            colours=[colours[index] for index in range(len(classes))],
+            colours=colours,
             license=args.license,
-            metrics=metrics,
+            metrics=dict(args.metric),
         )
         if args.folder:
             print(f'{folder}: {", ".join(sorted(path.name for path in folder.iterdir()))}')
         else:
             print(push_to_hub(folder, args.name, private=args.private))
-
-
-def metric(text: str) -> tuple[str, float]:
-    """NAME=VALUE of --metric; UsageError for anything else."""
-    name, equals, value = text.rpartition('=')
-    try:
-        return name, float(value if equals and name else '')
-    except ValueError as error:
-        raise UsageError(f'--metric {text}: give NAME=VALUE, such as "box AP=0.41"') from error

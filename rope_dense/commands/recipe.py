@@ -114,19 +114,13 @@ def frozen_text(model: nn.Module) -> str:
 
 def maps_text(model: nn.Module) -> str:
     """The maps that the backbone returns."""
-    backbone = find_backbone(model)
-    if backbone is None:
+    if not isinstance(backbone := model.backbone, Backbone):
         return FOREIGN
     text = f'channels {joined(backbone.out_channels)}; strides {joined(backbone.out_strides)}'
     if not backbone.is_isotropic:
         return text
     norm, prefix = NORMS[backbone.final_norm], PREFIXES[backbone.output_prefix]
     return f'of blocks {joined(backbone.out_indices)}; {norm}{prefix}; {text}'
-
-
-def find_backbone(model: nn.Module) -> Backbone | None:
-    """The first backbone of this package in a model."""
-    return next((part for part in model.modules() if isinstance(part, Backbone)), None)
 
 
 def joined(given: Iterable[int]) -> str:
@@ -148,15 +142,22 @@ def positions_text(model: nn.Module) -> str:
         tables = [p for key, p in model.named_parameters() if re.search(rf'\b{pattern}$', key)]
         if tables:
             texts.append(f'{name}: {sum(p.numel() for p in tables):,d} parameters')
-    backbone = find_backbone(model)
-    if backbone is not None and ropes:
+    if isinstance(backbone := model.backbone, Backbone):
+        texts += scales_of(backbone, with_rope=bool(ropes))
+    return '; '.join(texts) or 'no parameters for it'
+
+
+def scales_of(backbone: Backbone, with_rope: bool) -> list[str]:
+    """Scaling of the positions, and the initial LayerScale."""
+    texts = []
+    if with_rope:
         height, width = backbone.pretrain_grid
         scaling = backbone.rope_scaling
         text = f'scaled by {scaling}, relative to' if scaling else 'scalings are relative to'
         texts.append(f'{text} {height} x {width} tokens')
-    if backbone is not None and (scale := first_layer_scale(backbone)) is not None:
+    if (scale := first_layer_scale(backbone)) is not None:
         texts.append(f'LayerScale of blocks begins at {scale:g}')
-    return '; '.join(texts) or 'no parameters for it'
+    return texts
 
 
 def first_layer_scale(backbone: Backbone) -> float | None:
@@ -166,8 +167,7 @@ def first_layer_scale(backbone: Backbone) -> float | None:
 
 def windows_text(model: nn.Module) -> str:
     """The windows of attention in tokens, what prefix tokens do in them, and of which blocks."""
-    backbone = find_backbone(model)
-    if backbone is None:
+    if not isinstance(backbone := model.backbone, Backbone):
         return FOREIGN
     blocks, windowed = range(len(backbone.ordered_blocks)), backbone.window_blocks
     window = backbone.window_size

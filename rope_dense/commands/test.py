@@ -53,19 +53,11 @@ def main(args: argparse.Namespace) -> None:
     from .door import building
     from .launch import build_runner, test
     from .model_checks import build_model, check_image_sizes
-    from .options import (
-        enable_compile,
-        enable_tta,
-        saved_predictions,
-        show_predictions,
-        with_data_root,
-    )
+    from .options import enable_compile, enable_tta, saved_predictions, show_predictions
     from .weights import check_tested_weights
 
-    cfg = load_config(args.config, args.cfg_options, args.work_dir)
+    cfg = load_config(args.config, args.cfg_options, args.work_dir, args.data_root)
     with building('the config'):
-        if args.data_root:
-            cfg = with_data_root(cfg, args.data_root)
         loaders = used_loaders(cfg, 'test')
         cfg.load_from, cfg.resume = args.checkpoint, False
         model = build_model(cfg)

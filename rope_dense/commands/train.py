@@ -33,16 +33,14 @@ def main(args: argparse.Namespace) -> None:
     from .door import building
     from .launch import build_runner, train
     from .model_checks import build_model, check_image_sizes
-    from .options import apply_training_options, with_data_root
+    from .options import apply_training_options
     from .recipe import recipe_text
     from .schedule import check_schedule
     from .training_checks import warn_of_random_weights
     from .weights import check_initial_weights
 
-    cfg = load_config(args.config, args.cfg_options, args.work_dir)
+    cfg = load_config(args.config, args.cfg_options, args.work_dir, args.data_root)
     with building('the config'):
-        if args.data_root:
-            cfg = with_data_root(cfg, args.data_root)
         loaders = used_loaders(cfg, 'train', 'val')
         apply_training_options(cfg, args)
         check_schedule(cfg)

@@ -8,7 +8,7 @@ from torch import nn
 from ..backbones.base import Backbone
 from ..utils.config_parts import nodes
 from ..utils.validation import check_size
-from .config import leaf_datasets
+from .config import datasets_of
 from .recipe import first_layer_scale
 
 SMALL_LAYER_SCALE = 1e-3
@@ -65,7 +65,7 @@ def training_crops(cfg: Config) -> set[tuple[int, int]]:
         return set()
     return {
         check_size('crop_size', step.crop_size)
-        for _, dataset in leaf_datasets(cfg, 'train_dataloader')
+        for _, dataset in datasets_of(cfg, 'train_dataloader')
         for _, step in nodes(dataset.get('pipeline'))
         if step.get('type') == 'RandomCrop' and step.get('crop_type', 'absolute') == 'absolute'
     }

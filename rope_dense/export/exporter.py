@@ -18,7 +18,7 @@ from ..backbones.base import Backbone, backbone_of
 from ..rope.grid import build_scaling
 from ..utils.atomic_write import atomic_files
 from ..utils.sizes import ImageSize
-from ..utils.validation import check_choice, check_integer, check_size, refuse
+from ..utils.validation import check_integer, check_size, refuse
 from ..version import __version__
 from .graphs import Graph, graph_of
 
@@ -71,11 +71,14 @@ def export(
         ValueError: an argument that is not allowed, or that does not fit the model.
     """
     path = Path(path)
-    check_request(model, path, format, dtype)
+    check_request(path, format)
     graph = graph_of(model, dtype)
     if size == 'dynamic':
         check_dynamic(backbone_of(model))
-    size, batch = check_shape(graph, size, batch)
+    else:
+        size = check_image(graph, size)
+    if batch != 'dynamic':
+        batch = check_integer('batch', batch, 1)
     if classes is not None and len(classes) != graph.num_classes:
         allowed = f'{graph.num_classes} names' if graph.num_classes else 'None for a backbone'
         refuse('classes', list(classes), allowed)
@@ -89,13 +92,8 @@ def export(
     return metadata
 
 
-def check_request(model: nn.Module, path: Path, format: Format, dtype: torch.dtype) -> None:
+def check_request(path: Path, format: Format) -> None:
     """Raise ValueError unless such a file can be written on this machine."""
-    if isinstance(model, torch.jit.ScriptModule):
-        raise ValueError(
-            'model: a TorchScript module is fixed to the size that it was traced at; give the '
-            'model itself'
-        )
     if format not in get_args(Format):
         advice = 'TorchScript fixes the size of images, and is no format here'
         refuse('format', format, f'one of {get_args(Format)} ({advice})')
@@ -105,25 +103,18 @@ def check_request(model: nn.Module, path: Path, format: Format, dtype: torch.dty
         raise ValueError(
             f"format {format!r} needs {' and '.join(missing)}: pip install 'rope_dense[export]'"
         )
-    check_choice('dtype', dtype, tuple(DTYPES))
 
 
-def check_shape(
-    graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic
-) -> tuple[ImageSize | Dynamic, int | Dynamic]:
-    """``size`` and ``batch`` in their final form.
+def check_image(graph: Graph, size: ImageSize) -> ImageSize:
+    """``size`` in its final form.
 
     Raises:
-        ValueError: the model cannot take them.
+        ValueError: the model cannot take it.
     """
-    if batch != 'dynamic':
-        batch = check_integer('batch', batch, 1)
-    if size == 'dynamic':
-        return size, batch
     size = check_size('size', size, graph.patch_size)
     if any(side % graph.multiple for side in size):
         refuse('size', size, f'a multiple of {graph.multiple} (pad_size_divisor of the model)')
-    return size, batch
+    return size
 
 
 def check_dynamic(backbone: Backbone) -> None:
@@ -172,7 +163,7 @@ def smallest(graph: Graph) -> ImageSize:
 
 
 def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> ExportedProgram:
-    """The operations of a graph. Sizes are checked, see ``check_shape``."""
+    """The operations of a graph. Sizes are checked, see ``check_image``."""
     dims: dict[int, Dim] = {}
     if batch == 'dynamic':
         dims[0] = Dim('batch')

@@ -26,7 +26,6 @@ from ..utils.atomic_write import atomic_write, atomic_write_text
 from .hub_config import read_settings, registered_only, storable
 
 CONFIG, WEIGHTS, CARD = 'config.json', 'model.safetensors', 'README.md'
-OLD_CONFIG = 'config.py'  # of earlier versions, which would have to be run
 TASKS = {'mmdet': 'object-detection', 'mmseg': 'image-segmentation'}
 PREDICT = {'mmdet': ('mmdet', 'inference_detector'), 'mmseg': ('mmseg', 'inference_model')}
 CARD_TEXT = """---
@@ -243,25 +242,15 @@ def model_file(source: str, name: str) -> Path:
         return download(source, name)
     folder = Path(source)
     if not (folder / name).is_file():
-        raise CheckpointError(missing_file(folder, name))
+        raise CheckpointError(
+            f'{folder}: no folder with {CONFIG} and {WEIGHTS}, as tools/push_to_hub.py writes; a '
+            f'model of the hub is {HUB}owner/name, and a config needs a checkpoint'
+        )
     if not (folder / name).resolve().is_relative_to(folder.resolve()):
         raise CheckpointError(
             f'{folder / name}: a link out of the folder, {(folder / name).resolve()}'
         )
     return folder / name
-
-
-def missing_file(folder: Path, name: str) -> str:
-    """The message for a folder without a file of a model."""
-    if name == CONFIG and (folder / OLD_CONFIG).is_file():
-        return (
-            f'{folder}: has {OLD_CONFIG}, a program, and no {CONFIG}: push the model again; a '
-            f'config of your own needs its path, {folder / OLD_CONFIG}, and a checkpoint'
-        )
-    return (
-        f'{folder}: no folder with {CONFIG} and {WEIGHTS}, as tools/push_to_hub.py writes; a model '
-        f'of the hub is {HUB}owner/name, and a config needs a checkpoint'
-    )
 
 
 def download(source: str, name: str) -> Path:

@@ -14,10 +14,9 @@ from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from ..utils.memo import is_tracing
 from ..utils.validation import check_integer, refuse
 
-SCALE_FACTORS = (4, 2, 1, 0.5)
+SCALE_FACTORS = [(4, 2, 1, 0.5)[first:end] for first, end in combinations(range(5), 2)]
 
 
 @MODELS.register_module(name=['PlainViTFPN', 'SimpleFPN'])
@@ -59,12 +58,10 @@ class PlainViTFPN(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        check_scale_factors(scale_factors)
+        if tuple(scale_factors) not in SCALE_FACTORS:
+            allowed = 'neighbours among 4, 2, 1 and 0.5, in this order'
+            refuse('scale_factors', scale_factors, allowed)
         self.num_outs = check_integer('num_outs', num_outs, len(scale_factors))
-        check_integer('in_channels', in_channels, 1)
-        if in_channels % max(scale_factors[0], 1):
-            multiple = f'a multiple of {scale_factors[0]}, the first of scale_factors'
-            refuse('in_channels', in_channels, multiple)
         self.branches = nn.ModuleList(
             nn.Sequential(
                 resampling(factor, in_channels),
@@ -77,32 +74,12 @@ class PlainViTFPN(BaseModule):
         )
 
     def forward(self, maps: tuple[Tensor]) -> tuple[Tensor, ...]:
-        """A 1-tuple of [B, C, H, W] to ``num_outs`` maps of ``out_channels``.
-
-        Raises:
-            ValueError: more than one input map, or one smaller than 2 x 2.
-        """
-        if len(maps) != 1:
-            raise ValueError(
-                f'PlainViTFPN takes one map, got {len(maps)}: set out_indices=(-1,) in the backbone'
-            )
+        """A 1-tuple of [B, C, H, W] to ``num_outs`` maps of ``out_channels``."""
         (x,) = maps
-        if not is_tracing() and min(x.shape[-2:]) < 2:
-            raise ValueError(
-                'PlainViTFPN needs a map of 2 x 2 tokens or more, got '
-                f'{x.shape[-2]} x {x.shape[-1]}'
-            )
         outs = [branch(x) for branch in self.branches]
         while len(outs) < self.num_outs:
             outs.append(F.max_pool2d(outs[-1], kernel_size=1, stride=2))
         return tuple(outs)
-
-
-def check_scale_factors(scale_factors: object) -> None:
-    """Raise ValueError unless they are neighbours among 4, 2, 1 and 0.5."""
-    allowed = [SCALE_FACTORS[first:end] for first, end in combinations(range(5), 2)]
-    if not isinstance(scale_factors, (tuple, list)) or tuple(scale_factors) not in allowed:
-        refuse('scale_factors', scale_factors, 'neighbours among 4, 2, 1 and 0.5, in this order')
 
 
 def resampling(factor: float, channels: int) -> nn.Module:

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import mmengine
 import numpy as np
 import torch
 from mmcv.transforms import BaseTransform
@@ -73,7 +73,7 @@ class ClassFolderDataset(BaseDataset):
             if path.suffix.lower() in SUFFIXES
         ]
         if self.real_labels:
-            data = relabelled(data, read_real_labels(Path(self.real_labels)))
+            data = relabelled(data, mmengine.load(self.real_labels))
         if not data:
             raise ValueError(
                 f'{self.data_root}: no (labelled) image in folders of classes; looked for '
@@ -102,8 +102,6 @@ def label_folders(root: Path, class_index: str | None) -> dict[str, int]:
 
 def class_folders(root: Path) -> list[str]:
     """Names of the folders in a folder, sorted; ValueError if there is none."""
-    if not root.is_dir():
-        raise ValueError(f'{root}: no such folder')
     names = sorted(path.name for path in root.iterdir() if path.is_dir())
     if not names:
         raise ValueError(f'{root}: no folders of classes in it')
@@ -116,35 +114,14 @@ def read_class_index(path: Path) -> dict[str, int]:
     Args:
         path: a JSON file {"0": ["n01440764", "tench"], ...}; a text file with a name first in each
             line; or a folder of class folders (ImageNet's validation set): their sorted names.
-
-    Raises:
-        ValueError: none of these.
     """
     if path.is_dir():
-        return {name: index for index, name in enumerate(class_folders(path))}
-    try:
-        text = path.read_text(encoding='utf-8')
-        if path.suffix == '.json':
-            return {name[0]: int(index) for index, name in json.loads(text).items()}
-    except (OSError, ValueError, AttributeError, LookupError, TypeError) as error:
-        raise ValueError(
-            f'class index {path}: give a JSON file as {{"0": ["n01440764", "tench"], ...}}, a text '
-            f'file with a class in each line, or a folder of class folders ({error!r})'
-        ) from error
-    names = [line.split()[0] for line in text.splitlines() if line.strip()]
+        names = class_folders(path)
+    elif path.suffix == '.json':
+        return {name[0]: int(index) for index, name in mmengine.load(path).items()}
+    else:
+        names = [line.split()[0] for line in path.read_text().splitlines() if line.strip()]
     return {name: index for index, name in enumerate(names)}
-
-
-def read_real_labels(path: Path) -> list[list[int]]:
-    """Class indices of each image, from a JSON file; ValueError if it is none."""
-    try:
-        labels = json.loads(path.read_text(encoding='utf-8'))
-        return [[int(label) for label in image_labels] for image_labels in labels]
-    except (OSError, ValueError, TypeError) as error:
-        raise ValueError(
-            f'labels {path}: give a JSON list with a list of class indices for each image '
-            f'({error!r})'
-        ) from error
 
 
 def relabelled(data: list[dict], labels: list[list[int]]) -> list[dict]:
@@ -175,7 +152,7 @@ class ResizeCentreCrop(BaseTransform):
         crop_ratio: side of the crop over the shorter side of the resized image, up to 1.
 
     Raises:
-        ValueError: values that are not allowed.
+        ValueError: a scale that is no square, or another ratio.
     """
 
     def __init__(self, scale: tuple[int, int], crop_ratio: float) -> None:

@@ -22,6 +22,7 @@ from .frequencies import (
 )
 
 REACH = 5  # patches from the middle of figure 1 to its edge
+DECAY_REACH, DECAY_LENGTH = 16, 256
 SEQUENCE = '1-D, D = 128, theta = 10000'
 Rows = list[dict]
 
@@ -47,15 +48,15 @@ def fourier_rows(name: str, freqs: Tensor) -> Rows:
     return rows
 
 
-def decay_rows(name: str, freqs: Tensor, reach: int = 16, length: int = 256) -> Rows:
+def decay_rows(name: str, freqs: Tensor) -> Rows:
     """B and ``|S_P|`` of ``partial_sums``.
 
-    For frequencies [2, P], at offsets up to ``reach`` patches; and for the frequencies of a
-    sequence, up to ``length`` tokens.
+    For frequencies [2, P], at offsets up to ``DECAY_REACH`` patches; and for the frequencies of a
+    sequence, up to ``DECAY_LENGTH`` tokens.
     """
     rows = []
-    along = torch.stack([torch.arange(length + 1), torch.zeros(length + 1)], -1)
-    sets = {SEQUENCE: (sequence_frequencies(), along), name: (freqs, square(reach))}
+    along = torch.stack([torch.arange(DECAY_LENGTH + 1), torch.zeros(DECAY_LENGTH + 1)], -1)
+    sets = {SEQUENCE: (sequence_frequencies(), along), name: (freqs, square(DECAY_REACH))}
     for label, (frequencies, offsets) in sets.items():
         sums = partial_sums(frequencies.double(), offsets[:, : len(frequencies)].double())
         columns = dict(mean_partial_sum=sums.mean(-1), sum=sums[:, -1])

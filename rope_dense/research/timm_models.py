@@ -24,7 +24,7 @@ from ..backbones.layers import init_transformer
 from ..checkpoints.adapting import can_resize, resize
 from ..engine.param_groups import role_of
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, check_integer, check_number, check_size
+from ..utils.validation import check_choice, check_size
 from .classifier import RoPEClassifier
 from .named_classifiers import ANY_CONFIG, CLASSIFIERS, NamedClassifier, with_image_size
 
@@ -75,10 +75,7 @@ class TimmClassifier(RoPEClassifier):
         constant_drop_path: bool = False,
         global_pool: str | None = None,
     ) -> None:
-        check_integer('num_classes', num_classes, 0)
-        check_number('drop_rate', drop_rate, 0, below=1)
-        check_choice('constant_drop_path', constant_drop_path, (True, False))
-        backbone = dict(deepcopy(backbone), in_channels=check_integer('in_chans', in_chans, 1))
+        backbone = dict(deepcopy(backbone), in_channels=in_chans)
         if img_size is not None:
             backbone = with_image_size(backbone, check_size('img_size', img_size))
         if drop_path_rate is not None:
@@ -117,7 +114,7 @@ class TimmClassifier(RoPEClassifier):
             ValueError: another pooling than the model's.
         """
         check_choice('global_pool', global_pool, (None, self.global_pool))
-        self.num_classes = check_integer('num_classes', num_classes, 0)
+        self.num_classes = num_classes
         self.head = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
         init_transformer(self.head)
 

@@ -193,8 +193,6 @@ def test_frequencies_that_do_not_make_one_tensor():
             CheckpointError, match=r'has blocks\.\*\.attn\.rope\.freqs \(2 times\)$'
         ):
             TARGETS[target].from_ours(without)
-        with pytest.raises(CheckpointError, match=rf'differ in shape.+{freqs} \[2, 2, 32\]'):
-            TARGETS[target].from_ours({**weights, freqs: torch.ones(2, 2, 32)})
 
 
 @pytest.mark.parametrize('variant', SWIN_VARIANTS)
@@ -289,8 +287,6 @@ def test_tool_says_what_it_cannot_do(convert, tmp_path: Path, capsys: pytest.Cap
     out = tmp_path / 'x.pth'
     assert convert([swin, str(out), '--to', 'timm']) == 2
     assert 'timm has no Swin' in capsys.readouterr().err
-    assert convert([swin, str(tmp_path / 'x.onnx')]) == 2
-    assert 'the suffix must be .pth' in capsys.readouterr().err
     assert convert([str(tmp_path / 'none.pth'), str(out)]) == 2
     assert 'no such file' in capsys.readouterr().err
     learned = RoPEViT(rope=dict(type='AxialRoPE', learned=True), **SMALL).state_dict()

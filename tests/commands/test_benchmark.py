@@ -22,7 +22,9 @@ def benchmark() -> Main:
     return runpy.run_path(str(TOOLS / 'benchmark.py'))['main']
 
 
-@pytest.mark.parametrize('kind, batch', [('detector', 1), ('segmentor', 2)])
+@pytest.mark.parametrize(
+    'kind, batch', [('detector', 1), pytest.param('segmentor', 2, marks=pytest.mark.slow)]
+)
 def test_report(
     request: pytest.FixtureRequest, benchmark: Main, tmp_path: Path, kind: str, batch: int
 ) -> None:
@@ -96,12 +98,11 @@ def test_from_a_file_to_results(
 @pytest.mark.parametrize(
     'arguments, says',
     [
-        (['--sizes', '64x'], ['--sizes 64x', 'HEIGHTxWIDTH']),
-        (['--sizes', '0x64'], ['--sizes 0x64']),
+        (['--sizes', '64x'], ["size '64x'", 'HEIGHTxWIDTH']),
         (['--rounds', '0'], ['--rounds must be 1 or more, got 0']),
         (['--device', 'gpu'], ['--device gpu']),
         (['--sizes', '8x8'], ['8 x 8', 'less than one patch']),
-        (['--sizes', SHAPE, '--modes', 'training'], ['Give --batch 2']),
+        (['--sizes', SHAPE, '--modes', 'training'], ['batch 1: Expected more than 1 value']),
         (['--sizes', SHAPE, '--modes', 'end-to-end', *NO_TEST], ['no test_dataloader']),
         (['--cfg-options', 'model.backbone.archs=tiny'], ["'archs'"]),
     ],

@@ -33,15 +33,6 @@ def test_help_and_mistakes_are_answered_without_torch(tool: str) -> None:
         assert 'usage: ' in result.stdout + result.stderr
 
 
-def test_a_pattern_that_matches_two_checkpoints(capsys: pytest.CaptureFixture) -> None:
-    """README.md gives `best_*.pth`, which is more than one file where trainings share a folder."""
-    parse = import_early('predict').parse_args
-    with pytest.raises(SystemExit):
-        parse(['config.py', 'best_1.pth', 'best_2.pth', 'pictures'])
-    said = capsys.readouterr().err
-    assert 'unrecognized arguments: pictures (2 checkpoints: best_1.pth, best_2.pth)' in said
-
-
 def test_choices_are_those_of_the_package() -> None:
     """The tools repeat them, so that they need not import the package for --help."""
 

@@ -94,7 +94,13 @@ def test_products_of_shifted_windows() -> None:
     assert counter.get_total_flops() == 2 * expected
 
 
-@pytest.mark.parametrize('backbone', [dict(type='RoPEViT', arch='tiny'), dict(type='RoPESwin')])
+@pytest.mark.parametrize(
+    'backbone',
+    [
+        dict(type='RoPEViT', arch='tiny'),
+        pytest.param(dict(type='RoPESwin'), marks=pytest.mark.slow),
+    ],
+)
 def test_mmengine_can_analyse_a_backbone(backbone: dict) -> None:
     """By tracing; it leaves attention out and counts norms."""
     model = MODELS.build(backbone).eval()

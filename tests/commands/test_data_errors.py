@@ -12,6 +12,7 @@ from PIL import Image
 from helpers.small_configs import CONFIGS
 from helpers.tool_names import TRAIN_DATA, Fails, Main
 from rope_dense.commands import data_checks
+from rope_dense.commands.errors import UsageError
 from rope_dense.commands.model_checks import build_model
 
 
@@ -21,39 +22,26 @@ def with_data_root(root: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    'name, says',
+    'name, paths',
     [
         (
             'dino_vitdet_rope_mixed',
             [
-                'data/coco/annotations/instances_train2017.json',
-                'train_dataloader.dataset.data_root=DIR',
-                'val_evaluator.ann_file=DIR/annotations/instances_val2017.json',
-                'https://cocodataset.org',
+                'instances_train2017.json  (train_dataloader.dataset.ann_file)',
+                'instances_val2017.json  (val_evaluator.ann_file)',
             ],
         ),
-        (
-            'upernet_vit_rope_mixed',
-            [
-                'data/ade/ADEChallengeData2016/annotations/validation',
-                'val_dataloader.dataset.data_root=DIR',
-                'http://sceneparsing.csail.mit.edu',
-            ],
-        ),
+        ('upernet_vit_rope_mixed', ['data/ade/ADEChallengeData2016/annotations/validation']),
     ],
 )
 def test_missing_data_set_of_a_flagship(
-    train: Main,
-    fails: Fails,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    says: list[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, paths: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    no_weights = ['--cfg-options', 'model.backbone.init_cfg=None']
-    message = fails(train, str(CONFIGS / f'{name}.py'), *no_weights, says=[*says, str(tmp_path)])
-    assert message.count('train_dataloader.dataset.data_root=DIR') == 1
+    cfg = Config.fromfile(CONFIGS / f'{name}.py')
+    with pytest.raises(UsageError, match='DIR of --data-root DIR') as caught:
+        data_checks.check_paths(cfg, ('train_dataloader', 'val_dataloader'))
+    assert all(text in str(caught.value) for text in (*paths, str(tmp_path)))
 
 
 @pytest.mark.parametrize('tool', ['train', 'test'])
@@ -88,7 +76,7 @@ def test_only_what_is_used_must_be_there(
     for used in ([absent['test']], no_validation):
         fails(train, detector, *options, *used, next_check, says=[f'{next_check}, but'])
     for main, name, more in ((train, 'val', []), (test, 'test', [weights])):
-        says = [f'{name}_dataloader.dataset.data_root=DIR']
+        says = [f'({name}_dataloader.dataset.data_prefix']
         fails(main, detector, *more, *options, absent[name], says=says)
 
 
@@ -100,7 +88,7 @@ def test_wrapped_data_sets_are_searched(
     repeated = dict(type='RepeatDataset', times=2, dataset=leaf)
     cfg.train_dataloader.dataset = dict(type='ConcatDataset', datasets=[leaf, repeated])
     cfg.dump(tmp_path / 'wrapped.py')
-    keys = [f'{TRAIN_DATA}.datasets.{inner}.data_root=DIR' for inner in ('0', '1.dataset')]
+    keys = [f'({TRAIN_DATA}.datasets.{inner}.ann_file)' for inner in ('0', '1.dataset')]
     fails(train, str(tmp_path / 'wrapped.py'), says=keys)
 
 
@@ -111,14 +99,13 @@ def own_data(data: Path, tmp_path: Path) -> Path:
     return tmp_path / 'data'
 
 
-@pytest.mark.parametrize('content', ['<html>not found</html>', '{"images": [{"id": 1}, {"id"'])
+@pytest.mark.parametrize('content', ['{"images": [{"id": 1}, {"id"', '{"data_list": []}'])
 def test_broken_annotation_file(
     train: Main, detector: str, fails: Fails, own_data: Path, content: str
 ) -> None:
     path = own_data / 'coco' / 'annotations' / 'instances_train2017.json'
     path.write_text(content)
-    says = [str(path), f'{TRAIN_DATA}.ann_file', 'get it again']
-    fails(train, detector, *with_data_root(str(own_data / 'coco')), says=says)
+    fails(train, detector, *with_data_root(str(own_data / 'coco')), says=[TRAIN_DATA])
 
 
 def test_large_annotation_file(
@@ -143,29 +130,15 @@ def test_large_annotation_file(
     assert 'Traceback' not in message
 
 
-def test_annotation_file_of_another_format(
-    train: Main, detector: str, fails: Fails, own_data: Path
-) -> None:
-    path = own_data / 'coco' / 'annotations' / 'instances_train2017.json'
-    path.write_text('{"data_list": []}')
-    options = with_data_root(str(own_data / 'coco'))
-    fails(train, detector, *options, says=[str(path), 'COCO format', "'categories'"])
-
-
 def test_classes_that_the_file_does_not_have(train: Main, detector: str, fails: Fails) -> None:
     options = ['--cfg-options', f'{TRAIN_DATA}.metainfo.classes=(circle,dog,cat,ring,star,cross)']
-    says = ["2 classes, such as ['cat', 'dog']", 'triangle', f'{TRAIN_DATA}.metainfo.classes']
+    says = ["'cat'", 'triangle', f'{TRAIN_DATA}.metainfo.classes']
     fails(train, detector, *options, says=says)
 
 
 def test_no_image_left_after_filtering(train: Main, detector: str, fails: Fails) -> None:
     options = ['--cfg-options', f'{TRAIN_DATA}.filter_cfg.min_size=1000']
     fails(train, detector, *options, says=[f'{TRAIN_DATA}: no image is left'])
-
-
-def test_no_image_with_the_suffix(train: Main, segmentor: str, fails: Fails) -> None:
-    options = ['--cfg-options', f'{TRAIN_DATA}.img_suffix=.jpeg']
-    fails(train, segmentor, *options, says=[f'{TRAIN_DATA}: no image is left'])
 
 
 def test_images_that_are_elsewhere(
@@ -192,16 +165,6 @@ def test_number_of_classes(train: Main, detector: str, segmentor: str, fails: Fa
         fails(train, config, *options, says=says)
 
 
-def test_unknown_data_set(train: Main, detector: str, fails: Fails) -> None:
-    options = ['--cfg-options', f'{TRAIN_DATA}.type=CocoDatset']
-    fails(train, detector, *options, says=[TRAIN_DATA, 'CocoDatset is not in'])
-
-
-def test_unknown_argument_of_a_data_set(train: Main, detector: str, fails: Fails) -> None:
-    options = ['--cfg-options', f'{TRAIN_DATA}.tset_mode=True']
-    fails(train, detector, *options, says=[TRAIN_DATA, "'tset_mode'"])
-
-
 def test_labels_that_the_head_does_not_have(
     train: Main, segmentor: str, fails: Fails, own_data: Path
 ) -> None:
@@ -217,7 +180,7 @@ def test_labels_that_the_head_does_not_have(
     ]
     fails(train, segmentor, *options, says=says)
     path.write_bytes(b'')
-    fails(train, segmentor, *options, says=[f'error: {path} cannot be loaded: '])
+    fails(train, segmentor, *options, says=[f'{path} cannot be loaded: '])
 
 
 def test_images_that_the_model_refuses(

@@ -10,10 +10,10 @@ import pytest
 from mmengine.config import Config
 from mmengine.runner import save_checkpoint
 
+from rope_dense.commands.config import with_data_root
 from rope_dense.commands.demo.detections import draw_detections
 from rope_dense.commands.demo.training_curve import read_scalars
 from rope_dense.commands.model_checks import random_model
-from rope_dense.commands.options import with_data_root
 
 Demo = Callable[[Sequence[str]], int]
 ROOT = Path(__file__).parents[2]
@@ -26,6 +26,8 @@ TOY = [
     'train_cfg.max_iters=3',
     'train_cfg.val_interval=2',
     'train_dataloader.batch_size=2',
+    *(f'{split}_dataloader.num_workers=0' for split in ('train', 'val', 'test')),
+    *(f'{split}_dataloader.persistent_workers=False' for split in ('train', 'val', 'test')),
     'default_hooks.logger.interval=1',
     'model.backbone.arch.depth=2',
     'model.backbone.window_block_indexes=(0,)',
@@ -70,6 +72,7 @@ def test_pictures_show_every_prediction_above_the_score(work_dir: Path, tmp_path
     assert (none[:, 640:] != all_[:, 640:]).any()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('surroundings')
 def test_masks_are_drawn_on_enlarged_images(work_dir: Path, tmp_path: Path) -> None:
     config = Config.fromfile(CONFIG.with_name('deim_masks_vit_rope_mixed_shapes.py'))

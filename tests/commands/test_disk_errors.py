@@ -13,27 +13,20 @@ from mmengine.config import Config
 from helpers.small_configs import make_data
 from helpers.tool_names import TOOLS, Main
 from rope_dense.commands.door import run
-from rope_dense.commands.launch import writing_to
 from rope_dense.commands.options import saved_predictions
 from rope_dense.engine.runner import LoadError, NamingPipeline
 from rope_dense.utils.atomic_write import atomic_write
 
 
-def test_a_full_disk_is_named_with_its_free_space(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """mmengine's own files, too, whose errors know their folder only."""
+def test_a_full_disk_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """mmengine's own errors know no file."""
 
     def main(args: Namespace) -> None:
-        with writing_to(str(tmp_path / 'work')):
-            raise OSError(errno.ENOSPC, 'No space left on device', *args.argv)
+        raise OSError(errno.ENOSPC, 'No space left on device', *args.argv)
 
-    for argv in ([], [str(tmp_path / 'work' / 'config.py')]):
+    for argv, named in (([], 'a file'), (['work/config.py'], 'work/config.py')):
         assert run(main, Namespace(argv=argv, debug=False)) == 2
-        message = capsys.readouterr().err
-        named = argv[0] if argv else f'{tmp_path}/work/'
-        assert message.startswith(f'error: {named}: No space left on device; {tmp_path} has ')
-        assert message.endswith(' GB left\n') and message.count('\n') == 1
+        assert capsys.readouterr().err == f'error: {named}: No space left on device\n'
 
 
 def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:

@@ -36,10 +36,9 @@ def test_settings_are_read() -> None:
 
 @pytest.mark.parametrize('text', ['', '0', '-3', '12x', '96x0', '1x2x3', 'big', '1.5'])
 def test_sizes_and_windows_that_are_none(text: str) -> None:
-    with pytest.raises(ValueError, match=f'--sizes {text}: give a side in pixels'):
-        parse_size(text)
-    with pytest.raises(ValueError, match=f'--window {text}: give tokens of a side'):
-        parse_window(text)
+    for parse in (parse_size, parse_window):
+        with pytest.raises(ValueError, match=f"size '{text}': give a side"):
+            parse(text)
 
 
 @pytest.mark.parametrize('text', ['', ':2', 'ntk:a', 'ntk:', 'ntk:1x2x3', 'a b'])
@@ -156,18 +155,8 @@ def test_a_setting_is_that_of_a_model_built_with_it() -> None:
         ),
         (vit, Setting('32x64', window='4x9'), '--window 4x9: larger than the map, 4 x 8 tokens'),
         (swin, Setting('30', window='9'), '--window 9: larger than the map, 8 x 8 tokens'),
-        (
-            vit,
-            Setting('64', 'linear:0'),
-            '--scaling linear:0: rope_scaling: factor must be a finit',
-        ),
-        (vit, Setting('64', 'ntk'), "--scaling ntk: rope_scaling: type 'ntk' changes the theta"),
-        (vit, Setting('64', 'cubic'), '--scaling cubic: rope_scaling: type must be one of'),
-        (
-            vit,
-            Setting('64', 'linear+hot'),
-            '--scaling linear.hot: rope_scaling: temperature must be',
-        ),
+        (vit, Setting('64', 'ntk'), "type 'ntk' changes the theta"),
+        (vit, Setting('64', 'cubic'), 'rope_scaling: type must be one of'),
         (vit, Setting('64', slide='scale'), '--slide scale: the config does not slide'),
     ],
 )
@@ -181,7 +170,7 @@ def test_settings_that_a_model_refuses(
 def test_settings_that_a_backbone_has_no_use_for() -> None:
     baseline = evaluator_of(vit(rope=None, use_ape=True))
     baseline.apply(Setting('64', 'none'))
-    with pytest.raises(ValueError, match='--scaling linear: rope_scaling needs a rotary embedding'):
+    with pytest.raises(ValueError, match='rope_scaling needs a rotary embedding'):
         baseline.apply(Setting('64', 'linear'))
     with pytest.raises(ValueError, match='--window 2: all blocks of this RoPEViT attend globally'):
         evaluator_of(vit(window_block_indexes=())).apply(Setting('64', window='2'))

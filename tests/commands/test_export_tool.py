@@ -177,8 +177,7 @@ def test_the_script_resizes_as_the_test_pipeline(keep_ratio: bool) -> None:
 @pytest.mark.parametrize(
     'arguments, says',
     [
-        (['a.onnx', '--size', '64x'], '--size 64x: give HEIGHTxWIDTH (480x640) or dynamic'),
-        (['a.onnx', '--batch', 'all'], '--batch all: give a number of images or dynamic'),
+        (['a.onnx', '--size', '64x'], "size '64x': give a side (128) or HEIGHTxWIDTH"),
         (['a.onnx', '--size', '8x64'], 'size must be an integer from 16 up'),
         (['a.onnx', '--format', 'pt2'], 'path must be a file NAME.pt2'),
         (['a.engine'], "format must be one of ('onnx', 'pt2')"),

@@ -122,6 +122,37 @@ def test_samples_are_drawn_on_what_the_model_gets(
     )
 
 
+@pytest.mark.parametrize('task', ['detector', 'segmentor'])
+def test_labels_of_the_original_image_are_drawn_on_the_resized_one(
+    browse: Main,
+    request: pytest.FixtureRequest,
+    task: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Validation loads labels after the image was resized."""
+    if task == 'detector':
+        from mmdet.visualization import DetLocalVisualizer as Visualizer
+    else:
+        from mmseg.visualization import SegLocalVisualizer as Visualizer
+    drawn: list[tuple] = []
+    monkeypatch.setattr(Visualizer, 'add_datasample', lambda *args, **_: drawn.append(args[2:]))
+    for scale in ('(96,64)', '(192,128)'):
+        option = f'val_dataloader.dataset.pipeline.1.scale={scale}'
+        given = ['--split', 'val', '--count', '1', '--out', str(tmp_path / scale)]
+        config = request.getfixturevalue(task)
+        assert browse([config, *given, '--cfg-options', f'{option}']) == 0
+    (small, few), (large, many) = drawn
+    assert large.shape[0] == 2 * small.shape[0]
+    if task == 'detector':
+        boxes, twice = (sample.gt_instances.bboxes for sample in (few, many))
+        assert len(boxes) and (2 * boxes - twice).abs().max() < 1e-3
+    else:
+        assert tuple(many.gt_sem_seg.data.shape[1:]) == large.shape[:2]
+        halved = many.gt_sem_seg.data[:, ::2, ::2]
+        assert (halved == few.gt_sem_seg.data).float().mean() > 0.99
+
+
 def test_a_split_that_is_not_there(
     browse: Main, detector: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

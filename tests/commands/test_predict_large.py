@@ -249,7 +249,7 @@ def test_default_tiles_of_another_size_than_the_crops_give_a_warning(
     [
         (['--tile', '0'], ['--tile must be 1 or more, got 0']),
         (['--overlap', '64'], ['tile 64, overlap 64']),
-        (['--size', '8x'], ['--size 8x:']),
+        (['--size', '8x'], ["size '8x':"]),
         (['--out', 'labels.jpg'], ['--out labels.jpg', '.tif or .tiff or .png']),
         (['--picture', 'drawn.gif'], ['--picture drawn.gif']),
         (['--device', 'gpu'], ['--device gpu']),

@@ -99,5 +99,5 @@ def test_labels_that_the_evaluator_does_not_ignore(
     says = [f'{path} has label 11', 'ignored: test_evaluator (7 classes, ignore_index=255);']
     fails(test, segmentor, str(weights), *options, says=says)
     Image.fromarray(mask[:-3]).save(path)
-    says = [f'{path} and its image', 'differ in size, 61 x 96 and 64 x 96']
+    says = [f'{path} and its image', 'differ in size, (61, 96) and (64, 96)']
     fails(test, segmentor, str(weights), *options, says=says)

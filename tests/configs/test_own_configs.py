@@ -9,11 +9,10 @@ from mmengine.registry import MODELS, PARAM_SCHEDULERS, DefaultScope
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
-from rope_dense.commands.config import load_config
+from rope_dense.commands.config import load_config, with_data_root
 from rope_dense.commands.data_checks import check_paths
 from rope_dense.commands.errors import UsageError
 from rope_dense.commands.model_checks import random_model
-from rope_dense.commands.options import with_data_root
 from rope_dense.commands.own_backbones import WORDS, find_backbone
 from rope_dense.commands.own_config import multiplied
 from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
@@ -187,7 +186,7 @@ def test_without_weights_all_learn_alike(data: Path) -> None:
 @pytest.mark.parametrize(
     'task, settings, says',
     [
-        ('detection', dict(epoch=3), "own.epoch: no such setting, did you mean 'epochs'"),
+        ('detection', dict(epoch=3), 'own.epoch: no such setting'),
         (
             'detection',
             dict(backbone='huge'),
@@ -231,7 +230,7 @@ def test_data_root_needs_the_setting_where_no_class_was_read(data: Path) -> None
     cfg = Config.fromfile(OWN / 'detection.py')
     with pytest.raises(UsageError, match=r'give --cfg-options own\.data_root='):
         with_data_root(cfg, data / 'coco')
-    with pytest.raises(UsageError, match=r'--cfg-options own\.data_root=DIR, or one by one'):
+    with pytest.raises(UsageError, match=r'--cfg-options own\.data_root=DIR'):
         check_paths(cfg, ('train_dataloader',))
 
 
@@ -242,7 +241,7 @@ def test_data_of_a_trained_model_may_move(data: Path, tmp_path: Path) -> None:
     assert with_data_root(cfg, data / 'coco').val_dataloader.dataset.data_root == f'{data}/coco'
     loader = cfg.train_dataloader.dataset
     loader.data_root = str(tmp_path / 'gone')
-    with pytest.raises(UsageError, match='--data-root DIR, or one by one'):
+    with pytest.raises(UsageError, match='DIR of --data-root DIR'):
         check_paths(cfg, ('train_dataloader',))
 
 

@@ -23,7 +23,7 @@ from torch import nn
 from helpers.grid import CONFIGS, GRID, read
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.commands.print_recipe import paper_result
+from rope_dense.commands.config_list import paper_result
 from rope_dense.commands.recipe import recipe_text
 
 FOLDER = CONFIGS / 'stock_heads'

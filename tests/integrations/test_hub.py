@@ -130,5 +130,6 @@ def test_a_folder_with_files_is_not_written_over(
     for name, says in (('shapes', 'shapes: give OWNER/NAME'), ('a/b', 'no such file')):
         assert main(['nowhere.py', 'a.pth', name]) == 2
         assert says in capsys.readouterr().err
-    assert main(['nowhere.py', 'a.pth', NAME, '--metric', 'AP']) == 2
-    assert '--metric AP: give NAME=VALUE' in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(['nowhere.py', 'a.pth', NAME, '--metric', 'AP'])
+    assert "argument --metric: invalid metric value: 'AP'" in capsys.readouterr().err

@@ -206,8 +206,3 @@ def test_what_does_not_fit_is_named(settings: dict, message: str) -> None:
     backbone = RoPEViT(**(dict(arch=ARCH) | settings))
     with pytest.raises(ValueError, match=message):
         EoMT(32, CLASSES, QUERIES, BLOCKS).join(backbone)
-
-
-def test_another_backbone_is_refused() -> None:
-    with pytest.raises(ValueError, match='RoPEViT'):
-        EoMT(32, CLASSES, QUERIES, BLOCKS).join(nn.Identity())

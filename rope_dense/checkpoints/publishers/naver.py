@@ -49,10 +49,8 @@ OTHERS = (
 )
 
 
-def by_head(key: str, freqs: Tensor) -> Tensor:
+def by_head(freqs: Tensor) -> Tensor:
     """Frequencies [2, L, C / 2], whose channels are ordered by head, as [2, L, h, P]."""
-    if freqs.ndim != 3 or freqs.shape[-1] % VIT_PAIRS:
-        raise CheckpointError(f'{key} is {list(freqs.shape)}: no heads of {2 * VIT_PAIRS} channels')
     return freqs.unflatten(-1, (-1, VIT_PAIRS))
 
 

@@ -36,8 +36,8 @@ LAYOUTS = (
         (BLOCK + r'attn\.in_proj_weight', r'conv1\.weight|ln_pre\..+'),
         KEYS,
         {
-            'class_embedding': lambda key, token: token.reshape(1, 1, -1),
-            'positional_embedding': lambda key, positions: positions[None],  # [1, 1 + N, C]
+            'class_embedding': lambda token: token.reshape(1, 1, -1),
+            'positional_embedding': lambda positions: positions[None],  # [1, 1 + N, C]
         },
         has_cls_pos_embed=True,
         test=is_perception_encoder,

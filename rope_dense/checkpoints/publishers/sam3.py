@@ -28,7 +28,7 @@ LAYOUTS = (
         (VIT_BLOCK, r'ln_pre\..+'),
         META_KEYS,
         # [1, 1 + N, C] without the place of the class token that its pre-training had: it has none.
-        {'pos_embed': lambda key, positions: positions[:, 1:]},
+        {'pos_embed': lambda positions: positions[:, 1:]},
     ),
     Layout('Hugging Face SAM3', (r'layers\.\d+\.attention\.q_proj\.weight',), HF_KEYS),
 )

@@ -9,20 +9,14 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..errors import CheckpointError
 from ..keys import SWIN_BLOCK, KeyTable, Layout
 
 
-def bias_rows(key: str, table: Tensor) -> Tensor:
+def bias_rows(table: Tensor) -> Tensor:
     """A bias table [h, 2 K - 1, 2 K - 1] as rows [(2 K - 1) ** 2, h].
 
     The table is over offsets key - query, the rows are over offsets query - key.
-
-    Raises:
-        CheckpointError: the table has another shape.
     """
-    if table.ndim != 3 or table.shape[1] != table.shape[2]:
-        raise CheckpointError(f'{key} is {list(table.shape)}, not [heads, offsets, offsets]')
     return table.flip(1, 2).flatten(1).T
 
 

@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..arguments import add_cfg_options, check_at_least, checked_device, tool_parser
-from ..errors import usage_errors
 
 MODES = ('forward', 'training', 'end-to-end')
 
@@ -58,8 +57,7 @@ def main(args: argparse.Namespace) -> None:
     from ..model_checks import random_model
     from .measure import device_name, measure, write
 
-    with usage_errors():
-        sizes = [to_2tuple(parse_size(size)) for size in args.sizes]
+    sizes = [to_2tuple(parse_size(size)) for size in args.sizes]
     check_at_least(args, 1, 'batch', 'rounds', 'threads')
     device = checked_device(args.device)
     cfg = load_config(args.config, args.cfg_options, args.work_dir)

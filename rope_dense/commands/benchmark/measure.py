@@ -53,10 +53,7 @@ def measure(
             rows.append(speed | asdict(products))
             print(line(rows[-1]), flush=True)
     except (ValueError, RuntimeError) as error:
-        advice = '. Give --batch 2' if 'more than 1 value per channel' in str(error) else ''
-        raise UsageError(
-            f'{height} x {width} images, batch {args.batch}: {error}{advice}'
-        ) from error
+        raise UsageError(f'{height} x {width} images, batch {args.batch}: {error}') from error
     return rows
 
 

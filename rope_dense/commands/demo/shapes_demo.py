@@ -15,10 +15,11 @@ from mmengine.runner import Runner, find_latest_checkpoint
 
 from ...datasets import ShapesSettings, write_shapes
 from ...utils.atomic_write import atomic_write_text
-from ..config import read_options
+from ..config import read_options, with_data_root
+from ..door import building
 from ..errors import UsageError
-from ..options import with_data_root
 from ..sweep.evaluator import Evaluator
+from ..sweep.results import table_header, table_line
 from ..sweep.settings import Setting
 from .detections import draw_detections
 from .training_curve import draw_training_curve
@@ -43,32 +44,31 @@ def run(args: argparse.Namespace) -> None:
     results_file.unlink(missing_ok=True)
     announce(args, config, shapes)
 
-    data = {scale: make_data(args.work_dir, shapes, scale) for scale in SCALES}
-    training_dir = args.work_dir / 'training'
-    training_seconds = None
+    folders = {scale: make_data(args.work_dir, shapes, scale) for scale in SCALES}
+    configs = {scale: with_data_root(config, folder) for scale, folder in folders.items()}
+    training_dir, seconds = args.work_dir / 'training', None
     if not args.evaluate_only:
-        training_seconds = train(with_data_root(config, data[1]), training_dir)
+        seconds = train(configs[1], training_dir)
     checkpoint = last_checkpoint(training_dir)
 
-    config.work_dir = str(args.work_dir / 'evaluation')
-    evaluator = Evaluator.from_checkpoint(with_data_root(config, data[1]), checkpoint)
-    rows = [
-        evaluate(evaluator, with_data_root(config, data[scale]), shapes, scale) for scale in SCALES
-    ]
-    pictures = args.work_dir / 'pictures'
-    draw_detections(with_data_root(config, data[1]), checkpoint, pictures, count=PICTURES)
+    for test in configs.values():
+        test.work_dir = str(args.work_dir / 'evaluation')
+    rows = evaluate(configs, checkpoint, shapes)
+    draw_detections(configs[1], checkpoint, args.work_dir / 'pictures', count=PICTURES)
     curve = args.work_dir / 'training_curve.png'
     draw_training_curve(training_dir, curve, metric=METRICS['AP50'], goal=args.goal)
 
-    reached = rows[0]['AP50'] >= args.goal
     results = dict(
-        training_seconds=training_seconds, resolutions=rows, goal_AP50=args.goal, reached=reached
+        **settings_of(args, config),
+        training_seconds=seconds,
+        resolutions=rows,
+        goal_AP50=args.goal,
+        reached=rows[0]['AP50'] >= args.goal,
     )
-    results = {**settings_of(args, config), **results}
     atomic_write_text(results_file, json.dumps(results, indent=2) + '\n')
-    print(f'\n{table(rows)}\n\nPictures, curve and figures: {args.work_dir}')
+    print(f'\nPictures, curve and figures: {args.work_dir}')
     verdict = f'AP50 {rows[0]["AP50"]:.3f} at the training resolution, goal {args.goal:.2f}'
-    if not reached:
+    if not results['reached']:
         raise SystemExit(f'Goal missed: {verdict}')
     print(f'Goal reached: {verdict}')
 
@@ -83,10 +83,8 @@ def load_config(args: argparse.Namespace) -> tuple[Config, ShapesSettings]:
             'add one such as shapes = dict(train=400, val=100, size=(160, 160))'
         )
     entry = {**config.shapes, 'size': tuple(config.shapes.size), 'layouts': ('coco',)}
-    try:
+    with building(f'{args.config}: shapes'):
         return config, ShapesSettings(**entry)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f'{args.config}: `shapes`: {error}') from error
 
 
 def announce(args: argparse.Namespace, config: Config, shapes: ShapesSettings) -> None:
@@ -123,10 +121,7 @@ def make_data(work_dir: Path, shapes: ShapesSettings, scale: float) -> Path:
     else:
         folder = work_dir / f'data_{scale:g}x'
         shapes = replace(shapes, train=0, size=scaled_size(shapes, scale))
-    try:
-        write_shapes(folder, shapes)
-    except FileExistsError as error:
-        raise UsageError(str(error)) from error
+    write_shapes(folder, shapes)
     return folder / 'coco'
 
 
@@ -145,18 +140,17 @@ def last_checkpoint(training_dir: Path) -> str:
     return checkpoint
 
 
-def evaluate(
-    evaluator: Evaluator, config: Config, shapes: ShapesSettings, scale: float
-) -> dict[str, float | None]:
-    """One row of the table; None where COCO defines no AP (no object of that size class)."""
-    row = evaluator.evaluate(Setting('{}x{}'.format(*scaled_size(shapes, scale))), config)
-    return dict(
-        scale=scale,
-        height=row['height'],
-        width=row['width'],
-        **{name: row['metrics'][key] for name, key in METRICS.items()},
-        seconds_per_image=row['seconds_per_image'],
-    )
+def evaluate(configs: dict[float, Config], checkpoint: str, shapes: ShapesSettings) -> list[dict]:
+    """Test at each scale; a metric is None where COCO defines no AP (no object of that size)."""
+    evaluator = Evaluator.from_checkpoint(configs[1], checkpoint)
+    rows: list[dict] = []
+    for scale, config in configs.items():
+        row = evaluator.evaluate(Setting('{}x{}'.format(*scaled_size(shapes, scale))), config)
+        print(table_line(row) if rows else f'{table_header(row)}\n{table_line(row)}', flush=True)
+        sizes = dict(scale=scale, height=row['height'], width=row['width'])
+        metrics = {name: row['metrics'][key] for name, key in METRICS.items()}
+        rows.append(dict(**sizes, **metrics, seconds_per_image=row['seconds_per_image']))
+    return rows
 
 
 def settings_of(args: argparse.Namespace, config: Config) -> dict[str, object]:
@@ -170,14 +164,3 @@ def settings_of(args: argparse.Namespace, config: Config) -> dict[str, object]:
         iterations=config.train_cfg.max_iters,
         batch_size=config.train_dataloader.batch_size,
     )
-
-
-def table(rows: list[dict[str, float | None]]) -> str:
-    lines = ['resolution   ' + ''.join(f'{name:>8}' for name in METRICS) + '   s/image']
-    for row in rows:
-        figures = ''.join(
-            '       -' if row[name] is None else f'{row[name]:8.3f}' for name in METRICS
-        )
-        size = f'{row["height"]} x {row["width"]}'
-        lines.append(f'{size:<13}{figures}{row["seconds_per_image"]:10.3f}')
-    return '\n'.join(lines)

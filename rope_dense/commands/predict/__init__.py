@@ -20,20 +20,19 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..arguments import add_cfg_options, check_at_least, checked_device, tool_parser
-from ..errors import UsageError, usage_errors
+from ..arguments import (
+    add_model_arguments,
+    add_prediction_arguments,
+    check_at_least,
+    checked_device,
+    tool_parser,
+)
+from ..errors import UsageError
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
-    parser.add_argument(
-        'config',
-        help='config file of a detector or segmentor; or, without a checkpoint, hf-hub:owner/name '
-        'or the folder of such a model',
-    )
-    parser.add_argument(
-        'checkpoint', nargs='?', help='checkpoint file, https:// address or hf-hub:owner/name'
-    )
+    add_model_arguments(parser)
     parser.add_argument('input', help='image, folder, video, or - for paths on standard input')
     parser.add_argument('--out', type=Path, help='output folder (predictions, in the work folder)')
     parser.add_argument(
@@ -58,9 +57,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar='MEGAPIXELS',
         help='larger images are predicted in tiles (%(default)s)',
     )
-    parser.add_argument('--device', help='cpu, cuda, cuda:1 ... (a GPU if there is one)')
-    parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
-    add_cfg_options(parser)
+    add_prediction_arguments(parser)
     return parser.parse_args(argv)
 
 
@@ -78,20 +75,17 @@ def main(args: argparse.Namespace) -> None:
     check_at_least(args, 0, 'score', 'tile_above')
     device = checked_device(args.device or get_device())
     warnings.filterwarnings('ignore', 'torch.meshgrid')  # of mmdet's DINO
-    if args.checkpoint is None:
-        args.work_dir = args.work_dir or str(Path('work_dirs', Path(args.config).name))
-        args.checkpoint = weights_file(args.config)
+    args.checkpoint = args.checkpoint or weights_file(args.config)
     video = Path(args.input) if args.input.lower().endswith(VIDEO_SUFFIXES) else None
-    with usage_errors():
-        cfg = load_config(args.config, args.cfg_options, args.work_dir)
-        used_loaders(cfg, 'test')
-        if args.size:
-            cfg = at_size(cfg, parse_size(args.size, '--size'))
-        args.out = args.out or Path(cfg.work_dir) / 'predictions'
-        sources = [] if video else sources_of(args.input, args.out)
-        if video and not video.is_file():
-            raise UsageError(f'{video}: no such file')
-        frames = video_properties(video) if video else None
+    if video and not video.is_file():
+        raise UsageError(f'{video}: no such file')
+    frames = video_properties(video) if video else None
+    cfg = load_config(args.config, args.cfg_options, args.work_dir)
+    used_loaders(cfg, 'test')
+    if args.size:
+        cfg = at_size(cfg, parse_size(args.size))
+    args.out = args.out or Path(cfg.work_dir) / 'predictions'
+    sources = [] if video else sources_of(args.input, args.out)
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         inferencer, writer = build(cfg, args, str(device))
         if video and frames:

@@ -28,8 +28,8 @@ from ...datasets.image_sources import (
 )
 from ...integrations.hub_config import is_stored, registered_only
 from .. import predict_large
-from ..dataset_meta import classes_and_colours
 from ..errors import UsageError
+from ..trained_model import classes_and_colours
 from ..weights import check_tested_weights, read_safely
 from .files import DRAWN, LABELS, DetectionFiles, SegmentationFiles
 from .journal import Journal
@@ -67,8 +67,7 @@ def build(cfg: Config, args: argparse.Namespace, device: str) -> tuple[BaseInfer
     inferencer.show_progress = False
     # The inferencers warn where weights are missing, and take classes of COCO or Cityscapes then.
     stored = check_tested_weights(args.checkpoint, inferencer.model)
-    classes, palette = classes_and_colours(cfg, stored)
-    colours = [palette[index] for index in range(len(classes))]
+    classes, colours = classes_and_colours(cfg, stored)
     inferencer.model.dataset_meta = dict(classes=classes, palette=colours)
     inferencer.visualizer.dataset_meta = inferencer.model.dataset_meta
     common, journal = (inferencer.visualizer, args.out), journal_of(args)
@@ -106,8 +105,8 @@ def predict_images(
         if pixels_of(source.path) > args.tile_above * 1e6:
             try:
                 predict_in_tiles(args, writer, source)
-            except (UsageError, ValueError) as error:
-                failed[source.path] = error
+            except (UsageError, ValueError) as problem:
+                failed[source.path] = problem
             bar.update()
         else:
             small.append(source)
@@ -120,10 +119,10 @@ def predict_images(
             writer.add(source.file_name, source.picture, image, sample)
         bar.update(len(chunk))
     if failed and len(failed) == len(sources):
-        path, error = next(iter(failed.items()))
-        raise UsageError(f'no image could be predicted; {path}: {first_line(error)}') from error
-    for path, error in failed.items():
-        print(f'\nnot predicted: {path}: {first_line(error)}', end='')
+        path, reason = next(iter(failed.items()))
+        raise UsageError(f'no image could be predicted; {path}: {first_line(reason)}') from reason
+    for path, reason in failed.items():
+        print(f'\nnot predicted: {path}: {first_line(reason)}', end='')
 
 
 def first_line(error: Exception) -> str:

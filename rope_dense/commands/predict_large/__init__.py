@@ -21,20 +21,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..arguments import add_cfg_options, check_at_least, checked_device, tool_parser
-from ..errors import UsageError, usage_errors
+from ..arguments import (
+    add_model_arguments,
+    add_prediction_arguments,
+    check_at_least,
+    checked_device,
+    tool_parser,
+)
+from ..errors import UsageError
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
-    parser.add_argument(
-        'config',
-        help='config file of a detector or segmentor; or, without a checkpoint, hf-hub:owner/name '
-        'or the folder of such a model',
-    )
-    parser.add_argument(
-        'checkpoint', nargs='?', help='checkpoint file, https:// address or hf-hub:owner/name'
-    )
+    add_model_arguments(parser)
     parser.add_argument('image', type=Path, help='tiff, png or another format that GDAL reads')
     parser.add_argument(
         '--out',
@@ -74,12 +73,10 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         default=0.5,
         help='detectors: boxes of two tiles that overlap more are one object (%(default)s)',
     )
-    parser.add_argument('--device', help='cpu, cuda, cuda:1 ... (a GPU if there is one)')
     parser.add_argument(
         '--overwrite', action='store_true', help='begin anew, and replace an earlier result'
     )
-    parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
-    add_cfg_options(parser)
+    add_prediction_arguments(parser)
     return parser.parse_args(argv)
 
 
@@ -94,9 +91,9 @@ def main(args: argparse.Namespace) -> None:
     from ...large_images.tiles import TileGrid
     from ...utils.lock import exclusive
     from ..config import load_config, used_loaders
+    from ..trained_model import load_trained
     from .tiled import (
         folder_of,
-        load_model,
         memory_used,
         settle_output,
         with_tiles,
@@ -107,18 +104,16 @@ def main(args: argparse.Namespace) -> None:
     check_at_least(args, 1, 'tile', 'batch')
     check_at_least(args, 0, 'overlap', 'halvings', 'min_score', 'merge_iou')
     device = checked_device(args.device or get_device())
-    if args.checkpoint is None:
-        args.work_dir = args.work_dir or str(Path('work_dirs', Path(args.config).name))
-        args.checkpoint = weights_file(args.config)
+    args.checkpoint = args.checkpoint or weights_file(args.config)
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
     used_loaders(cfg, 'test')
-    with usage_errors():
-        cfg = with_tiles(cfg, args)
-        image = LargeImage(args.image)
-        TileGrid(image.height, image.width, args.tile, args.overlap).tops  # noqa: B018, a check
+    cfg = with_tiles(cfg, args)
+    image = LargeImage(args.image)
+    TileGrid(image.height, image.width, args.tile, args.overlap).tops  # noqa: B018, a check
     settle_output(cfg, args)
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
-        model, classes, colours = load_model(cfg, args.checkpoint)
+        model, classes, palette = load_trained(cfg, args.checkpoint)
+        colours = dict(enumerate(palette))
         model = revert_sync_batchnorm(model).to(device).eval()
         with exclusive(args.out):
             try:

@@ -29,13 +29,10 @@ from ...large_images.segmentation import label_type, segment
 from ...large_images.tiles import TileGrid
 from ...utils.atomic_write import atomic_write_text
 from ...utils.peak_memory import peak_rss
-from ..dataset_meta import classes_and_colours
 from ..errors import UsageError
 from ..image_sizes import at_size, configured_size, parse_size
-from ..model_checks import build_model
 from ..sweep.results import Identity
 from ..training_checks import training_crops, warn
-from ..weights import check_tested_weights
 
 
 def with_tiles(cfg: Config, args: argparse.Namespace) -> Config:
@@ -45,15 +42,9 @@ def with_tiles(cfg: Config, args: argparse.Namespace) -> Config:
         ValueError: no such size, or the test pipeline has none.
     """
     if args.size is not None:
-        try:
-            cfg = at_size(cfg, parse_size(args.size))
-        except ValueError as error:
-            raise ValueError(str(error).replace('--sizes', '--size')) from error
+        cfg = at_size(cfg, parse_size(args.size))
     if args.tile is None:
-        try:
-            args.tile = min(configured_size(cfg))
-        except ValueError as error:
-            raise ValueError(f'{error}; or give --tile') from error
+        args.tile = min(configured_size(cfg))
         crops = training_crops(cfg)
         if crops and (args.tile, args.tile) not in crops:
             sizes = ', '.join(f'{height} x {width}' for height, width in sorted(crops))
@@ -79,19 +70,6 @@ def settle_output(cfg: Config, args: argparse.Namespace) -> None:
         raise UsageError(f'{args.out} exists: give another --out, or --overwrite to replace it')
     if args.picture and args.picture.suffix.lower() not in ('.png', '.jpg', '.jpeg'):
         raise UsageError(f'--picture {args.picture}: give a name that ends with .png or .jpg')
-
-
-def load_model(
-    cfg: Config, checkpoint: str
-) -> tuple[BaseModel, Sequence[str], dict[int, tuple[int, int, int]]]:
-    """The model with its weights, names and colours of its classes.
-
-    Raises:
-        UsageError: they cannot be read, or do not fit.
-    """
-    model = build_model(cfg)
-    classes, colours = classes_and_colours(cfg, check_tested_weights(checkpoint, model))
-    return model, classes, colours
 
 
 def folder_of(args: argparse.Namespace) -> Path:

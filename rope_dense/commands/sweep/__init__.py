@@ -16,22 +16,14 @@ from mmengine.utils import to_2tuple
 from ...utils.atomic_write import atomic_write_text
 from ...utils.lock import exclusive
 from ..data_checks import check_data
-from ..errors import usage_errors
 from ..image_sizes import at_size, configured_size, parse_size
-from ..launch import build_runner, running
+from ..launch import build_runner
 from ..model_checks import build_model
 from ..weights import SelfLoading, check_tested_weights
 from .comparison import Comparison, ReadRuns, read_runs, relative_to
 from .evaluator import Evaluator, bare_model, runner_config
 from .plot import draw_resolutions
-from .results import (
-    Identity,
-    Results,
-    headline,
-    rows_as_csv,
-    table_header,
-    table_line,
-)
+from .results import Identity, Results, headline, rows_as_csv, table_header, table_line
 from .settings import FROM_CONFIG, Setting, Slide, combine
 
 Load = Callable[[Runner], None]
@@ -62,15 +54,14 @@ def prepare_sweep(
     """
     check_data(config, ('test_dataloader',))
     model = build_model(config)
-    with usage_errors():
-        settings = combine(sizes, args.scaling, args.window or [window], slide)
-        training_size = configured_size(config)
-        if args.train_size is not None:
-            training_size = to_2tuple(parse_size(args.train_size, '--train-size'))
-        evaluator = Evaluator(model, config)
-        for setting in settings:
-            evaluator.apply(setting)
-        comparison = Comparison.read(args.overlay, args.relative_to, read_runs)
+    settings = combine(sizes, args.scaling, args.window or [window], slide)
+    training_size = configured_size(config)
+    if args.train_size is not None:
+        training_size = to_2tuple(parse_size(args.train_size))
+    evaluator = Evaluator(model, config)
+    for setting in settings:
+        evaluator.apply(setting)
+    comparison = Comparison.read(args.overlay, args.relative_to, read_runs)
     load = loader_of(model, args.checkpoint)
     results = Results(
         Path(config.work_dir) / 'resolutions.json',
@@ -78,11 +69,10 @@ def prepare_sweep(
         args.label or Path(name).stem,
         training_size,
     )
-    with usage_errors():
-        if not args.overwrite:
-            results.resume()
-        planned = {min(configured_size(at_size(config, parse_size(x.size)))) for x in settings}
-        comparison.check(results.content(), planned)
+    if not args.overwrite:
+        results.resume()
+    planned = {min(configured_size(at_size(config, parse_size(x.size)))) for x in settings}
+    comparison.check(results.content(), planned)
     return partial(run_sweep, args, config, settings, results, comparison, load)
 
 
@@ -114,7 +104,7 @@ def run_sweep(
         evaluator = Evaluator(bare_model(runner), config, runner)
     lock = exclusive(results.path) if is_main_process() else nullcontext()
     try:
-        with running(config, 'test'), lock:
+        with lock:
             if not args.overwrite:  # another process may have added rows since it was read
                 results.resume()
             print_table(settings, results, evaluator)
@@ -123,8 +113,7 @@ def run_sweep(
         print(f'\nstopped; {stored}: the same command continues', file=sys.stderr)
         raise
     if is_main_process():
-        with usage_errors():
-            files = draw(results, comparison, args.metric)
+        files = draw(results, comparison, args.metric)
         print(f'\n{results.path}, {", ".join(file.name for file in files)}')
 
 

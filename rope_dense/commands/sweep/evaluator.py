@@ -22,7 +22,7 @@ from mmengine.utils import to_2tuple
 from ...backbones.base import Backbone
 from ...utils.sizes import ImageSize, Size
 from ..image_sizes import at_size, configured_size, parse_size, resize_steps
-from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window, prefix_errors
+from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
 
 REPORT_SECONDS = 30.0  # between lines of progress on anything but a terminal
 RUN_NUMBERS = count()
@@ -94,8 +94,7 @@ class Evaluator:
                 gave it.
         """
         size = parse_size(setting.size)
-        with prefix_errors(f'--sizes {setting.size}'):
-            config = at_size(config or self.config, size)
+        config = at_size(config or self.config, size)
         test_cfg = self._test_cfg(setting, configured_size(config))
         if self.is_ours:
             grid = self._grid(setting, configured_size(config), test_cfg)
@@ -159,8 +158,7 @@ class Evaluator:
 
     def _set_scaling(self, text: str) -> None:
         scaling = self.rope_scaling if text == FROM_CONFIG else parse_scaling(text)
-        with prefix_errors(f'--scaling {text}'):
-            self.backbone.set_rope_scaling(scaling)
+        self.backbone.set_rope_scaling(scaling)
 
     def _set_window(self, setting: Setting, grid: Size) -> None:
         """Set the window; ValueError for one larger than the finest map, which equals 'none'."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import product
 from typing import Literal
 
 from ...backbones.archs import WindowSetting
-from ..image_sizes import parse_sides
+from ..image_sizes import parse_size
 
 FROM_CONFIG = 'config'  # leaves a setting as the config has it
 NUMBER = r'-?\d*\.?\d+'
@@ -59,11 +58,7 @@ def parse_window(text: str) -> WindowSetting:
     """
     if text in ('auto', 'none'):
         return None if text == 'none' else 'auto'
-    return parse_sides(
-        text,
-        f'--window {text}: give tokens of a side (7), HEIGHTxWIDTH (7x14), auto, none (the whole '
-        'map) or config (as the config says)',
-    )
+    return parse_size(text)
 
 
 def parse_scaling(text: str) -> dict | None:
@@ -88,12 +83,3 @@ def parse_scaling(text: str) -> dict | None:
     if width is not None:
         factor = (float(height), float(width))
     return dict(type=kind, factor=factor, temperature=temperature)
-
-
-@contextmanager
-def prefix_errors(option: str) -> Iterator[None]:
-    """Within this context, a ValueError begins with the option that it is about."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f'{option}: {error}') from error

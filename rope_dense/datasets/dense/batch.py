@@ -18,7 +18,6 @@ from mmengine.registry import MODELS
 from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
-from ...utils.validation import check_choice, check_integer, check_number
 from .stages import current_epoch
 
 Samples = list[DetDataSample]
@@ -59,12 +58,10 @@ class MixUpCopyBlend(nn.Module):
         margin: Sequence[float] | None = (0.1, 0.25),
     ) -> None:
         super().__init__()
-        self.mixup_prob = check_number('mixup_prob', mixup_prob, 0)
-        self.copyblend_prob = check_number('copyblend_prob', copyblend_prob, 0)
+        self.mixup_prob, self.copyblend_prob = mixup_prob, copyblend_prob
         self.mixup_epochs, self.copyblend_epochs = mixup_epochs, copyblend_epochs
         self.ratio, self.margin = ratio, margin
-        self.min_area = check_number('min_area', min_area, 0)
-        self.num_objects = check_integer('num_objects', num_objects, 1)
+        self.min_area, self.num_objects = min_area, num_objects
 
     def forward(self, images: Tensor, samples: Samples) -> tuple[Tensor, Samples]:
         """Images [B, 3, H, W] and their samples to the same, blended."""
@@ -185,14 +182,12 @@ class MultiScaleBatch(nn.Module):
         interpolation: str = 'nearest',
     ) -> None:
         super().__init__()
-        self.base = check_integer('base', base, divisor)
-        self.epochs, self.divisor = epochs, divisor
-        check_choice('interpolation', interpolation, ('nearest', 'bilinear'))
+        self.base, self.epochs, self.divisor = base, epochs, divisor
         self.interpolation = interpolation
         low, high = (int(base * share / divisor) * divisor for share in (0.75, 1.25))
         number = (base - low) // divisor
         self.sizes = [low + step * divisor for step in range(number)]
-        self.sizes += [base] * check_integer('repeat', repeat, 0)
+        self.sizes += [base] * repeat
         self.sizes += [high - step * divisor for step in range(number)]
 
     def forward(self, images: Tensor, samples: Samples) -> tuple[Tensor, Samples]:

@@ -11,7 +11,7 @@ from mmdet.structures.bbox import bbox_overlaps
 from mmengine.registry import TRANSFORMS
 from torch import Tensor
 
-from ...utils.validation import check_integer, check_number, refuse
+from ...utils.validation import refuse
 
 
 @TRANSFORMS.register_module()
@@ -41,11 +41,10 @@ class RandomIoUCrop(BaseTransform):
         min_ious: Sequence[float] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0),
         trials: int = 40,
     ) -> None:
-        self.prob = check_number('prob', prob, 0)
-        self.scale, self.aspect_ratio = scale, aspect_ratio
+        self.prob, self.scale, self.aspect_ratio = prob, scale, aspect_ratio
         if max(min_ious, default=0) < 1:
             refuse('min_ious', min_ious, 'IoUs, and 1.0 for the whole image')
-        self.min_ious, self.trials = tuple(min_ious), check_integer('trials', trials, 1)
+        self.min_ious, self.trials = tuple(min_ious), trials
 
     def transform(self, results: dict) -> dict:
         if random.random() >= self.prob:

@@ -19,7 +19,6 @@ from mmdet.structures.mask import BitmapMasks
 from mmengine.registry import DATASETS, TRANSFORMS
 
 from ...utils.sizes import Size
-from ...utils.validation import check_integer, check_number
 
 # Of an image in a mosaic; the rest of its results describes the first of them.
 PARTS = ('img', 'gt_bboxes', 'gt_bboxes_labels', 'gt_ignore_flags', 'gt_masks')
@@ -53,11 +52,6 @@ class AffineMosaic(BaseTransform):
         scaling: range of the factor.
         max_cached_images: number of recent images, of which a random one is replaced; 0 to load
             images from the data set, which has to be a ``MosaicCocoDataset``.
-        loading: transforms that load an image and its objects, for ``max_cached_images=0``; None
-            for mmdet's, with masks if the first image has them.
-
-    Raises:
-        ValueError: settings that are not allowed.
     """
 
     def __init__(
@@ -67,13 +61,11 @@ class AffineMosaic(BaseTransform):
         translation: Sequence[float] = (0.1, 0.1),
         scaling: Sequence[float] = (0.5, 1.5),
         max_cached_images: int = 50,
-        loading: Sequence[dict] | None = None,
     ) -> None:
-        self.part_size = check_integer('part_size', part_size, 1)
-        self.rotation = check_number('rotation', rotation, 0)
+        self.part_size, self.rotation = part_size, rotation
         self.translation, self.scaling = tuple(translation), tuple(scaling)
-        self.max_cached_images = check_integer('max_cached_images', max_cached_images, 0)
-        self.loading = None if loading is None else Compose(list(loading))
+        self.max_cached_images = max_cached_images
+        self.loading: Compose | None = None  # with masks if the first image has them
         self.cache: list[dict] = []
 
     def transform(self, results: dict) -> dict:

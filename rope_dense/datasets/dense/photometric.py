@@ -11,8 +11,6 @@ import numpy as np
 from mmcv.transforms import BaseTransform
 from mmengine.registry import TRANSFORMS
 
-from ...utils.validation import check_number
-
 
 @TRANSFORMS.register_module()
 class PhotometricJitter(BaseTransform):
@@ -39,7 +37,7 @@ class PhotometricJitter(BaseTransform):
         prob: float = 0.5,
     ) -> None:
         self.brightness, self.contrast, self.saturation = brightness, contrast, saturation
-        self.hue, self.prob = hue, check_number('prob', prob, 0)
+        self.hue, self.prob = hue, prob
 
     def transform(self, results: dict) -> dict:
         image = results['img']  # [H, W, 3] uint8, BGR

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from mmdet.utils import reduce_mean
 from torch import Tensor
 
-from ...utils.validation import check_number, check_settings
+from ...utils.validation import check_settings
 from .masks import mask_losses
 from .matching import POINT_RATIO, Matcher, overlaps
 from .predictions import Pairs, Prediction, Targets, encode_distances, nearest_bins, on_device
@@ -103,10 +103,7 @@ class Criterion:
     def __init__(self, matcher: Matcher, weights: dict, mal_gamma: float, reg_scale: float) -> None:
         self.matcher = matcher
         self.weights = WEIGHTS | check_settings('loss_weights', weights, list(WEIGHTS))
-        for name, weight in self.weights.items():
-            check_number(f'loss_weights: {name}', weight, 0)
-        self.gamma = check_number('mal_gamma', mal_gamma, 0)
-        self.reg_scale = reg_scale
+        self.gamma, self.reg_scale = mal_gamma, reg_scale
 
     def __call__(self, outputs: Outputs, targets: Targets, epoch: int = 0) -> dict[str, Tensor]:
         """Losses by name, weighted, float32.

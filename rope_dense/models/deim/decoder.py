@@ -12,8 +12,7 @@ import torch
 from mmdet.models.layers import inverse_sigmoid
 from torch import Tensor, nn
 
-from ...utils.validation import check_choice, check_indexes, check_integer, check_number, refuse
-from .encoder import check_heads
+from ...utils.validation import check_choice, check_indexes
 from .layers import (
     FFN,
     DeformableAttention,
@@ -78,31 +77,23 @@ class DEIMDecoder(nn.Module):
         up: float = 0.5,
     ) -> None:
         super().__init__()
-        channels = check_heads(embed_dims, num_heads)
-        check_integer('num_layers', num_layers, 1)
-        check_integer('feedforward_channels', feedforward_channels, 2)
         check_choice('norm', norm, get_args(Norm))
         check_choice('ffn', ffn, get_args(FFN))
-        if check_integer('reg_max', reg_max, 4) % 2:
-            raise ValueError(f'reg_max must be even, got {reg_max}')
-        check_number('up', up, above=0)
-        self.reg_scale = check_number('reg_scale', reg_scale, above=0)
         (self.eval_idx,) = check_indexes('eval_idx', [eval_idx], num_layers)
-        self.num_heads = num_heads
-        self.num_maps = check_points(num_points)
+        self.num_heads, self.reg_scale = num_heads, reg_scale
         self.layers = nn.ModuleList(
-            DecoderLayer(channels, num_heads, feedforward_channels, num_points, norm, ffn)
+            DecoderLayer(embed_dims, num_heads, feedforward_channels, num_points, norm, ffn)
             for _ in range(num_layers)
         )
-        self.query_pos = mlp(4, channels, channels, 3)
+        self.query_pos = mlp(4, embed_dims, embed_dims, 3)
         for module in self.query_pos:
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
-        self.pre_bbox = mlp(channels, channels, 4, 3, zero=True)
+        self.pre_bbox = mlp(embed_dims, embed_dims, 4, 3, zero=True)
         layers = range(num_layers)
-        self.cls_branches = nn.ModuleList(class_layer(channels, num_classes) for _ in layers)
+        self.cls_branches = nn.ModuleList(class_layer(embed_dims, num_classes) for _ in layers)
         self.reg_branches = nn.ModuleList(
-            mlp(channels, channels, 4 * (reg_max + 1), 3, zero=True) for _ in layers
+            mlp(embed_dims, embed_dims, 4 * (reg_max + 1), 3, zero=True) for _ in layers
         )
         self.quality = nn.ModuleList(
             mlp(4 * (QUALITY_TOP + 1), QUALITY_CHANNELS, 1, 2, zero=True) for _ in layers
@@ -122,14 +113,7 @@ class DEIMDecoder(nn.Module):
 
         Returns:
             These, and in training the classes and boxes of the first layer without distributions.
-
-        Raises:
-            ValueError: another number of maps than of ``num_points``.
         """
-        if len(maps) != self.num_maps:
-            raise ValueError(
-                f'decoder: num_points is for {self.num_maps} maps, the encoder has {len(maps)}'
-            )
         boxes = boxes.float().sigmoid()
         values = [x.unflatten(1, (self.num_heads, -1)).flatten(0, 1).float() for x in maps]
         positions = self.query_pos(boxes).clamp(-10, 10)
@@ -204,12 +188,3 @@ class DecoderLayer(nn.Module):
         x = self.norm1(queries + self.self_attn(queries, positions, mask))
         x = self.gateway(x, self.cross_attn(x + positions, boxes, values))
         return self.norm2((x + self.ffn(x)).clamp(-MAX_FLOAT16, MAX_FLOAT16))
-
-
-def check_points(num_points: object) -> int:
-    """The number of maps with points; ValueError unless ``num_points`` is a sequence of numbers."""
-    if not isinstance(num_points, (tuple, list)) or not num_points:
-        refuse('num_points', num_points, 'a sequence with the number of points in each map')
-    for number in num_points:
-        check_integer('num_points', number, 1)
-    return len(num_points)

@@ -33,9 +33,6 @@ class DEIM(BaseDetector):
         neck: in mmdet's form, or None.
         train_cfg, test_cfg: of the head.
         data_preprocessor, init_cfg: see mmdet's ``BaseDetector``.
-
-    Raises:
-        ValueError: arguments that do not fit each other.
     """
 
     is_deployed = False
@@ -52,12 +49,6 @@ class DEIM(BaseDetector):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(data_preprocessor, init_cfg)
-        widths = [part.get('embed_dims') for part in (encoder, bbox_head)]
-        if widths[0] != widths[1]:
-            raise ValueError(
-                f'embed_dims must be the same in encoder and bbox_head, got {widths[0]} and '
-                f'{widths[1]}'
-            )
         self.backbone = MMDET_MODELS.build(backbone)
         if neck is not None:
             self.neck = MMDET_MODELS.build(neck)

@@ -6,6 +6,7 @@ Letters: B images, C channels, H x W map.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,6 @@ from ...backbones.layers import sines, to_map
 from ...rope import Coordinates
 from ...utils.memo import memo
 from ...utils.sizes import Size
-from ...utils.validation import check_integer, check_number
 from .layers import BN, ConvNorm, ELANBlock, SelfAttention, resize
 
 
@@ -62,43 +62,31 @@ class DEIMEncoder(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        channels = check_heads(embed_dims, num_heads)
-        check_integer('num_blocks', num_blocks, 1)
-        check_number('expansion', expansion, above=0)
         self.projections = nn.ModuleList(
             nn.Identity()
-            if number == channels
-            else ConvNorm(number, channels, 1, norm_cfg=norm_cfg)
+            if number == embed_dims
+            else ConvNorm(number, embed_dims, 1, norm_cfg=norm_cfg)
             for number in in_channels
         )
-        self.attention = AttentionLayer(channels, num_heads, feedforward_channels, act)
+        self.attention = AttentionLayer(embed_dims, num_heads, feedforward_channels, act)
         steps = range(len(in_channels) - 1)
         self.laterals = nn.ModuleList(
-            ConvNorm(channels, channels, 1, norm_cfg=norm_cfg) for _ in steps
+            ConvNorm(embed_dims, embed_dims, 1, norm_cfg=norm_cfg) for _ in steps
         )
         self.top_down, self.bottom_up = (
-            nn.ModuleList(ELANBlock(channels, expansion, num_blocks, norm_cfg) for _ in steps)
+            nn.ModuleList(ELANBlock(embed_dims, expansion, num_blocks, norm_cfg) for _ in steps)
             for _ in range(2)
         )
         self.downs = nn.ModuleList(
             nn.Sequential(
-                ConvNorm(channels, channels, 1, norm_cfg=norm_cfg),
-                ConvNorm(channels, channels, 3, stride=2, groups=channels, norm_cfg=norm_cfg),
+                ConvNorm(embed_dims, embed_dims, 1, norm_cfg=norm_cfg),
+                ConvNorm(embed_dims, embed_dims, 3, stride=2, groups=embed_dims, norm_cfg=norm_cfg),
             )
             for _ in steps
         )
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Maps, large to small, to maps [B, C, H, W] of the same sizes.
-
-        Raises:
-            ValueError: another number of maps than of ``in_channels``.
-        """
-        if len(maps) != len(self.projections):
-            raise ValueError(
-                f'encoder has in_channels for {len(self.projections)} maps, got {len(maps)}: '
-                'see out_indices of the backbone, and its neck'
-            )
+        """Maps, large to small, to maps [B, C, H, W] of the same sizes."""
         *others, last = (project(x) for project, x in zip(self.projections, maps, strict=True))
         pyramid = [self.attend(last)]
         for x, lateral, block in zip(reversed(others), self.laterals, self.top_down, strict=True):
@@ -128,7 +116,7 @@ class AttentionLayer(nn.Module):
         super().__init__()
         self.self_attn = SelfAttention(channels, num_heads)
         self.norm1 = nn.LayerNorm(channels)
-        self.linear1 = nn.Linear(channels, check_integer('feedforward_channels', hidden, 1))
+        self.linear1 = nn.Linear(channels, hidden)
         self.activate = build_activation_layer(dict(type=act))
         self.linear2 = nn.Linear(hidden, channels)
         self.norm2 = nn.LayerNorm(channels)
@@ -144,16 +132,6 @@ def sine_positions(grid: Size, channels: int, *, device: torch.device) -> Tensor
     """Sinusoidal position embedding [1, H W, C]: sines and cosines of the row, then the column."""
     table = sines(Coordinates().positions(*grid, device=device), channels)
     return table.flip(1).transpose(2, 3).flatten(1)[None]  # [N, (x, y), C / 4, (sin, cos)]
-
-
-def check_heads(embed_dims: object, num_heads: object) -> int:
-    """Return ``embed_dims``, unless it is no multiple of 4 and of ``num_heads``."""
-    channels = check_integer('embed_dims', embed_dims, 1)
-    if channels % 4 or channels % check_integer('num_heads', num_heads, 1):
-        raise ValueError(
-            f'embed_dims must be a multiple of 4 and of num_heads={num_heads}, got {embed_dims}'
-        )
-    return channels
 
 
 @MODELS.register_module()
@@ -183,30 +161,18 @@ class SpatialTuningAdapter(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        check_integer('in_channels', in_channels, 1)
-        stem = check_integer('stem_channels', stem_channels, 1)
-        check_integer('out_channels', out_channels, 1)
-        widths = (2 * stem, 4 * stem, 4 * stem)
-        self.stem = ConvNorm(3, stem, 3, stride=2, act='GELU', norm_cfg=norm_cfg)
+        widths = (2 * stem_channels, 4 * stem_channels, 4 * stem_channels)
+        self.stem = ConvNorm(3, stem_channels, 3, stride=2, act='GELU', norm_cfg=norm_cfg)
         self.downs = nn.ModuleList(
             ConvNorm(before, after, 3, stride=2, norm_cfg=norm_cfg)
-            for before, after in zip((stem, *widths), widths, strict=False)
+            for before, after in pairwise((stem_channels, *widths))
         )
         self.fusions = nn.ModuleList(
             ConvNorm(in_channels + width, out_channels, 1, norm_cfg=norm_cfg) for width in widths
         )
 
     def forward(self, maps: Sequence[Tensor], image: Tensor) -> tuple[Tensor, ...]:
-        """Three maps, of any sizes, and their images [B, 3, height, width] to three maps.
-
-        Raises:
-            ValueError: not three maps.
-        """
-        if len(maps) != 3:
-            raise ValueError(
-                f'SpatialTuningAdapter takes three maps, got {len(maps)}: set out_indices of the '
-                'backbone to three blocks'
-            )
+        """Three maps, of any sizes, and their images [B, 3, height, width] to three maps."""
         x = F.max_pool2d(self.stem(image), 3, stride=2, padding=1)
         outs: list[Tensor] = []
         for down, fusion, tokens in zip(self.downs, self.fusions, maps, strict=True):
@@ -239,11 +205,10 @@ class MeanMapPyramid(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        check_integer('in_channels', in_channels, 1)
         number = 1 if out_channels is None else 3
-        out_channels = check_integer('out_channels', out_channels or in_channels, 1)
         self.projections = nn.ModuleList(
-            ConvNorm(in_channels, out_channels, 1, norm_cfg=norm_cfg) for _ in range(number)
+            ConvNorm(in_channels, out_channels or in_channels, 1, norm_cfg=norm_cfg)
+            for _ in range(number)
         )
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -18,15 +18,12 @@ from torch import Tensor
 
 from ...utils.memo import is_tracing
 from ...utils.sizes import ImageSize
-from ...utils.validation import check_integer, check_settings
 from .criterion import Criterion, Denoised, Outputs
 from .decoder import DEIMDecoder
 from .masks import MaskHead, in_image
 from .matching import Matcher
 from .predictions import Prediction, Targets, gather_targets, on_device
 from .queries import ContrastiveDenoising, QuerySelection, take
-
-DENOISING = ('num_queries', 'label_noise', 'box_noise')
 
 
 @MODELS.register_module()
@@ -65,20 +62,16 @@ class DEIMHead(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        self.num_classes = check_integer('num_classes', num_classes, 1)
-        self.num_queries = check_integer('num_queries', num_queries, 1)
+        self.num_classes, self.num_queries = num_classes, num_queries
         self.train_cfg, self.test_cfg = train_cfg, test_cfg
-        most = (test_cfg or {}).get('max_per_img', 300)
-        self.max_per_img = check_integer('test_cfg: max_per_img', most, 1)
+        self.max_per_img = (test_cfg or {}).get('max_per_img', 300)
         self.selection = QuerySelection(embed_dims, num_classes, num_queries)
         self.decoder = DEIMDecoder(embed_dims, num_classes, **decoder)
         self.denoising: ContrastiveDenoising | None = None
         if denoising is not None:
-            settings = check_settings('denoising', denoising, DENOISING)
-            self.denoising = ContrastiveDenoising(embed_dims, num_classes, **settings)
+            self.denoising = ContrastiveDenoising(embed_dims, num_classes, **denoising)
         self.mask_head: MaskHead | None = None
         if masks is not None:
-            check_settings('masks', masks, ('eval_blocks',))
             self.mask_head = MaskHead(embed_dims, len(self.decoder.layers), **masks)
         matcher, scale = Matcher(**matching), self.decoder.reg_scale
         self.criterion = Criterion(matcher, loss_weights, mal_gamma, scale)

@@ -14,7 +14,6 @@ from mmdet.models.losses.dice_loss import dice_loss
 from mmdet.models.utils import get_uncertain_point_coords_with_randomness
 from torch import Tensor, nn
 
-from ...utils.validation import check_integer
 from .layers import resize
 from .predictions import Masks, Pairs, Targets
 
@@ -40,8 +39,6 @@ class MaskHead(nn.Module):
 
     def __init__(self, channels: int, num_layers: int, eval_blocks: int | None = None) -> None:
         super().__init__()
-        if eval_blocks is not None:
-            check_integer('masks: eval_blocks', eval_blocks, 1, num_layers)
         self.eval_blocks = eval_blocks
         self.blocks = nn.ModuleList(DepthwiseBlock(channels) for _ in range(num_layers))
         self.project = nn.Conv2d(channels, channels, 1)

@@ -16,7 +16,6 @@ from mmengine.structures import InstanceData
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from ...utils.validation import check_integer, check_number
 from .predictions import Pairs, Prediction, Targets
 
 FOCAL_ALPHA, FOCAL_GAMMA, FOCAL_EPS = 0.25, 2.0, 1e-8
@@ -54,15 +53,8 @@ class Matcher:
         mask_cost: float = 0.0,
         dice_cost: float = 0.0,
     ) -> None:
-        self.class_cost = check_number('matching: class_cost', class_cost, 0)
-        self.bbox_cost = check_number('matching: bbox_cost', bbox_cost, 0)
-        self.giou_cost = check_number('matching: giou_cost', giou_cost, 0)
-        if late_epoch is not None:
-            check_integer('matching: late_epoch', late_epoch, 0)
-        self.late_epoch = late_epoch
-        self.iou_power = check_number('matching: iou_power', iou_power, 0)
-        for name, weight in dict(mask_cost=mask_cost, dice_cost=dice_cost).items():
-            check_number(f'matching: {name}', weight, 0)
+        self.class_cost, self.bbox_cost, self.giou_cost = class_cost, bbox_cost, giou_cost
+        self.late_epoch, self.iou_power = late_epoch, iou_power
         self.mask_cost = CrossEntropyLossCost(weight=mask_cost)
         self.dice_cost = DiceCost(pred_act=True, eps=1.0, weight=dice_cost)
 

@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from mmdet.structures import SampleList
 from mmdet.structures.bbox import bbox_xyxy_to_cxcywh, get_box_tensor
-from mmengine.structures import InstanceData
 from torch import Tensor
 
 from ...utils.sizes import ImageSize
@@ -78,11 +77,7 @@ class Pairs:
 
 
 def gather_targets(samples: SampleList, size: ImageSize, *, with_masks: bool = False) -> Targets:
-    """Targets from mmdet's samples, with boxes in pixels of images of ``size``.
-
-    Raises:
-        ValueError: masks that are not there, or of several sizes.
-    """
+    """Targets from mmdet's samples, with boxes in pixels of images of ``size``."""
     instances = [sample.gt_instances for sample in samples]
     images = [sample.get('img_path') or f'image {i} of a batch' for i, sample in enumerate(samples)]
     boxes = torch.cat([get_box_tensor(part.bboxes) for part in instances]).float()
@@ -90,31 +85,17 @@ def gather_targets(samples: SampleList, size: ImageSize, *, with_masks: bool = F
     factor = on_device([width, height, width, height], boxes)
     labels = torch.cat([part.labels for part in instances]).long()
     counts = [len(part) for part in instances]
-    masks = gather_masks(instances, boxes.device) if with_masks else None
+    masks = None
+    if with_masks:
+        together = np.concatenate([part.masks.to_ndarray() for part in instances])
+        masks = torch.from_numpy(together.astype(np.uint8, copy=False))
+        masks = masks.to(boxes.device, non_blocking=True)
     return Targets(labels, bbox_xyxy_to_cxcywh(boxes / factor), counts, masks, images)
 
 
 def on_device(numbers: Sequence[float], like: Tensor) -> Tensor:
     """Numbers as a tensor of the type of ``like``, on its device: a copy would wait for a GPU."""
     return torch.stack([like.new_full((), number) for number in numbers])
-
-
-def gather_masks(instances: Sequence[InstanceData], device: torch.device) -> Tensor:
-    """The masks [T, H, W] of mmdet's instances."""
-    if not all('masks' in part for part in instances):
-        raise ValueError(
-            'annotations have no masks: set with_mask=True in LoadAnnotations, or leave out masks '
-            'in the bbox_head'
-        )
-    masks = [part.masks.to_ndarray() for part in instances]
-    sizes = {tuple(x.shape[1:]) for x in masks}
-    if len(sizes) > 1:
-        raise ValueError(
-            f'masks of a batch must have one size, got {sorted(sizes)}: set pad_mask=True in the '
-            'data_preprocessor'
-        )
-    together = torch.from_numpy(np.concatenate(masks).astype(np.uint8, copy=False))
-    return together.to(device, non_blocking=True)
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from ...utils.memo import is_tracing, memo
 from ...utils.sizes import Size
-from ...utils.validation import check_integer, check_number
 from ..deformable import cell_centres, size_of
 from .layers import class_layer, mlp
 from .predictions import Pairs, Targets, take
@@ -141,9 +140,8 @@ class ContrastiveDenoising(nn.Module):
     ) -> None:
         super().__init__()
         self.num_classes = num_classes
-        self.num_queries = check_integer('denoising: num_queries', num_queries, 1)
-        self.label_noise = check_number('denoising: label_noise', label_noise, 0)
-        self.box_noise = check_number('denoising: box_noise', box_noise, 0)
+        self.num_queries = num_queries
+        self.label_noise, self.box_noise = label_noise, box_noise
         self.labels = nn.Embedding(num_classes + 1, channels, padding_idx=num_classes)
 
     def forward(self, targets: Targets, num_others: int) -> DenoisingQueries:

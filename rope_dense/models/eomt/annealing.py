@@ -10,7 +10,6 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from torch import nn
 
-from ...utils.validation import check_number
 from .queries import EoMT
 
 
@@ -41,8 +40,7 @@ class MaskAnnealingHook(Hook):
                 f'start={start}, end={end}: give two iterations for each block, the end after the '
                 'start'
             )
-        self.start, self.end = start, end
-        self.power = check_number('power', power, 0)
+        self.start, self.end, self.power = start, end, power
 
     def before_train(self, runner: Runner) -> None:
         number = find_eomt(runner.model).num_blocks

@@ -86,16 +86,8 @@ def class_weights(given: Sequence[float], num_classes: int) -> list[float]:
 
     Where all classes have one weight, there are as many of it as there are classes now: a config
     need not repeat their number.
-
-    Raises:
-        ValueError: classes have weights of their own, and they are not K + 1.
     """
     *of_classes, of_none = given
     if len(set(of_classes)) == 1:
         return [of_classes[0]] * num_classes + [of_none]
-    if len(of_classes) != num_classes:
-        raise ValueError(
-            f'loss_cls.class_weight must have {num_classes + 1} numbers, the last for no object, '
-            f'got {len(given)}'
-        )
     return list(given)

@@ -13,11 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...backbones import RoPEViT
-from ...backbones.base import Backbone
 from ...backbones.layers import build_norm, to_map
 from ...backbones.position_bias import DecomposedBiasAttention
 from ...utils.sizes import Size
-from ...utils.validation import check_integer
 from ..plain_vit_fpn import LayerNorm2d
 
 Prediction = tuple[Tensor, Tensor]  # class logits [B, Q, K + 1] and mask logits [B, Q, h, w]
@@ -62,9 +60,9 @@ class EoMT(nn.Module):
         norm_cfg: dict | None = None,
     ) -> None:
         super().__init__()
-        self.num_queries = check_integer('num_queries', num_queries, 1)
-        self.num_blocks = check_integer('num_blocks', num_blocks, 1)
-        self.patch_size = check_integer('patch_size', patch_size, 1)
+        self.num_queries = num_queries
+        self.num_blocks = num_blocks
+        self.patch_size = patch_size
         self.query = nn.Embedding(num_queries, embed_dims)
         self.class_head = nn.Linear(embed_dims, num_classes + 1)
         self.mask_head = nn.Sequential(
@@ -154,8 +152,6 @@ class UpscaleBlock(nn.Sequential):
 
 def check_backbone(backbone: RoPEViT, eomt: EoMT) -> None:
     """Raise ValueError unless queries can join the last blocks of a backbone."""
-    if not (isinstance(backbone, Backbone) and backbone.is_isotropic):
-        raise ValueError(f'EoMT needs a RoPEViT as backbone, got {type(backbone).__name__}')
     depth, channels = len(backbone.blocks), backbone.arch.embed_dims
     first = depth - eomt.num_blocks
     if first < 0:

@@ -9,7 +9,7 @@ from mmengine.registry import MODELS
 from torch import nn
 
 from helpers.deim import CLASSES, close, config, ours, pair, randomise
-from rope_dense.models.deim.encoder import MeanMapPyramid, SpatialTuningAdapter
+from rope_dense.models.deim.encoder import MeanMapPyramid
 from rope_dense.models.deim.queries import anchors_of
 
 SIZES = ((64, 64), (96, 96), (96, 160), (128, 64))
@@ -154,36 +154,9 @@ def test_a_deployed_model_is_smaller_and_has_the_same_results(norm: str) -> None
     assert bool(small) == (norm == 'GN')
 
 
-def decoder_of(**settings: object) -> dict:
-    return config('s')['bbox_head']['decoder'] | settings
-
-
-def test_mistakes_are_named() -> None:
-    adapter = SpatialTuningAdapter(8, 4, 8)
-    with pytest.raises(ValueError) as error:
-        adapter([torch.zeros(1, 8, 4, 4)], torch.zeros(1, 3, 64, 64))
-    assert 'three maps, got 1' in str(error.value)
-    model = ours('s')
-    with pytest.raises(ValueError) as error:
-        model.encoder([torch.zeros(1, 32, 4, 4)])
-    assert 'in_channels for 3 maps, got 1' in str(error.value)
-    for name, value in dict(num_heads=5, embed_dims=30).items():
-        with pytest.raises(ValueError) as error:
-            MODELS.build(config('s')['encoder'] | {name: value})
-        assert 'embed_dims must be a multiple' in str(error.value)
-    settings = dict(eval_idx=3, norm='batch', ffn='x', reg_max=7, up=0, num_points=(3, 0, 3))
-    for name, value in settings.items():
-        head = config('s')['bbox_head']
-        head['decoder'][name] = value
-        with pytest.raises(ValueError) as error:
-            MODELS.build(head)
-        assert name in str(error.value)
-        assert str(value[1] if name == 'num_points' else value) in str(error.value)
-    for part, settings in dict(encoder=dict(embed_dims=64), bbox_head=dict(embed_dims=16)).items():
-        with pytest.raises(ValueError) as error:
-            MODELS.build(config('s') | {part: config('s')[part] | settings})
-        assert 'embed_dims must be the same' in str(error.value)
-    model = MODELS.build(config('s')['bbox_head'] | dict(decoder=decoder_of(num_points=(3, 6))))
-    with pytest.raises(ValueError) as error:
-        model([torch.zeros(1, 32, side, side) for side in (8, 4, 2)])
-    assert 'num_points is for 2 maps, the encoder has 3' in str(error.value)
+@pytest.mark.parametrize('name, value', dict(eval_idx=3, norm='batch', ffn='x').items())
+def test_what_would_pass_silently_is_named(name: str, value: object) -> None:
+    head = config('s')['bbox_head']
+    head['decoder'][name] = value
+    with pytest.raises(ValueError, match=name):
+        MODELS.build(head)

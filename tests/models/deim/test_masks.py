@@ -191,18 +191,3 @@ def test_blocks_in_evaluation() -> None:
         assert close(head.evaluate(x, queries, layer).features, every[layer].features)
     head.eval_blocks = 1
     assert close(head.evaluate(x, queries, 2).features, every[0].features)
-
-
-def test_mistakes_are_named() -> None:
-    model, image = ours('s', head=MASKS).train(), torch.randn(2, 3, 64, 96)
-    data = samples((1, 1))
-    del data[1].gt_instances.masks
-    with pytest.raises(ValueError) as error:
-        model(image, data, mode='loss')
-    assert 'with_mask=True' in str(error.value)
-    with pytest.raises(ValueError) as error:
-        model(image, [*samples((1,)), *samples((1,), 32, 96)], mode='loss')
-    assert 'pad_mask=True' in str(error.value)
-    with pytest.raises(ValueError) as error:
-        ours('s', head=dict(masks=dict(eval_blocks=3)))
-    assert 'eval_blocks' in str(error.value)

@@ -147,10 +147,3 @@ def test_overlaps_are_those_of_mmdet(mode: str) -> None:
     assert torch.equal(overlaps(first, second, mode), expected)
     aligned = bbox_overlaps(*corners, mode=mode, is_aligned=True)
     assert torch.equal(overlaps(first, second, mode, aligned=True), aligned)
-
-
-def test_mistakes_are_named() -> None:
-    for name, value in dict(class_cost=-1, late_epoch=1.5, iou_power='4').items():
-        with pytest.raises(ValueError) as error:
-            Matcher(**{name: value})
-        assert name in str(error.value)
