@@ -78,6 +78,7 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
     weights = weights_of(checkpoint, f'{origin} {path!r}')
     if not cfg.get('resume'):
         check_backbone(model, weights, f'{origin} {path!r}')
+        leave_out_misfits(checkpoint, model)
         return
     if missing := [key for key in TRAINING_STATE if key not in checkpoint]:
         raise UsageError(
@@ -165,6 +166,30 @@ def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) ->
             f'{origin} does not fit the {"backbone" if start else "model"} of the config: '
             f'{problem}. Weights of a backbone alone are for model.backbone.init_cfg='
             "dict(type='Pretrained', checkpoint=...)"
+        )
+
+
+def leave_out_misfits(checkpoint: dict, model: nn.Module) -> None:
+    """Take weights whose shape the model has not out of a checkpoint to start from, and say so.
+
+    A head of other classes has such weights; mmengine would print a line for each.
+    """
+    entries, own = checkpoint.get('state_dict', checkpoint), model.state_dict()
+    misfits = {
+        key: (tuple(value.shape), tuple(own[name].shape))
+        for key, value in entries.items()
+        if isinstance(value, Tensor)
+        and (name := key.removeprefix('module.')) in own
+        and own[name].shape != value.shape
+    }
+    for key in misfits:
+        del entries[key]
+    if misfits:
+        parts = ', '.join(sorted({key.removeprefix('module.').split('.')[0] for key in misfits}))
+        key, (old, new) = next(iter(misfits.items()))
+        print(
+            f'load_from: {len(misfits)} weights of {parts} start anew, as their shapes differ: '
+            f'{key} {old} -> {new} ...'
         )
 
 

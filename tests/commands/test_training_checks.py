@@ -14,7 +14,7 @@ from rope_dense.commands.errors import UsageError
 from rope_dense.commands.model_checks import build_model, build_shapes
 from rope_dense.commands.recipe import positions_text
 from rope_dense.commands.training_checks import warn_of_random_weights
-from rope_dense.commands.weights import check_backbone
+from rope_dense.commands.weights import check_backbone, check_initial_weights, load_from_source
 
 
 def test_a_checkpoint_without_all_of_the_backbone(segmentor: str, detector: str) -> None:
@@ -39,6 +39,29 @@ def test_load_from_another_model(
     options += ['model.neck.0.in_channels=64']
     says = [f'load_from {weights!r} does not fit the backbone', 'size mismatch', 'init_cfg']
     fails(train, detector, '--load-from', weights, *options, says=says)
+
+
+def test_a_head_of_other_classes_starts_anew_and_says_so(
+    segmentor: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cfg = Config.fromfile(segmentor)
+    model = build_model(cfg)
+    weights = model.state_dict()
+    torch.save(dict(state_dict=weights), tmp_path / 'x.pth')
+    cfg.load_from = str(tmp_path / 'x.pth')
+    check_initial_weights(cfg, model)
+    assert not capsys.readouterr().out
+    classes = cfg.model.decode_head.num_classes
+    for head in (cfg.model.decode_head, cfg.model.auxiliary_head):
+        head.num_classes = 3
+    model = build_model(cfg)
+    check_initial_weights(cfg, model)
+    (said,) = capsys.readouterr().out.splitlines()
+    assert '4 weights of auxiliary_head, decode_head start anew' in said
+    assert f'({classes},) -> (3,)' in said or f'({classes}, ' in said
+    left = load_from_source(cfg.load_from)['state_dict']
+    assert not model.load_state_dict(left, strict=False).unexpected_keys
+    assert len(left) == len(weights) - 4
 
 
 @pytest.mark.parametrize('scale', [None, 1.0, 1e-4])
