@@ -16,7 +16,7 @@ COMMANDS = {
     'commands': (
         *('train', 'test', 'predict', 'predict_large', 'export', 'eval_resolutions', 'benchmark'),
         *('print_recipe', 'browse_data', 'convert_data', 'convert_checkpoint', 'convert_eomt'),
-        *('push_to_hub', 'make_shapes', 'demo'),
+        *('push_to_hub', 'make_shapes', 'demo', 'report'),
     ),
     'research': ('eval_classification', 'analyze_positions'),
 }

@@ -36,7 +36,9 @@ setup(
     packages=find_packages(include=['rope_dense', 'rope_dense.*']),
     py_modules=['rope_dense_command'],
     entry_points={'console_scripts': ['rope-dense = rope_dense_command:main']},
-    package_data={'rope_dense': ['py.typed', 'research/paper_tables.yml']},
+    package_data={
+        'rope_dense': ['py.typed', 'commands/report/page.html', 'research/paper_tables.yml'],
+    },
     cmdclass={'build_py': BuildWithConfigs},
     # The OpenMMLab packages exist in two families that use the same import names, so neither can be
     # required here: each is an extra, and importing rope_dense without them says what to install.
@@ -48,6 +50,7 @@ setup(
         'cachetools>=5.3',
         'filelock',
         'huggingface_hub',
+        'jinja2',
         'safetensors',
     ],
     extras_require={

@@ -74,6 +74,7 @@ class Own:
         val_epochs: evaluate, and save, after so many epochs.
         patience: evaluations without progress after which training ends, or None.
         ema: evaluate and save a moving average of the weights.
+        report: write the report of the best checkpoint after training (docs/report.md).
     """
 
     data_root: str
@@ -92,6 +93,7 @@ class Own:
     val_epochs: int = 1
     patience: int | None = None
     ema: bool = False
+    report: bool = True
 
     def __post_init__(self) -> None:
         for name in ('epochs', 'batch_size', 'gpus', 'val_epochs'):
@@ -102,7 +104,7 @@ class Own:
                 f'own.weights: name the weights of {self.backbone} (docs/checkpoints.md), or None '
                 f'for random values; only {", ".join(WORDS)} have weights of their own'
             )
-        for name in ('ema', 'negatives'):
+        for name in ('ema', 'negatives', 'report'):
             check_choice(name, getattr(self, name), (True, False))
         if self.patience is not None:
             check_integer('patience', self.patience, 1)

@@ -35,6 +35,7 @@ def main(args: argparse.Namespace) -> None:
     from .model_checks import build_model, check_image_sizes
     from .options import apply_training_options
     from .recipe import recipe_text
+    from .report import report_training
     from .schedule import check_schedule
     from .training_checks import warn_of_random_weights
     from .weights import check_initial_weights
@@ -57,3 +58,5 @@ def main(args: argparse.Namespace) -> None:
     alone = exclusive(Path(cfg.work_dir) / 'training') if is_main_process() else nullcontext()
     with alone:
         train(runner)
+    if is_main_process():
+        report_training(cfg)

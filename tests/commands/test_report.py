@@ -1,0 +1,225 @@
+"""`rope-dense report` on shrunk models: the page, its files, two runs side by side, bad input."""
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config
+
+from helpers.small_configs import make_data, small_config
+from rope_dense.commands import door
+from rope_dense.commands.config import load_config
+from rope_dense.commands.model_checks import build_model
+from rope_dense.commands.report import files_of_run, main, parse_args, report_training
+from rope_dense.commands.report.curves import read_logs
+from rope_dense.commands.report.detection import (
+    add_sections,
+    calibration,
+    rank_images,
+    true_objects,
+)
+from rope_dense.commands.report.matching import Scored, match
+from rope_dense.commands.report.page import Page
+from rope_dense.commands.report.segmentation import boundary, count, ious
+from rope_dense.datasets import METAINFO
+
+VOID = {'meta', 'img', 'br', 'link'}  # elements without an end tag
+OBJECT = [10, 10, 20, 20]
+
+
+class Checked(HTMLParser):
+    """Collects tags and addresses; fails where an end tag does not close the last open one."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.addresses: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        self.seen.append(tag)
+        self.open += [] if tag in VOID else [tag]
+        self.addresses += [value for name, value in attrs if name in ('src', 'href')]
+        assert tag != 'img' or dict(attrs)['alt']
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def check_page(folder: Path) -> Checked:
+    text = (folder / 'index.html').read_text()
+    page = Checked(text)
+    assert text.startswith('<!DOCTYPE html>') and 'width=device-width' in text
+    assert {'html', 'title', 'h1', 'table', 'figure'} <= set(page.seen)
+    assert all(address.startswith('data:image/') for address in page.addresses)
+    assert 'http' not in text.replace('http-equiv', '') and 'url(' not in text
+    return page
+
+
+def run(*argv: object) -> int:
+    return door.run(main, parse_args([*map(str, argv)]))
+
+
+def make_run(name: str, data: Path, folder: Path) -> Path:
+    """A run as training leaves it: config, checkpoint and log; the weights are random."""
+    folder.mkdir()
+    config = small_config(name, data, folder)
+    cfg = load_config(str(config))
+    torch.save(dict(state_dict=build_model(cfg).state_dict()), folder / 'best_mAP_iter_2.pth')
+    log = folder / '20260101' / 'vis_data' / 'scalars.json'
+    log.parent.mkdir(parents=True)
+    lines = [dict(loss=2.0, loss_cls=1.0, step=1), {'coco/bbox_mAP': 0.5, 'time': 1.0, 'step': 1}]
+    log.write_text(''.join(f'{json.dumps(line)}\n' for line in lines))
+    return folder
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_data(tmp_path_factory.mktemp('shapes') / 'data')
+
+
+@pytest.mark.parametrize('name', ['dino_vitdet_rope_mixed', 'upernet_vit_rope_mixed'])
+def test_report_of_a_run_and_two_side_by_side(name: str, data: Path, tmp_path: Path) -> None:
+    folder = make_run(name, data, tmp_path / 'run')
+    assert run(folder, '--device', 'cpu') == 0
+    report = json.loads((folder / 'report' / 'report.json').read_text())
+    assert report['about']['images'] == 2
+    assert report['losses'] == dict(loss=[[1], [2.0]], loss_cls=[[1], [1.0]])
+    check_page(folder / 'report')
+    for figure in ('confusion', 'losses', 'metrics', 'worst_1'):
+        assert cv2.imread(str(folder / 'report' / f'{figure}.png')) is not None
+    assert run('--compare', folder, folder, '--out', tmp_path / 'both') == 0
+    check_page(tmp_path / 'both')
+    rows = json.loads((tmp_path / 'both' / 'report.json').read_text())['classes']
+    changes = {v for row in rows for k, v in row.items() if k.endswith('(change)')}
+    assert changes <= {0, None}
+
+
+@pytest.mark.parametrize('masks', [False, True])
+def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
+    from pycocotools import mask as coco_mask
+
+    cv2.imwrite(str(tmp_path / 'a.png'), np.full((64, 80, 3), 90, np.uint8))
+    images = [dict(id=0, path=str(tmp_path / 'a.png'), height=64, width=80)]
+
+    def item(box: list, label: int, **more: object) -> dict:
+        result = dict(image_id=0, category_id=label, bbox=box, iscrowd=0, area=box[2] * box[3])
+        if masks:
+            drawn = np.zeros((64, 80), np.uint8, order='F')
+            drawn[box[1] : box[1] + box[3], box[0] : box[0] + box[2]] = 1
+            result['segmentation'] = coco_mask.encode(drawn)
+        return result | more
+
+    truth = [item(OBJECT, 1, id=1), item([50, 40, 20, 20], 2, id=2)]
+    found = [item(OBJECT, 1, score=0.9), item([50, 2, 10, 10], 1, score=0.9)]
+    page = Page(tmp_path / 'out', 'made <title>', dict(config='a & b'))
+    add_sections(page, images, truth, found, ['cat', 'dog'], [(255, 0, 0), (0, 0, 255)], masks)
+    page.close()
+    check_page(tmp_path / 'out')
+    report = json.loads((tmp_path / 'out' / 'report.json').read_text())
+    numbers = {row['error']: row['number'] for row in report['errors']}
+    assert numbers == dict.fromkeys(numbers, 0) | dict(background=1, missed=1)
+    assert report['confusion'] == [[1, 0, 0], [0, 0, 1], [1, 0, 0]]
+    assert (tmp_path / 'out' / 'missed_objects.png').is_file()
+    assert (tmp_path / 'out' / 'invented_objects.png').is_file()
+    assert report['worst'][0]['f1'] == 0.5
+
+
+def test_masks_of_a_data_set_have_the_areas_of_its_file(data: Path) -> None:
+    from mmdet.datasets import CocoDataset
+
+    annotations = data / 'coco' / 'annotations' / 'instances_val2017.json'
+    content = json.loads(annotations.read_text())
+    dataset = CocoDataset(
+        ann_file=str(annotations), metainfo=dict(METAINFO), data_prefix=dict(img=''), test_mode=True
+    )
+    objects = true_objects(dataset, masks=True)
+    assert len(objects) == len(content['annotations'])
+    expected = sorted(item['area'] for item in content['annotations'])
+    np.testing.assert_allclose(sorted(item['area'] for item in objects), expected, rtol=0.2)
+    assert [item['area'] for item in true_objects(dataset, masks=False)] == [
+        item['bbox'][2] * item['bbox'][3] for item in objects
+    ]
+
+
+def test_images_are_ranked_by_f1_then_errors() -> None:
+    truth = [
+        dict(id=n, image_id=n // 3, category_id=1, bbox=OBJECT, iscrowd=0) for n in (0, 1, 3, 6)
+    ]
+    right = dict(image_id=2, category_id=1, bbox=OBJECT, score=0.5)
+    assert [row['image'] for row in rank_images(match(truth, [right]))] == [0, 1, 2]
+
+
+def test_calibration_of_known_scores() -> None:
+    scored = [Scored(1, 0.95, True), Scored(1, 0.95, False), Scored(1, 0.15, False)]
+    rows = [dict(number=1, score=0.15, right=0), dict(number=2, score=0.95, right=0.5)]
+    assert [pytest.approx(row) for row in calibration(scored)] == rows
+
+
+def test_iou_on_boundaries_and_inside() -> None:
+    truth = np.zeros((40, 40), np.uint8)
+    truth[:, 20:] = 1
+    truth[0, 0] = 255
+    predicted = np.zeros((40, 40), np.uint8)
+    predicted[:, 21:] = 1  # one column is wrong
+    near = boundary(truth)
+    assert near[:, 19:21].all() and not near[5:, :19].any() and not near[:, 21:].any()
+    table = count(truth, predicted, 2)
+    np.testing.assert_array_equal(table, [[799, 0], [40, 760]])
+    np.testing.assert_allclose(ious(table), [799 / 839, 760 / 800])
+    np.testing.assert_allclose(ious(count(truth[~near], predicted[~near], 3)), [1, 1, np.nan])
+
+
+def test_logs_of_a_resumed_run_follow_each_other(tmp_path: Path) -> None:
+    files = [tmp_path / 'a.json', tmp_path / 'b.json']
+    for step, file in enumerate(files):
+        file.write_text(json.dumps(dict(loss=1.5, lr=0.1, step=step)) + '\n')
+    assert read_logs(files) == ({'loss': ([0, 1], [1.5, 1.5])}, {})
+
+
+def test_a_run_has_its_best_checkpoint(tmp_path: Path) -> None:
+    for name in ('a.py', 'a_test.py', 'iter_2.pth', 'best_mAP_iter_1.pth'):
+        (tmp_path / name).touch()
+    (tmp_path / 'last_checkpoint').write_text(str(tmp_path / 'iter_2.pth'))
+    assert Path(files_of_run(tmp_path)[1]).name == 'best_mAP_iter_1.pth'
+    (tmp_path / 'best_mAP_iter_1.pth').unlink()
+    assert Path(files_of_run(tmp_path)[1]).name == 'iter_2.pth'
+
+
+def test_training_is_reported_unless_switched_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report_training(Config(dict(work_dir=str(tmp_path), own=dict(report=False))))
+    report_training(Config(dict(work_dir=str(tmp_path))))  # not of configs/own
+    assert not capsys.readouterr().out
+    report_training(Config(dict(work_dir=str(tmp_path), own=dict(report=True))))
+    assert 'no report' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    'argv, message',
+    [
+        (['missing.py'], 'give a checkpoint'),
+        (['missing.py', 'a.pth'], 'no such file'),
+        (['.'], 'one config'),
+        (['--compare', 'a', 'b'], 'no report'),
+    ],
+)
+def test_bad_input_is_one_line(
+    argv: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(*argv) == 2
+    text = capsys.readouterr().err
+    assert message in text and text.startswith('error: ') and text.count('\n') == 1

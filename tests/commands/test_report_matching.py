@@ -1,0 +1,133 @@
+"""Each kind of error, made on purpose: found as that kind, with exact counts and costs."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from rope_dense.commands.report.matching import (
+    ERRORS,
+    best_threshold,
+    confusion,
+    costs,
+    fix,
+    match,
+    mean_ap,
+)
+
+OBJECT = [10, 10, 20, 20]
+CASES = {  # predictions (box, class, score) for one object of class 1 at OBJECT: their kinds
+    'right': ([(OBJECT, 1, 0.9)], {'right': 1}),
+    'class': ([(OBJECT, 2, 0.9)], {'class': 1}),
+    'place': ([([20, 10, 20, 20], 1, 0.9)], {'place': 1}),  # IoU 1/3
+    'both': ([([20, 10, 20, 20], 2, 0.9)], {'both': 1, 'missed': 1}),
+    'duplicate': ([(OBJECT, 1, 0.9), (OBJECT, 1, 0.8)], {'right': 1, 'duplicate': 1}),
+    'background': ([(OBJECT, 1, 0.9), ([60, 60, 9, 9], 1, 0.8)], {'right': 1, 'background': 1}),
+    'missed': ([], {'missed': 1}),
+}
+
+
+def annotations(items: list, image: int = 0, start: int = 1) -> list[dict]:
+    results = []
+    for index, (box, label, *score) in enumerate(items):
+        item = dict(id=start + index, image_id=image, category_id=label, bbox=box, iscrowd=0)
+        item['area'] = box[2] * box[3]
+        results.append(item | (dict(score=score[0]) if score else {}))
+    return results
+
+
+def kinds(matches: object) -> Counter:
+    numbers = Counter(item.kind for item in matches.predictions)
+    return numbers + Counter(missed=len(matches.missed))
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_kind_of_a_made_error(name: str) -> None:
+    predictions, expected = CASES[name]
+    matches = match(annotations([(OBJECT, 1)]), annotations(predictions))
+    assert kinds(matches) == expected
+    assert mean_ap(*fix(matches, ERRORS)) == 1
+
+
+def all_cases() -> tuple[list[dict], list[dict]]:
+    """Each case once, on an image of its own."""
+    truth, predictions = [], []
+    for image, (items, _) in enumerate(CASES.values()):
+        truth += annotations([(OBJECT, 1)], image, start=image + 1)
+        predictions += annotations(items, image)
+    return truth, predictions
+
+
+def test_all_cases_together_are_counted_and_fixed() -> None:
+    matches = match(*all_cases())
+    expected = sum((Counter(numbers) for _, numbers in CASES.values()), Counter())
+    assert kinds(matches) == expected
+    assert 0 < mean_ap(*fix(matches)) < mean_ap(*fix(matches, ERRORS)) == 1
+
+
+def test_each_fix_alone_gains_and_is_the_cost() -> None:
+    matches = match(*all_cases())
+    gains = costs(matches)
+    assert set(gains) == set(ERRORS)
+    assert all(gains[kind] >= 0 for kind in ERRORS)
+    assert gains['class'] > 0 and gains['place'] > 0 and gains['missed'] > 0
+
+
+def test_cost_of_one_missed_object_of_two() -> None:
+    """Recall ends at 1/2: 51 of the 101 recalls have precision 1."""
+    truth = annotations([(OBJECT, 1), ([60, 60, 9, 9], 1)])
+    matches = match(truth, annotations([(OBJECT, 1, 0.9)]))
+    assert mean_ap(*fix(matches)) == pytest.approx(51 / 101)
+    assert costs(matches) == pytest.approx(dict.fromkeys(ERRORS, 0) | {'missed': 50 / 101})
+
+
+def test_an_object_is_won_once_by_fixed_errors() -> None:
+    """Two wrong places for one object: the better one finds it, the other is removed."""
+    near = [20, 10, 20, 20]
+    matches = match(annotations([(OBJECT, 1)]), annotations([(near, 1, 0.9), (near, 1, 0.8)]))
+    assert kinds(matches) == {'place': 2}
+    scored, counts = fix(matches, ('place',))
+    assert [(item.score, item.right) for item in scored] == [(0.9, True)]
+    assert counts == {1: 1}
+
+
+def test_predictions_in_a_crowd_are_ignored() -> None:
+    crowd = annotations([([0, 0, 90, 90], 1)])
+    crowd[0]['iscrowd'] = 1
+    matches = match(crowd, annotations([(OBJECT, 1, 0.9), ([40, 40, 9, 9], 1, 0.8)]))
+    assert kinds(matches) == {'ignored': 2}
+
+
+def test_confusion_counts_every_object_and_prediction_once() -> None:
+    truth, predictions = all_cases()
+    table = confusion(match(truth, predictions), 2)
+    # 3 found, 1 taken for class 2, 3 not found; of class 1: place, duplicate, background invented.
+    np.testing.assert_array_equal(table, [[3, 1, 3], [0, 0, 0], [3, 1, 0]])
+
+
+def test_best_threshold_is_the_score_with_the_best_f1() -> None:
+    predictions = [(OBJECT, 1, 0.9), ([60, 10, 20, 20], 1, 0.7), ([10, 60, 9, 9], 1, 0.4)]
+    truth = annotations([(OBJECT, 1), ([60, 10, 20, 20], 1)])
+    scored, counts = fix(match(truth, annotations(predictions)))
+    best = best_threshold(scored, counts[1])
+    assert best == dict(threshold=0.7, f1=1.0, precision=1.0, recall=1.0)
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_ap_is_coco_s(seed: int) -> None:
+    from rope_dense.commands.report.detection import coco_aps
+
+    generator = np.random.default_rng(seed)
+    truth, predictions = [], []
+    for image in range(8):
+        boxes = generator.integers(1, 60, (6, 4)).tolist()
+        objects = [(box, int(generator.integers(1, 4))) for box in boxes]
+        truth += annotations(objects, image, start=len(truth) + 1)
+        found = [(box, int(generator.integers(1, 4)), generator.random()) for box in boxes * 2]
+        predictions += annotations(
+            [([side + int(generator.integers(4)) for side in b], c, s) for b, c, s in found], image
+        )
+    images = [dict(id=image, width=130, height=130) for image in range(8)]
+    expected = coco_aps(images, truth, predictions, 3, masks=False)[-1]
+    assert mean_ap(*fix(match(truth, predictions))) == pytest.approx(np.mean(expected))
+    assert mean_ap(*fix(match(truth, predictions), ERRORS)) == 1
