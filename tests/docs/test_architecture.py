@@ -100,6 +100,30 @@ def test_every_package_is_listed():
     assert set(re.findall(r'`([\w/]+)/`', table)) == folders - {'.'} | {'rope_dense'}
 
 
+def files_named(text: str) -> set[Path]:
+    """Files whose paths end as a text names them."""
+    found = set()
+    for name in {*re.findall(r'`([\w/]+(?<!NAME)\.py)`', text)}:
+        files = {*PACKAGE.rglob(name), *ROOT.glob(name)}
+        assert files, f'{name} is named, and is not there'
+        found |= files
+    return found
+
+
+def test_every_file_that_is_named_is_there():
+    assert files_named(TEXT)
+
+
+def test_what_rows_of_new_code_name_is_in_their_files():
+    table = TEXT.partition('## Where new code goes')[2].partition('\n\n[')[0]
+    rows = table.strip().splitlines()[2:]
+    assert len(rows) >= 15
+    for row in rows:
+        code = ''.join(path.read_text() for path in files_named(row))
+        for name in re.findall(r'`([A-Z]\w*(?:\.\w+)?)`', row):
+            assert all(re.search(rf'\b{part}\b', code) for part in name.split('.')), (name, row)
+
+
 @pytest.mark.parametrize(
     'room, above',
     [
