@@ -11,11 +11,12 @@ torch alone, `rope_dense.rope` works and a warning says what to install.
 import warnings
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 from .utils.requirements import installation_advice, missing_packages
 from .version import __version__
 
-__all__ = ['__version__']
+__all__ = ['__version__', 'load', 'train']
 
 # The parts that need the package of a task, or of both.
 TASKS = {
@@ -44,6 +45,13 @@ def _import_parts() -> None:
         except Exception as error:  # an incomplete or wrong installation fails in any way
             reason = f'{" or ".join(packages)} does not import ({type(error).__name__}: {error})'
             warnings.warn(f'rope_dense without {", ".join(parts)}: {reason}', stacklevel=3)
+
+
+def __getattr__(name: str) -> Any:
+    """``train`` and ``load`` of ``rope_dense.run``, imported when they are used."""
+    if name in ('train', 'load'):
+        return getattr(import_module('.run', __name__), name)
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 
 if missing := missing_packages():

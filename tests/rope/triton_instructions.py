@@ -26,6 +26,13 @@ from rope_dense.rope.triton import rotate, rotate_backward
 
 PTXAS = Path(triton.__file__).with_name('backends') / 'nvidia' / 'bin' / 'ptxas'
 HEADS, HEAD_DIM = 3, 64
+TARGETS = [
+    GPUTarget('cuda', 80, 32),
+    GPUTarget('cuda', 90, 32),
+    GPUTarget('hip', 'gfx942', 64),
+]
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+KINDS = ('forward', 'backward', 'learned')
 compiled: list[CompiledKernel] = []
 
 
@@ -33,22 +40,22 @@ def compile_in_place_of_launch(kernel: JITFunction, grid: tuple[int]) -> Callabl
     return lambda *args, **kwargs: compiled.append(kernel.warmup(*args, grid=grid, **kwargs))
 
 
-def compile_for(capability: int) -> None:
-    """Compile for GPUs of a compute capability from now on."""
+def compile_for(target: GPUTarget) -> None:
+    """Compile for GPUs of a kind from now on."""
     driver.set_active(
         SimpleNamespace(
-            get_current_target=lambda: GPUTarget('cuda', capability, 32),
-            get_current_device=lambda: capability,
+            get_current_target=lambda: target,
+            get_current_device=lambda: TARGETS.index(target),
             get_current_stream=lambda device: 0,
         )
     )
 
 
-def run(qkv: Tensor, table_shape: tuple[int, ...], layout: str, learned: bool) -> CompiledKernel:
-    """The kernel of the rotation, or of its backward with the gradient of the angles."""
+def run(qkv: Tensor, table_shape: tuple[int, ...], layout: str, kind: str) -> CompiledKernel:
+    """The kernel of the rotation, or of its backward, without or with the angles' gradient."""
     settings = torch.zeros(*table_shape, 2), layout, 1
-    if learned:
-        rotate_backward(qkv, *settings, qkv)
+    if kind != 'forward':
+        rotate_backward(qkv, *settings, qkv if kind == 'learned' else None)
     else:
         rotate(qkv, *settings)
     return compiled[-1]
@@ -78,31 +85,62 @@ def registers(ptx: str) -> tuple[int, int]:
     )
 
 
-def report(capability: int, pairs: int, dtype: torch.dtype, layout: str, learned: bool) -> dict:
-    compile_for(capability)
-    ptx = run(make_qkv(2, 50, dtype), (49, HEADS, pairs), layout, learned).asm['ptx']
-    used, spilled = registers(ptx)
+def amd_instructions(code: str) -> dict[str, int]:
+    """Counts of memory instructions, by the number of 32-bit words of each."""
+    found = re.findall(r'\b(buffer|global|flat|scratch)_(load|store)_(\w+)', code)
+    return dict(Counter(' '.join(parts) for parts in found))
+
+
+def amd_registers(code: str) -> tuple[int, int]:
+    """Vector registers of a thread, and how many of all are spilled to memory."""
+    (used,) = re.findall(r'\.vgpr_count: +(\d+)', code)
+    return int(used), sum(map(int, re.findall(r'gpr_spill_count: +(\d+)', code)))
+
+
+def narrow_offsets(ttir: str) -> set[str]:
+    """Products of 32 bits with a size that is not a constant of the kernel."""
+    products = re.findall(r'(%\w+) = arith\.muli %\w+, %(\w+) : (?:tensor<\w+xi32>|i32)', ttir)
+    return {name for name, factor in products if not re.match(r'c\d+_', factor)}
+
+
+def report(
+    target: GPUTarget, pairs: int, dtype: torch.dtype, layout: str, kind: str, parts: int
+) -> dict:
+    compile_for(target)
+    asm = run(make_qkv(2, 50, dtype)[:, :, :parts], (49, HEADS, pairs), layout, kind).asm
+    is_amd = target.backend == 'hip'
+    code = asm['amdgcn' if is_amd else 'ptx']
+    used, spilled = (amd_registers if is_amd else registers)(code)
     return dict(
-        name=f'sm_{capability} {dtype} {layout} {learned=} {pairs=}',
+        name=f'{target.arch} {dtype} {layout} {kind} {pairs=} {parts=}',
+        backend=target.backend,
         layout=layout,
-        learned=learned,
+        kind=kind,
+        parts=parts,
         registers=used,
         spilled=spilled,
-        instructions=instructions(ptx),
+        instructions=(amd_instructions if is_amd else instructions)(code),
+        sines=len(re.findall(r'\b(?:sin|cos)\.approx|v_(?:sin|cos)_', code)),
+        narrow=sorted(narrow_offsets(asm['ttir'])),
     )
 
 
 if __name__ == '__main__':
     JITFunction.__getitem__ = compile_in_place_of_launch
-    settings = (torch.bfloat16, torch.float32), ('interleaved', 'half'), (False, True)
+    settings = DTYPES, ('interleaved', 'half'), KINDS, (3, 1)
     kernels = [
-        report(*gpu, *values) for gpu in ((80, 32), (90, 16)) for values in product(*settings)
+        report(target, pairs, *values)
+        for target, pairs in zip(TARGETS, (32, 16, 32), strict=True)
+        for values in product(*settings)
     ]
+    compile_for(TARGETS[1])
+    for kind in KINDS:
+        run(make_qkv(2, 50, torch.float32), (49, 3, 16), 'half', kind)
     before = {kernel.hash for kernel in compiled}
-    for learned in (False, True):  # other sizes and kinds of tables: the same kernels
+    for kind in KINDS:  # other sizes and kinds of tables: the same kernels
         for batch, num_tokens in ((1, 2), (3, 17), (5, 101)):
             qkv, positions = make_qkv(batch, num_tokens, torch.float32), num_tokens - 1
             for shape in ((positions, 1, 16), (positions, 3, 16), (batch, positions, 3, 16)):
-                run(qkv, shape, 'half', learned)
+                run(qkv, shape, 'half', kind)
     others = {kernel.hash for kernel in compiled} - before
     print(json.dumps(dict(kernels=kernels, kernels_for_other_sizes=len(others))))

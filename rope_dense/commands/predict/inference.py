@@ -44,7 +44,17 @@ def sources_of(given: str, out: Path) -> list[Source]:
 
 
 def build(cfg: Config, args: argparse.Namespace, device: str) -> tuple[BaseInferencer, Writer]:
-    """The inferencer of mmdet or mmseg with the weights, and what writes its results.
+    """The inferencer of mmdet or mmseg with the weights, and what writes its results."""
+    inferencer = build_inferencer(cfg, args.checkpoint, device)
+    meta = inferencer.model.dataset_meta
+    common, journal = (inferencer.visualizer, args.out), journal_of(args)
+    if cfg.default_scope == 'mmdet' and not is_panoptic(cfg):
+        return inferencer, DetectionFiles(*common, meta['classes'], args.score, journal)
+    return inferencer, SegmentationFiles(*common, meta['palette'], args.scores, journal)
+
+
+def build_inferencer(cfg: Config, checkpoint: str, device: str) -> BaseInferencer:
+    """The inferencer of mmdet or mmseg with the weights, and with the classes of their training.
 
     Raises:
         UsageError, CheckpointError: the weights cannot be read, or do not fit.
@@ -63,17 +73,14 @@ def build(cfg: Config, args: argparse.Namespace, device: str) -> tuple[BaseInfer
     guard = registered_only() if is_stored(cfg) else contextlib.nullcontext()
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
     with guard, quiet[0], quiet[1]:
-        inferencer = Inferencer(copy.deepcopy(cfg), args.checkpoint, device=device)
+        inferencer = Inferencer(copy.deepcopy(cfg), checkpoint, device=device)
     inferencer.show_progress = False
     # The inferencers warn where weights are missing, and take classes of COCO or Cityscapes then.
-    stored = check_tested_weights(args.checkpoint, inferencer.model)
+    stored = check_tested_weights(checkpoint, inferencer.model)
     classes, colours = classes_and_colours(cfg, stored)
     inferencer.model.dataset_meta = dict(classes=classes, palette=colours)
     inferencer.visualizer.dataset_meta = inferencer.model.dataset_meta
-    common, journal = (inferencer.visualizer, args.out), journal_of(args)
-    if detects and not is_panoptic(cfg):
-        return inferencer, DetectionFiles(*common, classes, args.score, journal)
-    return inferencer, SegmentationFiles(*common, colours, args.scores, journal)
+    return inferencer
 
 
 def journal_of(args: argparse.Namespace) -> Journal:

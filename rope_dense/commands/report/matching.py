@@ -146,8 +146,9 @@ def error(overlaps: np.ndarray, same: np.ndarray, real: np.ndarray) -> tuple[str
 def fix(matches: Matches, kinds: Collection[str] = ()) -> tuple[list[Scored], dict[int, int]]:
     """Predictions as scored ones, and the number of objects of each class, with errors fixed.
 
-    A class or place error becomes a right prediction if no other prediction finds its object, else
-    it is removed; other predictions are removed. Missed objects are no longer counted.
+    A class or place error becomes a right prediction if its object is not found, and no class or
+    place error about the object scores higher; else it is removed, like the other errors. Missed
+    objects are no longer counted.
     """
     found = set(matches.found)
     scored = []
@@ -155,11 +156,13 @@ def fix(matches: Matches, kinds: Collection[str] = ()) -> tuple[list[Scored], di
         label, score = item.prediction['category_id'], item.prediction['score']
         if item.kind == 'ignored':
             continue
+        wins = item.truth if item.truth and item.truth['id'] not in found else None
+        if wins:
+            found.add(wins['id'])
         if item.kind not in kinds:
             scored.append(Scored(label, score, item.kind == 'right'))
-        elif item.truth and item.truth['id'] not in found:
-            found.add(item.truth['id'])
-            scored.append(Scored(item.truth['category_id'], score, True))
+        elif wins:
+            scored.append(Scored(wins['category_id'], score, True))
     counts = dict.fromkeys((item['category_id'] for item in matches.truth), 0)
     removed = {item['id'] for item in matches.missed} if 'missed' in kinds else set()
     for truth in matches.truth:

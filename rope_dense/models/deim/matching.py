@@ -204,6 +204,7 @@ def join(
 def to_device(joined: Sequence[tuple[np.ndarray, list[int]]], device: torch.device) -> list[Pairs]:
     """Pairs on a device, with one copy."""
     indexes, counts = zip(*joined, strict=True)
-    together = torch.from_numpy(np.concatenate(indexes, axis=1).astype(np.int64)).to(device)
+    together = torch.from_numpy(np.concatenate(indexes, axis=1).astype(np.int64))
+    together = together.to(device, non_blocking=True)
     parts = together.split([index.shape[1] for index in indexes], 1)
     return [Pairs(part[0], part[1], number) for part, number in zip(parts, counts, strict=True)]

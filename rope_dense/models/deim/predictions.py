@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from mmdet.structures import SampleList
@@ -49,8 +50,10 @@ class Targets(NamedTuple):
         """
         assert self.masks is not None
         height, width = self.masks.shape[1:]
-        size = points.new_tensor([width, height])
-        x, y = (points * size).long().minimum(size.long() - 1).unbind(-1)
+        x, y = (
+            (points[..., axis] * side).long().clamp(max=side - 1)
+            for axis, side in ((0, width), (1, height))
+        )
         return self.masks[index[:, None], y, x].float()
 
 
@@ -82,9 +85,12 @@ def gather_targets(samples: SampleList, size: ImageSize, *, with_masks: bool = F
     factor = on_device([width, height, width, height], boxes)
     labels = torch.cat([part.labels for part in instances]).long()
     counts = [len(part) for part in instances]
-    masks = [x.masks.to_tensor(torch.uint8, boxes.device) for x in instances if with_masks]
-    boxes = bbox_xyxy_to_cxcywh(boxes / factor)
-    return Targets(labels, boxes, counts, torch.cat(masks) if masks else None, images)
+    masks = None
+    if with_masks:
+        together = np.concatenate([part.masks.to_ndarray() for part in instances])
+        masks = torch.from_numpy(together.astype(np.uint8, copy=False))
+        masks = masks.to(boxes.device, non_blocking=True)
+    return Targets(labels, bbox_xyxy_to_cxcywh(boxes / factor), counts, masks, images)
 
 
 def on_device(numbers: Sequence[float], like: Tensor) -> Tensor:

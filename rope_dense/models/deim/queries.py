@@ -205,5 +205,6 @@ def positive_pairs(counts: list[int], groups: int, device: torch.device) -> Pair
         queries.append((first[:, None] + box).flatten())
         targets.append((start + box).repeat(groups))
         start += number
-    query, target = torch.stack([torch.cat(queries), torch.cat(targets)]).to(device)
+    together = torch.stack([torch.cat(queries), torch.cat(targets)])
+    query, target = together.to(device, non_blocking=True)
     return Pairs(query, target, [number * groups for number in counts])

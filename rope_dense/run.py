@@ -1,0 +1,221 @@
+"""The commands from Python: train on own data, load a trained model, predict, evaluate, export.
+
+    model = rope_dense.train('detection', data_root='data/own', epochs=20)
+    model = rope_dense.load('work_dirs/detection')     # later: a run, a file, a name on the hub
+    samples = model(['street.jpg', array, picture])    # mmdet's or mmseg's data samples
+    rows = model.evaluate(['640', '960'])
+    model.export('model.onnx')
+
+They call the ``main`` of the commands, with the same checks and files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+    from mmengine.structures import BaseDataElement
+    from PIL.Image import Image
+
+    Picture = str | Path | np.ndarray | Image
+
+TASKS = ('detection', 'instance', 'realtime', 'realtime_masks', 'semantic')
+
+
+def train(task: str, *, work_dir: str | Path | None = None, **own: object) -> Model:
+    """Train on own data by the recipe of configs/own/TASK.py; see docs/own_data.md.
+
+    Args:
+        task: 'detection', 'instance', 'realtime', 'realtime_masks' or 'semantic'.
+        work_dir: of the run; by default work_dirs/TASK.
+        own: settings of the recipe, such as ``data_root``, ``epochs`` and ``backbone``.
+
+    Returns:
+        The model with its best weights.
+
+    Raises:
+        UsageError: a setting or data that cannot be used, before the training begins.
+    """
+    from .commands import train as command
+    from .commands.arguments import CONFIGS
+    from .utils.validation import check_choice
+
+    check_choice('task', task, TASKS)
+    folder = Path(work_dir or Path('work_dirs', task))
+    options = [f'own.{name}={value}' for name, value in own.items()]
+    given = [str(CONFIGS / 'own' / f'{task}.py'), '--work-dir', str(folder)]
+    command.main(command.parse_args([*given, *(['--cfg-options', *options] if own else [])]))
+    return load(folder)
+
+
+def load(
+    source: str | Path, checkpoint: str | Path | None = None, device: str | None = None
+) -> Model:
+    """A trained model.
+
+    Args:
+        source: folder of a run, a config file, or a model of the Hugging Face hub: its name
+            (hf-hub:owner/name) or a folder with its files.
+        checkpoint: of a config file: a file, an address or a name on the hub.
+        device: cpu, cuda, cuda:1 ...; by default a GPU if there is one.
+
+    Raises:
+        ValueError: the folder of a run has no config or no checkpoint.
+        UsageError, CheckpointError: files that cannot be read, or do not fit.
+    """
+    from mmengine.device import get_device
+    from mmengine.registry import DefaultScope
+
+    from .commands.config import load_config, used_loaders
+    from .commands.predict.inference import build_inferencer
+    from .integrations.hub import weights_file
+
+    folder = Path(source)
+    if checkpoint is None and folder.is_dir() and not (folder / 'config.json').is_file():
+        source, checkpoint = files_of_run(folder)
+    weights = str(checkpoint or weights_file(str(source)))
+    cfg = load_config(str(source))
+    used_loaders(cfg, 'test')
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        inferencer = build_inferencer(cfg, weights, device or get_device())
+    return Model(cfg, str(source), weights, inferencer)
+
+
+def files_of_run(folder: Path) -> tuple[Path, Path]:
+    """The config and the best checkpoint, else the last one, of a run.
+
+    Raises:
+        ValueError: one of them is not there.
+    """
+    configs = sorted(folder.glob('*.py'))
+    best = sorted(folder.glob('best_*.pth'), key=lambda path: path.stat().st_mtime)
+    last = folder / 'last_checkpoint'
+    checkpoints = best or ([Path(last.read_text().strip())] if last.is_file() else [])
+    if len(configs) != 1 or not checkpoints:
+        raise ValueError(
+            f'{folder} has {len(configs)} configs (*.py) and {len(checkpoints)} checkpoints; a run '
+            'has one config, and best_*.pth or last_checkpoint'
+        )
+    return configs[0], checkpoints[-1]
+
+
+class Model:
+    """A trained detector or segmentor.
+
+    Attributes:
+        cfg: its config.
+        config, checkpoint: names of their files.
+        classes: names.
+        inferencer: mmdet's ``DetInferencer`` or mmseg's ``MMSegInferencer``.
+    """
+
+    def __init__(self, cfg: Config, config: str, checkpoint: str, inferencer: Any) -> None:
+        self.cfg, self.config, self.checkpoint = cfg, config, checkpoint
+        self.inferencer = inferencer
+        self.classes = tuple(inferencer.model.dataset_meta['classes'])
+
+    def __call__(
+        self, images: Picture | Sequence[Picture], batch: int = 1
+    ) -> list[BaseDataElement]:
+        """Predict images: mmdet's or mmseg's data samples, one for each.
+
+        Args:
+            images: paths, pictures of Pillow, or arrays [H, W, 3] of blue, green and red (as
+                OpenCV reads them); or one of these.
+            batch: images at a time.
+
+        Raises:
+            ValueError: a file is no image.
+        """
+        from mmengine.registry import DefaultScope
+
+        from .commands.predict.inference import predict
+
+        many: Sequence[Any] = images if isinstance(images, (list, tuple)) else [images]
+        pixels = [read_picture(image) for image in many]
+        with DefaultScope.overwrite_default_scope(self.cfg.default_scope):
+            return [sample.cpu() for sample in predict(self.inferencer, pixels, batch)]
+
+    def plain(self, sample: BaseDataElement, score: float = 0.3) -> dict[str, np.ndarray]:
+        """A prediction as numpy arrays.
+
+        Args:
+            sample: what a call returned.
+            score: least score of an object.
+
+        Returns:
+            Of a detector boxes [n, 4] (left, top, right, bottom in pixels), scores [n], labels [n],
+            and masks [n, H, W] if it has them; of a segmentor labels [H, W].
+        """
+        if 'pred_sem_seg' in sample:
+            return dict(labels=sample.pred_sem_seg.data[0].numpy())
+        found = sample.pred_instances[sample.pred_instances.scores >= score]
+        names = dict(boxes='bboxes', scores='scores', labels='labels', masks='masks')
+        return {name: found[key].numpy() for name, key in names.items() if key in found}
+
+    def evaluate(self, sizes: Sequence[str] = (), **options: object) -> list[dict]:
+        """Test at several image sizes, as ``rope-dense eval-resolutions``; a row for each.
+
+        Args:
+            sizes: such as '640' or '480x640'; by default the config's test size.
+            options: of the command, such as ``scaling=['linear']``; ``work_dir``.
+        """
+        from .commands import eval_resolutions as command
+        from .commands.image_sizes import configured_size
+        from .commands.sweep.results import read_results
+
+        given = [*sizes] or ['x'.join(map(str, configured_size(self.cfg)))]
+        options = {'work_dir': str(Path(self.cfg.work_dir, 'evaluation')), **options}
+        arguments = [self.config, self.checkpoint, '--sizes', *given, *as_arguments(options)]
+        command.main(command.parse_args(arguments))
+        rows = read_results(Path(str(options['work_dir']), 'resolutions.json'))['rows']
+        return [row for row in rows if row['size'] in given]
+
+    def export(self, out: str | Path, **options: object) -> Path:
+        """Write the model as ONNX or ``torch.export``, as ``rope-dense export``.
+
+        Args:
+            out: NAME.onnx or NAME.pt2.
+            options: of the command, such as ``size='640x640'``, ``dtype='fp16'``.
+        """
+        from .commands import export as command
+
+        arguments = [self.config, self.checkpoint, str(out), *as_arguments(options)]
+        command.main(command.parse_args(arguments))
+        return Path(out)
+
+
+def as_arguments(options: dict[str, object]) -> list[str]:
+    """Options by name as arguments of a command line."""
+    arguments = []
+    for name, value in options.items():
+        values = value if isinstance(value, (list, tuple)) else [value]
+        arguments += [f'--{name.replace("_", "-")}', *([] if value is True else map(str, values))]
+    return arguments
+
+
+def read_picture(image: Picture) -> np.ndarray:
+    """Pixels [H, W, 3] of blue, green and red, uint8.
+
+    Raises:
+        ValueError: a file is no image.
+    """
+    from PIL import ImageOps
+
+    from .datasets.image_sources import read_image
+
+    if isinstance(image, np.ndarray):
+        return image
+    if not isinstance(image, (str, Path)):  # of Pillow
+        return np.ascontiguousarray(
+            np.asarray(ImageOps.exif_transpose(image).convert('RGB'))[..., ::-1]
+        )
+    pixels = read_image(Path(image))
+    if pixels is None:
+        raise ValueError(f'{image} cannot be read as an image')
+    return pixels
