@@ -165,7 +165,7 @@ def nat(settings: dict, weights: Weights, image: Tensor) -> list[Tensor]:
                 keys.append([r * columns + c for r in near for c in beside])
             group = Group([number(token, grid) for token in tokens], [*tokens], keys)
             pretrained = (settings['pretrain_kernel_size'],) * 2
-            place = Place(grid, (rows, columns), kernel, pretrained)
+            place = Place(grid, grid, kernel, pretrained)  # positions of the map, not its padding
             block = part(weights, f'layers.{stage}.blocks.{index}')
             heads = arch['num_heads'][stage]
             x = run_block(settings, block, x, [group], place, heads, dilation)

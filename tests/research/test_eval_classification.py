@@ -485,7 +485,7 @@ def test_eval_resolutions_goes_on_with_a_classifier(
     assert 'does not fit' in capsys.readouterr().err
     missing = 'test_dataloader.dataset.data_root=/none'
     assert main([config, checkpoint, *options, missing]) == 2
-    assert '/none: no such folder' in capsys.readouterr().err
+    assert '/none: No such file or directory' in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -536,7 +536,7 @@ def test_folders_that_do_not_fit_the_head(
     for folder, options, message in (
         (three, [], '3 folders of classes, but the head has 7 classes: say which'),
         (eight, [], 'class 7 (from 0), but the head has 7 classes'),
-        (tmp_path / 'none', [], 'none: no such folder'),
+        (tmp_path / 'none', [], 'none: No such file or directory'),
         (eight, ['--class-index', three], 'three has no class 7'),
         (eight, ['--crop-ratio', '1.5'], '--crop-ratio 1.5'),
         (eight, ['--sizes', '96x128'], 'tested on squares'),
