@@ -167,15 +167,22 @@ MODELS = {
 
 
 def compare(name: str, seed: int) -> None:
-    """Maps and all gradients of one drawing of settings, for a batch of images."""
+    """Maps and all gradients of one drawing of settings, for a batch of images.
+
+    The model has run with another scaling before.
+    """
     draw, build, reference = MODELS[name]
     random = Random(seed)
     settings, patch = draw(random)
     sides = [patch * random.randint(2, 6) + random.randrange(patch) for _ in range(2)]
     what = f'{name}, seed {seed}, image {sides}: {settings}'
     torch.manual_seed(seed)
-    model = lively(build(**settings)).double().train()
+    other_scaling = scaling_settings(random, settings['rope'])
+    model = lively(build(**settings | dict(rope_scaling=other_scaling))).double().train()
     image = torch.randn(random.choice((1, 2)), 3, *sides, dtype=torch.float64)
+    with torch.no_grad():
+        model(image)  # of whose angles none may be left
+    model.set_rope_scaling(settings['rope_scaling'])
     outs = model(image)
     weights = dict(model.named_parameters())
     per_image = [reference(settings, weights, one) for one in image]

@@ -3,6 +3,7 @@
 import io
 import runpy
 from pathlib import Path
+from random import Random
 
 import cv2
 import mmcv
@@ -13,6 +14,7 @@ import torch
 from mmengine.config import Config
 from PIL import Image
 
+from helpers.seeds import seed_of_the_week
 from helpers.tool_names import TOOLS, Main
 from rope_dense.commands.model_checks import random_model
 from rope_dense.commands.predict import inference
@@ -173,6 +175,38 @@ def test_what_cannot_be_read_is_named(
         assert names == [('good.jpg', 'pictures/good.jpg')]
     assert predict([*model, str(tmp_path / 'nowhere')]) == 2
     assert 'nowhere: no such file or folder' in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_each_of_many_pictures_is_predicted_or_named(
+    predict: Main,
+    detector: str,
+    detector_weights: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Sides from 1 to 3,000 pixels, five modes, seven formats, cut files; a seed of the week."""
+    random = Random(seed_of_the_week())
+    folder, names = tmp_path / 'in', []
+    folder.mkdir()
+    for number in range(40):
+        size = [round(3000 ** random.random()) for _ in range(2)]
+        mode = random.choice(('RGB', 'RGBA', 'L', 'P', 'I;16'))
+        formats = ('png', 'tif') if mode == 'I;16' else ('png', 'bmp', 'gif', 'webp', 'tif')
+        formats += ('jpg', 'jpeg') if mode in ('RGB', 'L') else ()
+        names.append(name := f'{number:02d}.{random.choice(formats)}')
+        Image.new(mode, size).save(folder / name)
+        if random.random() < 0.1:
+            content = (folder / name).read_bytes()
+            (folder / name).write_bytes(content[: random.randrange(len(content))])
+    model = [detector, detector_weights]
+    assert predict([*model, str(folder), '--out', str(tmp_path / 'o'), '--batch', '3']) == 0
+    said = capsys.readouterr().out
+    found = mmengine.load(tmp_path / 'o' / 'predictions.json')['images']
+    predicted = {image['file_name'] for image in found}
+    assert len(predicted) == len(found) > 10
+    for name in names:
+        assert (name in predicted) != (f'{name}: ' in said), f'{name} in {said}'
 
 
 @pytest.mark.parametrize('task', ['detector', 'segmentor'])

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, TRANSFORMS, init_default_scope
 from safetensors.torch import save_file
 
+from helpers.seeds import seed_of_the_week
 from helpers.tool_names import TOOLS
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.commands.config import load_config
@@ -273,6 +275,57 @@ def test_an_attempt_is_refused_and_nothing_runs(
         assert '\n' not in str(error.value) and str(folder) in str(error.value)
     assert sorted(tmp_path.rglob('*')) == before
     assert 'planted' not in sys.modules and 'this' not in sys.modules
+
+
+def places(part: object, above: str = '') -> Iterator[str]:
+    """Dotted paths of all values of nested settings."""
+    below = part.items() if isinstance(part, dict) else enumerate(part)  # type: ignore[arg-type]
+    for key, value in below:
+        yield f'{above}{key}'
+        if isinstance(value, (dict, list)):
+            yield from places(value, f'{above}{key}.')
+
+
+def hostile(random: Random) -> object:
+    """A value that would run something if its type was imported, evaluated, opened or fetched."""
+    module = random.choice(('os', 'subprocess', 'shutil', 'builtins', 'torch.hub', 'this'))
+    name = random.choice(('system', 'Popen', 'rmtree', 'exec', 'load', 's', 'run'))
+    scope = random.choice(('', '', 'mmdet.', 'mmseg.', 'mmengine.', 'planted.'))
+    kind = f'{scope}{module}.{name}'
+    value: object = random.choice(
+        (
+            kind,
+            {'type': kind, 'command': 'touch x'},
+            {'type': kind, '_scope_': 'planted'},
+            {'type': 'Pretrained', 'checkpoint': 'https://host/x'},
+            {'_base_': 'x.py', '_delete_': True},
+            {'custom_imports': {'imports': [module]}},
+            '{{ fileDirname }}',
+            'x.pkl',
+        )
+    )
+    for _ in range(random.randrange(3)):
+        value = random.choice(([value], {'tuple': [value]}, {random.choice(('a', 'cfg')): value}))
+    return value
+
+
+@pytest.mark.parametrize('number', [20, pytest.param(600, marks=pytest.mark.slow)])
+def test_nothing_runs_wherever_it_is_planted(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the slow tests of a seed that changes every week; weights that do not fit stop what is
+    only read, such as a name of a class."""
+    (tmp_path / 'planted.py').write_text('raise SystemExit(1)\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    random = Random(0 if number < 100 else seed_of_the_week())
+    folder = folder_of(tmp_path)
+    paths = list(places(PLAIN))
+    for _ in range(number):
+        settings = changed(path := random.choice(paths), value := hostile(random))
+        (folder / 'config.json').write_text(json.dumps(settings))
+        with nothing_runs(), pytest.raises(CheckpointError) as error:
+            load_from_hub(str(folder))
+        assert '\n' not in str(error.value), f'{path}={value}'
 
 
 @pytest.mark.parametrize('tool', ['predict', 'predict_large', 'export'])

@@ -6,6 +6,7 @@ import copy
 import io
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from mmengine.structures import InstanceData
 from torch import Tensor
 
 from helpers.deim import CLASSES, config, ours, randomise
+from helpers.seeds import seed_of_the_week
 from rope_dense.models.deim.detector import DEIM
 
 
@@ -59,6 +61,29 @@ def test_a_box_that_is_not_finite_names_its_image(value: float, late_epoch: int 
     data[2].gt_instances.bboxes[1, 2] = value
     with pytest.raises(ValueError, match=r'^train/seven\.jpg has an annotation whose box'):
         model(image, data, mode='loss')
+
+
+@pytest.mark.parametrize('number', [4, pytest.param(60, marks=pytest.mark.slow)])
+def test_odd_annotations_leave_finite_losses_or_are_named(number: int) -> None:
+    """Boxes of no area, turned over, far outside, huge; with the slow tests of a weekly seed."""
+    random = Random(0 if number < 10 else seed_of_the_week())
+    model = ours('s').train()
+    odd = [0.0, -0.0, -40.0, 1e-30, 31.5, 1e6, 1e30, torch.nan, torch.inf, -torch.inf]
+    for _ in range(number):
+        image, data = batch((random.randrange(4), 2))
+        values = [random.choice(odd) for _ in range(random.randint(1, 4))]
+        for value in values:
+            data[1].gt_instances.bboxes[random.randrange(2), random.randrange(4)] = value
+        data[1].set_metainfo(dict(img_path='train/seven.jpg'))
+        model.zero_grad()
+        if data[1].gt_instances.bboxes.isfinite().all():
+            loss = total(model(image, data, mode='loss'))
+            loss.backward()
+            grads = [p.grad for p in model.parameters() if p.grad is not None]
+            assert loss.isfinite() and all(g.isfinite().all() for g in grads), values
+        else:
+            with pytest.raises(ValueError, match=r'^train/seven\.jpg has an annotation whose box'):
+                model(image, data, mode='loss')
 
 
 def test_a_deployed_model_does_not_train() -> None:
