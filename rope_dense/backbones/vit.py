@@ -9,12 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal, get_args
-from warnings import warn
 
 import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
-from torch.jit import TracerWarning
 
 from ..rope import RopeScaling
 from ..utils.memo import is_tracing
@@ -308,9 +306,6 @@ class RoPEViT(Backbone):
             return None
         window_size = self.window_size
         if window_size == 'auto':
-            if torch.jit.is_tracing():
-                reason = "window_size='auto': the trace keeps the windows of this image"
-                warn(reason, TracerWarning, stacklevel=2)
             height, width = map(fitting_side, grid, self.pretrain_grid)
             window_size = height, width
         number = self.num_prefix_tokens

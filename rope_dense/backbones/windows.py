@@ -296,10 +296,17 @@ def check_window_setting(window_size: WindowSetting) -> Size | Literal['auto'] |
     return check_size('window_size', window_size)
 
 
-def fitting_side(size: int, reference: int) -> int:
+def fitting_side(size: Any, reference: int) -> Any:
     """The side of windows that pads ``size`` tokens least, nearest to ``reference`` among equals.
 
     From half to twice ``reference``, so that a prime size does not end in windows of one token.
     """
-    sides = range(max(1, min(size, reference // 2)), 2 * reference + 1)
-    return min(sides, key=lambda side: (-size % side, abs(side - reference)))
+    least = max(1, reference // 2)
+    if isinstance(size, Tensor):  # torch.jit.trace keeps what Python computes as a constant
+        sides = torch.arange(1, 2 * reference + 1)
+        cost = -size % sides * 2 * reference + (sides - reference).abs()
+        return cost.masked_fill(sides < size.clamp(max=least), cost.max() + 1).argmin() + 1
+    return min(
+        range(min(size, least), 2 * reference + 1),
+        key=lambda side: (-size % side, abs(side - reference)),
+    )

@@ -269,12 +269,15 @@ def test_jit_trace(make, rope: dict | None):
     assert all(close(a, b) for a, b in zip(traced(image), model(image), strict=True))
 
 
-def test_a_trace_that_cannot_follow_the_window_warns() -> None:
-    model = RoPEViT(
-        dict(embed_dims=16, depth=1, num_heads=2), window_size='auto', window_block_indexes=[0]
-    )
-    with pytest.warns(torch.jit.TracerWarning, match='keeps the windows of this image'):
-        torch.jit.trace(model, images(), check_trace=False)
+@pytest.mark.filterwarnings('ignore::torch.jit.TracerWarning')
+@pytest.mark.parametrize('settings', [{}, dict(window_prefix='global'), dict(mask_padding=True)])
+def test_a_trace_follows_windows_that_fit_the_image(settings: dict) -> None:
+    arch = dict(embed_dims=16, depth=2, num_heads=2)
+    model = RoPEViT(arch, img_size=80, window_size='auto', window_block_indexes=[0], **settings)
+    traced = torch.jit.trace(model.eval(), images(1, 3, 80, 96), check_trace=False)
+    for sides in ((48, 160), (100, 130), (16, 16), (200, 33), (112, 112)):
+        image = images(2, 3, *sides)
+        assert all(close(a, b) for a, b in zip(traced(image), model(image), strict=True))
 
 
 @every_class

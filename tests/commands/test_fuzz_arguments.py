@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 from mmengine.config import Config
+from PIL import Image
 
 from helpers.seeds import seed_of_the_week
 from helpers.tool_names import Main
@@ -23,6 +24,8 @@ VALUES = ['', '-1', '0', '1', '3.5', 'nan', '1e999', 'None', 'True', 'x', 'x' * 
 VALUES += ['[]', '[1,2]', '(1,)', "['x']", '/', '..', '--', '-', 'é', 'RoPEViT', 'all', 'dict(a=1)']
 OPTIONS = ['--resume', '--load-from', '--amp', '--ema', '--with-cp', '--fsdp', '--auto-scale-lr']
 OPTIONS += ['--work-dir', '--data-root', '--launcher', '--flops', '--size', '--compile', '--help']
+USES = ['--out', '--batch', '--score', '--device', '--size', '--tile', '--overlap', '--format']
+USES += ['--cfg-options', '--classes', '--picture', '--compare', '--work-dir', '--data-root', '--x']
 LINES = 25  # of a message; those of argparse begin with the usage
 
 
@@ -62,6 +65,18 @@ def mistake(random: Random, config: str, settings: list[str]) -> list[str]:
         else:
             place = random.randrange(len(arguments))
             arguments[place : place + random.randint(0, 1)] = [value]
+    return arguments
+
+
+def mistake_of_use(random: Random, arguments: list[str]) -> list[str]:
+    """Arguments of a command for a trained model, with one to three changes."""
+    arguments = [*arguments]
+    for _ in range(random.randint(1, 3)):
+        if random.randrange(3):
+            arguments += [random.choice(USES), *random.choice([[], [random.choice(VALUES)]])]
+        else:
+            place = random.randrange(len(arguments))
+            arguments[place : place + random.randint(0, 1)] = [random.choice(VALUES)]
     return arguments
 
 
@@ -106,3 +121,22 @@ def test_many_mistakes(
             arguments = mistake(random, config, settings)
             for tool, main in mains.items():
                 check(tool, main, arguments, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('tool', ['predict', 'predict_large', 'export', 'report'])
+def test_many_mistakes_with_a_trained_model(
+    tool: str,
+    detector: str,
+    weights: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The commands run where nothing is wrong; a picture of one colour keeps that short."""
+    monkeypatch.chdir(tmp_path)
+    Image.new('RGB', (64, 64)).save('in.png')
+    random, main = Random(seed_of_the_week()), command(tool)
+    last = {'export': ['out.onnx'], 'report': ['--out', 'report']}.get(tool, ['in.png'])
+    for _ in range(100):
+        check(tool, main, mistake_of_use(random, [detector, weights, *last]), capsys)
