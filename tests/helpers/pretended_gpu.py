@@ -280,6 +280,8 @@ def casting(name: str, dtype: torch.dtype) -> Any:
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        if name == 'binary_cross_entropy':
+            raise RuntimeError(f'{name} is unsafe to autocast')
         floats = [
             x.dtype
             for x in tree_flatten((args, kwargs))[0]

@@ -129,6 +129,27 @@ def test_a_model_mixes_no_devices_and_waits_as_often_as_before(name: str) -> Non
                 assert waits.total() <= most, '\n'.join(f'{n} {x}' for x, n in waits.items())
 
 
+@pytest.mark.slow
+def test_waits_of_deimv2_in_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures beside ours in docs/status.md, of the version in the test requirements."""
+    model = to_gpu(deim.theirs('s'))
+    loss = pytest.importorskip('transformers.loss.loss_deimv2').Deimv2Loss
+    monkeypatch.setattr(loss, 'to', lambda self, _: to_gpu(self))
+    with pretended_gpu() as waits:
+        images = torch.randn(2, 3, 64, 96, device='cuda')
+        boxes = torch.full((3, 4), 0.4, device='cuda')
+        labels = [dict(class_labels=torch.zeros_like(boxes[:, 0]).long(), boxes=boxes)] * 2
+        for _ in range(2):  # the first time has more
+            waits.clear()
+            model.train()(pixel_values=images, labels=labels).loss.backward()
+        assert 100 < waits.total() < 140, waits
+        for _ in range(2):
+            waits.clear()
+            with torch.no_grad():
+                model.eval()(pixel_values=images)
+        assert waits.total() == 2, waits
+
+
 def total(losses: dict) -> Tensor:
     parts = [part for name, part in losses.items() if 'loss' in name]
     return sum(x.sum() for part in parts for x in (part if isinstance(part, list) else [part]))
@@ -183,6 +204,21 @@ def test_autocast_is_that_of_cuda(run: Callable[[Tensor], Tensor], dtype: torch.
     with cuda_autocast(torch.float16):
         assert run(x).dtype == dtype
     assert run(x).dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    'defect, says',
+    [
+        (lambda x: nn.functional.binary_cross_entropy(x.sigmoid(), x), 'unsafe to autocast'),
+        (lambda x: torch.linalg.inv(x @ x), 'Half|half'),
+        (lambda x: torch.zeros(4, 4).index_copy_(0, torch.arange(4), x @ x), 'dtype'),
+    ],
+)
+def test_what_needs_float32_is_refused_under_autocast(defect: Callable, says: str) -> None:
+    x = torch.eye(4)
+    defect(x)
+    with cuda_autocast(torch.float16), pytest.raises((RuntimeError, ValueError), match=says):
+        defect(x)
 
 
 def test_autocast_of_the_cpu_is_as_before() -> None:
