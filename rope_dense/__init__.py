@@ -25,7 +25,9 @@ TASKS = {
         *('models.deim.detector', 'models.deim.encoder', 'models.deim.head'),
         'models.instance_tta',
     ),
-    ('mmseg',): ('models.linear_head', 'models.seg_tta'),
+    ('mmseg',): (
+        *('models.linear_head', 'models.depth_head', 'models.depth_loss', 'models.seg_tta'),
+    ),
     ('mmdet', 'mmseg'): (
         *('models.mask2former_head', 'models.eomt.seg_head', 'models.eomt.segmentor'),
     ),

@@ -1,7 +1,8 @@
-"""Published weights of whole models: DEIMv2, ECDet, ECSeg and EoMT, to our keys and back.
+"""Published weights of whole models: DEIMv2, ECDet, ECSeg, CHMv2 and EoMT, to our keys and back.
 
 Checked with the state dicts of transformers' models and of EdgeCrafter's source, and their outputs,
-in tests/checkpoints/test_deim_checkpoints.py and tests/models/test_eomt_checkpoints.py.
+in tests/checkpoints/test_deim_checkpoints.py, tests/models/test_eomt_checkpoints.py and
+test_depth_head.py.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .adapting import BIAS
 from .errors import CheckpointError, listed
 from .keys import Layout, StateDict, find_row, has, renamed
 from .load import read_weights
-from .publishers import deim, eomt, find_layout
+from .publishers import chmv2, deim, eomt, find_layout
 from .publishers.deim import key_table
 from .publishers.dinov3 import PERIODS
 
@@ -72,6 +73,9 @@ DETECTORS = {
             r'backbone\.backbone\.(.+)': r'backbone.\1',
             **key_table(deim.EDGECRAFTER),
         },
+    ),
+    'chmv2': ModelLayout(
+        "transformers' CHMv2", (r'head\.reassemble_stage\..+', r'backbone\..+'), chmv2.KEYS
     ),
 }
 EOMT = (
@@ -181,6 +185,9 @@ def without_constants(ours: StateDict) -> StateDict:
 
     These are periods, which the model computes; biases of 0 of the keys; and, for DEIMv2's small
     ViTs in transformers, a LayerScale of 1, no registers and a norm that is not used.
+
+    Raises:
+        CheckpointError: biases of the keys that are not 0.
     """
     ours = dict(ours)
     ours.pop(PERIODS, None)
@@ -197,6 +204,8 @@ def without_constants(ours: StateDict) -> StateDict:
             ours[f'{block}bias'] = torch.cat(biases)
         else:
             drop_equal(ours, re.escape(f'{block}k_bias'), 0)
+    if left := [key for key in ours if key.endswith('.k_bias')]:
+        raise CheckpointError(f'biases of the keys, which no architecture has: {listed(left)}')
     return ours
 
 

@@ -1,4 +1,4 @@
-"""Test-time augmentation for heads whose output is not a logit."""
+"""Test-time augmentation for heads whose output is not a logit: scores, depth."""
 
 from __future__ import annotations
 
@@ -32,3 +32,19 @@ class MeanScoreTTAModel(BaseTTAModel):
             }
         )
         return merged
+
+
+@MODELS.register_module()
+class MeanDepthTTAModel(BaseTTAModel):
+    """Averages the depth of all views of an image, as DINOv3 does for an image and its mirror.
+
+    mmseg's ``DepthEstimator`` has flipped each view back and resized it. Checked on hand-computed
+    depths in tests/models/test_tta.py.
+    """
+
+    def merge_preds(self, data_samples_list: list[list[SegDataSample]]) -> list[SegDataSample]:
+        """Per image, views with ``pred_depth_map`` [1, H, W] -> one sample with their mean."""
+        for views in data_samples_list:
+            depths = [view.pred_depth_map.data for view in views]
+            views[0].set_data({'pred_depth_map': PixelData(data=sum(depths) / len(depths))})
+        return [views[0] for views in data_samples_list]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from helpers.small_configs import CONFIGS, HEIGHT, WIDTH, make_data, small_config
 from rope_dense.commands.config import load_config
-from rope_dense.models.seg_tta import MeanScoreTTAModel
+from rope_dense.models.seg_tta import MeanDepthTTAModel, MeanScoreTTAModel
 
 UPERNET, MASK2FORMER = 'upernet_vit_rope_mixed', 'mask2former_swin_rope_mixed'
 DINO = 'dino_vitdet_rope_mixed'
@@ -65,6 +65,13 @@ def test_each_image_is_merged_alone() -> None:
     first, second = views(), [view([0.0, 0.0, 1.0], 2)]
     merged = MeanScoreTTAModel(Segmentor()).merge_preds([first, second])
     assert [sample.pred_sem_seg.data.item() for sample in merged] == [0, 2]
+
+
+def test_depths_are_averaged() -> None:
+    pair = [SegDataSample(pred_depth_map=PixelData(data=torch.full((1, 2, 2), d))) for d in (2, 5)]
+    other = SegDataSample(pred_depth_map=PixelData(data=torch.full((1, 3, 1), 4.0)))
+    merged = MeanDepthTTAModel(Segmentor()).merge_preds([pair, [other]])
+    assert [sample.pred_depth_map.data.unique().tolist() for sample in merged] == [[3.5], [4.0]]
 
 
 # BEiT: ratios 0.5, 0.75, 1, 1.25, 1.5, 1.75 of a base (2048, 512), the shorter side never below the
