@@ -1,8 +1,8 @@
-"""Published weights of whole models: DEIMv2, ECDet, ECSeg, CHMv2 and EoMT, to our keys and back.
+"""Published weights of whole models: DEIMv2, ECDet, ECSeg, CHMv2, EoMT, PMT, to our keys and back.
 
 Checked with the state dicts of transformers' models and of EdgeCrafter's source, and their outputs,
-in tests/checkpoints/test_deim_checkpoints.py, tests/models/test_eomt_checkpoints.py and
-test_depth_head.py.
+in tests/checkpoints/test_deim_checkpoints.py, tests/models/test_eomt_checkpoints.py,
+test_pmt.py and test_depth_head.py.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class ModelLayout(Layout):
             raise CheckpointError(f'{self.name}: keys not known: {listed(unknown)}')
         check_stored_settings(weights)
         backbone, others = split_backbone(super().to_ours(weights))
+        if not backbone:
+            return others
         ours = find_layout(backbone, self.name).to_ours(backbone)
         return {**with_prefix(BACKBONE, ours), **others}
 
@@ -81,6 +83,7 @@ DETECTORS = {
 EOMT = (
     ModelLayout('Hugging Face EoMT-DINOv3', (r'class_predictor\.weight',), eomt.HF_KEYS),
     ModelLayout("the authors' EoMT-DINOv3", (r'network\.class_head\.weight',), eomt.AUTHORS_KEYS),
+    ModelLayout("the authors' PMT", (r'network\.decoder\.class_head\.weight',), eomt.PMT_KEYS),
 )
 
 
@@ -119,27 +122,30 @@ def convert_detector(contents: dict, name: str) -> dict:
 
 
 def read_eomt(checkpoint: str, base: str | None = None) -> tuple[StateDict, StateDict]:
-    """The weights of a published EoMT: of its backbone, and of the ``EoMT`` beside it.
+    """The weights of a published EoMT or PMT: of its backbone, and of the queries beside it.
 
     Args:
         checkpoint: see ``fetch``.
-        base: DINOv3's weights in any layout, to add to the differences in the authors' files; None
-            for files with weights.
+        base: DINOv3's weights in any layout, to add to the differences in the files of EoMT's
+            authors, or the backbone of PMT, whose files have none; None for files with weights.
 
     Raises:
-        CheckpointError: a checkpoint cannot be fetched or read, or is no EoMT.
+        CheckpointError: a checkpoint cannot be fetched or read, or is neither.
     """
     weights = read_weights(checkpoint, '')
     layout = next((layout for layout in EOMT if layout.fits(weights)), None)
     if layout is None:
         names = ', '.join(layout.name for layout in EOMT)
         raise CheckpointError(
-            f'{checkpoint}: no published EoMT, its keys are {listed(weights, 4)}; known are {names}'
+            f'{checkpoint}: no published EoMT or PMT, its keys are {listed(weights, 4)}; known are '
+            f'{names}'
         )
     backbone, head = split_backbone(layout.to_ours(weights))
-    if base is not None:
-        backbone = add_base(backbone, base, checkpoint)
-    return backbone, head
+    if backbone:
+        return (backbone if base is None else add_base(backbone, base, checkpoint)), head
+    if base is None:
+        raise CheckpointError(f'{checkpoint} has no backbone: name its weights as the base')
+    return read_weights(base, None), head
 
 
 def add_base(differences: StateDict, base: str, checkpoint: str) -> StateDict:

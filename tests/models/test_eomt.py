@@ -175,6 +175,14 @@ def test_frozen_blocks_before_the_queries_keep_nothing() -> None:
     assert with_gradient == {'2', '3', 'weight', 'bias'}  # the last two blocks, and the norm
 
 
+def test_a_frozen_backbone_trains_queries_and_heads() -> None:
+    backbone, eomt = build(frozen_stages='all')
+    randomise(backbone, eomt)
+    sum(masks.square().mean() for _, masks in eomt(backbone, image())).backward()
+    assert eomt.query.weight.grad.any()
+    assert all(param.grad is None for param in backbone.parameters())
+
+
 def test_the_backbone_no_longer_runs_alone() -> None:
     backbone, _ = build()
     with pytest.raises(ValueError, match='angles'):
@@ -185,7 +193,6 @@ def test_the_backbone_no_longer_runs_alone() -> None:
     'settings, message',
     [
         (dict(window_size=2, window_block_indexes=(1, 2)), r'window_block_indexes=\[1, 2\]'),
-        (dict(frozen_stages='all'), 'frozen_stages=4'),
         (dict(final_norm=False), 'final_norm=True'),
         (dict(arch=SIZES | dict(depth=1), final_norm=True), 'num_blocks=2'),
         (dict(arch=SIZES | dict(embed_dims=64), final_norm=True), "'in_channels': 64"),

@@ -1,9 +1,10 @@
-"""Key tables of EoMT on DINOv3: the authors' (tue-mps/eomt) and Hugging Face transformers'.
+"""Key tables of EoMT on DINOv3, the authors' (tue-mps/eomt) and transformers', and of PMT.
 
 The backbone in the authors' files is stored as differences from DINOv3's weights, in files of
 transformers as weights; ``checkpoints.models.read_eomt`` adds them. Both tables give the backbone
 the names of Hugging Face's DINOv3. Names are from the published codes, checked with random weights
-against transformers' model in tests/models/test_eomt_checkpoints.py.
+against transformers' model in tests/models/test_eomt_checkpoints.py. Files of PMT (tue-mps/pmt)
+have no backbone; checked against its model in tests/models/test_pmt.py.
 """
 
 from __future__ import annotations
@@ -37,5 +38,32 @@ AUTHORS_KEYS: KeyTable = {
     r'network\.upscale\.(\d+)\.conv2\.(.+)': r'upscale.\1.2.\2',
     r'network\.upscale\.(\d+)\.norm\.(.+)': r'upscale.\1.3.\2',
     r'network\.attn_mask_probs': None,
+    r'criterion\.empty_weight': None,
+}
+PMT_KEYS: KeyTable = {
+    r'network\.bn\.(\d+)\.(.+)': r'laterals.\1.norm.\2',
+    r'network\.decoder\.lateral_projections\.(\d+)\.(.+)': r'laterals.\1.mlp.\2',
+    r'network\.decoder\.scalers\.(\d+)': r'laterals.\1.scale',
+    r'network\.decoder\.q\.weight': 'query.weight',
+    r'network\.decoder\.blocks\.(\d+)\.attention\.{q,k,v}_proj\.weight': (
+        r'blocks.\1.attn.qkv.weight'
+    ),
+    r'network\.decoder\.blocks\.(\d+)\.attention\.([qv])_proj\.bias': (
+        r'blocks.\1.attn.qkv.\2_bias'
+    ),
+    r'network\.decoder\.blocks\.(\d+)\.attention\.o_proj\.(.+)': r'blocks.\1.attn.proj.\2',
+    r'network\.decoder\.blocks\.(\d+)\.layer_scale(\d)\.lambda1': r'blocks.\1.gamma_\2',
+    r'network\.decoder\.blocks\.(\d+)\.mlp\.up_proj\.(.+)': r'blocks.\1.mlp.fc1.\2',
+    r'network\.decoder\.blocks\.(\d+)\.mlp\.down_proj\.(.+)': r'blocks.\1.mlp.fc2.\2',
+    r'network\.decoder\.blocks\.(\d+)\.(norm\d)\.(.+)': r'blocks.\1.\2.\3',
+    r'network\.decoder\.decoder_norm\.(.+)': r'norm.\1',
+    r'network\.decoder\.class_head\.(.+)': r'class_head.\1',
+    r'network\.decoder\.mask_head\.(\d\..+)': r'mask_head.\1',
+    r'network\.decoder\.upscale\.(\d+)\.conv1\.(.+)': r'upscale.\1.0.\2',
+    r'network\.decoder\.upscale\.(\d+)\.conv2\.(.+)': r'upscale.\1.2.\2',
+    r'network\.decoder\.upscale\.(\d+)\.norm\.(.+)': r'upscale.\1.3.\2',
+    r'network\.encoder\.pixel_(mean|std)': None,  # of the data preprocessor
+    r'network\.decoder\.attn_mask_probs': None,
+    r'network\._attn_mask_probs_fallback': None,
     r'criterion\.empty_weight': None,
 }

@@ -10,12 +10,12 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from torch import nn
 
-from .queries import EoMT
+from .queries import MaskQueries
 
 
 @HOOKS.register_module()
 class MaskAnnealingHook(Hook):
-    """Anneals the probability that the attention of a query of ``EoMT`` is masked.
+    """Anneals the probability that the attention of a query is masked.
 
     For each of the blocks that the queries join, it is 1 before the start, 0 from the end on, and
     (1 - progress) ** power between them. Source: tue-mps/eomt at 7bd19dd,
@@ -31,7 +31,7 @@ class MaskAnnealingHook(Hook):
 
     Raises:
         ValueError: iterations that are not in order or do not fit the model, or a model without
-            ``EoMT``.
+            ``MaskQueries``.
     """
 
     def __init__(self, start: Sequence[int], end: Sequence[int], power: float = 0.9) -> None:
@@ -65,13 +65,13 @@ class MaskAnnealingHook(Hook):
         return [(1 - done) ** self.power for done in progress]
 
 
-def find_eomt(model: nn.Module) -> EoMT:
+def find_eomt(model: nn.Module) -> MaskQueries:
     """The queries of a model, which may be wrapped for distributed training.
 
     Raises:
         ValueError: it has none.
     """
-    found = [part for part in model.modules() if isinstance(part, EoMT)]
+    found = [part for part in model.modules() if isinstance(part, MaskQueries)]
     if not found:
         raise ValueError(f'{type(model).__name__} has no EoMT, so there are no masks to anneal')
     return found[0]

@@ -1,4 +1,4 @@
-"""EoMT with the losses of mmdet's Mask2Former: instance and panoptic segmentation.
+"""EoMT and PMT with the losses of mmdet's Mask2Former: instance and panoptic segmentation.
 
 Letters: see eomt.py.
 """
@@ -16,20 +16,23 @@ from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor
 
+from .pmt import PMT
 from .queries import EoMT, Prediction
 
 
 @MODELS.register_module()
 class EoMTHead(Mask2FormerHead):
-    """mmdet's ``Mask2FormerHead`` with an ``EoMT`` in place of its two decoders.
+    """mmdet's ``Mask2FormerHead`` with an ``EoMT`` or ``PMT`` in place of its two decoders.
 
     Assignment, points and losses are mmdet's, applied to the predictions before each of the blocks
-    that the queries join (``d0.loss_cls`` and so on) and after the last. It takes these
+    that the queries pass (``d0.loss_cls`` and so on) and after the last. It takes these
     predictions, which ``EoMTDetector`` makes, in place of the maps of a backbone.
 
     Args:
         in_channels: C, channels of the backbone.
         num_queries, num_blocks, patch_size, norm_cfg: see ``EoMT``.
+        pmt: None for ``EoMT``; a dict for ``PMT``, of its num_laterals and blocks, which may be
+            left out. ``norm_cfg`` is not used then.
         others: see ``Mask2FormerHead``. K is the sum of things and stuff.
     """
 
@@ -46,6 +49,7 @@ class EoMTHead(Mask2FormerHead):
         num_blocks: int = 4,
         patch_size: int = 16,
         norm_cfg: dict | None = None,
+        pmt: dict | None = None,
         train_cfg: ConfigDict | None = None,
         test_cfg: ConfigDict | None = None,
         init_cfg: dict | None = None,
@@ -54,9 +58,8 @@ class EoMTHead(Mask2FormerHead):
         self.num_things_classes, self.num_stuff_classes = num_things_classes, num_stuff_classes
         self.num_classes = num_things_classes + num_stuff_classes
         self.num_queries = num_queries
-        self.eomt = EoMT(
-            in_channels, self.num_classes, num_queries, num_blocks, patch_size, norm_cfg
-        )
+        sizes = in_channels, self.num_classes, num_queries, num_blocks, patch_size
+        self.eomt = EoMT(*sizes, norm_cfg) if pmt is None else PMT(*sizes, **pmt)
         self.train_cfg, self.test_cfg = train_cfg, test_cfg
         if train_cfg:
             self.assigner = TASK_UTILS.build(train_cfg['assigner'])

@@ -1,4 +1,4 @@
-"""The Encoder-only Mask Transformer (EoMT): queries among the tokens of a ViT.
+"""Queries among the tokens of a ViT, and the Encoder-only Mask Transformer (EoMT).
 
 Letters: B images, Q queries, P prefix tokens of the backbone, H x W token grid, N = Q + P + H W
 tokens, C channels, K classes, h x w mask of a query.
@@ -7,6 +7,9 @@ tokens, C channels, K classes, h x w mask of a query.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -19,19 +22,18 @@ from ...utils.sizes import Size
 from ..plain_vit_fpn import LayerNorm2d
 
 Prediction = tuple[Tensor, Tensor]  # class logits [B, Q, K + 1] and mask logits [B, Q, h, w]
+RunBlock = Callable[[Tensor, Size, None, Tensor | None], Tensor]  # as Block.forward
 
 
-class EoMT(nn.Module):
-    """Queries among the tokens of the last blocks, and the classes and masks predicted from them.
+class MaskQueries(nn.Module):
+    """Queries among tokens, the blocks that they pass, and the classes and masks of the queries.
 
-    Kerssies et al., "Your ViT is Secretly an Image Segmentation Model" (CVPR 2025). The queries are
-    prefix tokens without a position, in front of the backbone's; there is no decoder. In
-    training a prediction is also made before each of these blocks, and its masks restrict the
-    attention of the block: a query attends to a token of the grid only where its own mask is
-    positive (and always to queries and prefix tokens). A query is restricted with the probability
-    ``mask_probs`` of the block, which ``MaskAnnealingHook`` lowers from 1 to 0 during the training.
-    In evaluation, attention is not restricted. Checked against transformers' ``EomtDinov3`` with
-    the same random weights, and against attention token by token, in tests/models/test_eomt.py.
+    Queries are prefix tokens without a position, in front of the others. In training a prediction
+    is also made before each of the blocks, and its masks restrict the attention of the block: a
+    query attends to a token of the grid only where its own mask is positive (and always to queries
+    and prefix tokens). A query is restricted with the probability ``mask_probs`` of the block,
+    which ``MaskAnnealingHook`` lowers from 1 to 0 during the training. In evaluation, attention is
+    not restricted.
 
     Args:
         embed_dims: C.
@@ -41,23 +43,21 @@ class EoMT(nn.Module):
         patch_size: of the backbone, in pixels. Each block of ``upscale`` doubles the grid, and
             there are log2(patch_size) - 2 of them, rounded down, one at least: a place of a mask
             has 4 pixels a side for patches of 16, and 7 for patches of 14.
-        norm_cfg: of a norm before the predictions, in mmcv's form, for a backbone without a norm
-            after its last block. None: the backbone has one.
 
     Attributes:
         mask_probs: [num_blocks], the probability of masking a query. Not part of a checkpoint.
     """
 
     mask_probs: Tensor
+    norm: nn.Module | None
 
     def __init__(
         self,
         embed_dims: int,
         num_classes: int,
         num_queries: int,
-        num_blocks: int = 4,
-        patch_size: int = 16,
-        norm_cfg: dict | None = None,
+        num_blocks: int,
+        patch_size: int,
     ) -> None:
         super().__init__()
         self.num_queries = num_queries
@@ -74,50 +74,62 @@ class EoMT(nn.Module):
         )
         num_upscale = max(1, int(math.log2(patch_size)) - 2)
         self.upscale = nn.Sequential(*(UpscaleBlock(embed_dims) for _ in range(num_upscale)))
-        self.norm = build_norm(norm_cfg, embed_dims) if norm_cfg else None
         self.register_buffer('mask_probs', torch.ones(num_blocks), persistent=False)
 
     def join(self, backbone: RoPEViT) -> None:
-        """Make the last blocks of a backbone expect the queries; it no longer runs without them.
+        """Fit the queries to a backbone, once.
 
         Raises:
-            ValueError: the queries do not fit the backbone.
+            ValueError: they do not fit it.
         """
-        check_backbone(backbone, self)
-        for block in backbone.blocks[-self.num_blocks :]:
-            block.attn.num_prefix_tokens += self.num_queries
+        given = dict(in_channels=self.query.embedding_dim, patch_size=self.patch_size)
+        needed = dict(
+            in_channels=backbone.arch.embed_dims, patch_size=backbone.patch_embed.patch_size
+        )
+        if given != needed:
+            raise ValueError(f'the head has {given}, the backbone needs {needed}')
 
+    @abstractmethod
     def forward(self, backbone: RoPEViT, image: Tensor) -> list[Prediction]:
         """Predictions for images [B, 3, height, width].
 
-        In training before each of the last blocks and after them, in evaluation only after them.
+        In training before each of the blocks and after them, in evaluation only after them.
 
         Args:
             backbone: has been given to ``join``.
         """
-        dtype = next(backbone.patch_embed.parameters()).dtype  # half precision, if exported so
-        image = image.to(dtype)
-        x, grid = backbone.embed(image)
-        plan = backbone.plan_windows(x.shape[0], grid, x.device)
-        depth, predictions, mask = len(backbone.blocks), [], None
-        for index in range(depth):
-            step = index - (depth - self.num_blocks)
-            if step == 0:
-                queries = self.query.weight.to(x.dtype).expand(x.shape[0], -1, -1)
-                x = torch.cat([queries, x], 1)  # [B, N, C]
-            if step >= 0 and self.training:
-                predictions.append(self.predict(backbone, x, grid))
-                mask = self.attention_mask(predictions[-1][1], x.shape[1], grid, step)
-            x = backbone.run_block(index, x, grid, plan, mask)
-        return [*predictions, self.predict(backbone, x, grid)]
 
-    def predict(self, backbone: RoPEViT, x: Tensor, grid: Size) -> Prediction:
-        """Classes and masks from tokens [B, N, C]."""
-        norm = backbone.norm if self.norm is None else self.norm
-        assert norm is not None  # see check_backbone
-        x = norm(x).to(self.query.weight.dtype)
-        queries = x[:, : self.num_queries]
-        tokens = x[:, self.num_queries + backbone.num_prefix_tokens :]
+    def decode(
+        self,
+        x: Tensor,
+        grid: Size,
+        number: int,
+        blocks: Sequence[RunBlock],
+        norm: nn.Module,
+    ) -> list[Prediction]:
+        """Predictions from tokens that the queries join.
+
+        Args:
+            x: [B, N - Q, C].
+            grid: (H, W).
+            number: P.
+            blocks: that the queries pass.
+            norm: before each prediction.
+        """
+        queries = self.query.weight.to(x.dtype).expand(x.shape[0], -1, -1)
+        x = torch.cat([queries, x], 1)  # [B, N, C]
+        predictions, mask = [], None
+        for step, block in enumerate(blocks):
+            if self.training:
+                predictions.append(self.predict(norm(x), grid, number))
+                mask = self.attention_mask(predictions[-1][1], x.shape[1], grid, step)
+            x = block(x, grid, None, mask)
+        return [*predictions, self.predict(norm(x), grid, number)]
+
+    def predict(self, x: Tensor, grid: Size, num_prefix_tokens: int) -> Prediction:
+        """Classes and masks from normalised tokens [B, N, C]."""
+        x = x.to(self.query.weight.dtype)
+        queries, tokens = x[:, : self.num_queries], x[:, self.num_queries + num_prefix_tokens :]
         features = self.upscale(to_map(tokens, grid))  # [B, C, h, w]
         masks = self.mask_head(queries) @ features.flatten(2)  # [B, Q, h w]
         return self.class_head(queries), masks.unflatten(2, features.shape[2:])
@@ -138,6 +150,56 @@ class EoMT(nn.Module):
         return mask[:, None]
 
 
+class EoMT(MaskQueries):
+    """Queries among the tokens of the last blocks of a backbone.
+
+    Kerssies et al., "Your ViT is Secretly an Image Segmentation Model" (CVPR 2025); there is no
+    decoder. Checked against transformers' ``EomtDinov3`` with the same random weights, and against
+    attention token by token, in tests/models/test_eomt.py.
+
+    Args:
+        norm_cfg: of a norm before the predictions, in mmcv's form, for a backbone without a norm
+            after its last block. None: the backbone has one.
+        others: see ``MaskQueries``.
+    """
+
+    def __init__(
+        self,
+        embed_dims: int,
+        num_classes: int,
+        num_queries: int,
+        num_blocks: int = 4,
+        patch_size: int = 16,
+        norm_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(embed_dims, num_classes, num_queries, num_blocks, patch_size)
+        self.norm = build_norm(norm_cfg, embed_dims) if norm_cfg else None
+
+    def join(self, backbone: RoPEViT) -> None:
+        """Make the last blocks of a backbone expect the queries; it no longer runs without them.
+
+        Raises:
+            ValueError: the queries do not fit the backbone.
+        """
+        check_backbone(backbone, self)
+        super().join(backbone)
+        for block in backbone.blocks[-self.num_blocks :]:
+            block.attn.num_prefix_tokens += self.num_queries
+
+    def forward(self, backbone: RoPEViT, image: Tensor) -> list[Prediction]:
+        """See ``MaskQueries``."""
+        dtype = next(backbone.patch_embed.parameters()).dtype  # half precision, if exported so
+        x, grid = backbone.embed(image.to(dtype))
+        plan = backbone.plan_windows(x.shape[0], grid, x.device)
+        first = len(backbone.blocks) - self.num_blocks
+        for index in range(first):
+            x = backbone.run_block(index, x, grid, plan)
+        norm = backbone.norm if self.norm is None else self.norm
+        assert norm is not None  # see check_backbone
+        blocks = [partial(backbone.run_block, first + step) for step in range(self.num_blocks)]
+        return self.decode(x, grid, backbone.num_prefix_tokens, blocks, norm)
+
+
 class UpscaleBlock(nn.Sequential):
     """A map [B, C, H, W] at twice its size."""
 
@@ -152,23 +214,14 @@ class UpscaleBlock(nn.Sequential):
 
 def check_backbone(backbone: RoPEViT, eomt: EoMT) -> None:
     """Raise ValueError unless queries can join the last blocks of a backbone."""
-    depth, channels = len(backbone.blocks), backbone.arch.embed_dims
+    depth = len(backbone.blocks)
     first = depth - eomt.num_blocks
     if first < 0:
         raise ValueError(f'num_blocks={eomt.num_blocks}: the backbone has {depth}')
-    given = dict(in_channels=eomt.query.embedding_dim, patch_size=eomt.patch_size)
-    needed = dict(in_channels=channels, patch_size=backbone.patch_embed.patch_size)
-    if given != needed:
-        raise ValueError(f'EoMT has {given}, the backbone needs {needed}')
     if any(index >= first for index in backbone.window_blocks):
         raise ValueError(
             f'window_block_indexes={backbone.window_blocks}: queries join the blocks from {first} '
             'on, which must attend globally'
-        )
-    if backbone.frozen_stages > first and backbone.lora is None:
-        raise ValueError(
-            f'frozen_stages={backbone.frozen_stages}: queries join the blocks from {first} on, '
-            'which must train'
         )
     if isinstance(backbone.blocks[-1].attn, DecomposedBiasAttention):
         raise ValueError('use_rel_pos=True: queries have no relative position')

@@ -1,4 +1,4 @@
-"""Strict loading of published EoMT-DINOv3 checkpoints."""
+"""Strict loading of published EoMT-DINOv3 and PMT checkpoints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...checkpoints.models import read_eomt
 
 
 def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | None = None) -> None:
-    """Load a published EoMT-DINOv3 strictly into a backbone and the ``EoMT`` beside it.
+    """Load a published EoMT or PMT strictly into a backbone and the queries beside it.
 
     Args:
         backbone, eomt: of a model, unchanged if anything fails.
@@ -24,7 +24,7 @@ def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | N
     """
     encoder, head = read_eomt(checkpoint, base)
     if incompatible := compare(eomt.state_dict(), head):
-        raise CheckpointError(f'{checkpoint} does not fit EoMT:\n{incompatible}')
+        raise CheckpointError(f'{checkpoint} does not fit {type(eomt).__name__}:\n{incompatible}')
     load_weights(backbone, encoder, checkpoint)
     eomt.load_state_dict(head)
-    print_log(f'EoMT: {len(head)} tensors from {checkpoint}', logger='current')
+    print_log(f'{type(eomt).__name__}: {len(head)} tensors from {checkpoint}', logger='current')
