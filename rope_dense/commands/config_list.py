@@ -15,6 +15,7 @@ TASKS = {
     'coco-instance': 'Instance Segmentation',
     'coco': 'Object Detection',
     'ade20k': 'Semantic Segmentation',
+    'nyu': 'Depth Estimation',
 }
 WITH_MASKS = ('mask-rcnn', 'cascade-mask-rcnn', 'ecseg')  # methods that give boxes and masks
 

@@ -14,7 +14,7 @@ from mmengine.registry import RUNNERS
 from mmengine.runner import FlexibleRunner, Runner
 from torch.utils.data import DataLoader
 
-FILES = ('img_path', 'seg_map_path')  # keys of what a data set knows of an image
+FILES = ('img_path', 'seg_map_path', 'depth_map_path')  # keys of what a data set knows of an image
 
 
 class LoadError(Exception):

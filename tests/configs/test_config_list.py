@@ -12,7 +12,7 @@ def test_every_config_has_a_line() -> None:
     assert all((ROOT / config.path).is_file() for config in listed)
     assert {config.task for config in listed} == {
         *('Object Detection', 'Object Detection, Instance Segmentation', 'Instance Segmentation'),
-        *('Panoptic Segmentation', 'Semantic Segmentation'),
+        *('Panoptic Segmentation', 'Semantic Segmentation', 'Depth Estimation'),
     }
 
 

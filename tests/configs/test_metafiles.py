@@ -15,7 +15,7 @@ from helpers.published_results import RESULTS
 from rope_dense.commands.complexity import measured_size
 
 ROOT = CONFIGS.parent
-FOLDERS = (*FLAGSHIPS, 'foundation', 'stock_heads', 'nat', 'eomt', 'pmt', 'deim')
+FOLDERS = (*FLAGSHIPS, 'foundation', 'stock_heads', 'nat', 'eomt', 'pmt', 'deim', 'depth')
 RESEARCH = ('research/ablation', 'research/pretraining', 'research/study')
 WITHOUT_METAFILE = ('detectron2', 'demo', *RESEARCH)
 every_folder = pytest.mark.parametrize('folder', FOLDERS)

@@ -10,6 +10,7 @@ RESULTS: dict[str, list[float]] = {
     **{path_of(key).stem: list(row[2:]) for key, row in RECIPES.items()},
     # facebookresearch/dinov3, MODEL_CARD.md
     'linear_dinov3-b_8xb2-40k_ade20k-512x512': [51.8],
+    'linear_dinov3-b_8xb2-38k_nyu-416x544': [0.373],
     # tue-mps/eomt at 7bd19dd
     'eomt_dinov3-b_8xb2-177k_coco-panoptic-640x640': [53.1],
     'eomt_dinov3-l_8xb2-20k_ade20k-512x512': [59.5],

@@ -1,0 +1,145 @@
+"""Depth maps for mmseg's ``DepthEstimator``: loading, augmentation and evaluation.
+
+H x W pixels. A depth of 0 is unknown: such pixels are neither trained nor evaluated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import mmcv
+import numpy as np
+from mmcv.transforms import BaseTransform
+from mmcv.transforms.utils import cache_randomness
+from mmengine.registry import METRICS, TRANSFORMS
+from torch import Tensor
+
+with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
+    from mmseg.evaluation import DepthMetric
+
+Range = tuple[float, float]
+
+
+@TRANSFORMS.register_module()
+class LoadDepth(BaseTransform):
+    """Read ``depth_map_path`` as ``gt_depth_map``, float32 [H, W] in the unit of the model.
+
+    mmseg's ``LoadDepthAnnotation`` for images of any depth of bits and .npy, with unknown depths
+    (0 or less, infinite, not a number) as 0.
+
+    Args:
+        scale: of the numbers in the file, such as 0.001 for millimetres in a 16-bit PNG.
+
+    Raises:
+        ValueError: the file is no map of one channel.
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = scale
+
+    def transform(self, results: dict) -> dict:
+        results['gt_depth_map'] = read_depth(Path(results['depth_map_path'])) * self.scale
+        results.setdefault('seg_fields', []).append('gt_depth_map')
+        return results
+
+
+def read_depth(path: Path) -> np.ndarray:
+    """The numbers of a depth file, float32 [H, W]; unknown ones are 0.
+
+    Raises:
+        ValueError: it is no map of one channel.
+    """
+    stored = np.load(path) if path.suffix == '.npy' else mmcv.imread(path, 'unchanged')
+    if stored is None or stored.squeeze().ndim != 2:
+        shape = 'cannot be read' if stored is None else f'has the shape {stored.shape}'
+        raise ValueError(f'a depth map has one channel, {path} {shape}')
+    depth = stored.squeeze().astype(np.float32)
+    return np.where(np.isfinite(depth) & (depth > 0), depth, np.float32(0))
+
+
+@TRANSFORMS.register_module()
+class CropBox(BaseTransform):
+    """Cut a fixed box out of the image and its maps.
+
+    Args:
+        box: left, top, right, bottom in pixels, the last two exclusive.
+    """
+
+    def __init__(self, box: Sequence[int]) -> None:
+        self.left, self.top, self.right, self.bottom = box
+
+    def transform(self, results: dict) -> dict:
+        for key in ('img', *results.get('seg_fields', ())):
+            results[key] = results[key][self.top : self.bottom, self.left : self.right]
+        results['img_shape'] = results['img'].shape[:2]
+        return results
+
+
+@TRANSFORMS.register_module()
+class RandomColourGain(BaseTransform):
+    """DINOv3's colours for depth: with a probability, gain x brightness x image ** gamma.
+
+    The image has values from 0 to 255 and is clipped to them; each channel has a gain of its own.
+    Source: facebookresearch/dinov3, dinov3/eval/depth/transforms.py (``ColorAug``). Checked by its
+    formula in tests/datasets/test_depth.py.
+
+    Args:
+        prob: of a change.
+        gamma, brightness, gain: ranges of the factors.
+    """
+
+    def __init__(
+        self,
+        prob: float = 0.5,
+        gamma: Range = (0.9, 1.1),
+        brightness: Range = (0.75, 1.25),
+        gain: Range = (0.9, 1.1),
+    ) -> None:
+        self.prob, self.gamma, self.brightness, self.gain = prob, gamma, brightness, gain
+
+    @cache_randomness
+    def draw(self) -> tuple[float, np.ndarray] | None:
+        """Exponent and factors [3] of the channels, or None for no change."""
+        if np.random.rand() >= self.prob:
+            return None
+        gamma, brightness = np.random.uniform(*self.gamma), np.random.uniform(*self.brightness)
+        return gamma, brightness * np.random.uniform(*self.gain, size=3)
+
+    def transform(self, results: dict) -> dict:
+        if (drawn := self.draw()) is not None:
+            gamma, factors = drawn
+            image = results['img'].astype(np.float32) ** gamma * factors
+            results['img'] = image.clip(0, 255).astype(np.float32)
+        return results
+
+
+@METRICS.register_module()
+class ValidDepthMetric(DepthMetric):
+    """mmseg's ``DepthMetric`` over the images that have a depth to compare with.
+
+    Predictions are clipped to the range, as DINOv3's evaluation does. mmseg would count an image
+    without valid pixels as not a number, and so all metrics. Checked on depths computed by hand in
+    tests/datasets/test_depth.py.
+
+    Raises:
+        ValueError: no image has a valid pixel.
+    """
+
+    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
+        """Clip and compare; images without valid pixels are left out."""
+        for sample in data_samples:
+            if self._get_eval_mask(sample['gt_depth_map']['data'].squeeze()).any():
+                depth: Tensor = sample['pred_depth_map']['data']
+                clipped = depth.clamp(self.min_depth_eval, self.max_depth_eval)
+                super().process(data_batch, [{**sample, 'pred_depth_map': dict(data=clipped)}])
+
+    def compute_metrics(self, results: list) -> dict[str, Any]:
+        """The mean of each metric over the images."""
+        if not results:
+            bounds = f'{self.min_depth_eval:g} and {self.max_depth_eval:g}'
+            raise ValueError(f'no image has a depth between {bounds} to evaluate')
+        return super().compute_metrics(results)
