@@ -237,16 +237,29 @@ class RoPEViT(Backbone):
 
         Prefix tokens come first. Tokens are normalised as ``final_norm`` says.
         """
+        tokens, grid = self.block_tokens(image, self.out_indices)
+        outs = []
+        for index, x in zip(self.out_indices, tokens, strict=True):
+            normed = index == len(self.blocks) - 1 or self.final_norm == 'all'
+            outs.append(self.norm(x) if normed and self.norm is not None else x)
+        return outs, grid
+
+    def block_tokens(self, image: Tensor, indices: Sequence[int]) -> tuple[list[Tensor], Size]:
+        """Return the tokens [B, N, C] after some blocks, not normalised, and the grid (H, W).
+
+        Args:
+            image: [B, in_channels, height, width].
+            indices: of the blocks, in order; -1 for the tokens before the first. Blocks after the
+                last of them do not run.
+        """
         x, grid = self.embed(image)  # [B, N, C]
         plan = self.plan_windows(x.shape[0], grid, x.device) if self.window_blocks else None
-        outs = []
-        for index in range(len(self.blocks)):
+        outs = [x] if -1 in indices else []
+        for index in range(max(indices) + 1):
             x = self.run_block(index, x, grid, plan)
-            if index in self.out_indices:
+            if index in indices:
                 inside = self.is_between_windows(index + 1)
-                out = plan.mean_prefix(x) if plan is not None and inside else x
-                normed = index == len(self.blocks) - 1 or self.final_norm == 'all'
-                outs.append(self.norm(out) if normed and self.norm is not None else out)
+                outs.append(plan.mean_prefix(x) if plan is not None and inside else x)
         return outs, grid
 
     def run_block(

@@ -1,12 +1,16 @@
-r"""Convert a published EoMT-DINOv3 to a checkpoint for the tools test, train and export.
+r"""Convert a published EoMT-DINOv3 or PMT to a checkpoint for the tools test, train and export.
 
-The authors' files have differences from DINOv3's weights, which --base names, in any layout; files
-of Hugging Face's transformers need none. docs/eomt.md lists them.
+The files of EoMT's authors have differences from DINOv3's weights, and PMT's have no weights of the
+encoder: --base names DINOv3's weights, in any layout. Files of Hugging Face's transformers need
+none. docs/eomt.md lists them.
 
 Examples:
     python tools/convert_eomt.py configs/eomt/eomt_dinov3-l_8xb2-20k_ade20k-512x512.py \
         hf-hub:tue-mps/ade_semantic_eomt_large_512_dinov3 eomt.pth \
         --base hf-hub:facebook/dinov3-vitl16-pretrain-lvd1689m
+    python tools/convert_eomt.py configs/pmt/pmt_dinov3-s_8xb2-89k_coco-panoptic-640x640.py \
+        hf-hub:tue-mps/coco_panoptic_pmt_small_640_dinov3 pmt.pth \
+        --base hf-hub:facebook/dinov3-vits16-pretrain-lvd1689m
 """
 
 import argparse
@@ -18,10 +22,10 @@ from .arguments import tool_parser
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
-    parser.add_argument('config', help='config of a model with EoMT')
+    parser.add_argument('config', help='config of a model with EoMT or PMT')
     parser.add_argument('source', help='path, https:// address or hf-hub:owner/name')
     parser.add_argument('destination', type=Path, help='file to write, NAME.pth')
-    parser.add_argument('--base', help='DINOv3 weights that the source has differences from')
+    parser.add_argument('--base', help='DINOv3 weights that the source lacks')
     return parser.parse_args(argv)
 
 

@@ -1,4 +1,4 @@
-"""EoMT as a file, beside what mmseg and mmdet predict with it."""
+"""EoMT and PMT as files, beside what mmseg and mmdet predict with it."""
 
 from pathlib import Path
 
@@ -26,10 +26,14 @@ def sizes_from(least: tuple[int, int]) -> list[tuple[int, int, int]]:
     return [(1, height, width), (2, height + 32, width), (3, height + 19, width + 53)]
 
 
+every_kind = pytest.mark.parametrize('kind', ['eomt', 'pmt'])
+
+
 @pytest.mark.slow
+@every_kind
 @torch.no_grad()
-def test_segmentor(tmp_path: Path) -> None:
-    model, path = strong(build_model('semantic')), tmp_path / 'eomt.onnx'
+def test_segmentor(kind: str, tmp_path: Path) -> None:
+    model, path = strong(build_model('semantic', kind)), tmp_path / 'eomt.onnx'
     model.test_cfg = ConfigDict(mode='whole')
     metadata = export(model, path, classes=['a', 'b', 'c'])
     assert metadata['task'] == 'segmentation' and metadata['smallest_size'] == [32, 32]
@@ -48,10 +52,10 @@ def predicted(model: nn.Module, image: Tensor) -> list[Tensor]:
     return [classes.softmax(-1), masks.sigmoid()]
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize('kind', [pytest.param('eomt', marks=pytest.mark.slow), 'pmt'])
 @torch.no_grad()
-def test_detector(tmp_path: Path) -> None:
-    model, path = strong(build_model('panoptic')), tmp_path / 'eomt.onnx'
+def test_detector(kind: str, tmp_path: Path) -> None:
+    model, path = strong(build_model('panoptic', kind)), tmp_path / 'eomt.onnx'
     metadata = export(model, path)
     assert metadata['task'] == 'masks' and metadata['outputs'] == ['classes', 'masks']
     assert_plain(path)
@@ -61,10 +65,17 @@ def test_detector(tmp_path: Path) -> None:
         assert_same(run(runtime, image), predicted(model, image))
 
 
-@pytest.mark.parametrize('task', ['semantic', pytest.param('panoptic', marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    'task, kind',
+    [
+        ('semantic', 'eomt'),
+        pytest.param('panoptic', 'eomt', marks=pytest.mark.slow),
+        pytest.param('semantic', 'pmt', marks=pytest.mark.slow),
+    ],
+)
 @torch.no_grad()
-def test_a_backbone_in_half_precision(task: str, tmp_path: Path) -> None:
-    model, path = strong(build_model(task)), tmp_path / 'eomt.pt2'
+def test_a_backbone_in_half_precision(task: str, kind: str, tmp_path: Path) -> None:
+    model, path = strong(build_model(task, kind)), tmp_path / 'eomt.pt2'
     export(model, path, format='pt2', size=(64, 96), batch=1, dtype=torch.bfloat16)
     image = pixels(1, 3, 64, 96)
     first, second = torch.export.load(path).module()(image)

@@ -29,6 +29,8 @@ SMALL_BACKBONE = dict(
     type='RoPEViT', arch=dict(embed_dims=32, depth=4, num_heads=2), final_norm=True
 )
 SMALL_HEAD = dict(in_channels=32, num_queries=8, num_blocks=2)
+SMALL_ENCODER = dict(SMALL_BACKBONE, final_norm='all', out_indices=(1, 3), frozen_stages='all')
+SMALL_PMT = dict(SMALL_HEAD, pmt=dict(num_laterals=2, blocks=dict(num_heads=2)))
 
 
 def build(**settings: Any) -> tuple[RoPEViT, EoMT]:
@@ -80,12 +82,15 @@ def image(*size: int) -> Tensor:
     return torch.randn(2, 3, *(size or (64, 64)))
 
 
-def build_model(task: str) -> nn.Module:
-    """The model of a config with four blocks of 32 channels: 3 classes, and 2 of stuff."""
+def build_model(task: str, kind: str = 'eomt') -> nn.Module:
+    """The model of a config with four blocks of 32 channels: 3 classes, and 2 of stuff.
+
+    Of ``kind`` 'pmt' it has PMT's head on a frozen encoder.
+    """
     cfg = load(TASKS[task])
     init_default_scope(cfg.default_scope)
     model, stuff = cfg.model, 2 if task == 'panoptic' else 0
-    model.backbone = SMALL_BACKBONE
+    model.backbone = SMALL_BACKBONE if kind == 'eomt' else SMALL_ENCODER
     if task == 'semantic':
         head, points = model.decode_head, model.decode_head.train_cfg
         head.num_classes, model.data_preprocessor.size = 3, (64, 64)
@@ -95,7 +100,7 @@ def build_model(task: str) -> nn.Module:
         model.test_cfg.max_per_image = 10
         for part in (head, model.panoptic_fusion_head):
             part.update(num_things_classes=3, num_stuff_classes=stuff)
-    head.update(SMALL_HEAD)
+    head.update(SMALL_HEAD if kind == 'eomt' else SMALL_PMT)
     head.loss_cls.class_weight = [1.0] * (3 + stuff) + [0.1]
     points.num_points = 64
     return MODELS.build(model)

@@ -1,4 +1,4 @@
-"""EoMT's recipes on the shapes data set, shrunk: training, validation, TTA and a sweep of sizes."""
+"""EoMT's and PMT's recipes on generated shapes, shrunk: training, validation, TTA and a sweep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
 from test_eomt_checkpoints import in_the_authors_names, save
 
-from helpers.eomt import SMALL_BACKBONE, SMALL_HEAD, TASKS, build_model, theirs
+from helpers.eomt import (
+    SMALL_BACKBONE,
+    SMALL_ENCODER,
+    SMALL_HEAD,
+    SMALL_PMT,
+    TASKS,
+    build_model,
+    theirs,
+)
 from helpers.eomt_recipes import load
 from helpers.small_configs import make_data
 from rope_dense.backbones import RoPEViT
@@ -31,7 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_data(tmp_path_factory.mktemp('shapes'))
 
 
-def shrunk(task: str, data: Path, folder: Path) -> Config:
+def shrunk(task: str, data: Path, folder: Path, kind: str = 'eomt') -> Config:
     """Two iterations of a recipe at 64 x 64 pixels, annealed between them."""
     cfg = load(TASKS[task])
     classes = 7 if task == 'semantic' else 6
@@ -41,7 +49,7 @@ def shrunk(task: str, data: Path, folder: Path) -> Config:
     root = data / ('ade' if task == 'semantic' else 'coco')
     loaders = [f'{name}_dataloader' for name in ('train', 'val', 'test')]
     options = {
-        'model.backbone': dict(SMALL_BACKBONE, _delete_=True),
+        'model.backbone': dict(SMALL_BACKBONE if kind == 'eomt' else SMALL_ENCODER, _delete_=True),
         f'model.{head}.loss_cls.class_weight': [1.0] * classes + [0.1],
         f'model.{points}.num_points': 64,
         'train_cfg.max_iters': 2,
@@ -55,7 +63,8 @@ def shrunk(task: str, data: Path, folder: Path) -> Config:
         'default_hooks.checkpoint.interval': 2,
         'work_dir': str(folder / 'run'),
     }
-    options |= {f'model.{head}.{key}': value for key, value in SMALL_HEAD.items()}
+    settings = SMALL_HEAD if kind == 'eomt' else SMALL_PMT
+    options |= {f'model.{head}.{key}': value for key, value in settings.items()}
     options |= {f'{loader}.num_workers': 0 for loader in loaders}
     options |= {f'{loader}.persistent_workers': False for loader in loaders}
     options |= {f'{loader}.dataset.data_root': str(root) for loader in loaders}
@@ -96,9 +105,17 @@ def shrunk(task: str, data: Path, folder: Path) -> Config:
     return cfg
 
 
-@pytest.mark.parametrize('task', [pytest.param('semantic', marks=pytest.mark.slow), 'instance'])
-def test_a_recipe_trains_and_validates(task: str, data: Path, tmp_path: Path) -> None:
-    cfg = shrunk(task, data, tmp_path)
+@pytest.mark.parametrize(
+    'task, kind',
+    [
+        pytest.param('semantic', 'eomt', marks=pytest.mark.slow),
+        pytest.param('semantic', 'pmt', marks=pytest.mark.slow),
+        ('instance', 'eomt'),
+        ('instance', 'pmt'),
+    ],
+)
+def test_a_recipe_trains_and_validates(task: str, kind: str, data: Path, tmp_path: Path) -> None:
+    cfg = shrunk(task, data, tmp_path, kind)
     cfg.dump(tmp_path / 'config.py')
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         runner = Runner.from_cfg(cfg)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import runpy
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +15,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from helpers.eomt import ARCH, CLASSES, QUERIES, SIZES, close, image, randomise
 from helpers.eomt import build as build_eomt
+from helpers.grid import CONFIGS, read
 from helpers.pmt import BLOCKS, LATERALS, build, published, theirs
 from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPEViT
@@ -21,11 +24,13 @@ from rope_dense.models.eomt.annealing import find_eomt
 from rope_dense.models.eomt.pmt import PMT
 from rope_dense.models.eomt.weights import load_eomt
 
+TOOLS = CONFIGS.parent / 'tools'
+
 
 def loaded(model: nn.Module, folder: Path, **settings: object) -> tuple[RoPEViT, PMT]:
     """Ours with the weights of the source's model, from files as they are published."""
     backbone, pmt = build(**settings)
-    (folder / 'base').mkdir()
+    (folder / 'base').mkdir(parents=True)
     base = saved(model.encoder.hub_weights(), folder / 'base')
     load_eomt(backbone, pmt, saved(published(model), folder), base)
     return backbone, pmt
@@ -168,6 +173,31 @@ def test_a_decoder_needs_the_weights_of_its_encoder(tmp_path: Path) -> None:
     weights = {f'network.{name}': pmt.state_dict()[key] for key, name in names.items()}
     with pytest.raises(CheckpointError, match='has no backbone: name its weights'):
         load_eomt(backbone, pmt, saved(weights, tmp_path))
+
+
+def test_convert_eomt_writes_a_decoder_with_its_encoder(tmp_path: Path) -> None:
+    model = theirs()
+    cfg = copy.deepcopy(read(CONFIGS / 'pmt' / 'pmt_dinov3-s_8xb2-89k_coco-panoptic-640x640.py'))
+    cfg.model.backbone = dict(type='RoPEViT', arch=ARCH, out_indices=LATERALS)
+    settings = dict(in_channels=32, num_queries=QUERIES, num_blocks=BLOCKS)
+    cfg.model.panoptic_head.update(
+        settings,
+        num_things_classes=CLASSES,
+        num_stuff_classes=0,
+        pmt=dict(blocks=dict(num_heads=2)),
+    )
+    cfg.dump(tmp_path / 'config.py')
+    (tmp_path / 'base').mkdir()
+    base = saved(model.encoder.hub_weights(), tmp_path / 'base')
+    convert = runpy.run_path(str(TOOLS / 'convert_eomt.py'))['main']
+    files = [str(tmp_path / 'config.py'), saved(published(model), tmp_path)]
+    assert not convert([*files, str(tmp_path / 'ours.pth'), '--base', base])
+    weights = torch.load(tmp_path / 'ours.pth', weights_only=True)['state_dict']
+    backbone, pmt = loaded(model, tmp_path / 'again')
+    expected = {f'backbone.{key}': x for key, x in backbone.state_dict().items()}
+    expected |= {f'panoptic_head.eomt.{key}': x for key, x in pmt.state_dict().items()}
+    assert expected.keys() <= weights.keys()
+    assert all(torch.equal(weights[key], x) for key, x in expected.items())
 
 
 def test_other_maps_are_refused() -> None:

@@ -189,11 +189,8 @@ class EoMT(MaskQueries):
     def forward(self, backbone: RoPEViT, image: Tensor) -> list[Prediction]:
         """See ``MaskQueries``."""
         dtype = next(backbone.patch_embed.parameters()).dtype  # half precision, if exported so
-        x, grid = backbone.embed(image.to(dtype))
-        plan = backbone.plan_windows(x.shape[0], grid, x.device)
         first = len(backbone.blocks) - self.num_blocks
-        for index in range(first):
-            x = backbone.run_block(index, x, grid, plan)
+        (x,), grid = backbone.block_tokens(image.to(dtype), [first - 1])
         norm = backbone.norm if self.norm is None else self.norm
         assert norm is not None  # see check_backbone
         blocks = [partial(backbone.run_block, first + step) for step in range(self.num_blocks)]
