@@ -75,6 +75,8 @@ setup(
             'onnxruntime>=1.23',
         ],
         'coco': ['faster-coco-eval>=1.8,<1.9'],
+        # Beside the packages of [onedl]. It asks for no torchvision, which would replace torch.
+        'oriented': ['onedl-mmrotate>=1.2.1,<1.3', 'faster-coco-eval>=1.8,<1.9'],
         'large': ['rasterio>=1.4,<1.5'],
         # timm, which some tests compare with, would bring a torchvision that replaces torch:
         # pip install --no-deps timm

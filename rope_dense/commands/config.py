@@ -30,7 +30,7 @@ SECTIONS = {
     'val': ('val_dataloader', 'val_cfg', 'val_evaluator'),
     'test': ('test_dataloader', 'test_cfg', 'test_evaluator'),
 }
-PACKAGES = {'mmdet': 'mmdetection', 'mmseg': 'mmsegmentation'}
+PACKAGES = {'mmdet': 'mmdetection', 'mmseg': 'mmsegmentation', 'mmrotate': 'onedl-mmrotate'}
 # Top-level keys that mmengine and the commands look up, beside the arguments of Runner.
 LOOKED_UP = {'compile', 'find_unused_parameters', 'model_wrapper_cfg', 'runner_type', 'sync_bn'}
 LOOKED_UP |= {'tta_model', 'tta_pipeline'}
@@ -141,12 +141,16 @@ def merge_options(cfg: Config, options: dict) -> None:
 
 
 def import_task(cfg: Config, path: str) -> None:
-    """Import mmdet or mmseg, which the config's `default_scope` names; 'mmengine' needs neither."""
+    """Import the package of the task, which `default_scope` names; 'mmengine' needs none."""
     scope = cfg.get('default_scope')
     if scope == 'mmengine':
         return
     if scope not in PACKAGES:
         raise UsageError(f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'")
+    if scope == 'mmrotate':
+        with building(f'config {path!r}'):
+            importlib.import_module('rope_dense.integrations.mmrotate')
+        return
     with building(f'config {path!r} needs {PACKAGES[scope]}'):
         importlib.import_module(f'{scope}.models')
         with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed

@@ -1,0 +1,64 @@
+"""mmrotate, the OpenMMLab package for oriented boxes, imported beside the pins of this package.
+
+A config asks for it with ``custom_imports = dict(imports=['rope_dense',
+'rope_dense.integrations.mmrotate'])``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+NEEDED = {'mmrotate': 'onedl-mmrotate', 'faster_coco_eval': 'faster-coco-eval'}
+
+
+def import_mmrotate() -> None:
+    """Register mmrotate's models, data sets and metrics.
+
+    One of its detectors, H2RBox-v2, imports torchvision. Where torchvision is not installed, that
+    detector alone raises an error, when it is used.
+
+    Raises:
+        ImportError: mmrotate, or what its metrics need, is not installed.
+    """
+    if missing := [package for name, package in NEEDED.items() if find_spec(name) is None]:
+        raise ImportError(
+            f'oriented boxes need {" and ".join(missing)}: pip install --no-deps '
+            f'{" ".join(missing)} (the extra rope_dense[oriented])'
+        )
+    import_module('mmdet.models')  # its optional imports see no stand-in
+    with torchvision_or_stand_in(), contextlib.redirect_stdout(io.StringIO()):
+        for part in ('models', 'datasets', 'evaluation', 'visualization'):
+            import_module(f'mmrotate.{part}')
+
+
+class NoTorchvision(ModuleType):
+    """Satisfies ``from torchvision import transforms`` and raises an error when it is used."""
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith('__'):
+            raise AttributeError(name)
+        raise ImportError('H2RBox-v2 needs torchvision, which is not installed')
+
+
+@contextlib.contextmanager
+def torchvision_or_stand_in() -> Iterator[None]:
+    """Let ``from torchvision import transforms`` succeed; nothing stays in ``sys.modules``."""
+    if find_spec('torchvision') is not None:
+        yield
+        return
+    package = NoTorchvision('torchvision')
+    package.transforms = NoTorchvision('torchvision.transforms')  # type: ignore[attr-defined]
+    sys.modules['torchvision'] = package
+    try:
+        yield
+    finally:
+        del sys.modules['torchvision']
+
+
+import_mmrotate()
