@@ -171,6 +171,11 @@ def lacks_classes(cfg: Config) -> bool:
     return UNKNOWN in (dataset.get('metainfo') or {}).get('classes', ())
 
 
+def estimates_depth(cfg: Config) -> bool:
+    """Return True for a model of mmseg that predicts depth in place of classes."""
+    return str(cfg.model.type).endswith('DepthEstimator')
+
+
 def component_of(cfg: Config, registry: Registry, node: ConfigDict) -> type | None:
     """The class that a config dict's `type` names, as the config's task finds it; None if none."""
     if not isinstance(node.type, str):

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import cv2
 import mmcv
 import numpy as np
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
+
+LEGEND, GAP, BAR, TEXT = 72, 4, 12, 12  # pixels: widths of a legend and its parts; height of text
 
 
 def draw(
@@ -26,6 +29,47 @@ def draw(
     rgb = np.ascontiguousarray(image[..., ::-1])
     visualizer.add_datasample(path.name, rgb, sample, draw_gt=False, **settings)
     drawn = np.ascontiguousarray(visualizer.get_image()[..., ::-1])
+    return write(path, drawn)
+
+
+def draw_depth(path: Path, image: np.ndarray, depth: np.ndarray) -> np.ndarray:
+    """Write an image [H, W, 3] (BGR) with its depth [H, W] and a legend beside it; returns all.
+
+    See ``depth_picture``.
+    """
+    return write(path, np.hstack([image, depth_picture(depth)]))
+
+
+def depth_picture(depth: np.ndarray) -> np.ndarray:
+    """Depth [H, W] in colours, with a scale bar in metres at its right: BGR [H, W + LEGEND, 3].
+
+    Near is red and far is blue, evenly between the least and the largest depth; unknown depths (0)
+    are black.
+    """
+    known = depth[depth > 0]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+    height = len(depth)
+    bar = np.linspace(low, high, height, dtype=np.float32)[:, None].repeat(BAR, 1)
+    legend = np.full((height, LEGEND, 3), 255, np.uint8)
+    legend[:, GAP : GAP + BAR] = colour_depth(bar, low, high)
+    labels = max(2, min(6, height // (2 * TEXT)))
+    for share in np.linspace(0, 1, labels):
+        text = f'{low + share * (high - low):.3g} m'
+        place = GAP + BAR + 3, round(TEXT + share * (height - TEXT - 3))
+        cv2.putText(legend, text, place, cv2.FONT_HERSHEY_SIMPLEX, 0.4, (0, 0, 0), 1, cv2.LINE_AA)
+    return np.hstack([colour_depth(depth, low, high), legend])
+
+
+def colour_depth(depth: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Depth [H, W] as colours, BGR [H, W, 3], from red at ``low`` to blue at ``high``."""
+    share = (high - depth) / max(high - low, 1e-9)
+    colours = cv2.applyColorMap((share.clip(0, 1) * 255).astype(np.uint8), cv2.COLORMAP_TURBO)
+    colours[depth <= 0] = 0
+    return colours
+
+
+def write(path: Path, drawn: np.ndarray) -> np.ndarray:
+    """Write a picture (BGR) and return it."""
     if not mmcv.imwrite(drawn, str(path)):
         raise OSError(f'{path}: cannot be written')
     return drawn

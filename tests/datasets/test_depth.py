@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from rope_dense.datasets.depth import CropBox, LoadDepth, RandomColourGain, ValidDepthMetric
+from rope_dense.datasets.drawing import BAR, GAP, LEGEND, depth_picture
 
 
 def loaded(path: Path, scale: float) -> np.ndarray:
@@ -92,3 +93,14 @@ def test_nothing_to_evaluate_is_an_error() -> None:
     metric.process({}, [sample([1.0], [0.0]), sample([1.0], [4000.0])])
     with pytest.raises(ValueError, match=r'no image has a depth between 0\.001 and 10'):
         metric.compute_metrics(metric.results)
+
+
+def test_a_picture_has_near_red_far_blue_and_unknown_black() -> None:
+    depth = np.linspace(1, 5, 60, dtype=np.float32)[:, None].repeat(20, 1)
+    depth[30, 10] = 0
+    drawn = depth_picture(depth)
+    assert drawn.shape == (60, 20 + LEGEND, 3) and not drawn[30, 10].any()
+    assert drawn[5, 0].argmax() == 2 and drawn[-5, 0].argmax() == 0  # BGR
+    bar = drawn[:, 20 + GAP]
+    assert (bar == drawn[:, 0]).all() and (drawn[:, 20 + GAP + BAR :] < 128).any()
+    assert not depth_picture(np.zeros((60, 20), np.float32))[:, :20].any()

@@ -9,8 +9,9 @@ Examples:
 
 In the output folder: pictures/ with what was found drawn on them (a video stays a video); of a
 detector predictions.json, in COCO's format with scores; of a segmentor labels/, PNGs of class
-numbers with the colours of the classes as palette. Results are those of mmdet's DetInferencer and
-mmseg's MMSegInferencer. Images above --tile-above go through tools/predict_large.py, in tiles.
+numbers with the colours of the classes as palette; of a depth model depth/NAME.npy, float32 in
+metres. Results are those of mmdet's DetInferencer and mmseg's MMSegInferencer. Images above
+--tile-above go through tools/predict_large.py, in tiles.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Predictions as files: drawn pictures, COCO json, label images with the palette of the classes."""
+"""Predictions as files: drawn pictures, COCO json, label images in colours of classes, depth."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
-from ...datasets.drawing import draw
+from ...datasets.drawing import draw, draw_depth
 from ...datasets.mask_colours import write_labels
 from ...utils.atomic_write import atomic_write_text
 from .journal import Journal
@@ -21,7 +21,7 @@ if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
 
 Colour = tuple[int, int, int]  # red, green, blue
-DRAWN, LABELS, SCORES = 'pictures', 'labels', 'scores'
+DRAWN, LABELS, SCORES, DEPTH = 'pictures', 'labels', 'scores', 'depth'
 PANOPTIC_OFFSET = 1000  # mmdet's INSTANCE_OFFSET: class + 1000 x instance
 
 
@@ -145,28 +145,52 @@ class SegmentationFiles:
         """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
         sample = sample.cpu()
         stem = Path(picture).with_suffix('')
-        if 'pred_depth_map' in sample:
-            self.save(SCORES, stem, sample.pred_depth_map.data[0].numpy())
-        else:
-            panoptic = 'pred_panoptic_seg' in sample
-            data = sample.pred_panoptic_seg.sem_seg if panoptic else sample.pred_sem_seg.data
-            labels = data[0].numpy() % PANOPTIC_OFFSET if panoptic else data[0].numpy()
-            write_labels(labels.astype(np.uint8), self.out / LABELS / f'{stem}.png', self.colours)
+        panoptic = 'pred_panoptic_seg' in sample
+        data = sample.pred_panoptic_seg.sem_seg if panoptic else sample.pred_sem_seg.data
+        labels = data[0].numpy() % PANOPTIC_OFFSET if panoptic else data[0].numpy()
+        write_labels(labels.astype(np.uint8), self.out / LABELS / f'{stem}.png', self.colours)
         if self.scores and 'seg_logits' in sample:
             logits = sample.seg_logits.data.float()
             likely = logits.softmax(0) if len(logits) > 1 else logits.sigmoid()
-            self.save(SCORES, stem, likely.half().numpy())
+            save_array(self.out / SCORES / f'{stem}.npy', likely.half().numpy())
         drawn = draw(self.visualizer, self.out / DRAWN / picture, image, sample, **self.settings)
         self.journal.add(dict(file_name=file_name))
         return drawn
-
-    def save(self, folder: str, stem: Path, values: np.ndarray) -> None:
-        """Write an array as `out`/`folder`/`stem`.npy."""
-        path = self.out / folder / f'{stem}.npy'
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, values)
 
     def close(self) -> str:
         """The number of images, in words."""
         self.journal.close()
         return f'{len(self.journal.entries)} images: {self.out}'
+
+
+class DepthFiles:
+    """Depth of each image, `out`/depth/NAME.npy, float32 [H, W], beside pictures with a legend.
+
+    Args:
+        out: folder.
+        journal: of the images that are done.
+    """
+
+    def __init__(self, out: Path, journal: Journal) -> None:
+        self.out, self.journal = out, journal
+
+    def add(
+        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
+    ) -> np.ndarray:
+        """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
+        depth = sample.cpu().pred_depth_map.data[0].numpy()
+        save_array(self.out / DEPTH / Path(picture).with_suffix('.npy'), depth)
+        drawn = draw_depth(self.out / DRAWN / picture, image, depth)
+        self.journal.add(dict(file_name=file_name))
+        return drawn
+
+    def close(self) -> str:
+        """The number of images, in words."""
+        self.journal.close()
+        return f'depth of {len(self.journal.entries)} images: {self.out}'
+
+
+def save_array(path: Path, values: np.ndarray) -> None:
+    """Write an array, with its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, values)

@@ -28,13 +28,14 @@ from ...datasets.image_sources import (
 )
 from ...integrations.hub_config import is_stored, registered_only
 from .. import predict_large
+from ..config import estimates_depth
 from ..errors import UsageError
 from ..trained_model import classes_and_colours
 from ..weights import check_tested_weights, read_safely
-from .files import DRAWN, LABELS, DetectionFiles, SegmentationFiles
+from .files import DRAWN, LABELS, DepthFiles, DetectionFiles, SegmentationFiles
 from .journal import Journal
 
-Writer = DetectionFiles | SegmentationFiles
+Writer = DetectionFiles | SegmentationFiles | DepthFiles
 Image = tuple[Source, np.ndarray]
 
 
@@ -48,6 +49,8 @@ def build(cfg: Config, args: argparse.Namespace, device: str) -> tuple[BaseInfer
     inferencer = build_inferencer(cfg, args.checkpoint, device)
     meta = inferencer.model.dataset_meta
     common, journal = (inferencer.visualizer, args.out), journal_of(args)
+    if estimates_depth(cfg):
+        return inferencer, DepthFiles(args.out, journal)
     if cfg.default_scope == 'mmdet' and not is_panoptic(cfg):
         return inferencer, DetectionFiles(*common, meta['classes'], args.score, journal)
     return inferencer, SegmentationFiles(*common, meta['palette'], args.scores, journal)
@@ -65,6 +68,8 @@ def build_inferencer(cfg: Config, checkpoint: str, device: str) -> BaseInference
     kind = 'DetLocalVisualizer' if detects else 'SegLocalVisualizer'
     cfg.visualizer = dict(type=kind, name='predictions', **({} if detects else {'alpha': 0.6}))
     cfg.load_from = None
+    steps = cfg.test_dataloader.dataset.pipeline
+    steps[:] = [step for step in steps if step.type != 'LoadDepth']  # labels, as mmseg's are
     if detects:
         from mmdet.apis import DetInferencer as Inferencer
     else:
@@ -179,7 +184,13 @@ def chunks(items: Iterable, size: int) -> Iterator[list]:
 
 
 def predict_in_tiles(args: argparse.Namespace, writer: Writer, source: Source) -> None:
-    """Predict one large image by the command predict-large."""
+    """Predict one large image by the command predict-large.
+
+    Raises:
+        UsageError: the model estimates depth.
+    """
+    if isinstance(writer, DepthFiles):
+        raise UsageError(predict_large.NO_DEPTH)
     detects = isinstance(writer, DetectionFiles)
     stem = Path(source.picture).with_suffix('')
     out = args.out / (f'tiles/{stem}.json' if detects else f'{LABELS}/{stem}.png')

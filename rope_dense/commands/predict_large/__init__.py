@@ -30,6 +30,11 @@ from ..arguments import (
 )
 from ..errors import UsageError
 
+NO_DEPTH = (
+    'depth is not predicted in tiles, each of which would have a scale of its own: resize the '
+    'image, or raise --tile-above of tools/predict.py'
+)
+
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
@@ -90,7 +95,7 @@ def main(args: argparse.Namespace) -> None:
     from ...large_images.journal import JournalError
     from ...large_images.tiles import TileGrid
     from ...utils.lock import exclusive
-    from ..config import load_config, used_loaders
+    from ..config import estimates_depth, load_config, used_loaders
     from ..trained_model import load_trained
     from .tiled import (
         folder_of,
@@ -107,6 +112,8 @@ def main(args: argparse.Namespace) -> None:
     args.checkpoint = args.checkpoint or weights_file(args.config)
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
     used_loaders(cfg, 'test')
+    if estimates_depth(cfg):
+        raise UsageError(NO_DEPTH)
     cfg = with_tiles(cfg, args)
     image = LargeImage(args.image)
     TileGrid(image.height, image.width, args.tile, args.overlap).tops  # noqa: B018, a check
