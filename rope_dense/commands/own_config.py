@@ -35,6 +35,7 @@ from ..datasets.own_data import (
 from ..utils.config_parts import nodes
 from ..utils.validation import check_choice, check_integer, check_number
 from .arguments import CONFIGS
+from .own_augment import AUGMENTS, FLIPS, fit_augmentation
 from .own_backbones import WORDS, OwnBackbone, find_backbone
 
 # Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
@@ -75,6 +76,11 @@ class Own:
         patience: evaluations without progress after which training ends, or None.
         ema: evaluate and save a moving average of the weights.
         report: write the report of the best checkpoint after training (docs/report.md).
+        augment: 'published' (the recipe's), 'light' (flips and small changes of size) or 'none'.
+        flip: 'horizontal', 'vertical', 'both' or 'none'; None for the one of `augment`.
+        hue: whether colours change their hue; None for the choice of `augment`.
+        mosaic: real time: whether training joins images (mosaic, MixUp, CopyBlend); None for the
+            choice of `augment`.
     """
 
     data_root: str
@@ -94,6 +100,10 @@ class Own:
     patience: int | None = None
     ema: bool = False
     report: bool = True
+    augment: str = 'published'
+    flip: str | None = None
+    hue: bool | None = None
+    mosaic: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ('epochs', 'batch_size', 'gpus', 'val_epochs'):
@@ -106,6 +116,10 @@ class Own:
             )
         for name in ('ema', 'negatives', 'report'):
             check_choice(name, getattr(self, name), (True, False))
+        check_choice('own.augment', self.augment, AUGMENTS)
+        check_choice('own.flip', self.flip, (None, 'none', *FLIPS))
+        for name in ('hue', 'mosaic'):
+            check_choice(f'own.{name}', getattr(self, name), (None, True, False))
         if self.patience is not None:
             check_integer('patience', self.patience, 1)
         if self.lr is not None:
@@ -443,8 +457,9 @@ def warm_up(iterations: int) -> list[dict]:
 
 
 def finished(cfg: dict, own: Own) -> dict:
-    """The config with TensorBoard, where it is installed, and the settings that made it."""
+    """The config with its augmentation, its settings, and TensorBoard where that is installed."""
     if find_spec('tensorboard'):
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
     cfg['own'] = dataclasses.asdict(own)
+    fit_augmentation(cfg, own.augment, own.flip, own.hue, own.mosaic)
     return cfg

@@ -48,8 +48,9 @@ def realtime_masks(given: Mapping[str, object]) -> dict:
         ValueError: a wrong setting, or annotations that cannot be used.
     """
     cfg = fitted(given, 'coco/segm_mAP')
-    augment = cfg['model']['data_preprocessor']['batch_augments'][0]
-    augment['copyblend_prob'] = 0.0  # as ECSeg: it would copy objects without their masks
+    for augment in cfg['model']['data_preprocessor']['batch_augments']:
+        if augment['type'] == 'MixUpCopyBlend':
+            augment['copyblend_prob'] = 0.0  # as ECSeg: it would copy objects without their masks
     config = Config(cfg)
     config.merge_from_dict(with_masks(cfg, {}))
     return config.to_dict()
@@ -63,7 +64,7 @@ def fitted(given: Mapping[str, object], metric: str) -> dict:
     images = fit_data(cfg, own)
     fit_model(cfg, own)
     size = max(32, round(own.size / 32) * 32)
-    fit_augmentation(cfg, size)
+    fit_sizes(cfg, size)
     average, restart = cfg['custom_hooks']
     iterations = fit_schedule(cfg, own, images, RECIPE_BATCH, metric)
     hooks = [hook for hook in cfg['custom_hooks'] if hook['type'] == 'EarlyStoppingHook']
@@ -85,7 +86,7 @@ def fit_model(cfg: dict, own: Own) -> None:
         cfg['optim_wrapper']['paramwise_cfg']['lr_mult'] = {}
 
 
-def fit_augmentation(cfg: dict, size: int) -> None:
+def fit_sizes(cfg: dict, size: int) -> None:
     """Set all sizes in pixels, and let mosaics load their images, so that a run resumes exactly."""
     loader, factor = cfg['train_dataloader'], size / RECIPE_SIZE
     parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]

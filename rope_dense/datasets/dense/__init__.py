@@ -7,10 +7,10 @@ documentation of torchvision's transforms that they use. mmdet's ``Expand``, ``R
 or computes something else: see each class. Checked in tests/datasets/test_dense_augmentation.py.
 """
 
+from ..photometric import PhotometricJitter
 from .batch import MixUpCopyBlend, MultiScaleBatch
 from .iou_crop import RandomIoUCrop
 from .mosaic import AffineMosaic, MosaicCocoDataset
-from .photometric import PhotometricJitter
 from .stages import StageByEpoch
 
 __all__ = [

@@ -25,6 +25,7 @@ class PhotometricJitter(BaseTransform):
     Args:
         brightness, contrast, saturation: ranges of the factors.
         hue: range of the shift, as a share of the circle of hues.
+        reorder: whether the order of the channels changes, too.
         prob: of each change.
     """
 
@@ -34,10 +35,11 @@ class PhotometricJitter(BaseTransform):
         contrast: Sequence[float] = (0.5, 1.5),
         saturation: Sequence[float] = (0.5, 1.5),
         hue: Sequence[float] = (-0.05, 0.05),
+        reorder: bool = True,
         prob: float = 0.5,
     ) -> None:
         self.brightness, self.contrast, self.saturation = brightness, contrast, saturation
-        self.hue, self.prob = hue, prob
+        self.hue, self.reorder, self.prob = hue, reorder, prob
 
     def transform(self, results: dict) -> dict:
         image = results['img']  # [H, W, 3] uint8, BGR
@@ -52,7 +54,7 @@ class PhotometricJitter(BaseTransform):
             image = shift_hue(image, random.uniform(*self.hue))
         if not contrast_first:
             image = self.jitter_contrast(image)
-        if self.happens():
+        if self.reorder and self.happens():
             image = image[..., random.sample(range(3), 3)]
         results['img'] = np.ascontiguousarray(image)
         return results

@@ -1,0 +1,98 @@
+"""Augmentation of configs/own: the recipe's, a lighter one, or none, and what is switched alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..utils.config_parts import nodes
+
+AUGMENTS = ('published', 'light', 'none')
+FLIPS: dict[str, Any] = {
+    'horizontal': dict(prob=0.5, direction='horizontal'),
+    'vertical': dict(prob=0.5, direction='vertical'),
+    'both': dict(prob=[0.25] * 3, direction=['horizontal', 'vertical', 'diagonal']),
+}
+LIGHT = (0.8, 1.25)  # range of the factor on the size of a test image
+COLOURS = ('PhotoMetricDistortion', 'PhotometricJitter')
+
+
+def fit_augmentation(
+    cfg: dict, augment: str, flip: str | None, hue: bool | None, mosaic: bool | None
+) -> None:
+    """Set the training pipeline and the augmentation of batches, in place.
+
+    'light' flips images and changes their size by ``LIGHT`` (by the stretching of batches where
+    the recipe has it); 'none' loads them as in a test. Crops that give all images of a batch one
+    size stay.
+
+    Args:
+        flip, hue, mosaic: see ``Own``.
+
+    Raises:
+        ValueError: ``mosaic`` where the recipe joins no images.
+    """
+    dataset = cfg['train_dataloader']['dataset']
+    joins = any(node.get('type') == 'AffineMosaic' for _, node in nodes(dataset['pipeline']))
+    if mosaic and not joins:
+        raise ValueError('own.mosaic=True: only configs/own/realtime*.py have mosaics')
+    if mosaic and augment != 'published':
+        raise ValueError(f"own.mosaic=True: needs own.augment='published', got {augment!r}")
+    if augment != 'published':
+        dataset['pipeline'] = lighter(cfg, augment)
+    batches = cfg['model']['data_preprocessor'].get('batch_augments')
+    if batches is not None and (augment != 'published' or mosaic is False):
+        batches = [b for b in batches if b['type'] != 'MixUpCopyBlend' and augment != 'none']
+        cfg['model']['data_preprocessor']['batch_augments'] = batches
+    if mosaic is False and joins:
+        without_mosaics(dataset['pipeline'])
+    if flip is not None:
+        set_flip(dataset['pipeline'], flip)
+    if hue is not None:
+        set_hue(cfg, hue)
+
+
+def lighter(cfg: dict, augment: str) -> list[dict]:
+    """The steps of the training pipeline for 'light' or 'none'."""
+    given = cfg['train_dataloader']['dataset']['pipeline']
+    tested = cfg['test_dataloader']['dataset']['pipeline']
+    resize = dict(next(step for step in tested if step['type'] == 'Resize'))
+    crops = [step for step in given if step['type'] == 'RandomCrop']
+    if augment == 'light' and resize['keep_ratio']:
+        resize.update(type='RandomResize', ratio_range=LIGHT)
+    if augment == 'none' and cfg['default_scope'] == 'mmdet':
+        crops = []  # a batch of a detector is padded to its largest image
+    flips = [dict(type='RandomFlip', **FLIPS['horizontal'])] if augment == 'light' else []
+    loads = [step for step in given if step['type'].startswith('Load')]
+    filters = [step for step in given if step['type'] == 'FilterAnnotations'][-1:]
+    return [*loads, *flips, resize, *crops, *filters, given[-1]]
+
+
+def without_mosaics(pipeline: list[dict]) -> None:
+    """Put the branch without a mosaic in the place of a choice that has one, in place."""
+    for stage in pipeline:
+        for steps in stage['transforms'] if stage['type'] == 'StageByEpoch' else ():
+            for index, step in enumerate(steps):
+                if step['type'] == 'RandomChoice':
+                    steps[index : index + 1] = step['transforms'][1]
+
+
+def set_flip(pipeline: list[dict], flip: str) -> None:
+    """Replace, drop, or add (as the last step but one) the flip, in place."""
+    steps = [] if flip == 'none' else [dict(type='RandomFlip', **FLIPS[flip])]
+    places = [i for i, step in enumerate(pipeline) if step['type'] == 'RandomFlip']
+    place = places[0] if places else len(pipeline) - 1
+    pipeline[place : place + len(places)] = steps
+
+
+def set_hue(cfg: dict, hue: bool) -> None:
+    """Add changes of colours where there are none, or keep the hue in those there are, in place."""
+    pipeline = cfg['train_dataloader']['dataset']['pipeline']
+    steps = [node for _, node in nodes(pipeline) if node.get('type') in COLOURS]
+    if hue and not steps:
+        pipeline.insert(len(pipeline) - 1, dict(type='PhotometricJitter'))
+    elif not hue:
+        for step in steps:
+            prob = step.get('prob', 0.5)
+            step.clear()
+            step.update(type='PhotometricJitter', hue=(0.0, 0.0), reorder=False, prob=prob)
+    cfg['custom_imports']['imports'].append('rope_dense.datasets.photometric')

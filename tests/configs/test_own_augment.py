@@ -1,0 +1,171 @@
+"""Augmentation settings of configs/own: the steps that follow, and what they do to images."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import DATASETS, TRANSFORMS, DefaultScope
+from mmengine.runner import Runner
+
+from helpers.grid import CONFIGS
+from rope_dense.commands.config import load_config
+from rope_dense.commands.errors import UsageError
+from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
+from rope_dense.engine.train_loop import set_epoch
+from rope_dense.utils.config_parts import nodes
+
+pytestmark = pytest.mark.usefixtures('surroundings')
+TASKS = ('detection', 'instance', 'semantic', 'realtime', 'realtime_masks')
+COLOURS = {'PhotoMetricDistortion', 'PhotometricJitter'}
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp('own')
+    write_shapes(folder, ShapesSettings(train=4, val=2, size=(64, 96)))
+    names = ['background', *SEGMENTATION_METAINFO['classes'][1:], 'none']
+    (folder / 'ade' / 'classes.txt').write_text('\n'.join(names))
+    return folder
+
+
+def load(task: str, data: Path, **settings: object) -> Config:
+    root = data / ('ade' if task == 'semantic' else 'coco')
+    settings = dict(data_root=root, batch_size=2, size=64, weights=None) | settings
+    options = [f'own.{name}={value}' for name, value in settings.items()]
+    return load_config(str(CONFIGS / 'own' / f'{task}.py'), options)
+
+
+def step_types(cfg: Config) -> list[str]:
+    pipeline = cfg.train_dataloader.dataset.pipeline
+    return [node['type'] for _, node in nodes(pipeline) if 'type' in node]
+
+
+def batch_augments(cfg: Config) -> list[str]:
+    return [b.type for b in cfg.model.data_preprocessor.get('batch_augments', ())]
+
+
+def first_batch(cfg: Config) -> dict[str, Any]:
+    cfg.train_dataloader.update(num_workers=0, persistent_workers=False)
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        return next(iter(Runner.build_dataloader(cfg.train_dataloader, seed=0)))
+
+
+@pytest.mark.parametrize('task', TASKS)
+def test_published_is_the_default(data: Path, task: str) -> None:
+    assert (
+        load(task, data).train_dataloader == load(task, data, augment='published').train_dataloader
+    )
+
+
+@pytest.mark.parametrize('task', TASKS)
+def test_light_flips_and_scales(data: Path, task: str) -> None:
+    cfg = load(task, data, augment='light')
+    types = step_types(cfg)
+    assert types.count('RandomFlip') == 1
+    assert not COLOURS & {*types} and not {'StageByEpoch', 'RandomChoice'} & {*types}
+    if task.startswith('realtime'):
+        assert 'Resize' in types and batch_augments(cfg) == ['MultiScaleBatch']
+    else:
+        step = next(s for s in cfg.train_dataloader.dataset.pipeline if s.type == 'RandomResize')
+        assert step.ratio_range == (0.8, 1.25) and batch_augments(cfg) == []
+    first_batch(cfg)
+
+
+@pytest.mark.parametrize('task', TASKS)
+def test_none_gives_images_as_in_a_test(data: Path, task: str) -> None:
+    """Twice the same pixels, those of the test pipeline on the same image, its crop left out."""
+    cfg = load(task, data, augment='none')
+    types = step_types(cfg)
+    assert not {'RandomFlip', 'RandomResize', 'StageByEpoch', *COLOURS} & {*types}
+    assert ('RandomCrop' in types) == (task == 'semantic')
+    assert batch_augments(cfg) == []
+    if task == 'semantic':  # wide images: their masks are cropped along
+        assert {tuple(x.shape) for x in first_batch(cfg)['inputs']} == {(3, 64, 64)}
+        return
+    train, test = cfg.train_dataloader.dataset, cfg.test_dataloader.dataset
+    test.update(ann_file=train.ann_file, data_prefix=train.data_prefix)
+    train['test_mode'] = True
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        first, second = DATASETS.build(train), DATASETS.build(test)
+    assert torch.equal(first[1]['inputs'], second[1]['inputs'])
+    assert torch.equal(first[1]['inputs'], first[1]['inputs'])
+
+
+def flips_of(cfg: Config) -> set[str | None]:
+    """Directions of the flips of 60 samples."""
+    step = next(s for s in cfg.train_dataloader.dataset.pipeline if s.type == 'RandomFlip')
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        flip = TRANSFORMS.build(step)
+    image = np.zeros((4, 6, 3), np.uint8)
+    found = (flip(dict(img=image, img_shape=(4, 6))).get('flip_direction') for _ in range(60))
+    return {*found}
+
+
+@pytest.mark.parametrize('task', ['detection', 'semantic', 'realtime'])
+@pytest.mark.parametrize('augment', ['published', 'none'])
+def test_flips_are_chosen(data: Path, task: str, augment: str) -> None:
+    cfg = load(task, data, flip='none', augment=augment)
+    assert 'RandomFlip' not in step_types(cfg)
+    both = load(task, data, flip='both', augment=augment)
+    assert flips_of(both) == {None, 'horizontal', 'vertical', 'diagonal'}
+    assert flips_of(load(task, data, flip='vertical')) == {None, 'vertical'}
+    assert step_types(both).count('RandomFlip') == 1
+    first_batch(both)
+
+
+@pytest.mark.parametrize('task', TASKS)
+def test_hue_is_kept(data: Path, task: str) -> None:
+    """The colours of a red image stay red, whatever its brightness."""
+    cfg = load(task, data, hue=False)
+    steps = [n for _, n in nodes(cfg.train_dataloader.dataset.pipeline) if n.get('type') in COLOURS]
+    assert bool(steps) == (task not in ('detection', 'instance'))
+    red = np.full((4, 4, 3), (40, 40, 200), np.uint8)
+    random.seed(0)
+    for step in steps:
+        jitter = TRANSFORMS.build(dict(step, prob=1.0))
+        hues = {
+            int(cv2.cvtColor(jitter.transform(dict(img=red))['img'], cv2.COLOR_BGR2HSV)[0, 0, 0])
+            for _ in range(30)
+        }
+        assert hues <= {0, 1, 179}
+
+
+@pytest.mark.parametrize('task', TASKS)
+def test_colours_are_added(data: Path, task: str) -> None:
+    cfg = load(task, data, augment='light', hue=True)
+    assert step_types(cfg)[-2] == 'PhotometricJitter'
+    first_batch(cfg)
+
+
+@pytest.mark.parametrize('task', ['realtime', 'realtime_masks'])
+def test_mosaics_are_left_out(data: Path, task: str) -> None:
+    cfg = load(task, data, mosaic=False)
+    types = step_types(cfg)
+    assert 'AffineMosaic' not in types and 'RandomIoUCrop' in types
+    assert batch_augments(cfg) == ['MultiScaleBatch']
+    set_epoch(10)
+    first_batch(cfg)
+    set_epoch(0)
+
+
+@pytest.mark.parametrize(
+    'task, settings, says',
+    [
+        ('detection', dict(augment='strong'), 'own.augment must be one of'),
+        ('detection', dict(flip='up'), 'own.flip must be'),
+        ('detection', dict(hue='red'), 'own.hue must be'),
+        ('semantic', dict(mosaic=True), 'own.mosaic=True: only configs/own/realtime'),
+        ('realtime', dict(mosaic=True, augment='light'), "needs own.augment='published'"),
+    ],
+)
+def test_wrong_settings_are_named(data: Path, task: str, settings: dict, says: str) -> None:
+    with pytest.raises(UsageError) as error:
+        load(task, data, **settings)
+    assert says in str(error.value)
