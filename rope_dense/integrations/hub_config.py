@@ -234,10 +234,9 @@ def model_types(scope: str) -> set[str]:
 
     Only packages of fixed names are imported, and no name is resolved by an import.
     """
-    for package in ('rope_dense', *(name for name in SCOPES if find_spec(name))):
-        import_module(package)
-        if package in SCOPES[1:]:
-            import_module(f'{package}.models')
+    import_module('rope_dense')
+    for package in filter(find_spec, ('mmdet', 'mmseg')):
+        import_module(f'{package}.models')
     if find_spec('mmdet'):
         import_module('rope_dense.datasets.transforms')
     names = set(OTHER_TYPES)

@@ -121,7 +121,8 @@ def test_links_exist() -> None:
 
 
 def test_the_example_fits_its_weights(timm: ModuleType, tmp_path: Path) -> None:
-    code = PAGE.read_text().partition('```python\n')[2].partition('```')[0]
+    examples = re.findall(r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL)
+    code = next(code for code in examples if 'hf-hub:timm/' in code)
     (tmp_path / 'config.py').write_text(code.replace("'configs/", f"'{CONFIGS}/"))
     cfg = Config.fromfile(tmp_path / 'config.py')
     init_default_scope(cfg.default_scope)

@@ -25,7 +25,7 @@ FOLDER = CONFIGS / 'oriented'
 SWIN = dict(embed_dims=16, depths=(1, 1, 2, 1), num_heads=(1, 2, 4, 8))
 VIT = dict(embed_dims=32, depth=4, num_heads=2)
 CHANNELS = 16
-SMALL = {
+SMALL: dict[str, dict] = {
     'oriented-rcnn': {
         'neck.out_channels': CHANNELS,
         'rpn_head.in_channels': CHANNELS,
