@@ -125,7 +125,7 @@ def prediction_steps(dataset: dict) -> list[dict]:
     for step in dataset['pipeline']:
         own = step['type'].startswith(f'{__name__.split(".")[0]}.')
         name = step['type'].rpartition('.')[2] if own else step['type']
-        if not name.endswith('Annotations'):
+        if not name.endswith(('Annotations', 'LoadDepth')):
             steps.append(dict(step, type=name))
     return steps
 

@@ -75,7 +75,7 @@ def loader(cfg: Config, size: tuple[int, int], batch: int, file: str) -> Callabl
     used_loaders(cfg, 'test')
     key = 'test_dataloader.dataset.pipeline'
     steps = next(pipelines(at_size(cfg, size).test_dataloader.dataset))
-    steps = [step for step in steps if 'Annotations' not in step.type]
+    steps = [step for step in steps if not step.type.endswith(('Annotations', 'LoadDepth'))]
     pipeline = Compose([build_part(cfg, key, TRANSFORMS, step) for step in steps])
     return lambda: pseudo_collate([pipeline(dict(img_path=file, img_id=0)) for _ in range(batch)])
 
