@@ -74,9 +74,13 @@ class PlainViTFPN(BaseModule):
         )
 
     def forward(self, maps: tuple[Tensor]) -> tuple[Tensor, ...]:
-        """A 1-tuple of [B, C, H, W] to ``num_outs`` maps of ``out_channels``."""
+        """A 1-tuple of [B, C, H, W] to ``num_outs`` maps of ``out_channels``, contiguous.
+
+        mmcv's RoIAlign and RoIAlignRotated read memory in the order of a contiguous map, whatever
+        the strides are; a LayerNorm over channels leaves other strides.
+        """
         (x,) = maps
-        outs = [branch(x) for branch in self.branches]
+        outs = [branch(x).contiguous() for branch in self.branches]
         while len(outs) < self.num_outs:
             outs.append(F.max_pool2d(outs[-1], kernel_size=1, stride=2))
         return tuple(outs)

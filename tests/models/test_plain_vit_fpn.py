@@ -2,6 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from mmcv.cnn import ConvModule
+from mmcv.ops import roi_align
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
@@ -122,3 +123,16 @@ def test_the_norm_is_one_of_mmcv_s():
     assert conv.norm.eps == 1e-6 and conv.conv.bias is None
     x = conv.conv(torch.randn(2, 4, 5, 6))
     torch.testing.assert_close(conv.norm(x), layer_norm(x, conv.norm))
+
+
+@pytest.mark.parametrize('strides', [torch.contiguous_format, torch.channels_last])
+def test_regions_of_its_maps_are_pooled(strides: torch.memory_format) -> None:
+    """mmcv's operators read maps as if they were contiguous; the mean of a region is compared."""
+    neck = PlainViTFPN(8, out_channels=6, **STANDARD)
+    regions = torch.tensor([[1.0, 16, 32, 48, 64]])  # index of the image and pixels
+    x = torch.rand(2, 8, 6, 7).to(memory_format=strides)
+    for level, out in enumerate(neck((x,))[:3]):
+        scale = 1 / 4 / 2**level
+        pooled = roi_align(out, regions, 1, scale, 0, 'avg', True)[0, :, 0, 0]
+        left, top, right, bottom = (int(side * scale) for side in regions[0, 1:])
+        assert torch.allclose(pooled, out[1, :, top:bottom, left:right].mean((1, 2)), atol=1e-5)
