@@ -34,7 +34,10 @@ TASKS = {
 }
 
 
-PARTS = ('backbones', 'checkpoints', 'engine', 'models.plain_vit_fpn', 'models.eomt.annealing')
+PARTS = (
+    *('backbones', 'checkpoints', 'engine'),
+    *('models.plain_vit_fpn', 'models.eomt.annealing', 'models.shared_backbone'),
+)
 
 
 def _import_parts() -> None:

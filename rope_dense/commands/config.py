@@ -176,6 +176,11 @@ def estimates_depth(cfg: Config) -> bool:
     return str(cfg.model.type).endswith('DepthEstimator')
 
 
+def has_tasks(cfg: Config) -> bool:
+    """Return True for a model of several tasks, whose checkpoints the config names."""
+    return str(cfg.model.type).endswith('SharedBackbone')
+
+
 def component_of(cfg: Config, registry: Registry, node: ConfigDict) -> type | None:
     """The class that a config dict's `type` names, as the config's task finds it; None if none."""
     if not isinstance(node.type, str):

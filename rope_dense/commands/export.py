@@ -5,6 +5,7 @@ Examples:
     python tools/export.py configs/dino_swin_rope_mixed.py a.pth dino.onnx --size 800x1344 --batch 1
     python tools/export.py CONFIG CHECKPOINT model.pt2 --format pt2 --dtype bf16
     python tools/export.py hf-hub:OWNER/NAME model.onnx   # what tools/push_to_hub.py wrote
+    python tools/export.py SHARED_CONFIG all.onnx   # several tasks, see docs/one_encoder.md
 
 Detectors, segmentors (whole images, whatever the config's test_cfg says) and classifiers take
 images of 8-bit pixels; docs/export.md says what the file has. It is run once and compared with the
@@ -64,17 +65,17 @@ def main(args: argparse.Namespace) -> None:
     from ..export import export
     from ..export.compare import check_file
     from ..export.exporter import DTYPES
-    from ..integrations.hub import weights_file
     from ..utils.lock import exclusive
     from .config import load_config
     from .image_sizes import parse_size
     from .model_checks import build_model
+    from .weights import tested_checkpoint
 
     size = args.size if args.size == 'dynamic' else to_2tuple(parse_size(args.size))
-    args.checkpoint = args.checkpoint or weights_file(args.config)
     cfg = load_config(args.config, args.cfg_options)
+    checkpoint = tested_checkpoint(cfg, args.checkpoint, args.config)
     model = build_model(cfg)
-    classes, colours = load(cfg, model, args.checkpoint)
+    classes, colours = load(cfg, model, checkpoint) if checkpoint else (None, None)
     print(f'{args.out}: the model is traced and compared, which takes minutes', flush=True)
     with exclusive(args.out):
         metadata = export(

@@ -12,7 +12,9 @@ from ..checkpoints.fetch import HUB, WEB, Location, fetch
 from ..checkpoints.models import convert_detector
 from ..checkpoints.read import read_ahead, read_checkpoint
 from ..checkpoints.weights import check_plain
+from ..integrations.hub import weights_file
 from ..utils.config_parts import nodes
+from .config import has_tasks
 from .errors import UsageError
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
@@ -45,6 +47,23 @@ def read_safely() -> None:
 def is_remote(path: Location) -> bool:
     """True if `path` is no file of this machine: a URL, or a name in a zoo or on a hub."""
     return '://' in str(path) or str(path).startswith(HUB)
+
+
+def tested_checkpoint(cfg: Config, given: str | None, source: str) -> str | None:
+    """The checkpoint of a command; None where the config names those of several tasks.
+
+    Args:
+        given: on the command line.
+        source: the config, or the stored model that has weights beside it.
+
+    Raises:
+        UsageError, CheckpointError: a checkpoint is missing, or one is given beside those.
+    """
+    if not has_tasks(cfg):
+        return given or weights_file(source)
+    if given is not None:
+        raise UsageError(f'{given}: the config names the checkpoint of each task, so give no other')
+    return None
 
 
 def resolve_resume(cfg: Config, resume: str) -> None:

@@ -68,6 +68,20 @@ def colour_depth(depth: np.ndarray, low: float, high: float) -> np.ndarray:
     return colours
 
 
+def draw_features(path: Path, image: np.ndarray, features: np.ndarray) -> np.ndarray:
+    """Write a picture of features [C, H, W] in the size of their image, and return it.
+
+    Blue, green and red are the three principal components of the features of this image, each from
+    its least to its largest value.
+    """
+    x = features.reshape(len(features), -1).T.astype(np.float64)  # [H W, C]
+    x -= x.mean(0)
+    x = x @ np.linalg.eigh(x.T @ x)[1][:, -3:]  # [H W, 3]
+    x = (x - x.min(0)) / np.maximum(np.ptp(x, axis=0), 1e-9)
+    places = (255 * x).astype(np.uint8).reshape(*features.shape[1:], 3)
+    return write(path, cv2.resize(places, image.shape[1::-1], interpolation=cv2.INTER_NEAREST))
+
+
 def write(path: Path, drawn: np.ndarray) -> np.ndarray:
     """Write a picture (BGR) and return it."""
     if not mmcv.imwrite(drawn, str(path)):

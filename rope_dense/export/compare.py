@@ -34,18 +34,12 @@ def check_file(path: Path, model: nn.Module, metadata: dict) -> str:
 
 
 def largest_difference(path: Path, graph: Graph, image: Tensor) -> float:
-    """The largest difference of two outputs, relative to the largest number of the output.
-
-    Of detections only scores are compared: those with nearly equal scores may swap.
-    """
+    """The largest difference of two outputs, relative to the largest number of the output."""
     with torch.no_grad():
         expected = dict(zip(graph.outputs, graph(image), strict=True))
     actual = dict(zip(graph.outputs, run_file(path, image), strict=True))
-    names = [name for name in graph.outputs if name != 'labels']
-    if graph.task == 'detection':
-        names = ['scores']
-    differences = [(actual[name] - expected[name]).abs().max() for name in names]
-    largest = [expected[name].abs().max() for name in names]
+    differences = [(actual[name] - expected[name]).abs().max() for name in graph.compared]
+    largest = [expected[name].abs().max() for name in graph.compared]
     return max((a / b).item() for a, b in zip(differences, largest, strict=True))
 
 

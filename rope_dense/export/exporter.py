@@ -153,6 +153,7 @@ def file_metadata(
         float32_parts=['all'] if graph.dtype == torch.float32 else list(graph.float32_parts),
         rope_dense=__version__,
         torch=torch.__version__,
+        **graph.details(),
     )
 
 

@@ -30,7 +30,7 @@ class Graph(nn.Module, ABC):
 
     Attributes:
         float32_parts: what stays in float32, whatever ``dtype`` is.
-        task: 'backbone', 'classification', 'segmentation', 'detection' or 'masks'.
+        task: 'backbone', 'classification', 'segmentation', 'detection', 'masks' or 'several'.
         outputs: names of what ``forward`` returns.
         num_classes: K; None if there are none.
         least: (height, width) of the smallest image at dynamic sizes.
@@ -78,6 +78,20 @@ class Graph(nn.Module, ABC):
         """Properties of the input, for the metadata of the file."""
         settings = dict(dtype='uint8', layout='batch, channel, height, width')
         return settings | self.preprocess.description()
+
+    @property
+    def compared(self) -> list[str]:
+        """The outputs that tell whether a file computes the same.
+
+        Of detections only scores, because those with nearly equal scores may swap.
+        """
+        if self.task == 'detection':
+            return ['scores']
+        return [name for name in self.outputs if name != 'labels']
+
+    def details(self) -> dict:
+        """More metadata of the file."""
+        return {}
 
     def cast_backbone(self) -> None:
         """Run the backbone in ``dtype``, between float32 and float32."""
@@ -230,6 +244,7 @@ def graphs() -> dict[type, type[Graph]]:
     """``GRAPHS``, and detectors and segmentors where their packages are there."""
     found = dict(GRAPHS)
     modules = dict(segmentor='mmseg', detector='mmdet', retinanet='mmdet', deim='mmdet')
+    modules |= dict(shared='mmengine')
     for module, package in modules.items():
         if find_spec(package):
             found |= import_module(f'.{module}', __package__).GRAPHS

@@ -57,6 +57,7 @@ REFUSED = (
     'mmseg.models.backbones.timm_backbone',
     'mmseg.models.backbones.vpd',
     'mmseg.models.text_encoder',
+    'rope_dense.models.shared_backbone',
 )
 # Keys of initial weights, of where files are and of training: a stored model has none of them.
 LEFT_OUT = (

@@ -6,12 +6,13 @@ Examples:
     python tools/predict.py CONFIG last.pth drive.mp4 --size 480
     find . -name '*.png' | python tools/predict.py CONFIG last.pth -
     python tools/predict.py hf-hub:OWNER/NAME pictures/   # what tools/push_to_hub.py wrote
+    python tools/predict.py SHARED_CONFIG pictures/   # several tasks, see docs/one_encoder.md
 
 In the output folder: pictures/ with what was found drawn on them (a video stays a video); of a
 detector predictions.json, in COCO's format with scores; of a segmentor labels/, PNGs of class
 numbers with the colours of the classes as palette; of a depth model depth/NAME.npy, float32 in
-metres. Results are those of mmdet's DetInferencer and mmseg's MMSegInferencer. Images above
---tile-above go through tools/predict_large.py, in tiles.
+metres. A model of several tasks has a folder for each. Results are those of mmdet's DetInferencer
+and mmseg's MMSegInferencer. Images above --tile-above go through tools/predict_large.py, in tiles.
 """
 
 from __future__ import annotations
@@ -67,21 +68,21 @@ def main(args: argparse.Namespace) -> None:
     from mmengine.registry import DefaultScope
 
     from ...datasets.image_sources import VIDEO_SUFFIXES, video_properties
-    from ...integrations.hub import weights_file
     from ..config import load_config, used_loaders
     from ..image_sizes import at_size, parse_size
+    from ..weights import tested_checkpoint
     from .inference import build, predict_images, predict_video, sources_of
 
     check_at_least(args, 1, 'batch')
     check_at_least(args, 0, 'score', 'tile_above')
     device = checked_device(args.device or get_device())
     warnings.filterwarnings('ignore', 'torch.meshgrid')  # of mmdet's DINO
-    args.checkpoint = args.checkpoint or weights_file(args.config)
     video = Path(args.input) if args.input.lower().endswith(VIDEO_SUFFIXES) else None
     if video and not video.is_file():
         raise UsageError(f'{video}: no such file')
     frames = video_properties(video) if video else None
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
+    args.checkpoint = tested_checkpoint(cfg, args.checkpoint, args.config)
     used_loaders(cfg, 'test')
     if args.size:
         cfg = at_size(cfg, parse_size(args.size))

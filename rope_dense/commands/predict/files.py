@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
-from ...datasets.drawing import draw, draw_depth
+from ...datasets.drawing import draw, draw_depth, draw_features
 from ...datasets.mask_colours import write_labels
+from ...models.shared_backbone import FEATURES
 from ...utils.atomic_write import atomic_write_text
 from .journal import Journal
 
@@ -188,6 +189,63 @@ class DepthFiles:
         """The number of images, in words."""
         self.journal.close()
         return f'depth of {len(self.journal.entries)} images: {self.out}'
+
+
+class FeatureFiles:
+    """Features of each image, `out`/features/NAME.npy, float16 [C, H, W], beside pictures of them.
+
+    Args:
+        out: folder.
+        journal: of the images that are done.
+    """
+
+    def __init__(self, out: Path, journal: Journal) -> None:
+        self.out, self.journal = out, journal
+
+    def add(
+        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
+    ) -> np.ndarray:
+        """Write the features for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
+        features = sample.cpu().data.float().numpy()
+        save_array(self.out / FEATURES / Path(picture).with_suffix('.npy'), features.astype('f2'))
+        drawn = draw_features(self.out / DRAWN / picture, image, features)
+        self.journal.add(dict(file_name=file_name))
+        return drawn
+
+    def close(self) -> str:
+        """The number of images, in words."""
+        self.journal.close()
+        return f'features of {len(self.journal.entries)} images: {self.out}'
+
+
+Writer: TypeAlias = 'DetectionFiles | SegmentationFiles | DepthFiles | FeatureFiles | TaskFiles'
+
+
+class TaskFiles:
+    """The files of several tasks.
+
+    Args:
+        writers: of each task, to a folder of its own.
+    """
+
+    def __init__(self, writers: Mapping[str, Writer]) -> None:
+        self.writers = writers
+        *_, last = writers.values()
+        self.journal: Journal = last.journal  # an image is done when the last task is
+
+    def add(
+        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
+    ) -> np.ndarray:
+        """Write the predictions for an image; returns the pictures of all tasks side by side."""
+        pictures = [
+            writer.add(file_name, picture, image, sample.get(name))
+            for name, writer in self.writers.items()
+        ]
+        return np.hstack(pictures)
+
+    def close(self) -> str:
+        """What each task says."""
+        return '\n'.join(writer.close() for writer in self.writers.values())
 
 
 def save_array(path: Path, values: np.ndarray) -> None:

@@ -15,8 +15,10 @@ import mmengine
 import numpy as np
 from mmengine.config import Config
 from mmengine.infer import BaseInferencer
+from mmengine.registry import VISUALIZERS
 from mmengine.structures import BaseDataElement
 from mmengine.utils import ProgressBar
+from mmengine.visualization import Visualizer
 
 from ...datasets.image_sources import (
     Source,
@@ -27,15 +29,24 @@ from ...datasets.image_sources import (
     read_image,
 )
 from ...integrations.hub_config import is_stored, registered_only
+from ...models.shared_backbone import FEATURES, SharedBackbone
 from .. import predict_large
-from ..config import estimates_depth
+from ..config import estimates_depth, has_tasks
 from ..errors import UsageError
 from ..trained_model import classes_and_colours
 from ..weights import check_tested_weights, read_safely
-from .files import DRAWN, LABELS, DepthFiles, DetectionFiles, SegmentationFiles
+from .files import (
+    DRAWN,
+    LABELS,
+    DepthFiles,
+    DetectionFiles,
+    FeatureFiles,
+    SegmentationFiles,
+    TaskFiles,
+    Writer,
+)
 from .journal import Journal
 
-Writer = DetectionFiles | SegmentationFiles | DepthFiles
 Image = tuple[Source, np.ndarray]
 
 
@@ -47,17 +58,51 @@ def sources_of(given: str, out: Path) -> list[Source]:
 def build(cfg: Config, args: argparse.Namespace, device: str) -> tuple[BaseInferencer, Writer]:
     """The inferencer of mmdet or mmseg with the weights, and what writes its results."""
     inferencer = build_inferencer(cfg, args.checkpoint, device)
-    meta = inferencer.model.dataset_meta
-    common, journal = (inferencer.visualizer, args.out), journal_of(args)
+    if has_tasks(cfg):
+        return inferencer, task_files(cfg, inferencer.model, args)
+    return inferencer, files_of(cfg, inferencer.visualizer, args)
+
+
+def files_of(cfg: Config, visualizer: Visualizer, args: argparse.Namespace) -> Writer:
+    """The files of a model; the visualizer has its classes and colours."""
+    meta, journal = visualizer.dataset_meta, journal_of(args)
     if estimates_depth(cfg):
-        return inferencer, DepthFiles(args.out, journal)
+        return DepthFiles(args.out, journal)
     if cfg.default_scope == 'mmdet' and not is_panoptic(cfg):
-        return inferencer, DetectionFiles(*common, meta['classes'], args.score, journal)
-    return inferencer, SegmentationFiles(*common, meta['palette'], args.scores, journal)
+        return DetectionFiles(visualizer, args.out, meta['classes'], args.score, journal)
+    return SegmentationFiles(visualizer, args.out, meta['palette'], args.scores, journal)
 
 
-def build_inferencer(cfg: Config, checkpoint: str, device: str) -> BaseInferencer:
+def task_files(cfg: Config, model: SharedBackbone, args: argparse.Namespace) -> TaskFiles:
+    """The files of several tasks."""
+    writers: dict[str, Writer] = {}
+    for name, task in model.configs.items():
+        stored = dict(meta=dict(dataset_meta=model.dataset_metas[name]))
+        classes, colours = classes_and_colours(task, stored)
+        visualizer = VISUALIZERS.build(visualizer_settings(task, f'predictions-{name}'))
+        visualizer.dataset_meta = dict(classes=classes, palette=colours)
+        checkpoint = cfg.model.tasks[name].get('checkpoint') or ''
+        changed = dict(out=args.out / name, checkpoint=checkpoint)
+        writers[name] = files_of(task, visualizer, argparse.Namespace(**vars(args) | changed))
+    if model.features:
+        changed = dict(out=args.out / FEATURES, checkpoint='')
+        journal = journal_of(argparse.Namespace(**vars(args) | changed))
+        writers[FEATURES] = FeatureFiles(args.out / FEATURES, journal)
+    return TaskFiles(writers)
+
+
+def visualizer_settings(cfg: Config, name: str) -> dict:
+    """The visualizer for the predictions of a config."""
+    if cfg.default_scope == 'mmdet':
+        return dict(type='mmdet.DetLocalVisualizer', name=name)
+    return dict(type='mmseg.SegLocalVisualizer', name=name, alpha=0.6)
+
+
+def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseInferencer:
     """The inferencer of mmdet or mmseg with the weights, and with the classes of their training.
+
+    Args:
+        checkpoint: None for a model of several tasks, which has weights and classes.
 
     Raises:
         UsageError, CheckpointError: the weights cannot be read, or do not fit.
@@ -65,8 +110,7 @@ def build_inferencer(cfg: Config, checkpoint: str, device: str) -> BaseInference
     read_safely()
     cfg = copy.deepcopy(cfg)  # the inferencers change pipelines
     detects = cfg.default_scope == 'mmdet'
-    kind = 'DetLocalVisualizer' if detects else 'SegLocalVisualizer'
-    cfg.visualizer = dict(type=kind, name='predictions', **({} if detects else {'alpha': 0.6}))
+    cfg.visualizer = visualizer_settings(cfg, 'predictions')
     cfg.load_from = None
     steps = cfg.test_dataloader.dataset.pipeline
     steps[:] = [step for step in steps if step.type != 'LoadDepth']  # labels, as mmseg's are
@@ -80,6 +124,8 @@ def build_inferencer(cfg: Config, checkpoint: str, device: str) -> BaseInference
     with guard, quiet[0], quiet[1]:
         inferencer = Inferencer(copy.deepcopy(cfg), checkpoint, device=device)
     inferencer.show_progress = False
+    if checkpoint is None:
+        return inferencer
     # The inferencers warn where weights are missing, and take classes of COCO or Cityscapes then.
     stored = check_tested_weights(checkpoint, inferencer.model)
     classes, colours = classes_and_colours(cfg, stored)
@@ -187,10 +233,12 @@ def predict_in_tiles(args: argparse.Namespace, writer: Writer, source: Source) -
     """Predict one large image by the command predict-large.
 
     Raises:
-        UsageError: the model estimates depth.
+        UsageError: the model estimates depth, or has several tasks.
     """
     if isinstance(writer, DepthFiles):
         raise UsageError(predict_large.NO_DEPTH)
+    if isinstance(writer, TaskFiles):
+        raise UsageError('several tasks predict no tiles: raise --tile-above, or give one task')
     detects = isinstance(writer, DetectionFiles)
     stem = Path(source.picture).with_suffix('')
     out = args.out / (f'tiles/{stem}.json' if detects else f'{LABELS}/{stem}.png')

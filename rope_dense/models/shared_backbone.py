@@ -1,0 +1,337 @@
+"""One frozen backbone under the trained heads of several tasks, in one pass.
+
+Letters: B images, C channels.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from inspect import signature
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from mmengine.config import Config
+from mmengine.model import BaseModel, ImgDataPreprocessor
+from mmengine.registry import MODELS
+from mmengine.structures import BaseDataElement, PixelData
+from torch import Tensor, nn
+
+from ..backbones import RoPEViT
+from ..backbones.layers import to_map
+from ..checkpoints.errors import CheckpointError
+from ..checkpoints.fetch import fetch
+from ..checkpoints.incompatible import compare
+from ..checkpoints.models import convert_detector
+from ..checkpoints.read import read_checkpoint
+from ..utils.sizes import Size
+from ..utils.validation import check_settings
+from .eomt.queries import EoMT
+
+FEATURES = 'features'  # the name of an output, and of no task
+# Arguments of a backbone that may differ between the tasks.
+PER_TASK = (
+    *('arch', 'settings', 'out_indices', 'output_prefix', 'drop_path_rate', 'frozen_stages'),
+    *('with_cp', 'init_cfg', 'pretrained'),
+)
+# Likewise of its architecture: the weights tell whether these fit.
+OF_WEIGHTS = ('final_norm', 'layer_scale_init_value', 'qkv_bias')
+AUGMENTATION = dict.fromkeys(('shift', 'jitter', 'rescale'))
+PIXELS = dict(mean=None, std=None, bgr_to_rgb=False, rgb_to_bgr=False)
+
+
+@MODELS.register_module()
+class SharedBackbone(BaseModel):
+    """Detectors, segmentors and depth estimators of mmdet and mmseg on one plain ViT.
+
+    Each task is a trained model with a config and a checkpoint of its own. All were trained on the
+    same frozen backbone, which is in memory once and runs once. Each head gets the maps, norms and
+    prefix tokens that its config asks for, and predicts what its model alone predicts for the same
+    input: normalised by the common ``data_preprocessor``, and padded to a multiple that fits all
+    tasks. Segmentors take whole images, whatever ``test_cfg.mode`` is. The model does not train.
+    Checked against each model alone, and by counted launches, in
+    tests/models/test_shared_backbone.py.
+
+    ``PMT`` shares a backbone. ``EoMT`` is refused: its queries pass the last blocks, whose tokens
+    are then of no use to other heads.
+
+    Args:
+        tasks: by name, ``dict(config=..., checkpoint=...)``: the path of a config, such as the one
+            in the work folder of the training, and a path, address or name on the hub. Without a
+            checkpoint a head has random weights, on the backbone of the first task.
+        features: also give the map of the last block, after the last norm and scaled to length 1
+            at each place: products of places are cosine similarities.
+
+    Attributes:
+        backbone: the shared one.
+        tasks: the models by name. Each also runs alone.
+        configs: of the tasks.
+        dataset_metas: classes and colours of the tasks, as far as their checkpoints have them.
+
+    Raises:
+        ValueError: tasks that cannot share a backbone or an input; the message names the setting.
+        CheckpointError: a checkpoint cannot be read, or does not fit its config, or the weights of
+            the backbones differ; the message names the first such key, and both files.
+    """
+
+    def __init__(self, tasks: Mapping[str, dict], features: bool = False) -> None:
+        configs = {name: read_task(name, task) for name, task in tasks.items()}
+        if not configs:
+            raise ValueError('tasks: give one or more, NAME=dict(config=..., checkpoint=...)')
+        super().__init__(common_preprocessor(configs))
+        self.configs, self.features = configs, features
+        self.dataset_metas: dict[str, dict] = {}
+        self.current, self.needed = Pass(), set[int]()
+        self.tasks = nn.ModuleDict()
+        for name in configs:
+            self.add_task(name, tasks)
+        self.indices = sorted(self.needed)
+        self.eval().requires_grad_(False)
+
+    def add_task(self, name: str, tasks: Mapping[str, dict]) -> None:
+        """Build the model of a task, and give it the shared backbone."""
+        cfg, checkpoint = self.configs[name], tasks[name].get('checkpoint')
+        model = build_task(name, cfg)
+        self.dataset_metas[name] = {} if checkpoint is None else load_task(model, checkpoint)
+        if not self.tasks:
+            self.backbone = MODELS.build(dict(cfg.model.backbone, type=RoPEViT, init_cfg=None))
+            share(model.backbone, self.backbone)
+            if self.features:
+                self.needed.add(len(self.backbone.blocks) - 1)
+                if self.backbone.norm is None:
+                    raise ValueError(f'features: the backbone of tasks.{name} has no final norm')
+        first = next(iter(tasks))
+        needed = encoder_settings(self.configs[first], self.backbone)
+        for key, value in encoder_settings(cfg, model.backbone).items():
+            if value != needed[key]:
+                raise ValueError(
+                    f'the backbones differ: {key} is {value!r} in tasks.{name}, {needed[key]!r} in '
+                    f'tasks.{first}'
+                )
+        if checkpoint is not None:
+            files = tasks[first].get('checkpoint') or 'random weights', checkpoint
+            check_equal_weights(self.backbone, model.backbone, files)
+        share(self.backbone, model.backbone)
+        model.backbone.current = self.current
+        self.needed.update(model.backbone.out_indices)
+        self.tasks[name] = model
+
+    def init_weights(self) -> None:
+        """Change nothing: all weights were read from checkpoints."""
+
+    def forward(
+        self,
+        inputs: Tensor,
+        data_samples: Sequence[BaseDataElement] | None = None,
+        mode: Literal['tensor', 'predict', 'loss'] = 'tensor',
+    ) -> dict[str, Any] | list[BaseDataElement]:
+        """Run the backbone once and each head on its maps.
+
+        Args:
+            inputs: [B, 3, height, width], normalised.
+            data_samples: with ``ori_shape``, ``img_shape`` and ``scale_factor``.
+            mode: see the results.
+
+        Returns:
+            'tensor': by the name of the task, what its model returns in this mode. 'predict': for
+            each image a sample with the sample of each task by its name. ``features`` are
+            [B, C, H, W], or ``PixelData`` of the places with pixels of the image.
+
+        Raises:
+            RuntimeError: mode 'loss'.
+        """
+        if mode == 'loss':
+            raise RuntimeError(
+                'SharedBackbone only predicts: train each head with its own config and '
+                "frozen_stages='all'"
+            )
+        results: dict[str, Any] = {}
+        height, width = inputs.shape[2:]
+        with self.encoded(inputs):
+            for name, task in self.tasks.items():
+                scope, size = self.configs[name].default_scope, (height, width)
+                samples = data_samples and [task_sample(scope, x, size) for x in data_samples]
+                results[name] = task(inputs, samples, mode=mode)
+            if self.features:
+                results[FEATURES] = self.feature_map()
+        if mode == 'tensor':
+            return results
+        assert data_samples is not None, 'predictions need samples'
+        side = self.backbone.patch_embed.patch_size
+        if self.features:
+            results[FEATURES] = [
+                cropped(x, sample, side)
+                for x, sample in zip(results[FEATURES], data_samples, strict=True)
+            ]
+        return [
+            BaseDataElement(metainfo=sample.metainfo, **{name: x[i] for name, x in results.items()})
+            for i, sample in enumerate(data_samples)
+        ]
+
+    @contextmanager
+    def encoded(self, image: Tensor) -> Iterator[None]:
+        """Within this context, the backbones of the tasks give the tokens of one pass of images."""
+        tokens, grid = self.backbone.block_tokens(image, self.indices)
+        self.current.tokens = dict(zip(self.indices, tokens, strict=True))
+        self.current.grid = grid
+        try:
+            yield
+        finally:
+            self.current.tokens = {}
+
+    def feature_map(self) -> Tensor:
+        """The normalised map [B, C, H, W] of the images of this pass."""
+        x = self.backbone.norm(self.current.tokens[self.indices[-1]])
+        x = to_map(x[:, self.backbone.num_prefix_tokens :], self.current.grid)
+        return F.normalize(x, dim=1)
+
+
+@dataclass
+class Pass:
+    """The tokens of some images after each block that a head needs; none between two passes."""
+
+    tokens: dict[int, Tensor] = field(default_factory=dict)
+    grid: Size = (0, 0)
+
+
+class TaskBackbone(RoPEViT):
+    """The backbone of one task: makes its maps of the tokens of a pass, where there is one."""
+
+    current: Pass | None = None
+
+    def block_tokens(self, image: Tensor, indices: Sequence[int]) -> tuple[list[Tensor], Size]:
+        if self.current is None or not self.current.tokens:
+            return super().block_tokens(image, indices)
+        return [self.current.tokens[index] for index in indices], self.current.grid
+
+
+def share(source: RoPEViT, target: RoPEViT) -> None:
+    """Replace the parts of a backbone by those of another."""
+    parts = dict(source.named_children()) | dict(source.named_parameters(recurse=False))
+    for name, part in parts.items():
+        if getattr(target, name) is not None:  # a final norm that this task does not have
+            setattr(target, name, part)
+
+
+def read_task(name: str, task: dict) -> Config:
+    """The config of a task."""
+    if not name.isidentifier() or name == FEATURES:
+        raise ValueError(f'tasks: {name!r} must be a Python name other than {FEATURES!r}')
+    settings = check_settings(f'tasks.{name}', task, ('config', 'checkpoint'))
+    if 'config' not in settings:
+        raise ValueError(f'tasks.{name} has no config')
+    return Config.fromfile(settings['config'])
+
+
+def common_preprocessor(configs: Mapping[str, Config]) -> ImgDataPreprocessor:
+    """The preprocessor of all tasks; its divisor is a multiple of theirs."""
+    pixels, divisors = {}, []
+    for name, cfg in configs.items():
+        settings = cfg.model.get('data_preprocessor') or {}
+        found = {key: settings.get(key, default) for key, default in PIXELS.items()}
+        pixels[name] = {
+            key: [*map(float, x)] if isinstance(x, (list, tuple)) else x for key, x in found.items()
+        }
+        padding = (settings.get('test_cfg') or {}).get('size_divisor')
+        divisors += [settings.get('pad_size_divisor') or 1, padding or 1]
+    first, needed = next(iter(pixels.items()))
+    for name, found in pixels.items():
+        if found != needed:
+            raise ValueError(
+                f'one pass has one input, but data_preprocessor has {found} in tasks.{name}, '
+                f'{needed} in tasks.{first}'
+            )
+    return ImgDataPreprocessor(**needed, pad_size_divisor=math.lcm(*divisors))
+
+
+def build_task(name: str, cfg: Config) -> Any:
+    """The model of a task, of mmdet or mmseg, with a ``TaskBackbone`` of its own.
+
+    Raises:
+        ValueError: it cannot share a backbone.
+    """
+    scope, settings = cfg.default_scope, copy.deepcopy(cfg.model)
+    if scope in ('mmdet', 'mmseg'):
+        import_module(f'{scope}.models')
+    if scope == 'mmseg':
+        settings.test_cfg = dict(settings.get('test_cfg') or {}, mode='whole')
+    with MODELS.switch_scope_and_registry(scope) as registry:
+        kind = settings.backbone.type
+        if (registry.get(kind) if isinstance(kind, str) else kind) is not RoPEViT:
+            raise ValueError(f'tasks.{name}: the backbone must be RoPEViT, it is {kind}')
+        settings.backbone.type = TaskBackbone
+        model = registry.build(settings)
+    if any(isinstance(part, EoMT) for part in model.modules()):
+        raise ValueError(
+            f'tasks.{name}: the queries of EoMT pass the last blocks of the backbone, whose tokens '
+            'are then of no use to other heads; PMT (pmt=dict() in the head) shares a backbone'
+        )
+    return model
+
+
+def load_task(model: BaseModel, checkpoint: str) -> dict:
+    """Load the weights of a task strictly; returns the classes and colours beside them."""
+    contents = convert_detector(read_checkpoint(fetch(checkpoint), checkpoint), checkpoint)
+    stored = contents.get('state_dict', contents)
+    expected, weights = (
+        {key: x for key, x in state.items() if not key.endswith('num_batches_tracked')}
+        for state in (model.state_dict(), stored)
+    )
+    if incompatible := compare(expected, weights):
+        raise CheckpointError(f'{checkpoint} does not fit its config:\n{incompatible}')
+    model.load_state_dict(weights, strict=False)
+    return (contents.get('meta') or {}).get('dataset_meta') or {}
+
+
+def encoder_settings(cfg: Config, backbone: RoPEViT) -> dict[str, Any]:
+    """What the tokens of a backbone depend on in evaluation, beside its weights."""
+    arguments = {
+        name: cfg.model.backbone.get(name, parameter.default)
+        for name, parameter in signature(RoPEViT).parameters.items()
+        if name not in PER_TASK
+    }
+    arch = {name: x for name, x in asdict(backbone.arch).items() if name not in OF_WEIGHTS}
+    if arch['rope'] and 'coordinates' in arch['rope']:
+        arch['rope'] = dict(arch['rope'], coordinates=arch['rope']['coordinates'] | AUGMENTATION)
+    return arch | arguments
+
+
+def check_equal_weights(first: RoPEViT, other: RoPEViT, files: tuple[str, str]) -> None:
+    """Raise CheckpointError unless the weights of two backbones have the same bytes.
+
+    Either may lack the final norm, and biases of queries, keys and values that are 0 in the other:
+    DINOv3's released ones are.
+    """
+    ours, theirs = first.state_dict(), other.state_dict()
+    for key in dict.fromkeys([*ours, *theirs]):
+        if key in ours and key in theirs:
+            equal = torch.equal(*(x[key].flatten().view(torch.uint8) for x in (ours, theirs)))
+        else:
+            lone = ours.get(key, theirs.get(key))
+            equal = key.startswith('norm.') or ('.qkv.' in key and not lone.any())
+        if not equal:
+            raise CheckpointError(
+                f'the weights of the backbones differ, first in {key}: {files[0]} and {files[1]}. '
+                "Heads share a backbone that all were trained on frozen (frozen_stages='all')"
+            )
+
+
+def task_sample(scope: str, sample: BaseDataElement, size: Size) -> BaseDataElement:
+    """A sample of a task for an image that was padded to ``size``, (height, width)."""
+    height, width = sample.metainfo['img_shape'][:2]
+    padding = (0, size[1] - width, 0, size[0] - height)  # left, right, top, bottom
+    meta = dict(sample.metainfo, batch_input_shape=size, pad_shape=size, img_padding_size=padding)
+    kind = 'SegDataSample' if scope == 'mmseg' else 'DetDataSample'
+    package = 'mmseg' if scope == 'mmseg' else 'mmdet'
+    return getattr(import_module(f'{package}.structures'), kind)(metainfo=meta)
+
+
+def cropped(feature_map: Tensor, sample: BaseDataElement, side: int) -> PixelData:
+    """A map [C, H, W] without the places of padding alone."""
+    rows, columns = (-(-pixels // side) for pixels in sample.metainfo['img_shape'][:2])
+    return PixelData(data=feature_map[:, :rows, :columns])

@@ -1,0 +1,97 @@
+"""Several heads on one backbone as one file, beside each model alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from helpers import shared_backbone as small
+from helpers.exported import (
+    assert_detected,
+    assert_plain,
+    assert_same,
+    assert_segmented,
+    detected,
+    onnx,
+    pixels,
+)
+from rope_dense.export import export
+from rope_dense.export.compare import check_file, run_file
+from rope_dense.models.shared_backbone import SharedBackbone
+
+
+@pytest.fixture(scope='module')
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+    folder = tmp_path_factory.mktemp('shared')
+    return small.save(folder, **{name: make() for name, make in small.ALL.items()})
+
+
+def outputs(name: str, model: Any, image: Tensor) -> list[Tensor]:
+    """What a model gives alone for images, in the order of its file."""
+    if name == 'boxes':
+        return detected(model, image)
+    inputs = model.data_preprocessor(dict(inputs=list(image)))['inputs']
+    (classes,), (masks,) = model.panoptic_head(model.extract_feat(inputs))
+    masks = F.interpolate(masks, image.shape[2:], mode='bilinear', align_corners=False)
+    return [classes.softmax(-1), masks.sigmoid()]
+
+
+@pytest.mark.parametrize(
+    'first, suffix',
+    [
+        ('masks', 'pt2'),
+        pytest.param('masks', 'onnx', marks=pytest.mark.slow),
+        pytest.param('boxes', 'onnx', marks=pytest.mark.slow),
+    ],
+)
+@torch.no_grad()
+def test_one_file_gives_what_each_model_gives(
+    first: str, suffix: str, tasks: dict[str, dict], tmp_path: Path
+) -> None:
+    """At sizes that were not traced, for any number of images."""
+    model = SharedBackbone({name: tasks[name] for name in (first, 'classes')}, features=True)
+    path = tmp_path / f'all.{suffix}'
+    metadata = export(model, path, format=suffix)
+    of_first = dict(boxes=['scores', 'boxes', 'labels'], masks=['classes', 'masks'])[first]
+    named = [f'{first}_{name}' for name in of_first]
+    assert metadata['outputs'] == [*named, 'classes_logits', 'classes_labels', 'features']
+    assert metadata['tasks']['classes'] == dict(
+        task='segmentation',
+        outputs=['classes_logits', 'classes_labels'],
+        num_classes=3,
+        classes=['a', 'b', 'c'],
+    )
+    assert (
+        metadata['task'] == 'several' and metadata['multiple_of'] == dict(boxes=32, masks=16)[first]
+    )
+    if suffix == 'onnx':
+        assert_plain(path)
+        shapes = [tuple(weight.dims) for weight in onnx.load(path).graph.initializer]
+        mlps = (2 * small.C, small.C), (small.C, 2 * small.C)
+        assert sum(map(shapes.count, mlps)) == 2 * len(model.backbone.blocks)  # once
+    height, width = metadata['smallest_size']
+    alone = {name: small.alone(tasks[name]) for name in (first, 'classes')}
+    for batch, rows, columns in ((1, 0, 32), (2, 64, 0))[: 1 if suffix == 'pt2' else 2]:
+        image = pixels(batch, 3, height + rows, width + columns)
+        *found, logits, labels, features = run_file(path, image)
+        expected = outputs(first, alone[first], image)
+        (assert_detected if first == 'boxes' else assert_same)(found, expected)
+        assert_segmented(alone['classes'], [logits, labels], image)
+        inputs = model.data_preprocessor(dict(inputs=list(image)))['inputs']
+        assert_same([features], [model(inputs)['features']])
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_half_precision_at_a_fixed_size(tasks: dict[str, dict], tmp_path: Path) -> None:
+    model = SharedBackbone({name: tasks[name] for name in ('masks', 'classes')}, features=True)
+    path = tmp_path / 'half.onnx'
+    half = export(model, path, size=(64, 96), batch=1, dtype=torch.float16)
+    assert 'necks and heads' in half['float32_parts']
+    difference = float(check_file(path, model, half).split(': ')[1].split()[0])
+    assert 1e-6 < difference < 0.05
