@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     Picture = str | Path | np.ndarray | Image
 
-TASKS = ('detection', 'instance', 'realtime', 'realtime_masks', 'semantic')
+TASKS = ('detection', 'instance', 'oriented', 'realtime', 'realtime_masks', 'semantic')
 
 
 def train(task: str, *, work_dir: str | Path | None = None, **own: object) -> Model:
     """Train on own data by the recipe of configs/own/TASK.py; see docs/own_data.md.
 
     Args:
-        task: 'detection', 'instance', 'realtime', 'realtime_masks' or 'semantic'.
+        task: 'detection', 'instance', 'oriented', 'realtime', 'realtime_masks' or 'semantic'.
         work_dir: of the run; by default work_dirs/TASK.
         own: settings of the recipe, such as ``data_root``, ``epochs`` and ``backbone``.
 

@@ -89,16 +89,14 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
     from mmengine.registry import DATASETS, MODELS, VISUALIZERS
 
     from ..engine.runner import NamingPipeline
+    from .config import detects, visualizer_of
 
     dataset = DATASETS.build(config[f'{split}_dataloader'].dataset)
     dataset.pipeline = NamingPipeline(dataset.pipeline.transforms)
     preprocessor = MODELS.build(
         ConfigDict(config.model.data_preprocessor, mean=None, std=None, bgr_to_rgb=False)
     )
-    detects = config.default_scope == 'mmdet'
-    kind = 'DetLocalVisualizer' if detects else 'SegLocalVisualizer'
-    settings = {} if detects else {'alpha': 0.5}
-    visualizer = VISUALIZERS.build(dict(type=kind, name=f'samples_{out}', **settings))
+    visualizer = VISUALIZERS.build(visualizer_of(config, f'samples_{out}', alpha=0.5))
     visualizer.dataset_meta = dataset.metainfo
     random.seed(seed)
     np.random.seed(seed)
@@ -117,7 +115,7 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
         labels = data['data_samples'][0]
         if loads_late:
             resize_labels(labels)
-        if detects and 'gt_instances' in labels:
+        if detects(config) and 'gt_instances' in labels:
             labels.gt_instances = labels.gt_instances.cpu()
         with warnings.catch_warnings():
             warnings.filterwarnings('ignore', '.*out of bounds')  # labels that a crop has cut
@@ -134,8 +132,11 @@ def resize_labels(sample: BaseDataElement) -> None:
 
     height, width = sample.img_shape[:2]
     if 'gt_instances' in sample:
-        objects, factor = sample.gt_instances, np.tile(sample.scale_factor, 2)
-        objects.bboxes = objects.bboxes * objects.bboxes.new_tensor(factor)
+        objects, factor = sample.gt_instances, sample.scale_factor
+        if hasattr(objects.bboxes, 'rescale_'):  # rotated
+            objects.bboxes.rescale_(factor)
+        else:
+            objects.bboxes = objects.bboxes * objects.bboxes.new_tensor(np.tile(factor, 2))
         if 'masks' in objects:
             objects.masks = objects.masks.resize((height, width))
     if 'gt_sem_seg' in sample:

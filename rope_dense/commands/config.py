@@ -22,6 +22,7 @@ from ..integrations.hub_config import read_settings
 from ..utils.config_parts import leaf_datasets, nodes
 from .door import building
 from .errors import UsageError
+from .oriented import angle_version, write_convention
 from .own_config import UNKNOWN
 
 # mmengine needs all or none of these for each loop.
@@ -66,6 +67,7 @@ def load_config(
     for _, node in nodes(cfg._cfg_dict):
         node.pop('_delete_', None)  # where there is nothing to delete, mmengine leaves it
     import_task(cfg, path)
+    write_convention(cfg)
     cfg.work_dir = work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
     for loader in (f'{loop}_dataloader' for loop in SECTIONS):
         if isinstance(cfg.get(loader), dict) and not cfg[loader].get('num_workers'):
@@ -155,6 +157,20 @@ def import_task(cfg: Config, path: str) -> None:
         importlib.import_module(f'{scope}.models')
         with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
             importlib.import_module(f'{scope}.datasets')
+
+
+def detects(cfg: Config) -> bool:
+    """Return True for a model of mmdet or mmrotate, of boxes upright or rotated."""
+    return cfg.default_scope in ('mmdet', 'mmrotate')
+
+
+def visualizer_of(cfg: Config, name: str, alpha: float) -> dict:
+    """Settings of the visualizer of a task; `alpha` is the opacity of a segmentation."""
+    if angle_version(cfg):
+        return dict(type='mmrotate.RotLocalVisualizer', name=name)
+    if detects(cfg):
+        return dict(type='mmdet.DetLocalVisualizer', name=name)
+    return dict(type='mmseg.SegLocalVisualizer', name=name, alpha=alpha)
 
 
 def datasets_of(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from .arguments import tool_parser
 from .errors import UsageError
 
-FORMATS = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'colours')
+FORMATS = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'dota', 'colours')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:

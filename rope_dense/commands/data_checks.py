@@ -15,7 +15,7 @@ from mmengine.registry import DATASETS, TRANSFORMS
 
 from ..datasets.coco_completion import complete_annotations
 from ..engine.runner import FILES, NamingPipeline
-from .config import component_of, datasets_of, evaluators, lacks_classes
+from .config import component_of, datasets_of, detects, evaluators, lacks_classes
 from .door import build_part
 from .errors import UsageError
 from .model_checks import check_classes, heads
@@ -33,7 +33,7 @@ def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
         UsageError: files are missing, or do not fit the model.
         LoadError: an image or mask cannot be loaded.
     """
-    if cfg.default_scope == 'mmdet':
+    if detects(cfg):
         complete_annotations()
         use_faster_coco_eval()
     check_paths(cfg, loaders)

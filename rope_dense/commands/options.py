@@ -14,7 +14,7 @@ from mmengine.config import Config, ConfigDict
 
 from ..utils.atomic_write import atomic_files
 from ..utils.config_parts import nodes
-from .config import datasets_of, evaluators
+from .config import datasets_of, detects, evaluators, visualizer_of
 from .errors import UsageError
 from .weights import resolve_resume
 
@@ -123,10 +123,11 @@ def saved_predictions(cfg: Config, out: str) -> Iterator[None]:
     They appear when the test is complete.
     """
     metrics = [metric for _, metric in evaluators(cfg, 'test_evaluator')]
-    detects = cfg.default_scope == 'mmdet'
-    with atomic_files(Path(out).parent if detects else out) as partial:
-        if detects:
-            dump = ConfigDict(type='DumpDetResults', out_file_path=str(partial / Path(out).name))
+    with atomic_files(Path(out).parent if detects(cfg) else out) as partial:
+        if detects(cfg):
+            dump = ConfigDict(
+                type='mmdet.DumpDetResults', out_file_path=str(partial / Path(out).name)
+            )
             cfg.test_evaluator = [*metrics, dump]
         else:
             writers = [metric for metric in metrics if metric.type == 'IoUMetric']
@@ -142,13 +143,13 @@ def show_predictions(cfg: Config, show: bool, show_dir: str | None, wait_time: f
 
     mmdet writes `show_dir`/<image>, mmseg `show_dir`/vis_data/vis_image/test_<image>_<number>.png.
     """
-    kind = 'Det' if cfg.default_scope == 'mmdet' else 'Seg'
+    kind, package = ('Det', 'mmdet') if detects(cfg) else ('Seg', 'mmseg')
     hooks = cfg.setdefault('default_hooks', ConfigDict())
-    hook = hooks.setdefault('visualization', ConfigDict(type=f'{kind}VisualizationHook'))
+    hook = hooks.setdefault('visualization', ConfigDict(type=f'{package}.{kind}VisualizationHook'))
     hook.update(draw=True, interval=1, show=show, wait_time=wait_time)
     if not cfg.get('visualizer'):
-        backends = [dict(type='LocalVisBackend')]
-        cfg.visualizer = ConfigDict(type=f'{kind}LocalVisualizer', vis_backends=backends)
+        settings = visualizer_of(cfg, 'visualizer', alpha=0.8)  # mmseg's default
+        cfg.visualizer = ConfigDict(settings, vis_backends=[dict(type='LocalVisBackend')])
     if show_dir and kind == 'Det':
         hook.test_out_dir = os.path.abspath(show_dir)
     elif show_dir:

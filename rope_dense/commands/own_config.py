@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -223,8 +223,11 @@ def on_coco(
     return finished(cfg, own)
 
 
-def fit_data(cfg: dict, own: Own) -> int:
+def fit_data(cfg: dict, own: Own, find: FindSplits | None = None) -> int:
     """Set data sets, evaluators and classes for boxes in COCO's format, in place.
+
+    Args:
+        find: what finds the splits; by default ``find_splits``.
 
     Returns:
         The number of training images.
@@ -234,7 +237,7 @@ def fit_data(cfg: dict, own: Own) -> int:
     """
     train = val = MISSING
     if own.root.is_dir():  # else the tools say, before they begin, that the data is not there
-        train, val, cfg['own_data'] = find_splits(own)
+        train, val, cfg['own_data'] = (find or find_splits)(own)
     file = own.root / CLASSES_FILE
     listed, colours = read_classes(file) if file.is_file() else (None, [])
     classes = choose_classes(train, val, own.classes or listed)
@@ -251,12 +254,16 @@ def fit_data(cfg: dict, own: Own) -> int:
     filter_cfg = dict(filter_empty_gt=not own.negatives, min_size=1)
     cfg['train_dataloader']['dataset']['filter_cfg'] = filter_cfg
     for evaluator in ('val_evaluator', 'test_evaluator'):
-        cfg[evaluator]['ann_file'] = str(own.root / val.ann_file)
+        if 'ann_file' in cfg[evaluator]:  # DOTA's metric takes objects from the data set
+            cfg[evaluator]['ann_file'] = str(own.root / val.ann_file)
     set_everywhere(cfg['model'], 'num_classes', len(classes))
     images = train.count(classes)
     if not images:
         raise ValueError(f'{own.root / train.ann_file}: no image has an object of {classes}')
     return train.num_images if own.negatives else images
+
+
+FindSplits = Callable[[Own], tuple[CocoSplit, CocoSplit, str]]
 
 
 def find_splits(own: Own) -> tuple[CocoSplit, CocoSplit, str]:

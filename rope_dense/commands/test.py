@@ -54,6 +54,7 @@ def main(args: argparse.Namespace) -> None:
     from .launch import build_runner, test
     from .model_checks import build_model, check_image_sizes
     from .options import enable_compile, enable_tta, saved_predictions, show_predictions
+    from .oriented import check_convention
     from .weights import check_tested_weights
 
     cfg = load_config(args.config, args.cfg_options, args.work_dir, args.data_root)
@@ -62,7 +63,7 @@ def main(args: argparse.Namespace) -> None:
         cfg.load_from, cfg.resume = args.checkpoint, False
         model = build_model(cfg)
         check_image_sizes(cfg, model, loaders)
-        check_tested_weights(args.checkpoint, model)
+        check_convention(cfg, check_tested_weights(args.checkpoint, model))
         check_data(cfg, loaders)
         del model
         if args.tta:

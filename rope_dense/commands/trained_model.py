@@ -9,6 +9,7 @@ from mmengine.registry import DATASETS
 
 from .config import component_of, datasets_of
 from .model_checks import build_model, check_classes
+from .oriented import check_convention
 from .weights import check_tested_weights
 
 Colour = tuple[int, int, int]  # red, green, blue
@@ -30,6 +31,7 @@ def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], list[
     Colours are random where both have none. UsageError for another number of classes than the heads
     of the model have.
     """
+    check_convention(cfg, checkpoint)
     key, dataset = next(datasets_of(cfg, 'test_dataloader'))
     known = dict(getattr(component_of(cfg, DATASETS, dataset), 'METAINFO', {}))
     known |= dataset.get('metainfo') or {}

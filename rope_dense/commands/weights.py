@@ -16,6 +16,7 @@ from ..integrations.hub import weights_file
 from ..utils.config_parts import nodes
 from .config import has_tasks
 from .errors import UsageError
+from .oriented import check_convention
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
 
@@ -94,6 +95,7 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
         return
     origin = '--resume' if cfg.get('resume') else 'load_from'
     checkpoint = read(path, origin)
+    check_convention(cfg, checkpoint)
     weights = weights_of(checkpoint, f'{origin} {path!r}')
     if not cfg.get('resume'):
         check_backbone(model, weights, f'{origin} {path!r}')

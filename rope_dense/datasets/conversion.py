@@ -12,21 +12,35 @@ from xml.etree import ElementTree
 import numpy as np
 from PIL import Image
 
+from .dota_labels import read_dota
 from .label_readers import (
     NO_IMAGE,
-    READERS,
     Box,
     Labelled,
     Odd,
     Shape,
     bounding_box,
     orientation_of,
+    read_coco,
+    read_cvat,
+    read_labelme,
+    read_voc,
+    read_yolo,
     shown_size,
 )
+from .rotated import rectangle_corners, smallest_rectangle
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
 
+READERS = {
+    'coco': read_coco,
+    'yolo': read_yolo,
+    'voc': read_voc,
+    'labelme': read_labelme,
+    'cvat': read_cvat,
+    'dota': read_dota,
+}
 LEAST_SIDE = 1.0  # pixels: mmdet leaves out what is smaller
 
 
@@ -36,6 +50,9 @@ def convert(
     images: Path | None = None,
     classes: Sequence[str] | None = None,
     names: Collection[str] | None = None,
+    *,
+    oriented: bool = False,
+    ignore_difficult: bool = False,
 ) -> tuple[dict, Odd]:
     """The annotations in a file or folder as a COCO data set, and what is odd in them.
 
@@ -48,6 +65,8 @@ def convert(
         images: folder of the images; by default beside the labels, as the format has it.
         classes: names to use, in the order of their numbers; by default the source's.
         names: paths of the images to take, in their folder and without suffix; None for all.
+        oriented: `segmentation` is the smallest rectangle around an object, which nothing clips.
+        ignore_difficult: objects that DOTA calls difficult are `iscrowd`, which is not evaluated.
 
     Raises:
         ValueError: the source cannot be read as that format, or has no image.
@@ -61,11 +80,14 @@ def convert(
         labelled = [item for item in labelled if path_of(item, folder) in names]
     entries: list[dict] = []
     annotations: list[dict] = []
+    form = annotate_oriented if oriented else annotate
     for number, item in enumerate((turned(item, odd) for item in labelled), start=1):
         entries.append(image_entry(item, number, folder, odd))
         for shape in item.shapes:
-            if annotation := annotate(shape, entries[-1], labels, odd):
-                annotations.append(dict(id=len(annotations) + 1, **annotation))
+            if annotation := form(shape, entries[-1], labels, odd):
+                is_crowd = shape.crowd or (ignore_difficult and shape.difficult)
+                ids = dict(id=len(annotations) + 1, image_id=number, iscrowd=int(is_crowd))
+                annotations.append(dict(ids, **annotation))
     categories = [dict(id=number, name=name) for number, name in enumerate(labels, start=1)]
     return dict(images=entries, annotations=annotations, categories=categories), odd
 
@@ -170,17 +192,40 @@ def annotate(shape: Shape, image: dict, names: Sequence[str], odd: Odd) -> dict 
     if min(box[2:]) < LEAST_SIDE:
         odd.add('box without area, less than a pixel wide or high (left out)', name)
         return None
-    annotation: dict[str, Any] = dict(
-        image_id=image['id'],
-        category_id=names.index(shape.label) + 1,
-        bbox=list(box),
-        area=box[2] * box[3],
-        iscrowd=int(shape.crowd),
-    )
+    category = names.index(shape.label) + 1
+    annotation: dict[str, Any] = dict(category_id=category, bbox=list(box), area=box[2] * box[3])
     if shape.polygons:
         polygons = [clipped_polygon(points, *size) for points in shape.polygons]
         annotation |= dict(segmentation=polygons, area=covered_area(polygons, *size))
     return annotation
+
+
+def annotate_oriented(shape: Shape, image: dict, names: Sequence[str], odd: Odd) -> dict | None:
+    """An object as its smallest rectangle, which may reach beyond the image; None if left out.
+
+    A rectangle of which the image has less than the centre is left out.
+    """
+    name = shape.where or image['file_name']
+    if shape.label not in names:
+        odd.add(f'unknown class {shape.label!r} (left out)', name)
+        return None
+    left, top, width, height = shape.box
+    right, bottom = left + width, top + height
+    outlines = shape.polygons or [[left, top, right, top, right, bottom, left, bottom]]
+    if shape.polygons and any(map(crosses_itself, outlines)):
+        odd.add('corners in an order that crosses (their smallest rectangle taken)', name)
+    rectangle = smallest_rectangle([value for outline in outlines for value in outline])
+    x, y, *sides = rectangle[:4].tolist()
+    if min(sides) < LEAST_SIDE:
+        odd.add('rectangle without area, less than a pixel wide or high (left out)', name)
+        return None
+    if not (0 <= x < image['width'] and 0 <= y < image['height']):
+        odd.add('rectangle with its centre outside of its image (left out)', name)
+        return None
+    corners = rectangle_corners(rectangle).tolist()
+    category, box = names.index(shape.label) + 1, list(bounding_box(corners))
+    area = sides[0] * sides[1]
+    return dict(category_id=category, bbox=box, area=area, segmentation=[corners])
 
 
 def default_images(kind: str, source: Path) -> Path:
@@ -188,6 +233,8 @@ def default_images(kind: str, source: Path) -> Path:
     if kind == 'yolo' and 'labels' in source.parts:
         place = len(source.parts) - 1 - source.parts[::-1].index('labels')
         return Path(*source.parts[:place], 'images', *source.parts[place + 1 :])
+    if kind == 'dota':
+        return source.parent / 'images'
     if kind == 'voc' and (source.parent / 'JPEGImages').is_dir():
         return source.parent / 'JPEGImages'
     if source.is_dir():

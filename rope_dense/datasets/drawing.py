@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ def draw(
         settings: of the visualizer's ``add_datasample``.
     """
     rgb = np.ascontiguousarray(image[..., ::-1])
-    visualizer.add_datasample(path.name, rgb, sample, draw_gt=False, **settings)
+    with warnings.catch_warnings():
+        warnings.filterwarnings('ignore', '.*out of bounds')  # rotated boxes reach beyond the image
+        visualizer.add_datasample(path.name, rgb, sample, draw_gt=False, **settings)
     drawn = np.ascontiguousarray(visualizer.get_image()[..., ::-1])
     return write(path, drawn)
 

@@ -17,7 +17,14 @@ from .label_readers import Odd, image_files
 from .own_data import SPLITS, CocoSplit, coco_split, read_classes
 
 VAL_PART = 5  # every fifth image is for validation where nothing says which
-LABELS = {'voc': 'Pascal VOC', 'yolo': 'YOLO', 'labelme': 'LabelMe', 'cvat': 'CVAT'}
+LABELS = {
+    'coco': 'COCO',
+    'voc': 'Pascal VOC',
+    'yolo': 'YOLO',
+    'labelme': 'LabelMe',
+    'cvat': 'CVAT',
+    'dota': 'DOTA',
+}
 
 
 @dataclass(frozen=True)
@@ -40,16 +47,18 @@ class LabelFolder:
     """A data set in another format than COCO's.
 
     Attributes:
-        kind: a key of ``label_readers.READERS``.
+        kind: a key of ``conversion.READERS``.
         splits: labels by 'train' and 'val'.
         split_by: what says which image is in which, in words.
         classes: names of its classes, or None for those that occur.
+        oriented: rectangles of any orientation; see ``conversion.convert``.
     """
 
     kind: str
     splits: Mapping[str, Labels]
     split_by: str
     classes: Sequence[str] | None = None
+    oriented: bool = False
 
     def as_coco(self, folder: Path) -> tuple[dict[str, CocoSplit], str]:
         """The splits as COCO files in a folder of ``folder``, and what was found, in words.
@@ -71,10 +80,16 @@ class LabelFolder:
 
     def write(self, target: Path, report: Path) -> None:
         """Convert all splits; the report is written last."""
-        counts, odd, contents = [], Odd(), {}
+        counts, odd, contents, classes = [], Odd(), {}, self.all_classes()
         for split, labels in self.splits.items():
             content, found = convert(
-                self.kind, labels.source, labels.images, self.all_classes(), labels.names
+                self.kind,
+                labels.source,
+                labels.images,
+                classes,
+                labels.names,
+                oriented=self.oriented,
+                ignore_difficult=split == 'val',
             )
             contents[split] = content
             counts.append(f'{len(content["images"])} {WORDS[split]} images')
@@ -98,7 +113,8 @@ class LabelFolder:
 
     def key(self) -> str:
         """A name for the labels as they are now: their files, sizes and times of change."""
-        digest = hashlib.sha256(repr((self.kind, self.classes, self.split_by)).encode())
+        about = self.kind, self.classes, self.split_by, *(['oriented'] if self.oriented else [])
+        digest = hashlib.sha256(repr(about).encode())
         for split, labels in sorted(self.splits.items()):
             digest.update(repr((split, labels.images, sorted(labels.names or ()))).encode())
             files = [labels.source] if labels.source.is_file() else labels.source.rglob('*')
@@ -111,6 +127,8 @@ class LabelFolder:
 
 WORDS = {'train': 'training', 'val': 'validation'}
 SUFFIXES = {
+    'coco': ('.json',),
+    'dota': ('.txt',),
     'voc': ('.xml',),
     'cvat': ('.xml',),
     'labelme': ('.json',),
@@ -124,7 +142,7 @@ def find_labels(root: Path) -> LabelFolder | None:
     Raises:
         ValueError: there are labels, but not of both splits.
     """
-    for find in (find_yolo, find_voc, find_cvat, find_labelme):
+    for find in (find_yolo, find_voc, find_cvat, find_dota, find_labelme):
         if found := find(root):
             return found
     return None
@@ -204,6 +222,29 @@ def find_voc(root: Path) -> LabelFolder | None:
 def is_voc(path: Path) -> bool:
     """Return whether an XML file is an annotation of Pascal VOC."""
     return ElementTree.parse(path).getroot().tag == 'annotation'
+
+
+def find_dota(root: Path) -> LabelFolder | None:
+    """Text files in labelTxt*/ or annfiles/ beside images/, of all or in train/ and val/."""
+    splits: dict[str, Labels] = {}
+    for split in WORDS:
+        for name in SPLITS[split]:
+            if labels := dota_labels(root / name) or dota_labels(root, name):
+                splits.setdefault(split, labels)
+    if len(splits) == len(WORDS):
+        return LabelFolder('dota', splits, 'folder')
+    if together := dota_labels(root):
+        return by_chance('dota', together.source, together.images, '.txt')
+    return None
+
+
+def dota_labels(home: Path, below: str = '') -> Labels | None:
+    """The first folder of text files in `home`, with its images, both in a folder `below`."""
+    patterns = ('labelTxt*', 'labelTxt*/labelTxt*', 'annfiles')
+    folders = [path / below for pattern in patterns for path in sorted(home.glob(pattern))]
+    found = next((path for path in folders if any(path.glob('*.txt'))), None)
+    images = home / 'images' / below
+    return Labels(found, images) if found and images.is_dir() else None
 
 
 def find_labelme(root: Path) -> LabelFolder | None:

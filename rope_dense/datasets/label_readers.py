@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import mmengine
@@ -19,6 +20,7 @@ import numpy as np
 from PIL import Image
 
 from .own_data import IMAGE_SUFFIXES, read_classes
+from .rotated import check_rectangle, rectangle_corners
 
 Box = tuple[float, float, float, float]
 EXAMPLES = 3  # of a kind are named
@@ -47,12 +49,17 @@ class Odd:
 
 @dataclass
 class Shape:
-    """An object: name of its class, box, and polygons [[x, y, x, y, ...], ...] or None."""
+    """An object: name of its class, box, and polygons [[x, y, x, y, ...], ...] or None.
+
+    `where` is the place of its label, such as 'a.txt, line 3', if the format has one.
+    """
 
     label: str
     box: Box
     polygons: list[list[float]] | None = None
     crowd: bool = False
+    difficult: bool = False
+    where: str = ''
 
 
 @dataclass
@@ -64,10 +71,10 @@ class Labelled:
     size: tuple[int, int] | None = None
 
 
-def polygon_shape(label: str, points: Sequence[float]) -> Shape:
+def polygon_shape(label: str, points: Sequence[float] | np.ndarray, **more: Any) -> Shape:
     """An object from the corners [x, y, x, y, ...] of its outline."""
     outline = np.asarray(points, float).tolist()
-    return Shape(label, bounding_box(outline), [outline] if len(outline) > 4 else None)
+    return Shape(label, bounding_box(outline), [outline] if len(outline) > 4 else None, **more)
 
 
 def bounding_box(points: Sequence[float]) -> Box:
@@ -106,8 +113,8 @@ Read = tuple[Sequence[str], Iterator[Labelled]]
 def read_yolo(source: Path, folder: Path, classes: Sequence[str] | None, odd: Odd) -> Read:
     """A text file for each image, a line for each object, in shares of the image.
 
-    A line has the class number, then centre, width and height, or the corners of a polygon. An
-    image without a file has no objects.
+    A line has the class number, then centre, width and height, or the corners of a polygon (of a
+    rotated box, too). An image without a file has no objects.
     """
     names = tuple(classes or yolo_names(source))
 
@@ -121,26 +128,50 @@ def read_yolo(source: Path, folder: Path, classes: Sequence[str] | None, odd: Od
         for stem in texts.keys() - files.keys():
             odd.add(NO_IMAGE, texts[stem].name)
         for stem, file in files.items():
-            lines = texts[stem].read_text().splitlines() if stem in texts else []
             height, width = shown_size(file)
-            yield Labelled(file, [yolo_shape(line, names, width, height) for line in lines if line])
+            lines = numbered_lines(texts[stem]) if stem in texts else ()
+            shapes = [yolo_shape(line, names, (width, height), where, odd) for where, line in lines]
+            yield Labelled(file, shapes)
 
     return names, items()
 
 
-def yolo_shape(line: str, names: Sequence[str], width: int, height: int) -> Shape:
-    """The object of one line."""
-    number, *values = (float(word) for word in line.split())
+def numbered_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Each line of a file that is not blank, and before it its place: 'a.txt, line 3'."""
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        if line.strip():
+            yield f'{path.name}, line {number}', line
+
+
+def numbers_of(words: Sequence[str], where: str) -> list[float]:
+    """Words as finite numbers; ValueError, which names the place, if one is none."""
+    try:
+        numbers = [float(word) for word in words]
+    except ValueError as error:
+        raise ValueError(f'{where}: {error}') from error
+    if not np.isfinite(numbers).all():
+        raise ValueError(f'{where}: a number is not finite')
+    return numbers
+
+
+def yolo_shape(
+    line: str, names: Sequence[str], size: tuple[int, int], where: str, odd: Odd
+) -> Shape:
+    """The object of one line, of an image of `size` (width, height)."""
+    number, *values = numbers_of(line.split(), where)
     known = 0 <= number < len(names)
     label = names[int(number)] if known else f'number {int(number)}'
-    if len(values) not in (4, 5):  # 5: a score behind the box
-        scale = (width, height) * (len(values) // 2)
-        return polygon_shape(
-            label, [share * side for share, side in zip(values, scale, strict=True)]
-        )
-    x, y, box_width, box_height = values[:4]
+    if len(values) == 5:
+        odd.add('box with a fifth number (taken as its score)', where)
+    elif len(values) != 4:
+        if len(values) < 4 or len(values) % 2:
+            raise ValueError(f'{where}: {len(values)} numbers behind the class')
+        scale = size * (len(values) // 2)
+        outline = [share * side for share, side in zip(values, scale, strict=True)]
+        return polygon_shape(label, outline, where=where)
+    (width, height), (x, y, box_width, box_height) = size, values[:4]
     left, top = (x - box_width / 2) * width, (y - box_height / 2) * height
-    return Shape(label, (left, top, box_width * width, box_height * height))
+    return Shape(label, (left, top, box_width * width, box_height * height), where=where)
 
 
 def yolo_names(source: Path) -> Sequence[str]:
@@ -182,7 +213,7 @@ VOC_CORNERS = ('xmin', 'ymin', 'xmax', 'ymax')
 
 
 def read_labelme(source: Path, folder: Path, classes: Sequence[str] | None, odd: Odd) -> Read:
-    """A json file for each image, with polygons, rectangles and circles.
+    """A json file for each image, with polygons, rectangles (turned ones, too) and circles.
 
     Shapes of one label and ``group_id`` are one object.
     """
@@ -205,8 +236,9 @@ def read_labelme(source: Path, folder: Path, classes: Sequence[str] | None, odd:
                     points = circle(points)
                 if form == 'rectangle' and len(points) > 1:
                     shape = Shape(item['label'], bounding_box(points.reshape(-1).tolist()))
-                elif form in ('polygon', 'circle') and len(points) > 2:
-                    shape = polygon_shape(item['label'], points.reshape(-1).tolist())
+                elif form in ('polygon', 'circle', 'rotation') and len(points) > 2:
+                    outline = points.reshape(-1).tolist()
+                    shape = polygon_shape(item['label'], outline, where=path.name)
                 else:
                     odd.add(f'shape of type {form}, {len(points)} points (left out)', path.name)
                     continue
@@ -243,7 +275,7 @@ def circle(points: np.ndarray) -> np.ndarray:
 
 
 def read_cvat(source: Path, folder: Path, classes: Sequence[str] | None, odd: Odd) -> Read:
-    """One XML file ("CVAT for images"), with boxes and polygons."""
+    """One XML file ("CVAT for images"), with boxes (turned ones, too) and polygons."""
     root = ElementTree.parse(source).getroot()
     listed = [item.findtext('name', '') for item in root.iterfind('.//labels/label')]
 
@@ -260,7 +292,13 @@ def read_cvat(source: Path, folder: Path, classes: Sequence[str] | None, odd: Od
                 label = item.get('label', '')
                 if item.tag == 'box':
                     left, top, right, bottom = (float(item.get(k, '')) for k in CVAT_CORNERS)
-                    shapes.append(Shape(label, (left, top, right - left, bottom - top)))
+                    width, height = right - left, bottom - top
+                    if turn := float(item.get('rotation', 0)):  # degrees, about the centre
+                        centre = (left + right) / 2, (top + bottom) / 2
+                        rectangle = np.array([*centre, width, height, np.deg2rad(turn)])
+                        shapes.append(polygon_shape(label, rectangle_corners(rectangle)))
+                    else:
+                        shapes.append(Shape(label, (left, top, width, height)))
                 elif item.tag == 'polygon':
                     numbers = re.split('[,;]', item.get('points', ''))
                     shapes.append(polygon_shape(label, [float(number) for number in numbers]))
@@ -275,7 +313,10 @@ CVAT_CORNERS = ('xtl', 'ytl', 'xbr', 'ybr')
 
 
 def read_coco(source: Path, folder: Path, classes: Sequence[str] | None, odd: Odd) -> Read:
-    """A COCO file, of which run lengths of crowds become boxes; areas are computed anew."""
+    """A COCO file, of which run lengths of crowds become boxes; areas are computed anew.
+
+    `rbox`, or `bbox` of five numbers, is (x, y, w, h, angle); see ``rotated_shape``.
+    """
     content = json.loads(source.read_text(encoding='utf-8'))
     names = {category['id']: category['name'] for category in content['categories']}
     by_image: dict[int, list[Shape]] = {}
@@ -284,15 +325,19 @@ def read_coco(source: Path, folder: Path, classes: Sequence[str] | None, odd: Od
     ]
     if lacking:
         odd.add(f'file without {" and ".join(lacking)} (computed)', source.name)
-    for item in content['annotations']:
-        polygons = item.get('segmentation')
-        left, top, width, height = map(float, item['bbox'])
-        shape = Shape(
-            names.get(item['category_id'], f'number {item["category_id"]}'),
-            (left, top, width, height),
-            polygons if isinstance(polygons, list) and polygons else None,
-            bool(item.get('iscrowd', 0)),
-        )
+    convention = (content.get('info') or {}).get('angle_version')
+    for index, item in enumerate(content['annotations']):
+        where = f'{source.name}, annotation {item.get("id", f"number {index}")}'
+        label = names.get(item['category_id'], f'number {item["category_id"]}')
+        rbox = item.get('rbox', item['bbox'])
+        if len(rbox) == 5:
+            shape = rotated_shape(label, rbox, convention, where)
+        else:
+            polygons = item.get('segmentation')
+            left, top, width, height = map(float, item['bbox'])
+            outlines = polygons if isinstance(polygons, list) and polygons else None
+            shape = Shape(label, (left, top, width, height), outlines, where=where)
+        shape.crowd = bool(item.get('iscrowd', 0))
         by_image.setdefault(item['image_id'], []).append(shape)
 
     def items() -> Iterator[Labelled]:
@@ -308,10 +353,16 @@ def read_coco(source: Path, folder: Path, classes: Sequence[str] | None, odd: Od
     return classes or tuple(names.values()), items()
 
 
-READERS = {
-    'coco': read_coco,
-    'yolo': read_yolo,
-    'voc': read_voc,
-    'labelme': read_labelme,
-    'cvat': read_cvat,
-}
+def rotated_shape(label: str, box: Sequence[float], convention: str | None, where: str) -> Shape:
+    """An object from (x, y, w, h, angle) in the convention that `angle_version` of `info` names.
+
+    Raises:
+        ValueError: it names none, or the box is not as the convention has it.
+    """
+    if convention is None:
+        raise ValueError(f'{where}: a box of five numbers, and no info.angle_version in the file')
+    try:
+        check_rectangle(box, convention)
+    except ValueError as error:
+        raise ValueError(f'{where}: {error}') from error
+    return polygon_shape(label, rectangle_corners(np.asarray(box)), where=where)

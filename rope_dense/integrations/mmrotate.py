@@ -12,7 +12,10 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
+from multiprocessing.pool import ThreadPool
+from types import ModuleType, SimpleNamespace
+
+from mmengine.registry import FUNCTIONS, OPTIM_WRAPPERS, Registry
 
 NEEDED = {'mmrotate': 'onedl-mmrotate', 'faster_coco_eval': 'faster-coco-eval'}
 
@@ -35,6 +38,13 @@ def import_mmrotate() -> None:
     with torchvision_or_stand_in(), contextlib.redirect_stdout(io.StringIO()):
         for part in ('models', 'datasets', 'evaluation', 'visualization'):
             import_module(f'mmrotate.{part}')
+    for parent in (FUNCTIONS, OPTIM_WRAPPERS):  # or mmengine warns each time that it looks there
+        if 'mmrotate' not in parent.children:
+            Registry(parent.name, parent=parent, scope='mmrotate')
+    # Its metric starts four processes for each threshold, which import all of it anew.
+    threads = SimpleNamespace(Pool=ThreadPool)
+    metric = import_module('mmrotate.evaluation.functional.mean_ap')
+    metric.get_context = lambda method: threads  # type: ignore[attr-defined]
 
 
 class NoTorchvision(ModuleType):

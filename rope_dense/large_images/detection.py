@@ -13,6 +13,8 @@ import torch
 from mmengine.structures import InstanceData
 from torch import Tensor
 
+from ..datasets.rotated import rectangle_corners
+from ..datasets.rotated_results import about_convention, rotated_annotation
 from .image_file import LargeImage
 from .journal import Journal
 from .masks import encode_mask
@@ -20,7 +22,8 @@ from .predictor import TilePredictor
 from .tiles import TileGrid
 
 if find_spec('mmdet'):
-    from mmdet.structures.bbox import bbox_overlaps
+    from mmcv.ops import box_iou_rotated
+    from mmdet.structures.bbox import bbox_overlaps, get_box_tensor
 
 BORDER = 0.01  # of a tile's side: a box that ends nearer to it may be cut off there
 
@@ -62,7 +65,8 @@ def detect(
     """Add the detections in the tiles of all levels to a journal, a line of JSON for each.
 
     A line has the box (left, top, right, bottom) in pixels of the image, score, label, the index of
-    the tile, whether the box is cut, and the mask if there is one (see ``encode_mask``).
+    the tile, whether the box is cut, and the mask if there is one (see ``encode_mask``). Rotated
+    boxes (x, y, w, h, angle) are `rbox`, within their upright box.
     """
     full = LargeImage(path)
     step = tile = 0
@@ -88,7 +92,9 @@ def detection_lines(
     """Return the lines of one tile, see ``detect``; ``size`` is (height, width) of the image."""
     grid, (height, width) = level.grid, size
     left, top = grid.lefts[column], grid.tops[row]
-    boxes = found.bboxes.double()  # [N, 4], in pixels of the tile
+    found_boxes = get_box_tensor(found.bboxes).double()  # [N, 4 or 5], in pixels of the tile
+    is_rotated = found_boxes.shape[1] == 5
+    boxes = upright(found_boxes) if is_rotated else found_boxes
     cut = cut_boxes(boxes, grid, row, column)
     boxes = (boxes + torch.tensor([left, top, left, top])) * level.shrink
     boxes = boxes.clamp(min=0).minimum(torch.tensor([width, height, width, height]))
@@ -98,9 +104,20 @@ def detection_lines(
             boxes.tolist(), found.scores.tolist(), found.labels.tolist(), cut.tolist(), strict=True
         )
     ]
+    if is_rotated:
+        place = torch.tensor([left, top, 0, 0])
+        found_boxes[:, :4] = (found_boxes[:, :4] + place) * level.shrink
+        for line, rbox in zip(lines, found_boxes.tolist(), strict=True):
+            line['rbox'] = rbox
     for line, mask in zip(lines, found.get('masks', ()), strict=False):
         line['mask'] = encode_mask(np.asarray(mask, bool), left, top, level.shrink, size)
     return lines
+
+
+def upright(boxes: Tensor) -> Tensor:
+    """The boxes (left, top, right, bottom) [N, 4] around rotated boxes [N, 5]."""
+    corners = torch.from_numpy(rectangle_corners(boxes.numpy())).reshape(-1, 4, 2)
+    return torch.cat([corners.amin(1), corners.amax(1)], 1)
 
 
 def cut_boxes(boxes: Tensor, grid: TileGrid, row: int, column: int) -> Tensor:
@@ -126,7 +143,9 @@ def suppress_duplicates(lines: Sequence[dict], threshold: float) -> list[dict]:
     """
     if not lines:
         return []
-    boxes = torch.tensor([line['box'] for line in lines], dtype=torch.float64)
+    boxes = torch.tensor(
+        [[*line['box'], *line.get('rbox', ())] for line in lines], dtype=torch.float64
+    )  # [N, 4 or 9]
     scores, labels, tiles = (
         torch.tensor([line[name] for line in lines]) for name in ('score', 'label', 'tile')
     )
@@ -141,16 +160,34 @@ def suppress_duplicates(lines: Sequence[dict], threshold: float) -> list[dict]:
 
 
 def dropped(boxes: Tensor, cut: Tensor, tiles: Tensor, threshold: float) -> Tensor:
-    """[N], true for the boxes [N, 4] of a class that are dropped, see ``suppress_duplicates``."""
+    """[N], true for boxes [N, 4 or 9] of a class that are dropped, see ``suppress_duplicates``."""
     out = torch.zeros(len(boxes), dtype=torch.bool)
     for index in range(len(boxes)):
         if not out[index]:
             later, box = boxes[index + 1 :], boxes[index : index + 1]
-            union = bbox_overlaps(later, box, 'iou')[:, 0]
-            share = bbox_overlaps(later, box, 'iof')[:, 0]  # of the later box
+            union = overlaps(later, box, 'iou')
+            share = overlaps(later, box, 'iof')  # of the later box
             covered = (union > threshold) | (cut[index + 1 :] & (share > threshold))
             out[index + 1 :] |= covered & (tiles[index + 1 :] != tiles[index])
     return out
+
+
+def overlaps(boxes: Tensor, box: Tensor, mode: str) -> Tensor:
+    """Intersection over union ('iou') or over each box ('iof') [N] of boxes with one.
+
+    Args:
+        boxes, box: [N, 4] and [1, 4]; or [N, 9] and [1, 9] of rotated boxes, their upright boxes
+            first.
+    """
+    result = bbox_overlaps(boxes[:, :4], box[:, :4], mode)[:, 0]
+    if boxes.shape[1] == 4:
+        return result
+    near = result > 0  # others cannot overlap
+    result = torch.zeros_like(result)
+    centre = torch.cat([box[:, 4:6], box.new_zeros(1, 3)], 1)  # float32 is exact near zero
+    rotated, other = ((b[:, 4:] - centre).float() for b in (boxes[near], box))
+    result[near] = box_iou_rotated(rotated, other, mode)[:, 0].double()
+    return result
 
 
 def read_lines(path: Path) -> list[dict]:
@@ -159,11 +196,18 @@ def read_lines(path: Path) -> list[dict]:
 
 
 def as_coco(
-    lines: Sequence[dict], file_name: str, size: tuple[int, int], classes: Sequence[str]
+    lines: Sequence[dict],
+    file_name: str,
+    size: tuple[int, int],
+    classes: Sequence[str],
+    convention: str | None = None,
 ) -> dict:
     """A data set in COCO's format: one image, (height, width) in pixels, with scored annotations.
 
     Categories are numbered from 1, in the order of the classes.
+
+    Args:
+        convention: of the angles of rotated boxes; None for upright boxes.
     """
     height, width = size
     annotations = []
@@ -172,11 +216,15 @@ def as_coco(
         annotation = dict(id=index, image_id=1, category_id=line['label'] + 1, iscrowd=0)
         annotation |= dict(bbox=[x0, y0, x1 - x0, y1 - y0], area=(x1 - x0) * (y1 - y0))
         annotation |= dict(score=line['score'])
+        if 'rbox' in line and convention:
+            annotation |= rotated_annotation(line['rbox'], convention)
         if 'mask' in line:
             segmentation = dict(size=list(size), counts=line['mask']['counts'])
             annotation |= dict(segmentation=segmentation, area=line['mask']['area'])
         annotations.append(annotation)
+    info = dict(info=about_convention(convention)) if convention else {}
     return dict(
+        **info,
         images=[dict(id=1, file_name=file_name, height=height, width=width)],
         categories=[dict(id=index, name=name) for index, name in enumerate(classes, start=1)],
         annotations=annotations,

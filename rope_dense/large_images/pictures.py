@@ -10,6 +10,7 @@ import cv2
 import mmcv
 import numpy as np
 import torch
+from mmengine.registry import VISUALIZERS
 from mmengine.structures import InstanceData
 
 from ..datasets.drawing import draw
@@ -17,7 +18,6 @@ from .image_file import LargeImage
 
 if find_spec('mmdet'):
     from mmdet.structures import DetDataSample
-    from mmdet.visualization import DetLocalVisualizer
 
 SIDE = 2000  # pixels at most of the longer side of a picture
 
@@ -52,11 +52,17 @@ def draw_labels(
 
 
 def draw_boxes(
-    path: Path, lines: Sequence[dict], classes: Sequence[str], palette: Palette, out: Path
+    path: Path,
+    lines: Sequence[dict],
+    classes: Sequence[str],
+    palette: Palette,
+    out: Path,
+    kind: str = 'mmdet.DetLocalVisualizer',
 ) -> None:
     """Write an image with its boxes, classes and scores.
 
     Args:
+        kind: of the visualizer, which is mmrotate's for rotated boxes.
         lines: with box, score and label, see ``detection.detect``.
     """
     picture, shrink = shrunken(path)
@@ -65,8 +71,12 @@ def draw_boxes(
     boxes = torch.tensor([line['box'] for line in lines]).reshape(-1, 4) / shrink
     labels, scores = ([line[name] for line in lines] for name in ('label', 'score'))
     found = InstanceData(bboxes=boxes.minimum(last_pixel))
+    if kind == 'mmrotate.RotLocalVisualizer':
+        rotated = torch.tensor([line['rbox'] for line in lines]).reshape(-1, 5)
+        rotated[:, :4] /= shrink
+        found = InstanceData(bboxes=rotated)
     found.labels, found.scores = torch.tensor(labels, dtype=torch.long), torch.tensor(scores)
-    visualizer = DetLocalVisualizer(line_width=1)
+    visualizer = VISUALIZERS.build(dict(type=kind, name=str(out), line_width=1))
     colours = [palette[label] for label in range(len(classes))]
     visualizer.dataset_meta = dict(classes=classes, palette=colours)
     draw(visualizer, out, picture, DetDataSample(pred_instances=found), pred_score_thr=-1.0)

@@ -11,7 +11,7 @@ from mmengine.dataset import Compose
 from mmengine.model import BaseModel
 from mmengine.structures import BaseDataElement
 
-from ..utils.config_parts import pipelines
+from ..utils.config_parts import pipelines, without_labels
 
 
 class TilePredictor:
@@ -29,9 +29,9 @@ class TilePredictor:
         self, model: BaseModel, config: Config, *, batch: int, report: Callable[[], None]
     ) -> None:
         self.model, self.batch, self.report = model, batch, report
-        load, *steps = next(pipelines(config.test_dataloader.dataset))
-        steps = [step for step in steps if not step.type.endswith('LoadAnnotations')]
-        self.pipeline = Compose([dict(load, type='LoadImageFromNDArray'), *steps])
+        load, *steps = without_labels(next(pipelines(config.test_dataloader.dataset)))
+        load = dict(load, type=load.type.replace('FromFile', 'FromNDArray'))
+        self.pipeline = Compose([load, *steps])
 
     def __call__(self, tiles: Sequence[np.ndarray]) -> Iterator[BaseDataElement]:
         """The predictions for tiles [H, W, 3], uint8, in the pixels of the tile."""

@@ -29,6 +29,14 @@ def leaf_datasets(dataset: Any, key: str) -> Iterator[tuple[str, Any]]:
         yield key, dataset
 
 
+LABEL_STEPS = ('LoadAnnotations', 'LoadDepth', 'ConvertBoxType', 'ConvertMask2BoxType')
+
+
+def without_labels(pipeline: Iterable[Any]) -> list:
+    """The steps of a pipeline for images that have no labels."""
+    return [step for step in pipeline if not step['type'].endswith(LABEL_STEPS)]
+
+
 def pipelines(dataset: Any) -> Iterator[list]:
     """Yield the pipelines of a data set and of the data sets within it."""
     if 'pipeline' in dataset:

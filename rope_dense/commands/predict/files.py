@@ -14,6 +14,7 @@ from mmengine.visualization import Visualizer
 
 from ...datasets.drawing import draw, draw_depth, draw_features
 from ...datasets.mask_colours import write_labels
+from ...datasets.rotated_results import about_convention, rotated_annotation, write_dota
 from ...models.shared_backbone import FEATURES
 from ...utils.atomic_write import atomic_write_text
 from .journal import Journal
@@ -35,6 +36,8 @@ class DetectionFiles:
         classes: names.
         min_score: of a box that is written and drawn.
         journal: of the images that are done.
+        convention: of the angles of rotated boxes, which also go to `out`/dota; None for upright
+            boxes.
     """
 
     def __init__(
@@ -44,9 +47,10 @@ class DetectionFiles:
         classes: Sequence[str],
         min_score: float,
         journal: Journal,
+        convention: str | None = None,
     ) -> None:
         self.visualizer, self.out, self.classes = visualizer, out, classes
-        self.min_score, self.journal = min_score, journal
+        self.min_score, self.journal, self.convention = min_score, journal, convention
         self.highest = 0.0  # score of any box, also of those left out
 
     def add(
@@ -58,7 +62,7 @@ class DetectionFiles:
         if 'pred_instances' in sample:
             scores = sample.pred_instances.get('scores', ())
             self.highest = max([self.highest, *map(float, scores)])
-            objects = coco_annotations(sample.pred_instances, self.min_score)
+            objects = coco_annotations(sample.pred_instances, self.min_score, self.convention)
         path = self.out / DRAWN / picture
         drawn = draw(self.visualizer, path, image, sample, pred_score_thr=self.min_score)
         height, width = image.shape[:2]
@@ -80,7 +84,13 @@ class DetectionFiles:
                 ids = dict(id=len(annotations) + 1, image_id=image_id)
                 annotations.append({**annotation, **ids})
         categories = [dict(id=index, name=name) for index, name in enumerate(self.classes, start=1)]
-        content = dict(images=images, annotations=annotations, categories=categories)
+        content: dict[str, Any] = dict(images=images, annotations=annotations)
+        content['categories'] = categories
+        if self.convention:
+            content['info'] = about_convention(self.convention)
+            names = {image['id']: Path(image['file_name']).stem for image in images}
+            objects = ((names[item['image_id']], item) for item in annotations)
+            write_dota(self.out / 'dota', self.classes, objects)
         file = self.out / 'predictions.json'
         atomic_write_text(file, json.dumps(content) + '\n')
         self.journal.close()
@@ -90,8 +100,14 @@ class DetectionFiles:
         return said
 
 
-def coco_annotations(instances: BaseDataElement, min_score: float) -> list[dict]:
-    """Objects with a score of at least `min_score`, as annotations of COCO; classes from 1."""
+def coco_annotations(
+    instances: BaseDataElement, min_score: float, convention: str | None = None
+) -> list[dict]:
+    """Objects with a score of at least `min_score`, as annotations of COCO; classes from 1.
+
+    Args:
+        convention: of the angles of rotated boxes.
+    """
     results = []
     boxes = instances.bboxes.numpy() if 'bboxes' in instances else None
     for index, (score, label) in enumerate(
@@ -107,7 +123,9 @@ def coco_annotations(instances: BaseDataElement, min_score: float) -> list[dict]
             annotation['bbox'] = coco_mask.toBbox(run_lengths).tolist()
             counts = run_lengths['counts'].decode()
             annotation['segmentation'] = dict(size=list(mask.shape), counts=counts)
-        if boxes is not None and boxes[index].any():
+        if boxes is not None and convention:
+            annotation |= rotated_annotation(boxes[index], convention)
+        elif boxes is not None and boxes[index].any():
             left, top, right, bottom = boxes[index].tolist()
             annotation['bbox'] = [left, top, right - left, bottom - top]
             annotation.setdefault('area', (right - left) * (bottom - top))

@@ -30,9 +30,11 @@ from ...datasets.image_sources import (
 )
 from ...integrations.hub_config import is_stored, registered_only
 from ...models.shared_backbone import FEATURES, SharedBackbone
+from ...utils.config_parts import without_labels
 from .. import predict_large
-from ..config import estimates_depth, has_tasks
+from ..config import detects, estimates_depth, has_tasks, visualizer_of
 from ..errors import UsageError
+from ..oriented import angle_version
 from ..trained_model import classes_and_colours
 from ..weights import check_tested_weights, read_safely
 from .files import (
@@ -68,8 +70,9 @@ def files_of(cfg: Config, visualizer: Visualizer, args: argparse.Namespace) -> W
     meta, journal = visualizer.dataset_meta, journal_of(args)
     if estimates_depth(cfg):
         return DepthFiles(args.out, journal)
-    if cfg.default_scope == 'mmdet' and not is_panoptic(cfg):
-        return DetectionFiles(visualizer, args.out, meta['classes'], args.score, journal)
+    if detects(cfg) and not is_panoptic(cfg):
+        common, version = (visualizer, args.out, meta['classes']), angle_version(cfg)
+        return DetectionFiles(*common, args.score, journal, version)
     return SegmentationFiles(visualizer, args.out, meta['palette'], args.scores, journal)
 
 
@@ -79,7 +82,7 @@ def task_files(cfg: Config, model: SharedBackbone, args: argparse.Namespace) -> 
     for name, task in model.configs.items():
         stored = dict(meta=dict(dataset_meta=model.dataset_metas[name]))
         classes, colours = classes_and_colours(task, stored)
-        visualizer = VISUALIZERS.build(visualizer_settings(task, f'predictions-{name}'))
+        visualizer = VISUALIZERS.build(visualizer_of(task, f'predictions-{name}', alpha=0.6))
         visualizer.dataset_meta = dict(classes=classes, palette=colours)
         checkpoint = cfg.model.tasks[name].get('checkpoint') or ''
         changed = dict(out=args.out / name, checkpoint=checkpoint)
@@ -89,13 +92,6 @@ def task_files(cfg: Config, model: SharedBackbone, args: argparse.Namespace) -> 
         journal = journal_of(argparse.Namespace(**vars(args) | changed))
         writers[FEATURES] = FeatureFiles(args.out / FEATURES, journal)
     return TaskFiles(writers)
-
-
-def visualizer_settings(cfg: Config, name: str) -> dict:
-    """The visualizer for the predictions of a config."""
-    if cfg.default_scope == 'mmdet':
-        return dict(type='mmdet.DetLocalVisualizer', name=name)
-    return dict(type='mmseg.SegLocalVisualizer', name=name, alpha=0.6)
 
 
 def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseInferencer:
@@ -109,12 +105,11 @@ def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseIn
     """
     read_safely()
     cfg = copy.deepcopy(cfg)  # the inferencers change pipelines
-    detects = cfg.default_scope == 'mmdet'
-    cfg.visualizer = visualizer_settings(cfg, 'predictions')
+    cfg.visualizer = visualizer_of(cfg, 'predictions', alpha=0.6)
     cfg.load_from = None
-    steps = cfg.test_dataloader.dataset.pipeline
-    steps[:] = [step for step in steps if step.type != 'LoadDepth']  # labels, as mmseg's are
-    if detects:
+    dataset = cfg.test_dataloader.dataset
+    dataset.pipeline = without_labels(dataset.pipeline)
+    if detects(cfg):
         from mmdet.apis import DetInferencer as Inferencer
     else:
         from mmseg.apis import MMSegInferencer as Inferencer
@@ -122,7 +117,8 @@ def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseIn
     guard = registered_only() if is_stored(cfg) else contextlib.nullcontext()
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
     with guard, quiet[0], quiet[1]:
-        inferencer = Inferencer(copy.deepcopy(cfg), checkpoint, device=device)
+        settings = dict(device=device, scope=cfg.default_scope)
+        inferencer = Inferencer(copy.deepcopy(cfg), checkpoint, **settings)
     inferencer.show_progress = False
     if checkpoint is None:
         return inferencer
@@ -239,14 +235,14 @@ def predict_in_tiles(args: argparse.Namespace, writer: Writer, source: Source) -
         raise UsageError(predict_large.NO_DEPTH)
     if isinstance(writer, TaskFiles):
         raise UsageError('several tasks predict no tiles: raise --tile-above, or give one task')
-    detects = isinstance(writer, DetectionFiles)
+    has_boxes = isinstance(writer, DetectionFiles)
     stem = Path(source.picture).with_suffix('')
-    out = args.out / (f'tiles/{stem}.json' if detects else f'{LABELS}/{stem}.png')
+    out = args.out / (f'tiles/{stem}.json' if has_boxes else f'{LABELS}/{stem}.png')
     picture = args.out / DRAWN / source.picture
     for path in (out, picture):
         path.parent.mkdir(parents=True, exist_ok=True)
     options = ['--out', out, '--picture', picture, '--batch', args.batch, '--overwrite']
-    options += ['--min-score', args.score] if detects else []
+    options += ['--min-score', args.score] if has_boxes else []
     for name in ('size', 'device', 'work_dir'):
         if (given := getattr(args, name)) is not None:
             options += [f'--{name.replace("_", "-")}', given]

@@ -8,8 +8,9 @@ Examples:
         --cfg-options model.backbone.rope_scaling.type=by_parts
     python tools/predict_large.py hf-hub:OWNER/NAME city.tif   # what tools/push_to_hub.py wrote
 
-A segmentor writes a label raster, a detector a data set in COCO's format with scores; --picture
-draws the result on a shrunken image. The same command continues where it was stopped.
+A segmentor writes a label raster, a detector a data set in COCO's format with scores, and GeoJSON
+beside it if the image is on a map; rotated boxes also in DOTA's form (NAME_dota/). --picture draws
+the result on a shrunken image. The same command continues where it was stopped.
 docs/large_images.md explains tiles, levels, the merging of boxes, and the memory that they take.
 """
 
@@ -75,8 +76,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--merge-iou',
         type=float,
-        default=0.5,
-        help='detectors: boxes of two tiles that overlap more are one object (%(default)s)',
+        help='detectors: boxes of two tiles that overlap more are one object (0.5; 0.1 if rotated)',
     )
     parser.add_argument(
         '--overwrite', action='store_true', help='begin anew, and replace an earlier result'

@@ -14,6 +14,7 @@ from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.utils import ProgressBar
 
+from ...datasets.rotated_results import write_dota
 from ...large_images.detection import (
     as_coco,
     detect,
@@ -21,6 +22,7 @@ from ...large_images.detection import (
     read_lines,
     suppress_duplicates,
 )
+from ...large_images.geojson import write_geojson
 from ...large_images.image_file import LABEL_FORMATS, LargeImage, write_labels
 from ...large_images.journal import Journal
 from ...large_images.pictures import draw_boxes, draw_labels
@@ -29,10 +31,14 @@ from ...large_images.segmentation import label_type, segment
 from ...large_images.tiles import TileGrid
 from ...utils.atomic_write import atomic_write_text
 from ...utils.peak_memory import peak_rss
+from ..config import visualizer_of
 from ..errors import UsageError
 from ..image_sizes import at_size, configured_size, parse_size
+from ..oriented import angle_version
 from ..sweep.results import Identity
 from ..training_checks import training_crops, warn
+
+UPRIGHT_IOU, ROTATED_IOU = 0.5, 0.1  # the second as mmrotate merges the tiles of DOTA
 
 
 def with_tiles(cfg: Config, args: argparse.Namespace) -> Config:
@@ -147,12 +153,21 @@ def write_detections(
     rows = [len(level.grid.lefts) for level in levels for _ in level.grid.tops]
     predict = predictor_of(cfg, args, model, rows, journal.finished)
     detect(args.image, levels, predict, journal, min_score=args.min_score)
-    lines = suppress_duplicates(read_lines(journal.content), args.merge_iou)
-    result = as_coco(lines, args.image.name, (image.height, image.width), classes)
+    version = angle_version(cfg)
+    merge_iou = args.merge_iou
+    if merge_iou is None:
+        merge_iou = ROTATED_IOU if version else UPRIGHT_IOU
+    lines = suppress_duplicates(read_lines(journal.content), merge_iou)
+    result = as_coco(lines, args.image.name, (image.height, image.width), classes, version)
+    if version:
+        objects = ((args.image.stem, item) for item in result['annotations'])
+        write_dota(args.out.with_name(f'{args.out.stem}_dota'), classes, objects)
+    write_geojson(args.out.with_suffix('.geojson'), result, image)
     atomic_write_text(args.out, json.dumps(result) + '\n')
     print(f'\n{len(lines)} objects', end='')
     if args.picture:
-        draw_boxes(args.image, lines, classes, colours, args.picture)
+        kind = visualizer_of(cfg, '', 0)['type']
+        draw_boxes(args.image, lines, classes, colours, args.picture, kind)
 
 
 def memory_used() -> str:

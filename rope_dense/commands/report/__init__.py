@@ -90,13 +90,17 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
     Raises:
         UsageError, CheckpointError: the data or the weights cannot be used.
     """
+    from ..config import detects
     from ..data_checks import check_data
     from ..model_checks import check_image_sizes
+    from ..oriented import angle_version
     from ..trained_model import load_trained
     from ..weights import read_safely
     from . import curves, detection, segmentation
     from .page import Page
 
+    if angle_version(cfg):
+        raise UsageError('report: it compares upright boxes; test rotated ones by tools/test.py')
     read_safely()
     model, classes, colours = load_trained(cfg, checkpoint)
     check_image_sizes(cfg, model, ('test_dataloader',))
@@ -104,20 +108,22 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
     model = model.to(device).eval()
     names = dict(config=cfg.filename, checkpoint=checkpoint, classes=len(classes))
     page = Page(out, f'{Path(cfg.filename).stem}: report', names)
-    task = detection if cfg.default_scope == 'mmdet' else segmentation
+    task = detection if detects(cfg) else segmentation
     task.report(page, cfg, model, classes, colours)
     curves.report(page, Path(cfg.work_dir))
     return page.close()
 
 
 def report_training(cfg: Config) -> None:
-    """Write the report of a training of configs/own, unless `own.report` is False.
+    """Write the report of a training of configs/own, unless `own.report` is False or it has none.
 
     The training is complete: an error of the report is printed, and nothing else.
     """
     from mmengine.device import get_device
 
-    if not (cfg.get('own') or {}).get('report'):
+    from ..oriented import angle_version
+
+    if not (cfg.get('own') or {}).get('report') or angle_version(cfg):
         return
     try:
         _, checkpoint = files_of_run(Path(cfg.work_dir))

@@ -19,6 +19,7 @@ from ..data_checks import check_data
 from ..image_sizes import at_size, configured_size, parse_size
 from ..launch import build_runner
 from ..model_checks import build_model
+from ..oriented import check_convention
 from ..weights import SelfLoading, check_tested_weights
 from .comparison import Comparison, ReadRuns, read_runs, relative_to
 from .evaluator import Evaluator, bare_model, runner_config
@@ -62,7 +63,7 @@ def prepare_sweep(
     for setting in settings:
         evaluator.apply(setting)
     comparison = Comparison.read(args.overlay, args.relative_to, read_runs)
-    load = loader_of(model, args.checkpoint)
+    load = loader_of(config, model, args.checkpoint)
     results = Results(
         Path(config.work_dir) / 'resolutions.json',
         Identity.of(config, name, args.checkpoint),
@@ -76,9 +77,9 @@ def prepare_sweep(
     return partial(run_sweep, args, config, settings, results, comparison, load)
 
 
-def loader_of(model: BaseModel, checkpoint: str) -> Load:
+def loader_of(config: Config, model: BaseModel, checkpoint: str) -> Load:
     """Load a checkpoint into a model; returns a function that loads it into a Runner's model."""
-    check_tested_weights(checkpoint, model)
+    check_convention(config, check_tested_weights(checkpoint, model))
     if isinstance(model, SelfLoading):
         return lambda runner: bare_model(runner).load_checkpoint(checkpoint)
     return Runner.load_or_resume

@@ -1,0 +1,18 @@
+# Oriented boxes on your own data: Oriented R-CNN on LingBot-Vision (Apache-2.0). Copy this file and
+# edit `own`, or give `--cfg-options own.data_root=DIR own.epochs=20 ...`. docs/oriented.md
+_base_ = []  # filled below, so a copy works in any folder
+
+own = dict(
+    data_root='data/own',  # images/ and labelTxt/ in train/ and val/ (DOTA), or another format
+    backbone='small',  # tiny, small, base or large, or any architecture of RoPEViT
+    weights='default',  # of the backbone: published ones, a file, a hub name, or None (random)
+    epochs=50,
+    batch_size=2,  # images of one GPU
+    gpus=1,
+    size=1024,  # side of the square that images are scaled to fit, in pixels
+)
+
+# What follows from these: classes and their number, iterations, learning rate, sizes, intervals.
+from rope_dense.commands.own_oriented import oriented
+
+_base_.update(oriented(own))

@@ -1,0 +1,63 @@
+"""Detectors of rotated boxes: the convention of their angles, in data sets, weights and results."""
+
+from __future__ import annotations
+
+from mmengine.config import Config
+
+from ..datasets.rotated import CONVENTIONS
+from ..utils.config_parts import leaf_datasets, nodes
+from .errors import UsageError
+
+FIXED = {'OrientedDEIMHead': 'le90'}  # of heads that have no such setting
+CONVENTION, VERSION = 'box_convention', 'angle_version'
+
+
+def angle_version(cfg: Config) -> str | None:
+    """The convention of the angles that the model of a config predicts; None for upright boxes.
+
+    Raises:
+        UsageError: parts of the model have different ones, or one that is not known.
+    """
+    parts = list(nodes(cfg.get('model'), 'model'))
+    given = {f'{key}.{VERSION}': node[VERSION] for key, node in parts if VERSION in node}
+    given |= {key: FIXED[node['type']] for key, node in parts if node.get('type') in FIXED}
+    if not given and VERSION in cfg:  # else a name that mmrotate's configs use
+        given = {VERSION: cfg[VERSION]}
+    versions = sorted({*given.values()})
+    if len(versions) > 1 or not set(versions) <= set(CONVENTIONS):
+        said = ', '.join(f'{key}={version}' for key, version in given.items())
+        raise UsageError(f'{said}: give one of {", ".join(CONVENTIONS)} for all')
+    return versions[0] if versions else None
+
+
+def write_convention(cfg: Config) -> None:
+    """Add the convention to what data sets know of themselves, which checkpoints have.
+
+    Raises:
+        UsageError: a data set has another one, or see ``angle_version``.
+    """
+    version = angle_version(cfg)
+    if version is None:
+        return
+    about = version, 'radian'  # plain values: a dict would be a class in the checkpoint
+    for loader in ('train_dataloader', 'val_dataloader', 'test_dataloader'):
+        dataset = (cfg.get(loader) or {}).get('dataset')
+        for key, leaf in leaf_datasets(dataset, f'{loader}.dataset') if dataset else ():
+            stored = leaf.setdefault('metainfo', {}).setdefault(CONVENTION, about)
+            if tuple(stored) != about:
+                raise UsageError(f'{key}.metainfo.{CONVENTION}={stored}: the model has {about}')
+
+
+def check_convention(cfg: Config, checkpoint: dict) -> None:
+    """Compare the convention of a config with that of the training of a checkpoint, if it says so.
+
+    Raises:
+        UsageError: they differ: the same numbers would be other boxes.
+    """
+    stored = ((checkpoint.get('meta') or {}).get('dataset_meta') or {}).get(CONVENTION)
+    version = angle_version(cfg)
+    if stored and stored[0] != version:
+        raise UsageError(
+            f'the checkpoint was trained with {VERSION}={stored[0]}, the config has {version}: '
+            'give the config of the training'
+        )

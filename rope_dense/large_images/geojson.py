@@ -1,0 +1,65 @@
+"""Objects of an image on a map, as GeoJSON (RFC 7946)."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from ..utils.atomic_write import atomic_write_text
+from .image_file import LargeImage
+
+if find_spec('rasterio'):
+    from rasterio.warp import transform
+
+WGS84 = 'EPSG:4326'  # longitude and latitude, the one system of GeoJSON
+
+
+def write_geojson(out: Path, content: dict, image: LargeImage) -> bool:
+    """Write the annotations of a COCO data set as polygons on the map.
+
+    Args:
+        content: boxes, or their corners where `segmentation` is a polygon.
+        image: whose transform and coordinate system are taken.
+
+    Returns:
+        False if nothing was written, because the image lacks one of the two.
+    """
+    if not image.file.crs or image.file.transform.is_identity:
+        return False
+    names = {category['id']: category['name'] for category in content['categories']}
+    features = [
+        dict(
+            type='Feature',
+            geometry=dict(type='Polygon', coordinates=[on_map(outline_of(item), image)]),
+            properties={'class': names[item['category_id']], 'score': item['score']},
+        )
+        for item in content['annotations']
+    ]
+    collection = dict(type='FeatureCollection', features=features)
+    atomic_write_text(out, json.dumps(collection) + '\n')
+    return True
+
+
+def outline_of(annotation: dict) -> np.ndarray:
+    """The corners [4, 2] of the box of an annotation, in pixels."""
+    outline = annotation.get('segmentation')
+    if 'rbox' in annotation and outline:
+        return np.reshape(outline[0], (4, 2))
+    left, top, width, height = annotation['bbox']
+    right, bottom = left + width, top + height
+    return np.array([[left, top], [right, top], [right, bottom], [left, bottom]])
+
+
+def on_map(corners: np.ndarray, image: LargeImage) -> list[list[float]]:
+    """A closed ring [longitude, latitude], counter-clockwise, of corners [4, 2] in pixels."""
+    to_map = np.reshape(image.file.transform[:6], (2, 3))
+    x, y = to_map[:, :2] @ corners.T + to_map[:, 2:]
+    longitudes, latitudes = transform(image.file.crs, WGS84, x.tolist(), y.tolist())
+    ring = np.stack([longitudes, latitudes], 1)
+    following = np.roll(ring, -1, 0)
+    doubled_area = (ring[:, 0] * following[:, 1] - following[:, 0] * ring[:, 1]).sum()
+    ring = ring if doubled_area > 0 else ring[::-1]
+    return [*ring.tolist(), ring[0].tolist()]
