@@ -21,6 +21,7 @@ from ..utils.sizes import ImageSize
 from ..utils.validation import check_integer, check_size, refuse
 from ..version import __version__
 from .graphs import Graph, graph_of
+from .rois import translations
 
 Format = Literal['onnx', 'pt2']
 Dynamic = Literal['dynamic']
@@ -73,6 +74,8 @@ def export(
     path = Path(path)
     check_request(path, format)
     graph = graph_of(model, dtype)
+    if format not in graph.formats:
+        refuse('format', format, f'{" or ".join(graph.formats)} for {type(model).__name__}')
     if size == 'dynamic':
         check_dynamic(backbone_of(model))
     else:
@@ -221,6 +224,7 @@ def write_onnx(
         dynamic_shapes=(dynamic,) if dynamic else None,
         optimize=False,
         verbose=False,
+        custom_translation_table=translations(),
     )
     assert program is not None  # as dynamo=True
     optimizer.optimize(program.model, output_size_limit=TABLE)

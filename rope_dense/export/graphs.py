@@ -37,6 +37,7 @@ class Graph(nn.Module, ABC):
         multiple: of which the sides of an image must be a multiple.
         oblivious: whether torch skips, while tracing, the special cases of sides of 0 and 1, which
             halves the time. Its einsum, in Mask2Former, then demands two images or more.
+        formats: of the files that it can be written to.
 
     Raises:
         ValueError: a part of the model cannot be exported.
@@ -54,6 +55,7 @@ class Graph(nn.Module, ABC):
     num_classes: int | None = None
     multiple = 1
     oblivious = True
+    formats: tuple[str, ...] = ('onnx', 'pt2')
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
@@ -223,6 +225,7 @@ def smallest_size(backbone: Backbone) -> ImageSize:
     return height, width
 
 
+DETECTORS = ('detector', 'retinanet', 'deim', 'rcnn')  # modules beside this one
 # Models that can be exported. A package that has others adds them where it registers these models.
 GRAPHS: dict[type, type[Graph]] = {Backbone: BackboneGraph}
 
@@ -243,8 +246,7 @@ def graph_of(model: nn.Module, dtype: torch.dtype = torch.float32) -> Graph:
 def graphs() -> dict[type, type[Graph]]:
     """``GRAPHS``, and detectors and segmentors where their packages are there."""
     found = dict(GRAPHS)
-    modules = dict(segmentor='mmseg', detector='mmdet', retinanet='mmdet', deim='mmdet')
-    modules |= dict(shared='mmengine')
+    modules = dict(segmentor='mmseg', shared='mmengine') | dict.fromkeys(DETECTORS, 'mmdet')
     for module, package in modules.items():
         if find_spec(package):
             found |= import_module(f'.{module}', __package__).GRAPHS

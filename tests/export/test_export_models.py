@@ -220,8 +220,7 @@ def test_models_that_predict_in_another_way_are_refused(tmp_path: Path) -> None:
     folder = CONFIGS / 'stock_heads'
     for name, says in (
         ('ddq-detr-4scale_swin-t_rope-mixed_8xb2-12e_coco', 'model must be DINO .* DDQDETR has'),
-        ('mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco', 'model must be one of .* it is MaskRCNN'),
-        ('cascade-mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco', 'it is CascadeRCNN'),
+        ('mask2former_swin-t_rope-mixed_8xb2-lsj-50e_coco-instance', 'it is Mask2Former'),
     ):
         cfg = Config.fromfile(folder / f'{name}.py')
         with torch.device('meta'), DefaultScope.overwrite_default_scope('mmdet'):

@@ -1,0 +1,111 @@
+"""Anchors of a dense head: the best of each map, and their boxes.
+
+Letters: B images, A anchors of a place, C classes, H x W places of a map, n candidates.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from mmdet.models.dense_heads.anchor_head import AnchorHead
+from mmdet.models.task_modules import AnchorGenerator, DeltaXYWHBBoxCoder
+from torch import Tensor, nn
+
+BOUND = abs(math.log(16 / 1000))  # of delta2bbox
+
+
+class AnchorCandidates(nn.Module):
+    """The candidates of a head with sigmoid scores.
+
+    Args:
+        head: its anchors, coder of boxes and number of scores.
+        number: candidates of a map, n.
+        threshold: scores that are not above it become 0.
+
+    Raises:
+        ValueError: another generator of anchors, or another coder, than mmdet's usual ones.
+    """
+
+    def __init__(self, head: AnchorHead, number: int, threshold: float) -> None:
+        super().__init__()
+        check_anchors(head)
+        self.number, self.threshold = number, threshold
+        self.num_scores, self.coder = head.cls_out_channels, head.bbox_coder
+        self.strides = head.prior_generator.strides
+        for level, anchors in enumerate(head.prior_generator.base_anchors):
+            self.register_buffer(f'anchors{level}', anchors.float())  # [A, 4]
+
+    @property
+    def coarsest(self) -> int:
+        return max(max(stride) for stride in self.strides)
+
+    def forward(self, level: int, logits: Tensor, deltas: Tensor) -> tuple[Tensor, ...]:
+        """The best of a map [B, A C, H, W]: scores [B, n], boxes [B, n, 4] and classes [B, n]."""
+        height, width = logits.shape[2:]
+        scores = logits.permute(0, 2, 3, 1).flatten(1).sigmoid()  # [B, H W A C]
+        scores, index = best(scores * (scores > self.threshold), self.number)
+        anchors = self.anchors(level, height, width)  # [H W A, 4]
+        place = index // self.num_scores
+        deltas = deltas.permute(0, 2, 3, 1).reshape(logits.shape[0], -1, 4)
+        deltas = deltas.gather(1, place[..., None].expand(-1, -1, 4))
+        return scores, decode(self.coder, anchors[place], deltas), index % self.num_scores
+
+    def anchors(self, level: int, height: int, width: int) -> Tensor:
+        """The anchors (left, top, right, bottom) of a map, row by row: [H W A, 4]."""
+        anchors = getattr(self, f'anchors{level}')
+        across, down = self.strides[level]
+        x = torch.arange(width, device=anchors.device).float() * across
+        y = torch.arange(height, device=anchors.device).float() * down
+        shift = torch.stack(torch.broadcast_tensors(x[None, :], y[:, None]), -1)  # [H, W, 2]
+        return (shift.repeat(1, 1, 2)[:, :, None] + anchors).flatten(0, 2)
+
+
+def best(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """The largest of each row [B, N] and their index, both [B, number].
+
+    A row with fewer has zeros behind them, whose index is the last one.
+    """
+    last = scores.shape[1] - 1
+    scores, index = F.pad(scores, (0, number)).topk(number)
+    return scores, index.minimum(index.new_ones(()) * last)
+
+
+def decode(coder: DeltaXYWHBBoxCoder, boxes: Tensor, deltas: Tensor) -> Tensor:
+    """Boxes from others and what a head predicts of them; all [..., 4]."""
+    deltas = deltas * deltas.new_tensor(coder.stds) + deltas.new_tensor(coder.means)
+    sides = boxes[..., 2:] - boxes[..., :2]
+    centre = (boxes[..., :2] + boxes[..., 2:]) / 2 + sides * deltas[..., :2]
+    half = sides * deltas[..., 2:].clamp(-BOUND, BOUND).exp() / 2
+    return torch.cat([centre - half, centre + half], -1)
+
+
+def clip(boxes: Tensor, height: int, width: int) -> Tensor:
+    """Boxes [..., 4] cut at the border of the image."""
+    x, y = boxes[..., 0::2].clamp(0, width), boxes[..., 1::2].clamp(0, height)
+    return torch.stack([x, y], -1).flatten(-2)
+
+
+def check_anchors(head: AnchorHead) -> None:
+    """Raise ValueError for a head with other anchors, coder or scores than mmdet's usual ones."""
+    kind = AnchorGenerator
+    if type(head.prior_generator) is not kind:
+        raise ValueError(f'prior_generator of {type(head).__name__} must be {kind.__name__}')
+    if not head.use_sigmoid_cls or not head.test_cfg.get('nms_pre', -1) > 0:
+        raise ValueError(f'{type(head).__name__} must have sigmoid scores, and test_cfg nms_pre')
+    check_nms(head.test_cfg.nms)
+    check_coder(head.bbox_coder)
+
+
+def check_coder(coder: Any) -> None:
+    """Raise ValueError for another coder of boxes than those ``decode`` and ``clip`` compute."""
+    if type(coder) is not DeltaXYWHBBoxCoder or coder.add_ctr_clamp or not coder.clip_border:
+        raise ValueError('bbox_coder must be DeltaXYWHBBoxCoder, and clip to the border only')
+
+
+def check_nms(settings: dict) -> None:
+    """Raise ValueError for another suppression than the usual one within a class."""
+    if settings.get('type', 'nms') != 'nms' or settings.get('class_agnostic'):
+        raise ValueError(f'nms must be of type nms, by class; got {dict(settings)}')

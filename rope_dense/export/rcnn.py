@@ -1,0 +1,205 @@
+"""Faster, Mask and Cascade R-CNN.
+
+Letters: B images, H x W pixels, C channels, K classes, P proposals of an image, M detections of an
+image, L maps, S x S places of a region, h x w places of its mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from mmcv.ops import RoIAlign
+from mmdet.models.dense_heads import RPNHead
+from mmdet.models.detectors import TwoStageDetector
+from mmdet.models.roi_heads import CascadeRoIHead, StandardRoIHead
+from mmdet.models.roi_heads.bbox_heads import ConvFCBBoxHead
+from mmdet.models.roi_heads.mask_heads import FCNMaskHead
+from mmdet.models.roi_heads.roi_extractors import SingleRoIExtractor
+from torch import Tensor, nn
+
+from ..backbones.layers import padding_to_multiple
+from .anchors import AnchorCandidates, best, check_coder, check_nms, clip, decode
+from .graphs import Graph, Preprocess, check_methods
+from .rois import roi_align, suppress
+
+
+class RCNNGraph(Graph):
+    """mmdet's ``FasterRCNN``, ``MaskRCNN`` and ``CascadeRCNN``, for ONNX alone.
+
+    uint8 images to scores [B, M], boxes [B, M, 4], labels [B, M] and, with a mask head, masks
+    [B, M, H, W] (bool), pasted as by mmdet. Boxes are (left, top, right, bottom) in pixels of the
+    input. M is ``test_cfg.rcnn.max_per_img``; where an image has fewer detections, the scores of
+    the last are 0. Images are padded as by the data preprocessor, and all of a batch have one size.
+    """
+
+    task = 'detection'
+    formats = ('onnx',)
+    num_classes: int
+
+    def __init__(self, model: TwoStageDetector, dtype: torch.dtype) -> None:
+        check_methods(model, TwoStageDetector, 'extract_feat', 'predict')
+        check_roi_head(model.roi_head)
+        super().__init__(model, dtype)
+        rpn, head = self.model.rpn_head, self.model.roi_head
+        if type(rpn) is not RPNHead:
+            raise ValueError(f'rpn_head must be RPNHead, it is {type(rpn).__name__}')
+        self.rpn_settings, self.settings = rpn.test_cfg, head.test_cfg
+        self.candidates = AnchorCandidates(rpn, rpn.test_cfg.nms_pre, 0.0)
+        if isinstance(head, CascadeRoIHead):
+            self.box_stages = [*zip(head.bbox_roi_extractor, head.bbox_head, strict=True)]
+        else:
+            self.box_stages = [(head.bbox_roi_extractor, head.bbox_head)]
+        self.mask_stages: list[tuple[nn.Module, nn.Module]] = []
+        if head.with_mask and isinstance(head, CascadeRoIHead):
+            self.mask_stages = [*zip(head.mask_roi_extractor, head.mask_head, strict=True)]
+        elif head.with_mask:
+            self.mask_stages = [(head.mask_roi_extractor, head.mask_head)]
+        self.outputs = ('scores', 'boxes', 'labels', *(['masks'] if self.mask_stages else []))
+        self.num_classes = self.box_stages[-1][1].num_classes
+        self.preprocess = Preprocess(model.data_preprocessor)
+        self.cast_backbone()
+        height, width = (max(side, 2 * self.candidates.coarsest) for side in self.least)
+        self.least = height, width
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        size = image.shape[2], image.shape[3]
+        x, divisor = self.preprocess(image), self.preprocess.divisor
+        if divisor > 1:
+            bottom, right = (padding_to_multiple(side, divisor) for side in size)
+            x = F.pad(x, (0, right, 0, bottom))
+        maps = self.model.extract_feat(x)
+        scores, boxes, labels = self.detect(maps, *self.propose(maps, size), size)
+        if not self.mask_stages:
+            return scores, boxes, labels
+        return scores, boxes, labels, self.masks(maps, boxes, labels, size)
+
+    def propose(self, maps: Sequence[Tensor], size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        """Boxes [B, P, 4] of the RPN, and their scores [B, P], 0 where there are fewer."""
+        all_scores, all_boxes = [], []
+        settings = self.rpn_settings
+        for level, pair in enumerate(zip(*self.model.rpn_head(maps), strict=True)):
+            scores, boxes, _ = self.candidates(level, *pair)
+            boxes = clip(boxes, *size)
+            sides = boxes[..., 2:] - boxes[..., :2]
+            enough = (sides > settings.get('min_bbox_size', -1)).all(-1)
+            all_scores.append(suppress(boxes, scores * enough, settings.nms.iou_threshold))
+            all_boxes.append(boxes)
+        scores, index = best(torch.cat(all_scores, 1), settings.max_per_img)
+        return torch.cat(all_boxes, 1).gather(1, index[..., None].expand(-1, -1, 4)), scores
+
+    def detect(
+        self, maps: Sequence[Tensor], boxes: Tensor, objectness: Tensor, size: tuple[int, int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores [B, M], boxes [B, M, 4] and labels [B, M] from proposals [B, P, 4].
+
+        A cascade moves the proposals stage by stage, and averages the logits of its stages.
+        """
+        logits = torch.zeros(())
+        for stage, (extractor, head) in enumerate(self.box_stages):
+            classes, deltas = head(pool(extractor, maps, boxes))
+            logits = logits + classes.unflatten(0, boxes.shape[:2])  # [B, P, K + 1]
+            deltas = deltas.unflatten(0, boxes.shape[:2]).unflatten(2, (-1, 4))  # [B, P, K or 1, 4]
+            moved = clip(decode(head.bbox_coder, boxes[:, :, None], deltas), *size)
+            if stage + 1 < len(self.box_stages):
+                boxes = moved.squeeze(2)
+        scores = (logits / len(self.box_stages)).softmax(-1)[..., :-1].transpose(1, 2)  # [B, K, P]
+        scores = scores * (scores > self.settings.score_thr) * (objectness > 0)[:, None]
+        moved = moved.transpose(1, 2).expand(-1, self.num_classes, -1, -1)  # [B, K, P, 4]
+        threshold = self.settings.nms.iou_threshold
+        kept = suppress(moved.flatten(0, 1), scores.flatten(0, 1), threshold).view_as(scores)
+        scores, index = best(kept.flatten(1), self.settings.max_per_img)  # of K P
+        boxes = moved.flatten(1, 2).gather(1, index[..., None].expand(-1, -1, 4))
+        return scores, boxes, index // moved.shape[2]
+
+    def masks(
+        self, maps: Sequence[Tensor], boxes: Tensor, labels: Tensor, size: tuple[int, int]
+    ) -> Tensor:
+        """Masks [B, M, H, W] of detections; a cascade takes the mean of its stages."""
+        total = torch.zeros(())
+        for extractor, head in self.mask_stages:
+            logits = head(pool(extractor, maps, boxes))  # [B M, K or 1, h, w]
+            if not head.class_agnostic:
+                label = labels.flatten()[:, None, None, None]
+                logits = logits.gather(1, label.expand(-1, -1, *logits.shape[2:]))
+            total = total + logits[:, 0].sigmoid()
+        pasted = paste(total / len(self.mask_stages), boxes.flatten(0, 1), size)  # [B M, H, W]
+        return (pasted >= self.settings.mask_thr_binary).unflatten(0, boxes.shape[:2])
+
+
+def pool(extractor: SingleRoIExtractor, maps: Sequence[Tensor], boxes: Tensor) -> Tensor:
+    """Features [B P, C, S, S] of boxes [B, P, 4], each from the map of its size.
+
+    Every map pools all boxes, those of other maps as boxes without area, which costs nothing.
+    """
+    image = torch.arange(boxes.shape[0], device=boxes.device).to(boxes)[:, None, None]
+    rois = torch.cat([image.expand(-1, boxes.shape[1], -1), boxes], -1).flatten(0, 1)
+    sides = rois[:, 3:] - rois[:, 1:3]
+    share = sides.prod(-1).sqrt() / extractor.finest_scale
+    levels = torch.floor(torch.log2(share + 1e-6)).clamp(0, extractor.num_inputs - 1)
+    pooled = torch.zeros(())
+    for level, layer in enumerate(extractor.roi_layers):
+        here = (levels == level)[:, None]
+        regions = torch.cat([rois[:, :1], rois[:, 1:] * here], 1)
+        size, scale = layer.output_size[0], layer.spatial_scale
+        part = roi_align(maps[level], regions, size, scale, layer.sampling_ratio)
+        pooled = pooled + part * here[:, :, None, None]
+    return pooled
+
+
+def paste(masks: Tensor, boxes: Tensor, size: tuple[int, int]) -> Tensor:
+    """Masks [N, h, w], stretched to their boxes [N, 4] in images of H x W: [N, H, W].
+
+    Bilinear, 0 outside, as mmdet's ``_do_paste_mask``; as a product with weights of rows and one
+    with weights of columns.
+    """
+    rows = paste_weights(boxes[:, 1::2], size[0], masks.shape[1])  # [N, H, h]
+    columns = paste_weights(boxes[:, 0::2], size[1], masks.shape[2])  # [N, W, w]
+    return rows @ masks @ columns.transpose(1, 2)
+
+
+def paste_weights(ends: Tensor, side: int, places: int) -> Tensor:
+    """Weights [N, side, places] of a mask's places in each pixel, from its two ends [N, 2]."""
+    pixels = torch.arange(side, device=ends.device) + 0.5
+    start, length = ends[:, :1], (ends[:, 1:] - ends[:, :1]).clamp(min=1e-6)
+    position = (pixels - start) / length * places - 0.5  # [N, side], in places
+    index = torch.arange(places, device=ends.device)
+    return (1 - (position[..., None] - index).abs()).clamp(min=0)
+
+
+def check_roi_head(head: Any) -> None:
+    """Raise ValueError for a head that differs from those of mmdet's R-CNNs."""
+    if type(head) not in (StandardRoIHead, CascadeRoIHead) or head.with_shared_head:
+        raise ValueError(
+            'roi_head must be StandardRoIHead or CascadeRoIHead without a shared head, it is '
+            f'{type(head).__name__}'
+        )
+    check_nms(head.test_cfg.nms)
+    cascade = isinstance(head, CascadeRoIHead)
+    boxes = list(head.bbox_head) if cascade else [head.bbox_head]
+    masks = (list(head.mask_head) if cascade else [head.mask_head]) if head.with_mask else []
+    for part in boxes:
+        check_coder(part.bbox_coder)
+        if not isinstance(part, ConvFCBBoxHead) or part.custom_cls_channels or not part.with_reg:
+            raise ValueError(f'bbox_head must be a ConvFCBBoxHead with softmax scores, got {part}')
+        if cascade and not part.reg_class_agnostic:
+            raise ValueError('bbox_head of a cascade must have reg_class_agnostic=True')
+    if any(type(part) is not FCNMaskHead for part in masks):
+        raise ValueError(f'mask_head must be FCNMaskHead, it is {type(masks[0]).__name__}')
+    for part in head.modules():
+        if isinstance(part, SingleRoIExtractor):
+            check_extractor(part)
+
+
+def check_extractor(extractor: SingleRoIExtractor) -> None:
+    """Raise ValueError for other pooling than mmcv's ``RoIAlign``, aligned, of squares."""
+    for layer in extractor.roi_layers:
+        if type(layer) is not RoIAlign or layer.pool_mode != 'avg' or not layer.aligned:
+            raise ValueError(f'roi_layer must be RoIAlign, aligned, of the mean; got {layer}')
+        if len({*layer.output_size}) > 1:
+            raise ValueError(f'roi_layer must have a square output_size, got {layer}')
+
+
+GRAPHS = {TwoStageDetector: RCNNGraph}
