@@ -86,40 +86,39 @@ class SharedBackbone(BaseModel):
         super().__init__(common_preprocessor(configs))
         self.configs, self.features = configs, features
         self.dataset_metas: dict[str, dict] = {}
-        self.current, self.needed = Pass(), set[int]()
-        self.tasks = nn.ModuleDict()
-        for name in configs:
-            self.add_task(name, tasks)
-        self.indices = sorted(self.needed)
+        self.current, self.tasks = Pass(), nn.ModuleDict()
+        needed = set[int]()
+        for name, cfg in configs.items():
+            model, checkpoint = build_task(name, cfg), tasks[name].get('checkpoint')
+            self.dataset_metas[name] = {} if checkpoint is None else load_task(model, checkpoint)
+            if not self.tasks:
+                self.backbone = MODELS.build(dict(cfg.model.backbone, type=RoPEViT, init_cfg=None))
+                share(model.backbone, self.backbone)
+            self.check_settings(name, model.backbone)
+            if checkpoint is not None:
+                first = next(iter(tasks.values())).get('checkpoint') or 'random weights'
+                check_equal_weights(self.backbone, model.backbone, (first, checkpoint))
+            share(self.backbone, model.backbone)
+            model.backbone.current = self.current
+            needed.update(model.backbone.out_indices)
+            self.tasks[name] = model
+        if features:
+            needed.add(len(self.backbone.blocks) - 1)
+            if self.backbone.norm is None:
+                raise ValueError('features: the backbone of the first task has no final norm')
+        self.indices = sorted(needed)
         self.eval().requires_grad_(False)
 
-    def add_task(self, name: str, tasks: Mapping[str, dict]) -> None:
-        """Build the model of a task, and give it the shared backbone."""
-        cfg, checkpoint = self.configs[name], tasks[name].get('checkpoint')
-        model = build_task(name, cfg)
-        self.dataset_metas[name] = {} if checkpoint is None else load_task(model, checkpoint)
-        if not self.tasks:
-            self.backbone = MODELS.build(dict(cfg.model.backbone, type=RoPEViT, init_cfg=None))
-            share(model.backbone, self.backbone)
-            if self.features:
-                self.needed.add(len(self.backbone.blocks) - 1)
-                if self.backbone.norm is None:
-                    raise ValueError(f'features: the backbone of tasks.{name} has no final norm')
-        first = next(iter(tasks))
+    def check_settings(self, name: str, backbone: RoPEViT) -> None:
+        """Raise ValueError unless a task has the settings of the shared backbone."""
+        first = next(iter(self.configs))
         needed = encoder_settings(self.configs[first], self.backbone)
-        for key, value in encoder_settings(cfg, model.backbone).items():
+        for key, value in encoder_settings(self.configs[name], backbone).items():
             if value != needed[key]:
                 raise ValueError(
                     f'the backbones differ: {key} is {value!r} in tasks.{name}, {needed[key]!r} in '
                     f'tasks.{first}'
                 )
-        if checkpoint is not None:
-            files = tasks[first].get('checkpoint') or 'random weights', checkpoint
-            check_equal_weights(self.backbone, model.backbone, files)
-        share(self.backbone, model.backbone)
-        model.backbone.current = self.current
-        self.needed.update(model.backbone.out_indices)
-        self.tasks[name] = model
 
     def init_weights(self) -> None:
         """Change nothing: all weights were read from checkpoints."""

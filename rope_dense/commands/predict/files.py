@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from mmengine.structures import BaseDataElement
@@ -182,13 +183,15 @@ class SegmentationFiles:
         return f'{len(self.journal.entries)} images: {self.out}'
 
 
-class DepthFiles:
-    """Depth of each image, `out`/depth/NAME.npy, float32 [H, W], beside pictures with a legend.
+class ArrayFiles(ABC):
+    """An array of each image, `out`/KIND/NAME.npy, beside pictures.
 
     Args:
         out: folder.
         journal: of the images that are done.
     """
+
+    kind: ClassVar[str]
 
     def __init__(self, out: Path, journal: Journal) -> None:
         self.out, self.journal = out, journal
@@ -197,43 +200,48 @@ class DepthFiles:
         self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
     ) -> np.ndarray:
         """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
-        depth = sample.cpu().pred_depth_map.data[0].numpy()
-        save_array(self.out / DEPTH / Path(picture).with_suffix('.npy'), depth)
-        drawn = draw_depth(self.out / DRAWN / picture, image, depth)
+        values = self.values(sample.cpu())
+        save_array(self.out / self.kind / Path(picture).with_suffix('.npy'), values)
+        drawn = self.draw(self.out / DRAWN / picture, image, values)
         self.journal.add(dict(file_name=file_name))
         return drawn
+
+    @abstractmethod
+    def values(self, sample: BaseDataElement) -> np.ndarray:
+        """The array of a prediction."""
+
+    @abstractmethod
+    def draw(self, path: Path, image: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Write a picture of the array of an image, and return it."""
 
     def close(self) -> str:
         """The number of images, in words."""
         self.journal.close()
-        return f'depth of {len(self.journal.entries)} images: {self.out}'
+        return f'{self.kind} of {len(self.journal.entries)} images: {self.out}'
 
 
-class FeatureFiles:
-    """Features of each image, `out`/features/NAME.npy, float16 [C, H, W], beside pictures of them.
+class DepthFiles(ArrayFiles):
+    """Depth, float32 [H, W], and pictures with a legend."""
 
-    Args:
-        out: folder.
-        journal: of the images that are done.
-    """
+    kind = DEPTH
 
-    def __init__(self, out: Path, journal: Journal) -> None:
-        self.out, self.journal = out, journal
+    def values(self, sample: BaseDataElement) -> np.ndarray:
+        return sample.pred_depth_map.data[0].numpy()
 
-    def add(
-        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
-    ) -> np.ndarray:
-        """Write the features for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
-        features = sample.cpu().data.float().numpy()
-        save_array(self.out / FEATURES / Path(picture).with_suffix('.npy'), features.astype('f2'))
-        drawn = draw_features(self.out / DRAWN / picture, image, features)
-        self.journal.add(dict(file_name=file_name))
-        return drawn
+    def draw(self, path: Path, image: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return draw_depth(path, image, values)
 
-    def close(self) -> str:
-        """The number of images, in words."""
-        self.journal.close()
-        return f'features of {len(self.journal.entries)} images: {self.out}'
+
+class FeatureFiles(ArrayFiles):
+    """Features, float16 [C, H, W], and their principal components in colours."""
+
+    kind = FEATURES
+
+    def values(self, sample: BaseDataElement) -> np.ndarray:
+        return sample.data.half().numpy()
+
+    def draw(self, path: Path, image: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return draw_features(path, image, values)
 
 
 Writer: TypeAlias = 'DetectionFiles | SegmentationFiles | DepthFiles | FeatureFiles | TaskFiles'
