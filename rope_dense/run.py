@@ -61,7 +61,8 @@ def load(
     Args:
         source: folder of a run, a config file, or a model of the Hugging Face hub: its name
             (hf-hub:owner/name) or a folder with its files.
-        checkpoint: of a config file: a file, an address or a name on the hub.
+        checkpoint: of a config file: a file, an address or a name on the hub. None for a config of
+            several tasks (``SharedBackbone``), which names theirs.
         device: cpu, cuda, cuda:1 ...; by default a GPU if there is one.
 
     Raises:
@@ -73,13 +74,13 @@ def load(
 
     from .commands.config import load_config, used_loaders
     from .commands.predict.inference import build_inferencer
-    from .integrations.hub import weights_file
+    from .commands.weights import tested_checkpoint
 
     folder = Path(source)
     if checkpoint is None and folder.is_dir() and not (folder / 'config.json').is_file():
         source, checkpoint = files_of_run(folder)
-    weights = str(checkpoint or weights_file(str(source)))
     cfg = load_config(str(source))
+    weights = tested_checkpoint(cfg, None if checkpoint is None else str(checkpoint), str(source))
     used_loaders(cfg, 'test')
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         inferencer = build_inferencer(cfg, weights, device or get_device())
@@ -109,12 +110,12 @@ class Model:
 
     Attributes:
         cfg: its config.
-        config, checkpoint: names of their files.
-        classes: names.
+        config, checkpoint: names of their files; no checkpoint of several tasks.
+        classes: names; none of several tasks.
         inferencer: mmdet's ``DetInferencer`` or mmseg's ``MMSegInferencer``.
     """
 
-    def __init__(self, cfg: Config, config: str, checkpoint: str, inferencer: Any) -> None:
+    def __init__(self, cfg: Config, config: str, checkpoint: str | None, inferencer: Any) -> None:
         self.cfg, self.config, self.checkpoint = cfg, config, checkpoint
         self.inferencer = inferencer
         self.classes = tuple(inferencer.model.dataset_meta['classes'])
@@ -123,6 +124,8 @@ class Model:
         self, images: Picture | Sequence[Picture], batch: int = 1
     ) -> list[BaseDataElement]:
         """Predict images: mmdet's or mmseg's data samples, one for each.
+
+        Of several tasks it is a sample with the sample of each task by its name.
 
         Args:
             images: paths, pictures of Pillow, or arrays [H, W, 3] of blue, green and red (as
@@ -164,11 +167,16 @@ class Model:
         Args:
             sizes: such as '640' or '480x640'; by default the config's test size.
             options: of the command, such as ``scaling=['linear']``; ``work_dir``.
+
+        Raises:
+            ValueError: the model has several tasks.
         """
         from .commands import eval_resolutions as command
         from .commands.image_sizes import configured_size
         from .commands.sweep.results import read_results
 
+        if self.checkpoint is None:
+            raise ValueError('each of several tasks is evaluated with its own config')
         given = [*sizes] or ['x'.join(map(str, configured_size(self.cfg)))]
         options = {'work_dir': str(Path(self.cfg.work_dir, 'evaluation')), **options}
         arguments = [self.config, self.checkpoint, '--sizes', *given, *as_arguments(options)]
@@ -185,7 +193,8 @@ class Model:
         """
         from .commands import export as command
 
-        arguments = [self.config, self.checkpoint, str(out), *as_arguments(options)]
+        checkpoint = [self.checkpoint] if self.checkpoint else []
+        arguments = [self.config, *checkpoint, str(out), *as_arguments(options)]
         command.main(command.parse_args(arguments))
         return Path(out)
 

@@ -33,7 +33,7 @@ class SharedGraph(Graph):
         )
         cast(shared.backbone, dtype)
         for graph in self.graphs.values():
-            graph.add_module('preprocess', nn.Identity())  # done before, for all
+            graph.preprocess = Prepared()
             for part in graph.modules():
                 if isinstance(part, TaskBackbone):
                     share(shared.backbone, part)
@@ -41,6 +41,9 @@ class SharedGraph(Graph):
         shared.tasks = nn.ModuleDict()
         heights, widths = zip(*(graph.least for graph in self.graphs.values()), strict=True)
         self.least = max(heights), max(widths)
+        self.formats = tuple(
+            name for name in self.formats if all(name in g.formats for g in self.graphs.values())
+        )
         self.oblivious = all(graph.oblivious for graph in self.graphs.values())
         parts = [part for graph in self.graphs.values() for part in graph.float32_parts]
         self.float32_parts = tuple(dict.fromkeys(parts))
@@ -83,6 +86,12 @@ class SharedGraph(Graph):
             if self.model.features:
                 outputs.append(self.model.feature_map().float())
         return tuple(outputs)
+
+
+class Prepared(nn.Identity):
+    """In place of the preprocessing of a task: pixels and padding are done, once for all."""
+
+    divisor = 1
 
 
 GRAPHS = {SharedBackbone: SharedGraph}

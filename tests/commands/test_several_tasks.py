@@ -14,6 +14,7 @@ import pytest
 import torch
 from mmengine.config import Config
 
+import rope_dense
 from helpers import shared_backbone as small
 from helpers.tool_names import TOOLS, Fails, Main
 
@@ -77,6 +78,17 @@ def test_predictions_are_those_of_each_task_alone(
     drawn = mmcv.imread(tmp_path / 'all' / 'features' / 'pictures' / '00000000.jpg')
     assert drawn.shape[:2] == (64, 96) and drawn.std() > 20
     assert not [*tmp_path.rglob('unfinished.jsonl')]
+
+
+def test_in_python(shared: str, pictures: Path, tmp_path: Path) -> None:
+    model = rope_dense.load(shared, device='cpu')
+    one, other = model(sorted(pictures.iterdir()), batch=2)
+    assert one.features.data.shape == (small.C, 4, 6)
+    assert one.depth.pred_depth_map.data.shape == (1, 64, 96)
+    assert set(model.plain(other.boxes, score=0.0)) == {'boxes', 'scores', 'labels'}
+    assert model.plain(one.classes)['labels'].shape == (64, 96)
+    with pytest.raises(ValueError, match='with its own config'):
+        model.evaluate()
 
 
 def test_frames_of_a_video_are_side_by_side(predict: Main, shared: str, tmp_path: Path) -> None:

@@ -121,6 +121,7 @@ def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseIn
         inferencer = Inferencer(copy.deepcopy(cfg), checkpoint, **settings)
     inferencer.show_progress = False
     if checkpoint is None:
+        inferencer.model.dataset_meta = dict(classes=(), palette=())
         return inferencer
     # The inferencers warn where weights are missing, and take classes of COCO or Cityscapes then.
     stored = check_tested_weights(checkpoint, inferencer.model)
