@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import copy
+import functools
 import gc
+import logging
 import os
 import sys
 import traceback
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import mmengine.logging
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import Registry
 from torch import distributed
@@ -30,6 +33,7 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
     A known error is printed without a traceback, or with one after --debug. Until the processes of
     a distributed run are connected, only the first of each machine prints.
     """
+    quieten_debugging()
     try:
         main(args)
     except (*NAMED, ValueError) as error:
@@ -42,6 +46,21 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
         gc.collect()  # cycles hold the group, and gloo's threads would abort at exit
         distributed.destroy_process_group()
     return 0
+
+
+def quieten_debugging() -> None:
+    """Let ``print_log`` without a logger leave out messages for debugging.
+
+    mmengine prints them whatever their level is, such as mmdet's that OneDL is not installed.
+    """
+    given = mmengine.logging.print_log
+
+    @functools.wraps(given)
+    def print_log(msg: str, logger: Any = None, level: int = logging.INFO) -> None:
+        if logger is not None or level > logging.DEBUG:
+            given(msg, logger, level)
+
+    mmengine.logging.print_log = print_log
 
 
 def report(error: Exception, debug: bool) -> None:

@@ -66,6 +66,7 @@ def main(args: argparse.Namespace) -> None:
     from ..export.compare import check_file
     from ..export.exporter import DTYPES
     from ..utils.lock import exclusive
+    from .alive import alive
     from .config import load_config
     from .image_sizes import parse_size
     from .model_checks import build_model
@@ -77,7 +78,7 @@ def main(args: argparse.Namespace) -> None:
     model = build_model(cfg)
     classes, colours = load(cfg, model, checkpoint) if checkpoint else (None, None)
     print(f'{args.out}: the model is traced and compared, which takes minutes', flush=True)
-    with exclusive(args.out):
+    with exclusive(args.out), alive(f'{args.out}: traced'):
         metadata = export(
             model,
             args.out,
@@ -92,7 +93,8 @@ def main(args: argparse.Namespace) -> None:
     for name, value in metadata.items():
         print(f'{name:15} {value}')
     print(f'{args.out}: {args.out.stat().st_size / 1e6:.1f} MB')
-    print(check_file(args.out, model, metadata))
+    with alive(f'{args.out}: compared with the model'):
+        print(check_file(args.out, model, metadata))
 
 
 def load(

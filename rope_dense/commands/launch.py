@@ -1,9 +1,10 @@
 """Build the Runner and run it, on any machine."""
 
+import contextlib
+import io
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from mmengine.config import Config, ConfigDict
@@ -12,6 +13,7 @@ from mmengine.runner import Runner, find_latest_checkpoint
 from ..engine import runner as runners
 from ..utils.atomic_write import is_interrupt
 from ..utils.config_parts import nodes
+from .alive import alive
 from .door import building
 from .errors import UsageError
 from .weights import read_safely
@@ -89,11 +91,12 @@ def build_loop(runner: Runner, loop: str) -> None:
     Raises:
         UsageError: a part cannot be built.
     """
-    with building(f'{loop}_cfg, {loop}_dataloader or {loop}_evaluator'):
+    quiet = contextlib.redirect_stdout(io.StringIO())  # what pycocotools prints
+    with building(f'{loop}_cfg, {loop}_dataloader or {loop}_evaluator'), quiet, alive('labels'):
         getattr(runner, f'{loop}_loop')
 
 
-@contextmanager
+@contextlib.contextmanager
 def running(runner: Runner, loop: str) -> Iterator[None]:
     """Within this context, a ValueError or AssertionError becomes a UsageError with the batch."""
     try:

@@ -14,6 +14,10 @@ from mmengine.registry import RUNNERS
 from mmengine.runner import FlexibleRunner, Runner
 from torch.utils.data import DataLoader
 
+from .progress_hook import ProgressHook
+
+# Warnings about mmengine's own calls, which no user can mend.
+NOISE = ('"FileClient" will be deprecated', '"HardDiskBackend" is the alias')
 FILES = ('img_path', 'seg_map_path', 'depth_map_path')  # keys of what a data set knows of an image
 
 
@@ -63,6 +67,7 @@ class ToolRunner:
     ) -> MMLogger:
         """Build the logger, quiet on the terminal until a loop starts."""
         logger = super().build_logger(log_level, log_file, **kwargs)  # type: ignore[misc]
+        logger.addFilter(lambda record: not record.getMessage().startswith(NOISE))
         for handler in logger.handlers:
             if type(handler) is logging.StreamHandler:  # a file has a handler of a derived class
                 handler.addFilter(lambda record: self.started or record.levelno >= logging.WARNING)
@@ -121,4 +126,6 @@ def build_runner(cfg: Config) -> Runner | FlexibleRunner:
     """The Runner of a config, with ``ToolRunner``'s methods if it is one of mmengine's two."""
     kinds: dict[str, Any] = {'Runner': _Runner, 'FlexibleRunner': _FlexibleRunner}
     kind = kinds.get(cfg.get('runner_type', 'Runner'))
-    return RUNNERS.build(cfg) if kind is None else kind.from_cfg(cfg)
+    runner = RUNNERS.build(cfg) if kind is None else kind.from_cfg(cfg)
+    runner.register_hook(ProgressHook())
+    return runner

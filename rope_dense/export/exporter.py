@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, get_args
@@ -184,7 +187,7 @@ def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> Expo
     oblivious = symbolic_config.patch(  # type: ignore[attr-defined]  # a method that torch adds
         backed_size_oblivious=graph.oblivious
     )
-    with torch.no_grad(), oblivious:
+    with torch.no_grad(), oblivious, quiet():
         return torch.export.export(
             graph,
             (image,),
@@ -216,18 +219,33 @@ def write_onnx(
     shape = exported.graph.find_nodes(op='placeholder')[-1].meta['val'].shape  # of the image
     names = {0: 'batch', 2: 'height', 3: 'width'}
     dynamic = {axis: name for axis, name in names.items() if not isinstance(shape[axis], int)}
-    program = torch.onnx.export(
-        exported,
-        dynamo=True,
-        input_names=['image'],
-        output_names=outputs,
-        dynamic_shapes=(dynamic,) if dynamic else None,
-        optimize=False,
-        verbose=False,
-        custom_translation_table=translations(),
-    )
+    with quiet():
+        program = torch.onnx.export(
+            exported,
+            dynamo=True,
+            input_names=['image'],
+            output_names=outputs,
+            dynamic_shapes=(dynamic,) if dynamic else None,
+            optimize=False,
+            verbose=False,
+            custom_translation_table=translations(),
+        )
     assert program is not None  # as dynamo=True
     optimizer.optimize(program.model, output_size_limit=TABLE)
     ClearMetadataAndDocStringPass()(program.model)
     program.model.metadata_props[METADATA] = json.dumps(metadata)
     program.save(path)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Within this context, torch does not warn of its own code and of an absent torchvision."""
+    logger = logging.getLogger('torch.onnx._internal.exporter._registration')
+    level = logger.level
+    with warnings.catch_warnings():
+        warnings.filterwarnings('ignore', category=FutureWarning, message='.*LeafSpec')
+        logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)

@@ -11,13 +11,15 @@ from pathlib import Path
 import torch
 from mmengine.config import Config
 from mmengine.device import get_device
-from mmengine.runner import Runner, find_latest_checkpoint
+from mmengine.runner import find_latest_checkpoint
 
 from ...datasets import ShapesSettings, write_shapes
 from ...utils.atomic_write import atomic_write_text
 from ..config import read_options, with_data_root
 from ..door import building
 from ..errors import UsageError
+from ..launch import build_runner
+from ..launch import train as run_training
 from ..sweep.evaluator import Evaluator
 from ..sweep.results import table_header, table_line
 from ..sweep.settings import Setting
@@ -129,7 +131,7 @@ def train(config: Config, work_dir: Path) -> int:
     """Train from scratch; return the seconds it took, validation included."""
     config.work_dir = str(work_dir)
     started = time.monotonic()
-    Runner.from_cfg(config).train()
+    run_training(build_runner(config, 'none'))
     return round(time.monotonic() - started)
 
 

@@ -24,7 +24,7 @@ from ...utils.sizes import ImageSize, Size
 from ..image_sizes import at_size, configured_size, parse_size, resize_steps
 from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
 
-REPORT_SECONDS = 30.0  # between lines of progress on anything but a terminal
+REPORT_SECONDS = 10.0  # between lines of progress on anything but a terminal
 RUN_NUMBERS = count()
 
 
