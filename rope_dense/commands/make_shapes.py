@@ -1,7 +1,8 @@
-"""Generate the shapes data set, in COCO and ADE20K layout.
+"""Generate the shapes data set, in COCO and ADE20K layout; or rooms with true depth.
 
-Example:
+Examples:
     python tools/make_shapes.py data/shapes --train 400 --val 100 --size 160
+    python tools/make_shapes.py data/rooms --layout depth --size 96 128
 """
 
 import argparse
@@ -33,7 +34,11 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='what the hue of a shape follows (%(default)s)',
     )
     parser.add_argument(
-        '--layout', nargs='+', choices=['coco', 'ade'], default=['coco', 'ade'], help='(both)'
+        '--layout',
+        nargs='+',
+        choices=['coco', 'ade', 'depth'],
+        default=['coco', 'ade'],
+        help='depth: rooms of their own, with depth in 16-bit PNGs of millimetres (coco ade)',
     )
     args = parser.parse_args(argv)
     args.size = tuple(args.size * 2 if len(args.size) == 1 else args.size)

@@ -1,4 +1,4 @@
-"""Depth maps for mmseg's ``DepthEstimator``: loading, augmentation and evaluation.
+"""Depth maps for mmseg's ``DepthEstimator``: files, loading, augmentation and evaluation.
 
 H x W pixels. A depth of 0 is unknown: such pixels are neither trained nor evaluated.
 """
@@ -15,13 +15,53 @@ import mmcv
 import numpy as np
 from mmcv.transforms import BaseTransform
 from mmcv.transforms.utils import cache_randomness
-from mmengine.registry import METRICS, TRANSFORMS
+from mmengine.registry import DATASETS, METRICS, TRANSFORMS
 from torch import Tensor
 
+from .own_data import DEPTH_SUFFIXES, IMAGE_SUFFIXES, paired_files
+
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
+    from mmseg.datasets import BaseSegDataset
     from mmseg.evaluation import DepthMetric
 
 Range = tuple[float, float]
+
+
+@DATASETS.register_module()
+class ImageDepthDataset(BaseSegDataset):
+    """Two folders, ``img_path`` and ``depth_map_path``, with files of the same names.
+
+    Depth maps are those that ``LoadDepth`` reads: PNG or TIFF, or .npy. Settings are those of
+    ``BaseSegDataset``, without its suffixes.
+
+    Raises:
+        ValueError: an image has no depth map of its name.
+    """
+
+    METAINFO = dict(classes=(), palette=())
+
+    def load_data_list(self) -> list[dict]:
+        folders = (Path(self.data_prefix[name]) for name in ('img_path', 'depth_map_path'))
+        return [
+            dict(img_path=str(image), depth_map_path=str(depth), seg_fields=[])
+            for image, depth in depth_files(*folders)
+        ]
+
+
+def depth_files(images: Path, depths: Path) -> list[tuple[Path, Path]]:
+    """(image, depth map) of each image.
+
+    Raises:
+        ValueError: an image has no depth map of its name.
+    """
+    pairs = paired_files(images, depths, DEPTH_SUFFIXES)
+    found = {path for path in images.rglob('*') if path.suffix.lower() in IMAGE_SUFFIXES}
+    if missing := sorted(found - {image for image, _ in pairs}):
+        raise ValueError(
+            f'{missing[0]} has no depth map of its name in {depths}, nor have {len(missing) - 1} '
+            f'others of {len(found)} images'
+        )
+    return pairs
 
 
 @TRANSFORMS.register_module()
@@ -32,17 +72,24 @@ class LoadDepth(BaseTransform):
     (0 or less, infinite, not a number) as 0.
 
     Args:
-        scale: of the numbers in the file, such as 0.001 for millimetres in a 16-bit PNG.
+        unit: metres of a 1 in the file, such as 0.001 for millimetres in a 16-bit PNG.
 
     Raises:
-        ValueError: the file is no map of one channel.
+        ValueError: the file is no map of one channel, or has another size than its image.
     """
 
-    def __init__(self, scale: float = 1.0) -> None:
-        self.scale = scale
+    def __init__(self, unit: float = 1.0) -> None:
+        self.unit = unit
 
     def transform(self, results: dict) -> dict:
-        results['gt_depth_map'] = read_depth(Path(results['depth_map_path'])) * self.scale
+        path = Path(results['depth_map_path'])
+        depth = read_depth(path) * self.unit
+        if depth.shape != results.get('ori_shape', depth.shape):
+            raise ValueError(
+                f'{path} and its image {results["img_path"]} differ in size, {depth.shape} and '
+                f'{results["ori_shape"]} (height, width)'
+            )
+        results['gt_depth_map'] = depth
         results.setdefault('seg_fields', []).append('gt_depth_map')
         return results
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 IMAGE_SUFFIXES = ('.jpg', '.jpeg', '.png', '.tif', '.tiff', '.bmp', '.webp')
 MASK_SUFFIXES = ('.png', '.tif', '.tiff', '.bmp')
+DEPTH_SUFFIXES = ('.png', '.tif', '.tiff', '.npy')
 SPLITS = {
     'train': ('train2017', 'train', 'training'),
     'val': ('val2017', 'val', 'valid', 'validation', 'test'),
@@ -26,11 +27,7 @@ ANNOTATIONS = (
     '{}/_annotations.coco.json',
 )
 IMAGE_FOLDERS = ('{}', 'images/{}', 'images', '{}/images', 'JPEGImages', '')
-MASK_FOLDERS = tuple(
-    (images, masks)
-    for name in ('annotations', 'masks', 'labels')
-    for images, masks in (('images/{}', f'{name}/{{}}'), ('{}/images', f'{{}}/{name}'))
-)
+LABEL_FOLDERS = {'masks': ('annotations', 'masks', 'labels'), 'depth': ('depth', 'annotations')}
 IGNORED = 255  # label of pixels that are neither trained nor evaluated
 CLASSES_FILE = 'classes.txt'
 
@@ -157,16 +154,22 @@ def choose_classes(
     return orders[0]
 
 
-def find_masks(root: Path, split: str, folders: Sequence[str] | None = None) -> tuple[str, str]:
+def find_masks(
+    root: Path, split: str, folders: Sequence[str] | None = None, kind: str = 'masks'
+) -> tuple[str, str]:
     """Folder of the images and folder of the masks of a split, below `root`.
+
+    Args:
+        kind: 'masks', or 'depth' for depth maps.
 
     Raises:
         ValueError: there is none of the common pairs, or not the given one.
     """
     pairs: list[tuple[str, str]] = [
-        (images.format(name), masks.format(name))
+        pair
         for name in SPLITS[split]
-        for images, masks in MASK_FOLDERS
+        for labels in LABEL_FOLDERS[kind]
+        for pair in ((f'images/{name}', f'{labels}/{name}'), (f'{name}/images', f'{name}/{labels}'))
     ]
     if folders is not None:
         images, masks = folders
@@ -174,15 +177,20 @@ def find_masks(root: Path, split: str, folders: Sequence[str] | None = None) -> 
     found = next((pair for pair in pairs if all((root / name).is_dir() for name in pair)), None)
     if found is None:
         raise ValueError(
-            f'{root}: no folders of images and masks of {split}; looked for '
+            f'{root}: no folders of images and {kind} of {split}; looked for '
             f'{", ".join(" with ".join(pair) for pair in pairs)}. Name them: '
-            f'"own.{split}=[IMAGES,MASKS]", below data_root'
+            f'"own.{split}=[IMAGES,{kind.upper()}]", below data_root'
         )
     return found
 
 
-def paired_files(images: Path, masks: Path) -> list[tuple[Path, Path]]:
+def paired_files(
+    images: Path, masks: Path, suffixes: Sequence[str] = MASK_SUFFIXES
+) -> list[tuple[Path, Path]]:
     """(image, mask) of each image that has a mask of the same name, whatever their suffixes.
+
+    Args:
+        suffixes: of masks.
 
     Raises:
         ValueError: there is none; the message has the suffixes that were looked for and those that
@@ -191,7 +199,7 @@ def paired_files(images: Path, masks: Path) -> list[tuple[Path, Path]]:
     by_stem = {
         path.relative_to(masks).with_suffix(''): path
         for path in sorted(masks.rglob('*'))
-        if path.suffix.lower() in MASK_SUFFIXES
+        if path.suffix.lower() in suffixes
     }
     pairs = [
         (path, by_stem[stem])
@@ -201,8 +209,8 @@ def paired_files(images: Path, masks: Path) -> list[tuple[Path, Path]]:
     ]
     if not pairs:
         raise ValueError(
-            f'no image in {images} has a mask of the same name in {masks}. Looked for images '
-            f'{", ".join(IMAGE_SUFFIXES)} and masks {", ".join(MASK_SUFFIXES)}; there are '
+            f'no image in {images} has a file of the same name in {masks}. Looked for images '
+            f'{", ".join(IMAGE_SUFFIXES)} and labels {", ".join(suffixes)}; there are '
             f'{suffixes_in(images)} and {suffixes_in(masks)}'
         )
     return pairs

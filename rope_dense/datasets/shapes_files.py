@@ -1,4 +1,4 @@
-"""The shapes data set on disk, in the formats of COCO and of ADE20K."""
+"""The shapes data set on disk, in the formats of COCO and of ADE20K, and rooms with depth."""
 
 import json
 from collections.abc import Iterator
@@ -11,9 +11,11 @@ from mmengine.utils import track_iter_progress
 from pycocotools import mask as coco_mask
 
 from ..utils.atomic_write import atomic_folder
+from .rooms import make_room, render_room
 from .shapes import COLORS, METAINFO, SPLITS, Scene, make_scene, render
 
 FORMATS = ('coco', 'ade')
+DEPTH = 'depth'  # the format of rooms
 SETTINGS_FILE = 'rope_dense_shapes.json'
 COCO_SPLITS = {'train': 'train2017', 'val': 'val2017'}
 ADE_SPLITS = {'train': 'training', 'val': 'validation'}
@@ -49,8 +51,8 @@ class ShapesSettings:
             raise ValueError(f'seed={self.seed}: give an integer of 0 or more')
         if self.colors not in COLORS:
             raise ValueError(f'colors={self.colors!r}: choose one of {COLORS}')
-        if not self.layouts or not set(self.layouts) <= set(FORMATS):
-            raise ValueError(f'layouts={self.layouts}: choose from {FORMATS}, at least one')
+        if not self.layouts or not set(self.layouts) <= {*FORMATS, DEPTH}:
+            raise ValueError(f'layouts={self.layouts}: choose from {FORMATS}, {DEPTH!r}, or all')
 
 
 def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
@@ -63,6 +65,8 @@ def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
         coco/{train,val}2017/00000000.jpg
         ade/images/{training,validation}/00000000.jpg
         ade/annotations/{training,validation}/00000000.png
+        depth/images/{train,val}/00000000.jpg              rooms, see ``rooms``, and not shapes
+        depth/depth/{train,val}/00000000.png               millimetres in 16 bits, 0 if unknown
 
     A split without images is left out. A label image holds 1 for background, 2 for the first class
     and so on; 0 would be "no label", as in ADE20K, but every pixel has one. mmseg reads it with
@@ -143,6 +147,18 @@ def _write_ade(root: Path, settings: ShapesSettings, split: str) -> None:
         _write_image(labels / f'{index:08d}.png', label_image)
 
 
+def _write_depth(root: Path, settings: ShapesSettings, split: str) -> None:
+    images, depths = (root / kind / split for kind in ('images', 'depth'))
+    images.mkdir(parents=True)
+    depths.mkdir(parents=True)
+    count = getattr(settings, split)
+    print(f'depth {split}: {count} images of {settings.size[0]} x {settings.size[1]}')
+    for index in track_iter_progress(range(count)):
+        image, depth = render_room(make_room(settings.seed, split, index), *settings.size)
+        _write_image(images / f'{index:08d}.jpg', image)
+        _write_image(depths / f'{index:08d}.png', (1000 * depth + 0.5).astype(np.uint16))
+
+
 def _rendered(
     settings: ShapesSettings, split: str, title: str
 ) -> Iterator[tuple[int, np.ndarray, Scene, np.ndarray]]:
@@ -165,4 +181,4 @@ def _write_image(path: Path, image: np.ndarray) -> None:
         raise OSError(f'{path}: cannot be written')
 
 
-_WRITERS = {'coco': _write_coco, 'ade': _write_ade}
+_WRITERS = {'coco': _write_coco, 'ade': _write_ade, DEPTH: _write_depth}

@@ -53,7 +53,7 @@ RECIPE = {
     'train_dataloader.batch_size': 2,  # bs, n_gpus: 8
     'train_dataloader.drop_last': True,
     'auto_scale_lr.base_batch_size': 16,
-    f'{TRAIN}.1': dict(type='LoadDepth', scale=1 / 1000),  # normalization_constant
+    f'{TRAIN}.1': dict(type='LoadDepth', unit=1 / 1000),  # normalization_constant
     f'{TRAIN}.2': dict(type='CropBox', box=(43, 45, 608, 472)),  # fixed_crop: NYU
     f'{TRAIN}.3': dict(type='RandomRotate', prob=0.5, degree=2.5, pad_val=0, seg_pad_val=0),
     f'{TRAIN}.4': dict(type='RandomFlip', prob=0.5),

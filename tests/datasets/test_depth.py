@@ -14,8 +14,8 @@ from rope_dense.datasets.depth import CropBox, LoadDepth, RandomColourGain, Vali
 from rope_dense.datasets.drawing import BAR, GAP, LEGEND, depth_picture
 
 
-def loaded(path: Path, scale: float) -> np.ndarray:
-    results = LoadDepth(scale)(dict(depth_map_path=str(path), seg_fields=[]))
+def loaded(path: Path, unit: float) -> np.ndarray:
+    results = LoadDepth(unit)(dict(depth_map_path=str(path), seg_fields=[]))
     assert results['seg_fields'] == ['gt_depth_map']
     assert results['gt_depth_map'].dtype == np.float32
     return results['gt_depth_map']

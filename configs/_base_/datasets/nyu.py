@@ -2,7 +2,7 @@
 # with the augmentation of DINOv3's linear depth: crop of the frame, rotation, flip, crop, colours.
 train_pipeline = [
     dict(type='LoadImageFromFile'),
-    dict(type='LoadDepth', scale=0.001),
+    dict(type='LoadDepth', unit=0.001),
     dict(type='CropBox', box=(43, 45, 608, 472)),
     dict(type='RandomRotate', prob=0.5, degree=2.5, pad_val=0, seg_pad_val=0),
     dict(type='RandomFlip', prob=0.5),
@@ -13,7 +13,7 @@ train_pipeline = [
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=(640, 480), keep_ratio=True),
-    dict(type='LoadDepth', scale=0.001),  # after Resize: it keeps its size
+    dict(type='LoadDepth', unit=0.001),  # after Resize: it keeps its size
     dict(type='PackSegInputs'),
 ]
 tta_pipeline = [
@@ -23,7 +23,7 @@ tta_pipeline = [
         transforms=[
             [dict(type='Resize', scale=(640, 480), keep_ratio=True)],
             [dict(type='RandomFlip', prob=0.0), dict(type='RandomFlip', prob=1.0)],
-            [dict(type='LoadDepth', scale=0.001)],
+            [dict(type='LoadDepth', unit=0.001)],
             [dict(type='PackSegInputs')],
         ],
     ),
