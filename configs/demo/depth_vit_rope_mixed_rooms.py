@@ -1,5 +1,5 @@
-# Depth from scratch on a CPU: a small ViT with CHMv2's DPT head, on generated rooms with true depth.
-# Results: docs/depth.md.
+# Depth from scratch on a CPU: a small ViT with CHMv2's DPT head, on generated rooms with true
+# depth. Results: docs/depth.md.
 # python tools/make_shapes.py data/rooms --layout depth --train 400 --val 50 --size 96 128
 # python tools/train.py configs/demo/depth_vit_rope_mixed_rooms.py
 _base_ = '../_base_/mmseg_runtime.py'
@@ -20,7 +20,8 @@ model = dict(
         type='RoPEViT',
         arch=dict(embed_dims=96, depth=4, num_heads=3),
         rope=dict(type='MixedRoPE', theta=10.0),
-        img_size=96,
+        use_ape=True,  # depth depends on the place in the image
+        img_size=(96, 128),
         layer_scale_init_value=None,
         final_norm=True,
         out_indices=(0, 1, 2, 3),
@@ -29,10 +30,10 @@ model = dict(
     decode_head=dict(
         type='DPTDepthHead',
         in_channels=96,
-        channels=32,
-        post_process_channels=[16, 32, 32, 32],
-        hidden_channels=32,
-        num_bins=64,
+        channels=16,
+        post_process_channels=[16, 16, 32, 32],
+        hidden_channels=16,
+        num_bins=32,
         min_depth=0.1,
         max_depth=12.0,
         align_corners=False,
@@ -96,16 +97,16 @@ test_evaluator = val_evaluator
 
 optim_wrapper = dict(
     type='OptimWrapper',
-    optimizer=dict(type='AdamW', lr=1e-3, weight_decay=0.01),
+    optimizer=dict(type='AdamW', lr=2e-3, weight_decay=0.01),
     clip_grad=dict(max_norm=35),
 )
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=20),
-    dict(type='CosineAnnealingLR', by_epoch=False, begin=20, end=300),
+    dict(type='CosineAnnealingLR', by_epoch=False, begin=20, end=600),
 ]
-train_cfg = dict(type='ResumableTrainLoop', max_iters=300, val_interval=300)
+train_cfg = dict(type='ResumableTrainLoop', max_iters=600, val_interval=300)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
-default_hooks = dict(checkpoint=dict(interval=300, save_best='rmse', rule='less'))
+default_hooks = dict(checkpoint=dict(interval=300, max_keep_ckpts=1, save_best='rmse', rule='less'))
 
 del train_pipeline, test_pipeline  # an override of these keys would change nothing

@@ -16,6 +16,7 @@ from mmengine.registry import DATASETS, TRANSFORMS
 from ..datasets.coco_completion import complete_annotations
 from ..engine.runner import FILES, NamingPipeline
 from .config import component_of, datasets_of, detects, evaluators, lacks_classes
+from .depth_checks import check_depths
 from .door import build_part
 from .errors import UsageError
 from .model_checks import check_classes, heads
@@ -97,6 +98,7 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
         if not is_remote(path) and not os.path.isfile(path):
             raise UsageError(f'{key}: {path} does not exist; check {key}.data_prefix')
     check_masks(cfg, key, dataset, built)
+    check_depths(cfg, key, dataset, built)
 
 
 def build_dataset(cfg: Config, key: str, dataset: ConfigDict, **settings: bool) -> BaseDataset:

@@ -13,7 +13,7 @@ FLIPS: dict[str, Any] = {
     'both': dict(prob=[0.25] * 3, direction=['horizontal', 'vertical', 'diagonal']),
 }
 LIGHT = (0.8, 1.25)  # range of the factor on the size of a test image
-COLOURS = ('PhotoMetricDistortion', 'PhotometricJitter')
+COLOURS = ('PhotoMetricDistortion', 'PhotometricJitter', 'RandomColourGain')
 
 
 def fit_augmentation(

@@ -41,6 +41,7 @@ class OwnBackbone:
         mean, std: of the colours (red, green, blue) that its weights were trained with.
         window_size: tokens of a side of its windows: the grid of the crops of its pre-training.
         has_layer_scale: whether its blocks have a LayerScale.
+        has_cls_token: whether it has a class token.
     """
 
     arch: str
@@ -52,6 +53,7 @@ class OwnBackbone:
     std: tuple[float, ...]
     window_size: int
     has_layer_scale: bool
+    has_cls_token: bool
 
     @property
     def scale(self) -> str:
@@ -83,4 +85,5 @@ def find_backbone(name: str) -> OwnBackbone:
         std,
         window,
         sizes.layer_scale_init_value is not None,
+        sizes.with_cls_token,
     )

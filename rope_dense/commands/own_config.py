@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mmengine.config import Config
 
@@ -134,17 +134,20 @@ class Own:
         return find_backbone(self.backbone)
 
 
-def settings_of(given: Mapping[str, object]) -> Own:
-    """Read the settings of a config.
+OwnSettings = TypeVar('OwnSettings', bound=Own)
+
+
+def settings_of(given: Mapping[str, object], kind: type[OwnSettings] = Own) -> OwnSettings:
+    """Read the settings of a config, those of a task by ``kind``.
 
     Raises:
         ValueError: an unknown setting, or a value that is not allowed.
     """
-    allowed = [field.name for field in dataclasses.fields(Own)]
+    allowed = [field.name for field in dataclasses.fields(kind)]
     for name in given:
         if name not in allowed:
             raise ValueError(f'own.{name}: no such setting; allowed: {", ".join(allowed)}')
-    return Own(**given)  # type: ignore[arg-type]
+    return kind(**given)  # type: ignore[arg-type]
 
 
 def detection(given: Mapping[str, object]) -> dict:
@@ -425,8 +428,14 @@ def fit_weights(cfg: dict, own: Own) -> None:
         model['backbone']['layer_scale_init_value'] = 1.0
 
 
-def fit_schedule(cfg: dict, own: Own, images: int, recipe_batch: int, metric: str) -> int:
-    """Set what depends on the number of images and on epochs; returns the number of iterations."""
+def fit_schedule(
+    cfg: dict, own: Own, images: int, recipe_batch: int, metric: str, rule: str = 'greater'
+) -> int:
+    """Set what depends on the number of images and on epochs; returns the number of iterations.
+
+    Args:
+        metric, rule: what chooses the best checkpoint: 'greater' or 'less'.
+    """
     together = own.batch_size * own.gpus
     per_epoch = math.ceil(images / together)
     iterations, interval = own.epochs * per_epoch, own.val_epochs * per_epoch
@@ -448,7 +457,7 @@ def fit_schedule(cfg: dict, own: Own, images: int, recipe_batch: int, metric: st
     custom = []
     if own.patience is not None:
         custom.append(
-            dict(type='EarlyStoppingHook', monitor=metric, rule='greater', patience=own.patience)
+            dict(type='EarlyStoppingHook', monitor=metric, rule=rule, patience=own.patience)
         )
     if own.ema:
         custom.append(dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.0002))

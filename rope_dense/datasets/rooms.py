@@ -2,8 +2,8 @@
 
 A room depends only on (seed, split, index), as the scenes of ``shapes``. Coordinates are metres
 from the camera: x right, y down, z forward; 1.5 m above the floor, tilted a little. A pixel's depth
-is the z, along the axis of the camera, of the surface that its centre sees. Letters: H, W the image,
-R = H W rays.
+is the z, along the axis of the camera, of the surface that its centre sees. Letters: H, W the
+image; R = H W rays.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ def draw_solid(rng: np.random.Generator, left: float, right: float, back: float)
 
 
 def draw_colour(rng: np.random.Generator, saturation: float) -> Colour:
+    """A colour of any hue, up to a saturation."""
     return colorsys.hsv_to_rgb(rng.uniform(), rng.uniform(0.1, saturation), rng.uniform(0.5, 1))
 
 

@@ -121,6 +121,7 @@ class DPTDepthHead(DepthLoss, DPTHead):
         post_process_channels: of the four maps at strides of a quarter to twice the backbone's.
         hidden_channels: before the last convolution.
         min_depth, max_depth, num_bins, bins: see ``DepthBins``.
+        readout: 'project' as in CHMv2, or 'ignore' for maps alone, without class tokens.
         settings: of mmseg's ``BaseDecodeHead``: loss_decode, align_corners.
     """
 
@@ -135,12 +136,14 @@ class DPTDepthHead(DepthLoss, DPTHead):
         max_depth: float = 10.0,
         num_bins: int = 256,
         bins: BinKind = 'linear',
+        readout: Literal['project', 'ignore'] = 'project',
         **settings: object,
     ) -> None:
+        check_choice('readout', readout, ('project', 'ignore'))
         super().__init__(
             embed_dims=in_channels,
             post_process_channels=list(post_process_channels),
-            readout_type='project',
+            readout_type=readout,
             norm_cfg=None,
             in_channels=[in_channels] * 4,
             in_index=[0, 1, 2, 3],
@@ -165,6 +168,12 @@ class DPTDepthHead(DepthLoss, DPTHead):
         )
         self.bins = DepthBins(num_bins, min_depth, max_depth, bins)
         self.num_classes = self.out_channels = 1
+
+    def forward(self, maps: Sequence[Tensor | Sequence[Tensor]]) -> Tensor:
+        """Maps [B, C, H, W], each with its class token [B, C] unless that is ignored, to depth."""
+        if self.reassemble_blocks.readout_type == 'ignore':
+            maps = [(x, None) for x in maps]
+        return super().forward(maps)
 
     def cls_seg(self, x: Tensor) -> Tensor:
         """The fused map [B, channels, H, W] to depth [B, 1, 2 H, 2 W]; called by ``DPTHead``."""

@@ -22,21 +22,22 @@ from rope_dense.engine.train_loop import set_epoch
 from rope_dense.utils.config_parts import nodes
 
 pytestmark = pytest.mark.usefixtures('surroundings')
-TASKS = ('detection', 'instance', 'semantic', 'realtime', 'realtime_masks')
-COLOURS = {'PhotoMetricDistortion', 'PhotometricJitter'}
+TASKS = ('detection', 'instance', 'semantic', 'realtime', 'realtime_masks', 'depth')
+ROOTS = dict(semantic='ade', depth='depth')
+COLOURS = {'PhotoMetricDistortion', 'PhotometricJitter', 'RandomColourGain'}
 
 
 @pytest.fixture(scope='module')
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp('own')
-    write_shapes(folder, ShapesSettings(train=4, val=2, size=(64, 96)))
+    write_shapes(folder, ShapesSettings(4, 2, (64, 96), layouts=('coco', 'ade', 'depth')))
     names = ['background', *SEGMENTATION_METAINFO['classes'][1:], 'none']
     (folder / 'ade' / 'classes.txt').write_text('\n'.join(names))
     return folder
 
 
 def load(task: str, data: Path, **settings: object) -> Config:
-    root = data / ('ade' if task == 'semantic' else 'coco')
+    root = data / ROOTS.get(task, 'coco')
     settings = dict(data_root=root, batch_size=2, size=64, weights=None) | settings
     options = [f'own.{name}={value}' for name, value in settings.items()]
     return load_config(str(CONFIGS / 'own' / f'{task}.py'), options)
@@ -70,7 +71,9 @@ def test_light_flips_and_scales(data: Path, task: str) -> None:
     types = step_types(cfg)
     assert types.count('RandomFlip') == 1
     assert not COLOURS & {*types} and not {'StageByEpoch', 'RandomChoice'} & {*types}
-    if task.startswith('realtime'):
+    if task == 'depth':  # another size of the same picture would be another depth
+        assert 'Resize' in types and 'RandomResize' not in types
+    elif task.startswith('realtime'):
         assert 'Resize' in types and batch_augments(cfg) == ['MultiScaleBatch']
     else:
         step = next(s for s in cfg.train_dataloader.dataset.pipeline if s.type == 'RandomResize')
@@ -84,10 +87,11 @@ def test_none_gives_images_as_in_a_test(data: Path, task: str) -> None:
     cfg = load(task, data, augment='none')
     types = step_types(cfg)
     assert not {'RandomFlip', 'RandomResize', 'StageByEpoch', *COLOURS} & {*types}
-    assert ('RandomCrop' in types) == (task == 'semantic')
+    assert ('RandomCrop' in types) == (task in ROOTS)
     assert batch_augments(cfg) == []
-    if task == 'semantic':  # wide images: their masks are cropped along
-        assert {tuple(x.shape) for x in first_batch(cfg)['inputs']} == {(3, 64, 64)}
+    if task in ROOTS:  # wide images: their labels are cropped along
+        width = 64 if task == 'semantic' else 96
+        assert {tuple(x.shape) for x in first_batch(cfg)['inputs']} == {(3, 64, width)}
         return
     train, test = cfg.train_dataloader.dataset, cfg.test_dataloader.dataset
     test.update(ann_file=train.ann_file, data_prefix=train.data_prefix)

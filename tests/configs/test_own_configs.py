@@ -19,27 +19,28 @@ from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_sha
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 OWN = CONFIGS / 'own'
-TASKS = ('detection', 'instance', 'semantic', 'realtime', 'realtime_masks')
+TASKS = ('detection', 'instance', 'semantic', 'realtime', 'realtime_masks', 'depth')
+ROOTS = dict(semantic='ade', depth='depth')
 
 
 @pytest.fixture(scope='module')
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six training and two validation images; masks have the background as class 0, void 6."""
     folder = tmp_path_factory.mktemp('own')
-    write_shapes(folder, ShapesSettings(train=6, val=2, size=(64, 96)))
+    write_shapes(folder, ShapesSettings(6, 2, (64, 96), layouts=('coco', 'ade', 'depth')))
     names = ['none', *SEGMENTATION_METAINFO['classes']]
     (folder / 'ade' / 'classes.txt').write_text('\n'.join(names))
     return folder
 
 
 def load(task: str, data: Path, **settings: object) -> Config:
-    root = data / ('ade' if task == 'semantic' else 'coco')
+    root = data / ROOTS.get(task, 'coco')
     settings = {'data_root': root, 'epochs': 10, **settings}
     options = [f'own.{name}={value}'.replace(' ', '') for name, value in settings.items()]
     return load_config(str(OWN / f'{task}.py'), options)
 
 
-def test_there_are_six() -> None:
+def test_there_are_seven() -> None:
     assert {path.stem for path in OWN.glob('*.py')} == {*TASKS, 'oriented'}  # which needs mmrotate
 
 
@@ -57,7 +58,7 @@ def test_a_copy_works_in_any_folder(
     copied = tmp_path / 'cats.py'
     copied.write_text((OWN / f'{task}.py').read_text().replace('epochs=50', 'epochs=7'))
     monkeypatch.chdir(tmp_path)
-    root = data / ('ade' if task == 'semantic' else 'coco')
+    root = data / ROOTS.get(task, 'coco')
     cfg = load_config('cats.py', [f'own.data_root={root}'])
     assert cfg.own.epochs == 7 and cfg.work_dir == 'work_dirs/cats'
     assert cfg.model == load(task, data, epochs=7).model
@@ -82,7 +83,7 @@ def test_every_head_fits_every_backbone(data: Path, task: str, backbone: str) ->
     assert model.backbone.out_channels[-1] == channels
     heads = [m for m in model.modules() if type(m).__name__.endswith('Head')]
     counts = {h.num_classes for h in heads if getattr(h, 'num_classes', 1) > 1}
-    assert counts == {8 if task == 'semantic' else 6}
+    assert counts == dict(semantic={8}, depth=set()).get(task, {6})
 
 
 def test_a_schedule_follows_from_epochs_batch_and_gpus(data: Path) -> None:
