@@ -1,9 +1,16 @@
 # A linear classifier on the same frozen encoder as pmt_vit_rope_mixed_shapes.py, for comparison.
-_base_ = './pmt_vit_rope_mixed_shapes.py'
+_base_ = '../research/study/upernet_vit_rope_mixed_shapes.py'
 
 model = dict(
-    type='EncoderDecoder',
-    backbone=dict(out_indices=(5,)),
+    backbone=dict(
+        frozen_stages='all',
+        final_norm=True,
+        out_indices=(5,),
+        init_cfg=dict(
+            _delete_=True, type='Pretrained', checkpoint='work_dirs/encoder/iter_300.pth'
+        ),
+    ),
+    neck=None,
     decode_head=dict(
         _delete_=True,
         type='LinearHead',
@@ -12,6 +19,11 @@ model = dict(
         norm_cfg=dict(type='BN'),
         dropout_ratio=0.1,
     ),
+    auxiliary_head=None,
 )
-optim_wrapper = dict(optimizer=dict(lr=1e-3))
-custom_hooks = []
+train_dataloader = dict(batch_size=8)
+param_scheduler = [
+    dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=20),
+    dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=200, eta_min=1e-6),
+]
+train_cfg = dict(max_iters=200, val_interval=200)

@@ -5,7 +5,8 @@ Examples:
     python tools/browse_data.py CONFIG --split val --count 4 --out pictures
     python tools/browse_data.py configs/own/realtime.py --epoch 10  # with mosaics
 
-Each picture is one sample: boxes, masks or class colours drawn on the pixels that the model gets.
+Each picture is one sample: boxes, masks or class colours drawn on the pixels that the model gets,
+or depth beside them.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
     from mmengine.config import ConfigDict
     from mmengine.registry import DATASETS, MODELS, VISUALIZERS
 
+    from ..datasets.drawing import draw_depth
     from ..engine.runner import NamingPipeline
     from .config import detects, visualizer_of
 
@@ -103,20 +105,26 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
     torch.manual_seed(seed)
     files = []
     steps = [type(step).__name__ for step in dataset.pipeline.transforms]
-    loads_late = 'Resize' in steps and 'LoadAnnotations' in steps[steps.index('Resize') :]
+    late = steps[steps.index('Resize') :] if 'Resize' in steps else []
+    loads_late = bool({'LoadAnnotations', 'LoadDepth'} & {*late})
     for index in range(min(count, len(dataset))):
         packed = dataset[index]
         sample = packed['data_samples']
         batch = dict(inputs=[packed['inputs']], data_samples=[sample])
         data = preprocessor(batch, training=split == 'train')
         pixels = data['inputs'][0].permute(1, 2, 0).cpu().numpy()  # [H, W, 3], BGR
-        image = np.ascontiguousarray(pixels[..., ::-1].clip(0, 255).astype(np.uint8))
+        pixels = pixels.clip(0, 255).astype(np.uint8)
+        image = np.ascontiguousarray(pixels[..., ::-1])
         path = out / f'{index:04d}_{Path(sample.img_path).stem}.png'
         labels = data['data_samples'][0]
         if loads_late:
             resize_labels(labels)
         if detects(config) and 'gt_instances' in labels:
             labels.gt_instances = labels.gt_instances.cpu()
+        if 'gt_depth_map' in labels:
+            draw_depth(path, pixels, labels.gt_depth_map.data[0].numpy())
+            files.append(path)
+            continue
         with warnings.catch_warnings():
             warnings.filterwarnings('ignore', '.*out of bounds')  # labels that a crop has cut
             visualizer.add_datasample(path.stem, image, labels, draw_pred=False, out_file=str(path))
@@ -142,3 +150,6 @@ def resize_labels(sample: BaseDataElement) -> None:
     if 'gt_sem_seg' in sample:
         labels = sample.gt_sem_seg.data[None].float()
         sample.gt_sem_seg = PixelData(data=interpolate(labels, (height, width))[0].long())
+    if 'gt_depth_map' in sample:
+        depths = sample.gt_depth_map.data[None]
+        sample.gt_depth_map = PixelData(data=interpolate(depths, (height, width))[0])

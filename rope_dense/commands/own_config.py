@@ -137,8 +137,8 @@ class Own:
 OwnSettings = TypeVar('OwnSettings', bound=Own)
 
 
-def settings_of(given: Mapping[str, object], kind: type[OwnSettings] = Own) -> OwnSettings:
-    """Read the settings of a config, those of a task by ``kind``.
+def settings_of(kind: type[OwnSettings], given: Mapping[str, object]) -> OwnSettings:
+    """Read the settings of a config: of all tasks (``Own``), or of one.
 
     Raises:
         ValueError: an unknown setting, or a value that is not allowed.
@@ -196,7 +196,7 @@ def on_coco(
         recipe_size, recipe_batch: size of its test images, and images in an iteration.
         milestones: shares of the training at which its learning rate falls to a tenth.
     """
-    own = settings_of(given)
+    own = settings_of(Own, given)
     images = fit_data(cfg, own)
     resize(cfg, own.size / recipe_size)
     model = cfg['model']
@@ -300,13 +300,14 @@ def semantic(given: Mapping[str, object]) -> dict:
     Raises:
         ValueError: a wrong setting, or data that cannot be used.
     """
-    own = settings_of(given)
+    own = settings_of(Own, given)
     classes, palette, void = semantic_classes(own)
     folders, images = {name: ('images/train', 'masks/train') for name in ('train', 'val')}, 1
     if own.root.is_dir():
         for split in folders:
             folders[split] = find_masks(own.root, split, as_folders(split, getattr(own, split)))
-        images = len(paired_files(*(own.root / name for name in folders['train'])))
+        in_images, in_masks = folders['train']
+        images = len(paired_files(own.root / in_images, own.root / in_masks))
 
     said = f'masks, {images} training images with a mask'
     cfg = read_recipe('upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py')

@@ -60,7 +60,7 @@ def depth(given: Mapping[str, object]) -> dict:
     Raises:
         ValueError: a wrong setting, or data that cannot be used.
     """
-    own = settings_of(given, OwnDepth)
+    own = settings_of(OwnDepth, given)
     cfg = read_recipe(RECIPE)
     images = fit_data(cfg, own)
     fit_model(cfg, own)

@@ -58,7 +58,7 @@ def realtime_masks(given: Mapping[str, object]) -> dict:
 
 def fitted(given: Mapping[str, object], metric: str) -> dict:
     """The recipe fitted to settings; ``metric`` chooses the best checkpoint."""
-    own = settings_of(given)
+    own = settings_of(Own, given)
     name, shares, late = RECIPES[own.vit.scale]
     cfg = read_recipe(name)
     images = fit_data(cfg, own)

@@ -38,7 +38,7 @@ class ImageMaskDataset(BaseSegDataset):
         super().__init__(**settings)
 
     def load_data_list(self) -> list[dict]:
-        folders = (Path(self.data_prefix[name]) for name in ('img_path', 'seg_map_path'))
+        images, masks = (Path(self.data_prefix[name]) for name in ('img_path', 'seg_map_path'))
         label_map = closed_up(len(self.metainfo['classes']), self.void)
         return [
             dict(
@@ -48,7 +48,7 @@ class ImageMaskDataset(BaseSegDataset):
                 reduce_zero_label=self.reduce_zero_label,
                 seg_fields=[],
             )
-            for image, mask in paired_files(*folders)
+            for image, mask in paired_files(images, masks)
         ]
 
 

@@ -65,11 +65,12 @@ def make_room(seed: int, split: str, index: int) -> Room:
 def draw_solid(rng: np.random.Generator, left: float, right: float, back: float) -> Solid:
     """A sphere or box on the floor."""
     is_sphere = bool(rng.integers(2))
-    half = rng.uniform(0.15, 0.5, size=1 if is_sphere else 3).repeat(3 if is_sphere else 1)
+    x, y, z = rng.uniform(0.15, 0.5, size=1 if is_sphere else 3).repeat(3 if is_sphere else 1)
+    half = float(x), float(y), float(z)
     z = rng.uniform(1.6, back - half[2])
     x = rng.uniform(max(left + half[0], -z), min(right - half[0], z))
     centre = float(x), float(EYE - half[1]), float(z)
-    return Solid(is_sphere, centre, tuple(map(float, half)), draw_colour(rng, 0.8))
+    return Solid(is_sphere, centre, half, draw_colour(rng, 0.8))
 
 
 def draw_colour(rng: np.random.Generator, saturation: float) -> Colour:

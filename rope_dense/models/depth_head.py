@@ -171,9 +171,8 @@ class DPTDepthHead(DepthLoss, DPTHead):
 
     def forward(self, maps: Sequence[Tensor | Sequence[Tensor]]) -> Tensor:
         """Maps [B, C, H, W], each with its class token [B, C] unless that is ignored, to depth."""
-        if self.reassemble_blocks.readout_type == 'ignore':
-            maps = [(x, None) for x in maps]
-        return super().forward(maps)
+        is_plain = self.reassemble_blocks.readout_type == 'ignore'
+        return super().forward([(x, None) for x in maps] if is_plain else maps)
 
     def cls_seg(self, x: Tensor) -> Tensor:
         """The fused map [B, channels, H, W] to depth [B, 1, 2 H, 2 W]; called by ``DPTHead``."""

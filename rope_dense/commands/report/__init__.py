@@ -90,13 +90,13 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
     Raises:
         UsageError, CheckpointError: the data or the weights cannot be used.
     """
-    from ..config import detects
+    from ..config import detects, estimates_depth
     from ..data_checks import check_data
     from ..model_checks import check_image_sizes
     from ..oriented import angle_version
     from ..trained_model import load_trained
     from ..weights import read_safely
-    from . import curves, detection, segmentation
+    from . import curves, depth, detection, segmentation
     from .page import Page
 
     if angle_version(cfg):
@@ -108,8 +108,11 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
     model = model.to(device).eval()
     names = dict(config=cfg.filename, checkpoint=checkpoint, classes=len(classes))
     page = Page(out, f'{Path(cfg.filename).stem}: report', names)
-    task = detection if detects(cfg) else segmentation
-    task.report(page, cfg, model, classes, colours)
+    if estimates_depth(cfg):
+        depth.report(page, cfg, model)
+    else:
+        task = detection if detects(cfg) else segmentation
+        task.report(page, cfg, model, classes, colours)
     curves.report(page, Path(cfg.work_dir))
     return page.close()
 

@@ -19,7 +19,8 @@ from ...utils.sizes import ImageSize
 from ...version import __version__
 from .settings import Setting
 
-HEADLINES = ('coco/bbox_mAP', 'dota/mAP', 'mIoU', 'accuracy/top1')  # what is plotted by default
+# The metrics that are plotted by default.
+HEADLINES = ('coco/bbox_mAP', 'dota/mAP', 'mIoU', 'accuracy/top1', 'rmse')
 MEASURED_BY = ('model', 'test_dataloader', 'test_evaluator', 'test_cfg', 'custom_hooks')
 COLUMNS = 6  # metrics in the table; the files have all
 WIDTHS = dict(size=11, scaling=17, window=9)  # of the columns before them
