@@ -30,7 +30,8 @@ class Graph(nn.Module, ABC):
 
     Attributes:
         float32_parts: what stays in float32, whatever ``dtype`` is.
-        task: 'backbone', 'classification', 'segmentation', 'detection', 'masks' or 'several'.
+        task: 'backbone', 'classification', 'segmentation', 'depth', 'detection', 'masks' or
+            'several'.
         outputs: names of what ``forward`` returns.
         num_classes: K; None if there are none.
         least: (height, width) of the smallest image at dynamic sizes.

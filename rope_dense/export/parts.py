@@ -6,8 +6,10 @@ Letters: B images, C channels, H x W places of a map, N tokens, L maps.
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -33,7 +35,32 @@ def parts() -> dict[type, type[nn.Module]]:
 
         found[MultiScaleDeformableAttention] = MMCVDeformableAttention
         found[MSDeformAttnPixelDecoder] = PixelDecoder
+    if find_spec('mmseg'):
+        from mmseg.models.decode_heads.dpt_head import FeatureFusionBlock
+
+        found[FeatureFusionBlock] = FeatureFusion
     return found
+
+
+class FeatureFusion(nn.Module):
+    """mmseg's ``FeatureFusionBlock`` of DPT without its comparison of sizes, which would be traced.
+
+    A map of the right size is resized, too, which changes nothing. Checked in test_export_depth.py.
+    """
+
+    def __init__(self, block: Any) -> None:
+        super().__init__()
+        self.block = block
+
+    def forward(self, x: Tensor, skip: Tensor | None = None) -> Tensor:
+        """[B, C, H, W], and a finer map of about this size, to [B, C, 2 H, 2 W]."""
+        block, (height, width) = self.block, x.shape[2:]
+        if skip is not None:
+            skip = F.interpolate(skip, (height, width), mode='bilinear', align_corners=False)
+            x = x + block.res_conv_unit1(skip)
+        x, size = block.res_conv_unit2(x), (2 * height, 2 * width)
+        x = F.interpolate(x, size, mode='bilinear', align_corners=block.align_corners)
+        return block.project(x)
 
 
 class MeanPool(nn.Module):

@@ -1,4 +1,4 @@
-"""Segmentors, on whole images.
+"""Segmentors and depth estimators, on whole images.
 
 Letters: B images, H x W pixels, K classes.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from mmseg.models.segmentors import EncoderDecoder
+from mmseg.models.segmentors import DepthEstimator, EncoderDecoder
 from torch import Tensor
 
 from ..backbones.layers import padding_to_multiple
 from ..models.eomt.segmentor import EoMTSegmentor
 from .graphs import Graph, Preprocess, cast, check_methods
+from .parts import FeatureFusion
 
 
 class MapSize(tuple):
@@ -29,11 +30,12 @@ class SegmentorGraph(Graph):
     are those that mmseg calls ``seg_logits``, on the pixels of the input.
     """
 
-    task, outputs = 'segmentation', ('logits', 'labels')
+    task = 'segmentation'
+    outputs: tuple[str, ...] = ('logits', 'labels')
     oblivious = False
 
     def __init__(self, model: EncoderDecoder, dtype: torch.dtype) -> None:
-        check_methods(model, EncoderDecoder, 'postprocess_result')
+        self.check(model)
         super().__init__(model, dtype)
         settings = vars(model.data_preprocessor)
         padding = settings.get('test_cfg') or {}
@@ -41,9 +43,7 @@ class SegmentorGraph(Graph):
             raise ValueError(
                 f'data_preprocessor.test_cfg must have a size_divisor and no size, got {padding}'
             )
-        if model.out_channels < 2:
-            raise ValueError(f'decode_head must have 2 classes or more, got {model.out_channels}')
-        self.num_classes = model.num_classes
+        self.num_classes = model.num_classes if self.task == 'segmentation' else None
         self.preprocess = Preprocess(model.data_preprocessor)
         self.divisor = padding.get('size_divisor') or 1
         self.pad_value = settings.get('pad_val', 0)
@@ -52,15 +52,30 @@ class SegmentorGraph(Graph):
         self.cast_backbone()
         self.least = self.smallest()
 
+    def check(self, model: EncoderDecoder) -> None:
+        """Raise ValueError for a model that cannot be exported."""
+        check_methods(model, EncoderDecoder, 'postprocess_result')
+        if model.out_channels < 2:
+            raise ValueError(f'decode_head must have 2 classes or more, got {model.out_channels}')
+
     def smallest(self) -> tuple[int, int]:
-        """The smallest image of the backbone with 2 x 2 places of the coarsest map."""
+        """The smallest image of the backbone with 2 x 2 places of the coarsest map (DPT: 3 x 3)."""
         side = 2 * max(*self.least, self.divisor)
         maps = self.model.extract_feat(torch.zeros(1, 3, side, side))
+        maps = [x[0] if isinstance(x, tuple) else x for x in maps]  # with prefix tokens
         coarsest = max(-(-side // min(x.shape[2:])) for x in maps)
-        height, width = (max(least, 2 * coarsest) for least in self.least)
+        places = 2
+        if any(isinstance(part, FeatureFusion) for part in self.model.modules()):
+            places = 3  # DPT halves the map
+        height, width = (max(least, places * coarsest) for least in self.least)
         return height, width
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        logits = self.predict(image)
+        return logits, logits.argmax(1)
+
+    def predict(self, image: Tensor) -> Tensor:
+        """The map that the model decodes, [B, K, H, W]."""
         height, width = image.shape[2:]
         x = self.preprocess(image)
         if self.divisor > 1:
@@ -72,7 +87,20 @@ class SegmentorGraph(Graph):
             # Not a slice: whether it is the whole of a padded map would be settled while tracing.
             rows, columns = torch.arange(height), torch.arange(width)
             logits = logits.index_select(2, rows).index_select(3, columns)
-        return logits, logits.argmax(1)
+        return logits
+
+
+class DepthGraph(SegmentorGraph):
+    """mmseg's ``DepthEstimator``: uint8 images to depth [B, 1, H, W], float32, in metres."""
+
+    task, outputs = 'depth', ('depth',)
+
+    def check(self, model: DepthEstimator) -> None:
+        """Raise ValueError for a model that cannot be exported."""
+        check_methods(model, DepthEstimator, 'postprocess_result')
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        return (self.predict(image),)
 
 
 class EoMTSegmentorGraph(SegmentorGraph):
@@ -86,4 +114,8 @@ class EoMTSegmentorGraph(SegmentorGraph):
 
 
 # The first that a model is one of counts.
-GRAPHS = {EoMTSegmentor: EoMTSegmentorGraph, EncoderDecoder: SegmentorGraph}
+GRAPHS = {
+    EoMTSegmentor: EoMTSegmentorGraph,
+    DepthEstimator: DepthGraph,
+    EncoderDecoder: SegmentorGraph,
+}

@@ -1,0 +1,73 @@
+"""Depth models as files, beside what they predict in mmseg, at sizes that were not traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmseg.structures import SegDataSample
+from torch import Tensor, nn
+
+from helpers.exported import assert_plain, assert_same, pixels, run, session, strong
+from helpers.grid import CONFIGS
+from rope_dense.commands.model_checks import build_model
+from rope_dense.export import export
+
+SIZES = [(1, 48, 82), (3, 73, 57), (2, 97, 101), (1, 128, 65)]  # batch, height, width
+
+
+def dpt(**changes: object) -> nn.Module:
+    """The model of the demo config, smaller."""
+    cfg = Config.fromfile(CONFIGS / 'demo' / 'depth_vit_rope_mixed_rooms.py')
+    cfg.model.backbone.arch = dict(embed_dims=32, depth=4, num_heads=2)
+    cfg.model.decode_head.update(in_channels=32, post_process_channels=[8, 8, 16, 16], **changes)
+    return strong(build_model(cfg))
+
+
+def linear() -> nn.Module:
+    cfg = Config.fromfile(CONFIGS / 'depth' / 'linear_dinov3-b_8xb2-38k_nyu-416x544.py')
+    cfg.model.backbone.update(
+        arch='dinov3_base', embed_dims=32, depth=2, num_heads=2, init_cfg=None
+    )
+    cfg.model.decode_head.update(in_channels=32, norm_cfg=dict(type='BN'))
+    return strong(build_model(cfg))
+
+
+def predicted(model: nn.Module, image: Tensor) -> Tensor:
+    """mmseg's prediction for images [B, 3, H, W], each on its own."""
+    size, depths = tuple(image.shape[2:]), []
+    for one in image:
+        sample = SegDataSample(metainfo=dict(ori_shape=size, img_shape=size))
+        data = model.data_preprocessor(dict(inputs=[one], data_samples=[sample]), False)
+        depths += [result.pred_depth_map.data for result in model(**data, mode='predict')]
+    return torch.stack(depths)
+
+
+@pytest.mark.parametrize('make', [linear, pytest.param(dpt, marks=pytest.mark.slow)])
+@torch.no_grad()
+def test_onnx(make: Callable[[], nn.Module], tmp_path: Path) -> None:
+    model, path = make(), tmp_path / 'depth.onnx'
+    metadata = export(model, path)
+    assert metadata['task'] == 'depth' and metadata['outputs'] == ['depth']
+    assert metadata['num_classes'] is None and max(metadata['smallest_size']) <= 48
+    assert_plain(path)
+    runtime = session(path)
+    for size in SIZES:
+        image = pixels(size[0], 3, *size[1:])
+        expected = predicted(model, image)
+        assert expected.max() > 1.02 * expected.min() > 0
+        assert_same(run(runtime, image), [expected])
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_pt2(tmp_path: Path) -> None:
+    model, path = dpt(bins='mixed'), tmp_path / 'depth.pt2'
+    export(model, path, format='pt2')
+    exported = torch.export.load(path).module()
+    for size in SIZES:
+        image = pixels(size[0], 3, *size[1:])
+        assert_same([*exported(image)], [predicted(model, image)])
