@@ -1,6 +1,6 @@
 # Depth from scratch on a CPU: a small ViT with CHMv2's DPT head, on generated rooms with true
 # depth. Results: docs/depth.md.
-# python tools/make_shapes.py data/rooms --layout depth --train 400 --val 50 --size 96 128
+# python tools/make_shapes.py data/rooms --layout depth --train 800 --val 50 --size 96 128
 # python tools/train.py configs/demo/depth_vit_rope_mixed_rooms.py
 _base_ = '../_base_/mmseg_runtime.py'
 custom_imports = dict(imports=['rope_dense', 'rope_dense.datasets.depth'])
@@ -102,11 +102,11 @@ optim_wrapper = dict(
 )
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=20),
-    dict(type='CosineAnnealingLR', by_epoch=False, begin=20, end=600),
+    dict(type='CosineAnnealingLR', by_epoch=False, begin=20, end=1000),
 ]
-train_cfg = dict(type='ResumableTrainLoop', max_iters=600, val_interval=300)
+train_cfg = dict(type='ResumableTrainLoop', max_iters=1000, val_interval=500)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
-default_hooks = dict(checkpoint=dict(interval=300, max_keep_ckpts=1, save_best='rmse', rule='less'))
+default_hooks = dict(checkpoint=dict(interval=500, max_keep_ckpts=1, save_best='rmse', rule='less'))
 
 del train_pipeline, test_pipeline  # an override of these keys would change nothing

@@ -39,7 +39,7 @@ def oriented(given: Mapping[str, object]) -> dict:
     Raises:
         ValueError: a wrong setting, or labels that cannot be used.
     """
-    own = settings_of(given)
+    own = settings_of(Own, given)
     cfg, recipe = read_recipe(RUN), read_recipe(RECIPE)
     for name in ('model', 'optim_wrapper', 'custom_imports', 'default_scope', 'visualizer'):
         cfg[name] = recipe[name]
