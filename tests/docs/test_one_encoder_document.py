@@ -14,7 +14,7 @@ TEXT = (Path(__file__).resolve().parents[2] / 'docs' / 'one_encoder.md').read_te
 
 
 def test_commands_parse() -> None:
-    (block,) = re.findall(r'```bash\n(.*?)```', TEXT, re.DOTALL)
+    block, _ = re.findall(r'```bash\n(.*?)```', TEXT, re.DOTALL)
     for command in block.splitlines():
         _, tool, *arguments = shlex.split(command)
         args = import_early(Path(tool).stem).parse_args(arguments)
