@@ -29,7 +29,7 @@ class SharedGraph(Graph):
         self.preprocess = Preprocess(shared.data_preprocessor)
         self.multiple = self.preprocess.divisor
         self.graphs = nn.ModuleDict(
-            {name: graph_of(task, dtype) for name, task in shared.tasks.items()}
+            {name: graph_of(task, dtype) for name, task in model.tasks.items()}
         )
         cast(shared.backbone, dtype)
         for graph in self.graphs.values():

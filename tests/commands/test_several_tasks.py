@@ -124,19 +124,21 @@ def test_another_backbone_is_named(
     fails(predict, shared, str(pictures), '--cfg-options', option, says=says)
 
 
-def test_export(shared: str, tmp_path: Path) -> None:
+def test_export(shared: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of two tasks, without the boxes, whose trace takes long."""
     config, path = tmp_path / 'two.py', tmp_path / 'two.pt2'
     tasks = Config.fromfile(shared).model.tasks
-    model = dict(type='SharedBackbone', tasks=dict(classes=tasks.classes.to_dict()))
-    config.write_text(
-        f'_base_ = {tasks.classes.config!r}\nmodel = dict(_delete_=True, **{model})\n'
-    )
+    base = tasks.pop('boxes').config
+    model = dict(type='SharedBackbone', tasks=tasks.to_dict())
+    config.write_text(f'_base_ = {base!r}\nmodel = dict(_delete_=True, **{model})\n')
     export = runpy.run_path(str(TOOLS / 'export.py'))['main']
     assert export([str(config), str(path), '--size', '64x96', '--batch', '1']) == 0
     files = {'rope_dense.json': ''}
     torch.export.load(path, extra_files=files)
     metadata = json.loads(files['rope_dense.json'])
-    assert metadata['outputs'] == ['classes_logits', 'classes_labels']
+    assert metadata['outputs'] == ['classes_logits', 'classes_labels', 'depth_depth']
+    difference = capsys.readouterr().out.split('64 x 96: ')[1].split()[0]
+    assert float(difference) < 1e-5
     assert metadata['tasks']['classes']['classes'] == ['a', 'b', 'c']
 
 

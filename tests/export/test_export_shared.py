@@ -24,6 +24,8 @@ from rope_dense.export import export
 from rope_dense.export.compare import check_file, run_file
 from rope_dense.models.shared_backbone import SharedBackbone
 
+pytestmark = pytest.mark.slow  # tests/commands/test_several_tasks.py has a quick one
+
 
 @pytest.fixture(scope='module')
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
@@ -36,19 +38,14 @@ def outputs(name: str, model: Any, image: Tensor) -> list[Tensor]:
     if name == 'boxes':
         return detected(model, image)
     inputs = model.data_preprocessor(dict(inputs=list(image)))['inputs']
+    if name == 'depth':
+        return [F.interpolate(model(inputs), image.shape[2:], mode='bilinear')]
     (classes,), (masks,) = model.panoptic_head(model.extract_feat(inputs))
     masks = F.interpolate(masks, image.shape[2:], mode='bilinear', align_corners=False)
     return [classes.softmax(-1), masks.sigmoid()]
 
 
-@pytest.mark.parametrize(
-    'first, suffix',
-    [
-        ('masks', 'pt2'),
-        pytest.param('masks', 'onnx', marks=pytest.mark.slow),
-        pytest.param('boxes', 'onnx', marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize('first, suffix', [('depth', 'pt2'), ('masks', 'onnx'), ('boxes', 'onnx')])
 @torch.no_grad()
 def test_one_file_gives_what_each_model_gives(
     first: str, suffix: str, tasks: dict[str, dict], tmp_path: Path
@@ -57,9 +54,13 @@ def test_one_file_gives_what_each_model_gives(
     model = SharedBackbone({name: tasks[name] for name in (first, 'classes')}, features=True)
     path = tmp_path / f'all.{suffix}'
     metadata = export(model, path, format=suffix)
-    of_first = dict(boxes=['scores', 'boxes', 'labels'], masks=['classes', 'masks'])[first]
-    named = [f'{first}_{name}' for name in of_first]
-    assert metadata['outputs'] == [*named, 'classes_logits', 'classes_labels', 'features']
+    of_first = dict(
+        boxes=['boxes_scores', 'boxes_boxes', 'boxes_labels'],
+        masks=['masks_classes', 'masks_masks'],
+        depth=['depth_depth'],
+    )
+    shared = ['classes_logits', 'classes_labels', 'features']
+    assert metadata['outputs'] == of_first[first] + shared
     assert metadata['tasks']['classes'] == dict(
         task='segmentation',
         outputs=['classes_logits', 'classes_labels'],
@@ -67,7 +68,8 @@ def test_one_file_gives_what_each_model_gives(
         classes=['a', 'b', 'c'],
     )
     assert (
-        metadata['task'] == 'several' and metadata['multiple_of'] == dict(boxes=32, masks=16)[first]
+        metadata['task'] == 'several'
+        and metadata['multiple_of'] == dict(boxes=32, masks=16, depth=1)[first]
     )
     if suffix == 'onnx':
         assert_plain(path)
@@ -76,7 +78,7 @@ def test_one_file_gives_what_each_model_gives(
         assert sum(map(shapes.count, mlps)) == 2 * len(model.backbone.blocks)  # once
     height, width = metadata['smallest_size']
     alone = {name: small.alone(tasks[name]) for name in (first, 'classes')}
-    for batch, rows, columns in ((1, 0, 32), (2, 64, 0))[: 1 if suffix == 'pt2' else 2]:
+    for batch, rows, columns in ((1, 0, 32), (2, 64, 0)):
         image = pixels(batch, 3, height + rows, width + columns)
         *found, logits, labels, features = run_file(path, image)
         expected = outputs(first, alone[first], image)
@@ -86,7 +88,6 @@ def test_one_file_gives_what_each_model_gives(
         assert_same([features], [model(inputs)['features']])
 
 
-@pytest.mark.slow
 @torch.no_grad()
 def test_half_precision_at_a_fixed_size(tasks: dict[str, dict], tmp_path: Path) -> None:
     model = SharedBackbone({name: tasks[name] for name in ('masks', 'classes')}, features=True)
