@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
     Picture = str | Path | np.ndarray | Image
 
-TASKS = ('detection', 'instance', 'oriented', 'realtime', 'realtime_masks', 'semantic')
+TASKS = ('depth', 'detection', 'instance', 'oriented', 'realtime', 'realtime_masks', 'semantic')
 
 
 def train(task: str, *, work_dir: str | Path | None = None, **own: object) -> Model:
     """Train on own data by the recipe of configs/own/TASK.py; see docs/own_data.md.
 
     Args:
-        task: 'detection', 'instance', 'oriented', 'realtime', 'realtime_masks' or 'semantic'.
+        task: 'depth', 'detection', 'instance', 'oriented', 'realtime', 'realtime_masks' or
+            'semantic'.
         work_dir: of the run; by default work_dirs/TASK.
         own: settings of the recipe, such as ``data_root``, ``epochs`` and ``backbone``.
 
@@ -106,7 +107,7 @@ def files_of_run(folder: Path) -> tuple[Path, Path]:
 
 
 class Model:
-    """A trained detector or segmentor.
+    """A trained detector, segmentor or depth model.
 
     Attributes:
         cfg: its config.
@@ -153,10 +154,13 @@ class Model:
 
         Returns:
             Of a detector boxes [n, 4] (left, top, right, bottom in pixels), scores [n], labels [n],
-            and masks [n, H, W] if it has them; of a segmentor labels [H, W].
+            and masks [n, H, W] if it has them; of a segmentor labels [H, W]; of a depth model
+            depth [H, W] in metres.
         """
         if 'pred_sem_seg' in sample:
             return dict(labels=sample.pred_sem_seg.data[0].numpy())
+        if 'pred_depth_map' in sample:
+            return dict(depth=sample.pred_depth_map.data[0].numpy())
         found = sample.pred_instances[sample.pred_instances.scores >= score]
         names = dict(boxes='bboxes', scores='scores', labels='labels', masks='masks')
         return {name: found[key].numpy() for name, key in names.items() if key in found}

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from mmengine.config import Config
 
+import rope_dense
 from helpers.grid import CONFIGS
 from helpers.tool_names import TOOLS, Fails, Main
 from rope_dense.commands.report import main as report_main
@@ -97,6 +98,13 @@ def test_predicted_depth_is_drawn_and_written(
         np.testing.assert_allclose(depth, expected, rtol=1e-5)
         drawn = mmcv.imread(tmp_path / 'out' / 'pictures' / file.name)
         assert drawn.shape == (HEIGHT, 2 * WIDTH + LEGEND, 3)
+
+
+def test_depth_in_python(config: str, weights: str, rooms: Path) -> None:
+    model = rope_dense.load(config, weights, device='cpu')
+    samples = model(sorted((rooms / 'images' / 'val').iterdir()))
+    depth = model.plain(samples[1])['depth']
+    assert depth.shape == (HEIGHT, WIDTH) and depth.min() > 0
 
 
 def test_large_images_are_not_cut_into_tiles(
