@@ -139,9 +139,11 @@ class Model:
         from mmengine.registry import DefaultScope
 
         from .commands.predict.inference import predict
+        from .datasets.image_sources import range_in
 
         many: Sequence[Any] = images if isinstance(images, (list, tuple)) else [images]
-        pixels = [read_picture(image) for image in many]
+        white = range_in(self.cfg.test_dataloader.dataset.pipeline)
+        pixels = [read_picture(image, white) for image in many]
         with DefaultScope.overwrite_default_scope(self.cfg.default_scope):
             return [sample.cpu() for sample in predict(self.inferencer, pixels, batch)]
 
@@ -212,8 +214,11 @@ def as_arguments(options: dict[str, object]) -> list[str]:
     return arguments
 
 
-def read_picture(image: Picture) -> np.ndarray:
+def read_picture(image: Picture, max_value: int | None = None) -> np.ndarray:
     """Pixels [H, W, 3] of blue, green and red, uint8.
+
+    Args:
+        max_value: of 16-bit files, see ``LoadDeepImage``.
 
     Raises:
         ValueError: a file is no image.
@@ -228,7 +233,7 @@ def read_picture(image: Picture) -> np.ndarray:
         return np.ascontiguousarray(
             np.asarray(ImageOps.exif_transpose(image).convert('RGB'))[..., ::-1]
         )
-    pixels = read_image(Path(image))
+    pixels = read_image(Path(image), max_value)
     if pixels is None:
         raise ValueError(f'{image} cannot be read as an image')
     return pixels

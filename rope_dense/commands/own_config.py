@@ -37,6 +37,7 @@ from ..utils.validation import check_choice, check_integer, check_number
 from .arguments import CONFIGS
 from .own_augment import AUGMENTS, FLIPS, fit_augmentation
 from .own_backbones import WORDS, OwnBackbone, find_backbone
+from .own_range import fit_range
 
 # Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
 DETECTION = dict.fromkeys(('tiny', 'small', 'base'), (0.1, 0.7)) | {'large': (0.4, 0.8)}
@@ -76,6 +77,8 @@ class Own:
         patience: evaluations without progress after which training ends, or None.
         ema: evaluate and save a moving average of the weights.
         report: write the report of the best checkpoint after training (docs/report.md).
+        max_value: value that is white in 16-bit images, such as 4095; None for the range that the
+            files name or use (``range_of``).
         augment: 'published' (the recipe's), 'light' (flips and small changes of size) or 'none'.
         flip: 'horizontal', 'vertical', 'both' or 'none'; None for the one of `augment`.
         hue: whether colours change their hue; None for the choice of `augment`.
@@ -100,6 +103,7 @@ class Own:
     patience: int | None = None
     ema: bool = False
     report: bool = True
+    max_value: int | None = None
     augment: str = 'published'
     flip: str | None = None
     hue: bool | None = None
@@ -122,6 +126,8 @@ class Own:
             check_choice(f'own.{name}', getattr(self, name), (None, True, False))
         if self.patience is not None:
             check_integer('patience', self.patience, 1)
+        if self.max_value is not None:
+            check_integer('own.max_value', self.max_value, 255)
         if self.lr is not None:
             check_number('lr', self.lr, above=0)
 
@@ -479,4 +485,5 @@ def finished(cfg: dict, own: Own) -> dict:
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
     cfg['own'] = dataclasses.asdict(own)
     fit_augmentation(cfg, own.augment, own.flip, own.hue, own.mosaic)
+    fit_range(cfg, own.max_value)
     return cfg

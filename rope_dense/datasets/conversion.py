@@ -166,7 +166,7 @@ def image_entry(item: Labelled, number: int, folder: Path, odd: Odd) -> dict:
     if item.size not in (None, (height, width)):
         odd.add('image of another size than its labels say', item.file.name)
     if is_dark(item.file):
-        odd.add('16-bit image with values below 4096, read as nearly black (scale it)', name)
+        odd.add('16-bit image with values below 4096 (scaled by own.max_value)', name)
     if not item.shapes:
         odd.add('image without objects', name)
     return dict(id=number, file_name=name, height=height, width=width)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os.path import commonpath
 from pathlib import Path
@@ -13,6 +13,7 @@ import mmcv
 import numpy as np
 from PIL import Image
 
+from .deep_images import read_deep, to_8_bits
 from .own_data import IMAGE_SUFFIXES, suffixes_in
 
 SUFFIXES = (*IMAGE_SUFFIXES, '.gif')
@@ -82,9 +83,15 @@ def named_sources(files: list[Path], root: Path) -> list[Source]:
     ]
 
 
-def read_image(path: Path) -> np.ndarray | None:
-    """Pixels, BGR uint8 [H, W, 3], as the pipelines read them; None if the file is no image."""
+def read_image(path: Path, max_value: int | None = None) -> np.ndarray | None:
+    """Pixels, BGR uint8 [H, W, 3], as the pipelines read them; None if the file is no image.
+
+    Args:
+        max_value: of 16-bit images, see ``LoadDeepImage``.
+    """
     try:
+        if max_value is not None and (pixels := read_deep(path)) is not None:
+            return to_8_bits(pixels, max_value)
         return mmcv.imread(str(path))
     except cv2.error:  # what is left of a file, for instance
         return None
@@ -102,9 +109,23 @@ def pixels_of(path: Path) -> int:
         Image.MAX_IMAGE_PIXELS = limit
 
 
-def read_frames(path: Path) -> Iterator[np.ndarray]:
-    """The frames of a video, BGR uint8 [H, W, 3]."""
-    capture = cv2.VideoCapture(str(path))
+def is_stream(given: str) -> bool:
+    """Return True for the number of a camera, or the address of a stream."""
+    return given.isdecimal() or '://' in given
+
+
+def stream_name(given: str) -> str:
+    """The name of the frames of a camera or a stream: 'camera0', or the end of the address."""
+    if given.isdecimal():
+        return f'camera{given}'
+    last = given.split('?')[0].rstrip('/').rpartition('/')[2]
+    return ''.join(c if c.isalnum() or c in '-_' else '_' for c in last)
+
+
+def read_frames(given: Path | str) -> Iterator[np.ndarray]:
+    """The frames of a video, a camera or a stream, BGR uint8 [H, W, 3]."""
+    name = str(given)
+    capture = cv2.VideoCapture(int(name)) if name.isdecimal() else cv2.VideoCapture(name)
     try:
         while True:
             there, frame = capture.read()
@@ -113,6 +134,20 @@ def read_frames(path: Path) -> Iterator[np.ndarray]:
             yield frame
     finally:
         capture.release()
+
+
+def stream_rate(given: str) -> float:
+    """Frames a second of a camera or a stream.
+
+    Raises:
+        ValueError: OpenCV cannot open it.
+    """
+    capture = cv2.VideoCapture(int(given)) if given.isdecimal() else cv2.VideoCapture(given)
+    opened, rate = capture.isOpened(), capture.get(cv2.CAP_PROP_FPS)
+    capture.release()
+    if not opened:
+        raise ValueError(f'{given}: OpenCV cannot open this camera or stream')
+    return rate or 25.0
 
 
 def video_properties(path: Path) -> tuple[int, float]:
@@ -127,3 +162,8 @@ def video_properties(path: Path) -> tuple[int, float]:
     if count < 1:
         raise ValueError(f'{path}: OpenCV reads no frame of this video')
     return int(count), rate or 25.0
+
+
+def range_in(pipeline: Iterable[Mapping]) -> int | None:
+    """``max_value`` of the ``LoadDeepImage`` of a test pipeline, or None."""
+    return next((step['max_value'] for step in pipeline if step['type'] == 'LoadDeepImage'), None)

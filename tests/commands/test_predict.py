@@ -116,6 +116,48 @@ def test_a_video_stays_one(
     assert len(mmengine.load(tmp_path / 'o' / 'predictions.json')['images']) == 3
 
 
+def test_a_stream_is_numbered_like_a_video(
+    predict: Main,
+    detector: str,
+    detector_weights: str,
+    pictures: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A camera with two frames, of which Ctrl-C stops the third."""
+    frame = mmcv.imread(pictures / '00000000.jpg')
+    opened = []
+
+    class Camera:
+        def __init__(self, given: int | str) -> None:
+            opened.append(given)
+            self.left = 2
+
+        def isOpened(self) -> bool:  # noqa: N802
+            return True
+
+        def get(self, property: int) -> float:
+            return 10.0 if property == cv2.CAP_PROP_FPS else -1.0
+
+        def read(self) -> tuple[bool, np.ndarray]:
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+            return True, frame
+
+        def release(self) -> None:
+            pass
+
+    monkeypatch.setattr('rope_dense.datasets.image_sources.cv2.VideoCapture', Camera)
+    for given, name in (('0', 'camera0'), ('rtsp://host:554/live/door.1?x=2', 'door_1')):
+        out = tmp_path / name
+        assert predict([detector, detector_weights, given, '--out', str(out), '--size', '48']) == 0
+        names = [i['file_name'] for i in mmengine.load(out / 'predictions.json')['images']]
+        assert names == [f'{name}/000000.jpg', f'{name}/000001.jpg']
+        assert (out / f'{name}.mp4').is_file()
+    assert opened[0] == 0 and opened[-1] == 'rtsp://host:554/live/door.1?x=2'
+
+
 @pytest.mark.parametrize('task', ['detector', 'segmentor'])
 def test_large_images_go_in_tiles(
     predict: Main,
@@ -230,11 +272,11 @@ def test_an_interrupted_run_goes_on(
     command = [*model, str(folder), '--out', str(out), '--score', '0.01']
     read, seen = inference.read_image, []
 
-    def stopped(path: Path) -> np.ndarray | None:
+    def stopped(path: Path, max_value: int | None) -> np.ndarray | None:
         seen.append(path.name)
         if len(seen) == 3:
             raise KeyboardInterrupt
-        return read(path)
+        return read(path, max_value)
 
     monkeypatch.setattr(inference, 'read_image', stopped)
     assert predict(command) == 130

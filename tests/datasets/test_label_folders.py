@@ -264,4 +264,4 @@ def test_area_of_a_polygon_that_crosses_itself() -> None:
 def test_dark_images_are_named(tmp_path: Path) -> None:
     Image.fromarray(np.full((HEIGHT, WIDTH), 4095, np.uint16)).save(tmp_path / 'a.png')
     write(tmp_path / 'a.json', labelme_json('a.png'))
-    assert 'read as nearly black' in str(convert('labelme', tmp_path)[1])
+    assert 'scaled by own.max_value' in str(convert('labelme', tmp_path)[1])

@@ -4,6 +4,7 @@ Examples:
     python tools/predict.py CONFIG last.pth street.jpg
     python tools/predict.py CONFIG last.pth pictures/ --out results --score 0.5 --batch 4
     python tools/predict.py CONFIG last.pth drive.mp4 --size 480
+    python tools/predict.py CONFIG last.pth 0 --out camera   # a camera, until Ctrl-C; or rtsp://...
     find . -name '*.png' | python tools/predict.py CONFIG last.pth -
     python tools/predict.py hf-hub:OWNER/NAME pictures/   # what tools/push_to_hub.py wrote
     python tools/predict.py SHARED_CONFIG pictures/   # several tasks, see docs/one_encoder.md
@@ -35,7 +36,11 @@ from ..errors import UsageError
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
     add_model_arguments(parser)
-    parser.add_argument('input', help='image, folder, video, or - for paths on standard input')
+    parser.add_argument(
+        'input',
+        help='image, folder, video, camera (0, 1, ...), address of a stream, or - for paths on '
+        'standard input',
+    )
     parser.add_argument('--out', type=Path, help='output folder (predictions, in the work folder)')
     parser.add_argument(
         '--score', type=float, default=0.3, help='detectors: least score of a box (%(default)s)'
@@ -67,7 +72,7 @@ def main(args: argparse.Namespace) -> None:
     from mmengine.device import get_device
     from mmengine.registry import DefaultScope
 
-    from ...datasets.image_sources import VIDEO_SUFFIXES, video_properties
+    from ...datasets.image_sources import VIDEO_SUFFIXES, is_stream, stream_rate, video_properties
     from ..config import load_config, used_loaders
     from ..image_sizes import at_size, parse_size
     from ..weights import tested_checkpoint
@@ -77,10 +82,15 @@ def main(args: argparse.Namespace) -> None:
     check_at_least(args, 0, 'score', 'tile_above')
     device = checked_device(args.device or get_device())
     warnings.filterwarnings('ignore', 'torch.meshgrid')  # of mmdet's DINO
-    video = Path(args.input) if args.input.lower().endswith(VIDEO_SUFFIXES) else None
-    if video and not video.is_file():
-        raise UsageError(f'{video}: no such file')
-    frames = video_properties(video) if video else None
+    stream = is_stream(args.input)
+    video = stream or args.input.lower().endswith(VIDEO_SUFFIXES)
+    if video and not stream and not Path(args.input).is_file():
+        raise UsageError(f'{args.input}: no such file')
+    count, rate = None, 25.0
+    if video:
+        count, rate = (
+            (None, stream_rate(args.input)) if stream else video_properties(Path(args.input))
+        )
     cfg = load_config(args.config, args.cfg_options, args.work_dir)
     args.checkpoint = tested_checkpoint(cfg, args.checkpoint, args.config)
     used_loaders(cfg, 'test')
@@ -90,8 +100,8 @@ def main(args: argparse.Namespace) -> None:
     sources = [] if video else sources_of(args.input, args.out)
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         inferencer, writer = build(cfg, args, str(device))
-        if video and frames:
-            predict_video(args, inferencer, writer, video, *frames)
+        if video:
+            predict_video(args, inferencer, writer, count, rate)
         else:
             predict_images(args, inferencer, writer, sources)
     print(f'\n{writer.close()}')

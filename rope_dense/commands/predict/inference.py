@@ -25,8 +25,10 @@ from ...datasets.image_sources import (
     find_sources,
     listed_sources,
     pixels_of,
+    range_in,
     read_frames,
     read_image,
+    stream_name,
 )
 from ...integrations.hub_config import is_stored, registered_only
 from ...models.shared_backbone import FEATURES, SharedBackbone
@@ -151,6 +153,7 @@ def predict_images(
 
     Images that an interrupted run has predicted are left out.
     """
+    white = range_in(inferencer.cfg.test_dataloader.dataset.pipeline)
     left = [source for source in sources if source.file_name not in writer.journal.entries]
     if len(left) < len(sources):
         print(f'{len(sources) - len(left)} of {len(sources)} images were predicted before')
@@ -166,7 +169,7 @@ def predict_images(
         else:
             small.append(source)
     for chunk in chunks(small, args.batch):
-        images = {source: read_image(source.path) for source in chunk}
+        images = {source: read_image(source.path, white) for source in chunk}
         unread = [source.path for source, image in images.items() if image is None]
         failed |= {path: UsageError('cannot be read as an image') for path in unread}
         readable = [(source, image) for source, image in images.items() if image is not None]
@@ -263,17 +266,20 @@ def predict_video(
     args: argparse.Namespace,
     inferencer: BaseInferencer,
     writer: Writer,
-    path: Path,
-    count: int,
+    count: int | None,
     rate: float,
 ) -> None:
-    """Predict the frames of a video; the drawn ones become a video again."""
-    bar, number, video = ProgressBar(count, file=sys.stderr), 0, None
-    target = args.out / f'{path.stem}.mp4'
+    """Predict the frames of a video; the drawn ones become a video again.
+
+    A camera or a stream has no count of frames, and ends with Ctrl-C.
+    """
+    stem = Path(args.input).stem if count else stream_name(args.input)
+    bar, number, video = ProgressBar(count or 0, file=sys.stderr), 0, None
+    target = args.out / f'{stem}.mp4'
     try:
-        for images in chunks(read_frames(path), args.batch):
+        for images in chunks(read_frames(args.input), args.batch):
             for image, sample in zip(images, predict(inferencer, images, args.batch), strict=True):
-                frame = f'{path.stem}/{number:06d}.jpg'
+                frame = f'{stem}/{number:06d}.jpg'
                 drawn = writer.add(frame, frame, image, sample)
                 if video is None:
                     target.parent.mkdir(parents=True, exist_ok=True)
@@ -282,6 +288,9 @@ def predict_video(
                 video.write(drawn)
                 number += 1
             bar.update(len(images))
+    except KeyboardInterrupt:
+        if count:
+            raise
     finally:
         if video is not None:
             video.release()

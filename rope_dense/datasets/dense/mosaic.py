@@ -19,6 +19,7 @@ from mmdet.structures.mask import BitmapMasks
 from mmengine.registry import DATASETS, TRANSFORMS
 
 from ...utils.sizes import Size
+from ..deep_images import LoadDeepImage
 
 # Of an image in a mosaic; the rest of its results describes the first of them.
 PARTS = ('img', 'gt_bboxes', 'gt_bboxes_labels', 'gt_ignore_flags', 'gt_masks')
@@ -52,6 +53,7 @@ class AffineMosaic(BaseTransform):
         scaling: range of the factor.
         max_cached_images: number of recent images, of which a random one is replaced; 0 to load
             images from the data set, which has to be a ``MosaicCocoDataset``.
+        max_value: of 16-bit images that are loaded here, see ``LoadDeepImage``; None for 8 bits.
     """
 
     def __init__(
@@ -61,10 +63,11 @@ class AffineMosaic(BaseTransform):
         translation: Sequence[float] = (0.1, 0.1),
         scaling: Sequence[float] = (0.5, 1.5),
         max_cached_images: int = 50,
+        max_value: int | None = None,
     ) -> None:
         self.part_size, self.rotation = part_size, rotation
         self.translation, self.scaling = tuple(translation), tuple(scaling)
-        self.max_cached_images = max_cached_images
+        self.max_cached_images, self.max_value = max_cached_images, max_value
         self.loading: Compose | None = None  # with masks if the first image has them
         self.cache: list[dict] = []
 
@@ -120,7 +123,8 @@ class AffineMosaic(BaseTransform):
         if self.loading is None:
             annotations = dict(type='mmdet.LoadAnnotations', with_bbox=True)
             annotations['with_mask'] = 'gt_masks' in results
-            self.loading = Compose([dict(type='LoadImageFromFile'), annotations])
+            deep = [] if self.max_value is None else [LoadDeepImage(self.max_value)]
+            self.loading = Compose([dict(type='LoadImageFromFile'), *deep, annotations])
         indexes = [random.randrange(len(dataset)) for _ in range(3)]
         return [self.resized(self.loading(dataset.get_data_info(index))) for index in indexes]
 
