@@ -51,19 +51,27 @@ def fit_augmentation(
         set_hue(cfg, hue)
 
 
+def kind(step: dict) -> str:
+    """The type of a step without its scope."""
+    return step['type'].rpartition('.')[2]
+
+
 def lighter(cfg: dict, augment: str) -> list[dict]:
     """The steps of the training pipeline for 'light' or 'none'."""
     given = cfg['train_dataloader']['dataset']['pipeline']
     tested = cfg['test_dataloader']['dataset']['pipeline']
-    resize = dict(next(step for step in tested if step['type'] == 'Resize'))
-    crops = [step for step in given if step['type'] == 'RandomCrop']
+    resize = dict(next(step for step in tested if kind(step) == 'Resize'))
+    crops = [step for step in given if kind(step) == 'RandomCrop']
     if augment == 'light' and resize['keep_ratio']:
-        resize.update(type='RandomResize', ratio_range=LIGHT)
-    if augment == 'none' and cfg['default_scope'] == 'mmdet':
+        scope = resize['type'].removesuffix('Resize')
+        if scope:  # else it builds the Resize of the config's own scope
+            resize['resize_type'] = resize['type']
+        resize.update(ratio_range=LIGHT, type=f'{scope}RandomResize')
+    if augment == 'none' and cfg['default_scope'] != 'mmseg':
         crops = []  # a batch of a detector is padded to its largest image
-    flips = [dict(type='RandomFlip', **FLIPS['horizontal'])] if augment == 'light' else []
-    loads = [step for step in given if step['type'].startswith('Load')]
-    filters = [step for step in given if step['type'] == 'FilterAnnotations'][-1:]
+    flips = [step for step in given if kind(step) == 'RandomFlip' and augment == 'light']
+    loads = [step for step in given if kind(step).startswith(('Load', 'Convert'))]
+    filters = [step for step in given if kind(step) == 'FilterAnnotations'][-1:]
     return [*loads, *flips, resize, *crops, *filters, given[-1]]
 
 
@@ -78,8 +86,9 @@ def without_mosaics(pipeline: list[dict]) -> None:
 
 def set_flip(pipeline: list[dict], flip: str) -> None:
     """Replace, drop, or add (as the last step but one) the flip, in place."""
-    steps = [] if flip == 'none' else [dict(type='RandomFlip', **FLIPS[flip])]
-    places = [i for i, step in enumerate(pipeline) if step['type'] == 'RandomFlip']
+    places = [i for i, step in enumerate(pipeline) if kind(step) == 'RandomFlip']
+    name = pipeline[places[0]]['type'] if places else 'RandomFlip'
+    steps = [] if flip == 'none' else [dict(type=name, **FLIPS[flip])]
     place = places[0] if places else len(pipeline) - 1
     pipeline[place : place + len(places)] = steps
 

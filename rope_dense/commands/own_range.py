@@ -22,7 +22,7 @@ def fit_range(cfg: dict, max_value: int | None) -> None:
         return
     parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
     for pipeline in (*parts, cfg.get('tta_pipeline') or []):
-        types = [step['type'] for step in pipeline]
+        types = [step['type'].rpartition('.')[2] for step in pipeline]
         if 'LoadImageFromFile' in types:
             place = types.index('LoadImageFromFile') + 1
             pipeline.insert(place, dict(type='LoadDeepImage', max_value=white))
