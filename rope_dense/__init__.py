@@ -23,6 +23,7 @@ TASKS = {
     ('mmdet',): (
         *('models.dino', 'models.dino_head', 'models.eomt.detector', 'models.eomt.head'),
         *('models.deim.detector', 'models.deim.encoder', 'models.deim.head'),
+        'models.deim.oriented',
         'models.instance_tta',
     ),
     ('mmseg',): (

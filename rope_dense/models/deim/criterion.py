@@ -100,9 +100,12 @@ class Criterion:
         reg_scale: of the distributions, see ``distance_bins``.
     """
 
+    default_weights = WEIGHTS
+
     def __init__(self, matcher: Matcher, weights: dict, mal_gamma: float, reg_scale: float) -> None:
         self.matcher = matcher
-        self.weights = WEIGHTS | check_settings('loss_weights', weights, list(WEIGHTS))
+        known = self.default_weights
+        self.weights = known | check_settings('loss_weights', weights, list(known))
         self.gamma, self.reg_scale = mal_gamma, reg_scale
 
     def __call__(self, outputs: Outputs, targets: Targets, epoch: int = 0) -> dict[str, Tensor]:
@@ -159,22 +162,34 @@ class Criterion:
         pairs = boxes.pairs
         predicted = prediction.boxes.flatten(0, 1)[pairs.queries]  # [M, 4]
         target = targets.boxes[pairs.targets]
-        iou = overlaps(predicted.detach(), target, 'iou', aligned=True)
-        giou = overlaps(predicted, target, 'giou', aligned=True)
-        found['bbox'] = F.l1_loss(predicted, target, reduction='sum') / boxes.number
-        found['giou'] = (1 - giou).sum() / boxes.number
+        iou = self.overlap(predicted.detach(), target)
+        sums = self.box_losses(predicted, target)
+        found |= {name: loss / boxes.number for name, loss in sums.items()}
         if prediction.corners is not None:
             sides = self.side_loss(prediction, target, pairs, iou, bins)
             found['fgl'] = sides / boxes.number
         if prediction.corners is not None and teacher is not None:
-            found['ddf'] = distill(prediction.corners, teacher, boxes, iou, balance)
+            found['ddf'] = distill(prediction.corners, teacher, boxes, iou, balance, len(bins))
         return {f'loss_{name}': self.weights[name] * loss for name, loss in found.items()}
+
+    def overlap(self, boxes: Tensor, targets: Tensor) -> Tensor:
+        """IoU [M] of boxes and annotations [M, 4]."""
+        return overlaps(boxes, targets, 'iou', aligned=True)
+
+    def box_losses(self, boxes: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        """Sums of the losses of boxes [M, 4], not weighted."""
+        giou = overlaps(boxes, targets, 'giou', aligned=True)
+        return dict(bbox=F.l1_loss(boxes, targets, reduction='sum'), giou=(1 - giou).sum())
+
+    def encode(self, reference: Tensor, boxes: Tensor) -> Tensor:
+        """The distances [M, 4] of boxes from reference boxes that distributions are about."""
+        return encode_distances(reference, boxes, self.reg_scale)
 
     def class_loss(self, prediction: Prediction, targets: Targets, pairs: Pairs) -> Tensor:
         """The sum of the matchability-aware loss."""
         logits = prediction.logits.flatten(0, 1)  # [B Q, K]
         boxes = prediction.boxes.detach().flatten(0, 1)[pairs.queries]
-        iou = overlaps(boxes, targets.boxes[pairs.targets], 'iou', aligned=True)
+        iou = self.overlap(boxes, targets.boxes[pairs.targets])
         place = pairs.queries, targets.labels[pairs.targets]
         target = torch.zeros_like(logits).index_put(place, iou**self.gamma)
         weight = logits.detach().sigmoid() ** self.gamma
@@ -186,9 +201,9 @@ class Criterion:
     ) -> Tensor:
         """The sum of the fine-grained localisation loss."""
         assert prediction.corners is not None and prediction.reference is not None
-        corners = prediction.corners.flatten(0, 1)[pairs.queries].unflatten(-1, (4, -1))
+        corners = prediction.corners.flatten(0, 1)[pairs.queries].unflatten(-1, (-1, len(bins)))
         reference = prediction.reference.flatten(0, 1)[pairs.queries]
-        distances = encode_distances(reference, target, self.reg_scale)
+        distances = self.encode(reference, target)
         index, right = nearest_bins(distances, bins)  # [M, 4]
         index = torch.stack([index, index + 1], -1)
         weight = torch.stack([1 - right, right], -1) * iou[:, None, None]
@@ -196,9 +211,14 @@ class Criterion:
 
 
 def distill(
-    corners: Tensor, teacher: Prediction, share: Share, iou: Tensor, balance: Share
+    corners: Tensor,
+    teacher: Prediction,
+    share: Share,
+    iou: Tensor,
+    balance: Share,
+    num_bins: int,
 ) -> Tensor:
-    """Divergence of distributions [B, Q, 4 (R + 1)] from a teacher's.
+    """Divergence of distributions [B, Q, 4 (R + 1)] from a teacher's; ``num_bins`` is R + 1.
 
     It is weighted by the IoU of queries with an annotation, and by the teacher's class score of the
     others. The means over the two are weighted by the square roots of their numbers in ``balance``:
@@ -210,13 +230,14 @@ def distill(
     weight = weight.index_put((queries,), iou)
     matched = torch.zeros_like(weight).index_fill(0, queries, 1.0)
     student, target = (
-        (x.flatten(0, 1).unflatten(-1, (4, -1)) / TEMPERATURE).log_softmax(-1)
+        (x.flatten(0, 1).unflatten(-1, (-1, num_bins)) / TEMPERATURE).log_softmax(-1)
         for x in (corners, teacher.corners.detach().float())
     )
     divergence = F.kl_div(student, target, reduction='none', log_target=True).sum((1, 2))  # [B Q]
     divergence = weight * TEMPERATURE**2 * divergence
-    mean_matched = (divergence * matched).sum() / (4 * share.matched.clamp(min=LEAST))
-    mean_others = (divergence * (1 - matched)).sum() / (4 * share.others.clamp(min=LEAST))
+    number = student.shape[1]  # of distributions
+    mean_matched = (divergence * matched).sum() / (number * share.matched.clamp(min=LEAST))
+    mean_others = (divergence * (1 - matched)).sum() / (number * share.others.clamp(min=LEAST))
     roots = balance.matched.sqrt(), balance.others.sqrt()
     return (mean_matched * roots[0] + mean_others * roots[1]) / sum(roots)
 

@@ -60,6 +60,8 @@ class DEIMDecoder(nn.Module):
     """
 
     bins: Tensor
+    num_values = 4  # of a box, each with a distribution
+    attention = DeformableAttention
 
     def __init__(
         self,
@@ -82,21 +84,25 @@ class DEIMDecoder(nn.Module):
         (self.eval_idx,) = check_indexes('eval_idx', [eval_idx], num_layers)
         self.num_heads, self.reg_scale = num_heads, reg_scale
         self.layers = nn.ModuleList(
-            DecoderLayer(embed_dims, num_heads, feedforward_channels, num_points, norm, ffn)
+            DecoderLayer(
+                self.attention, embed_dims, num_heads, feedforward_channels, num_points, norm, ffn
+            )
             for _ in range(num_layers)
         )
-        self.query_pos = mlp(4, embed_dims, embed_dims, 3)
+        self.query_pos = mlp(self.num_values, embed_dims, embed_dims, 3)
         for module in self.query_pos:
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
-        self.pre_bbox = mlp(embed_dims, embed_dims, 4, 3, zero=True)
+        self.pre_bbox = mlp(embed_dims, embed_dims, self.num_values, 3, zero=True)
         layers = range(num_layers)
         self.cls_branches = nn.ModuleList(class_layer(embed_dims, num_classes) for _ in layers)
         self.reg_branches = nn.ModuleList(
-            mlp(embed_dims, embed_dims, 4 * (reg_max + 1), 3, zero=True) for _ in layers
+            mlp(embed_dims, embed_dims, self.num_values * (reg_max + 1), 3, zero=True)
+            for _ in layers
         )
         self.quality = nn.ModuleList(
-            mlp(4 * (QUALITY_TOP + 1), QUALITY_CHANNELS, 1, 2, zero=True) for _ in layers
+            mlp(self.num_values * (QUALITY_TOP + 1), QUALITY_CHANNELS, 1, 2, zero=True)
+            for _ in layers
         )
         self.register_buffer('bins', distance_bins(reg_max, reg_scale, up), persistent=False)
 
@@ -114,30 +120,51 @@ class DEIMDecoder(nn.Module):
         Returns:
             These, and in training the classes and boxes of the first layer without distributions.
         """
-        boxes = boxes.float().sigmoid()
+        boxes = self.start(boxes)
         values = [x.unflatten(1, (self.num_heads, -1)).flatten(0, 1).float() for x in maps]
-        positions = self.query_pos(boxes).clamp(-10, 10)
+        positions = self.query_pos(self.entries(boxes)).clamp(-10, 10)
         number = len(self.layers) if self.training else self.eval_idx + 1
         predictions: list[Prediction] = []
         pre, reference, corners, before = None, boxes, None, None
         for index in range(number):
-            queries = self.layers[index](queries, positions, boxes, values, mask)
+            frames = self.frames(boxes, maps)
+            queries = self.layers[index](queries, positions, frames, values, mask)
             if index == 0:
-                start = (self.pre_bbox(queries) + inverse_sigmoid(boxes)).sigmoid()
+                start = self.correct(boxes, self.pre_bbox(queries))
                 reference = start.detach()
                 if self.training:
                     pre = Prediction(self.cls_branches[0](queries), start, queries=queries)
             features = queries if before is None else queries + before
             change = self.reg_branches[index](features).float()
             corners = change if corners is None else corners + change
-            shares = distributions(corners)
+            shares = distributions(corners, len(self.bins))
             distances = mean_distances(shares, self.bins)
-            refined = decode_distances(reference, distances, self.reg_scale)
+            refined = self.decode(reference, distances)
             if self.training or index == self.eval_idx:
                 logits = self.cls_branches[index](queries) + self.estimate(index, shares)
                 predictions.append(Prediction(logits, refined, corners, reference, queries))
             boxes, before = refined.detach(), queries.detach()
         return predictions, pre
+
+    def start(self, boxes: Tensor) -> Tensor:
+        """Boxes of queries, which come before the sigmoid, as in ``Prediction``."""
+        return boxes.float().sigmoid()
+
+    def entries(self, boxes: Tensor) -> Tensor:
+        """The numbers of boxes that positions of queries are made of."""
+        return boxes
+
+    def frames(self, boxes: Tensor, maps: Sequence[Tensor]) -> Tensor:
+        """Boxes as the deformable attention to maps takes them."""
+        return boxes
+
+    def correct(self, boxes: Tensor, change: Tensor) -> Tensor:
+        """Boxes after the first layer, without distributions."""
+        return (change + inverse_sigmoid(boxes)).sigmoid()
+
+    def decode(self, reference: Tensor, distances: Tensor) -> Tensor:
+        """Boxes at the means of distributions from the reference boxes."""
+        return decode_distances(reference, distances, self.reg_scale)
 
     def drop_unused(self) -> None:
         """Leave out what does not run in evaluation."""
@@ -147,7 +174,7 @@ class DEIMDecoder(nn.Module):
             self.cls_branches[index] = self.quality[index] = nn.Identity()
 
     def estimate(self, layer: int, shares: Tensor) -> Tensor:
-        """Quality [B, Q, 1] of boxes from their distributions [B, Q, 4, R + 1].
+        """Quality [B, Q, 1] of boxes from their distributions [B, Q, 4 or 5, R + 1].
 
         It is added to their class logits.
         """
@@ -161,6 +188,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(
         self,
+        attention: type[DeformableAttention],
         channels: int,
         num_heads: int,
         hidden: int,
@@ -171,7 +199,7 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.self_attn = SelfAttention(channels, num_heads)
         self.norm1 = build_norm(norm, channels)
-        self.cross_attn = DeformableAttention(channels, num_heads, num_points)
+        self.cross_attn = attention(channels, num_heads, num_points)
         self.gateway = Gateway(channels, norm)
         self.ffn = FeedForward(ffn, channels, hidden)
         self.norm2 = build_norm(norm, channels)

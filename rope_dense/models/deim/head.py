@@ -6,6 +6,7 @@ Letters: B images, C channels, K classes, Q queries, M detections of an image.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from mmdet.structures import SampleList
@@ -24,6 +25,16 @@ from .masks import MaskHead, in_image
 from .matching import Matcher
 from .predictions import Prediction, Targets, gather_targets, on_device
 from .queries import ContrastiveDenoising, QuerySelection, take
+
+
+class Parts(NamedTuple):
+    """Classes of what a head consists of."""
+
+    selection: type[QuerySelection] = QuerySelection
+    decoder: type[DEIMDecoder] = DEIMDecoder
+    denoising: type[ContrastiveDenoising] = ContrastiveDenoising
+    matcher: type[Matcher] = Matcher
+    criterion: type[Criterion] = Criterion
 
 
 @MODELS.register_module()
@@ -46,6 +57,8 @@ class DEIMHead(BaseModule):
         init_cfg: mmengine initialisation.
     """
 
+    parts = Parts()
+
     def __init__(
         self,
         num_classes: int,
@@ -65,16 +78,16 @@ class DEIMHead(BaseModule):
         self.num_classes, self.num_queries = num_classes, num_queries
         self.train_cfg, self.test_cfg = train_cfg, test_cfg
         self.max_per_img = (test_cfg or {}).get('max_per_img', 300)
-        self.selection = QuerySelection(embed_dims, num_classes, num_queries)
-        self.decoder = DEIMDecoder(embed_dims, num_classes, **decoder)
+        self.selection = self.parts.selection(embed_dims, num_classes, num_queries)
+        self.decoder = self.parts.decoder(embed_dims, num_classes, **decoder)
         self.denoising: ContrastiveDenoising | None = None
         if denoising is not None:
-            self.denoising = ContrastiveDenoising(embed_dims, num_classes, **denoising)
+            self.denoising = self.parts.denoising(embed_dims, num_classes, **denoising)
         self.mask_head: MaskHead | None = None
         if masks is not None:
             self.mask_head = MaskHead(embed_dims, len(self.decoder.layers), **masks)
-        matcher, scale = Matcher(**matching), self.decoder.reg_scale
-        self.criterion = Criterion(matcher, loss_weights, mal_gamma, scale)
+        matcher, scale = self.parts.matcher(**matching), self.decoder.reg_scale
+        self.criterion = self.parts.criterion(matcher, loss_weights, mal_gamma, scale)
 
     def forward(self, maps: Sequence[Tensor]) -> Prediction:
         """The prediction of layer ``eval_idx`` for maps [B, C, H, W], in evaluation mode."""
@@ -90,7 +103,7 @@ class DEIMHead(BaseModule):
     def forward_training(self, maps: Sequence[Tensor], targets: Targets) -> Outputs:
         """Predictions of all layers, with denoising queries in front of the others."""
         selection = self.selection(maps)
-        encoder = Prediction(selection.logits, selection.boxes.float().sigmoid())
+        encoder = Prediction(selection.logits, self.decoder.start(selection.boxes))
         queries, boxes = selection.queries.detach(), selection.boxes.detach()
         bins = self.decoder.bins
         if self.denoising is None:
@@ -131,11 +144,15 @@ class DEIMHead(BaseModule):
         self, maps: Sequence[Tensor], batch_data_samples: SampleList, size: ImageSize
     ) -> dict[str, Tensor]:
         """Losses for images of ``size`` (height, width), see ``Criterion``."""
-        targets = gather_targets(batch_data_samples, size, with_masks=self.mask_head is not None)
+        targets = self.gather(batch_data_samples, size)
         epoch = MessageHub.get_current_instance().get_info('epoch', 0)
         outputs = self.forward_training(maps, targets)
         with torch.autocast(maps[0].device.type, enabled=False):
             return self.criterion(outputs, targets, epoch)
+
+    def gather(self, batch_data_samples: SampleList, size: ImageSize) -> Targets:
+        """The annotations of a batch."""
+        return gather_targets(batch_data_samples, size, with_masks=self.mask_head is not None)
 
     def predict_tensors(self, maps: Sequence[Tensor], size: ImageSize) -> tuple[Tensor, ...]:
         """The M best classes of queries, by falling score.
@@ -152,17 +169,21 @@ class DEIMHead(BaseModule):
             images.
         """
         prediction = self(maps)
-        scores = prediction.logits.float().sigmoid().flatten(1)
-        number = self.num_queries * self.num_classes if is_tracing() else scores.shape[1]
-        scores, index = scores.topk(min(self.max_per_img, number))
-        query = index // self.num_classes
+        scores, labels, query = self.best(prediction.logits)
         corners = bbox_cxcywh_to_xyxy(take(prediction.boxes, query))
         height, width = size
         x, y = (
             corners[..., axis::2].clamp(0, 1) * side for axis, side in ((0, width), (1, height))
         )
-        results = scores, index % self.num_classes, torch.stack([x, y], -1).flatten(2)
+        results = scores, labels, torch.stack([x, y], -1).flatten(2)
         return results if prediction.masks is None else (*results, prediction.masks.logits(query))
+
+    def best(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores, labels and queries [B, M] of the highest logits [B, Q, K]."""
+        scores = logits.float().sigmoid().flatten(1)
+        number = self.num_queries * self.num_classes if is_tracing() else scores.shape[1]
+        scores, index = scores.topk(min(self.max_per_img, number))
+        return scores, index % self.num_classes, index // self.num_classes
 
     def predict(
         self,

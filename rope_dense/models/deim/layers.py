@@ -117,10 +117,14 @@ class DeformableAttention(nn.Module):
         """
         heads = self.num_heads
         offsets = self.sampling_offsets(query).unflatten(-1, (heads, -1, 2))  # [B, Q, h, P, 2]
-        centre, size = (2 * boxes)[:, :, None, None].chunk(2, -1)  # for a grid from -1 to 1
-        points = (centre - 1) + offsets * self.point_scale * size
+        points = self.points(offsets, boxes)
         weights = self.attention_weights(query).unflatten(-1, (heads, -1)).softmax(-1)
         return sample_maps(values, points, self.num_points, weights).to(query.dtype)
+
+    def points(self, offsets: Tensor, boxes: Tensor) -> Tensor:
+        """Points [B, Q, h, P, 2] on a grid from -1 to 1, at offsets from the centres of boxes."""
+        centre, size = (2 * boxes)[:, :, None, None].chunk(2, -1)
+        return (centre - 1) + offsets * self.point_scale * size
 
 
 def mlp(

@@ -101,12 +101,16 @@ class Matcher:
         p = logits.sigmoid()[:, labels]
         negative = (1 - FOCAL_ALPHA) * p**FOCAL_GAMMA * -(1 - p + FOCAL_EPS).log()
         positive = FOCAL_ALPHA * (1 - p) ** FOCAL_GAMMA * -(p + FOCAL_EPS).log()
-        giou = overlaps(boxes, targets, 'giou')
-        return (
-            self.class_cost * (positive - negative)
-            + self.bbox_cost * torch.cdist(boxes, targets, p=1)
-            - self.giou_cost * giou
-        )
+        return self.class_cost * (positive - negative) + self.box_costs(boxes, targets)
+
+    def box_costs(self, boxes: Tensor, targets: Tensor) -> Tensor:
+        """Costs [P, t] of boxes [P, 4] and [t, 4]."""
+        distance = torch.cdist(boxes, targets, p=1)
+        return self.bbox_cost * distance - self.giou_cost * overlaps(boxes, targets, 'giou')
+
+    def overlap(self, boxes: Tensor, targets: Tensor) -> Tensor:
+        """IoU [P, t] of boxes [P, 4] and [t, 4]."""
+        return overlaps(boxes, targets, 'iou')
 
     def mask_costs(self, predictions: Sequence[Prediction], targets: Targets) -> list[Tensor]:
         """Costs [S Q, t] of the masks of each image, 0 for predictions without masks."""
@@ -135,7 +139,7 @@ class Matcher:
         Where no box overlaps an annotation, as at random weights, all its costs are zero, and its
         query depends on the order of the annotations; so in the source, too.
         """
-        return -logits.sigmoid()[:, labels] * overlaps(boxes, targets, 'iou') ** self.iou_power
+        return -logits.sigmoid()[:, labels] * self.overlap(boxes, targets) ** self.iou_power
 
 
 def check_boxes(targets: Targets) -> None:

@@ -25,7 +25,7 @@ class Targets(NamedTuple):
 
     Attributes:
         labels: [T].
-        boxes: [T, 4], (cx, cy, w, h) relative to the padded batch.
+        boxes: [T, 4], (cx, cy, w, h) relative to the padded batch; [T, 5] where they are oriented.
         counts: how many belong to each image.
         masks: [T, H, W], 0 or 1, relative to the padded batch as the boxes; None without any.
         images: their files, for messages.
@@ -145,10 +145,11 @@ class Prediction(NamedTuple):
 
     Attributes:
         logits: [B, Q, K].
-        boxes: [B, Q, 4], (cx, cy, w, h) relative to the image, float32.
-        corners: [B, Q, 4 (R + 1)], logits of the distributions of the sides, float32; None for
-            boxes that come without one.
-        reference: [B, Q, 4], the boxes that distances count from.
+        boxes: [B, Q, 4], (cx, cy, w, h) relative to the image, float32; [B, Q, 5] where they are
+            oriented, see ``oriented_boxes``.
+        corners: [B, Q, 4 (R + 1)], or 5, logits of the distributions of the sides, float32; None
+            for boxes that come without one.
+        reference: as ``boxes``, those that distances count from.
         queries: [B, Q, C], what the prediction is made of.
         masks: None in models without them.
     """
@@ -194,9 +195,9 @@ def distance_bins(reg_max: int, reg_scale: float, up: float) -> Tensor:
     return torch.cat([-right.flip(0)[:-1], right]).float()
 
 
-def distributions(corners: Tensor) -> Tensor:
-    """The probabilities [..., 4, R + 1] of logits [..., 4 (R + 1)]."""
-    return corners.unflatten(-1, (4, -1)).softmax(-1)
+def distributions(corners: Tensor, num_bins: int) -> Tensor:
+    """The probabilities [..., 4, R + 1] of logits [..., 4 (R + 1)]; ``num_bins`` is R + 1."""
+    return corners.unflatten(-1, (-1, num_bins)).softmax(-1)
 
 
 def mean_distances(shares: Tensor, bins: Tensor) -> Tensor:

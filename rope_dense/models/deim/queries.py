@@ -59,7 +59,7 @@ class QuerySelection(nn.Module):
 
     def forward(self, maps: Sequence[Tensor]) -> Selection:
         """Maps [B, C, H, W], large to small, to queries."""
-        anchors, valid = anchors_of(tuple(size_of(x) for x in maps), device=maps[0].device)
+        anchors, valid = self.anchors(tuple(size_of(x) for x in maps), maps[0].device)
         tokens = torch.cat([x.flatten(2) for x in maps], 2).transpose(1, 2)  # [B, N, C]
         tokens = tokens * valid.to(tokens.dtype)
         logits = self.cls(tokens)
@@ -67,7 +67,16 @@ class QuerySelection(nn.Module):
         number = self.num_queries if is_tracing() else min(self.num_queries, number)
         index = logits.amax(-1).topk(number).indices  # [B, Q]
         queries = take(tokens, index)
-        return Selection(queries, self.reg(queries) + anchors[index], take(logits, index))
+        boxes = self.boxes_at(anchors[index], self.reg(queries))
+        return Selection(queries, boxes, take(logits, index))
+
+    def anchors(self, sizes: tuple[Size, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+        """See ``anchors_of``."""
+        return anchors_of(sizes, device=device)
+
+    def boxes_at(self, anchors: Tensor, change: Tensor) -> Tensor:
+        """Boxes of tokens, before the sigmoid, from their anchors and what the tokens say."""
+        return change + anchors
 
 
 @memo
@@ -163,7 +172,7 @@ class ContrastiveDenoising(nn.Module):
         """Labels [B, M], with K where there is no box, and boxes [B, M, 4]."""
         batch = len(targets.counts)
         labels = targets.labels.new_full((batch, most), self.num_classes)
-        boxes = targets.boxes.new_zeros(batch, most, 4)
+        boxes = targets.boxes.new_zeros(batch, most, targets.boxes.shape[1])
         for index, (some_labels, some_boxes) in enumerate(targets.per_image):
             labels[index, : len(some_labels)] = some_labels
             boxes[index, : len(some_boxes)] = some_boxes

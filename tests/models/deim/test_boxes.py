@@ -71,4 +71,6 @@ def test_the_mean_of_the_nearest_bins_is_the_distance() -> None:
     shares.scatter_(-1, index[..., None], (1 - right)[..., None])
     shares.scatter_(-1, index[..., None] + 1, right[..., None])
     corners = shares.log().clamp(min=-1e4).flatten(1)
-    assert torch.allclose(mean_distances(distributions(corners), bins), distances, atol=1e-5)
+    assert torch.allclose(
+        mean_distances(distributions(corners, len(bins)), bins), distances, atol=1e-5
+    )

@@ -158,7 +158,7 @@ def test_distillation_of_denoising_queries() -> None:
     for index, layer in enumerate(layers[:-1]):
         predicted = layer.boxes.detach().flatten(0, 1)[pairs.queries]
         iou = overlaps(predicted, targets.boxes[pairs.targets], 'iou', aligned=True)
-        loss = 1.5 * distill(layer.corners, layers[-1], share, iou, share)
+        loss = 1.5 * distill(layer.corners, layers[-1], share, iou, share, len(outputs.bins))
         assert loss.item() == pytest.approx(expected[f'dn_d{index}.loss_ddf'].item(), rel=1e-5)
 
 
