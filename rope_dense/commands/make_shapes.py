@@ -1,4 +1,4 @@
-"""Generate the shapes data set, in COCO and ADE20K layout; or rooms with true depth.
+"""Generate shapes in COCO and ADE20K layout; rotated shapes in DOTA's; or rooms with true depth.
 
 Examples:
     python tools/make_shapes.py data/shapes --train 400 --val 100 --size 160
@@ -36,9 +36,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--layout',
         nargs='+',
-        choices=['coco', 'ade', 'depth'],
+        choices=['coco', 'ade', 'dota', 'depth'],
         default=['coco', 'ade'],
-        help='depth: rooms of their own, with depth in 16-bit PNGs of millimetres (coco ade)',
+        help='dota: rotated shapes; depth: rooms, with depth in 16-bit PNGs of millimetres (coco ade)',
     )
     args = parser.parse_args(argv)
     args.size = tuple(args.size * 2 if len(args.size) == 1 else args.size)

@@ -7,6 +7,7 @@ H, W the image; N the shapes of a scene, back to front.
 """
 
 import colorsys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import cv2
@@ -52,6 +53,16 @@ class Shape:
     angle: float
     color: tuple[float, float, float]
 
+    @property
+    def outlines(self) -> tuple[np.ndarray, ...]:
+        """Closed outlines, corners [-, 2] at radius 1 and angle 0."""
+        return OUTLINES[self.label]
+
+    @property
+    def area(self) -> float:
+        """Area at radius 1, holes taken off."""
+        return AREAS[self.label]
+
 
 @dataclass(frozen=True)
 class Background:
@@ -77,7 +88,13 @@ class Scene:
 
 
 def make_scene(
-    seed: int, split: str, index: int, *, aspect: float = 1.0, colors: str = 'class'
+    seed: int,
+    split: str,
+    index: int,
+    *,
+    aspect: float = 1.0,
+    colors: str = 'class',
+    draw: Callable[[np.random.Generator, str], Shape] | None = None,
 ) -> Scene:
     """Draw the scene number `index` of a split.
 
@@ -89,14 +106,16 @@ def make_scene(
         colors: 'class': each class has its own colour of the palette, varied a little, so that a
             detector learns fast; 'any': a shape takes the colour of any class, so that only its
             outline tells the class.
+        draw: makes a shape from a random generator and ``colors``; None for those of METAINFO.
     """
+    draw = draw or _draw_shape
     rng = np.random.default_rng([seed, SPLITS.index(split), index])
     background = _draw_background(rng)
     height, width = round(REFERENCE_SIZE / min(aspect, 1)), round(REFERENCE_SIZE * max(aspect, 1))
     shapes: list[Shape] = []
     wanted = rng.integers(2, MAX_SHAPES + 1)
     for _ in range(4 * wanted):
-        candidate = [*shapes, _draw_shape(rng, colors)]
+        candidate = [*shapes, draw(rng, colors)]
         if _all_visible(candidate, height, width):
             shapes = candidate
         if len(shapes) == wanted:
@@ -125,7 +144,7 @@ def coverage(shape: Shape, height: int, width: int) -> np.ndarray:
     to_pixels = shape.radius * min(height, width) * np.array([[cos, sin], [-sin, cos]])
     center = (shape.x * width, shape.y * height)
     # Pixel i of the fine canvas has its centre at i, hence the half.
-    fine = [(line @ to_pixels + center) * SUPERSAMPLING - 0.5 for line in OUTLINES[shape.label]]
+    fine = [(line @ to_pixels + center) * SUPERSAMPLING - 0.5 for line in shape.outlines]
     fixed_point = [np.rint(points * 2**SUBPIXEL_BITS).astype(np.int32) for points in fine]
     canvas = np.zeros((height * SUPERSAMPLING, width * SUPERSAMPLING), np.uint8)
     cv2.fillPoly(canvas, fixed_point, 255, shift=SUBPIXEL_BITS)
@@ -149,7 +168,7 @@ def visible_parts(coverages: list[np.ndarray]) -> np.ndarray:
 
 def _all_visible(shapes: list[Shape], height: int, width: int) -> bool:
     visible = visible_parts([coverage(shape, height, width) for shape in shapes]).sum(axis=(1, 2))
-    full = [AREAS[shape.label] * (shape.radius * min(height, width)) ** 2 for shape in shapes]
+    full = [shape.area * (shape.radius * min(height, width)) ** 2 for shape in shapes]
     return bool((visible >= MIN_VISIBLE * np.array(full)).all())
 
 
@@ -159,14 +178,19 @@ def _draw_shape(rng: np.random.Generator, colors: str) -> Shape:
     radius = np.exp(rng.uniform(*np.log(RADIUS_RANGE)))
     angle = rng.uniform(0, 2 * np.pi)
     owner = label if colors == 'class' else int(rng.integers(len(OUTLINES)))
-    hue, saturation, value = colorsys.rgb_to_hsv(*np.array(METAINFO['palette'][owner]) / 255)
+    color = draw_color(rng, METAINFO['palette'][owner])
+    return Shape(label, float(x), float(y), float(radius), float(angle), color)
+
+
+def draw_color(rng: np.random.Generator, color: tuple[int, int, int]) -> tuple[float, float, float]:
+    """A colour of a palette (0..255), varied a little: RGB in 0..1."""
+    hue, saturation, value = colorsys.rgb_to_hsv(*np.array(color) / 255)
     hue, saturation, value = (
         hue + rng.uniform(-0.03, 0.03),
         saturation * rng.uniform(0.8, 1.1),
         value * rng.uniform(0.85, 1.08),
     )
-    color = colorsys.hsv_to_rgb(hue % 1, min(saturation, 1), min(value, 1))
-    return Shape(label, float(x), float(y), float(radius), float(angle), color)
+    return colorsys.hsv_to_rgb(hue % 1, min(saturation, 1), min(value, 1))
 
 
 def _draw_background(rng: np.random.Generator) -> Background:

@@ -1,4 +1,4 @@
-"""The shapes data set on disk, in the formats of COCO and of ADE20K, and rooms with depth."""
+"""The shapes data set on disk, in the formats of COCO, ADE20K and DOTA, and rooms with depth."""
 
 import json
 from collections.abc import Iterator
@@ -12,10 +12,12 @@ from pycocotools import mask as coco_mask
 
 from ..utils.atomic_write import atomic_folder
 from .rooms import make_room, render_room
+from .rotated_shapes import ROTATED_METAINFO, RotatedShape, make_rotated_scene
 from .shapes import COLORS, METAINFO, SPLITS, Scene, make_scene, render
 
 FORMATS = ('coco', 'ade')
 DEPTH = 'depth'  # the format of rooms
+ROTATED = 'dota'  # the format of rotated shapes
 SETTINGS_FILE = 'rope_dense_shapes.json'
 COCO_SPLITS = {'train': 'train2017', 'val': 'val2017'}
 ADE_SPLITS = {'train': 'training', 'val': 'validation'}
@@ -51,8 +53,8 @@ class ShapesSettings:
             raise ValueError(f'seed={self.seed}: give an integer of 0 or more')
         if self.colors not in COLORS:
             raise ValueError(f'colors={self.colors!r}: choose one of {COLORS}')
-        if not self.layouts or not set(self.layouts) <= {*FORMATS, DEPTH}:
-            raise ValueError(f'layouts={self.layouts}: choose from {FORMATS}, {DEPTH!r}, or all')
+        if not self.layouts or not set(self.layouts) <= {*FORMATS, DEPTH, ROTATED}:
+            raise ValueError(f'layouts={self.layouts}: choose from {(*FORMATS, DEPTH, ROTATED)}')
 
 
 def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
@@ -65,6 +67,8 @@ def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
         coco/{train,val}2017/00000000.jpg
         ade/images/{training,validation}/00000000.jpg
         ade/annotations/{training,validation}/00000000.png
+        dota/{train,val}/images/00000000.png
+        dota/{train,val}/labelTxt/00000000.txt             of other scenes: rotated shapes
         depth/images/{train,val}/00000000.jpg              rooms, see ``rooms``, and not shapes
         depth/depth/{train,val}/00000000.png               millimetres in 16 bits, 0 if unknown
 
@@ -159,15 +163,31 @@ def _write_depth(root: Path, settings: ShapesSettings, split: str) -> None:
         _write_image(depths / f'{index:08d}.png', (1000 * depth + 0.5).astype(np.uint16))
 
 
+def _write_dota(root: Path, settings: ShapesSettings, split: str) -> None:
+    """Rotated shapes: eight numbers around each box, class name and difficulty 0."""
+    images, labels = (root / split / kind for kind in ('images', 'labelTxt'))
+    images.mkdir(parents=True)
+    labels.mkdir()
+    names = ROTATED_METAINFO['classes']
+    for index, image, scene, _ in _rendered(settings, split, f'dota {split}', rotated=True):
+        lines = []
+        for shape in scene.shapes:
+            assert isinstance(shape, RotatedShape)
+            numbers = ' '.join(f'{x:.3f}' for x in shape.corners(*settings.size).flatten())
+            lines.append(f'{numbers} {names[shape.label]} 0\n')
+        _write_image(images / f'{index:08d}.png', image)
+        (labels / f'{index:08d}.txt').write_text(''.join(lines))
+
+
 def _rendered(
-    settings: ShapesSettings, split: str, title: str
+    settings: ShapesSettings, split: str, title: str, *, rotated: bool = False
 ) -> Iterator[tuple[int, np.ndarray, Scene, np.ndarray]]:
     """Yield index, image, scene and masks of each scene of a split, with a progress bar."""
     height, width = settings.size
     count = getattr(settings, split)
     print(f'{title}: {count} images of {height} x {width}')
     for index in track_iter_progress(range(count)):
-        scene = make_scene(
+        scene = (make_rotated_scene if rotated else make_scene)(
             settings.seed, split, index, aspect=width / height, colors=settings.colors
         )
         image, masks = render(scene, height, width)
@@ -181,4 +201,4 @@ def _write_image(path: Path, image: np.ndarray) -> None:
         raise OSError(f'{path}: cannot be written')
 
 
-_WRITERS = {'coco': _write_coco, 'ade': _write_ade, DEPTH: _write_depth}
+_WRITERS = {'coco': _write_coco, 'ade': _write_ade, DEPTH: _write_depth, ROTATED: _write_dota}

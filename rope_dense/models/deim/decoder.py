@@ -174,7 +174,7 @@ class DEIMDecoder(nn.Module):
             self.cls_branches[index] = self.quality[index] = nn.Identity()
 
     def estimate(self, layer: int, shares: Tensor) -> Tensor:
-        """Quality [B, Q, 1] of boxes from their distributions [B, Q, 4 or 5, R + 1].
+        """Quality [B, Q, 1] of boxes from their distributions [B, Q, 4 or 7, R + 1].
 
         It is added to their class logits.
         """

@@ -1,8 +1,8 @@
 """DEIM with an angle: the parts of the real-time detector that know that boxes are rotated.
 
-A box is five real numbers (``oriented_boxes``), and each of them has a distribution that the
-layers refine, as the four sides have in the horizontal model: the angle is one more distribution,
-in the form (cos 2a, sin 2a) and with the length of the box as its weight. What follows:
+A box is seven real numbers (``oriented_boxes``), and each of them has a distribution that the
+layers refine, as the four sides have in the horizontal model: the angle is in four of them, as
+(cos 2a, sin 2a) with a weight that is 0 for squares, and as (cos 4a, sin 4a). What follows:
 
 - deformable attention samples around the box: offsets are stretched by its matrix, so points follow
   its direction, and those of a box along the axes are where the horizontal model has them
@@ -10,7 +10,7 @@ in the form (cos 2a, sin 2a) and with the length of the box as its weight. What 
   matching has both as costs, with the weights of O2-RTDETR (Ding et al., TGRS 2026), which has the
   distance of vertices in place of L1 because its angle has a border
 - classes learn the rotated IoU (mmcv's ``box_iou_rotated``), and the late matching uses it
-- denoising queries have noise in all five numbers
+- denoising queries have noise in all numbers, the angle among them
 
 Annotations may have any convention of angles; predictions are in le90. Encoder, backbone, necks and
 layers are those of the horizontal model.
@@ -43,6 +43,8 @@ from .head import DEIMHead, Parts
 from .layers import DeformableAttention, mlp
 from .matching import Matcher
 from .oriented_boxes import (
+    NUMBERS,
+    SPLIT,
     change_between,
     divergence,
     entries,
@@ -55,7 +57,7 @@ from .oriented_boxes import (
 from .predictions import Targets, on_device, take
 from .queries import ANCHOR_SIZE, ContrastiveDenoising, QuerySelection
 
-NOISE = (1 / 3, 1 / 3, 1 / 2, 1 / 2, 1 / 2)  # as corners that move by up to half of a side
+NOISE = (1 / 3, 1 / 3, 1 / 2, 1 / 2, 1 / 2, 1 / 4, 1 / 4)  # about half of a side of movement
 IOU_SCALE = 1024.0  # sides of boxes whose overlap is computed: small numbers lose digits there
 
 
@@ -64,10 +66,10 @@ class OrientedSelection(QuerySelection):
 
     def __init__(self, channels: int, num_classes: int, num_queries: int) -> None:
         super().__init__(channels, num_classes, num_queries)
-        self.reg = mlp(channels, channels, 5, 3, zero=True)
+        self.reg = mlp(channels, channels, NUMBERS, 3, zero=True)
 
     def anchors(self, sizes: tuple[Size, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-        """Square boxes [N, 5] centred on tokens, all valid."""
+        """Square boxes [N, 7] centred on tokens, all valid."""
         anchors = oriented_anchors(sizes, device=device)
         return anchors, torch.ones_like(anchors[:, :1])
 
@@ -78,12 +80,12 @@ class OrientedSelection(QuerySelection):
 
 @memo
 def oriented_anchors(sizes: tuple[Size, ...], *, device: torch.device) -> Tensor:
-    """Square boxes [N, 5] for maps of these sizes, as large as those of the horizontal model."""
+    """Square boxes [N, 7] for maps of these sizes, as large as those of the horizontal model."""
     anchors = []
     for level, size in enumerate(sizes):
         centres = cell_centres(size, device)
         centres = centres / per_side(sizes[0], centres)
-        shape = torch.zeros(len(centres), 3, device=device)
+        shape = torch.zeros(len(centres), NUMBERS - 2, device=device)
         shape[:, 0] = math.log(ANCHOR_SIZE * 2**level)
         anchors.append(torch.cat([centres, shape], 1))
     return torch.cat(anchors)
@@ -112,12 +114,12 @@ class OrientedAttention(DeformableAttention):
 
 
 class OrientedDecoder(DEIMDecoder):
-    """``DEIMDecoder`` for oriented boxes, with a distribution for each of their five numbers.
+    """``DEIMDecoder`` for oriented boxes, with a distribution for each of their numbers.
 
     Distances are changes of the reference box (see ``move``) in units of 1 / ``reg_scale``.
     """
 
-    num_values = 5
+    num_values = NUMBERS
     attention = OrientedAttention
 
     def start(self, boxes: Tensor) -> Tensor:
@@ -125,12 +127,12 @@ class OrientedDecoder(DEIMDecoder):
         return boxes.float()
 
     def entries(self, boxes: Tensor) -> Tensor:
-        """Centres and matrices, which are (cx, cy, w, h, 0) of boxes along the axes."""
+        """Their centres and matrices in units of the image."""
         return entries(boxes)
 
     def frames(self, boxes: Tensor, maps: Sequence[Tensor]) -> Tensor:
         """Centres and the columns of the matrices, [B, Q, 6], on a grid from -1 to 1."""
-        centre, shape = boxes.split([2, 3], -1)
+        centre, shape, _ = boxes.split(SPLIT, -1)
         scale = 2 * per_side(size_of(maps[0]), boxes)
         first, second, mixed = matrices(shape).chunk(3, -1)
         columns = torch.cat([first, mixed], -1) * scale, torch.cat([mixed, second], -1) * scale
@@ -152,7 +154,7 @@ class OrientedDenoising(ContrastiveDenoising):
     """
 
     def noisy_boxes(self, boxes: Tensor, negative: Tensor) -> Tensor:
-        """Change boxes [B, D, 5]; ``negative`` [D, 1] is 1 for the larger noise."""
+        """Change boxes [B, D, 7]; ``negative`` [D, 1] is 1 for the larger noise."""
         sign = torch.randint_like(boxes, 0, 2) * 2 - 1
         share = torch.rand_like(boxes) + negative
         return move(boxes, sign * share * on_device(NOISE, boxes) * self.box_noise)
@@ -180,13 +182,13 @@ class OrientedMatcher(Matcher):
         self.kld_cost = kld_cost
 
     def box_costs(self, boxes: Tensor, targets: Tensor) -> Tensor:
-        """Costs [P, t] of boxes [P, 5] and [t, 5]."""
+        """Costs [P, t] of boxes [P, 7] and [t, 7]."""
         distance = torch.cdist(entries(boxes), entries(targets), p=1)
         kld = saturated(divergence(boxes[:, None], targets))
         return self.bbox_cost * distance + self.kld_cost * kld
 
     def overlap(self, boxes: Tensor, targets: Tensor) -> Tensor:
-        """IoU [P, t] of boxes [P, 5] and [t, 5]."""
+        """IoU [P, t] of boxes [P, 7] and [t, 7]."""
         return rotated_iou(boxes, targets)
 
 
@@ -198,21 +200,21 @@ class OrientedCriterion(Criterion):
     }
 
     def overlap(self, boxes: Tensor, targets: Tensor) -> Tensor:
-        """IoU [M] of boxes and annotations [M, 5]."""
+        """IoU [M] of boxes and annotations [M, 7]."""
         return rotated_iou(boxes, targets, aligned=True)
 
     def box_losses(self, boxes: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        """Sums of the losses of boxes [M, 5], not weighted."""
+        """Sums of the losses of boxes [M, 7], not weighted."""
         distance = F.l1_loss(entries(boxes), entries(targets), reduction='sum')
         return dict(bbox=distance, kld=saturated(divergence(boxes, targets)).sum())
 
     def encode(self, reference: Tensor, boxes: Tensor) -> Tensor:
-        """The distances [M, 5] of boxes from reference boxes that distributions are about."""
+        """The distances [M, 7] of boxes from reference boxes that distributions are about."""
         return change_between(reference, boxes) * self.reg_scale
 
 
 def rotated_iou(boxes: Tensor, targets: Tensor, *, aligned: bool = False) -> Tensor:
-    """IoU of boxes [P, 5] and [t, 5]: [P, t], or [P] if aligned; no derivative."""
+    """IoU of boxes [P, 7] and [t, 7]: [P, t], or [P] if aligned; no derivative."""
     pair = []
     for some in (boxes, targets):
         centre, sides, angle = to_rotated(some.float()).split([2, 2, 1], -1)

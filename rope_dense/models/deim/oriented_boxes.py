@@ -1,24 +1,27 @@
-"""Oriented boxes as symmetric matrices: five numbers without a border and without a special case.
+"""Oriented boxes as seven real numbers without a border and without a special case.
 
-A box of sides w and h at angle a (radians, clockwise, y down) is the matrix
-A = R(a) diag(w, h) R(a)^T, which takes the unit circle to the ellipse in the box. It is the same
-for (w, h, a), (w, h, a + pi) and (h, w, a + pi / 2), so no convention of angles (le90, oc, le135)
-and no square box is a special case. Its logarithm has three free numbers:
+A box of sides w and h at angle a (radians, clockwise, y down) is the same box as (w, h, a + pi) and
+(h, w, a + pi / 2), and a square has no longer side. Numbers that are functions of the box itself,
+and continuous:
 
     size     m = log(w h) / 2
-    stretch  u = log(w / h) / 2 * (cos 2a, sin 2a)
+    stretch  u = log(w / h) / 2 * (cos 2a, sin 2a)     0 for squares
+    turn     v = (cos 4a - 1, sin 4a) / 2              0 for boxes along the axes
 
-So a box is (x, y, m, u1, u2), all of them real, each box once, and a sum of such numbers is a box.
-x, y, w and h are in units of the mean of the two sides of the image, so that an image of any shape
-has the same geometry in both directions. If the image rotates by 90 degrees, the centre and shifts
-of it rotate, m stays and u becomes -u.
+m and u are the logarithm of the symmetric matrix A = R(a) diag(w, h) R(a)^T, which takes the unit
+circle to the ellipse in the box; it has the angle of a long box, and none of a square, which v has.
+So a box is (x, y, m, u1, u2, v1, v2), and a sum of such numbers is a box. x, y, w and h are in
+units of the mean of the two sides of the image, so that an image of any shape has the same geometry
+in both directions. If the image rotates by 90 degrees, centres and their shifts rotate, m and v
+stay, and u becomes -u.
 
 Published real-time detectors predict the angle itself, with a distribution for the vertices of a
 rectangle around the box (Ding et al., "Real-Time Oriented Object Detection Transformer in Remote
 Sensing Images", TGRS 2026) or with a loss along the shorter way around the period (Hu et al.,
-"RiO-DETR", 2026), and match by distances of vertices (RHINO, Lee et al., WACV 2025), because the
-angle has a border and none in a square. Sums of logarithms of such matrices are known as
-log-Euclidean (Arsigny et al., 2006).
+"RiO-DETR", 2026), and match by distances of vertices (RHINO, Lee et al., WACV 2025), because an
+angle has a border, and two values for a square. Angles at two frequencies have neither: Yu and Da,
+"Phase-Shifting Coder" (CVPR 2023). Sums of logarithms of matrices are the log-Euclidean metric
+(Arsigny et al., 2006).
 
 Letters: M boxes.
 """
@@ -30,30 +33,40 @@ import math
 import torch
 from torch import Tensor
 
-LEAST_SIDE = 1e-4  # of an annotation, in units of the image
+NUMBERS = 7
+SPLIT = (2, 3, 2)  # centre; m and u, the shape; v
+SIDES = 1e-4, 1e3  # least and largest of an annotation, in units of the image
+FARTHEST = 1e6  # distance of two boxes in units of one of them, whose square is finite
 BOUND = 8.0  # of m and u: exp(-8) of an image has no pixel
 TINY = 1e-12  # keeps the derivative of a norm at 0 finite
 
 
 def from_rotated(boxes: Tensor) -> Tensor:
-    """(cx, cy, w, h, a) in any convention of the angle to (x, y, m, u1, u2), both [..., 5].
+    """(cx, cy, w, h, a) [..., 5] in any convention of the angle to our numbers [..., 7].
 
-    Sides below ``LEAST_SIDE`` count as that.
+    Sides outside ``SIDES`` count as its ends; numbers that are not finite give NaN.
     """
     centre, sides, angle = boxes.split([2, 2, 1], -1)
-    width, height = sides.clamp(min=LEAST_SIDE).log().chunk(2, -1)
-    stretch = (width - height) / 2
-    direction = torch.cat([(2 * angle).cos(), (2 * angle).sin()], -1)
-    return torch.cat([centre, (width + height) / 2, stretch * direction], -1)
+    width, height = (sides.clamp(*SIDES).log() + 0 * sides).chunk(2, -1)
+    twice, four_times = (torch.cat([x.cos(), x.sin()], -1) for x in (2 * angle, 4 * angle))
+    stretch = (width - height) / 2 * twice
+    turn = torch.cat([four_times[..., :1] - 1, four_times[..., 1:]], -1) / 2
+    return torch.cat([centre, (width + height) / 2, stretch, turn], -1)
 
 
 def to_rotated(boxes: Tensor) -> Tensor:
-    """(x, y, m, u1, u2) to (cx, cy, w, h, a) with w >= h and a in [-pi / 2, pi / 2): le90."""
-    centre, size, stretch = boxes.split([2, 1, 2], -1)
+    """Our numbers to (cx, cy, w, h, a) with w >= h and a in [-pi / 2, pi / 2), which is le90.
+
+    The angle up to quarter turns is that of (cos 4a, sin 4a) by ``turn`` and by ``stretch``, whose
+    weight is log(w / h) ** 2; which side is the longer one is told by ``stretch``.
+    """
+    centre, size, stretch, turn = boxes.split([2, 1, 2, 2], -1)
     length = norm(stretch)
-    cos, sin = stretch.chunk(2, -1)
-    angle = torch.atan2(sin, cos) / 2
-    angle = torch.where(angle >= math.pi / 2 - 1e-6, angle - math.pi, angle)
+    (u1, u2), (v1, v2) = stretch.chunk(2, -1), turn.chunk(2, -1)
+    angle = torch.atan2(2 * v2 + 8 * u1 * u2, 1 + 2 * v1 + 4 * (u1 - u2) * (u1 + u2)) / 4
+    is_across = u1 * (2 * angle).cos() + u2 * (2 * angle).sin() < 0
+    across = torch.where(angle < 0, angle + math.pi / 2, angle - math.pi / 2)
+    angle = torch.where(is_across, across, angle)
     return torch.cat([centre, (size + length).exp(), (size - length).exp(), angle], -1)
 
 
@@ -79,32 +92,33 @@ def apply(matrix: Tensor, vectors: Tensor) -> Tensor:
 
 
 def move(boxes: Tensor, change: Tensor) -> Tensor:
-    """Boxes [..., 5] after a change [..., 5] of each.
+    """Boxes [..., 7] after a change [..., 7] of each.
 
     The first two numbers shift the centre, relative to the sides of the box and along them; the
-    others are added to m and u.
+    others are added.
     """
-    centre, shape = boxes.split([2, 3], -1)
-    shift, growth = change.split([2, 3], -1)
-    shape_after = (shape + growth).clamp(-BOUND, BOUND)
-    return torch.cat([centre + apply(matrices(shape), shift), shape_after], -1)
+    centre, others = boxes.split([2, 5], -1)
+    shift, growth = change.split([2, 5], -1)
+    step = apply(matrices(others[..., :3]), shift)
+    return torch.cat([centre + step, (others + growth).clamp(-BOUND, BOUND)], -1)
 
 
 def change_between(reference: Tensor, boxes: Tensor) -> Tensor:
-    """The change [..., 5] with which ``move`` makes boxes from reference boxes."""
-    (centre, shape), (box_centre, box_shape) = (x.split([2, 3], -1) for x in (reference, boxes))
-    return torch.cat([apply(matrices(-shape), box_centre - centre), box_shape - shape], -1)
+    """The change [..., 7] with which ``move`` makes boxes from reference boxes."""
+    (centre, others), (box_centre, box_others) = (x.split([2, 5], -1) for x in (reference, boxes))
+    shift = apply(matrices(-others[..., :3]), box_centre - centre)
+    return torch.cat([shift, box_others - others], -1)
 
 
 def entries(boxes: Tensor) -> Tensor:
-    """(x, y, A11, A22, 2 A12), [..., 5]: (cx, cy, w, h, 0) of a box along the axes.
+    """(x, y, A11, A22, 2 A12, exp(m) v), [..., 7]: (cx, cy, w, h, 0, 0, 0) along the axes.
 
-    The L1 distance of these numbers counts the centres and all entries of the matrices. For boxes
-    along the axes it is the L1 distance of (cx, cy, w, h); a rotation by 90 degrees keeps it.
+    All are lengths. Their L1 distance counts the centres, all entries of the matrices and the turn.
+    For boxes along the axes it is that of (cx, cy, w, h); a rotation by 90 degrees keeps it.
     """
-    centre, shape = boxes.split([2, 3], -1)
+    centre, shape, turn = boxes.split(SPLIT, -1)
     sides, mixed = matrices(shape).split([2, 1], -1)
-    return torch.cat([centre, sides, 2 * mixed], -1)
+    return torch.cat([centre, sides, 2 * mixed, shape[..., :1].exp() * turn], -1)
 
 
 def divergence(boxes: Tensor, targets: Tensor) -> Tensor:
@@ -115,9 +129,9 @@ def divergence(boxes: Tensor, targets: Tensor) -> Tensor:
     ``kld_loss``, which has no pairs of all boxes and divides by determinants that cancel for thin
     boxes; checked against it in tests/models/deim/test_oriented_boxes.py.
     """
-    (centre, shape), (to_centre, to_shape) = (x.split([2, 3], -1) for x in (boxes, targets))
+    (centre, shape, _), (to_centre, to_shape, _) = (x.split(SPLIT, -1) for x in (boxes, targets))
     inverse, matrix = matrices(-shape), matrices(to_shape)
-    distance = apply(inverse, to_centre - centre).square().sum(-1)
+    distance = apply(inverse, to_centre - centre).clamp(-FARTHEST, FARTHEST).square().sum(-1)
     rows = inverse[..., 0::2], inverse[..., [2, 1]]  # of the inverse, each a vector
     product = sum(apply(matrix, row).square().sum(-1) for row in rows)
     return product / 2 + 2 * distance + 2 * (shape - to_shape)[..., 0] - 1

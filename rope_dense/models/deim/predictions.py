@@ -25,7 +25,7 @@ class Targets(NamedTuple):
 
     Attributes:
         labels: [T].
-        boxes: [T, 4], (cx, cy, w, h) relative to the padded batch; [T, 5] where they are oriented.
+        boxes: [T, 4], (cx, cy, w, h) relative to the padded batch; [T, 7] where they are oriented.
         counts: how many belong to each image.
         masks: [T, H, W], 0 or 1, relative to the padded batch as the boxes; None without any.
         images: their files, for messages.
@@ -145,9 +145,9 @@ class Prediction(NamedTuple):
 
     Attributes:
         logits: [B, Q, K].
-        boxes: [B, Q, 4], (cx, cy, w, h) relative to the image, float32; [B, Q, 5] where they are
+        boxes: [B, Q, 4], (cx, cy, w, h) relative to the image, float32; [B, Q, 7] where they are
             oriented, see ``oriented_boxes``.
-        corners: [B, Q, 4 (R + 1)], or 5, logits of the distributions of the sides, float32; None
+        corners: [B, Q, 4 (R + 1)], or 7, logits of the distributions of the sides, float32; None
             for boxes that come without one.
         reference: as ``boxes``, those that distances count from.
         queries: [B, Q, C], what the prediction is made of.
