@@ -1,5 +1,5 @@
 # From scratch on a CPU. A config sets its iterations, all of the same CPU time.
-iterations = 600
+iterations = 750
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=1e-3, betas=(0.9, 0.999), weight_decay=1e-4),
