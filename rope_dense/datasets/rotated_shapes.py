@@ -6,6 +6,7 @@ They are those of ``shapes`` in everything else: backgrounds, colours, what hide
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from .shapes import METAINFO, Scene, Shape, draw_color, make_scene
 
 # Class names and colours (RGB), as `metainfo` of mmrotate's DOTADataset.
-ROTATED_METAINFO = dict(
+ROTATED_METAINFO: dict[str, Any] = dict(
     classes=('rectangle', 'ellipse', 'triangle', 'arrow'), palette=METAINFO['palette'][:4]
 )
 LENGTH_RANGE = (0.14, 0.3)  # half of the longer side, of S, drawn log-uniformly

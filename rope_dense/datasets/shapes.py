@@ -9,12 +9,13 @@ H, W the image; N the shapes of a scene, back to front.
 import colorsys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
 
 # Class names and colours (RGB), as `metainfo` of mmdet's CocoDataset.
-METAINFO = dict(
+METAINFO: dict[str, Any] = dict(
     classes=('circle', 'square', 'triangle', 'star', 'cross', 'ring'),
     palette=[
         (231, 111, 81),
