@@ -38,7 +38,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         nargs='+',
         choices=['coco', 'ade', 'dota', 'depth'],
         default=['coco', 'ade'],
-        help='dota: rotated shapes; depth: rooms, with depth in 16-bit PNGs of millimetres (coco ade)',
+        help='dota: rotated shapes; depth: rooms with depth in 16-bit millimetres (coco ade)',
     )
     args = parser.parse_args(argv)
     args.size = tuple(args.size * 2 if len(args.size) == 1 else args.size)
