@@ -90,19 +90,23 @@ def clip(boxes: Tensor, height: int, width: int) -> Tensor:
 
 def check_anchors(head: AnchorHead) -> None:
     """Raise ValueError for a head with other anchors, coder or scores than mmdet's usual ones."""
-    kind = AnchorGenerator
-    if type(head.prior_generator) is not kind:
-        raise ValueError(f'prior_generator of {type(head).__name__} must be {kind.__name__}')
+    check_coder(head.bbox_coder)
+    given, expected = head.prior_generator, AnchorGenerator
+    if type(given) is not expected:
+        raise ValueError(
+            f'prior_generator must be {expected.__name__}, it is {type(given).__name__}'
+        )
     if not head.use_sigmoid_cls or not head.test_cfg.get('nms_pre', -1) > 0:
         raise ValueError(f'{type(head).__name__} must have sigmoid scores, and test_cfg nms_pre')
     check_nms(head.test_cfg.nms)
-    check_coder(head.bbox_coder)
 
 
 def check_coder(coder: Any) -> None:
     """Raise ValueError for another coder of boxes than those ``decode`` and ``clip`` compute."""
-    if type(coder) is not DeltaXYWHBBoxCoder or coder.add_ctr_clamp or not coder.clip_border:
-        raise ValueError('bbox_coder must be DeltaXYWHBBoxCoder, and clip to the border only')
+    if type(coder) is not DeltaXYWHBBoxCoder:
+        raise ValueError(f'bbox_coder must be DeltaXYWHBBoxCoder, it is {type(coder).__name__}')
+    if coder.add_ctr_clamp or not coder.clip_border:
+        raise ValueError('bbox_coder must clip to the border only')
 
 
 def check_nms(settings: dict) -> None:
