@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -41,6 +42,7 @@ def import_mmrotate() -> None:
     for parent in (FUNCTIONS, OPTIM_WRAPPERS):  # or mmengine warns each time that it looks there
         if 'mmrotate' not in parent.children:
             Registry(parent.name, parent=parent, scope='mmrotate')
+    warnings.filterwarnings('ignore', 'The `clip` function does nothing')  # at every resize
     # Its metric starts four processes for each threshold, which import all of it anew.
     threads = SimpleNamespace(Pool=ThreadPool)
     metric = import_module('mmrotate.evaluation.functional.mean_ap')

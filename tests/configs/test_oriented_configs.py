@@ -5,7 +5,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import mmrotate
 import pytest
 import torch
 from mmengine.config import Config
@@ -16,6 +15,7 @@ from torch import nn
 from helpers.oriented import FOLDER, batch, load, names, small
 from rope_dense.backbones.windows import fitting_side
 
+mmrotate = pytest.importorskip('mmrotate', reason='no mmrotate; see the extra [oriented]')
 every_config = pytest.mark.parametrize('name', names())
 SWIN = [name for name in names() if '_swin-t_' in name]
 VIT = [name for name in names() if '_2xb1' in name]
