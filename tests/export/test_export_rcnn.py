@@ -131,7 +131,7 @@ def test_what_differs_from_mmdets_heads_is_refused(tmp_path: Path) -> None:
     for change, says in (
         ({'test_cfg.rcnn.nms.type': 'soft_nms'}, 'nms must be of type nms'),
         ({'roi_head.bbox_roi_extractor.roi_layer.aligned': False}, 'roi_layer must be RoIAlign'),
-        ({'roi_head.bbox_head.bbox_coder.clip_border': False}, 'bbox_coder must be'),
+        ({'roi_head.bbox_head.bbox_coder.clip_border': False}, 'bbox_coder must clip'),
     ):
         with pytest.raises(ValueError, match=says):
             export(rcnn('mask', **change), tmp_path / 'a.onnx')
