@@ -134,12 +134,12 @@ class SharedBackbone(BaseModel):
         Args:
             inputs: [B, 3, height, width], normalised.
             data_samples: with ``ori_shape``, ``img_shape`` and ``scale_factor``.
-            mode: see the results.
+            mode: 'tensor' or 'predict'.
 
         Returns:
-            'tensor': by the name of the task, what its model returns in this mode. 'predict': for
-            each image a sample with the sample of each task by its name. ``features`` are
-            [B, C, H, W], or ``PixelData`` of the places with pixels of the image.
+            Of 'tensor' what the model of each task returns, by its name, and ``features``
+            [B, C, H, W]. Of 'predict' a sample for each image, with the sample of each task by its
+            name, and ``features`` as ``PixelData`` of the places with pixels of the image.
 
         Raises:
             RuntimeError: mode 'loss'.
