@@ -1,5 +1,6 @@
 # The flagship DINO-ViTDet at a size that learns generated shapes from scratch on two CPU cores:
-# a ViT of 6 blocks, DINO of 1 + 3 layers, 128 channels and 30 queries. `make demo` runs it.
+# a ViT of 6 blocks, DINO of 1 + 3 layers, 128 channels and 30 queries.
+# python tools/demo.py --config configs/demo/dino_vitdet_rope_mixed_shapes.py --goal 0.4
 _base_ = '../dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py'
 
 # The images tools/demo.py generates (rope_dense.datasets.ShapesSettings).

@@ -19,6 +19,8 @@ Demo = Callable[[Sequence[str]], int]
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / 'configs' / 'demo' / 'dino_vitdet_rope_mixed_shapes.py'
 TOY = [
+    '--config',
+    str(CONFIG),
     '--cfg-options',
     'shapes.train=8',
     'shapes.val=4',

@@ -28,7 +28,6 @@ from .training_curve import draw_training_curve
 
 SCALES = (1, 1.5, 2)
 PICTURES = 12
-MINUTES = 'about 7 minutes'
 METRICS = {
     'AP': 'coco/bbox_mAP',
     'AP50': 'coco/bbox_mAP_50',
@@ -95,7 +94,7 @@ def announce(args: argparse.Namespace, config: Config, shapes: ShapesSettings) -
         'skips the training and takes the last checkpoint'
         if args.evaluate_only
         else f'trains for {config.train_cfg.max_iters} iterations of '
-        f'{config.train_dataloader.batch_size} images: {MINUTES} on two CPU cores; '
+        f'{config.train_dataloader.batch_size} images (three minutes on two CPU cores by default); '
         'the log says how long is left (eta)'
     )
     print(
@@ -103,7 +102,7 @@ def announce(args: argparse.Namespace, config: Config, shapes: ShapesSettings) -
 {args.config.stem}, on {get_device()}
   1. draws {shapes.train} training and {shapes.val} validation images of shapes (seconds)
   2. {training}
-  3. tests the weights at {sizes} (a minute or two)
+  3. tests the weights at {sizes} (half a minute)
   4. draws pictures and the training curve, and writes results.json
 Everything goes to {args.work_dir}. The goal is a box AP50 of {args.goal:.2f}.
 """,
