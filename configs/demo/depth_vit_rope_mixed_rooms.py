@@ -15,6 +15,7 @@ model = dict(
         size=(96, 128),
         pad_val=0,
         seg_pad_val=0,
+        test_cfg=dict(size_divisor=16),
     ),
     backbone=dict(
         type='RoPEViT',

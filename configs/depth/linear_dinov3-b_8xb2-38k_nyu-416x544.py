@@ -24,6 +24,7 @@ model = dict(
         size=(416, 544),
         pad_val=0,
         seg_pad_val=0,
+        test_cfg=dict(size_divisor=16),  # whole patches, at sizes other than NYU's
     ),
     backbone=dict(
         type='RoPEViT',

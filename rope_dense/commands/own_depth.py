@@ -144,6 +144,7 @@ def fit_model(cfg: dict, own: OwnDepth) -> None:
         model['backbone']['output_prefix'] = None
         model['decode_head']['readout'] = 'ignore'
     fit_weights(cfg, own)
+    model['data_preprocessor']['test_cfg'] = dict(size_divisor=vit.patch_size)
     if own.weights is None:
         model['backbone'].update(frozen_stages=-1, img_size=own.size)
     elif own.lora:

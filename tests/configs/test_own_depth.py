@@ -44,6 +44,10 @@ def test_sizes_and_depths_follow_from_one_value_each(data: Path) -> None:
     assert cfg.model.decode_head.max_depth == cfg.test_evaluator.max_depth_eval == 80
     tested = [step.type for step in cfg.test_dataloader.dataset.pipeline]
     assert tested == ['LoadImageFromFile', 'Resize', 'LoadDepth', 'PackSegInputs']
+    assert cfg.model.data_preprocessor.test_cfg == dict(size_divisor=16)
+    assert load(data, backbone='sam3', weights=None).model.data_preprocessor.test_cfg == dict(
+        size_divisor=14
+    )
     resize, _, depth, _ = cfg.tta_pipeline[1].transforms
     assert resize == [steps['Resize']] and depth == [steps['LoadDepth']]
 

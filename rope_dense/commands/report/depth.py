@@ -81,10 +81,10 @@ def add_pictures(page: Page, images: list[dict[str, Any]]) -> None:
     shown = [('Worst pictures', 'worst', ranked[:WORST])]
     shown.append(('Best pictures', 'best', ranked[WORST:][-BEST:][::-1]))
     for title, name, rows in shown:
-        page.section(title, 'Image, true depth (black where unknown), predicted depth.')
+        page.section(title, 'Image, true depth (black where unknown), predicted depth, on one scale.')
         page.figures[name] = [dict(path=x['path'], rmse=x['rmse']) for x in rows]
         for number, image in enumerate(rows, start=1):
-            pictures = [depth_picture(depth.astype(np.float32)) for depth in image['depths']]
-            drawn = np.hstack([mmcv.imread(image['path']), *pictures])
+            depths = depth_picture(np.hstack(image['depths']).astype(np.float32))
+            drawn = np.hstack([mmcv.imread(image['path']), depths])
             words = f'{Path(image["path"]).name}: RMSE {image["rmse"]:.3f} m'
             page.add_picture(f'{name}_{number}', drawn, words)
