@@ -24,6 +24,6 @@ model = dict(
 train_dataloader = dict(batch_size=8)
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=20),
-    dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=200, eta_min=1e-6),
+    dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=150, eta_min=1e-6),
 ]
-train_cfg = dict(max_iters=200, val_interval=200)
+train_cfg = dict(max_iters=150, val_interval=150)

@@ -1,8 +1,5 @@
 # PMT on a frozen encoder: the demo config of EoMT, with 20 queries in 2 blocks of their own on four
 # maps. The encoder was trained before, by UperNet on other pictures. Results: docs/eomt.md.
-# python tools/make_shapes.py data/study --layout ade --train 600 --val 100 --size 128
-# python tools/train.py configs/demo/pmt_vit_rope_mixed_shapes.py --cfg-options \
-#     model.backbone.init_cfg.checkpoint=CHECKPOINT
 _base_ = './eomt_vit_rope_mixed_shapes.py'
 
 model = dict(
@@ -16,7 +13,7 @@ model = dict(
 train_dataloader = dict(batch_size=8)
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=20),
-    dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=200, eta_min=1e-6),
+    dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=150, eta_min=1e-6),
 ]
-train_cfg = dict(max_iters=200, val_interval=200)
-custom_hooks = [dict(type='MaskAnnealingHook', start=[20, 70], end=[80, 130])]
+train_cfg = dict(max_iters=150, val_interval=150)
+custom_hooks = [dict(type='MaskAnnealingHook', start=[10, 45], end=[55, 95])]

@@ -81,7 +81,7 @@ def add_pictures(page: Page, images: list[dict[str, Any]]) -> None:
     shown = [('Worst pictures', 'worst', ranked[:WORST])]
     shown.append(('Best pictures', 'best', ranked[WORST:][-BEST:][::-1]))
     for title, name, rows in shown:
-        page.section(title, 'Image, true depth (black where unknown), predicted depth, on one scale.')
+        page.section(title, 'Image, true depth (black: unknown) and predicted, on one scale.')
         page.figures[name] = [dict(path=x['path'], rmse=x['rmse']) for x in rows]
         for number, image in enumerate(rows, start=1):
             depths = depth_picture(np.hstack(image['depths']).astype(np.float32))
