@@ -105,7 +105,7 @@ class Attention(AttentionLayers):
         return out if plan is None else plan.unpartition(out)
 
     def bias(self, q: Tensor, size: Size) -> Tensor | None:
-        """Return the values added to the scaled scores, or None for none.
+        """Return the values added to the scaled scores, or None.
 
         Args:
             q: queries [B, h, n, D].

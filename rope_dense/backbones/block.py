@@ -29,7 +29,7 @@ class Block(nn.Module):
         mlp: [..., C] to [..., C].
         norm_cfg: of the two norm layers, in mmcv's form.
         drop_path_rate: probability of dropping a branch.
-        layer_scale_init_value: initial LayerScale of both branches, or None for none.
+        layer_scale_init_value: initial LayerScale of both branches, or None to leave it out.
     """
 
     def __init__(

@@ -187,7 +187,7 @@ def with_prefix(prefix: str, weights: StateDict) -> StateDict:
 
 
 def without_constants(ours: StateDict) -> StateDict:
-    """Weights of a ViT without those that change nothing, as a detector's architecture has them.
+    """Weights of a ViT that a detector's architecture has, without weights that change nothing.
 
     These are periods, which the model computes; biases of 0 of the keys; and, for DEIMv2's small
     ViTs in transformers, a LayerScale of 1, no registers and a norm that is not used.

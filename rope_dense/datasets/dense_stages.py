@@ -33,7 +33,7 @@ def set_stages(
 
     Args:
         base: the config that it is based on, ``_base_``.
-        model: what it changes of the model; is changed in place, and part of what is returned.
+        model: overrides for ``model``; updated in place and returned.
         epochs: all.
         starts: epochs of the first augmentation, of the end of mosaics and MixUp, with which the
             learning rate begins to fall, and of the end of all augmentation.

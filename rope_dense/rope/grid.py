@@ -53,7 +53,7 @@ class Coordinates:
         windows: the grid whose size positions depend on, in blocks with windows: the window, as if
             it were an image (``'window'``, EVA-02's detectors), or the whole map, so that tokens
             are as far apart as without windows (``'map'``).
-        shift: in the unit of the positions; jitter, rescale: factors of 1 or more. None for none.
+        shift: in the unit of the positions; jitter, rescale: factors of 1 or more. None: off.
 
     Raises:
         ValueError: a value that is not allowed, named ``coordinates``.

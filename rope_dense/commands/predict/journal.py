@@ -1,4 +1,4 @@
-"""What an interrupted run has predicted, so that the same command goes on after it."""
+"""Predictions of an interrupted run, with which the same command continues."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class DEIMHead(BaseModule):
         embed_dims: C of the encoder.
         num_queries: Q, of the encoder's tokens.
         decoder: see ``DEIMDecoder``.
-        denoising: see ``ContrastiveDenoising``; None for none.
+        denoising: see ``ContrastiveDenoising``; None to train without it.
         matching: see ``Matcher``. The epoch comes from mmengine's message hub, where
             ``ResumableTrainLoop``, or ``RuntimeInfoHook`` in runs by epochs, sets it, in a resumed
             run too.
