@@ -155,8 +155,9 @@ class Model:
             score: least score of an object.
 
         Returns:
-            Of a detector boxes [n, 4] (left, top, right, bottom in pixels), scores [n], labels [n],
-            and masks [n, H, W] if it has them; of a segmentor labels [H, W]; of a depth model
+            Of a detector boxes [n, 4] (left, top, right, bottom in pixels), or rotated ones [n, 5]
+            (x, y, w, h, angle in radians), scores [n], labels [n], and masks [n, H, W] if it has
+            them; of a segmentor labels [H, W]; of a depth model
             depth [H, W] in metres.
         """
         if 'pred_sem_seg' in sample:
