@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -24,6 +25,12 @@ from ..engine.runner import LoadError
 from ..integrations.hub_config import is_stored, registered_only
 from .errors import UsageError
 
+# Warnings about calls and defaults of mmdet, mmseg and pycocotools, which no user can mend.
+NOISE = (
+    'Default ``avg_non_ignore`` is False',
+    'The draw is False',
+    r'__array__ implementation doesn.t accept a copy keyword',
+)
 NAMED = (UsageError, CheckpointError, LoadError, OSError)  # their messages name what is wrong
 
 
@@ -33,7 +40,7 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
     A known error is printed without a traceback, or with one after --debug. Until the processes of
     a distributed run are connected, only the first of each machine prints.
     """
-    quieten_debugging()
+    leave_out_noise()
     try:
         main(args)
     except (*NAMED, ValueError) as error:
@@ -48,11 +55,13 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
     return 0
 
 
-def quieten_debugging() -> None:
-    """Let ``print_log`` without a logger leave out messages for debugging.
+def leave_out_noise() -> None:
+    """Filter ``NOISE``, and messages for debugging that ``print_log`` gets without a logger.
 
     mmengine prints them whatever their level is, such as mmdet's that OneDL is not installed.
     """
+    for message in NOISE:
+        warnings.filterwarnings('ignore', message)
     given = mmengine.logging.print_log
 
     @functools.wraps(given)
