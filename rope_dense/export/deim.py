@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ..models.deim.detector import DEIM
+from ..models.deim.oriented import OrientedDEIMHead
+from ..models.deim.oriented_boxes import corners_of
 from .detector import smallest_with_tokens
 from .graphs import Graph, InFloat32, Preprocess, cast
 
@@ -19,8 +21,10 @@ class DEIMGraph(Graph):
     """``DEIM``: uint8 images to scores [B, M], boxes [B, M, 4] and labels [B, M].
 
     They are as in ``DetectorGraph``. A model with masks also has their logits [B, M, h, w], at a
-    quarter of H x W; an instance is where they are positive. Layers after ``eval_idx``, what
-    earlier layers predict for the losses, and denoising are left out. Batch norms become part of
+    quarter of H x W; an instance is where they are positive. An oriented model has boxes [B, M, 5],
+    (cx, cy, w, h, angle) in pixels and radians, clockwise, le90, and their corners [B, M, 4, 2],
+    (x, y) around each box. Layers after ``eval_idx``, what earlier layers predict for the losses,
+    and denoising are left out. Batch norms become part of
     their convolutions, and the two convolutions of a RepVGG block one.
     """
 
@@ -39,7 +43,9 @@ class DEIMGraph(Graph):
     def __init__(self, model: DEIM, dtype: torch.dtype) -> None:
         super().__init__(model, dtype)
         head = self.model.bbox_head
-        self.outputs = ('scores', 'boxes', 'labels', *(['masks'] if head.mask_head else []))
+        self.is_oriented = isinstance(head, OrientedDEIMHead)
+        optional = {'masks': head.mask_head, 'corners': self.is_oriented}
+        self.outputs = ('scores', 'boxes', 'labels', *(name for name in optional if optional[name]))
         self.num_classes = head.num_classes
         self.preprocess = Preprocess(model.data_preprocessor)
         self.multiple = self.preprocess.divisor
@@ -55,7 +61,12 @@ class DEIMGraph(Graph):
         height, width = image.shape[2:]
         maps = self.model.extract_feat(self.preprocess(image).to(self.dtype))
         scores, labels, boxes, *masks = self.model.bbox_head.predict_tensors(maps, (height, width))
-        return scores, boxes, labels, *(logits.float() for logits in masks)
+        corners = [corners_of(boxes)] if self.is_oriented else []
+        return scores, boxes, labels, *(logits.float() for logits in masks), *corners
+
+    def details(self) -> dict:
+        """The convention of angles of oriented boxes."""
+        return dict(angle_version='le90') if self.is_oriented else {}
 
 
 def cast_head(head: Any, dtype: torch.dtype) -> None:

@@ -137,3 +137,51 @@ def test_takes_a_training_step_and_predicts(name: str) -> None:
         boxes = result.pred_instances.bboxes
         values = getattr(boxes, 'tensor', boxes)
         assert values.shape[1:] == (5,) and torch.isfinite(values).all()
+
+
+REALTIME = 'deimv2-l_lingbot-s_2xb4-72e_dota'
+
+
+def test_deim_with_an_angle_follows_o2_rtdetr_s_recipe() -> None:
+    """wokaikaixinxin/ai4rs at e018cb4, o2_rtdetr_r50vd_2xb4_72e_dota.py and dota_rr.py."""
+    cfg, model = load(REALTIME), offline(REALTIME)
+    assert f'| {sum(p.numel() for p in model.parameters()):,} |' in readme()
+    optimizer = cfg.optim_wrapper.optimizer
+    assert (optimizer.type, optimizer.lr, optimizer.weight_decay) == ('AdamW', 1e-4, 1e-4)
+    assert cfg.optim_wrapper.clip_grad == dict(max_norm=0.1, norm_type=2)
+    (warm_up,) = cfg.param_scheduler
+    assert (warm_up.start_factor, warm_up.begin, warm_up.end) == (0.001, 0, 2000)
+    assert (cfg.train_cfg.max_epochs, cfg.train_cfg.val_interval) == (72, 6)
+    assert (cfg.train_dataloader.batch_size, cfg.auto_scale_lr.base_batch_size) == (4, 8)
+    (average,) = cfg.custom_hooks
+    assert (average.ema_type, average.momentum) == ('mmdet.ExpMomentumEMA', 1e-4)
+    head = cfg.model.bbox_head
+    assert head.matching == dict(class_cost=2.0, bbox_cost=5.0, kld_cost=2.0)
+    assert (head.loss_weights.bbox, head.loss_weights.kld, head.num_queries) == (5.0, 2.0, 300)
+    rotate = next(t for t in cfg.train_dataloader.dataset.pipeline if t.type == 'RandomRotate')
+    assert (rotate.prob, rotate.angle_range, rotate.rect_obj_labels) == (0.5, 180, [9, 11])
+    rates = groups(REALTIME)
+    for path, param in model.named_parameters():
+        is_backbone = path.startswith('backbone.')
+        assert math.isclose(rates[param][0], 1e-5 if is_backbone else 1e-4), path
+        if path.endswith('bias') or '.norm' in path:
+            assert rates[param][1] == 0, path
+
+
+def test_deim_with_an_angle_takes_a_training_step_and_predicts() -> None:
+    cfg = load(REALTIME)
+    arch = dict(embed_dims=32, depth=3, num_heads=2, rope=dict(type='MixedRoPE', theta=10.0))
+    cfg.model.backbone.update(arch=arch, out_indices=(0, 1, 2), init_cfg=None)
+    cfg.model.neck.in_channels = 32
+    model = MODELS.build(cfg.model)
+    data = model.train().data_preprocessor(batch((100, 75)), training=True)
+    loss, logged = model.parse_losses(model(**data, mode='loss'))
+    assert torch.isfinite(loss) and 'loss_kld' in logged
+    loss.backward()
+    assert all(p.grad is not None for p in model.parameters())
+    with torch.no_grad():
+        results = model(**model.eval().data_preprocessor(batch((100, 75))), mode='predict')
+    for result in results:
+        boxes = result.pred_instances.bboxes
+        assert boxes.shape == (300, 5) or len(boxes) > 100
+        assert torch.isfinite(boxes).all() and (boxes[:, 2] >= boxes[:, 3]).all()

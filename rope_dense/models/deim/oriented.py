@@ -85,9 +85,9 @@ def oriented_anchors(sizes: tuple[Size, ...], *, device: torch.device) -> Tensor
     for level, size in enumerate(sizes):
         centres = cell_centres(size, device)
         centres = centres / per_side(sizes[0], centres)
-        shape = torch.zeros(len(centres), NUMBERS - 2, device=device)
-        shape[:, 0] = math.log(ANCHOR_SIZE * 2**level)
-        anchors.append(torch.cat([centres, shape], 1))
+        side = torch.full_like(centres[:, :1], math.log(ANCHOR_SIZE * 2**level))
+        nothing = torch.zeros_like(centres)
+        anchors.append(torch.cat([centres, side, nothing, nothing], 1))  # no stretch, no turn
     return torch.cat(anchors)
 
 

@@ -70,6 +70,16 @@ def to_rotated(boxes: Tensor) -> Tensor:
     return torch.cat([centre, (size + length).exp(), (size - length).exp(), angle], -1)
 
 
+def corners_of(boxes: Tensor) -> Tensor:
+    """(cx, cy, w, h, a) [..., 5] to corners [..., 4, 2], (x, y), around each box."""
+    centre, sides, angle = boxes.split([2, 2, 1], -1)
+    along, across = (sides / 2).chunk(2, -1)
+    along = along * torch.cat([angle.cos(), angle.sin()], -1)
+    across = across * torch.cat([-angle.sin(), angle.cos()], -1)
+    points = (-along - across, along - across, along + across, across - along)
+    return torch.stack([centre + point for point in points], -2)
+
+
 def matrices(shape: Tensor) -> Tensor:
     """(m, u1, u2) to (A11, A22, A12), both [..., 3]; the inverse matrix is that of -shape."""
     size, stretch = shape.split([1, 2], -1)

@@ -1,0 +1,67 @@
+"""Oriented DEIM as a file, beside the model and OpenCV's corners of a rotated box."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from helpers.deim import config, ours, randomise
+from helpers.exported import assert_plain, pixels
+from rope_dense.export import export
+from rope_dense.export.compare import run_file
+from rope_dense.models.deim.oriented_boxes import from_rotated
+
+SIZES = ((1, 64, 64), (2, 97, 160), (3, 192, 75), (1, 131, 224))  # none is traced
+
+
+def oriented() -> nn.Module:
+    preprocessor = dict(
+        type='mmdet.DetDataPreprocessor',
+        mean=[123.675, 116.28, 103.53],
+        std=[58.395, 57.12, 57.375],
+        bgr_to_rgb=True,
+    )
+    decoder = config()['bbox_head']['decoder'] | dict(num_layers=3, eval_idx=1)
+    head = dict(type='OrientedDEIMHead', decoder=decoder)
+    model = ours(data_preprocessor=preprocessor, head=head)
+    randomise(model)
+    return model.eval()
+
+
+def assert_same_boxes(actual: Tensor, expected: Tensor, size: tuple[int, int]) -> None:
+    """In numbers without a border, so that -90 degrees is 90 degrees: within 1e-3 each."""
+    scale = actual.new_tensor([2 / sum(size)] * 4 + [1])
+    pair = (from_rotated(x * scale) for x in (actual, expected))
+    torch.testing.assert_close(*pair, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('format', ['onnx', 'pt2'])
+@torch.no_grad()
+def test_a_file_is_right_at_sizes_that_were_not_traced(format: str, tmp_path: Path) -> None:
+    model, path = oriented(), tmp_path / f'oriented.{format}'
+    metadata = export(model, path, format=format)
+    assert metadata['outputs'] == ['scores', 'boxes', 'labels', 'corners']
+    assert metadata['task'] == 'detection' and metadata['angle_version'] == 'le90'
+    if format == 'onnx':
+        assert_plain(path)
+    for batch, height, width in SIZES:
+        image = pixels(batch, 3, height, width)
+        inputs = model.data_preprocessor(dict(inputs=list(image)), False)['inputs']
+        expected, expected_labels, expected_boxes = model(inputs, mode='tensor')
+        scores, boxes, labels, corners = run_file(path, image)
+        assert expected.std() > 0.01 and expected_boxes[..., :4].std() > 5
+        assert expected_boxes[..., 4].abs().max() > 0.1
+        assert (scores - expected).abs().max() <= 1e-4
+        assert torch.equal(labels, expected_labels)
+        assert boxes.shape == (batch, 30, 5) and corners.shape == (batch, 30, 4, 2)
+        assert_same_boxes(boxes, expected_boxes, (height, width))
+        for box, points in zip(boxes.flatten(0, 1), corners.flatten(0, 1), strict=True):
+            cx, cy, w, h, angle = box.tolist()
+            around = cv2.boxPoints(((cx, cy), (w, h), np.rad2deg(angle)))
+            distances = torch.cdist(torch.from_numpy(around), points)
+            assert distances.amin(0).max() < 0.05
+            assert distances.amin(1).max() < 0.05
