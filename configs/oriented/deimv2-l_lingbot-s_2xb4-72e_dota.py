@@ -6,8 +6,9 @@
 #   o2_rtdetr_r50vd_2xb4_72e_dota.py: AdamW 1e-4, weight decay 1e-4 (not of norms), backbone at a
 #   tenth of the learning rate, clip 0.1, warm-up of 2000 iterations, then constant; flips and
 #   rotations, a moving average of the weights; KLD 2 and a distance 5 in losses and matching.
-# - Ours: the detector (deimv2-l_lingbot-s_4xb8-251k_coco.py with another head), the numbers of a box and their distributions; MAL, FGL and DDF with DEIMv2's weights, biases
-#   without weight decay, no late matching. See docs/oriented.md.
+# - Ours: the detector (deimv2-l_lingbot-s_4xb8-251k_coco.py with another head), numbers of boxes
+#   and their distributions; MAL, FGL and DDF with DEIMv2's weights, biases without weight decay, no
+#   late matching. See docs/oriented.md.
 _base_ = [
     '../_base_/models/deim.py',
     'mmrotate::_base_/datasets/dota.py',

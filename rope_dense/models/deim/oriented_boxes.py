@@ -91,7 +91,8 @@ def matrices(shape: Tensor) -> Tensor:
 
 def norm(stretch: Tensor) -> Tensor:
     """Length [..., 1] of [..., 2], at least 1e-6."""
-    return (stretch.square().sum(-1, keepdim=True) + TINY).sqrt()
+    # a sum with TINY would be left out of an ONNX file
+    return stretch.square().sum(-1, keepdim=True).clamp(min=TINY).sqrt()
 
 
 def apply(matrix: Tensor, vectors: Tensor) -> Tensor:
