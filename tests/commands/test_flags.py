@@ -106,8 +106,12 @@ def test_predictions_are_drawn_without_settings_for_it(tmp_path: Path) -> None:
         cfg = Config(dict(default_scope=scope))
         show_predictions(cfg, show=False, show_dir=str(tmp_path), wait_time=0.0)
         hook = cfg.default_hooks.visualization
-        assert (hook.type, hook.draw, hook.interval) == (f'{kind}VisualizationHook', True, 1)
-        assert cfg.visualizer.type == f'{kind}LocalVisualizer'
+        assert (hook.type, hook.draw, hook.interval) == (
+            f'{scope}.{kind}VisualizationHook',
+            True,
+            1,
+        )
+        assert cfg.visualizer.type == f'{scope}.{kind}LocalVisualizer'
         assert str(tmp_path) in (hook.get('test_out_dir'), cfg.visualizer.get('save_dir'))
 
 
