@@ -47,15 +47,18 @@ class Setting:
     batch: int
     dtype: torch.dtype
     device: torch.device
+    compiled: bool = False
 
     def columns(self) -> Row:
         sizes = dict(mode=self.mode, height=self.height, width=self.width, batch=self.batch)
-        return dict(work=f'{self.job} {self.arch}', **sizes, dtype=name_of(self.dtype))
+        work = f'{self.job} {self.arch}' + ', compiled' * self.compiled
+        return dict(work=work, **sizes, dtype=name_of(self.dtype))
 
     def model(self, name: str) -> nn.Module:
         """The model that the job has under ``name``; its random weights are made on the device."""
         with self.device:
-            return JOBS[self.job](self.arch)[name]().to(self.device)
+            model = JOBS[self.job](self.arch)[name]().to(self.device)
+        return torch.compile(model, dynamic=False) if self.compiled else model
 
     def prepare(self, model: nn.Module) -> Callable[[], Run]:
         """Prepare a measurement, for ``compare``."""
@@ -76,6 +79,7 @@ def bench_backbone(
     processes: int = 1,
     names: Sequence[str] | None = None,
     memory: bool = True,
+    compiled: bool = False,
 ) -> list[Row]:
     """Time of each model of a job at each size; ratios are to the first one.
 
@@ -88,6 +92,7 @@ def bench_backbone(
         names: of the models to take; all if None. A model whose package is not installed gets a
             row with the reason.
         memory: measure peak memory, in a new process for each model unless ``processes`` is 0.
+        compiled: whole models through ``torch.compile``, for one size.
     """
     call = in_new_process if processes else in_this_process
     missing = {name: why_not(name) for name in names or JOBS[job](arch)}
@@ -95,7 +100,7 @@ def bench_backbone(
     rows = []
     for height, width in sizes:
         for mode in modes:
-            setting = Setting(job, arch, mode, height, width, batch, dtype, device)
+            setting = Setting(job, arch, mode, height, width, batch, dtype, device, compiled)
             common = dict(bench='backbone', **setting.columns())
             times: list[list[float]] = [[] for _ in names]
             for _ in range(max(1, processes)):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +13,10 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from bench_backbone import outputs, work
 from correctness import relative_error
-from measure import Case, Row, compare, name_of
+from measure import Case, Row, Run, compare, name_of
 from peers import Builder
 
+Result = TypeVar('Result')
 MAX_COMPILATIONS = 2  # of a whole model, for any number of image sizes
 
 
@@ -29,8 +31,6 @@ def bench_graph(
     """A forward captured as a CUDA graph, against the same in eager mode."""
     row = dict(bench='graphs', mode='forward', height=size[0], width=size[1])
     row |= dict(batch=batch, dtype=name_of(dtype))
-    if device.type != 'cuda':
-        return [row | dict(left_out='CUDA graphs need a GPU')]
     model, image = built(build, device).eval(), random_image(batch, size, device)
 
     @torch.no_grad()
@@ -39,23 +39,33 @@ def bench_graph(
         with torch.autocast(device.type, dtype=dtype, cache_enabled=False):
             return outputs(model(image))
 
+    replay, results = captured(forward)
+    image.copy_(random_image(batch, size, device))  # not the image of the capture
+    replay()
+    error = largest_error(results, forward())
+    cases = [
+        Case('eager', lambda: forward),
+        Case('graph', lambda: replay, dict(error=error, ok=error < 1e-2)),
+    ]
+    return [row | measured for measured in compare(cases, device, rounds=20, warmup=3)]
+
+
+def captured(forward: Callable[[], Result]) -> tuple[Run, Result]:
+    """A call as a CUDA graph: a function that runs it, and the result, which each run overwrites.
+
+    Raises:
+        RuntimeError: the call waits for the GPU, or does what else a graph cannot have.
+    """
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):  # the warm-up that capture asks for
         for _ in range(3):
             forward()
     torch.cuda.current_stream().wait_stream(stream)
-    captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
-        results = forward()
-    image.copy_(random_image(batch, size, device))  # not the image of the capture
-    captured.replay()
-    error = largest_error(results, forward())
-    cases = [
-        Case('eager', lambda: forward),
-        Case('graph', lambda: captured.replay, dict(error=error, ok=error < 1e-2)),
-    ]
-    return [row | measured for measured in compare(cases, device, rounds=20, warmup=3)]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = forward()
+    return graph.replay, result
 
 
 def bench_compile(

@@ -15,6 +15,8 @@ FLAGSHIPS = {  # image sizes that the configs train with, the largest of those t
     'dino_swin_rope_mixed': (800, 1344),
     'upernet_vit_rope_mixed': (512, 512),
     'mask2former_swin_rope_mixed': (512, 512),
+    'eomt/eomt_dinov3-b_8xb2-20k_ade20k-512x512': (512, 512),
+    'deim/deimv2-s_vit-t_4xb8-488k_coco': (640, 640),
 }
 TINY_VIT = {'arch': dict(_delete_=True, embed_dims=16, depth=4, num_heads=2)}
 TINY_SWIN = {
@@ -47,6 +49,24 @@ SMALL = {
             'pixel_decoder.encoder.num_layers': 1,
             'transformer_decoder.num_layers': 1,
             'train_cfg.num_points': 64,
+        },
+    ),
+    'eomt/eomt_dinov3-b_8xb2-20k_ade20k-512x512': of('backbone', TINY_VIT | {'final_norm': True})
+    | of('decode_head', {'in_channels': 16, 'num_queries': 8, 'num_blocks': 2}),
+    'deim/deimv2-s_vit-t_4xb8-488k_coco': of('backbone', TINY_VIT | {'out_indices': (1, 2, 3)})
+    | of('neck', {'in_channels': 16, 'stem_channels': 4, 'out_channels': 16})
+    | of(
+        'encoder',
+        {'in_channels': (16, 16, 16), 'embed_dims': 16, 'feedforward_channels': 32, 'num_heads': 2},
+    )
+    | of(
+        'bbox_head',
+        {
+            'embed_dims': 16,
+            'num_queries': 10,
+            'decoder.num_layers': 2,
+            'decoder.feedforward_channels': 32,
+            'decoder.num_heads': 2,
         },
     ),
 }

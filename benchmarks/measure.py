@@ -12,6 +12,7 @@ import datetime
 import os
 import platform
 import random
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ from rope_dense.utils.peak_memory import peak_rss
 Run = Callable[[], object]
 Row = dict[str, object]
 Result = TypeVar('Result')
+OVERWRITTEN = [2**28, 2**32]  # bytes: larger than any L2 cache; and for about a millisecond
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,8 @@ class Clock:
 
     def __init__(self, device: torch.device, hide_launches: bool = False) -> None:
         self.cache = None
-        if device.type == 'cuda':  # larger than any L2 cache
-            size = 2**32 if hide_launches else 2**28
-            self.cache = torch.empty(size, dtype=torch.uint8, device=device)
+        if device.type == 'cuda':
+            self.cache = torch.empty(OVERWRITTEN[hide_launches], dtype=torch.uint8, device=device)
 
     def seconds(self, run: Run) -> float:
         if self.cache is None:
@@ -162,6 +163,17 @@ def environment(device: torch.device) -> Row:
         commit=commit(),
         date=datetime.date.today().isoformat(),
     )
+
+
+def clocks() -> Row:
+    """What nvidia-smi says about the first GPU now, a column each; none without the command."""
+    if shutil.which('nvidia-smi') is None:
+        return {}
+    names = 'clocks.sm', 'clocks.max.sm', 'clocks.mem', 'power.limit', 'temperature.gpu'
+    names += ('driver_version',)
+    command = ['nvidia-smi', '--id=0', f'--query-gpu={",".join(names)}', '--format=csv,noheader']
+    answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return dict(zip(names, answer.strip().split(', '), strict=False))
 
 
 def processor() -> str:

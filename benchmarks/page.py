@@ -41,7 +41,7 @@ def problem(row: Row) -> str:
     """A line of a list."""
     names = ('bench', 'work', 'implementation', 'mode', 'dtype')
     what = ', '.join(str(row[name]) for name in names if row.get(name) is not None)
-    keys = ('values', 'grad_qkv', 'grad_angles', 'same_bits', 'error', 'compilations')
+    keys = ('values', 'grad_qkv', 'grad_angles', 'same_bits', 'gradients', 'error', 'compilations')
     keys += ('peak_gb',)
     figures = [f'{key} {readable(row[key])}' for key in keys if key in row]
     return f'- {what}: {row.get("left_out") or ", ".join(figures)}'
@@ -67,6 +67,15 @@ def errors(row: Row) -> Cells:
     return {
         name: row.get(name) for name in ('values', 'grad_qkv', 'grad_angles', 'same_bits', 'ok')
     }
+
+
+def parity_errors(row: Row) -> Cells:
+    return {name: row.get(name) for name in ('values', 'gradients')}
+
+
+def latencies(row: Row) -> Cells:
+    names = dict(p50='median_ms', p99='p99_ms', ratio='median_ratio')
+    return {name: row.get(column) for name, column in names.items()}
 
 
 def ratios(row: Row) -> Cells:
@@ -109,12 +118,23 @@ TABLES = {  # for each section of gpu.py a title, and the lines and cells of its
         named('work', 'dtype', 'implementation'),
         errors,
     ),
+    'parity': (
+        'Relative errors of backbones against the CPU in float32',
+        named('implementation', 'dtype'),
+        parity_errors,
+    ),
     'rotation': (
         'The rotation: ratio to a copy, and within attention to none',
         named('bench', 'work', 'dtype'),
         ratios,
     ),
     'backbones': ('Backbones', named('work', 'dtype', 'implementation'), model_figures),
+    'realtime': (
+        'Latency of DEIMv2-S in ms',
+        named('dtype', 'batch', 'implementation'),
+        latencies,
+    ),
+    'two-gpus': ('A training step on two GPUs', named('implementation'), step_figures),
     'training': ('Training steps of the flagships', named('work'), step_figures),
     'graphs': ('CUDA graphs against eager mode', COMPILED, compiled_figures),
     'blocks': ('Compiled by blocks against eager mode', COMPILED, compiled_figures),

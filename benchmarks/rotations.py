@@ -92,6 +92,8 @@ def forms(device: torch.device, pair_layout: PairLayout) -> dict[str, Form]:
         by_name = {'triton': by(kernel()), **by_name}
     if pair_layout == 'half':
         del by_name['complex (rope-vit form)']
+    if find_spec('flash_attn'):
+        by_name['flash-attention'] = flash_form
     return by_name
 
 
@@ -180,6 +182,23 @@ def stack_form(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int) -> QKV:
         return torch.cat([prefix, tokens * cos + other * sin], 2)
 
     return rotated(q), rotated(k), v
+
+
+def flash_form(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int) -> QKV:
+    """flash-attention's kernel, a launch for queries and one for keys; all heads have one angle,
+    which has no gradient."""
+    from flash_attn.layers.rotary import apply_rotary_emb
+
+    table = rotary.cos_sin[:, 0].to(qkv.dtype)  # [n, P, 2]
+    cos, sin = table[..., 0].contiguous(), table[..., 1].contiguous()
+    q, k, v = qkv.unbind(2)  # [B, N, h, D] each
+
+    def rotated(x: Tensor) -> Tensor:
+        prefix, tokens = x[:, :num_prefix_tokens], x[:, num_prefix_tokens:]
+        interleaved = rotary.pair_layout == 'interleaved'
+        return torch.cat([prefix, apply_rotary_emb(tokens, cos, sin, interleaved)], 1)
+
+    return rotated(q).transpose(1, 2), rotated(k).transpose(1, 2), v.transpose(1, 2)
 
 
 def real_tables(rotary: Rotary) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from mmengine.logging import MessageHub
 from mmengine.registry import MODELS
 from torch import Tensor, nn
@@ -32,11 +33,14 @@ class BatchSiLogLoss(nn.Module):
 
     def forward(self, depth: Tensor, target: Tensor) -> Tensor:
         """Depth and target of the same shape to a scalar."""
-        valid = target > 0
-        if valid.sum() < 2:  # no variance
-            return 0.0 * depth.sum()
-        g = (depth[valid] + self.eps).log() - (target[valid] + self.eps).log()  # [valid pixels]
-        square = MEAN_SHARE * g.mean() ** 2
+        valid = target > 0  # to select these pixels would wait for a GPU
+        number = valid.sum()
+        depth, target = (torch.where(valid, x, 1.0) for x in (depth, target))  # log 1 - log 1 = 0
+        g = (depth + self.eps).log() - (target + self.eps).log()
+        mean = g.sum() / number.clamp(min=1)
+        square = MEAN_SHARE * mean**2
         if MessageHub.get_current_instance().get_info('iter', 0) >= self.warm_up:
-            square = square + g.var()
-        return square.clamp(min=1e-12).sqrt()  # the root has no gradient at 0
+            squares = ((g - mean) ** 2 * valid).sum()
+            square = square + squares / (number - 1).clamp(min=1)
+        loss = square.clamp(min=1e-12).sqrt()  # the root has no gradient at 0
+        return torch.where(number < 2, 0.0 * loss, loss)  # one pixel has no variance

@@ -8,18 +8,30 @@ CUDA: the operations are read from its registry.
 
 from __future__ import annotations
 
+import contextlib
+import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import MagicMock, patch
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    FakeTensor,
+    FakeTensorMode,
+    unset_fake_temporarily,
+)
 from torch.overrides import TorchFunctionMode
+from torch.profiler import profile
 from torch.utils import checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_flatten, tree_map, tree_map_only
+
+from rope_dense.rope.rotate import implementation
 
 CUDA = torch.device('cuda', 0)
 aten = torch.ops.aten
@@ -31,6 +43,7 @@ READS = {
 }
 INDEXED = {aten.index.Tensor, aten.index_put_.default, aten.index_put.default}
 WAITS: Counter[str] = Counter()
+CAPTURED: list[list[tuple]] = []  # operations of the CUDA graph that is captured, if one is
 
 
 class Pretended(Tensor):
@@ -57,15 +70,35 @@ class Pretended(Tensor):
     is_cuda = property(lambda self: True)
     is_cpu = property(lambda self: False)
 
+    def __deepcopy__(self, memo: dict) -> Pretended:
+        with computing(self.value):
+            copied = Pretended(self.value.clone(), self.requires_grad)
+        is_parameter = isinstance(self, nn.Parameter)
+        return nn.Parameter(copied, self.requires_grad) if is_parameter else copied
+
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
         note(func, args, kwargs)
-        values = tree_map_only(Pretended, lambda x: x.value, (args, kwargs))
-        out = func(*values[0], **values[1])
-        return return_and_correct_aliasing(func, args, kwargs, tree_map_only(Tensor, cls, out))
+        values = values_of((args, kwargs))
+        with computing(values):
+            out = func(*values[0], **values[1])
+        out = return_and_correct_aliasing(func, args, kwargs, tree_map_only(Tensor, cls, out))
+        for calls in CAPTURED:
+            calls.append((func, (args, kwargs), out))
+        return out
+
+
+def values_of(given: Any) -> Any:
+    return tree_map_only(Pretended, lambda x: x.value, given)
+
+
+def computing(given: Any) -> contextlib.AbstractContextManager:
+    """With ``FakeTensorMode``, only what depends on tensors without values has none itself."""
+    fakes = any(isinstance(x, FakeTensor) for x in tree_flatten(given)[0])
+    return contextlib.nullcontext() if fakes else unset_fake_temporarily()
 
 
 def note(func: Any, args: tuple, kwargs: dict) -> None:
@@ -101,6 +134,8 @@ def inside(x: Tensor) -> bool:
 
 def wait(what: str) -> None:
     """Note a wait with the line of the caller: the last one outside PyTorch and this file."""
+    if CAPTURED:
+        raise RuntimeError(f'{what}: operation not permitted when stream is capturing')
     frames = [
         frame
         for frame in traceback.extract_stack()
@@ -130,13 +165,16 @@ class PretendedDevice(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, '__name__', '')
-        if func in (Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.item) and isinstance(
-            args[0], Pretended
-        ):
-            if name in ('numpy', '__array__'):
-                raise TypeError("can't convert cuda:0 device type tensor to numpy")
-            wait(name)
-            return func(args[0].value.detach(), *args[1:], **kwargs)
+        if func in (Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.item):
+            source = args[0]
+            if isinstance(source, Pretended):
+                if name in ('numpy', '__array__'):
+                    raise TypeError("can't convert cuda:0 device type tensor to numpy")
+                wait(name)
+                source = source.value.detach()
+            if isinstance(source, FakeTensor):
+                raise DataDependentOutputException(func)
+            return func(source, *args[1:], **kwargs)
         if func is Tensor.backward:  # which may run a forward again
             with self:
                 engine = torch.autograd.Variable._execution_engine
@@ -149,15 +187,20 @@ class PretendedDevice(TorchFunctionMode):
             return self.move(func, args, kwargs)
         if name == 'new_tensor' and isinstance(args[0], Pretended):
             wait(name)
-            return Pretended(torch.tensor(args[1], dtype=kwargs.get('dtype', args[0].dtype)))
-        if not any(map(names_cuda, [*args, *kwargs.values()])):
+            with unset_fake_temporarily():
+                return Pretended(torch.tensor(args[1], dtype=kwargs.get('dtype', args[0].dtype)))
+        if name == '_shape_as_tensor':  # known without values
+            with unset_fake_temporarily():
+                return torch.tensor(args[0].shape)
+        if func is torch.device or not any(map(names_cuda, [*args, *kwargs.values()])):
             out = func(*args, **kwargs)
             tree_map_only(Tensor, show, out)
             return out
         if name in ('tensor', 'as_tensor', 'from_numpy'):
             wait(name)
         args, kwargs = tree_map(lambda x: 'cpu' if names_cuda(x) else x, (args, kwargs))
-        out = func(*args, **kwargs)
+        with unset_fake_temporarily() if name == 'tensor' else contextlib.nullcontext():
+            out = func(*args, **kwargs)
         return out if isinstance(out, Pretended) or not isinstance(out, Tensor) else Pretended(out)
 
     def move(self, func: Any, args: tuple, kwargs: dict) -> Tensor:
@@ -184,7 +227,8 @@ class ToCUDA(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        return Pretended(x.clone())
+        with computing(x):
+            return Pretended(x.clone())
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
@@ -207,15 +251,31 @@ def to_gpu(module: nn.Module) -> nn.Module:
     """Move the parameters and buffers of a module, in place."""
     for part in module.modules():
         for name, parameter in part._parameters.items():
-            if parameter is not None:
+            if parameter is not None and not isinstance(parameter, Pretended):
                 value = Pretended(parameter.detach().clone())
                 part._parameters[name] = nn.Parameter(value, parameter.requires_grad)
         for name, buffer in part._buffers.items():
-            if buffer is not None:
+            if buffer is not None and not isinstance(buffer, Pretended):
                 part._buffers[name] = Pretended(buffer.clone())
         for name, value in vars(part).items():  # where a data preprocessor notes its device
             if isinstance(value, torch.device):
                 setattr(part, name, CUDA)
+    return module
+
+
+def without_values(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
+    """Let parameters and buffers have shapes alone, in place."""
+
+    def fake(x: Tensor) -> FakeTensor:
+        return FakeTensor(mode, x.detach().to('meta'), torch.device('cpu'))
+
+    for part in module.modules():
+        for name, parameter in part._parameters.items():
+            if parameter is not None:
+                part._parameters[name] = nn.Parameter(fake(parameter), parameter.requires_grad)
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                part._buffers[name] = fake(buffer)
     return module
 
 
@@ -230,6 +290,118 @@ def pretended_gpu() -> Iterator[Counter[str]]:
             yield WAITS
     finally:
         checkpoint._infer_device_type = of_checkpoint
+
+
+class PretendedEvent:
+    """Stands in for ``torch.cuda.Event``."""
+
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        self.time = time.perf_counter()
+
+    def elapsed_time(self, end: PretendedEvent) -> float:
+        return 1000 * (end.time - self.time)
+
+
+class PretendedGraph:
+    """Stands in for ``torch.cuda.CUDAGraph``: the operations of a call, and their results."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple] = []
+
+    @contextmanager
+    def capture(self) -> Iterator[None]:
+        CAPTURED.append(self.calls)
+        try:
+            yield
+        finally:
+            CAPTURED.pop()
+
+    def replay(self) -> None:
+        """Run the operations again, into the memory of their results."""
+        for func, args, out in self.calls:
+            new = func(*values_of(args[0]), **values_of(args[1]))
+            for result, value in zip(tree_flatten(out)[0], tree_flatten(new)[0], strict=True):
+                if isinstance(result, Pretended):
+                    result.value.copy_(value)
+
+
+@contextmanager
+def pretended_cuda() -> Iterator[None]:
+    """Stand-ins for torch.cuda and torch.compile, with which a program for a GPU runs on tensors of
+    ``pretended_gpu``: events tell the CPU's time, memory is 0, graphs and compilers do nothing, and
+    autocast is the CPU's. The rotation's kernel counts as checked, and leaves them to torch.
+    """
+    import mmengine.device.utils
+    from mmdet.models.losses import focal_loss
+
+    from rope_dense.commands.benchmark import speed
+    from rope_dense.rope import triton
+
+    def sigmoid_focal_loss(pred: Tensor, target: Tensor, *others: Any, **settings: Any) -> Tensor:
+        target = nn.functional.one_hot(target, pred.shape[1] + 1)[:, :-1]  # background is the last
+        return focal_loss.py_sigmoid_focal_loss(pred, target, *others, **settings)
+
+    stand_ins: dict[Any, dict[str, Any]] = {
+        torch.cuda: dict(
+            is_available=lambda: True,
+            is_bf16_supported=lambda *_: True,
+            is_current_stream_capturing=lambda: bool(CAPTURED),
+            get_device_name=lambda *_: 'a GPU that pretends',
+            device_count=lambda: 1,
+            current_device=lambda: 0,
+            Event=PretendedEvent,
+            CUDAGraph=PretendedGraph,
+            Stream=MagicMock(),
+            stream=lambda stream: contextlib.nullcontext(),
+            graph=PretendedGraph.capture,
+            **{name: MagicMock() for name in ('current_stream', 'synchronize', 'empty_cache')},
+            **{name: MagicMock() for name in ('reset_peak_memory_stats',)},
+            **{
+                name: lambda *_: 0
+                for name in ('memory_allocated', 'max_memory_allocated', 'max_memory_reserved')
+            },
+        ),
+        torch: dict(compile=lambda *model, **_: model[0] if model else lambda function: function),
+        nn.Module: dict(compile=lambda self, *_, **__: None, to=moved(nn.Module.to)),
+        triton: dict(why_not=lambda *_: None),
+        speed: dict(
+            profile=lambda activities, **settings: profile(activities=activities[:1], **settings)
+        ),
+        mmengine.device.utils: dict(DEVICE='cuda'),
+        focal_loss: dict(sigmoid_focal_loss=sigmoid_focal_loss),
+        torch.autocast: dict(__init__=on_cpu(torch.autocast.__init__)),
+    }
+    with contextlib.ExitStack() as stack:
+        for owner, names in stand_ins.items():
+            for name, stand_in in names.items():
+                stack.enter_context(patch.object(owner, name, stand_in))
+        stack.callback(implementation.cache_clear)
+        implementation.cache_clear()
+        yield
+
+
+def moved(to: Any) -> Any:
+    """``nn.Module.to`` that calls ``to_gpu`` for a GPU."""
+
+    def move(self: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
+        given = [*args, *kwargs.values()]
+        for dtype in (x for x in given if isinstance(x, torch.dtype)):
+            to(self, dtype)
+        return to_gpu(self) if any(map(names_cuda, given)) else to(self, *args, **kwargs)
+
+    return move
+
+
+def on_cpu(begin: Any) -> Any:
+    """``torch.autocast.__init__`` that takes the CPU for any device."""
+
+    def begin_on_cpu(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        begin(self, 'cpu', *args, **kwargs)
+
+    return begin_on_cpu
 
 
 def names_of(*groups: str) -> set[str]:
@@ -259,17 +431,13 @@ def cuda_autocast(dtype: torch.dtype) -> Iterator[None]:
         if 'cell' not in name and 'cudnn' not in name:
             policy = casting(name, dtype) if name in ours else torch.library.fallthrough_kernel
             library.impl(name, policy, allow_override=True)
-    begin = torch.autocast.__init__
-
-    def on_cpu(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
-        begin(self, 'cpu', *args, **kwargs)
-
-    torch.autocast.__init__ = on_cpu  # type: ignore[method-assign]
     try:
-        with torch.autocast('cuda', dtype):
+        with (
+            patch.object(torch.autocast, '__init__', on_cpu(torch.autocast.__init__)),
+            torch.autocast('cuda', dtype),
+        ):
             yield
     finally:
-        torch.autocast.__init__ = begin  # type: ignore[method-assign]
         library._destroy()
 
 
