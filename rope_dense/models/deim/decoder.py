@@ -122,7 +122,7 @@ class DEIMDecoder(nn.Module):
         """
         boxes = self.start(boxes)
         values = [x.unflatten(1, (self.num_heads, -1)).flatten(0, 1).float() for x in maps]
-        positions = self.query_pos(self.entries(boxes)).clamp(-10, 10)
+        positions = self.query_pos(self.entries(boxes).to(queries.dtype)).clamp(-10, 10)
         number = len(self.layers) if self.training else self.eval_idx + 1
         predictions: list[Prediction] = []
         pre, reference, corners, before = None, boxes, None, None
@@ -141,7 +141,8 @@ class DEIMDecoder(nn.Module):
             distances = mean_distances(shares, self.bins)
             refined = self.decode(reference, distances)
             if self.training or index == self.eval_idx:
-                logits = self.cls_branches[index](queries) + self.estimate(index, shares)
+                logits = self.cls_branches[index](queries)
+                logits = logits + self.estimate(index, shares.to(queries.dtype))
                 predictions.append(Prediction(logits, refined, corners, reference, queries))
             boxes, before = refined.detach(), queries.detach()
         return predictions, pre
