@@ -35,8 +35,9 @@ def bench_realtime(
         try:
             forward = prepared(build(), image)
             cases.append(Case(name, partial(ready, forward)))
-            cases.append(Case(f'{name}, graph', partial(ready, captured(forward)[0])))
-        except (ImportError, RuntimeError) as error:  # of a graph: a model may wait for the GPU
+            name += ', graph'
+            cases.append(Case(name, partial(ready, captured(forward)[0])))
+        except (ImportError, RuntimeError) as error:  # of a graph: the model waits for the GPU
             reason = f'{type(error).__name__}: {error}'.partition('\n')[0]
             rows.append(common | dict(implementation=name, left_out=reason))
     times = time_rounds(cases, Clock(device), rounds=rounds, warmup=3)
