@@ -18,6 +18,7 @@ from typing import Any
 from unittest.mock import MagicMock, patch
 
 import torch
+from mmcv.ops import box_iou_rotated
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -188,7 +189,8 @@ class PretendedDevice(TorchFunctionMode):
         if name == 'new_tensor' and isinstance(args[0], Pretended):
             wait(name)
             with unset_fake_temporarily():
-                return Pretended(torch.tensor(args[1], dtype=kwargs.get('dtype', args[0].dtype)))
+                dtype = kwargs.get('dtype', args[0].dtype)
+                return Pretended(torch.tensor(values_of(args[1]), dtype=dtype))
         if name == '_shape_as_tensor':  # known without values
             with unset_fake_temporarily():
                 return torch.tensor(args[0].shape)
@@ -283,13 +285,16 @@ def without_values(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
 def pretended_gpu() -> Iterator[Counter[str]]:
     """Make 'cuda' a device that pretends; gives the waits of the host, which count from here."""
     WAITS.clear()
-    of_checkpoint = checkpoint._infer_device_type
-    checkpoint._infer_device_type = lambda *_: 'cpu'  # whose random numbers these are
-    try:
-        with PretendedDevice(), Insiders():
-            yield WAITS
-    finally:
-        checkpoint._infer_device_type = of_checkpoint
+    overlaps = box_iou_rotated.__globals__['ext_module']  # mmcv's compiled operators
+    compiled = overlaps.box_iou_rotated
+    with (
+        # whose random numbers these are
+        patch.object(checkpoint, '_infer_device_type', lambda *_: 'cpu'),
+        patch.object(overlaps, 'box_iou_rotated', lambda *x, **y: compiled(*values_of(x), **y)),
+        PretendedDevice(),
+        Insiders(),
+    ):
+        yield WAITS
 
 
 class PretendedEvent:

@@ -13,10 +13,19 @@ import torch
 from mmdet.structures.mask import BitmapMasks
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
+from mmengine.structures import PixelData
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
-from helpers import deim, eomt
-from helpers.pretended_gpu import CUDA, Pretended, cuda_autocast, pretended_gpu, to_gpu
+from helpers import deim, eomt, shared_backbone
+from helpers.pretended_gpu import (
+    CUDA,
+    Pretended,
+    cuda_autocast,
+    pretended_cuda,
+    pretended_gpu,
+    to_gpu,
+)
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.commands.benchmark.speed import noise
 from rope_dense.commands.model_checks import random_model
@@ -64,7 +73,10 @@ WAITS = {
     'mask2former_swin_rope_mixed': (66, 22),
     'deim': (1, 0),
     'deim with masks': (1, 0),
+    'deim oriented': (1, 0),
     'eomt': (64, 0),
+    'pmt': (64, 0),
+    'depth': (0, 0),
 }
 
 
@@ -103,8 +115,14 @@ def flagship(name: str) -> tuple[nn.Module, str]:
 def build(name: str) -> tuple[nn.Module, str]:
     if name.startswith('deim'):
         head = dict(masks={}) if 'masks' in name else {}
+        if 'oriented' in name:
+            head = dict(type='OrientedDEIMHead')
         return deim.ours('s', head=head), 'mmdet'
-    return (eomt.build_model('semantic'), 'mmseg') if name == 'eomt' else flagship(name)
+    if name == 'depth':
+        return shared_backbone.build(Config(shared_backbone.depth())), 'mmseg'
+    if name in ('eomt', 'pmt'):
+        return eomt.build_model('semantic', name), 'mmseg'
+    return flagship(name)
 
 
 @pytest.mark.parametrize('name', WAITS)
@@ -117,6 +135,11 @@ def test_a_model_mixes_no_devices_and_waits_as_often_as_before(name: str) -> Non
         for sample in samples if 'masks' in name else ():
             truth = (np.random.rand(len(sample.gt_instances), 64, 96) > 0.5).astype(np.uint8)
             sample.gt_instances.masks = BitmapMasks(truth, 64, 96)
+        for sample in samples if 'oriented' in name else ():
+            boxes = sample.gt_instances.bboxes
+            sample.gt_instances.bboxes = torch.cat([boxes, torch.zeros_like(boxes[:, :1])], 1)
+        for sample in samples if name == 'depth' else ():
+            sample.gt_depth_map = PixelData(data=torch.rand(1, 64, 96, device='cuda'))
         for dtype in PRECISIONS:
             for mode, most in zip(('loss', 'predict'), WAITS[name], strict=True):
                 model.train(mode == 'loss')
@@ -127,6 +150,29 @@ def test_a_model_mixes_no_devices_and_waits_as_often_as_before(name: str) -> Non
                     if mode == 'loss':
                         total(out).backward()
                 assert waits.total() <= most, '\n'.join(f'{n} {x}' for x, n in waits.items())
+
+
+@pytest.mark.parametrize('name', ['deim', 'deim with masks', 'eomt', 'depth'])
+def test_a_prediction_is_captured_as_a_cuda_graph(name: str) -> None:
+    model, _ = build(name)
+    to_gpu(model).eval()
+    with pretended_cuda(), pretended_gpu(), torch.no_grad():
+        image = torch.randn(2, 3, 64, 96, device='cuda')
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = model(image)
+        image.copy_(torch.randn(2, 3, 64, 96, device='cuda'))  # not the image of the capture
+        graph.replay()
+        for ours, eager in zip(tree_leaves(captured), tree_leaves(model(image)), strict=True):
+            torch.testing.assert_close(ours.value, eager.value)
+
+
+def test_what_waits_is_not_captured() -> None:
+    with pretended_cuda(), pretended_gpu():
+        x = torch.ones(4, device='cuda')
+        says = 'not permitted when stream is capturing'
+        with pytest.raises(RuntimeError, match=says), torch.cuda.graph(torch.cuda.CUDAGraph()):
+            x.sum().item()
 
 
 @pytest.mark.slow

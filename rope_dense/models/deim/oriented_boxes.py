@@ -143,7 +143,7 @@ def divergence(boxes: Tensor, targets: Tensor) -> Tensor:
     (centre, shape, _), (to_centre, to_shape, _) = (x.split(SPLIT, -1) for x in (boxes, targets))
     inverse, matrix = matrices(-shape), matrices(to_shape)
     distance = apply(inverse, to_centre - centre).clamp(-FARTHEST, FARTHEST).square().sum(-1)
-    rows = inverse[..., 0::2], inverse[..., [2, 1]]  # of the inverse, each a vector
+    rows = inverse[..., 0::2], inverse[..., 1:].flip(-1)  # of the inverse, each a vector
     product = sum(apply(matrix, row).square().sum(-1) for row in rows)
     return product / 2 + 2 * distance + 2 * (shape - to_shape)[..., 0] - 1
 
