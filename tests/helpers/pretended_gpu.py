@@ -71,7 +71,7 @@ class Pretended(Tensor):
     is_cuda = property(lambda self: True)
     is_cpu = property(lambda self: False)
 
-    def __deepcopy__(self, memo: dict) -> Pretended:
+    def __deepcopy__(self, memo: dict) -> Tensor:
         with computing(self.value):
             copied = Pretended(self.value.clone(), self.requires_grad)
         is_parameter = isinstance(self, nn.Parameter)
@@ -191,6 +191,10 @@ class PretendedDevice(TorchFunctionMode):
             with unset_fake_temporarily():
                 dtype = kwargs.get('dtype', args[0].dtype)
                 return Pretended(torch.tensor(values_of(args[1]), dtype=dtype))
+        if name == 'data_ptr' and isinstance(args[0], Pretended):
+            return args[0].value.data_ptr()
+        if name == 'conj':  # whose lazy form operations below autograd do not see
+            return torch.conj_physical(args[0])
         if name == '_shape_as_tensor':  # known without values
             with unset_fake_temporarily():
                 return torch.tensor(args[0].shape)
