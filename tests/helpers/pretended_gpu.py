@@ -184,6 +184,12 @@ class PretendedDevice(TorchFunctionMode):
                     (args[0],), (gradient,), False, False, (), True, accumulate_grad=True
                 )
             return None
+        if func is torch.autograd.grad:
+            with self:
+                engine = torch.autograd.Variable._execution_engine
+                (outs, leaves), grads = args, kwargs['grad_outputs']
+                settings = (tuple(grads), False, False, tuple(leaves), False)
+                return engine.run_backward(tuple(outs), *settings, accumulate_grad=False)
         if func in (Tensor.to, Tensor.cuda, Tensor.cpu):
             return self.move(func, args, kwargs)
         if name == 'new_tensor' and isinstance(args[0], Pretended):
