@@ -7,6 +7,8 @@ import copy
 
 from mmengine.hub import get_config
 
+import rope_dense.integrations.mmrotate  # or get_config would install what is missing
+
 model = get_config('mmrotate::oriented_rcnn/oriented-rcnn-le90_r50_fpn_1x_dota.py').model
 model._delete_ = True
 model.backbone = dict(_base_.model.backbone, out_indices=(3,))
@@ -26,4 +28,4 @@ optim_wrapper = dict(optimizer=dict(lr=5e-4), clip_grad=dict(max_norm=35))
 param_scheduler = copy.deepcopy(_base_.param_scheduler)
 param_scheduler[1].T_max = 390
 train_cfg = dict(max_iters=390, val_interval=390)
-del copy, get_config, proposals
+del copy, get_config, proposals, rope_dense
