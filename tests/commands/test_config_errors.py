@@ -7,6 +7,7 @@ import pytest
 
 from helpers.small_configs import CONFIGS
 from helpers.tool_names import TRAIN_DATA, Fails, Main
+from rope_dense import integrations
 from rope_dense.commands.config import load_config
 from rope_dense.commands.errors import UsageError
 
@@ -54,6 +55,27 @@ def test_missing_task_package(
 ) -> None:
     monkeypatch.setitem(sys.modules, 'mmdet.models', None)
     fails(train, detector, says=['needs mmdetection', 'mmdet.models'])
+
+
+@pytest.mark.parametrize(
+    'name',
+    [
+        'oriented/rotated-retinanet_swin-t_rope-mixed_1xb2-12e_dota',  # _base_ = 'mmrotate::...'
+        'own/oriented',  # imports it for own data
+        'demo/oriented_deim_vit_rope_mixed_shapes',  # custom_imports
+        'demo/oriented_rcnn_vit_rope_mixed_shapes',  # get_config, which would run pip
+    ],
+)
+def test_missing_mmrotate(
+    train: Main, fails: Fails, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setitem(sys.modules, 'mmrotate', None)
+    for module in ('integrations.mmrotate', 'commands.own_oriented'):  # as in a new process
+        monkeypatch.delitem(sys.modules, f'rope_dense.{module}', raising=False)
+    monkeypatch.delattr(integrations, 'mmrotate', raising=False)
+    monkeypatch.setattr('mmengine.hub.hub.install_package', lambda package: pytest.fail(package))
+    says = ['oriented boxes need onedl-mmrotate', 'pip install --no-deps onedl-mmrotate']
+    fails(train, str(CONFIGS / f'{name}.py'), says=says)
 
 
 @pytest.mark.parametrize('pair', ['a.b', '=3', 'a=[1,'])
