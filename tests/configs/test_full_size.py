@@ -66,8 +66,9 @@ def full_size(cfg: Config) -> tuple[int, int]:
     return -(-height // divisor) * divisor, -(-width // divisor) * divisor
 
 
-def sample(scope: str, height: int, width: int) -> BaseDataElement:
+def sample(cfg: Config, height: int, width: int) -> BaseDataElement:
     """An image's annotations of all kinds."""
+    scope = cfg.default_scope
     found = random_sample('mmseg' if scope == 'mmseg' else 'mmdet', height, width, CUDA)
     if scope == 'mmseg':
         found.gt_depth_map = PixelData(data=torch.rand(1, height, width, device=CUDA))
@@ -75,7 +76,7 @@ def sample(scope: str, height: int, width: int) -> BaseDataElement:
     instances = found.gt_instances
     instances.masks = BitmapMasks(np.ones((len(instances), height, width), np.uint8), height, width)
     found.gt_sem_seg = PixelData(sem_seg=torch.zeros(1, height, width, device=CUDA).long())
-    if scope == 'mmrotate':
+    if scope == 'mmrotate' or 'OrientedDEIMHead' in str(cfg.model):
         from mmrotate.structures.bbox import RotatedBoxes, hbox2rbox
 
         instances.bboxes = RotatedBoxes(hbox2rbox(instances.bboxes))
@@ -105,7 +106,7 @@ def test_a_recipe_fits_together_at_its_full_size(name: str) -> None:
         to_gpu(model)
         images = torch.empty(batch, 3, *size, device='cuda')
         with unset_fake_temporarily():
-            samples = [sample(cfg.default_scope, *size) for _ in range(batch)]
+            samples = [sample(cfg, *size) for _ in range(batch)]
         with torch.no_grad(), as_far_as_possible([]):
             model.eval()(images, samples, mode='predict')
         with as_far_as_possible(stops):
