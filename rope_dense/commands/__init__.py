@@ -1,7 +1,7 @@
-"""The commands of `rope-dense`: a module each, and what several of them share.
+"""The commands of `rope-dense`, one module or package each, and shared modules.
 
-A command has ``parse_args``, which imports nothing that takes time, and ``main``. Its module is
-imported before this package is executed, see rope_dense_command.py.
+A command has ``parse_args``, which must not import slow packages, and ``main``. The module of a
+command is imported before this package is executed, see rope_dense_command.py.
 """
 
 from ..utils.requirements import installation_advice, missing_packages

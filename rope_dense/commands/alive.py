@@ -1,4 +1,4 @@
-"""Signs of life of a step that prints nothing itself."""
+"""Progress messages during a step that prints nothing."""
 
 from __future__ import annotations
 

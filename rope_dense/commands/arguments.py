@@ -1,6 +1,6 @@
-"""Command line arguments that several commands share.
+"""Command line arguments shared by several commands.
 
-A command answers --help and wrong options before PyTorch and OpenMMLab are imported.
+A command handles --help and invalid options before PyTorch and OpenMMLab are imported.
 """
 
 from __future__ import annotations

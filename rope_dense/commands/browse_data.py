@@ -1,12 +1,12 @@
-"""Draw what the pipeline of a config feeds the model: images after augmentation, with their labels.
+"""Draw samples of a config's data pipeline: images after augmentation, with labels.
 
 Examples:
     python tools/browse_data.py configs/own/detection.py --cfg-options own.data_root=data/own
     python tools/browse_data.py CONFIG --split val --count 4 --out pictures
     python tools/browse_data.py configs/own/realtime.py --epoch 10  # with mosaics
 
-Each picture is one sample: boxes, masks or class colours drawn on the pixels that the model gets,
-or depth beside them.
+Each picture is one sample: boxes, masks or class colours drawn on the input pixels of the model, or
+depth beside the pixels.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--split', choices=['train', 'val', 'test'], default='train', help='(%(default)s)'
     )
     parser.add_argument('--count', type=int, default=20, help='samples to draw (%(default)s)')
-    parser.add_argument('--seed', type=int, default=0, help='of the augmentation (%(default)s)')
+    parser.add_argument('--seed', type=int, default=0, help='augmentation seed (%(default)s)')
     parser.add_argument(
-        '--epoch', type=int, default=0, help='of a pipeline with stages by epochs (%(default)s)'
+        '--epoch', type=int, default=0, help='epoch, for pipelines with stages (%(default)s)'
     )
     parser.add_argument('--out', type=Path, help='output folder (browse/SPLIT, in the work folder)')
     add_config_arguments(parser)

@@ -1,4 +1,4 @@
-"""Multiply-adds and rotations of a prediction for one image."""
+"""Count multiply-adds and rotations of a prediction for one image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read a config with its options, and find parts in it."""
+"""Read a config with command line options, and find parts of the config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configs of the metafiles: method, backbone, task and published result of each."""
+"""Configs listed in the metafiles, with method, backbone, task and published result."""
 
 from __future__ import annotations
 

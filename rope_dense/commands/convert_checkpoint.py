@@ -1,8 +1,9 @@
 """Convert the weights of a backbone or a real-time detector: published layouts to ours, and back.
 
-Training does not need this: init_cfg and load_from take published files as they are. Classifiers
-and what code computes by itself are left out. docs/checkpoints.md lists the layouts. A published
-detector (DEIMv2, ECDet, ECSeg) is converted whole; --to deimv2 and edgecrafter write one of ours.
+Training needs no conversion: init_cfg and load_from read published files directly. Classifier heads
+and computed buffers are dropped. docs/checkpoints.md lists the layouts. A published detector
+(DEIMv2, ECDet, ECSeg) is converted as a whole; --to deimv2 or edgecrafter converts a detector of
+this package.
 
 Examples:
     python tools/convert_checkpoint.py work_dirs/a/iter_90000.pth backbone.safetensors
@@ -36,7 +37,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--to', choices=LAYOUTS, default='ours', help='layout to write (%(default)s)'
     )
-    parser.add_argument('--report', action='store_true', help='print what became of each key')
+    parser.add_argument('--report', action='store_true', help='print the result for each key')
     return parser.parse_args(argv)
 
 

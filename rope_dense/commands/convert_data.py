@@ -10,9 +10,9 @@ Examples:
     python tools/convert_data.py colours masks_in_colours data/own/masks/train \
         --classes classes.txt --images data/own/images/train
 
-A report names what is odd: images without objects, boxes outside of their image or without area,
-unknown classes, masks of another size. Sources are not changed, and no file is written over.
-classes.txt has a class a line, for masks with its colour: road #804080. See docs/own_data.md
+A report lists problems: images without objects, boxes outside the image or without area, unknown
+classes, masks of another size than the image. Sources are not changed, and no file is overwritten.
+classes.txt has one class per line, for masks with the colour: road #804080. See docs/own_data.md.
 """
 
 import argparse
@@ -29,24 +29,24 @@ FORMATS = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'dota', 'colours')
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
-    parser.add_argument('format', choices=FORMATS, help='what the source is')
+    parser.add_argument('format', choices=FORMATS, help='format of the source')
     parser.add_argument('source', type=Path, help='folder of labels or masks; file of cvat, coco')
     parser.add_argument('out', type=Path, help='NAME.json; for colours: folder of masks')
     parser.add_argument('--images', type=Path, help='folder of the images (beside the labels)')
     parser.add_argument(
-        '--classes', type=Path, help='file with a class a line, in the order of their numbers'
+        '--classes', type=Path, help='file with one class per line, in the order of class numbers'
     )
     parser.add_argument(
         '--val-share',
         type=float,
         metavar='SHARE',
-        help='put this share of the images in val.json beside NAME.json instead, drawn by chance',
+        help='write a random share of the images to val.json beside NAME.json instead',
     )
     parser.add_argument(
         '--split-file',
         type=Path,
         metavar='FILE',
-        help='take the images that it names, one a line, such as ImageSets/Main/train.txt of VOC',
+        help='use only the images listed here, one per line, such as ImageSets/Main/train.txt',
     )
     return parser.parse_args(argv)
 

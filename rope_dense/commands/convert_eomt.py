@@ -1,8 +1,8 @@
 r"""Convert a published EoMT-DINOv3 or PMT to a checkpoint for the tools test, train and export.
 
-The files of EoMT's authors have differences from DINOv3's weights, and PMT's have no weights of the
-encoder: --base names DINOv3's weights, in any layout. Files of Hugging Face's transformers need
-none. docs/eomt.md lists them.
+The EoMT authors publish differences from DINOv3's weights, and PMT files contain no encoder
+weights, so --base names DINOv3's weights, in any layout. Files for Hugging Face's transformers need
+no --base. docs/eomt.md lists the files.
 
 Examples:
     python tools/convert_eomt.py configs/eomt/eomt_dinov3-l_8xb2-20k_ade20k-512x512.py \

@@ -1,4 +1,4 @@
-"""Checks of the data of a config: folders, annotation files, classes, and that images remain."""
+"""Check the data of a config: folders, annotation files, classes, and at least one image."""
 
 import contextlib
 import inspect

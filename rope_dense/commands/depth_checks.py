@@ -1,4 +1,4 @@
-"""Checks of depth maps before a run: files, sizes, known depths, and their unit."""
+"""Check depth maps before a run: files, sizes, known depths, and the unit of depth."""
 
 from __future__ import annotations
 

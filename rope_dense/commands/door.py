@@ -1,4 +1,4 @@
-"""The door of every command: errors become one line with the key of the config at fault."""
+"""Run a command and print errors in one line, with the config key that caused the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The error that ends a command with one line."""
+"""The error that ends a command with a one-line message."""
 
 from __future__ import annotations
 

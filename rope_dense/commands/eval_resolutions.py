@@ -1,8 +1,9 @@
 r"""Evaluate one model at many image sizes, frequency scalings and windows.
 
-Prints a table while it runs, and writes resolutions.json, .csv and .png to the work folder.
-Finished results are reused: the same command continues where it was stopped, also with more sizes.
-CONFIG belongs to a detector, a segmentor, or a classifier (tools/eval_classification.py writes it).
+Prints a table during the run, and writes resolutions.json, .csv and .png to the work folder.
+Finished results are reused: the same command resumes an interrupted run, also with more sizes.
+CONFIG is the config of a detector, a segmentor, or a classifier (written by
+tools/eval_classification.py).
 
 Examples:
     python tools/eval_resolutions.py CONFIG last.pth --sizes 480 800 1200 --scaling none by_parts

@@ -7,9 +7,9 @@ Examples:
     python tools/export.py hf-hub:OWNER/NAME model.onnx   # what tools/push_to_hub.py wrote
     python tools/export.py SHARED_CONFIG all.onnx   # several tasks, see docs/one_encoder.md
 
-Detectors, segmentors (whole images, whatever the config's test_cfg says) and classifiers take
-images of 8-bit pixels; docs/export.md says what the file has. It is run once and compared with the
-model.
+Exported detectors, segmentors (always for whole images, regardless of the config's test_cfg) and
+classifiers take images of 8-bit pixels; docs/export.md describes the outputs. The exported file is
+run once and compared with the model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
     add_model_arguments(parser)
     parser.add_argument('out', type=Path, help='file to write: NAME.onnx or NAME.pt2')
-    parser.add_argument('--format', choices=FORMATS, help='(by the name of the file)')
+    parser.add_argument('--format', choices=FORMATS, help='(by the suffix of the file)')
     parser.add_argument(
         '--size', default='dynamic', help='HEIGHTxWIDTH in pixels, or dynamic (%(default)s)'
     )
@@ -42,7 +42,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--batch',
         type=number_or_dynamic,
         default='dynamic',
-        help='images at a time, or dynamic (%(default)s)',
+        help='images per batch, or dynamic (%(default)s)',
     )
     parser.add_argument(
         '--dtype',

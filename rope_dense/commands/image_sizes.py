@@ -1,4 +1,4 @@
-"""Sizes of images: of test pipelines, and as text of options."""
+"""Image sizes of test pipelines, and image sizes given as options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build the Runner and run it, on any machine."""
+"""Build and run mmengine's Runner, with or without a GPU."""
 
 import contextlib
 import io

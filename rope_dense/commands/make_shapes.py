@@ -1,4 +1,4 @@
-"""Generate shapes in COCO and ADE20K layout; rotated shapes in DOTA's; or rooms with true depth.
+"""Generate shapes in COCO and ADE20K layout, rotated shapes in DOTA layout, or rooms with depth.
 
 Examples:
     python tools/make_shapes.py data/shapes --train 400 --val 100 --size 160

@@ -1,4 +1,4 @@
-"""The model and the optimizer of a config: built, and checked with the image sizes."""
+"""Build the model and the optimizer of a config, and check both against the image sizes."""
 
 import copy
 import logging

@@ -1,6 +1,6 @@
-"""Options of commands that change a config.
+"""Command line options that change a config.
 
-Each function raises UsageError where the config or the machine does not allow the option.
+Each function raises UsageError if the config or the machine does not support the option.
 """
 
 import argparse

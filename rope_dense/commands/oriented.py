@@ -1,4 +1,4 @@
-"""Detectors of rotated boxes: the convention of their angles, in data sets, weights and results."""
+"""The angle convention of rotated boxes in data sets, weights and results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Augmentation of configs/own: the recipe's, a lighter one, or none, and what is switched alone."""
+"""Augmentation of configs/own: published, light or none, with separate switches."""
 
 from __future__ import annotations
 

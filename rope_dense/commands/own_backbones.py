@@ -1,4 +1,4 @@
-"""The backbones that configs/own takes by a word or by the name of an architecture."""
+"""Backbones of configs/own, selected by size or by architecture name."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Settings of configs/own applied to a published recipe, fitted to a user's data set.
 
-A config calls ``detection``, ``instance`` or ``semantic`` with its settings, and is based on the
-dict that they return; a copy works in any folder. Everything that
-depends on the data, on the size of the images or on the length of training is computed here from
-one value each: number of classes, iterations, warm-up, milestones, intervals, learning rate, crops,
-sizes of test-time augmentation.
+A config calls ``detection``, ``instance`` or ``semantic`` with its settings and inherits from the
+returned dict; a copy of the config works in any folder. All values that depend on the data, the
+image size or the training length are computed here: number of classes, iterations, warm-up,
+milestones, intervals, learning rate, crops, sizes of test-time augmentation.
 """
 
 from __future__ import annotations

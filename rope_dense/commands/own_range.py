@@ -1,4 +1,4 @@
-"""The range of 16-bit images in the pipelines of configs/own."""
+"""Value range of 16-bit images in the pipelines of configs/own."""
 
 from __future__ import annotations
 

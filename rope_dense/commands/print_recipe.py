@@ -1,7 +1,7 @@
 """Print the recipe of a config, to compare it with the paper.
 
-Data, model, position embedding, windows, parameter groups, schedule, evaluation, and the result to
-expect. Options are those of tools/train.py.
+The recipe covers data, model, position embedding, windows, parameter groups, schedule, evaluation,
+and the expected result. Options are the same as for tools/train.py.
 
 Examples:
     python tools/print_recipe.py configs/dino_vitdet_rope_mixed.py
@@ -37,7 +37,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         nargs=2,
         type=int,
         metavar=('HEIGHT', 'WIDTH'),
-        help="of that image, in pixels (the config's test size)",
+        help="image size for --flops, in pixels (the config's test size)",
     )
     add_training_arguments(parser)
     add_common_arguments(parser)

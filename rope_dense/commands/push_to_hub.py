@@ -1,13 +1,13 @@
-"""Put a trained model on the Hugging Face hub: config, weights, classes and a card.
+"""Upload a trained model to the Hugging Face hub: config, weights, classes and a model card.
 
 Examples:
     python tools/push_to_hub.py work_dirs/own/own.py work_dirs/own/best.pth me/street-scenes
     python tools/push_to_hub.py CONFIG CHECKPOINT me/cats --license apache-2.0 --private
     python tools/push_to_hub.py CONFIG CHECKPOINT me/cats --folder cats  # write, do not upload
 
-Log in first: hf auth login. tools/predict.py takes hf-hub:me/cats in place of a config and a
-checkpoint; in Python, load_from_hub('hf-hub:me/cats') of rope_dense.integrations.hub gives the
-model back (docs/use.md).
+Log in first: hf auth login. tools/predict.py accepts hf-hub:me/cats in place of a config and a
+checkpoint; in Python, load_from_hub('hf-hub:me/cats') of rope_dense.integrations.hub loads the
+model (docs/use.md).
 """
 
 import argparse
@@ -24,7 +24,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('checkpoint', help='checkpoint file')
     parser.add_argument('name', help='OWNER/NAME of the repository')
     parser.add_argument(
-        '--license', help='for the card, such as apache-2.0; initial weights may bind you'
+        '--license', help='licence, such as apache-2.0; initial weights may restrict the choice'
     )
     parser.add_argument(
         '--metric',
@@ -34,8 +34,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar='NAME=VALUE',
         help='results for the card, such as "box AP=0.41"',
     )
-    parser.add_argument('--private', action='store_true', help='only you can read it')
-    parser.add_argument('--folder', type=Path, help='write the files there, and do not upload them')
+    parser.add_argument('--private', action='store_true', help='make the repository private')
+    parser.add_argument('--folder', type=Path, help='write the files here, and do not upload')
     add_cfg_options(parser)
     return parser.parse_args(argv)
 

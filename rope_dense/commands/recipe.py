@@ -1,4 +1,4 @@
-"""The recipe of a config, in words and numbers to compare with the paper."""
+"""Describe the recipe of a config, for comparison with the paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedule of a training against its length."""
+"""Compare the schedule of a training run with its length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model with its weights, and the classes that it was trained on."""
+"""Build a trained model: weights, and classes of the training data."""
 
 from collections.abc import Sequence
 

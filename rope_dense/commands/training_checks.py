@@ -1,4 +1,4 @@
-"""Warnings of weights that stay random."""
+"""Warn of backbones with random weights that a training run would not train well."""
 
 import sys
 
@@ -16,11 +16,11 @@ SMALL_SHARE = 0.05  # of the parameters of a backbone: a fixed table of position
 
 
 def warn_of_random_weights(cfg: Config, model: nn.Module) -> None:
-    """Print what is wrong with a backbone of random weights.
+    """Warn of problems of a backbone with random weights.
 
-    It is frozen or has adapters; its LayerScale is so small that a short training hardly sees
-    attention, and with it position; or it trains on crops of another size than ``img_size``, which
-    scalings of positions are relative to.
+    The backbone is frozen or has adapters; the LayerScale is so small that attention, and with it
+    position, hardly contributes in a short training; or crops differ in size from ``img_size``,
+    the reference of position scalings.
     """
     backbone = getattr(model, 'backbone', None)
     if (
@@ -47,7 +47,7 @@ def warn_of_random_weights(cfg: Config, model: nn.Module) -> None:
 
 
 def warn_of_img_size(cfg: Config, backbone: Backbone) -> None:
-    """Print that a ViT trains on crops of one size, and that its ``img_size`` is another."""
+    """Warn of a ViT that trains on crops of one size, if ``img_size`` is another size."""
     crops = training_crops(cfg)
     patch = backbone.patch_embed.patch_size
     height, width = (side * patch for side in backbone.pretrain_grid)

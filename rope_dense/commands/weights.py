@@ -1,4 +1,4 @@
-"""Checkpoints of whole models: mmengine reads them as this package does, and they must fit."""
+"""Load checkpoints of whole models strictly, also when mmengine loads them."""
 
 import os
 from typing import Protocol, runtime_checkable

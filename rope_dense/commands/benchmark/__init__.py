@@ -6,13 +6,14 @@ Examples:
     python tools/benchmark.py CONFIG --sizes 640 --modes forward end-to-end --rounds 100
     python tools/benchmark.py CONFIG --sizes 800x1344 1024 --modes training --batch 2 --device cuda
 
-The model is built as the config says, with random weights, and runs on images of noise. End-to-end
-is from JPEG files of 480 x 640 pixels (of that number, at the ratio of each size) by the config's
-test pipeline to results in the original image. Written to the work folder, under benchmark/:
+The model is built from the config with random weights and runs on noise images. The end-to-end mode
+measures from a JPEG file (as many pixels as 480 x 640, in the aspect ratio of each size) through
+the config's test pipeline to results in the original image. Output files, in benchmark/ of the work
+folder:
 
-    benchmark.json    everything
-    benchmark.csv     one line for each size and mode
-    benchmark.png     the times as bars, divided by kind of operation
+    benchmark.json    all results
+    benchmark.csv     one line per size and mode
+    benchmark.png     times as bars, divided by kind of operation
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--modes', nargs='+', choices=MODES, default=MODES[:2], help='(forward training)'
     )
-    parser.add_argument('--batch', type=int, default=1, help='images at a time (%(default)s)')
+    parser.add_argument('--batch', type=int, default=1, help='images per batch (%(default)s)')
     parser.add_argument('--rounds', type=int, default=5, help='measured calls (%(default)s)')
     parser.add_argument('--device', default='cpu', help='cpu, cuda, cuda:1 ... (%(default)s)')
     parser.add_argument('--threads', type=int, help="CPU threads (PyTorch's own choice)")

@@ -1,14 +1,14 @@
 """The demo: train a small real-time detector on shapes, test it at larger resolutions.
 
 The test images of each resolution are rendered at that resolution from the same scenes, not
-resized: objects grow with the image, so more of them count as medium or large. Everything is
-written under the work folder:
+resized: objects grow with the image, so more objects count as medium or large. All files are
+written to the work folder:
 
     data*/               the generated images
     training/            logs and checkpoints
     pictures/            validation images: true boxes on the left, predicted boxes on the right
     training_curve.png
-    results.json         written last, so it is there only if all went well
+        results.json         written last, so the file exists only after a complete run
 
 The exit status is 1 if the box AP50 at the training resolution misses the goal.
 """

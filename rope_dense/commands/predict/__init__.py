@@ -1,4 +1,4 @@
-"""Detect in, or segment, pictures: draw the results, and write them as data.
+"""Predict on pictures, folders, videos and streams; draw the results and write data files.
 
 Examples:
     python tools/predict.py CONFIG last.pth street.jpg
@@ -9,11 +9,11 @@ Examples:
     python tools/predict.py hf-hub:OWNER/NAME pictures/   # what tools/push_to_hub.py wrote
     python tools/predict.py SHARED_CONFIG pictures/   # several tasks, see docs/one_encoder.md
 
-In the output folder: pictures/ with what was found drawn on them (a video stays a video); of a
-detector predictions.json, in COCO's format with scores; of a segmentor labels/, PNGs of class
-numbers with the colours of the classes as palette; of a depth model depth/NAME.npy, float32 in
-metres. A model of several tasks has a folder for each. Results are those of mmdet's DetInferencer
-and mmseg's MMSegInferencer. Images above --tile-above go through tools/predict_large.py, in tiles.
+Contents of the output folder: pictures/, the input with drawn predictions (for a video also a
+video); detectors: predictions.json, in COCO's format with scores; segmentors: labels/, PNGs of
+class numbers with the class colours as palette; depth models: depth/NAME.npy, float32 in metres. A
+model of several tasks writes one folder per task. Results equal those of mmdet's DetInferencer and
+mmseg's MMSegInferencer. Images above --tile-above are predicted in tiles by tools/predict_large.py.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument('--out', type=Path, help='output folder (predictions, in the work folder)')
     parser.add_argument(
-        '--score', type=float, default=0.3, help='detectors: least score of a box (%(default)s)'
+        '--score', type=float, default=0.3, help='detectors: minimum score of a box (%(default)s)'
     )
-    parser.add_argument('--batch', type=int, default=1, help='images at a time (%(default)s)')
+    parser.add_argument('--batch', type=int, default=1, help='images per batch (%(default)s)')
     parser.add_argument(
         '--size',
         metavar='SIZE',

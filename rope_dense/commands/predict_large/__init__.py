@@ -1,4 +1,4 @@
-r"""Detect in, or segment, an image that is larger than memory: in tiles read from disk.
+r"""Predict on an image larger than memory, in tiles read from disk.
 
 Examples:
     python tools/predict_large.py configs/upernet_vit_rope_mixed.py last.pth city.tif
@@ -8,10 +8,10 @@ Examples:
         --cfg-options model.backbone.rope_scaling.type=by_parts
     python tools/predict_large.py hf-hub:OWNER/NAME city.tif   # what tools/push_to_hub.py wrote
 
-A segmentor writes a label raster, a detector a data set in COCO's format with scores, and GeoJSON
-beside it if the image is on a map; rotated boxes also in DOTA's form (NAME_dota/). --picture draws
-the result on a shrunken image. The same command continues where it was stopped.
-docs/large_images.md explains tiles, levels, the merging of boxes, and the memory that they take.
+A segmentor writes a label raster. A detector writes a data set in COCO's format with scores, plus
+GeoJSON if the image is georeferenced; rotated boxes are also written in DOTA's format (NAME_dota/).
+--picture draws the result on a reduced image. The same command resumes an interrupted run.
+docs/large_images.md explains tiles, levels, the merging of boxes, and memory use.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='label raster (NAME.tif, NAME.png) or detections (NAME.json); (in the work folder)',
     )
     parser.add_argument(
-        '--picture', type=Path, help='also draw the result on a shrunken image, in this file'
+        '--picture', type=Path, help='also draw the result on a reduced image, in this file'
     )
     parser.add_argument(
         '--tile',
@@ -57,21 +57,21 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--size',
         metavar='SIZE',
-        help='what the model sees a tile as, in pixels: the shorter side, or HEIGHTxWIDTH (as the '
-        'test pipeline of the config resizes it)',
+        help='size of a tile as model input, in pixels: the shorter side, or HEIGHTxWIDTH (as the '
+        'test pipeline of the config resizes a tile)',
     )
     parser.add_argument(
-        '--overlap', type=int, help='pixels that neighbours share at least (a quarter of a tile)'
+        '--overlap', type=int, help='minimum overlap of neighbours in pixels (a quarter of a tile)'
     )
-    parser.add_argument('--batch', type=int, default=1, help='tiles at a time (%(default)s)')
+    parser.add_argument('--batch', type=int, default=1, help='tiles per batch (%(default)s)')
     parser.add_argument(
         '--halvings',
         type=int,
-        help='detectors: how often the image is halved, for objects larger than the overlap (until '
-        'it fits a tile)',
+        help='detectors: number of halvings of the image, for objects larger than the overlap '
+        '(until one tile holds the image)',
     )
     parser.add_argument(
-        '--min-score', type=float, default=0.3, help='detectors: of a box (%(default)s)'
+        '--min-score', type=float, default=0.3, help='detectors: minimum score (%(default)s)'
     )
     parser.add_argument(
         '--merge-iou',
@@ -79,7 +79,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='detectors: boxes of two tiles that overlap more are one object (0.5; 0.1 if rotated)',
     )
     parser.add_argument(
-        '--overwrite', action='store_true', help='begin anew, and replace an earlier result'
+        '--overwrite', action='store_true', help='start again, and replace an earlier result'
     )
     add_prediction_arguments(parser)
     return parser.parse_args(argv)

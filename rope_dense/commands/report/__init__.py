@@ -2,10 +2,10 @@
 
 Examples:
     rope-dense report CONFIG CHECKPOINT            # writes report/ to the work folder
-    rope-dense report work_dirs/detection          # a run: its config and its best checkpoint
+        rope-dense report work_dirs/detection          # a run: config and best checkpoint
     rope-dense report --compare work_dirs/a work_dirs/b --out a_and_b
 
-The page is index.html; beside it are its figures as PNG and report.json. See docs/report.md.
+Writes index.html, the figures as PNG, and report.json to one folder. See docs/report.md.
 """
 
 from __future__ import annotations
