@@ -23,6 +23,7 @@ from ..checkpoints.errors import CheckpointError
 from ..checkpoints.fetch import HUB
 from ..checkpoints.read import file_format, read_checkpoint
 from ..utils.atomic_write import atomic_write, atomic_write_text
+from ..utils.config_parts import without_labels
 from .hub_config import read_settings, registered_only, storable
 
 CONFIG, WEIGHTS, CARD = 'config.json', 'model.safetensors', 'README.md'
@@ -122,11 +123,9 @@ def prediction_steps(dataset: dict) -> list[dict]:
     while 'pipeline' not in dataset:  # RepeatDataset, ConcatDataset and the like
         dataset = dataset['dataset'] if 'dataset' in dataset else dataset['datasets'][0]
     steps = []
-    for step in dataset['pipeline']:
+    for step in without_labels(dataset['pipeline']):
         own = step['type'].startswith(f'{__name__.split(".")[0]}.')
-        name = step['type'].rpartition('.')[2] if own else step['type']
-        if not name.endswith(('Annotations', 'LoadDepth')):
-            steps.append(dict(step, type=name))
+        steps.append(dict(step, type=step['type'].rpartition('.')[2] if own else step['type']))
     return steps
 
 

@@ -24,10 +24,11 @@ from mmengine.registry import MODELS, TASK_UTILS, Registry, registry
 
 from ..checkpoints.errors import CheckpointError
 from ..rope.grid import ScalingType, TemperatureType
+from ..utils.config_parts import nodes
 
 KEYS = ('default_scope', 'model', 'test_pipeline', 'metainfo')
 DATASETS = {'mmdet': 'CocoDataset', 'mmseg': 'BaseSegDataset'}  # by task; only named, never built
-SCOPES = ('mmengine', 'mmdet', 'mmseg', 'mmrotate')
+SCOPES = ('mmengine', 'mmdet', 'mmseg')
 PACKAGES = (*SCOPES, 'mmcv', 'rope_dense', 'torch')  # whose classes a config may name
 # Types that no registry has: functions and layers of mmcv.ops (mmcv evaluates the name of the
 # non-maximum suppression), and scalings.
@@ -36,6 +37,7 @@ OTHER_TYPES = {
     *get_args(ScalingType),
     *get_args(TemperatureType),
 }
+ORIENTED = 'OrientedDEIMHead'  # its predictions are boxes of mmrotate
 TRANSFORMS = (  # what predictions need
     *('LoadImageFromFile', 'LoadImageFromNDArray', 'Resize', 'ResizeShortestEdge'),
     *('ResizeToMultiple', 'FixScaleResize', 'FixShapeResize', 'CenterCrop', 'Pad'),
@@ -65,8 +67,8 @@ LEFT_OUT = (
     *('custom_imports', '_base_', '_delete_'),
 )
 REGISTERED = (
-    'be registered by mmengine, mmcv, mmdet, mmseg, mmrotate or rope_dense, and not be of those '
-    'that read files or run programs'
+    'be registered by mmengine, mmcv, mmdet, mmseg or rope_dense, and not be of those that read '
+    'files or run programs'
 )
 WORDS = re.compile(r'[\w\- ]*')  # neither a path nor an address, a module or an expression
 KEY = re.compile(r'[A-Za-z_]\w*')
@@ -82,6 +84,7 @@ def read_settings(path: Path) -> Config:
 
     Raises:
         CheckpointError: the file cannot be read, or has anything but such settings.
+        ImportError: boxes are rotated, and mmrotate is not installed.
     """
     if path.suffix != '.json':
         raise CheckpointError(
@@ -97,6 +100,8 @@ def read_settings(path: Path) -> Config:
         raise CheckpointError(f'{path}: {error}') from error
     except RecursionError as error:  # of the JSON reader, before the depth is checked
         raise CheckpointError(f'{path}: {TOO_DEEP}') from error
+    if any(node.get('type') == ORIENTED for _, node in nodes(settings['model'])):
+        import_module('rope_dense.integrations.mmrotate')
     scope, pipeline = settings['default_scope'], settings['test_pipeline']
     dataset = dict(type=DATASETS[scope], pipeline=pipeline, metainfo=settings['metainfo'])
     loader = dict(batch_size=1, num_workers=0, persistent_workers=False, dataset=dataset)

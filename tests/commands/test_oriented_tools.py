@@ -215,6 +215,23 @@ def test_one_tile_of_predict_large_is_the_image(files: tuple[str, str], tmp_path
     assert (tmp_path / 'boxes.png').is_file() and not (tmp_path / 'boxes.geojson').exists()
 
 
+@pytest.mark.parametrize('is_placed', [True, False])
+def test_a_transform_without_a_coordinate_system_gives_no_geojson_and_a_warning(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], is_placed: bool
+) -> None:
+    rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
+    profile = dict(driver='GTiff', dtype='uint8', count=3, height=SIZE, width=SIZE)
+    profile['transform'] = rasterio.transform.from_origin(500_000, 5_000_000, 0.3, 0.3)
+    profile |= dict(crs='EPSG:32633') if is_placed else {}
+    with rasterio.open(tmp_path / 'scene.tif', 'w', **profile) as file:
+        file.write(np.zeros((3, SIZE, SIZE), np.uint8))
+    argv = [*files, str(tmp_path / 'scene.tif'), '--out', str(tmp_path / 'boxes.json')]
+    assert tool('predict_large')(argv) == 0
+    said = 'has a transform but no coordinate system: no GeoJSON is written\n'
+    assert (said in capsys.readouterr().err) is not is_placed
+    assert (tmp_path / 'boxes.geojson').exists() is is_placed
+
+
 def test_what_the_model_sees_is_drawn(files: tuple[str, str], tmp_path: Path) -> None:
     for split in ('train', 'val'):
         out = tmp_path / split
@@ -230,4 +247,8 @@ def test_what_rotated_boxes_have_not_is_refused_in_one_line(
     error = capsys.readouterr().err
     assert error.count('error: ') == 1 and 'it is DeltaXYWHTRBBoxCoder' in error
     fails(tool('report'), *files, says=['report: it compares upright boxes'])
+    folder = tmp_path / 'stored'
+    assert tool('push_to_hub')([*files, 'a/b', '--folder', str(folder)]) == 2
+    assert "default_scope must be one of ('mmdet', 'mmseg')" in capsys.readouterr().err
+    assert not folder.exists()
     fails(tool('test'), *files, '--tta', says=['--tta: the config lacks tta_model'])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import runpy
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from mmdet.apis import inference_detector
 from mmdet.structures.bbox import get_box_tensor
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
@@ -16,6 +19,7 @@ from PIL import Image
 
 import helpers.oriented  # noqa: F401, skips where mmrotate is not installed
 from helpers.grid import CONFIGS
+from helpers.tool_names import TOOLS
 from rope_dense.commands.config import load_config
 from rope_dense.commands.data_checks import check_data
 from rope_dense.commands.errors import UsageError
@@ -24,6 +28,7 @@ from rope_dense.commands.oriented import angle_version
 from rope_dense.commands.own_oriented import IOU_THRESHOLDS
 from rope_dense.commands.schedule import check_schedule
 from rope_dense.datasets.rotated import rectangle_corners, regularized
+from rope_dense.integrations.hub import load_from_hub
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 BOX = np.array([60.0, 50, 50, 16, 0.6])
@@ -154,6 +159,37 @@ def test_a_batch_trains_and_true_boxes_are_those_of_the_labels(
     with torch.no_grad():
         found = detector.eval().test_step(tested)
     assert all(get_box_tensor(sample.pred_instances.bboxes).shape[1] == 5 for sample in found)
+
+
+def test_a_stored_model_predicts_the_same(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cfg = small(load(data))
+    model = random_model(cfg)
+    config, checkpoint = str(tmp_path / 'small.py'), str(tmp_path / 'a.pth')
+    cfg.dump(config)
+    torch.save(dict(state_dict=model.state_dict()), checkpoint)
+    tools = {
+        name: runpy.run_path(str(TOOLS / f'{name}.py'))['main']
+        for name in ('push_to_hub', 'predict')
+    }
+    folder, images = str(tmp_path / 'stored'), str(data / 'val' / 'images')
+    assert tools['push_to_hub']([config, checkpoint, 'a/b', '--folder', folder]) == 0
+    results = []
+    for source in ([folder], [config, checkpoint]):
+        out = tmp_path / f'predicted_{len(source)}'
+        assert tools['predict']([*source, images, '--out', str(out), '--score', '0.01']) == 0
+        results.append({p.relative_to(out): p.read_bytes() for p in out.rglob('*') if p.is_file()})
+    assert results[0] == results[1]
+    content = json.loads(results[0][Path('predictions.json')])
+    assert content['info']['angle_version'] == 'le90' and content['annotations']
+    back = inference_detector(load_from_hub(folder), np.zeros((64, 96, 3), np.uint8))
+    assert get_box_tensor(back.pred_instances.bboxes).shape[1] == 5
+
+    monkeypatch.setitem(sys.modules, 'mmrotate', None)
+    monkeypatch.delitem(sys.modules, 'rope_dense.integrations.mmrotate')
+    with pytest.raises(ImportError, match=r'^oriented boxes need onedl-mmrotate: pip install'):
+        load_from_hub(folder)
 
 
 def test_labels_that_cannot_be_read_end_with_file_and_line(data: Path, tmp_path: Path) -> None:

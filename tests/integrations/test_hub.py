@@ -119,6 +119,7 @@ def test_a_model_without_a_checkpoint_is_of_a_hub(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main = runpy.run_path(str(TOOLS / 'predict.py'))['main']
+    (tmp_path / 'a.py').write_text("default_scope = 'mmdet'\nmodel = dict(type='DINO')\n")
     assert main([str(tmp_path / 'a.py'), str(tmp_path)]) == 2
     assert 'a model of the hub is hf-hub:owner/name, and a config' in capsys.readouterr().err
 

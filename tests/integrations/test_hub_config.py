@@ -201,6 +201,9 @@ ATTEMPTS = {
     'builtins': changed('model', {'type': 'builtins.exec', 'object': 'import this'}),
     'torch.hub': changed('model', {'type': 'torch.hub.load', 'repo_or_dir': 'x'}),
     'mmengine.Config': changed('model', {'type': 'mmengine.Config.fromfile', 'filename': 'x'}),
+    'a class of mmrotate, which nobody looked through': changed(
+        'model.backbone', {'type': 'mmrotate.ReResNet'}
+    ),
     'a scope that is a module': changed('model', {'type': 'planted.Model'}),
     '_scope_': changed('model._scope_', 'planted'),
     'no registered class': changed('model', {'type': 'Planted'}),

@@ -147,6 +147,8 @@ def write_detections(
     classes: Sequence[str],
     colours: dict[int, tuple[int, int, int]],
 ) -> None:
+    if not image.file.crs and not image.file.transform.is_identity:
+        warn(f'{args.image} has a transform but no coordinate system: no GeoJSON is written')
     halvings = -1 if args.halvings is None else args.halvings
     levels = make_levels(image.height, image.width, args.tile, args.overlap, halvings)
     journal = open_journal(cfg, args, halvings=halvings, **{'min-score': args.min_score})
