@@ -102,6 +102,40 @@ def test_report_of_a_run_and_two_side_by_side(name: str, data: Path, tmp_path: P
     assert changes <= {0, None}
 
 
+def as_pngs(data: Path, bits: int) -> Path:
+    """The same data with PNG images that use 8 or 12 bits."""
+    for file in data.rglob('*.jpg'):
+        pixels = cv2.imread(str(file)) * ((2.0**bits - 1) / 255)
+        dtype = np.uint8 if bits == 8 else np.uint16
+        cv2.imwrite(str(file.with_suffix('.png')), np.rint(pixels).astype(dtype))
+        file.unlink()
+    for file in data.glob('coco/annotations/*.json'):
+        file.write_text(file.read_text().replace('.jpg', '.png'))
+    return data
+
+
+@pytest.mark.parametrize('name', ['dino_vitdet_rope_mixed', 'upernet_vit_rope_mixed'])
+def test_images_of_12_bits_look_like_those_of_8(name: str, tmp_path: Path) -> None:
+    folder = make_run(name, as_pngs(make_data(tmp_path / 'data8'), 8), tmp_path / 'run')
+    cfg = Config.fromfile(folder / f'{name}.py')
+    if cfg.default_scope == 'mmseg':
+        cfg.test_dataloader.dataset.img_suffix = '.png'
+    shown = []
+    for bits in (8, 12):
+        if bits == 12:
+            data = as_pngs(make_data(tmp_path / 'data12'), 12)
+            layout = Path(cfg.test_dataloader.dataset.data_root).name
+            cfg.test_dataloader.dataset.data_root = str(data / layout)
+            deep = dict(type='LoadDeepImage', max_value=4095)
+            cfg.test_dataloader.dataset.pipeline.insert(1, deep)
+            cfg.custom_imports.imports.append('rope_dense.datasets.deep_images')
+        cfg.dump(folder / f'{name}.py')
+        out = tmp_path / f'report{bits}'
+        assert run(folder, '--device', 'cpu', '--out', out) == 0
+        shown.append(cv2.imread(str(out / 'worst_1.png')))
+    np.testing.assert_array_equal(*shown)
+
+
 @pytest.mark.parametrize('masks', [False, True])
 def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
     from pycocotools import mask as coco_mask

@@ -6,7 +6,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import mmcv
 import numpy as np
 from mmengine.config import Config
 from mmengine.model import BaseModel
@@ -15,7 +14,7 @@ from ...datasets.drawing import depth_picture
 from ..errors import UsageError
 from . import figures
 from .page import Page
-from .predictions import build_loader, predict
+from .predictions import build_loader, max_value_of, predict, read_picture
 
 EDGES = np.array([0, 1, 2, 3, 4, 6, 8, 10, 15, 20, 30, 50, 80, np.inf])  # metres
 WORST, BEST = 6, 3
@@ -50,7 +49,7 @@ def report(page: Page, cfg: Config, model: BaseModel) -> None:
     rows = distances(sums)
     page.add_figure('rmse', figures.bars({x['class']: x['rmse'] for x in rows}, 'RMSE'), 'RMSE.')
     page.add_table('classes', rows)  # under the name by which reports are compared
-    add_pictures(page, images)
+    add_pictures(page, images, max_value_of(cfg))
 
 
 def sums_of(predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -75,7 +74,7 @@ def distances(sums: np.ndarray) -> list[dict[str, Any]]:
     return rows
 
 
-def add_pictures(page: Page, images: list[dict[str, Any]]) -> None:
+def add_pictures(page: Page, images: list[dict[str, Any]], max_value: int | None) -> None:
     """Add the images with the largest and the least error, each beside its two depths."""
     ranked = sorted(images, key=lambda x: -x['rmse'])
     shown = [('Worst pictures', 'worst', ranked[:WORST])]
@@ -85,6 +84,6 @@ def add_pictures(page: Page, images: list[dict[str, Any]]) -> None:
         page.figures[name] = [dict(path=x['path'], rmse=x['rmse']) for x in rows]
         for number, image in enumerate(rows, start=1):
             depths = depth_picture(np.hstack(image['depths']).astype(np.float32))
-            drawn = np.hstack([mmcv.imread(image['path']), depths])
+            drawn = np.hstack([read_picture(image['path'], max_value)[..., ::-1], depths])
             words = f'{Path(image["path"]).name}: RMSE {image["rmse"]:.3f} m'
             page.add_picture(f'{name}_{number}', drawn, words)

@@ -39,7 +39,7 @@ from .matching import (
     precision_recall,
 )
 from .page import Page
-from .predictions import build_loader, predict
+from .predictions import build_loader, max_value_of, predict, read_picture
 
 Colour = tuple[int, int, int]
 SIZES = ('AP', 'AP small', 'AP medium', 'AP large')  # COCO's: below 32, below 96 pixels squared
@@ -72,7 +72,8 @@ def report(
         predictions += [dict(item, image_id=index) for item in found]
     masks = bool(predictions) and 'segmentation' in predictions[0]
     truth = true_objects(loader.dataset, masks)
-    add_sections(page, images, truth, predictions, classes, colours, masks)
+    white = max_value_of(cfg)
+    add_sections(page, images, truth, predictions, classes, colours, masks, white)
 
 
 def true_objects(dataset: Dataset, masks: bool) -> list[dict]:
@@ -111,11 +112,13 @@ def add_sections(
     classes: Sequence[str],
     colours: Sequence[Colour],
     masks: bool,
+    max_value: int | None = None,
 ) -> None:
     """Add the sections of predictions that are made.
 
     Args:
         images: with id, path, height and width.
+        max_value: is white in 16-bit images.
     """
     matches = match(truth, predictions, masks)
     scored, counts = fix(matches)
@@ -135,7 +138,7 @@ def add_sections(
     names = [*classes, 'nothing']
     page.add_figure('confusion', figures.matrix(table, names), 'Rows are the truth.', table)
     add_calibration(page, scored)
-    painter = Painter(images, truth, kept, classes, colours)
+    painter = Painter(images, truth, kept, classes, colours, max_value)
     add_pictures(page, painter, at_cuts)
     add_crops(page, painter, at_cuts)
 
@@ -304,9 +307,10 @@ class Painter:
         predictions: Sequence[dict],
         classes: Sequence[str],
         colours: Sequence[Colour],
+        max_value: int | None,
     ) -> None:
         self.images, self.truth, self.predictions = images, truth, predictions
-        self.classes = classes
+        self.classes, self.max_value = classes, max_value
         self.visualizer = DetLocalVisualizer(name='report')
         self.visualizer.dataset_meta = dict(classes=classes, palette=list(colours))
 
@@ -315,19 +319,19 @@ class Painter:
         sample = DetDataSample()
         sample.gt_instances = instances_of(self.truth, image)
         sample.pred_instances = instances_of(self.predictions, image)
-        rgb = mmcv.imread(self.images[image]['path'], channel_order='rgb')
+        rgb = read_picture(self.images[image]['path'], self.max_value)
         self.visualizer.add_datasample('report', rgb, sample, pred_score_thr=-1.0)
         return np.ascontiguousarray(self.visualizer.get_image()[..., ::-1])
 
     def crop(self, item: dict) -> np.ndarray:
         """The square around an object (RGB), twice its size, grey outside of the image."""
-        rgb = mmcv.imread(self.images[item['image_id']]['path'], channel_order='rgb')
+        rgb = read_picture(self.images[item['image_id']]['path'], self.max_value)
         left, top, width, height = item['bbox']
         side = max(width, height, 8)
         centre = np.array([left + width / 2, top + height / 2])
         corners = np.concatenate([centre - side, centre + side - 1])
         marked = mmcv.imshow_bboxes(
-            np.ascontiguousarray(rgb),
+            rgb,
             np.array([[left, top, left + width, top + height]]),
             colors=(255, 210, 0),
             show=False,

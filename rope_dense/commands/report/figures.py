@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 7.0, 4.2  # inches
+WIDTH, HEIGHT = 5.0, 3.3  # inches; text is legible at a phone's width
 MANY = 12  # lines or cells above which names and numbers would cover each other
 
 

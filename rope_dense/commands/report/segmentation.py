@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import cv2
-import mmcv
 import numpy as np
 import torch
 from mmengine.config import Config
@@ -19,7 +18,7 @@ from mmseg.visualization import SegLocalVisualizer
 from ..errors import UsageError
 from . import figures
 from .page import Page
-from .predictions import build_loader, predict
+from .predictions import build_loader, max_value_of, predict, read_picture
 
 Colour = tuple[int, int, int]
 WORST, BEST = 6, 3
@@ -52,7 +51,7 @@ def report(
     table = tables.sum(0)
     page.section('Confusion', 'Pixels by true and predicted class.')
     page.add_figure('confusion', figures.matrix(table, classes), 'Rows are the truth.', table)
-    add_pictures(page, images, classes, colours)
+    add_pictures(page, images, classes, colours, max_value_of(cfg))
 
 
 def count(truth: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
@@ -101,6 +100,7 @@ def add_pictures(
     images: Sequence[dict[str, Any]],
     classes: Sequence[str],
     colours: Sequence[Colour],
+    max_value: int | None,
 ) -> None:
     """Add the images with the worst and the best mean IoU."""
     visualizer = SegLocalVisualizer(name='report', alpha=0.6)
@@ -113,15 +113,17 @@ def add_pictures(
         page.figures[name] = [dict(path=x['path'], mIoU=x['mIoU']) for x in rows]
         for number, image in enumerate(rows, start=1):
             words = f'{Path(image["path"]).name}: mIoU {image["mIoU"]:.3f}'
-            page.add_picture(f'{name}_{number}', draw(visualizer, image), words)
+            page.add_picture(f'{name}_{number}', draw(visualizer, image, max_value), words)
 
 
-def draw(visualizer: SegLocalVisualizer, image: dict[str, Any]) -> np.ndarray:
+def draw(
+    visualizer: SegLocalVisualizer, image: dict[str, Any], max_value: int | None
+) -> np.ndarray:
     """An image with its true labels, beside itself with the predicted ones (BGR)."""
     truth, predicted = (cv2.imdecode(x, cv2.IMREAD_UNCHANGED) for x in image['labels'])
     sample = SegDataSample()
     sample.gt_sem_seg = PixelData(data=torch.from_numpy(truth)[None].long())
     sample.pred_sem_seg = PixelData(data=torch.from_numpy(predicted)[None].long())
-    rgb = mmcv.imread(image['path'], channel_order='rgb')
+    rgb = read_picture(image['path'], max_value)
     visualizer.add_datasample('report', rgb, sample, with_labels=False)
     return np.ascontiguousarray(visualizer.get_image()[..., ::-1])
