@@ -1,14 +1,16 @@
 """tools/export.py, the demo's detector, and the script of docs/export.md."""
 
 import json
+import math
 import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -24,6 +26,7 @@ from helpers.tool_names import TOOLS, Main
 from rope_dense.commands.model_checks import build_model
 from rope_dense.export.exporter import file_metadata
 from rope_dense.export.graphs import graph_of
+from rope_dense.models.deim.oriented_boxes import corners_of
 
 ROOT = TOOLS.parent
 DEMO = str(ROOT / 'configs' / 'demo' / 'dino_vitdet_rope_mixed_shapes.py')
@@ -144,21 +147,55 @@ def test_the_script_draws_masks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     graph = graph_of(model)
     about = file_metadata(graph, 'dynamic', 'dynamic', None)
     about |= dict(colours=[[255, 0, 0]] * 7, resize=dict(scale=[100, 100], keep_ratio=True))
-    meta = SimpleNamespace(custom_metadata_map=dict(rope_dense=json.dumps(about)))
-    session = SimpleNamespace(
-        get_modelmeta=lambda: meta,
-        run=lambda names, inputs: [x.numpy() for x in graph(torch.from_numpy(inputs['image']))],
-    )
-    runtime = SimpleNamespace(InferenceSession=lambda file: session)
-    monkeypatch.setitem(sys.modules, 'onnxruntime', runtime)
-    arguments = ['deim.onnx', str(tmp_path / 'in.png'), str(tmp_path / 'out.png'), '0']
-    monkeypatch.setattr(sys, 'argv', ['draw.py', *arguments])
-    exec(re.sub(r'canvas\.(rectangle|text)\(.*\)', 'pass', script()), {})
+    text = re.sub(r'canvas\.(rectangle|text)\(.*\)', 'pass', script())
+    run_script(text, about, graph, tmp_path, monkeypatch)
 
     drawn = np.asarray(Image.open(tmp_path / 'out.png'))
     coloured = torch.from_numpy((drawn != np.asarray(picture)).any(2))
     assert 0.1 < inside.float().mean() < 0.9
     assert (coloured != inside).float().mean() < 0.02
+
+
+def run_script(
+    text: str,
+    about: dict,
+    model: Callable[[torch.Tensor], Iterable[torch.Tensor]],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Draw on in.png of a folder, with a model in place of its file."""
+    meta = SimpleNamespace(custom_metadata_map=dict(rope_dense=json.dumps(about)))
+    session = SimpleNamespace(
+        get_modelmeta=lambda: meta,
+        run=lambda names, inputs: [x.numpy() for x in model(torch.from_numpy(inputs['image']))],
+    )
+    runtime = SimpleNamespace(InferenceSession=lambda file: session)
+    monkeypatch.setitem(sys.modules, 'onnxruntime', runtime)
+    arguments = ['model.onnx', str(folder / 'in.png'), str(folder / 'out.png'), '0.3']
+    monkeypatch.setattr(sys, 'argv', ['draw.py', *arguments])
+    exec(text, {})
+
+
+def test_the_script_draws_oriented_boxes_by_their_corners(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One box above the threshold, in a picture of twice the size that the model sees."""
+    Image.new('RGB', (200, 150)).save(tmp_path / 'in.png')
+    boxes = torch.tensor([[[50.0, 40, 40, 20, 0.5], [20, 20, 10, 10, 0]]])
+    outputs = dict(scores=torch.tensor([[0.9, 0.1]]), boxes=boxes, labels=torch.tensor([[1, 0]]))
+    outputs['corners'] = corners_of(boxes)
+    about = dict(outputs=[*outputs], task='detection', size='dynamic', multiple_of=32)
+    about |= dict(classes=['a', 'b'], num_classes=2, colours=[[255, 0, 0], [0, 255, 0]])
+    about |= dict(resize=dict(scale=[100, 100], keep_ratio=True))
+    text = re.sub(r'canvas\.text\(.*\)', 'pass', script())
+    run_script(text, about, lambda image: outputs.values(), tmp_path, monkeypatch)
+
+    drawn = np.asarray(Image.open(tmp_path / 'out.png'))
+    expected = np.zeros((150, 200), np.uint8)
+    corners = cv2.boxPoints(((100, 80), (80, 40), math.degrees(0.5)))
+    cv2.polylines(expected, [np.rint(corners).astype(np.int32)], True, 255, thickness=5)
+    assert not drawn[..., ::2].any() and 200 < (drawn[..., 1] > 0).sum() < 300
+    assert not drawn[expected == 0].any()
 
 
 @pytest.mark.parametrize('keep_ratio', [True, False])
