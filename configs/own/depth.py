@@ -1,22 +1,22 @@
 # Monocular depth on your own data: DPT on a frozen LingBot-Vision (Apache-2.0). Copy this file and
-# edit `own`, or give `--cfg-options own.data_root=DIR own.epochs=20 ...`. All settings:
+# edit `own`, or pass `--cfg-options own.data_root=DIR own.epochs=20 ...`. All settings:
 # docs/own_data.md
 _base_ = []  # filled below, so a copy works in any folder
 
 own = dict(
     data_root='data/own',  # images/train, images/val; depth/train, depth/val: PNG of 16 bits or npy
-    unit=0.001,  # metres of a 1 in these files: millimetres; 0 and less, inf and nan are unknown
+    unit=0.001,  # metres per unit: millimetres; zero, negative, inf and nan are unknown
     max_depth=10.0,  # metres
     backbone='small',  # tiny, small, base or large, or any architecture of RoPEViT
-    weights='default',  # of the backbone: published ones, a file, a hub name, or None (random)
-    lora=0,  # rank of adapters that train the backbone, such as 8; 0 keeps it as it is
+    weights='default',  # of the backbone: default (published), a file, a hub name, or None (random)
+    lora=0,  # rank of adapters that train the backbone, such as 8; 0: frozen
     epochs=50,
-    batch_size=4,  # images of one GPU
+    batch_size=4,  # images per GPU
     gpus=1,
     size=480,  # shorter side of an image, in pixels
 )
 
-# What follows from these: iterations, learning rate, crops, bins, intervals.
+# Derived from `own`: iterations, learning rate, crops, bins, intervals.
 from rope_dense.commands.own_depth import depth
 
 _base_.update(depth(own))
