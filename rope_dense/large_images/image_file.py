@@ -40,8 +40,9 @@ class LargeImage:
     decoded; png and jpeg are decoded from the top, so request their rows in that order. Rows that
     overlap the last request are decoded once. As by ``mmcv.imread``, grey images become
     three equal channels, 1, 2 and 4 bits are scaled to 0 .. 255, palettes become their colours, and
-    alpha is dropped; a rotation in the Exif data is not applied. A jpeg whose colours have half the
-    resolution differs, because GDAL has another decoder: see docs/large_images.md.
+    alpha is dropped. A photograph with an EXIF orientation is turned, and therefore held in memory.
+    A jpeg whose colours have half the resolution differs, because GDAL has another decoder: see
+    docs/large_images.md.
 
     Args:
         path: of the file.
@@ -51,7 +52,8 @@ class LargeImage:
         height, width: in (shrunken) pixels.
 
     Raises:
-        ValueError: no image, or none of 8 bits and 1 to 4 channels; or rasterio is not installed.
+        ValueError: no image, or none of 8 bits and 1 to 4 channels; it is on a map, but turned; or
+            rasterio is not installed.
     """
 
     def __init__(self, path: str | Path, shrink: int = 1) -> None:
@@ -70,13 +72,15 @@ class LargeImage:
                 f'{path}: {self.file.count} channels of {", ".join(types)}; give an image of uint8 '
                 'with 1 (grey or palette), 2 (grey and alpha), 3 (RGB) or 4 (RGB and alpha)'
             )
-        if self.file.tags().get('EXIF_Orientation', '1') != '1':
-            raise ValueError(
-                f'{path} is to be shown turned (EXIF orientation): tiles are read as they are '
-                'stored; write a turned copy of the image'
-            )
-        self.height, self.width = -(-self.file.height // shrink), -(-self.file.width // shrink)
         self.palette, self.scale = palette_of(self.file), scale_of(self.file)
+        orientation = int(self.file.tags().get('EXIF_Orientation', 1))
+        if orientation > 1 and not self.file.transform.is_identity:
+            raise ValueError(
+                f'{path}: it has a transform to a map and an EXIF orientation; remove one'
+            )
+        self.turned = turned(self.file.read(), orientation) if orientation > 1 else None
+        self.full_size = self.file.shape if self.turned is None else self.turned.shape[1:]
+        self.height, self.width = (-(-side // shrink) for side in self.full_size)
         self.first, self.rows = 0, np.empty((0, self.width, 3), np.uint8)  # as last read
 
     def read(self, top: int, bottom: int) -> np.ndarray:
@@ -90,7 +94,7 @@ class LargeImage:
     def decode(self, top: int, bottom: int) -> np.ndarray:
         """Rows from the file, chunk by chunk."""
         rows = np.empty((bottom - top, self.width, 3), np.uint8)
-        step = max(1, CHUNK // (3 * self.file.width * self.shrink))
+        step = max(1, CHUNK // (3 * self.full_size[1] * self.shrink))
         for start in range(top, bottom, step):
             stop = min(start + step, bottom)
             chunk = self.decode_chunk(start * self.shrink, stop * self.shrink)
@@ -101,10 +105,13 @@ class LargeImage:
         return rows
 
     def decode_chunk(self, top: int, bottom: int) -> np.ndarray:
-        """Rows of the file; beyond its edges the last row and column are repeated."""
-        file, bands = self.file, [3, 2, 1] if self.file.count > 2 else [1]
-        stop = min(bottom, file.height)
-        pixels = file.read(bands, window=Window(0, top, file.width, stop - top))
+        """Rows of the image; beyond its edges the last row and column are repeated."""
+        bands, (height, width) = [3, 2, 1] if self.file.count > 2 else [1], self.full_size
+        stop = min(bottom, height)
+        if self.turned is None:
+            pixels = self.file.read(bands, window=Window(0, top, width, stop - top))
+        else:
+            pixels = self.turned[np.array(bands) - 1, top:stop]
         pixels = np.moveaxis(pixels, 0, 2)  # [rows, columns, 3 or 1]
         if self.palette is not None:
             pixels = self.palette[pixels[..., 0]]
@@ -112,8 +119,19 @@ class LargeImage:
             pixels = pixels * np.uint8(self.scale)
         if pixels.shape[2] == 1:
             pixels = pixels.repeat(3, axis=2)
-        missing = (0, bottom - stop), (0, self.width * self.shrink - file.width), (0, 0)
+        missing = (0, bottom - stop), (0, self.width * self.shrink - width), (0, 0)
         return np.pad(pixels, missing, mode='edge')
+
+
+def turned(pixels: np.ndarray, orientation: int) -> np.ndarray:
+    """Pixels [bands, height, width] as an EXIF orientation (1 to 8) shows them."""
+    if orientation > 4:
+        pixels = pixels.swapaxes(1, 2)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[:, ::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, :, ::-1]
+    return pixels
 
 
 def palette_of(file: rasterio.DatasetReader) -> np.ndarray | None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
-from PIL import Image
+from PIL import Image, ImageOps
 from pycocotools import mask as coco_mask
 from scipy.fft import dctn, idctn
 
@@ -198,14 +198,27 @@ def test_files_that_cannot_be_read(make: Callable, says: str, tmp_path: Path) ->
         LargeImage(tmp_path / 'a.tif')
 
 
-def test_a_photograph_that_is_shown_turned_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize('orientation', range(1, 9))
+def test_photographs_are_turned_as_exif_says(orientation: int, tmp_path: Path) -> None:
+    """As by Pillow, at full size and shrunken, in rows that are read one after the other."""
     exif = Image.Exif()
-    for orientation in (1, 6):
-        exif[274] = orientation
-        Image.new('RGB', (30, 20)).save(tmp_path / f'{orientation}.jpg', exif=exif)
-    assert LargeImage(tmp_path / '1.jpg').width == 30
-    with pytest.raises(ValueError, match=r'6\.jpg is to be shown turned'):
-        LargeImage(tmp_path / '6.jpg')
+    exif[274] = orientation
+    photograph = Image.fromarray(noise(3)).resize((120, 90), Image.BICUBIC)
+    photograph.save(tmp_path / 'a.jpg', exif=exif, quality=100, subsampling=0)
+    with Image.open(tmp_path / 'a.jpg') as stored:
+        expected = np.asarray(ImageOps.exif_transpose(stored))[..., ::-1].astype(int)
+    image = LargeImage(tmp_path / 'a.jpg')
+    assert (image.height, image.width) == expected.shape[:2]
+    actual = np.concatenate([image.read(0, 30), image.read(30, image.height)])
+    assert np.abs(actual - expected).max() <= 2  # two decoders
+    height, width = expected.shape[:2]
+    means = expected.reshape(height // 2, 2, width // 2, 2, 3).mean((1, 3))
+    shrunken = LargeImage(tmp_path / 'a.jpg', 2).read(0, height // 2)
+    assert np.abs(shrunken - means).max() <= 2
+    (tmp_path / 'a.jgw').write_text('0.5\n0\n0\n-0.5\n100\n200\n')  # a transform beside the image
+    if orientation > 1:
+        with pytest.raises(ValueError, match=r'a\.jpg: it has a transform to a map and an EXIF'):
+            LargeImage(tmp_path / 'a.jpg')
 
 
 @pytest.mark.parametrize('name', ['labels.tif', 'labels.png'])
