@@ -73,6 +73,26 @@ def test_each_fix_alone_gains_and_is_the_cost() -> None:
     assert gains['class'] > 0 and gains['place'] > 0 and gains['missed'] > 0
 
 
+OTHER = [60, 60, 9, 9]
+
+
+@pytest.mark.parametrize(
+    'errors, expected',
+    [
+        ([(OTHER, 2, 0.8)], {'class': 50 / 101}),
+        ([([64, 60, 9, 9], 1, 0.8)], {'place': 50 / 101}),  # IoU 5/13
+        ([([64, 60, 9, 9], 2, 0.8)], {'both': 0, 'missed': 50 / 101}),  # class 2 has no truth
+        ([(OBJECT, 1, 0.8), (OTHER, 1, 0.7)], {'duplicate': 50 / 3 / 101}),
+        ([([30, 70, 9, 9], 1, 0.8), (OTHER, 1, 0.7)], {'background': 50 / 3 / 101}),
+    ],
+)
+def test_cost_of_each_kind_beside_a_right_prediction(errors: list, expected: dict) -> None:
+    """At half of the recalls, precision is 0 or, with a wrong prediction before, 2/3."""
+    truth = annotations([(OBJECT, 1), (OTHER, 1)])
+    gains = costs(match(truth, annotations([(OBJECT, 1, 0.9), *errors])))
+    assert gains == pytest.approx(dict.fromkeys(ERRORS, 0) | expected)
+
+
 def test_cost_of_one_missed_object_of_two() -> None:
     """Recall ends at 1/2: 51 of the 101 recalls have precision 1."""
     truth = annotations([(OBJECT, 1), ([60, 60, 9, 9], 1)])
