@@ -14,7 +14,6 @@ from typing import Any
 import mmcv
 import numpy as np
 from mmcv.transforms import BaseTransform
-from mmcv.transforms.utils import cache_randomness
 from mmengine.registry import DATASETS, METRICS, TRANSFORMS
 from torch import Tensor
 
@@ -148,7 +147,6 @@ class RandomColourGain(BaseTransform):
     ) -> None:
         self.prob, self.gamma, self.brightness, self.gain = prob, gamma, brightness, gain
 
-    @cache_randomness
     def draw(self) -> tuple[float, np.ndarray] | None:
         """Exponent and factors [3] of the channels, or None for no change."""
         if np.random.rand() >= self.prob:
