@@ -8,7 +8,7 @@ written to the work folder:
     training/            logs and checkpoints
     pictures/            validation images: true boxes on the left, predicted boxes on the right
     training_curve.png
-        results.json         written last, so the file exists only after a complete run
+    results.json         written last, so the file exists only after a complete run
 
 The exit status is 1 if the box AP50 at the training resolution misses the goal.
 """
