@@ -2,7 +2,7 @@
 
 Examples:
     rope-dense report CONFIG CHECKPOINT            # writes report/ to the work folder
-    rope-dense report work_dirs/detection              # a run: config and best checkpoint
+    rope-dense report work_dirs/detection          # a run: config and best checkpoint
     rope-dense report --compare work_dirs/a work_dirs/b --out a_and_b
 
 Writes index.html, the figures as PNG, and report.json to one folder. See docs/report.md.
