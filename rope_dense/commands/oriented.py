@@ -49,7 +49,7 @@ def write_convention(cfg: Config) -> None:
 
 
 def check_convention(cfg: Config, checkpoint: dict) -> None:
-    """Compare the convention of a config with that of the training of a checkpoint, if it says so.
+    """Compare the convention of a config with the one stored in a checkpoint, if any.
 
     Raises:
         UsageError: they differ: the same numbers would be other boxes.

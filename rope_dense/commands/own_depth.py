@@ -31,7 +31,7 @@ READ = 20  # depth maps that are described
 
 @dataclass(frozen=True)
 class OwnDepth(Own):
-    """The settings of configs/own/depth.py; see ``Own`` for those of all tasks.
+    """The settings of configs/own/depth.py; ``Own`` has the settings of all tasks.
 
     Attributes:
         size: shorter side of images in pixels; crops are 4 / 3 as wide as high.

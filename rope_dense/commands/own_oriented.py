@@ -29,9 +29,9 @@ META_KEYS = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
 def oriented(given: Mapping[str, object]) -> dict:
     """A config of DEIM with an angle on a plain ViT, for rotated boxes; see ``Own``.
 
-    Labels are those of ``label_folders`` and COCO's polygons, each as its smallest rectangle.
+    Takes the labels of ``label_folders`` and COCO's polygons, each as its smallest rectangle.
     ``size`` is the side of the square that images are scaled to fit, rounded to a multiple of 32.
-    The recipe is that of configs/own/realtime.py, with the augmentation of mmrotate's DOTA configs.
+    The recipe of configs/own/realtime.py, with the augmentation of mmrotate's DOTA configs.
 
     Raises:
         ValueError: a wrong setting, or labels that cannot be used.

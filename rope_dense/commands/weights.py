@@ -51,7 +51,7 @@ def is_remote(path: Location) -> bool:
 
 
 def tested_checkpoint(cfg: Config, given: str | None, source: str) -> str | None:
-    """The checkpoint of a command; None where the config names those of several tasks.
+    """The checkpoint of a command; None where the config names a checkpoint for each task.
 
     Args:
         given: on the command line.

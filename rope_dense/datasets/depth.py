@@ -30,8 +30,8 @@ Range = tuple[float, float]
 class ImageDepthDataset(BaseSegDataset):
     """Two folders, ``img_path`` and ``depth_map_path``, with files of the same names.
 
-    Depth maps are those that ``LoadDepth`` reads: PNG or TIFF, or .npy. Settings are those of
-    ``BaseSegDataset``, without its suffixes.
+    ``LoadDepth`` reads the depth maps: PNG, TIFF or .npy. Takes the settings of ``BaseSegDataset``,
+    without its suffixes.
 
     Raises:
         ValueError: an image has no depth map of its name.

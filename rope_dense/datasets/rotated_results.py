@@ -14,7 +14,7 @@ from .rotated import rectangle_corners, regularized
 
 
 def rotated_annotation(box: Sequence[float], convention: str) -> dict[str, Any]:
-    """What a COCO annotation says of (x, y, w, h, angle).
+    """The keys of a COCO annotation for a box (x, y, w, h, angle).
 
     `rbox` has the five numbers as the convention has them, `segmentation` the corners, `bbox` the
     upright box around these.

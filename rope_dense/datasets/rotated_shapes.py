@@ -1,6 +1,6 @@
 """Scenes of long shapes at any angle, whose oriented boxes are known exactly.
 
-They are those of ``shapes`` in everything else: backgrounds, colours, what hides what.
+Backgrounds, colours and occlusion are as in ``shapes``.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class RCNNGraph(Graph):
 def pool(extractor: SingleRoIExtractor, maps: Sequence[Tensor], boxes: Tensor) -> Tensor:
     """Features [B P, C, S, S] of boxes [B, P, 4], each from the map of its size.
 
-    Every map pools all boxes, those of other maps as boxes without area, which costs nothing.
+    Every map pools all boxes; boxes of other maps have no area there, which costs nothing.
     """
     image = torch.arange(boxes.shape[0], device=boxes.device).to(boxes)[:, None, None]
     rois = torch.cat([image.expand(-1, boxes.shape[1], -1), boxes], -1).flatten(0, 1)
@@ -170,7 +170,7 @@ def paste_weights(ends: Tensor, side: int, places: int) -> Tensor:
 
 
 def check_roi_head(head: Any) -> None:
-    """Raise ValueError for a head that differs from those of mmdet's R-CNNs."""
+    """Raise ValueError for a head that differs from the heads of mmdet's R-CNNs."""
     if type(head) not in (StandardRoIHead, CascadeRoIHead) or head.with_shared_head:
         raise ValueError(
             'roi_head must be StandardRoIHead or CascadeRoIHead without a shared head, it is '

@@ -66,7 +66,7 @@ def mixed_depths(num_bins: int, min_depth: float, max_depth: float) -> Tensor:
 
 
 class DepthLoss:
-    """The part of a decode head that compares depth with ``gt_depth_map``: that of mmseg's VPD."""
+    """The part of a decode head that compares depth with ``gt_depth_map``, as in mmseg's VPD."""
 
     _stack_batch_gt = VPDDepthHead._stack_batch_gt
     loss_by_feat = VPDDepthHead.loss_by_feat

@@ -210,7 +210,7 @@ class TaskBackbone(RoPEViT):
 
 
 def share(source: RoPEViT, target: RoPEViT) -> None:
-    """Replace the parts of a backbone by those of another."""
+    """Replace the parts of a backbone by the parts of another."""
     parts = dict(source.named_children()) | dict(source.named_parameters(recurse=False))
     for name, part in parts.items():
         if getattr(target, name) is not None:  # a final norm that this task does not have
@@ -288,7 +288,7 @@ def load_task(model: BaseModel, checkpoint: str) -> dict:
 
 
 def encoder_settings(cfg: Config, backbone: RoPEViT) -> dict[str, Any]:
-    """What the tokens of a backbone depend on in evaluation, beside its weights."""
+    """Settings that change the tokens of a backbone in evaluation, beside its weights."""
     arguments = {
         name: cfg.model.backbone.get(name, parameter.default)
         for name, parameter in signature(RoPEViT).parameters.items()

@@ -81,7 +81,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--train-size', metavar='SIZE', default='224', help='(%(default)s)')
     parser.add_argument(
         '--config',
-        help='of a classifier without a name, such as those of configs/research/ablation; '
+        help='of a classifier without a name, such as in configs/research/ablation; '
         'its `evaluation` has the sizes and the crop ratio, if they are not given here',
     )
     parser.add_argument('--batch-size', type=int, default=64, help='(%(default)s)')

@@ -20,7 +20,7 @@ OFFSETS = 'relative_position_bias_table'
 TABLES = ('pos_embed', OFFSETS)
 ANY_CONFIG = 'rope_classifier'  # the name of all models that have a config and no other name
 VIT_PATCH = 16  # of those below
-SWIN_STRIDE = 32  # of the last map: a window of 7 tokens is that of 224 pixels
+SWIN_STRIDE = 32  # of the last map: 224 pixels are a window of 7 tokens
 
 MIXED = dict(type='MixedRoPE', theta=10.0)
 AXIAL = dict(type='AxialRoPE', theta=100.0)

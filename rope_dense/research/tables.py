@@ -34,7 +34,7 @@ def square(reach: int) -> Tensor:
 
 
 def fourier_rows(name: str, freqs: Tensor) -> Rows:
-    """Points from frequencies [2, P] called ``name``, and from those of reference."""
+    """Points from frequencies [2, P] called ``name``, and from the reference frequencies."""
     positions, rows = square(REACH), []
     references = {
         'axial, D = 64, theta = 100': axial_reference(),

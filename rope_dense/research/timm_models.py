@@ -1,7 +1,7 @@
 """The classifiers of the papers as models of timm, for pre-training with its training script.
 
 Importing this module registers them: ``timm.create_model('ropevit_small_mixed')``. See
-docs/research/pretraining.md. The names are those of ``rope_dense.research.named_classifiers``, and
+docs/research/pretraining.md. ``rope_dense.research.named_classifiers`` has the names, and
 ``rope_classifier`` builds any config of a ``RoPEClassifier``. ``rope_dense.checkpoints`` loads
 their checkpoints, with the backbone under ``backbone.``, without conversion.
 
@@ -215,7 +215,7 @@ for name, named in CLASSIFIERS.items():
 def rope_classifier(
     pretrained: bool = False, config: str | None = None, **kwargs: Any
 ) -> TimmClassifier:
-    """The classifier of a config file, such as those of configs/research/ablation.
+    """The classifier of a config file, such as in configs/research/ablation.
 
     Args:
         config: path; its ``model`` is a ``RoPEClassifier``. With timm's script:

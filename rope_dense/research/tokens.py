@@ -21,7 +21,7 @@ Groups = list[tuple[Tensor, Tensor]]  # queries [G, n, 4] and keys [G, m, 4], se
 def token_groups(attn: AttentionLayers, x: Tensor, grid: Size, plan: Plan | None) -> Groups:
     """Queries and keys of each call of ``scaled_dot_product_attention``.
 
-    The arguments are those of an attention's ``forward``.
+    Takes the arguments of an attention's ``forward``.
     """
     tokens = token_table(x, grid, attn.num_prefix_tokens)
     if isinstance(plan, NeighbourPlan):

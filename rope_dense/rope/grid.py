@@ -1,4 +1,4 @@
-"""Where the tokens of a grid are, and how frequencies change with the size of the grid.
+"""Positions of the tokens of a grid, and scaling of frequencies with the size of the grid.
 
 x is the column and y the row, both counted from 0 at the top left token. Letters: G the size of the
 grid in pre-training, in patches, s the size of a grid divided by G (for each axis, x and y), F a

@@ -270,7 +270,7 @@ class TaskFiles:
         return np.hstack(pictures)
 
     def close(self) -> str:
-        """What each task says."""
+        """Close the files of all tasks; return their messages."""
         return '\n'.join(writer.close() for writer in self.writers.values())
 
 

@@ -1,6 +1,6 @@
 """Predictions matched to the truth, and the kind of each error.
 
-The kinds and their order are those of TIDE (Bolya et al., "TIDE: A General Toolbox for Identifying
+Kinds and their order as in TIDE (Bolya et al., "TIDE: A General Toolbox for Identifying
 Object Detection Errors", ECCV 2020). Objects are annotations in COCO's form.
 """
 
@@ -202,7 +202,7 @@ def precision_recall(
 
 
 def costs(matches: Matches) -> dict[str, float]:
-    """What AP at IoU 0.5 gains when each kind of error alone is fixed."""
+    """Gain of AP at IoU 0.5 from fixing each kind of error alone."""
     now = mean_ap(*fix(matches))
     return {kind: mean_ap(*fix(matches, (kind,))) - now for kind in ERRORS}
 

@@ -5,7 +5,7 @@ layers refine, as the four sides have in the horizontal model: the angle is in f
 (cos 2a, sin 2a) with a weight that is 0 for squares, and as (cos 4a, sin 4a). What follows:
 
 - deformable attention samples around the box: offsets are stretched by its matrix, so points follow
-  its direction, and those of a box along the axes are where the horizontal model has them
+  its direction; for a box along the axes they are where the horizontal model has them
 - losses are KLD (weight 2) in place of GIoU, and L1 (weight 5) of the entries of the matrix; the
   matching has both as costs, with the weights of O2-RTDETR (Ding et al., TGRS 2026), which has the
   distance of vertices in place of L1 because its angle has a border
@@ -13,7 +13,7 @@ layers refine, as the four sides have in the horizontal model: the angle is in f
 - denoising queries have noise in all numbers, the angle among them
 
 Annotations may have any convention of angles; predictions are in le90. Encoder, backbone, necks and
-layers are those of the horizontal model.
+layers are shared with the horizontal model.
 
 Letters: B images, Q queries, h heads, P points, M pairs or detections, D denoising queries, N
 tokens, T boxes of all images.
@@ -80,7 +80,7 @@ class OrientedSelection(QuerySelection):
 
 @memo
 def oriented_anchors(sizes: tuple[Size, ...], *, device: torch.device) -> Tensor:
-    """Square boxes [N, 7] for maps of these sizes, as large as those of the horizontal model."""
+    """Square boxes [N, 7] for maps of these sizes, as large as the horizontal model's."""
     anchors = []
     for level, size in enumerate(sizes):
         centres = cell_centres(size, device)
@@ -102,7 +102,7 @@ class OrientedAttention(DeformableAttention):
     """Weighted sum of the values at points around a box, which follow its direction.
 
     An offset is stretched by the matrix of the box, so its length is relative to the side that it
-    is along. For a box along the axes, points are those of ``DeformableAttention``. Checked point
+    is along. For a box along the axes, points are as in ``DeformableAttention``. Checked point
     by point in tests/models/deim/test_oriented.py.
     """
 

@@ -57,8 +57,8 @@ def from_rotated(boxes: Tensor) -> Tensor:
 def to_rotated(boxes: Tensor) -> Tensor:
     """Our numbers to (cx, cy, w, h, a) with w >= h and a in [-pi / 2, pi / 2), which is le90.
 
-    The angle up to quarter turns is that of (cos 4a, sin 4a) by ``turn`` and by ``stretch``, whose
-    weight is log(w / h) ** 2; which side is the longer one is told by ``stretch``.
+    (cos 4a, sin 4a) of ``turn`` and of ``stretch``, whose weight is log(w / h) ** 2, give the angle
+    up to quarter turns; ``stretch`` tells which side is the longer one.
     """
     centre, size, stretch, turn = boxes.split([2, 1, 2, 2], -1)
     length = norm(stretch)
@@ -81,7 +81,7 @@ def corners_of(boxes: Tensor) -> Tensor:
 
 
 def matrices(shape: Tensor) -> Tensor:
-    """(m, u1, u2) to (A11, A22, A12), both [..., 3]; the inverse matrix is that of -shape."""
+    """(m, u1, u2) to (A11, A22, A12), both [..., 3]; -shape gives the inverse matrix."""
     size, stretch = shape.split([1, 2], -1)
     length = norm(stretch)
     even = size.exp() * length.cosh()
@@ -125,7 +125,8 @@ def entries(boxes: Tensor) -> Tensor:
     """(x, y, A11, A22, 2 A12, exp(m) v), [..., 7]: (cx, cy, w, h, 0, 0, 0) along the axes.
 
     All are lengths. Their L1 distance counts the centres, all entries of the matrices and the turn.
-    For boxes along the axes it is that of (cx, cy, w, h); a rotation by 90 degrees keeps it.
+    For boxes along the axes it is the distance of (cx, cy, w, h). A rotation by 90 degrees
+    keeps it.
     """
     centre, shape, turn = boxes.split(SPLIT, -1)
     sides, mixed = matrices(shape).split([2, 1], -1)

@@ -41,7 +41,7 @@ class PMT(MaskQueries):
 
     Args:
         num_laterals: how many maps the backbone returns.
-        blocks: attributes of ``ViTArch`` that replace those of ``BLOCKS``; heads have 64 channels
+        blocks: attributes of ``ViTArch`` that replace values of ``BLOCKS``; heads have 64 channels
             unless it says ``num_heads``.
         others: see ``MaskQueries``.
     """
