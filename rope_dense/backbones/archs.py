@@ -127,9 +127,7 @@ class ViTArch:
                 f'{self.patch_size} and {self.embed_dims}'
             )
         if self.conv_stem and (self.pre_norm or self.patch_norm):
-            raise ValueError(
-                'arch: conv_stem has norms of its own: set pre_norm and patch_norm False'
-            )
+            raise ValueError('arch: conv_stem has its own norms: set pre_norm and patch_norm False')
         check_choice('final_norm', self.final_norm, (True, False, 'all'))
         if self.layer_scale_init_value is not None:
             check_number('layer_scale_init_value', self.layer_scale_init_value)

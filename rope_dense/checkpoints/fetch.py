@@ -54,7 +54,7 @@ def fetch(source: Location) -> str:
         return fetch_from_web(source)
     if '://' in source:
         raise CheckpointError(
-            f'{source}: unknown kind of address; give a path, https:// or {HUB}owner/name'
+            f'{source}: unknown kind of address; give a path, an https address or {HUB}owner/name'
         )
     return os.path.expanduser(source)
 

@@ -113,7 +113,7 @@ def shape_errors(key: str) -> Iterator[None]:
         yield
     except (IndexError, TypeError, RuntimeError) as error:
         raise CheckpointError(
-            f'{shortened(key)} has not the shape of this layout ({error})'
+            f'{shortened(key)} does not have the shape of this layout ({error})'
         ) from error
 
 

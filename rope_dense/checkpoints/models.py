@@ -167,7 +167,7 @@ def add_base(differences: StateDict, base: str, checkpoint: str) -> StateDict:
     ]
     if wrong:
         raise CheckpointError(
-            f'{checkpoint} has differences from weights that {base} does not have in that shape: '
+            f'{checkpoint} has differences to weights that {base} lacks, or has in another shape: '
             f'{listed(wrong)}'
         )
     return {key: tensor + both.get(key, 0) for key, tensor in differences.items()}

@@ -131,7 +131,7 @@ def verify(path: str, name: str) -> None:
             f'{name}: damaged, {damaged} in it differs from its checksum; {AGAIN}'
         )
     if packed:
-        raise CheckpointError(f'{name}: a compressed archive, which torch.save does not make')
+        raise CheckpointError(f'{name}: a compressed archive, which torch.save never writes')
     _verified.add(state)
 
 

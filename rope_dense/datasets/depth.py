@@ -101,8 +101,8 @@ def read_depth(path: Path) -> np.ndarray:
     """
     stored = np.load(path) if path.suffix == '.npy' else mmcv.imread(path, 'unchanged')
     if stored is None or stored.squeeze().ndim != 2:
-        shape = 'cannot be read' if stored is None else f'has the shape {stored.shape}'
-        raise ValueError(f'a depth map has one channel, {path} {shape}')
+        got = 'cannot be read' if stored is None else f'got shape {stored.shape}'
+        raise ValueError(f'{path}: {got}; a depth map has one channel')
     depth = stored.squeeze().astype(np.float32)
     return np.where(np.isfinite(depth) & (depth > 0), depth, np.float32(0))
 

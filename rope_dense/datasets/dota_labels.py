@@ -45,7 +45,7 @@ def dota_shape(line: str, where: str) -> Shape:
     """The object of one line; it is difficult above 0, and not if nothing says so."""
     words = line.split()
     if len(words) < 9:
-        raise ValueError(f'{where}: {len(words)} words; give four corners, class and difficulty')
+        raise ValueError(f'{where}: {len(words)} words; give four corners, class, difficulty')
     corners, name = numbers_of(words[:8], where), words[8:]
     difficulty = int(name.pop()) if len(name) > 1 and name[-1].isdigit() else 0
     return polygon_shape(' '.join(name), corners, difficult=difficulty > 0, where=where)

@@ -165,7 +165,7 @@ def yolo_shape(
         odd.add('box with a fifth number (taken as its score)', where)
     elif len(values) != 4:
         if len(values) < 4 or len(values) % 2:
-            raise ValueError(f'{where}: {len(values)} numbers behind the class')
+            raise ValueError(f'{where}: {len(values)} numbers after the class')
         scale = size * (len(values) // 2)
         outline = [share * side for share, side in zip(values, scale, strict=True)]
         return polygon_shape(label, outline, where=where)

@@ -64,7 +64,7 @@ def convert_masks(
 
     Raises:
         FileExistsError: a file is there already; none is written then.
-        ValueError: no mask has a colour of a class; none is written then.
+        ValueError: no mask contains the colour of any class; none is written then.
     """
     odd, files = Odd(), mask_files(masks)
     targets = [out / path.relative_to(masks).with_suffix('.png') for path in files]
@@ -75,7 +75,7 @@ def convert_masks(
     if not any(np.isin(codes_of(path), codes).any() for path in files):
         some = ', '.join(f'#{code:06x}' for code in np.unique(codes_of(files[0]))[:3].tolist())
         raise ValueError(
-            f'{masks}: no mask has a colour of a class; {files[0].name} has {some} ... '
+            f'{masks}: no mask contains the colour of any class; {files[0].name} has {some} ... '
             f'(a line of {CLASSES_FILE} is a name and its colour: road #804080)'
         )
     for path, target in zip(files, targets, strict=True):

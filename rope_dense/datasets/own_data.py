@@ -141,7 +141,7 @@ def choose_classes(
     for split in (train, val):
         if unknown := sorted(set(wanted) - set(split.classes)):
             raise ValueError(
-                f'classes {", ".join(unknown[:5])} are no categories of {split.ann_file}, which '
+                f'classes {", ".join(unknown[:5])} are not categories of {split.ann_file}, which '
                 f'has {", ".join(split.classes[:20])}'
             )
         orders.append(tuple(name for name in split.classes if name in wanted))
@@ -256,7 +256,7 @@ def read_classes(path: Path) -> tuple[tuple[str, ...], list[tuple[int, int, int]
             palette.append(distinct_colour(len(names)))
             names.append(line)
     if not names or len(set(names)) < len(names):
-        raise ValueError(f'{path}: {"a class is there twice" if names else "no class in it"}')
+        raise ValueError(f'{path}: {"a class appears twice" if names else "no class in it"}')
     return tuple(names), palette
 
 

@@ -61,7 +61,7 @@ class SeededBatches:
         batches: Any = loader.batch_sampler  # torch's, or one that groups images
         if not len(batches):
             raise ValueError(
-                f'{len(dataset)} images give no batch of {batches.batch_size}: '
+                f'{len(dataset)} images do not fill a batch of {batches.batch_size}: '
                 'set a smaller train_dataloader.batch_size, or drop_last=False'
             )
         self.loader, self.seed, self.iteration = loader, (seed, rank), 0

@@ -67,7 +67,7 @@ class DictOutputs(backbones.base.Backbone):
         for name in ('init_cfg', 'pretrained', 'output_prefix'):
             if name in arguments:
                 raise ValueError(
-                    f'{name} is no argument in detectron2: checkpoint names the weights, and '
+                    f'{name} is not an argument in detectron2: checkpoint names the weights, and '
                     'outputs are maps'
                 )
         super().__init__(**{name: plain(value) for name, value in arguments.items()})

@@ -235,7 +235,7 @@ def model_file(source: str, name: str) -> Path:
     """A file of a hub repository, downloaded, or of a folder.
 
     Raises:
-        CheckpointError: there is none, or it is a link out of the folder.
+        CheckpointError: there is none, or it is a link that leaves the folder.
     """
     if source.startswith(HUB):
         return download(source, name)
@@ -247,7 +247,7 @@ def model_file(source: str, name: str) -> Path:
         )
     if not (folder / name).resolve().is_relative_to(folder.resolve()):
         raise CheckpointError(
-            f'{folder / name}: a link out of the folder, {(folder / name).resolve()}'
+            f'{folder / name}: a link that leaves the folder, {(folder / name).resolve()}'
         )
     return folder / name
 

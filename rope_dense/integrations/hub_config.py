@@ -88,8 +88,8 @@ def read_settings(path: Path) -> Config:
     """
     if path.suffix != '.json':
         raise CheckpointError(
-            f'{path}: a config of the hub is config.json, with settings only; another kind would '
-            'be run. A config of your own is in a folder of your own: give its path'
+            f'{path}: a model on the hub has config.json, settings only; a Python config would '
+            'be executed. To use a config of your own, give its path in a folder of your own'
         )
     try:
         text = path.read_text(encoding='utf-8')
@@ -168,7 +168,7 @@ def decode(part: Any) -> Any:
 def without_repeats(pairs: list[tuple[str, Any]]) -> dict:
     """A dict of JSON; a key that stands twice is an error."""
     if len(settings := dict(pairs)) < len(pairs):
-        raise ValueError(f'a key stands twice in {sorted(name for name, _ in pairs)}')
+        raise ValueError(f'a key appears twice in {sorted(name for name, _ in pairs)}')
     return settings
 
 

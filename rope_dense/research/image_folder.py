@@ -104,7 +104,7 @@ def class_folders(root: Path) -> list[str]:
     """Names of the folders in a folder, sorted; ValueError if there is none."""
     names = sorted(path.name for path in root.iterdir() if path.is_dir())
     if not names:
-        raise ValueError(f'{root}: no folders of classes in it')
+        raise ValueError(f'{root}: contains no folder of a class')
     return names
 
 

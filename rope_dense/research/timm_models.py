@@ -32,7 +32,7 @@ try:
     from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 except ImportError as error:
     raise ImportError(
-        f'rope_dense.research.timm_models needs timm with torchvision, which does not import '
+        f'rope_dense.research.timm_models needs timm with torchvision, which cannot be imported '
         f'({error}): pip install timm'
     ) from error
 

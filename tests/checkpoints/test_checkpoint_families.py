@@ -167,7 +167,7 @@ def test_a_mask_that_hides_other_biases_is_refused(tmp_path: Path):
     weights = meta_dinov3(64, 2, hidden=256)
     weights['blocks.1.attn.qkv.bias_mask'][:64] = 0
     text = refusal(RoPEViT, saved(weights, tmp_path), **DINOV3, qkv_bias='qv')
-    assert 'blocks.1.attn.qkv.bias_mask hides other than the biases of the keys' in text
+    assert 'blocks.1.attn.qkv.bias_mask masks more than the biases of the keys' in text
 
 
 # ---------------------------------------------------------------- what the configuration decides

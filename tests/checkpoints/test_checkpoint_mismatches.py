@@ -150,7 +150,7 @@ WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
         changed(vit(), freqs=torch.ones(2, 3, 40)),
         RoPEViT,
         VIT,
-        ['freqs has not the shape of this layout'],
+        ['freqs does not have the shape of this layout'],
     ),
     'Swin for ViT': (swin('mixed'), RoPEViT, VIT, ['does not fit RoPEViT']),
     'Swin, axial for mixed': (

@@ -64,7 +64,7 @@ def test_classes_follow_the_file_that_mmdet_numbers_them_by() -> None:
     train, val = (CocoSplit(f'{n}.json', '', ('a', 'b', 'c'), (), 0) for n in ('train', 'val'))
     assert choose_classes(train, val, None) == ('a', 'b', 'c')
     assert choose_classes(train, val, ['c', 'a']) == ('a', 'c')
-    with pytest.raises(ValueError, match=r'classes d are no categories of train\.json'):
+    with pytest.raises(ValueError, match=r'classes d are not categories of train\.json'):
         choose_classes(train, val, ['d'])
     other = CocoSplit('other.json', '', ('c', 'b', 'a'), (), 0)
     with pytest.raises(ValueError, match=r'train\.json and other\.json .* different orders'):
@@ -80,7 +80,7 @@ def test_classes_and_colours_of_a_file(tmp_path: Path) -> None:
     assert names == ('road', 'road side', 'lane 7 8 900')
     assert colours == [(128, 64, 128), (1, 2, 3), distinct_colour(2)]
     file.write_text('a\na\n')
-    with pytest.raises(ValueError, match='a class is there twice'):
+    with pytest.raises(ValueError, match='a class appears twice'):
         read_classes(file)
 
 

@@ -183,7 +183,7 @@ def test_difficult_objects_train_and_are_not_evaluated(tmp_path: Path, images: P
 @pytest.mark.parametrize(
     'corners, says',
     [
-        ('1 2 3', 'a.txt, line 3: 5 words; give four corners, class and difficulty'),
+        ('1 2 3', 'a.txt, line 3: 5 words; give four corners, class, difficulty'),
         ('1 2 3 4 x 6 7 8', "a.txt, line 3: could not convert string to float: 'x'"),
         ('1 2 3 4 nan 6 7 8', 'a.txt, line 3: a number is not finite'),
     ],

@@ -239,7 +239,7 @@ def test_batches_depend_on_their_number_alone() -> None:
 def test_data_that_give_no_batch_are_an_error() -> None:
     dataset = RandomNumbers()
     sampler = BatchSampler(InfiniteSampler(dataset, seed=0), batch_size=9, drop_last=True)
-    with pytest.raises(ValueError, match='5 images give no batch of 9'):
+    with pytest.raises(ValueError, match='5 images do not fill a batch of 9'):
         SeededBatches(DataLoader(dataset, batch_sampler=sampler), 0, 0)
 
 

@@ -100,8 +100,8 @@ def test_builds_from_a_lazy_config(d2: ModuleType, convert: str) -> None:
         (dict(out_features='last_feat'), "out_features must be 1 names.*got 'last_feat'"),
         (dict(out_indices=[0, 1], out_features=['a', 'a']), 'out_features must be 2 names'),
         (dict(square_size=-1), 'square_size must be an integer from 0 up, got -1'),
-        (dict(init_cfg=None), 'init_cfg is no argument in detectron2'),
-        (dict(output_prefix='cls'), 'output_prefix is no argument in detectron2'),
+        (dict(init_cfg=None), 'init_cfg is not an argument in detectron2'),
+        (dict(output_prefix='cls'), 'output_prefix is not an argument in detectron2'),
     ],
 )
 def test_what_does_not_fit_is_an_error(d2: ModuleType, arguments: dict, message: str) -> None:

@@ -397,7 +397,7 @@ def test_a_link_out_of_the_folder_is_not_followed(name: str, tmp_path: Path) -> 
     folder = folder_of(tmp_path)
     (folder / name).rename(tmp_path / name)
     (folder / name).symlink_to(tmp_path / name)
-    with nothing_runs(), pytest.raises(CheckpointError, match='a link out of the folder'):
+    with nothing_runs(), pytest.raises(CheckpointError, match='a link that leaves the folder'):
         load_from_hub(str(folder))
 
 

@@ -75,7 +75,7 @@ def test_real_labels_go_by_the_number_of_the_image(tmp_path: Path) -> None:
 def test_folders_without_images(tmp_path: Path) -> None:
     for root, message in (
         (make_folder(tmp_path / 'empty', n01=['a.txt']), 'no .labelled. image in folders'),
-        (tmp_path / 'empty' / 'n01', 'no folders of classes in it'),
+        (tmp_path / 'empty' / 'n01', 'contains no folder of a class'),
     ):
         with pytest.raises(ValueError, match=message):
             ClassFolderDataset(str(root))

@@ -63,7 +63,7 @@ class MetaLayout(Layout):
                 continue
             expected = torch.tensor([1.0, 0.0, 1.0]).repeat_interleave(len(mask) // 3)
             if not torch.equal(mask.float(), expected):
-                raise CheckpointError(f'{key} hides other than the biases of the keys')
+                raise CheckpointError(f'{key} masks more than the biases of the keys')
             ours.pop(key.replace('bias_mask', 'k_bias'), None)
         return ours
 
