@@ -1,6 +1,6 @@
 # mmrotate's Oriented R-CNN with the ViT and data of ./oriented_deim_vit_rope_mixed_shapes.py, in
-# the same CPU time: ViTDet's pyramid of 64 channels, anchors of 16 to 128 pixels, and fewer
-# proposals and samples than for images of 1024 pixels.
+# the same CPU time: ViTDet's pyramid of 64 channels, anchors of 16 to 128 pixels, fewer proposals
+# and samples than for images of 1024 pixels, and NMS at 0.5, since these shapes overlap.
 _base_ = './oriented_deim_vit_rope_mixed_shapes.py'
 
 import copy
@@ -23,9 +23,10 @@ model.train_cfg.rpn.sampler.num = 128
 model.train_cfg.rcnn.sampler.num = 64
 for proposals in (model.train_cfg.rpn_proposal, model.test_cfg.rpn):
     proposals.update(nms_pre=300, max_per_img=100)
-model.test_cfg.rcnn.max_per_img = 20
-optim_wrapper = dict(optimizer=dict(lr=5e-4), clip_grad=dict(max_norm=35))
+model.test_cfg.rcnn.update(max_per_img=20, nms=dict(type='nms_rotated', iou_threshold=0.5))
+train_dataloader = dict(batch_size=4)
+optim_wrapper = dict(optimizer=dict(lr=1e-3), clip_grad=dict(max_norm=35))
 param_scheduler = copy.deepcopy(_base_.param_scheduler)
-param_scheduler[1].T_max = 390
-train_cfg = dict(max_iters=390, val_interval=390)
+param_scheduler[1].T_max = 1800
+train_cfg = dict(max_iters=1800, val_interval=1800)
 del copy, get_config, proposals, rope_dense

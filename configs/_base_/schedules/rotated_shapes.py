@@ -1,8 +1,8 @@
-# From scratch on a CPU. A config sets its iterations, all of the same CPU time.
-iterations = 750
+# From scratch in about ten minutes of a CPU core.
+iterations = 2225
 optim_wrapper = dict(
     type='OptimWrapper',
-    optimizer=dict(type='AdamW', lr=1e-3, betas=(0.9, 0.999), weight_decay=1e-4),
+    optimizer=dict(type='AdamW', lr=2e-3, betas=(0.9, 0.999), weight_decay=1e-4),
     clip_grad=dict(max_norm=0.1, norm_type=2),
     constructor='NamedGroupsConstructor',
     paramwise_cfg=dict(no_decay=['norm', 'frequency']),
@@ -14,5 +14,4 @@ param_scheduler = [
 train_cfg = dict(type='ResumableTrainLoop', max_iters=iterations, val_interval=iterations)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
-find_unused_parameters = True  # a batch without objects has no denoising queries
 del iterations
