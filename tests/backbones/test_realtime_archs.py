@@ -166,7 +166,7 @@ def test_export_of_a_stem_with_dynamic_sizes() -> None:
     [
         (dict(patch_size=14), 'conv_stem needs patch_size=16'),
         (dict(embed_dims=36, num_heads=3), 'multiple of 8'),
-        (dict(pre_norm=True), 'norms of its own'),
+        (dict(pre_norm=True), 'has its own norms'),
     ],
 )
 def test_what_a_stem_does_not_go_with(change: dict, says: str) -> None:

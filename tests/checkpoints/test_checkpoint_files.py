@@ -230,7 +230,7 @@ def test_no_connection(server: str, tmp_path: Path):
 
 def test_unknown_kind_of_address():
     text = refusal(RoPEViT, 's3://bucket/x.pth', **VIT)
-    assert 'give a path, https:// or hf-hub:owner/name' in text
+    assert 'give a path, an https address or hf-hub:owner/name' in text
 
 
 def test_hub_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

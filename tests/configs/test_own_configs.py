@@ -195,7 +195,7 @@ def test_without_weights_all_learn_alike(data: Path) -> None:
         ),
         ('detection', dict(backbone='dinov3_base'), 'own.weights: name the weights of dinov3_base'),
         ('detection', dict(epochs=0), 'epochs must be an integer from 1 up, got 0'),
-        ('detection', dict(classes='[cow]'), 'classes cow are no categories of'),
+        ('detection', dict(classes='[cow]'), 'classes cow are not categories of'),
         ('detection', dict(train='[a,b]'), 'own.train='),
         ('semantic', dict(void='[car]'), "own.void: 'car' is no class; there are none, background"),
         ('semantic', dict(train='[a,b]'), 'no folders of images and masks of train; looked for a'),
