@@ -43,7 +43,7 @@ def train(task: str, *, work_dir: str | Path | None = None, **own: object) -> Mo
         UsageError: a setting or data that cannot be used, before the training begins.
     """
     from .commands import train as command
-    from .commands.arguments import CONFIGS
+    from .utils.configs import CONFIGS
     from .utils.validation import check_choice
 
     check_choice('task', task, TASKS)
@@ -73,9 +73,9 @@ def load(
     from mmengine.device import get_device
     from mmengine.registry import DefaultScope
 
-    from .commands.config import load_config, used_loaders
     from .commands.predict.inference import build_inferencer
-    from .commands.weights import tested_checkpoint
+    from .project.config import load_config, used_loaders
+    from .project.weights import tested_checkpoint
 
     folder = Path(source)
     if checkpoint is None and folder.is_dir() and not (folder / 'config.json').is_file():

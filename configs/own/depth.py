@@ -17,6 +17,6 @@ own = dict(
 )
 
 # Derived from `own`: iterations, learning rate, crops, bins, intervals.
-from rope_dense.commands.own_depth import depth
+from rope_dense.own.depth import depth
 
 _base_.update(depth(own))

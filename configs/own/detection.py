@@ -13,6 +13,6 @@ own = dict(
 )
 
 # Derived from `own`: classes and their number, iterations, learning rate, sizes, intervals.
-from rope_dense.commands.own_config import detection
+from rope_dense.own.common import detection
 
 _base_.update(detection(own))

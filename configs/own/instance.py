@@ -14,6 +14,6 @@ own = dict(
 )
 
 # Derived from `own`: classes and their number, iterations, learning rate, sizes, intervals.
-from rope_dense.commands.own_config import instance
+from rope_dense.own.common import instance
 
 _base_.update(instance(own))

@@ -15,6 +15,6 @@ own = dict(
 )
 
 # Derived from `own`: classes and their number, iterations, learning rate, intervals.
-from rope_dense.commands.own_oriented import oriented
+from rope_dense.own.oriented import oriented
 
 _base_.update(oriented(own))

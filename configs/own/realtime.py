@@ -14,6 +14,6 @@ own = dict(
 )
 
 # Derived from `own`: classes and their number, iterations, learning rate, stages, intervals.
-from rope_dense.commands.own_realtime import realtime
+from rope_dense.own.realtime import realtime
 
 _base_.update(realtime(own))

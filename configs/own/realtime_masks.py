@@ -15,6 +15,6 @@ own = dict(
 )
 
 # Derived from `own`: classes and their number, iterations, learning rate, stages, intervals.
-from rope_dense.commands.own_realtime import realtime_masks
+from rope_dense.own.realtime import realtime_masks
 
 _base_.update(realtime_masks(own))

@@ -15,6 +15,6 @@ own = dict(
 )
 
 # Derived from `own`: classes and their number, iterations, learning rate, sizes, intervals.
-from rope_dense.commands.own_semantic import semantic
+from rope_dense.own.semantic import semantic
 
 _base_.update(semantic(own))

@@ -8,18 +8,12 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .errors import UsageError
+from ..project.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
-
-PACKAGE = Path(__file__).parents[1]
-CONFIGS = PACKAGE / '.mim' / 'configs'  # of an installed package
-if not CONFIGS.is_dir():
-    CONFIGS = PACKAGE.parent / 'configs'  # of a clone
 
 
 def tool_parser(description: str | None) -> argparse.ArgumentParser:
@@ -208,7 +202,7 @@ def checked_device(name: str) -> torch.device:
     """The device of --device; UsageError if there is none."""
     import torch
 
-    from .door import building
+    from ..project.building import building
 
     with building(f'--device {name}'):
         device = torch.device(name)

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..project.errors import UsageError
 from .arguments import add_config_arguments, check_at_least, tool_parser
-from .errors import UsageError
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -45,10 +45,10 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(args: argparse.Namespace) -> None:
     from mmengine.registry import DefaultScope
 
+    from ..checks.data import check_data
     from ..engine.train_loop import set_epoch
-    from .config import load_config
-    from .data_checks import check_data
-    from .door import building
+    from ..project.building import building
+    from ..project.config import load_config
 
     check_at_least(args, 1, 'count')
     check_at_least(args, 0, 'epoch')
@@ -91,7 +91,7 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
 
     from ..datasets.drawing import draw_depth
     from ..engine.runner import NamingPipeline
-    from .config import detects, visualizer_of
+    from ..project.config import detects, visualizer_of
 
     dataset = DATASETS.build(config[f'{split}_dataloader'].dataset)
     dataset.pipeline = NamingPipeline(dataset.pipeline.transforms)

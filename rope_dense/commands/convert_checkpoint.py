@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..project.errors import UsageError
 from .arguments import tool_parser
-from .errors import UsageError
 
 if TYPE_CHECKING:
     from ..checkpoints.keys import KeyTable, Layout, StateDict

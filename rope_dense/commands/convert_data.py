@@ -21,8 +21,8 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..project.errors import UsageError
 from .arguments import tool_parser
-from .errors import UsageError
 
 FORMATS = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'dota', 'colours')
 

@@ -32,11 +32,11 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(args: argparse.Namespace) -> None:
     import torch
 
+    from ..checks.model import build_model
     from ..models.eomt.annealing import find_eomt
     from ..models.eomt.weights import load_eomt
+    from ..project.config import load_config
     from ..utils.atomic_write import atomic_write
-    from .config import load_config
-    from .model_checks import build_model
 
     model = build_model(load_config(args.config))
     load_eomt(model.backbone, find_eomt(model), args.source, args.base)

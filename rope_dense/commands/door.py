@@ -1,9 +1,8 @@
-"""Run a command and print errors in one line, with the config key that caused the error."""
+"""Run a command and print errors in one line."""
 
 from __future__ import annotations
 
 import argparse
-import copy
 import functools
 import gc
 import logging
@@ -11,19 +10,13 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from typing import Any
 
 import mmengine.logging
-from mmengine.config import Config, ConfigDict
-from mmengine.registry import Registry
 from torch import distributed
 
-from ..checkpoints import CheckpointError
-from ..engine.runner import LoadError
-from ..integrations.hub_config import is_stored, registered_only
-from .errors import UsageError
+from ..project.building import NAMED
 
 # Warnings about calls and defaults of mmdet, mmseg and pycocotools, which no user can mend.
 NOISE = (
@@ -31,7 +24,6 @@ NOISE = (
     'The draw is False',
     r'__array__ implementation doesn.t accept a copy keyword',
 )
-NAMED = (UsageError, CheckpointError, LoadError, OSError)  # their messages name what is wrong
 
 
 def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> int:
@@ -82,36 +74,3 @@ def report(error: Exception, debug: bool) -> None:
     is_named = isinstance(error, NAMED) and error.__cause__ is None
     more = '' if is_named or debug else ' (--debug shows where)'
     print(f'error: {text}{more}', file=sys.stderr)
-
-
-@contextmanager
-def building(key: str) -> Iterator[None]:
-    """Within this context, any error becomes a UsageError of one line.
-
-    Args:
-        key: of the part of the config that is built or read, for the message.
-    """
-    try:
-        yield
-    except NAMED:
-        raise
-    except Exception as error:  # a part can fail in any way
-        text = ' '.join(str(error).split())
-        raise UsageError(f'{key}: {type(error).__name__}: {text}') from error
-
-
-def build_part(
-    cfg: Config, key: str, registry: Registry, settings: dict, **arguments: object
-) -> Any:
-    """Build the part of a config at a key, in the scope of the config.
-
-    Args:
-        settings: of the part. They are copied, because some parts change theirs (DINO's head).
-        arguments: added to the settings.
-
-    Raises:
-        UsageError: see ``building``.
-    """
-    guard = registered_only() if is_stored(cfg) else nullcontext()
-    with building(key), guard, registry.switch_scope_and_registry(cfg.default_scope) as scoped:
-        return scoped.build(ConfigDict(copy.deepcopy(settings), **arguments))

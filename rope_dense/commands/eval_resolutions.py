@@ -40,7 +40,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from .config import load_config, used_loaders
+    from ..project.config import load_config, used_loaders
     from .sweep import prepare_sweep
 
     cfg = load_config(args.config, args.cfg_options, args.work_dir, args.data_root)

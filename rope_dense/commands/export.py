@@ -62,15 +62,15 @@ def number_or_dynamic(text: str) -> int | str:
 def main(args: argparse.Namespace) -> None:
     from mmengine.utils import to_2tuple
 
+    from ..checks.model import build_model
     from ..export import export
     from ..export.compare import check_file
     from ..export.exporter import DTYPES
+    from ..project.config import load_config
+    from ..project.weights import tested_checkpoint
     from ..utils.lock import exclusive
     from .alive import alive
-    from .config import load_config
     from .image_sizes import parse_size
-    from .model_checks import build_model
-    from .weights import tested_checkpoint
 
     size = args.size if args.size == 'dynamic' else to_2tuple(parse_size(args.size))
     cfg = load_config(args.config, args.cfg_options)
@@ -105,8 +105,8 @@ def load(
     Raises:
         UsageError, CheckpointError: they cannot be read, or do not fit.
     """
+    from ..project.weights import check_tested_weights
     from .trained_model import classes_and_colours
-    from .weights import check_tested_weights
 
     stored = check_tested_weights(checkpoint, model)
     classes = ((stored.get('meta') or {}).get('dataset_meta') or {}).get('classes')

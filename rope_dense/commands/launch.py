@@ -11,12 +11,12 @@ from mmengine.config import Config, ConfigDict
 from mmengine.runner import Runner, find_latest_checkpoint
 
 from ..engine import runner as runners
+from ..project.building import building
+from ..project.errors import UsageError
+from ..project.weights import read_safely
 from ..utils.atomic_write import is_interrupt
 from ..utils.config_parts import nodes
 from .alive import alive
-from .door import building
-from .errors import UsageError
-from .weights import read_safely
 
 
 def build_runner(cfg: Config, launcher: str) -> Runner:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
 
+from ..project.config import datasets_of, detects, evaluators, visualizer_of
+from ..project.errors import UsageError
+from ..project.weights import resolve_resume
 from ..utils.atomic_write import atomic_files
 from ..utils.config_parts import nodes
-from .config import datasets_of, detects, evaluators, visualizer_of
-from .errors import UsageError
-from .weights import resolve_resume
 
 
 def apply_training_options(cfg: Config, args: argparse.Namespace) -> None:

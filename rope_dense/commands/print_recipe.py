@@ -15,7 +15,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from .arguments import CONFIGS, add_common_arguments, add_training_arguments, parse, tool_parser
+from ..utils.configs import CONFIGS
+from .arguments import add_common_arguments, add_training_arguments, parse, tool_parser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -50,15 +51,15 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
+    from ..checks.model import build_model, build_shapes
+    from ..checks.random_weights import warn_of_random_weights
+    from ..checks.schedule import check_schedule
+    from ..project.building import building
+    from ..project.config import load_config, used_loaders
     from .complexity import count_products, measured_size
-    from .config import load_config, used_loaders
     from .config_list import config_table, list_configs, paper_result
-    from .door import building
-    from .model_checks import build_model, build_shapes
     from .options import apply_training_options
     from .recipe import entry, recipe_text
-    from .schedule import check_schedule
-    from .training_checks import warn_of_random_weights
 
     if args.list is not None:
         print(config_table(list_configs(CONFIGS.parent, args.list)))

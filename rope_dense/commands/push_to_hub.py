@@ -14,8 +14,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..project.errors import UsageError
 from .arguments import add_cfg_options, tool_parser
-from .errors import UsageError
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -49,7 +49,7 @@ def main(args: argparse.Namespace) -> None:
     import tempfile
 
     from ..integrations.hub import push_to_hub, save_for_hub
-    from .config import load_config
+    from ..project.config import load_config
     from .trained_model import load_trained
 
     if args.name.count('/') != 1 or not all(args.name.split('/')):

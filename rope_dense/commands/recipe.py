@@ -10,10 +10,11 @@ from mmengine.config import Config
 from torch import nn
 
 from ..backbones.base import Backbone
+from ..checks.model import build_optimizer
+from ..checks.random_weights import first_layer_scale
+from ..checks.schedule import scheduler_settings
 from ..engine.param_groups import group_table
 from ..rope import RotaryEmbedding
-from .model_checks import build_optimizer
-from .schedule import scheduler_settings
 
 LABEL, WIDTH = 11, 100
 POSITIONS = {
@@ -158,11 +159,6 @@ def scales_of(backbone: Backbone, with_rope: bool) -> list[str]:
     if (scale := first_layer_scale(backbone)) is not None:
         texts.append(f'LayerScale of blocks begins at {scale:g}')
     return texts
-
-
-def first_layer_scale(backbone: Backbone) -> float | None:
-    """The initial LayerScale of its first block; None without one."""
-    return getattr(backbone.ordered_blocks[0], 'layer_scale_init_value', None)
 
 
 def windows_text(model: nn.Module) -> str:

@@ -48,14 +48,14 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(args: argparse.Namespace) -> None:
     from mmengine.config import Config
 
-    from .config import load_config, used_loaders
-    from .data_checks import check_data
-    from .door import building
+    from ..checks.data import check_data
+    from ..checks.model import build_model, check_image_sizes
+    from ..project.building import building
+    from ..project.config import load_config, used_loaders
+    from ..project.oriented import check_convention
+    from ..project.weights import check_tested_weights
     from .launch import build_runner, test
-    from .model_checks import build_model, check_image_sizes
     from .options import enable_compile, enable_tta, saved_predictions, show_predictions
-    from .oriented import check_convention
-    from .weights import check_tested_weights
 
     cfg = load_config(args.config, args.cfg_options, args.work_dir, args.data_root)
     with building('the config'):

@@ -27,18 +27,18 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(args: argparse.Namespace) -> None:
     from mmengine.dist import is_main_process
 
+    from ..checks.data import check_data
+    from ..checks.model import build_model, check_image_sizes
+    from ..checks.random_weights import warn_of_random_weights
+    from ..checks.schedule import check_schedule
+    from ..project.building import building
+    from ..project.config import load_config, used_loaders
+    from ..project.weights import check_initial_weights
     from ..utils.lock import exclusive
-    from .config import load_config, used_loaders
-    from .data_checks import check_data
-    from .door import building
     from .launch import build_runner, train
-    from .model_checks import build_model, check_image_sizes
     from .options import apply_training_options
     from .recipe import recipe_text
     from .report import report_training
-    from .schedule import check_schedule
-    from .training_checks import warn_of_random_weights
-    from .weights import check_initial_weights
 
     cfg = load_config(args.config, args.cfg_options, args.work_dir, args.data_root)
     with building('the config'):

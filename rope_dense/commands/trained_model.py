@@ -7,10 +7,10 @@ from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.registry import DATASETS
 
-from .config import component_of, datasets_of
-from .model_checks import build_model, check_classes
-from .oriented import check_convention
-from .weights import check_tested_weights
+from ..checks.model import build_model, check_classes
+from ..project.config import component_of, datasets_of
+from ..project.oriented import check_convention
+from ..project.weights import check_tested_weights
 
 Colour = tuple[int, int, int]  # red, green, blue
 

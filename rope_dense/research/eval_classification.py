@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..commands.arguments import add_sweep_arguments, tool_parser
-from ..commands.errors import UsageError, usage_errors
+from ..project.errors import UsageError, usage_errors
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -124,7 +124,7 @@ def model_and_protocol(args: argparse.Namespace) -> tuple[dict, dict]:
         UsageError: the file given as ``--config`` is no config of a classifier, or an option does
             not fit the model.
     """
-    from ..commands.config import load_config
+    from ..project.config import load_config
     from .classifier import PROTOCOLS, classifier_config
 
     if args.config is not None and args.model is not None:

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from ..backbones.base import Backbone
 from ..checkpoints import load_pretrained
+from ..checks.model import random_model
 from ..commands.arguments import check_at_least, checked_device
-from ..commands.config import load_config
-from ..commands.errors import UsageError, usage_errors
-from ..commands.model_checks import random_model
 from ..commands.sweep.results import csv_text
 from ..datasets.image_sources import find_sources
+from ..project.config import load_config
+from ..project.errors import UsageError, usage_errors
 from ..utils.atomic_write import atomic_write, atomic_write_text
 from ..utils.validation import check_integer
 from . import attention_statistics, patch_frequencies, plots, tables

@@ -13,11 +13,11 @@ from rope_dense.backbones.base import Backbone, build_rope
 from rope_dense.backbones.block import Block, Mlp
 from rope_dense.backbones.layers import PatchEmbed, to_map
 from rope_dense.backbones.windows import window_plan
-from rope_dense.commands.errors import UsageError
-from rope_dense.commands.model_checks import check_image_sizes
+from rope_dense.checks.model import check_image_sizes
 from rope_dense.commands.recipe import positions_text, windows_text
 from rope_dense.commands.sweep.evaluator import Evaluator
 from rope_dense.commands.sweep.settings import Setting
+from rope_dense.project.errors import UsageError
 
 NORM = dict(type='LN')
 Size = tuple[int, int]

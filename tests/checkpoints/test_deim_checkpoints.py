@@ -25,7 +25,7 @@ from rope_dense.checkpoints.models import (
     to_published,
 )
 from rope_dense.checkpoints.publishers.deim import pattern, replacement
-from rope_dense.commands.weights import check_tested_weights, load_from_source
+from rope_dense.project.weights import check_tested_weights, load_from_source
 
 ROOT = CONFIGS.parent
 IMAGES = [(64, 64), (96, 160)]

@@ -12,7 +12,7 @@ from mmengine.registry import DefaultScope
 
 from helpers.small_configs import make_data, small_config
 from helpers.tool_names import TOOLS, Fails, Main
-from rope_dense.commands.model_checks import build_model
+from rope_dense.checks.model import build_model
 
 
 @pytest.fixture(scope='session')

@@ -8,8 +8,8 @@ import pytest
 from helpers.small_configs import CONFIGS
 from helpers.tool_names import TRAIN_DATA, Fails, Main
 from rope_dense import integrations
-from rope_dense.commands.config import load_config
-from rope_dense.commands.errors import UsageError
+from rope_dense.project.config import load_config
+from rope_dense.project.errors import UsageError
 
 
 def test_missing_config(train: Main, test: Main, fails: Fails) -> None:
@@ -70,7 +70,7 @@ def test_missing_mmrotate(
     train: Main, fails: Fails, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setitem(sys.modules, 'mmrotate', None)
-    for module in ('integrations.mmrotate', 'commands.own_oriented'):  # as in a new process
+    for module in ('integrations.mmrotate', 'own.oriented'):  # as in a new process
         monkeypatch.delitem(sys.modules, f'rope_dense.{module}', raising=False)
     monkeypatch.delattr(integrations, 'mmrotate', raising=False)
     monkeypatch.setattr('mmengine.hub.hub.install_package', lambda package: pytest.fail(package))

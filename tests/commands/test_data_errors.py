@@ -11,9 +11,9 @@ from PIL import Image
 
 from helpers.small_configs import CONFIGS
 from helpers.tool_names import TRAIN_DATA, Fails, Main
-from rope_dense.commands import data_checks
-from rope_dense.commands.errors import UsageError
-from rope_dense.commands.model_checks import build_model
+from rope_dense.checks import data as data_checks
+from rope_dense.checks.model import build_model
+from rope_dense.project.errors import UsageError
 
 
 def with_data_root(root: str) -> list[str]:

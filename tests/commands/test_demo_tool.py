@@ -10,10 +10,10 @@ import pytest
 from mmengine.config import Config
 from mmengine.runner import save_checkpoint
 
-from rope_dense.commands.config import with_data_root
+from rope_dense.checks.model import random_model
 from rope_dense.commands.demo.detections import draw_detections
 from rope_dense.commands.demo.training_curve import read_scalars
-from rope_dense.commands.model_checks import random_model
+from rope_dense.project.config import with_data_root
 
 Demo = Callable[[Sequence[str]], int]
 ROOT = Path(__file__).parents[2]

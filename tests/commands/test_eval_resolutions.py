@@ -14,11 +14,11 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 from helpers.small_configs import HEIGHT, WIDTH, make_data, small_config
-from rope_dense.commands.config import load_config
+from rope_dense.checks.model import build_model
 from rope_dense.commands.image_sizes import configured_size
-from rope_dense.commands.model_checks import build_model
 from rope_dense.commands.sweep.evaluator import ResolutionLoop
 from rope_dense.commands.sweep.results import read_results
+from rope_dense.project.config import load_config
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 

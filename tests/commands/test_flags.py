@@ -9,7 +9,6 @@ from mmengine.config import Config
 from mmengine.registry import STRATEGIES
 
 from helpers.tool_names import TOOL_NAMES, TOOLS, Fails, Main
-from rope_dense.commands.errors import UsageError
 from rope_dense.commands.options import (
     apply_training_options,
     enable_amp,
@@ -21,6 +20,7 @@ from rope_dense.commands.options import (
     show_predictions,
 )
 from rope_dense.commands.train import parse_args
+from rope_dense.project.errors import UsageError
 
 
 @pytest.mark.parametrize('tool', TOOL_NAMES)

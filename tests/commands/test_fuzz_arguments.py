@@ -16,7 +16,7 @@ from PIL import Image
 
 from helpers.seeds import seed_of_the_week
 from helpers.tool_names import Main
-from rope_dense.commands.errors import UsageError
+from rope_dense.project.errors import UsageError
 from rope_dense.utils.config_parts import nodes
 from rope_dense_command import command
 

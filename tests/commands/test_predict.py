@@ -16,7 +16,7 @@ from PIL import Image
 
 from helpers.seeds import seed_of_the_week
 from helpers.tool_names import TOOLS, Main
-from rope_dense.commands.model_checks import random_model
+from rope_dense.checks.model import random_model
 from rope_dense.commands.predict import inference
 
 

@@ -21,8 +21,8 @@ from torch import nn
 
 from helpers.small_configs import small_config
 from helpers.tool_names import TOOLS, Fails, Main
-from rope_dense.commands.model_checks import build_model
-from rope_dense.commands.training_checks import training_crops
+from rope_dense.checks.model import build_model
+from rope_dense.checks.random_weights import training_crops
 from rope_dense.large_images.journal import Journal
 
 pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")

@@ -11,9 +11,8 @@ import torch
 from mmengine.config import Config
 
 from helpers.small_configs import make_data, small_config
+from rope_dense.checks.model import build_model
 from rope_dense.commands import door
-from rope_dense.commands.config import load_config
-from rope_dense.commands.model_checks import build_model
 from rope_dense.commands.report import files_of_run, main, parse_args, report_training
 from rope_dense.commands.report.curves import read_logs
 from rope_dense.commands.report.detection import (
@@ -26,6 +25,7 @@ from rope_dense.commands.report.matching import Scored, match
 from rope_dense.commands.report.page import Page
 from rope_dense.commands.report.segmentation import boundary, count, ious
 from rope_dense.datasets import METAINFO
+from rope_dense.project.config import load_config
 
 VOID = {'meta', 'img', 'br', 'link'}  # elements without an end tag
 OBJECT = [10, 10, 20, 20]

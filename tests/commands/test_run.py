@@ -12,7 +12,7 @@ from PIL import Image
 
 import rope_dense
 from rope_dense.backbones.archs import VIT_ARCHS
-from rope_dense.commands.model_checks import random_model
+from rope_dense.checks.model import random_model
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 from mmengine.config import Config
 
-from rope_dense.commands.errors import UsageError
-from rope_dense.commands.schedule import check_schedule
+from rope_dense.checks.schedule import check_schedule
+from rope_dense.project.errors import UsageError
 
 LENGTH = 120
 ITERS = dict(by_epoch=False)

@@ -10,11 +10,11 @@ from PIL import Image
 
 from helpers.small_configs import make_data
 from helpers.tool_names import Fails, Main
-from rope_dense.commands.errors import UsageError
-from rope_dense.commands.model_checks import build_model, build_shapes
+from rope_dense.checks.model import build_model, build_shapes
+from rope_dense.checks.random_weights import warn_of_random_weights
 from rope_dense.commands.recipe import positions_text
-from rope_dense.commands.training_checks import warn_of_random_weights
-from rope_dense.commands.weights import check_backbone, check_initial_weights, load_from_source
+from rope_dense.project.errors import UsageError
+from rope_dense.project.weights import check_backbone, check_initial_weights, load_from_source
 
 
 def test_a_checkpoint_without_all_of_the_backbone(segmentor: str, detector: str) -> None:

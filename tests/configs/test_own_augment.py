@@ -15,10 +15,10 @@ from mmengine.registry import DATASETS, TRANSFORMS, DefaultScope
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
-from rope_dense.commands.config import load_config
-from rope_dense.commands.errors import UsageError
 from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
 from rope_dense.engine.train_loop import set_epoch
+from rope_dense.project.config import load_config
+from rope_dense.project.errors import UsageError
 from rope_dense.utils.config_parts import nodes
 
 pytestmark = pytest.mark.usefixtures('surroundings')

@@ -9,13 +9,13 @@ from mmengine.registry import MODELS, PARAM_SCHEDULERS, DefaultScope
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
-from rope_dense.commands.config import load_config, with_data_root
-from rope_dense.commands.data_checks import check_paths
-from rope_dense.commands.errors import UsageError
-from rope_dense.commands.model_checks import random_model
-from rope_dense.commands.own_backbones import WORDS, find_backbone
-from rope_dense.commands.own_config import multiplied
+from rope_dense.checks.data import check_paths
+from rope_dense.checks.model import random_model
 from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
+from rope_dense.own.backbones import WORDS, find_backbone
+from rope_dense.own.common import multiplied
+from rope_dense.project.config import load_config, with_data_root
+from rope_dense.project.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 OWN = CONFIGS / 'own'

@@ -14,10 +14,10 @@ from mmengine.registry import DATASETS, DefaultScope
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
-from rope_dense.commands.config import load_config
-from rope_dense.commands.errors import UsageError
-from rope_dense.commands.model_checks import build_shapes, random_model
+from rope_dense.checks.model import build_shapes, random_model
 from rope_dense.datasets import ShapesSettings, write_shapes
+from rope_dense.project.config import load_config
+from rope_dense.project.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 

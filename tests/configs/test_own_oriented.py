@@ -20,15 +20,15 @@ from PIL import Image
 import helpers.oriented  # noqa: F401, skips where mmrotate is not installed
 from helpers.grid import CONFIGS
 from helpers.tool_names import TOOLS
-from rope_dense.commands.config import load_config
-from rope_dense.commands.data_checks import check_data
-from rope_dense.commands.errors import UsageError
-from rope_dense.commands.model_checks import random_model
-from rope_dense.commands.oriented import angle_version
-from rope_dense.commands.own_oriented import IOU_THRESHOLDS
-from rope_dense.commands.schedule import check_schedule
+from rope_dense.checks.data import check_data
+from rope_dense.checks.model import random_model
+from rope_dense.checks.schedule import check_schedule
 from rope_dense.datasets.rotated import rectangle_corners, regularized
 from rope_dense.integrations.hub import load_from_hub
+from rope_dense.own.oriented import IOU_THRESHOLDS
+from rope_dense.project.config import load_config
+from rope_dense.project.errors import UsageError
+from rope_dense.project.oriented import angle_version
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 BOX = np.array([60.0, 50, 50, 16, 0.6])

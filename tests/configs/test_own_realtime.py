@@ -11,11 +11,11 @@ from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
-from rope_dense.commands.config import load_config
-from rope_dense.commands.model_checks import random_model
-from rope_dense.commands.schedule import check_schedule
+from rope_dense.checks.model import random_model
+from rope_dense.checks.schedule import check_schedule
 from rope_dense.datasets import ShapesSettings, write_shapes
 from rope_dense.engine.train_loop import set_epoch
+from rope_dense.project.config import load_config
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 

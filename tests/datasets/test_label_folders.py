@@ -10,10 +10,10 @@ import pytest
 import torch
 from PIL import Image
 
-from rope_dense.commands import own_config
-from rope_dense.commands.own_config import detection
 from rope_dense.datasets.conversion import convert, covered_area, crosses_itself
 from rope_dense.datasets.label_folders import LabelFolder, find_labels
+from rope_dense.own import common as own_config
+from rope_dense.own.common import detection
 
 WIDTH, HEIGHT = 64, 48
 BOX = (8, 6, 24, 12)  # left, top, width, height

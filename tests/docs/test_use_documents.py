@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rope_dense.commands.own_depth import OwnDepth
+from rope_dense.own.depth import OwnDepth
 from rope_dense_command import import_early
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from helpers.exported import assert_plain, assert_same, pixels, run, session, strong
 from helpers.grid import CONFIGS
-from rope_dense.commands.model_checks import build_model
+from rope_dense.checks.model import build_model
 from rope_dense.export import export
 
 SIZES = [(1, 48, 82), (3, 73, 57), (2, 97, 101), (1, 128, 65)]  # batch, height, width

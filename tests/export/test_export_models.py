@@ -23,7 +23,7 @@ from helpers.exported import (
     strong,
 )
 from helpers.small_configs import CONFIGS, small_config
-from rope_dense.commands.model_checks import build_model
+from rope_dense.checks.model import build_model
 from rope_dense.export import export
 from rope_dense.export.compare import run_file
 from rope_dense.export.exporter import trace

@@ -22,8 +22,7 @@ from safetensors.torch import save_file
 from helpers.seeds import seed_of_the_week
 from helpers.tool_names import TOOLS
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.commands.config import load_config
-from rope_dense.commands.model_checks import build_model
+from rope_dense.checks.model import build_model
 from rope_dense.integrations import hub_config
 from rope_dense.integrations.hub import load_from_hub, prediction_steps
 from rope_dense.integrations.hub_config import (
@@ -34,6 +33,7 @@ from rope_dense.integrations.hub_config import (
     storable,
     without_left_out,
 )
+from rope_dense.project.config import load_config
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
 WATCHED = (

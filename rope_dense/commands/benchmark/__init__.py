@@ -53,9 +53,9 @@ def main(args: argparse.Namespace) -> None:
     import torch
     from mmengine.utils import to_2tuple
 
-    from ..config import load_config
+    from ...checks.model import random_model
+    from ...project.config import load_config
     from ..image_sizes import parse_size
-    from ..model_checks import random_model
     from .measure import device_name, measure, write
 
     sizes = [to_2tuple(parse_size(size)) for size in args.sizes]

@@ -17,12 +17,12 @@ from mmengine.dataset import Compose, pseudo_collate
 from mmengine.registry import TRANSFORMS
 from torch import nn
 
+from ...project.building import build_part
+from ...project.config import used_loaders
+from ...project.errors import UsageError
 from ...utils.atomic_write import atomic_write, atomic_write_text
 from ...utils.config_parts import pipelines
 from ..complexity import count_products
-from ..config import used_loaders
-from ..door import build_part
-from ..errors import UsageError
 from ..image_sizes import at_size
 from ..sweep.results import csv_text
 from .plot import draw_time_bars

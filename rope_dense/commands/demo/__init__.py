@@ -19,7 +19,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..arguments import CONFIGS, add_cfg_options, tool_parser
+from ...utils.configs import CONFIGS
+from ..arguments import add_cfg_options, tool_parser
 
 CONFIG = CONFIGS / 'demo' / 'deim_quick_shapes.py'
 

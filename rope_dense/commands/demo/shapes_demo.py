@@ -14,10 +14,10 @@ from mmengine.device import get_device
 from mmengine.runner import find_latest_checkpoint
 
 from ...datasets import ShapesSettings, write_shapes
+from ...project.building import building
+from ...project.config import read_options, with_data_root
+from ...project.errors import UsageError
 from ...utils.atomic_write import atomic_write_text
-from ..config import read_options, with_data_root
-from ..door import building
-from ..errors import UsageError
 from ..launch import build_runner
 from ..launch import train as run_training
 from ..sweep.evaluator import Evaluator

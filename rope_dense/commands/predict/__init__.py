@@ -23,6 +23,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...project.errors import UsageError
 from ..arguments import (
     add_model_arguments,
     add_prediction_arguments,
@@ -30,7 +31,6 @@ from ..arguments import (
     checked_device,
     tool_parser,
 )
-from ..errors import UsageError
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -73,9 +73,9 @@ def main(args: argparse.Namespace) -> None:
     from mmengine.registry import DefaultScope
 
     from ...datasets.image_sources import VIDEO_SUFFIXES, is_stream, stream_rate, video_properties
-    from ..config import load_config, used_loaders
+    from ...project.config import load_config, used_loaders
+    from ...project.weights import tested_checkpoint
     from ..image_sizes import at_size, parse_size
-    from ..weights import tested_checkpoint
     from .inference import build, predict_images, predict_video, sources_of
 
     check_at_least(args, 1, 'batch')

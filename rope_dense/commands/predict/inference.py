@@ -32,13 +32,13 @@ from ...datasets.image_sources import (
 )
 from ...integrations.hub_config import is_stored, registered_only
 from ...models.shared_backbone import FEATURES, SharedBackbone
+from ...project.config import detects, estimates_depth, has_tasks, visualizer_of
+from ...project.errors import UsageError
+from ...project.oriented import angle_version
+from ...project.weights import check_tested_weights, read_safely
 from ...utils.config_parts import without_labels
 from .. import predict_large
-from ..config import detects, estimates_depth, has_tasks, visualizer_of
-from ..errors import UsageError
-from ..oriented import angle_version
 from ..trained_model import classes_and_colours
-from ..weights import check_tested_weights, read_safely
 from .files import (
     DRAWN,
     LABELS,

@@ -22,6 +22,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...project.errors import UsageError
 from ..arguments import (
     add_model_arguments,
     add_prediction_arguments,
@@ -29,7 +30,6 @@ from ..arguments import (
     checked_device,
     tool_parser,
 )
-from ..errors import UsageError
 
 NO_DEPTH = (
     'depth is not predicted in tiles, each of which would have a scale of its own: resize the '
@@ -94,8 +94,8 @@ def main(args: argparse.Namespace) -> None:
     from ...large_images.image_file import LargeImage
     from ...large_images.journal import JournalError
     from ...large_images.tiles import TileGrid
+    from ...project.config import estimates_depth, load_config, used_loaders
     from ...utils.lock import exclusive
-    from ..config import estimates_depth, load_config, used_loaders
     from ..trained_model import load_trained
     from .tiled import (
         folder_of,

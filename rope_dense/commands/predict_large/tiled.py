@@ -14,6 +14,7 @@ from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.utils import ProgressBar
 
+from ...checks.random_weights import training_crops, warn
 from ...datasets.rotated_results import write_dota
 from ...large_images.detection import (
     as_coco,
@@ -29,14 +30,13 @@ from ...large_images.pictures import draw_boxes, draw_labels
 from ...large_images.predictor import TilePredictor
 from ...large_images.segmentation import label_type, segment
 from ...large_images.tiles import TileGrid
+from ...project.config import visualizer_of
+from ...project.errors import UsageError
+from ...project.oriented import angle_version
 from ...utils.atomic_write import atomic_write_text
 from ...utils.peak_memory import peak_rss
-from ..config import visualizer_of
-from ..errors import UsageError
 from ..image_sizes import at_size, configured_size, parse_size
-from ..oriented import angle_version
 from ..sweep.results import Identity
-from ..training_checks import training_crops, warn
 
 UPRIGHT_IOU, ROTATED_IOU = 0.5, 0.1  # the second as mmrotate merges the tiles of DOTA
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...project.errors import UsageError
 from ..arguments import add_cfg_options, checked_device, tool_parser
-from ..errors import UsageError
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -47,7 +47,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(args: argparse.Namespace) -> None:
     from mmengine.device import get_device
 
-    from ..config import load_config, used_loaders
+    from ...project.config import load_config, used_loaders
     from .compare import compare
 
     if args.compare:
@@ -90,12 +90,12 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
     Raises:
         UsageError, CheckpointError: the data or the weights cannot be used.
     """
-    from ..config import detects, estimates_depth
-    from ..data_checks import check_data
-    from ..model_checks import check_image_sizes
-    from ..oriented import angle_version
+    from ...checks.data import check_data
+    from ...checks.model import check_image_sizes
+    from ...project.config import detects, estimates_depth
+    from ...project.oriented import angle_version
+    from ...project.weights import read_safely
     from ..trained_model import load_trained
-    from ..weights import read_safely
     from . import curves, depth, detection, segmentation
     from .page import Page
 
@@ -124,7 +124,7 @@ def report_training(cfg: Config) -> None:
     """
     from mmengine.device import get_device
 
-    from ..oriented import angle_version
+    from ...project.oriented import angle_version
 
     if not (cfg.get('own') or {}).get('report') or angle_version(cfg):
         return

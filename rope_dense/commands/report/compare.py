@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ...project.errors import UsageError
 from .page import Page
 
 FIGURES = {  # sections with plots, of detectors or segmentors

@@ -11,7 +11,7 @@ from mmengine.config import Config
 from mmengine.model import BaseModel
 
 from ...datasets.drawing import depth_picture
-from ..errors import UsageError
+from ...project.errors import UsageError
 from . import figures
 from .page import Page
 from .predictions import build_loader, max_value_of, predict, read_picture

@@ -23,7 +23,7 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from torch.utils.data import Dataset
 
-from ..errors import UsageError
+from ...project.errors import UsageError
 from ..predict.files import coco_annotations
 from . import figures
 from .matching import (

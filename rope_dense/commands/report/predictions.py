@@ -17,8 +17,8 @@ from mmengine.structures import BaseDataElement
 from torch.utils.data import DataLoader
 
 from ...datasets.image_sources import range_in, read_image
+from ...project.errors import UsageError
 from ...utils.config_parts import pipelines
-from ..errors import UsageError
 
 PROGRESS_SECONDS = 10.0
 

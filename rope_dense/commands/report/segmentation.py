@@ -15,7 +15,7 @@ from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
 from mmseg.visualization import SegLocalVisualizer
 
-from ..errors import UsageError
+from ...project.errors import UsageError
 from . import figures
 from .page import Page
 from .predictions import build_loader, max_value_of, predict, read_picture

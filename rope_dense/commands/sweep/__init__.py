@@ -13,14 +13,14 @@ from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from mmengine.utils import to_2tuple
 
+from ...checks.data import check_data
+from ...checks.model import build_model
+from ...project.oriented import check_convention
+from ...project.weights import SelfLoading, check_tested_weights
 from ...utils.atomic_write import atomic_write_text
 from ...utils.lock import exclusive
-from ..data_checks import check_data
 from ..image_sizes import at_size, configured_size, parse_size
 from ..launch import build_runner
-from ..model_checks import build_model
-from ..oriented import check_convention
-from ..weights import SelfLoading, check_tested_weights
 from .comparison import Comparison, ReadRuns, read_runs, relative_to
 from .evaluator import Evaluator, bare_model, runner_config
 from .plot import draw_resolutions

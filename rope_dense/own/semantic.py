@@ -11,7 +11,7 @@ from ..datasets.own_data import (
     paired_files,
     read_classes,
 )
-from .own_config import (
+from .common import (
     UNKNOWN,
     Own,
     as_folders,

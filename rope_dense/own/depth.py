@@ -12,7 +12,7 @@ import numpy as np
 from ..datasets.depth import depth_files, read_depth
 from ..datasets.own_data import find_masks
 from ..utils.validation import check_integer, check_number
-from .own_config import (
+from .common import (
     UNKNOWN,
     Own,
     as_folders,

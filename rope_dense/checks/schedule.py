@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmengine.config import Config, ConfigDict
 from mmengine.optim.scheduler.param_scheduler import INF
 
-from .errors import UsageError
+from ..project.errors import UsageError
 
 
 def scheduler_settings(cfg: Config) -> list[ConfigDict]:

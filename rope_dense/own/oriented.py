@@ -10,7 +10,7 @@ from typing import Any
 from ..datasets.label_folders import LabelFolder, Labels, find_labels
 from ..datasets.own_data import CocoSplit, annotation_files, find_coco
 from ..integrations import mmrotate  # noqa: F401, one line says what is not installed
-from .own_config import (
+from .common import (
     CONVERTED,
     Own,
     as_file,
@@ -20,7 +20,7 @@ from .own_config import (
     read_recipe,
     settings_of,
 )
-from .own_realtime import RECIPE_BATCH, RECIPES, fit_model
+from .realtime import RECIPE_BATCH, RECIPES, fit_model
 
 IOU_THRESHOLDS = [round(0.5 + 0.05 * step, 2) for step in range(10)]
 META_KEYS = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')

@@ -6,10 +6,9 @@ from mmengine.config import Config
 from torch import nn
 
 from ..backbones.base import Backbone
+from ..project.config import datasets_of
 from ..utils.config_parts import nodes
 from ..utils.validation import check_size
-from .config import datasets_of
-from .recipe import first_layer_scale
 
 SMALL_LAYER_SCALE = 1e-3
 SMALL_SHARE = 0.05  # of the parameters of a backbone: a fixed table of positions, say
@@ -74,3 +73,8 @@ def training_crops(cfg: Config) -> set[tuple[int, int]]:
 def warn(text: str) -> None:
     """Print a warning."""
     print(f'warning: {text}', file=sys.stderr)
+
+
+def first_layer_scale(backbone: Backbone) -> float | None:
+    """The initial LayerScale of its first block; None without one."""
+    return getattr(backbone.ordered_blocks[0], 'layer_scale_init_value', None)

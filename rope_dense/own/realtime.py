@@ -9,15 +9,7 @@ from mmengine.config import Config
 
 from ..datasets.dense_stages import set_stages, with_masks
 from ..utils.config_parts import nodes
-from .own_config import (
-    Own,
-    finished,
-    fit_data,
-    fit_schedule,
-    fit_weights,
-    read_recipe,
-    settings_of,
-)
+from .common import Own, finished, fit_data, fit_schedule, fit_weights, read_recipe, settings_of
 
 # The recipe of a backbone; shares of its epochs: first augmentation, end of mosaics and MixUp, end
 # of augmentation, late matching.

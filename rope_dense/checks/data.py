@@ -15,12 +15,12 @@ from mmengine.registry import DATASETS, TRANSFORMS
 
 from ..datasets.coco_completion import complete_annotations
 from ..engine.runner import FILES, NamingPipeline
-from .config import component_of, datasets_of, detects, evaluators, lacks_classes
-from .depth_checks import check_depths
-from .door import build_part
-from .errors import UsageError
-from .model_checks import check_classes, heads
-from .weights import is_remote
+from ..project.building import build_part
+from ..project.config import component_of, datasets_of, detects, evaluators, lacks_classes
+from ..project.errors import UsageError
+from ..project.weights import is_remote
+from .depth import check_depths
+from .model import check_classes, heads
 
 MASKS = 20  # of a data set are looked at
 # Larger files (COCO's has 450 MB) would take long to parse twice: only the classes are checked.

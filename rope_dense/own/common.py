@@ -30,11 +30,11 @@ from ..datasets.own_data import (
     read_classes,
 )
 from ..utils.config_parts import nodes
+from ..utils.configs import CONFIGS
 from ..utils.validation import check_choice, check_integer, check_number
-from .arguments import CONFIGS
-from .own_augment import AUGMENTS, FLIPS, fit_augmentation
-from .own_backbones import WORDS, OwnBackbone, find_backbone
-from .own_range import fit_range
+from .augment import AUGMENTS, FLIPS, fit_augmentation
+from .backbones import WORDS, OwnBackbone, find_backbone
+from .value_range import fit_range
 
 # Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
 DETECTION = dict.fromkeys(('tiny', 'small', 'base'), (0.1, 0.7)) | {'large': (0.4, 0.8)}

@@ -14,10 +14,10 @@ from mmengine.registry import MODELS, OPTIM_WRAPPERS
 from torch import nn
 
 from ..backbones.base import Backbone
+from ..project.building import build_part, building
+from ..project.config import datasets_of
+from ..project.errors import UsageError
 from ..utils.config_parts import nodes
-from .config import datasets_of
-from .door import build_part, building
-from .errors import UsageError
 
 SIZES = ('size', 'crop_size', 'scale', 'scales')  # settings of transforms, in pixels
 

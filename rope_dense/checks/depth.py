@@ -10,9 +10,9 @@ from mmengine.dataset import BaseDataset
 from mmengine.registry import TRANSFORMS
 
 from ..engine.runner import NamingPipeline
-from .door import build_part
-from .errors import UsageError
-from .model_checks import heads
+from ..project.building import build_part
+from ..project.errors import UsageError
+from .model import heads
 
 READ = 20  # of a data set are looked at
 LEAST_SHARE = 0.01  # of the largest depth that a head predicts; a smaller median has another unit

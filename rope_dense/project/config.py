@@ -19,11 +19,11 @@ from mmengine.runner import Runner
 
 from ..integrations.hub import config_file, is_stored_model
 from ..integrations.hub_config import read_settings
+from ..own.common import UNKNOWN
 from ..utils.config_parts import leaf_datasets, nodes
-from .door import building
+from .building import building
 from .errors import UsageError
 from .oriented import angle_version, write_convention
-from .own_config import UNKNOWN
 
 # mmengine needs all or none of these for each loop.
 SECTIONS = {

@@ -1,0 +1,265 @@
+"""A user's files: folders listed, text and XML decoded, headers of images read, errors named."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import yaml
+from PIL import Image, UnidentifiedImageError
+
+from .objects import Labels, Report
+
+Image.MAX_IMAGE_PIXELS = None  # satellite images exceed the limit; only headers are read here
+OPENCV_SUFFIXES = ('.jpg', '.jpeg', '.jfif', '.png', '.tif', '.tiff', '.bmp', '.webp')
+PILLOW_SUFFIXES = tuple(
+    suffix
+    for suffix in ('.gif', '.avif', '.heic', '.heif')
+    if suffix in Image.registered_extensions()
+)
+IMAGE_SUFFIXES = OPENCV_SUFFIXES + PILLOW_SUFFIXES
+ORIENTATION = 274  # the tag of EXIF
+DECLARED = re.compile(rb'^\s*<\?xml[^>]*?encoding=["\']([A-Za-z0-9._-]+)["\'][^>]*\?>')
+
+
+def list_files(folder: Path, suffixes: Sequence[str] | None = None) -> list[Path]:
+    """The files in a folder and the folders below it, sorted.
+
+    Neither hidden ones (macOS writes '._a.jpg' and '__MACOSX'), nor folders that are named like
+    images, nor links to files that are not there. Links to folders are followed.
+
+    Args:
+        suffixes: lower case, such as '.txt'; None for all files.
+    """
+    found, seen = [], set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:  # a link to a folder above
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = [name for name in folders if not name.startswith(('.', '__MACOSX'))]
+        for name in names:
+            if name.startswith('.'):
+                continue
+            path = os.path.join(place, name)
+            wanted = suffixes is None or os.path.splitext(name)[1].lower() in suffixes
+            if wanted and os.path.isfile(path):
+                found.append(path)
+    return [Path(path) for path in sorted(found)]
+
+
+def suffixes_in(folder: Path) -> str:
+    """The suffixes of the files in a folder, with their number: '12 .jpg, 3 .txt'."""
+    counts: dict[str, int] = {}
+    for path in list_files(folder):
+        name = path.suffix or '(none)'
+        counts[name] = counts.get(name, 0) + 1
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    return ', '.join(f'{number} {name}' for name, number in ordered) or 'no files'
+
+
+class Images:
+    """The image files of a split's folder, found by the names that labels give them."""
+
+    def __init__(self, labels: Labels, report: Report) -> None:
+        self.labels = labels
+        self.by_stem: dict[str, Path] = {}
+        self.by_path: dict[str, Path] = {}
+        self.by_name: dict[str, list[Path]] = {}
+        for file in list_files(labels.images, IMAGE_SUFFIXES):
+            stem = labels.path_of(file)
+            self.by_path[file.relative_to(labels.images).as_posix()] = file
+            if stem in self.by_stem:
+                if labels.takes(file):
+                    report.note(
+                        'two images of one name (the first is taken)',
+                        f'{self.by_stem[stem].name} and {file.name}',
+                    )
+                continue
+            self.by_stem[stem] = file
+            self.by_name.setdefault(file.stem, []).append(file)
+
+    def find(self, name: str) -> Path | None:
+        """The file of a path or name, with a suffix or without; None if it is not there.
+
+        Leading folders, of the machine or the project of a labelling tool, may be missing here; a
+        bare name has to be that of one file only.
+        """
+        parts = [part for part in re.split(r'[\\/]', name) if part not in ('', '.', '..')]
+        for start in range(len(parts)):
+            path = '/'.join(parts[start:])
+            stem = str(Path(path).with_suffix('')).replace(os.sep, '/')
+            if found := self.by_path.get(path) or self.by_stem.get(stem) or self.by_stem.get(path):
+                return found
+        if not parts:
+            return None
+        same = self.by_name.get(Path(parts[-1]).stem, ()) or self.by_name.get(parts[-1], ())
+        return same[0] if len(same) == 1 else None
+
+    def chosen(self) -> Iterator[tuple[str, Path]]:
+        """(Path in the folder without suffix, file) of each image of the split."""
+        return ((s, f) for s, f in self.by_stem.items() if self.labels.takes(f))
+
+
+@dataclass(frozen=True)
+class Header:
+    """Properties of an image file.
+
+    Attributes:
+        height, width: in pixels, of the image as it is shown: rotated as EXIF says.
+        orientation: EXIF's, 1 to 8; 1 if the file says none.
+        mode: Pillow's, such as 'RGB', 'I;16'.
+    """
+
+    height: int
+    width: int
+    orientation: int
+    mode: str
+
+
+def header(path: Path) -> Header:
+    """Read the header of an image, of any size.
+
+    Raises:
+        ValueError: it is no image, or is cut off.
+    """
+    try:
+        with Image.open(path) as image:
+            width, height = image.size
+            orientation = image.getexif().get(ORIENTATION, 1)
+            mode = image.mode
+    except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise
+        raise ValueError(f'{path} cannot be read as an image ({error})') from error
+    orientation = orientation if orientation in range(1, 9) else 1
+    if orientation > 4:
+        height, width = width, height
+    return Header(height, width, orientation, mode)
+
+
+def read_text(path: Path) -> str:
+    """A text of the user's, UTF-8 with or without a byte-order mark, or UTF-16 with one.
+
+    Raises:
+        ValueError: another encoding.
+    """
+    content = path.read_bytes()
+    is_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        return content.decode('utf-16' if is_16 else 'utf-8-sig')
+    except UnicodeDecodeError as error:
+        raise ValueError(f'{path} is no UTF-8 text ({error}): save it as UTF-8') from error
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """(place, line) of each line that is not blank: ('a.txt, line 3', '0 .5 .5 .2 .2')."""
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        if line.strip():
+            yield f'{path.name}, line {number}', line.strip()
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; ValueError, which names the file, if it is none or cut off."""
+    try:
+        return json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise ValueError(f'{path} is no JSON, or cut off ({error})') from error
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file, each scalar as text: `yes`, 1.10 and ~ stay as written.
+
+    Raises:
+        ValueError: it is no YAML.
+    """
+    try:
+        return yaml.load(read_text(path), Loader=yaml.BaseLoader)
+    except yaml.YAMLError as error:
+        raise ValueError(f'{path} is no YAML ({" ".join(str(error).split())})') from error
+
+
+def read_xml(path: Path) -> ElementTree.Element:
+    """The root of an XML file, in the encoding that its first line declares.
+
+    Raises:
+        ValueError: it is no XML, cut off, or in another encoding than it says.
+    """
+    content = path.read_bytes()
+    try:
+        declared = DECLARED.match(content)
+        encoding = declared[1].decode().lower() if declared else 'utf-8'
+        if declared and not encoding.startswith('utf'):  # expat knows no multi-byte encodings
+            encoding = 'gb18030' if encoding in ('gb2312', 'gbk') else encoding
+            return ElementTree.fromstring(content[declared.end() :].decode(encoding))
+        return ElementTree.fromstring(content)
+    except (ElementTree.ParseError, UnicodeDecodeError, LookupError, ValueError) as error:
+        raise ValueError(
+            f'{path} is no XML, cut off, or not in the encoding that it declares ({error})'
+        ) from error
+
+
+@contextmanager
+def naming(place: object) -> Iterator[None]:
+    """Within this context, an error of a label's content becomes a ValueError that names the place.
+
+    Args:
+        place: a file, or a file and an object in it: 'a.json, annotation 7'. Of nested contexts
+            the inner one names it.
+    """
+    try:
+        yield
+    except PlacedError:
+        raise
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
+        what = f'{error.args[0]!r} is missing' if isinstance(error, KeyError) else str(error)
+        raise PlacedError(what if str(place) in what else f'{place}: {what}') from error
+
+
+class PlacedError(ValueError):
+    """An error of labels whose message names the file."""
+
+
+def finite(values: Sequence[object], name: str = 'a number') -> list[float]:
+    """Values as finite numbers.
+
+    Raises:
+        ValueError: one of them is none; the message has it.
+    """
+    numbers = []
+    for value in values:
+        try:
+            number = float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            raise ValueError(f'{name} is {value!r}, which is no number') from None
+        if not np.isfinite(number):
+            raise ValueError(f'{name} is {value!r}, which is not finite')
+        numbers.append(number)
+    return numbers
+
+
+def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
+    """Names of classes as text, checked.
+
+    Raises:
+        ValueError: none, an empty name, or the same twice; the message begins with the place.
+    """
+    given = tuple(str(name).strip() for name in names)
+    if not given:
+        raise ValueError(f'{place}: no class in it')
+    for number, name in enumerate(given):
+        if not name or '\n' in name:
+            raise ValueError(f'{place}: class {number} has no name on one line, but {name!r}')
+        if given.index(name) < number:
+            raise ValueError(f'{place}: classes {given.index(name)} and {number} are both {name!r}')
+    return given

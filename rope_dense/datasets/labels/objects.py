@@ -1,0 +1,187 @@
+"""What every reader gives: images with their objects, and a report of the rest.
+
+A box is (left, top, width, height) in pixels; an outline is a list of polygons [x, y, x, y, ...]
+in pixels, or COCO's run lengths. Both refer to the pixels that the labels describe: ``Labelled``
+has their size where the labels say it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Box = tuple[float, float, float, float]
+Outline = list[list[float]] | dict[str, Any]  # polygons, or run lengths {'size': [h, w], 'counts'}
+EXAMPLES = 3  # of a kind are named
+NO_IMAGE = 'object of an image that is not there'
+
+
+@dataclass
+class Shape:
+    """An object of an image.
+
+    Attributes:
+        label: name of its class.
+        box: its corners may be in any order and outside of the image.
+        outline: polygons or run lengths; None for a box.
+        crowd: neither trained nor evaluated: COCO's ``iscrowd`` and ``ignore``.
+        difficult: trained and not evaluated: VOC's and DOTA's.
+        where: the place of its label, such as 'a.txt, line 3'.
+    """
+
+    label: str
+    box: Box
+    outline: Outline | None = None
+    crowd: bool = False
+    difficult: bool = False
+    where: str = ''
+
+
+@dataclass
+class Labelled:
+    """An image file with its objects.
+
+    Attributes:
+        size: (height, width) in pixels by the labels; None if they do not say it.
+        lost: (kind, place) of each object that the reader left out, see ``Report``.
+    """
+
+    file: Path
+    shapes: list[Shape] = field(default_factory=list)
+    size: tuple[int, int] | None = None
+    lost: list[tuple[str, str]] = field(default_factory=list)
+
+    def leave_out(self, kind: str, where: str = '') -> None:
+        """Leave out an object; an image that loses all of its objects is left out, too."""
+        self.lost.append((kind, where or self.file.name))
+
+
+@dataclass
+class Places:
+    """How often something was found, and the first places."""
+
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, where: Sequence[str], count: int) -> None:
+        """Count more of it."""
+        self.count += count
+        new = [place for place in dict.fromkeys(where) if place not in self.examples]
+        self.examples += new[: EXAMPLES + 1 - len(self.examples)]
+
+
+@dataclass
+class Report:
+    """What was changed in the labels of a split, and what was left out of them.
+
+    Attributes:
+        objects: number of objects in the labels, with those left out.
+        notes: what was changed or is unusual, by kind.
+        left_out: objects that no training and no evaluation sees, by reason.
+    """
+
+    objects: int = 0
+    notes: dict[str, Places] = field(default_factory=dict)
+    left_out: dict[str, Places] = field(default_factory=dict)
+
+    def note(self, kind: str, where: object, count: int = 1) -> None:
+        """Count something that was changed, or is unusual."""
+        self.notes.setdefault(kind, Places()).add([str(where)], count)
+
+    def leave_out(self, kind: str, where: object, count: int = 1) -> None:
+        """Count objects that are left out, and that no ``Labelled`` counts."""
+        self.objects += count
+        self.left_out.setdefault(kind, Places()).add([str(where)], count)
+
+    def merge(self, other: Report) -> None:
+        """Add the counts of another report."""
+        self.objects += other.objects
+        for mine, others in ((self.notes, other.notes), (self.left_out, other.left_out)):
+            for kind, places in others.items():
+                mine.setdefault(kind, Places()).add(places.examples, places.count)
+
+    @property
+    def num_left_out(self) -> int:
+        return sum(places.count for places in self.left_out.values())
+
+    def lines(self) -> list[str]:
+        """A line for each kind: '3 x box outside of its image (clipped): a.jpg, b.jpg'."""
+        lines = []
+        for kinds, suffix in ((self.left_out, ' (left out)'), (self.notes, '')):
+            for kind, places in kinds.items():
+                names = ', '.join(places.examples[:EXAMPLES])
+                more = ' ...' if len(places.examples) > EXAMPLES else ''
+                lines.append(f'{places.count} x {kind}{suffix}: {names}{more}')
+        return lines
+
+    def __str__(self) -> str:
+        return '\n'.join(self.lines()) or 'nothing unusual'
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Where the labels of a split are.
+
+    Attributes:
+        source: folder or file of the labels.
+        images: folder of the images.
+        names: its images, by their paths in that folder, without suffix; None for all.
+        options: what a file of the data set says of its format, such as YOLO's ``kpt_shape``.
+    """
+
+    source: Path
+    images: Path
+    names: frozenset[str] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def path_of(self, file: Path) -> str:
+        """The path of an image in the folder of the images, without suffix."""
+        return file.relative_to(self.images).with_suffix('').as_posix()
+
+    def takes(self, file: Path) -> bool:
+        """Return whether an image is of this split."""
+        return self.names is None or self.path_of(file) in self.names
+
+
+# The classes in their order, or () for those that occur, sorted; and the images.
+Read = tuple[Sequence[str], Iterator[Labelled]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """An annotation format: one module of this folder.
+
+    Attributes:
+        name: such as 'voc', for settings and the command line.
+        title: such as 'Pascal VOC', for reports.
+        suffixes: of its label files.
+        find: the data set in a folder; None if the folder has no labels of this format. Raises
+            ValueError for labels that cannot be used, with what was looked for and found.
+        read: the images of a split with their objects. Takes the labels, the classes or None for
+            those of the labels, and the report. Raises ValueError, which names file and place.
+    """
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    find: Callable[[Path], LabelFolder | None]
+    read: Callable[[Labels, Sequence[str] | None, Report], Read]
+
+
+@dataclass(frozen=True)
+class LabelFolder:
+    """A recognised data set.
+
+    Attributes:
+        format: of its labels.
+        splits: 'train' and 'val'.
+        split_by: what says which image is in which split, in words: 'ImageSets (train.txt, ...)'.
+        classes: names of its classes in their order; None for those of the labels.
+    """
+
+    format: Format
+    splits: Mapping[str, Labels]
+    split_by: str
+    classes: Sequence[str] | None = None

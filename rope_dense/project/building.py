@@ -1,0 +1,51 @@
+"""Build parts of a config; any error becomes one line with the key of the part."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import Registry
+
+from ..checkpoints import CheckpointError
+from ..engine.runner import LoadError
+from ..integrations.hub_config import is_stored, registered_only
+from .errors import UsageError
+
+NAMED = (UsageError, CheckpointError, LoadError, OSError)  # their messages name what is wrong
+
+
+@contextmanager
+def building(key: str) -> Iterator[None]:
+    """Within this context, any error becomes a UsageError of one line.
+
+    Args:
+        key: of the part of the config that is built or read, for the message.
+    """
+    try:
+        yield
+    except NAMED:
+        raise
+    except Exception as error:  # a part can fail in any way
+        text = ' '.join(str(error).split())
+        raise UsageError(f'{key}: {type(error).__name__}: {text}') from error
+
+
+def build_part(
+    cfg: Config, key: str, registry: Registry, settings: dict, **arguments: object
+) -> Any:
+    """Build the part of a config at a key, in the scope of the config.
+
+    Args:
+        settings: of the part. They are copied, because some parts change theirs (DINO's head).
+        arguments: added to the settings.
+
+    Raises:
+        UsageError: see ``building``.
+    """
+    guard = registered_only() if is_stored(cfg) else nullcontext()
+    with building(key), guard, registry.switch_scope_and_registry(cfg.default_scope) as scoped:
+        return scoped.build(ConfigDict(copy.deepcopy(settings), **arguments))
