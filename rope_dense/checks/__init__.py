@@ -1,1 +1,1 @@
-"""Checks of data, model and schedule before a run, for what would fail late or be silently wrong."""
+"""Checks of data, model and schedule before a run: what would fail late or be silently wrong."""

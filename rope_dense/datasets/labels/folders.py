@@ -1,0 +1,50 @@
+"""The annotation formats, and the data set in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...utils.validation import check_choice
+from .coco import COCO
+from .cvat import CVAT
+from .dota import DOTA
+from .files import list_files, suffixes_in
+from .labelme import LABELME
+from .objects import Format, LabelFolder
+from .voc import VOC
+from .yolo import YOLO
+
+FORMATS: dict[str, Format] = {
+    form.name: form for form in (COCO, YOLO, VOC, CVAT, DOTA, LABELME)
+}
+PAGE = 'docs/own_data.md has the folders of each format'
+
+
+def find_labels(root: Path, format: str | None = None) -> LabelFolder:
+    """The data set in a folder.
+
+    Args:
+        format: a key of ``FORMATS``; None to recognise it.
+
+    Raises:
+        ValueError: labels of no format, or of several; or labels that cannot be used.
+    """
+    if not root.is_dir():
+        raise ValueError(f'{root}: no such folder')
+    if format is not None:
+        check_choice('own.format', format, tuple(FORMATS))
+    forms = [form for form in FORMATS.values() if format in (None, form.name)]
+    found = [folder for form in forms if (folder := form.find(root)) is not None]
+    if len(found) > 1:
+        names = ' and '.join(folder.format.title for folder in found)
+        choices = ' or '.join(f'own.format={folder.format.name}' for folder in found)
+        raise ValueError(f'{root} has labels of {names}: choose one by {choices}')
+    if not found:
+        titles = ', '.join(form.title for form in forms)
+        below = sorted({path.parent.relative_to(root).as_posix() for path in list_files(root)})
+        places = ', '.join(below[:8]) + (' ...' if len(below) > 8 else '')
+        raise ValueError(
+            f'{root}: no labels as {titles}; there are {suffixes_in(root)} in {places or "no folder"}. '
+            f'{PAGE}'
+        )
+    return found[0]

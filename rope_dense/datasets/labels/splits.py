@@ -1,0 +1,76 @@
+"""Which image is for training and which for validation."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+from .files import IMAGE_SUFFIXES, list_files
+from .objects import Labels
+
+SPLITS = {
+    'train': ('train2017', 'train', 'training'),
+    'val': ('val2017', 'val', 'valid', 'validation', 'test'),
+}
+WORDS = {'train': 'training', 'val': 'validation'}
+VAL_PART = 5  # every fifth image is for validation where nothing says which
+BY_HASH = f'a hash of the name (one image of {VAL_PART} for validation)'
+
+
+def by_folder(find: Callable[[str], Labels | None]) -> tuple[dict[str, Labels], str] | None:
+    """The labels of both splits, and what says which is which, from the common names of splits.
+
+    Where there are labels of a training split only, a part of its images is for validation.
+
+    Args:
+        find: returns the labels of a split by a name such as 'train' or 'valid'; None for none.
+    """
+    splits: dict[str, Labels] = {}
+    for split, names in SPLITS.items():
+        found = next((labels for name in names if (labels := find(name))), None)
+        if found is not None:
+            splits[split] = found
+    if len(splits) == len(SPLITS):
+        return splits, 'folder'
+    return by_hash(splits['train']) if 'train' in splits else None
+
+
+def by_hash(labels: Labels, stems: Collection[str] | None = None) -> tuple[dict[str, Labels], str]:
+    """Both splits of one folder of labels by a hash of each name: more images move none.
+
+    Args:
+        stems: paths of the labelled images, in their folder and without suffix; None for all.
+
+    Raises:
+        ValueError: no image for one of the splits.
+    """
+    if stems is None:
+        files = list_files(labels.images, IMAGE_SUFFIXES)
+        stems = {labels.path_of(file) for file in files if labels.takes(file)}
+    val = frozenset(stem for stem in stems if is_for_validation(stem))
+    parts = {'train': frozenset(stems) - val, 'val': val}
+    for split, chosen in parts.items():
+        if not chosen:
+            raise ValueError(
+                f'{labels.source}: no image for {WORDS[split]} among {len(stems)}: put training and '
+                'validation images in train/ and val/'
+            )
+    return {split: replace(labels, names=names) for split, names in parts.items()}, BY_HASH
+
+
+def is_for_validation(stem: str) -> bool:
+    """Whether an image of this path is for validation where nothing says which."""
+    return hashlib.sha256(stem.encode()).digest()[0] % VAL_PART == 0
+
+
+def labelled_stems(labels: Labels, suffix: str) -> set[str]:
+    """The images that have a file of labels of the same path or name, as paths without suffix."""
+    files = list_files(labels.source, (suffix,))
+    paths = {file.relative_to(labels.source).with_suffix('').as_posix() for file in files}
+    names = {file.stem for file in files}
+    images = list_files(labels.images, IMAGE_SUFFIXES)
+    stems = {labels.path_of(image): image.stem for image in images}
+    return {path for path, name in stems.items() if path in paths or name in names}
+

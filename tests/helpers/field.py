@@ -1,0 +1,93 @@
+"""Tiny data sets as label tools write them, and what is read from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mmengine
+import numpy as np
+from PIL import Image
+
+SIZE = (30, 40)  # height, width of images
+
+
+def image(path: Path, size: tuple[int, int] = SIZE, mode: str = 'RGB', **save: Any) -> Path:
+    """Write a grey image of (height, width) pixels; `save` goes to Pillow."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size[::-1], 128 if mode in 'LPI' else None).save(path, **save)
+    return path
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    """Write a text (UTF-8) or bytes, with the folders above."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def mask(path: Path, labels: Any, mode: str | None = None) -> Path:
+    """Write an array of labels [H, W] as an image."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.asarray(labels), mode).save(path)
+    return path
+
+
+def coco(images: list[dict], annotations: list[dict], categories: Mapping[int, str] | list) -> str:
+    """A COCO file as text; images get sizes and annotations ids unless given."""
+    height, width = SIZE
+    if isinstance(categories, Mapping):
+        categories = [dict(id=number, name=name) for number, name in categories.items()]
+    content = dict(
+        images=[dict(dict(height=height, width=width), **item) for item in images],
+        annotations=[
+            dict(dict(id=n, iscrowd=0, category_id=1, image_id=1), **item)
+            for n, item in enumerate(annotations, start=1)
+        ],
+        categories=categories,
+    )
+    return mmengine.dump(content, file_format='json')
+
+
+@dataclass
+class Reading:
+    """The canonical files of a data set.
+
+    Attributes:
+        classes: names in their order.
+        objects: by split, for each image [(class, rounded box, iscrowd)].
+        content: by split, the whole file.
+        text: the report.
+    """
+
+    classes: tuple[str, ...]
+    objects: dict[str, dict[str, list[tuple[str, tuple[int, ...], int]]]]
+    content: dict[str, dict]
+    text: str
+
+
+def reading(root: Path, format: str | None = None, **options: Any) -> Reading:
+    """Recognise, read and write the canonical files of a folder; `options` as ``as_canonical``."""
+    from rope_dense.datasets.labels.canonical import as_canonical
+    from rope_dense.datasets.labels.folders import find_labels
+
+    folder = find_labels(root, format)
+    assert folder is not None, 'no labels found'
+    splits, text = as_canonical(folder, root.parent / f'{root.name}_canonical', **options)
+    content = {split: mmengine.load(str(part.ann_file)) for split, part in splits.items()}
+    objects = {split: objects_in(item) for split, item in content.items()}
+    return Reading(splits['train'].classes, objects, content, text)
+
+
+def objects_in(content: dict) -> dict[str, list[tuple[str, tuple[int, ...], int]]]:
+    """The objects of each image of a COCO file, by its file name."""
+    names = {category['id']: category['name'] for category in content['categories']}
+    files = {item['id']: item['file_name'] for item in content['images']}
+    found: dict[str, list[tuple[str, tuple[int, ...], int]]] = {name: [] for name in files.values()}
+    for item in content['annotations']:
+        box = tuple(round(value) for value in item['bbox'])
+        entry = names[item['category_id']], box, item['iscrowd']
+        found[files[item['image_id']]].append(entry)
+    return found
