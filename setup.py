@@ -49,6 +49,7 @@ setup(
         'numpy',
         'cachetools>=5.3',
         'filelock',
+        'tqdm',
         'huggingface_hub',
         'jinja2',
         'safetensors',

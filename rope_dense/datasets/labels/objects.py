@@ -77,12 +77,12 @@ class Report:
     """What was changed in the labels of a split, and what was left out of them.
 
     Attributes:
-        objects: number of objects in the labels, with those left out.
+        kept: number of objects that are trained or evaluated.
         notes: what was changed or is unusual, by kind.
         left_out: objects that no training and no evaluation sees, by reason.
     """
 
-    objects: int = 0
+    kept: int = 0
     notes: dict[str, Places] = field(default_factory=dict)
     left_out: dict[str, Places] = field(default_factory=dict)
 
@@ -92,12 +92,11 @@ class Report:
 
     def leave_out(self, kind: str, where: object, count: int = 1) -> None:
         """Count objects that are left out, and that no ``Labelled`` counts."""
-        self.objects += count
         self.left_out.setdefault(kind, Places()).add([str(where)], count)
 
     def merge(self, other: Report) -> None:
         """Add the counts of another report."""
-        self.objects += other.objects
+        self.kept += other.kept
         for mine, others in ((self.notes, other.notes), (self.left_out, other.left_out)):
             for kind, places in others.items():
                 mine.setdefault(kind, Places()).add(places.examples, places.count)

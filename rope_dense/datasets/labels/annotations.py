@@ -1,0 +1,201 @@
+"""Objects of every format as COCO's annotations, by one set of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..rotated import rectangle_corners, smallest_rectangle
+from .files import Header, header, naming
+from .geometry import (
+    as_shown,
+    bounding_box,
+    box_corners,
+    clipped,
+    coco_mask,
+    crosses_itself,
+    outer_points,
+    outline_lengths,
+)
+from .objects import Labelled, Report, Shape
+
+LEAST_SIDE = 1.0  # pixels: mmdet leaves out smaller boxes without a word
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How objects become annotations.
+
+    Attributes:
+        numbers: of the classes, from 1, by name.
+        unchosen: names that the labels have, too, and that ``own.classes`` does not choose: their
+            objects are no objects of this data set.
+        oriented: an object is the smallest rectangle around it, which nothing clips.
+        outlines: masks are trained: an object without an outline gets the outline of its box.
+        ignore_difficult: difficult objects are ``iscrowd``, which is not evaluated.
+    """
+
+    numbers: Mapping[str, int]
+    unchosen: frozenset[str] = frozenset()
+    oriented: bool = False
+    outlines: bool = False
+    ignore_difficult: bool = False
+
+
+def annotate(
+    items: Iterator[Labelled], folder: Path, rules: Rules, report: Report
+) -> Iterator[tuple[dict, list[dict]]]:
+    """The entry of each image of a COCO file, and its annotations; both without ids.
+
+    Boxes are put in order and clipped to the image; objects without area, outside of their image
+    or of an unknown class are left out, as are images that lose all of their objects.
+
+    Args:
+        folder: of the images, to which `file_name` is relative.
+
+    Raises:
+        ValueError: images of another size than their labels say, or labels that no rule fits; the
+            message names the file.
+    """
+    wrong_sizes, seen = Report(), set[Path]()
+    for item in items:
+        if item.file in seen:
+            kind = 'object of an image that has labels already, in another file or entry'
+            report.leave_out(kind, item.file.name, len(item.shapes) + len(item.lost))
+            continue
+        seen.add(item.file)
+        if (image := readable_header(item, report)) is None:
+            continue
+        with naming(item.file):
+            item = as_shown(item, image, report)
+            if item.size not in (None, (image.height, image.width)):
+                height, width = item.size or (0, 0)
+                said = f'{item.file.name}: {width} x {height} by its labels, the image has '
+                wrong_sizes.note('', f'{said}{image.width} x {image.height}')
+            found = [annotation(shape, item, image, rules, report) for shape in item.shapes]
+        annotations = [one for one in found if one is not None]
+        report.kept += len(annotations)
+        for kind, where in item.lost:
+            report.leave_out(kind, where)
+        if item.lost and not annotations:
+            report.note('image that lost all of its objects (left out)', item.file.name)
+            continue
+        name = item.file.relative_to(folder).as_posix()
+        yield dict(file_name=name, height=image.height, width=image.width), annotations
+    if wrong := wrong_sizes.notes.get(''):
+        raise ValueError(
+            f'{folder}: {wrong.count} images have another size than their labels say (width x '
+            f'height): {"; ".join(wrong.examples[:3])}. Were images resized after labelling?'
+        )
+
+
+def readable_header(item: Labelled, report: Report) -> Header | None:
+    """The header of an image; None for a file that is no image, which is left out."""
+    try:
+        return header(item.file)
+    except ValueError:
+        kind = 'image that cannot be read (left out with its objects)'
+        report.note(kind, item.file.name)
+        if item.shapes or item.lost:
+            count = len(item.shapes) + len(item.lost)
+            report.leave_out('object of an image that cannot be read', item.file.name, count)
+        return None
+
+
+def annotation(
+    shape: Shape, item: Labelled, image: Header, rules: Rules, report: Report
+) -> dict[str, Any] | None:
+    """An object as an annotation without ids; None if it is left out, or of no chosen class."""
+    where = shape.where or item.file.name
+    if shape.label not in rules.numbers:
+        if shape.label not in rules.unchosen:
+            item.leave_out(f'object of the unknown class {shape.label!r}', where)
+        return None
+    form = rectangle if rules.oriented else visible_part
+    if (place := form(shape, item, image, where, report)) is None:
+        return None
+    if rules.outlines and 'segmentation' not in place and not shape.crowd:
+        report.note('object without an outline (the outline of its box is taken)', where)
+        place['segmentation'] = [box_corners(place['bbox'])]
+    is_crowd = shape.crowd or (rules.ignore_difficult and shape.difficult)
+    return dict(category_id=rules.numbers[shape.label], iscrowd=int(is_crowd), **place)
+
+
+def visible_part(
+    shape: Shape, item: Labelled, image: Header, where: str, report: Report
+) -> dict[str, Any] | None:
+    """Box, area and outline of the part of an object within its image; None if left out."""
+    size = image.height, image.width
+    box = bounding_box(box_corners(shape.box))
+    if box != tuple(shape.box) and min(shape.box[2:]) < 0:
+        report.note('box with its corners in another order (put in order)', where)
+    outline = shape.outline
+    lengths = None
+    if outline:
+        lengths = outline_lengths(outline, size)
+        area = float(coco_mask.area(lengths))
+        if not area and isinstance(outline, list):
+            report.note('outline without a pixel in its image (left out, its box is taken)', where)
+            outline = lengths = None
+    if (inside := clipped(box, *size)) != box:
+        if min(inside[2:]) <= 0:
+            item.leave_out('object outside of its image', where)
+            return None
+        report.note('object partly outside of its image (clipped)', where)
+        if lengths is not None:  # the box of a slope is smaller than the clipped box
+            inside = tuple(coco_mask.toBbox(lengths).tolist())
+    if min(inside[2:]) < LEAST_SIDE:
+        item.leave_out('box of less than a pixel', where)
+        return None
+    if lengths is None:
+        return dict(bbox=list(inside), area=inside[2] * inside[3])
+    return dict(bbox=list(inside), area=area or inside[2] * inside[3], segmentation=outline)
+
+
+def rectangle(
+    shape: Shape, item: Labelled, image: Header, where: str, report: Report
+) -> dict[str, Any] | None:
+    """The smallest rectangle around an object, which may reach beyond the image; None if left out.
+
+    A rectangle of which the image has less than the centre is left out.
+    """
+    points = outer_points(shape.outline) if shape.outline else box_corners(shape.box)
+    polygons = shape.outline if isinstance(shape.outline, list) else ()
+    if any(map(crosses_itself, polygons)):
+        report.note('corners in an order that crosses (their smallest rectangle is taken)', where)
+    found = smallest_rectangle(points)
+    x, y, *sides = found[:4].tolist()
+    if min(sides) < LEAST_SIDE:
+        item.leave_out('rectangle of less than a pixel', where)
+        return None
+    if not (0 <= x < image.width and 0 <= y < image.height):
+        item.leave_out('rectangle with its centre outside of its image', where)
+        return None
+    corners = rectangle_corners(found).tolist()
+    box, area = list(bounding_box(corners)), sides[0] * sides[1]
+    return dict(bbox=box, area=area, segmentation=[corners])
+
+
+def chosen_classes(
+    given: Sequence[str] | None, labelled: Sequence[str], source: Path
+) -> tuple[str, ...]:
+    """The classes of a data set: those of the labels, in their order, which are given or all.
+
+    Raises:
+        ValueError: a given class is none of the labels, or none is left.
+    """
+    if given is None:
+        chosen = tuple(labelled)
+    else:
+        names = [str(name) for name in given]
+        if unknown := [name for name in names if name not in labelled]:
+            raise ValueError(
+                f'classes {", ".join(unknown[:5])} are not in the labels of {source}, which have '
+                f'{", ".join(labelled[:20])}'
+            )
+        chosen = tuple(name for name in labelled if name in names)
+    if not chosen:
+        raise ValueError(f'{source}: no object and no class in the labels')
+    return chosen

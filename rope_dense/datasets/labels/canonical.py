@@ -1,0 +1,277 @@
+"""The canonical COCO file of a split, which mmdet and the evaluator see for labels of any format.
+
+Ids of images and annotations count from 1 (the evaluator takes 0 for "no match"), names of classes
+are text, sizes are those of the image as it is shown, areas are computed, boxes are within their
+image, outlines can be drawn. So mmdet leaves out nothing, and no convention of the evaluator is
+met by surprise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from filelock import FileLock
+from tqdm import tqdm
+
+from ...utils.atomic_write import atomic_folder, atomic_write_text
+from .annotations import Rules, annotate, chosen_classes
+from .files import IMAGE_SUFFIXES, list_files
+from .objects import LabelFolder, Labelled, Labels, Report
+from .splits import WORDS
+
+VERSION = 1  # of the rules that make the files; a new one makes them anew
+SUMMARY = 'summary.json'
+MOST_LEFT_OUT = 0.1  # of a split's objects, without own.partial=True
+
+
+@dataclass(frozen=True)
+class CanonicalSplit:
+    """A canonical COCO file.
+
+    Attributes:
+        ann_file, images: the file, and the folder of its images; absolute.
+        classes: names, in the order of their numbers; the same in all splits.
+        num_images, num_with_objects: of the file, all and those with an object.
+        num_objects, num_ignored: annotations of the file, and those that are not evaluated.
+        labelled, left_out: objects in the labels, and how many of them the file lacks.
+    """
+
+    ann_file: Path
+    images: Path
+    classes: tuple[str, ...]
+    num_images: int
+    num_with_objects: int
+    num_objects: int
+    num_ignored: int
+    labelled: int
+    left_out: int
+
+
+def as_canonical(
+    folder: LabelFolder,
+    out: Path,
+    classes: Sequence[str] | None = None,
+    *,
+    oriented: bool = False,
+    outlines: bool = False,
+) -> tuple[dict[str, CanonicalSplit], str]:
+    """The splits of a data set as canonical COCO files in a folder of ``out``, and the report.
+
+    Files that were written for the same labels, images and settings are taken as they are.
+
+    Args:
+        classes: names to use, or None for all of the labels.
+        oriented, outlines: see ``Rules``.
+
+    Raises:
+        ValueError: labels cannot be used; the message names the file.
+    """
+    target = out / key_of(folder, (classes and tuple(classes), oriented, outlines))
+    out.mkdir(parents=True, exist_ok=True)
+    with FileLock(out / f'.{target.name}.lock'):  # processes that train together write once
+        if not (target / SUMMARY).is_file():
+            with atomic_folder(target) as fresh:
+                write(folder, fresh, classes, oriented, outlines)
+    summary = json.loads((target / SUMMARY).read_text(encoding='utf-8'))
+    splits = {
+        split: CanonicalSplit(
+            ann_file=(target / f'{split}.json').absolute(),
+            images=folder.splits[split].images.absolute(),
+            **dict(values, classes=tuple(values['classes'])),
+        )
+        for split, values in summary['splits'].items()
+    }
+    return splits, summary['text']
+
+
+def key_of(folder: LabelFolder, settings: object) -> str:
+    """A name for labels, images and settings as they are now: paths, sizes, times of change."""
+    about = VERSION, folder.format.name, folder.classes, folder.split_by, settings
+    digest = hashlib.sha256(repr(about).encode())
+    listed: dict[tuple[Path, tuple[str, ...]], str] = {}
+    for split, labels in sorted(folder.splits.items()):
+        names = None if labels.names is None else sorted(labels.names)
+        digest.update(repr((split, labels.source, labels.images, names, labels.options)).encode())
+        for place, suffixes in (
+            (labels.source, folder.format.suffixes),
+            (labels.images, IMAGE_SUFFIXES),
+        ):
+            if (place, suffixes) not in listed:
+                listed[place, suffixes] = state_of(place, suffixes)
+            digest.update(listed[place, suffixes].encode())
+    return digest.hexdigest()[:16]
+
+
+def state_of(place: Path, suffixes: tuple[str, ...]) -> str:
+    """A digest of the paths, sizes and times of a file, or of the files in a folder."""
+    digest = hashlib.sha256()
+    for path in list_files(place, suffixes) if place.is_dir() else [place]:
+        state = os.stat(path)
+        digest.update(f'{path} {state.st_size} {state.st_mtime_ns}\n'.encode())
+    return digest.hexdigest()
+
+
+def write(
+    folder: LabelFolder,
+    target: Path,
+    classes: Sequence[str] | None,
+    oriented: bool,
+    outlines: bool,
+) -> None:
+    """Write the file of each split, and the summary with the report."""
+    names, total = labelled_classes(folder), Report()
+    chosen = chosen_classes(classes, names, folder.splits['train'].source)
+    summaries, files = {}, {}
+    for split, labels in folder.splits.items():
+        rules = Rules(
+            {name: number for number, name in enumerate(chosen, start=1)},
+            frozenset(names) - frozenset(chosen),
+            oriented=oriented,
+            outlines=outlines,
+            ignore_difficult=split == 'val',
+        )
+        report, counts = Report(), Counts()
+        _, items = folder.format.read(labels, folder.classes, report)
+        shown = progress(items, split, labels)
+        images = counts.counted(annotate(shown, labels.images, rules, report))
+        write_coco(target / f'{split}.json', images, chosen)
+        if not counts.num_images:
+            raise ValueError(nothing_read(folder, split, report))
+        summaries[split] = asdict(counts) | dict(
+            classes=chosen, labelled=report.kept + report.num_left_out, left_out=report.num_left_out
+        )
+        files[split] = counts.files
+        del summaries[split]['files']
+        total.merge(report)
+    text = describe(folder, summaries, files, total)
+    atomic_write_text(target / SUMMARY, json.dumps(dict(splits=summaries, text=text)) + '\n')
+
+
+@dataclass
+class Counts:
+    """What a file has, counted while it is written."""
+
+    num_images: int = 0
+    num_with_objects: int = 0
+    num_objects: int = 0
+    num_ignored: int = 0
+    files: set[str] = field(default_factory=set)
+
+    def counted(
+        self, images: Iterator[tuple[dict, list[dict]]]
+    ) -> Iterator[tuple[dict, list[dict]]]:
+        """The images, each counted."""
+        for image, objects in images:
+            self.num_images += 1
+            self.num_with_objects += bool(objects)
+            self.num_objects += len(objects)
+            self.num_ignored += sum(item['iscrowd'] for item in objects)
+            self.files.add(image['file_name'])
+            yield image, objects
+
+
+def labelled_classes(folder: LabelFolder) -> tuple[str, ...]:
+    """The names of the classes in the labels: in the order of a list, else sorted."""
+    if folder.classes:
+        return tuple(folder.classes)
+    found: set[str] = set()
+    for split, labels in folder.splits.items():
+        names, items = folder.format.read(labels, None, Report())
+        if names:
+            return tuple(names)
+        found |= {shape.label for item in progress(items, split, labels) for shape in item.shapes}
+    return tuple(sorted(found))
+
+
+def progress(items: Iterable[Labelled], split: str, labels: Labels) -> Iterator[Labelled]:
+    """The items, with a bar once it takes longer than a few seconds."""
+    shown = tqdm(
+        items,
+        f'reading {WORDS[split]} labels',
+        total=labels.names and len(labels.names),
+        unit=' images',
+        delay=3,
+        mininterval=0.2 if sys.stderr.isatty() else 10,
+        leave=False,
+    )
+    return iter(shown)
+
+
+def write_coco(
+    path: Path, images: Iterable[tuple[dict, list[dict]]], classes: Sequence[str]
+) -> None:
+    """Write a COCO file image by image, so that the memory does not depend on their number."""
+    categories = [dict(id=number, name=name) for number, name in enumerate(classes, start=1)]
+    with TemporaryFile('w+', encoding='utf-8') as held, open(path, 'w', encoding='utf-8') as file:
+        file.write(f'{{"categories": {json.dumps(categories)},\n"images": [')
+        number = 0
+        for image_id, (image, objects) in enumerate(images, start=1):
+            file.write(',\n' if image_id > 1 else '\n')
+            file.write(json.dumps(dict(id=image_id, **image)))
+            for item in objects:
+                number += 1
+                held.write(',\n' if number > 1 else '\n')
+                held.write(json.dumps(dict(id=number, image_id=image_id, **item), allow_nan=False))
+        file.write('\n],\n"annotations": [')
+        held.seek(0)
+        shutil.copyfileobj(held, file)
+        file.write('\n]}\n')
+
+
+def nothing_read(folder: LabelFolder, split: str, report: Report) -> str:
+    """The error of a split without an image."""
+    labels = folder.splits[split]
+    return (
+        f'{labels.source}: no image of the {WORDS[split]} split with labels as '
+        f'{folder.format.title}; its images are looked for in {labels.images}: '
+        f'{"; ".join(report.lines()) or "nothing was found"}'
+    )
+
+
+def describe(
+    folder: LabelFolder, summaries: dict[str, dict], files: dict[str, set[str]], report: Report
+) -> str:
+    """The report: a line on the data set, and one for each kind of what is unusual."""
+    counts = ' and '.join(
+        f'{values["num_images"]} {WORDS[split]} images' for split, values in summaries.items()
+    )
+    objects = ' and '.join(str(values['num_objects']) for values in summaries.values())
+    lines = [f'{folder.format.title}, {counts}, by {folder.split_by}; {objects} objects']
+    empty = summaries['train']['num_images'] - summaries['train']['num_with_objects']
+    if empty:
+        lines[0] += f'; {empty} training images have no object'
+    if 'val' in files:
+        bases = {split: folder.splits[split].images for split in files}
+        places = [{str(bases[split] / name) for name in files[split]} for split in ('train', 'val')]
+        if same := places[0] & places[1]:
+            lines.append(
+                f'{len(same)} of {len(places[1])} validation images are training images, too, so '
+                'figures of the evaluation are too good'
+            )
+    return '\n'.join([*lines, *report.lines()])
+
+
+def check_left_out(splits: dict[str, CanonicalSplit], text: str, partial: bool) -> None:
+    """Refuse a data set of which much is left out.
+
+    Args:
+        text: the report.
+        partial: ``own.partial``, which allows it.
+
+    Raises:
+        ValueError: a split lacks more than a tenth of its objects.
+    """
+    for split, part in splits.items():
+        if not partial and part.left_out > MOST_LEFT_OUT * part.labelled:
+            raise ValueError(
+                f'{part.left_out} of {part.labelled} {WORDS[split]} objects are left out: mend the '
+                f'labels, or train on the rest by own.partial=True. {"; ".join(text.splitlines())}'
+            )
