@@ -21,6 +21,7 @@ from .geometry import (
 )
 from .objects import Labelled, Report, Shape
 
+NO_OUTLINE = 'object without an outline (the outline of its box is taken)'
 LEAST_SIDE = 1.0  # pixels: mmdet leaves out smaller boxes without a word
 
 
@@ -116,8 +117,8 @@ def annotation(
     form = rectangle if rules.oriented else visible_part
     if (place := form(shape, item, image, where, report)) is None:
         return None
-    if rules.outlines and 'segmentation' not in place and not shape.crowd:
-        report.note('object without an outline (the outline of its box is taken)', where)
+    if rules.outlines and 'segmentation' not in place:
+        report.note(NO_OUTLINE, where)
         place['segmentation'] = [box_corners(place['bbox'])]
     is_crowd = shape.crowd or (rules.ignore_difficult and shape.difficult)
     return dict(category_id=rules.numbers[shape.label], iscrowd=int(is_crowd), **place)

@@ -22,7 +22,7 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from ...utils.atomic_write import atomic_folder, atomic_write_text
-from .annotations import Rules, annotate, chosen_classes
+from .annotations import NO_OUTLINE, Rules, annotate, chosen_classes
 from .files import IMAGE_SUFFIXES, list_files
 from .objects import LabelFolder, Labelled, Labels, Report
 from .splits import WORDS
@@ -151,6 +151,11 @@ def write(
         files[split] = counts.files
         del summaries[split]['files']
         total.merge(report)
+    if total.kept and total.count(NO_OUTLINE) == total.kept:
+        raise ValueError(
+            f'{folder.splits["train"].source}: no object has an outline, which masks need: '
+            'label polygons or masks, or train boxes by configs/own/detection.py or realtime.py'
+        )
     text = describe(folder, summaries, files, total)
     atomic_write_text(target / SUMMARY, json.dumps(dict(splits=summaries, text=text)) + '\n')
 

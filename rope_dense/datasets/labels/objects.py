@@ -94,6 +94,10 @@ class Report:
         """Count objects that are left out, and that no ``Labelled`` counts."""
         self.left_out.setdefault(kind, Places()).add([str(where)], count)
 
+    def count(self, kind: str) -> int:
+        """How often something was noted."""
+        return self.notes[kind].count if kind in self.notes else 0
+
     def merge(self, other: Report) -> None:
         """Add the counts of another report."""
         self.kept += other.kept
