@@ -129,8 +129,9 @@ def visible_part(
 ) -> dict[str, Any] | None:
     """Box, area and outline of the part of an object within its image; None if left out."""
     size = image.height, image.width
-    box = bounding_box(box_corners(shape.box))
-    if box != tuple(shape.box) and min(shape.box[2:]) < 0:
+    left, top, width, height = shape.box
+    box = min(left, left + width), min(top, top + height), abs(width), abs(height)
+    if width < 0 or height < 0:
         report.note('box with its corners in another order (put in order)', where)
     outline = shape.outline
     lengths = None

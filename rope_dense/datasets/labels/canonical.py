@@ -214,17 +214,18 @@ def write_coco(
     path: Path, images: Iterable[tuple[dict, list[dict]]], classes: Sequence[str]
 ) -> None:
     """Write a COCO file image by image, so that the memory does not depend on their number."""
+    encode = json.JSONEncoder(allow_nan=False).encode
     categories = [dict(id=number, name=name) for number, name in enumerate(classes, start=1)]
     with TemporaryFile('w+', encoding='utf-8') as held, open(path, 'w', encoding='utf-8') as file:
         file.write(f'{{"categories": {json.dumps(categories)},\n"images": [')
         number = 0
         for image_id, (image, objects) in enumerate(images, start=1):
             file.write(',\n' if image_id > 1 else '\n')
-            file.write(json.dumps(dict(id=image_id, **image)))
+            file.write(encode(dict(id=image_id, **image)))
             for item in objects:
                 number += 1
                 held.write(',\n' if number > 1 else '\n')
-                held.write(json.dumps(dict(id=number, image_id=image_id, **item), allow_nan=False))
+                held.write(encode(dict(id=number, image_id=image_id, **item)))
         file.write('\n],\n"annotations": [')
         held.seek(0)
         shutil.copyfileobj(held, file)
