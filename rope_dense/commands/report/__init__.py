@@ -107,6 +107,8 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
     check_data(cfg, ('test_dataloader',))
     model = model.to(device).eval()
     names = dict(config=cfg.filename, checkpoint=checkpoint, classes=len(classes))
+    if cfg.get('own_data'):  # with what was left out of the labels
+        names['own data'] = cfg.own_data
     page = Page(out, f'{Path(cfg.filename).stem}: report', names)
     if estimates_depth(cfg):
         depth.report(page, cfg, model)
