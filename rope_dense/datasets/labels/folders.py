@@ -14,10 +14,9 @@ from .objects import Format, LabelFolder
 from .voc import VOC
 from .yolo import YOLO
 
-FORMATS: dict[str, Format] = {
-    form.name: form for form in (COCO, YOLO, VOC, CVAT, DOTA, LABELME)
-}
+FORMATS: dict[str, Format] = {form.name: form for form in (COCO, YOLO, VOC, CVAT, DOTA, LABELME)}
 PAGE = 'docs/own_data.md has the folders of each format'
+PLACES = 8  # folders of unknown labels that are named
 
 
 def find_labels(root: Path, format: str | None = None) -> LabelFolder:
@@ -34,17 +33,25 @@ def find_labels(root: Path, format: str | None = None) -> LabelFolder:
     if format is not None:
         check_choice('own.format', format, tuple(FORMATS))
     forms = [form for form in FORMATS.values() if format in (None, form.name)]
-    found = [folder for form in forms if (folder := form.find(root)) is not None]
+    found, problems = list[LabelFolder](), list[str]()
+    for form in forms:
+        try:
+            if (folder := form.find(root)) is not None:
+                found.append(folder)
+        except ValueError as problem:
+            problems.append(str(problem))
     if len(found) > 1:
         names = ' and '.join(folder.format.title for folder in found)
         choices = ' or '.join(f'own.format={folder.format.name}' for folder in found)
         raise ValueError(f'{root} has labels of {names}: choose one by {choices}')
+    if problems and not found:
+        raise ValueError('; '.join(problems))
     if not found:
         titles = ', '.join(form.title for form in forms)
         below = sorted({path.parent.relative_to(root).as_posix() for path in list_files(root)})
-        places = ', '.join(below[:8]) + (' ...' if len(below) > 8 else '')
+        places = ', '.join(below[:PLACES]) + (' ...' if len(below) > PLACES else '')
         raise ValueError(
-            f'{root}: no labels as {titles}; there are {suffixes_in(root)} in {places or "no folder"}. '
-            f'{PAGE}'
+            f'{root}: no labels as {titles}; it has {suffixes_in(root)} in '
+            f'{places or "no folder"}. {PAGE}'
         )
     return found[0]
