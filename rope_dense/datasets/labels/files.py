@@ -58,6 +58,13 @@ def list_files(folder: Path, suffixes: Sequence[str] | None = None) -> list[Path
     return [Path(path) for path in sorted(found)]
 
 
+def subfolders(folder: Path) -> dict[str, Path]:
+    """The folders in a folder by their names in lower case, without hidden ones."""
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries if entry.is_dir())
+    return {name.lower(): folder / name for name in names if not name.startswith('.')}
+
+
 def suffixes_in(folder: Path) -> str:
     """The suffixes of the files in a folder, with their number: '12 .jpg, 3 .txt'."""
     counts: dict[str, int] = {}
@@ -99,11 +106,11 @@ class Images:
         for start in range(len(parts)):
             path = '/'.join(parts[start:])
             stem = str(Path(path).with_suffix('')).replace(os.sep, '/')
-            if found := self.by_path.get(path) or self.by_stem.get(stem) or self.by_stem.get(path):
+            if found := self.by_path.get(path) or self.by_stem.get(path) or self.by_stem.get(stem):
                 return found
         if not parts:
             return None
-        same = self.by_name.get(Path(parts[-1]).stem, ()) or self.by_name.get(parts[-1], ())
+        same = self.by_name.get(parts[-1], ()) or self.by_name.get(Path(parts[-1]).stem, ())
         return same[0] if len(same) == 1 else None
 
     def chosen(self) -> Iterator[tuple[str, Path]]:
