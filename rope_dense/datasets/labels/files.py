@@ -75,6 +75,12 @@ def suffixes_in(folder: Path) -> str:
     return ', '.join(f'{number} {name}' for name, number in ordered) or 'no files'
 
 
+def without_suffix(path: str | Path) -> str:
+    """A path without the suffix of an image, if it has one: 'a.jpg' is 'a', 'a.1' stays."""
+    path = Path(path)
+    return (path.with_suffix('') if path.suffix.lower() in IMAGE_SUFFIXES else path).as_posix()
+
+
 class Images:
     """The image files of a split's folder, found by the names that labels give them."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from pathlib import Path
 
 from .files import IMAGE_SUFFIXES, list_files
 from .objects import Labels
@@ -41,21 +40,22 @@ def by_hash(labels: Labels, stems: Collection[str] | None = None) -> tuple[dict[
     """Both splits of one folder of labels by a hash of each name: more images move none.
 
     Args:
-        stems: paths of the labelled images, in their folder and without suffix; None for all.
+        stems: paths of the labelled images, in their folder and without suffix; None for all of
+            the labels' names, with those that are not there, or of the folder.
 
     Raises:
         ValueError: no image for one of the splits.
     """
     if stems is None:
         files = list_files(labels.images, IMAGE_SUFFIXES)
-        stems = {labels.path_of(file) for file in files if labels.takes(file)}
+        stems = labels.names or {labels.path_of(file) for file in files}
     val = frozenset(stem for stem in stems if is_for_validation(stem))
     parts = {'train': frozenset(stems) - val, 'val': val}
     for split, chosen in parts.items():
         if not chosen:
             raise ValueError(
-                f'{labels.source}: no image for {WORDS[split]} among {len(stems)}: put training and '
-                'validation images in train/ and val/'
+                f'{labels.source}: no image for {WORDS[split]} among {len(stems)}: put training '
+                'and validation images in train/ and val/'
             )
     return {split: replace(labels, names=names) for split, names in parts.items()}, BY_HASH
 
@@ -73,4 +73,3 @@ def labelled_stems(labels: Labels, suffix: str) -> set[str]:
     images = list_files(labels.images, IMAGE_SUFFIXES)
     stems = {labels.path_of(image): image.stem for image in images}
     return {path for path, name in stems.items() if path in paths or name in names}
-

@@ -9,236 +9,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from .files import (
-    IMAGE_SUFFIXES,
-    Images,
-    finite,
-    list_files,
-    naming,
-    read_text,
-    read_xml,
-    subfolders,
-)
+from .files import Images, finite, list_files, naming, read_xml
 from .geometry import box_shape, polygon_shape, rotated_shape
-from .objects import NO_IMAGE, Format, Labelled, LabelFolder, Labels, Read, Report, Shape
-from .splits import SPLITS, by_folder, by_hash
+from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
+from .voc_folders import images_of, named_image, same_name, splits_in, stem_of
 
-LABEL_FOLDERS = ('annotations', 'annotation', 'xmls', 'xml', 'labels', 'label')
-IMAGE_FOLDERS = ('jpegimages', 'images', 'image', 'imgs', 'img', 'jpgimages', 'pngimages')
-LOOKED_AT = 5  # files that decide whether a folder has annotations of Pascal VOC
 CORNERS = ('xmin', 'ymin', 'xmax', 'ymax')
 TRUE = ('1', 'true', 'yes')
-PER_CLASS = re.compile(r'\s+(-1|0|1)$')  # the last word in lists of one class
-TWO_PATHS = re.compile(rf'^(\S.*(?:{"|".join(map(re.escape, IMAGE_SUFFIXES))}))\s.*\.xml$', re.I)
 
 
 def find_voc(root: Path) -> LabelFolder | None:
-    """Annotations/, JPEGImages/ and lists in ImageSets/Main; or folders of XML files and images.
-
-    The lists, or folders of the splits within or around these two, say which image is in which
-    split; else a hash does. Folders may have the other names of ``LABEL_FOLDERS`` and
-    ``IMAGE_FOLDERS``, or XML files lie beside the images.
-    """
-    home = voc_home(root)
-    together = labels_in(home)
-    if together and (found := by_lists(home, together)):
-        return LabelFolder(VOC, *found)
-    if found := by_folder(lambda name: labels_of_split(home, together, name)):
-        return LabelFolder(VOC, *found)
-    if together is None and (together := beside_images(home)) is None:
-        return None
-    return LabelFolder(VOC, *by_hash(together, stems_in(together)))
-
-
-def voc_home(root: Path) -> Path:
-    """The folder of the data set: VOC2012 or the like below the root, else the root.
-
-    Raises:
-        ValueError: several of them.
-    """
-    if labels_in(root):
-        return root
-    depths = ('VOC20*', '*/VOC20*', '*/*/VOC20*')
-    homes = [path for depth in depths for path in sorted(root.glob(depth)) if path.is_dir()]
-    homes = [path for path in homes if labels_in(path)]
-    if len(homes) > 1:
-        names = ', '.join(str(path) for path in homes)
-        raise ValueError(f'{root} has several VOC data sets: set own.data_root to one of {names}')
-    return homes[0] if homes else root
-
-
-def labels_in(home: Path) -> Labels | None:
-    """The folders of XML files and of images in a folder, or the folder itself if it has both."""
-    folders = subfolders(home)
-    images = next((folders[name] for name in IMAGE_FOLDERS if name in folders), None)
-    for name in LABEL_FOLDERS:
-        if name in folders and has_voc(list_files(folders[name], ('.xml',))):
-            return Labels(folders[name], images or home)
-    if images and has_voc(list_files(images, ('.xml',))):
-        return Labels(images, images)
-    if has_voc(sorted(home.glob('*.xml'))):
-        return Labels(home, home)
-    return None
-
-
-def beside_images(root: Path) -> Labels | None:
-    """The root, if folders below it have images with an XML file beside each, and no split."""
-    files = list_files(root, ('.xml',))
-    folders = {part.lower() for path in files for part in path.relative_to(root).parts[:-1]}
-    if folders & {*SPLITS['train'], *SPLITS['val']} or not has_voc(files):
-        return None
-    labels = Labels(root, root)
-    images = Images(labels, Report())
-    return labels if all(stem_of(path, labels) in images.by_stem for path in files) else None
-
-
-def has_voc(files: Sequence[Path]) -> bool:
-    """Return whether one of the first XML files is an annotation of Pascal VOC.
-
-    Raises:
-        ValueError: none of them can be read.
-    """
-    problems = []
-    for path in files[:LOOKED_AT]:
-        try:
-            if read_xml(path).tag == 'annotation':
-                return True
-        except ValueError as problem:
-            problems.append(problem)
-    if problems and len(problems) == len(files[:LOOKED_AT]):
-        raise problems[0]
-    return False
-
-
-def by_lists(home: Path, labels: Labels) -> tuple[dict[str, Labels], str] | None:
-    """The splits by trainval.txt, train.txt, ... in ImageSets/Main, ImageSets or the folder itself.
-
-    Lists of images without labels, such as VOC2012's test images, are not taken. A part of the
-    training list is for validation where no other list is.
-
-    Raises:
-        ValueError: there are lists, but none of labelled training images.
-    """
-    if not (files := lists_in(home)):
-        return None
-    images, stems = Images(labels, Report()), stems_in(labels)
-    lists = {name: listed(path, images, labels) for name, path in files.items()}
-    shares = {name: len(names & stems) / max(len(names), 1) for name, names in lists.items()}
-    for least in (0.5, 1e-9):
-        for train, val in PAIRS:
-            if min(shares.get(train, 0), shares.get(val, 0)) >= least:
-                splits = {'train': lists[train], 'val': lists[val]}
-                parts = {split: replace(labels, names=names) for split, names in splits.items()}
-                return parts, f'ImageSets ({files[train].name}, {files[val].name})'
-    for name in TRAINING:
-        if shares.get(name):
-            parts, described = by_hash(labels, lists[name])
-            return parts, f'{files[name].name} and {described}'
-    names = ', '.join(str(path.relative_to(home)) for path in files.values())
-    raise ValueError(
-        f'{home} has {names}, but no list of training images (train.txt) with labels in '
-        f'{labels.source}'
-    )
-
-
-PAIRS = (('trainval', 'test'), *product(SPLITS['train'], SPLITS['val']))
-TRAINING = ('trainval', *SPLITS['train'], 'default')  # CVAT exports default.txt
-
-
-def lists_in(home: Path) -> dict[str, Path]:
-    """The lists of a data set by name, from the first folder that has some."""
-    known = {*TRAINING, *SPLITS['val']}
-    for place in (home / 'ImageSets' / 'Main', home / 'ImageSets', home):
-        files = {path.stem.lower(): path for path in sorted(place.glob('*.txt'))}
-        found = {name: path for name, path in files.items() if name in known}
-        if found and (place != home or any(name in TRAINING for name in found)):
-            return found
-    return {}
-
-
-def listed(path: Path, images: Images, labels: Labels) -> frozenset[str]:
-    """The images in a list, as paths in their folder without suffix; also those not there.
-
-    A line is a name or path, with a suffix or without, in quotes or not, and may end with the
-    number of a list of one class or with the path of the XML file.
-    """
-    names = set()
-    for line in read_text(path).splitlines():
-        if not (name := line.strip().strip('"').strip()):
-            continue
-        short = PER_CLASS.sub('', name)
-        if match := TWO_PATHS.match(name):
-            name = short = match[1]
-        if file := images.find(name) or images.find(short):
-            names.add(labels.path_of(file))
-        else:
-            names.add(without_suffix(short))
-    return frozenset(names)
-
-
-def without_suffix(name: str) -> str:
-    """A path without the suffix of an image."""
-    path = Path(name)
-    known = path.suffix.lower() in IMAGE_SUFFIXES
-    return (path.with_suffix('') if known else path).as_posix()
-
-
-def labels_of_split(home: Path, together: Labels | None, name: str) -> Labels | None:
-    """The labels in the folder of a split, or in folders of the split for labels and images."""
-    if (folder := subfolders(home).get(name)) and (found := labels_in(folder)):
-        return found
-    if together is None or together.source == home:
-        return None
-    source = subfolders(together.source).get(name)
-    images = subfolders(together.images).get(name)
-    if source and not has_voc(list_files(source, ('.xml',))):
-        source = None
-    if source and images:
-        return Labels(source, images)
-    if source:
-        part = Labels(source, together.images)
-        return Labels(source, together.images, frozenset(stems_in(part)))
-    if images and together.source != together.images:
-        files = list_files(images, IMAGE_SUFFIXES)
-        names = frozenset(together.path_of(file) for file in files)
-        return Labels(together.source, together.images, names)
-    return None
-
-
-def stems_in(labels: Labels) -> set[str]:
-    """The images with a file of labels, as paths without suffix; the file's path if none is."""
-    files = list_files(labels.source, ('.xml',))
-    owned = own_images(files, labels, Images(labels, Report()))
-    return {labels.path_of(owned[f]) if f in owned else stem_of(f, labels) for f in files}
-
-
-def stem_of(path: Path, labels: Labels) -> str:
-    """The path of an XML file in the folder of labels, without its suffix."""
-    return path.relative_to(labels.source).as_posix()[: -len('.xml')]
-
-
-def own_images(files: Sequence[Path], labels: Labels, images: Images) -> dict[Path, Path]:
-    """The image of each XML file that has the path of an image, or the name of one only."""
-    found: dict[Path, Path] = {}
-    for path in files:
-        stem = stem_of(path, labels)
-        if file := images.by_stem.get(stem) or images.by_path.get(stem):  # a.xml, a.jpg.xml
-            found[path] = file
-    taken = set(found.values())
-    for path in files:
-        same = images.by_name.get(path.stem, ())
-        if path not in found and len(same) == 1 and same[0] not in taken:
-            found[path] = same[0]
-            taken.add(same[0])
-    return found
+    """Annotations/ and JPEGImages/ with lists in ImageSets/Main; or folders of XML and images."""
+    found = splits_in(root)
+    return LabelFolder(VOC, *found) if found else None
 
 
 def read_voc(labels: Labels, classes: Sequence[str] | None, report: Report) -> Read:
@@ -250,43 +39,33 @@ def labelled_images(labels: Labels, report: Report) -> Iterator[Labelled]:
     """The images of a split that have a file of labels."""
     images = Images(labels, report)
     files = list_files(labels.source, ('.xml',))
-    owned = own_images(files, labels, images)
+    owned = images_of(files, labels, images)
     for path, file in owned.items():
         if labels.takes(file) and (root := annotation_in(path, report)) is not None:
             yield labelled(path, root, file, report)
-    taken = set(owned.values())
-    for path in files:
-        if path in owned or (root := annotation_in(path, report)) is None:
-            continue
-        name = (root.findtext('filename') or '').strip()
-        file = images.find(f'{(root.findtext("folder") or "").strip()}/{name}') if name else None
-        is_second = file in taken
-        if file is not None:
-            taken.add(file)
-        stem = stem_of(path, labels)
-        if not (labels.names is None or stem in labels.names or (file and labels.takes(file))):
-            continue
-        if file is not None and not is_second:
-            yield labelled(path, root, file, report)
-        elif number := len(root.findall('object')):
-            kind = 'object of an image that has another XML file' if is_second else NO_IMAGE
-            report.leave_out(kind, path.name, number)
-        else:
-            report.note('XML file of no image or of one that has another', path.name)
-    note_unlabelled(images, files, taken, report)
-
-
-def note_unlabelled(
-    images: Images, files: Sequence[Path], taken: set[Path], report: Report
-) -> None:
-    """Note images of the split that have no XML file, and listed ones that are not there."""
-    labels = images.labels
+    stems = {stem_of(path, labels): path for path in files if path not in owned}
+    for stem, path in stems.items():
+        if labels.names is None or stem in labels.names:
+            leave_out_all(path, images, report)
+    taken = {*owned.values()}
     for _, file in images.chosen():
         if file not in taken:
             report.note('image without an XML file (not labelled, so left out)', file.name)
-    stems = {stem_of(path, labels) for path in files}
-    for name in sorted((labels.names or frozenset()) - images.by_stem.keys() - stems):
+    for name in sorted((labels.names or frozenset()) - images.by_stem.keys() - stems.keys()):
         report.note('listed image that is not there', name)
+
+
+def leave_out_all(path: Path, images: Images, report: Report) -> None:
+    """Leave out the objects of an XML file without an image of its own."""
+    if (root := annotation_in(path, report)) is None:
+        return
+    is_second = named_image(path, images) is not None or same_name(path, images) is not None
+    number = len(root.findall('object'))
+    if not number:
+        report.note('XML file of no image or of one that has another', path.name)
+        return
+    kind = 'object of an image that has another XML file' if is_second else NO_IMAGE
+    report.leave_out(kind, path.name, number)
 
 
 def annotation_in(path: Path, report: Report) -> Element | None:

@@ -1,0 +1,244 @@
+"""CVAT's own format: one XML file, "CVAT for images 1.1" or "CVAT for video 1.1".
+
+The format, https://docs.cvat.ai/docs/manual/advanced/xml_format, was compared with CVAT's exporter,
+cvat/apps/dataset_manager/formats/cvat.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from .cvat_pictures import Picture, pictures_in
+from .files import Images, finite, header, naming, read_xml, subfolders
+from .geometry import ellipse, mask_shape, polygon_shape, rotated_shape
+from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
+from .splits import SPLITS, by_folder, by_hash
+
+FILE = 'annotations.xml'
+MOST_FILES = 20  # a folder with more XML files has one for each image, so is not CVAT's
+CORNERS = ('xtl', 'ytl', 'xbr', 'ybr')
+
+
+def find_cvat(root: Path) -> LabelFolder | None:
+    """annotations.xml beside images/, or train/annotations.xml and val/ or train.xml and val.xml.
+
+    One file is split by the subsets of its images, else by a hash.
+
+    Raises:
+        ValueError: several files that no split names, or tracks of frames without images.
+    """
+    parts = {split: labels_of_split(root, names) for split, names in SPLITS.items()}
+    splits = {split: labels for split, labels in parts.items() if labels}
+    if len(splits) == len(SPLITS):
+        return LabelFolder(CVAT, splits, 'folder')
+    if 'val' in splits:
+        raise ValueError(f'{splits["val"].source} has no {FILE} in train/ beside it')
+    labels = splits.get('train') or single_file(root)
+    return LabelFolder(CVAT, *split_one(labels)) if labels else None
+
+
+def split_one(labels: Labels) -> tuple[dict[str, Labels], str]:
+    """Both splits of one file, and what says which image is in which."""
+    images = Images(labels, Report())
+    with naming(labels.source):
+        pictures = pictures_in(read_xml(labels.source), images)
+    if found := by_subset(labels, pictures):
+        return found
+    splits, described = by_hash(labels, {*images.by_stem, *(item.stem for item in pictures)})
+    if any(item.is_frame for item in pictures):
+        described += ', so both splits have frames of one video'
+    return splits, described
+
+
+def labels_of_split(root: Path, names: Sequence[str]) -> Labels | None:
+    """The labels of a split: train/annotations.xml, train.xml or annotations/train.xml."""
+    folders = subfolders(root)
+    for name in names:
+        folder = folders.get(name, root / name)
+        for file in (folder / FILE, root / f'{name}.xml', root / 'annotations' / f'{name}.xml'):
+            if file.is_file() and is_cvat(file):
+                return labels_of(file, name)
+    return None
+
+
+def labels_of(file: Path, split: str = '') -> Labels:
+    """A file of labels and the folder of its images: images/ beside it or beside its folder."""
+    home = file.parent.parent if file.parent.name == 'annotations' else file.parent
+    places = [home / 'images' / split, home / 'images', home]
+    return Labels(file, next(place for place in places if place.is_dir()))
+
+
+def single_file(root: Path) -> Labels | None:
+    """The only file of labels in a folder: annotations.xml, or the only one of CVAT.
+
+    Raises:
+        ValueError: several of them, in the folder or in each of its folders; or one that is cut.
+    """
+    if (root / FILE).is_file():
+        return labels_of(root / FILE) if is_cvat(root / FILE) else None
+    files = [path for path in sorted(root.glob('*.xml')) if not path.name.startswith('.')]
+    found = [path for path in files if len(files) <= MOST_FILES and is_cvat(path)]
+    folders = list(subfolders(root).values())
+    if folders and all((folder / FILE).is_file() for folder in folders):
+        found = [folder / FILE for folder in folders if is_cvat(folder / FILE)]
+    if len(found) > 1 or (found and found[0].parent != root):
+        names = ', '.join(path.relative_to(root).as_posix() for path in found)
+        raise ValueError(
+            f'{root} has {names} of CVAT, and nothing says which is for training: put them in '
+            f'train/{FILE} and val/{FILE}, export the project as one, or set own.data_root to one'
+        )
+    return labels_of(found[0]) if found else None
+
+
+def is_cvat(file: Path) -> bool:
+    """Return whether the root of an XML file is CVAT's.
+
+    Raises:
+        ValueError: it is no XML.
+    """
+    try:
+        return next(ElementTree.iterparse(file, events=('start',)))[1].tag == 'annotations'
+    except (ElementTree.ParseError, StopIteration, LookupError, ValueError) as error:
+        raise ValueError(f'{file} is no XML, or cut off ({error})') from error
+
+
+def by_subset(labels: Labels, pictures: Sequence[Picture]) -> tuple[dict[str, Labels], str] | None:
+    """The splits by the subsets of a project; None without a subset for training."""
+    subsets: dict[str, set[str]] = {}
+    for picture in pictures:
+        subsets.setdefault(picture.subset.lower(), set()).add(picture.stem)
+    taken: list[str] = []
+
+    def find(name: str) -> Labels | None:
+        if not (stems := subsets.get(name)):
+            return None
+        taken.append(name)
+        return Labels(labels.source, labels.images, frozenset(stems))
+
+    if (found := by_folder(find)) is None:
+        return None
+    splits, described = found
+    others = sorted(subsets.keys() - {*taken})
+    words = f'subset ({", ".join(taken)}{"; not " + ", ".join(others) if others else ""})'
+    return splits, words if len(taken) > 1 else f'{words} and {described}'
+
+
+def read_cvat(labels: Labels, classes: Sequence[str] | None, report: Report) -> Read:
+    """The images and frames of one file; classes in the order of its project, task or job."""
+    root = read_xml(labels.source)
+    return classes or listed_classes(root), labelled_images(root, labels, report)
+
+
+def listed_classes(root: Element) -> list[str]:
+    """The labels of the project, task or job, without parts of skeletons and tags of images."""
+    names = [
+        (label.findtext('name') or '').strip()
+        for label in root.iterfind('meta//labels/label')
+        if not label.findtext('parent') and label.findtext('type') != 'tag'
+    ]
+    return [name for name in dict.fromkeys(names) if name]
+
+
+def labelled_images(root: Element, labels: Labels, report: Report) -> Iterator[Labelled]:
+    """The images of a split that the file has."""
+    images, named = Images(labels, report), set[Path]()
+    with naming(labels.source):
+        pictures = pictures_in(root, images)
+    for picture in pictures:
+        if labels.names is not None and picture.stem not in labels.names:
+            continue
+        place = f'{labels.source.name}, {picture.name}'
+        if picture.file is not None:
+            named.add(picture.file)
+            yield labelled(picture, picture.file, place, report)
+        elif number := sum(node.tag != 'tag' for _, node in picture.nodes):
+            report.leave_out(NO_IMAGE, place, number)
+        else:
+            report.note('image without objects that is not there', place)
+    for _, file in images.chosen():
+        if file not in named:
+            report.note('image that the labels do not name (left out)', file.name)
+
+
+def labelled(picture: Picture, file: Path, place: str, report: Report) -> Labelled:
+    """An image or frame with its objects."""
+    item = Labelled(file, size=picture.size)
+    for number, (label, node) in enumerate(picture.nodes, start=1):
+        where = f'{place}, {node.tag} {number}'
+        if node.tag == 'tag':
+            report.note('tag of a whole image (no object)', where)
+            continue
+        with naming(where):
+            shape = shape_of(node, label, item, where)
+        if isinstance(shape, Shape):
+            item.shapes.append(shape)
+        else:
+            item.leave_out(shape, where)
+    return item
+
+
+def shape_of(node: Element, label: str, item: Labelled, where: str) -> Shape | str:
+    """The object of a node; the reason to leave it out if it has no area or another form."""
+    if node.tag == 'box':
+        return box_of(node, label, where)
+    if node.tag == 'mask':
+        return mask_of(node, label, item, where)
+    if node.tag == 'ellipse':
+        place = *numbers_in(node, 'cx', 'cy', 'rx', 'ry'), rotation_of(node)
+        return polygon_shape(label, ellipse(*place), where=where)
+    if node.tag == 'polygon':
+        pairs = [pair.split(',') for pair in node.get('points', '').split(';')]
+        points = finite([value for pair in pairs for value in pair], 'a corner')
+        if len(pairs) < 3:
+            return 'polygon of less than three corners'
+        return polygon_shape(label, points, where=where)
+    return f'object of type {node.tag}'
+
+
+def numbers_in(node: Element, *names: str) -> list[float]:
+    """Attributes of a node as finite numbers."""
+    return [finite([node.get(name)], name)[0] for name in names]
+
+
+def rotation_of(node: Element) -> float:
+    """Clockwise degrees about the centre."""
+    return finite([node.get('rotation') or 0], 'rotation')[0]
+
+
+def box_of(node: Element, label: str, where: str) -> Shape:
+    """A box, upright or rotated."""
+    left, top, right, bottom = numbers_in(node, *CORNERS)
+    box = left, top, right - left, bottom - top
+    if degrees := rotation_of(node):
+        return rotated_shape(label, box, degrees, where=where)
+    return Shape(label, box, where=where)
+
+
+def mask_of(node: Element, label: str, item: Labelled, where: str) -> Shape | str:
+    """A mask: run lengths of the rows in its box, the first of pixels outside of the object.
+
+    Raises:
+        ValueError: the run lengths have another number of pixels than the box.
+    """
+    left, top, width, height = (int(x) for x in numbers_in(node, 'left', 'top', 'width', 'height'))
+    counts = np.array(finite(node.get('rle', '').split(','), 'a run length'), int)
+    if counts.min() < 0 or counts.sum() != width * height:
+        raise ValueError(f'run lengths of {counts.sum()} pixels for {width} x {height}')
+    mask = np.repeat(np.arange(len(counts)) % 2, counts).reshape(height, width)
+    if item.size is None:
+        image = header(item.file)
+        item.size = image.height, image.width
+    rows, columns = np.nonzero(mask)
+    inside = (rows + top >= 0) & (rows + top < item.size[0])
+    inside &= (columns + left >= 0) & (columns + left < item.size[1])
+    if not inside.any():
+        return 'mask without a pixel in its image'
+    return mask_shape(label, mask, left, top, item.size, where=where)
+
+
+CVAT = Format('cvat', 'CVAT', ('.xml',), find_cvat, read_cvat)

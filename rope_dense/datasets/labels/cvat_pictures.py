@@ -1,0 +1,238 @@
+"""The images and frames that a file of CVAT labels: their image files, sizes and shapes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+from .files import Images, finite, naming, without_suffix
+
+FRAME = re.compile(r'(?:^|/)frame_(\d+)$')  # as CVAT exports frames
+NUMBER = re.compile(r'(\d+)$')
+Nodes = list[tuple[str, Element]]  # (label, element of a shape)
+Frames = dict[int, Nodes]
+
+
+@dataclass
+class Picture:
+    """An image, or a frame of a video.
+
+    Attributes:
+        name: in the file of labels.
+        subset: of the project; '' for none.
+        stem: path in the folder of images without suffix; by its name if the file is not there.
+        file: None if it is not there.
+        size: (height, width); None if the labels do not say it.
+        nodes: label and element of each shape.
+        is_frame: its shapes are of tracks.
+    """
+
+    name: str
+    subset: str
+    stem: str
+    file: Path | None
+    size: tuple[int, int] | None
+    nodes: Nodes = field(default_factory=list)
+    is_frame: bool = False
+
+
+def pictures_in(root: Element, images: Images) -> list[Picture]:
+    """The <image> elements, and the frames of the <track> elements.
+
+    Raises:
+        ValueError: frames whose image files cannot be told.
+    """
+    pictures = images_in(root, images)
+    by_frame = {(item.subset, node.get('id')): item for item, node in pictures}
+    found = [item for item, _ in pictures]
+    for subset, tracks in tracks_by_subset(root).items():
+        task, frames = task_of(root, tracks[0]), frames_in(tracks)
+        for number in list(frames):
+            if item := by_frame.get((subset, str(number))):
+                item.nodes += frames.pop(number)
+        if frames:
+            found += frames_as_pictures(frames, tracks, task, subset, images)
+    return found
+
+
+def images_in(root: Element, images: Images) -> list[tuple[Picture, Element]]:
+    """The <image> elements.
+
+    An image file is one element's whose path it has; where it is none's, a name is enough.
+    """
+    nodes = root.findall('image')
+    places = [
+        (node.get('subset') or '', (node.get('name') or '').replace('\\', '/')) for node in nodes
+    ]
+    exact = [
+        image_at(f'{subset}/{name}', images) or image_at(name, images) for subset, name in places
+    ]
+    taken, found = {*exact}, []
+    for node, (subset, name), file in zip(nodes, places, exact, strict=True):
+        if file is None and (named := images.find(name)) not in taken:
+            file = named
+        stem = images.labels.path_of(file) if file else without_suffix(name)
+        shapes = [((shape.get('label') or '').strip(), shape) for shape in node]
+        found.append((Picture(name, subset, stem, file, size_of(node), shapes), node))
+    return found
+
+
+def image_at(path: str, images: Images) -> Path | None:
+    """The image of a path, which may have no suffix or another one."""
+    path = path.strip('/')
+    return images.by_path.get(path) or images.by_stem.get(without_suffix(path))
+
+
+def size_of(node: Element | None) -> tuple[int, int] | None:
+    """(height, width) of an <image>, or of the <original_size> of a task."""
+    if node is None:
+        return None
+    sides = [node.get(name) or node.findtext(name) or 0 for name in ('height', 'width')]
+    height, width = (int(side) for side in finite(sides, 'a side of the image'))
+    return (height, width) if height > 0 and width > 0 else None
+
+
+def tracks_by_subset(root: Element) -> dict[str, list[Element]]:
+    """The <track> elements of each subset.
+
+    Raises:
+        ValueError: a subset has tracks of several tasks, which number their frames alike.
+    """
+    found: dict[str, list[Element]] = {}
+    for track in root.findall('track'):
+        found.setdefault(track.get('subset') or '', []).append(track)
+    for subset, tracks in found.items():
+        if len({track.get('task_id') for track in tracks}) > 1:
+            raise ValueError(
+                f'subset {subset!r} has tracks of several tasks, which number their frames alike: '
+                'export each task, or "CVAT for images 1.1"'
+            )
+    return found
+
+
+def task_of(root: Element, track: Element) -> Element | None:
+    """The description of the task or job of a track."""
+    tasks = [*root.iterfind('meta/project/tasks/task'), *root.iterfind('meta/*')]
+    tasks = [task for task in tasks if task.tag in ('task', 'job')]
+    number = track.get('task_id')
+    return next((task for task in tasks if number in (None, task.findtext('id'))), None)
+
+
+def frames_in(tracks: Sequence[Element]) -> Frames:
+    """The shapes of each frame: those that are within it."""
+    frames: Frames = {}
+    for track in tracks:
+        label = (track.get('label') or '').strip()
+        for node in shapes_of(track):
+            with naming(f'track {track.get("id")}'):
+                nodes = frames.setdefault(frame_of(node), [])
+            if node.get('outside') != '1':
+                nodes.append((label, node))
+    return dict(sorted(frames.items()))
+
+
+def shapes_of(track: Element) -> list[Element]:
+    """The shapes of a track, one for each of its frames."""
+    return [node for node in track if node.tag != 'attribute']
+
+
+def frame_of(node: Element) -> int:
+    """The number of the frame of a shape, from 0."""
+    return int(finite([node.get('frame')], 'frame')[0])
+
+
+def frames_as_pictures(
+    frames: Frames, tracks: Sequence[Element], task: Element | None, subset: str, images: Images
+) -> list[Picture]:
+    """The frames with their image files, which have the numbers of the frames in their names.
+
+    Raises:
+        ValueError: no image has such a number, or the numbers do not count from 0.
+    """
+    files = numbered_files(images, subset)
+    check_numbers(frames, files, task, images)
+    check_tracks(tracks, files, task)
+    size = size_of(None if task is None else task.find('original_size'))
+    found = []
+    for number, nodes in frames.items():
+        same = files.get(number, [])
+        if len(same) > 1:
+            raise ValueError(f'frame {number} is both {same[0]} and {same[1]}: remove one of them')
+        file = same[0] if same else None
+        name = f'frame_{number:06d}'
+        stem = images.labels.path_of(file) if file else name
+        found.append(Picture(name, subset, stem, file, size, nodes, is_frame=True))
+    return found
+
+
+def numbered_files(images: Images, subset: str) -> dict[int, list[Path]]:
+    """The images by the number at the end of their names: of a subset's folder, if it has one."""
+    stems = {s: file for s, file in images.by_stem.items() if s.startswith(f'{subset}/')}
+    for pattern in (FRAME, NUMBER):
+        found: dict[int, list[Path]] = {}
+        for stem, file in (stems or images.by_stem).items():
+            if match := pattern.search(stem):
+                found.setdefault(int(match[1]), []).append(file)
+        if found:
+            return found
+    return {}
+
+
+def check_numbers(
+    frames: Frames, files: dict[int, list[Path]], task: Element | None, images: Images
+) -> None:
+    """Check that the images are frames of the video, counted from 0.
+
+    Raises:
+        ValueError: no frame has an image, or the images count from 1 or are others.
+    """
+    start, stop = range_of(task)
+    if stop is None:
+        is_other = 0 in frames and 0 not in files
+    else:
+        counts_from_1 = 0 not in files and 1 in files
+        is_other = max(files, default=0) > stop and (start not in files or counts_from_1)
+    if is_other or not files.keys() & frames.keys():
+        numbers = f'{min(files)} to {max(files)}' if files else 'no number'
+        raise ValueError(
+            f'its tracks are of frames {min(frames)} to {max(frames)} of a video, and the images '
+            f'in {images.labels.images} have {numbers}: export "CVAT for images 1.1" with images, '
+            'or extract the frames as images/frame_%06d.jpg, the first as frame_000000'
+        )
+
+
+def range_of(task: Element | None) -> tuple[int, int | None]:
+    """The first and the last frame of a task or job; None for the last if it is not said."""
+    if task is None:
+        return 0, None
+    start = int(task.findtext('start_frame') or 0)
+    if (stop := task.findtext('stop_frame')) is not None:
+        return start, int(stop)
+    size = task.findtext('size')
+    return start, None if size is None else start + int(size) - 1
+
+
+def check_tracks(
+    tracks: Sequence[Element], files: dict[int, list[Path]], task: Element | None
+) -> None:
+    """Check that the tracks have a shape for each frame of the video whose image is there.
+
+    Raises:
+        ValueError: a track has only its key frames.
+    """
+    match = re.search(r'step=(\d+)', (task is not None and task.findtext('frame_filter')) or '')
+    step = int(match[1]) if match else 1
+    for track in tracks:
+        nodes = shapes_of(track)
+        for node, following in pairwise(nodes):
+            first, last = frame_of(node), frame_of(following)
+            between = any(number in files for number in range(first + step, last, step))
+            if between and node.get('outside') != '1':
+                raise ValueError(
+                    f'track {track.get("id")} has no shape between frames {first} and {last}, but '
+                    'there are images of them: export "CVAT for video 1.1" with all its frames'
+                )
