@@ -11,7 +11,9 @@ from mmengine.config import Config, ConfigDict
 from mmengine.runner import Runner, find_latest_checkpoint
 
 from ..engine import runner as runners
-from ..project.building import building
+from ..engine.divergence import divergence
+from ..engine.errors import RunError
+from ..project.building import NAMED, building
 from ..project.errors import UsageError
 from ..project.weights import read_safely
 from ..utils.atomic_write import is_interrupt
@@ -62,7 +64,8 @@ def train(runner: Runner) -> None:
     """Train; on Ctrl-C print how to continue.
 
     Raises:
-        UsageError: a part cannot be built, or the model refuses an image.
+        UsageError: a part cannot be built, the model refuses an image, the training diverges, or
+            the run of a checkpoint cannot be continued with this config.
         CheckpointError: weights cannot be read or downloaded, or do not fit.
         LoadError: an image cannot be read.
     """
@@ -98,14 +101,31 @@ def build_loop(runner: Runner, loop: str) -> None:
 
 @contextlib.contextmanager
 def running(runner: Runner, loop: str) -> Iterator[None]:
-    """Within this context, a ValueError or AssertionError becomes a UsageError with the batch."""
+    """Within this context, errors become UsageErrors that say what to do.
+
+    A ValueError or AssertionError gets the batch. Of a model whose weights are not finite any error
+    is only a consequence, such as a matrix that cannot be matched.
+    """
     try:
         yield
-    except (ValueError, AssertionError) as error:
+    except RunError as error:
+        raise UsageError(str(error)) from None
+    except NAMED:
+        raise
+    except Exception as error:
         if is_interrupt(error):
             raise
-        batch = ''
-        if images := getattr(runner, 'batch', ()):
-            size = runner.cfg[f'{loop}_dataloader'].get('batch_size', 1)
-            batch = f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'
-        raise UsageError(f'{error or type(error).__name__}{batch}') from error
+        if reason := divergence(runner):
+            raise UsageError(reason) from error
+        if not isinstance(error, (ValueError, AssertionError)):
+            raise
+        raise UsageError(f'{error or type(error).__name__}{batch_of(runner, loop)}') from error
+
+
+def batch_of(runner: Runner, loop: str) -> str:
+    """The size and the images of the current batch, in parentheses; empty before the first one."""
+    images = getattr(runner, 'batch', ())
+    if not images:
+        return ''
+    size = runner.cfg[f'{loop}_dataloader'].get('batch_size', 1)
+    return f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'

@@ -24,20 +24,26 @@ class ProgressHook(Hook):
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self.seconds = seconds
-        self.begin(-1)
+        self.begin(0)
+        self.test_started = self.shown
 
-    def begin(self, first: int) -> None:
+    def begin(self, iteration: int) -> None:
         """Start to count at an iteration."""
         self.started = self.shown = time.monotonic()
-        self.first = first
+        self.first = self.validated = iteration
+        self.validation_time = 0.0
 
     def before_train(self, runner: Runner) -> None:
         self.begin(runner.iter)
 
     def before_val_epoch(self, runner: Runner) -> None:
-        self.begin(0)
+        self.test_started = self.shown = time.monotonic()
 
     before_test_epoch = before_val_epoch
+
+    def after_val_epoch(self, runner: Runner, metrics: object = None) -> None:
+        self.validation_time += time.monotonic() - self.test_started
+        self.validated = runner.iter
 
     def after_train_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
         done = runner.iter + 1
@@ -45,30 +51,37 @@ class ProgressHook(Hook):
             self.shown = time.monotonic()
         loss = runner.message_hub.log_scalars.get('train/loss')
         more = '' if loss is None else f', loss {loss.current():.4g}'
-        self.show(runner, 'training', done, runner.max_iters, more, done == self.first + 1)
+        left = self.training_left(done, runner.max_iters)
+        self.show(
+            runner, f'training: {done} of {runner.max_iters}{more}', left, done == self.first + 1
+        )
+
+    def training_left(self, done: int, total: int) -> float:
+        """Seconds for the other iterations, and for validations as often as until now."""
+        training = time.monotonic() - self.started - self.validation_time
+        left = training / max(1, done - self.first) * (total - done)
+        validation = self.validation_time / max(1, self.validated - self.first)
+        return left + validation * (total - self.validated)
 
     def after_val_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
-        self.tested(runner, 'validation', batch_idx, len(runner.val_dataloader))
+        self.tested(runner, 'validation', batch_idx + 1, len(runner.val_dataloader))
 
     def after_test_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
-        self.tested(runner, 'test', batch_idx, len(runner.test_dataloader))
+        self.tested(runner, 'test', batch_idx + 1, len(runner.test_dataloader))
 
-    def tested(self, runner: Runner, name: str, index: int, total: int) -> None:
+    def tested(self, runner: Runner, name: str, done: int, total: int) -> None:
         """Show the progress of a test loop."""
-        if (index + 1) % logger_interval(runner) == 0:
+        if done % logger_interval(runner) == 0:
             self.shown = time.monotonic()
-        self.show(runner, name, index + 1, total, '', False)
+        left = (time.monotonic() - self.test_started) / done * (total - done)
+        self.show(runner, f'{name}: {done} of {total}', left, False)
 
-    def show(
-        self, runner: Runner, name: str, done: int, total: int, more: str, at_once: bool
-    ) -> None:
+    def show(self, runner: Runner, text: str, left: float, at_once: bool) -> None:
         """Log a line, at once or if the last one is old enough."""
         now = time.monotonic()
-        if not at_once and now - self.shown < self.seconds:
-            return
-        self.shown = now
-        left = (now - self.started) / max(1, done - self.first) * (total - done)
-        runner.logger.info(f'{name}: {done} of {total}{more}, about {left:.0f} s left')
+        if at_once or now - self.shown >= self.seconds:
+            self.shown = now
+            runner.logger.info(f'{text}, about {left:.0f} s left')
 
 
 def logger_interval(runner: Runner) -> int:

@@ -9,12 +9,15 @@ from typing import Any
 
 from mmengine.config import Config
 from mmengine.dataset import Compose
-from mmengine.logging import MMLogger
+from mmengine.logging import MessageHub, MMLogger
 from mmengine.registry import RUNNERS
 from mmengine.runner import FlexibleRunner, Runner
+from mmengine.visualization import Visualizer
 from torch.utils.data import DataLoader
 
+from .divergence import DivergenceHook
 from .progress_hook import ProgressHook
+from .resume_hook import ResumeHook
 
 # Warnings about mmengine's own calls, which no user can mend.
 NOISE = ('"FileClient" will be deprecated', '"HardDiskBackend" is the alias')
@@ -66,12 +69,28 @@ class ToolRunner:
         self, log_level: int | str = 'INFO', log_file: str | None = None, **kwargs: Any
     ) -> MMLogger:
         """Build the logger, quiet on the terminal until a loop starts."""
+        kwargs.setdefault('name', self.log_dir)  # type: ignore[attr-defined]
         logger = super().build_logger(log_level, log_file, **kwargs)  # type: ignore[misc]
         logger.addFilter(lambda record: not record.getMessage().startswith(NOISE))
         for handler in logger.handlers:
             if type(handler) is logging.StreamHandler:  # a file has a handler of a derived class
                 handler.addFilter(lambda record: self.started or record.levelno >= logging.WARNING)
         return logger
+
+    def build_message_hub(self, message_hub: dict | None = None) -> MessageHub:
+        """Build a message hub of this run alone; mmengine's is shared by runs of one second."""
+        own = dict(name=self.log_dir)  # type: ignore[attr-defined]
+        return super().build_message_hub(own)  # type: ignore[misc]
+
+    def build_visualizer(self, visualizer: Visualizer | dict | None = None) -> Visualizer:
+        """Build a visualizer of this run alone.
+
+        mmengine keeps visualizers by name, and all configs have the same: the curves of a second
+        run of a process would go to the folder of the first.
+        """
+        if isinstance(visualizer, dict):
+            visualizer = {**visualizer, 'name': self.log_dir}  # type: ignore[attr-defined]
+        return super().build_visualizer(visualizer)  # type: ignore[misc]
 
     def call_hook(self, fn_name: str, **kwargs: Any) -> None:
         """Call all hooks, and remember the files of a batch."""
@@ -127,5 +146,6 @@ def build_runner(cfg: Config) -> Runner | FlexibleRunner:
     kinds: dict[str, Any] = {'Runner': _Runner, 'FlexibleRunner': _FlexibleRunner}
     kind = kinds.get(cfg.get('runner_type', 'Runner'))
     runner = RUNNERS.build(cfg) if kind is None else kind.from_cfg(cfg)
-    runner.register_hook(ProgressHook())
+    for hook in (ProgressHook(), DivergenceHook(), ResumeHook()):
+        runner.register_hook(hook)
     return runner

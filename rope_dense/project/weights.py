@@ -1,8 +1,10 @@
 """Load checkpoints of whole models strictly, also when mmengine loads them."""
 
 import os
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
+import torch
 from mmengine.config import Config
 from mmengine.runner import CheckpointLoader, find_latest_checkpoint
 from torch import Tensor, nn
@@ -83,7 +85,8 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
 
     Raises:
         CheckpointError: a file cannot be read.
-        UsageError: it does not fit, or has no weights, or no training state to resume.
+        UsageError: it does not fit, or has no weights, or none that are finite, or no training
+            state to resume.
     """
     for key, node in nodes(cfg.model, 'model'):
         if key.endswith('init_cfg') and node.get('type') == 'Pretrained':
@@ -99,6 +102,7 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
     weights = weights_of(checkpoint, f'{origin} {path!r}')
     if not cfg.get('resume'):
         check_backbone(model, weights, f'{origin} {path!r}')
+        check_finite(weights, f'{origin} {path!r}')
         leave_out_misfits(checkpoint, model)
         return
     if missing := [key for key in TRAINING_STATE if key not in checkpoint]:
@@ -107,6 +111,7 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
             f'{", ".join(missing)}. To start from its weights: --cfg-options load_from={path}'
         )
     check_complete(model, weights, f'--resume {path!r}')
+    check_finite(weights, f'--resume {path!r}')
 
 
 def check_tested_weights(path: str, model: nn.Module) -> dict:
@@ -117,15 +122,18 @@ def check_tested_weights(path: str, model: nn.Module) -> dict:
 
     Raises:
         CheckpointError: it cannot be read.
-        UsageError: it does not fit.
+        UsageError: it does not fit, or its weights are not finite.
     """
     if path.startswith((*WEB, HUB)) and 'LOCAL_RANK' in os.environ:
         return {}
     if isinstance(model, SelfLoading):
         model.load_checkpoint(path)
+        check_finite(model.state_dict(), f'checkpoint {path!r}')
         return {}
     checkpoint, origin = read(path, 'checkpoint'), f'checkpoint {path!r}'
-    check_complete(model, weights_of(checkpoint, origin), origin)
+    weights = weights_of(checkpoint, origin)
+    check_complete(model, weights, origin)
+    check_finite(weights, origin)
     return checkpoint
 
 
@@ -165,6 +173,16 @@ def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) ->
         raise UsageError(
             f'{origin} does not fit the config: {problem}; give the config and the --cfg-options '
             'that it was trained with'
+        )
+
+
+def check_finite(weights: Mapping[str, Tensor], origin: str) -> None:
+    """Raise UsageError for numbers that are NaN or infinite, as a diverged training leaves."""
+    wrong = [key for key, weight in weights.items() if not torch.isfinite(weight).all()]
+    if wrong:
+        raise UsageError(
+            f'{origin}: {len(wrong)} of {len(weights)} weights are not finite, such as '
+            f'{listed(wrong, 2)}: its training diverged; take an earlier checkpoint'
         )
 
 

@@ -1,0 +1,90 @@
+"""A training that stops when it diverges, before weights that are not finite are saved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from mmengine.hooks import Hook
+from mmengine.model import is_model_wrapper
+from mmengine.registry import HOOKS
+from mmengine.runner import FlexibleRunner, Runner, find_latest_checkpoint
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from .errors import RunError
+
+PATIENCE = 3  # iterations; dynamic loss scaling of fp16 expects, and skips, single ones
+
+
+@HOOKS.register_module()
+class DivergenceHook(Hook):
+    """Stops a training whose loss stays infinite or NaN, or whose weights are.
+
+    The loss is the one that mmengine logs, after each iteration. Weights are checked before each
+    validation, which would blame an image, and each save, so every checkpoint has finite weights.
+
+    Raises:
+        RunError: it says since when, what to lower, and which checkpoint is the last.
+    """
+
+    priority = 'LOW'  # behind logs and moving averages, before checkpoints
+
+    def __init__(self) -> None:
+        self.since: int | None = None  # iteration, from 1
+
+    def after_train_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
+        losses = runner.message_hub.log_scalars.get('train/loss')
+        if losses is None or math.isfinite(losses.current()):
+            self.since = None
+            return
+        done = runner.iter + 1
+        self.since = self.since or done
+        if done - self.since + 1 >= PATIENCE:
+            raise RunError(self.explain(runner))
+
+    def before_val_epoch(self, runner: Runner) -> None:
+        if not is_finite(weights_of(runner)):
+            raise RunError(self.explain(runner))
+
+    def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        if not all(is_finite(checkpoint.get(key, {})) for key in ('state_dict', 'ema_state_dict')):
+            raise RunError(self.explain(runner))
+
+    def explain(self, runner: Runner | FlexibleRunner) -> str:
+        """What has happened, in one line."""
+        fact = f'the loss is not finite since iteration {self.since}'
+        if self.since is None:
+            fact = f'the weights are not finite (iteration {runner.iter})'
+        settings = runner.cfg.optim_wrapper
+        name = 'own.lr' if runner.cfg.get('own') else 'optim_wrapper.optimizer.lr'
+        scaled = settings.get('type') == 'AmpOptimWrapper' and settings.get('dtype') != 'bfloat16'
+        other = ', or take --amp bf16 in place of fp16' if scaled else ''
+        last = find_latest_checkpoint(runner.work_dir)
+        saved = f'the last checkpoint, {last}, is from before' if last else 'nothing was saved'
+        return f'{fact}: lower {name}={settings.optimizer.lr}{other}; {saved}'
+
+
+def divergence(runner: Runner | FlexibleRunner) -> str | None:
+    """What to say of a training that has failed if its weights are not finite, else None."""
+    hooks = [hook for hook in runner.hooks if isinstance(hook, DivergenceHook)]
+    if not hooks or is_finite(weights_of(runner)):
+        return None
+    return hooks[0].explain(runner)
+
+
+def weights_of(runner: Runner | FlexibleRunner) -> dict[str, Any]:
+    """The weights of the model; in a sharded training, the share of this process."""
+    model = runner.model.module if is_model_wrapper(runner.model) else runner.model
+    return model.state_dict()
+
+
+def is_finite(weights: Mapping[str, Any]) -> bool:
+    """Return whether all numbers of a model's state are finite."""
+    return all(
+        bool(torch.isfinite(value.to_local() if isinstance(value, DTensor) else value).all())
+        for value in weights.values()
+        if isinstance(value, Tensor)
+    )

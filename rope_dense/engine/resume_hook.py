@@ -1,0 +1,160 @@
+"""A resumed run that follows its config, also where the config has changed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from mmengine.hooks import Hook
+from mmengine.optim import _ParamScheduler
+from mmengine.registry import HOOKS
+from mmengine.runner import FlexibleRunner, Runner
+
+from .errors import RunError
+
+FACTS = 'training'  # a key of mmengine's message hub, which checkpoints contain
+# What changes while a scheduler runs.
+PROGRESS = (
+    'last_step',
+    '_global_step',
+    '_last_value',
+    'best',
+    'num_bad_epochs',
+    'cooldown_counter',
+)
+
+
+@HOOKS.register_module()
+class ResumeHook(Hook):
+    """Lets a resumed run have the schedule and the optimizer settings of its config.
+
+    mmengine takes both from the checkpoint, whatever the config says. Where they differ, this hook
+    replaces them in the checkpoint before it is loaded: the learning rates are those of a new run
+    of the config at the same iteration, and a line names what has changed. Moments of the
+    optimizer stay. Checked against such a run, step for step, in tests/engine/test_resume_hook.py.
+
+    Raises:
+        RunError: an epoch has another number of iterations, the optimizer is another one, or the
+            checkpoint is behind the end.
+    """
+
+    def before_train(self, runner: Runner | FlexibleRunner) -> None:
+        runner.message_hub.update_info(FACTS, facts_of(runner))
+
+    def after_load_checkpoint(self, runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
+        if runner._resume:
+            check_same_training(runner, checkpoint)
+            follow_config(runner, checkpoint)
+
+
+def facts_of(runner: Runner | FlexibleRunner) -> dict[str, Any]:
+    """What a resumed run must have in common with the run of its checkpoint."""
+    dataset: Any = runner.train_dataloader.dataset  # one of mmengine's, which have a length
+    return dict(
+        images=len(dataset),
+        batch_size=runner.cfg.train_dataloader.batch_size,
+        processes=runner.world_size,
+        optimizer=type(runner.optim_wrapper.optimizer).__name__,
+    )
+
+
+def start_anew(runner: Runner | FlexibleRunner) -> str:
+    """The other thing to do where a run cannot be resumed."""
+    return f'for a new run from its weights, give --load-from {runner.cfg.load_from}'
+
+
+def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
+    """Compare a run with the one of its checkpoint, if the checkpoint has ``facts_of`` it.
+
+    Raises:
+        RunError: they differ.
+    """
+    new, end = facts_of(runner), runner.max_iters
+    old = {**new, **checkpoint['message_hub']['runtime_info'].get(FACTS, {})}
+    keys = [key for key in ('images', 'optimizer') if old[key] != new[key]]
+    if old['batch_size'] * old['processes'] != new['batch_size'] * new['processes']:
+        keys += ['batch_size', 'processes']
+    if keys:
+        had, has = (', '.join(f'{key} {facts[key]}' for key in keys) for facts in (old, new))
+        raise RunError(
+            f'--resume: the run of the checkpoint had {had}, this one has {has}, so its iterations '
+            f'are not comparable: keep the settings and data of that run, or, {start_anew(runner)}'
+        )
+    if (done := checkpoint['meta']['iter']) > end:
+        raise RunError(
+            f'--resume: the checkpoint is at iteration {done}, and this run ends at {end}: set '
+            f'more epochs, or, {start_anew(runner)}'
+        )
+
+
+def follow_config(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
+    """Give a checkpoint the schedulers and optimizer settings of a run where they differ."""
+    groups, saved = runner.optim_wrapper.param_groups, saved_groups(checkpoint['optimizer'])
+    if len(groups) != len(saved):
+        raise RunError(
+            f'--resume: the optimizer of the checkpoint has {len(saved)} groups of parameters, '
+            f'this one has {len(groups)} (optim_wrapper.paramwise_cfg): keep the settings of that '
+            f'run, or, {start_anew(runner)}'
+        )
+    changes = changed_settings(groups, saved)
+    schedulers, done = runner.param_schedulers or [], checkpoint['meta']['iter']
+    if differ(schedulers, checkpoint.get('param_schedulers') or []):
+        length, old = runner.max_iters, checkpoint['message_hub']['runtime_info'].get('max_iters')
+        new = f'{length} iterations in place of {old}' if length != old else 'other schedulers'
+        changes.insert(0, new)
+    if not changes:
+        return
+    advance(schedulers, done, runner.max_iters // runner.max_epochs)
+    rates = ' in place of '.join(f'{group["lr"]:.4g}' for group in (groups[-1], saved[-1]))
+    for group, old in zip(groups, saved, strict=True):
+        params = old['params']
+        old.clear()
+        old.update(group, params=params)
+    checkpoint['param_schedulers'] = [scheduler.state_dict() for scheduler in schedulers]
+    runner.logger.warning(
+        f'--resume: the schedule is the new one: {", ".join(changes)}; at iteration {done}, lr '
+        f'{rates}'
+    )
+
+
+def saved_groups(optimizer: dict) -> list[dict]:
+    """The groups in a state of mmengine's optimizer, which has the basic settings as the last."""
+    basic = optimizer.get('base_param_settings')
+    return [*optimizer['param_groups'], *([basic] if basic else [])]
+
+
+def changed_settings(groups: Sequence[dict], saved: Sequence[dict]) -> list[str]:
+    """What is set otherwise in parameter groups than in those of a checkpoint.
+
+    Of a scheduled setting, such as `lr`, the value that its schedule starts from is compared.
+    """
+    changes: dict[str, str] = {}
+    for group, old in zip(groups, saved, strict=True):
+        scheduled = {name.removeprefix('initial_') for name in group if 'initial_' in name}
+        scheduled |= {'betas'} if 'momentum' in scheduled else set()  # of Adam, set from it
+        for name in group.keys() - scheduled - {'params'}:
+            if group[name] != old.get(name):
+                text = f'{group[name]} in place of {old.get(name)}'
+                changes.setdefault(name, f'{name.removeprefix("initial_")} {text}')
+    return [changes[name] for name in sorted(changes)]
+
+
+def differ(schedulers: Sequence[_ParamScheduler], states: Sequence[dict]) -> bool:
+    """Return whether the settings of schedulers are others than those of saved ones."""
+    both = [scheduler.state_dict() for scheduler in schedulers], states
+    new, old = (
+        [{key: value for key, value in state.items() if key not in PROGRESS} for state in part]
+        for part in both
+    )
+    return new != old
+
+
+def advance(schedulers: Sequence[_ParamScheduler], iterations: int, epoch_length: int) -> None:
+    """Step new schedulers, and so their parameter groups, as a training would have done."""
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')  # the optimizer has not stepped
+        for done in range(1, iterations + 1):
+            for scheduler in sorted(schedulers, key=lambda scheduler: scheduler.by_epoch):
+                if not scheduler.by_epoch or done % epoch_length == 0:
+                    scheduler.step()

@@ -1,0 +1,106 @@
+"""A training that diverges ends in one line, and its checkpoints keep finite weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.runner import Runner
+
+from helpers.toy_runs import toy_config, toy_run
+from rope_dense.engine.errors import RunError
+
+pytestmark = pytest.mark.usefixtures('surroundings')
+
+EMA = dict(type='EMAHook')
+
+
+def checkpoints(folder: Path) -> list[str]:
+    """Names of the checkpoints of a run, all of whose numbers are finite."""
+    for path in folder.glob('*.pth'):
+        contents = torch.load(path, weights_only=False)
+        for weights in (contents['state_dict'], contents.get('ema_state_dict', {})):
+            assert all(weight.isfinite().all() for weight in weights.values()), path
+    return sorted(path.name for path in folder.iterdir() if path.is_file() and 'iter' in path.name)
+
+
+def diverged(folder: Path, **options: object) -> str:
+    """The message of a training that ends so."""
+    with pytest.raises(RunError) as raised:
+        toy_run(toy_config(folder, custom_hooks=[EMA], **options))
+    assert '\n' not in str(raised.value)
+    return str(raised.value)
+
+
+def test_losses_of_nan_in_a_row_end_the_training(tmp_path: Path) -> None:
+    said = diverged(tmp_path, model=dict(type='Toy', bad_losses=(3, 5, 6, 7)))
+    assert said == (
+        'the loss is not finite since iteration 5: lower optim_wrapper.optimizer.lr=0.1; '
+        f'the last checkpoint, {tmp_path}/iter_4.pth, is from before'
+    )
+    assert checkpoints(tmp_path) == ['best_score_iter_4.pth', 'iter_4.pth']
+    assert (tmp_path / 'last_checkpoint').read_text() == str(tmp_path / 'iter_4.pth')
+
+
+def test_single_losses_of_nan_do_not(tmp_path: Path) -> None:
+    """As with fp16, whose scaler leaves out such steps; two of them beside a save."""
+    runner = toy_run(toy_config(tmp_path, model=dict(type='Toy', bad_losses=(3, 4, 6, 8, 9))))
+    assert runner.iter == 12
+    assert 'iter_4.pth' in checkpoints(tmp_path)
+
+
+@pytest.mark.parametrize('step, kept', [(4, []), (8, ['best_score_iter_4.pth', 'iter_4.pth'])])
+def test_weights_of_nan_are_not_saved(step: int, kept: list[str], tmp_path: Path) -> None:
+    """The step before the save makes them, of which no loss tells yet."""
+    said = diverged(tmp_path, model=dict(type='Toy', bad_steps=(step,)))
+    assert said.startswith('the weights are not finite (iteration')
+    assert said.endswith('nothing was saved' if not kept else '/iter_4.pth, is from before')
+    assert checkpoints(tmp_path) == kept
+
+
+def test_weights_of_nan_are_not_validated(tmp_path: Path) -> None:
+    """A validation that no save precedes would choose them as the best, or blame an image."""
+    options = {'train_cfg.val_interval': 5, 'default_hooks.checkpoint.interval': 4}
+    said = diverged(tmp_path, model=dict(type='Toy', bad_steps=(5,)), **options)
+    assert said.startswith('the weights are not finite (iteration 5)')
+    assert checkpoints(tmp_path) == ['iter_4.pth']
+
+
+def test_the_only_checkpoint_kept_is_a_good_one(tmp_path: Path) -> None:
+    options = {'default_hooks.checkpoint.max_keep_ckpts': 1, 'custom_hooks': []}
+    with pytest.raises(RunError):
+        toy_run(toy_config(tmp_path, model=dict(type='Toy', bad_steps=(8,)), **options))
+    assert checkpoints(tmp_path) == ['best_score_iter_4.pth', 'iter_4.pth']
+
+
+def test_what_to_lower_is_named(tmp_path: Path) -> None:
+    """own.lr of a config for own data; bfloat16 only where fp16 is used."""
+    from rope_dense.engine.divergence import DivergenceHook
+
+    cfg = toy_config(tmp_path, own=dict(lr=None))
+    cfg.optim_wrapper.update(type='AmpOptimWrapper', dtype='float16')
+    runner = Stand(cfg, tmp_path)
+    expected = 'lower own.lr=0.1, or take --amp bf16 in place of fp16; nothing was saved'
+    assert expected in DivergenceHook().explain(runner)
+    cfg.optim_wrapper.dtype = 'bfloat16'
+    assert 'own.lr=0.1; nothing' in DivergenceHook().explain(runner)
+
+
+class Stand:
+    """What a message needs of a Runner."""
+
+    def __init__(self, cfg: object, folder: Path) -> None:
+        self.cfg, self.work_dir, self.iter = cfg, str(folder), 3
+
+
+def test_what_fails_because_of_such_weights_is_not_blamed(tmp_path: Path) -> None:
+    """A matcher refuses them in the iteration after the step; the images are not the reason."""
+    from rope_dense.commands import launch
+    from rope_dense.project.errors import UsageError
+
+    cfg = toy_config(tmp_path, model=dict(type='Toy', bad_steps=(5,), refuses=True))
+    runner: Runner = launch.build_runner(cfg, 'none')
+    with pytest.raises(UsageError, match=r'^the weights are not finite \(iteration 5\): lower'):
+        launch.train(runner)
+    assert checkpoints(tmp_path) == ['best_score_iter_4.pth', 'iter_4.pth']
