@@ -1,0 +1,136 @@
+"""DOTA: a text file for each image, a line for each object: four corners, class, difficulty.
+
+The format is that of https://captain-whu.github.io/DOTA/dataset.html. Many own data sets have no
+difficulty: whether lines have it is decided once for a data set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..classes import CLASSES_FILE, read_classes
+from .dota_folders import label_texts, owned_images, splits_in, stem_of
+from .files import Images, finite, naming, numbered_lines
+from .geometry import polygon_shape
+from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
+
+HEAD = ('imagesource', 'gsd')
+DIFFICULTIES = ('0', '1', '2')  # mmrotate's img_split.py writes 2 for what a patch cuts
+ABOVE = 4  # folders, from that of the label files, in which classes.txt may be
+
+
+def find_dota(root: Path) -> LabelFolder | None:
+    """labelTxt/, labelTxt-v1.5/ or annfiles/ beside images/, for all images or for each split."""
+    if (found := splits_in(root)) is None:
+        return None
+    splits, described = found
+    options = dict(difficulty=has_difficulty({labels.source for labels in splits.values()}))
+    parts = {split: replace(labels, options=options) for split, labels in splits.items()}
+    return LabelFolder(DOTA, parts, described)
+
+
+def read_dota(labels: Labels, classes: Sequence[str] | None, report: Report) -> Read:
+    """The images of a split that have a label file, which may be empty."""
+    has = labels.options.get('difficulty')
+    has = has_difficulty({labels.source}) if has is None else has
+    kind = 'with a difficulty behind each class' if has else 'without a difficulty in its lines'
+    report.note(f'folder of labels {kind}', labels.source.name)
+    return classes or (), labelled_images(labels, has, report)
+
+
+def labelled_images(labels: Labels, has: bool, report: Report) -> Iterator[Labelled]:
+    """The images with their objects; `has` says whether lines have a difficulty."""
+    images, labelled = Images(labels, report), set[Path]()
+    for path, file in owned_images(labels, images):
+        stem = stem_of(path, labels)
+        if file is not None and labels.takes(file):
+            labelled.add(file)
+            with naming(path):
+                yield Labelled(file, [shape_in(line, has, at) for at, line in object_lines(path)])
+        elif file is None and (count := len(list(object_lines(path)))):
+            if labels.names is None or stem in labels.names:
+                report.leave_out(NO_IMAGE, path.name, count)
+            else:
+                report.note('label file without an image, in no split', path.name)
+    for _, file in images.chosen():
+        if file not in labelled:
+            report.note('image without a label file (not labelled, so left out)', file.name)
+
+
+def object_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """(place, line) of each object, without the head of source and ground sample distance."""
+    return (pair for pair in numbered_lines(path) if not pair[1].lower().startswith(HEAD))
+
+
+def shape_in(line: str, has_difficulty: bool, where: str) -> Shape:
+    """The object of a line; it is difficult above 0.
+
+    Raises:
+        ValueError: the line has less than four corners and a class.
+    """
+    words = line.split()
+    with naming(where):
+        if len(words) < 9 + has_difficulty:
+            rest = 'class, difficulty' if has_difficulty else 'class'
+            raise ValueError(f'{len(words)} words; give x and y of four corners, {rest}')
+        corners, name = finite(words[:8], 'a corner'), words[8:]
+        difficulty = int(name.pop()) if has_difficulty else 0
+        label = ' '.join(name)
+        return polygon_shape(label, corners, difficult=difficulty > 0, where=where)
+
+
+def has_difficulty(sources: set[Path]) -> bool:
+    """Return whether the lines in folders end with a difficulty, and not with the class.
+
+    They do if each ends with 0, 1 or 2 and several classes are left without that word. If only one
+    is left, it has difficulties if all are 0 or mmrotate's script wrote the files; without any 0,
+    the number is of the class ('type 1', 'type 2'). Else classes.txt decides.
+
+    Raises:
+        ValueError: some lines have a difficulty and some have none, or nothing decides.
+    """
+    places = ends_of(sources)
+    parts = {end: end.rpartition(' ') for end in places}
+    ends = {end: name for end, (name, _, last) in parts.items() if name and last in DIFFICULTIES}
+    if len(ends) < len(places):
+        for end in (end for end, name in ends.items() if name in places):
+            raise ValueError(
+                f'{places[end]} has a difficulty ({end!r}) and {places[ends[end]]} has none: write '
+                'it into all lines or into none'
+            )
+        return False
+    names, numbers = set(ends.values()), {last for _, _, last in parts.values()}
+    if len(names) != 1 or numbers == {'0'} or any(path.name == 'annfiles' for path in sources):
+        return bool(names)
+    if '0' not in numbers:
+        return False
+    if listed := listed_classes(sources):
+        return names <= listed
+    raise ValueError(
+        f'{min(sources)}: are {" and ".join(map(repr, sorted(places)))} classes, or {min(names)!r} '
+        f'with a difficulty? Write the names of the classes to {CLASSES_FILE} in it or above'
+    )
+
+
+def ends_of(sources: set[Path]) -> dict[str, str]:
+    """What is behind the corners in the lines of folders, each with the first place of it."""
+    places: dict[str, str] = {}
+    for path in (path for source in sorted(sources) for path in label_texts(source)):
+        for where, line in object_lines(path):
+            places.setdefault(' '.join(line.split()[8:]), where)
+    places.pop('', None)  # too short, which the reader refuses
+    return places
+
+
+def listed_classes(sources: set[Path]) -> set[str]:
+    """The names in classes.txt, in the folders or above; none if there is no such file."""
+    for source in sources:
+        for folder in (source, *source.absolute().parents)[:ABOVE]:
+            if (file := folder / CLASSES_FILE).is_file():
+                return set(read_classes(file)[0])
+    return set()
+
+
+DOTA = Format('dota', 'DOTA', ('.txt',), find_dota, read_dota)

@@ -1,0 +1,129 @@
+"""Folders of a DOTA data set: label files and images, for all images or for each split."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..classes import CLASSES_FILE
+from .files import IMAGE_SUFFIXES, Images, list_files, subfolders
+from .objects import Labels, Report
+from .splits import SPLITS, by_hash
+
+LABEL_FOLDERS = re.compile(r'labeltxt.*|annfiles')
+HORIZONTAL = re.compile(r'hbb|task2|reclabel', re.I)  # folders of the same objects as upright boxes
+Splits = tuple[dict[str, Labels], str]  # and what says which image is in which
+
+
+def splits_in(root: Path) -> Splits | None:
+    """Both splits of the data set in a folder, or in one of the folders in it; None for none.
+
+    Raises:
+        ValueError: several data sets or folders of labels, or labels of only one split.
+    """
+    if found := splits_at(root):
+        return found
+    below = {path: found for path in subfolders(root).values() if (found := splits_at(path))}
+    if len(below) > 1:
+        names = ', '.join(map(str, below))
+        raise ValueError(f'{root} has several DOTA data sets: set own.data_root to one ({names})')
+    return next(iter(below.values()), None)
+
+
+def splits_at(home: Path) -> Splits | None:
+    """Both splits in a folder: in folders of their names, else by a hash."""
+    found: dict[str, Labels] = {}
+    for split, names in SPLITS.items():
+        for labels in filter(None, (labels_of_split(home, name) for name in names)):
+            found.setdefault(split, labels)
+    if len(found) == len(SPLITS):
+        return found, 'folder'
+    if 'val' in found:
+        raise ValueError(f'{found["val"].source} has labels for validation; none are to train')
+    if 'train' in found:
+        unlabelled = [image_folder(home, name) for name in SPLITS['val'] if name != 'test']
+        for folder in filter(None, unlabelled):
+            raise ValueError(f'{folder} has images, but no labels as {found["train"].source} has')
+    together = found.get('train') or labels_in(home)
+    return by_hash(together, stems_of(together)) if together else None
+
+
+def labels_in(home: Path) -> Labels | None:
+    """The label files of all images, and the folder of the images."""
+    source = label_folder(home)
+    images = subfolders(home).get('images', home)
+    return Labels(source, images) if source and list_files(images, IMAGE_SUFFIXES) else None
+
+
+def labels_of_split(home: Path, name: str) -> Labels | None:
+    """The label files and images of a split: train/labelTxt, labelTxt/train, train/images, ..."""
+    folders, together = subfolders(home), labels_in(home)
+    source = label_folder(folders[name]) if name in folders else None
+    if source is None and together:
+        source = subfolders(together.source).get(name)
+    images = image_folder(home, name)
+    if source is not None:
+        images = images or folders.get('images')
+        return Labels(source, images) if images else None
+    if images is None or together is None or together.images not in images.parents:
+        return None
+    files = list_files(images, IMAGE_SUFFIXES)  # of images/train, with labels of all in labelTxt
+    return Labels(together.source, together.images, frozenset(map(together.path_of, files)))
+
+
+def image_folder(home: Path, name: str) -> Path | None:
+    """The folder of a split's images, which may have inner folders."""
+    folders = subfolders(home)
+    places = [subfolders(folders['images']).get(name)] if 'images' in folders else []
+    if name in folders:
+        places += [subfolders(folders[name]).get('images'), folders[name]]
+    return next((x for x in places if x is not None and list_files(x, IMAGE_SUFFIXES)), None)
+
+
+def label_folder(home: Path) -> Path | None:
+    """The folder of label files in a folder.
+
+    Raises:
+        ValueError: several, such as those of two versions of DOTA.
+    """
+    named = [path for name, path in subfolders(home).items() if LABEL_FOLDERS.fullmatch(name)]
+    if len(found := [path for path in named if label_texts(path)]) > 1:
+        names = ' and '.join(map(str, found))
+        raise ValueError(f'{names} have label files: leave the folder that is to be used')
+    return next(iter(found), None)
+
+
+def label_texts(source: Path) -> list[Path]:
+    """The label files in a folder; without those of upright boxes if there are others."""
+    files = [path for path in list_files(source, ('.txt',)) if path.name.lower() != CLASSES_FILE]
+    return [
+        path for path in files if not HORIZONTAL.search(str(path.parent.relative_to(source)))
+    ] or files
+
+
+def stem_of(path: Path, labels: Labels) -> str:
+    """The path of a label file in its folder, without suffix."""
+    return os.path.splitext(path.relative_to(labels.source))[0]
+
+
+def owned_images(labels: Labels, images: Images) -> Iterator[tuple[Path, Path | None]]:
+    """Each label file with its image: that of its path, else the only one of its name.
+
+    The second only for label files in a folder that no images are in.
+    """
+    folders = {os.path.dirname(stem) for stem in images.by_stem}
+    for path in label_texts(labels.source):
+        stem = stem_of(path, labels)
+        file = images.by_stem.get(stem) or images.by_path.get(stem)
+        if file is None and os.path.dirname(stem) not in folders:
+            file = images.find(f'{path.stem}.txt')
+        yield path, file
+
+
+def stems_of(labels: Labels) -> set[str]:
+    """The images that have a label file, and label files without an image, as paths of images."""
+    pairs = owned_images(labels, Images(labels, Report()))
+    stems = {labels.path_of(file) if file else stem_of(path, labels) for path, file in pairs}
+    return stems if labels.names is None else stems & labels.names

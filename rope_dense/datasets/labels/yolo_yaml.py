@@ -1,0 +1,236 @@
+"""What a data.yaml of YOLO says, or darknet's obj.data: splits, names of classes, key points."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..classes import CLASSES_FILE, read_classes
+from .files import class_names, read_text, read_yaml
+from .objects import Labels
+from .splits import SPLITS, WORDS
+from .yolo_files import in_two, label_folder, labels_of
+
+Found = tuple[dict[str, Labels], str, Sequence[str]]  # splits, what says which is which, classes
+ABSENT = ('', '~', 'null', 'Null', 'NULL', 'None')  # as the text of a yaml
+DECLARATIONS = (('.yaml', '.yml'), ('.data',))
+NAMES = ('.txt', '.names', '.labels', '.yaml', '.yml')  # of files with names of classes
+ABOVE = 5  # folders above label files that may have names of classes
+
+
+def declaration_in(folder: Path) -> Path | None:
+    """The file in a folder that declares a YOLO data set; None for none.
+
+    Raises:
+        ValueError: several, which differ.
+    """
+    for suffixes in DECLARATIONS:
+        contents = {path: content_of(path) for path in files_in(folder, suffixes)}
+        found = {path: content for path, content in contents.items() if is_data_set(content)}
+        said = [[one.get(key) for key in ('path', 'names', *KEYS)] for one in found.values()]
+        if any(one != said[0] for one in said):
+            names = ', '.join(path.name for path in found)
+            raise ValueError(f'{folder} has {names}, which declare different data sets: leave one')
+        if found:
+            return next(iter(found))
+    return None
+
+
+KEYS = [name for names in SPLITS.values() for name in names]
+
+
+def files_in(folder: Path, suffixes: Sequence[str]) -> list[Path]:
+    """The files in a folder, and not below, with one of the suffixes."""
+    return [
+        path
+        for path in sorted(folder.iterdir())
+        if path.suffix.lower() in suffixes and not path.name.startswith('.') and path.is_file()
+    ]
+
+
+def content_of(path: Path) -> Any:
+    """The content of a yaml, or of lines KEY = VALUE; None for a broken yaml without `names`.
+
+    Raises:
+        ValueError: a yaml that cannot be read.
+    """
+    if path.suffix.lower() == '.data':
+        pairs = [line.partition('=') for line in read_text(path).splitlines()]
+        content = {key.strip(): value.strip() for key, sign, value in pairs if sign}
+        return {'nc' if key == 'classes' else key: value for key, value in content.items()}
+    try:
+        return read_yaml(path)
+    except ValueError:
+        if 'names:' in read_text(path):
+            raise
+        return None
+
+
+def is_data_set(content: object) -> bool:
+    """Return whether the content of a file declares a YOLO data set."""
+    if not isinstance(content, dict) or not content.keys() & {'names', 'nc'}:
+        return False
+    return any(entries(content, split) for split in SPLITS)
+
+
+def entries(content: Mapping[str, Any], split: str) -> list[str]:
+    """Folders and lists of the images of a split, by the first of its names that has some."""
+    for name in SPLITS[split]:
+        given = content.get(name)
+        items = given if isinstance(given, list) else [given]
+        if found := [item for item in items if isinstance(item, str) and item not in ABSENT]:
+            return found
+    return []
+
+
+def declared(file: Path, root: Path) -> Found:
+    """The data set that a file declares; a part of its images is for validation if it has no `val`.
+
+    Args:
+        root: the folder of all data, in which or above which the file is.
+
+    Raises:
+        ValueError: it lacks what is needed; the message has the file.
+    """
+    content = content_of(file)
+    given = {split: entries(content, split) for split in WORDS}
+    if not given['train']:
+        raise ValueError(f'{file} has no `train`: write the folder of the training images')
+    options = key_points(file, content)
+    places = {s: [located(x, content, file, root) for x in items] for s, items in given.items()}
+    if places['train'] == places['val'] and given['train'] != given['val']:
+        raise ValueError(
+            f'{file}: {given["train"][0]!r} and {given["val"][0]!r} are both found in '
+            f'{places["train"][0]}: is a folder missing?'
+        )
+    splits: dict[str, Labels] = {}
+    for split, items in places.items():
+        if items and (labels := labels_of(items, root, options)):
+            splits[split] = labels
+        elif items:
+            folder = label_folder(str(items[0]))
+            raise ValueError(
+                f'{file}: no label files (.txt) for the {WORDS[split]} images in {items[0]}: '
+                f'looked in {folder} and beside the images'
+            )
+    described = str(file.relative_to(root))
+    if 'val' not in splits:
+        splits, parts = in_two(splits['train'])
+        described = f'{described}, which has no `val`, and {parts}'
+    return splits, described, class_names_of(content, file, root)
+
+
+def key_points(file: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    """``kpt_shape`` of pose labels, (points, numbers a point), as options of the labels."""
+    given = content.get('kpt_shape')
+    if given is None or given in ABSENT or given == []:
+        return {}
+    if not isinstance(given, list) or len(given) != 2 or not all(str(x).isdigit() for x in given):
+        raise ValueError(f'{file}: kpt_shape is {given!r}; it is [points, 2 or 3], as [17, 3]')
+    return dict(kpt_shape=tuple(map(int, given)))
+
+
+def located(entry: str, content: Mapping[str, Any], file: Path, root: Path) -> Path:
+    """A folder or list that a file declares.
+
+    What is in the data set comes first: paths are written on another machine (`path`, absolute
+    paths, folders of a project), and Roboflow writes `../train/images`.
+
+    Raises:
+        ValueError: it is nowhere, or in the data set and outside.
+    """
+    name, base = entry.replace('\\', '/'), str(content.get('path', '')).replace('\\', '/')
+    homes = [file.parent / ('' if base in ABSENT else base), file.parent]
+    exact = [Path(os.path.normpath(home / name)) for home in homes]
+    parts = [part for part in name.split('/') if part not in ('', '.', '..')]
+    loose = [home.joinpath(*parts[n:]) for home in (*homes, root) for n in range(len(parts))]
+    there = [path for path in dict.fromkeys([*exact, *loose]) if os.path.exists(path)]
+    inside = [path for path in there if path == root or root in path.parents]
+    outside = [path for path in there if path in exact and path not in inside]
+    if not inside and not outside:
+        raise ValueError(
+            f'{file}: {entry!r} is no folder and no list of images: looked for '
+            f'{" and ".join(dict.fromkeys(map(str, exact)))}, and for its end in {root}'
+        )
+    if inside and outside and '..' not in name.split('/'):
+        raise ValueError(
+            f'{file}: {entry!r} is {outside[0]}, but {inside[0]} is there, too: correct `path`'
+        )
+    return (inside or outside)[0]
+
+
+def class_names_of(content: Mapping[str, Any], file: Path, root: Path) -> tuple[str, ...]:
+    """The names of the classes that a file declares, in the order of their numbers.
+
+    Raises:
+        ValueError: none, not one for each number, or not as many as `nc`.
+    """
+    given = content.get('names')
+    if given is None and (found := names_above(file.parent, root)):
+        names = found[1]
+    elif file.suffix.lower() == '.data':
+        names = read_classes(located(str(given), content, file, root))[0]
+    else:
+        names = listed_names(given, file)
+    count = str(content.get('nc', ''))
+    if count not in ABSENT and count != str(len(names)):
+        raise ValueError(f'{file}: nc is {count}, and `names` has {len(names)} classes')
+    return names
+
+
+def listed_names(given: object, file: Path) -> tuple[str, ...]:
+    """The names of `names`: a list, or a name for each number from 0.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(given, dict):
+        if not all(re.fullmatch(r'\d+', str(key)) for key in given):
+            raise ValueError(f'{file}: a key of `names` is no class number: {[*given][:5]}')
+        by_number = {int(key): name for key, name in given.items()}
+        if lacking := sorted(set(range(len(given))) - by_number.keys()):
+            raise ValueError(
+                f'{file}: `names` has the class numbers {", ".join(map(str, sorted(by_number)))}; '
+                f'they have to be 0 to {len(given) - 1}: {lacking[0]} is missing'
+            )
+        given = [by_number[number] for number in range(len(given))]
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        raise ValueError(
+            f'{file}: `names` is {given!r}: give a list, or a line for each class, as "0: cat"'
+        )
+    return class_names(given, file)
+
+
+def names_above(folder: Path, root: Path | None = None) -> tuple[Path, tuple[str, ...]] | None:
+    """The file with names of classes nearest to label files, in their folder or above, and these.
+
+    That is classes.txt, NAME.names of darknet, NAME.labels of Roboflow, or a yaml with `names`.
+
+    Args:
+        root: the last folder to look in; None for no limit but ``ABOVE``.
+
+    Raises:
+        ValueError: files in one folder differ.
+    """
+    folder = Path(os.path.abspath(folder))
+    homes = [home for home in (folder, *folder.parents) if home.is_dir()][: ABOVE + 1]
+    for home in homes if root is None else [x for x in homes if x == root or root in x.parents]:
+        found = {path: names for path in files_in(home, NAMES) if (names := names_in(path))}
+        if len(set(found.values())) > 1:
+            raise ValueError(f'{" and ".join(map(str, found))} have different classes: leave one')
+        if found:
+            return next(iter(found.items()))
+    return None
+
+
+def names_in(path: Path) -> tuple[str, ...] | None:
+    """The names of the classes in a file; None if it is not a file of names."""
+    if path.suffix.lower() not in DECLARATIONS[0]:
+        is_list = path.suffix.lower() != '.txt' or path.name.lower() == CLASSES_FILE
+        return read_classes(path)[0] if is_list else None
+    content = content_of(path)
+    given = content.get('names') if isinstance(content, dict) else None
+    return listed_names(given, path) if isinstance(given, (list, dict)) else None
