@@ -187,12 +187,14 @@ def labelled_classes(folder: LabelFolder) -> tuple[str, ...]:
     """The names of the classes in the labels: in the order of a list, else sorted."""
     if folder.classes:
         return tuple(folder.classes)
-    found: set[str] = set()
+    found, report = set[str](), Report()
     for split, labels in folder.splits.items():
-        names, items = folder.format.read(labels, None, Report())
+        names, items = folder.format.read(labels, None, report)
         if names:
             return tuple(names)
         found |= {shape.label for item in progress(items, split, labels) for shape in item.shapes}
+    if not found and report.lines():  # the cause of it
+        raise ValueError(nothing_read(folder, 'train', report))
     return tuple(sorted(found))
 
 

@@ -101,12 +101,13 @@ class Images:
                 continue
             self.by_stem[stem] = file
             self.by_name.setdefault(file.stem, []).append(file)
+        self.folders = {os.path.dirname(path) for path in self.by_path} - {''}
 
     def find(self, name: str) -> Path | None:
         """The file of a path or name, with a suffix or without; None if it is not there.
 
-        Leading folders, of the machine or the project of a labelling tool, may be missing here; a
-        bare name has to be that of one file only.
+        Leading folders, of the machine or the project of a labelling tool, may be missing here; in
+        a folder that is here, the file has to be, too. A bare name has to be that of one file only.
         """
         parts = [part for part in re.split(r'[\\/]', name) if part not in ('', '.', '..')]
         for start in range(len(parts)):
@@ -114,6 +115,8 @@ class Images:
             stem = str(Path(path).with_suffix('')).replace(os.sep, '/')
             if found := self.by_path.get(path) or self.by_stem.get(path) or self.by_stem.get(stem):
                 return found
+            if os.path.dirname(path) in self.folders:
+                return None
         if not parts:
             return None
         same = self.by_name.get(parts[-1], ()) or self.by_name.get(Path(parts[-1]).stem, ())
@@ -276,3 +279,8 @@ def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
         if given.index(name) < number:
             raise ValueError(f'{place}: classes {given.index(name)} and {number} are both {name!r}')
     return given
+
+
+def is_set(value: object) -> bool:
+    """Return whether a flag of a JSON file is set: neither absent, 0, false nor their text."""
+    return value not in (None, 0, '', '0', 'false', 'False')

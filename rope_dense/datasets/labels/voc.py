@@ -43,11 +43,12 @@ def labelled_images(labels: Labels, report: Report) -> Iterator[Labelled]:
     for path, file in owned.items():
         if labels.takes(file) and (root := annotation_in(path, report)) is not None:
             yield labelled(path, root, file, report)
+    taken = {*owned.values()}
     stems = {stem_of(path, labels): path for path in files if path not in owned}
     for stem, path in stems.items():
         if labels.names is None or stem in labels.names:
-            leave_out_all(path, images, report)
-    taken = {*owned.values()}
+            image = same_name(path, images) or named_image(path, images)
+            leave_out_all(path, image in taken, report)
     for _, file in images.chosen():
         if file not in taken:
             report.note('image without an XML file (not labelled, so left out)', file.name)
@@ -55,11 +56,10 @@ def labelled_images(labels: Labels, report: Report) -> Iterator[Labelled]:
         report.note('listed image that is not there', name)
 
 
-def leave_out_all(path: Path, images: Images, report: Report) -> None:
-    """Leave out the objects of an XML file without an image of its own."""
+def leave_out_all(path: Path, is_second: bool, report: Report) -> None:
+    """Leave out the objects of an XML file whose image is not there, or has another file."""
     if (root := annotation_in(path, report)) is None:
         return
-    is_second = named_image(path, images) is not None or same_name(path, images) is not None
     number = len(root.findall('object'))
     if not number:
         report.note('XML file of no image or of one that has another', path.name)

@@ -222,7 +222,8 @@ def images_of(files: Sequence[Path], labels: Labels, images: Images) -> dict[Pat
     for path, stem in stems.items():
         if file := images.by_stem.get(stem) or images.by_path.get(stem):  # a.xml, a.jpg.xml
             found[path] = file
-    taken, folders = set(found.values()), {os.path.dirname(stem) for stem in images.by_stem}
+    taken = set(found.values())
+    folders = {os.path.dirname(stem) for stem in images.by_stem}  # with '' for the folder itself
     for find in (same_name, named_image):
         for path in files:
             if path in found or (file := find(path, images)) is None or file in taken:
