@@ -1,52 +1,147 @@
-"""Check masks of class numbers before a run: sizes, values, and classes that they lack."""
+"""Check masks of class numbers before a run: sizes, numbers, and classes that no mask has."""
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 from mmengine.config import Config, ConfigDict
 from mmengine.dataset import BaseDataset
 from mmengine.registry import TRANSFORMS
 
-from ..engine.runner import NamingPipeline
+from ..datasets.classes import IGNORED
+from ..datasets.mask_labels import read_mask
+from ..engine.runner import LoadError, NamingPipeline
 from ..project.building import build_part
 from ..project.config import evaluators
 from ..project.errors import UsageError
+from ..project.weights import is_remote
 from .model import heads
 
-MASKS = 20  # of a data set are looked at
+MASKS, MORE = 20, 200  # of a data set are looked at; MORE where the first have one class at most
+NAMES = 8  # of classes that no mask has
+LOADERS = {'LoadAnnotations', 'LoadClassMask'}  # of mmseg's masks, and of own ones
 
 
 def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) -> None:
-    """Check ``MASKS`` masks of a segmentation.
+    """Check ``MASKS`` masks of a segmentation, and say which classes they lack.
 
-    UsageError for a mask of another size than its image, or a label that is neither a class nor
-    ignored by every head and metric.
+    Raises:
+        UsageError: a mask has another size than its image, colours, or a label that is neither a
+            class nor ignored by every head and metric; or there is nothing to be trained.
     """
     steps = [s for s in dataset.get('pipeline') or () if str(s.type).startswith('Load')]
-    if cfg.default_scope != 'mmseg' or 'LoadAnnotations' not in [step.type for step in steps]:
+    if cfg.default_scope != 'mmseg' or LOADERS.isdisjoint(step.type for step in steps):
         return
-    transforms = [build_part(cfg, f'{key}.pipeline', TRANSFORMS, step) for step in steps]
-    load, readers = NamingPipeline(transforms), label_readers(cfg, key, built)
-    for index in range(0, len(built), max(1, len(built) // MASKS)):
-        loaded = load(built.get_data_info(index)) or {}
-        path, mask = loaded['seg_map_path'], loaded['gt_seg_map']
-        if loaded['ori_shape'] != mask.shape:
+    classes = built.metainfo.get('classes') or ()
+    check_number_of_classes(cfg, key, classes)
+    load = NamingPipeline([build_part(cfg, f'{key}.pipeline', TRANSFORMS, s) for s in steps])
+    readers, found, numbers = label_readers(cfg, key, built), set[int](), set[float]()
+    for most in (MASKS, MORE):
+        for index in sample(len(built), most):
+            path, labels, given = read_labels(key, load, built.get_data_info(index))
+            check_labels(key, path, labels, readers)
+            found |= labels
+            numbers |= given
+        if IGNORED not in found or len(found) > 2:
+            break
+    check_found(cfg, key, found, numbers, classes)
+    lacking = [name for label, name in enumerate(classes) if label not in found]
+    if cfg.get('own') and lacking:
+        names = ', '.join(lacking[:NAMES]) + (' ...' if len(lacking) > NAMES else '')
+        print(
+            f'{key}: {len(lacking)} of {len(classes)} classes have no pixel in '
+            f'{len(sample(len(built), most))} masks: {names}',
+            file=sys.stderr,
+        )
+
+
+def sample(count: int, most: int) -> range:
+    """About ``most`` indexes below ``count``, evenly."""
+    return range(0, count, max(1, count // most))
+
+
+def check_number_of_classes(cfg: Config, key: str, classes: Iterable[str]) -> None:
+    """Raise UsageError for one class with a softmax, which predicts it everywhere."""
+    for name, head in heads(cfg):
+        losses = head.get('loss_decode') or {}
+        losses = losses if isinstance(losses, list) else [losses]
+        softmax = [x for x in losses if x.get('type') == 'CrossEntropyLoss']
+        if head.get('num_classes') == 1 and softmax and not softmax[0].get('use_sigmoid'):
             raise UsageError(
-                f'{key}: {path} and its image {loaded["img_path"]} differ in size, {mask.shape} '
-                f'and {loaded["ori_shape"]} (height, width)'
+                f'{key}: {", ".join(classes)} is the only class, which {name} would predict for '
+                'every pixel: name the background as a class, too (classes.txt or own.classes, in '
+                'the order of the numbers in the masks)'
             )
-        for label in np.unique(mask).tolist():
-            refused = [
-                f'{name} ({classes} classes, ignore_index={ignored})'
-                for name, classes, ignored in readers
-                if label >= classes and label != ignored
-            ]
-            if refused:
-                raise UsageError(
-                    f'{key}: {path} has label {label}, which is neither a class nor ignored: '
-                    f'{", ".join(refused)}; check the mask, num_classes, ignore_index, and '
-                    f'{key}.reduce_zero_label'
-                )
+
+
+def read_labels(key: str, load: NamingPipeline, info: dict) -> tuple[str, set[int], set[float]]:
+    """The path of a mask, its labels, and the numbers in its file (none of a remote one).
+
+    Raises:
+        UsageError: it has colours, numbers above 255 that no data set maps, or another size than
+            its image.
+    """
+    path, numbers = info['seg_map_path'], set[float]()
+    try:
+        if not is_remote(path):
+            numbers = {*np.unique(read_mask(Path(path))[0]).tolist()}
+            if info.get('label_map') is None and max(numbers) > IGNORED:
+                raise ValueError(f'{path} has {max(numbers)}: masks here have numbers up to 255')
+        loaded = load(info) or {}
+    except ValueError as error:
+        raise UsageError(f'{key}: {error}') from error
+    except LoadError as error:
+        if isinstance(error.__cause__, ValueError):  # its message names the file
+            raise UsageError(f'{key}: {error.__cause__}') from error
+        raise
+    mask = loaded['gt_seg_map']
+    if loaded['ori_shape'] != mask.shape:
+        raise UsageError(
+            f'{key}: {path} and its image {loaded["img_path"]} differ in size, {mask.shape} '
+            f'and {loaded["ori_shape"]} (height, width)'
+        )
+    return path, {*np.unique(mask).tolist()}, numbers
+
+
+def check_found(
+    cfg: Config, key: str, found: set[int], numbers: set[float], classes: Sequence[str]
+) -> None:
+    """Raise UsageError if all labels are ignored, or all but one in masks of 0 and 255."""
+    if found == {IGNORED}:
+        some = ', '.join(map(str, sorted(numbers)[:NAMES]))
+        raise UsageError(
+            f'{key}: all pixels of the masks are ignored; they have the numbers {some}'
+        )
+    if numbers == {0, IGNORED} and len(found) == 2 and IGNORED in found and len(classes) > 1:
+        names = ' and '.join(classes[:2])
+        advice = f'write the numbers of the classes, such as 0 and 1 for {names}'
+        if cfg.get('own') and len(classes) == 2:
+            advice = f'own.values=[0,{IGNORED}] reads them as {names}'
+        raise UsageError(
+            f'{key}: the masks have 0 and 255 only, and 255 means ignored, so that '
+            f'{classes[0]} would be all that is trained: {advice}'
+        )
+
+
+def check_labels(
+    key: str, path: str, labels: Iterable[int], readers: list[tuple[str, int, int]]
+) -> None:
+    """Raise UsageError for a label that is neither a class nor ignored."""
+    for label in labels:
+        refused = [
+            f'{name} ({classes} classes, ignore_index={ignored})'
+            for name, classes, ignored in readers
+            if label >= classes and label != ignored
+        ]
+        if refused:
+            raise UsageError(
+                f'{key}: {path} has label {label}, which is neither a class nor ignored: '
+                f'{", ".join(refused)}; check the mask, num_classes, ignore_index, and '
+                f'{key}.reduce_zero_label'
+            )
 
 
 def label_readers(cfg: Config, key: str, built: BaseDataset) -> list[tuple[str, int, int]]:

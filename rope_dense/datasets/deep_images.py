@@ -5,6 +5,7 @@ mmcv takes the upper 8 of 16 bits, so what a camera of 12 bits writes to a 16-bi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import cv2
@@ -12,6 +13,9 @@ import numpy as np
 from mmcv.transforms import BaseTransform
 from mmengine.registry import TRANSFORMS
 from PIL import Image
+from PIL.ImageFile import ImageFile
+
+from .labels.files import PILLOW_SUFFIXES
 
 SUFFIXES = ('.png', '.tif', '.tiff')
 MAX_SAMPLE_VALUE = 281  # tag of TIFF
@@ -52,19 +56,36 @@ def to_8_bits(pixels: np.ndarray, max_value: int) -> np.ndarray:
     return (scaled + 0.5).astype(np.uint8)
 
 
-def range_of(folder: Path) -> int | None:
-    """The value that is white in the 16-bit images of a folder; None if they use all 16 bits.
+def range_of(files: Iterable[Path]) -> int | None:
+    """The value that is white in 16-bit images; None if they use all 16 bits, or are black.
 
     It is what TIFF files say (MaxSampleValue), else the end of the bits that the brightest of up to
-    50 images uses: 4095 for 12 bits. None, too, where the first image has 8 bits.
+    50 images uses: 4095 for 12 bits. Images of 8 bits among them do not count.
     """
-    files = sorted(file for file in folder.rglob('*') if file.suffix.lower() in SUFFIXES)
-    if not files or read_deep(files[0]) is None:
-        return None
-    few = files[:: -(-len(files) // READ)]
-    values = [value for file in few if (value := largest(file)) is not None]
-    white = 2 ** max(values).bit_length() - 1
-    return None if white >= 2**16 - 1 else white
+    candidates = sorted(file for file in files if file.suffix.lower() in SUFFIXES)
+    few = candidates[:: -(-len(candidates) // READ)] if candidates else []
+    values = [value for file in few if is_deep(file) and (value := largest(file))]
+    white = 2 ** max(values, default=0).bit_length() - 1
+    return white if 0 < white < 2**16 - 1 else None
+
+
+def is_deep(file: Path) -> bool:
+    """Whether a file has 16 bits a channel."""
+    try:
+        with Image.open(file) as image:
+            return '16' in stored_mode(image)
+    except (OSError, SyntaxError, ValueError):  # GDAL's formats, which OpenCV may read
+        return read_deep(file) is not None
+
+
+def stored_mode(image: ImageFile) -> str:
+    """The mode of an image in its file, such as 'RGB;16B' of one that Pillow reads as 'RGB'.
+
+    Only before its pixels are loaded.
+    """
+    settings = image.tile[0][3] if image.tile else None
+    mode = settings[0] if isinstance(settings, tuple) and settings else settings
+    return mode if isinstance(mode, str) else image.mode
 
 
 def largest(file: Path) -> int | None:
@@ -76,3 +97,12 @@ def largest(file: Path) -> int | None:
         said = image.tag_v2.get(MAX_SAMPLE_VALUE) if hasattr(image, 'tag_v2') else None
     said = max(said) if isinstance(said, tuple) else said
     return int(said or pixels.max())
+
+
+def image_backend(files: Iterable[Path]) -> str | None:
+    """'pillow' if OpenCV cannot read some images that Pillow can, such as .heic; else None.
+
+    It is the ``imdecode_backend`` of the ``LoadImageFromFile`` of training on these files.
+    """
+    few = (file for file in files if file.suffix.lower() in PILLOW_SUFFIXES)
+    return None if all(cv2.haveImageReader(str(file)) for file in few) else 'pillow'

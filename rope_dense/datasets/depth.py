@@ -17,7 +17,7 @@ from mmcv.transforms import BaseTransform
 from mmengine.registry import DATASETS, METRICS, TRANSFORMS
 from torch import Tensor
 
-from .own_data import DEPTH_SUFFIXES, IMAGE_SUFFIXES, paired_files
+from .pairs import DEPTH, paired_files
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
     from mmseg.datasets import BaseSegDataset
@@ -28,39 +28,36 @@ Range = tuple[float, float]
 
 @DATASETS.register_module()
 class ImageDepthDataset(BaseSegDataset):
-    """Two folders, ``img_path`` and ``depth_map_path``, with files of the same names.
+    """Images and depth maps that are matched by their names, see ``paired_files``.
 
-    ``LoadDepth`` reads the depth maps: PNG, TIFF or .npy. Takes the settings of ``BaseSegDataset``,
-    without its suffixes.
+    ``LoadDepth`` reads the depth maps: PNG, TIFF or .npy. Images without a depth map are left out.
+
+    Args:
+        part: 'train' or 'val' for that part of the images by a hash of their names.
+        **settings: of ``BaseSegDataset``, without its suffixes; ``ann_file`` is a list of names.
 
     Raises:
-        ValueError: an image has no depth map of its name.
+        ValueError: more than a tenth of the images have no depth map.
     """
 
     METAINFO = dict(classes=(), palette=())
 
+    def __init__(self, part: str | None = None, **settings: Any) -> None:
+        self.part = part
+        super().__init__(**settings)
+
     def load_data_list(self) -> list[dict]:
-        folders = (Path(self.data_prefix[name]) for name in ('img_path', 'depth_map_path'))
+        images, maps = (Path(self.data_prefix[name]) for name in ('img_path', 'depth_map_path'))
+        ann_file = Path(self.ann_file) if self.ann_file else None
         return [
             dict(img_path=str(image), depth_map_path=str(depth), seg_fields=[])
-            for image, depth in depth_files(*folders)
+            for image, depth in paired_files(images, maps, DEPTH, ann_file, self.part)
         ]
 
 
 def depth_files(images: Path, depths: Path) -> list[tuple[Path, Path]]:
-    """(image, depth map) of each image.
-
-    Raises:
-        ValueError: an image has no depth map of its name.
-    """
-    pairs = paired_files(images, depths, DEPTH_SUFFIXES)
-    found = {path for path in images.rglob('*') if path.suffix.lower() in IMAGE_SUFFIXES}
-    if missing := sorted(found - {image for image, _ in pairs}):
-        raise ValueError(
-            f'{missing[0]} has no depth map of its name in {depths}, nor have {len(missing) - 1} '
-            f'others of {len(found)} images'
-        )
-    return pairs
+    """(Image, depth map) of each image; see ``paired_files``."""
+    return paired_files(images, depths, DEPTH)
 
 
 @TRANSFORMS.register_module()
@@ -99,7 +96,7 @@ def read_depth(path: Path) -> np.ndarray:
     Raises:
         ValueError: it is no map of one channel.
     """
-    stored = np.load(path) if path.suffix == '.npy' else mmcv.imread(path, 'unchanged')
+    stored = np.load(path) if path.suffix.lower() == '.npy' else mmcv.imread(path, 'unchanged')
     if stored is None or stored.squeeze().ndim != 2:
         got = 'cannot be read' if stored is None else f'got shape {stored.shape}'
         raise ValueError(f'{path}: {got}; a depth map has one channel')

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..datasets.deep_images import range_of
+from ..datasets.labels.files import IMAGE_SUFFIXES, list_files
 from ..utils.config_parts import nodes
 
 
@@ -17,7 +18,7 @@ def fit_range(cfg: dict, max_value: int | None) -> None:
     dataset = cfg['train_dataloader']['dataset']
     prefix = dataset['data_prefix']
     folder = Path(dataset['data_root'], prefix.get('img') or prefix.get('img_path') or '')
-    white = max_value or range_of(folder)
+    white = max_value or range_of(list_files(folder, IMAGE_SUFFIXES))
     if white is None:
         return
     parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]

@@ -68,16 +68,16 @@ def test_mosaics_see_them_too(data: Path) -> None:
 
 def test_ranges(tmp_path: Path) -> None:
     """What a TIFF says counts before its pixels; 8 bits, and all 16, need no scaling."""
-    assert range_of(tmp_path) is None
+    assert range_of(tmp_path.iterdir()) is None
     cv2.imwrite(str(tmp_path / 'b.png'), twelve_bits(8, 8, 3))
-    assert range_of(tmp_path) == 4095
+    assert range_of(tmp_path.iterdir()) == 4095
     tags = {MAX_SAMPLE_VALUE: 16383}
     Image.fromarray(twelve_bits(8, 8)).save(tmp_path / 'c.tif', tiffinfo=tags)
-    assert range_of(tmp_path) == 16383
+    assert range_of(tmp_path.iterdir()) == 16383
     cv2.imwrite(str(tmp_path / 'd.png'), np.full((8, 8), 60000, np.uint16))
-    assert range_of(tmp_path) is None
+    assert range_of(tmp_path.iterdir()) is None
     cv2.imwrite(str(tmp_path / 'a.png'), np.zeros((8, 8), np.uint8))
-    assert range_of(tmp_path) is None
+    assert range_of(tmp_path.iterdir()) is None
 
 
 def test_8_bits_and_arrays_stay(tmp_path: Path) -> None:

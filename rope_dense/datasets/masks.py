@@ -1,0 +1,88 @@
+"""Images with masks of class numbers, for mmseg. H x W pixels."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mmcv.transforms import BaseTransform
+from mmengine.registry import DATASETS, TRANSFORMS
+
+from .mask_labels import label_map, labels_in
+from .pairs import MASKS, paired_files
+
+with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
+    from mmseg.datasets import BaseSegDataset
+
+
+@DATASETS.register_module()
+class ImageMaskDataset(BaseSegDataset):
+    """Images and masks that are matched by their names, see ``paired_files``.
+
+    ``LoadClassMask`` reads the masks. Pixels of the numbers in `void` get the label 255, which
+    heads, evaluators and padding ignore without being told. Images without a mask are left out.
+
+    Args:
+        values: number in the masks of each of ``metainfo.classes``; None for 0, 1, 2 ... without
+            those in `void`.
+        void: numbers in the masks that are neither trained nor evaluated. 255 is one, unless it is
+            the value of a class.
+        part: 'train' or 'val' for that part of the images by a hash of their names.
+        **settings: of ``BaseSegDataset``, without its suffixes; ``ann_file`` is a list of names.
+
+    Raises:
+        ValueError: images without a mask, or values that do not fit the classes.
+    """
+
+    def __init__(
+        self,
+        values: Sequence[int] | None = None,
+        void: Sequence[int] = (),
+        part: str | None = None,
+        **settings: Any,
+    ) -> None:
+        self.values, self.void, self.part = values, tuple(void), part
+        super().__init__(**settings)
+
+    def load_data_list(self) -> list[dict]:
+        images, masks = (Path(self.data_prefix[name]) for name in ('img_path', 'seg_map_path'))
+        ann_file = Path(self.ann_file) if self.ann_file else None
+        labels = label_map(self.metainfo['classes'], self.values, self.void)
+        return [
+            dict(
+                img_path=str(image),
+                seg_map_path=str(mask),
+                label_map=labels,
+                reduce_zero_label=False,
+                seg_fields=[],
+            )
+            for image, mask in paired_files(images, masks, MASKS, ann_file, self.part)
+        ]
+
+
+@TRANSFORMS.register_module()
+class LoadClassMask(BaseTransform):
+    """Read ``seg_map_path`` as ``gt_seg_map``, uint8 [H, W], by the ``label_map`` of the data set.
+
+    mmseg's ``LoadAnnotations`` for masks of any depth of bits, without a cast before the numbers
+    are looked at: 300 is no class 44.
+
+    Raises:
+        ValueError: colours, a number that is neither a class nor ignored, or another size than the
+            image's; the message names file and number.
+    """
+
+    def transform(self, results: dict) -> dict:
+        path = Path(results['seg_map_path'])
+        labels = labels_in(path, results['label_map'])
+        if labels.shape != results.get('ori_shape', labels.shape):
+            raise ValueError(
+                f'{path} and its image {results["img_path"]} differ in size, {labels.shape} and '
+                f'{results["ori_shape"]} (height, width)'
+            )
+        results['gt_seg_map'] = labels
+        results.setdefault('seg_fields', []).append('gt_seg_map')
+        return results

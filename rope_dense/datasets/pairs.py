@@ -1,0 +1,258 @@
+"""Images and the mask or depth map of each, matched by the names of their files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .labels.files import IMAGE_SUFFIXES, Images, list_files, numbered_lines, suffixes_in
+from .labels.objects import EXAMPLES, Labels, Report
+from .labels.splits import is_for_validation
+
+Pair = tuple[Path, Path]  # an image, and its mask or depth map
+IMAGE_ENDINGS = ('_leftimg8bit', '_image', '_img', '_sat', '_rgb')  # of images beside 'a_mask.png'
+MISSING_PART = 10  # not more than a tenth of the images may lack a mask
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What belongs to an image.
+
+    Attributes:
+        name: in settings.
+        title: of one.
+        suffixes: of its files.
+        images, maps: common names of the folders of both.
+        endings: behind the name of the image, in lower case, longer ones first.
+        others: endings of files that belong to the image and are something else.
+    """
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    images: tuple[str, ...]
+    maps: tuple[str, ...]
+    endings: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+
+IMAGES = ('images', 'image', 'imgs', 'img', 'jpegimages', 'leftimg8bit')
+MASKS = Kind(
+    'masks',
+    'mask',
+    ('.png', '.tif', '.tiff', '.bmp', '.gif'),
+    IMAGES,
+    (
+        *('annotations', 'masks', 'labels', 'annotation', 'mask', 'label', 'annot', 'gt'),
+        *('segmentationclass', 'segmentationclasspng', 'gtfine'),
+    ),
+    (
+        *('_gtfine_labeltrainids', '_gtcoarse_labeltrainids', '_labeltrainids', '_annotation'),
+        *('_labels', '_masks', '_label', '_mask', '.mask', '-mask', '_seg', '_gt', '_l'),
+    ),
+    tuple(
+        f'{start}{what}'
+        for start in ('_gtfine', '_gtcoarse', '')
+        for what in ('_labelids', '_instanceids', '_instancetrainids', '_color')
+    ),
+)
+DEPTH = Kind(
+    'depth',
+    'depth map',
+    ('.png', '.tif', '.tiff', '.npy'),
+    (*IMAGES, 'rgb', 'color'),
+    ('depth', 'depths', 'annotations', 'depth_maps'),
+    ('_depth', '-depth', '.depth'),
+)
+
+
+def paired_files(
+    images: Path,
+    maps: Path,
+    kind: Kind = MASKS,
+    ann_file: Path | None = None,
+    part: str | None = None,
+    report: Report | None = None,
+) -> list[Pair]:
+    """(Image, map) of each image in two folders, or in one.
+
+    A map has the path of its image in their folders, with another suffix, and perhaps with an
+    ending such as '_mask'; or only its name, where no path agrees.
+
+    Args:
+        ann_file: list of the images, or None for all.
+        part: 'train' or 'val' for that part of the images by a hash of their names, or None.
+        report: gets the images that are left out.
+
+    Raises:
+        ValueError: no pair, more than a tenth of the images have no map, or one has two.
+    """
+    found = match(images, maps, kind)
+    wanted, absent = list(found.images.values()), list[str]()
+    if ann_file is not None:
+        wanted, absent = listed_images(ann_file, images)
+    unpaired = [file for file in wanted if file not in found.map_of]
+    lacking = [*absent, *(file.name for file in unpaired)]
+    count = len(wanted) + len(absent)
+    if len(lacking) == count or len(lacking) * MISSING_PART > count:
+        names = f': {", ".join(lacking[:EXAMPLES])}' if lacking else ''
+        raise ValueError(
+            f'{len(lacking)} of {count} images of {ann_file or images} have no {kind.title} of '
+            f'their name in {maps}{names}. Looked for images {", ".join(IMAGE_SUFFIXES)} and '
+            f'{kind.title}s {", ".join(kind.suffixes)}; there are {suffixes_in(images)} and '
+            f'{suffixes_in(maps)}'
+        )
+
+    def is_chosen(file: Path) -> bool:
+        return part is None or is_for_validation(stem_of(file, images)) == (part == 'val')
+
+    if report is not None:
+        for name in absent:
+            report.note(f'image that {ann_file} names and that is not there (left out)', name)
+        for file in filter(is_chosen, unpaired):
+            report.note(f'image without a {kind.title} (left out)', file.name)
+        for file in filter(is_chosen, found.doubles):
+            report.note('second image of one name (left out)', file.name)
+    chosen = [file for file in wanted if is_chosen(file)]
+    return [(file, found.map_of[file]) for file in chosen if file in found.map_of]
+
+
+def listed_images(ann_file: Path, images: Path) -> tuple[list[Path], list[str]]:
+    """The images in a list, and the names in it that are those of no image.
+
+    A line is the name or path of an image, with or without a suffix; behind it may be the path of
+    its mask, after a blank or a comma.
+    """
+    folder, found, missing = Images(Labels(ann_file, images), Report()), list[Path](), list[str]()
+    for _, line in numbered_lines(ann_file):
+        ends = [len(line), *(gap.start() for gap in re.finditer(r'[\s,;]+', line))]
+        starts = (line[:end] for end in sorted(ends, reverse=True))
+        file = next((file for start in starts if (file := folder.find(start))), None)
+        found += [file] if file else []
+        missing += [] if file else [line]
+    return list(dict.fromkeys(found)), missing
+
+
+@dataclass
+class Match:
+    """The files of two folders.
+
+    Attributes:
+        images: by their stems.
+        map_of: the map of each image that has one.
+        orphans: maps without an image.
+        doubles: images that differ by their suffix from another one.
+    """
+
+    images: dict[str, Path]
+    doubles: list[Path]
+    map_of: dict[Path, Path] = field(default_factory=dict)
+    orphans: list[Path] = field(default_factory=list)
+
+
+def match(images: Path, maps: Path, kind: Kind) -> Match:
+    """Find the map of each image, see ``paired_files``.
+
+    Raises:
+        ValueError: an image has two maps, or there are only files that are something else.
+    """
+    files, candidates = list_files(images, IMAGE_SUFFIXES), list_files(maps, kind.suffixes)
+    if images == maps:
+        candidates = maps_among(files, candidates, kind)
+        apart = {*candidates}
+        files = [file for file in files if file not in apart]
+    elif images in maps.parents:
+        files = [file for file in files if maps not in file.parents]
+    stems = {file: stem_of(file, images) for file in files}
+    found = with_maps(stems, {file: stem_of(file, maps) for file in candidates}, kind)
+    if found.map_of or images == maps or not candidates:
+        return found
+    named = with_maps({file: file.stem for file in files}, {f: f.stem for f in candidates}, kind)
+    if named.map_of and len(named.images) + len(found.doubles) < len(files):
+        raise ValueError(
+            f'{images}: {named.doubles[0].name} is the name of several images, and {maps} has no '
+            'folders like theirs'
+        )
+    return Match(found.images, found.doubles, named.map_of, named.orphans)
+
+
+def with_maps(files: Mapping[Path, str], maps: Mapping[Path, str], kind: Kind) -> Match:
+    """Match files by their stems; ValueError for two maps of an image."""
+    images: dict[str, Path] = {}
+    for file, stem in files.items():
+        images.setdefault(stem, file)
+    found = Match(images, [file for file, stem in files.items() if images[stem] != file])
+    short = {without(stem, IMAGE_ENDINGS): file for stem, file in images.items()}
+    used = {file: stem for file, stem in maps.items() if not is_other(stem, images, kind)}
+    if maps and not used:
+        refuse_others([*maps], kind)
+    for file, stem in used.items():
+        key = image_stem(stem, images, kind)
+        image = images.get(key) or short.get(key)
+        if image is None:
+            found.orphans.append(file)
+        elif image in found.map_of:
+            raise ValueError(
+                f'{image}: two files may be its {kind.title}, {found.map_of[image]} and {file}: '
+                'move one of them'
+            )
+        else:
+            found.map_of[image] = file
+    return found
+
+
+def image_stem(stem: str, images: Mapping[str, Path], kind: Kind) -> str:
+    """The stem of the image that a map is of, from 'a', 'a_mask' or 'a.jpg' (of a.jpg.png)."""
+    if stem in images:
+        return stem
+    inner = without(stem, kind.endings)
+    return without(inner, IMAGE_SUFFIXES) if inner not in images else inner
+
+
+def maps_among(files: Sequence[Path], candidates: Sequence[Path], kind: Kind) -> list[Path]:
+    """The maps in a folder of images: a_mask.png beside a.png; or a.png beside a.jpg."""
+    stems = {str(file.with_suffix('')): file for file in files}
+    stems |= {without(stem, IMAGE_ENDINGS): file for stem, file in stems.items()}
+    ends = (*kind.endings, *kind.others)
+    named = [
+        file
+        for file in candidates
+        if (stem := str(file.with_suffix(''))) != (key := without(stem, ends)) and key in stems
+    ]
+    photographs = {str(file.with_suffix('')) for file in files if file.suffix.lower() != '.png'}
+    return named or [
+        file
+        for file in candidates
+        if file.suffix not in IMAGE_SUFFIXES
+        or (file.suffix.lower() == '.png' and str(file.with_suffix('')) in photographs)
+    ]
+
+
+def is_other(stem: str, images: Mapping[str, Path], kind: Kind) -> bool:
+    """Whether a file is something else than a map, such as the colours that Cityscapes has."""
+    return stem not in images and without(stem, kind.others) != stem
+
+
+def refuse_others(files: Sequence[Path], kind: Kind) -> None:
+    """Raise the ValueError for files of which none is a map."""
+    endings = {file.stem[len(without(file.stem, kind.others)) :] for file in files}
+    raise ValueError(
+        f'{files[0].parent}: no {kind.title} of class numbers, only files that end with '
+        f'{", ".join(sorted(endings))}. Of Cityscapes, *_labelTrainIds.png have them '
+        '(createTrainIdLabelImgs of cityscapesScripts); of colours, `rope-dense convert-data '
+        'colours` makes them'
+    )
+
+
+def without(stem: str, endings: Sequence[str]) -> str:
+    """A stem without the first of some endings that it has."""
+    lower = stem.lower()
+    ending = next((ending for ending in endings if lower.endswith(ending)), '')
+    return stem[: len(stem) - len(ending)]
+
+
+def stem_of(file: Path, folder: Path) -> str:
+    """The path in a folder, without suffix."""
+    return file.relative_to(folder).with_suffix('').as_posix()

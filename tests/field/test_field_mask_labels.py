@@ -1,0 +1,282 @@
+"""Masks of any depth of bits, numbers that are no class, and masks that train nothing."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from zlib import compress, crc32
+
+import cv2
+import numpy as np
+import pytest
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import DATASETS, DefaultScope
+from PIL import Image
+
+from helpers.field import SIZE, image, mask, write
+from rope_dense.checks.masks import check_masks
+from rope_dense.datasets.mask_labels import label_map, labels_in
+from rope_dense.project.errors import UsageError
+
+pytestmark = pytest.mark.usefixtures('surroundings')
+DEEP = np.uint16
+
+
+def png(path: Path, bits: int, kind: int, *rows: bytes) -> Path:
+    """Write a PNG of given bits: `kind` 0 is grey, 2 RGB, 4 grey with alpha; 8 pixels a row."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack('>I', len(data)) + name + data + struct.pack('>I', crc32(name + data))
+
+    header = struct.pack('>IIBBBBB', 8, len(rows), bits, kind, 0, 0, 0)
+    data = compress(b''.join(b'\0' + row for row in rows))
+    content = chunk(b'IHDR', header) + chunk(b'IDAT', data) + chunk(b'IEND', b'')
+    return write(path, b'\x89PNG\r\n\x1a\n' + content)
+
+
+def grey(values: list[int], dtype: type = np.uint8) -> np.ndarray:
+    return np.array([values], dtype)
+
+
+def palette(values: list[int], *colours: tuple[int, int, int]) -> Image.Image:
+    picture = Image.fromarray(grey(values), 'P')
+    picture.putpalette([part for colour in colours for part in colour])
+    return picture
+
+
+def saved(path: Path, picture: Image.Image | np.ndarray) -> Path:
+    (Image.fromarray(picture) if isinstance(picture, np.ndarray) else picture).save(path)
+    return path
+
+
+def three(values: list[int], dtype: type = np.uint8) -> np.ndarray:
+    return np.stack([grey(values, dtype)] * 3, axis=-1)
+
+
+# Written by a function of the path: the labels 0 1 2 0 1 2 255 255, whatever the file is.
+READ = {
+    '8 bits': lambda p: saved(p, grey([0, 1, 2, 0, 1, 2, 255, 255])),
+    '16 bits': lambda p: saved(p, grey([0, 1, 2, 0, 1, 2, 255, 255], DEEP)),
+    '32 bits': lambda p: saved(p.with_suffix('.tif'), grey([0, 1, 2, 0, 1, 2, 255, 255], np.int32)),
+    'float': lambda p: saved(p.with_suffix('.tif'), grey([0, 1, 2, 0, 1, 2, 255, 255], np.float32)),
+    'bmp': lambda p: saved(p.with_suffix('.bmp'), grey([0, 1, 2, 0, 1, 2, 255, 255])),
+    'RGB of equal channels': lambda p: saved(p, three([0, 1, 2, 0, 1, 2, 255, 255])),
+    'grey with alpha': lambda p: saved(
+        p, Image.merge('LA', [Image.fromarray(grey([0, 1, 2, 0, 1, 2, 255, 255]))] * 2)
+    ),
+    'RGBA': lambda p: saved(
+        p, Image.merge('RGBA', [Image.fromarray(grey([0, 1, 2, 0, 1, 2, 255, 255]))] * 4)
+    ),
+    'RGB of 16 bits': lambda p: cv2.imwrite(str(p), three([0, 1, 2, 0, 1, 2, 255, 255], DEEP)),
+    'grey of 16 bits with alpha': lambda p: png(
+        p,
+        16,
+        4,
+        struct.pack('>16H', *(part for v in (0, 1, 2, 0, 1, 2, 255, 255) for part in (v, 65535))),
+    ),
+    'palette': lambda p: saved(
+        p, palette([0, 1, 2, 0, 1, 2, 255, 255], *((i, 0, 9) for i in range(256)))
+    ),
+}
+
+
+@pytest.mark.parametrize('kind', READ)
+def test_masks_of_any_bits_are_the_same_labels(tmp_path: Path, kind: str) -> None:
+    """F17, F18: palettes by their indices, as VOC's; the file may have 16 or 32 bits."""
+    READ[kind](tmp_path / 'a.png')
+    (path,) = tmp_path.iterdir()
+    labels = labels_in(path, label_map(('a', 'b', 'c')))
+    assert labels.dtype == np.uint8 and labels.tolist() == [[0, 1, 2, 0, 1, 2, 255, 255]]
+
+
+# (writer, classes, values, void, labels): small depths, and numbers that settings name.
+NAMED = {
+    '1 bit': (lambda p: png(p, 1, 0, b'\x0f'), None, [0, 0, 0, 0, 1, 1, 1, 1]),
+    '1 bit as it is shown': (lambda p: png(p, 1, 0, b'\x0f'), [0, 255], [0, 0, 0, 0, 1, 1, 1, 1]),
+    '2 bits': (lambda p: png(p, 2, 0, b'\x11\x01'), None, [0, 1, 0, 1, 0, 0, 0, 1]),
+    '4 bits': (lambda p: png(p, 4, 0, b'\x01\x01\x10\x10'), None, [0, 1, 0, 1, 1, 0, 1, 0]),
+    '4 bits as shown': (
+        lambda p: png(p, 4, 0, b'\x01\x01\x10\x10'),
+        [0, 17],
+        [0, 1, 0, 1, 1, 0, 1, 0],
+    ),
+    '0 and 255': (lambda p: saved(p, grey([0, 255])), [0, 255], [0, 1]),
+    '255 and 0': (lambda p: saved(p, grey([0, 255])), [255, 0], [1, 0]),
+    'a palette of black and white': (
+        lambda p: saved(p, palette([0, 1], (0, 0, 0), (255, 255, 255))),
+        [0, 255],
+        [0, 1],
+    ),
+    'a gif of black and white': (
+        lambda p: saved(p.with_suffix('.gif'), grey([0, 255])),
+        [0, 255],
+        [0, 1],
+    ),
+    'numbers above 255': (lambda p: saved(p, grey([300, 26001], DEEP)), [300, 26001], [0, 1]),
+    'negative numbers': (
+        lambda p: saved(p.with_suffix('.tif'), grey([-1, 7], np.int32)),
+        [-1, 7],
+        [0, 1],
+    ),
+}
+
+
+@pytest.mark.parametrize('kind', NAMED)
+def test_numbers_of_the_classes(tmp_path: Path, kind: str) -> None:
+    """F16: one setting reads masks of 0 and 255."""
+    write_file, values, expected = NAMED[kind]
+    write_file(tmp_path / 'a.png')
+    (path,) = tmp_path.iterdir()
+    assert labels_in(path, label_map(('a', 'b'), values)).tolist() == [expected]
+
+
+# (writer, what is said)
+NO_CLASS = {
+    '300': (lambda p: saved(p, grey([0, 300], DEEP)), r'a\.png has 300: neither .*\(0 to 1\)'),
+    '256 + 1': (lambda p: saved(p, grey([0, 257], DEEP)), 'a.png has 257: '),
+    'instance ids': (lambda p: saved(p, grey([26001], DEEP)), 'has 26001: '),
+    '513 in 32 bits': (
+        lambda p: saved(p.with_suffix('.tif'), grey([0, 513], np.int32)),
+        'has 513: ',
+    ),
+    '-1': (lambda p: saved(p.with_suffix('.tif'), grey([-1, 0], np.int32)), 'has -1: '),
+    'half': (lambda p: saved(p.with_suffix('.tif'), grey([0.5], np.float32)), r'has 0\.5: '),
+    'nan': (lambda p: saved(p.with_suffix('.tif'), grey([np.nan], np.float32)), 'has nan: '),
+    '300 in RGB': (lambda p: cv2.imwrite(str(p), three([300], DEEP)), 'has 300: '),
+    'many': (lambda p: saved(p, grey([*range(20)])), r'has 2, 3, 4, 5, 6, 7, 8, 9 \.\.\.: '),
+    'colours': (
+        lambda p: saved(p, np.array([[[1, 2, 3]]], np.uint8)),
+        '`rope-dense convert-data colours`',
+    ),
+    'colours with alpha': (
+        lambda p: saved(p, np.array([[[1, 2, 3, 4]]], np.uint8)),
+        'has colours; ',
+    ),
+    'text': (lambda p: write(p, 'no image'), 'cannot be read as a mask'),
+    'cut off': (
+        lambda p: write(
+            p,
+            saved(p, np.random.rand(40, 40)[..., None].astype(np.uint8).repeat(3, 2)).read_bytes()[
+                :60
+            ],
+        ),
+        'cannot be read as a mask',
+    ),
+}
+
+
+@pytest.mark.parametrize('kind', NO_CLASS)
+def test_other_numbers_are_named_before_any_cast(tmp_path: Path, kind: str) -> None:
+    """F17: mmseg takes 257 for class 1. F18: 'differ in size' was said of colours."""
+    write_file, message = NO_CLASS[kind]
+    write_file(tmp_path / 'a.png')
+    (path,) = tmp_path.iterdir()
+    with pytest.raises(ValueError, match=message) as error:
+        labels_in(path, label_map(('a', 'b')))
+    assert str(path) in str(error.value) and '\n' not in str(error.value)
+
+
+def test_void_numbers_close_up() -> None:
+    """255 is ignored unless it is the number of a class."""
+    assert label_map('abd', None, [2]) == {0: 0, 1: 1, 2: 255, 3: 2, 255: 255}
+    assert label_map('ab', [0, 255], [7]) == {0: 0, 255: 1, 7: 255}
+    for values, void in (([0], ()), ([0, 0], ()), ([0, 1, 2], ()), ([0, 1], [1])):
+        with pytest.raises(ValueError, match='give one number for each of 2 classes, a, b'):
+            label_map('ab', values, void)
+
+
+def built_dataset(root: Path, classes: tuple[str, ...], **settings: object) -> tuple:
+    """What ``check_masks`` takes, of images/train and masks/train."""
+    pytest.importorskip('mmseg')
+    import rope_dense.datasets.masks  # noqa: F401
+
+    dataset = ConfigDict(
+        type='ImageMaskDataset',
+        data_root=str(root),
+        data_prefix=dict(img_path='images/train', seg_map_path='masks/train'),
+        metainfo=dict(classes=classes),
+        pipeline=[dict(type='LoadImageFromFile'), dict(type='LoadClassMask')],
+        **settings,
+    )
+    head = dict(num_classes=len(classes), loss_decode=dict(type='CrossEntropyLoss'))
+    cfg = Config(dict(default_scope='mmseg', own=dict(size=64), model=dict(decode_head=head)))
+    with DefaultScope.overwrite_default_scope('mmseg'):
+        return cfg, 'train_dataloader.dataset', dataset, DATASETS.build(dataset)
+
+
+def checked(
+    root: Path, *labels: list, classes: tuple[str, ...] = ('bg', 'road'), **settings: object
+) -> None:
+    """Write images and masks, and check them."""
+    for number, label in enumerate(labels):
+        image(root / f'images/train/{number:03}.jpg')
+        mask(
+            root / f'masks/train/{number:03}.png',
+            np.resize(np.array(label), SIZE).astype(DEEP),
+        )
+    check_masks(*built_dataset(root, classes, **settings))
+
+
+CHECKED = {
+    'masks of 0 and 255 (F16)': (
+        ([0, 255],),
+        {},
+        r'have 0 and 255 only, and 255 means ignored, so that bg would be all that '
+        r'is trained: own\.values=\[0,255\] reads them as bg and road',
+    ),
+    'all void': (
+        ([255], [255, 7]),
+        dict(void=[7]),
+        r'all pixels of the masks are ignored; .* 7, 255',
+    ),
+    'one class': (
+        ([0, 255],),
+        dict(classes=('road',)),
+        r'road is the only class, .*the background',
+    ),
+    '300': (([0, 1], [300]), {}, r'dataset: .*001\.png has 300: neither'),
+}
+
+
+@pytest.mark.parametrize('kind', CHECKED)
+def test_masks_that_train_nothing_are_refused(tmp_path: Path, kind: str) -> None:
+    labels, settings, message = CHECKED[kind]
+    with pytest.raises(UsageError, match=message) as error:
+        checked(tmp_path, *labels, **settings)
+    assert '\n' not in str(error.value)
+
+
+def test_masks_are_looked_at_until_two_classes_are_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A rare class in one of forty masks; and a class that no mask has is said."""
+    checked(tmp_path, *[[0, 255]] * 35, [1], *[[0]] * 4, classes=('bg', 'road', 'sky'))
+    assert '1 of 3 classes have no pixel in 40 masks: sky' in capsys.readouterr().err
+    checked(tmp_path, [0, 255], values=[0, 255])
+    assert not capsys.readouterr().err
+
+
+def test_a_mask_of_another_size_is_named(tmp_path: Path) -> None:
+    image(tmp_path / 'images/train/000.jpg')
+    mask(tmp_path / 'masks/train/000.png', np.zeros((29, 40), np.uint8))
+    with pytest.raises(
+        UsageError, match=r'000\.png and its image .*000\.jpg differ in size, \(29, 40'
+    ):
+        check_masks(*built_dataset(tmp_path, ('bg', 'road')))
+
+
+def test_the_data_set_gives_labels(tmp_path: Path) -> None:
+    """Two parts of one folder have all images once; labels follow void and values."""
+    for number in range(12):
+        image(tmp_path / f'images/train/{number}.png')
+        mask(
+            tmp_path / f'masks/train/{number}.tif',
+            np.resize([0, 1, 2, 3, 255], SIZE).astype(np.uint8),
+        )
+    parts = [
+        built_dataset(tmp_path, ('a', 'b', 'd'), void=[2], part=part)[3]
+        for part in ('train', 'val')
+    ]
+    files = [part.get_data_info(index)['img_path'] for part in parts for index in range(len(part))]
+    assert len({*files}) == len(files) == 12
+    assert parts[0][0]['gt_seg_map'][0, :5].tolist() == [0, 1, 255, 2, 255]

@@ -1,0 +1,232 @@
+"""Folders and names of images and their masks, as tools and data sets have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.field import SIZE, image, mask, write
+from rope_dense.datasets.class_numbers import find_class_numbers
+from rope_dense.datasets.labels.objects import Report
+from rope_dense.datasets.labels.splits import BY_HASH
+from rope_dense.datasets.pair_folders import PairFolders, count_pairs, find_pairs
+from rope_dense.datasets.pairs import MASKS, paired_files
+
+LABELS = np.zeros(SIZE, np.uint8)
+
+
+def files(root: Path, *names: str) -> Path:
+    """Write images, masks (png, tif, bmp or gif) and texts of these names."""
+    for name in names:
+        path = root / name
+        if path.suffix in ('.txt', '.json', '.csv', '.xml'):
+            write(path, '')
+        elif path.suffix in ('.png', '.tif', '.bmp', '.gif'):
+            mask(path, LABELS)
+        elif path.suffix == '.npy':
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.save(path, LABELS)
+        else:
+            image(path)
+    return root
+
+
+def pairs_of(root: Path, splits: dict[str, PairFolders], kind: object = MASKS) -> dict[str, list]:
+    """The pairs of each split as names below the folder."""
+    return {
+        split: [
+            tuple(str(file.relative_to(root)) for file in pair)
+            for pair in folders.pairs(root, kind)
+        ]
+        for split, folders in splits.items()
+    }
+
+
+# (image, mask) of the training image; the validation image has 'val' for 'train'.
+LAYOUTS = {
+    'ADE20K': ('images/training/a.jpg', 'annotations/training/a.png', 'validation'),
+    'masks': ('images/train/a.jpg', 'masks/train/a.png', 'val'),
+    'labels, tif': ('images/train/a.jpg', 'labels/train/a.tif', 'valid'),
+    'split first': ('train/images/a.jpg', 'train/masks/a.png', 'test'),
+    'in capitals': ('Images/Train/a.JPG', 'Masks/Train/a.png', 'Val'),
+    'train_images': ('train_images/a.jpg', 'train_masks/a.png', 'val'),
+    'Carvana': ('train/a.jpg', 'train_masks/a_mask.gif', 'val'),
+    'CamVid of SegNet': ('train/a.png', 'trainannot/a.png', 'val'),
+    'CamVid': ('train/a.png', 'train_labels/a_L.png', 'val'),
+    'Cityscapes': (
+        'leftImg8bit/train/aachen/a_leftImg8bit.png',
+        'gtFine/train/aachen/a_gtFine_labelTrainIds.png',
+        'val',
+    ),
+    'Roboflow': ('train/a_jpg.rf.0c1.jpg', 'train/a_jpg.rf.0c1_mask.png', 'valid'),
+    'DeepGlobe': ('train/1_sat.jpg', 'train/1_mask.png', 'valid'),
+    'png beside jpg': ('train/a.jpg', 'train/a.png', 'val'),
+    'name_mask of png': ('train/images/a.png', 'train/masks/a_mask.png', 'val'),
+    'name.mask': ('images/train/a.jpg', 'masks/train/a.mask.png', 'val'),
+    'name_seg': ('images/train/a.jpg', 'masks/train/a_seg.png', 'val'),
+    'name_label': ('images/train/a_image.jpg', 'masks/train/a_label.png', 'val'),
+    'suffix of the image': ('img/train/a.jpg', 'masks/train/a.jpg.png', 'val'),
+    'dots': ('images/train/a.v1.0.jpg', 'masks/train/a.v1.0.png', 'val'),
+    'masks below the images': ('train/a.png', 'train/mask/a.png', 'val'),
+    'masks in one folder': ('images/train/a.jpg', 'masks/a.png', 'val'),
+    'masks without folders': ('images/train/x/a.jpg', 'masks/train/a.png', 'val'),
+}
+
+
+@pytest.mark.parametrize('layout', LAYOUTS)
+def test_common_folders_and_names_are_found(tmp_path: Path, layout: str) -> None:
+    """What label tools and data sets of the issue's section 4 write."""
+    train_image, train_mask, name = LAYOUTS[layout]
+    old = next(word for word in ('training', 'train', 'Train') if word in train_image)
+    other = 'b' if train_mask == 'masks/a.png' else 'a'
+    val = [
+        path.replace(old, name).replace('/a.', f'/{other}.') for path in (train_image, train_mask)
+    ]
+    files(tmp_path, train_image, train_mask, *val)
+    splits, by = find_pairs(tmp_path)
+    assert pairs_of(tmp_path, splits) == {'train': [(train_image, train_mask)], 'val': [tuple(val)]}
+    assert by == 'folder'
+    assert count_pairs(tmp_path, splits, by, MASKS) == (
+        1,
+        f'masks, 1 training and 1 validation images, by folder ({splits["train"].images} with '
+        f'{splits["train"].maps})',
+    )
+
+
+FLAT = {
+    'images and masks': ('images/{}.jpg', 'masks/{}.png'),
+    'img and mask': ('img/{}.png', 'mask/{}_mask.png'),
+    'one folder': ('{}.jpg', '{}_mask.png'),
+    'one folder of images': ('images/{}.png', 'images/{}_mask.png'),
+    'masks below the images': ('{}.png', 'masks/{}.png'),
+    'labelme2voc': ('JPEGImages/{}.jpg', 'SegmentationClassPNG/{}.png'),
+    'train only': ('images/train/{}.jpg', 'masks/train/{}.png'),
+}
+
+
+@pytest.mark.parametrize('layout', FLAT)
+def test_without_a_split_a_hash_decides_as_it_does_for_boxes(tmp_path: Path, layout: str) -> None:
+    from rope_dense.datasets.labels.splits import is_for_validation
+
+    names = [f'n{number}' for number in range(12)]
+    files(tmp_path, *(form.format(name) for form in FLAT[layout] for name in names))
+    splits, by = find_pairs(tmp_path)
+    found = pairs_of(tmp_path, splits)
+    of = {split: {Path(picture).stem for picture, _ in found[split]} for split in found}
+    assert by == BY_HASH and of['train'] | of['val'] == {*names}
+    assert of['val'] == {name for name in names if is_for_validation(name)}
+    images, text = count_pairs(tmp_path, splits, by, MASKS)
+    assert images == len(found['train'])
+    assert text.startswith(
+        f'masks, {images} training and {12 - images} validation images, by a hash'
+    )
+
+
+def test_voc_lists_say_which_image_is_in_which_split(tmp_path: Path) -> None:
+    """VOC has masks for a part of its images only; a list may name paths and masks, too."""
+    files(tmp_path, *(f'JPEGImages/{n}.jpg' for n in ('a', 'b c', 'd', 'e', 'f')))
+    files(tmp_path, *(f'SegmentationClass/{n}.png' for n in ('a', 'b c', 'd')))
+    write(tmp_path / 'ImageSets/Segmentation/train.txt', 'a\nb c\n')
+    write(tmp_path / 'ImageSets/Segmentation/val.txt', 'JPEGImages/d.jpg SegmentationClass/d.png\n')
+    splits, by = find_pairs(tmp_path)
+    found = pairs_of(tmp_path, splits)
+    assert [Path(p).stem for p, _ in found['train']] == ['a', 'b c'] and by.endswith(
+        '(train.txt, val.txt)'
+    )
+    assert [Path(p).stem for p, _ in found['val']] == ['d']
+    write(tmp_path / 'ImageSets/Segmentation/train.txt', 'a\nx\n')
+    with pytest.raises(ValueError, match=r'1 of 2 images of .*train\.txt have no mask .*: x\. '):
+        splits['train'].pairs(tmp_path, MASKS)
+
+
+REFUSED = {
+    'YOLO labels': (
+        ('images/train/a.jpg', 'labels/train/a.txt'),
+        r'no images with masks\. Looked for .*there are images/train: 1 \.jpg; '
+        r'labels/train: 1 \.txt\. name them by "own\.train=\[IMAGES,MASKS\]"',
+    ),
+    'jpeg masks': (('images/train/a.jpg', 'masks/train/a.jpg'), r'masks/train: 1 \.jpg'),
+    'Cityscapes without train ids': (
+        (
+            'leftImg8bit/train/x/a_leftImg8bit.png',
+            'gtFine/train/x/a_gtFine_labelIds.png',
+            'gtFine/train/x/a_gtFine_color.png',
+            'gtFine/train/x/a_gtFine_polygons.json',
+        ),
+        r'only files that end with _gtFine_color, _gtFine_labelIds\. .*_labelTrainIds\.png',
+    ),
+    'two folders of masks': (
+        ('images/train/a.jpg', 'masks/train/a.png', 'annotations/train/a.png'),
+        r'masks in several folders, images/train with annotations/train and images/train with mas',
+    ),
+    'two masks': (
+        ('images/train/a.jpg', 'masks/train/a_mask.png', 'masks/train/a_seg.png'),
+        r'images/train/a\.jpg: two files may be its mask, .*a_mask\.png and .*a_seg\.png',
+    ),
+    'equal names in folders': (
+        ('images/train/x/a.jpg', 'images/train/y/a.jpg', 'masks/train/a.png'),
+        r'images/train: a\.jpg is the name of several images',
+    ),
+    'only one image': (('images/a.jpg', 'masks/a.png'), r'no image for validation among 1'),
+    'a list without another': (
+        ('images/a.jpg', 'masks/a.png', 'val.txt'),
+        r'val\.txt: no train\.txt',
+    ),
+}
+
+
+@pytest.mark.parametrize('case', REFUSED)
+def test_what_is_not_recognised_is_said(tmp_path: Path, case: str) -> None:
+    names, message = REFUSED[case]
+    files(tmp_path, *names)
+    with pytest.raises(ValueError, match=message) as error:
+        find_pairs(tmp_path)
+    assert '\n' not in str(error.value)
+
+
+def test_folders_of_other_names_are_given(tmp_path: Path) -> None:
+    files(tmp_path, 'photos/a.jpg', 'truth/a.png', 'images/val/b.jpg', 'masks/val/b.png')
+    splits, _ = find_pairs(tmp_path, given=dict(train=['photos', 'truth'], val=None))
+    assert pairs_of(tmp_path, splits)['train'] == [('photos/a.jpg', 'truth/a.png')]
+    with pytest.raises(ValueError, match=r'no folders of images and masks of train; looked for x'):
+        find_pairs(tmp_path, given=dict(train=['x', 'truth']))
+
+
+def test_what_has_no_counterpart_is_counted_and_weighed(tmp_path: Path) -> None:
+    """B26 for two images of one name; B10 for macOS's files."""
+    names = [f'{number:02}' for number in range(19)]
+    files(tmp_path, *(f'images/{name}.jpg' for name in [*names, 'x']))
+    files(tmp_path, *(f'masks/{name}.png' for name in [*names, 'y']), 'images/00.bmp')
+    write(tmp_path / 'images/._00.jpg', b'x')
+    write(tmp_path / 'masks/._00.png', b'x')
+    folders = tmp_path / 'images', tmp_path / 'masks'
+    pairs = paired_files(*folders, report=(report := Report()))
+    assert len(pairs) == 19 and all(image.suffix in ('.jpg', '.bmp') for image, _ in pairs)
+    assert report.lines() == [
+        '1 x image without a mask (left out): x.jpg',
+        '1 x second image of one name (left out): 00.jpg',
+    ]
+    images, text = count_pairs(tmp_path, *find_pairs(tmp_path), MASKS)
+    assert images < 19 and '1 x mask without an image (left out): y.png' in text
+    for name in ('v', 'w'):
+        image(tmp_path / f'images/{name}.jpg')
+    with pytest.raises(ValueError, match=r'3 of 22 images of .*: v\.jpg, w\.jpg, x\.jpg\. Looked'):
+        paired_files(*folders)
+
+
+def test_roboflow_says_classes_and_their_numbers(tmp_path: Path) -> None:
+    write(
+        tmp_path / 'train/_classes.csv', '\ufeffPixel Value, Class\r\n0, background\r\n4, cat\r\n'
+    )
+    assert find_class_numbers(tmp_path) == (('background', 'cat'), [0, 4])
+    write(tmp_path / 'valid/_classes.csv', 'Pixel Value, Class\n0, background\n1, cat\n')
+    with pytest.raises(ValueError, match=r'train/_classes\.csv and .*valid/_classes\.csv differ'):
+        find_class_numbers(tmp_path)
+    write(tmp_path / 'train/_classes.csv', 'filename, cat\na.jpg, 1\n')
+    with pytest.raises(ValueError, match='its first line is not "Pixel Value, Class"'):
+        find_class_numbers(tmp_path)
+    write(tmp_path / 'train/_classes.csv', 'Pixel Value, Class\nzero, background\n')
+    with pytest.raises(ValueError, match=r'_classes\.csv, .*zero'):
+        find_class_numbers(tmp_path)
