@@ -152,28 +152,27 @@ def labelled_images(root: Element, labels: Labels, report: Report) -> Iterator[L
     for picture in pictures:
         if labels.names is not None and picture.stem not in labels.names:
             continue
-        place = f'{labels.source.name}, {picture.name}'
         if picture.file is not None:
             named.add(picture.file)
-            yield labelled(picture, picture.file, place, report)
+            yield labelled(picture, picture.file, labels.source, report)
         elif number := sum(node.tag != 'tag' for _, node in picture.nodes):
-            report.leave_out(NO_IMAGE, place, number)
+            report.leave_out(NO_IMAGE, picture.name, number)
         else:
-            report.note('image without objects that is not there', place)
+            report.note('image without objects that is not there', picture.name)
     for _, file in images.chosen():
         if file not in named:
             report.note('image that the labels do not name (left out)', file.name)
 
 
-def labelled(picture: Picture, file: Path, place: str, report: Report) -> Labelled:
+def labelled(picture: Picture, file: Path, source: Path, report: Report) -> Labelled:
     """An image or frame with its objects."""
     item = Labelled(file, size=picture.size)
     for number, (label, node) in enumerate(picture.nodes, start=1):
-        where = f'{place}, {node.tag} {number}'
+        where = f'{picture.name}, {node.tag} {number}'
         if node.tag == 'tag':
             report.note('tag of a whole image (no object)', where)
             continue
-        with naming(where):
+        with naming(f'{source.name}, {where}'):
             shape = shape_of(node, label, item, where)
         if isinstance(shape, Shape):
             item.shapes.append(shape)

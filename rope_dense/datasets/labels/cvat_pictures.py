@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from .files import Images, finite, naming, without_suffix
+from .files import Images, finite, without_suffix
 
 FRAME = re.compile(r'(?:^|/)frame_(\d+)$')  # as CVAT exports frames
 NUMBER = re.compile(r'(\d+)$')
@@ -128,8 +128,7 @@ def frames_in(tracks: Sequence[Element]) -> Frames:
     for track in tracks:
         label = (track.get('label') or '').strip()
         for node in shapes_of(track):
-            with naming(f'track {track.get("id")}'):
-                nodes = frames.setdefault(frame_of(node), [])
+            nodes = frames.setdefault(frame_of(node, track), [])
             if node.get('outside') != '1':
                 nodes.append((label, node))
     return dict(sorted(frames.items()))
@@ -140,9 +139,9 @@ def shapes_of(track: Element) -> list[Element]:
     return [node for node in track if node.tag != 'attribute']
 
 
-def frame_of(node: Element) -> int:
+def frame_of(node: Element, track: Element) -> int:
     """The number of the frame of a shape, from 0."""
-    return int(finite([node.get('frame')], 'frame')[0])
+    return int(finite([node.get('frame')], f'a frame of track {track.get("id")}')[0])
 
 
 def frames_as_pictures(
@@ -229,7 +228,7 @@ def check_tracks(
     for track in tracks:
         nodes = shapes_of(track)
         for node, following in pairwise(nodes):
-            first, last = frame_of(node), frame_of(following)
+            first, last = frame_of(node, track), frame_of(following, track)
             between = any(number in files for number in range(first + step, last, step))
             if between and node.get('outside') != '1':
                 raise ValueError(
