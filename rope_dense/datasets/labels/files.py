@@ -197,12 +197,23 @@ def read_yaml(path: Path) -> Any:
     """The content of a YAML file, each scalar as text: `yes`, 1.10 and ~ stay as written.
 
     Raises:
-        ValueError: it is no YAML.
+        ValueError: it is no YAML, or has a key twice, of which PyYAML takes the last.
     """
     try:
-        return yaml.load(read_text(path), Loader=yaml.BaseLoader)
+        return yaml.load(read_text(path), Loader=TextLoader)
     except yaml.YAMLError as error:
         raise ValueError(f'{path} is no YAML ({" ".join(str(error).split())})') from error
+
+
+class TextLoader(yaml.BaseLoader):
+    """Loads scalars as text, and each key once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.YAMLError(f'{key!r} is given twice')
+        return super().construct_mapping(node, deep)
 
 
 def read_xml(path: Path) -> ElementTree.Element:

@@ -188,12 +188,12 @@ def numbers_in(line: str) -> tuple[float, ...]:
         numbers = tuple(map(float, words))
     except ValueError:
         numbers = ()
-    if not (numbers and isfinite(sum(numbers)) and numbers[0].is_integer()):
-        finite(words[1:], 'a number')
-        raise ValueError(
-            f'{words[0]!r} is no number of a class: write numbers with a blank between'
-        )
-    return numbers
+    if numbers and isfinite(sum(numbers)) and numbers[0].is_integer():
+        return numbers
+    (number,) = finite(words[:1], 'the class')
+    if not number.is_integer():
+        raise ValueError(f'the class is {words[0]!r}, which is no whole number')
+    return tuple(finite(words))
 
 
 def may_be_pose(values: Sequence[float], step: int) -> bool:

@@ -18,6 +18,7 @@ Found = tuple[dict[str, Labels], str, Sequence[str]]  # splits, what says which 
 ABSENT = ('', '~', 'null', 'Null', 'NULL', 'None')  # as the text of a yaml
 DECLARATIONS = (('.yaml', '.yml'), ('.data',))
 NAMES = ('.txt', '.names', '.labels', '.yaml', '.yml')  # of files with names of classes
+KPT_SHAPE = re.compile(r'[1-9]\d* [23]')
 ABOVE = 5  # folders above label files that may have names of classes
 
 
@@ -128,7 +129,11 @@ def key_points(file: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     given = content.get('kpt_shape')
     if given is None or given in ABSENT or given == []:
         return {}
-    if not isinstance(given, list) or len(given) != 2 or not all(str(x).isdigit() for x in given):
+    if (
+        not isinstance(given, list)
+        or len(given) != 2
+        or not KPT_SHAPE.fullmatch(' '.join(map(str, given)))
+    ):
         raise ValueError(f'{file}: kpt_shape is {given!r}; it is [points, 2 or 3], as [17, 3]')
     return dict(kpt_shape=tuple(map(int, given)))
 
@@ -144,6 +149,7 @@ def located(entry: str, content: Mapping[str, Any], file: Path, root: Path) -> P
     """
     name, base = entry.replace('\\', '/'), str(content.get('path', '')).replace('\\', '/')
     homes = [file.parent / ('' if base in ABSENT else base), file.parent]
+    homes = [Path(os.path.normpath(home)) for home in homes]
     exact = [Path(os.path.normpath(home / name)) for home in homes]
     parts = [part for part in name.split('/') if part not in ('', '.', '..')]
     loose = [home.joinpath(*parts[n:]) for home in (*homes, root) for n in range(len(parts))]
@@ -169,7 +175,9 @@ def class_names_of(content: Mapping[str, Any], file: Path, root: Path) -> tuple[
         ValueError: none, not one for each number, or not as many as `nc`.
     """
     given = content.get('names')
-    if given is None and (found := names_above(file.parent, root)):
+    if given is None:
+        if (found := names_above(file.parent, root)) is None:
+            raise ValueError(f'{file} has no `names` of the classes')
         names = found[1]
     elif file.suffix.lower() == '.data':
         names = read_classes(located(str(given), content, file, root))[0]
