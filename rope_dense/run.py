@@ -11,7 +11,7 @@ They call the ``main`` of the commands, with the same checks and files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,34 +24,71 @@ if TYPE_CHECKING:
 
     Picture = str | Path | np.ndarray | Image
 
-TASKS = ('depth', 'detection', 'instance', 'oriented', 'realtime', 'realtime_masks', 'semantic')
 
-
-def train(task: str, *, work_dir: str | Path | None = None, **own: object) -> Model:
+def train(
+    task: str,
+    *,
+    work_dir: str | Path | None = None,
+    resume: bool | str | Path = False,
+    load_from: str | Path | None = None,
+    amp: str | None = None,
+    with_cp: bool = False,
+    compile: bool = False,
+    fsdp: bool = False,
+    launcher: str = 'none',
+    overwrite: bool = False,
+    cfg_options: Mapping[str, object] | None = None,
+    **own: object,
+) -> Model:
     """Train on own data by the recipe of configs/own/TASK.py; see docs/own_data.md.
 
     Args:
         task: 'depth', 'detection', 'instance', 'oriented', 'realtime', 'realtime_masks' or
             'semantic'.
         work_dir: of the run; by default work_dirs/TASK.
+        resume: a checkpoint to continue from; True for the last one in the work folder.
+        load_from: a checkpoint of a whole model whose weights the training starts from.
+        amp: mixed precision, 'fp16' or 'bf16'.
+        with_cp: recompute the backbone's blocks in backward to save memory.
+        compile: compile the backbone's blocks.
+        fsdp, launcher: of several processes, see docs/distribution.md.
+        overwrite: remove checkpoints and logs of an earlier training from the work folder.
+        cfg_options: changes of the config by dotted keys, such as {'train_cfg.val_interval': 50}.
         own: settings of the recipe, such as ``data_root``, ``epochs`` and ``backbone``.
 
     Returns:
         The model with its best weights.
 
     Raises:
-        UsageError: a setting or data that cannot be used, before the training begins.
+        ValueError: a setting that this task does not have, or a value that is not allowed.
+        UsageError: files or data that cannot be used, before the training begins.
     """
-    from .commands import train as command
+    from mmengine.dist import barrier
+
+    from .commands.train import train as run_training
+    from .own.recipes import recipe_of
+    from .own.settings import settings_of
     from .utils.configs import CONFIGS
     from .utils.validation import check_choice
 
-    check_choice('task', task, TASKS)
-    folder = Path(work_dir or Path('work_dirs', task))
-    options = [f'own.{name}={value}' for name, value in own.items()]
-    given = [str(CONFIGS / 'own' / f'{task}.py'), '--work-dir', str(folder)]
-    command.main(command.parse_args([*given, *(['--cfg-options', *options] if own else [])]))
-    return load(folder)
+    settings_of(recipe_of(task).settings, {'data_root': '.', **own})
+    check_choice('amp', amp, (None, 'fp16', 'bf16'))
+    cfg = run_training(
+        str(CONFIGS / 'own' / f'{task}.py'),
+        own=own,
+        cfg_options=cfg_options or {},
+        work_dir=None if work_dir is None else str(work_dir),
+        resume='auto' if resume is True else str(resume) if resume else None,
+        load_from=None if load_from is None else str(load_from),
+        amp=amp,
+        with_cp=with_cp,
+        compile=compile,
+        fsdp=fsdp,
+        launcher=launcher,
+        overwrite=overwrite,
+    )
+    barrier()  # of several processes one writes the best weights
+    return load(cfg.work_dir)
 
 
 def load(

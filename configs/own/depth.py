@@ -1,8 +1,7 @@
 # Monocular depth on your own data: DPT on a frozen LingBot-Vision (Apache-2.0). Copy this file and
 # edit `own`, or pass `--cfg-options own.data_root=DIR own.epochs=20 ...`. All settings:
 # docs/own_data.md
-_base_ = []  # filled below, so a copy works in any folder
-
+task = 'depth'
 own = dict(
     data_root='data/own',  # images/train, images/val; depth/train, depth/val: PNG of 16 bits or npy
     unit=0.001,  # metres per unit: millimetres; zero, negative, inf and nan are unknown
@@ -12,11 +11,9 @@ own = dict(
     lora=0,  # rank of adapters that train the backbone, such as 8; 0: frozen
     epochs=50,
     batch_size=4,  # images per GPU
-    gpus=1,
     size=480,  # shorter side of an image, in pixels
 )
 
 # Derived from `own`: iterations, learning rate, crops, bins, intervals.
-from rope_dense.own.depth import depth
-
-_base_.update(depth(own))
+# Lines below replace parts of it: `train_cfg = dict(val_interval=500)`. The work folder gets the
+# complete config, which other tools of OpenMMLab read.

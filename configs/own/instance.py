@@ -1,19 +1,16 @@
 # Instance segmentation on your own data: Mask R-CNN (ViTDet) on LingBot-Vision (Apache-2.0). Copy
 # this file and edit `own`, or pass `--cfg-options own.data_root=DIR own.epochs=20 ...`. All
 # settings: docs/own_data.md
-_base_ = []  # filled below, so a copy works in any folder
-
+task = 'instance'
 own = dict(
     data_root='data/own',  # images in train/ and val/, annotations/train.json and val.json (COCO)
     backbone='small',  # tiny, small, base or large, or any architecture of RoPEViT
     weights='default',  # of the backbone: default (published), a file, a hub name, or None (random)
     epochs=50,
     batch_size=2,  # images per GPU
-    gpus=1,
     size=1024,  # images are scaled to fit a square of so many pixels
 )
 
 # Derived from `own`: classes and their number, iterations, learning rate, sizes, intervals.
-from rope_dense.own.common import instance
-
-_base_.update(instance(own))
+# Lines below replace parts of it: `train_cfg = dict(val_interval=500)`. The work folder gets the
+# complete config, which other tools of OpenMMLab read.

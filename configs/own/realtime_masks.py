@@ -1,20 +1,17 @@
 # Real-time instance segmentation on your own data: DEIMv2 on LingBot-Vision (Apache-2.0) with the
 # masks of ECSeg. Copy this file and edit `own`, or pass `--cfg-options own.data_root=DIR
 # own.epochs=20 ...`. docs/realtime.md
-_base_ = []  # filled below, so a copy works in any folder
-
+task = 'realtime_masks'
 own = dict(
     data_root='data/own',  # images in train/ and val/, annotations/train.json and val.json (COCO)
     backbone='small',  # tiny, small, base or large, or any architecture of RoPEViT
     weights='default',  # of the backbone: default (published), a file, a hub name, or None (random)
     epochs=50,
     batch_size=8,  # images per GPU
-    gpus=1,
     size=640,  # side of the square that images are stretched to, in pixels
     ema=True,  # evaluate and save a moving average of the weights
 )
 
 # Derived from `own`: classes and their number, iterations, learning rate, stages, intervals.
-from rope_dense.own.realtime import realtime_masks
-
-_base_.update(realtime_masks(own))
+# Lines below replace parts of it: `train_cfg = dict(val_interval=500)`. The work folder gets the
+# complete config, which other tools of OpenMMLab read.

@@ -36,7 +36,8 @@ def add_cfg_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar='KEY=VALUE',
         help='change settings of the config: nested keys with dots, list items by index (a.0.b=1), '
-        'list values in quotes without spaces ("key=[1,2]")',
+        'list values in quotes without spaces ("key=[1,2]"). Settings of own data may have spaces: '
+        '"own.data_root=My Data" "own.classes=[traffic light, car]"',
     )
 
 
@@ -105,6 +106,11 @@ def add_training_arguments(parser: argparse.ArgumentParser) -> None:
         metavar='CHECKPOINT',
         help='start from the weights of this checkpoint of a whole model, with a new optimizer and '
         'schedule; heads of other sizes (another number of classes) start anew',
+    )
+    parser.add_argument(
+        '--overwrite',
+        action='store_true',
+        help='remove checkpoints and logs of an earlier training from the work dir',
     )
     parser.add_argument(
         '--amp',

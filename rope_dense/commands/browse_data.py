@@ -106,7 +106,7 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
     files = []
     steps = [type(step).__name__ for step in dataset.pipeline.transforms]
     late = steps[steps.index('Resize') :] if 'Resize' in steps else []
-    loads_late = bool({'LoadAnnotations', 'LoadDepth'} & {*late})
+    loads_late = bool({'LoadAnnotations', 'LoadClassMask', 'LoadDepth'} & {*late})
     for index in range(min(count, len(dataset))):
         packed = dataset[index]
         sample = packed['data_samples']

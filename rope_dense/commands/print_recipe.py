@@ -21,7 +21,11 @@ from .arguments import add_common_arguments, add_training_arguments, parse, tool
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
-    parser.add_argument('config', nargs='?', help='config file')
+    parser.add_argument(
+        'config',
+        nargs='?',
+        help='config file; or the name of a file of configs/own, such as detection',
+    )
     parser.add_argument(
         '--list',
         nargs='*',
@@ -74,7 +78,7 @@ def main(args: argparse.Namespace) -> None:
         warn_of_random_weights(cfg, model)
         recipe = recipe_text(cfg, model)
     print(entry('config', args.config))
-    print(entry('paper', paper_result(Path(args.config).resolve(), cfg)))
+    print(entry('paper', paper_result(Path(cfg.filename).resolve(), cfg)))
     print(recipe)
     if args.flops:
         height, width = args.size or measured_size(cfg)

@@ -26,24 +26,17 @@ def fit_augmentation(
     size stay.
 
     Args:
-        flip, hue, mosaic: see ``Own``.
-
-    Raises:
-        ValueError: ``mosaic`` where the recipe joins no images.
+        flip, hue: see ``Own``.
+        mosaic: see ``OwnRealtime``; None for recipes that join no images.
     """
     dataset = cfg['train_dataloader']['dataset']
-    joins = any(node.get('type') == 'AffineMosaic' for _, node in nodes(dataset['pipeline']))
-    if mosaic and not joins:
-        raise ValueError('own.mosaic=True: only configs/own/realtime*.py have mosaics')
-    if mosaic and augment != 'published':
-        raise ValueError(f"own.mosaic=True: needs own.augment='published', got {augment!r}")
     if augment != 'published':
         dataset['pipeline'] = lighter(cfg, augment)
     batches = cfg['model']['data_preprocessor'].get('batch_augments')
     if batches is not None and (augment != 'published' or mosaic is False):
         batches = [b for b in batches if b['type'] != 'MixUpCopyBlend' and augment != 'none']
         cfg['model']['data_preprocessor']['batch_augments'] = batches
-    if mosaic is False and joins:
+    if mosaic is False:
         without_mosaics(dataset['pipeline'])
     if flip is not None:
         set_flip(dataset['pipeline'], flip)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..backbones.archs import VIT_ARCHS, ViTArch, find_arch
-from ..utils.validation import refuse
+from ..utils.similar import did_you_mean
 
 LINGBOT = 'hf-hub:robbyant/lingbot-vision-vit-'
 PE_TINY = 'hf-hub:timm/vit_pe_spatial_tiny_patch16_512.fb'
@@ -71,7 +71,11 @@ def find_backbone(name: str) -> OwnBackbone:
     """
     arch, weights = WORDS.get(name, (name, None))
     if arch not in VIT_ARCHS:
-        refuse('own.backbone', name, f'one of {tuple(WORDS)}, or of {", ".join(VIT_ARCHS)}')
+        allowed = dict.fromkeys([*WORDS, *VIT_ARCHS])
+        raise ValueError(
+            f'own.backbone={name!r}: no such architecture{did_you_mean(name, allowed)}; allowed: '
+            f'{", ".join(allowed)}'
+        )
     sizes = find_arch(ViTArch, VIT_ARCHS, arch)
     mean, std = next((c for start, c in COLOURS.items() if arch.startswith(start)), IMAGENET)
     window = next((size for start, size in WINDOWS.items() if arch.startswith(start)), 16)

@@ -3,68 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from ..datasets.depth import depth_files, read_depth
-from ..datasets.own_data import find_masks
-from ..utils.validation import check_integer, check_number
-from .common import (
-    UNKNOWN,
-    Own,
-    as_folders,
+from ..datasets.pair_folders import count_pairs, find_pairs
+from ..datasets.pairs import DEPTH
+from .data import OwnData, check_root
+from .fit import (
+    early_stop,
     finished,
     fit_schedule,
     fit_weights,
+    moving_average,
     read_recipe,
-    settings_of,
     warm_up,
 )
+from .settings import LEAST_DEPTH, OwnDepth
 
 RECIPE, RECIPE_BATCH = 'depth/dpt_dinov3-b_8xb2-38k_nyu-416x544.py', 16
-LEAST = 0.001  # metres: the first bin
 READ = 20  # depth maps that are described
 
 
-@dataclass(frozen=True)
-class OwnDepth(Own):
-    """The settings of configs/own/depth.py; ``Own`` has the settings of all tasks.
-
-    Attributes:
-        size: shorter side of images in pixels; crops are 4 / 3 as wide as high.
-        unit: metres of a 1 in the depth files, such as 0.001 for millimetres.
-        max_depth: metres; larger depths are neither predicted nor evaluated.
-        lora: rank of the adapters of the backbone, which is frozen else; 0 for none.
-    """
-
-    size: int = 480
-    unit: float = 0.001
-    max_depth: float = 10.0
-    lora: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number('own.unit', self.unit, above=0)
-        check_number('own.max_depth', self.max_depth, above=LEAST)
-        check_integer('own.lora', self.lora, 0)
-
-
-def depth(given: Mapping[str, object]) -> dict:
-    """A config of DPT on a plain ViT for depth maps; see ``OwnDepth``.
+def depth(own: OwnDepth, data: OwnData) -> dict:
+    """The config of DPT on a plain ViT for depth maps.
 
     The backbone is frozen; it is trained with adapters (``lora``), or whole from random values.
-
-    Raises:
-        ValueError: a wrong setting, or data that cannot be used.
     """
-    own = settings_of(OwnDepth, given)
     cfg = read_recipe(RECIPE)
-    images = fit_data(cfg, own)
+    fit_data(cfg, own, data)
     fit_model(cfg, own)
-    iterations = fit_schedule(cfg, own, images, RECIPE_BATCH, 'rmse', rule='less')
+    iterations = fit_schedule(cfg, own, data.images, RECIPE_BATCH, 'rmse')
+    cfg['custom_hooks'] = early_stop(own, 'rmse', 'less') + moving_average(own)
     cfg['model']['decode_head']['loss_decode']['warm_up'] = min(100, iterations // 10)
     cfg['param_scheduler'] = [
         *warm_up(iterations),
@@ -78,21 +48,28 @@ def depth(given: Mapping[str, object]) -> dict:
     return cfg
 
 
-def fit_data(cfg: dict, own: OwnDepth) -> int:
-    """Set data sets, pipelines and evaluators, in place; returns the number of training images.
+def find_depth(own: OwnDepth) -> OwnData:
+    """The images and depth maps of a data set.
 
     Raises:
-        ValueError: folders are not there, or an image has no depth map.
+        ValueError: folders are not there, or images have no depth map.
     """
-    folders, images = {name: ('images/train', 'depth/train') for name in ('train', 'val')}, 1
-    classes: tuple[str, ...] = (UNKNOWN,)  # where the data is not: the tools say so
-    if own.root.is_dir():
-        for split in folders:
-            given = as_folders(split, getattr(own, split))
-            folders[split] = find_masks(own.root, split, given, 'depth')
-        files = depth_files(*(own.root / name for name in folders['train']))
-        images, classes = len(files), ()
-        cfg['own_data'] = f'{images} training images with {described(files, own.unit)}'
+    check_root(own)
+    splits, by = find_pairs(own.root, DEPTH, dict(train=own.train, val=own.val))
+    images, text = count_pairs(own.root, splits, by, DEPTH)
+    files = {
+        split: dict(data_root=str(own.root), **folders.settings('depth_map_path'))
+        for split, folders in splits.items()
+    }
+    first, *more = text.splitlines()
+    pairs = splits['train'].pairs(own.root, DEPTH)
+    text = '\n'.join([f'{first}; {described(pairs, own.unit)}', *more])
+    return OwnData(files, (), (), images, text)
+
+
+def fit_data(cfg: dict, own: OwnDepth, data: OwnData) -> None:
+    """Set data sets, pipelines and evaluators, in place."""
+    data.apply(cfg)
     resize = dict(type='Resize', scale=(4 * own.size, own.size), keep_ratio=True)
     load = dict(type='LoadDepth', unit=own.unit)
     crop = own.size, math.ceil(own.size * 4 / 3 / 16) * 16
@@ -104,28 +81,24 @@ def fit_data(cfg: dict, own: OwnDepth) -> int:
     cfg['model']['data_preprocessor']['size'] = crop
     for name in ('train', 'val', 'test'):
         dataset = cfg[f'{name}_dataloader']['dataset']
-        in_images, in_depth = folders['train' if name == 'train' else 'val']
-        dataset.update(
-            type='ImageDepthDataset',
-            data_root=str(own.root),
-            data_prefix=dict(img_path=in_images, depth_map_path=in_depth),
-            metainfo=dict(classes=classes),
-        )
+        dataset['type'] = 'ImageDepthDataset'
         if name != 'train':
             dataset['pipeline'] = [read, resize, load, pack]
             cfg[f'{name}_evaluator'] = dict(
-                type='ValidDepthMetric', min_depth_eval=LEAST, max_depth_eval=own.max_depth
+                type='ValidDepthMetric', min_depth_eval=LEAST_DEPTH, max_depth_eval=own.max_depth
             )
     cfg['train_dataloader']['drop_last'] = False  # a small data set may have less than a batch
-    return images
 
 
 def described(files: list[tuple[Path, Path]], unit: float) -> str:
     """The range of the depths of some files, in words, so that a wrong unit is seen."""
+    from ..datasets.depth import read_depth
+
     some = files[:: max(1, len(files) // READ)]
-    known = np.concatenate([x[x > 0] for _, path in some if (x := read_depth(path) * unit).any()])
+    depths = [read_depth(path) * unit for _, path in some]
+    known = np.concatenate([depth[depth > 0] for depth in depths])
     if not known.size:
-        return 'no known depth'
+        return f'no known depth ({len(some)} files)'
     least, median, most = np.percentile(known, (0, 50, 100))
     return f'depths of {least:.3g} to {most:.3g} m, median {median:.3g} m ({len(some)} files)'
 

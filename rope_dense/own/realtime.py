@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from mmengine.config import Config
 
 from ..datasets.dense_stages import set_stages, with_masks
 from ..utils.config_parts import nodes
-from .common import Own, finished, fit_data, fit_schedule, fit_weights, read_recipe, settings_of
+from .data import OwnData
+from .detection import fit_objects
+from .fit import early_stop, finished, fit_schedule, fit_weights, read_recipe
+from .settings import Own, OwnRealtime
 
 # The recipe of a backbone; shares of its epochs: first augmentation, end of mosaics and MixUp, end
 # of augmentation, late matching.
@@ -22,24 +24,17 @@ RECIPES = {
 RECIPE_BATCH, RECIPE_SIZE = 32, 640
 
 
-def realtime(given: Mapping[str, object]) -> dict:
-    """A config of DEIMv2 on a plain ViT for boxes in COCO's format; see ``Own``.
+def realtime(own: OwnRealtime, data: OwnData) -> dict:
+    """The config of DEIMv2 on a plain ViT for boxes.
 
-    ``size`` is the side of the square that images are stretched to, rounded to a multiple of 32.
-
-    Raises:
-        ValueError: a wrong setting, or annotations that cannot be used.
+    ``size`` is the side of the square that images are stretched to.
     """
-    return fitted(given, 'coco/bbox_mAP')
+    return fitted(own, data, 'coco/bbox_mAP')
 
 
-def realtime_masks(given: Mapping[str, object]) -> dict:
-    """The same with ECSeg's head, costs and loss weights, for masks in COCO's format; see ``Own``.
-
-    Raises:
-        ValueError: a wrong setting, or annotations that cannot be used.
-    """
-    cfg = fitted(given, 'coco/segm_mAP')
+def realtime_masks(own: OwnRealtime, data: OwnData) -> dict:
+    """The same with ECSeg's head, costs and loss weights, for masks."""
+    cfg = fitted(own, data, 'coco/segm_mAP')
     for augment in cfg['model']['data_preprocessor']['batch_augments']:
         if augment['type'] == 'MixUpCopyBlend':
             augment['copyblend_prob'] = 0.0  # as ECSeg: it would copy objects without their masks
@@ -48,23 +43,18 @@ def realtime_masks(given: Mapping[str, object]) -> dict:
     return config.to_dict()
 
 
-def fitted(given: Mapping[str, object], metric: str) -> dict:
-    """The recipe fitted to settings; ``metric`` chooses the best checkpoint."""
-    own = settings_of(Own, given)
+def fitted(own: OwnRealtime, data: OwnData, metric: str) -> dict:
+    """The recipe fitted to settings and data; ``metric`` chooses the best checkpoint."""
     name, shares, late = RECIPES[own.vit.scale]
     cfg = read_recipe(name)
-    images = fit_data(cfg, own)
+    fit_objects(cfg, own, data)
     fit_model(cfg, own)
-    size = max(32, round(own.size / 32) * 32)
-    fit_sizes(cfg, size)
+    fit_sizes(cfg, own.size)
+    iterations = fit_schedule(cfg, own, data.images, RECIPE_BATCH, metric)
     average, restart = cfg['custom_hooks']
-    iterations = fit_schedule(cfg, own, images, RECIPE_BATCH, metric)
-    hooks = [hook for hook in cfg['custom_hooks'] if hook['type'] == 'EarlyStoppingHook']
-    hooks += [average] if own.ema else []
-    hooks.append(restart)
-    cfg['custom_hooks'] = hooks
-    fit_stages(cfg, own, iterations, size, shares, late)
-    return finished(cfg, own)
+    cfg['custom_hooks'] = [*early_stop(own, metric), *([average] if own.ema else []), restart]
+    fit_stages(cfg, own, iterations, own.size, shares, late)
+    return finished(cfg, own, own.mosaic)
 
 
 def fit_model(cfg: dict, own: Own) -> None:
@@ -121,11 +111,14 @@ def fit_stages(
         size=size,
         epoch_length=length,
     )
-    cfg['train_dataloader'], cfg['custom_hooks'] = (
-        stages['train_dataloader'],
-        stages['custom_hooks'],
-    )
+    for name in ('train_dataloader', 'custom_hooks'):
+        cfg[name] = stages[name]
     warmup, cosine = stages['param_scheduler']
+    cfg['param_scheduler'] = ended(warmup, cosine, iterations)
+
+
+def ended(warmup: dict, cosine: dict, iterations: int) -> list[dict]:
+    """The schedulers of a rise, then flat, then a cosine, which ends with the training."""
     cosine['end'] = min(cosine['end'], iterations)
     cosine['T_max'] = cosine['end'] - cosine['begin']
-    cfg['param_scheduler'] = [warmup, *([cosine] if cosine['T_max'] > 1 else [])]
+    return [warmup, *([cosine] if cosine['T_max'] > 1 else [])]

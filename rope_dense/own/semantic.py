@@ -2,100 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
-from ..datasets.own_data import (
-    CLASSES_FILE,
-    distinct_colour,
-    find_masks,
-    paired_files,
-    read_classes,
-)
-from .common import (
-    UNKNOWN,
-    Own,
-    as_folders,
+from ..datasets.class_numbers import find_class_numbers
+from ..datasets.classes import CLASSES_FILE, Colour, read_classes
+from ..datasets.labels.splits import WORDS
+from ..datasets.pair_folders import PairFolders, count_pairs, find_pairs
+from ..datasets.pairs import MASKS
+from ..utils.config_parts import nodes
+from .data import OwnData, check_root, colours_of
+from .fit import (
+    early_stop,
     finished,
     fit_backbone,
     fit_schedule,
+    moving_average,
     read_recipe,
     resize,
     set_everywhere,
-    settings_of,
     warm_up,
 )
+from .settings import OwnSemantic
 
 # Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
-SEMANTIC = dict.fromkeys(('tiny', 'small', 'base'), (0.15, 0.75)) | {'large': (0.2, 0.9)}
+SHARES = dict.fromkeys(('tiny', 'small', 'base'), (0.15, 0.75)) | {'large': (0.2, 0.9)}
 
 
-def semantic(given: Mapping[str, object]) -> dict:
-    """A config of UperNet on a plain ViT for masks of class numbers; see ``Own``.
-
-    Raises:
-        ValueError: a wrong setting, or data that cannot be used.
-    """
-    own = settings_of(Own, given)
-    classes, palette, void = semantic_classes(own)
-    folders, images = {name: ('images/train', 'masks/train') for name in ('train', 'val')}, 1
-    if own.root.is_dir():
-        for split in folders:
-            folders[split] = find_masks(own.root, split, as_folders(split, getattr(own, split)))
-        in_images, in_masks = folders['train']
-        images = len(paired_files(own.root / in_images, own.root / in_masks))
-
-    said = f'masks, {images} training images with a mask'
+def semantic(own: OwnSemantic, data: OwnData) -> dict:
+    """The config of UperNet on a plain ViT for masks of class numbers."""
     cfg = read_recipe('upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py')
     resize(cfg, own.size / 512)
     for name in ('train', 'val', 'test'):
-        in_images, in_masks = folders['train' if name == 'train' else 'val']
-        dataset = cfg[f'{name}_dataloader']['dataset']
-        dataset.update(
-            type='ImageMaskDataset',
-            data_root=str(own.root),
-            data_prefix=dict(img_path=in_images, seg_map_path=in_masks),
-            void=void,
-            metainfo=dict(classes=classes, palette=palette),
-        )
-    set_everywhere(cfg['model'], 'num_classes', len(classes))
+        cfg[f'{name}_dataloader']['dataset']['type'] = 'ImageMaskDataset'
+    data.apply(cfg)
+    load_masks(cfg)
+    set_everywhere(cfg['model'], 'num_classes', len(data.classes))
     vit, model = own.vit, cfg['model']
-    fit_backbone(cfg, own, *SEMANTIC[vit.scale])
+    fit_backbone(cfg, own, *SHARES[vit.scale])
     model['backbone']['out_indices'] = [vit.depth * part // 4 - 1 for part in (1, 2, 3, 4)]
     model['neck']['embed_dim'] = vit.channels
     model['decode_head'].update(in_channels=[vit.channels] * 4, channels=vit.channels)
     model['auxiliary_head']['in_channels'] = vit.channels
-    iterations = fit_schedule(cfg, own, images, 16, 'mIoU')
-    cfg['param_scheduler'] = [
-        *warm_up(iterations),
-        dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=iterations),
-    ]
-    cfg['custom_imports']['imports'].append('rope_dense.datasets.image_masks')
-    cfg['own_data'] = said
+    iterations = fit_schedule(cfg, own, data.images, 16, 'mIoU')
+    cfg['custom_hooks'] = early_stop(own, 'mIoU') + moving_average(own)
+    decay = dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=iterations)
+    cfg['param_scheduler'] = [*warm_up(iterations), decay]
+    cfg['custom_imports']['imports'].append('rope_dense.datasets.masks')
     return finished(cfg, own)
 
 
-def semantic_classes(own: Own) -> tuple[tuple[str, ...], list[tuple[int, int, int]], list[int]]:
-    """Names and colours of the classes that are trained, and the numbers in masks that are not.
+def load_masks(cfg: dict) -> None:
+    """Let all pipelines load masks of class numbers, in place."""
+    parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
+    for _, step in nodes([*parts, cfg['tta_pipeline']]):
+        if step.get('type') == 'LoadAnnotations':
+            step.clear()
+            step['type'] = 'LoadClassMask'
+
+
+def find_semantic(own: OwnSemantic) -> OwnData:
+    """The images and masks of a data set, and its classes.
+
+    Where the folder is not there, but ``own.classes`` says the classes, one training image is
+    assumed, so that a recipe can be read without its data.
 
     Raises:
-        ValueError: no class is named, or `void` names one that is not there.
+        ValueError: folders, masks or names of classes that are not there, or cannot be used.
     """
-    file = own.root / CLASSES_FILE
-    if own.classes:
-        names = tuple(own.classes)
-        colours = [distinct_colour(index) for index in range(len(names))]
-    elif file.is_file():
-        names, colours = read_classes(file)
-    elif own.root.is_dir():
+    if not own.classes:
+        check_root(own)
+    classes, palette, numbers = trained_classes(own)
+    splits = {split: PairFolders(f'images/{split}', f'masks/{split}') for split in WORDS}
+    images, text = 1, ''
+    if own.root.is_dir():
+        splits, by = find_pairs(own.root, MASKS, dict(train=own.train, val=own.val))
+        images, text = count_pairs(own.root, splits, by, MASKS)
+    files = {
+        split: dict(data_root=str(own.root), **folders.settings('seg_map_path'), **numbers)
+        for split, folders in splits.items()
+    }
+    return OwnData(files, classes, palette, images, text)
+
+
+def trained_classes(
+    own: OwnSemantic,
+) -> tuple[tuple[str, ...], list[Colour], dict[str, list[int] | None]]:
+    """Names and colours of the classes that are trained, and what masks have as a data set says it.
+
+    Raises:
+        ValueError: no class is named, `void` names one that is not there, or `values` has not one
+            number for each.
+    """
+    names, colours, values = named_classes(own)
+    if values is not None and len(values) != len(names):
         raise ValueError(
-            f'{file}: no such file. Write the names of the classes to it, a line for each number '
-            'of the masks from 0, or give own.classes'
+            f'own.values={[*values]}: give a number for each of the {len(names)} classes, '
+            f'{", ".join(names)}'
         )
-    else:
-        names, colours = (UNKNOWN, 'background'), [distinct_colour(0), distinct_colour(1)]
-    given = [own.void] if isinstance(own.void, (int, str)) else own.void
-    if unknown := [name for name in given if isinstance(name, str) and name not in names]:
+    numbers = range(len(names)) if values is None else values
+    if unknown := [name for name in own.void if isinstance(name, str) and name not in names]:
         raise ValueError(f'own.void: {unknown[0]!r} is no class; there are {", ".join(names)}')
-    void = [names.index(name) if isinstance(name, str) else name for name in given]
-    kept = [index for index in range(len(names)) if index not in void]
-    return tuple(names[i] for i in kept), [colours[i] for i in kept], void
+    void = [numbers[names.index(name)] if isinstance(name, str) else name for name in own.void]
+    kept = [index for index in range(len(names)) if numbers[index] not in void]
+    if not kept:
+        raise ValueError(f'own.void={[*own.void]}: no class is left of {", ".join(names)}')
+    trained, palette = tuple(names[index] for index in kept), [colours[index] for index in kept]
+    own_values = None if values is None else [values[index] for index in kept]
+    return trained, palette, dict(void=void, values=own_values)
+
+
+def named_classes(
+    own: OwnSemantic,
+) -> tuple[Sequence[str], Sequence[Colour], Sequence[int] | None]:
+    """Names and colours of all classes, and their numbers in masks if not 0, 1, 2 ...
+
+    Raises:
+        ValueError: there are none.
+    """
+    if own.classes:
+        return own.classes, colours_of(own.classes), own.values
+    file = own.root / CLASSES_FILE
+    if file.is_file():
+        return *read_classes(file), own.values
+    if found := find_class_numbers(own.root):  # Roboflow's
+        names, numbers = found
+        return names, colours_of(names), numbers if own.values is None else own.values
+    raise ValueError(
+        f'{file}: no such file. Write the names of the classes to it, a line for each number of '
+        'the masks from 0, or give own.classes'
+    )

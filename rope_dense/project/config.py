@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
 import copy
 import importlib
@@ -19,10 +18,13 @@ from mmengine.runner import Runner
 
 from ..integrations.hub import config_file, is_stored_model
 from ..integrations.hub_config import read_settings
-from ..own.common import UNKNOWN
+from ..own.recipes import find_anew, has_own_data, is_own_file, read_own
+from ..own.text import Text
 from ..utils.config_parts import leaf_datasets, nodes
+from ..utils.configs import CONFIGS
+from ..utils.similar import did_you_mean
 from .building import building
-from .errors import UsageError
+from .errors import UsageError, usage_errors
 from .oriented import angle_version, write_convention
 
 # mmengine needs all or none of these for each loop.
@@ -39,30 +41,36 @@ LOOKED_UP |= {'tta_model', 'tta_pipeline'}
 
 def load_config(
     path: str,
-    options: Iterable[str] = (),
+    options: Iterable[str] | Mapping[str, object] = (),
     work_dir: str | None = None,
     data_root: str | None = None,
+    own: Mapping[str, object] | None = None,
 ) -> Config:
     """Read the config at `path`, merge `options` into it and set its `work_dir`.
 
     Args:
-        path: of a config; or hf-hub:owner/name, or a folder with the files of such a model.
-        options: KEY=VALUE pairs of --cfg-options.
+        path: of a config; or the name of a file of configs/own, such as 'detection'; or
+            hf-hub:owner/name, or a folder with the files of such a model.
+        options: KEY=VALUE pairs of --cfg-options, or values by their dotted keys.
         work_dir: by default the config's, else work_dirs/<name of the config or model>.
-        data_root: see ``with_data_root``; None leaves the config's.
+        data_root: folder of the data; of own data it is `own.data_root`, else see
+            ``with_data_root``. None leaves the config's.
+        own: settings of own data by name, as they are; see ``rope_dense.own.settings``.
 
     Raises:
         UsageError, CheckpointError: the file or an option cannot be used.
     """
+    path = find_config(path)
     name = Path(path).stem
     if is_stored_model(path):
         name, path = Path(path).name, str(config_file(path))
-    if not os.path.isfile(path):
-        raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)})')
     pairs = read_options(options)
-    own = {key[4:]: pairs.pop(key) for key in [*pairs] if key.startswith('own.')}
+    given = {key[4:]: pairs.pop(key) for key in [*pairs] if key.startswith('own.')}
+    given.update(own or {})
     with building(f'config {path!r}'):
-        cfg = read_config(path, own)
+        cfg = read_config(path)
+        is_own = 'own' in cfg or is_own_file(cfg)
+        cfg = with_own(cfg, with_root(given, data_root) if is_own else given)
     merge_options(cfg, pairs)
     for _, node in nodes(cfg._cfg_dict):
         node.pop('_delete_', None)  # where there is nothing to delete, mmengine leaves it
@@ -72,14 +80,30 @@ def load_config(
     for loader in (f'{loop}_dataloader' for loop in SECTIONS):
         if isinstance(cfg.get(loader), dict) and not cfg[loader].get('num_workers'):
             cfg[loader].persistent_workers = False  # PyTorch refuses True without workers
-    return with_data_root(cfg, data_root) if data_root else cfg
+    return with_data_root(cfg, data_root) if data_root and not is_own else cfg
 
 
-def read_config(path: str, own: Mapping[str, object]) -> Config:
+def find_config(path: str) -> str:
+    """The path of a config, from a path or the name of a file of configs/own.
+
+    Raises:
+        UsageError: there is no such file.
+    """
+    names = {file.stem: file for file in sorted((CONFIGS / 'own').glob('*.py'))}
+    if path in names and not (Path(path) / 'config.json').is_file():  # else a stored model
+        return str(names[path])
+    if os.path.isfile(path) or is_stored_model(path):
+        return path
+    place = Path(path).parent
+    files = [str(file) for file in sorted(place.glob('*.py'))] if place.is_dir() else []
+    raise UsageError(
+        f'config {path!r}: no such file (looked for {os.path.abspath(path)})'
+        f'{did_you_mean(path, [*names, *files])}'
+    )
+
+
+def read_config(path: str) -> Config:
     """Read a config, which is a program, or settings as JSON.
-
-    Args:
-        own: of `--cfg-options own.NAME=VALUE`.
 
     Raises:
         ImportError: a package or module that the config names is missing.
@@ -87,7 +111,7 @@ def read_config(path: str, own: Mapping[str, object]) -> Config:
     if path.endswith('.json'):
         return read_settings(Path(path))
     try:
-        return read_own_config(path, own) if own else Config.fromfile(path)
+        return Config.fromfile(path)
     except ImportError as error:
         if str(error).startswith('mmrotate is not installed'):  # of a base mmrotate::...
             importlib.import_module('rope_dense.integrations.mmrotate')  # says what to install
@@ -102,23 +126,38 @@ def import_error_of(error: ImportError) -> ImportError:
     return error
 
 
-def read_own_config(path: str, given: Mapping[str, object]) -> Config:
-    """Read a config of configs/own as if `own.update(given)` followed its `own = ...`.
+def with_root(given: Mapping[str, object], data_root: str | None) -> dict[str, object]:
+    """Settings of own data with `data_root`, unless it is None; UsageError if they differ."""
+    settings = dict(given) if data_root is None else {'data_root': data_root, **given}
+    if data_root is not None and str(settings['data_root']) != str(data_root):
+        raise UsageError(
+            f'--data-root {data_root}, own.data_root={settings["data_root"]}: give one of them'
+        )
+    return settings
+
+
+def with_own(cfg: Config, given: Mapping[str, object]) -> Config:
+    """The complete config of own data; another config as it is.
+
+    Args:
+        given: settings of own data by name. The complete config of an earlier run takes
+            `data_root` only.
 
     Raises:
-        UsageError: the file computes nothing from `own`.
+        UsageError: a setting or the data cannot be used, or the config has no such settings.
     """
-    tree = ast.parse(Path(path).read_text(encoding='utf-8'))
-    named = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == 'own']
-    places = [i for i, line in enumerate(tree.body, 1) if ast.unparse(line).startswith('own = ')]
-    if not places or all(isinstance(node.ctx, ast.Store) for node in named):
-        raise UsageError(
-            f'--cfg-options own.{next(iter(given))}: this config computes nothing from it (the '
-            'config of a work folder is fixed); give a copy of a config of configs/own'
-        )
-    tree.body[places[0] : places[0]] = ast.parse(f'own.update({dict(given)!r})').body
-    cfg = Config.fromstring(ast.unparse(tree), '.py')
-    return Config(cfg._cfg_dict, cfg_text=cfg.text, filename=path)
+    with usage_errors():
+        if is_own_file(cfg):
+            return read_own(cfg, given)
+        if has_own_data(cfg) and given.keys() == {'data_root'}:
+            find_anew(cfg, str(given['data_root']))
+        elif given:
+            raise UsageError(
+                f'own.{next(iter(given))}: this config computes nothing from it (the config of a '
+                'work folder is fixed, but for own.data_root); give a copy of a config of '
+                'configs/own'
+            )
+    return cfg
 
 
 def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
@@ -136,19 +175,30 @@ def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
     return tuple(loaders)
 
 
-def read_options(pairs: Iterable[str]) -> dict:
-    """The values of KEY=VALUE pairs by their dotted keys, as mmengine reads them."""
+def read_options(options: Iterable[str] | Mapping[str, object]) -> dict:
+    """The values of KEY=VALUE pairs by their dotted keys, as mmengine reads them.
+
+    Those of own.NAME stay text, which the type of the setting reads (``own.text``). Values by their
+    keys are taken as they are.
+    """
+    if isinstance(options, Mapping):
+        return dict(options)
     parser = argparse.ArgumentParser()
-    pairs = list(pairs)
+    pairs = list(options)
+    own = dict(pair.split('=', 1) for pair in pairs if pair.startswith('own.') and '=' in pair)
+    others = [pair for pair in pairs if pair.split('=', 1)[0] not in own]
     parser.add_argument('pairs', nargs='*', action=DictAction)
-    with building(f'--cfg-options {" ".join(pairs)}'):  # a dict is a RecursionError there
-        return parser.parse_args(pairs).pairs or {}
+    with building(f'--cfg-options {" ".join(others)}'):  # a dict is a RecursionError there
+        read = parser.parse_args(others).pairs or {}
+    return read | {key: Text(text) for key, text in own.items()}
 
 
 def merge_options(cfg: Config, options: dict) -> None:
     """Merge --cfg-options into a config; mmengine would take any new key at the top."""
     known = {*cfg.keys(), *inspect.signature(Runner).parameters, *LOOKED_UP}
     for key, value in options.items():
+        if key == 'own':
+            raise UsageError(f'--cfg-options own={value}: give each setting, own.NAME=VALUE')
         if (first := key.split('.')[0]) not in known:
             raise UsageError(
                 f'--cfg-options {key}={value}: the config has no {first!r}; '
@@ -194,15 +244,6 @@ def datasets_of(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:
     return leaf_datasets(cfg[loader].dataset, f'{loader}.dataset')
 
 
-def lacks_classes(cfg: Config) -> bool:
-    """Return True for a config of own data without classes: it was read where its data are not."""
-    root = (cfg.get('own') or {}).get('data_root')
-    if not root or Path(root).is_dir():
-        return False
-    _, dataset = next(datasets_of(cfg, 'train_dataloader'))
-    return UNKNOWN in (dataset.get('metainfo') or {}).get('classes', ())
-
-
 def estimates_depth(cfg: Config) -> bool:
     """Return True for a model of mmseg that predicts depth in place of classes."""
     return str(cfg.model.type).endswith('DepthEstimator')
@@ -234,12 +275,6 @@ def with_data_root(cfg: Config, data_root: str | Path) -> Config:
 
     Every `data_root` is replaced, and the start of every `ann_file` that lies in one.
     """
-    if lacks_classes(cfg):
-        raise UsageError(
-            f'--data-root {data_root}: this config reads its classes in '
-            f'own.data_root={cfg.own.data_root!r}, which is no folder; give --cfg-options '
-            f'own.data_root={data_root} instead'
-        )
     cfg = copy.deepcopy(cfg)
     parts = [node for _, node in nodes(cfg._cfg_dict)]
     roots = {node.data_root for node in parts if node.get('data_root')}

@@ -29,7 +29,10 @@ def leaf_datasets(dataset: Any, key: str) -> Iterator[tuple[str, Any]]:
         yield key, dataset
 
 
-LABEL_STEPS = ('Annotations', 'LoadDepth', 'ConvertBoxType', 'ConvertMask2BoxType')
+LABEL_STEPS = (
+    *('Annotations', 'LoadClassMask', 'LoadDepth'),
+    *('ConvertBoxType', 'ConvertMask2BoxType'),
+)
 
 
 def without_labels(pipeline: Iterable[Any]) -> list:

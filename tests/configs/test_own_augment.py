@@ -39,8 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def load(task: str, data: Path, **settings: object) -> Config:
     root = data / ROOTS.get(task, 'coco')
     settings = dict(data_root=root, batch_size=2, size=64, weights=None) | settings
-    options = [f'own.{name}={value}' for name, value in settings.items()]
-    return load_config(str(CONFIGS / 'own' / f'{task}.py'), options)
+    return load_config(task, own=settings)
 
 
 def step_types(cfg: Config) -> list[str]:
@@ -179,7 +178,7 @@ def test_mosaics_are_left_out(data: Path, task: str) -> None:
         ('detection', dict(augment='strong'), 'own.augment must be one of'),
         ('detection', dict(flip='up'), 'own.flip must be'),
         ('detection', dict(hue='red'), 'own.hue must be'),
-        ('semantic', dict(mosaic=True), 'own.mosaic=True: only configs/own/realtime'),
+        ('semantic', dict(mosaic=True), 'own.mosaic: no such setting'),
         ('realtime', dict(mosaic=True, augment='light'), "needs own.augment='published'"),
     ],
 )

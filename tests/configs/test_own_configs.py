@@ -9,12 +9,12 @@ from mmengine.registry import MODELS, PARAM_SCHEDULERS, DefaultScope
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
-from rope_dense.checks.data import check_paths
 from rope_dense.checks.model import random_model
 from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
 from rope_dense.own.backbones import WORDS, find_backbone
-from rope_dense.own.common import multiplied
-from rope_dense.project.config import load_config, with_data_root
+from rope_dense.own.fit import multiplied
+from rope_dense.own.text import Text
+from rope_dense.project.config import load_config
 from rope_dense.project.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -35,9 +35,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def load(task: str, data: Path, **settings: object) -> Config:
     root = data / ROOTS.get(task, 'coco')
-    settings = {'data_root': root, 'epochs': 10, **settings}
-    options = [f'own.{name}={value}'.replace(' ', '') for name, value in settings.items()]
-    return load_config(str(OWN / f'{task}.py'), options)
+    return load_config(task, own={'data_root': root, 'epochs': 10, **settings})
 
 
 def test_there_are_seven() -> None:
@@ -45,10 +43,27 @@ def test_there_are_seven() -> None:
 
 
 @pytest.mark.parametrize('task', TASKS)
-def test_without_data_they_load_and_survive_a_dump(task: str, tmp_path: Path) -> None:
-    cfg = Config.fromfile(OWN / f'{task}.py')
+def test_a_dump_is_complete(task: str, data: Path, tmp_path: Path) -> None:
+    """It has no task, but the model, and is read as any other config."""
+    cfg = load(task, data)
     cfg.dump(tmp_path / 'dumped.py')
-    assert Config.fromfile(tmp_path / 'dumped.py').to_dict() == cfg.to_dict()
+    plain = Config.fromfile(tmp_path / 'dumped.py')
+    assert plain.to_dict() == cfg.to_dict() and 'task' not in plain and plain.own.task == task
+    assert load_config(str(tmp_path / 'dumped.py')).to_dict() == cfg.to_dict()
+
+
+@pytest.mark.parametrize('task', TASKS)
+def test_without_data_classes_are_needed(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as error:
+        load_config(task)
+    says = f"own.data_root='data/own': no such folder (seen from {tmp_path})"
+    assert str(error.value) == says
+    if task != 'depth':
+        cfg = load_config(task, own=dict(classes=['cat', 'dog']))
+        assert cfg.train_dataloader.dataset.metainfo.classes == ('cat', 'dog')
 
 
 @pytest.mark.parametrize('task', TASKS)
@@ -150,7 +165,8 @@ def test_sizes_of_the_recipe_are_those_of_its_config() -> None:
         ('detection', 'foundation/dino-vitdet_lingbot-b_8xb2-90k_coco'),
         ('semantic', 'foundation/upernet_lingbot-b_8xb2-160k_ade20k-512x512'),
     ):
-        own, recipe = Config.fromfile(OWN / f'{task}.py'), Config.fromfile(CONFIGS / f'{name}.py')
+        own = load_config(task, own=dict(classes=['cat']))
+        recipe = Config.fromfile(CONFIGS / f'{name}.py')
         for part in ('tta_pipeline', 'val_cfg', 'visualizer'):
             assert own[part] == recipe[part]
         for loader in ('train_dataloader', 'test_dataloader'):
@@ -159,7 +175,7 @@ def test_sizes_of_the_recipe_are_those_of_its_config() -> None:
 
 
 def test_void_by_name_and_by_number(data: Path) -> None:
-    for void in ('[none]', '[0]', '0'):
+    for void in (['none'], [0], Text('0'), Text('[none]')):
         cfg = load('semantic', data, void=void)
         assert cfg.train_dataloader.dataset.void == [0]
         assert cfg.train_dataloader.dataset.metainfo.classes[0] == 'background'
@@ -191,14 +207,18 @@ def test_without_weights_all_learn_alike(data: Path) -> None:
         (
             'detection',
             dict(backbone='huge'),
-            "own.backbone must be one of ('tiny', 'small',",
+            "own.backbone='huge': no such architecture",
         ),
         ('detection', dict(backbone='dinov3_base'), 'own.weights: name the weights of dinov3_base'),
-        ('detection', dict(epochs=0), 'epochs must be an integer from 1 up, got 0'),
-        ('detection', dict(classes='[cow]'), 'classes cow are not categories of'),
-        ('detection', dict(train='[a,b]'), 'own.train='),
-        ('semantic', dict(void='[car]'), "own.void: 'car' is no class; there are none, background"),
-        ('semantic', dict(train='[a,b]'), 'no folders of images and masks of train; looked for a'),
+        ('detection', dict(epochs=0), 'own.epochs must be an integer from 1 up, got 0'),
+        ('detection', dict(classes=['cow']), 'classes cow are not in the labels of'),
+        ('detection', dict(train=['a', 'b']), 'own.train='),
+        ('semantic', dict(void=['car']), "own.void: 'car' is no class; there are none, background"),
+        (
+            'semantic',
+            dict(train=['a', 'b']),
+            'no folders of images and masks of train; looked for a',
+        ),
     ],
 )
 def test_wrong_settings_are_named(data: Path, task: str, settings: dict, says: str) -> None:
@@ -208,42 +228,40 @@ def test_wrong_settings_are_named(data: Path, task: str, settings: dict, says: s
 
 
 def test_lines_of_a_copy_change_what_its_settings_give(data: Path, tmp_path: Path) -> None:
-    """As in a config with a `_base_`, in Python and with settings of the command line."""
+    """As in a config with a `_base_`: parts are merged, or replaced by `_delete_`."""
     copied = tmp_path / 'copied.py'
-    text = (CONFIGS / 'own' / 'detection.py').read_text()
-    text = text.replace("'data/own'", repr(str(data / 'coco')))
-    copied.write_text(f'{text}\ntrain_cfg = dict(val_interval=7)\n')
-    plain = Config.fromfile(copied)
+    text = (OWN / 'detection.py').read_text().replace("'data/own'", repr(str(data / 'coco')))
+    lines = [
+        'train_cfg = dict(val_interval=7)',
+        "default_hooks = dict(logger=dict(_delete_=True, type='LoggerHook'))",
+        "custom_hooks = [dict(type='EMAHook')]",
+    ]
+    copied.write_text('\n'.join([text, *lines]))
+    plain = load_config(str(copied))
     assert plain.train_cfg.val_interval == 7 and plain.own.epochs == 50
+    assert plain.default_hooks.logger == dict(type='LoggerHook')
+    assert plain.default_hooks.checkpoint.save_best == 'coco/bbox_mAP'
+    assert plain.custom_hooks == [dict(type='EMAHook')]
     cfg = load_config(str(copied), ['own.epochs=100', 'model.backbone.with_cp=True'])
     assert cfg.train_cfg.val_interval == 7 and cfg.model.backbone.with_cp
     assert cfg.train_cfg.max_iters == 2 * plain.train_cfg.max_iters
     assert (cfg.filename, cfg.work_dir) == (str(copied), 'work_dirs/copied')
 
 
+def test_a_copy_may_have_a_base_of_its_own(data: Path, tmp_path: Path) -> None:
+    text = (OWN / 'detection.py').read_text().replace("'data/own'", repr(str(data / 'coco')))
+    (tmp_path / 'mine.py').write_text(f'{text}\ntrain_cfg = dict(val_interval=7)\n')
+    copied = tmp_path / 'copied.py'
+    copied.write_text("_base_ = './mine.py'\nown = dict(epochs=9)\nmodel = dict(num_queries=8)\n")
+    for cfg in (load_config(str(copied)), load_config(str(copied), ['own.batch_size=3'])):
+        assert (cfg.own.epochs, cfg.train_cfg.val_interval, cfg.model.num_queries) == (9, 7, 8)
+    assert cfg.train_cfg.max_iters == 9 * 2
+
+
 def test_settings_of_a_dumped_config_are_fixed(data: Path, tmp_path: Path) -> None:
     load('detection', data).dump(tmp_path / 'dumped.py')
     with pytest.raises(UsageError, match=r'own\.epochs: this config computes nothing from it'):
         load_config(str(tmp_path / 'dumped.py'), ['own.epochs=3'])
-
-
-def test_data_root_needs_the_setting_where_no_class_was_read(data: Path) -> None:
-    cfg = Config.fromfile(OWN / 'detection.py')
-    with pytest.raises(UsageError, match=r'give --cfg-options own\.data_root='):
-        with_data_root(cfg, data / 'coco')
-    with pytest.raises(UsageError, match=r'--cfg-options own\.data_root=DIR'):
-        check_paths(cfg, ('train_dataloader',))
-
-
-def test_data_of_a_trained_model_may_move(data: Path, tmp_path: Path) -> None:
-    """The config in its work folder has the classes, so --data-root is enough."""
-    cfg = load('detection', data)
-    cfg.own.data_root = str(tmp_path / 'gone')
-    assert with_data_root(cfg, data / 'coco').val_dataloader.dataset.data_root == f'{data}/coco'
-    loader = cfg.train_dataloader.dataset
-    loader.data_root = str(tmp_path / 'gone')
-    with pytest.raises(UsageError, match='DIR of --data-root DIR'):
-        check_paths(cfg, ('train_dataloader',))
 
 
 def test_a_semantic_model_trains(data: Path) -> None:

@@ -31,9 +31,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def load(data: Path, **settings: object) -> Config:
-    settings = {'data_root': data, 'epochs': 10, **settings}
-    options = [f'own.{name}={value}'.replace(' ', '') for name, value in settings.items()]
-    return load_config(str(CONFIGS / 'own' / 'depth.py'), options)
+    return load_config('depth', own={'data_root': data, 'epochs': 10, **settings})
 
 
 def test_sizes_and_depths_follow_from_one_value_each(data: Path) -> None:
@@ -104,9 +102,11 @@ def test_arrays_in_metres_are_read(data: Path, tmp_path: Path) -> None:
         (dict(unit=0), 'own.unit must be'),
         (dict(max_depth=-1), 'own.max_depth must be'),
         (dict(lora=-1), 'own.lora must be'),
-        (dict(depth=3), 'own.depth: no such setting; allowed: data_root'),
-        (dict(mosaic=True), 'own.mosaic=True: only configs/own/realtime'),
-        (dict(train='[a,b]'), 'no folders of images and depth of train; looked for a with b'),
+        (dict(depth=3), 'own.depth: no such setting; did you mean max_depth?; allowed: data_root'),
+        (dict(mosaic=True), 'own.mosaic: no such setting'),
+        (dict(classes=['room']), 'own.classes: no such setting'),
+        (dict(train='a'), 'give [folder of images, folder of labels]'),
+        (dict(train=['a', 'b']), 'no folders of images and depth of train; looked for a with b'),
     ],
 )
 def test_wrong_settings_are_named(data: Path, settings: dict, says: str) -> None:

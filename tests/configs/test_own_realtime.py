@@ -29,8 +29,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def load(data: Path, name: str = 'realtime', **settings: object) -> Config:
     settings = dict(data_root=data, epochs=10, batch_size=2) | settings
-    options = [f'own.{key}={value}' for key, value in settings.items()]
-    return load_config(str(CONFIGS / 'own' / f'{name}.py'), options)
+    return load_config(name, own=settings)
 
 
 def stages(cfg: Config) -> list[int]:
@@ -59,7 +58,7 @@ def test_short_runs(data: Path, epochs: int) -> None:
 
 
 def test_sizes_follow_from_one(data: Path) -> None:
-    cfg = load(data, size=170)
+    cfg = load(data, size=160)
     resizes = [cfg.test_dataloader.dataset.pipeline[1], cfg.train_dataloader.dataset.pipeline[5]]
     assert [step.scale for step in resizes] == [(160, 160)] * 2
     assert [step[0].scale for step in zip(cfg.tta_pipeline[1].transforms[0], strict=True)] == [
@@ -104,7 +103,7 @@ def test_masks_are_those_of_ecseg(data: Path) -> None:
     assert head.matching.mask_cost == expected.matching.mask_cost
     assert cfg.model.data_preprocessor.batch_augments[0].copyblend_prob == 0
     assert cfg.val_evaluator.metric == cfg.test_evaluator.metric == ['bbox', 'segm']
-    assert cfg.val_evaluator.ann_file == str(data / 'annotations' / 'instances_val2017.json')
+    assert cfg.val_evaluator.ann_file == cfg.val_dataloader.dataset.ann_file
     best = [hook.monitor for hook in cfg.custom_hooks if hook.type == 'EarlyStoppingHook']
     assert [cfg.default_hooks.checkpoint.save_best, *best] == ['coco/segm_mAP'] * 2
 

@@ -1,0 +1,92 @@
+"""Settings of configs/own/detection.py and instance.py applied to DINO and Mask R-CNN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .data import OwnData
+from .fit import (
+    early_stop,
+    finished,
+    fit_backbone,
+    fit_schedule,
+    moving_average,
+    multiplied,
+    read_recipe,
+    resize,
+    set_everywhere,
+    warm_up,
+)
+from .settings import OwnObjects
+
+# Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
+SHARES = dict.fromkeys(('tiny', 'small', 'base'), (0.1, 0.7)) | {'large': (0.4, 0.8)}
+
+
+def detection(own: OwnObjects, data: OwnData) -> dict:
+    """The config of DINO on a plain ViT for boxes."""
+    cfg = read_recipe('dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py')
+    fit_recipe(cfg, own, data, recipe_size=800, recipe_batch=16, milestones=[11 / 12])
+    return finished(cfg, own)
+
+
+def instance(own: OwnObjects, data: OwnData) -> dict:
+    """The config of Mask R-CNN on a plain ViT for masks of objects."""
+    cfg = read_recipe('stock_heads/mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco.py')
+    fit_recipe(cfg, own, data, recipe_size=1024, recipe_batch=64, milestones=[8 / 9, 26 / 27])
+    cfg['default_hooks']['checkpoint']['save_best'] = 'coco/segm_mAP'
+    scale = cfg['test_dataloader']['dataset']['pipeline'][1]['scale']
+    cfg['tta_pipeline'][1]['transforms'][0] = [  # a larger view would be padded to two squares
+        dict(type='Resize', scale=multiplied(scale, share), keep_ratio=True) for share in (1, 0.75)
+    ]
+    nms = dict(type='nms', iou_threshold=0.5)
+    cfg['tta_model'] = dict(type='InstanceTTAModel', tta_cfg=dict(nms=nms, max_per_img=100))
+    return finished(cfg, own)
+
+
+def fit_recipe(
+    cfg: dict,
+    own: OwnObjects,
+    data: OwnData,
+    recipe_size: int,
+    recipe_batch: int,
+    milestones: Sequence[float],
+) -> None:
+    """Fit a recipe for COCO to settings and data, in place.
+
+    Args:
+        recipe_size, recipe_batch: size of its test images, and images in an iteration.
+        milestones: shares of the training at which its learning rate falls to a tenth.
+    """
+    fit_objects(cfg, own, data)
+    resize(cfg, own.size / recipe_size)
+    model, vit = cfg['model'], own.vit
+    fit_backbone(cfg, own, *SHARES[vit.scale])
+    pyramid = model['neck'][0] if isinstance(model['neck'], list) else model['neck']
+    pyramid['in_channels'] = vit.channels
+    model['backbone'].update(
+        window_size=vit.window_size,
+        window_prefix='copy',
+        window_block_indexes=[i for i in range(vit.depth) if (i + 1) % (vit.depth // 4)],
+    )
+    if 'num_queries' in model:  # no more than the smallest training image has tokens of 8 pixels
+        model['num_queries'] = min(model['num_queries'], math.floor(0.6 * own.size / 8) ** 2)
+        most = min(model['test_cfg']['max_per_img'], model['num_queries'])
+        model['test_cfg']['max_per_img'] = most
+    iterations = fit_schedule(cfg, own, data.images, recipe_batch, 'coco/bbox_mAP')
+    cfg['custom_hooks'] = early_stop(own, 'coco/bbox_mAP') + moving_average(own)
+    steps = sorted({int(share * iterations) for share in milestones} - {0})
+    decay = dict(type='MultiStepLR', by_epoch=False, milestones=steps, gamma=0.1)
+    cfg['param_scheduler'] = [*warm_up(iterations), decay]
+
+
+def fit_objects(cfg: dict, own: OwnObjects, data: OwnData) -> None:
+    """Set the data sets, evaluators and classes of a recipe for COCO, in place."""
+    data.apply(cfg)
+    filter_cfg = dict(filter_empty_gt=not own.negatives, min_size=1)
+    cfg['train_dataloader']['dataset']['filter_cfg'] = filter_cfg
+    for evaluator in ('val_evaluator', 'test_evaluator'):
+        if 'ann_file' in cfg[evaluator]:  # DOTA's metric takes objects from the data set
+            cfg[evaluator]['ann_file'] = data.files['val']['ann_file']
+    set_everywhere(cfg['model'], 'num_classes', len(data.classes))

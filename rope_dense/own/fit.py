@@ -1,0 +1,143 @@
+"""What the recipes of all tasks share: sizes, backbone, learning rate and length of the training.
+
+Each function fits a part of a published recipe to the settings of a user, in place.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from importlib.util import find_spec
+from typing import Any
+
+from mmengine.config import Config
+
+from ..utils.config_parts import nodes
+from ..utils.configs import CONFIGS
+from .augment import fit_augmentation
+from .settings import Own
+from .value_range import fit_range
+
+RANDOM_LR = 5e-4  # from random values, as in configs/demo: recipes are for trained backbones
+PIXELS = ('scale', 'scales', 'crop_size', 'max_size', 'size', 'stride', 'pad_size_divisor')
+WARMUP = 500  # iterations, or a tenth of a shorter run
+
+
+def read_recipe(name: str) -> dict:
+    """A config of this package as plain dicts, which share nothing."""
+    return Config.fromfile(CONFIGS / name).to_dict()
+
+
+def resize(cfg: dict, factor: float) -> None:
+    """Multiply every size in pixels of the pipelines and of the model's crops."""
+    parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
+    parts += [cfg.get('tta_pipeline'), cfg['model']['data_preprocessor']]
+    parts += [cfg['model'].get('test_cfg')] if cfg.get('default_scope') == 'mmseg' else []
+    for part in parts:
+        for _, node in nodes(part):
+            for name in PIXELS:
+                if node.get(name) not in (None, 1):  # a divisor of 1 does not pad
+                    node[name] = multiplied(node[name], factor)
+
+
+def multiplied(value: object, factor: float) -> Any:
+    """A number of pixels, or lists of these, times a factor; 10**6, no limit, stays."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(multiplied(item, factor) for item in value)
+    if not isinstance(value, (int, float)) or value >= 10**6:
+        return value
+    return max(1, round(value * factor))
+
+
+def set_everywhere(part: object, name: str, value: object) -> None:
+    """Set a key wherever it is."""
+    for _, node in nodes(part):
+        if name in node:
+            node[name] = value
+
+
+def fit_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> None:
+    """Set architecture, weights and what goes with them. Random weights have one learning rate."""
+    backbone, paramwise = cfg['model']['backbone'], cfg['optim_wrapper']['paramwise_cfg']
+    backbone.update(arch=own.vit.arch, rope='default', with_cls_token='default')
+    backbone['drop_path_rate'] = drop_path
+    decay = dict(layer_decay=layer_decay)
+    fit_weights(cfg, own)
+    if own.weights is None:
+        backbone.update(drop_path_rate=0.0, img_size=own.size)
+        decay = {}
+    kept = {name: value for name, value in paramwise.items() if name == 'no_decay'}
+    cfg['optim_wrapper']['paramwise_cfg'] = dict(**decay, **kept)
+
+
+def fit_weights(cfg: dict, own: Own) -> None:
+    """Set the weights of the backbone, and the colours and sizes that they were trained with."""
+    vit, model = own.vit, cfg['model']
+    model['data_preprocessor'].update(mean=[*vit.mean], std=[*vit.std])
+    if model['data_preprocessor'].get('pad_size_divisor') == 16:  # of the recipe's patches
+        model['data_preprocessor']['pad_size_divisor'] = vit.patch_size
+    checkpoint = vit.weights if own.weights == 'default' else own.weights
+    pretrained = dict(type='Pretrained', checkpoint=checkpoint)
+    model['backbone']['init_cfg'] = pretrained if checkpoint else None
+    if own.weights is None and vit.has_layer_scale:
+        # LayerScale of 1e-5, with which the weights were trained, would hide the blocks.
+        model['backbone']['layer_scale_init_value'] = 1.0
+
+
+def fit_schedule(cfg: dict, own: Own, images: int, recipe_batch: int, metric: str) -> int:
+    """Set what depends on the number of images and on epochs; returns the number of iterations.
+
+    Args:
+        metric: what chooses the best checkpoint.
+    """
+    per_epoch = math.ceil(images / own.batch)
+    iterations, interval = own.epochs * per_epoch, own.val_epochs * per_epoch
+    interval = min(interval, iterations)
+    cfg['train_cfg'].update(max_iters=iterations, val_interval=interval)
+    hooks = cfg['default_hooks']
+    hooks['logger']['interval'] = max(1, min(50, per_epoch // 2))
+    hooks['checkpoint'].update(interval=interval, max_keep_ckpts=1, save_best=metric)
+    cfg['train_dataloader']['batch_size'] = own.batch_size
+    workers = min(4, os.cpu_count() or 1)
+    for name in ('train', 'val', 'test'):
+        cfg[f'{name}_dataloader'].update(num_workers=workers, persistent_workers=True)
+    optimizer = cfg['optim_wrapper']['optimizer']
+    scale = math.sqrt(own.batch / recipe_batch)
+    optimizer['lr'] = own.lr or float(f'{optimizer["lr"] * scale:.3g}')
+    if own.lr is None and own.weights is None:
+        optimizer['lr'] = RANDOM_LR
+    cfg['auto_scale_lr'] = dict(enable=False, base_batch_size=own.batch)
+    return iterations
+
+
+def early_stop(own: Own, metric: str, rule: str = 'greater') -> list[dict]:
+    """The hook that ends a training without progress, if settings ask for it."""
+    if own.patience is None:
+        return []
+    return [dict(type='EarlyStoppingHook', monitor=metric, rule=rule, patience=own.patience)]
+
+
+def moving_average(own: Own) -> list[dict]:
+    """The hook that evaluates and saves an average of the weights, if settings ask for it."""
+    kind = dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.0002)
+    return [kind] if own.ema else []
+
+
+def warm_up(iterations: int) -> list[dict]:
+    """A linear rise from a thousandth, which mmengine completes at iteration ``end`` - 1."""
+    end = min(WARMUP, max(2, iterations // 10))
+    rise = dict(type='LinearLR', by_epoch=False, start_factor=0.001, begin=0, end=end)
+    return [rise] if end <= iterations else []
+
+
+def finished(cfg: dict, own: Own, mosaic: bool | None = None) -> dict:
+    """The config with its augmentation, and TensorBoard where that is installed.
+
+    Args:
+        mosaic: see ``OwnRealtime``.
+    """
+    if find_spec('tensorboard'):
+        cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
+    fit_augmentation(cfg, own.augment, own.flip, own.hue, mosaic)
+    fit_range(cfg, own.max_value)
+    return cfg

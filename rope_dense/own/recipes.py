@@ -1,0 +1,173 @@
+"""Configs of own data: what the files of configs/own, which are data, become.
+
+Such a file has the name of a task, settings, and perhaps lines that replace parts of what follows
+from them:
+
+    task = 'detection'
+    own = dict(data_root='data/own', epochs=50)
+    train_cfg = dict(val_interval=500)
+
+The complete config has no `task` at its top. It keeps the task and the settings in `own`, and in
+`own_files` the files of its data sets, so that its data can be looked up anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+from mmengine.utils import import_modules_from_strings
+
+from ..utils.config_parts import leaf_datasets, nodes
+from ..utils.similar import did_you_mean
+from .data import OwnData, check_root, find_objects
+from .depth import depth, find_depth
+from .detection import detection, instance
+from .oriented import oriented
+from .realtime import realtime, realtime_masks
+from .semantic import find_semantic, semantic
+from .settings import Own, OwnDepth, OwnObjects, OwnOriented, OwnRealtime, OwnSemantic, settings_of
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A task.
+
+    Attributes:
+        settings: the class of its settings.
+        find: what finds the data that settings name.
+        derive: what makes the config of settings and data.
+    """
+
+    settings: type[Own]
+    find: Callable[[Any], OwnData]
+    derive: Callable[[Any, OwnData], dict]
+
+
+with_outlines = partial(find_objects, outlines=True)
+RECIPES = {
+    'depth': Recipe(OwnDepth, find_depth, depth),
+    'detection': Recipe(OwnObjects, find_objects, detection),
+    'instance': Recipe(OwnObjects, with_outlines, instance),
+    'oriented': Recipe(OwnOriented, partial(find_objects, oriented=True), oriented),
+    'realtime': Recipe(OwnRealtime, find_objects, realtime),
+    'realtime_masks': Recipe(OwnRealtime, with_outlines, realtime_masks),
+    'semantic': Recipe(OwnSemantic, find_semantic, semantic),
+}
+
+
+def recipe_of(task: object) -> Recipe:
+    """The recipe of a task by its name; ValueError if there is none."""
+    if not isinstance(task, str) or task not in RECIPES:
+        raise ValueError(
+            f'task must be one of {tuple(RECIPES)}, got {task!r}{did_you_mean(str(task), RECIPES)}'
+        )
+    return RECIPES[task]
+
+
+def is_own_file(cfg: Config) -> bool:
+    """Return whether a config has settings of own data from which the rest has to follow."""
+    found = {'task', 'own'} & cfg.keys()
+    return len(found) == 2 or bool(found and 'model' not in cfg)
+
+
+def read_own(written: Config, given: Mapping[str, object]) -> Config:
+    """The complete config of a file as those of configs/own.
+
+    Args:
+        written: the file's content, which is not changed.
+        given: settings by name, which count before those of the file; see ``settings_of``.
+
+    Raises:
+        ValueError: a wrong task or setting, or data that cannot be used.
+        ImportError: a package that the task needs is missing.
+    """
+    lines = written.to_dict()
+    task, in_file = lines.pop('task', None), lines.pop('own', {})
+    recipe = recipe_of(task)
+    in_file.pop('_delete_', None)
+    own = settings_of(recipe.settings, {**in_file, **given})
+    cfg = recipe.derive(own, recipe.find(own))
+    cfg['own'] = dict(task=task, **dataclasses.asdict(own))
+    complete = Config(cfg, cfg_text=written.text, filename=written.filename)
+    complete.merge_from_dict(lines, allow_list_keys=False)
+    import_modules_from_strings(**complete.custom_imports)  # as Config.fromfile
+    return complete
+
+
+def has_own_data(cfg: Config) -> bool:
+    """Return whether a complete config has what ``find_anew`` needs."""
+    return 'own_files' in cfg
+
+
+def find_anew(cfg: Config, data_root: str | None = None) -> None:
+    """Look up the data of a complete config anew, in place; a line says if they have changed.
+
+    So labels are read as they are now, also where their canonical files were deleted.
+
+    Args:
+        data_root: another folder of the data; None for that of the config: if it is not there,
+            the config stays as it is.
+
+    Raises:
+        ValueError: the data cannot be used, or have other classes.
+    """
+    settings = cfg.own.to_dict()
+    recipe = recipe_of(settings.pop('task'))
+    settings.update(gpus=None, data_root=data_root or settings['data_root'])
+    own = settings_of(recipe.settings, settings)
+    if data_root is not None:
+        check_root(own)
+    if not own.root.is_dir():
+        return
+    data, before = recipe.find(own), cfg.own_files.to_dict()
+    for key, split, dataset in own_datasets(cfg):
+        if all(dataset.get(part) == value for part, value in before[split].items()):
+            check_classes(own, dataset, data)
+            dataset.update(data.files[split])
+        elif data_root is not None:
+            raise ValueError(f'--data-root {data_root}: {key} has other files than own.data_root')
+    labels = before['val'].get('ann_file')
+    for _, metric in nodes([cfg.get('val_evaluator'), cfg.get('test_evaluator')]):
+        if labels and metric.get('ann_file') == labels:
+            metric['ann_file'] = data.files['val']['ann_file']
+    has_changed = state_of(before) != state_of(data.files)
+    if has_changed and data_root is None and os.environ.get('LOCAL_RANK', '0') == '0':
+        print(f'warning: the data in {own.root} have changed since the training', file=sys.stderr)
+    if has_changed or data_root is not None:
+        cfg.own.data_root, cfg.own_data = own.data_root, data.text
+    cfg.own_files = dict(data.files)
+
+
+def own_datasets(cfg: Config) -> Iterator[tuple[str, str, Any]]:
+    """Yield (config key, 'train' or 'val', data set) of each data set within the dataloaders."""
+    for name in ('train', 'val', 'test'):
+        loader = cfg.get(f'{name}_dataloader')
+        for key, dataset in leaf_datasets(loader.dataset, f'{name}_dataloader') if loader else ():
+            yield key, 'train' if name == 'train' else 'val', dataset
+
+
+def check_classes(own: Own, dataset: Mapping[str, Any], data: OwnData) -> None:
+    """Raise ValueError unless the data have the classes of a data set, in their order."""
+    trained = tuple(dataset['metainfo']['classes'])
+    if trained != tuple(data.classes):
+        raise ValueError(
+            f'own.data_root={own.data_root!r}: its classes are {", ".join(data.classes)}; the '
+            f'config was made for {", ".join(trained)}'
+        )
+
+
+def state_of(files: Mapping[str, Mapping[str, Any]]) -> list[Any]:
+    """Names of canonical files, which change with labels and images, and all other settings."""
+    return [
+        Path(value).parts[-2:] if name == 'ann_file' else value
+        for split in files.values()
+        for name, value in split.items()
+    ]
