@@ -103,8 +103,8 @@ def build_loop(runner: Runner, loop: str) -> None:
 def running(runner: Runner, loop: str) -> Iterator[None]:
     """Within this context, errors become UsageErrors that say what to do.
 
-    A ValueError or AssertionError gets the batch. Of a model whose weights are not finite any error
-    is only a consequence, such as a matrix that cannot be matched.
+    A ValueError or AssertionError gets the batch. After a training has diverged, any error is only
+    a consequence, such as a matrix that cannot be matched.
     """
     try:
         yield
@@ -115,8 +115,8 @@ def running(runner: Runner, loop: str) -> Iterator[None]:
     except Exception as error:
         if is_interrupt(error):
             raise
-        if reason := divergence(runner):
-            raise UsageError(reason) from error
+        if reason := divergence(runner, error):
+            raise UsageError(reason) from None
         if not isinstance(error, (ValueError, AssertionError)):
             raise
         raise UsageError(f'{error or type(error).__name__}{batch_of(runner, loop)}') from error

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from mmengine.hooks import Hook
 from mmengine.model import is_model_wrapper
 from mmengine.registry import HOOKS
-from mmengine.runner import FlexibleRunner, Runner, find_latest_checkpoint
+from mmengine.runner import FlexibleRunner, Runner
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from .errors import RunError
 
 PATIENCE = 3  # iterations; dynamic loss scaling of fp16 expects, and skips, single ones
+# In errors of SciPy's matcher and of COCO's metric: finite weights can be too large, too.
+SIGNS = ('matrix contains invalid numeric entries', 'scores must not be NaN')
 
 
 @HOOKS.register_module()
@@ -33,16 +36,17 @@ class DivergenceHook(Hook):
     priority = 'LOW'  # behind logs and moving averages, before checkpoints
 
     def __init__(self) -> None:
-        self.since: int | None = None  # iteration, from 1
+        self.done = 0  # iterations
+        self.since: int | None = None  # the first of them with such a loss
 
     def after_train_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
+        self.done = runner.iter + 1
         losses = runner.message_hub.log_scalars.get('train/loss')
         if losses is None or math.isfinite(losses.current()):
             self.since = None
             return
-        done = runner.iter + 1
-        self.since = self.since or done
-        if done - self.since + 1 >= PATIENCE:
+        self.since = self.since or self.done
+        if self.done - self.since + 1 >= PATIENCE:
             raise RunError(self.explain(runner))
 
     def before_val_epoch(self, runner: Runner) -> None:
@@ -53,26 +57,31 @@ class DivergenceHook(Hook):
         if not all(is_finite(checkpoint.get(key, {})) for key in ('state_dict', 'ema_state_dict')):
             raise RunError(self.explain(runner))
 
-    def explain(self, runner: Runner | FlexibleRunner) -> str:
-        """What has happened, in one line."""
-        fact = f'the loss is not finite since iteration {self.since}'
-        if self.since is None:
-            fact = f'the weights are not finite (iteration {runner.iter})'
+    def explain(self, runner: Runner | FlexibleRunner, what: str = 'weights') -> str:
+        """Which numbers are not finite, and what to do, in one line."""
+        fact = f'the {what} are not finite after iteration {self.done}'
+        if self.since is not None:
+            fact = f'the loss is not finite since iteration {self.since}'
         settings = runner.cfg.optim_wrapper
         name = 'own.lr' if runner.cfg.get('own') else 'optim_wrapper.optimizer.lr'
         scaled = settings.get('type') == 'AmpOptimWrapper' and settings.get('dtype') != 'bfloat16'
         other = ', or take --amp bf16 in place of fp16' if scaled else ''
-        last = find_latest_checkpoint(runner.work_dir)
-        saved = f'the last checkpoint, {last}, is from before' if last else 'nothing was saved'
+        last = Path(runner.work_dir, 'last_checkpoint')
+        saved = 'nothing was saved'
+        if last.is_file():
+            saved = f'the last checkpoint, {last.read_text().strip()}, is from before'
         return f'{fact}: lower {name}={settings.optimizer.lr}{other}; {saved}'
 
 
-def divergence(runner: Runner | FlexibleRunner) -> str | None:
-    """What to say of a training that has failed if its weights are not finite, else None."""
-    hooks = [hook for hook in runner.hooks if isinstance(hook, DivergenceHook)]
-    if not hooks or is_finite(weights_of(runner)):
-        return None
-    return hooks[0].explain(runner)
+def divergence(runner: Runner | FlexibleRunner, error: Exception) -> str | None:
+    """What to say of a training that an error has ended if it had diverged, else None."""
+    for hook in runner.hooks:
+        if isinstance(hook, DivergenceHook) and hook.done:
+            if not is_finite(weights_of(runner)):
+                return hook.explain(runner)
+            if any(sign in str(error) for sign in SIGNS):
+                return hook.explain(runner, 'predictions')
+    return None
 
 
 def weights_of(runner: Runner | FlexibleRunner) -> dict[str, Any]:

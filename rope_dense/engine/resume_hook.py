@@ -53,7 +53,7 @@ def facts_of(runner: Runner | FlexibleRunner) -> dict[str, Any]:
     dataset: Any = runner.train_dataloader.dataset  # one of mmengine's, which have a length
     return dict(
         images=len(dataset),
-        batch_size=runner.cfg.train_dataloader.batch_size,
+        batch_size=runner.cfg.train_dataloader.get('batch_size', 1),
         processes=runner.world_size,
         optimizer=type(runner.optim_wrapper.optimizer).__name__,
     )
@@ -86,6 +86,8 @@ def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> No
             f'--resume: the checkpoint is at iteration {done}, and this run ends at {end}: set '
             f'more epochs, or, {start_anew(runner)}'
         )
+    if done == end:
+        runner.logger.warning(f'--resume: the run is complete, at iteration {done} of {end}')
 
 
 def follow_config(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
@@ -97,24 +99,20 @@ def follow_config(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
             f'this one has {len(groups)} (optim_wrapper.paramwise_cfg): keep the settings of that '
             f'run, or, {start_anew(runner)}'
         )
-    changes = changed_settings(groups, saved)
-    schedulers, done = runner.param_schedulers or [], checkpoint['meta']['iter']
-    if differ(schedulers, checkpoint.get('param_schedulers') or []):
-        length, old = runner.max_iters, checkpoint['message_hub']['runtime_info'].get('max_iters')
-        new = f'{length} iterations in place of {old}' if length != old else 'other schedulers'
-        changes.insert(0, new)
+    changes = [*changed_schedule(runner, checkpoint), *changed_settings(groups, saved)]
     if not changes:
         return
+    done, rate = checkpoint['meta']['iter'], saved[-1]['lr']
+    schedulers = runner.param_schedulers or []
     advance(schedulers, done, runner.max_iters // runner.max_epochs)
-    rates = ' in place of '.join(f'{group["lr"]:.4g}' for group in (groups[-1], saved[-1]))
+    checkpoint['param_schedulers'] = [scheduler.state_dict() for scheduler in schedulers]
     for group, old in zip(groups, saved, strict=True):
         params = old['params']
         old.clear()
         old.update(group, params=params)
-    checkpoint['param_schedulers'] = [scheduler.state_dict() for scheduler in schedulers]
     runner.logger.warning(
         f'--resume: the schedule is the new one: {", ".join(changes)}; at iteration {done}, lr '
-        f'{rates}'
+        f'{groups[-1]["lr"]:.4g} in place of {rate:.4g}'
     )
 
 
@@ -122,6 +120,19 @@ def saved_groups(optimizer: dict) -> list[dict]:
     """The groups in a state of mmengine's optimizer, which has the basic settings as the last."""
     basic = optimizer.get('base_param_settings')
     return [*optimizer['param_groups'], *([basic] if basic else [])]
+
+
+def changed_schedule(runner: Runner | FlexibleRunner, checkpoint: dict) -> list[str]:
+    """How the schedule of a run differs from the one of its checkpoint: nothing, or one text."""
+    states = [scheduler.state_dict() for scheduler in runner.param_schedulers or []]
+    new, old = (
+        [{key: value for key, value in state.items() if key not in PROGRESS} for state in part]
+        for part in (states, checkpoint.get('param_schedulers') or [])
+    )
+    if new == old:
+        return []
+    length, before = runner.max_iters, checkpoint['message_hub']['runtime_info'].get('max_iters')
+    return [f'{length} iterations in place of {before}' if length != before else 'other schedulers']
 
 
 def changed_settings(groups: Sequence[dict], saved: Sequence[dict]) -> list[str]:
@@ -138,16 +149,6 @@ def changed_settings(groups: Sequence[dict], saved: Sequence[dict]) -> list[str]
                 text = f'{group[name]} in place of {old.get(name)}'
                 changes.setdefault(name, f'{name.removeprefix("initial_")} {text}')
     return [changes[name] for name in sorted(changes)]
-
-
-def differ(schedulers: Sequence[_ParamScheduler], states: Sequence[dict]) -> bool:
-    """Return whether the settings of schedulers are others than those of saved ones."""
-    both = [scheduler.state_dict() for scheduler in schedulers], states
-    new, old = (
-        [{key: value for key, value in state.items() if key not in PROGRESS} for state in part]
-        for part in both
-    )
-    return new != old
 
 
 def advance(schedulers: Sequence[_ParamScheduler], iterations: int, epoch_length: int) -> None:

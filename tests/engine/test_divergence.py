@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from mmengine.runner import Runner
 
 from helpers.toy_runs import toy_config, toy_run
+from rope_dense.commands import launch
+from rope_dense.engine.divergence import DivergenceHook
 from rope_dense.engine.errors import RunError
+from rope_dense.project.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -54,7 +56,7 @@ def test_single_losses_of_nan_do_not(tmp_path: Path) -> None:
 def test_weights_of_nan_are_not_saved(step: int, kept: list[str], tmp_path: Path) -> None:
     """The step before the save makes them, of which no loss tells yet."""
     said = diverged(tmp_path, model=dict(type='Toy', bad_steps=(step,)))
-    assert said.startswith('the weights are not finite (iteration')
+    assert said.startswith(f'the weights are not finite after iteration {step}:')
     assert said.endswith('nothing was saved' if not kept else '/iter_4.pth, is from before')
     assert checkpoints(tmp_path) == kept
 
@@ -63,7 +65,7 @@ def test_weights_of_nan_are_not_validated(tmp_path: Path) -> None:
     """A validation that no save precedes would choose them as the best, or blame an image."""
     options = {'train_cfg.val_interval': 5, 'default_hooks.checkpoint.interval': 4}
     said = diverged(tmp_path, model=dict(type='Toy', bad_steps=(5,)), **options)
-    assert said.startswith('the weights are not finite (iteration 5)')
+    assert said.startswith('the weights are not finite after iteration 5:')
     assert checkpoints(tmp_path) == ['iter_4.pth']
 
 
@@ -76,8 +78,6 @@ def test_the_only_checkpoint_kept_is_a_good_one(tmp_path: Path) -> None:
 
 def test_what_to_lower_is_named(tmp_path: Path) -> None:
     """own.lr of a config for own data; bfloat16 only where fp16 is used."""
-    from rope_dense.engine.divergence import DivergenceHook
-
     cfg = toy_config(tmp_path, own=dict(lr=None))
     cfg.optim_wrapper.update(type='AmpOptimWrapper', dtype='float16')
     runner = Stand(cfg, tmp_path)
@@ -94,13 +94,18 @@ class Stand:
         self.cfg, self.work_dir, self.iter = cfg, str(folder), 3
 
 
-def test_what_fails_because_of_such_weights_is_not_blamed(tmp_path: Path) -> None:
-    """A matcher refuses them in the iteration after the step; the images are not the reason."""
-    from rope_dense.commands import launch
-    from rope_dense.project.errors import UsageError
-
-    cfg = toy_config(tmp_path, model=dict(type='Toy', bad_steps=(5,), refuses=True))
-    runner: Runner = launch.build_runner(cfg, 'none')
-    with pytest.raises(UsageError, match=r'^the weights are not finite \(iteration 5\): lower'):
+@pytest.mark.parametrize(
+    'options, says',
+    [
+        (dict(bad_steps=[5], refuses=6), 'the weights are not finite after iteration 5: lower'),
+        (dict(bad_losses=[5], refuses=6), 'the loss is not finite since iteration 5: lower'),
+        (dict(refuses=6), 'the predictions are not finite after iteration 5: lower'),
+        (dict(refuses=1), 'matrix contains invalid numeric entries'),
+    ],
+)
+def test_a_matcher_that_fails_is_not_the_reason(options: dict, says: str, tmp_path: Path) -> None:
+    """Nor are the images, unless nothing has been trained: finite weights can be too large."""
+    runner = launch.build_runner(toy_config(tmp_path, model=dict(type='Toy', **options)), 'none')
+    with pytest.raises(UsageError, match=f'^{says}'):
         launch.train(runner)
-    assert checkpoints(tmp_path) == ['best_score_iter_4.pth', 'iter_4.pth']
+    assert len(checkpoints(tmp_path)) == (0 if options['refuses'] == 1 else 2)

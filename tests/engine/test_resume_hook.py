@@ -184,3 +184,10 @@ def test_the_same_batch_on_other_processes_goes_on(tmp_path: Path) -> None:
     contents['message_hub']['runtime_info'][resume_hook.FACTS].update(batch_size=1, processes=2)
     torch.save(contents, start)
     assert toy_run(toy_config(tmp_path / 'second', 6), resume=start).iter == 6
+
+
+def test_a_complete_run_says_so(tmp_path: Path) -> None:
+    toy_run(toy_config(tmp_path, 4))
+    runner = toy_run(toy_config(tmp_path, 4), resume=tmp_path / 'iter_4.pth')
+    assert runner.iter == 4
+    assert '--resume: the run is complete, at iteration 4 of 4' in log_of(runner)

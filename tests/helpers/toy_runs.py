@@ -46,11 +46,11 @@ class Toy(BaseModel):
     Args:
         bad_losses: calls, from 1, whose loss is NaN, and its gradient is not.
         bad_steps: calls whose gradient is NaN, and the loss is not.
-        refuses: raise a ValueError, as a matcher does, for weights of NaN.
+        refuses: the call that raises a ValueError, as a matcher does for predictions of NaN.
     """
 
     def __init__(
-        self, bad_losses: Sequence[int] = (), bad_steps: Sequence[int] = (), refuses: bool = False
+        self, bad_losses: Sequence[int] = (), bad_steps: Sequence[int] = (), refuses: int = 0
     ) -> None:
         super().__init__()
         self.linear = nn.Linear(2, 1)
@@ -61,9 +61,9 @@ class Toy(BaseModel):
         out = self.linear(torch.stack(list(x)) if isinstance(x, list) else x)
         if mode != 'loss':
             return out
-        if self.refuses and out.isnan().any():
-            raise ValueError('matrix contains invalid numeric entries')
         self.calls += 1
+        if self.calls == self.refuses:
+            raise ValueError('matrix contains invalid numeric entries')
         loss = out.square().mean()
         if self.calls in self.bad_losses:
             loss = loss + math.nan
