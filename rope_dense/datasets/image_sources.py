@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonpath
 from pathlib import Path
@@ -11,12 +12,11 @@ from pathlib import Path
 import cv2
 import mmcv
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from .deep_images import read_deep, to_8_bits
-from .own_data import IMAGE_SUFFIXES, suffixes_in
+from .labels.files import IMAGE_SUFFIXES, header, list_files, suffixes_in
 
-SUFFIXES = (*IMAGE_SUFFIXES, '.gif')
 VIDEO_SUFFIXES = ('.mp4', '.avi', '.mov', '.mkv', '.webm', '.m4v')
 
 
@@ -44,12 +44,10 @@ def find_sources(given: Path, without: Path | None = None) -> list[Source]:
         ValueError: there is none; the message has the suffixes that were looked for.
     """
     if given.is_dir():
-        files = [path for path in sorted(given.rglob('*')) if path.suffix.lower() in SUFFIXES]
-        if without is not None:
-            files = [path for path in files if without.absolute() not in path.absolute().parents]
+        files = outside(list_files(given, IMAGE_SUFFIXES), without)
         if not files:
             raise ValueError(
-                f'{given}: no image in it. Looked for {", ".join(SUFFIXES)}; there are '
+                f'{given}: no image in it. Looked for {", ".join(IMAGE_SUFFIXES)}; there are '
                 f'{suffixes_in(given)}'
             )
         return named_sources(files, given)
@@ -58,55 +56,103 @@ def find_sources(given: Path, without: Path | None = None) -> list[Source]:
     return named_sources([given], given.parent)
 
 
+def unreadable_sources(given: Path, without: Path | None = None) -> list[Source]:
+    """What has the name of an image in a folder, and is none: folders, and links to no file."""
+    found = [
+        path
+        for path in sorted(given.rglob('*') if given.is_dir() else ())
+        if path.suffix.lower() in IMAGE_SUFFIXES
+        and not path.is_file()
+        and not any(part.startswith('.') for part in path.relative_to(given).parts)
+    ]
+    return named_sources(outside(found, without), given)
+
+
+def outside(paths: Iterable[Path], folder: Path | None) -> list[Path]:
+    """The paths that are not in a folder."""
+    return [p for p in paths if folder is None or folder.absolute() not in p.absolute().parents]
+
+
 def listed_sources(lines: Iterable[str]) -> list[Source]:
-    """The images whose paths are the lines of a list.
+    """The images whose paths are the lines of a list; they may not be there.
 
     Raises:
-        ValueError: there is none, or a file is not there.
+        ValueError: there is none.
     """
     files = [Path(line.strip()).absolute() for line in lines if line.strip()]
+    files = list(dict.fromkeys(files))
     if not files:
         raise ValueError('-: no path on standard input; give one a line')
-    if missing := [path for path in files if not path.is_file()]:
-        raise ValueError(f'-: {len(missing)} of {len(files)} files are not there: {missing[0]}')
     return named_sources(files, Path(commonpath([path.parent for path in files])))
 
 
-def named_sources(files: list[Path], root: Path) -> list[Source]:
-    """Files below `root`. Two that differ by their suffixes keep them in the names of pictures."""
+def named_sources(files: Sequence[Path], root: Path) -> list[Source]:
+    """Files below `root`, with a picture each. A name that two would have keeps the suffix."""
     names = [path.relative_to(root) for path in files]
-    times = Counter(name.with_suffix('') for name in names)
+    pictures = [name.with_suffix('').as_posix() for name in names]
+    while True:
+        times = Counter(picture.lower() for picture in pictures)  # some systems ignore case
+        whole = [
+            name.as_posix() if times[picture.lower()] > 1 else picture
+            for name, picture in zip(names, pictures, strict=True)
+        ]
+        if whole == pictures:
+            break
+        pictures = whole
     return [
-        Source(path, name.as_posix(), f'{(name if times[stem] > 1 else stem).as_posix()}.jpg')
-        for path, name in zip(files, names, strict=True)
-        for stem in [name.with_suffix('')]
+        Source(path, name.as_posix(), f'{picture}.jpg')
+        for path, name, picture in zip(files, names, pictures, strict=True)
     ]
 
 
 def read_image(path: Path, max_value: int | None = None) -> np.ndarray | None:
     """Pixels, BGR uint8 [H, W, 3], as the pipelines read them; None if the file is no image.
 
+    Pillow reads what OpenCV cannot, if it has 8 bits.
+
     Args:
         max_value: of 16-bit images, see ``LoadDeepImage``.
     """
+    pixels = None
     try:
-        if max_value is not None and (pixels := read_deep(path)) is not None:
-            return to_8_bits(pixels, max_value)
-        return mmcv.imread(str(path))
-    except cv2.error:  # what is left of a file, for instance
+        if max_value is not None and (deep := read_deep(path)) is not None:
+            return to_8_bits(deep, max_value)
+        pixels = mmcv.imread(str(path))
+    except (cv2.error, OSError):  # what is left of a file, a folder, a link to nothing
+        pass
+    return read_by_pillow(path) if pixels is None else pixels
+
+
+def read_by_pillow(path: Path) -> np.ndarray | None:
+    """Pixels, BGR uint8 [H, W, 3], turned as EXIF says; None if the file has none of 8 bits."""
+    try:
+        with Image.open(path) as image:
+            if image.mode.startswith(('I', 'F')):  # integers and floats would be cut off at 255
+                return None
+            rgb = np.asarray(ImageOps.exif_transpose(image).convert('RGB'))
+    except Exception:  # a damaged file can fail in any way
         return None
+    return np.ascontiguousarray(rgb[..., ::-1])
+
+
+def first_problem(path: Path) -> str:
+    """Why ``read_image`` gives nothing, in words."""
+    if path.is_dir():
+        return 'a folder'
+    if path.is_symlink() and not path.exists():
+        return 'a link to a file that is not there'
+    if not path.exists():
+        return 'no such file'
+    return 'cannot be read as an image' if os.access(path, os.R_OK) else 'no permission to read it'
 
 
 def pixels_of(path: Path) -> int:
     """Height x width of an image file, read from its header; 0 if that is not known."""
-    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
     try:
-        with Image.open(path) as image:
-            return image.width * image.height
-    except OSError:
+        image = header(path)
+    except (OSError, ValueError):
         return 0
-    finally:
-        Image.MAX_IMAGE_PIXELS = limit
+    return image.height * image.width
 
 
 def is_stream(given: str) -> bool:

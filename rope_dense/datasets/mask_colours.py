@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from .label_readers import Odd, image_files
-from .own_data import CLASSES_FILE, IGNORED, MASK_SUFFIXES, distinct_colour
+from .classes import CLASSES_FILE, IGNORED, Colour, distinct_colour
+from .labels.files import header, list_files, suffixes_in
+from .labels.objects import Report
+from .pairs import MASKS, match
 
-Colour = tuple[int, int, int]  # red, green, blue
+COLOURS = replace(MASKS, endings=(*MASKS.others, *MASKS.endings), others=())
 
 
 def colours_in(masks: Path) -> list[Colour]:
@@ -37,22 +40,34 @@ def colours_in(masks: Path) -> list[Colour]:
 
 def mask_files(folder: Path) -> list[Path]:
     """The masks of a folder; ValueError if there is none."""
-    files = [path for path in sorted(folder.rglob('*')) if path.suffix.lower() in MASK_SUFFIXES]
+    files = list_files(folder, MASKS.suffixes)
     if not files:
-        raise ValueError(f'{folder}: no mask in it; looked for {", ".join(MASK_SUFFIXES)}')
+        raise ValueError(
+            f'{folder}: no mask in it; looked for {", ".join(MASKS.suffixes)}, there are '
+            f'{suffixes_in(folder)}'
+        )
     return files
 
 
 def codes_of(path: Path) -> np.ndarray:
-    """A number for the colour of each pixel, [H, W]."""
-    with Image.open(path) as image:
-        pixels = np.asarray(image.convert('RGB')).astype(np.int32)
+    """A number for the colour of each pixel, [H, W].
+
+    Raises:
+        ValueError: the file cannot be read, or has numbers instead of colours.
+    """
+    try:
+        with Image.open(path) as image:
+            if image.mode.startswith(('I', 'F')):
+                raise ValueError(f'{path} has numbers of more than 8 bits, no colours')
+            pixels = np.asarray(image.convert('RGB')).astype(np.int32)
+    except (OSError, SyntaxError) as error:
+        raise ValueError(f'{path} cannot be read as an image ({error})') from error
     return pixels[..., 0] << 16 | pixels[..., 1] << 8 | pixels[..., 2]
 
 
 def convert_masks(
     masks: Path, out: Path, colours: Sequence[Colour], images: Path | None
-) -> tuple[int, Odd]:
+) -> tuple[int, Report]:
     """Write masks of class numbers, png with the colours as palette; other colours become 255.
 
     Args:
@@ -60,52 +75,81 @@ def convert_masks(
         images: their folder, to compare sizes and names; or None.
 
     Returns:
-        The number of masks written, and what is odd.
+        The number of masks written, and what is unusual.
 
     Raises:
         FileExistsError: a file is there already; none is written then.
         ValueError: no mask contains the colour of any class; none is written then.
     """
-    odd, files = Odd(), mask_files(masks)
+    files, report = mask_files(masks), Report()
     targets = [out / path.relative_to(masks).with_suffix('.png') for path in files]
-    if existing := [path for path in targets if path.exists()]:
-        raise FileExistsError(f'{existing[0]} exists: give another folder to write to')
-    pictures = image_files(images) if images else {}
-    codes = [red << 16 | green << 8 | blue for red, green, blue in colours]
+    check_targets(files, targets)
+    codes = class_codes(colours)
     if not any(np.isin(codes_of(path), codes).any() for path in files):
         some = ', '.join(f'#{code:06x}' for code in np.unique(codes_of(files[0]))[:3].tolist())
         raise ValueError(
             f'{masks}: no mask contains the colour of any class; {files[0].name} has {some} ... '
             f'(a line of {CLASSES_FILE} is a name and its colour: road #804080)'
         )
+    picture_of = compared(images, masks, report) if images else {}
     for path, target in zip(files, targets, strict=True):
         given = codes_of(path)
         labels = np.full(given.shape, IGNORED, np.uint8)
         for number, code in enumerate(codes):
             labels[given == code] = number
         if (labels == IGNORED).any():
-            odd.add(f'mask with colours of no class (now {IGNORED})', path.name)
-        picture = pictures.get(path.relative_to(masks).with_suffix('').as_posix())
-        if images and picture is None:
-            odd.add('mask without an image of its name', path.name)
-        elif picture:
-            with Image.open(picture) as image:
-                if image.size != labels.shape[::-1]:
-                    odd.add('mask of another size than its image', path.name)
+            report.note(f'mask with colours of no class (now {IGNORED})', path.name)
+        if path in picture_of:
+            shown = header(picture_of[path])
+            if (shown.height, shown.width) != labels.shape:
+                report.note('mask of another size than its image', path.name)
         write_labels(labels, target, colours)
-    if images:
-        names = {path.relative_to(masks).with_suffix('').as_posix() for path in files}
-        for stem in sorted(pictures.keys() - names):
-            odd.add('image without a mask', pictures[stem].name)
-    return len(files), odd
+    return len(files), report
+
+
+def check_targets(files: Sequence[Path], targets: Sequence[Path]) -> None:
+    """Raise FileExistsError or ValueError if a file would be written over, or twice."""
+    if existing := [path for path in targets if path.exists()]:
+        raise FileExistsError(f'{existing[0]} exists: give another folder to write to')
+    first: dict[Path, Path] = {}
+    for file, target in zip(files, targets, strict=True):
+        if (other := first.setdefault(target, file)) != file:
+            raise ValueError(f'{other} and {file} would both become {target.name}: remove one')
+
+
+def class_codes(colours: Sequence[Colour]) -> list[int]:
+    """The number of each colour; ValueError for more than 255, or a colour of two classes."""
+    codes = [red << 16 | green << 8 | blue for red, green, blue in colours]
+    if len(codes) > IGNORED:
+        raise ValueError(f'{len(codes)} classes: masks can have {IGNORED}')
+    if twice := [code for number, code in enumerate(codes) if codes.index(code) < number]:
+        raise ValueError(f'two classes have the colour #{twice[0]:06x}')
+    return codes
+
+
+def compared(images: Path, masks: Path, report: Report) -> dict[Path, Path]:
+    """The image of each mask that has one; images and masks without the other are noted."""
+    found = match(images, masks, COLOURS)
+    for path in found.orphans:
+        report.note('mask without an image of its name', path.name)
+    for path in found.images.values():
+        if path not in found.map_of:
+            report.note('image without a mask', path.name)
+    return {mask: image for image, mask in found.map_of.items()}
 
 
 def write_labels(labels: np.ndarray, path: Path, colours: Sequence[Colour]) -> None:
-    """Write class numbers [H, W], uint8, as a png whose palette has the colours of the classes."""
-    image = Image.fromarray(labels).convert('P')
+    """Write class numbers [H, W] as a png: of 8 bits with the colours of the classes as palette.
+
+    More than 256 classes have 16 bits and no palette.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if len(colours) > 256:
+        Image.fromarray(labels.astype(np.uint16)).save(path)
+        return
+    image = Image.fromarray(labels.astype(np.uint8)).convert('P')
     palette = [distinct_colour(index) for index in range(256)]
     palette[: len(colours)] = [(red, green, blue) for red, green, blue in colours]
     palette[IGNORED] = (0, 0, 0) if len(colours) <= IGNORED else palette[IGNORED]
     image.putpalette([part for colour in palette for part in colour])
-    path.parent.mkdir(parents=True, exist_ok=True)
     image.save(path)

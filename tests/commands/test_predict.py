@@ -206,15 +206,30 @@ def test_what_cannot_be_read_is_named(
     assert predict([*model, str(folder), '--out', str(tmp_path / 'o')]) == 2
     assert 'broken.jpg: cannot be read as an image' in capsys.readouterr().err
     (folder / 'good.jpg').write_bytes((pictures / '00000000.jpg').read_bytes())
-    Image.new('RGB', (2000, 3)).save(folder / 'line.png')  # resized, it has no height
+    (folder / 'b.jpg').mkdir()
+    (folder / 'link.png').symlink_to('nowhere.png')
+    Image.new('RGB', (2000, 3)).save(folder / 'line.png')  # padded: resized, it has no height
+    Image.new('RGB', (150, 130)).save(folder / 'large.png')
+    (folder / 'large.png').write_bytes((folder / 'large.png').read_bytes()[:60])
     out = folder / 'o'
+    reasons = {
+        'b.jpg': 'a folder',
+        'broken.jpg': 'cannot be read as an image',
+        'link.png': 'a link to a file that is not there',
+        'large.png': '',
+    }
     for images in ('2', '1'):  # the second time, results are in the folder, too
-        assert predict([*model, str(folder), '--out', str(out), '--batch', images]) == 0
+        arguments = ['--out', str(out), '--batch', images, '--tile-above', '0.015']
+        assert predict([*model, str(folder), *arguments]) == 0
         said = capsys.readouterr().out
-        assert 'broken.jpg: cannot' in said and 'not predicted: ' in said.split('line.png: ')[0]
+        for name, reason in reasons.items():
+            assert f'not predicted: {folder / name}: {reason}' in said
         found = mmengine.load(out / 'predictions.json')['images']
         names = [(image['file_name'], image['picture']) for image in found]
-        assert names == [('good.jpg', 'pictures/good.jpg')]
+        assert names == [
+            ('good.jpg', 'pictures/good.jpg'),
+            ('line.png', 'pictures/line.jpg'),
+        ]
     assert predict([*model, str(tmp_path / 'nowhere')]) == 2
     assert 'nowhere: no such file or folder' in capsys.readouterr().err
 

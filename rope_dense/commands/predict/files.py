@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -89,16 +90,26 @@ class DetectionFiles:
         content['categories'] = categories
         if self.convention:
             content['info'] = about_convention(self.convention)
-            names = {image['id']: Path(image['file_name']).stem for image in images}
+            names = dota_names(images)
             objects = ((names[item['image_id']], item) for item in annotations)
             write_dota(self.out / 'dota', self.classes, objects)
         file = self.out / 'predictions.json'
-        atomic_write_text(file, json.dumps(content) + '\n')
+        atomic_write_text(file, json.dumps(content, allow_nan=False) + '\n')
         self.journal.close()
         said = f'{len(annotations)} objects in {len(images)} images: {file}'
         if self.highest and not annotations:
             said += f'\nthe highest score is {self.highest:.2g}, below --score {self.min_score:g}'
         return said
+
+
+def dota_names(images: Sequence[dict]) -> dict[int, str]:
+    """The name of each image by its number: with folders and suffix only if others have it, too."""
+    stems = {image['id']: Path(image['file_name']).stem for image in images}
+    times = Counter(stems.values())
+    return {
+        image['id']: stem if times[stem] == 1 else image['file_name']
+        for image, stem in zip(images, stems.values(), strict=True)
+    }
 
 
 def coco_annotations(
@@ -168,7 +179,7 @@ class SegmentationFiles:
         panoptic = 'pred_panoptic_seg' in sample
         data = sample.pred_panoptic_seg.sem_seg if panoptic else sample.pred_sem_seg.data
         labels = data[0].numpy() % PANOPTIC_OFFSET if panoptic else data[0].numpy()
-        write_labels(labels.astype(np.uint8), self.out / LABELS / f'{stem}.png', self.colours)
+        write_labels(labels, self.out / LABELS / f'{stem}.png', self.colours)
         if self.scores and 'seg_logits' in sample:
             logits = sample.seg_logits.data.float()
             likely = logits.softmax(0) if len(logits) > 1 else logits.sigmoid()

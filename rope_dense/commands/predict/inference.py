@@ -13,6 +13,7 @@ from pathlib import Path
 import cv2
 import mmengine
 import numpy as np
+import torch
 from mmengine.config import Config
 from mmengine.infer import BaseInferencer
 from mmengine.registry import VISUALIZERS
@@ -20,15 +21,18 @@ from mmengine.structures import BaseDataElement
 from mmengine.utils import ProgressBar
 from mmengine.visualization import Visualizer
 
+from ...checks.model import patch_size
 from ...datasets.image_sources import (
     Source,
     find_sources,
+    first_problem,
     listed_sources,
     pixels_of,
     range_in,
     read_frames,
     read_image,
     stream_name,
+    unreadable_sources,
 )
 from ...integrations.hub_config import is_stored, registered_only
 from ...models.shared_backbone import FEATURES, SharedBackbone
@@ -37,6 +41,7 @@ from ...project.errors import UsageError
 from ...project.oriented import angle_version
 from ...project.weights import check_tested_weights, read_safely
 from ...utils.config_parts import without_labels
+from ...utils.sizes import ImageSize
 from .. import predict_large
 from ..trained_model import classes_and_colours
 from .files import (
@@ -50,13 +55,19 @@ from .files import (
     Writer,
 )
 from .journal import Journal
+from .thin import cut, most_ratio, padded
 
 Image = tuple[Source, np.ndarray]
 
 
 def sources_of(given: str, out: Path) -> list[Source]:
-    """The images of a file, a list on standard input, or a folder, but not those in ``out``."""
-    return listed_sources(sys.stdin) if given == '-' else find_sources(Path(given), out)
+    """The images of a file, a list on standard input, or a folder, but not those in ``out``.
+
+    With what is no file, though it has the name of an image, so that it is named at the end.
+    """
+    if given == '-':
+        return listed_sources(sys.stdin)
+    return [*find_sources(Path(given), out), *unreadable_sources(Path(given), out)]
 
 
 def build(cfg: Config, args: argparse.Namespace, device: str) -> tuple[BaseInferencer, Writer]:
@@ -163,16 +174,16 @@ def predict_images(
         if pixels_of(source.path) > args.tile_above * 1e6:
             try:
                 predict_in_tiles(args, writer, source)
-            except (UsageError, ValueError) as problem:
+            except Exception as problem:  # whatever it is, other images can be predicted
                 failed[source.path] = problem
             bar.update()
         else:
             small.append(source)
     for chunk in chunks(small, args.batch):
-        images = {source: read_image(source.path, white) for source in chunk}
-        unread = [source.path for source, image in images.items() if image is None]
-        failed |= {path: UsageError('cannot be read as an image') for path in unread}
-        readable = [(source, image) for source, image in images.items() if image is not None]
+        images = [(source, read_image(source.path, white)) for source in chunk]
+        unread = [source.path for source, image in images if image is None]
+        failed |= {path: UsageError(first_problem(path)) for path in unread}
+        readable = [(source, image) for source, image in images if image is not None]
         for (source, image), sample in predict_some(inferencer, readable, failed):
             writer.add(source.file_name, source.picture, image, sample)
         bar.update(len(chunk))
@@ -208,13 +219,40 @@ def predict_some(
 
 
 def predict(inferencer: BaseInferencer, images: Sequence[np.ndarray], batch: int) -> list:
-    """The predictions for images (BGR), as data samples."""
+    """The predictions for images (BGR), as data samples; thin images are padded, see ``thin``.
+
+    Raises:
+        ValueError: a prediction is not finite.
+    """
     if not images:
         return []
-    results = inferencer(list(images), batch_size=batch, return_datasamples=True)
+    pipeline = inferencer.cfg.test_dataloader.dataset.pipeline
+    ratio = most_ratio(pipeline, patch_size(inferencer.model))
+    given = [padded(image, ratio) for image in images]
+    results = inferencer(given, batch_size=batch, return_datasamples=True)
     if isinstance(results, dict):  # of mmdet
-        return results['predictions']
-    return results if isinstance(results, list) else [results]
+        results = results['predictions']
+    samples = results if isinstance(results, list) else [results]
+    for image, whole, sample in zip(images, given, samples, strict=True):
+        if not is_finite(sample):
+            raise ValueError(
+                'the prediction is not finite (NaN): the weights are damaged, or their training '
+                'diverged'
+            )
+        if whole is not image:
+            cut(sample, image.shape[:2], whole.shape[:2])
+    return samples
+
+
+def is_finite(sample: BaseDataElement) -> bool:
+    """Whether all numbers of a prediction are finite."""
+    for value in sample.values():
+        if isinstance(value, BaseDataElement) and not is_finite(value):
+            return False
+        values = getattr(value, 'tensor', value)  # of rotated boxes
+        if isinstance(values, torch.Tensor) and not values.isfinite().all():
+            return False
+    return True
 
 
 def chunks(items: Iterable, size: int) -> Iterator[list]:
@@ -274,17 +312,14 @@ def predict_video(
     A camera or a stream has no count of frames, and ends with Ctrl-C.
     """
     stem = Path(args.input).stem if count else stream_name(args.input)
-    bar, number, video = ProgressBar(count or 0, file=sys.stderr), 0, None
-    target = args.out / f'{stem}.mp4'
+    bar, number = ProgressBar(count or 0, file=sys.stderr), 0
+    video, target = None, args.out / f'{stem}.mp4'
     try:
         for images in chunks(read_frames(args.input), args.batch):
             for image, sample in zip(images, predict(inferencer, images, args.batch), strict=True):
                 frame = f'{stem}/{number:06d}.jpg'
                 drawn = writer.add(frame, frame, image, sample)
-                if video is None:
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    codec = cv2.VideoWriter.fourcc(*'mp4v')
-                    video = cv2.VideoWriter(str(target), codec, rate, drawn.shape[1::-1])
+                video = video or open_video(target, rate, drawn.shape[:2])
                 video.write(drawn)
                 number += 1
             bar.update(len(images))
@@ -295,3 +330,20 @@ def predict_video(
         if video is not None:
             video.release()
     print(f'\n{number} frames drawn: {target}')
+
+
+def open_video(target: Path, rate: float, size: ImageSize) -> cv2.VideoWriter:
+    """A video to be written.
+
+    Raises:
+        UsageError: OpenCV has no writer for this size.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    height, width = size
+    video = cv2.VideoWriter(str(target), cv2.VideoWriter.fourcc(*'mp4v'), rate, (width, height))
+    if not video.isOpened():
+        raise UsageError(
+            f'{target}: OpenCV writes no video of {width} x {height} pixels; predict its frames as '
+            'images, or a smaller video'
+        )
+    return video

@@ -29,7 +29,7 @@ class Journal:
         first, *others = read_lines(path) or [None]
         self.entries = {e['file_name']: e for e in others} if first == settings else {}
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.file = path.open('w')
+        self.file = path.open('w', encoding='utf-8')
         for line in (settings, *self.entries.values()):
             self.file.write(json.dumps(line) + '\n')
         self.file.flush()
@@ -37,7 +37,7 @@ class Journal:
     def add(self, entry: Entry) -> None:
         """Note that an image is done, with all that is to be remembered of it."""
         self.entries[entry['file_name']] = entry
-        self.file.write(json.dumps(entry) + '\n')
+        self.file.write(json.dumps(entry, allow_nan=False) + '\n')
         self.file.flush()
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class Journal:
 def read_lines(path: Path) -> list[Any]:
     """The lines of a file of JSON lines, up to the first that is not whole."""
     lines = []
-    for line in path.read_text().splitlines() if path.is_file() else []:
+    for line in path.read_text(encoding='utf-8').splitlines() if path.is_file() else []:
         try:
             lines.append(json.loads(line))
         except ValueError:

@@ -1,0 +1,261 @@
+"""Pictures given to predict: names, formats, thin ones, and files that are no images."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from zlib import crc32
+
+import cv2
+import mmcv
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.structures import BaseDataElement, InstanceData, PixelData
+from PIL import Image
+
+from helpers.field import image, write
+from rope_dense.commands.predict import inference
+from rope_dense.commands.predict.files import dota_names
+from rope_dense.commands.predict.journal import Journal
+from rope_dense.commands.predict.thin import MOST, UNBOUNDED, cut, most_ratio, padded
+from rope_dense.datasets.deep_images import image_backend, range_of
+from rope_dense.datasets.image_sources import (
+    find_sources,
+    first_problem,
+    listed_sources,
+    named_sources,
+    pixels_of,
+    read_image,
+    unreadable_sources,
+)
+from rope_dense.datasets.mask_colours import write_labels
+from rope_dense.project.errors import UsageError
+
+pytestmark = pytest.mark.usefixtures('surroundings')
+COLOUR = (204, 102, 0)  # red, green, blue: of the web's palette
+
+
+def test_files_that_are_no_images_are_named(tmp_path: Path) -> None:
+    """F20: a folder named like an image and a dead link; B10: macOS's files."""
+    for name in ('a.JPG', 'deep/b.jfif', 'out/c.jpg', 'd.jpg/e.png'):
+        image(tmp_path / name)
+    for name in ('._a.jpg', '.cache/x.jpg', '__MACOSX/y.jpg', 'notes.txt'):
+        write(tmp_path / name, 'x')
+    (tmp_path / 'link.png').symlink_to(tmp_path / 'nowhere.png')
+    out = tmp_path / 'out'
+    assert [source.file_name for source in find_sources(tmp_path, out)] == [
+        *('a.JPG', 'd.jpg/e.png', 'deep/b.jfif')
+    ]
+    problems = {s.file_name: first_problem(s.path) for s in unreadable_sources(tmp_path, out)}
+    assert problems == {'d.jpg': 'a folder', 'link.png': 'a link to a file that is not there'}
+    assert all(read_image(source.path) is None for source in unreadable_sources(tmp_path))
+    (missing,) = listed_sources([f'{tmp_path}/gone.png\n', f'{tmp_path}/gone.png'])
+    assert read_image(missing.path) is None and first_problem(missing.path) == 'no such file'
+
+
+@pytest.mark.parametrize(
+    'given, pictures',
+    [
+        ('a.png b.jpg', 'a.jpg b.jpg'),
+        ('a.png a.jpg', 'a.png.jpg a.jpg.jpg'),
+        ('x.png x.jpg x.png.jpg', 'x.png.jpg x.jpg.jpg x.png.jpg.jpg'),
+        ('x.png x.jpg x.png.jpg x.png.png', 'x.png.jpg x.jpg.jpg x.png.jpg.jpg x.png.png.jpg'),
+        ('s/a.png t/a.png', 's/a.jpg t/a.jpg'),
+        ('A.png a.png', 'A.png.jpg a.png.jpg'),
+    ],
+)
+def test_no_two_images_have_one_picture(given: str, pictures: str) -> None:
+    """B26: the third of x.png, x.jpg and x.png.jpg wrote over the picture of the first."""
+    sources = named_sources([Path(name) for name in given.split()], Path())
+    found = [source.picture for source in sources]
+    assert len({*found}) == len(found)
+    assert found == pictures.split() or given.startswith('A')
+
+
+FORMATS = {
+    'a.jpg': ('RGB', {}),
+    'a.jfif': ('RGB', dict(format='jpeg')),
+    'cmyk.jpg': ('CMYK', {}),
+    'cmyk.tif': ('CMYK', {}),
+    'a.gif': ('P', {}),
+    'a.webp': ('RGB', {}),
+    'a.bmp': ('RGB', {}),
+    'palette.png': ('P', {}),
+    'alpha.png': ('RGBA', {}),
+    'a.avif': ('RGB', {}),
+}
+
+
+@pytest.mark.parametrize('name', FORMATS)
+@pytest.mark.parametrize('opencv', [True, False])
+def test_formats_are_read_by_opencv_or_pillow(
+    tmp_path: Path, name: str, opencv: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pillow reads what OpenCV cannot: .avif or .heic, by the builds of both."""
+    mode, save = FORMATS[name]
+    if Path(name).suffix not in Image.registered_extensions():
+        pytest.skip('not in this Pillow')
+    Image.new('RGB', (8, 6), COLOUR).convert(mode).save(tmp_path / name, **save)
+    if not opencv:
+        monkeypatch.setattr(mmcv, 'imread', lambda path: None)
+    pixels = read_image(tmp_path / name)
+    assert pixels is not None and pixels.shape == (6, 8, 3) and pixels.flags.c_contiguous
+    if pixels is not None and not (mode == 'CMYK' and opencv):  # without a profile
+        assert np.abs(pixels[0, 0].astype(int) - COLOUR[::-1]).max() < 12
+
+
+def test_pillow_turns_photographs_and_refuses_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exif = Image.Exif()
+    exif[274] = 6
+    Image.new('RGB', (8, 6)).save(tmp_path / 'a.jpg', exif=exif)
+    expected = read_image(tmp_path / 'a.jpg')
+    monkeypatch.setattr(mmcv, 'imread', lambda path: None)
+    turned = read_image(tmp_path / 'a.jpg')
+    assert turned is not None and expected is not None
+    assert turned.shape == expected.shape == (8, 6, 3)
+    for dtype in (np.float32, np.int32, np.uint16):  # 255 would be white
+        Image.fromarray(np.ones((6, 8), dtype)).save(tmp_path / 'a.tif')
+        assert read_image(tmp_path / 'a.tif') is None
+    write(tmp_path / 'b.jpg', (tmp_path / 'a.jpg').read_bytes()[:200])
+    assert read_image(tmp_path / 'b.jpg') is None
+
+
+def test_headers_of_satellite_images(tmp_path: Path) -> None:
+    """B6: more than 179 megapixels, where Pillow raises by default."""
+    header = struct.pack('>II', 20000, 20000) + bytes([8, 0, 0, 0, 0])
+    chunks = ((b'IHDR', header), (b'IDAT', b''), (b'IEND', b''))
+    content = b'\x89PNG\r\n\x1a\n' + b''.join(
+        struct.pack('>I', len(data)) + name + data + struct.pack('>I', crc32(name + data))
+        for name, data in chunks
+    )
+    assert pixels_of(write(tmp_path / 'a.png', content)) == 20000**2
+    assert pixels_of(write(tmp_path / 'b.png', 'text')) == 0 == pixels_of(tmp_path / 'c.png')
+
+
+def test_ranges_of_black_and_of_mixed_images(tmp_path: Path) -> None:
+    """B26: a division by zero; and an image of 8 bits that sorts first, before those of 12."""
+    cv2.imwrite(str(tmp_path / 'b.png'), np.zeros((4, 4), np.uint16))
+    assert range_of(tmp_path.iterdir()) is None
+    cv2.imwrite(str(tmp_path / 'a.png'), np.zeros((4, 4), np.uint8))
+    cv2.imwrite(str(tmp_path / 'c.png'), np.full((4, 4, 3), 4000, np.uint16))
+    assert range_of(tmp_path.iterdir()) == 4095
+
+
+def test_training_reads_by_pillow_what_opencv_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [image(tmp_path / 'a.jpg'), image(tmp_path / 'b.gif')]
+    monkeypatch.setattr(cv2, 'haveImageReader', lambda path: not path.endswith('.gif'))
+    assert image_backend(files) == 'pillow' and image_backend(files[:1]) is None
+
+
+def resize(name: str = 'Resize', **settings: object) -> list[dict]:
+    return [dict(type='LoadImageFromFile'), dict(type=name, **settings)]
+
+
+@pytest.mark.parametrize(
+    'pipeline, ratio',
+    [
+        (resize(scale=(1333, 800), keep_ratio=True), MOST),
+        (resize(scale=(96, 64), keep_ratio=True), 3),  # two patches
+        (resize(scale=(2048, 512), keep_ratio=True), MOST),
+        (resize(scale=(10**6, 512), keep_ratio=True), UNBOUNDED),
+        (resize('ResizeShortestEdge', scale=512, max_size=10**6), UNBOUNDED),
+        (resize('mmseg.ResizeShortestEdge', scale=512, max_size=2048), MOST),
+        (resize(scale=(640, 640), keep_ratio=False), np.inf),
+        (resize('PackDetInputs'), np.inf),
+    ],
+)
+def test_how_thin_pictures_may_be(pipeline: list[dict], ratio: float) -> None:
+    assert most_ratio(pipeline, 16) == ratio
+
+
+@pytest.mark.parametrize('size', [(8, 2000), (300, 1), (40, 4000)])
+def test_thin_pictures_are_padded_at_the_bottom_or_the_right(size: tuple[int, int]) -> None:
+    """F24: OpenCV's assertion was the reason that was given."""
+    pixels = np.random.default_rng(0).integers(0, 255, (*size, 3), np.uint8)
+    whole = padded(pixels, MOST)
+    height, width = whole.shape[:2]
+    assert max(height, width) == max(size) and max(height, width) <= MOST * min(height, width)
+    assert (whole[: size[0], : size[1]] == pixels).all()
+    assert padded(whole, MOST) is whole
+
+
+def test_predictions_of_padded_pictures_are_cut() -> None:
+    """Boxes and masks stay in the pixels of the picture; what is in the padding goes."""
+    boxes = torch.tensor([[0.0, 0, 90, 30], [10, 2, 20, 6], [0, 20, 9, 40]])
+    masks = torch.zeros(3, 50, 100, dtype=torch.bool)
+    for mask, (left, top, right, bottom) in zip(masks, boxes.int().tolist(), strict=True):
+        mask[top:bottom, left:right] = True
+    objects = InstanceData(bboxes=boxes, scores=torch.ones(3), labels=torch.arange(3), masks=masks)
+    task = BaseDataElement(pred_instances=objects, gt_instances=InstanceData())
+    sample = BaseDataElement(
+        pred_sem_seg=PixelData(data=torch.zeros(1, 50, 100)),
+        features=PixelData(data=torch.zeros(4, 5, 10)),
+        boxes=task,
+    )
+    cut(sample, (8, 100), (50, 100))
+    found = task.pred_instances
+    assert found.labels.tolist() == [0, 1] and found.masks.shape == (2, 8, 100)
+    assert found.bboxes.tolist() == [[0, 0, 90, 8], [10, 2, 20, 6]]
+    assert sample.pred_sem_seg.shape == (8, 100) and sample.features.shape == (1, 10)
+    assert sample.ori_shape == (8, 100)
+    rotated = InstanceData(bboxes=torch.tensor([[5.0, 4, 9, 9, 1], [5, 9, 9, 9, 1]]))
+    task = BaseDataElement(pred_instances=rotated)
+    cut(task, (8, 100), (50, 100))
+    assert task.pred_instances.bboxes.tolist() == [[5, 4, 9, 9, 1]]
+
+
+class FakeInferencer:
+    """Predicts a box with a given score, which may be NaN."""
+
+    model = torch.nn.Identity()
+    cfg = Config(dict(test_dataloader=dict(dataset=dict(pipeline=resize('PackDetInputs')))))
+
+    def __init__(self, *scores: float) -> None:
+        self.scores = iter(scores)
+
+    def __call__(self, images: list, **settings: object) -> list[BaseDataElement]:
+        scores = [torch.tensor([next(self.scores)]) for _ in images]
+        return [BaseDataElement(pred_instances=InstanceData(scores=score)) for score in scores]
+
+
+def test_predictions_that_are_no_numbers_are_named(tmp_path: Path) -> None:
+    """F23: "16 objects" of NaN, in a predictions.json that no other reader takes."""
+    inferencer = FakeInferencer(1.0, float('nan'), 1.0, float('nan'))
+    sources = named_sources([tmp_path / 'a.png', tmp_path / 'b.png'], tmp_path)
+    images = [(source, np.zeros((4, 4, 3), np.uint8)) for source in sources]
+    failed: dict[Path, Exception] = {}
+    found = list(inference.predict_some(inferencer, images, failed))
+    assert [source.file_name for (source, _), _ in found] == ['a.png']
+    assert 'not finite (NaN)' in str(failed[tmp_path / 'b.png'])
+    journal = Journal(tmp_path / 'unfinished.jsonl', {})
+    with pytest.raises(ValueError, match='not JSON compliant'):
+        journal.add(dict(file_name='a', score=float('nan')))
+
+
+def test_a_video_that_opencv_cannot_write_is_said(tmp_path: Path) -> None:
+    """B23: three tasks on a 4K video are 11,520 pixels wide."""
+    with pytest.raises(UsageError, match=r'a\.mp4: OpenCV writes no video of 11520 x 2160 pixels'):
+        inference.open_video(tmp_path / 'a.mp4', 25.0, (2160, 11520))
+    inference.open_video(tmp_path / 'b.mp4', 25.0, (64, 96)).release()
+
+
+def test_labels_of_many_classes_do_not_wrap_around(tmp_path: Path) -> None:
+    """B26: class 300 was 44."""
+    labels = np.array([[0, 44, 299]])
+    write_labels(labels, tmp_path / 'a.png', [(0, 0, 0)] * 300)
+    assert np.asarray(Image.open(tmp_path / 'a.png')).tolist() == labels.tolist()
+    write_labels(labels % 256, tmp_path / 'b.png', [(0, 0, 9)] * 256)
+    with Image.open(tmp_path / 'b.png') as written:
+        assert written.mode == 'P' and np.asarray(written).tolist() == [[0, 44, 43]]
+
+
+def test_names_in_dota_files_tell_images_apart() -> None:
+    names = ['a.png', 's/b.png', 't/b.png', 'c.jpg', 'c.png']
+    images = [dict(id=number, file_name=name) for number, name in enumerate(names)]
+    assert [*dota_names(images).values()] == ['a', 's/b.png', 't/b.png', 'c.jpg', 'c.png']
