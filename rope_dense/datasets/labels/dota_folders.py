@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from ..classes import CLASSES_FILE
@@ -64,8 +65,10 @@ def labels_of_split(home: Path, name: str) -> Labels | None:
     if source is None and together:
         source = subfolders(together.source).get(name)
     images = image_folder(home, name)
+    if source is not None and images is None and 'images' in folders:  # images of all splits
+        labels = Labels(source, folders['images'])
+        return replace(labels, names=frozenset(stems_of(labels)))
     if source is not None:
-        images = images or folders.get('images')
         return Labels(source, images) if images else None
     if images is None or together is None or together.images not in images.parents:
         return None

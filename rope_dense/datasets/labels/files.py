@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -40,29 +41,37 @@ def list_files(folder: Path, suffixes: Sequence[str] | None = None) -> list[Path
     Args:
         suffixes: lower case, such as '.txt'; None for all files.
     """
-    found, seen = [], set()
-    for place, folders, names in os.walk(folder, followlinks=True):
+    return [Path(path) for path in sorted(walk(folder, suffixes))]
+
+
+def walk(folder: str | Path, suffixes: Sequence[str] | None = None) -> Iterator[str]:
+    """The paths of the files of ``list_files``, one by one."""
+    places, seen = [os.fspath(folder)], set()
+    while places:
+        place = places.pop()
         real = os.path.realpath(place)
         if real in seen:  # a link to a folder above
-            folders.clear()
             continue
         seen.add(real)
-        folders[:] = [name for name in folders if not name.startswith(('.', '__MACOSX'))]
-        for name in names:
-            if name.startswith('.'):
+        try:
+            entries = sorted(os.scandir(place), key=lambda entry: entry.name)
+        except OSError:  # a folder that is not there, or that others own, has no files
+            continue
+        for entry in entries:
+            if entry.name.startswith(('.', '__MACOSX')):
                 continue
-            path = os.path.join(place, name)
-            wanted = suffixes is None or os.path.splitext(name)[1].lower() in suffixes
-            if wanted and os.path.isfile(path):
-                found.append(path)
-    return [Path(path) for path in sorted(found)]
+            if entry.is_dir():
+                places.append(entry.path)
+            elif suffixes is None or os.path.splitext(entry.name)[1].lower() in suffixes:
+                if entry.is_file():  # not so for a link to nothing
+                    yield entry.path
 
 
 def subfolders(folder: Path) -> dict[str, Path]:
     """The folders in a folder by their names in lower case, without hidden ones."""
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if entry.is_dir())
-    return {name.lower(): folder / name for name in names if not name.startswith('.')}
+    return {n.lower(): folder / n for n in names if not n.startswith(('.', '__MACOSX'))}
 
 
 def suffixes_in(folder: Path) -> str:
@@ -89,9 +98,11 @@ class Images:
         self.by_stem: dict[str, Path] = {}
         self.by_path: dict[str, Path] = {}
         self.by_name: dict[str, list[Path]] = {}
+        start = len(os.path.join(labels.images, '')) if labels.images.parts else 0
         for file in list_files(labels.images, IMAGE_SUFFIXES):
-            stem = labels.path_of(file)
-            self.by_path[file.relative_to(labels.images).as_posix()] = file
+            path = str(file)[start:].replace(os.sep, '/')
+            stem = os.path.splitext(path)[0]
+            self.by_path[path] = file
             if stem in self.by_stem:
                 if labels.takes(file):
                     report.note(
@@ -100,7 +111,7 @@ class Images:
                     )
                 continue
             self.by_stem[stem] = file
-            self.by_name.setdefault(file.stem, []).append(file)
+            self.by_name.setdefault(os.path.basename(stem), []).append(file)
         self.folders = {os.path.dirname(path) for path in self.by_path} - {''}
 
     def find(self, name: str) -> Path | None:
@@ -124,7 +135,8 @@ class Images:
 
     def chosen(self) -> Iterator[tuple[str, Path]]:
         """(Path in the folder without suffix, file) of each image of the split."""
-        return ((s, f) for s, f in self.by_stem.items() if self.labels.takes(f))
+        names = self.labels.names
+        return ((s, f) for s, f in self.by_stem.items() if names is None or s in names)
 
 
 @dataclass(frozen=True)
@@ -152,7 +164,8 @@ def header(path: Path) -> Header:
     try:
         with Image.open(path) as image:
             width, height = image.size
-            orientation = image.getexif().get(ORIENTATION, 1)
+            exif = png_exif(path) if image.format == 'PNG' else image.getexif()
+            orientation = exif.get(ORIENTATION, 1)
             mode = image.mode
     except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
         if isinstance(error, OSError) and error.errno:
@@ -162,6 +175,20 @@ def header(path: Path) -> Header:
     if orientation > 4:
         height, width = width, height
     return Header(height, width, orientation, mode)
+
+
+def png_exif(path: Path) -> Image.Exif:
+    """The EXIF data of a PNG. Pillow would decode its pixels, which the data may follow."""
+    exif = Image.Exif()
+    with path.open('rb') as file:
+        file.seek(8)
+        while len(start := file.read(8)) == 8:
+            length, name = int.from_bytes(start[:4], 'big'), start[4:]
+            if name == b'eXIf':
+                exif.load(file.read(length))
+                break
+            file.seek(length + 4, os.SEEK_CUR)
+    return exif
 
 
 def read_text(path: Path) -> str:
@@ -269,7 +296,7 @@ def finite(values: Sequence[object], name: str = 'a number') -> list[float]:
             number = float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError):
             raise ValueError(f'{name} is {value!r}, which is no number') from None
-        if not np.isfinite(number):
+        if not math.isfinite(number):
             raise ValueError(f'{name} is {value!r}, which is not finite')
         numbers.append(number)
     return numbers

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .files import Images, finite, header, naming, numbered_lines, read_text
+from .files import Images, PlacedError, finite, header, naming, numbered_lines, read_text
 from .geometry import polygon_shape
 from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
 from .yolo_files import matched
@@ -116,12 +116,14 @@ class Lines:
             return
         seen = set[tuple[float, ...]]()
         for where, line in lines:
-            with naming(where):
+            try:
                 numbers = numbers_in(line)
                 number = int(numbers[0])
                 is_known = 0 <= number < len(self.names)
                 label = self.names[number] if is_known else ''
                 shape = self.shape(label, numbers[1:], (image.width, image.height), where)
+            except ValueError as error:  # ``naming`` would cost more than the line
+                raise PlacedError(f'{where}: {error}') from error
             if numbers in seen:
                 self.report.note('object that is there twice in one file (taken once)', where)
             elif is_known:

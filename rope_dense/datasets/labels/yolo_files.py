@@ -19,7 +19,7 @@ from .splits import by_hash
 
 LABELS = {'images': 'labels', 'Images': 'Labels', 'IMAGES': 'LABELS', 'JPEGImages': 'labels'}
 LISTS = re.compile(r'classes|labels|notes|readme.*|train.*|val.*|test.*', re.I)  # NAME.txt
-OTHER_FORMATS = re.compile(r'labeltxt.*|annfiles|imagesets', re.I)  # folders of DOTA and VOC
+NO_LABELS = re.compile(r'(^|/)((labeltxt[^/]*|annfiles|imagesets)/|classes\.txt$)', re.I)
 ELSEWHERE = 'label file in another folder than its image (taken by its name)'
 
 
@@ -94,6 +94,12 @@ def label_folder(images: str) -> str:
     return images
 
 
+def label_place(image: str) -> str:
+    """The path of a label file for an image of this path, both without suffix."""
+    folder, _, name = image.rpartition('/')
+    return f'{label_folder(folder)}/{name}'
+
+
 def has_labels(folder: str) -> bool:
     """Return whether a text file in a folder, or below, is no list and no description."""
     return not all(map(is_list, label_files(folder)))
@@ -106,13 +112,9 @@ def is_list(path: Path) -> bool:
 
 def label_files(folder: Path | str) -> list[Path]:
     """The text files in a folder that may have labels."""
-    home = Path(folder)
-    return [
-        path
-        for path in list_files(home, ('.txt',))
-        if path.name.lower() != 'classes.txt'
-        and not any(map(OTHER_FORMATS.fullmatch, path.relative_to(home).parts[:-1]))
-    ]
+    start = len(str(folder))
+    files = list_files(Path(folder), ('.txt',))
+    return [path for path in files if not NO_LABELS.search(str(path)[start:])]
 
 
 def images_in(listing: Path, root: Path) -> list[str]:
@@ -161,12 +163,12 @@ def matched(
         ValueError: a label file may be that of several images.
     """
     texts = {os.path.splitext(path)[0]: path for path in label_files(labels.source)}
+    home = '' if labels.source == Path() else f'{labels.source}/'
     found: dict[str, str] = {}
     for stem, file in images.by_stem.items():
         image = os.path.splitext(file)[0]
-        folder, name = os.path.split(image)
-        mirrored = [str(labels.source / stem)] if labels.source != labels.images else []
-        for place in (*mirrored, os.path.join(label_folder(folder), name), image):
+        mirrored = [] if labels.source == labels.images else [f'{home}{stem}']
+        for place in (*mirrored, label_place(image), image):
             if place in texts:
                 found[stem] = place
                 break

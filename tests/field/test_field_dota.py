@@ -1,0 +1,280 @@
+"""DOTA and what is like it: the reading that is right, or the line that is said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.field import Reading, image, reading, write
+from rope_dense.datasets.labels.dota import find_dota, has_difficulty, read_dota
+from rope_dense.datasets.labels.objects import NO_IMAGE, Labels, Report
+
+CORNERS = '10 9 30 9 30 21 10 21'
+BOX = (10, 9, 20, 12)  # of CORNERS
+HEAD = 'imagesource:GoogleEarth\ngsd:0.146\n'
+LINE = f'{CORNERS} ship 0'
+PLANE = f'{CORNERS} large plane 1'
+SHIP = [('ship', BOX, 0)]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / 'data'
+
+
+def files(root: Path, given: Mapping[str, str | bytes | None]) -> Path:
+    """Write files by their paths: an image for None, else a text."""
+    for path, text in given.items():
+        if text is None:
+            image(root / path)
+        else:
+            write(root / path, text)
+    return root
+
+
+def pair(images: str, labels: str, text: str = f'{LINE}\n{PLANE}\n') -> dict[str, str | None]:
+    """An image and its label file, by their paths without suffix."""
+    return {f'{images}.png': None, f'{labels}.txt': text}
+
+
+def of_texts(root: Path, *train: str, val: str = '') -> Reading:
+    """The reading of training images with these label files."""
+    given = pair('val/images/v', 'val/labelTxt/v', val or train[0])
+    for number, text in enumerate(train):
+        given |= pair(f'train/images/{number}', f'train/labelTxt/{number}', text)
+    return reading(files(root, given))
+
+
+def refusal(root: Path) -> str:
+    """The line that is said of a data set that cannot be used."""
+    with pytest.raises(ValueError) as said:
+        reading(root, 'dota')
+    assert '\n' not in str(said.value)
+    return str(said.value)
+
+
+# Folders
+
+
+@pytest.mark.parametrize(
+    'images, labels',
+    [
+        ('{}/images', '{}/labelTxt'),
+        ('{}/images', '{}/labelTxt-v1.0/labelTxt'),
+        ('{}/images', '{}/labelTxt-v1.5/DOTA-v1.5_{}'),
+        ('{}/images', '{}/labelTxt-v2.0/DOTA-v2.0_{}'),
+        ('{}/images', '{}/annfiles'),  # mmrotate's img_split.py
+        ('{}/images/part1/images', '{}/labelTxt-v1.0/labelTxt'),
+        ('{}/images/part1', '{}/labelTxt/part1'),
+        ('images/{}', 'labelTxt/{}'),
+        ('images/{}', 'annfiles/{}'),
+        ('images/{}', '{}/labelTxt'),
+        ('{}/images', 'labelTxt/{}'),
+        ('{}', '{}/labelTxt'),
+        ('images', 'labelTxt/{}'),
+        ('images/{}', 'labelTxt'),
+        ('DOTA/{}/images', 'DOTA/{}/labelTxt'),
+        ('Images/{}', 'LabelTxt/{}'),
+    ],
+)
+def test_folders(root: Path, images: str, labels: str) -> None:
+    given = pair(images.replace('{}', 'train') + '/P0', labels.replace('{}', 'train') + '/P0')
+    given |= pair(images.replace('{}', 'val') + '/P1', labels.replace('{}', 'val') + '/P1', LINE)
+    found = reading(files(root, given))
+    objects = {split: {Path(k).stem: v for k, v in x.items()} for split, x in found.objects.items()}
+    plane = ('large plane', BOX, 0)
+    assert objects == {'train': {'P0': [*SHIP, plane]}, 'val': {'P1': SHIP}}
+    assert 'by folder' in found.text and 'left out' not in found.text
+
+
+@pytest.mark.parametrize('prefix', ['', 'trainval/', 'my ships/'])
+@pytest.mark.parametrize(
+    'names', [('images/', 'labelTxt/'), ('images/', 'annfiles/'), ('', 'labelTxt/')]
+)
+def test_without_a_split_a_hash_says_it(root: Path, prefix: str, names: tuple[str, str]) -> None:
+    images, labels = names
+    given: dict[str, str | None] = {f'{prefix}{images}unlabelled.png': None}
+    for number in range(10):
+        given |= pair(f'{prefix}{images}P{number}', f'{prefix}{labels}P{number}')
+    found = reading(files(root, given))
+    assert sum(map(len, found.objects.values())) == 10 and all(found.objects.values())
+    assert 'a hash of the name' in found.text
+
+
+def test_only_a_training_folder(root: Path) -> None:
+    given: dict[str, str | None] = {'test/images/t.png': None}  # without labels, as DOTA's
+    for number in range(10):
+        given |= pair(f'train/images/P{number}', f'train/labelTxt/P{number}')
+    found = reading(files(root, given))
+    assert sum(map(len, found.objects.values())) == 10 and all(found.objects.values())
+    image(root / 'val/images/v.png')
+    assert 'val/images has images, but no labels' in refusal(root)
+
+
+def test_upright_boxes_of_the_same_objects_are_not_read(root: Path) -> None:
+    given = {}
+    for split in ('train', 'val'):
+        home = f'{split}/labelTxt-v1.5/DOTA-v1.5_{split}'
+        given |= pair(f'{split}/images/P0', f'{home}/P0')
+        given[f'{home}_hbb/P0.txt'] = '0 0 9 0 9 9 0 9 ship 0'
+        given[f'{split}/labelTxt-v1.5/{split}_Task2_gt/{split}set_reclabelTxt/P0.txt'] = 'x'
+    assert reading(files(root, given)).objects['train']['P0.png'][:1] == SHIP
+
+
+@pytest.mark.parametrize(
+    'given, said',
+    [
+        (
+            pair('train/images/a', 'train/labelTxt-v1.0/a') | pair('val/images/a', 'val/labelTxt/a')
+            | {'train/labelTxt-v1.5/a.txt': LINE},
+            'train/labelTxt-v1.0 and',
+        ),
+        (pair('val/images/a', 'val/labelTxt/a'), 'labels for validation; none are to train'),
+        (
+            {f'{home}/images/{n}.png': None for home in 'ab' for n in range(9)}
+            | {f'{home}/labelTxt/{n}.txt': LINE for home in 'ab' for n in range(9)},
+            'several DOTA data sets: set own.data_root to one',
+        ),
+        ({'train/labelTxt/a.txt': LINE, 'val/labelTxt/a.txt': LINE}, 'no labels as DOTA'),
+    ],
+)  # fmt: skip
+def test_folders_that_are_refused(root: Path, given: Mapping[str, str | None], said: str) -> None:
+    assert said in refusal(files(root, given))
+
+
+# Lines
+
+
+def test_difficult_objects_are_trained_and_not_evaluated(root: Path) -> None:
+    text = f'\ufeff{HEAD}{LINE}\r\n{PLANE}\r\n\r\n{CORNERS} small  vehicle\t2\n'  # B26: a mark
+    found = of_texts(root, text)
+    names = ['ship', 'large plane', 'small vehicle']
+    assert found.classes == tuple(sorted(names))
+    assert found.objects['train']['0.png'] == [(name, BOX, 0) for name in names]
+    assert [item[2] for item in found.objects['val']['v.png']] == [0, 1, 1]
+    assert 'folder of labels with a difficulty behind each class: labelTxt' in found.text
+
+
+@pytest.mark.parametrize(
+    'names, classes',
+    [
+        (('ship', 'plane'), ('plane', 'ship')),
+        (('small vehicle', 'ship'), ('ship', 'small vehicle')),
+        (('type 1', 'type 2'), ('type 1', 'type 2')),  # F28: one class, all difficult
+        (('class 3', 'class 1'), ('class 1', 'class 3')),
+        (('Boeing 737', 'Boeing 747'), ('Boeing 737', 'Boeing 747')),
+        (('Boeing 737', 'ship'), ('Boeing 737', 'ship')),
+        (('type 1', 'ship'), ('ship', 'type 1')),
+        (('1', '2'), ('1', '2')),
+        (('ship 3', 'ship 0'), ('ship 0', 'ship 3')),  # 3 is no difficulty
+        (('ship 0', 'ship 0'), ('ship',)),
+        (('ship 0', 'plane 1'), ('plane', 'ship')),
+        (('type 1 0', 'type 2 0'), ('type 1', 'type 2')),
+        (('Boeing 737 0', 'ship 1'), ('Boeing 737', 'ship')),
+        (('0 0', '1 0'), ('0', '1')),
+        (('type 1 0', 'type 1 1'), None),
+    ],
+)
+def test_whether_lines_have_a_difficulty(
+    root: Path, names: tuple[str, str], classes: tuple[str, ...] | None
+) -> None:
+    texts = [f'{CORNERS} {name}' for name in names]
+    if classes is None:
+        files(root, pair('train/images/a', 'train/labelTxt/a', texts[0]))
+        files(root, pair('val/images/b', 'val/labelTxt/b', texts[1]))
+        assert "are 'type 1 0' and 'type 1 1' classes" in refusal(root)
+        return
+    found = of_texts(root, HEAD + texts[0], val=texts[1])
+    assert found.classes == classes
+    has = any(name not in classes for name in names)
+    kind = 'with a difficulty behind each class' if has else 'without a difficulty in its lines'
+    assert f'folder of labels {kind}' in found.text
+
+
+def test_one_class_with_difficulties(root: Path) -> None:
+    """mmrotate's script writes difficulties; else classes.txt says it."""
+    lines = {name: f'{CORNERS} ship {number}' for name, number in (('train', 0), ('val', 1))}
+    for name, line in lines.items():
+        files(root, pair(f'{name}/images/a', f'{name}/labelTxt/a', line))
+        files(root.parent / 'mmrotate', pair(f'{name}/images/a', f'{name}/annfiles/a', line))
+    assert reading(root.parent / 'mmrotate').classes == ('ship',)
+    assert "'ship 0' and 'ship 1' classes, or 'ship' with a difficulty?" in refusal(root)
+    write(root / 'classes.txt', 'ship\n')
+    assert reading(root).objects['val'] == {'a.png': [('ship', BOX, 1)]}
+    write(root / 'classes.txt', 'ship 0\nship 1\n')
+    write(root / 'train/images/b.png', b'')  # a new key
+    assert reading(root).classes == ('ship 0', 'ship 1')
+
+
+def test_a_difficulty_in_some_lines_only_is_refused(root: Path) -> None:
+    files(root, pair('train/images/a', 'train/labelTxt/a', f'{LINE}\n{CORNERS} ship'))
+    files(root, pair('val/images/b', 'val/labelTxt/b'))
+    assert "a.txt, line 1 has a difficulty ('ship 0') and a.txt, line 2 has none" in refusal(root)
+
+
+@pytest.mark.parametrize(
+    'line, said',
+    [
+        ('10 9 30 9 30 21 10 ship 0', "a corner is 'ship'"),
+        ('ship 10 9 30 9 30 21 10 21 0', "a corner is 'ship'"),
+        (f'{CORNERS} ship', 'has none'),
+        (CORNERS, '8 words; give x and y of four corners, class'),
+        (LINE.replace(' ', ','), '1 words'),
+        (LINE.replace('10', 'nan'), "a corner is 'nan'"),
+        (LINE.replace('10', '10,5'), "a corner is '10,5'"),
+        ('# comment', '2 words'),
+    ],
+)
+def test_lines_that_are_wrong_are_refused(root: Path, line: str, said: str) -> None:
+    files(root, pair('val/images/b', 'val/labelTxt/b'))
+    files(root, pair('train/images/a', 'train/labelTxt/a', f'{HEAD}{LINE}\n{line}\n'))
+    found = refusal(root)
+    assert 'a.txt, line 4' in found and said in found
+
+
+def test_an_empty_file_is_an_image_without_objects_and_no_file_none(root: Path) -> None:
+    files(root, {'train/images/no.png': None, 'train/images/._no.png': b''})
+    found = of_texts(root, LINE, '', HEAD)
+    assert found.objects['train'] == {'0.png': SHIP, '1.png': [], '2.png': []}
+    assert '1 x image without a label file (not labelled, so left out): no.png' in found.text
+
+
+def test_label_files_without_an_image_are_counted(root: Path) -> None:
+    files(root, {'train/labelTxt/gone.txt': HEAD + LINE, 'train/labelTxt/none.txt': HEAD})
+    found = of_texts(root, *[LINE] * 10)
+    assert f'1 x {NO_IMAGE} (left out): gone.txt' in found.text
+
+
+def test_names_with_dots_and_equal_names(root: Path) -> None:
+    given = {}
+    for name in ('P0.5', 'P0', 'x/P0', 'y/P0', 'a b'):
+        given |= pair(f'train/images/{name}', f'train/labelTxt/{name}', f'{CORNERS} {name} 0')
+    files(root, given | pair('val/images/v', 'val/labelTxt/v'))
+    (root / 'train/labelTxt/y/P0.txt').unlink()
+    found = reading(root).objects['train']
+    assert {name: items[0][0] for name, items in found.items()} == {
+        f'{name}.png': name for name in ('P0.5', 'P0', 'x/P0', 'a b')
+    }
+
+
+def test_corners_outside_stay_where_boxes_are_rotated(root: Path) -> None:
+    line = '-4 10 20 -2 26 10 2 22 ship 0'
+    files(root, pair('train/images/a', 'train/labelTxt/a', f'{line}\n{LINE}'))
+    files(root, pair('val/images/b', 'val/labelTxt/b'))
+    (found, _) = reading(root, oriented=True).content['train']['annotations']
+    corners = np.reshape(found['segmentation'][0], (4, 2)).round(2)
+    assert {*map(tuple, corners.tolist())} == {(-4, 10), (20, -2), (26, 10), (2, 22)}
+
+
+def test_labels_of_a_folder_that_is_given(root: Path) -> None:
+    """As `rope-dense convert-data dota FOLDER` reads them."""
+    files(root, pair('pictures/a', 'texts/a'))
+    labels = Labels(root / 'texts', root / 'pictures')
+    classes, items = read_dota(labels, None, Report())
+    (item,) = items
+    assert classes == () and [shape.label for shape in item.shapes] == ['ship', 'large plane']
+    assert [shape.difficult for shape in item.shapes] == [False, True]
+    assert has_difficulty({root / 'texts'}) and find_dota(root) is None
