@@ -269,11 +269,13 @@ def naming(place: object) -> Iterator[None]:
 
     Args:
         place: a file, or a file and an object in it: 'a.json, annotation 7'. Of nested contexts
-            the inner one names it.
+            the inner one names it, and an outer one with the path of the file adds its folder.
     """
     try:
         yield
-    except PlacedError:
+    except PlacedError as error:
+        if isinstance(place, Path) and str(error).startswith((f'{place.name}, ', f'{place.name}:')):
+            raise PlacedError(f'{place.parent}/{error}') from error
         raise
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
         what = f'{error.args[0]!r} is missing' if isinstance(error, KeyError) else str(error)
