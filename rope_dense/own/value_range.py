@@ -1,35 +1,55 @@
-"""Value range of 16-bit images in the pipelines of configs/own."""
+"""How the pipelines of configs/own read images: by their value range, and by which package."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from ..datasets.deep_images import range_of
+from ..datasets.deep_images import image_backend, is_deep, range_of
 from ..datasets.labels.files import IMAGE_SUFFIXES, list_files
+from ..datasets.pairs import DEPTH, MASKS, match
 from ..utils.config_parts import nodes
+
+KINDS = {'seg_map_path': MASKS, 'depth_map_path': DEPTH}  # that may be in the folder of the images
+WHOLE = 2**16 - 1  # white in an image that uses all 16 bits
 
 
 def fit_range(cfg: dict, max_value: int | None) -> None:
     """Let all pipelines scale 16-bit images by their range, where they do not use all bits.
 
+    Images that OpenCV cannot read are read by Pillow.
+
     Args:
         max_value: value that becomes white, or None for the range of the training images.
     """
-    dataset = cfg['train_dataloader']['dataset']
-    prefix = dataset['data_prefix']
-    folder = Path(dataset['data_root'], prefix.get('img') or prefix.get('img_path') or '')
-    white = max_value or range_of(list_files(folder, IMAGE_SUFFIXES))
-    if white is None:
-        return
+    files = image_files(cfg['train_dataloader']['dataset'])
+    white, backend = max_value or range_of(files), image_backend(files)
+    if backend is not None:
+        white = white or (WHOLE if any(map(is_deep, files)) else None)  # Pillow cuts off at 255
     parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
     for pipeline in (*parts, cfg.get('tta_pipeline') or []):
         types = [step['type'].rpartition('.')[2] for step in pipeline]
-        if 'LoadImageFromFile' in types:
+        if white is not None and 'LoadImageFromFile' in types:
             place = types.index('LoadImageFromFile') + 1
             pipeline.insert(place, dict(type='LoadDeepImage', max_value=white))
         for _, step in nodes(pipeline):
-            if step.get('type') == 'AffineMosaic':
+            name = str(step.get('type')).rpartition('.')[2]
+            if white is not None and name == 'AffineMosaic':
                 step['max_value'] = white
-    cfg['custom_imports']['imports'].append('rope_dense.datasets.deep_images')
-    said = [cfg.get('own_data'), f'16-bit images are scaled: {white} is white']
-    cfg['own_data'] = '; '.join(filter(None, said))
+            if backend is not None and name in ('LoadImageFromFile', 'AffineMosaic'):
+                step['imdecode_backend'] = backend
+    if white is not None:
+        cfg['custom_imports']['imports'].append('rope_dense.datasets.deep_images')
+        said = [cfg.get('own_data'), f'16-bit images are scaled: {white} is white']
+        cfg['own_data'] = '; '.join(filter(None, said))
+
+
+def image_files(dataset: Mapping[str, Any]) -> list[Path]:
+    """The image files in the folder of a data set; none if it is not there."""
+    prefix, root = dataset['data_prefix'], Path(dataset.get('data_root') or '')
+    for name, kind in KINDS.items():
+        if name in prefix:
+            found = match(root / prefix['img_path'], root / prefix[name], kind)
+            return [*found.images.values()]
+    return list_files(root / (prefix.get('img') or ''), IMAGE_SUFFIXES)

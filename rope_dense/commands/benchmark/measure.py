@@ -21,7 +21,7 @@ from ...project.building import build_part
 from ...project.config import used_loaders
 from ...project.errors import UsageError
 from ...utils.atomic_write import atomic_write, atomic_write_text
-from ...utils.config_parts import pipelines
+from ...utils.config_parts import pipelines, without_labels
 from ..complexity import count_products
 from ..image_sizes import at_size
 from ..sweep.results import csv_text
@@ -74,8 +74,7 @@ def loader(cfg: Config, size: tuple[int, int], batch: int, file: str) -> Callabl
     """
     used_loaders(cfg, 'test')
     key = 'test_dataloader.dataset.pipeline'
-    steps = next(pipelines(at_size(cfg, size).test_dataloader.dataset))
-    steps = [step for step in steps if not step.type.endswith(('Annotations', 'LoadDepth'))]
+    steps = without_labels(next(pipelines(at_size(cfg, size).test_dataloader.dataset)))
     pipeline = Compose([build_part(cfg, key, TRANSFORMS, step) for step in steps])
     return lambda: pseudo_collate([pipeline(dict(img_path=file, img_id=0)) for _ in range(batch)])
 

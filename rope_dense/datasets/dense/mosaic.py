@@ -54,6 +54,7 @@ class AffineMosaic(BaseTransform):
         max_cached_images: number of recent images, of which a random one is replaced; 0 to load
             images from the data set, which has to be a ``MosaicCocoDataset``.
         max_value: of 16-bit images that are loaded here, see ``LoadDeepImage``; None for 8 bits.
+        imdecode_backend: of ``LoadImageFromFile`` for the images that are loaded here.
     """
 
     def __init__(
@@ -64,10 +65,12 @@ class AffineMosaic(BaseTransform):
         scaling: Sequence[float] = (0.5, 1.5),
         max_cached_images: int = 50,
         max_value: int | None = None,
+        imdecode_backend: str = 'cv2',
     ) -> None:
         self.part_size, self.rotation = part_size, rotation
         self.translation, self.scaling = tuple(translation), tuple(scaling)
         self.max_cached_images, self.max_value = max_cached_images, max_value
+        self.imdecode_backend = imdecode_backend
         self.loading: Compose | None = None  # with masks if the first image has them
         self.cache: list[dict] = []
 
@@ -124,7 +127,8 @@ class AffineMosaic(BaseTransform):
             annotations = dict(type='mmdet.LoadAnnotations', with_bbox=True)
             annotations['with_mask'] = 'gt_masks' in results
             deep = [] if self.max_value is None else [LoadDeepImage(self.max_value)]
-            self.loading = Compose([dict(type='LoadImageFromFile'), *deep, annotations])
+            load = dict(type='LoadImageFromFile', imdecode_backend=self.imdecode_backend)
+            self.loading = Compose([load, *deep, annotations])
         indexes = [random.randrange(len(dataset)) for _ in range(3)]
         return [self.resized(self.loading(dataset.get_data_info(index))) for index in indexes]
 
