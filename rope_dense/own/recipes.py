@@ -150,7 +150,7 @@ def own_datasets(cfg: Config) -> Iterator[tuple[str, str, Any]]:
     """Yield (config key, 'train' or 'val', data set) of each data set within the dataloaders."""
     for name in ('train', 'val', 'test'):
         loader = cfg.get(f'{name}_dataloader')
-        for key, dataset in leaf_datasets(loader.dataset, f'{name}_dataloader') if loader else ():
+        for key, dataset in leaf_datasets(loader.dataset, f'{name}_dataloader.dataset') if loader else ():
             yield key, 'train' if name == 'train' else 'val', dataset
 
 
@@ -164,10 +164,10 @@ def check_classes(own: Own, dataset: Mapping[str, Any], data: OwnData) -> None:
         )
 
 
-def state_of(files: Mapping[str, Mapping[str, Any]]) -> list[Any]:
-    """Names of canonical files, which change with labels and images, and all other settings."""
-    return [
-        Path(value).parts[-2:] if name == 'ann_file' else value
-        for split in files.values()
-        for name, value in split.items()
-    ]
+def state_of(files: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], Any]:
+    """Files by split and setting; of canonical ones the name, which changes with the labels."""
+    return {
+        (split, name): Path(value).parts[-2:] if name == 'ann_file' else value
+        for split, settings in files.items()
+        for name, value in settings.items()
+    }

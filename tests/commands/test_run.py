@@ -13,6 +13,7 @@ from PIL import Image
 import rope_dense
 from rope_dense.backbones.archs import VIT_ARCHS
 from rope_dense.checks.model import random_model
+from rope_dense.project.errors import UsageError
 
 
 @pytest.fixture
@@ -81,9 +82,17 @@ def test_three_lines_train_a_model(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(VIT_ARCHS, 'four_blocks', dict(embed_dims=32, depth=4, num_heads=2))
     settings = dict(backbone='four_blocks', weights=None, epochs=1, size=96, batch_size=2)
-    model = rope_dense.train('detection', data_root=data / 'coco', work_dir='cats', **settings)
+    settings |= dict(data_root=data / 'coco', work_dir='cats')
+    model = rope_dense.train('detection', **settings)
     assert Path(model.checkpoint).parent.resolve() == (tmp_path / 'cats').resolve()
     assert len(model(data / 'coco' / 'val2017' / '00000000.jpg')) == 1
+
+    with pytest.raises(UsageError, match='has 2 checkpoints of an earlier training'):
+        rope_dense.train('detection', **settings)
+    resumed = rope_dense.train('detection', resume=True, amp='bf16', **settings | dict(epochs=1))
+    assert resumed.cfg.optim_wrapper.type == 'BFloat16OptimWrapper'
+    rope_dense.train('detection', overwrite=True, **settings)
+    assert len([*Path('cats').glob('2*')]) == 1 and len([*Path('cats').glob('*.pth')]) == 2
 
 
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS, TRANSFORMS, DefaultScope
 from mmengine.runner import Runner
 
-from helpers.grid import CONFIGS
 from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
 from rope_dense.engine.train_loop import set_epoch
 from rope_dense.project.config import load_config

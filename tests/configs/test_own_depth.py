@@ -13,9 +13,9 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS, DefaultScope
 from mmengine.runner import Runner
 
-from helpers.grid import CONFIGS
 from rope_dense.checks.model import build_shapes, random_model
 from rope_dense.datasets import ShapesSettings, write_shapes
+from rope_dense.own.depth import described
 from rope_dense.project.config import load_config
 from rope_dense.project.errors import UsageError
 
@@ -76,7 +76,10 @@ def test_the_range_of_depths_is_said(data: Path) -> None:
     known = np.concatenate([x[x > 0] for x in depths])
     least, median, most = known.min(), np.median(known), known.max()
     text = f'depths of {least:.3g} to {most:.3g} m, median {median:.3g} m (6 files)'
-    assert load(data).own_data == f'6 training images with {text}'
+    assert load(data).own_data.startswith('depth maps, 6 training and 2 validation images, by ')
+    assert load(data).own_data.endswith(f'; {text}')
+    for file in (data / 'depth' / 'train').iterdir():
+        assert described([(file, file)], 0.0) == 'no known depth (1 files)'
 
 
 def test_arrays_in_metres_are_read(data: Path, tmp_path: Path) -> None:
@@ -106,7 +109,10 @@ def test_arrays_in_metres_are_read(data: Path, tmp_path: Path) -> None:
         (dict(mosaic=True), 'own.mosaic: no such setting'),
         (dict(classes=['room']), 'own.classes: no such setting'),
         (dict(train='a'), 'give [folder of images, folder of labels]'),
-        (dict(train=['a', 'b']), 'no folders of images and depth of train; looked for a with b'),
+        (
+            dict(train=['a', 'b']),
+            'no folders of images and depth maps of train; looked for',
+        ),
     ],
 )
 def test_wrong_settings_are_named(data: Path, settings: dict, says: str) -> None:

@@ -1,0 +1,367 @@
+"""Settings of own data as people give them: text stays text, and what cannot be meant is refused.
+
+Numbers as B12 are of a reading of the commands, as F15 of inputs that were tried.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mmengine.config import Config
+
+import rope_dense
+from helpers.field import image, write
+from helpers.grid import CONFIGS
+from rope_dense.checks.data import check_data
+from rope_dense.commands import train as command
+from rope_dense.commands.train import check_processes
+from rope_dense.commands.work_folder import check_work_folder, remove_training
+from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
+from rope_dense.own import data as own_data
+from rope_dense.own.recipes import RECIPES
+from rope_dense.own.settings import Own, OwnDepth, OwnRealtime, OwnSemantic, settings_of
+from rope_dense.own.text import Text
+from rope_dense.project.config import load_config
+from rope_dense.project.errors import UsageError
+
+pytestmark = pytest.mark.usefixtures('surroundings')
+BOX = '0 .5 .5 .4 .4'
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder, without what a launcher sets."""
+    for name in ('WORLD_SIZE', 'SLURM_NTASKS', 'OMPI_COMM_WORLD_SIZE', 'LOCAL_RANK'):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def yolo(root: Path, train: int = 2, val: int = 1, names: str = 'cat', label: str = BOX) -> Path:
+    """A YOLO data set; labels of the validation split are `label`."""
+    for split, count in (('train', train), ('val', val)):
+        for index in range(count):
+            image(root / 'images' / split / f'{index}.png')
+            text = BOX if split == 'train' else label
+            write(root / 'labels' / split / f'{index}.txt', text)
+    write(root / 'data.yaml', f'train: images/train\nval: images/val\nnames: [{names}]\n')
+    return root
+
+
+def objects_of(cfg: Config) -> str:
+    """The labels that are evaluated."""
+    assert cfg.val_evaluator.ann_file == cfg.val_dataloader.dataset.ann_file
+    return Path(cfg.val_evaluator.ann_file).read_text()
+
+
+# B1: mmengine's options drop spaces and split at commas. (setting, text, value)
+TEXTS = [
+    ('classes', "['traffic light','car']", ['traffic light', 'car']),
+    ('classes', '[traffic light, car]', ['traffic light', 'car']),
+    ('classes', '["red, large", car]', ['red, large', 'car']),
+    ('classes', 'traffic light', ['traffic light']),
+    ('classes', 'cat,dog', ['cat', 'dog']),
+    ('classes', '[yes, no, on, 1.10, 007, ~, None]', 'yes no on 1.10 007 ~ None'.split()),
+    ('classes', 'None', None),
+    ('data_root', 'My Data', 'My Data'),
+    ('data_root', ', data (1)', ', data (1)'),
+    ('data_root', '[a]', '[a]'),
+    ('train', 'images/train', 'images/train'),
+    ('train', 'labels, new.json', 'labels, new.json'),
+    ('weights', 'None', None),
+    ('weights', 'hf-hub:a/b', 'hf-hub:a/b'),
+    ('flip', 'none', 'none'),
+    ('lr', '1e-4', 1e-4),
+    ('lr', 'None', None),
+    ('epochs', '20', 20),
+    ('ema', 'true', True),
+    ('ema', 'False', False),
+    ('mosaic', 'False', False),
+]
+
+
+@pytest.mark.parametrize('name, text, value', TEXTS)
+def test_text_of_a_command_line(name: str, text: str, value: object) -> None:
+    own = settings_of(OwnRealtime, {'data_root': 'x', 'size': 64, name: Text(text)})
+    given = getattr(own, name)
+    assert given == value and type(given) is type(value)
+
+
+def test_text_of_masks() -> None:
+    own = settings_of(
+        OwnSemantic,
+        dict(data_root='x', void=Text("[0, bg, '3']"), values=Text('[0,255]'))
+        | dict(train=Text('[my images, masks]')),
+    )
+    assert (own.void, own.values, own.train) == ([0, 'bg', '3'], [0, 255], ['my images', 'masks'])
+    assert settings_of(OwnSemantic, dict(data_root='x', void=Text('0'))).void == [0]
+
+
+REFUSED: list[tuple[type[Own], str, object, str]] = [
+    (OwnRealtime, 'epochs', Text('2.5'), "own.epochs must be an integer, got '2.5'"),
+    (OwnRealtime, 'epochs', '20', "own.epochs must be an integer, got '20'"),
+    (OwnRealtime, 'epochs', True, 'own.epochs must be an integer, got True'),
+    (OwnRealtime, 'ema', Text('yes'), "own.ema must be True or False, got 'yes'"),
+    (OwnRealtime, 'lr', Text('fast'), "own.lr must be a number or None, got 'fast'"),
+    (OwnRealtime, 'lr', float('nan'), 'own.lr must be a number or None, got nan'),
+    (OwnRealtime, 'classes', Text('[cat'), "or None, got '[cat'"),
+    (OwnRealtime, 'classes', 'cat', "own.classes must be a list such as [cat, 'red, large']"),
+    (OwnRealtime, 'classes', [0, 1], 'own.classes must be a list'),
+    (OwnRealtime, 'classes', [], 'give names, or None for all'),
+    (OwnRealtime, 'classes', ['a', 'a'], 'a name appears twice'),
+    (OwnRealtime, 'data_root', Text(''), 'own.data_root must be text'),
+    (OwnRealtime, 'data_root', None, 'own.data_root: give the folder'),
+    (OwnRealtime, 'size', 100, 'own.size=100: give a multiple of 32, such as 96 or 128'),
+    (OwnRealtime, 'train', ['images', 'masks'], 'give the annotation file, below data_root'),
+    (OwnRealtime, 'bakcbone', 'small', 'own.bakcbone: no such setting; did you mean backbone?'),
+    (OwnRealtime, 'backbone', 'smal', 'no such architecture; did you mean small?'),
+    (OwnSemantic, 'train', 'images', 'give [folder of images, folder of labels]'),
+    (OwnSemantic, 'values', [0, 0], 'a number appears twice'),
+    # B12: settings of other tasks did nothing.
+    (OwnRealtime, 'void', [0], 'own.void: no such setting; allowed: data_root, train'),
+    (OwnRealtime, 'unit', 0.01, 'own.unit: no such setting'),
+    (OwnSemantic, 'negatives', False, 'own.negatives: no such setting'),
+    (OwnSemantic, 'mosaic', False, 'own.mosaic: no such setting'),
+    (OwnDepth, 'classes', ['a'], 'own.classes: no such setting'),
+]
+
+
+@pytest.mark.parametrize('kind, name, value, says', REFUSED)
+def test_wrong_settings(kind: type[Own], name: str, value: object, says: str) -> None:
+    with pytest.raises(ValueError) as error:
+        settings_of(kind, {'data_root': 'x', name: value})
+    assert says in str(error.value) and '\n' not in str(error.value)
+
+
+@pytest.fixture(scope='module')
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four training and two validation images in a folder with a space and a comma."""
+    root = tmp_path_factory.mktemp('field') / 'My Data, 1'
+    write_shapes(root, ShapesSettings(4, 2, (64, 96), layouts=('coco', 'ade', 'depth')))
+    names = ['none', *SEGMENTATION_METAINFO['classes']]
+    write(root / 'ade' / 'classes.txt', '\n'.join(names))
+    return root
+
+
+class ReadError(Exception):
+    """The config of a training is read."""
+
+
+def config_of_training(monkeypatch: pytest.MonkeyPatch, start: Any) -> dict:
+    """The config that a training begins with."""
+
+    def read(*given: Any) -> None:
+        raise ReadError(load_config(*given))
+
+    with monkeypatch.context() as patch:
+        patch.setattr('rope_dense.project.config.load_config', read)
+        with pytest.raises(ReadError) as caught:
+            start()
+    return caught.value.args[0].to_dict()
+
+
+@pytest.mark.parametrize('task', RECIPES)
+def test_the_command_the_function_and_a_copy_agree(
+    task: str, shapes: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B1, B25: settings of all kinds, and lines behind them."""
+    if task == 'oriented':
+        pytest.importorskip('mmrotate', reason='no mmrotate; see the extra [oriented]')
+    root = shapes / dict(semantic='ade', depth='depth').get(task, 'coco')
+    own: dict[str, Any] = dict(data_root=root, epochs=3, lr=1e-3, weights=None, patience=2, size=96)
+    own |= {} if task in ('semantic', 'depth') else dict(classes=['circle', 'square'])
+    texts = [f'own.{name}={value}' for name, value in own.items()]
+    options = {'train_cfg.val_interval': 2}
+    texts += ['train_cfg.val_interval=2', '--work-dir', 'run']
+
+    def by_command() -> None:
+        command.main(command.parse_args([task, '--cfg-options', *texts]))
+
+    def by_function() -> None:
+        rope_dense.train(task, work_dir='run', cfg_options=options, **own)
+
+    lines = f'own.update({ {**own, "data_root": str(root)}!r})\ntrain_cfg = dict(val_interval=2)\n'
+    copied = write(folder / 'copy.py', (CONFIGS / 'own' / f'{task}.py').read_text() + lines)
+    first = config_of_training(monkeypatch, by_command)
+    assert first == config_of_training(monkeypatch, by_function)
+    assert first == load_config(str(copied), work_dir='run').to_dict()
+    assert first['own']['data_root'] == str(root) and first['train_cfg']['val_interval'] == 2
+
+
+def test_short_names(folder: Path) -> None:
+    """They are files of the package; a file of the folder is meant with its suffix only."""
+    own = dict(classes=['cat'])
+    write(folder / 'detection', 'notes')
+    (folder / 'realtime').mkdir()
+    for task in ('detection', 'realtime'):
+        cfg = load_config(task, own=own)
+        assert cfg.filename == str(CONFIGS / 'own' / f'{task}.py')
+        assert cfg.work_dir == f'work_dirs/{task}'
+    shutil.copy(CONFIGS / 'own' / 'semantic.py', folder / 'detection.py')
+    assert load_config('detection.py', own=own).own.task == 'semantic'
+    for name, says in (('realtim', 'realtime'), ('./detecton.py', 'detection.py')):
+        with pytest.raises(UsageError, match=rf'no such file .*; did you mean {says}\?'):
+            load_config(name)
+
+
+def test_the_folder_of_the_data_must_be_there(folder: Path) -> None:
+    """A17: print-recipe showed a recipe of 50 iterations."""
+    says = rf"^own.data_root='dta': no such folder \(seen from {folder}\)$"
+    for task in RECIPES:
+        with pytest.raises(UsageError, match=says):
+            load_config(task, ['own.data_root=dta'])
+
+
+def test_a_task_that_is_not_there(folder: Path) -> None:
+    for text, says in (
+        ("own = dict(data_root='x')", 'got None'),
+        ("task = 'detecton'\nown = dict()", "got 'detecton'; did you mean detection?"),
+    ):
+        write(folder / 'mine.py', text)
+        with pytest.raises(UsageError) as error:
+            load_config('mine.py')
+        assert says in str(error.value)
+
+
+def test_a_published_config_has_no_own_settings() -> None:
+    for option in ('own.epochs=3', 'own.data_root=x'):
+        with pytest.raises(UsageError, match='this config computes nothing from it'):
+            load_config(str(CONFIGS / 'dino_vitdet_rope_mixed.py'), [option])
+
+
+def test_data_root_is_that_of_the_labels(folder: Path) -> None:
+    """B11: labels of A were evaluated, of a file that was not run and of a complete one."""
+    first, second = yolo(folder / 'A'), yolo(folder / 'B', val=3)
+    trained = load_config('detection', own=dict(data_root=first))
+    trained.dump('complete.py')
+    expected = load_config('detection', own=dict(data_root=second))
+    for name, given in (('detection', []), ('complete.py', []), ('complete.py', ['own'])):
+        options = ['own.data_root=B'] if given else []
+        cfg = load_config(name, options, data_root=None if given else 'B')
+        assert objects_of(cfg) == objects_of(expected) != objects_of(trained)
+        assert cfg.val_dataloader.dataset.data_prefix.img == f'{second}/images/val/'
+        assert cfg.own.data_root == 'B' and '3 validation images' in cfg.own_data
+        check_data(cfg, ('test_dataloader',))
+    yolo(folder / 'C', names='dog')
+    with pytest.raises(UsageError, match='its classes are dog; the config was made for cat'):
+        load_config('complete.py', data_root='C')
+    with pytest.raises(UsageError, match=r"own.data_root='D': no such folder"):
+        load_config('complete.py', data_root='D')
+    with pytest.raises(UsageError, match=r'--data-root B, own.data_root=A: give one of them'):
+        load_config('detection', ['own.data_root=A'], data_root='B')
+
+
+def test_masks_have_another_root(shapes: Path, folder: Path) -> None:
+    shutil.copytree(shapes / 'ade', folder / 'B')
+    load_config('semantic', own=dict(data_root=shapes / 'ade')).dump('complete.py')
+    cfg = load_config('complete.py', data_root='B')
+    roots = [cfg[f'{name}_dataloader'].dataset.data_root for name in ('train', 'val', 'test')]
+    assert roots == ['B'] * 3
+
+
+def test_lines_keep_their_files(folder: Path) -> None:
+    """Files that a line of the user names are not those of another folder."""
+    yolo(folder / 'A'), yolo(folder / 'B')
+    text = (CONFIGS / 'own' / 'detection.py').read_text().replace('data/own', 'A')
+    write(folder / 'mine.py', f"{text}val_dataloader = dict(dataset=dict(ann_file='x.json'))\n")
+    load_config('mine.py').dump('complete.py')
+    with pytest.raises(UsageError, match=r'val_dataloader\.dataset has other files than own'):
+        load_config('complete.py', data_root='B')
+
+
+def test_labels_of_today(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Edited labels, or canonical files that were deleted, give no stale figures."""
+    root = yolo(folder / 'A')
+    load_config('detection', own=dict(data_root=root)).dump('complete.py')
+    shutil.rmtree(folder / own_data.CONVERTED)
+    cfg = load_config('complete.py')
+    check_data(cfg, ('test_dataloader',))
+    before = objects_of(cfg)
+    assert 'changed' not in capsys.readouterr().err
+    write(root / 'labels' / 'val' / '0.txt', '0 .5 .5 .2 .2')
+    cfg = load_config('complete.py')
+    check_data(cfg, ('test_dataloader',))
+    assert f'the data in {root} have changed since the training' in capsys.readouterr().err
+    assert objects_of(cfg) != before
+    shutil.rmtree(root)
+    assert load_config('complete.py').model.num_queries  # for predictions, without the data
+
+
+@pytest.mark.parametrize(
+    'label, says',
+    [
+        ('', 'no validation image has an object of cat: YOLO, 2 training images'),  # F15
+        (f'{BOX}\n0 2 2 .1 .1', '1 of 2 validation objects are left out'),  # F9
+        ('0 2 2 .1 .1', 'object outside of its image (left out): 0.txt, line 1'),
+    ],
+)
+def test_a_split_without_objects(folder: Path, label: str, says: str) -> None:
+    """The report is in the line."""
+    root = yolo(folder / 'A', label=label)
+    with pytest.raises(UsageError) as error:
+        load_config('detection', own=dict(data_root=root))
+    assert says in str(error.value) and '\n' not in str(error.value)
+
+
+def test_processes_are_those_of_the_launcher(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B24: 4 processes of own.gpus=1 trained 40 epochs for 10."""
+    own = dict(data_root=yolo(folder / 'A', train=8), epochs=10, batch_size=1)
+    assert load_config('detection', own=own).train_cfg.max_iters == 80
+    alone = load_config('detection', own={**own, 'gpus': 4})
+    assert alone.train_cfg.max_iters == 20
+    with pytest.raises(UsageError, match=r'own.gpus=4: .* this training has 1'):
+        check_processes(alone, 'none')
+    monkeypatch.setenv('SLURM_NTASKS', '4')  # of a job whose command no srun started
+    assert load_config('detection', own=own).own.gpus == 1
+    monkeypatch.setenv('LOCAL_RANK', '0')
+    for name in ('SLURM_NTASKS', 'WORLD_SIZE', 'OMPI_COMM_WORLD_SIZE'):
+        monkeypatch.setenv(name, '4')
+        cfg = load_config('detection', own=own)
+        assert (cfg.train_cfg.max_iters, cfg.own.gpus) == (20, 4)
+        check_processes(cfg, 'pytorch')
+        with pytest.raises(UsageError, match=r'own.gpus=1: 4 processes were started'):
+            load_config('detection', own={**own, 'gpus': 1})
+        monkeypatch.delenv(name)
+
+
+def test_python_gets_errors_of_python(folder: Path) -> None:
+    """B13: argparse ended the interpreter."""
+    for settings, says in (
+        (dict(epoch=3), 'own.epoch: no such setting; did you mean epochs?'),
+        (dict(epochs='3'), 'own.epochs must be an integer'),
+        (dict(amp='int8'), 'amp must be one of'),
+    ):
+        with pytest.raises(ValueError) as error:
+            rope_dense.train('detection', **settings)
+        assert says in str(error.value)
+    with pytest.raises(ValueError, match=r"got 'detecton'; did you mean detection\?"):
+        rope_dense.train('detecton')
+
+
+def test_a_used_work_folder(folder: Path) -> None:
+    """F30: two runs were mixed, and best_*.pth named both."""
+    run = folder / 'run'
+    cfg = Config(dict(work_dir=str(run), model=dict(), load_from=None))
+    check_work_folder(cfg, overwrite=False)
+    kept = [run / 'weights.pth', run / 'cats.py', run / 'report' / 'index.html']
+    kept.append(run / '20990101_000000' / 'new.log')
+    gone = [run / 'iter_2.pth', run / 'best_coco_bbox_mAP_iter_2.pth', run / 'last_checkpoint']
+    gone.append(run / '20240101_120000' / 'vis_data' / 'scalars.json')
+    for path in kept + gone:
+        write(path, '')
+    with pytest.raises(UsageError, match=r'2 checkpoints of an earlier .* iter_2.pth: continue'):
+        check_work_folder(cfg, overwrite=False)
+    check_work_folder(Config(dict(cfg, resume=True)), overwrite=False)
+    with pytest.raises(UsageError, match='--resume and --overwrite'):
+        check_work_folder(Config(dict(cfg, resume=True)), overwrite=True)
+    start = os.path.relpath(run / 'iter_2.pth')
+    for part in (dict(load_from=start), dict(model=dict(init_cfg=dict(checkpoint=start)))):
+        with pytest.raises(UsageError, match=r'--overwrite would remove run/iter_2\.pth'):
+            check_work_folder(Config(dict(cfg) | part), overwrite=True)
+    check_work_folder(cfg, overwrite=True)
+    remove_training(run, run / '20990101_000000')
+    assert all(path.exists() for path in kept) and not any(path.exists() for path in gone)
