@@ -55,11 +55,6 @@ class ImageDepthDataset(BaseSegDataset):
         ]
 
 
-def depth_files(images: Path, depths: Path) -> list[tuple[Path, Path]]:
-    """(Image, depth map) of each image; see ``paired_files``."""
-    return paired_files(images, depths, DEPTH)
-
-
 @TRANSFORMS.register_module()
 class LoadDepth(BaseTransform):
     """Read ``depth_map_path`` as ``gt_depth_map``, float32 [H, W] in the unit of the model.

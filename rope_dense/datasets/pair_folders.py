@@ -204,17 +204,19 @@ def count_pairs(root: Path, splits: Splits, by: str, kind: Kind) -> tuple[int, s
     Raises:
         ValueError: see ``paired_files``.
     """
-    report, counts, used, orphans = Report(), dict[str, int](), set[Path](), set[Path]()
+    report, images, used, orphans = Report(), dict[str, set[Path]](), set[Path](), set[Path]()
     for split, folders in splits.items():
         pairs = folders.pairs(root, kind, report)
-        counts[split] = len(pairs)
+        images[split] = {image for image, _ in pairs}
         used |= {file for _, file in pairs}
         orphans |= {*match(root / folders.images, root / folders.maps, kind).orphans}
     for file in sorted(orphans - used):
         report.note(f'{kind.title} without an image (left out)', file.name)
+    for image in sorted(images['train'] & images['val']):
+        report.note('validation image that is a training image, too', image.name)
     folders = splits['train']
     text = (
-        f'{kind.title}s, {counts["train"]} training and {counts["val"]} validation images, by {by} '
-        f'({folders.images or "."} with {folders.maps or "."})'
+        f'{kind.title}s, {len(images["train"])} training and {len(images["val"])} validation '
+        f'images, by {by} ({folders.images or "."} with {folders.maps or "."})'
     )
-    return counts['train'], '\n'.join([text, *report.lines()])
+    return len(images['train']), '\n'.join([text, *report.lines()])

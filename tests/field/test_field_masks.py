@@ -6,13 +6,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mmengine.config import Config
+from mmengine.dataset import BaseDataset
+from mmengine.registry import DATASETS, DefaultScope
 
 from helpers.field import SIZE, image, mask, write
+from helpers.grid import CONFIGS
+from rope_dense.checks.data import check_data
 from rope_dense.datasets.class_numbers import find_class_numbers
 from rope_dense.datasets.labels.objects import Report
 from rope_dense.datasets.labels.splits import BY_HASH
 from rope_dense.datasets.pair_folders import PairFolders, count_pairs, find_pairs
 from rope_dense.datasets.pairs import MASKS, paired_files
+from rope_dense.project.config import load_config
+from rope_dense.project.errors import UsageError
+
+pytestmark = pytest.mark.usefixtures('surroundings')
 
 LABELS = np.zeros(SIZE, np.uint8)
 
@@ -230,3 +239,46 @@ def test_roboflow_says_classes_and_their_numbers(tmp_path: Path) -> None:
     write(tmp_path / 'train/_classes.csv', 'Pixel Value, Class\nzero, background\n')
     with pytest.raises(ValueError, match=r'_classes\.csv, .*zero'):
         find_class_numbers(tmp_path)
+
+
+def recipe(root: Path, *options: str) -> Config:
+    given = [f'own.data_root={root}', 'own.weights=None', 'own.size=64', *options]
+    return load_config(str(CONFIGS / 'own' / 'semantic.py'), given)
+
+
+def test_an_export_of_roboflow_needs_no_setting(tmp_path: Path) -> None:
+    """Images of 8 bits and masks of 16 in one folder; classes and numbers from its table."""
+    for split in ('train', 'valid'):
+        files(tmp_path, f'{split}/a.jpg')
+        mask(tmp_path / split / 'a_mask.png', np.resize([0, 300], SIZE).astype(np.uint16))
+        write(tmp_path / split / '_classes.csv', 'Pixel Value, Class\n0, background\n300, cat\n')
+    cfg = recipe(tmp_path)
+    assert cfg.own_data.splitlines() == [
+        'masks, 1 training and 1 validation images, by folder (train with train)'
+    ]
+    check_data(cfg, ('train_dataloader', 'val_dataloader'))
+    dataset = built(cfg, 'train')
+    assert dataset.metainfo['classes'] == ('background', 'cat')
+    assert dataset[0]['data_samples'].gt_sem_seg.data.unique().tolist() == [0, 1]
+
+
+def test_one_setting_reads_masks_of_0_and_255(tmp_path: Path) -> None:
+    """F16, from the settings to the labels; and own.train for both splits is said (F8)."""
+    for number in range(8):
+        files(tmp_path, f'images/{number}.png')
+        mask(tmp_path / f'masks/{number}.png', np.resize([0, 255], SIZE).astype(np.uint8))
+    write(tmp_path / 'classes.txt', '\ufeffbackground\r\nroad #804080\r\n')  # B7
+    with pytest.raises(UsageError, match=r'own\.values=\[0,255\] reads them as background and ro'):
+        check_data(recipe(tmp_path), ('train_dataloader',))
+    folders = '[images,masks]'
+    options = ['own.values=[0,255]', f'own.train={folders}', f'own.val={folders}']
+    cfg = recipe(tmp_path, *options)
+    assert '8 x validation image that is a training image, too: 0.png, 1.png' in cfg.own_data
+    check_data(cfg, ('train_dataloader', 'val_dataloader'))
+    for split in ('train', 'val'):
+        assert built(cfg, split)[0]['data_samples'].gt_sem_seg.data.unique().tolist() == [0, 1]
+
+
+def built(cfg: Config, split: str) -> BaseDataset:
+    with DefaultScope.overwrite_default_scope('mmseg'):
+        return DATASETS.build(cfg[f'{split}_dataloader'].dataset)

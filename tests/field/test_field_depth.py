@@ -1,0 +1,120 @@
+"""Depth maps as people have them: folders, names, maps without a known depth, and macOS's files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import DATASETS, DefaultScope
+
+from helpers.field import SIZE, image, write
+from helpers.grid import CONFIGS
+from rope_dense.checks.depth import check_depths
+from rope_dense.datasets.depth import LoadDepth
+from rope_dense.datasets.labels.splits import BY_HASH
+from rope_dense.datasets.pair_folders import count_pairs, find_pairs
+from rope_dense.datasets.pairs import DEPTH
+from rope_dense.project.config import load_config
+from rope_dense.project.errors import UsageError
+
+pytestmark = pytest.mark.usefixtures('surroundings')
+
+
+def depth_map(path: Path, millimetres: int = 1500) -> Path:
+    """A depth map of one number, a PNG of 16 bits or an array."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = np.full(SIZE, millimetres, np.uint16)
+    np.save(path, values) if path.suffix == '.npy' else cv2.imwrite(str(path), values)
+    return path
+
+
+LAYOUTS = {
+    'depth': ('images/train/a.jpg', 'depth/train/a.png', 'val'),
+    'split first': ('train/rgb/a.png', 'train/depth/a.png', 'test'),
+    'arrays': ('images/train/a.jpg', 'depth/train/a.npy', 'val'),
+    'ending': ('train/images/a.png', 'train/depth/a_depth.png', 'valid'),
+    'DIODE': ('train/x/a.png', 'train/x/a_depth.npy', 'val'),
+    'one folder': ('train/a_rgb.png', 'train/a_depth.png', 'val'),
+    'arrays beside images': ('train/a.png', 'train/a.npy', 'val'),
+}
+
+
+@pytest.mark.parametrize('layout', LAYOUTS)
+def test_common_folders_and_names_are_found(tmp_path: Path, layout: str) -> None:
+    picture, depth, name = LAYOUTS[layout]
+    for split in ('train', name):
+        image(tmp_path / picture.replace('train', split))
+        depth_map(tmp_path / depth.replace('train', split))
+    splits, by = find_pairs(tmp_path, DEPTH)
+    assert splits['train'].pairs(tmp_path, DEPTH) == [(tmp_path / picture, tmp_path / depth)]
+    images, text = count_pairs(tmp_path, splits, by, DEPTH)
+    assert images == 1 and text.startswith('depth maps, 1 training and 1 validation images, by fo')
+
+
+def test_without_a_split_and_with_hidden_files(tmp_path: Path) -> None:
+    """B10: '._a.png' was read as a depth map."""
+    for number in range(10):
+        image(tmp_path / f'images/{number}.jpg')
+        depth_map(tmp_path / f'depth/{number}.png')
+    write(tmp_path / 'images/._0.jpg', 'x')
+    write(tmp_path / 'depth/._0.png', 'x')
+    splits, by = find_pairs(tmp_path, DEPTH)
+    parts = [folders.pairs(tmp_path, DEPTH) for folders in splits.values()]
+    assert (by == BY_HASH and sorted(map(len, parts)) == [1, 9]) or sum(map(len, parts)) == 10
+    for name in ('7', '8'):
+        (tmp_path / f'depth/{name}.png').unlink()
+    with pytest.raises(ValueError, match=r'2 of 10 images of .* have no depth map .*: 7\.jpg, 8\.'):
+        find_pairs(tmp_path, DEPTH)
+
+
+def test_folders_that_are_not_known_are_said(tmp_path: Path) -> None:
+    image(tmp_path / 'photos/a.jpg')
+    depth_map(tmp_path / 'ranges/a.png')
+    with pytest.raises(ValueError, match=r'photos: 1 \.jpg; ranges: 1 \.png\. .*IMAGES,DEPTH\]"'):
+        find_pairs(tmp_path, DEPTH)
+    splits, _ = find_pairs(
+        tmp_path, DEPTH, dict(train=['photos', 'ranges'], val=['photos', 'ranges'])
+    )
+    assert len(splits['val'].pairs(tmp_path, DEPTH)) == 1
+
+
+def recipe(root: Path, *options: str) -> Config:
+    given = [f'own.data_root={root}', 'own.weights=None', 'own.size=64', *options]
+    return load_config(str(CONFIGS / 'own' / 'depth.py'), given)
+
+
+def test_maps_without_a_known_depth_end_in_a_line(tmp_path: Path) -> None:
+    """B3: "need at least one array to concatenate"."""
+    for split in ('train', 'val'):
+        image(tmp_path / f'images/{split}/a.jpg')
+        depth_map(tmp_path / f'depth/{split}/a.png', 0)
+    cfg = recipe(tmp_path)
+    assert 'no known depth (1 files)' in cfg.own_data
+    key, dataset = 'train_dataloader.dataset', cfg.train_dataloader.dataset
+    with DefaultScope.overwrite_default_scope('mmseg'):
+        built = DATASETS.build(ConfigDict(dataset, serialize_data=False))
+    with pytest.raises(UsageError, match=r'depth/train/a\.png has no known depth: all its numbers'):
+        check_depths(cfg, key, dataset, built)
+
+
+def test_a_data_set_without_a_split_is_trained_and_evaluated_apart(tmp_path: Path) -> None:
+    for number in range(10):
+        image(tmp_path / f'rgb/{number}.jpg')
+        depth_map(tmp_path / f'depth/{number}.npy')
+    cfg = recipe(tmp_path)
+    files = []
+    with DefaultScope.overwrite_default_scope('mmseg'):
+        for name in ('train', 'val'):
+            built = DATASETS.build(cfg[f'{name}_dataloader'].dataset)
+            files += [built.get_data_info(index)['img_path'] for index in range(len(built))]
+    assert len({*files}) == len(files) == 10
+    assert 'median 1.5 m' in cfg.own_data
+
+
+def test_suffixes_in_capitals(tmp_path: Path) -> None:
+    path = depth_map(tmp_path / 'a.npy').rename(tmp_path / 'a.NPY')
+    loaded = LoadDepth(0.001)(dict(depth_map_path=str(path), seg_fields=[]))
+    assert loaded['gt_depth_map'].max() == pytest.approx(1.5)
