@@ -12,7 +12,10 @@ Colour = tuple[int, int, int]  # red, green, blue
 CLASSES_FILE = 'classes.txt'
 IGNORED = 255  # label of pixels that are neither trained nor evaluated
 COLOUR_CODE = re.compile(r'(.*?\S)\s+#([0-9a-fA-F]{6})')  # road #804080
-COLOUR_NUMBERS = re.compile(r'(.*?\S)[\s,:]+(\d+)[\s,]+(\d+)[\s,]+(\d+)')  # road 128 64 128
+# road 128 64 128, and road:128,64,128:: of CVAT's labelmap.txt
+COLOUR_NUMBERS = re.compile(r'(.*?\S)[\s,:]+(\d+)[\s,]+(\d+)[\s,]+(\d+)(?::.*)?')
+# The first line of labelmap.txt and of class_dict.csv.
+HEADER = re.compile(r'# ?label:.*|name,\s*r,\s*g,\s*b', re.IGNORECASE)
 
 
 def read_classes(path: Path) -> tuple[tuple[str, ...], list[Colour]]:
@@ -27,6 +30,8 @@ def read_classes(path: Path) -> tuple[tuple[str, ...], list[Colour]]:
     names: list[str] = []
     palette: list[Colour] = []
     for line in filter(None, map(str.strip, read_text(path).splitlines())):
+        if HEADER.fullmatch(line):
+            continue
         name, colour = line, list[int]()
         if given := COLOUR_CODE.fullmatch(line):
             name, colour = given[1], [*bytes.fromhex(given[2])]

@@ -1,0 +1,98 @@
+"""Masks in colours, and the lists of classes that go with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from helpers.field import image, mask, write
+from rope_dense.datasets.classes import distinct_colour, read_classes
+from rope_dense.datasets.mask_colours import convert_masks
+from rope_dense.datasets.mask_labels import read_mask
+
+ROAD, SKY = (128, 64, 128), (70, 130, 180)
+
+
+def colours(*rows: tuple[int, int, int]) -> np.ndarray:
+    return np.array([[row] * 4 for row in rows], np.uint8)
+
+
+LISTS = {
+    'classes.txt': 'road #804080\nblue sky 70 130 180\n',
+    'byte-order mark and blank lines (B7)': '\ufeffroad #804080\r\n\r\nblue sky,70,130,180\r\n',
+    "CVAT's labelmap.txt": (
+        '# label:color_rgb:parts:actions\nroad:128,64,128::\nblue sky:70,130,180::\n'
+    ),
+    'class_dict.csv of CamVid': 'name,r,g,b\nroad,128,64,128\nblue sky,70,130,180\n',
+}
+
+
+@pytest.mark.parametrize('form', LISTS)
+def test_lists_of_classes_and_their_colours(tmp_path: Path, form: str) -> None:
+    path = write(tmp_path / 'classes.txt', LISTS[form])
+    assert read_classes(path) == (('road', 'blue sky'), [ROAD, SKY])
+
+
+def test_names_that_look_like_colours_stay(tmp_path: Path) -> None:
+    path = write(tmp_path / 'classes.txt', 'lane 7 8 900\nroad: left\n# 1\n')
+    names, palette = read_classes(path)
+    assert names == ('lane 7 8 900', 'road: left', '# 1')
+    assert palette == [distinct_colour(index) for index in range(3)]
+    write(path, 'a\na\n')
+    with pytest.raises(ValueError, match="classes 0 and 1 are both 'a'"):
+        read_classes(path)
+
+
+def test_colours_become_numbers(tmp_path: Path) -> None:
+    """Of any format; sizes are of photographs as they are shown; endings are those of masks."""
+    exif = Image.Exif()
+    exif[274] = 6
+    image(tmp_path / 'images/a.jpg', (4, 2), exif=exif)  # shown as 2 x 4
+    image(tmp_path / 'images/b.jpg', (2, 4))
+    image(tmp_path / 'images/c.jpg', (2, 4))
+    image(tmp_path / 'images/alone.jpg')
+    mask(tmp_path / 'masks/a_gtFine_color.png', colours(ROAD, SKY)[:, :2])
+    mask(tmp_path / 'masks/b.png', colours(SKY, (1, 2, 3)))
+    Image.fromarray(colours(ROAD, SKY)).convert('RGBA').save(tmp_path / 'masks/c.tif')
+    mask(tmp_path / 'masks/d.png', colours(ROAD, SKY))
+    write(tmp_path / 'masks/._a.png', 'x')  # B10
+    count, report = convert_masks(
+        tmp_path / 'masks', tmp_path / 'out', [ROAD, SKY], tmp_path / 'images'
+    )
+    assert count == 4 and read_mask(tmp_path / 'out/c.png')[0].tolist() == [[0] * 4, [1] * 4]
+    assert read_mask(tmp_path / 'out/b.png')[0].tolist() == [[1] * 4, [255] * 4]
+    assert report.lines() == [
+        '1 x mask without an image of its name: d.png',
+        '1 x image without a mask: alone.jpg',
+        '1 x mask of another size than its image: a_gtFine_color.png',
+        '1 x mask with colours of no class (now 255): b.png',
+    ]
+
+
+REFUSED = {
+    'two masks of one name': (('a.png', 'a.tif'), [ROAD], 'would both become a.png'),
+    'a colour twice': (('a.png',), [ROAD, ROAD], 'two classes have the colour #804080'),
+    'no such colour': (('a.png',), [(1, 1, 1)], r'no mask contains .*; a\.png has #468.*#804080'),
+    'jpeg': (('a.jpg',), [ROAD], r'no mask in it; looked for \.png, .*, there are 1 \.jpg'),
+    'many classes': (('a.png',), [(i, j, 0) for i in range(16) for j in range(16)], '256 classes'),
+}
+
+
+@pytest.mark.parametrize('case', REFUSED)
+def test_colours_that_cannot_be_converted(tmp_path: Path, case: str) -> None:
+    names, palette, message = REFUSED[case]
+    for name in names:
+        mask(tmp_path / 'masks' / name, colours(ROAD, SKY))
+    with pytest.raises(ValueError, match=message):
+        convert_masks(tmp_path / 'masks', tmp_path / 'out', palette, None)
+    assert not (tmp_path / 'out').exists()
+
+
+def test_numbers_are_no_colours(tmp_path: Path) -> None:
+    """Pillow would cut numbers of 16 bits off at 255."""
+    mask(tmp_path / 'masks/a.png', np.full((2, 2), 300, np.uint16))
+    with pytest.raises(ValueError, match=r'a\.png has numbers of more than 8 bits, no colours'):
+        convert_masks(tmp_path / 'masks', tmp_path / 'out', [ROAD], None)
