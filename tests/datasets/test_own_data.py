@@ -3,10 +3,7 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-from mmengine.registry import DATASETS, init_default_scope
-from PIL import Image
 
 from rope_dense.datasets.own_data import (
     CocoSplit,
@@ -86,41 +83,6 @@ def test_classes_and_colours_of_a_file(tmp_path: Path) -> None:
 
 def test_colours_differ() -> None:
     assert len({distinct_colour(index) for index in range(150)}) == 150
-
-
-def write_masks(root: Path, suffixes: tuple[str, str], labels: np.ndarray) -> None:
-    """A black image and its mask, both called a."""
-    pixels = np.zeros((*labels.shape, 3), np.uint8), labels
-    for folder, suffix, values in zip(('images', 'masks'), suffixes, pixels, strict=True):
-        (root / folder / 'train').mkdir(parents=True)
-        Image.fromarray(values).save(root / folder / 'train' / f'a{suffix}')
-
-
-@pytest.mark.parametrize('suffixes', [('.jpg', '.png'), ('.tif', '.png'), ('.png', '.tif')])
-def test_masks_of_any_suffix_lose_their_void_class(
-    tmp_path: Path, suffixes: tuple[str, str]
-) -> None:
-    """Classes 0, 1, 3 stay and close up; 2 and 255 are 255."""
-    pytest.importorskip('mmseg')
-    import rope_dense.datasets.image_masks  # noqa: F401
-
-    write_masks(tmp_path, suffixes, np.array([[0, 1], [2, 3], [255, 3]], np.uint8).repeat(8, 0))
-    init_default_scope('mmseg')
-    images, masks = find_masks(tmp_path, 'train')
-    dataset = DATASETS.build(
-        dict(
-            type='ImageMaskDataset',
-            data_root=str(tmp_path),
-            data_prefix=dict(img_path=images, seg_map_path=masks),
-            metainfo=dict(classes=('a', 'b', 'd')),
-            void=[2],
-            pipeline=[dict(type='LoadImageFromFile'), dict(type='LoadAnnotations')],
-        )
-    )
-    init_default_scope('mmengine')
-    assert len(dataset) == 1
-    labels = dataset[0]['gt_seg_map'][::8]
-    assert labels.tolist() == [[0, 1], [255, 2], [255, 2]]
 
 
 def test_no_pair_names_the_suffixes(tmp_path: Path) -> None:
