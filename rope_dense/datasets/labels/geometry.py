@@ -113,7 +113,31 @@ def run_lengths(outline: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f'run lengths of {sum(counts)} pixels for {height} x {width}')
         return coco_mask.frPyObjects(dict(size=[height, width], counts=counts), height, width)
     encoded = counts.encode('ascii') if isinstance(counts, str) else bytes(counts)
+    if covered_pixels(encoded) != height * width:
+        raise ValueError(f'broken run lengths, or of another size than {height} x {width}')
     return dict(size=[height, width], counts=encoded)
+
+
+def covered_pixels(counts: bytes) -> int:
+    """The sum of compressed run lengths, -1 for broken ones, of which pycocotools makes any mask.
+
+    A number is a group of characters with 5 bits each, the lowest first; 32 says that another
+    follows, and 16 in the last one that the number is negative. From the fourth number on, it is
+    the difference to the last but one.
+    """
+    codes = np.frombuffer(counts, np.uint8).astype(np.int64) - 48
+    is_last = (codes & 32) == 0
+    if not len(codes) or codes.min() < 0 or codes.max() > 63 or not is_last[-1]:
+        return -1
+    ends = np.flatnonzero(is_last)
+    starts = np.append(0, ends[:-1] + 1)
+    place = np.arange(len(codes)) - np.repeat(starts, ends - starts + 1)
+    if place.max() > 6:  # 35 bits are more than any image needs
+        return -1
+    numbers = np.add.reduceat((codes & 31) << (5 * place), starts)
+    numbers -= np.where(codes[ends] & 16, 1 << (5 * (place[ends] + 1)), 0)
+    numbers[1::2], numbers[2::2] = numbers[1::2].cumsum(), numbers[2::2].cumsum()
+    return int(numbers.sum()) if numbers.min() >= 0 else -1
 
 
 def outline_lengths(outline: Outline, size: tuple[int, int]) -> dict[str, Any]:
