@@ -193,6 +193,7 @@ def test_rotated_boxes_and_ellipses_keep_their_outline(tmp_path: Path) -> None:
             '<box label="cat" xtl="1" ytl="nan" xbr="5" ybr="5"/>',
             "box 1: ytl is 'nan', which is not",
         ),
+        ('<box xtl="1" ytl="1" xbr="5" ybr="5"/>', 'box 1: its label is empty or missing'),
         ('<ellipse label="cat" cx="1" cy="1" rx="" ry="5"/>', "ellipse 1: rx is ''"),
         (
             '<mask label="cat" rle="1, 2" left="1" top="1" width="2" height="2"/>',
@@ -281,11 +282,32 @@ def beside_the_images(root: Path) -> None:
         image(root / f'{split}.jpg')
 
 
+def folders_in_names(root: Path) -> None:
+    """A task without subsets, whose images were uploaded in folders of splits."""
+    parts = [frame(f'set/{split}/a.jpg', BOX) for split in ('train', 'val')]
+    export(root, *parts, names='set/train/a.jpg set/val/a.jpg')
+
+
+def below_in_a_folder(root: Path) -> None:
+    """A zip that was unpacked into a folder of its own."""
+    subsets_of_a_project(root / 'project_cats-2024_11_25-cvat for images 1.1')
+
+
+def fiftyone(root: Path) -> None:
+    """CVATImageDataset of FiftyOne, one folder a split."""
+    for split in ('train', 'val'):
+        write(root / split / 'labels.xml', xml(meta('cat'), frame(f'{split}.jpg', BOX)))
+        image(root / split / 'data' / f'{split}.jpg')
+
+
 FOLDERS: dict[Callable[[Path], None], tuple[str, str, str]] = {
     two_exports: ('Train.jpg', 'Validation.jpg', 'CVAT, 1 training images and 1 validation images'),
     two_files: ('train.jpg', 'val.jpg', 'by folder'),
     two_files_in_annotations: ('a.jpg', 'a.jpg', 'by folder'),
     subsets_of_a_project: ('Train/a.jpg', 'Val/a.jpg', 'by subset (train, val)'),
+    below_in_a_folder: ('Train/a.jpg', 'Val/a.jpg', 'by subset (train, val)'),
+    folders_in_names: ('set/train/a.jpg', 'set/val/a.jpg', 'by subset (train, val)'),
+    fiftyone: ('data/train.jpg', 'data/val.jpg', 'by folder'),
     subsets_of_flat_images: ('train.jpg', 'test.jpg', 'by subset (train, test; not old)'),
     names_with_folders: ('3.jpg d/e/1.jpg frame_000004.png x/2.png', '5.jpg', 'by subset'),
     beside_the_images: ('train.jpg', 'val.jpg', 'by subset (train, val)'),
@@ -524,6 +546,11 @@ def no_images(root: Path) -> None:
     export(root / 'val', frame('2.jpg', BOX))
 
 
+def validation_without_labels(root: Path) -> None:
+    export(root / 'train', frame('1.jpg', BOX), names='1.jpg')
+    image(root / 'val' / 'images' / '2.jpg')
+
+
 def resized(root: Path) -> None:
     for split in ('train', 'val'):
         more = 'width="80" height="60"'
@@ -539,6 +566,7 @@ def resized(root: Path) -> None:
         (empty, r'annotations\.xml is no XML, or cut off'),
         (only_validation, r'val/annotations\.xml has no annotations\.xml in train/ beside it'),
         (no_images, r'2 x object of an image that is not there \(left out\): 1\.jpg, 2\.jpg'),
+        (validation_without_labels, r'data/val has images, but no labels as .*train/annotations'),
         (resized, r'1\.jpg: 80 x 60 by its labels, the image has 40 x 30'),
     ],
 )

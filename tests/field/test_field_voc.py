@@ -363,6 +363,12 @@ def beside_in_images(root: Path) -> None:
         write(root / 'images' / split / f'{split}.xml', xml(thing()))
 
 
+def below_in_a_folder(root: Path) -> None:
+    """A zip that was unpacked into a folder of its own."""
+    roboflow(root / 'cats.v1i.voc')
+    write(root / '__MACOSX' / 'cats.v1i.voc' / 'train' / '._a.xml', b'\x00')
+
+
 FOLDERS: dict[Callable[[Path], None], tuple[str, str, str]] = {
     devkit: ('0.jpg 1.jpg 2.jpg', '4.jpg 5.jpg', 'by ImageSets (trainval.txt, test.txt)'),
     train_and_val: ('0.jpg', '1.jpg', 'by ImageSets (train.txt, val.txt)'),
@@ -374,6 +380,7 @@ FOLDERS: dict[Callable[[Path], None], tuple[str, str, str]] = {
     image_and_xml: ('a.jpg b.2.jpg photo_1.jpg photo_2.jpg', 'v.jpg', 'ImageSets (train.txt, val'),
     cvat_export: ('sub/a.jpg sub/b.jpg', 'v.jpg', 'by ImageSets (Train.txt, Validation.txt)'),
     roboflow: ('train_jpg.rf.1.jpg', 'valid_jpg.rf.1.jpg', 'Pascal VOC, 1 training images'),
+    below_in_a_folder: ('train_jpg.rf.1.jpg', 'valid_jpg.rf.1.jpg', 'by folder'),
     splits_around: ('Train1.jpg', 'val1.jpg', 'by folder'),
     splits_around_images: ('train.png', 'val.png', 'by folder'),
     splits_within: ('a.jpg', 'a.jpg', 'by folder'),
@@ -603,9 +610,18 @@ def only_broken_files(root: Path) -> None:
         pair(root, str(number), '')
 
 
-def nested_in_a_folder(root: Path) -> None:
-    for split in ('train', 'valid'):
-        pair(root / 'export' / split, 'a')
+def two_folders_below(root: Path) -> None:
+    for name in ('cats', 'dogs'):
+        two_folders(root / name, 'Annotations', 'JPEGImages')
+
+
+def nothing_for_training(root: Path) -> None:
+    pair(root / 'valid', 'a')
+
+
+def validation_without_labels(root: Path) -> None:
+    two_folders(root / 'train', 'Annotations', 'JPEGImages')
+    image(root / 'valid' / 'JPEGImages' / '1.jpg')
 
 
 @pytest.mark.parametrize(
@@ -616,7 +632,15 @@ def nested_in_a_folder(root: Path) -> None:
         (only_a_list_for_validation, r'has ImageSets/Main/val\.txt, but no list of training ima'),
         (images_elsewhere, r'2 x object of an image that is not there \(left out\): 0\.xml'),
         (only_broken_files, r'Annotations/0\.xml is no XML, cut off'),
-        (nested_in_a_folder, r'2 \.xml'),
+        (
+            two_folders_below,
+            r'has several VOC data sets: set own\.data_root to one of .*cats, .*dog',
+        ),
+        (nothing_for_training, r'valid/Annotations has labels for validation; none are to train'),
+        (
+            validation_without_labels,
+            r'data/valid has images, but no labels as .*/train/Annotations',
+        ),
     ],
 )
 def test_the_line_of_a_folder(build: Callable[[Path], None], line: str, tmp_path: Path) -> None:

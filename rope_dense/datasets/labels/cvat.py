@@ -14,32 +14,71 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from .cvat_pictures import Picture, pictures_in
-from .files import Images, finite, header, naming, read_xml, subfolders
+from .files import IMAGE_SUFFIXES, Images, finite, header, naming, read_xml, subfolders, walk
 from .geometry import ellipse, mask_shape, polygon_shape, rotated_shape
 from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
 from .splits import SPLITS, by_folder, by_hash
 
 FILE = 'annotations.xml'
 MOST_FILES = 20  # a folder with more XML files has one for each image, so is not CVAT's
+SPLIT_NAMES = {*SPLITS['train'], *SPLITS['val']}
 CORNERS = ('xtl', 'ytl', 'xbr', 'ybr')
 
 
 def find_cvat(root: Path) -> LabelFolder | None:
     """annotations.xml beside images/, or train/annotations.xml and val/ or train.xml and val.xml.
 
-    One file is split by the subsets of its images, else by a hash.
+    They are in the folder, or in one of the folders in it. One file is split by the subsets of its
+    images, else by a hash.
 
     Raises:
         ValueError: several files that no split names, or tracks of frames without images.
     """
-    parts = {split: labels_of_split(root, names) for split, names in SPLITS.items()}
+    found = {root: files} if (files := files_in(root)) else {}
+    if not found:
+        found = {path: files for path in subfolders(root).values() if (files := files_in(path))}
+    if len(found) > 1:
+        raise several(
+            root, [labels.source for files in found.values() for labels in files.values()]
+        )
+    for home, files in found.items():
+        if len(files) == len(SPLITS):
+            return LabelFolder(CVAT, files, 'folder')
+        check_validation(home, files['train'])
+        return LabelFolder(CVAT, *split_one(files['train']))
+    return None
+
+
+def check_validation(home: Path, labels: Labels) -> None:
+    """Check that no folder beside the training folder has images for validation.
+
+    Raises:
+        ValueError: it has, and no labels.
+    """
+    folders = subfolders(home)
+    for folder in (folders.get('val'), folders.get('valid')):
+        if folder and labels.images != home and any(walk(folder, IMAGE_SUFFIXES)):
+            raise ValueError(f'{folder} has images, but no labels as {labels.source} has')
+
+
+def files_in(home: Path) -> dict[str, Labels]:
+    """The file of each split in a folder, or the only file as 'train'."""
+    parts = {split: labels_of_split(home, names) for split, names in SPLITS.items()}
     splits = {split: labels for split, labels in parts.items() if labels}
-    if len(splits) == len(SPLITS):
-        return LabelFolder(CVAT, splits, 'folder')
-    if 'val' in splits:
+    if 'train' not in splits and 'val' in splits:
         raise ValueError(f'{splits["val"].source} has no {FILE} in train/ beside it')
-    labels = splits.get('train') or single_file(root)
-    return LabelFolder(CVAT, *split_one(labels)) if labels else None
+    if not splits and (labels := single_file(home)):
+        return dict(train=labels)
+    return splits
+
+
+def several(root: Path, files: Sequence[Path]) -> ValueError:
+    """The error of several files that no split names."""
+    names = ', '.join(path.relative_to(root).as_posix() for path in files)
+    return ValueError(
+        f'{root} has {names} of CVAT, and nothing says which is for training: put them in '
+        f'train/{FILE} and val/{FILE}, export the project as one, or set own.data_root to one'
+    )
 
 
 def split_one(labels: Labels) -> tuple[dict[str, Labels], str]:
@@ -56,11 +95,12 @@ def split_one(labels: Labels) -> tuple[dict[str, Labels], str]:
 
 
 def labels_of_split(root: Path, names: Sequence[str]) -> Labels | None:
-    """The labels of a split: train/annotations.xml, train.xml or annotations/train.xml."""
+    """The labels of a split: the only file in train/, train.xml or annotations/train.xml."""
     folders = subfolders(root)
     for name in names:
-        folder = folders.get(name, root / name)
-        for file in (folder / FILE, root / f'{name}.xml', root / 'annotations' / f'{name}.xml'):
+        if name in folders and (labels := single_file(folders[name])):
+            return labels
+        for file in (root / f'{name}.xml', root / 'annotations' / f'{name}.xml'):
             if file.is_file() and is_cvat(file):
                 return labels_of(file, name)
     return None
@@ -77,21 +117,14 @@ def single_file(root: Path) -> Labels | None:
     """The only file of labels in a folder: annotations.xml, or the only one of CVAT.
 
     Raises:
-        ValueError: several of them, in the folder or in each of its folders; or one that is cut.
+        ValueError: several of them, or one that is cut off.
     """
     if (root / FILE).is_file():
         return labels_of(root / FILE) if is_cvat(root / FILE) else None
     files = [path for path in sorted(root.glob('*.xml')) if not path.name.startswith('.')]
     found = [path for path in files if len(files) <= MOST_FILES and is_cvat(path)]
-    folders = list(subfolders(root).values())
-    if folders and all((folder / FILE).is_file() for folder in folders):
-        found = [folder / FILE for folder in folders if is_cvat(folder / FILE)]
-    if len(found) > 1 or (found and found[0].parent != root):
-        names = ', '.join(path.relative_to(root).as_posix() for path in found)
-        raise ValueError(
-            f'{root} has {names} of CVAT, and nothing says which is for training: put them in '
-            f'train/{FILE} and val/{FILE}, export the project as one, or set own.data_root to one'
-        )
+    if len(found) > 1:
+        raise several(root, found)
     return labels_of(found[0]) if found else None
 
 
@@ -108,10 +141,10 @@ def is_cvat(file: Path) -> bool:
 
 
 def by_subset(labels: Labels, pictures: Sequence[Picture]) -> tuple[dict[str, Labels], str] | None:
-    """The splits by the subsets of a project; None without a subset for training."""
+    """The splits by subsets of a project, or folders in names of images; None for no training."""
     subsets: dict[str, set[str]] = {}
     for picture in pictures:
-        subsets.setdefault(picture.subset.lower(), set()).add(picture.stem)
+        subsets.setdefault(subset_of(picture), set()).add(picture.stem)
     taken: list[str] = []
 
     def find(name: str) -> Labels | None:
@@ -123,9 +156,17 @@ def by_subset(labels: Labels, pictures: Sequence[Picture]) -> tuple[dict[str, La
     if (found := by_folder(find)) is None:
         return None
     splits, described = found
-    others = sorted(subsets.keys() - {*taken})
+    others = sorted(name or 'images of none' for name in subsets.keys() - {*taken})
     words = f'subset ({", ".join(taken)}{"; not " + ", ".join(others) if others else ""})'
     return splits, words if len(taken) > 1 else f'{words} and {described}'
+
+
+def subset_of(picture: Picture) -> str:
+    """The subset of an image, or the folder of its name that is a split's; '' for neither."""
+    if picture.subset.lower() not in ('', 'default'):
+        return picture.subset.lower()
+    folders = picture.stem.lower().split('/')[:-1]
+    return next((name for name in folders if name in SPLIT_NAMES), picture.subset.lower())
 
 
 def read_cvat(labels: Labels, classes: Sequence[str] | None, report: Report) -> Read:
@@ -183,6 +224,8 @@ def labelled(picture: Picture, file: Path, source: Path, report: Report) -> Labe
 
 def shape_of(node: Element, label: str, item: Labelled, where: str) -> Shape | str:
     """The object of a node; the reason to leave it out if it has no area or another form."""
+    if not label:
+        raise ValueError('its label is empty or missing')
     if node.tag == 'box':
         return box_of(node, label, where)
     if node.tag == 'mask':

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import yaml
 from PIL import Image, UnidentifiedImageError
 
@@ -62,9 +61,10 @@ def walk(folder: str | Path, suffixes: Sequence[str] | None = None) -> Iterator[
                 continue
             if entry.is_dir():
                 places.append(entry.path)
-            elif suffixes is None or os.path.splitext(entry.name)[1].lower() in suffixes:
-                if entry.is_file():  # not so for a link to nothing
-                    yield entry.path
+                continue
+            wanted = suffixes is None or os.path.splitext(entry.name)[1].lower() in suffixes
+            if wanted and entry.is_file():  # not so for a link to nothing
+                yield entry.path
 
 
 def subfolders(folder: Path) -> dict[str, Path]:

@@ -8,7 +8,7 @@ boxes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -16,9 +16,9 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from .files import Images, finite, list_files, naming, read_xml
-from .geometry import box_shape, polygon_shape, rotated_shape
+from .geometry import polygon_shape, rotated_shape
 from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
-from .voc_folders import images_of, named_image, same_name, splits_in, stem_of
+from .voc_folders import images_of, named_image, same_name, splits_in, stems_of
 
 CORNERS = ('xmin', 'ymin', 'xmax', 'ymax')
 TRUE = ('1', 'true', 'yes')
@@ -38,21 +38,30 @@ def read_voc(labels: Labels, classes: Sequence[str] | None, report: Report) -> R
 def labelled_images(labels: Labels, report: Report) -> Iterator[Labelled]:
     """The images of a split that have a file of labels."""
     images = Images(labels, report)
-    files = list_files(labels.source, ('.xml',))
-    owned = images_of(files, labels, images)
-    for path, file in owned.items():
-        if labels.takes(file) and (root := annotation_in(path, report)) is not None:
-            yield labelled(path, root, file, report)
-    taken = {*owned.values()}
-    stems = {stem_of(path, labels): path for path in files if path not in owned}
-    for stem, path in stems.items():
-        if labels.names is None or stem in labels.names:
-            image = same_name(path, images) or named_image(path, images)
-            leave_out_all(path, image in taken, report)
-    for _, file in images.chosen():
-        if file not in taken:
+    files = stems_of(list_files(labels.source, ('.xml',)), labels.source)
+    owned = images_of(files, images)
+    for stem, image in owned.items():
+        if labels.names is None or image in labels.names:
+            root = annotation_in(files[stem], report)
+            if root is not None:
+                yield labelled(files[stem], root, images.by_stem[image], report)
+    note_the_rest(files, owned, images, report)
+
+
+def note_the_rest(
+    files: Mapping[str, Path], owned: Mapping[str, str], images: Images, report: Report
+) -> None:
+    """Count XML files without an image of their own, and images without an XML file."""
+    names, taken = images.labels.names, {*owned.values()}
+    for stem, path in files.items():
+        if stem not in owned and (names is None or stem in names):
+            image = same_name(path, stem, images) or named_image(path, stem, images)
+            is_second = image is not None and images.labels.path_of(image) in taken
+            leave_out_all(path, is_second, report)
+    for stem, file in images.chosen():
+        if stem not in taken:
             report.note('image without an XML file (not labelled, so left out)', file.name)
-    for name in sorted((labels.names or frozenset()) - images.by_stem.keys() - stems.keys()):
+    for name in sorted((names or frozenset()) - images.by_stem.keys() - files.keys()):
         report.note('listed image that is not there', name)
 
 
@@ -134,7 +143,7 @@ def upright_box(box: Element, label: str, more: dict[str, Any], report: Report) 
     top, bottom = sorted(values[1::2])
     if [left, top, right, bottom] != values:
         report.note('box with its corners in another order (put in order)', more['where'])
-    return box_shape(label, left - 1, top - 1, right, bottom, **more)
+    return Shape(label, (left - 1, top - 1, right - left + 1, bottom - top + 1), **more)
 
 
 def rotated_box(box: Element, label: str, more: dict[str, Any]) -> Shape:

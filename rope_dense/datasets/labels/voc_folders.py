@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 
 from .files import (
@@ -16,35 +16,58 @@ from .files import (
     read_text,
     read_xml,
     subfolders,
+    walk,
     without_suffix,
 )
 from .objects import Labels, Report
-from .splits import SPLITS, by_folder, by_hash
+from .splits import SPLITS, by_hash
 
 LABEL_FOLDERS = ('annotations', 'annotation', 'xmls', 'xml', 'labels', 'label')
 IMAGE_FOLDERS = ('jpegimages', 'images', 'image', 'imgs', 'img', 'jpgimages', 'pngimages')
+Splits = tuple[dict[str, Labels], str]  # and what says which image is in which
 LOOKED_AT = 5  # files that decide whether a folder has annotations of Pascal VOC
 PER_CLASS = re.compile(r'\s+(-1|0|1)$')  # the last word in lists of one class
 TWO_PATHS = re.compile(rf'^(\S.*(?:{"|".join(map(re.escape, IMAGE_SUFFIXES))}))\s.*\.xml$', re.I)
 
 
-def splits_in(root: Path) -> tuple[dict[str, Labels], str] | None:
-    """Both splits of a data set, and what says which image is in which; None for no data set.
+def splits_in(root: Path) -> Splits | None:
+    """Both splits of the data set in a folder, or in a folder in it; None for no data set.
 
     The lists in ImageSets/Main, or folders of the splits within or around those of labels and
-    images, say it; else a hash does.
+    images, say which image is in which split; else a hash does.
 
     Raises:
-        ValueError: several data sets, lists that name no image, or an image for one split only.
+        ValueError: several data sets, lists that name no image, or labels of only one split.
     """
     home, together = voc_home(root)
+    if found := splits_at(home, together):
+        return found
+    if labels := beside_images(root):
+        return by_hash(labels, all_stems(labels))
+    folders = subfolders(root).values()
+    below = {path: found for path in folders if (found := splits_at(path, labels_in(path)))}
+    if len(below) > 1:
+        raise several(root, below)
+    return next(iter(below.values()), None)
+
+
+def splits_at(home: Path, together: Labels | None) -> Splits | None:
+    """Both splits in a folder, by lists, folders or a hash.
+
+    Args:
+        together: the labels of all images, or of those that no folder of a split has.
+    """
     if together and (found := by_lists(home, together)):
         return found
-    if found := by_folder(lambda name: labels_of_split(home, together, name)):
+    if found := by_split_folders(home, together):
         return found
-    if together is None and (together := beside_images(home)) is None:
-        return None
-    return by_hash(together, all_stems(together))
+    return by_hash(together, all_stems(together)) if together else None
+
+
+def several(root: Path, places: Iterable[Path]) -> ValueError:
+    """The error of several data sets."""
+    names = ', '.join(map(str, places))
+    return ValueError(f'{root} has several VOC data sets: set own.data_root to one of {names}')
 
 
 def voc_home(root: Path) -> tuple[Path, Labels | None]:
@@ -59,8 +82,7 @@ def voc_home(root: Path) -> tuple[Path, Labels | None]:
     homes = [path for depth in depths for path in sorted(root.glob(depth)) if path.is_dir()]
     found = {path: labels for path in homes if (labels := labels_in(path))}
     if len(found) > 1:
-        names = ', '.join(map(str, found))
-        raise ValueError(f'{root} has several VOC data sets: set own.data_root to one of {names}')
+        raise several(root, found)
     return next(iter(found.items()), (root, None))
 
 
@@ -69,11 +91,12 @@ def labels_in(home: Path) -> Labels | None:
     folders = subfolders(home)
     images = next((folders[name] for name in IMAGE_FOLDERS if name in folders), None)
     for name in LABEL_FOLDERS:
-        if name in folders and has_voc(list_files(folders[name], ('.xml',))):
+        if name in folders and has_voc(walk(folders[name], ('.xml',))):
             return Labels(folders[name], images or home)
-    if images and has_voc(list_files(images, ('.xml',))):
+    if images and has_voc(walk(images, ('.xml',))):
         return Labels(images, images)
-    directly = [path for path in list_files(home, ('.xml',)) if path.parent == home]
+    names = sorted(name for name in os.listdir(home) if name.lower().endswith('.xml'))
+    directly = [os.path.join(home, name) for name in names if not name.startswith('.')]
     return Labels(home, home) if has_voc(directly) else None
 
 
@@ -81,32 +104,33 @@ def beside_images(root: Path) -> Labels | None:
     """The root, if folders below it have images with an XML file beside each, and no split."""
     files = list_files(root, ('.xml',))
     folders = {part.lower() for path in files for part in path.relative_to(root).parts[:-1]}
-    if folders & {*SPLITS['train'], *SPLITS['val']} or not has_voc(files):
+    if folders & {*SPLITS['train'], *SPLITS['val']} or not has_voc(map(str, files)):
         return None
     labels = Labels(root, root)
     images = Images(labels, Report())
-    return labels if all(stem_of(path, labels) in images.by_stem for path in files) else None
+    return labels if all(stem in images.by_stem for stem in stems_of(files, root)) else None
 
 
-def has_voc(files: Sequence[Path]) -> bool:
+def has_voc(files: Iterable[str]) -> bool:
     """Return whether one of the first XML files is an annotation of Pascal VOC.
 
     Raises:
         ValueError: none of them can be read.
     """
-    problems = []
-    for path in files[:LOOKED_AT]:
+    problems, is_other = [], False
+    for path in islice(files, LOOKED_AT):
         try:
-            if read_xml(path).tag == 'annotation':
+            if read_xml(Path(path)).tag == 'annotation':
                 return True
+            is_other = True
         except ValueError as problem:
             problems.append(problem)
-    if problems and len(problems) == len(files[:LOOKED_AT]):
+    if problems and not is_other:
         raise problems[0]
     return False
 
 
-def by_lists(home: Path, labels: Labels) -> tuple[dict[str, Labels], str] | None:
+def by_lists(home: Path, labels: Labels) -> Splits | None:
     """The splits by trainval.txt, train.txt, ... in ImageSets/Main, ImageSets or the folder itself.
 
     Lists of images without labels, such as VOC2012's test images, are not taken. A part of the
@@ -117,7 +141,8 @@ def by_lists(home: Path, labels: Labels) -> tuple[dict[str, Labels], str] | None
     """
     if not (files := lists_in(home)):
         return None
-    images, stems = Images(labels, Report()), stems_in(labels)
+    images = Images(labels, Report())
+    stems = stems_in(labels, images)
     lists = {name: listed(path, images, labels) for name, path in files.items()}
     shares = {name: len(names & stems) / max(len(names), 1) for name, names in lists.items()}
     for least in (0.5, 0):
@@ -172,22 +197,41 @@ def listed(path: Path, images: Images, labels: Labels) -> frozenset[str]:
     return frozenset(names)
 
 
-def labels_of_split(home: Path, together: Labels | None, name: str) -> Labels | None:
-    """The labels in the folder of a split, or in folders of the split for labels and images."""
-    if (folder := subfolders(home).get(name)) and (found := labels_in(folder)):
-        return replace(found, names=frozenset(all_stems(found)))
-    if together is None or together.source == home:
-        return None
-    source = subfolders(together.source).get(name)
-    images = subfolders(together.images).get(name)
-    if source and not has_voc(list_files(source, ('.xml',))):
-        source = None
-    if source and images:
-        found = Labels(source, images)
-        return replace(found, names=frozenset(all_stems(found)))
-    if source:
-        found = Labels(source, together.images)
-        return replace(found, names=frozenset(stems_in(found)))
+def by_split_folders(home: Path, together: Labels | None) -> Splits | None:
+    """The splits by folders such as train/, around the folders of labels and images or in them.
+
+    Raises:
+        ValueError: labels for validation only, or images for validation without labels.
+    """
+    around, is_apart = subfolders(home), together is not None and together.source != home
+    sources = subfolders(together.source) if together and is_apart else {}
+    images = subfolders(together.images) if together and is_apart else {}
+
+    def find(name: str) -> Labels | None:
+        if name in around and (found := labels_in(around[name])):
+            return replace(found, names=frozenset(all_stems(found)))
+        if together is None:
+            return None
+        return labels_within(together, sources.get(name), images.get(name))
+
+    found = {split: next(filter(None, map(find, names)), None) for split, names in SPLITS.items()}
+    splits = {split: labels for split, labels in found.items() if labels}
+    if 'train' not in splits and 'val' in splits:
+        raise ValueError(f'{splits["val"].source} has labels for validation; none are to train')
+    for folder in (around.get('val'), around.get('valid'), images.get('val'), images.get('valid')):
+        if len(splits) == 1 and folder and any(walk(folder, IMAGE_SUFFIXES)):
+            raise ValueError(f'{folder} has images, but no labels as {splits["train"].source} has')
+    if len(splits) == len(SPLITS):
+        return splits, 'folder'
+    return by_hash(splits['train']) if splits else None
+
+
+def labels_within(together: Labels, source: Path | None, images: Path | None) -> Labels | None:
+    """The labels of a split that has a folder of labels, of images or of both."""
+    if source and has_voc(walk(source, ('.xml',))):
+        found = Labels(source, images or together.images)
+        stems = all_stems(found) if images else stems_in(found, Images(found, Report()))
+        return replace(found, names=frozenset(stems))
     if images and together.source != together.images:
         files = list_files(images, IMAGE_SUFFIXES)
         return replace(together, names=frozenset(together.path_of(file) for file in files))
@@ -196,51 +240,63 @@ def labels_of_split(home: Path, together: Labels | None, name: str) -> Labels | 
 
 def all_stems(labels: Labels) -> set[str]:
     """The images with and without labels, as ``stems_in``."""
-    return stems_in(labels) | Images(labels, Report()).by_stem.keys()
+    images = Images(labels, Report())
+    return stems_in(labels, images) | images.by_stem.keys()
 
 
-def stems_in(labels: Labels) -> set[str]:
+def stems_in(labels: Labels, images: Images) -> set[str]:
     """The images with an XML file as paths without suffix; the file's path if no image is there."""
-    files = list_files(labels.source, ('.xml',))
-    owned = images_of(files, labels, Images(labels, Report()))
-    return {labels.path_of(owned[f]) if f in owned else stem_of(f, labels) for f in files}
+    files = stems_of(list_files(labels.source, ('.xml',)), labels.source)
+    owned = images_of(files, images)
+    return {owned.get(stem, stem) for stem in files}
 
 
-def stem_of(path: Path, labels: Labels) -> str:
-    """The path of an XML file in the folder of labels, without its suffix."""
-    return path.relative_to(labels.source).as_posix()[: -len('.xml')]
+def stems_of(files: Sequence[Path], folder: Path) -> dict[str, Path]:
+    """Files by their paths in a folder, without suffix."""
+    start = len(os.path.join(folder, '')) if folder.parts else 0
+    return {os.path.splitext(str(path)[start:])[0]: path for path in files}
 
 
-def images_of(files: Sequence[Path], labels: Labels, images: Images) -> dict[Path, Path]:
+def images_of(files: Mapping[str, Path], images: Images) -> dict[str, str]:
     """The image of each XML file: of its path, else of its name, else of its ``filename``.
 
     No image is of two files. Where the images have the same folders as the labels, an image of the
     same name in another folder is another image.
+
+    Args:
+        files: by their paths without suffix.
+
+    Returns:
+        Paths of images without suffix by those of XML files.
     """
-    stems = {path: stem_of(path, labels) for path in files}
-    found: dict[Path, Path] = {}
-    for path, stem in stems.items():
-        if file := images.by_stem.get(stem) or images.by_path.get(stem):  # a.xml, a.jpg.xml
-            found[path] = file
-    taken = set(found.values())
+    found = {stem: stem for stem in files if stem in images.by_stem}
+    paths = {file: stem for stem, file in images.by_stem.items()} if len(found) < len(files) else {}
+    taken = set(found)
     folders = {os.path.dirname(stem) for stem in images.by_stem}  # with '' for the folder itself
-    for find in (same_name, named_image):
-        for path in files:
-            if path in found or (file := find(path, images)) is None or file in taken:
+    for find in (same_path, same_name, named_image):
+        for stem, path in files.items():
+            if stem in found or (file := find(path, stem, images)) is None:
                 continue
-            if file.stem != path.stem or os.path.dirname(stems[path]) not in folders:
-                found[path] = file
-                taken.add(file)
+            image = paths[file]
+            is_same = find is same_path or file.stem != path.stem
+            if image not in taken and (is_same or os.path.dirname(stem) not in folders):
+                found[stem] = image
+                taken.add(image)
     return found
 
 
-def same_name(path: Path, images: Images) -> Path | None:
+def same_path(path: Path, stem: str, images: Images) -> Path | None:
+    """The image of an XML file such as a.jpg.xml."""
+    return images.by_path.get(stem)
+
+
+def same_name(path: Path, stem: str, images: Images) -> Path | None:
     """The only image of the name of an XML file."""
     same = images.by_name.get(path.stem, ())
     return same[0] if len(same) == 1 else None
 
 
-def named_image(path: Path, images: Images) -> Path | None:
+def named_image(path: Path, stem: str, images: Images) -> Path | None:
     """The image whose ``folder`` and ``filename`` an annotation has."""
     root = read_xml(path)
     name = (root.findtext('filename') or '').strip()
