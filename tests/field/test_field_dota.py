@@ -185,7 +185,9 @@ def test_whether_lines_have_a_difficulty(
     if classes is None:
         files(root, pair('train/images/a', 'train/labelTxt/a', texts[0]))
         files(root, pair('val/images/b', 'val/labelTxt/b', texts[1]))
-        assert "are 'type 1 0' and 'type 1 1' classes" in refusal(root)
+        said = refusal(root)
+        assert "train/labelTxt/a.txt, line 1 ends with 'type 1 0' and " in said
+        assert "val/labelTxt/b.txt, line 1 with 'type 1 1': is the number a diff" in said
         return
     found = of_texts(root, HEAD + texts[0], val=texts[1])
     assert found.classes == classes
@@ -201,7 +203,7 @@ def test_one_class_with_difficulties(root: Path) -> None:
         files(root, pair(f'{name}/images/a', f'{name}/labelTxt/a', line))
         files(root.parent / 'mmrotate', pair(f'{name}/images/a', f'{name}/annfiles/a', line))
     assert reading(root.parent / 'mmrotate').classes == ('ship',)
-    assert "'ship 0' and 'ship 1' classes, or 'ship' with a difficulty?" in refusal(root)
+    assert "a.txt, line 1 with 'ship 1': is the number a difficulty" in refusal(root)
     write(root / 'classes.txt', 'ship\n')
     assert reading(root).objects['val'] == {'a.png': [('ship', BOX, 1)]}
     write(root / 'classes.txt', 'ship 0\nship 1\n')
@@ -209,18 +211,23 @@ def test_one_class_with_difficulties(root: Path) -> None:
     assert reading(root).classes == ('ship 0', 'ship 1')
 
 
-def test_a_difficulty_in_some_lines_only_is_refused(root: Path) -> None:
-    files(root, pair('train/images/a', 'train/labelTxt/a', f'{LINE}\n{CORNERS} ship'))
-    files(root, pair('val/images/b', 'val/labelTxt/b'))
-    assert "a.txt, line 1 has a difficulty ('ship 0') and a.txt, line 2 has none" in refusal(root)
+@pytest.mark.parametrize('other', ['ship', 'plane'])
+def test_a_difficulty_in_some_lines_only_is_refused(root: Path, other: str) -> None:
+    text = f'{LINE}\n{CORNERS} car 0\n{CORNERS} {other}'
+    files(root, pair('train/images/a', 'train/labelTxt/a', text))
+    files(root, pair('val/images/b', 'val/labelTxt/b', LINE))
+    found = refusal(root)
+    assert f"a.txt, line 3 ends with '{other}' and " in found and "line 2 with 'car 0':" in found
+    write(root / 'classes.txt', 'ship\ncar\nplane')
+    assert 'a.txt, line 3: 9 words' in refusal(root)
 
 
 @pytest.mark.parametrize(
     'line, said',
     [
-        ('10 9 30 9 30 21 10 ship 0', "a corner is 'ship'"),
+        ('10 9 30 9 30 21 10 ship 0', "ends with '0'"),
         ('ship 10 9 30 9 30 21 10 21 0', "a corner is 'ship'"),
-        (f'{CORNERS} ship', 'has none'),
+        (f'{CORNERS} ship', "ends with 'ship'"),
         (CORNERS, '8 words; give x and y of four corners, class'),
         (LINE.replace(' ', ','), '1 words'),
         (LINE.replace('10', 'nan'), "a corner is 'nan'"),
@@ -267,6 +274,14 @@ def test_corners_outside_stay_where_boxes_are_rotated(root: Path) -> None:
     (found, _) = reading(root, oriented=True).content['train']['annotations']
     corners = np.reshape(found['segmentation'][0], (4, 2)).round(2)
     assert {*map(tuple, corners.tolist())} == {(-4, 10), (20, -2), (26, 10), (2, 22)}
+
+
+def test_roboflow_oriented(root: Path) -> None:
+    """A data.yaml of YOLO beside DOTA's labels."""
+    yaml = 'train: ../train/images\nval: ../valid/images\nnc: 2\nnames: [ship, large plane]\n'
+    given = pair('train/images/a', 'train/labelTxt/a') | pair('valid/images/b', 'valid/labelTxt/b')
+    found = reading(files(root, {'data.yaml': yaml, **given}))
+    assert found.objects['train']['a.png'][:1] == SHIP and found.text.startswith('DOTA')
 
 
 def test_labels_of_a_folder_that_is_given(root: Path) -> None:

@@ -245,6 +245,10 @@ LABEL_STUDIO = {
         many('obj_train_data/', 'obj_train_data/', DOG_LINE) | {'obj.names': 'cat\ndog'},
         many('images/', 'labels/', DOG_LINE) | {'dataset.yaml': NAMES},
         many('images/', 'labels/', DOG_LINE) | {'data.yaml': 'train: images\n' + NAMES},
+        many('', '') | {'labels.txt': 'dog'},  # makesense.ai
+        many('data/', 'data/') | {'obj.names': 'dog', 'images.txt': 'data/0.jpg'},  # FiftyOne, v4
+        many('images/t/', 'labels/t/')
+        | {'dataset.yaml': 'names:\n  0: dog\npath: /a/b\ntrain: ./images/t/\n'},  # v5
         many('project/images/', 'project/labels/', DOG_LINE) | {'project/classes.txt': 'cat\ndog'},
         many('cam1/images/', 'cam1/labels/', DOG_LINE)
         | {'data.yaml': 'train: [cam1/images]\n' + NAMES},
@@ -366,6 +370,18 @@ def test_a_copy_whose_path_is_that_of_the_original(root: Path) -> None:
     original = files(root.parent / 'original', split_pairs())
     files(root, {'data.yaml': f'path: {original}\n{YAML}', **split_pairs(DOG_LINE)})
     assert 'correct `path`' in refusal(root)
+
+
+def test_images_outside_are_said(root: Path) -> None:  # B11
+    other = files(root.parent / 'other', split_pairs())
+    files(root, {'data.yaml': f'path: {other}\n{YAML}'})
+    assert f'by data.yaml (images in {other}/images/train);' in reading(root).text
+
+
+@pytest.mark.parametrize('val', ['images/train', './images/train/'])
+def test_val_may_be_train(root: Path, val: str) -> None:  # coco128, F8
+    files(root, {'data.yaml': f'train: images/train\nval: {val}\n{NAMES}', **split_pairs()})
+    assert '1 of 1 validation images are training images, too' in reading(root).text
 
 
 def test_a_yaml_in_a_folder_below(root: Path) -> None:  # F9
@@ -495,6 +511,22 @@ def test_what_is_missing_is_said(
 ) -> None:
     found = refusal(files(root, given))
     assert all(text in found for text in said), found
+
+
+@pytest.mark.parametrize(
+    'given',
+    [
+        {'labels/a.txt': LINE, 'classes.txt': 'cat\ndog', 'notes.json': '{}'},  # without images
+        pair('pictures/a', 'annotations/a') | {'classes.txt': 'cat'},
+        {f'one/two/{name}': text for name, text in split_pairs().items()}
+        | {'one/two/d.yaml': YAML},
+    ],
+)
+def test_labels_that_no_image_is_found_for_are_said(
+    root: Path, given: Mapping[str, str | None]
+) -> None:
+    found = refusal(files(root, given))
+    assert 'a.txt has labels as of YOLO, but none of its folders has their images' in found
 
 
 def test_folders_that_are_not_of_yolo(root: Path) -> None:
@@ -664,6 +696,12 @@ def test_lines_that_are_wrong_are_refused(root: Path, line: str, said: str) -> N
     assert 'a.txt, line 3: ' in found and said in found
 
 
+def test_numbers_of_classes_from_1_are_refused(root: Path) -> None:
+    files(root, {'data.yaml': YAML, **split_pairs(f'{DOG_LINE}\n2 .5 .5 .5 .4', DOG_LINE)})
+    found = refusal(root)
+    assert 'the numbers of 2 classes are 0 to 1; in the labels they are 1 to 2' in found
+
+
 @pytest.mark.parametrize('shape', ['[2, 3]', "['2', 3]", '\n- 2\n- 3'])
 def test_key_points_are_no_corners(root: Path, shape: str) -> None:  # F4
     lines = ['0 .5 .5 .5 .4 .45 .45 2 .55 .55 1', '1 .5 .5 .5 .4 0 0 0 0 0 0']
@@ -671,6 +709,14 @@ def test_key_points_are_no_corners(root: Path, shape: str) -> None:  # F4
     found = reading(files(root, {**given, **split_pairs('\n'.join(lines), lines[0])}))
     assert found.objects == {'train': {'a.jpg': CAT + DOG}, 'val': {'b.jpg': CAT}}
     assert '3 x box with key points (the points are not used): a.txt, line 1' in found.text
+
+
+def test_key_points_that_a_yaml_of_names_says(root: Path) -> None:
+    line = '0 .5 .5 .5 .4 .45 .45 2 .55 .55 1'
+    files(root, {'pose.yaml': NAMES + 'kpt_shape: [2, 3]', **split_pairs(line, line)})
+    assert reading(root).objects['train'] == {'a.jpg': CAT}
+    _, items = read_yolo(Labels(root / 'labels/train', root / 'images/train'), None, Report())
+    assert [len(item.shapes) for item in items] == [1]
 
 
 def test_key_points_of_two_numbers(root: Path) -> None:

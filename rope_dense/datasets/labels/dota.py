@@ -47,8 +47,7 @@ def labelled_images(labels: Labels, has: bool, report: Report) -> Iterator[Label
         stem = stem_of(path, labels)
         if file is not None and labels.takes(file):
             labelled.add(file)
-            with naming(path):
-                yield Labelled(file, [shape_in(line, has, at) for at, line in object_lines(path)])
+            yield Labelled(file, [shape_in(path, *line, has) for line in object_lines(path)])
         elif file is None and (count := len(list(object_lines(path)))):
             if labels.names is None or stem in labels.names:
                 report.leave_out(NO_IMAGE, path.name, count)
@@ -64,14 +63,14 @@ def object_lines(path: Path) -> Iterator[tuple[str, str]]:
     return (pair for pair in numbered_lines(path) if not pair[1].lower().startswith(HEAD))
 
 
-def shape_in(line: str, has_difficulty: bool, where: str) -> Shape:
+def shape_in(path: Path, where: str, line: str, has_difficulty: bool) -> Shape:
     """The object of a line; it is difficult above 0.
 
     Raises:
         ValueError: the line has less than four corners and a class.
     """
     words = line.split()
-    with naming(where):
+    with naming(path.with_name(where)):
         if len(words) < 9 + has_difficulty:
             rest = 'class, difficulty' if has_difficulty else 'class'
             raise ValueError(f'{len(words)} words; give x and y of four corners, {rest}')
@@ -86,31 +85,29 @@ def has_difficulty(sources: set[Path]) -> bool:
 
     They do if each ends with 0, 1 or 2 and several classes are left without that word. If only one
     is left, it has difficulties if all are 0 or mmrotate's script wrote the files; without any 0,
-    the number is of the class ('type 1', 'type 2'). Else classes.txt decides.
+    the number is of the class ('type 1', 'type 2'). In doubt, classes.txt decides.
 
     Raises:
-        ValueError: some lines have a difficulty and some have none, or nothing decides.
+        ValueError: nothing decides, or some lines have a difficulty and some have none.
     """
     places = ends_of(sources)
     parts = {end: end.rpartition(' ') for end in places}
-    ends = {end: name for end, (name, _, last) in parts.items() if name and last in DIFFICULTIES}
-    if len(ends) < len(places):
-        for end in (end for end, name in ends.items() if name in places):
-            raise ValueError(
-                f'{places[end]} has a difficulty ({end!r}) and {places[ends[end]]} has none: write '
-                'it into all lines or into none'
-            )
-        return False
-    names, numbers = set(ends.values()), {last for _, _, last in parts.values()}
-    if len(names) != 1 or numbers == {'0'} or any(path.name == 'annfiles' for path in sources):
-        return bool(names)
-    if '0' not in numbers:
+    names = {end: name for end, (name, _, last) in parts.items() if name and last in DIFFICULTIES}
+    classes, numbers = set(names.values()), {parts[end][2] for end in names}
+    if len(names) < len(places):
+        if not classes & places.keys() and ('0' not in numbers or len(classes) < 2):
+            return False
+    elif len(classes) != 1 or numbers == {'0'} or any(x.name == 'annfiles' for x in sources):
+        return bool(classes)
+    elif '0' not in numbers:
         return False
     if listed := listed_classes(sources):
-        return names <= listed
+        return not places.keys() <= listed
+    odd, other = sorted(places, key=lambda end: (end in names, end))[:2]
     raise ValueError(
-        f'{min(sources)}: are {" and ".join(map(repr, sorted(places)))} classes, or {min(names)!r} '
-        f'with a difficulty? Write the names of the classes to {CLASSES_FILE} in it or above'
+        f'{places[odd]} ends with {odd!r} and {places[other]} with {other!r}: is the number a '
+        'difficulty, which each line has to have, or of the class? Write the names of the classes '
+        f'to {min(sources) / CLASSES_FILE}'
     )
 
 
@@ -119,7 +116,7 @@ def ends_of(sources: set[Path]) -> dict[str, str]:
     places: dict[str, str] = {}
     for path in (path for source in sorted(sources) for path in label_texts(source)):
         for where, line in object_lines(path):
-            places.setdefault(' '.join(line.split()[8:]), where)
+            places.setdefault(' '.join(line.split()[8:]), str(path.with_name(where)))
     places.pop('', None)  # too short, which the reader refuses
     return places
 

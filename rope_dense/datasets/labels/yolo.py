@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from .files import Images, PlacedError, finite, header, naming, numbered_lines, read_text
+from .files import Images, PlacedError, finite, header, numbered_lines, read_text
 from .geometry import polygon_shape
 from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
 from .yolo_files import matched
 from .yolo_folders import find_data_set, is_yolo
-from .yolo_yaml import names_above
+from .yolo_yaml import names_above, options_in
 
 FARTHEST = 2.0  # shares of the image: numbers beyond are no shares
 BORDER = 0.05  # of the image, by which corners may be outside
@@ -40,7 +41,7 @@ def read_yolo(labels: Labels, classes: Sequence[str] | None, report: Report) -> 
         classes: names in the order of the class numbers; None for those of classes.txt, of
             NAME.names or of a yaml, in the folder of the labels or above.
     """
-    names = tuple(classes or named(labels.source))
+    names, options = (tuple(classes), labels.options) if classes else named(labels)
     images = Images(labels, report)
     files, rest = matched(labels, images, report)
     note_absent(labels, images, rest, report)
@@ -50,16 +51,16 @@ def read_yolo(labels: Labels, classes: Sequence[str] | None, report: Report) -> 
             f'{labels.images}: none of its {len(chosen)} images has a label file: a.jpg needs '
             f'a.txt in {labels.source}, or beside it'
         )
-    return names, Lines(names, labels.options.get('kpt_shape'), report).read(chosen)
+    return names, Lines(labels.source, names, options.get('kpt_shape'), report).read(chosen)
 
 
-def named(source: Path) -> Sequence[str]:
-    """The names of classes in or above a folder of labels."""
-    if found := names_above(source):
-        return found[1]
+def named(labels: Labels) -> tuple[Sequence[str], Mapping[str, Any]]:
+    """The names of classes in or above a folder of labels, and the options of the labels."""
+    if found := names_above(labels.source):
+        return found[1], {**options_in(found[0]), **labels.options}
     raise ValueError(
-        f'{source}: no names of classes: write them to classes.txt in it or above, one a line in '
-        'the order of their numbers, or give --classes'
+        f'{labels.source}: no names of classes: write them to classes.txt in it or above, one a '
+        'line in the order of their numbers, or give --classes'
     )
 
 
@@ -81,33 +82,42 @@ class Lines:
     """Reads the lines of the label files of a split.
 
     Attributes:
+        source: their folder.
         names: of the classes, in the order of their numbers.
         kpt_shape: (points, numbers of a point) of pose labels; None for other labels.
         outlines: number of polygons.
         pose_like: places of polygons, as long as all of them may be boxes with key points.
+        numbers: of the classes in the lines.
     """
 
+    source: Path
     names: Sequence[str]
     kpt_shape: tuple[int, int] | None
     report: Report
     outlines: int = 0
     pose_like: list[str] = field(default_factory=list)
+    numbers: set[int] = field(default_factory=set)
 
     def read(self, files: Mapping[Path, Path | None]) -> Iterator[Labelled]:
         """The images with the objects of their label files."""
         for file, path in files.items():
             item = Labelled(file)
             if path is not None:
-                with naming(path):
-                    self.add(list(numbered_lines(path)), item)
+                self.add(path, item)
             yield item
+        count = len(self.names)
+        if 0 not in self.numbers and max(self.numbers, default=0) == count:
+            raise ValueError(
+                f'{self.source}: the numbers of {count} classes are 0 to {count - 1}; in the labels '
+                f'they are {min(self.numbers)} to {count}: do they count from 1?'
+            )
         if self.outlines and self.outlines == len(self.pose_like):
             kind = f'polygon that may be a box with key points ({KPT_SHAPE})'
             self.report.note(kind, self.pose_like[0], self.outlines)
 
-    def add(self, lines: Sequence[tuple[str, str]], item: Labelled) -> None:
-        """Add the objects of the lines to their image."""
-        if not lines:
+    def add(self, path: Path, item: Labelled) -> None:
+        """Add the objects of a label file to its image."""
+        if not (lines := list(numbered_lines(path))):
             return
         try:
             image = header(item.file)
@@ -119,11 +129,12 @@ class Lines:
             try:
                 numbers = numbers_in(line)
                 number = int(numbers[0])
+                self.numbers.add(number)
                 is_known = 0 <= number < len(self.names)
                 label = self.names[number] if is_known else ''
                 shape = self.shape(label, numbers[1:], (image.width, image.height), where)
             except ValueError as error:  # ``naming`` would cost more than the line
-                raise PlacedError(f'{where}: {error}') from error
+                raise PlacedError(f'{path.with_name(where)}: {error}') from error
             if numbers in seen:
                 self.report.note('object that is there twice in one file (taken once)', where)
             elif is_known:

@@ -18,8 +18,9 @@ from .objects import Labels, Report
 from .splits import by_hash
 
 LABELS = {'images': 'labels', 'Images': 'Labels', 'IMAGES': 'LABELS', 'JPEGImages': 'labels'}
-LISTS = re.compile(r'classes|labels|notes|readme.*|train.*|val.*|test.*', re.I)  # NAME.txt
-NO_LABELS = re.compile(r'(^|/)((labeltxt[^/]*|annfiles|imagesets)/|classes\.txt$)', re.I)
+LISTS = re.compile(r'notes|readme.*|train.*|val.*|test.*', re.I)  # NAME.txt
+NO_LABELS = re.compile(r'(^|/)((labeltxt[^/]*|annfiles|imagesets)/|(classes|labels)\.txt$)', re.I)
+LISTS_OF_NAMES = ('classes.txt', 'labels.txt')
 ELSEWHERE = 'label file in another folder than its image (taken by its name)'
 
 

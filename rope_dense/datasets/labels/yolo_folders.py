@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from ..classes import CLASSES_FILE
 from .files import IMAGE_SUFFIXES, Images, numbered_lines, read_text, subfolders
 from .objects import Labels, Report
 from .splits import SPLITS
-from .yolo_files import images_below, in_two, labels_of, matched
-from .yolo_yaml import Found, declaration_in, declared, names_above
+from .yolo_files import images_below, in_two, label_files, labels_of, matched
+from .yolo_yaml import Found, declaration_in, declared, names_above, options_in
 
 LOOKED_AT = 20  # label files that decide whether a folder has labels of YOLO
 SPLIT_NAMES = {*SPLITS['train'], *SPLITS['val']}
@@ -33,7 +34,7 @@ def find_data_set(root: Path) -> Found | None:
     layouts = [splits for splits in [common_folders(root)] if splits]
     if not layouts and not found:
         layouts = [splits for folder in below if (splits := common_folders(folder))]
-    found += [(*splits, names) for splits in layouts if (names := split_names(splits[0], root))]
+    found += [data_set for splits in layouts if (data_set := with_names(*splits, root))]
     if any(places_of(one) != places_of(found[0]) for one in found):
         places = ', '.join(dict.fromkeys(str(one[0]['train'].images) for one in found))
         raise ValueError(f'{root} has several YOLO data sets: set own.data_root to one ({places})')
@@ -43,7 +44,21 @@ def find_data_set(root: Path) -> Found | None:
             f'missing: write them to {root / CLASSES_FILE}, one a line in the order of their '
             'numbers, or add the data.yaml'
         )
+    if not found:
+        refuse_unplaced(root)
     return found[0] if found else None
+
+
+def refuse_unplaced(root: Path) -> None:
+    """Refuse label files whose images are not where YOLO has them."""
+    for path in islice(label_files(root), LOOKED_AT):
+        _, line = next(numbered_lines(path), ('', ''))
+        if is_yolo(line) and ',' not in line:
+            raise ValueError(
+                f'{path} has labels as of YOLO, but none of its folders has their images: they are '
+                'in images/ beside labels/, or beside the label files, or where a data.yaml in '
+                'own.data_root says'
+            )
 
 
 def places_of(found: Found) -> dict[str, tuple[object, ...]]:
@@ -51,11 +66,11 @@ def places_of(found: Found) -> dict[str, tuple[object, ...]]:
     return {split: (item.source, item.images, item.names) for split, item in found[0].items()}
 
 
-def split_names(splits: dict[str, Labels], root: Path) -> Sequence[str] | None:
-    """The names of the classes of all splits; None if no file has them.
+def with_names(splits: dict[str, Labels], described: str, root: Path) -> Found | None:
+    """The splits with the names of their classes and what a yaml says; None without names.
 
     Raises:
-        ValueError: the splits have different ones.
+        ValueError: the splits have different names.
     """
     places = dict.fromkeys(p for labels in splits.values() for p in (labels.source, labels.images))
     found = [one for place in places if (one := names_above(place, root))]
@@ -65,7 +80,11 @@ def split_names(splits: dict[str, Labels], root: Path) -> Sequence[str] | None:
                 f'{found[0][0]} and {file} have different classes: one list has to fit the numbers '
                 'in all label files'
             )
-    return found[0][1] if found else None
+    if not found:
+        return None
+    options = options_in(found[0][0])
+    parts = {split: replace(labels, options=options) for split, labels in splits.items()}
+    return parts, described, found[0][1]
 
 
 def common_folders(home: Path) -> Splits | None:

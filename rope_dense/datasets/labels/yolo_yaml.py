@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..classes import CLASSES_FILE, read_classes
+from ..classes import read_classes
 from .files import class_names, read_text, read_yaml
 from .objects import Labels
 from .splits import SPLITS, WORDS
-from .yolo_files import in_two, label_folder, labels_of
+from .yolo_files import LISTS_OF_NAMES, in_two, label_folder, labels_of
 
 Found = tuple[dict[str, Labels], str, Sequence[str]]  # splits, what says which is which, classes
 ABSENT = ('', '~', 'null', 'Null', 'NULL', 'None')  # as the text of a yaml
@@ -102,7 +102,7 @@ def declared(file: Path, root: Path) -> Found:
         raise ValueError(f'{file} has no `train`: write the folder of the training images')
     options = key_points(file, content)
     places = {s: [located(x, content, file, root) for x in items] for s, items in given.items()}
-    if places['train'] == places['val'] and given['train'] != given['val']:
+    if places['train'] == places['val'] and len({ends(items) for items in given.values()}) > 1:
         raise ValueError(
             f'{file}: {given["train"][0]!r} and {given["val"][0]!r} are both found in '
             f'{places["train"][0]}: is a folder missing?'
@@ -118,6 +118,8 @@ def declared(file: Path, root: Path) -> Found:
                 f'looked in {folder} and beside the images'
             )
     described = str(file.relative_to(root))
+    if outside := [x for x in splits.values() if x.images != root and root not in x.images.parents]:
+        described = f'{described} (images in {outside[0].images})'
     if 'val' not in splits:
         splits, parts = in_two(splits['train'])
         described = f'{described}, which has no `val`, and {parts}'
@@ -129,13 +131,25 @@ def key_points(file: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     given = content.get('kpt_shape')
     if given is None or given in ABSENT or given == []:
         return {}
-    if (
-        not isinstance(given, list)
-        or len(given) != 2
-        or not KPT_SHAPE.fullmatch(' '.join(map(str, given)))
-    ):
+    if not isinstance(given, list) or not KPT_SHAPE.fullmatch(' '.join(map(str, given))):
         raise ValueError(f'{file}: kpt_shape is {given!r}; it is [points, 2 or 3], as [17, 3]')
     return dict(kpt_shape=tuple(map(int, given)))
+
+
+def options_in(file: Path) -> dict[str, Any]:
+    """The options of labels that a file with names of classes says."""
+    content = content_of(file) if file.suffix.lower() in DECLARATIONS[0] else {}
+    return key_points(file, content)
+
+
+def ends(items: Sequence[str]) -> tuple[str, ...]:
+    """Paths without what makes no difference."""
+    return tuple('/'.join(parts_of(item.replace('\\', '/'))) for item in items)
+
+
+def parts_of(path: str) -> list[str]:
+    """The parts of a path without '.' and '..'."""
+    return [part for part in path.split('/') if part not in ('', '.', '..')]
 
 
 def located(entry: str, content: Mapping[str, Any], file: Path, root: Path) -> Path:
@@ -151,7 +165,7 @@ def located(entry: str, content: Mapping[str, Any], file: Path, root: Path) -> P
     homes = [file.parent / ('' if base in ABSENT else base), file.parent]
     homes = [Path(os.path.normpath(home)) for home in homes]
     exact = [Path(os.path.normpath(home / name)) for home in homes]
-    parts = [part for part in name.split('/') if part not in ('', '.', '..')]
+    parts = parts_of(name)
     loose = [home.joinpath(*parts[n:]) for home in (*homes, root) for n in range(len(parts))]
     there = [path for path in dict.fromkeys([*exact, *loose]) if os.path.exists(path)]
     inside = [path for path in there if path == root or root in path.parents]
@@ -215,7 +229,8 @@ def listed_names(given: object, file: Path) -> tuple[str, ...]:
 def names_above(folder: Path, root: Path | None = None) -> tuple[Path, tuple[str, ...]] | None:
     """The file with names of classes nearest to label files, in their folder or above, and these.
 
-    That is classes.txt, NAME.names of darknet, NAME.labels of Roboflow, or a yaml with `names`.
+    That is classes.txt, labels.txt of makesense.ai, NAME.names of darknet, NAME.labels of Roboflow,
+    or a yaml with `names`.
 
     Args:
         root: the last folder to look in; None for no limit but ``ABOVE``.
@@ -237,7 +252,7 @@ def names_above(folder: Path, root: Path | None = None) -> tuple[Path, tuple[str
 def names_in(path: Path) -> tuple[str, ...] | None:
     """The names of the classes in a file; None if it is not a file of names."""
     if path.suffix.lower() not in DECLARATIONS[0]:
-        is_list = path.suffix.lower() != '.txt' or path.name.lower() == CLASSES_FILE
+        is_list = path.suffix.lower() != '.txt' or path.name.lower() in LISTS_OF_NAMES
         return read_classes(path)[0] if is_list else None
     content = content_of(path)
     given = content.get('names') if isinstance(content, dict) else None
