@@ -4,25 +4,26 @@ import contextlib
 import inspect
 import io
 import os
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 
 import mmengine
-import numpy as np
 from mmengine.config import Config, ConfigDict
 from mmengine.dataset import BaseDataset
-from mmengine.registry import DATASETS, TRANSFORMS
+from mmengine.registry import DATASETS
 
-from ..datasets.coco_completion import complete_annotations
-from ..engine.runner import FILES, NamingPipeline
+from ..engine.runner import FILES
+from ..own.recipes import find_anew, has_own_data
 from ..project.building import build_part
-from ..project.config import component_of, datasets_of, detects, evaluators, lacks_classes
-from ..project.errors import UsageError
+from ..project.config import component_of, datasets_of, detects, evaluators
+from ..project.errors import UsageError, usage_errors
 from ..project.weights import is_remote
 from .depth import check_depths
-from .model import check_classes, heads
+from .masks import check_masks
+from .model import check_classes
 
-MASKS = 20  # of a data set are looked at
+EXAMPLES = 3  # of missing files are named
 # Larger files (COCO's has 450 MB) would take long to parse twice: only the classes are checked.
 PARSED_BYTES = 64 * 2**20
 
@@ -30,13 +31,18 @@ PARSED_BYTES = 64 * 2**20
 def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
     """Check the data of the dataloaders and of their evaluators.
 
+    Labels of own data are looked up anew first, so that a run of today does not see the labels of
+    its training.
+
     Raises:
         UsageError: files are missing, or do not fit the model.
         LoadError: an image or mask cannot be loaded.
     """
     if detects(cfg):
-        complete_annotations()
         use_faster_coco_eval()
+    if has_own_data(cfg):
+        with usage_errors():
+            find_anew(cfg)
     check_paths(cfg, loaders)
     for loader in loaders:
         for key, dataset in datasets_of(cfg, loader):
@@ -52,9 +58,8 @@ def check_paths(cfg: Config, loaders: tuple[str, ...]) -> None:
         if not is_remote(path) and not os.path.exists(path)
     ]
     if missing:
-        option = 'cfg-options own.data_root=DIR' if lacks_classes(cfg) else 'data-root DIR'
         raise UsageError(
-            f'the data set is not there; its folder is DIR of --{option}. Missing, seen from '
+            'the data set is not there; its folder is DIR of --data-root DIR. Missing, seen from '
             f'{os.getcwd()}:\n' + '\n'.join(missing)
         )
 
@@ -73,12 +78,13 @@ def data_paths(cfg: Config, loader: str) -> Iterator[tuple[str, str]]:
 
 
 def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
-    """Check the classes, the first image and the labels of a data set."""
+    """Check classes, images, objects and labels of a data set."""
     bases = inspect.getmro(component_of(cfg, DATASETS, dataset) or BaseDataset)
     if BaseDataset not in bases:
         return  # a data set of its own kind: nothing is known about its files
     file = os.path.join(dataset.get('data_root') or '', dataset.get('ann_file') or '')
-    is_large = os.path.isfile(file) and os.path.getsize(file) > PARSED_BYTES
+    has_file = os.path.isfile(file)
+    is_large = has_file and not cfg.get('own') and os.path.getsize(file) > PARSED_BYTES
     built = build_dataset(cfg, key, dataset, **(dict(lazy_init=True) if is_large else {}))
     classes = built.metainfo.get('classes') or ()
     if classes:
@@ -93,64 +99,68 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
         )
     if len(built) == 0:
         raise UsageError(f'{key}: no image is left; check its files, filter_cfg and metainfo')
-    first = built.get_data_info(0)
-    for path in (first[name] for name in FILES if first.get(name)):
-        if not is_remote(path) and not os.path.isfile(path):
-            raise UsageError(f'{key}: {path} does not exist; check {key}.data_prefix')
+    check_files(key, built)
+    if has_file and hasattr(built, 'cat_ids'):
+        check_objects(cfg, key, built, file)
+    check_outlines(key, dataset, built)
     check_masks(cfg, key, dataset, built)
     check_depths(cfg, key, dataset, built)
+
+
+def check_files(key: str, built: BaseDataset) -> None:
+    """Raise UsageError, with their number and three names, if images or labels are missing."""
+    paths = [info[name] for info in built.data_list for name in FILES if info.get(name)]
+    missing = [path for path in paths if not is_remote(path) and not os.path.isfile(path)]
+    if missing:
+        raise UsageError(
+            f'{key}: {len(missing)} of {len(paths)} files do not exist, such as '
+            f'{", ".join(missing[:EXAMPLES])}; check {key}.data_prefix'
+        )
+
+
+def check_objects(cfg: Config, key: str, built: BaseDataset, file: str) -> None:
+    """Compare the objects that a data set hands out with those of its COCO file.
+
+    mmdet leaves out objects without a word: of area 0, of less than a pixel, outside of their
+    image, of an unknown image, with ``ignore``. The canonical files of own data have none of them.
+
+    Raises:
+        UsageError: none is left, or own data lacks some.
+    """
+    content, numbers = mmengine.load(file), {*built.cat_ids}
+    given = sum(item.get('category_id') in numbers for item in content['annotations'])
+    left = sum(len(info['instances']) for info in built.data_list)
+    if left == given:
+        return
+    text = f'{key}: mmdet hands out {left} of the {given} objects of {file}'
+    if cfg.get('own') or not left:
+        raise UsageError(f'{text}; it leaves out objects of area 0 or outside of their image')
+    if len(built.data_list) == len(content['images']):  # filter_cfg leaves out no image
+        print(f'warning: {text}: others have area 0 or are outside of their image', file=sys.stderr)
+
+
+def check_outlines(key: str, dataset: ConfigDict, built: BaseDataset) -> None:
+    """Raise UsageError if masks are loaded, and an object has none: its turn may come late."""
+    loads = [step for step in dataset.get('pipeline') or () if step.get('with_mask')]
+    if not loads:
+        return
+    lacking = [
+        info['img_path']
+        for info in built.data_list
+        for item in info.get('instances', ())
+        if 'mask' not in item
+    ]
+    if lacking:
+        raise UsageError(
+            f'{key}: {len(lacking)} objects have no outline (`segmentation`), which masks are '
+            f'trained on, such as in {", ".join(dict.fromkeys(lacking[:EXAMPLES]))}'
+        )
 
 
 def build_dataset(cfg: Config, key: str, dataset: ConfigDict, **settings: bool) -> BaseDataset:
     """Build a data set quietly, and not serialised: mmengine cannot serialise an empty one."""
     with contextlib.redirect_stdout(io.StringIO()):
         return build_part(cfg, key, DATASETS, dataset, serialize_data=False, **settings)
-
-
-def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) -> None:
-    """Check ``MASKS`` masks of a segmentation.
-
-    UsageError for a mask of another size than its image, or a label that is neither a class nor
-    ignored by every head and metric.
-    """
-    steps = [s for s in dataset.get('pipeline') or () if str(s.type).startswith('Load')]
-    if cfg.default_scope != 'mmseg' or 'LoadAnnotations' not in [step.type for step in steps]:
-        return
-    transforms = [build_part(cfg, f'{key}.pipeline', TRANSFORMS, step) for step in steps]
-    load, readers = NamingPipeline(transforms), label_readers(cfg, key, built)
-    for index in range(0, len(built), max(1, len(built) // MASKS)):
-        loaded = load(built.get_data_info(index)) or {}
-        path, mask = loaded['seg_map_path'], loaded['gt_seg_map']
-        if loaded['ori_shape'] != mask.shape:
-            raise UsageError(
-                f'{key}: {path} and its image {loaded["img_path"]} differ in size, {mask.shape} '
-                f'and {loaded["ori_shape"]} (height, width)'
-            )
-        for label in np.unique(mask).tolist():
-            refused = [
-                f'{name} ({classes} classes, ignore_index={ignored})'
-                for name, classes, ignored in readers
-                if label >= classes and label != ignored
-            ]
-            if refused:
-                raise UsageError(
-                    f'{key}: {path} has label {label}, which is neither a class nor ignored: '
-                    f'{", ".join(refused)}; check the mask, num_classes, ignore_index, and '
-                    f'{key}.reduce_zero_label'
-                )
-
-
-def label_readers(cfg: Config, key: str, built: BaseDataset) -> list[tuple[str, int, int]]:
-    """Name, number of classes and ignored label of the heads and metrics that read masks."""
-    nodes = [(name, head, head.get('num_classes')) for name, head in heads(cfg)]
-    loader = key.split('.')[0]
-    if loader != 'train_dataloader':
-        metrics = evaluators(cfg, loader.replace('dataloader', 'evaluator'))
-        classes = len(built.metainfo.get('classes') or ())
-        nodes += [(name, m, classes) for name, m in metrics if m.get('type') == 'IoUMetric']
-    return [
-        (name, classes, node.get('ignore_index', 255)) for name, node, classes in nodes if classes
-    ]
 
 
 def use_faster_coco_eval() -> bool:
