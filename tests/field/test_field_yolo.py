@@ -389,7 +389,7 @@ def test_a_yaml_in_a_folder_below(root: Path) -> None:  # F9
     files(root / 'mine-1', {'data.yaml': YAML, **split_pairs()})
     assert reading(root).objects == {'train': {'a.jpg': CAT}, 'val': {'b.jpg': CAT}}
     files(root / 'mine-2', {'data.yaml': YAML, **split_pairs()})
-    assert 'several YOLO data sets: set own.data_root to one' in refusal(root)
+    assert 'has several YOLO data sets' in refusal(root)
 
 
 @pytest.mark.parametrize('entry', ['../images/{}', 'images/{}', '/data/images/{}'])
@@ -423,6 +423,16 @@ def test_several_yaml_files(root: Path) -> None:
         (
             split_pairs() | {'data.yaml': 'train: images/train\nval: images/nowhere\n' + NAMES},
             ["data.yaml: 'images/nowhere' is no folder", 'images/nowhere'],
+        ),
+        (
+            split_pairs() | {'data.yaml': YAML.replace('images/train', 'images/train/a.jpg')},
+            ["'images/train/a.jpg' is no folder and no list"],
+        ),
+        (
+            split_pairs()
+            | {f'more/{name}': text for name, text in split_pairs().items()}
+            | {'classes.txt': 'cat', 'more/data.yaml': YAML},
+            ['several YOLO data sets', 'more/images/train and', 'leave one'],
         ),
         (
             split_pairs() | {'data.yaml': 'train: a.txt\nval: images/val\n' + NAMES, 'a.txt': ''},
@@ -699,7 +709,7 @@ def test_lines_that_are_wrong_are_refused(root: Path, line: str, said: str) -> N
 def test_numbers_of_classes_from_1_are_refused(root: Path) -> None:
     files(root, {'data.yaml': YAML, **split_pairs(f'{DOG_LINE}\n2 .5 .5 .5 .4', DOG_LINE)})
     found = refusal(root)
-    assert 'the numbers of 2 classes are 0 to 1; in the labels they are 1 to 2' in found
+    assert 'the numbers of 2 classes are 0 to 1, and those in the labels 1 to 2' in found
 
 
 @pytest.mark.parametrize('shape', ['[2, 3]', "['2', 3]", '\n- 2\n- 3'])

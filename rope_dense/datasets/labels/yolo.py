@@ -108,8 +108,8 @@ class Lines:
         count = len(self.names)
         if 0 not in self.numbers and max(self.numbers, default=0) == count:
             raise ValueError(
-                f'{self.source}: the numbers of {count} classes are 0 to {count - 1}; in the labels '
-                f'they are {min(self.numbers)} to {count}: do they count from 1?'
+                f'{self.source}: the numbers of {count} classes are 0 to {count - 1}, and those in '
+                f'the labels {min(self.numbers)} to {count}: do they count from 1?'
             )
         if self.outlines and self.outlines == len(self.pose_like):
             kind = f'polygon that may be a box with key points ({KPT_SHAPE})'

@@ -36,8 +36,10 @@ def find_data_set(root: Path) -> Found | None:
         layouts = [splits for folder in below if (splits := common_folders(folder))]
     found += [data_set for splits in layouts if (data_set := with_names(*splits, root))]
     if any(places_of(one) != places_of(found[0]) for one in found):
-        places = ', '.join(dict.fromkeys(str(one[0]['train'].images) for one in found))
-        raise ValueError(f'{root} has several YOLO data sets: set own.data_root to one ({places})')
+        places = ' and '.join(dict.fromkeys(str(one[0]['train'].images) for one in found))
+        raise ValueError(
+            f'{root} has several YOLO data sets, with {places}: leave one in own.data_root'
+        )
     if layouts and not found:
         raise ValueError(
             f'{layouts[0][0]["train"].source} has YOLO labels, but names of the classes are '

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..classes import read_classes
-from .files import class_names, read_text, read_yaml
+from .files import IMAGE_SUFFIXES, class_names, read_text, read_yaml
 from .objects import Labels
 from .splits import SPLITS, WORDS
 from .yolo_files import LISTS_OF_NAMES, in_two, label_folder, labels_of
@@ -19,7 +19,7 @@ ABSENT = ('', '~', 'null', 'Null', 'NULL', 'None')  # as the text of a yaml
 DECLARATIONS = (('.yaml', '.yml'), ('.data',))
 NAMES = ('.txt', '.names', '.labels', '.yaml', '.yml')  # of files with names of classes
 KPT_SHAPE = re.compile(r'[1-9]\d* [23]')
-ABOVE = 5  # folders above label files that may have names of classes
+ABOVE = 3  # folders above label files that may have names of classes
 
 
 def declaration_in(folder: Path) -> Path | None:
@@ -167,7 +167,8 @@ def located(entry: str, content: Mapping[str, Any], file: Path, root: Path) -> P
     exact = [Path(os.path.normpath(home / name)) for home in homes]
     parts = parts_of(name)
     loose = [home.joinpath(*parts[n:]) for home in (*homes, root) for n in range(len(parts))]
-    there = [path for path in dict.fromkeys([*exact, *loose]) if os.path.exists(path)]
+    paths = [path for path in dict.fromkeys([*exact, *loose]) if os.path.exists(path)]
+    there = [path for path in paths if path.is_dir() or path.suffix.lower() not in IMAGE_SUFFIXES]
     inside = [path for path in there if path == root or root in path.parents]
     outside = [path for path in there if path in exact and path not in inside]
     if not inside and not outside:
@@ -239,8 +240,9 @@ def names_above(folder: Path, root: Path | None = None) -> tuple[Path, tuple[str
         ValueError: files in one folder differ.
     """
     folder = Path(os.path.abspath(folder))
-    homes = [home for home in (folder, *folder.parents) if home.is_dir()][: ABOVE + 1]
-    for home in homes if root is None else [x for x in homes if x == root or root in x.parents]:
+    homes = [folder, *folder.parents]
+    inside = [home for home in homes if root is not None and (home == root or root in home.parents)]
+    for home in filter(Path.is_dir, inside or homes[: ABOVE + 1]):
         found = {path: names for path in files_in(home, NAMES) if (names := names_in(path))}
         if len(set(found.values())) > 1:
             raise ValueError(f'{" and ".join(map(str, found))} have different classes: leave one')
