@@ -21,10 +21,19 @@ from rope_dense.engine.fsdp import BlockFSDPStrategy
 # Parts of mmengine that its documentation does not promise and that classes of engine/ override,
 # set or call.
 PRIVATE_PARTS = {
-    'mmengine.hooks.CheckpointHook': ('_save_checkpoint_with_step', 'keep_ckpt_ids', 'last_ckpt'),
+    'mmengine.hooks.CheckpointHook': (
+        *('_save_checkpoint_with_step', 'keep_ckpt_ids', 'last_ckpt'),
+        *('best_ckpt_path', 'best_ckpt', 'key_indicators'),
+    ),
+    'mmengine.hooks.RuntimeInfoHook': ('max_iters',),
+    'mmengine.runner.Runner': ('_resume', 'load_checkpoint', 'build_message_hub', 'log_dir'),
+    'mmengine.runner.FlexibleRunner': ('_resume', 'build_message_hub', 'log_dir'),
+    'mmengine.optim.OptimWrapper': ('base_param_settings',),
     'mmengine.runner.IterBasedTrainLoop': ('dataloader_iterator', 'skip_iter'),
     'mmengine.optim.DefaultOptimWrapperConstructor': ('_validate_cfg', 'base_lr', 'base_wd'),
-    'mmengine.optim._ParamScheduler': ('_get_value', 'base_values', 'last_step'),
+    'mmengine.optim._ParamScheduler': (
+        *('_get_value', 'base_values', 'last_step', '_global_step', '_last_value'),
+    ),
     'mmengine.hooks.EMAHook': ('_swap_ema_state_dict', 'ema_model'),
     'mmengine._strategy.SingleDeviceStrategy': (
         *('prepare', '_wrap_model', 'load_model_state_dict', 'load_optim_state_dict'),

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -59,11 +59,10 @@ def config(folder: Path) -> Path:
 @pytest.fixture(scope='module')
 def run() -> Run:
     mains = {name: runpy.run_path(str(TOOLS / f'{name}.py'))['main'] for name in ('train', 'test')}
-    numbers = count()
 
     def run(tool: str, *argv: object, options: list[str]) -> None:
-        names = [f'{key}=resume_{next(numbers)}' for key in ('experiment_name', 'visualizer.name')]
-        assert mains[tool]([*map(str, argv), '--cfg-options', *options, *names]) == 0
+        given = ['--cfg-options', *options] if options else []
+        assert mains[tool]([*map(str, argv), *given]) == 0
 
     return run
 
