@@ -158,6 +158,15 @@ def outline_lengths(outline: Outline, size: tuple[int, int]) -> dict[str, Any]:
     return coco_mask.merge(coco_mask.frPyObjects(outline, *size))
 
 
+def merged(parts: Sequence[Outline]) -> Outline:
+    """One outline of all parts: polygons, or run lengths if a part has run lengths."""
+    sizes = [part['size'] for part in parts if isinstance(part, dict)]
+    if not sizes:
+        return [polygon for part in parts if isinstance(part, list) for polygon in part]
+    lengths = coco_mask.merge([outline_lengths(part, sizes[0]) for part in parts])
+    return dict(size=sizes[0], counts=lengths['counts'].decode('ascii'))
+
+
 def outer_points(outline: Outline) -> list[float]:
     """Points [x, y, x, y, ...] around an outline: its corners, or the contours of a mask."""
     if not isinstance(outline, dict):

@@ -1,0 +1,320 @@
+"""COCO: one JSON file of a split or of all images (https://cocodataset.org/#format-data)."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .coco_files import chosen_files, name_of, unlike_coco
+from .coco_images import find_image, labels_of, relative, split_images, stem_of
+from .coco_shapes import are_polygons, box_of, five_numbers, is_plain, outline_of, shape_of
+from .files import (
+    Images,
+    class_names,
+    finite,
+    is_set,
+    naming,
+    read_json,
+)
+from .objects import (
+    NO_IMAGE,
+    Format,
+    LabelFolder,
+    Labelled,
+    Labels,
+    Read,
+    Report,
+)
+from .splits import is_for_validation
+
+PLACEHOLDERS = ('_background_', '__background__', '__ignore__')  # of labelme2coco, X-AnyLabeling
+LOOKED_AT = 10_000  # boxes, which tell what their numbers are
+BEYOND = 1.1  # times the side of an image: no box reaches there by rounding
+BEYOND_SHARE = 0.25  # of boxes of corners, read as sizes, reach there
+
+
+def find_coco(root: Path) -> LabelFolder | None:
+    """A COCO file of each split, or one of all images, which a hash of their names splits."""
+    home, files = chosen_files(root)
+    if not files:
+        return None
+    splits = {split: labels_of(file, home, split) for split, file in files.items()}
+    names = [relative(file.path, root) for file in files.values()]
+    if len(files) == 2:
+        return LabelFolder(COCO, splits, ' and '.join(names))
+    ((labels, file),) = zip(splits.values(), files.values(), strict=True)
+    splits, split_by = split_images(file, labels)
+    return LabelFolder(COCO, splits, f'{split_by}, of {names[0]}')
+
+
+@dataclass
+class Entry:
+    """An image of a COCO file, and its annotations.
+
+    Attributes:
+        size: (height, width) in pixels; None if the file does not say it.
+    """
+
+    name: str
+    size: tuple[int, int] | None
+    annotations: list[dict[str, Any]] = field(default_factory=list)
+
+
+def read_coco(labels: Labels, classes: Sequence[str] | None, report: Report) -> Read:
+    """The images of a COCO file; one without annotations has no objects.
+
+    Ids may be of any type, and are used to tell what belongs together. Boxes are taken from
+    outlines where they are missing; a box is rotated as ``attributes.rotation`` of CVAT says.
+    `rbox`, or `bbox` of five numbers, is (x, y, w, h, angle), see ``five_numbers``.
+    """
+    path = labels.source
+    state = path.stat()
+    content = content_of(path, state.st_size, state.st_mtime_ns)
+    if reason := unlike_coco(content):
+        raise ValueError(f'{path} is no COCO file of objects, but {reason}')
+    names = category_names(content, path)
+
+    def items() -> Iterator[Labelled]:
+        with naming(path):
+            entries = image_entries(content, path)
+            assign(content, entries, labels, report)
+            check_numbers(entries.values())
+        images = Images(labels, Report())  # names have suffixes: a.jpg and a.png are no doubles
+        for entry in entries.values():
+            if labels.names is not None and stem_of(entry.name, images) not in labels.names:
+                continue
+            if (file := find_image(images, entry.name)) is None:
+                note_missing(entry, report)
+            else:
+                yield labelled(file, entry, names, path.name, convention_of(content), report)
+            entry.annotations = []
+        release()
+
+    return classes or used_classes(content, names, path, report), items()
+
+
+@lru_cache(maxsize=1)
+def content_of(path: Path, size: int, time: int) -> dict[str, Any]:
+    """The content of a file, which is read for the classes and for the images.
+
+    Without the garbage collector, which looks at all that is read so far again and again, COCO's
+    450 MB take 20 s, not 31 s; they take 3.3 GB of memory.
+    """
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return read_json(path)
+    finally:
+        gc.freeze()
+        if is_enabled:
+            gc.enable()
+
+
+def release() -> None:
+    """Give back the memory of the content."""
+    content_of.cache_clear()
+    gc.unfreeze()
+
+
+def convention_of(content: dict[str, Any]) -> str | None:
+    """The convention of angles that a file names."""
+    info = content.get('info')
+    return info.get('angle_version') if isinstance(info, dict) else None
+
+
+def id_of(value: Any) -> Any:
+    """An id to compare: 1, 1.0 and '1' are the same."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str):
+        value = value.strip()
+        is_number = value.isascii() and value.isdigit() and (value == '0' or value[0] != '0')
+        return int(value) if is_number else value
+    return value
+
+
+def category_names(content: dict[str, Any], path: Path) -> dict[Any, str]:
+    """The names of the categories by their ids.
+
+    Raises:
+        ValueError: there are none, one has no name, or two have one id.
+    """
+    if not isinstance(content.get('categories'), list):
+        raise ValueError(f'{path}: no list of categories, which has the names of the classes')
+    names: dict[Any, str] = {}
+    for number, category in enumerate(content['categories']):
+        with naming(f'{path.name}, category number {number}'):
+            key, name = id_of(category['id']), category['name']
+            text = '' if name is None else str(name).strip()
+            if not text:
+                raise ValueError(f'the name of id {key} is {name!r}')
+            if names.setdefault(key, text) != text:
+                raise ValueError(f'id {key} is of {names[key]!r} and of {text!r}')
+    return names
+
+
+def used_classes(
+    content: dict[str, Any], names: dict[Any, str], path: Path, report: Report
+) -> tuple[str, ...]:
+    """The names of the classes in the order of the file.
+
+    Categories that stand for no class are left out if no object has them: Roboflow's first one,
+    which is the name of the project, and the background of some converters.
+
+    Raises:
+        ValueError: none, or two of one name.
+    """
+    used = {id_of(item.get('category_id')) for item in content['annotations']}
+    kinds = {id_of(item['id']): item.get('supercategory') for item in content['categories']}
+    first, is_root = next(iter(names), None), len({*kinds.values()}) > 1
+    kept: dict[str, Any] = {}
+    for key, name in names.items():
+        is_project = is_root and key == first and kinds[key] == 'none'
+        if key not in used and (is_project or name in PLACEHOLDERS):
+            report.note('category that is no class and has no object (left out)', name)
+            continue
+        if name in kept:
+            raise ValueError(f'{path}: categories {kept[name]} and {key} are both {name!r}')
+        kept[name] = key
+    return class_names(tuple(kept), path)
+
+
+def image_entries(content: dict[str, Any], path: Path) -> dict[Any, Entry]:
+    """The images by their ids.
+
+    Raises:
+        ValueError: two images have one id, or one has no name.
+    """
+    entries: dict[Any, Entry] = {}
+    for number, item in enumerate(content['images']):
+        with naming(f'{path.name}, image number {number}'):
+            key, name = id_of(item['id']), name_of(item)
+            if not name:
+                raise ValueError("'file_name' is missing")
+            entry = entries.setdefault(key, Entry(name, size_of(item)))
+            if entry.name != name:
+                raise ValueError(f'id {key} is of {entry.name} and of {name}')
+    return entries
+
+
+def size_of(item: dict[str, Any]) -> tuple[int, int] | None:
+    """(height, width) of an image in pixels; None if the file does not say it."""
+    sides = [item.get('height'), item.get('width')]
+    if not all(sides):
+        return None
+    height, width = (int(side) for side in finite(sides, 'height or width'))
+    return (height, width) if min(height, width) > 0 else None
+
+
+def assign(
+    content: dict[str, Any], entries: dict[Any, Entry], labels: Labels, report: Report
+) -> None:
+    """Give each image its annotations; one that is in the file twice is taken once."""
+    seen: dict[Any, dict[str, Any]] = {}
+    file = labels.source.name
+    for number, item in enumerate(content['annotations']):
+        if not isinstance(item, dict):
+            raise ValueError(f'annotation number {number} is {item!r}')
+        name = item.setdefault('id', f'number {number}')
+        if seen.setdefault(name, item) is not item and seen[name] == item:
+            report.note('annotation that is in the file twice (taken once)', f'{file}, {name}')
+            continue
+        key = id_of(item.get('image_id'))
+        if key in entries:
+            entries[key].annotations.append(item)
+        elif is_of_split(key, labels):
+            where = f'{file}, annotation {name}, image_id {key}'
+            report.leave_out('object of an image that the file does not list', where)
+
+
+def is_of_split(key: Any, labels: Labels) -> bool:
+    """Return whether an object without an image counts for a split: for one of both, by a hash."""
+    if not labels.names:
+        return True
+    return is_for_validation(str(key)) == is_for_validation(min(labels.names))
+
+
+def check_numbers(entries: Collection[Entry]) -> None:
+    """Check that boxes are COCO's, [left, top, width, height] in pixels, and outlines in pixels.
+
+    Raises:
+        ValueError: all of the first ones are shares of the image, or boxes are two corners.
+    """
+    boxes = (
+        (*item['bbox'], *(entry.size or (0, 0)))
+        for entry in entries
+        for item in entry.annotations
+        if is_plain(item.get('bbox'))
+    )
+    coordinates = (
+        max(points)
+        for entry in entries
+        for item in entry.annotations
+        if are_polygons(outline := item.get('segmentation') or ())
+        for points in outline
+    )
+    table = np.reshape([*islice(boxes, LOOKED_AT)], (-1, 6)).astype(float)
+    left, top, width, height, image_height, image_width = table.T
+    largest = table[:, :4].max(initial=0), max(islice(coordinates, LOOKED_AT), default=0)
+    if not all(entry.size and max(entry.size) <= 2 for entry in entries):
+        for name, value in zip(('boxes', 'outlines'), largest, strict=True):
+            if 0 < value <= 1:
+                raise ValueError(f'all {name} are shares of the image (0 to 1), not in pixels')
+    is_within = (left >= 0) & (top >= 0) & (width <= image_width + 1) & (height <= image_height + 1)
+    is_beyond = (left + width > BEYOND * image_width) | (top + height > BEYOND * image_height)
+    are_corners = bool((is_within & (left < width) & (top < height)).all())
+    if are_corners and is_beyond.sum() >= max(2, BEYOND_SHARE * len(table)):
+        raise ValueError(
+            "boxes are [left, top, right, bottom], by which all are in their images, and by COCO's "
+            '[left, top, width, height] most are not: write them so'
+        )
+
+
+def note_missing(entry: Entry, report: Report) -> None:
+    """Count the objects of an image that is not there."""
+    if entry.annotations:
+        report.leave_out(NO_IMAGE, entry.name, len(entry.annotations))
+    else:
+        report.note('image that is not there, and has no object', entry.name)
+
+
+def labelled(
+    file: Path,
+    entry: Entry,
+    names: dict[Any, str],
+    source: str,
+    convention: str | None,
+    report: Report,
+) -> Labelled:
+    """An image with its objects."""
+    item = Labelled(file, size=entry.size)
+    for annotation in entry.annotations:
+        where = f'{source}, annotation {annotation["id"]}'
+        with naming(where):
+            key = id_of(annotation.get('category_id'))
+            if key not in names:
+                item.leave_out(f'object of category {key}, which the file does not list', where)
+                continue
+            outline = outline_of(annotation.get('segmentation'), entry.size, where, report)
+            box = annotation.get('rbox') or annotation.get('bbox')
+            if isinstance(box, list) and len(box) == 5:
+                shape = five_numbers(names[key], box, convention)
+            elif (box := box_of(annotation, outline, where, report)) is not None:
+                shape = shape_of(annotation, names[key], box, outline)
+            else:
+                item.leave_out('object without a box and an outline', where)
+                continue
+            shape.crowd = is_set(annotation.get('iscrowd')) or is_set(annotation.get('ignore'))
+            shape.where = where
+            item.shapes.append(shape)
+    return item
+
+
+COCO = Format('coco', 'COCO', ('.json',), find_coco, read_coco)

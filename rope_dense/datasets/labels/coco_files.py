@@ -1,0 +1,234 @@
+"""COCO files in a folder: recognised, and which one is of which split."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .files import IMAGE_SUFFIXES, list_files, read_text
+from .splits import SPLITS, WORDS
+
+# Words of file names and folders that do not tell one COCO file from another.
+USUAL_NAMES = {*'annotation annotations instances instance coco labels label default json'.split()}
+USUAL_NAMES |= {'result', 'results'}
+USUAL_FOLDERS = USUAL_NAMES | {'images', 'data'}
+DEPTH = 4  # of a file below the folder: export/train/annotations/instances_default.json
+CROWD = 20  # JSON files in one folder: more are files of one image each
+GAP = re.compile(r'[\s,:]*')
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A JSON file, by its name and folders.
+
+    Attributes:
+        home: its folders, without those that name a split or are usual.
+        split: 'train', 'val' or '', for files whose names tell no split, or both.
+        rank: the lowest is taken: not of a test split, no other words in the name.
+    """
+
+    path: Path
+    home: tuple[str, ...]
+    split: str
+    rank: tuple[bool, bool]
+
+
+@dataclass(frozen=True)
+class CocoFile:
+    """A COCO file with the entries of its images."""
+
+    path: Path
+    images: list[Any]
+
+    def image_names(self) -> list[str]:
+        """The file names of the images, of those that have one."""
+        return [
+            name for entry in self.images if isinstance(entry, dict) and (name := name_of(entry))
+        ]
+
+
+def candidates(root: Path) -> Iterator[Candidate]:
+    """The files that may be COCO's: no LabelMe file beside its image, none of very many."""
+    paths = list_files(root, ('.json', *IMAGE_SUFFIXES))
+    pictures = {path.with_suffix('') for path in paths if path.suffix.lower() != '.json'}
+    files = [path for path in paths if path.suffix.lower() == '.json']
+    crowds = Counter(path.parent for path in files)
+    for path in files:
+        if path.with_suffix('') in pictures or len(path.relative_to(root).parts) > DEPTH:
+            continue
+        candidate = candidate_of(path, root)
+        if crowds[path.parent] <= CROWD or not candidate.rank[1]:
+            yield candidate
+
+
+def candidate_of(path: Path, root: Path) -> Candidate:
+    """What the name and the folders of a file say."""
+    folders = path.relative_to(root).parts[:-1]
+    words = words_of(path.name.lower().removesuffix('.json'))
+    splits = splits_in(words)
+    if not splits:
+        splits = next(filter(None, (splits_in(words_of(name)) for name in folders[::-1])), {})
+    home = tuple(
+        name
+        for name in folders
+        if not splits_in(words_of(name)) and name.lower() not in USUAL_FOLDERS
+    )
+    others = [word for word in words if word not in USUAL_NAMES and not splits_in([word])]
+    split = next(iter(splits)) if len(splits) == 1 else ''
+    return Candidate(path, home, split, (splits.get(split, '').startswith('test'), bool(others)))
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a name, in lower case: 'instances_train2017' has two."""
+    return [word for word in re.split('[^a-z0-9]+', name.lower()) if word]
+
+
+def splits_in(words: Sequence[str]) -> dict[str, str]:
+    """The splits that words name, with the word: a year may follow, as in 'train2014'."""
+    bare = {re.sub(r'(?:19|20)\d\d$', '', word): word for word in words}
+    found = {split: [name for name in names if name in bare] for split, names in SPLITS.items()}
+    return {split: bare[names[0]] for split, names in found.items() if names}
+
+
+def chosen_files(root: Path) -> tuple[Path, dict[str, CocoFile]]:
+    """The folder of a data set and its files by split, '' for a file of both; {} for none.
+
+    Raises:
+        ValueError: several files could be meant.
+    """
+    homes: dict[tuple[str, ...], list[Candidate]] = {}
+    for candidate in candidates(root):
+        homes.setdefault(candidate.home, []).append(candidate)
+    for depth in sorted({len(home) for home in homes}):
+        found = {
+            root.joinpath(*home): files
+            for home, given in homes.items()
+            if len(home) == depth and (files := best_files(given))
+        }
+        if len(found) > 1:
+            names = ', '.join(str(home.relative_to(root)) for home in found)
+            raise ValueError(f'{root} has several COCO data sets ({names}): give one as data_root')
+        if found:
+            return next(iter(found.items()))
+    return root, {}
+
+
+def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
+    """The file of each split, or the file '' of both; {} for none."""
+    found = {split: file for split in SPLITS if (file := best_file(given, split))}
+    if 'train' in found:
+        return found
+    whole = best_file(given, '')
+    if not found:
+        return {'': whole} if whole else {}
+    names = ', '.join(item.path.name for item in given)
+    raise ValueError(
+        f'{found["val"].path} is of the validation split, and no COCO file of the training split '
+        f'(there are {names}): name it by own.train=FILE, or another format by own.format'
+    )
+
+
+def best_file(given: Sequence[Candidate], split: str) -> CocoFile | None:
+    """The COCO file of a split whose name says it best.
+
+    Raises:
+        ValueError: several names say it equally well, and the files differ.
+    """
+    items = [item for item in given if item.split == split]
+    for rank in sorted({item.rank for item in items}):
+        files = [file for item in items if item.rank == rank and (file := coco_file(item))]
+        paths = [file.path for file in files]
+        if others := [path for path in paths[1:] if not filecmp.cmp(paths[0], path, False)]:
+            names = ', '.join(map(str, [paths[0], *others]))
+            what = f'the {WORDS[split]} labels' if split else 'the labels'
+            raise ValueError(
+                f'several COCO files could be {what}: {names}: name one by own.{split or "train"}='
+                'FILE, or leave one in the folder'
+            )
+        if files:
+            return files[0]
+    return None
+
+
+def coco_file(item: Candidate) -> CocoFile | None:
+    """The file, if it has COCO's annotations.
+
+    Raises:
+        ValueError: it is no JSON, or cut off, and its name promises COCO's.
+    """
+    try:
+        content = head(item.path)
+    except ValueError:
+        if item.rank[1]:
+            return None
+        raise
+    return None if unlike_coco(content) else CocoFile(item.path, content['images'])
+
+
+def head(path: Path) -> Any:
+    """The content of a JSON file, of COCO's `annotations` only the first.
+
+    COCO's own file has 450 MB, of which the images come first: they take a second.
+
+    Raises:
+        ValueError: it is no JSON, or cut off.
+    """
+    text, content = read_text(path), dict[str, Any]()
+    decode = json.JSONDecoder().raw_decode
+    try:
+        index = after_gap(text, 0)
+        if text[index] != '{':
+            return decode(text, index)[0]
+        index = after_gap(text, index + 1)
+        while text[index] != '}':
+            key, index = decode(text, index)
+            index = after_gap(text, index)
+            if key == 'annotations' and 'images' in content and text[index] == '[':
+                start = after_gap(text, index + 1)
+                return content | {key: [] if text[start] == ']' else [decode(text, start)[0]]}
+            content[key], index = decode(text, index)
+            index = after_gap(text, index)
+    except (json.JSONDecodeError, IndexError) as error:
+        raise ValueError(f'{path} is no JSON, or cut off ({error})') from error
+    return content
+
+
+def after_gap(text: str, index: int) -> int:
+    """The place behind white space, commas and colons."""
+    found = GAP.match(text, index)
+    return found.end() if found else index
+
+
+def unlike_coco(content: Any) -> str | None:
+    """What a JSON file has instead of COCO's annotations of objects; None if it has these."""
+    if isinstance(content, list):
+        is_result = bool(content) and isinstance(content[0], dict) and 'score' in content[0]
+        return 'a list of results: predictions, not annotations' if is_result else 'a list'
+    if not isinstance(content, dict):
+        return 'no object'
+    if isinstance(content.get('shapes'), list):
+        return 'labels of one image by LabelMe: give the folder of all of them as data_root'
+    values = [*content.values(), content.get('_via_img_metadata')]
+    if '_via_img_metadata' in content or any('regions' in v for v in values if isinstance(v, dict)):
+        return 'a project of VIA: export its annotations as COCO'
+    if lacking := [k for k in ('images', 'annotations') if not isinstance(content.get(k), list)]:
+        return f'without a list of {" and ".join(lacking)}'
+    first = next(iter(content['annotations']), None)
+    if not isinstance(first, dict):
+        return None if first is None else 'with annotations that are no objects'
+    if 'segments_info' in first:
+        return 'panoptic segments, whose masks are in PNG files: take the instances'
+    if 'caption' in first and 'bbox' not in first:
+        return 'captions, without boxes: take the instances'
+    return None
+
+
+def name_of(entry: dict[str, Any]) -> str:
+    """The file name of an image; LVIS has only its address. '' for none."""
+    return str(entry.get('file_name') or entry.get('coco_url') or '')

@@ -1,0 +1,187 @@
+"""The shapes of COCO's annotations: boxes, rotated boxes, polygons, run lengths."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..rotated import check_rectangle, rectangle_corners
+from . import geometry
+from .files import finite
+from .geometry import coco_mask, merged, run_lengths
+from .objects import Box, Outline, Report, Shape
+
+
+def outline_of(
+    given: Any, size: tuple[int, int] | None, where: str, report: Report
+) -> Outline | None:
+    """The outline of an object; None for none.
+
+    Args:
+        size: (height, width) of the image, which run lengths must have; None if it is unknown.
+
+    Raises:
+        ValueError: a coordinate is no finite number, or run lengths are not of the image.
+    """
+    if not given:
+        return None
+    if isinstance(given, dict):
+        return lengths_of(given, size, where, report)
+    if isinstance(given, list) and all(isinstance(one, dict) and 'counts' in one for one in given):
+        parts = [lengths_of(one, size, where, report) for one in given]
+        return merged([part for part in parts if part]) if any(parts) else None
+    if are_polygons(given):
+        return given
+    polygons = polygons_of(given)
+    kept = [points for points in polygons if len(points) >= 6 and len(points) % 2 == 0]
+    if len(kept) < len(polygons):
+        rest = 'its other parts are taken' if kept else 'its box is taken'
+        report.note(f'outline with a part of less than three corners ({rest})', where)
+    elif not polygons:
+        report.note('segmentation that is neither polygons nor run lengths (left out)', where)
+    if kept and kept != given:
+        report.note('polygons in another form than COCO has (read as polygons)', where)
+    return kept or None
+
+
+def are_polygons(given: Any) -> bool:
+    """Return whether an outline is as COCO has it, [[x, y, x, y, ...], ...] of finite numbers."""
+    try:
+        return all(
+            len(points) >= 6 and len(points) % 2 == 0 and math.isfinite(sum(points))
+            for points in given
+        )
+    except TypeError:
+        return False
+
+
+def polygons_of(given: Any) -> list[list[float]]:
+    """Polygons [x, y, x, y, ...] from one of them, a list of points, or a list of such lists.
+
+    A point is [x, y] or {"x": x, "y": y}. [] for something else.
+    """
+    if not isinstance(given, list):
+        return []
+    if not isinstance(given[0], (list, dict)):
+        return [finite(given, 'a coordinate')]
+    if is_points(given):
+        return [flat(given)]
+    return [flat(part) if is_points(part) else finite(part, 'a coordinate') for part in given]
+
+
+def is_points(given: Any) -> bool:
+    """Return whether something is a list of at least three points."""
+    if not isinstance(given, list) or len(given) < 3:
+        return False
+    return all(isinstance(point, (list, dict)) and len(point) == 2 for point in given)
+
+
+def flat(points: Sequence[Any]) -> list[float]:
+    """The coordinates [x, y, x, y, ...] of points."""
+    pairs = [(p['x'], p['y']) if isinstance(p, dict) else p for p in points]
+    return finite([value for pair in pairs for value in pair], 'a coordinate')
+
+
+def lengths_of(
+    given: dict[str, Any], size: tuple[int, int] | None, where: str, report: Report
+) -> Outline | None:
+    """COCO's run lengths, compressed; None if they are incomplete or of no pixel.
+
+    Raises:
+        ValueError: they are broken, or of another size than the image.
+    """
+    if not given.get('counts') or not given.get('size'):
+        report.note('run lengths without counts or size (left out)', where)
+        return None
+    lengths = run_lengths(given)
+    if size and list(size) != lengths['size']:
+        raise ValueError(
+            f'run lengths of {lengths["size"]} for an image of {[*(size or ())]} (height, width)'
+        )
+    if not coco_mask.area(lengths):
+        report.note('run lengths without a pixel (left out)', where)
+        return None
+    return dict(size=lengths['size'], counts=lengths['counts'].decode('ascii'))
+
+
+def outline_box(outline: Outline) -> Box:
+    """The smallest box around an outline."""
+    if isinstance(outline, dict):
+        left, top, width, height = coco_mask.toBbox(run_lengths(outline)).tolist()
+        return left, top, width, height
+    left = min([min(points[::2]) for points in outline])
+    top = min([min(points[1::2]) for points in outline])
+    right = max([max(points[::2]) for points in outline])
+    bottom = max([max(points[1::2]) for points in outline])
+    return left, top, right - left, bottom - top
+
+
+def shape_of(annotation: dict[str, Any], label: str, box: Box, outline: Outline | None) -> Shape:
+    """An object from its box and outline, or the angle that CVAT's export has beside the box."""
+    attributes = annotation.get('attributes')
+    degrees = attributes.get('rotation') if isinstance(attributes, dict) else None
+    if degrees and outline is None and (number := finite([degrees], 'attributes.rotation')[0]):
+        return geometry.rotated_shape(label, box, number)
+    return Shape(label, box, outline)
+
+
+def box_of(
+    annotation: dict[str, Any], outline: Outline | None, where: str, report: Report
+) -> Box | None:
+    """The box of an object, else that of its outline; None without both.
+
+    Raises:
+        ValueError: it is not four finite numbers.
+    """
+    given = annotation.get('bbox')
+    if given and not (isinstance(given, list) and len(given) == 4):
+        raise ValueError(f'bbox is {given!r}, not [left, top, width, height]')
+    if given and not is_plain(given):
+        given = finite(given, 'a number of bbox')
+        report.note('box whose numbers are text (read as numbers)', where)
+    around = outline_box(outline) if outline else None
+    if not given or (around and 0 in given[2:]):
+        if around:
+            report.note('object without a box (the box of its outline is taken)', where)
+        return around or (tuple(given) if given else None)
+    left, top, width, height = given
+    if width < 0 or height < 0:
+        report.note('box of negative width or height (its corners put in order)', where)
+        left, top, width, height = geometry.bounding_box([left, top, left + width, top + height])
+    if around and is_apart((left, top, width, height), around):
+        report.note('box unlike its outline (boxes are trained on it, masks on the outline)', where)
+    return left, top, width, height
+
+
+def is_apart(box: Box, other: Box) -> bool:
+    """Return whether two boxes have less in common than half of what they cover together."""
+    left, top, width, height = box
+    other_left, other_top, other_width, other_height = other
+    across = min(left + width, other_left + other_width) - max(left, other_left)
+    along = min(top + height, other_top + other_height) - max(top, other_top)
+    common = max(across, 0) * max(along, 0)
+    return common < 0.5 * (width * height + other_width * other_height - common)
+
+
+def five_numbers(label: str, box: Sequence[float], convention: str | None) -> Shape:
+    """An object from (x, y, w, h, angle) in the convention that `angle_version` of `info` names.
+
+    Raises:
+        ValueError: it names none, or the box is not as the convention has it.
+    """
+    if convention is None:
+        raise ValueError('a box of five numbers, and no info.angle_version in the file')
+    values = finite(box, 'a number of the box')
+    check_rectangle(values, convention)
+    return geometry.polygon_shape(label, rectangle_corners(np.asarray(values)))
+
+
+def is_plain(box: Any) -> bool:
+    """Return whether a box is a list of four finite numbers."""
+    try:
+        return type(box) is list and len(box) == 4 and math.isfinite(sum(box))
+    except TypeError:
+        return False

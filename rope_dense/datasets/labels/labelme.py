@@ -1,0 +1,188 @@
+"""LabelMe and X-AnyLabeling: a JSON file for each image, beside it or in a folder apart.
+
+The format was compared with LabelMe's reader and writer, labelme/_label_file.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from .files import Images, finite, header, is_set, list_files, naming, read_json
+from .geometry import (
+    bounding_box,
+    box_corners,
+    box_shape,
+    ellipse,
+    mask_shape,
+    merged,
+    polygon_shape,
+)
+from .labelme_folders import images_of, splits_in, stem_of
+from .objects import (
+    NO_IMAGE,
+    Format,
+    LabelFolder,
+    Labelled,
+    Labels,
+    Read,
+    Report,
+    Shape,
+)
+
+POLYGONS = ('polygon', 'rotation', 'oriented_rectangle', 'quadrilateral')
+FULL = 0.98  # of its box is covered by an upright rectangle, whose corners are rounded
+
+
+def find_labelme(root: Path) -> LabelFolder | None:
+    """JSON files beside images or in a folder apart, in train/ and val/ or split by a hash."""
+    found = splits_in(root)
+    return LabelFolder(LABELME, *found) if found else None
+
+
+def read_labelme(labels: Labels, classes: Sequence[str] | None, report: Report) -> Read:
+    """The images with a JSON file; one without shapes has no objects.
+
+    A file belongs to the image of its name, else to the one of its ``imagePath``.
+    """
+
+    def items() -> Iterator[Labelled]:
+        files = list_files(labels.source, ('.json',))
+        owned = images_of(files, labels, Images(labels, report))
+        for path in files:
+            name = labels.path_of(owned[path]) if path in owned else stem_of(path, labels)
+            if labels.names is not None and name not in labels.names:
+                continue
+            with naming(path):
+                content = read_json(path)
+                item = labelled(path, content, owned.get(path), report)
+            if item is not None:
+                yield item
+
+    return classes or (), items()
+
+
+def labelled(path: Path, content: Any, file: Path | None, report: Report) -> Labelled | None:
+    """The image of a JSON file with its objects; None without an image."""
+    if file is None and not (isinstance(content, dict) and 'shapes' in content):
+        report.note('JSON file that is not of LabelMe, and has no image (left out)', path.name)
+        return None
+    if not isinstance(content, dict) or not isinstance(content.get('shapes'), list):
+        raise ValueError("no list of 'shapes', as LabelMe writes it")
+    if file is None:
+        if number := len(content['shapes']):
+            report.leave_out(NO_IMAGE, path.name, number)
+        else:
+            report.note('image that is not there, and has no object', path.name)
+        return None
+    item = Labelled(file, size=size_of(content))
+    add_shapes(item, content['shapes'], path.name, report)
+    return item
+
+
+def size_of(content: dict[str, Any]) -> tuple[int, int] | None:
+    """(height, width) of the image in pixels; None if the file does not say it."""
+    sides = [content.get('imageHeight'), content.get('imageWidth')]
+    if not all(sides):
+        return None
+    height, width = (int(side) for side in finite(sides, 'imageHeight or imageWidth'))
+    return height, width
+
+
+def add_shapes(item: Labelled, given: Sequence[dict[str, Any]], name: str, report: Report) -> None:
+    """Add the objects to an image: shapes of one label and ``group_id`` are one object."""
+    groups: dict[tuple[str, Any], Shape] = {}
+    boxes = {one.get('group_id') for one in given if one.get('shape_type') != 'point'} - {None}
+    for number, one in enumerate(given, start=1):
+        where = f'{name}, shape {number}'
+        with naming(where):
+            if one.get('shape_type') == 'point' and one.get('group_id') in boxes:
+                report.note('key point in a group with an object (left out)', where)
+                continue
+            shape = shape_of(one, item, where)
+        if isinstance(shape, str):
+            item.leave_out(shape, where)
+            continue
+        group = shape.label, one.get('group_id')
+        if group[1] is not None and group in groups:
+            join(groups[group], shape)
+            continue
+        groups[group] = shape
+        item.shapes.append(shape)
+
+
+def shape_of(given: dict[str, Any], item: Labelled, where: str) -> Shape | str:
+    """The object of a shape; the reason to leave it out if it has no area or no label."""
+    label, flags = given.get('label'), given.get('flags')
+    if label is None or not (name := str(label).strip()):
+        return 'object without a label'
+    is_flagged = isinstance(flags, dict) and is_set(flags.get('difficult'))
+    more: dict[str, Any] = dict(where=where, difficult=is_flagged or is_set(given.get('difficult')))
+    kind = given.get('shape_type') or 'polygon'
+    pairs = given.get('points') or []
+    points = np.reshape(finite([value for x, y in pairs for value in (x, y)], 'a point'), (-1, 2))
+    if kind == 'mask':
+        return mask_of(given, name, points, item, more)
+    if kind == 'rectangle' and len(points) == 2:
+        return box_shape(name, *points[0], *points[1], **more)
+    if kind == 'rectangle' and len(points) == 4 and is_upright(points):
+        return Shape(name, bounding_box(points), **more)
+    if kind == 'circle' and len(points) == 2:
+        (x, y), radius = points[0], float(np.linalg.norm(points[1] - points[0]))
+        return polygon_shape(name, ellipse(x, y, radius, radius), **more)
+    if kind in (*POLYGONS, 'rectangle') and len(points) > 2:
+        return polygon_shape(name, points, **more)
+    if kind in (*POLYGONS, 'rectangle', 'circle'):
+        return f'{kind} of {len(points)} points'
+    return f'object of type {kind}'
+
+
+def is_upright(corners: np.ndarray) -> bool:
+    """Return whether four corners [4, 2] are those of their box."""
+    x, y = corners.T
+    area = abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2  # shoelace formula
+    _, _, width, height = bounding_box(corners)
+    return bool(area >= FULL * width * height)
+
+
+def mask_of(
+    given: dict[str, Any], label: str, points: np.ndarray, item: Labelled, more: dict[str, Any]
+) -> Shape | str:
+    """An object from a mask in PNG, in base64, whose first pixel is at the first point.
+
+    Raises:
+        ValueError: it is no PNG.
+    """
+    if not (text := given.get('mask')):
+        return 'mask without its PNG'
+    try:
+        with Image.open(io.BytesIO(base64.b64decode(text.rpartition(',')[2]))) as image:
+            mask = np.asarray(image if image.mode in '1LP' else image.convert('L'))
+    except (UnidentifiedImageError, OSError) as error:
+        raise ValueError(f'its mask is no PNG in base64 ({error})') from error
+    left, top = points[0].round().astype(int).tolist() if len(points) else (0, 0)
+    if item.size is None:
+        image_file = header(item.file)
+        item.size = image_file.height, image_file.width
+    try:
+        return mask_shape(label, mask, left, top, item.size, **more)
+    except ValueError:
+        return 'mask without a pixel in its image'
+
+
+def join(shape: Shape, other: Shape) -> None:
+    """Add another part to an object; a box beside a part with an outline becomes an outline."""
+    shape.box = bounding_box(box_corners(shape.box) + box_corners(other.box))
+    shape.difficult |= other.difficult
+    if shape.outline or other.outline:
+        parts = [part.outline or [box_corners(part.box)] for part in (shape, other)]
+        shape.outline = merged(parts)
+
+
+LABELME = Format('labelme', 'LabelMe', ('.json',), find_labelme, read_labelme)

@@ -1,0 +1,127 @@
+"""Folders of LabelMe's JSON files, and the image of each."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from .files import Images, list_files, read_json, read_text, subfolders
+from .objects import Labels, Report
+from .splits import by_folder, by_hash
+
+LABEL_FOLDERS = ('annotations', 'annotation', 'labels', 'label', 'json', 'jsons', 'ann', 'labelme')
+IMAGE_FOLDERS = ('images', 'image', 'imgs', 'img', 'jpegimages')
+LOOKED_AT = 20  # files that decide whether a folder has LabelMe's
+
+
+def splits_in(root: Path) -> tuple[dict[str, Labels], str] | None:
+    """Both splits of a data set, and what says which image is in which; None for no data set."""
+    together = labels_in(root)
+    if together is None:
+        return None
+    if found := by_folder(lambda name: labels_of_split(root, together, name)):
+        return found
+    return by_hash(together, stems_in(together))
+
+
+def labels_in(home: Path) -> Labels | None:
+    """The folders of JSON files and of images in a folder, or the folder itself for both."""
+    folders = subfolders(home)
+    images = next((folders[name] for name in IMAGE_FOLDERS if name in folders), None)
+    for name in LABEL_FOLDERS:
+        if name in folders and has_labelme(folders[name]):
+            return Labels(folders[name], images or home)
+    if images and has_labelme(images):
+        return Labels(images, images)
+    return Labels(home, home) if has_labelme(home) else None
+
+
+def labels_of_split(root: Path, together: Labels, name: str) -> Labels | None:
+    """The labels in the folder of a split, or in folders of the split for labels and images."""
+    if (folder := subfolders(root).get(name)) and (found := labels_in(folder)):
+        return replace(found, names=frozenset(stems_in(found)))
+    if together.source == root:
+        return None
+    source = subfolders(together.source).get(name)
+    images = subfolders(together.images).get(name)
+    if source and has_labelme(source):
+        found = Labels(source, images or together.images)
+        return replace(found, names=frozenset(stems_in(found)))
+    if images:
+        stems = {stem for stem in stems_in(together) if stem.split('/')[0].lower() == name}
+        return replace(together, names=frozenset(stems)) if stems else None
+    return None
+
+
+def has_labelme(folder: Path) -> bool:
+    """Return whether one of the first JSON files of a folder is LabelMe's."""
+    return any(is_labelme(path) for path in list_files(folder, ('.json',))[:LOOKED_AT])
+
+
+def is_labelme(path: Path) -> bool:
+    """Return whether a JSON file is LabelMe's; a file that is cut off may be.
+
+    COCO's files, which are large, are not parsed.
+    """
+    try:
+        text = read_text(path)
+        content = json.loads(text) if '"shapes"' in text else None
+    except json.JSONDecodeError:
+        return True
+    except ValueError:
+        return False
+    return isinstance(content, dict) and 'shapes' in content
+
+
+def stems_in(labels: Labels) -> set[str]:
+    """The labelled images as paths without suffix; the path of a JSON file without an image."""
+    files = list_files(labels.source, ('.json',))
+    owned = images_of(files, labels, Images(labels, Report()))
+    return {labels.path_of(owned[f]) if f in owned else stem_of(f, labels) for f in files}
+
+
+def stem_of(path: Path, labels: Labels) -> str:
+    """The path of a JSON file in the folder of labels, without its suffix."""
+    return path.relative_to(labels.source).as_posix()[: -len('.json')]
+
+
+def images_of(files: Sequence[Path], labels: Labels, images: Images) -> dict[Path, Path]:
+    """The image of each JSON file: of its path, else of its name, else of its ``imagePath``.
+
+    No image is of two files. Where the images have the same folders as the labels, an image of the
+    same name in another folder is another image.
+    """
+    stems = {path: stem_of(path, labels) for path in files}
+    found = {
+        path: file
+        for path, stem in stems.items()
+        if (file := images.by_stem.get(stem) or images.by_path.get(stem))  # a.json, a.jpg.json
+    }
+    taken, folders = set(found.values()), {os.path.dirname(stem) for stem in images.by_stem}
+    for find in (same_name, named_image):
+        for path in files:
+            if path in found or (file := find(path, images)) is None or file in taken:
+                continue
+            if file.stem != path.stem or os.path.dirname(stems[path]) not in folders:
+                found[path] = file
+                taken.add(file)
+    return found
+
+
+def same_name(path: Path, images: Images) -> Path | None:
+    """The only image of the name of a JSON file."""
+    same = images.by_name.get(path.stem, ())
+    return same[0] if len(same) == 1 else None
+
+
+def named_image(path: Path, images: Images) -> Path | None:
+    """The image that ``imagePath`` names."""
+    try:
+        content = read_json(path)
+    except ValueError:  # the reader says it
+        return None
+    name = content.get('imagePath') if isinstance(content, dict) else None
+    return images.find(name) if isinstance(name, str) else None

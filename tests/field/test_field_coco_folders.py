@@ -1,0 +1,426 @@
+"""Where COCO files and their images are, and which file is of which split."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.field import SIZE, Reading, image, reading, write
+from rope_dense.datasets.labels.coco import find_coco, read_coco
+from rope_dense.datasets.labels.coco_images import coco_labels
+from rope_dense.datasets.labels.folders import find_labels
+from rope_dense.datasets.labels.objects import Report
+
+BOX = [10, 5, 20, 10]
+MANY = [f'{number}.jpg' for number in range(20)]  # enough for a hash to give both splits some
+
+
+def coco(names: Sequence[str], **top: Any) -> str:
+    """A COCO file of these images, a cat in each."""
+    sides = dict(height=SIZE[0], width=SIZE[1])
+    content = dict(
+        images=[dict(id=n, file_name=name, **sides) for n, name in enumerate(names)],
+        annotations=[dict(id=n, image_id=n, category_id=1, bbox=BOX) for n in range(len(names))],
+        categories=[dict(id=1, name='cat')],
+    )
+    return json.dumps(content | top)
+
+
+def place(root: Path, file: str, images: str, names: Sequence[str], prefix: str = '') -> None:
+    """A COCO file and its images in a folder; `prefix` stands before the names in the file."""
+    for name in names:
+        image(root / images / name)
+    write(root / file, coco([prefix + name for name in names]))
+
+
+def taken(root: Path, **options: Any) -> dict[str, set[str]]:
+    """The images of each split, each with its cat."""
+    found = reading(root, **options)
+    assert all(items == [('cat', (10, 5, 20, 10), 0)] for items in all_objects(found))
+    return {split: {*images} for split, images in found.objects.items()}
+
+
+def all_objects(found: Reading) -> list[list]:
+    return [items for images in found.objects.values() for items in images.values()]
+
+
+def refused(root: Path) -> str:
+    with pytest.raises(ValueError) as error:
+        reading(root)
+    assert '\n' not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    'train, val, images',
+    [
+        ('annotations/instances_train2017.json', 'annotations/instances_val2017.json', '{}2017'),
+        ('annotations/instances_train2014.json', 'annotations/instances_val2014.json', '{}2014'),
+        ('annotations/instances_train.json', 'annotations/instances_val.json', 'images/{}'),  # CVAT
+        ('annotations/train.json', 'annotations/val.json', 'images/{}'),
+        ('annotations/train.json', 'annotations/test.json', 'images'),
+        ('Annotations/train.json', 'Annotations/val.json', 'Images'),
+        ('train.json', 'val.json', 'images'),
+        ('train.json', 'val.json', '.'),
+        ('train.json', 'val.json', '{}_images'),
+        ('train.json', 'val.json', 'images/My {} pictures'),
+        ('train/_annotations.coco.json', 'valid/_annotations.coco.json', '{}'),  # Roboflow
+        ('train/labels.json', 'validation/labels.json', '{}/data'),  # FiftyOne
+        ('train/annotations.json', 'val/annotations.json', '{}/images'),
+        ('images/train/train.json', 'images/val/val.json', 'images/{}'),
+        ('annotations/train_coco.json', 'annotations/val_coco.json', 'data/{}'),
+        ('annotations/lvis_v1_train.json', 'annotations/lvis_v1_val.json', '{}2017'),
+        ('export/annotations/instances_Train.json', 'export/annotations/instances_Val.json',
+         'export/images'),
+        ('train_task/annotations/instances_default.json',
+         'val_task/annotations/instances_default.json', '{}_task/images'),
+    ],
+)  # fmt: skip
+def test_files_of_both_splits(tmp_path: Path, train: str, val: str, images: str) -> None:
+    word = 'valid' if 'valid/' in val else 'validation' if 'validation' in val else 'val'
+    place(tmp_path, train, images.format('train'), ['a.jpg', 'b.jpg'])
+    place(tmp_path, val, images.format(word), ['v.jpg'])
+    found = find_coco(tmp_path)
+    assert found is not None and found.split_by == f'{train} and {val}'
+    names = {
+        split: {Path(name).name for name in images} for split, images in taken(tmp_path).items()
+    }
+    assert names == dict(train={'a.jpg', 'b.jpg'}, val={'v.jpg'})
+
+
+@pytest.mark.parametrize(
+    'file, images, prefix',
+    [
+        pytest.param('result.json', 'images', 'images/', id='Label Studio'),
+        pytest.param('result.json', 'images', '/data/upload/3/', id='Label Studio, not exported'),
+        pytest.param('result.json', 'images', 'images\\', id='Label Studio on Windows'),
+        pytest.param('result.json', 'images', '/data/local-files/?d=some/', id='local files'),
+        pytest.param('result.json', 'images', 'http://host:8080/data/upload/1/', id='address'),
+        pytest.param('labels.json', 'data', '', id='FiftyOne'),
+        pytest.param('annotations/instances_default.json', 'images', '', id='CVAT'),
+        pytest.param('annotations/instances_default.json', 'images/default', '', id='CVAT 2'),
+        pytest.param('_annotations.coco.json', '.', '', id='Roboflow'),
+        pytest.param('annotations.json', 'images', '../images/', id='two points'),
+        pytest.param('coco.json', '.', './', id='one point'),
+        pytest.param('labels_my-project-name_2024-01-26-11-44-48.json', '.', '', id='makesense'),
+        pytest.param('via_project_coco.json', 'images', '', id='VIA'),
+        pytest.param('export/anything.json', 'export/images', '', id='in a folder'),
+        pytest.param('annotations/trainval.json', 'images', '', id='both'),
+        pytest.param('annotations.json', 'pictures', 'pictures/', id='folder in the names'),
+        pytest.param('annotations.json', 'images/batch', '', id='folder not in the names'),
+        pytest.param('annotations.json', 'images', '/home/me/project/images/', id='absolute'),
+        pytest.param('train/_annotations.coco.json', 'train', '', id='only a training split'),
+    ],
+)
+def test_one_file_of_all_images(tmp_path: Path, file: str, images: str, prefix: str) -> None:
+    place(tmp_path, file, images, MANY, prefix)
+    found = find_coco(tmp_path)
+    assert found is not None and found.split_by.startswith('a hash of the name')
+    assert found.split_by.endswith(f', of {file}')
+    splits = taken(tmp_path)
+    assert len(splits['train']) > len(splits['val']) > 0
+    names = [Path(name).name for part in splits.values() for name in part]
+    assert sorted(names) == sorted(MANY)
+
+
+@pytest.mark.parametrize('file, prefix', [('result.json', 'images/'), ('annotations.json', '')])
+def test_folders_of_images_may_say_the_splits(tmp_path: Path, file: str, prefix: str) -> None:
+    names = [f'{split}/{number}.jpg' for split in ('train', 'Val', 'test') for number in range(3)]
+    place(tmp_path, file, 'images', names, prefix)
+    found = find_coco(tmp_path)
+    assert found is not None
+    assert found.split_by == f'the folders of the images (train and val; not test), of {file}'
+    assert {
+        split: {name.split('/')[-2] for name in names} for split, names in taken(tmp_path).items()
+    } == {
+        'train': {'train'},
+        'val': {'Val'},
+    }
+
+
+def test_names_of_label_studio_are_quoted(tmp_path: Path) -> None:
+    image(tmp_path / 'images' / 'my cat.jpg')
+    place(tmp_path, 'result.json', 'images', MANY)
+    write(tmp_path / 'result.json', coco([*MANY, '/data/local-files/?d=images/my%20cat.jpg']))
+    assert 'my cat.jpg' in set.union(*taken(tmp_path).values())
+
+
+def test_images_by_their_address_as_in_lvis(tmp_path: Path) -> None:
+    for split, numbers in (('train', '12'), ('val', '34')):
+        for number in numbers:
+            image(tmp_path / f'{split}2017' / f'{number}.jpg')
+    content = json.loads(coco(['a', 'b']))
+    urls = ['http://images.cocodataset.org/train2017/2.jpg', 'http://x.org/val2017/3.jpg']
+    for entry, url in zip(content['images'], urls, strict=True):
+        entry.pop('file_name')
+        entry['coco_url'] = url
+    write(tmp_path / 'lvis_v1_val.json', json.dumps(content))  # has images of train2017, too
+    write(tmp_path / 'lvis_v1_train.json', coco(['train2017/1.jpg']))
+    assert taken(tmp_path)['val'] == {'train2017/2.jpg', 'val2017/3.jpg'}
+
+
+def test_the_common_name_is_taken(tmp_path: Path) -> None:
+    """Key points, captions and stuff lie beside COCO's instances; parts of it may, too."""
+    for split in ('train', 'val'):
+        place(tmp_path, f'annotations/instances_{split}2017.json', f'{split}2017', [f'{split}.jpg'])
+        names = ('person_keypoints', 'stuff', 'mini')
+        for other in names:
+            write(tmp_path / f'annotations/{other}_{split}2017.json', coco(['none.jpg']))
+        captions = [dict(id=1, image_id=0, caption='A cat.')]
+        write(
+            tmp_path / f'annotations/captions_{split}2017.json',
+            coco([f'{split}.jpg'], annotations=captions, categories=None),
+        )
+    write(tmp_path / 'annotations/image_info_test2017.json', json.dumps(dict(images=[])))
+    assert taken(tmp_path) == dict(train={'train.jpg'}, val={'val.jpg'})
+
+
+def test_key_points_are_taken_where_nothing_else_is(tmp_path: Path) -> None:
+    place(tmp_path, 'annotations/person_keypoints_default.json', 'images', MANY)
+    assert len(set.union(*taken(tmp_path).values())) == len(MANY)
+
+
+def test_a_test_split_is_only_taken_for_want_of_another(tmp_path: Path) -> None:
+    for split in ('train', 'valid', 'test'):
+        place(tmp_path, f'{split}/_annotations.coco.json', split, [f'{split}.jpg'])
+    assert taken(tmp_path) == dict(train={'train.jpg'}, val={'valid.jpg'})
+
+
+def test_equal_files_are_one(tmp_path: Path) -> None:
+    for split in ('train', 'val'):
+        place(tmp_path, f'{split}/_annotations.coco.json', split, [f'{split}.jpg'])
+        write(tmp_path / f'annotations/instances_{split}.json', coco([f'{split}.jpg']))
+    assert taken(tmp_path) == dict(train={'train.jpg'}, val={'val.jpg'})
+
+
+@pytest.mark.parametrize(
+    'files, line',
+    [
+        (('train.json', 'annotations/instances_train2017.json', 'val.json'), 'the training labels'),
+        (('train_v1.json', 'train_v2.json', 'val.json'), 'the training labels'),
+        (('train.json', 'val.json', 'validation.json'), 'own.val=FILE'),
+        (('batch1.json', 'batch2.json'), 'several COCO files could be the labels'),
+        (('one/train.json', 'two/train.json'), 'several COCO data sets (one, two)'),
+        (('annotations.json', 'val.json'), 'there are annotations.json, val.json'),
+        (('val.json',), 'no COCO file of the training split'),
+    ],
+)
+def test_no_file_is_taken_by_chance(tmp_path: Path, files: Sequence[str], line: str) -> None:
+    for number, file in enumerate(files):
+        place(tmp_path, file, 'images', [f'{number}.jpg', *MANY[5:]])
+    message = refused(tmp_path)
+    assert (line in message and 'own.' in message) or 'data_root' in message
+
+
+def test_a_data_set_below_hides_none_above(tmp_path: Path) -> None:
+    for split in ('train', 'val'):
+        place(tmp_path, f'{split}.json', split, [f'{split}.jpg'])
+        place(tmp_path, f'old/{split}.json', f'old/{split}', ['old.jpg'])
+    assert taken(tmp_path) == dict(train={'train.jpg'}, val={'val.jpg'})
+
+
+def test_splits_with_images_of_one_name(tmp_path: Path) -> None:
+    for split in ('train', 'val'):
+        place(tmp_path, f'annotations/{split}.json', f'images/{split}', ['1.jpg', f'{split}.jpg'])
+    splits = find_labels(tmp_path).splits
+    assert [splits[split].images.name for split in ('train', 'val')] == ['train', 'val']
+
+
+def test_an_image_of_another_split_stands_for_none(tmp_path: Path) -> None:
+    place(tmp_path, 'annotations/train.json', 'images/train', ['1.jpg', '2.jpg'])
+    place(tmp_path, 'annotations/val.json', 'images/val', ['3.jpg'])
+    write(tmp_path / 'annotations/train.json', coco(['1.jpg', '2.jpg', '3.jpg']))
+    found = reading(tmp_path)
+    assert {*found.objects['train']} == {'1.jpg', '2.jpg'}
+    assert '1 x object of an image that is not there (left out): 3.jpg' in found.text
+
+
+def test_missing_images_count_once(tmp_path: Path) -> None:
+    """F14: in one of the splits of a hash; with their objects, or as entries without one."""
+    place(tmp_path, 'annotations.json', 'images', MANY)
+    content = json.loads(coco([*MANY, 'gone.jpg', 'empty.jpg']))
+    content['annotations'][-1] |= dict(image_id=99)
+    write(tmp_path / 'annotations.json', json.dumps(content))
+    text = reading(tmp_path).text
+    assert '1 x object of an image that is not there (left out): gone.jpg' in text
+    assert '1 x image that is not there, and has no object: empty.jpg' in text
+    assert '1 x object of an image that the file does not list' in text
+
+
+def test_no_image_at_all_names_what_is_there(tmp_path: Path) -> None:
+    """F9"""
+    for split in ('train', 'val'):
+        write(tmp_path / f'{split}.json', coco(['a.jpg']))
+        write(tmp_path / 'pictures' / f'{split}.txt', 'none')
+    message = refused(tmp_path)
+    assert 'train.json: its images, such as a.jpg, are in none of .' in message
+    assert '2 .txt' in message
+
+
+def test_suffixes_may_differ(tmp_path: Path) -> None:
+    for split in ('train', 'val'):
+        place(tmp_path, f'{split}.json', split, [f'{split}.png'])
+        write(tmp_path / f'{split}.json', coco([f'{split}.JPG']))
+    assert taken(tmp_path) == dict(train={'train.png'}, val={'val.png'})
+
+
+def test_images_that_differ_in_their_suffix_are_two(tmp_path: Path) -> None:
+    """B26"""
+    place(tmp_path, 'train.json', 'train', ['a.jpg', 'a.png'])
+    place(tmp_path, 'val.json', 'val', ['v.jpg'])
+    found = reading(tmp_path)
+    assert {*found.objects['train']} == {'a.jpg', 'a.png'} and 'two images' not in found.text
+
+
+OTHER_JSON: dict[str, tuple[Any, str]] = {
+    'results': ([dict(image_id=1, category_id=1, bbox=BOX, score=0.5)], 'predictions'),
+    'list': ([1], 'a list'),
+    'captions': (json.loads(coco(['a'], annotations=[dict(caption='A cat.')])), 'captions'),
+    'panoptic': (json.loads(coco(['a'], annotations=[dict(segments_info=[])])), 'panoptic'),
+    'LabelMe': (dict(version='5.0.1', shapes=[], imagePath='a.jpg'), 'by LabelMe'),
+    'VIA': ({'a.jpg123': dict(filename='a.jpg', size=123, regions=[])}, 'VIA'),
+    'VIA project': (dict(_via_settings={}, _via_img_metadata={}), 'VIA'),
+    'no annotations': (dict(images=[], categories=[]), 'without a list of annotations'),
+    'a text': ('cat', 'no object'),
+}
+
+
+@pytest.mark.parametrize('kind', OTHER_JSON)
+def test_json_that_is_not_of_coco(tmp_path: Path, kind: str) -> None:
+    """It is no data set of COCO; where the user names it, the message says what it is."""
+    content, line = OTHER_JSON[kind]
+    write(tmp_path / 'train.json', json.dumps(content))
+    assert find_coco(tmp_path) is None
+    with pytest.raises(ValueError, match=f'train.json is no COCO file of objects, but .*{line}'):
+        coco_labels(tmp_path, 'train', 'train.json')
+
+
+@pytest.mark.parametrize(
+    'text, line',
+    [
+        ('', 'is no JSON, or cut off'),
+        (coco(MANY)[:300], 'is no JSON, or cut off'),
+        (coco(MANY)[:-300], 'is no JSON, or cut off'),
+        (coco([]), 'no image in it'),
+        (json.dumps(dict(images=[dict(id=1)], annotations=[], categories=[])), 'no file_name'),
+    ],
+)
+def test_a_broken_file_is_named(tmp_path: Path, text: str, line: str) -> None:
+    """What is cut off behind the images is seen when it is read."""
+    place(tmp_path, 'val.json', 'images', MANY)
+    write(tmp_path / 'train.json', text)
+    message = refused(tmp_path)
+    assert 'train.json' in message and line in message
+
+
+def test_encodings(tmp_path: Path) -> None:
+    """B7: a byte-order mark, UTF-16."""
+    for split, code in (('train', 'utf-8-sig'), ('val', 'utf-16')):
+        place(tmp_path, f'{split}.json', split, [f'{split}.jpg'])
+        (tmp_path / f'{split}.json').write_bytes(coco([f'{split}.jpg']).encode(code))
+    assert taken(tmp_path) == dict(train={'train.jpg'}, val={'val.jpg'})
+
+
+@pytest.mark.parametrize('order', ['images first', 'annotations first', 'categories last'])
+def test_keys_may_be_in_any_order(tmp_path: Path, order: str) -> None:
+    content = json.loads(coco(MANY))
+    orders = {
+        'images first': ('images', 'annotations', 'categories'),
+        'annotations first': ('annotations', 'images', 'categories'),
+        'categories last': ('annotations', 'categories', 'images'),
+    }
+    place(tmp_path, 'annotations.json', 'images', MANY)
+    text = json.dumps({key: content[key] for key in orders[order]}, indent=1)
+    write(tmp_path / 'annotations.json', text)
+    assert len(set.union(*taken(tmp_path).values())) == len(MANY)
+
+
+def test_files_that_the_user_names(tmp_path: Path) -> None:
+    place(tmp_path, 'a/mine.json', 'images/train', ['1.jpg'])
+    write(tmp_path / 'images' / 'other' / '1.jpg', b'')
+    labels = coco_labels(tmp_path, 'train', 'a/mine.json')
+    assert labels.images == tmp_path / 'images' / 'train'
+    absolute = coco_labels(tmp_path, 'train', str(tmp_path / 'a/mine.json'))
+    assert absolute == labels
+    names, items = read_coco(labels, None, Report())
+    assert (names, [item.file.name for item in items]) == (('cat',), ['1.jpg'])
+    with pytest.raises(ValueError, match=r'none\.json: no such file; check own\.val'):
+        coco_labels(tmp_path, 'val', 'none.json')
+
+
+def categories(root: Path, given: Any, number: object = 1) -> Reading:
+    """The reading of an image with an object of this category id."""
+    things = [dict(id=1, image_id=0, category_id=number, bbox=BOX)]
+    for split in ('train', 'val'):
+        place(root, f'{split}.json', split, [f'{split}.jpg'])
+        write(root / f'{split}.json', coco([f'{split}.jpg'], categories=given, annotations=things))
+    return reading(root)
+
+
+ROBOFLOW = [
+    dict(id=0, name='animals', supercategory='none'),
+    dict(id=1, name='cat', supercategory='animals'),
+]
+
+
+@pytest.mark.parametrize(
+    'given, number, expected',
+    [
+        pytest.param([dict(id=7, name='cat'), dict(id=0, name='dog')], 7, ('cat', 'dog'), id='ids'),
+        pytest.param([dict(id='k', name=' cat ')], 'k', ('cat',), id='F10 spaces'),
+        pytest.param([dict(id=1, name=0)], 1, ('0',), id='F6b a number'),
+        pytest.param([dict(id=1.0, name='cat')], '1', ('cat',), id='float id'),
+        pytest.param([dict(id=1, name='cat')] * 2, 1, ('cat',), id='an entry twice'),
+        pytest.param(ROBOFLOW, 1, ('cat',), id='B26 Roboflow'),
+        pytest.param(ROBOFLOW, 0, ('animals', 'cat'), id='an object has it'),
+        pytest.param(
+            [dict(ROBOFLOW[0], name='cat'), ROBOFLOW[1]], 1, ('cat',), id='B26 of one name'
+        ),
+        pytest.param(
+            [dict(id=n, name=name, supercategory='none') for n, name in enumerate(['a', 'b'])],
+            1, ('a', 'b'), id='none has another',
+        ),
+        pytest.param(
+            [dict(id=0, name='_background_', supercategory=None), dict(id=1, name='cat')],
+            1, ('cat',), id='labelme2coco, X-AnyLabeling',
+        ),
+    ],
+)  # fmt: skip
+def test_classes(tmp_path: Path, given: list, number: object, expected: tuple) -> None:
+    found = categories(tmp_path, given, number)
+    assert found.classes == expected and sum(map(len, all_objects(found))) == 2
+    assert [item['id'] for item in found.content['val']['categories']] == [
+        *range(1, len(expected) + 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    'given, line',
+    [
+        ([dict(id=1, name='cat'), dict(id=3, name='cat')], "categories 1 and 3 are both 'cat'"),
+        ([dict(id=1, name='cat'), dict(id=1, name='dog')], "id 1 is of 'cat' and of 'dog'"),
+        ([dict(id=4, name='')], "the name of id 4 is ''"),
+        ([dict(id=4, name=None)], 'the name of id 4 is None'),
+        ([dict(id=4)], "category number 0: 'name' is missing"),
+        ([dict(name='cat')], "category number 0: 'id' is missing"),
+        ([], 'no class in it'),
+        (None, 'no list of categories'),
+    ],
+)
+def test_classes_that_are_refused(tmp_path: Path, given: Any, line: str) -> None:
+    with pytest.raises(ValueError, match=r'train\.json') as error:
+        categories(tmp_path, given)
+    assert line in str(error.value)
+
+
+def test_the_validation_file_may_lack_categories_or_order_them_otherwise(tmp_path: Path) -> None:
+    kinds = [dict(id=1, name='cat'), dict(id=2, name='dog'), dict(id=3, name='bird')]
+    categories(tmp_path, kinds)
+    things = [dict(id=1, image_id=0, category_id=9, bbox=BOX)]
+    others = [dict(id=4, name='bird'), dict(id=9, name='dog')]
+    write(tmp_path / 'val.json', coco(['val.jpg'], categories=others, annotations=things))
+    found = reading(tmp_path)
+    assert found.classes == ('cat', 'dog', 'bird')
+    assert found.objects['val'] == {'val.jpg': [('dog', (10, 5, 20, 10), 0)]}
