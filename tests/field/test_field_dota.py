@@ -155,7 +155,7 @@ def test_difficult_objects_are_trained_and_not_evaluated(root: Path) -> None:
     assert found.classes == tuple(sorted(names))
     assert found.objects['train']['0.png'] == [(name, BOX, 0) for name in names]
     assert [item[2] for item in found.objects['val']['v.png']] == [0, 1, 1]
-    assert 'folder of labels with a difficulty behind each class: labelTxt' in found.text
+    assert 'folder of labels with a difficulty behind each class: train/labelTxt' in found.text
 
 
 @pytest.mark.parametrize(
@@ -175,6 +175,9 @@ def test_difficult_objects_are_trained_and_not_evaluated(root: Path) -> None:
         (('type 1 0', 'type 2 0'), ('type 1', 'type 2')),
         (('Boeing 737 0', 'ship 1'), ('Boeing 737', 'ship')),
         (('0 0', '1 0'), ('0', '1')),
+        (('ship 0.0', 'plane 1.0'), ('plane', 'ship')),
+        (('model 1.0', 'model 2.0'), ('model 1.0', 'model 2.0')),
+        (('ship -1', 'plane 0'), ('plane 0', 'ship -1')),
         (('type 1 0', 'type 1 1'), None),
     ],
 )
@@ -220,12 +223,15 @@ def test_a_difficulty_in_some_lines_only_is_refused(root: Path, other: str) -> N
     assert f"a.txt, line 3 ends with '{other}' and " in found and "line 2 with 'car 0':" in found
     write(root / 'classes.txt', 'ship\ncar\nplane')
     assert 'a.txt, line 3: 9 words' in refusal(root)
+    write(root / 'train/labelTxt/a.txt', f'{LINE}\n{CORNERS} car 0\n{CORNERS} large {other}')
+    write(root / 'classes.txt', 'ship\ncar')
+    assert f"line 3: ends with '{other}', where other lines have a difficulty" in refusal(root)
 
 
 @pytest.mark.parametrize(
     'line, said',
     [
-        ('10 9 30 9 30 21 10 ship 0', "ends with '0'"),
+        ('10 9 30 9 30 21 10 ship 0', '9 words; give x and y of four corners'),
         ('ship 10 9 30 9 30 21 10 21 0', "a corner is 'ship'"),
         (f'{CORNERS} ship', "ends with 'ship'"),
         (CORNERS, '8 words; give x and y of four corners, class'),
@@ -250,9 +256,11 @@ def test_an_empty_file_is_an_image_without_objects_and_no_file_none(root: Path) 
 
 
 def test_label_files_without_an_image_are_counted(root: Path) -> None:
-    files(root, {'train/labelTxt/gone.txt': HEAD + LINE, 'train/labelTxt/none.txt': HEAD})
+    readme = 'Labels of ships, made in the harbour by one of us in 2020'
+    texts = {'gone': HEAD + LINE, 'none': HEAD, 'readme': readme}
+    files(root, {f'train/labelTxt/{name}.txt': text for name, text in texts.items()})
     found = of_texts(root, *[LINE] * 10)
-    assert f'1 x {NO_IMAGE} (left out): gone.txt' in found.text
+    assert f'1 x {NO_IMAGE} (left out): gone.txt\n' in found.text and found.classes == ('ship',)
 
 
 def test_names_with_dots_and_equal_names(root: Path) -> None:

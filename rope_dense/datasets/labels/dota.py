@@ -17,7 +17,8 @@ from .geometry import polygon_shape
 from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
 
 HEAD = ('imagesource', 'gsd')
-DIFFICULTIES = ('0', '1', '2')  # mmrotate's img_split.py writes 2 for what a patch cuts
+# mmrotate's img_split.py writes 2 for what a patch cuts, and pandas 1.0 for 1.
+DIFFICULTIES = {'0': 0, '1': 1, '2': 2, '0.0': 0, '1.0': 1, '2.0': 2}
 ABOVE = 4  # folders, from that of the label files, in which classes.txt may be
 
 
@@ -36,7 +37,7 @@ def read_dota(labels: Labels, classes: Sequence[str] | None, report: Report) -> 
     has = labels.options.get('difficulty')
     has = has_difficulty({labels.source}) if has is None else has
     kind = 'with a difficulty behind each class' if has else 'without a difficulty in its lines'
-    report.note(f'folder of labels {kind}', labels.source.name)
+    report.note(f'folder of labels {kind}', '/'.join(labels.source.parts[-2:]))
     return classes or (), labelled_images(labels, has, report)
 
 
@@ -48,7 +49,7 @@ def labelled_images(labels: Labels, has: bool, report: Report) -> Iterator[Label
         if file is not None and labels.takes(file):
             labelled.add(file)
             yield Labelled(file, [shape_in(path, *line, has) for line in object_lines(path)])
-        elif file is None and (count := len(list(object_lines(path)))):
+        elif file is None and (count := sum(has_corners(line) for _, line in object_lines(path))):
             if labels.names is None or stem in labels.names:
                 report.leave_out(NO_IMAGE, path.name, count)
             else:
@@ -63,6 +64,15 @@ def object_lines(path: Path) -> Iterator[tuple[str, str]]:
     return (pair for pair in numbered_lines(path) if not pair[1].lower().startswith(HEAD))
 
 
+def has_corners(line: str) -> bool:
+    """Return whether a line begins with the numbers of four corners, and goes on."""
+    words = line.split()
+    try:
+        return len([float(word) for word in words[:8]]) == 8 < len(words)
+    except ValueError:
+        return False
+
+
 def shape_in(path: Path, where: str, line: str, has_difficulty: bool) -> Shape:
     """The object of a line; it is difficult above 0.
 
@@ -75,9 +85,10 @@ def shape_in(path: Path, where: str, line: str, has_difficulty: bool) -> Shape:
             rest = 'class, difficulty' if has_difficulty else 'class'
             raise ValueError(f'{len(words)} words; give x and y of four corners, {rest}')
         corners, name = finite(words[:8], 'a corner'), words[8:]
-        difficulty = int(name.pop()) if has_difficulty else 0
-        label = ' '.join(name)
-        return polygon_shape(label, corners, difficult=difficulty > 0, where=where)
+        last = name.pop() if has_difficulty else '0'
+        if last not in DIFFICULTIES:
+            raise ValueError(f'ends with {last!r}, where other lines have a difficulty, 0, 1 or 2')
+        return polygon_shape(' '.join(name), corners, difficult=DIFFICULTIES[last] > 0, where=where)
 
 
 def has_difficulty(sources: set[Path]) -> bool:
@@ -93,13 +104,13 @@ def has_difficulty(sources: set[Path]) -> bool:
     places = ends_of(sources)
     parts = {end: end.rpartition(' ') for end in places}
     names = {end: name for end, (name, _, last) in parts.items() if name and last in DIFFICULTIES}
-    classes, numbers = set(names.values()), {parts[end][2] for end in names}
+    classes, numbers = set(names.values()), {DIFFICULTIES[parts[end][2]] for end in names}
     if len(names) < len(places):
-        if not classes & places.keys() and ('0' not in numbers or len(classes) < 2):
+        if not classes & places.keys() and (0 not in numbers or len(classes) < 2):
             return False
-    elif len(classes) != 1 or numbers == {'0'} or any(x.name == 'annfiles' for x in sources):
+    elif len(classes) != 1 or numbers == {0} or any(x.name == 'annfiles' for x in sources):
         return bool(classes)
-    elif '0' not in numbers:
+    elif 0 not in numbers:
         return False
     if listed := listed_classes(sources):
         return not places.keys() <= listed
@@ -116,8 +127,8 @@ def ends_of(sources: set[Path]) -> dict[str, str]:
     places: dict[str, str] = {}
     for path in (path for source in sorted(sources) for path in label_texts(source)):
         for where, line in object_lines(path):
-            places.setdefault(' '.join(line.split()[8:]), str(path.with_name(where)))
-    places.pop('', None)  # too short, which the reader refuses
+            if has_corners(line):  # the reader refuses other lines
+                places.setdefault(' '.join(line.split()[8:]), str(path.with_name(where)))
     return places
 
 
