@@ -601,6 +601,33 @@ def test_labels_of_equal_names_in_one_folder_are_refused(root: Path) -> None:
     assert 'labels/train/a.txt: which images are labelled there, of x/a, y/a' in refusal(root)
 
 
+def test_predictions_in_the_data_set_are_no_labels(root: Path) -> None:
+    """Of `yolo predict`, for an image without objects, where a list makes the root the source."""
+    yaml = 'train: [a/images, b/images]\nval: c/images\n' + NAMES
+    given = {'data.yaml': yaml, 'a/images/none.jpg': None, 'b/images/many.jpg': None}
+    for name in 'abc':
+        given |= pair(f'{name}/images/x', f'{name}/labels/x')
+    given |= {'runs/detect/predict/labels/none.txt': LINE, 'many.txt': LINE}
+    found = reading(files(root, given))
+    assert found.objects['train'] == {
+        'a/images/none.jpg': [],
+        'a/images/x.jpg': CAT,
+        'b/images/many.jpg': [],
+        'b/images/x.jpg': CAT,
+    }
+
+
+@pytest.mark.parametrize('name', ['train_0', 'test1', 'val-1', 'readme', 'notes', 'validated'])
+def test_names_of_images_that_are_words_of_lists(root: Path, name: str) -> None:
+    given = pair(f'images/train/{name}', f'labels/train/{name}')
+    found = reading(files(root, {'data.yaml': YAML, **split_pairs(), **given}))
+    assert found.objects['train'][f'{name}.jpg'] == CAT
+    for path in ('images/train/a.jpg', 'labels/train/a.txt'):
+        (root / path).unlink()
+    if name not in ('readme', 'notes'):
+        assert reading(root).objects['train'] == {f'{name}.jpg': CAT}
+
+
 def test_label_files_without_an_image_are_counted(root: Path) -> None:
     given = many('images/train/', 'labels/train/') | pair('images/val/b', 'labels/val/b')
     files(root, {'data.yaml': YAML, **given, 'labels/train/gone.txt': LINE, 'labels/log.txt': 'x'})

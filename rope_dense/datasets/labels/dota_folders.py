@@ -37,8 +37,8 @@ def splits_at(home: Path) -> Splits | None:
     """Both splits in a folder: in folders of their names, else by a hash."""
     found: dict[str, Labels] = {}
     for split, names in SPLITS.items():
-        for labels in filter(None, (labels_of_split(home, name) for name in names)):
-            found.setdefault(split, labels)
+        if first := next(filter(None, (labels_of_split(home, name) for name in names)), None):
+            found[split] = first
     if len(found) == len(SPLITS):
         return found, 'folder'
     if 'val' in found:

@@ -18,7 +18,7 @@ from .objects import Labels, Report
 from .splits import by_hash
 
 LABELS = {'images': 'labels', 'Images': 'Labels', 'IMAGES': 'LABELS', 'JPEGImages': 'labels'}
-LISTS = re.compile(r'notes|readme.*|train.*|val.*|test.*', re.I)  # NAME.txt
+LISTS = re.compile(r'notes|readme.*|(autosplit_)?(train|val|valid|test|trainval)', re.I)  # NAME.txt
 NO_LABELS = re.compile(r'(^|/)((labeltxt[^/]*|annfiles|imagesets)/|(classes|labels)\.txt$)', re.I)
 LISTS_OF_NAMES = ('classes.txt', 'labels.txt')
 ELSEWHERE = 'label file in another folder than its image (taken by its name)'
@@ -80,7 +80,7 @@ def label_folders(images: str) -> list[tuple[str, str]]:
         return found
     while labels != images and os.path.basename(labels) not in LABELS.values():
         labels, images = os.path.dirname(labels), os.path.dirname(images)
-        if any(path.parent == Path(labels) for path in label_files(labels)):
+        if any(x.parent == Path(labels) and not is_list(x) for x in label_files(labels)):
             return [(labels, images)]
     return []
 
@@ -208,17 +208,16 @@ def image_of(path: Path, labels: Labels) -> str:
 def elsewhere(
     rest: Mapping[str, Path], paths: Mapping[str, Path], images: Images
 ) -> dict[str, Path]:
-    """Label files by the only image of their name, if their folder is none of images.
+    """Label files by the only image of their name, if no image has one where it belongs.
 
     Or if their name is that of the image with its suffix: 'a.jpg.txt'.
     """
-    folders = {os.path.dirname(stem) for stem in images.by_stem}
     found: dict[str, Path] = {}
-    for stem, path in rest.items():
+    for path in rest.values():
         name = without_suffix(path.stem)
         same = [images.labels.path_of(file) for file in images.by_name.get(name, ())]
         free = [other for other in same if other not in paths]
-        if not free or (name == path.stem and os.path.dirname(stem) in folders):
+        if not free or (name == path.stem and paths):
             continue
         if len(same) > 1 or free[0] in found:
             files = [found[free[0]]] if free[0] in found else []

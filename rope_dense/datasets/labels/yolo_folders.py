@@ -97,9 +97,9 @@ def common_folders(home: Path) -> Splits | None:
     """
     found: dict[str, Labels] = {}
     for split, names in SPLITS.items():
-        for place in (place for name in names for place in split_places(home, name)):
-            if labels := yolo_labels(place, home):
-                found.setdefault(split, labels)
+        places = (place for name in names for place in split_places(home, name))
+        if first := next(filter(None, (yolo_labels(place, home) for place in places)), None):
+            found[split] = first
     if len(found) == len(SPLITS):
         return found, 'folder'
     if 'val' in found:
