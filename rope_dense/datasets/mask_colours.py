@@ -14,7 +14,7 @@ from .labels.files import header, list_files, suffixes_in
 from .labels.objects import Report
 from .pairs import MASKS, match
 
-COLOURS = replace(MASKS, endings=(*MASKS.others, *MASKS.endings), others=())
+COLOURS = replace(MASKS, words=(*MASKS.others, *MASKS.words), others=())
 
 
 def colours_in(masks: Path) -> list[Colour]:

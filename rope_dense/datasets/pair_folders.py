@@ -149,7 +149,7 @@ def by_lists(
         files = {split: list_of(split, root / folder) for split in SPLITS}
         train, val = files['train'], files['val']
         if train is None and val is not None:
-            raise ValueError(f'{root / folder / val}: no train.txt is beside it')
+            raise ValueError(f'{root / folder / val}: no train.txt beside it lists the others')
         if train is not None:
             listed = {
                 s: replace(whole, ann_file=str(Path(folder, f or ''))) for s, f in files.items()
@@ -188,7 +188,7 @@ def refuse(root: Path, kind: Kind) -> NoReturn:
     raise ValueError(
         f'{root}: no images with {kind.title}s. Looked for {images}/train with {maps}/train, '
         f'train/{images} with train/{maps}, {images} with {maps}, each of the same name '
-        f'({", ".join(kind.suffixes)}) or as NAME{kind.endings[0]}; there are '
+        f'({", ".join(kind.suffixes)}) or as NAME_{kind.title.split()[0]}; there are '
         f'{"; ".join(there) or "no files"}. {advice(kind)} (docs/own_data.md)'
     )
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import NoReturn
 
 from .labels.files import IMAGE_SUFFIXES, Images, list_files, numbered_lines, suffixes_in
 from .labels.objects import EXAMPLES, Labels, Report
 from .labels.splits import is_for_validation
 
 Pair = tuple[Path, Path]  # an image, and its mask or depth map
-IMAGE_ENDINGS = ('_leftimg8bit', '_image', '_img', '_sat', '_rgb')  # of images beside 'a_mask.png'
+IMAGE_WORDS = ('leftImg8bit', 'image', 'img', 'sat', 'rgb')  # of an image beside 'a_mask.png'
 MISSING_PART = 10  # not more than a tenth of the images may lack a mask
 
 
@@ -24,9 +27,9 @@ class Kind:
         name: in settings.
         title: of one.
         suffixes: of its files.
-        images, maps: common names of the folders of both.
-        endings: behind the name of the image, in lower case, longer ones first.
-        others: endings of files that belong to the image and are something else.
+        images, maps: common names of the folders of both, in lower case.
+        words: before or behind the name of the image, as in 'a_mask.png'.
+        others: words of files that belong to the image and are something else.
     """
 
     name: str
@@ -34,28 +37,29 @@ class Kind:
     suffixes: tuple[str, ...]
     images: tuple[str, ...]
     maps: tuple[str, ...]
-    endings: tuple[str, ...]
+    words: tuple[str, ...]
     others: tuple[str, ...] = ()
 
 
-IMAGES = ('images', 'image', 'imgs', 'img', 'jpegimages', 'leftimg8bit')
+IMAGES = ('images', 'image', 'imgs', 'img', 'jpegimages', 'leftimg8bit', 'image_2', 'input')
 MASKS = Kind(
     'masks',
     'mask',
     ('.png', '.tif', '.tiff', '.bmp', '.gif'),
     IMAGES,
     (
-        *('annotations', 'masks', 'labels', 'annotation', 'mask', 'label', 'annot', 'gt'),
-        *('segmentationclass', 'segmentationclasspng', 'gtfine'),
+        *('annotations', 'masks', 'labels', 'annotation', 'mask', 'label', 'annot', 'ann', 'gt'),
+        *('ground_truth', 'segmentation', 'semantic', 'target', 'segmentationclass'),
+        *('segmentationclasspng', 'gtfine'),
     ),
     (
-        *('_gtfine_labeltrainids', '_gtcoarse_labeltrainids', '_labeltrainids', '_annotation'),
-        *('_labels', '_masks', '_label', '_mask', '.mask', '-mask', '_seg', '_gt', '_l'),
+        *('gtFine_labelTrainIds', 'gtCoarse_labelTrainIds', 'labelTrainIds', 'annotation', 'mask'),
+        *('masks', 'label', 'labels', 'seg', 'segmentation', 'gt', 'L', 'P', 'manual1'),
     ),
     tuple(
         f'{start}{what}'
-        for start in ('_gtfine', '_gtcoarse', '')
-        for what in ('_labelids', '_instanceids', '_instancetrainids', '_color')
+        for start in ('gtFine_', 'gtCoarse_', '')
+        for what in ('labelIds', 'instanceIds', 'instanceTrainIds', 'color')
     ),
 )
 DEPTH = Kind(
@@ -64,7 +68,7 @@ DEPTH = Kind(
     ('.png', '.tif', '.tiff', '.npy'),
     (*IMAGES, 'rgb', 'color'),
     ('depth', 'depths', 'annotations', 'depth_maps'),
-    ('_depth', '-depth', '.depth'),
+    ('depth', 'sync_depth'),
 )
 
 
@@ -78,8 +82,8 @@ def paired_files(
 ) -> list[Pair]:
     """(Image, map) of each image in two folders, or in one.
 
-    A map has the path of its image in their folders, with another suffix, and perhaps with an
-    ending such as '_mask'; or only its name, where no path agrees.
+    A map has the path of its image in their folders, with another suffix, and perhaps with a word
+    such as 'mask' at its start or end; or only its name, where no path agrees.
 
     Args:
         ann_file: list of the images, or None for all.
@@ -184,7 +188,7 @@ def with_maps(files: Mapping[Path, str], maps: Mapping[Path, str], kind: Kind) -
     for file, stem in files.items():
         images.setdefault(stem, file)
     found = Match(images, [file for file, stem in files.items() if images[stem] != file])
-    short = {without(stem, IMAGE_ENDINGS): file for stem, file in images.items()}
+    short = {without(stem, IMAGE_WORDS): file for stem, file in images.items()}
     used = {file: stem for file, stem in maps.items() if not is_other(stem, images, kind)}
     if maps and not used:
         refuse_others([*maps], kind)
@@ -205,21 +209,21 @@ def with_maps(files: Mapping[Path, str], maps: Mapping[Path, str], kind: Kind) -
 
 def image_stem(stem: str, images: Mapping[str, Path], kind: Kind) -> str:
     """The stem of the image that a map is of, from 'a', 'a_mask' or 'a.jpg' (of a.jpg.png)."""
-    if stem in images:
-        return stem
-    inner = without(stem, kind.endings)
-    return without(inner, IMAGE_SUFFIXES) if inner not in images else inner
+    if stem in images or (inner := without(stem, kind.words)) in images:
+        return stem if stem in images else inner
+    short, suffix = os.path.splitext(inner)
+    return short if suffix.lower() in IMAGE_SUFFIXES else inner
 
 
 def maps_among(files: Sequence[Path], candidates: Sequence[Path], kind: Kind) -> list[Path]:
     """The maps in a folder of images: a_mask.png beside a.png; or a.png beside a.jpg."""
-    stems = {str(file.with_suffix('')): file for file in files}
-    stems |= {without(stem, IMAGE_ENDINGS): file for stem, file in stems.items()}
-    ends = (*kind.endings, *kind.others)
+    stems = {str(file.with_suffix('')) for file in files}
+    stems |= {without(stem, IMAGE_WORDS) for stem in stems}
+    words = (*kind.words, *kind.others)
     named = [
         file
         for file in candidates
-        if (stem := str(file.with_suffix(''))) != (key := without(stem, ends)) and key in stems
+        if (stem := str(file.with_suffix(''))) != (key := without(stem, words)) and key in stems
     ]
     photographs = {str(file.with_suffix('')) for file in files if file.suffix.lower() != '.png'}
     return named or [
@@ -235,7 +239,7 @@ def is_other(stem: str, images: Mapping[str, Path], kind: Kind) -> bool:
     return stem not in images and without(stem, kind.others) != stem
 
 
-def refuse_others(files: Sequence[Path], kind: Kind) -> None:
+def refuse_others(files: Sequence[Path], kind: Kind) -> NoReturn:
     """Raise the ValueError for files of which none is a map."""
     endings = {file.stem[len(without(file.stem, kind.others)) :] for file in files}
     raise ValueError(
@@ -246,11 +250,20 @@ def refuse_others(files: Sequence[Path], kind: Kind) -> None:
     )
 
 
-def without(stem: str, endings: Sequence[str]) -> str:
-    """A stem without the first of some endings that it has."""
-    lower = stem.lower()
-    ending = next((ending for ending in endings if lower.endswith(ending)), '')
-    return stem[: len(stem) - len(ending)]
+def without(stem: str, words: tuple[str, ...]) -> str:
+    """A path without suffix, without the words at the end or at the start of its name."""
+    end, start = patterns(words)
+    folder, slash, name = stem.rpartition('/')
+    return f'{folder}{slash}{end.sub("", name) if end.search(name) else start.sub("", name)}'
+
+
+@cache
+def patterns(words: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Words at the end of a name, and a word at its start, with what separates them."""
+    either = '|'.join(sorted(words, key=len, reverse=True))
+    forms = rf'(?<=.)(?:[-_. ](?:{either}))+$', rf'^(?:{either})[-_. ](?=.)'
+    end, start = (re.compile(form, re.IGNORECASE) for form in forms)
+    return end, start
 
 
 def stem_of(file: Path, folder: Path) -> str:
