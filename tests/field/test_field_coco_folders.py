@@ -177,6 +177,13 @@ def test_the_common_name_is_taken(tmp_path: Path) -> None:
     assert taken(tmp_path) == dict(train={'train.jpg'}, val={'val.jpg'})
 
 
+def test_images_without_labels_hide_no_labels(tmp_path: Path) -> None:
+    """COCO's test images: their file has no annotations."""
+    place(tmp_path, 'train.json', 'train', MANY)
+    write(tmp_path / 'test.json', json.dumps(dict(images=[dict(id=1, file_name='x.jpg')])))
+    assert set.union(*taken(tmp_path).values()) == {*MANY}
+
+
 def test_key_points_are_taken_where_nothing_else_is(tmp_path: Path) -> None:
     place(tmp_path, 'annotations/person_keypoints_default.json', 'images', MANY)
     assert len(set.union(*taken(tmp_path).values())) == len(MANY)
@@ -266,6 +273,30 @@ def test_suffixes_may_differ(tmp_path: Path) -> None:
     assert taken(tmp_path) == dict(train={'train.png'}, val={'val.png'})
 
 
+@pytest.mark.parametrize(
+    'name',
+    [
+        'a b',
+        'a#1',
+        '50%',
+        'a%20b',
+        'a;b',
+        '[a]',
+        '{a}',
+        "it's",
+        '猫',
+        'a.b.c',
+        'what?',
+        'x/y/z',
+        'a+b',
+    ],
+)
+def test_names_of_images(tmp_path: Path, name: str) -> None:
+    for split in ('train', 'val'):
+        place(tmp_path, f'{split}.json', split, [f'{name}.JPG'])
+    assert taken(tmp_path) == dict(train={f'{name}.JPG'}, val={f'{name}.JPG'})
+
+
 def test_images_that_differ_in_their_suffix_are_two(tmp_path: Path) -> None:
     """B26"""
     place(tmp_path, 'train.json', 'train', ['a.jpg', 'a.png'])
@@ -291,10 +322,16 @@ OTHER_JSON: dict[str, tuple[Any, str]] = {
 def test_json_that_is_not_of_coco(tmp_path: Path, kind: str) -> None:
     """It is no data set of COCO; where the user names it, the message says what it is."""
     content, line = OTHER_JSON[kind]
-    write(tmp_path / 'train.json', json.dumps(content))
+    write(tmp_path / 'mine.json', json.dumps(content))
     assert find_coco(tmp_path) is None
+    with pytest.raises(ValueError, match=f'mine.json is no COCO file of objects, but .*{line}'):
+        coco_labels(tmp_path, 'train', 'mine.json')
+    write(tmp_path / 'train.json', json.dumps(content))
+    if 'images' not in content:
+        assert find_coco(tmp_path) is None
+        return
     with pytest.raises(ValueError, match=f'train.json is no COCO file of objects, but .*{line}'):
-        coco_labels(tmp_path, 'train', 'train.json')
+        find_coco(tmp_path)
 
 
 @pytest.mark.parametrize(

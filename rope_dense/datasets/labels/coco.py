@@ -78,7 +78,7 @@ def read_coco(labels: Labels, classes: Sequence[str] | None, report: Report) -> 
     state = path.stat()
     content = content_of(path, state.st_size, state.st_mtime_ns)
     if reason := unlike_coco(content):
-        raise ValueError(f'{path} is no COCO file of objects, but {reason}')
+        raise ValueError(f'{path} is no COCO file of objects, {reason}')
     names = category_names(content, path)
 
     def items() -> Iterator[Labelled]:

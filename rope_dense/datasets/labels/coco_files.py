@@ -100,7 +100,7 @@ def chosen_files(root: Path) -> tuple[Path, dict[str, CocoFile]]:
     """The folder of a data set and its files by split, '' for a file of both; {} for none.
 
     Raises:
-        ValueError: several files could be meant.
+        ValueError: several files could be meant, or the only one has images and no objects.
     """
     homes: dict[tuple[str, ...], list[Candidate]] = {}
     for candidate in candidates(root):
@@ -116,6 +116,10 @@ def chosen_files(root: Path) -> tuple[Path, dict[str, CocoFile]]:
             raise ValueError(f'{root} has several COCO data sets ({names}): give one as data_root')
         if found:
             return next(iter(found.items()))
+    for candidate in (one for given in homes.values() for one in given if not one.rank[1]):
+        content = head(candidate.path)
+        if isinstance(content, dict) and isinstance(content.get('images'), list):
+            raise ValueError(f'{candidate.path} is no COCO file of objects, {unlike_coco(content)}')
     return root, {}
 
 
@@ -209,23 +213,23 @@ def unlike_coco(content: Any) -> str | None:
     """What a JSON file has instead of COCO's annotations of objects; None if it has these."""
     if isinstance(content, list):
         is_result = bool(content) and isinstance(content[0], dict) and 'score' in content[0]
-        return 'a list of results: predictions, not annotations' if is_result else 'a list'
+        return 'but a list of predictions, not annotations' if is_result else 'but a list'
     if not isinstance(content, dict):
-        return 'no object'
+        return 'but no object of JSON'
     if isinstance(content.get('shapes'), list):
-        return 'labels of one image by LabelMe: give the folder of all of them as data_root'
+        return 'but labels of one image by LabelMe: give the folder of all of them as data_root'
     values = [*content.values(), content.get('_via_img_metadata')]
     if '_via_img_metadata' in content or any('regions' in v for v in values if isinstance(v, dict)):
-        return 'a project of VIA: export its annotations as COCO'
+        return 'but a project of VIA: export its annotations as COCO'
     if lacking := [k for k in ('images', 'annotations') if not isinstance(content.get(k), list)]:
-        return f'without a list of {" and ".join(lacking)}'
+        return f'but without a list of {" and ".join(lacking)}'
     first = next(iter(content['annotations']), None)
     if not isinstance(first, dict):
-        return None if first is None else 'with annotations that are no objects'
+        return None if first is None else 'but with annotations that are no objects'
     if 'segments_info' in first:
-        return 'panoptic segments, whose masks are in PNG files: take the instances'
+        return 'but panoptic segments, whose masks are in PNG files: take the instances'
     if 'caption' in first and 'bbox' not in first:
-        return 'captions, without boxes: take the instances'
+        return 'but captions, without boxes: take the instances'
     return None
 
 

@@ -33,7 +33,7 @@ def coco_labels(root: Path, split: str, ann_file: str) -> Labels:
         raise ValueError(f'{path}: no such file; check own.{split}')
     content = head(path)
     if reason := unlike_coco(content):
-        raise ValueError(f'{path} is no COCO file of objects, but {reason}')
+        raise ValueError(f'{path} is no COCO file of objects, {reason}')
     return labels_of(CocoFile(path, content['images']), root, split)
 
 

@@ -178,11 +178,10 @@ def mask_of(
 
 def join(shape: Shape, other: Shape) -> None:
     """Add another part to an object; a box beside a part with an outline becomes an outline."""
+    if shape.outline or other.outline:
+        shape.outline = merged([part.outline or [box_corners(part.box)] for part in (shape, other)])
     shape.box = bounding_box(box_corners(shape.box) + box_corners(other.box))
     shape.difficult |= other.difficult
-    if shape.outline or other.outline:
-        parts = [part.outline or [box_corners(part.box)] for part in (shape, other)]
-        shape.outline = merged(parts)
 
 
 LABELME = Format('labelme', 'LabelMe', ('.json',), find_labelme, read_labelme)

@@ -62,7 +62,7 @@ def has_labelme(folder: Path) -> bool:
 
 
 def is_labelme(path: Path) -> bool:
-    """Return whether a JSON file is LabelMe's; a file that is cut off may be.
+    """Return whether a JSON file is LabelMe's, or would be if it were not broken.
 
     COCO's files, which are large, are not parsed.
     """
@@ -71,8 +71,8 @@ def is_labelme(path: Path) -> bool:
         content = json.loads(text) if '"shapes"' in text else None
     except json.JSONDecodeError:
         return True
-    except ValueError:
-        return False
+    except ValueError:  # of another encoding
+        return b'"shapes"' in path.read_bytes()
     return isinstance(content, dict) and 'shapes' in content
 
 
