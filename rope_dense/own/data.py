@@ -11,7 +11,8 @@ from typing import Any
 from ..datasets.classes import CLASSES_FILE, Colour, distinct_colour, read_classes
 from ..datasets.labels.canonical import CanonicalSplit, as_canonical, check_left_out
 from ..datasets.labels.coco import COCO
-from ..datasets.labels.coco_files import best_file, candidates, coco_labels
+from ..datasets.labels.coco_files import CocoFile, best_file, candidates, head
+from ..datasets.labels.coco_images import coco_labels, split_images
 from ..datasets.labels.folders import find_labels
 from ..datasets.labels.objects import LabelFolder
 from ..datasets.labels.splits import WORDS
@@ -103,20 +104,23 @@ def label_folder(own: OwnObjects) -> LabelFolder:
         return find_labels(own.root, own.format)
     if own.format not in (None, COCO.name):
         raise ValueError(f'own.format={own.format}: own.train and own.val name COCO files')
+    files = {split: file or usual_file(own.root, split) for split, file in given.items()}
+    if files['train'] is None:
+        raise ValueError(f'{own.root}: no COCO file of the training split: name it by own.train')
     splits = {
-        split: coco_labels(own.root, split, str(file or other_file(own.root, split)))
-        for split, file in given.items()
+        split: coco_labels(own.root, split, str(file)) for split, file in files.items() if file
     }
-    return LabelFolder(COCO, splits, 'own.train and own.val')
+    if len(splits) == len(files):
+        return LabelFolder(COCO, splits, 'own.train and own.val')
+    path = splits['train'].source
+    splits, split_by = split_images(CocoFile(path, head(path)['images']), splits['train'])
+    return LabelFolder(COCO, splits, f'{split_by}, of {path.name}')
 
 
-def other_file(root: Path, split: str) -> Path:
-    """The COCO file of the split that no setting names; ValueError if there is none."""
-    if (found := best_file([*candidates(root)], split)) is None:
-        raise ValueError(
-            f'{root}: no COCO file of the {WORDS[split]} split: name it, too, by own.{split}=FILE'
-        )
-    return found.relative_to(root)
+def usual_file(root: Path, split: str) -> str | None:
+    """The COCO file of a split that no setting names, below `root`; None if there is none."""
+    found = best_file([*candidates(root)], split)
+    return None if found is None else str(found.path.relative_to(root))
 
 
 def check_splits(own: OwnObjects, splits: Mapping[str, CanonicalSplit], text: str) -> None:

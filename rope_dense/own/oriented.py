@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .data import OwnData
+from .data import OwnData, find_objects
 from .detection import fit_objects
 from .fit import early_stop, finished, fit_schedule, read_recipe
 from .realtime import RECIPE_BATCH, RECIPES, ended, fit_model
@@ -21,8 +21,6 @@ def oriented(own: OwnOriented, data: OwnData) -> dict:
     ``size`` is the side of the square that images are scaled to fit. The recipe of
     configs/own/realtime.py, with the augmentation of mmrotate's DOTA configs.
     """
-    from ..integrations import mmrotate  # noqa: F401, one line says what is not installed
-
     name, shares, late = RECIPES[own.vit.scale]
     cfg = read_recipe(name)
     set_head(cfg, own.size)
@@ -36,6 +34,13 @@ def oriented(own: OwnOriented, data: OwnData) -> dict:
     head['matching']['late_epoch'] = min(own.epochs, max(1, round(late * own.epochs)))
     fit_rates(cfg, iterations, shares)
     return finished(cfg, own)
+
+
+def find_oriented(own: OwnOriented) -> OwnData:
+    """The objects of a data set as rectangles of any orientation, see ``find_objects``."""
+    from ..integrations import mmrotate  # noqa: F401, one line says what is not installed
+
+    return find_objects(own, oriented=True)
 
 
 def set_head(cfg: dict, size: int) -> None:

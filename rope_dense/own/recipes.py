@@ -30,7 +30,7 @@ from ..utils.similar import did_you_mean
 from .data import OwnData, check_root, find_objects
 from .depth import depth, find_depth
 from .detection import detection, instance
-from .oriented import oriented
+from .oriented import find_oriented, oriented
 from .realtime import realtime, realtime_masks
 from .semantic import find_semantic, semantic
 from .settings import Own, OwnDepth, OwnObjects, OwnOriented, OwnRealtime, OwnSemantic, settings_of
@@ -56,7 +56,7 @@ RECIPES = {
     'depth': Recipe(OwnDepth, find_depth, depth),
     'detection': Recipe(OwnObjects, find_objects, detection),
     'instance': Recipe(OwnObjects, with_outlines, instance),
-    'oriented': Recipe(OwnOriented, partial(find_objects, oriented=True), oriented),
+    'oriented': Recipe(OwnOriented, find_oriented, oriented),
     'realtime': Recipe(OwnRealtime, find_objects, realtime),
     'realtime_masks': Recipe(OwnRealtime, with_outlines, realtime_masks),
     'semantic': Recipe(OwnSemantic, find_semantic, semantic),
@@ -149,9 +149,10 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
 def own_datasets(cfg: Config) -> Iterator[tuple[str, str, Any]]:
     """Yield (config key, 'train' or 'val', data set) of each data set within the dataloaders."""
     for name in ('train', 'val', 'test'):
-        loader = cfg.get(f'{name}_dataloader')
-        for key, dataset in leaf_datasets(loader.dataset, f'{name}_dataloader.dataset') if loader else ():
-            yield key, 'train' if name == 'train' else 'val', dataset
+        split = 'train' if name == 'train' else 'val'
+        if loader := cfg.get(f'{name}_dataloader'):
+            for key, dataset in leaf_datasets(loader.dataset, f'{name}_dataloader.dataset'):
+                yield key, split, dataset
 
 
 def check_classes(own: Own, dataset: Mapping[str, Any], data: OwnData) -> None:

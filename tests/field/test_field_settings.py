@@ -14,14 +14,11 @@ import pytest
 from mmengine.config import Config
 
 import rope_dense
-from helpers.field import image, write
+from helpers.field import write
 from helpers.grid import CONFIGS
-from rope_dense.checks.data import check_data
 from rope_dense.commands import train as command
-from rope_dense.commands.train import check_processes
 from rope_dense.commands.work_folder import check_work_folder, remove_training
 from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
-from rope_dense.own import data as own_data
 from rope_dense.own.recipes import RECIPES
 from rope_dense.own.settings import Own, OwnDepth, OwnRealtime, OwnSemantic, settings_of
 from rope_dense.own.text import Text
@@ -29,33 +26,13 @@ from rope_dense.project.config import load_config
 from rope_dense.project.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
-BOX = '0 .5 .5 .4 .4'
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty current folder, without what a launcher sets."""
-    for name in ('WORLD_SIZE', 'SLURM_NTASKS', 'OMPI_COMM_WORLD_SIZE', 'LOCAL_RANK'):
-        monkeypatch.delenv(name, raising=False)
+    """An empty current folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def yolo(root: Path, train: int = 2, val: int = 1, names: str = 'cat', label: str = BOX) -> Path:
-    """A YOLO data set; labels of the validation split are `label`."""
-    for split, count in (('train', train), ('val', val)):
-        for index in range(count):
-            image(root / 'images' / split / f'{index}.png')
-            text = BOX if split == 'train' else label
-            write(root / 'labels' / split / f'{index}.txt', text)
-    write(root / 'data.yaml', f'train: images/train\nval: images/val\nnames: [{names}]\n')
-    return root
-
-
-def objects_of(cfg: Config) -> str:
-    """The labels that are evaluated."""
-    assert cfg.val_evaluator.ann_file == cfg.val_dataloader.dataset.ann_file
-    return Path(cfg.val_evaluator.ann_file).read_text()
 
 
 # B1: mmengine's options drop spaces and split at commas. (setting, text, value)
@@ -231,101 +208,6 @@ def test_a_published_config_has_no_own_settings() -> None:
     for option in ('own.epochs=3', 'own.data_root=x'):
         with pytest.raises(UsageError, match='this config computes nothing from it'):
             load_config(str(CONFIGS / 'dino_vitdet_rope_mixed.py'), [option])
-
-
-def test_data_root_is_that_of_the_labels(folder: Path) -> None:
-    """B11: labels of A were evaluated, of a file that was not run and of a complete one."""
-    first, second = yolo(folder / 'A'), yolo(folder / 'B', val=3)
-    trained = load_config('detection', own=dict(data_root=first))
-    trained.dump('complete.py')
-    expected = load_config('detection', own=dict(data_root=second))
-    for name, given in (('detection', []), ('complete.py', []), ('complete.py', ['own'])):
-        options = ['own.data_root=B'] if given else []
-        cfg = load_config(name, options, data_root=None if given else 'B')
-        assert objects_of(cfg) == objects_of(expected) != objects_of(trained)
-        assert cfg.val_dataloader.dataset.data_prefix.img == f'{second}/images/val/'
-        assert cfg.own.data_root == 'B' and '3 validation images' in cfg.own_data
-        check_data(cfg, ('test_dataloader',))
-    yolo(folder / 'C', names='dog')
-    with pytest.raises(UsageError, match='its classes are dog; the config was made for cat'):
-        load_config('complete.py', data_root='C')
-    with pytest.raises(UsageError, match=r"own.data_root='D': no such folder"):
-        load_config('complete.py', data_root='D')
-    with pytest.raises(UsageError, match=r'--data-root B, own.data_root=A: give one of them'):
-        load_config('detection', ['own.data_root=A'], data_root='B')
-
-
-def test_masks_have_another_root(shapes: Path, folder: Path) -> None:
-    shutil.copytree(shapes / 'ade', folder / 'B')
-    load_config('semantic', own=dict(data_root=shapes / 'ade')).dump('complete.py')
-    cfg = load_config('complete.py', data_root='B')
-    roots = [cfg[f'{name}_dataloader'].dataset.data_root for name in ('train', 'val', 'test')]
-    assert roots == ['B'] * 3
-
-
-def test_lines_keep_their_files(folder: Path) -> None:
-    """Files that a line of the user names are not those of another folder."""
-    yolo(folder / 'A'), yolo(folder / 'B')
-    text = (CONFIGS / 'own' / 'detection.py').read_text().replace('data/own', 'A')
-    write(folder / 'mine.py', f"{text}val_dataloader = dict(dataset=dict(ann_file='x.json'))\n")
-    load_config('mine.py').dump('complete.py')
-    with pytest.raises(UsageError, match=r'val_dataloader\.dataset has other files than own'):
-        load_config('complete.py', data_root='B')
-
-
-def test_labels_of_today(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Edited labels, or canonical files that were deleted, give no stale figures."""
-    root = yolo(folder / 'A')
-    load_config('detection', own=dict(data_root=root)).dump('complete.py')
-    shutil.rmtree(folder / own_data.CONVERTED)
-    cfg = load_config('complete.py')
-    check_data(cfg, ('test_dataloader',))
-    before = objects_of(cfg)
-    assert 'changed' not in capsys.readouterr().err
-    write(root / 'labels' / 'val' / '0.txt', '0 .5 .5 .2 .2')
-    cfg = load_config('complete.py')
-    check_data(cfg, ('test_dataloader',))
-    assert f'the data in {root} have changed since the training' in capsys.readouterr().err
-    assert objects_of(cfg) != before
-    shutil.rmtree(root)
-    assert load_config('complete.py').model.num_queries  # for predictions, without the data
-
-
-@pytest.mark.parametrize(
-    'label, says',
-    [
-        ('', 'no validation image has an object of cat: YOLO, 2 training images'),  # F15
-        (f'{BOX}\n0 2 2 .1 .1', '1 of 2 validation objects are left out'),  # F9
-        ('0 2 2 .1 .1', 'object outside of its image (left out): 0.txt, line 1'),
-    ],
-)
-def test_a_split_without_objects(folder: Path, label: str, says: str) -> None:
-    """The report is in the line."""
-    root = yolo(folder / 'A', label=label)
-    with pytest.raises(UsageError) as error:
-        load_config('detection', own=dict(data_root=root))
-    assert says in str(error.value) and '\n' not in str(error.value)
-
-
-def test_processes_are_those_of_the_launcher(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B24: 4 processes of own.gpus=1 trained 40 epochs for 10."""
-    own = dict(data_root=yolo(folder / 'A', train=8), epochs=10, batch_size=1)
-    assert load_config('detection', own=own).train_cfg.max_iters == 80
-    alone = load_config('detection', own={**own, 'gpus': 4})
-    assert alone.train_cfg.max_iters == 20
-    with pytest.raises(UsageError, match=r'own.gpus=4: .* this training has 1'):
-        check_processes(alone, 'none')
-    monkeypatch.setenv('SLURM_NTASKS', '4')  # of a job whose command no srun started
-    assert load_config('detection', own=own).own.gpus == 1
-    monkeypatch.setenv('LOCAL_RANK', '0')
-    for name in ('SLURM_NTASKS', 'WORLD_SIZE', 'OMPI_COMM_WORLD_SIZE'):
-        monkeypatch.setenv(name, '4')
-        cfg = load_config('detection', own=own)
-        assert (cfg.train_cfg.max_iters, cfg.own.gpus) == (20, 4)
-        check_processes(cfg, 'pytorch')
-        with pytest.raises(UsageError, match=r'own.gpus=1: 4 processes were started'):
-            load_config('detection', own={**own, 'gpus': 1})
-        monkeypatch.delenv(name)
 
 
 def test_python_gets_errors_of_python(folder: Path) -> None:
