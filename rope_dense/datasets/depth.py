@@ -17,7 +17,7 @@ from mmcv.transforms import BaseTransform
 from mmengine.registry import DATASETS, METRICS, TRANSFORMS
 from torch import Tensor
 
-from .pairs import DEPTH, paired_files
+from .pairs import DEPTH, match
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
     from mmseg.datasets import BaseSegDataset
@@ -28,7 +28,7 @@ Range = tuple[float, float]
 
 @DATASETS.register_module()
 class ImageDepthDataset(BaseSegDataset):
-    """Images and depth maps that are matched by their names, see ``paired_files``.
+    """Images and depth maps that are matched by their names, see ``match``.
 
     ``LoadDepth`` reads the depth maps: PNG, TIFF or .npy. Images without a depth map are left out.
 
@@ -51,7 +51,7 @@ class ImageDepthDataset(BaseSegDataset):
         ann_file = Path(self.ann_file) if self.ann_file else None
         return [
             dict(img_path=str(image), depth_map_path=str(depth), seg_fields=[])
-            for image, depth in paired_files(images, maps, DEPTH, ann_file, self.part)
+            for image, depth in match(images, maps, DEPTH).pairs(ann_file, self.part)
         ]
 
 

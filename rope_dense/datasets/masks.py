@@ -12,7 +12,7 @@ from mmcv.transforms import BaseTransform
 from mmengine.registry import DATASETS, TRANSFORMS
 
 from .mask_labels import label_map, labels_in
-from .pairs import MASKS, paired_files
+from .pairs import MASKS, match
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
     from mmseg.datasets import BaseSegDataset
@@ -20,7 +20,7 @@ with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is pri
 
 @DATASETS.register_module()
 class ImageMaskDataset(BaseSegDataset):
-    """Images and masks that are matched by their names, see ``paired_files``.
+    """Images and masks that are matched by their names, see ``match``.
 
     ``LoadClassMask`` reads the masks. Pixels of the numbers in `void` get the label 255, which
     heads, evaluators and padding ignore without being told. Images without a mask are left out.
@@ -59,7 +59,7 @@ class ImageMaskDataset(BaseSegDataset):
                 reduce_zero_label=False,
                 seg_fields=[],
             )
-            for image, mask in paired_files(images, masks, MASKS, ann_file, self.part)
+            for image, mask in match(images, masks, MASKS).pairs(ann_file, self.part)
         ]
 
 

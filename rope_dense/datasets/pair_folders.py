@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from .labels.files import list_files, subfolders, suffixes_in
 from .labels.objects import Report
 from .labels.splits import BY_HASH, SPLITS, WORDS, is_for_validation
-from .pairs import MASKS, Kind, Pair, match, paired_files, stem_of
+from .pairs import MASKS, Kind, Pair, match, stem_of
 
 LISTS = ('imagesets/segmentation', 'imagesets', '')  # folders of train.txt and val.txt
 LIST_NAMES = {'train': (*SPLITS['train'], 'trainval', 'default'), 'val': SPLITS['val']}
@@ -38,11 +38,14 @@ class PairFolders:
         prefix = {'img_path': self.images, maps: self.maps}
         return dict(data_prefix=prefix, ann_file=self.ann_file, part=self.part)
 
-    def pairs(self, root: Path, kind: Kind, report: Report | None = None) -> list[Pair]:
-        """(Image, map) of each image of the split; see ``paired_files``."""
-        ann_file = root / self.ann_file if self.ann_file else None
-        folders = root / self.images, root / self.maps
-        return paired_files(*folders, kind, ann_file, self.part, report)
+    def pairs(self, root: Path, kind: Kind) -> list[Pair]:
+        """(Image, map) of each image of the split; see ``Match.pairs``."""
+        found = match(root / self.images, root / self.maps, kind)
+        return found.pairs(self.list_below(root), self.part)
+
+    def list_below(self, root: Path) -> Path | None:
+        """The path of the list."""
+        return root / self.ann_file if self.ann_file else None
 
 
 Splits = dict[str, PairFolders]
@@ -202,14 +205,15 @@ def count_pairs(root: Path, splits: Splits, by: str, kind: Kind) -> tuple[int, s
     """Number of training images; and what was found and what is left out, in words.
 
     Raises:
-        ValueError: see ``paired_files``.
+        ValueError: see ``match`` and ``Match.pairs``.
     """
     report, images, used, orphans = Report(), dict[str, set[Path]](), set[Path](), set[Path]()
     for split, folders in splits.items():
-        pairs = folders.pairs(root, kind, report)
+        found = match(root / folders.images, root / folders.maps, kind)
+        pairs = found.pairs(folders.list_below(root), folders.part, report)
         images[split] = {image for image, _ in pairs}
         used |= {file for _, file in pairs}
-        orphans |= {*match(root / folders.images, root / folders.maps, kind).orphans}
+        orphans |= {*found.orphans}
     for file in sorted(orphans - used):
         report.note(f'{kind.title} without an image (left out)', file.name)
     for image in sorted(images['train'] & images['val']):

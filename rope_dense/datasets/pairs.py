@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
@@ -72,59 +72,76 @@ DEPTH = Kind(
 )
 
 
-def paired_files(
-    images: Path,
-    maps: Path,
-    kind: Kind = MASKS,
-    ann_file: Path | None = None,
-    part: str | None = None,
-    report: Report | None = None,
-) -> list[Pair]:
-    """(Image, map) of each image in two folders, or in one.
+@dataclass
+class Match:
+    """The images and maps of two folders.
 
-    A map has the path of its image in their folders, with another suffix, and perhaps with a word
-    such as 'mask' at its start or end; or only its name, where no path agrees.
-
-    Args:
-        ann_file: list of the images, or None for all.
-        part: 'train' or 'val' for that part of the images by a hash of their names, or None.
-        report: gets the images that are left out.
-
-    Raises:
-        ValueError: no pair, more than a tenth of the images have no map, or one has two.
+    Attributes:
+        folder, maps: of the images and of the maps.
+        images: by their stems.
+        doubles: images that differ by their suffix from another one.
+        map_of: the map of each image that has one.
+        orphans: maps without an image.
     """
-    found = match(images, maps, kind)
-    wanted, absent = list(found.images.values()), list[str]()
-    if ann_file is not None:
-        wanted, absent = listed_images(ann_file, images)
-    unpaired = [file for file in wanted if file not in found.map_of]
-    lacking = [*absent, *(file.name for file in unpaired)]
-    count = len(wanted) + len(absent)
-    if len(lacking) == count or len(lacking) * MISSING_PART > count:
-        names = f': {", ".join(lacking[:EXAMPLES])}' if lacking else ''
+
+    folder: Path
+    maps: Path
+    kind: Kind
+    images: dict[str, Path]
+    doubles: list[Path]
+    map_of: dict[Path, Path] = field(default_factory=dict)
+    orphans: list[Path] = field(default_factory=list)
+
+    def pairs(
+        self, ann_file: Path | None = None, part: str | None = None, report: Report | None = None
+    ) -> list[Pair]:
+        """(Image, map) of each image of a split.
+
+        Args:
+            ann_file: list of the images, or None for all.
+            part: 'train' or 'val' for that part of the images by a hash of their names, or None.
+            report: gets the images that are left out.
+
+        Raises:
+            ValueError: no pair, or more than a tenth of the images have no map.
+        """
+        wanted, absent = [*self.images.values()], list[str]()
+        if ann_file is not None:
+            wanted, absent = listed_images(ann_file, self.folder)
+        unpaired = [file for file in wanted if file not in self.map_of]
+        names = [*absent, *(file.name for file in unpaired)]
+        self.check_number(names, len(wanted) + len(absent), ann_file or self.folder)
+
+        def is_chosen(file: Path) -> bool:
+            if part is None:
+                return True
+            return is_for_validation(stem_of(file, self.folder)) == (part == 'val')
+
+        if report is not None:
+            for name in absent:
+                report.note(f'image that {ann_file} names and that is not there (left out)', name)
+            for file in filter(is_chosen, unpaired):
+                report.note(f'image without a {self.kind.title} (left out)', file.name)
+            for file in filter(is_chosen, self.doubles):
+                report.note('second image of one name (left out)', file.name)
+        chosen = [file for file in wanted if is_chosen(file)]
+        return [(file, self.map_of[file]) for file in chosen if file in self.map_of]
+
+    def check_number(self, missing: Sequence[str], count: int, place: Path) -> None:
+        """Raise ValueError if too many of the images at a place have no map."""
+        if len(missing) < count and len(missing) * MISSING_PART <= count:
+            return
+        names = f': {", ".join(missing[:EXAMPLES])}' if missing else ''
+        title, suffixes = self.kind.title, ', '.join(self.kind.suffixes)
         raise ValueError(
-            f'{len(lacking)} of {count} images of {ann_file or images} have no {kind.title} of '
-            f'their name in {maps}{names}. Looked for images {", ".join(IMAGE_SUFFIXES)} and '
-            f'{kind.title}s {", ".join(kind.suffixes)}; there are {suffixes_in(images)} and '
-            f'{suffixes_in(maps)}'
+            f'{len(missing)} of {count} images of {place} have no {title} of their name in '
+            f'{self.maps}{names}. Looked for images {", ".join(IMAGE_SUFFIXES)} and {title}s '
+            f'{suffixes}; there are {suffixes_in(self.folder)} and {suffixes_in(self.maps)}'
         )
-
-    def is_chosen(file: Path) -> bool:
-        return part is None or is_for_validation(stem_of(file, images)) == (part == 'val')
-
-    if report is not None:
-        for name in absent:
-            report.note(f'image that {ann_file} names and that is not there (left out)', name)
-        for file in filter(is_chosen, unpaired):
-            report.note(f'image without a {kind.title} (left out)', file.name)
-        for file in filter(is_chosen, found.doubles):
-            report.note('second image of one name (left out)', file.name)
-    chosen = [file for file in wanted if is_chosen(file)]
-    return [(file, found.map_of[file]) for file in chosen if file in found.map_of]
 
 
 def listed_images(ann_file: Path, images: Path) -> tuple[list[Path], list[str]]:
-    """The images in a list, and the names in it that are those of no image.
+    """The images in a list, and the lines that name none.
 
     A line is the name or path of an image, with or without a suffix; behind it may be the path of
     its mask, after a blank or a comma.
@@ -139,59 +156,55 @@ def listed_images(ann_file: Path, images: Path) -> tuple[list[Path], list[str]]:
     return list(dict.fromkeys(found)), missing
 
 
-@dataclass
-class Match:
-    """The files of two folders.
+def match(folder: Path, maps: Path, kind: Kind) -> Match:
+    """Find the map of each image in two folders, or in one.
 
-    Attributes:
-        images: by their stems.
-        map_of: the map of each image that has one.
-        orphans: maps without an image.
-        doubles: images that differ by their suffix from another one.
-    """
-
-    images: dict[str, Path]
-    doubles: list[Path]
-    map_of: dict[Path, Path] = field(default_factory=dict)
-    orphans: list[Path] = field(default_factory=list)
-
-
-def match(images: Path, maps: Path, kind: Kind) -> Match:
-    """Find the map of each image, see ``paired_files``.
+    A map has the path of its image in their folders, with another suffix, and perhaps with a word
+    such as 'mask' at its start or end; or only its name, where no path agrees.
 
     Raises:
         ValueError: an image has two maps, or there are only files that are something else.
     """
-    files, candidates = list_files(images, IMAGE_SUFFIXES), list_files(maps, kind.suffixes)
-    if images == maps:
+    files, candidates = list_files(folder, IMAGE_SUFFIXES), list_files(maps, kind.suffixes)
+    if folder == maps:
         candidates = maps_among(files, candidates, kind)
         apart = {*candidates}
         files = [file for file in files if file not in apart]
-    elif images in maps.parents:
+    elif folder in maps.parents:
         files = [file for file in files if maps not in file.parents]
-    stems = {file: stem_of(file, images) for file in files}
-    found = with_maps(stems, {file: stem_of(file, maps) for file in candidates}, kind)
-    if found.map_of or images == maps or not candidates:
+    stems = {file: stem_of(file, folder) for file in files}
+    found = with_maps(Match(folder, maps, kind, *by_stem(stems)), candidates)
+    if found.map_of or folder == maps or not candidates:
         return found
-    named = with_maps({file: file.stem for file in files}, {f: f.stem for f in candidates}, kind)
-    if named.map_of and len(named.images) + len(found.doubles) < len(files):
+    names, doubles = by_stem({file: file.stem for file in files})
+    named = with_maps(Match(folder, maps, kind, names, doubles), candidates, by_name=True)
+    if named.map_of and len(names) + len(found.doubles) < len(files):
         raise ValueError(
-            f'{images}: {named.doubles[0].name} is the name of several images, and {maps} has no '
+            f'{folder}: {doubles[0].name} is the name of several images, and {maps} has no '
             'folders like theirs'
         )
-    return Match(found.images, found.doubles, named.map_of, named.orphans)
+    return replace(named, images=found.images, doubles=found.doubles)
 
 
-def with_maps(files: Mapping[Path, str], maps: Mapping[Path, str], kind: Kind) -> Match:
-    """Match files by their stems; ValueError for two maps of an image."""
-    images: dict[str, Path] = {}
-    for file, stem in files.items():
-        images.setdefault(stem, file)
-    found = Match(images, [file for file, stem in files.items() if images[stem] != file])
+def by_stem(stems: Mapping[Path, str]) -> tuple[dict[str, Path], list[Path]]:
+    """The first file of each stem, and the others."""
+    first: dict[str, Path] = {}
+    others = [file for file, stem in stems.items() if first.setdefault(stem, file) != file]
+    return first, others
+
+
+def with_maps(found: Match, candidates: Sequence[Path], by_name: bool = False) -> Match:
+    """Add the maps of the images; ValueError for two of an image, or only files of another kind.
+
+    Args:
+        by_name: without the folders of the candidates.
+    """
+    images, kind = found.images, found.kind
     short = {without(stem, IMAGE_WORDS): file for stem, file in images.items()}
-    used = {file: stem for file, stem in maps.items() if not is_other(stem, images, kind)}
-    if maps and not used:
-        refuse_others([*maps], kind)
+    stems = {file: file.stem if by_name else stem_of(file, found.maps) for file in candidates}
+    used = {file: stem for file, stem in stems.items() if not is_other(stem, images, kind)}
+    if candidates and not used:
+        refuse_others(candidates, kind)
     for file, stem in used.items():
         key = image_stem(stem, images, kind)
         image = images.get(key) or short.get(key)
@@ -267,5 +280,6 @@ def patterns(words: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def stem_of(file: Path, folder: Path) -> str:
-    """The path in a folder, without suffix."""
-    return file.relative_to(folder).with_suffix('').as_posix()
+    """The path in a folder, without suffix; for many files, so without ``relative_to``."""
+    path = str(file) if folder == Path() else str(file)[len(str(folder)) + 1 :]
+    return os.path.splitext(path)[0].replace(os.sep, '/')

@@ -17,7 +17,7 @@ from rope_dense.datasets.class_numbers import find_class_numbers
 from rope_dense.datasets.labels.objects import Report
 from rope_dense.datasets.labels.splits import BY_HASH
 from rope_dense.datasets.pair_folders import PairFolders, count_pairs, find_pairs
-from rope_dense.datasets.pairs import MASKS, paired_files
+from rope_dense.datasets.pairs import MASKS, match
 from rope_dense.project.config import load_config
 from rope_dense.project.errors import UsageError
 
@@ -219,7 +219,7 @@ def test_what_has_no_counterpart_is_counted_and_weighed(tmp_path: Path) -> None:
     write(tmp_path / 'images/._00.jpg', b'x')
     write(tmp_path / 'masks/._00.png', b'x')
     folders = tmp_path / 'images', tmp_path / 'masks'
-    pairs = paired_files(*folders, report=(report := Report()))
+    pairs = match(*folders, MASKS).pairs(report=(report := Report()))
     assert len(pairs) == 19 and all(image.suffix in ('.jpg', '.bmp') for image, _ in pairs)
     assert report.lines() == [
         '1 x image without a mask (left out): x.jpg',
@@ -230,7 +230,7 @@ def test_what_has_no_counterpart_is_counted_and_weighed(tmp_path: Path) -> None:
     for name in ('v', 'w'):
         image(tmp_path / f'images/{name}.jpg')
     with pytest.raises(ValueError, match=r'3 of 22 images of .*: v\.jpg, w\.jpg, x\.jpg\. Looked'):
-        paired_files(*folders)
+        match(*folders, MASKS).pairs()
 
 
 def test_roboflow_says_classes_and_their_numbers(tmp_path: Path) -> None:
