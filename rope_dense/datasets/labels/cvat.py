@@ -13,8 +13,8 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from .cvat_pictures import Picture, pictures_in
-from .files import IMAGE_SUFFIXES, Images, finite, header, naming, read_xml, subfolders, walk
+from .cvat_pictures import Contents, Picture, contents_of, with_nodes
+from .files import IMAGE_SUFFIXES, Images, finite, header, naming, subfolders, walk
 from .geometry import ellipse, mask_shape, polygon_shape, rotated_shape
 from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
 from .splits import SPLITS, by_folder, by_hash
@@ -45,7 +45,7 @@ def find_cvat(root: Path) -> LabelFolder | None:
         if len(files) == len(SPLITS):
             return LabelFolder(CVAT, files, 'folder')
         check_validation(home, files['train'])
-        return LabelFolder(CVAT, *split_one(files['train']))
+        return split_one(files['train'])
     return None
 
 
@@ -81,17 +81,18 @@ def several(root: Path, files: Sequence[Path]) -> ValueError:
     )
 
 
-def split_one(labels: Labels) -> tuple[dict[str, Labels], str]:
-    """Both splits of one file, and what says which image is in which."""
+def split_one(labels: Labels) -> LabelFolder:
+    """Both splits of one file."""
     images = Images(labels, Report())
-    with naming(labels.source):
-        pictures = pictures_in(read_xml(labels.source), images)
-    if found := by_subset(labels, pictures):
-        return found
-    splits, described = by_hash(labels, {*images.by_stem, *(item.stem for item in pictures)})
-    if any(item.is_frame for item in pictures):
+    contents = contents_of(labels.source, images)
+    classes = contents.classes or None
+    if found := by_subset(labels, contents.pictures):
+        return LabelFolder(CVAT, *found, classes)
+    stems = {*images.by_stem, *(picture.stem for picture in contents.pictures)}
+    splits, described = by_hash(labels, stems)
+    if any(picture.is_frame for picture in contents.pictures):
         described += ', so both splits have frames of one video'
-    return splits, described
+    return LabelFolder(CVAT, splits, described, classes)
 
 
 def labels_of_split(root: Path, names: Sequence[str]) -> Labels | None:
@@ -171,26 +172,15 @@ def subset_of(picture: Picture) -> str:
 
 def read_cvat(labels: Labels, classes: Sequence[str] | None, report: Report) -> Read:
     """The images and frames of one file; classes in the order of its project, task or job."""
-    root = read_xml(labels.source)
-    return classes or listed_classes(root), labelled_images(root, labels, report)
+    images = Images(labels, report)
+    contents = contents_of(labels.source, images)
+    return classes or contents.classes, labelled_images(contents, images, report)
 
 
-def listed_classes(root: Element) -> list[str]:
-    """The labels of the project, task or job, without parts of skeletons and tags of images."""
-    names = [
-        (label.findtext('name') or '').strip()
-        for label in root.iterfind('meta//labels/label')
-        if not label.findtext('parent') and label.findtext('type') != 'tag'
-    ]
-    return [name for name in dict.fromkeys(names) if name]
-
-
-def labelled_images(root: Element, labels: Labels, report: Report) -> Iterator[Labelled]:
+def labelled_images(contents: Contents, images: Images, report: Report) -> Iterator[Labelled]:
     """The images of a split that the file has."""
-    images, named = Images(labels, report), set[Path]()
-    with naming(labels.source):
-        pictures = pictures_in(root, images)
-    for picture in pictures:
+    labels, named = images.labels, set[Path]()
+    for picture in with_nodes(labels.source, contents):
         if labels.names is not None and picture.stem not in labels.names:
             continue
         if picture.file is not None:
@@ -273,7 +263,7 @@ def mask_of(node: Element, label: str, item: Labelled, where: str) -> Shape | st
         raise ValueError(f'run lengths of {counts.sum()} pixels for {width} x {height}')
     mask = np.repeat(np.arange(len(counts)) % 2, counts).reshape(height, width)
     if item.size is None:
-        image = header(item.file)
+        image = item.header = header(item.file)
         item.size = image.height, image.width
     rows, columns = np.nonzero(mask)
     inside = (rows + top >= 0) & (rows + top < item.size[0])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from .files import Images, finite, without_suffix
+from .files import Images, finite, naming, without_suffix
 
 FRAME = re.compile(r'(?:^|/)frame_(\d+)$')  # as CVAT exports frames
 NUMBER = re.compile(r'(\d+)$')
@@ -27,7 +28,7 @@ class Picture:
         stem: path in the folder of images without suffix; by its name if the file is not there.
         file: None if it is not there.
         size: (height, width); None if the labels do not say it.
-        nodes: label and element of each shape.
+        nodes: label and element of each shape that is read.
         is_frame: its shapes are of tracks.
     """
 
@@ -40,45 +41,91 @@ class Picture:
     is_frame: bool = False
 
 
-def pictures_in(root: Element, images: Images) -> list[Picture]:
-    """The <image> elements, and the frames of the <track> elements.
+@dataclass
+class Contents:
+    """The pictures of a file, those of <image> elements first, and its classes in their order."""
+
+    pictures: list[Picture]
+    classes: list[str]
+
+
+def contents_of(file: Path, images: Images) -> Contents:
+    """The pictures of a file, those of <image> elements without their nodes, and its classes.
 
     Raises:
-        ValueError: frames whose image files cannot be told.
+        ValueError: no XML, or frames whose image files cannot be told; the message has the file.
     """
-    pictures = images_in(root, images)
-    by_frame = {(item.subset, node.get('id')): item for item, node in pictures}
-    found = [item for item, _ in pictures]
-    for subset, tracks in tracks_by_subset(root).items():
-        task, frames = task_of(root, tracks[0]), frames_in(tracks)
-        for number in list(frames):
-            if item := by_frame.get((subset, str(number))):
-                item.nodes += frames.pop(number)
-        if frames:
-            found += frames_as_pictures(frames, tracks, task, subset, images)
-    return found
+    meta, tracks, places = Element('meta'), list[Element](), list[tuple[Picture, str | None]]()
+    with naming(file):
+        for node in elements_of(file):
+            if node.tag == 'image':
+                name = (node.get('name') or '').replace('\\', '/')
+                picture = Picture(name, node.get('subset') or '', '', None, size_of(node))
+                places.append((picture, node.get('id')))
+            elif node.tag == 'track':
+                tracks.append(node)
+            else:
+                meta = node
+        pictures = [picture for picture, _ in places]
+        find_files(pictures, images)
+        by_frame = {(picture.subset, number): picture for picture, number in places}
+        for subset, some in by_subset(tracks).items():
+            frames = frames_in(some)
+            for number in [n for n in frames if (subset, str(n)) in by_frame]:
+                by_frame[subset, str(number)].nodes = frames.pop(number)
+            if frames:
+                task = task_of(meta, some[0])
+                pictures += frames_as_pictures(frames, some, task, subset, images)
+        return Contents(pictures, listed_classes(meta))
 
 
-def images_in(root: Element, images: Images) -> list[tuple[Picture, Element]]:
-    """The <image> elements.
+def elements_of(file: Path) -> Iterator[Element]:
+    """The <meta>, <image> and <track> elements of a file; images are emptied behind each step."""
+    try:
+        for _, node in ElementTree.iterparse(file):
+            if node.tag in ('meta', 'image', 'track'):
+                yield node
+            if node.tag == 'image':
+                node.clear()
+    except (ElementTree.ParseError, LookupError) as error:
+        raise ValueError(f'{file} is no XML, or cut off ({error})') from error
 
-    An image file is one element's whose path it has; where it is none's, a name is enough.
+
+def with_nodes(file: Path, contents: Contents) -> Iterator[Picture]:
+    """The pictures of a file with the nodes of their <image> elements before those of tracks."""
+    left = iter(contents.pictures)
+    for node in elements_of(file):
+        if node.tag == 'image':
+            picture = next(left)
+            shapes = [((shape.get('label') or '').strip(), shape) for shape in node]
+            yield replace(picture, nodes=shapes + picture.nodes)
+    yield from left
+
+
+def listed_classes(meta: Element) -> list[str]:
+    """The labels of the project, task or job, without parts of skeletons and tags of images."""
+    names = [
+        (label.findtext('name') or '').strip()
+        for label in meta.iterfind('.//labels/label')
+        if not label.findtext('parent') and label.findtext('type') != 'tag'
+    ]
+    return [name for name in dict.fromkeys(names) if name]
+
+
+def find_files(pictures: Sequence[Picture], images: Images) -> None:
+    """Fill in the file and the stem of each picture.
+
+    An image file is one picture's whose path it has; where it is none's, a name is enough.
     """
-    nodes = root.findall('image')
-    places = [
-        (node.get('subset') or '', (node.get('name') or '').replace('\\', '/')) for node in nodes
-    ]
-    exact = [
-        image_at(f'{subset}/{name}', images) or image_at(name, images) for subset, name in places
-    ]
-    taken, found = {*exact}, []
-    for node, (subset, name), file in zip(nodes, places, exact, strict=True):
-        if file is None and (named := images.find(name)) not in taken:
-            file = named
-        stem = images.labels.path_of(file) if file else without_suffix(name)
-        shapes = [((shape.get('label') or '').strip(), shape) for shape in node]
-        found.append((Picture(name, subset, stem, file, size_of(node), shapes), node))
-    return found
+    for picture in pictures:
+        name = picture.name
+        picture.file = image_at(f'{picture.subset}/{name}', images) or image_at(name, images)
+    taken = {picture.file for picture in pictures}
+    for picture in pictures:
+        if picture.file is None and (named := images.find(picture.name)) not in taken:
+            picture.file = named
+        file = picture.file
+        picture.stem = images.labels.path_of(file) if file else without_suffix(picture.name)
 
 
 def image_at(path: str, images: Images) -> Path | None:
@@ -96,17 +143,17 @@ def size_of(node: Element | None) -> tuple[int, int] | None:
     return (height, width) if height > 0 and width > 0 else None
 
 
-def tracks_by_subset(root: Element) -> dict[str, list[Element]]:
+def by_subset(tracks: Sequence[Element]) -> dict[str, list[Element]]:
     """The <track> elements of each subset.
 
     Raises:
         ValueError: a subset has tracks of several tasks, which number their frames alike.
     """
     found: dict[str, list[Element]] = {}
-    for track in root.findall('track'):
+    for track in tracks:
         found.setdefault(track.get('subset') or '', []).append(track)
-    for subset, tracks in found.items():
-        if len({track.get('task_id') for track in tracks}) > 1:
+    for subset, some in found.items():
+        if len({track.get('task_id') for track in some}) > 1:
             raise ValueError(
                 f'subset {subset!r} has tracks of several tasks, which number their frames alike: '
                 'export each task, or "CVAT for images 1.1"'
@@ -114,10 +161,9 @@ def tracks_by_subset(root: Element) -> dict[str, list[Element]]:
     return found
 
 
-def task_of(root: Element, track: Element) -> Element | None:
+def task_of(meta: Element, track: Element) -> Element | None:
     """The description of the task or job of a track."""
-    tasks = [*root.iterfind('meta/project/tasks/task'), *root.iterfind('meta/*')]
-    tasks = [task for task in tasks if task.tag in ('task', 'job')]
+    tasks = [*meta.iterfind('project/tasks/task'), *meta.iterfind('task'), *meta.iterfind('job')]
     number = track.get('task_id')
     return next((task for task in tasks if number in (None, task.findtext('id'))), None)
 
