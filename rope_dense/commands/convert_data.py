@@ -16,8 +16,6 @@ classes.txt has one class per line, for masks with the colour: road #804080. See
 """
 
 import argparse
-import json
-import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -62,9 +60,10 @@ def main(args: argparse.Namespace) -> None:
 
 def convert_boxes(args: argparse.Namespace) -> None:
     """Write COCO json, of all images or without the --val-share."""
-    from ..datasets.conversion import convert
-    from ..datasets.own_data import read_classes
-    from ..utils.atomic_write import atomic_write_text
+    from ..datasets.classes import read_classes
+    from ..datasets.labels.canonical import write_coco
+    from ..datasets.labels.conversion import convert, listed_names, split_entries
+    from ..utils.atomic_write import atomic_write
 
     share = args.val_share
     if args.out.suffix != '.json':
@@ -78,52 +77,20 @@ def convert_boxes(args: argparse.Namespace) -> None:
         raise UsageError(f'{args.out}: with --val-share, val.json is the other file')
     classes = read_classes(args.classes)[0] if args.classes else None
     names = listed_names(args.split_file) if args.split_file else None
-    content, odd = convert(args.format, args.source, args.images, classes, names)
-    if not content['images']:
-        raise UsageError(f'{args.split_file}: none of the images that it names has labels')
-    for file, part in zip(files, split(content, share), strict=True):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write_text(file, json.dumps(part) + '\n')
-        print(f'{file}: {len(part["images"])} images, {len(part["annotations"])} objects')
-    print(f'classes: {", ".join(category["name"] for category in content["categories"])}')
-    print(odd)
-
-
-def listed_names(file: Path) -> set[str]:
-    """The first words of the lines of a file, without the suffixes of images."""
-    from ..datasets.own_data import IMAGE_SUFFIXES
-
-    lines = file.read_text(encoding='utf-8').splitlines()
-    paths = [Path(line.split()[0]) for line in lines if line.strip()]
-    return {
-        (path.with_suffix('') if path.suffix.lower() in IMAGE_SUFFIXES else path).as_posix()
-        for path in paths
-    }
-
-
-def split(content: dict, share: float | None) -> list[dict]:
-    """The data set, or two of them: without and with a share of the images."""
-    if share is None:
-        return [content]
-    numbers = [image['id'] for image in content['images']]
-    count = min(max(1, round(share * len(numbers))), len(numbers) - 1)
-    if count < 1:
-        raise UsageError('--val-share: one image cannot be split')
-    chosen = set(random.Random(0).sample(numbers, count))
-    return [
-        dict(
-            content,
-            images=[item for item in content['images'] if (item['id'] in chosen) is taken],
-            annotations=[a for a in content['annotations'] if (a['image_id'] in chosen) is taken],
-        )
-        for taken in (False, True)
-    ]
+    found = convert(args.format, args.source, args.images, classes, names)
+    parts = split_entries(found.entries, share) if share else [found.entries]
+    for file, part in zip(files, parts, strict=True):
+        with atomic_write(file) as partial:
+            write_coco(partial, part, found.classes)
+        print(f'{file}: {len(part)} images, {sum(len(objects) for _, objects in part)} objects')
+    print(f'classes: {", ".join(found.classes)}')
+    print(found.report)
 
 
 def convert_colours(args: argparse.Namespace) -> None:
     """Write masks of class numbers, and classes.txt where none names the colours."""
+    from ..datasets.classes import CLASSES_FILE, read_classes
     from ..datasets.mask_colours import colours_in, convert_masks
-    from ..datasets.own_data import CLASSES_FILE, read_classes
     from ..utils.atomic_write import atomic_write_text
 
     if args.val_share is not None:

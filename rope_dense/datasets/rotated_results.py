@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..utils.atomic_write import atomic_write_text
-from .label_readers import bounding_box
+from .labels.geometry import bounding_box
 from .rotated import rectangle_corners, regularized
 
 

@@ -42,7 +42,7 @@ def test_a_share_of_the_images_is_for_validation(
     for part in parts:
         images = {image['id'] for image in part['images']}
         assert {annotation['image_id'] for annotation in part['annotations']} == images
-    assert 'nothing odd' in capsys.readouterr().out
+    assert 'nothing unusual' in capsys.readouterr().out
     before = out.read_bytes()
     assert convert(['yolo', str(source), str(out)]) == 2
     assert 'nothing is written over' in capsys.readouterr().err and out.read_bytes() == before
@@ -59,7 +59,7 @@ def test_a_file_lists_the_images(
     assert [image['file_name'] for image in content['images']] == ['1.png', '3.png']
     listed.write_text('nothing\n')
     assert convert([*given[:2], str(tmp_path / 'none.json'), *given[3:]]) == 2
-    assert 'none of the images' in capsys.readouterr().err
+    assert 'listed image that is not there' in capsys.readouterr().err
     assert not (tmp_path / 'none.json').exists()
 
 

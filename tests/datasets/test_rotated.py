@@ -9,8 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
-from rope_dense.datasets.conversion import convert
-from rope_dense.datasets.label_folders import LabelFolder, Labels, find_labels
+from rope_dense.datasets.labels.annotations import Rules, annotate
+from rope_dense.datasets.labels.folders import FORMATS
+from rope_dense.datasets.labels.objects import Labels, Report
 from rope_dense.datasets.rotated import (
     CONVENTIONS,
     check_rectangle,
@@ -144,15 +145,29 @@ def images(tmp_path: Path) -> Path:
     return tmp_path / 'images'
 
 
+CLASSES = 'large vehicle', 'ship'
+
+
+def rectangles(
+    name: str, source: Path, images: Path, ignore_difficult: bool = False
+) -> tuple[list[dict], Report]:
+    """The annotations of oriented boxes in a format, and the report."""
+    numbers, report = {label: n for n, label in enumerate(CLASSES, start=1)}, Report()
+    rules = Rules(numbers, oriented=True, ignore_difficult=ignore_difficult)
+    _, items = FORMATS[name].read(Labels(source, images), None, report)
+    found = list(annotate(items, images, rules, report))
+    return [item for _, annotations in found for item in annotations], report
+
+
 @pytest.mark.parametrize('write', [dota, yolo, labelme, cvat, coco])
 def test_every_format_gives_the_same_rectangle(
     write: Callable[[Path], Path], tmp_path: Path, images: Path
 ) -> None:
-    content, odd = convert(write.__name__, write(tmp_path), images, oriented=True)
-    assert str(odd) == 'nothing odd'
-    for annotation in content['annotations']:
-        found = regularized(smallest_rectangle(annotation['segmentation'][0]), 'le90')
-        np.testing.assert_allclose(found, BOX, atol=2e-3)
+    found, report = rectangles(write.__name__, write(tmp_path), images)
+    assert found and not report.left_out
+    for annotation in found:
+        box = regularized(smallest_rectangle(annotation['segmentation'][0]), 'le90')
+        np.testing.assert_allclose(box, BOX, atol=2e-3)
         assert annotation['area'] == pytest.approx(40 * 12, rel=1e-3)
 
 
@@ -161,46 +176,28 @@ def test_results_are_read_as_labels(tmp_path: Path, images: Path) -> None:
     for convention in CONVENTIONS:
         item = rotated_annotation(BOX, convention)
         source = coco_file(tmp_path, about_convention(convention), **item)
-        content, _ = convert('coco', source, images, oriented=True)
-        found = regularized(
-            smallest_rectangle(content['annotations'][0]['segmentation'][0]), 'le90'
-        )
-        np.testing.assert_allclose(found, BOX, atol=1e-4)
+        (found,), _ = rectangles('coco', source, images)
+        box = regularized(smallest_rectangle(found['segmentation'][0]), 'le90')
+        np.testing.assert_allclose(box, BOX, atol=1e-4)
 
 
 def test_difficult_objects_train_and_are_not_evaluated(tmp_path: Path, images: Path) -> None:
     source = dota(tmp_path)
-    train, _ = convert('dota', source, images, oriented=True)
-    val, _ = convert('dota', source, images, oriented=True, ignore_difficult=True)
-    assert [item['iscrowd'] for item in train['annotations']] == [0, 0]
-    assert [item['iscrowd'] for item in val['annotations']] == [0, 1]
-    assert [c['name'] for c in val['categories']] == ['large vehicle', 'ship']
+    train, _ = rectangles('dota', source, images)
+    val, _ = rectangles('dota', source, images, ignore_difficult=True)
+    assert [item['iscrowd'] for item in train] == [0, 0]
+    assert [item['iscrowd'] for item in val] == [0, 1]
+    assert [CLASSES[item['category_id'] - 1] for item in val] == ['ship', 'large vehicle']
 
 
 # ---------------------------------------------------------------- wrong labels
 
 
 @pytest.mark.parametrize(
-    'corners, says',
-    [
-        ('1 2 3', 'a.txt, line 3: 5 words; give four corners, class, difficulty'),
-        ('1 2 3 4 x 6 7 8', "a.txt, line 3: could not convert string to float: 'x'"),
-        ('1 2 3 4 nan 6 7 8', 'a.txt, line 3: a number is not finite'),
-    ],
-)
-def test_lines_that_cannot_be_read_are_named(
-    tmp_path: Path, images: Path, corners: str, says: str
-) -> None:
-    with pytest.raises(ValueError) as error:
-        convert('dota', dota(tmp_path, corners), images, oriented=True)
-    assert says in str(error.value)
-
-
-@pytest.mark.parametrize(
     'corners, says, is_left',
     [
-        ('5 5 9 9 9 9 5 5', 'rectangle without area, less than a pixel wide or high', False),
-        ('5 5 50 5 50 5.4 5 5.4', 'rectangle without area', False),
+        ('5 5 9 9 9 9 5 5', 'rectangle of less than a pixel (left out)', False),
+        ('5 5 50 5 50 5.4 5 5.4', 'rectangle of less than a pixel', False),
         ('-50 5 -20 5 -20 20 -50 20', 'rectangle with its centre outside of its image', False),
         ('5 5 50 30 50 5 5 30', 'corners in an order that crosses', True),
     ],
@@ -208,9 +205,9 @@ def test_lines_that_cannot_be_read_are_named(
 def test_odd_quadrilaterals_are_in_the_report(
     tmp_path: Path, images: Path, corners: str, says: str, is_left: bool
 ) -> None:
-    content, odd = convert('dota', dota(tmp_path, corners), images, oriented=True)
-    assert f'2 x {says}' in str(odd) and 'a.txt, line 3, a.txt, line 4' in str(odd)
-    assert len(content['annotations']) == 2 * is_left
+    found, report = rectangles('dota', dota(tmp_path, corners), images)
+    assert f'2 x {says}' in str(report) and 'a.txt, line 3, a.txt, line 4' in str(report)
+    assert len(found) == 2 * is_left
 
 
 def test_five_numbers_need_their_convention(tmp_path: Path, images: Path) -> None:
@@ -220,57 +217,5 @@ def test_five_numbers_need_their_convention(tmp_path: Path, images: Path) -> Non
         ({'angle_version': 'le90'}, [9, 9, 4, 2, 30], 'annotation 7: angle 30 is not from'),
     ]:
         with pytest.raises(ValueError) as error:
-            convert('coco', coco_file(tmp_path, info, bbox=list(box)), images, oriented=True)
+            rectangles('coco', coco_file(tmp_path, info, bbox=list(box)), images)
         assert says in str(error.value)
-
-
-def test_a_fifth_number_of_yolo_is_reported(tmp_path: Path, images: Path) -> None:
-    (tmp_path / 'a.txt').write_text('0 0.5 0.5 0.2 0.2 0.7\n')
-    _, odd = convert('yolo', tmp_path, images, ['ship'], oriented=True)
-    assert 'box with a fifth number (taken as its score): a.txt, line 1' in str(odd)
-
-
-# ---------------------------------------------------------------- folders of DOTA
-
-
-@pytest.mark.parametrize(
-    'labels, pictures',
-    [
-        ('{}/labelTxt', '{}/images'),
-        ('{}/labelTxt-v1.0/labelTxt', '{}/images'),
-        ('{}/annfiles', '{}/images'),  # as mmrotate's img_split.py writes
-        ('labelTxt/{}', 'images/{}'),
-    ],
-)
-def test_layouts_of_dota_are_recognised(tmp_path: Path, labels: str, pictures: str) -> None:
-    for split in ('train', 'val'):
-        folder, pictured = tmp_path / labels.format(split), tmp_path / pictures.format(split)
-        folder.mkdir(parents=True)
-        pictured.mkdir(parents=True)
-        (folder / 'a.txt').write_text(' '.join(map(str, CORNERS)) + ' ship 1\n')
-        Image.new('RGB', (WIDTH, HEIGHT)).save(pictured / 'a.png')
-    found = find_labels(tmp_path)
-    assert found is not None and (found.kind, found.split_by) == ('dota', 'folder')
-    oriented = LabelFolder('dota', found.splits, 'folder', oriented=True)
-    splits, report = oriented.as_coco(tmp_path / 'out')
-    assert report.startswith('DOTA, 1 training images and 1 validation images, by folder')
-    crowds = {
-        name: [
-            item['iscrowd'] for item in json.loads(Path(part.ann_file).read_text())['annotations']
-        ]
-        for name, part in splits.items()
-    }
-    assert crowds == dict(train=[0], val=[1])
-    upright, _ = found.as_coco(tmp_path / 'out')  # another file: nothing is mixed up
-    assert upright['train'].ann_file != splits['train'].ann_file
-
-
-def test_one_folder_is_split_by_chance(tmp_path: Path) -> None:
-    (tmp_path / 'labelTxt').mkdir()
-    (tmp_path / 'images').mkdir()
-    for index in range(20):
-        (tmp_path / 'labelTxt' / f'P{index}.txt').write_text('')
-        Image.new('RGB', (WIDTH, HEIGHT)).save(tmp_path / 'images' / f'P{index}.png')
-    found = find_labels(tmp_path)
-    assert found is not None and found.kind == 'dota' and 'chance' in found.split_by
-    assert isinstance(found.splits['val'], Labels) and found.splits['val'].names

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..rotated import rectangle_corners, smallest_rectangle
-from .files import Header, header, naming
+from .files import header, naming
 from .geometry import (
     as_shown,
     bounding_box,
@@ -19,7 +19,7 @@ from .geometry import (
     outer_points,
     outline_lengths,
 )
-from .objects import Labelled, Report, Shape
+from .objects import Header, Labelled, Report, Shape
 
 NO_OUTLINE = 'object without an outline (the outline of its box is taken)'
 LEAST_SIDE = 1.0  # pixels: mmdet leaves out smaller boxes without a word
@@ -95,7 +95,7 @@ def annotate(
 def readable_header(item: Labelled, report: Report) -> Header | None:
     """The header of an image; None for a file that is no image, which is left out."""
     try:
-        return header(item.file)
+        return item.header or header(item.file)
     except ValueError:
         kind = 'image that cannot be read (left out with its objects)'
         report.note(kind, item.file.name)

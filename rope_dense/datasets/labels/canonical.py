@@ -94,7 +94,7 @@ def as_canonical(
 
 def key_of(folder: LabelFolder, settings: object) -> str:
     """A name for labels, images and settings as they are now: paths, sizes, times of change."""
-    about = VERSION, folder.format.name, folder.classes, folder.split_by, settings
+    about = VERSION, folder.format.name, folder.classes, folder.split_by, folder.notes, settings
     digest = hashlib.sha256(repr(about).encode())
     listed: dict[tuple[Path, tuple[str, ...]], str] = {}
     for split, labels in sorted(folder.splits.items()):
@@ -264,7 +264,7 @@ def describe(
                 f'{len(same)} of {len(places[1])} validation images are training images, too, so '
                 'figures of the evaluation are too good'
             )
-    return '\n'.join([*lines, *report.lines()])
+    return '\n'.join([*lines, *folder.notes, *report.lines()])
 
 
 def check_left_out(splits: dict[str, CanonicalSplit], text: str, partial: bool) -> None:

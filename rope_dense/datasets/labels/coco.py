@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -35,6 +36,7 @@ from .objects import (
 from .splits import is_for_validation
 
 PLACEHOLDERS = ('_background_', '__background__', '__ignore__')  # of labelme2coco, X-AnyLabeling
+WHOLE_NUMBER = re.compile('-?(?:0|[1-9][0-9]{0,17})')
 LOOKED_AT = 10_000  # boxes, which tell what their numbers are
 BEYOND = 1.1  # times the side of an image: no box reaches there by rounding
 BEYOND_SHARE = 0.25  # of boxes of corners, read as sizes, reach there
@@ -79,6 +81,9 @@ def read_coco(labels: Labels, classes: Sequence[str] | None, report: Report) -> 
     content = content_of(path, state.st_size, state.st_mtime_ns)
     if reason := unlike_coco(content):
         raise ValueError(f'{path} is no COCO file of objects, {reason}')
+    for key in ('images', 'annotations'):
+        if odd := [n for n, item in enumerate(content[key]) if not isinstance(item, dict)]:
+            raise ValueError(f'{path}: number {odd[0]} of {key} is {content[key][odd[0]]!r}')
     names = category_names(content, path)
 
     def items() -> Iterator[Labelled]:
@@ -130,14 +135,13 @@ def convention_of(content: dict[str, Any]) -> str | None:
 
 
 def id_of(value: Any) -> Any:
-    """An id to compare: 1, 1.0 and '1' are the same."""
+    """An id to compare: 1, 1.0 and '1' are the same; '01' is another one."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, str):
         value = value.strip()
-        is_number = value.isascii() and value.isdigit() and (value == '0' or value[0] != '0')
-        return int(value) if is_number else value
-    return value
+        return int(value) if WHOLE_NUMBER.fullmatch(value) else value
+    return str(value) if isinstance(value, (list, dict)) else value
 
 
 def category_names(content: dict[str, Any], path: Path) -> dict[Any, str]:
@@ -172,7 +176,7 @@ def used_classes(
         ValueError: none, or two of one name.
     """
     used = {id_of(item.get('category_id')) for item in content['annotations']}
-    kinds = {id_of(item['id']): item.get('supercategory') for item in content['categories']}
+    kinds = {id_of(item['id']): str(item.get('supercategory')) for item in content['categories']}
     first, is_root = next(iter(names), None), len({*kinds.values()}) > 1
     kept: dict[str, Any] = {}
     for key, name in names.items():
@@ -220,9 +224,7 @@ def assign(
     seen: dict[Any, dict[str, Any]] = {}
     file = labels.source.name
     for number, item in enumerate(content['annotations']):
-        if not isinstance(item, dict):
-            raise ValueError(f'annotation number {number} is {item!r}')
-        name = item.setdefault('id', f'number {number}')
+        name = id_of(item.setdefault('id', f'number {number}'))
         if seen.setdefault(name, item) is not item and seen[name] == item:
             report.note('annotation that is in the file twice (taken once)', f'{file}, {name}')
             continue
@@ -236,9 +238,8 @@ def assign(
 
 def is_of_split(key: Any, labels: Labels) -> bool:
     """Return whether an object without an image counts for a split: for one of both, by a hash."""
-    if not labels.names:
-        return True
-    return is_for_validation(str(key)) == is_for_validation(min(labels.names))
+    split = labels.options.get('split')
+    return split is None or is_for_validation(str(key)) == (split == 'val')
 
 
 def check_numbers(entries: Collection[Entry]) -> None:

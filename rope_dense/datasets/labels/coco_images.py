@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -98,13 +99,12 @@ def best_folder(
     """
 
     def whole(folder: Path) -> int:
-        return sum((folder / '/'.join(parts_of(name))).is_file() for name in sample)
+        return sum(os.path.isfile(folder / '/'.join(parts_of(name))) for name in sample)
 
     def ending(folder: Path) -> int:
-        found = (Path(*parts_of(name)) for name in sample)
         return sum(
-            any((folder / Path(*one.parts[start:])).is_file() for start in range(len(one.parts)))
-            for one in found
+            any(os.path.isfile(folder / '/'.join(parts[n:])) for n in range(len(parts)))
+            for parts in map(parts_of, sample)
         )
 
     def anywhere(folder: Path) -> int:
@@ -147,7 +147,9 @@ def split_images(file: CocoFile, labels: Labels) -> tuple[dict[str, Labels], str
     """
     images = Images(labels, Report())
     stems = {stem_of(name, images) for name in file.image_names()}
-    return by_their_folders(labels, stems) or by_hash(labels, stems)
+    splits, described = by_their_folders(labels, stems) or by_hash(labels, stems)
+    # The reader counts an object of no image in one split only.
+    return {k: replace(part, options=dict(split=k)) for k, part in splits.items()}, described
 
 
 def by_their_folders(

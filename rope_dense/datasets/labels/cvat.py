@@ -133,11 +133,13 @@ def is_cvat(file: Path) -> bool:
     """Return whether the root of an XML file is CVAT's.
 
     Raises:
-        ValueError: it is no XML.
+        ValueError: it has the name of CVAT's file, and is no XML.
     """
     try:
         return next(ElementTree.iterparse(file, events=('start',)))[1].tag == 'annotations'
     except (ElementTree.ParseError, StopIteration, LookupError, ValueError) as error:
+        if file.name != 'annotations.xml':
+            return False
         raise ValueError(f'{file} is no XML, or cut off ({error})') from error
 
 

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,7 +16,7 @@ from xml.etree import ElementTree
 import yaml
 from PIL import Image, UnidentifiedImageError
 
-from .objects import Labels, Report
+from .objects import Header, Labels, Report
 
 Image.MAX_IMAGE_PIXELS = None  # satellite images exceed the limit; only headers are read here
 OPENCV_SUFFIXES = ('.jpg', '.jpeg', '.jfif', '.png', '.tif', '.tiff', '.bmp', '.webp')
@@ -137,22 +136,6 @@ class Images:
         """(Path in the folder without suffix, file) of each image of the split."""
         names = self.labels.names
         return ((s, f) for s, f in self.by_stem.items() if names is None or s in names)
-
-
-@dataclass(frozen=True)
-class Header:
-    """Properties of an image file.
-
-    Attributes:
-        height, width: in pixels, of the image as it is shown: rotated as EXIF says.
-        orientation: EXIF's, 1 to 8; 1 if the file says none.
-        mode: Pillow's, such as 'RGB', 'I;16'.
-    """
-
-    height: int
-    width: int
-    orientation: int
-    mode: str
 
 
 def header(path: Path) -> Header:

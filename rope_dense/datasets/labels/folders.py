@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ...utils.validation import check_choice
@@ -54,4 +55,5 @@ def find_labels(root: Path, format: str | None = None) -> LabelFolder:
             f'{root}: no labels as {titles}; it has {suffixes_in(root)} in '
             f'{places or "no folder"}. {PAGE}'
         )
-    return found[0]
+    notes = tuple(f'labels of another format are not read: {problem}' for problem in problems)
+    return replace(found[0], notes=notes)

@@ -11,8 +11,7 @@ import cv2
 import numpy as np
 
 from ..rotated import rectangle_corners
-from .files import Header
-from .objects import Box, Labelled, Outline, Report, Shape
+from .objects import Box, Header, Labelled, Outline, Report, Shape
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask

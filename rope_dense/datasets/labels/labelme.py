@@ -168,7 +168,7 @@ def mask_of(
         raise ValueError(f'its mask is no PNG in base64 ({error})') from error
     left, top = points[0].round().astype(int).tolist() if len(points) else (0, 0)
     if item.size is None:
-        image_file = header(item.file)
+        image_file = item.header = header(item.file)
         item.size = image_file.height, image_file.width
     try:
         return mask_shape(label, mask, left, top, item.size, **more)

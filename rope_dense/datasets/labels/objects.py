@@ -39,6 +39,22 @@ class Shape:
     where: str = ''
 
 
+@dataclass(frozen=True)
+class Header:
+    """Properties of an image file.
+
+    Attributes:
+        height, width: in pixels, of the image as it is shown: rotated as EXIF says.
+        orientation: EXIF's, 1 to 8; 1 if the file says none.
+        mode: Pillow's, such as 'RGB', 'I;16'.
+    """
+
+    height: int
+    width: int
+    orientation: int
+    mode: str
+
+
 @dataclass
 class Labelled:
     """An image file with its objects.
@@ -46,12 +62,14 @@ class Labelled:
     Attributes:
         size: (height, width) in pixels by the labels; None if they do not say it.
         lost: (kind, place) of each object that the reader left out, see ``Report``.
+        header: of the image file, if the reader needed it.
     """
 
     file: Path
     shapes: list[Shape] = field(default_factory=list)
     size: tuple[int, int] | None = None
     lost: list[tuple[str, str]] = field(default_factory=list)
+    header: Header | None = None
 
     def leave_out(self, kind: str, where: str = '') -> None:
         """Leave out an object; an image that loses all of its objects is left out, too."""
@@ -182,9 +200,11 @@ class LabelFolder:
         splits: 'train' and 'val'.
         split_by: what says which image is in which split, in words: 'ImageSets (train.txt, ...)'.
         classes: names of its classes in their order; None for those of the labels.
+        notes: lines for the report.
     """
 
     format: Format
     splits: Mapping[str, Labels]
     split_by: str
     classes: Sequence[str] | None = None
+    notes: tuple[str, ...] = ()

@@ -39,30 +39,38 @@ def by_folder(find: Callable[[str], Labels | None]) -> tuple[dict[str, Labels], 
 def by_hash(labels: Labels, stems: Collection[str] | None = None) -> tuple[dict[str, Labels], str]:
     """Both splits of one folder of labels by a hash of each name: more images move none.
 
+    At least one image is in each, also of few images.
+
     Args:
         stems: paths of the labelled images, in their folder and without suffix; None for all of
             the labels' names, with those that are not there, or of the folder.
 
     Raises:
-        ValueError: no image for one of the splits.
+        ValueError: less than two images.
     """
     if stems is None:
         files = list_files(labels.images, IMAGE_SUFFIXES)
         stems = labels.names or {labels.path_of(file) for file in files}
-    val = frozenset(stem for stem in stems if is_for_validation(stem))
-    parts = {'train': frozenset(stems) - val, 'val': val}
-    for split, chosen in parts.items():
-        if not chosen:
-            raise ValueError(
-                f'{labels.source}: no image for {WORDS[split]} among {len(stems)}: put training '
-                'and validation images in train/ and val/'
-            )
+    if len(stems) < 2:
+        raise ValueError(
+            f'{labels.source}: {len(stems)} labelled image, so none for validation: put '
+            'training and validation images in train/ and val/'
+        )
+    by_digest = sorted(stems, key=digest_of)
+    val = {stem for stem in stems if is_for_validation(stem)} or {by_digest[0]}
+    val -= {by_digest[-1]} if len(val) == len(stems) else set()
+    parts = {'train': frozenset(stems) - val, 'val': frozenset(val)}
     return {split: replace(labels, names=names) for split, names in parts.items()}, BY_HASH
 
 
 def is_for_validation(stem: str) -> bool:
     """Whether an image of this path is for validation where nothing says which."""
-    return hashlib.sha256(stem.encode()).digest()[0] % VAL_PART == 0
+    return digest_of(stem)[0] % VAL_PART == 0
+
+
+def digest_of(stem: str) -> bytes:
+    """A digest of the path of an image, which more images do not change."""
+    return hashlib.sha256(stem.encode()).digest()
 
 
 def labelled_stems(labels: Labels, suffix: str) -> set[str]:

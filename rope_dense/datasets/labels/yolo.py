@@ -120,7 +120,7 @@ class Lines:
         if not (lines := list(numbered_lines(path))):
             return
         try:
-            image = header(item.file)
+            image = item.header = header(item.file)
         except ValueError:  # such an image is left out, and counted with its objects
             item.lost += [('object of an image that cannot be read', where) for where, _ in lines]
             return
