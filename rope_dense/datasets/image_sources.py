@@ -17,6 +17,11 @@ from PIL import Image, ImageOps
 from .deep_images import read_deep, to_8_bits
 from .labels.files import IMAGE_SUFFIXES, header, list_files, suffixes_in
 
+# Of images that are not read, some of them because Pillow lacks a plugin.
+OTHERS = tuple(
+    {'.heic', '.heif', '.avif', '.jp2', '.jxl', '.dng', '.cr2', '.nef', '.arw', '.raw', '.psd'}
+    - {*IMAGE_SUFFIXES}
+)
 VIDEO_SUFFIXES = ('.mp4', '.avi', '.mov', '.mkv', '.webm', '.m4v')
 
 
@@ -57,12 +62,15 @@ def find_sources(given: Path, without: Path | None = None) -> list[Source]:
 
 
 def unreadable_sources(given: Path, without: Path | None = None) -> list[Source]:
-    """What has the name of an image in a folder, and is none: folders, and links to no file."""
+    """What seems to be an image in a folder, and is none or of a format that is not read.
+
+    Folders and links to no file that have the name of an image, and formats of cameras.
+    """
     found = [
         path
         for path in sorted(given.rglob('*') if given.is_dir() else ())
-        if path.suffix.lower() in IMAGE_SUFFIXES
-        and not path.is_file()
+        if (path.suffix.lower() in OTHERS or not path.is_file())
+        and path.suffix.lower() in (*OTHERS, *IMAGE_SUFFIXES)
         and not any(part.startswith('.') for part in path.relative_to(given).parts)
     ]
     return named_sources(outside(found, without), given)
@@ -143,6 +151,8 @@ def first_problem(path: Path) -> str:
         return 'a link to a file that is not there'
     if not path.exists():
         return 'no such file'
+    if path.suffix.lower() in OTHERS:
+        return f'{path.suffix} is not read here: convert it to .png or .jpg'
     return 'cannot be read as an image' if os.access(path, os.R_OK) else 'no permission to read it'
 
 

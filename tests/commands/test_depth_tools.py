@@ -164,7 +164,7 @@ def write(path: Path, depth: np.ndarray) -> None:
     [
         ('unit', 'has a median depth of'),
         ('unknown', '00000002.png has no known depth'),
-        ('missing', '00000002.jpg has no depth map of its name in'),
+        ('missing', 'images/train have no depth map of their name in'),
         ('size', '00000002.png and its image'),
     ],
 )

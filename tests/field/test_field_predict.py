@@ -41,7 +41,7 @@ def test_files_that_are_no_images_are_named(tmp_path: Path) -> None:
     """F20: a folder named like an image and a dead link; B10: macOS's files."""
     for name in ('a.JPG', 'deep/b.jfif', 'out/c.jpg', 'd.jpg/e.png'):
         image(tmp_path / name)
-    for name in ('._a.jpg', '.cache/x.jpg', '__MACOSX/y.jpg', 'notes.txt'):
+    for name in ('._a.jpg', '.cache/x.jpg', '__MACOSX/y.jpg', 'notes.txt', 'z.NEF'):
         write(tmp_path / name, 'x')
     (tmp_path / 'link.png').symlink_to(tmp_path / 'nowhere.png')
     out = tmp_path / 'out'
@@ -49,7 +49,11 @@ def test_files_that_are_no_images_are_named(tmp_path: Path) -> None:
         *('a.JPG', 'd.jpg/e.png', 'deep/b.jfif')
     ]
     problems = {s.file_name: first_problem(s.path) for s in unreadable_sources(tmp_path, out)}
-    assert problems == {'d.jpg': 'a folder', 'link.png': 'a link to a file that is not there'}
+    assert problems == {
+        'd.jpg': 'a folder',
+        'link.png': 'a link to a file that is not there',
+        'z.NEF': '.NEF is not read here: convert it to .png or .jpg',
+    }
     assert all(read_image(source.path) is None for source in unreadable_sources(tmp_path))
     (missing,) = listed_sources([f'{tmp_path}/gone.png\n', f'{tmp_path}/gone.png'])
     assert read_image(missing.path) is None and first_problem(missing.path) == 'no such file'

@@ -13,7 +13,9 @@ Contents of the output folder: pictures/, the input with drawn predictions (for 
 video); detectors: predictions.json, in COCO's format with scores; segmentors: labels/, PNGs of
 class numbers with the class colours as palette; depth models: depth/NAME.npy, float32 in metres. A
 model of several tasks writes one folder per task. Results equal those of mmdet's DetInferencer and
-mmseg's MMSegInferencer. Images above --tile-above are predicted in tiles by tools/predict_large.py.
+mmseg's MMSegInferencer, but images more than 8 times as long as wide are padded. Images above
+--tile-above are predicted in tiles by tools/predict_large.py. What cannot be predicted is named at
+the end.
 """
 
 from __future__ import annotations
