@@ -94,11 +94,13 @@ def find_config(path: str) -> str:
         return str(names[path])
     if os.path.isfile(path) or is_stored_model(path):
         return path
-    place = Path(path).parent
+    place, meant = Path(path).parent, Path(path).stem
     files = [str(file) for file in sorted(place.glob('*.py'))] if place.is_dir() else []
+    if meant not in names:  # else configs/own/NAME.py where no clone is
+        meant = path
     raise UsageError(
         f'config {path!r}: no such file (looked for {os.path.abspath(path)})'
-        f'{did_you_mean(path, [*names, *files])}'
+        f'{did_you_mean(meant, [*names, *files])}'
     )
 
 
@@ -185,7 +187,12 @@ def read_options(options: Iterable[str] | Mapping[str, object]) -> dict:
         return dict(options)
     parser = argparse.ArgumentParser()
     pairs = list(options)
-    own = dict(pair.split('=', 1) for pair in pairs if pair.startswith('own.') and '=' in pair)
+    if unread := [pair for pair in pairs if '=' not in pair]:
+        raise UsageError(
+            f'--cfg-options {unread[0]}: no KEY=VALUE; one with spaces has to be in quotes, as '
+            '"own.data_root=My Data"'
+        )
+    own = dict(pair.split('=', 1) for pair in pairs if pair.startswith('own.'))
     others = [pair for pair in pairs if pair.split('=', 1)[0] not in own]
     parser.add_argument('pairs', nargs='*', action=DictAction)
     with building(f'--cfg-options {" ".join(others)}'):  # a dict is a RecursionError there

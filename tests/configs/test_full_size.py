@@ -30,6 +30,8 @@ from helpers.grid import CONFIGS, read
 from helpers.pretended_gpu import CUDA, pretended_gpu, to_gpu, without_values
 from rope_dense.checks.model import build_shapes
 from rope_dense.commands.benchmark.speed import random_sample
+from rope_dense.datasets import ShapesSettings, write_shapes
+from rope_dense.project.config import load_config
 from rope_dense.utils.config_parts import nodes
 
 SOME = [
@@ -44,11 +46,27 @@ NEEDS_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 OURS = {'matching.py'}  # of rope_dense, which need values: costs go to the host
 
 
-def kinds(folder: str) -> list[str]:
+@pytest.fixture(scope='module')
+def rooms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set of depth maps: its recipe has no classes that could be given in its place."""
+    folder = tmp_path_factory.mktemp('rooms')
+    write_shapes(folder, ShapesSettings(1, 1, (64, 96), layouts=('depth',)))
+    return folder / 'depth'
+
+
+def recipe(path: Path, rooms: Path) -> Config:
+    """A config; of own data with two classes."""
+    if path.parent.name != 'own':
+        return read(path)
+    own = dict(data_root=rooms) if path.stem == 'depth' else dict(classes=['cat', 'dog'])
+    return load_config(str(path), own=own)
+
+
+def kinds(folder: str, rooms: Path) -> list[str]:
     """The largest recipe of each kind; those of a kind differ in widths, depths and sizes."""
     found: dict[tuple, tuple] = {}
     for path in sorted((CONFIGS / folder).glob('*.py')):
-        cfg = read(path)
+        cfg = recipe(path, rooms)
         types = [str(node.get('type')) for _, node in nodes(cfg.model)]
         kind = *types, *sorted(cfg.model.backbone)
         found[kind] = max(found.get(kind, ()), (full_size(cfg), f'{folder}/{path.stem}'))
@@ -96,8 +114,8 @@ def as_far_as_possible(stops: list[str]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize('name', SOME)
-def test_a_recipe_fits_together_at_its_full_size(name: str) -> None:
-    cfg = read(CONFIGS / f'{name}.py')
+def test_a_recipe_fits_together_at_its_full_size(name: str, rooms: Path) -> None:
+    cfg = recipe(CONFIGS / f'{name}.py', rooms)
     model, size = build_shapes(cfg.copy()), full_size(cfg)
     batch, stops = cfg.train_dataloader.batch_size, []
     fakes = FakeTensorMode(allow_non_fake_inputs=True)
@@ -121,6 +139,6 @@ def test_a_recipe_fits_together_at_its_full_size(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize('folder', FOLDERS)
-def test_all_kinds_of_recipes_fit_together(folder: str) -> None:
-    for name in kinds(folder):
-        test_a_recipe_fits_together_at_its_full_size(name)
+def test_all_kinds_of_recipes_fit_together(folder: str, rooms: Path) -> None:
+    for name in kinds(folder, rooms):
+        test_a_recipe_fits_together_at_its_full_size(name, rooms)

@@ -11,6 +11,8 @@ from mmengine.runner import Runner
 from helpers.grid import CONFIGS
 from rope_dense.checks.model import random_model
 from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
+from rope_dense.integrations.hub import save_for_hub
+from rope_dense.integrations.hub_config import read_settings
 from rope_dense.own.backbones import WORDS, find_backbone
 from rope_dense.own.fit import multiplied
 from rope_dense.own.text import Text
@@ -21,6 +23,7 @@ from rope_dense.utils.config_parts import nodes
 pytestmark = pytest.mark.usefixtures('surroundings')
 OWN = CONFIGS / 'own'
 TASKS = ('detection', 'instance', 'semantic', 'realtime', 'realtime_masks', 'depth')
+PACKED = ('PackDetInputs', 'PackSegInputs')
 LOADERS = ('train_dataloader', 'test_dataloader')
 ROOTS = dict(semantic='ade', depth='depth')
 
@@ -52,6 +55,18 @@ def test_a_dump_is_complete(task: str, data: Path, tmp_path: Path) -> None:
     plain = Config.fromfile(tmp_path / 'dumped.py')
     assert plain.to_dict() == cfg.to_dict() and 'task' not in plain and plain.own.task == task
     assert load_config(str(tmp_path / 'dumped.py')).to_dict() == cfg.to_dict()
+
+
+@pytest.mark.parametrize('task', TASKS)
+def test_it_can_be_stored(task: str, data: Path, tmp_path: Path) -> None:
+    """On the hub, where nothing loads labels."""
+    cfg = load(task, data)
+    classes = cfg.test_dataloader.dataset.metainfo.classes
+    colours = [(0, 0, 0)] * len(classes)
+    folder = save_for_hub(cfg, {}, tmp_path / 'a', name='a/b', classes=classes, colours=colours)
+    stored = read_settings(folder / 'config.json')
+    steps = [step.type for step in stored.test_dataloader.dataset.pipeline]
+    assert steps in (['LoadImageFromFile', 'Resize', name] for name in PACKED)
 
 
 @pytest.mark.parametrize('task', TASKS)

@@ -68,6 +68,11 @@ def test_text_of_a_command_line(name: str, text: str, value: object) -> None:
     assert given == value and type(given) is type(value)
 
 
+def test_a_space_without_quotes(folder: Path) -> None:
+    with pytest.raises(UsageError, match=r'--cfg-options Data: no KEY=VALUE; one with spaces'):
+        load_config('detection', ['own.data_root=My', 'Data'])
+
+
 def test_text_of_masks() -> None:
     own = settings_of(
         OwnSemantic,
@@ -180,7 +185,11 @@ def test_short_names(folder: Path) -> None:
         assert cfg.work_dir == f'work_dirs/{task}'
     shutil.copy(CONFIGS / 'own' / 'semantic.py', folder / 'detection.py')
     assert load_config('detection.py', own=own).own.task == 'semantic'
-    for name, says in (('realtim', 'realtime'), ('./detecton.py', 'detection.py')):
+    for name, says in (
+        ('realtim', 'realtime'),
+        ('./detecton.py', 'detection.py'),
+        ('configs/own/depth.py', 'depth'),
+    ):
         with pytest.raises(UsageError, match=rf'no such file .*; did you mean {says}\?'):
             load_config(name)
 
