@@ -17,12 +17,13 @@ from ..engine.runner import LoadError, NamingPipeline
 from ..project.building import build_part
 from ..project.config import evaluators
 from ..project.errors import UsageError
-from ..project.weights import is_remote
 from .model import heads
 
 MASKS, MORE = 20, 200  # of a data set are looked at; MORE where the first have one class at most
 NAMES = 8  # of classes that no mask has
-LOADERS = {'LoadAnnotations', 'LoadClassMask'}  # of mmseg's masks, and of own ones
+OWN = 'LoadClassMask'
+LOADERS = {'LoadAnnotations', OWN}  # of mmseg's masks, and of own ones
+BINARY = {0, IGNORED}
 
 
 def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) -> None:
@@ -38,24 +39,20 @@ def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) 
     classes = built.metainfo.get('classes') or ()
     check_number_of_classes(cfg, key, classes)
     load = NamingPipeline([build_part(cfg, f'{key}.pipeline', TRANSFORMS, s) for s in steps])
-    readers, found, numbers = label_readers(cfg, key, built), set[int](), set[float]()
+    readers, found, numbers = label_readers(cfg, key, built), set[int](), list[set[float]]()
+    is_own = OWN in [step.type for step in steps]
     for most in (MASKS, MORE):
-        for index in sample(len(built), most):
-            path, labels, given = read_labels(key, load, built.get_data_info(index))
+        infos = [built.get_data_info(index) for index in sample(len(built), most)]
+        for info in infos:
+            path, labels = read_labels(key, load, info, is_own)
             check_labels(key, path, labels, readers)
             found |= labels
-            numbers |= given
+        numbers = [numbers_in(info['seg_map_path']) for info in infos] if is_own else []
         if IGNORED not in found or len(found) > 2:
             break
-    check_found(cfg, key, found, numbers, classes)
-    lacking = [name for label, name in enumerate(classes) if label not in found]
-    if cfg.get('own') and lacking:
-        names = ', '.join(lacking[:NAMES]) + (' ...' if len(lacking) > NAMES else '')
-        print(
-            f'{key}: {len(lacking)} of {len(classes)} classes have no pixel in '
-            f'{len(sample(len(built), most))} masks: {names}',
-            file=sys.stderr,
-        )
+    check_found(key, found, numbers, classes)
+    if is_own:
+        say_what_is_odd(key, found, numbers, classes)
 
 
 def sample(count: int, most: int) -> range:
@@ -68,7 +65,7 @@ def check_number_of_classes(cfg: Config, key: str, classes: Iterable[str]) -> No
     for name, head in heads(cfg):
         losses = head.get('loss_decode') or {}
         losses = losses if isinstance(losses, list) else [losses]
-        softmax = [x for x in losses if x.get('type') == 'CrossEntropyLoss']
+        softmax = [x for x in losses if str(x.get('type')).endswith('CrossEntropyLoss')]
         if head.get('num_classes') == 1 and softmax and not softmax[0].get('use_sigmoid'):
             raise UsageError(
                 f'{key}: {", ".join(classes)} is the only class, which {name} would predict for '
@@ -77,52 +74,68 @@ def check_number_of_classes(cfg: Config, key: str, classes: Iterable[str]) -> No
             )
 
 
-def read_labels(key: str, load: NamingPipeline, info: dict) -> tuple[str, set[int], set[float]]:
-    """The path of a mask, its labels, and the numbers in its file (none of a remote one).
+def read_labels(key: str, load: NamingPipeline, info: dict, is_own: bool) -> tuple[str, set[int]]:
+    """The path of a mask and its labels.
 
     Raises:
-        UsageError: it has colours, numbers above 255 that no data set maps, or another size than
-            its image.
+        UsageError: it has another size than its image; or it is an own one, with colours or other
+            numbers.
     """
-    path, numbers = info['seg_map_path'], set[float]()
     try:
-        if not is_remote(path):
-            numbers = {*np.unique(read_mask(Path(path))[0]).tolist()}
-            if info.get('label_map') is None and max(numbers) > IGNORED:
-                raise ValueError(f'{path} has {max(numbers)}: masks here have numbers up to 255')
         loaded = load(info) or {}
-    except ValueError as error:
-        raise UsageError(f'{key}: {error}') from error
     except LoadError as error:
-        if isinstance(error.__cause__, ValueError):  # its message names the file
+        if is_own and isinstance(error.__cause__, ValueError):  # its message names the file
             raise UsageError(f'{key}: {error.__cause__}') from error
         raise
-    mask = loaded['gt_seg_map']
+    path, mask = loaded['seg_map_path'], loaded['gt_seg_map']
     if loaded['ori_shape'] != mask.shape:
         raise UsageError(
             f'{key}: {path} and its image {loaded["img_path"]} differ in size, {mask.shape} '
             f'and {loaded["ori_shape"]} (height, width)'
         )
-    return path, {*np.unique(mask).tolist()}, numbers
+    return path, {*np.unique(mask).tolist()}
+
+
+def numbers_in(path: str) -> set[float]:
+    """The numbers in the file of an own mask."""
+    return {*np.unique(read_mask(Path(path))[0]).tolist()}
 
 
 def check_found(
-    cfg: Config, key: str, found: set[int], numbers: set[float], classes: Sequence[str]
+    key: str, found: set[int], numbers: Sequence[set[float]], classes: Sequence[str]
 ) -> None:
     """Raise UsageError if all labels are ignored, or all but one in masks of 0 and 255."""
+    given = set[float]().union(*numbers)
     if found == {IGNORED}:
-        some = ', '.join(map(str, sorted(numbers)[:NAMES]))
-        raise UsageError(
-            f'{key}: all pixels of the masks are ignored; they have the numbers {some}'
-        )
-    if numbers == {0, IGNORED} and len(found) == 2 and IGNORED in found and len(classes) > 1:
-        names = ' and '.join(classes[:2])
-        advice = f'write the numbers of the classes, such as 0 and 1 for {names}'
-        if cfg.get('own') and len(classes) == 2:
-            advice = f'own.values=[0,{IGNORED}] reads them as {names}'
+        said = f'; they have the numbers {", ".join(map(str, sorted(given)[:NAMES]))}'
+        raise UsageError(f'{key}: all pixels of the masks are ignored{said if given else ""}')
+    if given == BINARY and IGNORED in found and len(classes) > 1:
+        advice = 'own.values gives the number of each class'
+        if len(classes) == 2:
+            advice = f'own.values=[0,{IGNORED}] reads them as {classes[0]} and {classes[1]}'
         raise UsageError(
             f'{key}: the masks have 0 and 255 only, and 255 means ignored, so that '
             f'{classes[0]} would be all that is trained: {advice}'
+        )
+
+
+def say_what_is_odd(
+    key: str, found: set[int], numbers: Sequence[set[float]], classes: Sequence[str]
+) -> None:
+    """Print which classes no mask has, and how many masks are of 0 and 255 beside others."""
+    lacking = [name for label, name in enumerate(classes) if label not in found]
+    if lacking:
+        names = ', '.join(lacking[:NAMES]) + (' ...' if len(lacking) > NAMES else '')
+        print(
+            f'{key}: {len(lacking)} of {len(classes)} classes have no pixel in {len(numbers)} '
+            f'masks: {names}',
+            file=sys.stderr,
+        )
+    binary = sum(given == BINARY for given in numbers)
+    if binary and IGNORED in found:
+        print(
+            f'{key}: {binary} of {len(numbers)} masks have 0 and 255 only, and 255 is ignored',
+            file=sys.stderr,
         )
 
 

@@ -28,7 +28,7 @@ def find_class_numbers(root: Path) -> tuple[tuple[str, ...], list[int]] | None:
 
 def read_class_numbers(path: Path) -> tuple[tuple[str, ...], list[int]]:
     """Names and numbers of a table 'Pixel Value, Class'; ValueError for another table."""
-    header, *rows = csv.reader(read_text(path).splitlines(), skipinitialspace=True)
+    header, *rows = [*csv.reader(read_text(path).splitlines(), skipinitialspace=True)] or [[]]
     if [name.strip().lower() for name in header] != HEADER:
         raise ValueError(f'{path}: its first line is not "Pixel Value, Class", but {header}')
     names, numbers = list[str](), list[int]()

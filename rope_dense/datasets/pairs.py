@@ -242,7 +242,7 @@ def maps_among(files: Sequence[Path], candidates: Sequence[Path], kind: Kind) ->
     return named or [
         file
         for file in candidates
-        if file.suffix not in IMAGE_SUFFIXES
+        if file.suffix.lower() not in IMAGE_SUFFIXES
         or (file.suffix.lower() == '.png' and str(file.with_suffix('')) in photographs)
     ]
 

@@ -251,7 +251,9 @@ def test_masks_are_looked_at_until_two_classes_are_found(
 ) -> None:
     """A rare class in one of forty masks; and a class that no mask has is said."""
     checked(tmp_path, *[[0, 255]] * 35, [1], *[[0]] * 4, classes=('bg', 'road', 'sky'))
-    assert '1 of 3 classes have no pixel in 40 masks: sky' in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert '1 of 3 classes have no pixel in 40 masks: sky' in said
+    assert '35 of 40 masks have 0 and 255 only, and 255 is ignored' in said
     checked(tmp_path, [0, 255], values=[0, 255])
     assert not capsys.readouterr().err
 

@@ -244,6 +244,9 @@ def test_roboflow_says_classes_and_their_numbers(tmp_path: Path) -> None:
     write(tmp_path / 'train/_classes.csv', 'filename, cat\na.jpg, 1\n')
     with pytest.raises(ValueError, match='its first line is not "Pixel Value, Class"'):
         find_class_numbers(tmp_path)
+    write(tmp_path / 'train/_classes.csv', '')
+    with pytest.raises(ValueError, match='its first line is not "Pixel Value, Class"'):
+        find_class_numbers(tmp_path)
     write(tmp_path / 'train/_classes.csv', 'Pixel Value, Class\nzero, background\n')
     with pytest.raises(ValueError, match=r'_classes\.csv, .*zero'):
         find_class_numbers(tmp_path)
