@@ -128,22 +128,36 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
     if not own.root.is_dir():
         return
     data, before = recipe.find(own), cfg.own_files.to_dict()
-    for key, split, dataset in own_datasets(cfg):
-        if all(dataset.get(part) == value for part, value in before[split].items()):
-            check_classes(own, dataset, data)
-            dataset.update(data.files[split])
-        elif data_root is not None:
-            raise ValueError(f'--data-root {data_root}: {key} has other files than own.data_root')
-    labels = before['val'].get('ann_file')
-    for _, metric in nodes([cfg.get('val_evaluator'), cfg.get('test_evaluator')]):
-        if labels and metric.get('ann_file') == labels:
-            metric['ann_file'] = data.files['val']['ann_file']
+    replace_files(cfg, own, data, is_moved=data_root is not None)
     has_changed = state_of(before) != state_of(data.files)
     if has_changed and data_root is None and os.environ.get('LOCAL_RANK', '0') == '0':
         print(f'warning: the data in {own.root} have changed since the training', file=sys.stderr)
     if has_changed or data_root is not None:
         cfg.own.data_root, cfg.own_data = own.data_root, data.text
     cfg.own_files = dict(data.files)
+
+
+def replace_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None:
+    """Let data sets and evaluators read the files of ``data``, in place.
+
+    Args:
+        is_moved: to another folder.
+
+    Raises:
+        ValueError: the data have other classes; or they are moved, and a data set has files that a
+            line of the user names.
+    """
+    before = cfg.own_files.to_dict()
+    for key, split, dataset in own_datasets(cfg):
+        if all(dataset.get(part) == value for part, value in before[split].items()):
+            check_classes(own, dataset, data)
+            dataset.update(data.files[split])
+        elif is_moved:
+            raise ValueError(f'--data-root {own.data_root}: {key} has other files than the old one')
+    if labels := before['val'].get('ann_file'):
+        for _, metric in nodes([cfg.get('val_evaluator'), cfg.get('test_evaluator')]):
+            if metric.get('ann_file') == labels:
+                metric['ann_file'] = data.files['val']['ann_file']
 
 
 def own_datasets(cfg: Config) -> Iterator[tuple[str, str, Any]]:
