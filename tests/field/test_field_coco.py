@@ -156,6 +156,12 @@ def test_a_broken_object_is_named(tmp_path: Path, change: dict, line: str) -> No
     assert message.startswith('train.json, annotation 7: ') and line in message
 
 
+def test_a_corner_far_away_is_refused(tmp_path: Path) -> None:
+    """pycocotools takes memory for each pixel on the way to it."""
+    message = said(tmp_path, thing(segmentation=[[0, 0, 9, 9, 1e12, 0]]))
+    assert 'a.jpg: a corner at 1e+12 pixels' in message
+
+
 @pytest.mark.parametrize(
     'item, line',
     [
@@ -268,7 +274,7 @@ def test_five_numbers_by_the_convention_that_the_file_names(tmp_path: Path) -> N
     'boxes, line',
     [
         ([[0.25, 0.2, 0.5, 0.3], [0.1, 0.1, 0.9, 0.9]], 'shares of the image'),  # F3
-        ([[10, 5, 30, 15], [25, 12, 38, 29], [20, 9, 39, 20]], 'two corners'),
+        ([[10, 5, 30, 15], [25, 12, 38, 29], [20, 9, 39, 20], [3, 3, 9, 9]], 'two corners'),
     ],
 )
 def test_boxes_in_other_numbers(tmp_path: Path, boxes: list[list[float]], line: str) -> None:

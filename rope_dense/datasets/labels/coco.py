@@ -38,6 +38,7 @@ from .splits import is_for_validation
 PLACEHOLDERS = ('_background_', '__background__', '__ignore__')  # of labelme2coco, X-AnyLabeling
 WHOLE_NUMBER = re.compile('-?(?:0|[1-9][0-9]{0,17})')
 LOOKED_AT = 10_000  # boxes, which tell what their numbers are
+LEAST_BOXES = 4  # different ones, of which corners can be told from sizes
 BEYOND = 1.1  # times the side of an image: no box reaches there by rounding
 BEYOND_SHARE = 0.25  # of boxes of corners, read as sizes, reach there
 
@@ -271,7 +272,8 @@ def check_numbers(entries: Collection[Entry]) -> None:
     is_within = (left >= 0) & (top >= 0) & (width <= image_width + 1) & (height <= image_height + 1)
     is_beyond = (left + width > BEYOND * image_width) | (top + height > BEYOND * image_height)
     are_corners = bool((is_within & (left < width) & (top < height)).all())
-    if are_corners and is_beyond.sum() >= max(2, BEYOND_SHARE * len(table)):
+    is_varied = len(np.unique(table[:, :4], axis=0)) >= LEAST_BOXES
+    if are_corners and is_varied and is_beyond.sum() >= max(2, BEYOND_SHARE * len(table)):
         raise ValueError(
             "boxes are [left, top, right, bottom], by which all are in their images, and by COCO's "
             '[left, top, width, height] most are not: write them so'

@@ -132,9 +132,15 @@ def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
     if not found:
         return {'': whole} if whole else {}
     names = ', '.join(item.path.name for item in given)
+    reasons = [
+        f'; {item.path.name} is no COCO file of objects, {reason}'
+        for item in given
+        if item.split == 'train' and (reason := unlike_coco(head(item.path)))
+    ]
     raise ValueError(
         f'{found["val"].path} is of the validation split, and no COCO file of the training split '
-        f'(there are {names}): name it by own.train=FILE, or another format by own.format'
+        f'(there are {names}{"".join(reasons)}): name it by own.train=FILE, or another format by '
+        'own.format'
     )
 
 

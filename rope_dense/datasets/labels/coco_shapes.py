@@ -123,7 +123,12 @@ def shape_of(annotation: dict[str, Any], label: str, box: Box, outline: Outline 
     """An object from its box and outline, or the angle that CVAT's export has beside the box."""
     attributes = annotation.get('attributes')
     degrees = attributes.get('rotation') if isinstance(attributes, dict) else None
-    if degrees and outline is None and (number := finite([degrees], 'attributes.rotation')[0]):
+    if (
+        degrees
+        and outline is None
+        and 0 not in box[2:]
+        and (number := finite([degrees], 'attributes.rotation')[0])
+    ):
         return geometry.rotated_shape(label, box, number)
     return Shape(label, box, outline)
 

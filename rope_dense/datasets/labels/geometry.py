@@ -16,6 +16,7 @@ from .objects import Box, Header, Labelled, Outline, Report, Shape
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
 
+FAR = 100  # times the longer side of an image: no corner is there by drawing
 CORNERS = 36  # of the polygon for a circle or an ellipse
 
 
@@ -145,7 +146,8 @@ def outline_lengths(outline: Outline, size: tuple[int, int]) -> dict[str, Any]:
     Polygons are clipped while they are drawn, so that a slope at the border stays a slope.
 
     Raises:
-        ValueError: run lengths of another size.
+        ValueError: run lengths of another size, or a corner far from the image: pycocotools takes
+            memory for each pixel on the way to it.
     """
     if isinstance(outline, dict):
         lengths = run_lengths(outline)
@@ -154,6 +156,9 @@ def outline_lengths(outline: Outline, size: tuple[int, int]) -> dict[str, Any]:
                 f'run lengths of {lengths["size"]} for an image of {list(size)} (h, w)'
             )
         return lengths
+    farthest = max(max(max(points), -min(points)) for points in outline)
+    if farthest > FAR * max(size):
+        raise ValueError(f'a corner at {farthest:g} pixels, for an image of {list(size)} (h, w)')
     return coco_mask.merge(coco_mask.frPyObjects(outline, *size))
 
 

@@ -37,6 +37,7 @@ from .objects import (
 )
 
 POLYGONS = ('polygon', 'rotation', 'oriented_rectangle', 'quadrilateral')
+SLACK = 2  # pixels between the size of a mask and the distance of its points
 FULL = 0.98  # of its box is covered by an upright rectangle, whose corners are rounded
 
 
@@ -81,6 +82,8 @@ def labelled(path: Path, content: Any, file: Path | None, report: Report) -> Lab
         else:
             report.note('image that is not there, and has no object', path.name)
         return None
+    if odd := [n for n, one in enumerate(content['shapes'], 1) if not isinstance(one, dict)]:
+        raise ValueError(f'shape {odd[0]} is {content["shapes"][odd[0] - 1]!r:.80}')
     item = Labelled(file, size=size_of(content))
     add_shapes(item, content['shapes'], path.name, report)
     return item
@@ -120,13 +123,12 @@ def add_shapes(item: Labelled, given: Sequence[dict[str, Any]], name: str, repor
 def shape_of(given: dict[str, Any], item: Labelled, where: str) -> Shape | str:
     """The object of a shape; the reason to leave it out if it has no area or no label."""
     label, flags = given.get('label'), given.get('flags')
-    if label is None or not (name := str(label).strip()):
+    if label is None or isinstance(label, (list, dict)) or not (name := str(label).strip()):
         return 'object without a label'
     is_flagged = isinstance(flags, dict) and is_set(flags.get('difficult'))
     more: dict[str, Any] = dict(where=where, difficult=is_flagged or is_set(given.get('difficult')))
     kind = given.get('shape_type') or 'polygon'
-    pairs = given.get('points') or []
-    points = np.reshape(finite([value for x, y in pairs for value in (x, y)], 'a point'), (-1, 2))
+    points = points_of(given.get('points') or [])
     if kind == 'mask':
         return mask_of(given, name, points, item, more)
     if kind == 'rectangle' and len(points) == 2:
@@ -141,6 +143,18 @@ def shape_of(given: dict[str, Any], item: Labelled, where: str) -> Shape | str:
     if kind in (*POLYGONS, 'rectangle', 'circle'):
         return f'{kind} of {len(points)} points'
     return f'object of type {kind}'
+
+
+def points_of(given: Any) -> np.ndarray:
+    """Points [N, 2] of a shape.
+
+    Raises:
+        ValueError: they are no pairs of finite numbers.
+    """
+    is_list = isinstance(given, list)
+    if not is_list or not all(isinstance(pair, list) and len(pair) == 2 for pair in given):
+        raise ValueError(f'points are {given!r:.80}, not [[x, y], ...]')
+    return np.reshape(finite([value for pair in given for value in pair], 'a point'), (-1, 2))
 
 
 def is_upright(corners: np.ndarray) -> bool:
@@ -166,7 +180,9 @@ def mask_of(
             mask = np.asarray(image if image.mode in '1LP' else image.convert('L'))
     except (UnidentifiedImageError, OSError) as error:
         raise ValueError(f'its mask is no PNG in base64 ({error})') from error
-    left, top = points[0].round().astype(int).tolist() if len(points) else (0, 0)
+    if len(points) == 2 and (abs(np.diff(points, axis=0)[0] + 1 - mask.shape[::-1]) > SLACK).any():
+        raise ValueError(f'a mask of {mask.shape[::-1]} pixels (w, h) between {points.tolist()}')
+    left, top = map(round, points[0].tolist()) if len(points) else (0, 0)
     if item.size is None:
         image_file = item.header = header(item.file)
         item.size = image_file.height, image_file.width
