@@ -17,6 +17,7 @@ from ...utils.config_parts import nodes
 from ...utils.sizes import ImageSize
 
 MOST = 8.0  # times as long as wide: with DINO's queries for less, there are too few tokens
+MOST_PIXELS = 10**8  # of a padded image
 UNBOUNDED = 16.0  # likewise where the shorter side has one size, and memory grows with the longer
 
 
@@ -40,12 +41,21 @@ def most_ratio(pipeline: Iterable[Mapping], patch: int) -> float:
 
 
 def padded(image: np.ndarray, ratio: float) -> np.ndarray:
-    """An image [H, W, 3], or one whose shorter side is repeated until the ratio is kept."""
+    """An image [H, W, 3], or one whose last row or column is repeated until the ratio is kept.
+
+    Raises:
+        ValueError: it would need too much memory.
+    """
     height, width = image.shape[:2]
     least = math.ceil(max(height, width) / ratio)
     below, right = max(0, least - height), max(0, least - width)
     if not below and not right:
         return image
+    if (pixels := (height + below) * (width + right)) > MOST_PIXELS:
+        raise ValueError(
+            f'{width} x {height} pixels are too thin: padded, they would be {pixels / 1e6:.0f} '
+            'megapixels; cut the image into parts'
+        )
     return cv2.copyMakeBorder(image, 0, below, 0, right, cv2.BORDER_REPLICATE)
 
 
