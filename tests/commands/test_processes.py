@@ -134,6 +134,7 @@ def test_one_process_goes_on_where_sharded_ones_stopped(
     }
     for iteration, command in commands.items():
         options = ['--cfg-options', f'train_cfg.max_iters={iteration}', 'param_scheduler=None']
+        options += ['train_dataloader.batch_size=4'] * (iteration == 2)  # as two have together
         options += ['val_cfg=None']
         options += ['val_dataloader=None', 'val_evaluator=None']
         command += ['--work-dir', 'work', *options]
