@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import cv2
 import mmcv
 import numpy as np
 from mmcv.transforms import BaseTransform
@@ -91,7 +92,11 @@ def read_depth(path: Path) -> np.ndarray:
     Raises:
         ValueError: it is no map of one channel.
     """
-    stored = np.load(path) if path.suffix.lower() == '.npy' else mmcv.imread(path, 'unchanged')
+    try:
+        is_array = path.suffix.lower() == '.npy'
+        stored = np.load(path) if is_array else mmcv.imread(path, 'unchanged')
+    except (cv2.error, OSError, EOFError, ValueError) as error:
+        raise ValueError(f'{path} cannot be read as a depth map ({error})') from error
     if stored is None or stored.squeeze().ndim != 2:
         got = 'cannot be read' if stored is None else f'got shape {stored.shape}'
         raise ValueError(f'{path}: {got}; a depth map has one channel')

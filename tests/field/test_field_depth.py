@@ -13,7 +13,7 @@ from mmengine.registry import DATASETS, DefaultScope
 from helpers.field import SIZE, image, write
 from helpers.grid import CONFIGS
 from rope_dense.checks.depth import check_depths
-from rope_dense.datasets.depth import LoadDepth
+from rope_dense.datasets.depth import LoadDepth, read_depth
 from rope_dense.datasets.labels.splits import BY_HASH
 from rope_dense.datasets.pair_folders import count_pairs, find_pairs
 from rope_dense.datasets.pairs import DEPTH
@@ -118,3 +118,11 @@ def test_suffixes_in_capitals(tmp_path: Path) -> None:
     path = depth_map(tmp_path / 'a.npy').rename(tmp_path / 'a.NPY')
     loaded = LoadDepth(0.001)(dict(depth_map_path=str(path), seg_fields=[]))
     assert loaded['gt_depth_map'].max() == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize('name', ['a.png', 'a.npy'])
+@pytest.mark.parametrize('content', [b'', b'text'])
+def test_files_that_are_no_maps_are_named(tmp_path: Path, name: str, content: bytes) -> None:
+    path = write(tmp_path / name, content)
+    with pytest.raises(ValueError, match=rf'{name}:? .*(cannot be read|one channel)'):
+        read_depth(path)
