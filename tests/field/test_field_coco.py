@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from pycocotools import mask as coco_mask
 
 from helpers.field import SIZE, Reading, image, reading, write
@@ -372,8 +373,6 @@ def test_labels_before_an_exif_rotation(tmp_path: Path) -> None:
     """B28: of the file's own pixels, 40 x 30, which are shown as 30 x 40."""
     exif = image(tmp_path / 'plain.jpg')
     root = folder(tmp_path / 'data', coco([entry()], [thing(segmentation=lengths())]))
-    from PIL import Image
-
     with Image.open(exif) as picture:
         tags = picture.getexif()
         tags[274] = 6

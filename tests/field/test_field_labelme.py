@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 from pycocotools import mask as coco_mask
 
 from helpers.field import SIZE, Reading, image, reading, write
@@ -271,8 +271,6 @@ def test_labels_before_an_exif_rotation(tmp_path: Path, orientation: int) -> Non
     found = reading(root)
     shown = np.asarray(picture)
     if orientation > 4:
-        from PIL import ImageOps
-
         with Image.open(root / 'train' / 'a.jpg') as file:
             shown = np.asarray(ImageOps.exif_transpose(file))
     rows, columns = np.nonzero(shown[..., 0] > 128)
@@ -377,6 +375,19 @@ def test_other_json_files_are_none_of_labelme(tmp_path: Path) -> None:
         for split in ('train', 'val'):
             write(root / split / 'a.json', '{"classes": []}')
         reading(root, 'labelme')
+
+
+def test_coco_and_labelme_in_one_folder(tmp_path: Path) -> None:
+    """Labels that were converted once are not taken for those that are edited since."""
+    place(tmp_path, 'images', 'images', MANY)
+    entries = [dict(id=n, file_name=f'{n}.jpg') for n in range(20)]
+    things = [dict(image_id=n, category_id=1, bbox=[1, 1, 9, 9]) for n in range(20)]
+    content = dict(images=entries, annotations=things, categories=[dict(id=1, name='cat')])
+    write(tmp_path / 'annotations.json', json.dumps(content))
+    with pytest.raises(ValueError, match=r'own\.format=coco or own\.format=labelme'):
+        reading(tmp_path)
+    assert CAT in [items[0] for items in reading(tmp_path, 'labelme').objects['train'].values()]
+    assert reading(tmp_path, 'coco').objects['train'].popitem()[1] == [('cat', (1, 1, 9, 9), 0)]
 
 
 @pytest.mark.parametrize('code', ['utf-8-sig', 'utf-16'])
