@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..datasets.labels.splits import WORDS
 from .settings import Own, OwnObjects
 
 CONVERTED = Path('work_dirs', 'own_data')  # of the canonical COCO files
+UNLISTED = ('voc', 'labelme', 'dota')  # formats without a list of classes: classes.txt is it
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,12 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
     check_root(own)
     file = own.root / CLASSES_FILE
     listed, colours = read_classes(file) if file.is_file() else (None, [])
-    splits, text = as_canonical(
-        label_folder(own), CONVERTED, own.classes or listed, oriented=oriented, outlines=outlines
-    )
+    folder, chosen = label_folder(own), own.classes
+    if not folder.classes and folder.format.name in UNLISTED:
+        folder = replace(folder, classes=listed)
+    else:
+        chosen = chosen or listed
+    splits, text = as_canonical(folder, CONVERTED, chosen, oriented=oriented, outlines=outlines)
     check_splits(own, splits, text)
     train = splits['train']
     files = {split: files_of(own, part.ann_file, part.images) for split, part in splits.items()}

@@ -13,6 +13,7 @@ from helpers.field import coco, image, write
 from helpers.grid import CONFIGS
 from rope_dense.checks.data import check_data
 from rope_dense.project.config import load_config
+from rope_dense.project.errors import UsageError
 
 OWN: dict[str, Any] = dict(backbone='tiny', weights=None, size=64, epochs=1, batch_size=2)
 
@@ -115,3 +116,25 @@ def test_yolo_and_coco_have_the_same_losses(
     found = losses(config, yolo, 10)
     assert found == pytest.approx(losses(config, as_coco, 10), rel=1e-6)
     assert len(set(found)) == 10
+
+
+def test_classes_txt_lists_the_classes_of_labels_without_a_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its order counts, a class may have no object, and what it lacks is left out and counted."""
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path / 'data'
+    box = '<bndbox><xmin>5</xmin><ymin>5</ymin><xmax>20</xmax><ymax>20</ymax></bndbox>'
+    for split in ('train', 'valid'):
+        for n, names in enumerate((['cat'] * 19, ['dog', 'eel'])):
+            image(root / split / f'{n}.jpg')
+            objects = ''.join(f'<object><name>{name}</name>{box}</object>' for name in names)
+            write(root / split / f'{n}.xml', f'<annotation>{objects}</annotation>')
+    write(root / 'classes.txt', 'dog\nbird\ncat\n')
+    cfg = load_config(str(CONFIGS / 'own/detection.py'), own=dict(OWN, data_root=root))
+    assert cfg.train_dataloader.dataset.metainfo.classes == ('dog', 'bird', 'cat')
+    assert "2 x object of the unknown class 'eel' (left out)" in cfg.own_data
+    with pytest.raises(UsageError, match='classes Cat are not in the labels'):
+        load_config(
+            str(CONFIGS / 'own/detection.py'), own=dict(OWN, data_root=root, classes=['Cat'])
+        )
