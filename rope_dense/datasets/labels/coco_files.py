@@ -184,7 +184,7 @@ def coco_file(item: Candidate) -> CocoFile | None:
 def head(path: Path) -> Any:
     """The content of a JSON file, of COCO's `annotations` only the first.
 
-    COCO's own file has 450 MB, of which the images come first: they take a second.
+    COCO's own file has 450 MB, of which the images come first: they take one to two seconds.
 
     Raises:
         ValueError: it is no JSON, or cut off.
