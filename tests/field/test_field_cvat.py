@@ -467,6 +467,15 @@ def test_frames_of_every_fifth_image(tmp_path: Path) -> None:
     assert [*found.objects['train']] == [f'frame_{number:06d}.png' for number in range(0, 21, 5)]
 
 
+def test_frames_of_a_job(tmp_path: Path) -> None:
+    """A job counts the frames of its task, tracks those of the video."""
+    numbers = '<start_frame>4</start_frame><stop_frame>7</stop_frame>'
+    job = meta('cat', kind='job', more=f'{numbers}<frame_filter>step=5</frame_filter>')
+    parts = job, track(*(on(number) for number in range(20, 36, 5)))
+    found = video(tmp_path / 'data', *parts, numbers=range(20, 36, 5))
+    assert [*found.objects['train']] == [f'frame_{n:06d}.png' for n in (20, 25, 30, 35)]
+
+
 def test_frames_without_an_image_are_counted(tmp_path: Path) -> None:
     parts = about(9), track(*(on(number) for number in range(10)))
     found = video(tmp_path / 'data', *parts, numbers=range(0, 10, 3))
@@ -551,6 +560,10 @@ def validation_without_labels(root: Path) -> None:
     image(root / 'val' / 'images' / '2.jpg')
 
 
+def only_a_subset_for_testing(root: Path) -> None:
+    export(root, frame('1.jpg', BOX, more=f'subset="Test" {SIDES}'), names='1.jpg')
+
+
 def resized(root: Path) -> None:
     for split in ('train', 'val'):
         more = 'width="80" height="60"'
@@ -566,6 +579,7 @@ def resized(root: Path) -> None:
         (empty, r'annotations\.xml is no XML, or cut off'),
         (only_validation, r'val/annotations\.xml has no annotations\.xml in train/ beside it'),
         (no_images, r'2 x object of an image that is not there \(left out\): 1\.jpg, 2\.jpg'),
+        (only_a_subset_for_testing, r"has a subset 'test' for validation, and none for training"),
         (validation_without_labels, r'data/val has images, but no labels as .*train/annotations'),
         (resized, r'1\.jpg: 80 x 60 by its labels, the image has 40 x 30'),
     ],

@@ -68,8 +68,9 @@ def random_scene(generator: np.random.Generator, kinds: Sequence[str]) -> Scene:
             degrees = generator.integers(1, 90) + 90 * generator.integers(2)  # corners off a half
             return Thing(label, box, int(degrees))
         if kind == 'polygon':  # around (x, y)
-            angles = np.sort(generator.uniform(0, 2 * np.pi, generator.integers(3, 12)))
-            radii = generator.uniform(5, 35, len(angles))
+            number = generator.integers(3, 12)
+            angles = (np.arange(number) + generator.uniform(0, 0.8, number)) * 2 * np.pi / number
+            radii = generator.uniform(5, 35, number)
             points = np.stack([x + radii * np.cos(angles), y + radii * np.sin(angles)], -1)
             return Thing(label, box, polygon=np.round(points / STEP) * STEP)
         return Thing(label, box)

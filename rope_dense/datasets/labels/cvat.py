@@ -144,7 +144,11 @@ def is_cvat(file: Path) -> bool:
 
 
 def by_subset(labels: Labels, pictures: Sequence[Picture]) -> tuple[dict[str, Labels], str] | None:
-    """The splits by subsets of a project, or folders in names of images; None for no training."""
+    """The splits by subsets of a project, or folders in names of images; None for none.
+
+    Raises:
+        ValueError: a subset for validation, and none for training.
+    """
     subsets: dict[str, set[str]] = {}
     for picture in pictures:
         subsets.setdefault(subset_of(picture), set()).add(picture.stem)
@@ -157,6 +161,11 @@ def by_subset(labels: Labels, pictures: Sequence[Picture]) -> tuple[dict[str, La
         return Labels(labels.source, labels.images, frozenset(stems))
 
     if (found := by_folder(find)) is None:
+        if taken:
+            raise ValueError(
+                f'{labels.source} has a subset {taken[0]!r} for validation, and none for training '
+                f'among {", ".join(sorted(subsets))}'
+            )
         return None
     splits, described = found
     others = sorted(name or 'images of none' for name in subsets.keys() - {*taken})

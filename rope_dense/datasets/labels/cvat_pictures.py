@@ -236,7 +236,7 @@ def check_numbers(
         ValueError: no frame has an image, or the images count from 1 or are others.
     """
     start, stop = range_of(task)
-    if stop is None:
+    if stop is None or max(frames) > stop:  # a job may count the frames of its task
         is_other = 0 in frames and 0 not in files
     else:
         counts_from_1 = 0 not in files and 1 in files

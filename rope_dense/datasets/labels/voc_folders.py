@@ -217,7 +217,10 @@ def by_split_folders(home: Path, together: Labels | None) -> Splits | None:
     found = {split: next(filter(None, map(find, names)), None) for split, names in SPLITS.items()}
     splits = {split: labels for split, labels in found.items() if labels}
     if 'train' not in splits and 'val' in splits:
-        raise ValueError(f'{splits["val"].source} has labels for validation; none are to train')
+        raise ValueError(
+            f'{splits["val"].source} has labels for validation, and no folder train/ beside it has '
+            'labels for training'
+        )
     for folder in (around.get('val'), around.get('valid'), images.get('val'), images.get('valid')):
         if len(splits) == 1 and folder and any(walk(folder, IMAGE_SUFFIXES)):
             raise ValueError(f'{folder} has images, but no labels as {splits["train"].source} has')
