@@ -214,7 +214,7 @@ def labelled(picture: Picture, file: Path, source: Path, report: Report) -> Labe
         if node.tag == 'tag':
             report.note('tag of a whole image (no object)', where)
             continue
-        with naming(f'{source.name}, {where}'):
+        with naming(f'{source}, {where}'):
             shape = shape_of(node, label, item, where)
         if isinstance(shape, Shape):
             item.shapes.append(shape)
