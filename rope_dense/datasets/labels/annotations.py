@@ -115,7 +115,9 @@ def annotation(
             item.leave_out(f'object of the unknown class {shape.label!r}', where)
         return None
     form = rectangle if rules.oriented else visible_part
-    if (place := form(shape, item, image, where, report)) is None:
+    with naming(where):
+        place = form(shape, item, image, where, report)
+    if place is None:
         return None
     if rules.outlines and 'segmentation' not in place:
         report.note(NO_OUTLINE, where)
