@@ -94,7 +94,7 @@ def labelled(path: Path, root: Element, file: Path, report: Report) -> Labelled:
         if not len(node) or (node.findtext('deleted') or '').strip() == '1':
             report.note('empty or deleted <object>', where)
             continue
-        with naming(path.with_name(where)):
+        with naming(f'{path}, object {number}'):
             shape = shape_of(node, where, report)
         if shape is None:
             item.leave_out('object without bndbox, polygon or robndbox', where)
