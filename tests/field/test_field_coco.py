@@ -160,7 +160,7 @@ def test_a_broken_object_is_named(tmp_path: Path, change: dict, line: str) -> No
 def test_a_corner_far_away_is_refused(tmp_path: Path) -> None:
     """pycocotools takes memory for each pixel on the way to it."""
     message = said(tmp_path, thing(segmentation=[[0, 0, 9, 9, 1e12, 0]]))
-    assert 'a.jpg: a corner at 1e+12 pixels' in message
+    assert 'annotation 10: a corner at 1e+12 pixels' in message
 
 
 @pytest.mark.parametrize(
