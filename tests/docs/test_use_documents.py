@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rope_dense.own.depth import OwnDepth
+from rope_dense.own.recipes import RECIPES
 from rope_dense_command import import_early
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,7 @@ def test_every_setting_is_explained() -> None:
     table = PAGES['own_data'].split('## Settings')[1].split('## Folders')[0]
     rows = '\n'.join(re.findall(r'^\| (`.+?) \|', table, re.MULTILINE))
     assert set(re.findall(r'`(\w+)`', rows)) - {'own'} == {
-        field.name for field in dataclasses.fields(OwnDepth)
+        field.name for recipe in RECIPES.values() for field in dataclasses.fields(recipe.settings)
     }
 
 
