@@ -89,7 +89,9 @@ def test_lines_keep_their_files(folder: Path) -> None:
     text = (CONFIGS / 'own' / 'detection.py').read_text().replace('data/own', 'A')
     write(folder / 'mine.py', f"{text}val_dataloader = dict(dataset=dict(ann_file='x.json'))\n")
     load_config('mine.py').dump('complete.py')
-    with pytest.raises(UsageError, match=r'val_dataloader\.dataset has other files than the old one'):
+    with pytest.raises(
+        UsageError, match=r'val_dataloader\.dataset has other files than the old one'
+    ):
         load_config('complete.py', data_root='B')
 
 
