@@ -68,7 +68,7 @@ class LoadClassMask(BaseTransform):
     """Read ``seg_map_path`` as ``gt_seg_map``, uint8 [H, W], by the ``label_map`` of the data set.
 
     mmseg's ``LoadAnnotations`` for masks of any depth of bits, without a cast before the numbers
-    are looked at: 300 is no class 44.
+    are looked at: 300 is no class 44. An image without a mask, as inferencers give, stays as it is.
 
     Raises:
         ValueError: colours, a number that is neither a class nor ignored, or another size than the
@@ -76,6 +76,8 @@ class LoadClassMask(BaseTransform):
     """
 
     def transform(self, results: dict) -> dict:
+        if 'seg_map_path' not in results:
+            return results
         path = Path(results['seg_map_path'])
         labels = labels_in(path, results['label_map'])
         if labels.shape != results.get('ori_shape', labels.shape):
