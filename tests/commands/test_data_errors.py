@@ -146,7 +146,9 @@ def test_images_that_are_elsewhere(
 ) -> None:
     (own_data / 'coco' / 'train2017' / '00000000.jpg').unlink()
     options = with_data_root(str(own_data / 'coco'))
-    fails(train, detector, *options, says=['1 of 4 files do not exist', '00000000.jpg', 'data_prefix'])
+    fails(
+        train, detector, *options, says=['1 of 4 files do not exist', '00000000.jpg', 'data_prefix']
+    )
 
 
 def test_label_images_that_are_elsewhere(
