@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .labels.files import list_files, subfolders, suffixes_in
+from .labels.files import IMAGE_SUFFIXES, list_files, subfolders, suffixes_in
 from .labels.objects import Report
 from .labels.splits import BY_HASH, SPLITS, WORDS, is_for_validation
 from .pairs import MASKS, Kind, Pair, match, stem_of
@@ -169,7 +169,12 @@ def list_of(split: str, folder: Path) -> str | None:
 
 
 def by_hash(root: Path, folders: PairFolders, kind: Kind) -> tuple[Splits, str]:
-    """Both splits of one folder by a hash of each name; ValueError if one of them is empty."""
+    """Both splits of one folder by a hash of each name.
+
+    Raises:
+        ValueError: a split is empty, or there are images for validation without maps.
+    """
+    refuse_validation(root, folders, kind)
     images = [image for image, _ in folders.pairs(root, kind)]
     val = sum(is_for_validation(stem_of(image, root / folders.images)) for image in images)
     for split, count in (('train', len(images) - val), ('val', val)):
@@ -179,6 +184,20 @@ def by_hash(root: Path, folders: PairFolders, kind: Kind) -> tuple[Splits, str]:
                 'training and validation images in train/ and val/'
             )
     return {split: replace(folders, part=split) for split in SPLITS}, BY_HASH
+
+
+def refuse_validation(root: Path, train: PairFolders, kind: Kind) -> None:
+    """Raise ValueError for a folder of validation images that have no maps."""
+    places, own = folders_below(root), root / train.images
+    for name in SPLITS['val'][:-1]:  # images of a test often have none
+        forms = ('{0}/{1}', '{1}/{0}', '{0}_{1}', '{1}_{0}')
+        paths = [form.format(images, name) for form in forms for images in kind.images]
+        for folder in (root / places[path] for path in (*paths, name) if path in places):
+            if own not in (folder, *folder.parents) and list_files(folder, IMAGE_SUFFIXES):
+                raise ValueError(
+                    f'{folder} has images, but no {kind.title}s as {own} has in '
+                    f'{root / train.maps}: add them, or move the images away'
+                )
 
 
 def refuse(root: Path, kind: Kind) -> NoReturn:

@@ -53,6 +53,8 @@ class OwnData:
 
 def check_root(own: Own) -> None:
     """Raise ValueError unless the folder of the data set is there."""
+    if own.root.is_file():
+        raise ValueError(f'own.data_root={own.data_root!r} is a file: give its folder')
     if not own.root.is_dir():
         raise ValueError(
             f'own.data_root={own.data_root!r}: no such folder (seen from {os.getcwd()})'
@@ -71,24 +73,41 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
     Raises:
         ValueError: labels that are not there or cannot be used.
     """
-    if own.classes and not own.root.is_dir():
+    if own.classes and not own.root.exists():
         absent = {split: files_of(own, f'annotations/{split}.json', split) for split in WORDS}
         return OwnData(absent, own.classes, colours_of(own.classes), 1, '')
     check_root(own)
     file = own.root / CLASSES_FILE
     listed, colours = read_classes(file) if file.is_file() else (None, [])
-    folder, chosen = label_folder(own), own.classes
+    folder = label_folder(own)
     if not folder.classes and folder.format.name in UNLISTED:
         folder = replace(folder, classes=listed)
-    else:
-        chosen = chosen or listed
-    splits, text = as_canonical(folder, CONVERTED, chosen, oriented=oriented, outlines=outlines)
-    check_splits(own, splits, text)
+    splits, text = as_canonical(
+        folder, CONVERTED, own.classes, oriented=oriented, outlines=outlines
+    )
     train = splits['train']
+    if listed and not own.classes:
+        check_listed(file, listed, train.classes)
+    check_splits(own, splits, text)
     files = {split: files_of(own, part.ann_file, part.images) for split, part in splits.items()}
     palette = colours_of(train.classes, dict(zip(listed or (), colours, strict=True)))
     images = train.num_images if own.negatives else train.num_with_objects
     return OwnData(files, train.classes, palette, images, text)
+
+
+def check_listed(file: Path, listed: Sequence[str], labelled: Sequence[str]) -> None:
+    """Raise ValueError unless classes.txt has the classes of the labels; it chooses none."""
+    parts = (('lacks', labelled, listed), ('has also', listed, labelled))
+    said = [
+        f'{verb} {", ".join(names[:8])}{" ..." if len(names) > 8 else ""}'
+        for verb, these, others in parts
+        if (names := [name for name in these if name not in others])
+    ]
+    if said:
+        raise ValueError(
+            f'{file} differs from the classes of the labels, it {" and ".join(said)}: choose '
+            'classes by own.classes=[...], or mend or remove the file'
+        )
 
 
 def files_of(own: Own, ann_file: object, images: object) -> dict[str, Any]:

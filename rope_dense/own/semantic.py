@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from ..datasets.class_numbers import find_class_numbers
+from ..datasets.class_numbers import CLASS_NUMBERS, find_class_numbers
 from ..datasets.classes import CLASSES_FILE, Colour, read_classes
 from ..datasets.labels.splits import WORDS
 from ..datasets.pair_folders import PairFolders, count_pairs, find_pairs
@@ -69,7 +70,7 @@ def find_semantic(own: OwnSemantic) -> OwnData:
     Raises:
         ValueError: folders, masks or names of classes that are not there, or cannot be used.
     """
-    if not own.classes:
+    if not own.classes or own.root.exists():
         check_root(own)
     classes, palette, numbers = trained_classes(own)
     splits = {split: PairFolders(f'images/{split}', f'masks/{split}') for split in WORDS}
@@ -117,17 +118,34 @@ def named_classes(
     """Names and colours of all classes, and their numbers in masks if not 0, 1, 2 ...
 
     Raises:
-        ValueError: there are none.
+        ValueError: there are none, or own.classes give other numbers to those of a file.
     """
-    if own.classes:
-        return own.classes, colours_of(own.classes), own.values
-    file = own.root / CLASSES_FILE
+    file, values = own.root / CLASSES_FILE, own.values
     if file.is_file():
-        return *read_classes(file), own.values
-    if found := find_class_numbers(own.root):  # Roboflow's
-        names, numbers = found
-        return names, colours_of(names), numbers if own.values is None else own.values
-    raise ValueError(
-        f'{file}: no such file. Write the names of the classes to it, a line for each number of '
-        'the masks from 0, or give own.classes'
-    )
+        names, colours = read_classes(file)
+    elif found := find_class_numbers(own.root):  # Roboflow's
+        file, (names, numbers) = own.root / CLASS_NUMBERS, found
+        colours, values = colours_of(names), numbers if values is None else values
+    elif own.classes:
+        return own.classes, colours_of(own.classes), values
+    else:
+        raise ValueError(
+            f'{file}: no such file. Write the names of the classes to it, a line for each number '
+            'of the masks from 0, or give own.classes'
+        )
+    if not own.classes or [*own.classes] == [*names]:
+        return names, colours, values
+    if own.values is None:
+        check_order(file, names, own.classes)
+    return own.classes, colours_of(own.classes, dict(zip(names, colours, strict=True))), own.values
+
+
+def check_order(file: Path, names: Sequence[str], given: Sequence[str]) -> None:
+    """Raise ValueError for given classes that are a part of a file's, or have other numbers."""
+    moved = [name for i, name in enumerate(given) if name in names and names.index(name) != i]
+    if moved or {*given} < {*names}:
+        raise ValueError(
+            f'own.classes={[*given]}, and {file.name} of {file.parent} has {", ".join(names)}: '
+            'names are in the order of the numbers in the masks, so leave own.classes out or mend '
+            'the file; own.void leaves classes out'
+        )

@@ -187,6 +187,14 @@ REFUSED = {
         r'images/train: a\.jpg is the name of several images',
     ),
     'only one image': (('images/a.jpg', 'masks/a.png'), r'no image for validation among 1'),
+    'validation images without masks': (
+        ('images/train/a.jpg', 'masks/train/a.png', 'images/val/b.jpg'),
+        r'images/val has images, but no masks as .*images/train has',
+    ),
+    'validation images first, without masks': (
+        ('train/images/a.jpg', 'train/masks/a.png', 'valid/images/b.jpg'),
+        r'valid/images has images, but no masks as ',
+    ),
     'a list without another': (
         ('images/a.jpg', 'masks/a.png', 'val.txt'),
         r'val\.txt: no train\.txt',

@@ -191,3 +191,53 @@ def test_coco_files_that_are_not_there(folder: Path) -> None:
         with pytest.raises(UsageError) as error:
             load_config('detection', own=dict(data_root='A', **own))
         assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    'text, says',
+    [
+        ('dog #010203\ncat\n', ''),
+        ('dog\n', 'it lacks cat: choose classes by own.classes'),
+        ('dog\ncat\nbird\n', 'it has also bird: '),
+        ('person\n', 'it lacks cat, dog and has also person: '),
+    ],
+)
+def test_classes_txt_chooses_no_classes(folder: Path, text: str, says: str) -> None:
+    """All cats were left out without a word."""
+    for split in ('train', 'val'):
+        boxes = [dict(bbox=[5, 5, 10, 10], category_id=number) for number in (1, 2)]
+        content = coco([dict(id=1, file_name='a.png')], boxes, {1: 'cat', 2: 'dog'})
+        write(folder / 'A' / split / '_annotations.coco.json', content)
+        image(folder / 'A' / split / 'a.png')
+    write(folder / 'A' / 'classes.txt', text)
+    if not says:
+        cfg = load_config('detection', own=dict(data_root='A'))
+        assert cfg.train_dataloader.dataset.metainfo.classes == ('cat', 'dog')
+        assert cfg.train_dataloader.dataset.metainfo.palette[1] == (1, 2, 3)
+        return
+    with pytest.raises(UsageError, match=rf'A/classes\.txt differs from .*{says}'):
+        load_config('detection', own=dict(data_root='A'))
+    cfg = load_config('detection', own=dict(data_root='A', classes=['cat']))
+    assert cfg.train_dataloader.dataset.metainfo.classes == ('cat',)
+
+
+def test_the_root_is_a_folder(folder: Path) -> None:
+    yolo(folder / 'A')
+    for task in ('detection', 'semantic', 'depth'):
+        settings = {} if task == 'depth' else dict(classes=['cat'])
+        with pytest.raises(UsageError, match=r"='A/data.yaml' is a file: give its folder"):
+            load_config(task, own=dict(data_root='A/data.yaml', **settings))
+
+
+def test_names_of_masks_keep_their_numbers(folder: Path) -> None:
+    """own.classes in another order than classes.txt gave each number the other name."""
+    for name in ('images', 'masks'):
+        for split in ('train', 'val'):
+            image(folder / 'A' / name / split / '0.png', mode='L')
+    write(folder / 'A' / 'classes.txt', 'bg\nroad\n')
+    for classes in (['road', 'bg'], ['bg'], ['road'], ['road', 'sky']):
+        with pytest.raises(UsageError, match=r'own\.classes=.*classes\.txt of A has bg, road: '):
+            load_config('semantic', own=dict(data_root='A', classes=classes))
+    for settings in (dict(classes=['bg', 'way']), dict(classes=['road', 'bg'], values=[1, 0])):
+        cfg = load_config('semantic', own=dict(data_root='A', **settings))
+        assert list(cfg.train_dataloader.dataset.metainfo.classes) == settings['classes']
