@@ -306,4 +306,6 @@ def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
 
 def is_set(value: object) -> bool:
     """Return whether a flag of a JSON file is set: neither absent, 0, false nor their text."""
-    return value not in (None, 0, '', '0', 'false', 'False')
+    if isinstance(value, str):
+        return value.strip().lower() not in ('', '0', '0.0', 'false', 'no', 'none', 'null')
+    return value not in (None, 0)
