@@ -337,6 +337,59 @@ def test_json_that_is_not_of_coco(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     'text, line',
     [
+        (coco(['v.jpg'], annotations=None), 'without a list of annotations'),
+        (json.dumps(dict(images=[], categories=[])), 'without a list of annotations'),
+        ('[]', 'but a list'),
+        (json.dumps(OTHER_JSON['results'][0]), 'predictions'),
+        (json.dumps(OTHER_JSON['VIA'][0]), 'VIA'),
+    ],
+)
+@pytest.mark.parametrize('has_test', [False, True])
+def test_a_validation_file_is_not_passed_over(
+    tmp_path: Path, text: str, line: str, has_test: bool
+) -> None:
+    place(tmp_path, 'annotations/train.json', 'train', MANY)
+    if has_test:
+        place(tmp_path, 'annotations/test.json', 'test', MANY)
+    write(tmp_path / 'annotations/val.json', text)
+    message = refused(tmp_path)
+    assert 'val.json is no COCO file of objects, but' in message and line in message
+
+
+@pytest.mark.parametrize(
+    'file, train, val',
+    [
+        ('annotations/train.json', 'train', 'val'),
+        ('train/_annotations.coco.json', 'train', 'valid'),  # Roboflow
+        ('annotations/instances_train2017.json', 'train2017', 'val2017'),
+        ('annotations.json', 'images/train', 'images/val'),
+        ('train.json', 'images', 'val_images'),
+    ],
+)
+def test_validation_images_without_labels_are_refused(
+    tmp_path: Path, file: str, train: str, val: str
+) -> None:
+    place(tmp_path, file, train, MANY)
+    image(tmp_path / val.replace('valid', 'val').replace('val', 'test') / 't.jpg')
+    assert len(set.union(*taken(tmp_path).values())) == len(MANY)
+    image(tmp_path / val / 'v.jpg')
+    assert f'{val} has images, but no labels as {tmp_path / file} has' in refused(tmp_path)
+
+
+def test_images_that_no_file_lists_are_said(tmp_path: Path) -> None:
+    for split in ('train', 'val'):
+        place(tmp_path, f'{split}.json', 'images', [f'{split}.jpg'])
+    assert 'lists' not in reading(tmp_path).text
+    for name in ('x.jpg', 'y.jpg'):
+        image(tmp_path / 'images' / name)
+    assert '2 x image that no COCO file lists (not labelled, so left out): x.jpg, y.jpg' in (
+        reading(tmp_path).text
+    )
+
+
+@pytest.mark.parametrize(
+    'text, line',
+    [
         ('', 'is no JSON, or cut off'),
         (coco(MANY)[:300], 'is no JSON, or cut off'),
         (coco(MANY)[:-300], 'is no JSON, or cut off'),

@@ -33,7 +33,7 @@ def labelme(*shapes: Any, name: str | None = 'a.jpg', **more: Any) -> str:
 def folder(root: Path, text: str) -> Path:
     """A data set whose training image has this file, beside a validation image with a cat."""
     for split, content in (('train', text), ('val', labelme(shape()))):
-        image(root / split / 'a.jpg')
+        image(root / split / 'a.jpg', mode='RGB' if split == 'train' else 'L')  # no copies
         write(root / split / 'a.json', content)
     return root
 
@@ -96,6 +96,7 @@ MASK[:10, :20] = True
             shape(description='seen', score=0.5, attributes={}, kie_linking=[]), id='more'
         ),
         pytest.param(shape(flags=None, difficult='false'), id='no flags'),
+        pytest.param(shape(flags=dict(difficult='FALSE')), id='a flag of text'),
         pytest.param(shape(group_id=4), id='a group of one'),
     ],
 )
@@ -335,6 +336,18 @@ def test_only_a_training_folder_is_split(tmp_path: Path) -> None:
     place(tmp_path, 'train', 'train', MANY)
     found = reading(tmp_path)
     assert sum(map(len, found.objects.values())) == len(MANY) and len(found.objects['val']) > 0
+
+
+@pytest.mark.parametrize('labels, images', [('{}', '{}'), ('json/{}', 'images/{}')])
+def test_validation_images_without_labels_are_refused(
+    tmp_path: Path, labels: str, images: str
+) -> None:
+    place(tmp_path, images.format('train'), labels.format('train'), MANY)
+    image(tmp_path / images.format('test') / 't.jpg')
+    assert sum(map(len, reading(tmp_path).objects.values())) == len(MANY)
+    image(tmp_path / images.format('val') / 'v.jpg')
+    with pytest.raises(ValueError, match='val has images, but no labels as '):
+        reading(tmp_path)
 
 
 def test_the_image_of_a_file(tmp_path: Path) -> None:

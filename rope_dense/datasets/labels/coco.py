@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -14,8 +14,16 @@ from typing import Any
 import numpy as np
 
 from .coco_files import chosen_files, name_of, unlike_coco
-from .coco_images import find_image, labels_of, relative, split_images, stem_of
-from .coco_shapes import are_polygons, box_of, five_numbers, is_plain, outline_of, shape_of
+from .coco_images import (
+    check_unlabelled,
+    find_image,
+    images_of,
+    labels_of,
+    relative,
+    split_images,
+    stem_of,
+)
+from .coco_shapes import CORNERS, are_polygons, box_of, five_numbers, is_plain, outline_of, shape_of
 from .files import (
     Images,
     class_names,
@@ -50,11 +58,16 @@ def find_coco(root: Path) -> LabelFolder | None:
         return None
     splits = {split: labels_of(file, home, split) for split, file in files.items()}
     names = [relative(file.path, root) for file in files.values()]
-    if len(files) == 2:
-        return LabelFolder(COCO, splits, ' and '.join(names))
-    ((labels, file),) = zip(splits.values(), files.values(), strict=True)
-    splits, split_by = split_images(file, labels)
-    return LabelFolder(COCO, splits, f'{split_by}, of {names[0]}')
+    listed, unlisted = images_of([(file, splits[split]) for split, file in files.items()])
+    split_by = ' and '.join(names)
+    if len(files) == 1:
+        ((labels, file),) = zip(splits.values(), files.values(), strict=True)
+        check_unlabelled(home, file.path, listed)
+        splits, described = split_images(file, labels)
+        split_by = f'{described}, of {names[0]}'
+    options = dict(splits['train'].options, unlisted=unlisted)  # counted once, in training
+    splits['train'] = replace(splits['train'], options=options)
+    return LabelFolder(COCO, splits, split_by)
 
 
 @dataclass
@@ -92,6 +105,8 @@ def read_coco(labels: Labels, classes: Sequence[str] | None, report: Report) -> 
             entries = image_entries(content, path)
             assign(content, entries, labels, report)
             check_numbers(entries.values())
+        for name in labels.options.get('unlisted', ()):
+            report.note('image that no COCO file lists (not labelled, so left out)', name)
         images = Images(labels, Report())  # names have suffixes: a.jpg and a.png are no doubles
         for entry in entries.values():
             if labels.names is not None and stem_of(entry.name, images) not in labels.names:
@@ -253,7 +268,7 @@ def check_numbers(entries: Collection[Entry]) -> None:
         (*item['bbox'], *(entry.size or (0, 0)))
         for entry in entries
         for item in entry.annotations
-        if is_plain(item.get('bbox'))
+        if is_plain(item.get('bbox')) and item.get('bbox_mode') != CORNERS
     )
     coordinates = (
         max(points)

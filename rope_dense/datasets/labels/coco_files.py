@@ -127,6 +127,7 @@ def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
     """The file of each split, or the file '' of both; {} for none."""
     found = {split: file for split in SPLITS if (file := best_file(given, split))}
     if 'train' in found:
+        check_validation(given, found.get('val'))
         return found
     whole = best_file(given, '')
     if not found:
@@ -142,6 +143,20 @@ def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
         f'(there are {names}{"".join(reasons)}): name it by own.train=FILE, or another format by '
         'own.format'
     )
+
+
+def check_validation(given: Sequence[Candidate], taken: CocoFile | None) -> None:
+    """Check that no file such as val.json is passed over, for a test split or for none.
+
+    Raises:
+        ValueError: it has no labels of objects.
+    """
+    items = [item for item in given if item.split == 'val' and item.rank == (False, False)]
+    if taken and taken.path in [item.path for item in items]:
+        return
+    for item in items:
+        if reason := unlike_coco(head(item.path)):
+            raise ValueError(f'{item.path} is no COCO file of objects, {reason}')
 
 
 def best_file(given: Sequence[Candidate], split: str) -> CocoFile | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from .coco_files import CocoFile, head, splits_in, unlike_coco, words_of
-from .files import Images, subfolders, suffixes_in, without_suffix
+from .coco_files import USUAL_FOLDERS, CocoFile, head, splits_in, unlike_coco, words_of
+from .files import IMAGE_SUFFIXES, Images, list_files, subfolders, suffixes_in, without_suffix
 from .objects import Labels, Report
 from .splits import SPLITS, by_hash
 
@@ -138,6 +138,37 @@ def stem_of(name: str, images: Images) -> str:
     """The path of an image without suffix; its name where it is not there."""
     file = find_image(images, name)
     return images.labels.path_of(file) if file else without_suffix('/'.join(parts_of(name)))
+
+
+def images_of(files: Iterable[tuple[CocoFile, Labels]]) -> tuple[set[Path], list[str]]:
+    """The images that COCO files list, and the names of others in the folders of these."""
+    there, listed = set[Path](), set[Path]()
+    for file, labels in files:
+        images = Images(labels, Report())
+        there |= {*images.by_path.values()}
+        listed |= {found for name in file.image_names() if (found := find_image(images, name))}
+    return listed, sorted(path.name for path in there - listed)
+
+
+def check_unlabelled(home: Path, source: Path, listed: Collection[Path]) -> None:
+    """Check that no folder for validation, such as val/ or images/val/, has only other images.
+
+    Args:
+        source: the only COCO file.
+        listed: its images.
+
+    Raises:
+        ValueError: one has.
+    """
+    tops = [home, *(folder for name, folder in subfolders(home).items() if name in IMAGE_FOLDERS)]
+    for folder in (place for top in tops for place in subfolders(top).values()):
+        words = words_of(folder.name)
+        word = splits_in(words).get('val', 'test')
+        if word.startswith('test') or not {*words} - {word} <= USUAL_FOLDERS:
+            continue
+        images = list_files(folder, IMAGE_SUFFIXES)
+        if images and not any(image in listed for image in images):
+            raise ValueError(f'{folder} has images, but no labels as {source} has')
 
 
 def split_images(file: CocoFile, labels: Labels) -> tuple[dict[str, Labels], str]:

@@ -14,6 +14,8 @@ from .files import finite
 from .geometry import coco_mask, merged, run_lengths
 from .objects import Box, Outline, Report, Shape
 
+CORNERS = 0  # the bbox_mode of detectron2 for [left, top, right, bottom]
+
 
 def outline_of(
     given: Any, size: tuple[int, int] | None, where: str, report: Report
@@ -141,7 +143,9 @@ def box_of(
     Raises:
         ValueError: it is not four finite numbers.
     """
-    given = annotation.get('bbox')
+    given, mode = annotation.get('bbox'), annotation.get('bbox_mode')
+    if mode not in (None, CORNERS, 1):
+        raise ValueError(f'bbox_mode is {mode!r}, not 0 (two corners) or 1 (corner, width, height)')
     if given and not (isinstance(given, list) and len(given) == 4):
         raise ValueError(f'bbox is {given!r}, not [left, top, width, height]')
     if given and not is_plain(given):
@@ -153,6 +157,8 @@ def box_of(
             report.note('object without a box (the box of its outline is taken)', where)
         return around or (tuple(given) if given else None)
     left, top, width, height = given
+    if mode == CORNERS:
+        width, height = width - left, height - top
     if width < 0 or height < 0:
         report.note('box of negative width or height (its corners put in order)', where)
         left, top, width, height = geometry.bounding_box([left, top, left + width, top + height])

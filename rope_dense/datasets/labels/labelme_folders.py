@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .files import Images, list_files, read_json, read_text, subfolders
+from .files import IMAGE_SUFFIXES, Images, list_files, read_json, read_text, subfolders, walk
 from .objects import Labels, Report
-from .splits import by_folder, by_hash
+from .splits import SPLITS, by_folder, by_hash
 
 LABEL_FOLDERS = ('annotations', 'annotation', 'labels', 'label', 'json', 'jsons', 'ann', 'labelme')
 IMAGE_FOLDERS = ('images', 'image', 'imgs', 'img', 'jpegimages')
@@ -22,6 +22,7 @@ def splits_in(root: Path) -> tuple[dict[str, Labels], str] | None:
     together = labels_in(root)
     if together is None:
         return None
+    check_unlabelled(root, together)
     if found := by_folder(lambda name: labels_of_split(root, together, name)):
         return found
     return by_hash(together, stems_in(together))
@@ -54,6 +55,21 @@ def labels_of_split(root: Path, together: Labels, name: str) -> Labels | None:
         stems = {stem for stem in stems_in(together) if stem.split('/')[0].lower() == name}
         return replace(together, names=frozenset(stems)) if stems else None
     return None
+
+
+def check_unlabelled(root: Path, together: Labels) -> None:
+    """Check that no folder such as val/ has images for validation, where none have labels.
+
+    Raises:
+        ValueError: it has.
+    """
+    if any(labels_of_split(root, together, name) for name in SPLITS['val']):
+        return
+    for home in dict.fromkeys((root, together.images)):
+        folders = subfolders(home)
+        for folder in (folders[name] for name in SPLITS['val'] if name in folders):
+            if folder.name.lower() != 'test' and any(walk(folder, IMAGE_SUFFIXES)):
+                raise ValueError(f'{folder} has images, but no labels as {together.source} has')
 
 
 def has_labelme(folder: Path) -> bool:
