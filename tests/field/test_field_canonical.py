@@ -232,3 +232,27 @@ def test_run_lengths_of_another_size_name_the_file(tmp_path: Path) -> None:
     shape = mask_shape('cat', np.ones((5, 5)), 0, 0, (60, 80))
     with pytest.raises(ValueError, match=r'a.png: run lengths of \[60, 80\] for an image'):
         one(tmp_path, shape)
+
+
+def test_copies_of_training_images_are_said(tmp_path: Path) -> None:
+    """A folder of validation images that was copied from the training images."""
+    train, val = (image(tmp_path / 'images' / split / 'a.png') for split in ('train', 'val'))
+    val.write_bytes(train.read_bytes())
+    items = [[Labelled(file, [Shape('cat', BOX)])] for file in (train, val)]
+    _, text = as_canonical(folder_of(tmp_path, *items), tmp_path / 'out')
+    assert '1 of 1 validation images are training images, too' in text
+
+
+def test_names_of_classes_are_one_line_of_composed_unicode(tmp_path: Path) -> None:
+    names = ['traffic\n light', 'cafe\u0301', 'caf\u00e9', 'Cat', 'cat']
+    _, text, splits = one(tmp_path, *(Shape(name, BOX) for name in names))
+    assert splits['train'].classes == ('Cat', 'caf\u00e9', 'cat', 'traffic light')
+    assert '1 x class that differs from another by its case only: Cat and cat' in text
+
+
+def test_rectangles_that_are_all_upright_are_said(tmp_path: Path) -> None:
+    """F27: CVAT's rotation was lost, and the detector learned an angle of 0."""
+    _, text, _ = one(tmp_path / 'a', Shape('cat', BOX), oriented=True)
+    assert '2 x upright object: none is rotated' in text
+    _, text, _ = one(tmp_path / 'b', rotated_shape('cat', BOX, 20), oriented=True)
+    assert 'upright' not in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,13 @@ SIZE = (30, 40)  # height, width of images
 
 
 def image(path: Path, size: tuple[int, int] = SIZE, mode: str = 'RGB', **save: Any) -> Path:
-    """Write a grey image of (height, width) pixels; `save` goes to Pillow."""
+    """Write an image of (height, width) pixels in one colour; `save` goes to Pillow.
+
+    The colour of RGB images depends on the path, so that no two files are copies.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new(mode, size[::-1], 128 if mode in 'LPI' else None).save(path, **save)
+    colour = tuple(zlib.crc32(str(path).encode()).to_bytes(4, 'big')[:3]) if mode == 'RGB' else None
+    Image.new(mode, size[::-1], 128 if mode in 'LPI' else colour).save(path, **save)
     return path
 
 

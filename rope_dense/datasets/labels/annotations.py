@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..rotated import rectangle_corners, smallest_rectangle
-from .files import header, naming
+from .files import class_name, header, naming
 from .geometry import (
     as_shown,
     bounding_box,
@@ -110,9 +112,10 @@ def annotation(
 ) -> dict[str, Any] | None:
     """An object as an annotation without ids; None if it is left out, or of no chosen class."""
     where = shape.where or item.file.name
-    if shape.label not in rules.numbers:
-        if shape.label not in rules.unchosen:
-            item.leave_out(f'object of the unknown class {shape.label!r}', where)
+    label = class_name(shape.label)
+    if label not in rules.numbers:
+        if label not in rules.unchosen:
+            item.leave_out(f'object of the unknown class {label!r}', where)
         return None
     form = rectangle if rules.oriented else visible_part
     with naming(where):
@@ -123,7 +126,7 @@ def annotation(
         report.note(NO_OUTLINE, where)
         place['segmentation'] = [box_corners(place['bbox'])]
     is_crowd = shape.crowd or (rules.ignore_difficult and shape.difficult)
-    return dict(category_id=rules.numbers[shape.label], iscrowd=int(is_crowd), **place)
+    return dict(category_id=rules.numbers[label], iscrowd=int(is_crowd), **place)
 
 
 def visible_part(
@@ -178,6 +181,7 @@ def rectangle(
         item.leave_out('rectangle with its centre outside of its image', where)
         return None
     corners = rectangle_corners(found).tolist()
+    report.num_rotated += not np.isclose(found[4] % (np.pi / 2), (0, np.pi / 2), atol=0.01).any()
     box, area = list(bounding_box(corners)), sides[0] * sides[1]
     return dict(bbox=box, area=area, segmentation=[corners])
 
@@ -193,7 +197,7 @@ def chosen_classes(
     if given is None:
         chosen = tuple(labelled)
     else:
-        names = [str(name) for name in given]
+        names = [class_name(name) for name in given]
         if unknown := [name for name in names if name not in labelled]:
             raise ValueError(
                 f'classes {", ".join(unknown[:5])} are not in the labels of {source}, which have '

@@ -8,6 +8,7 @@ met by surprise.
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import json
 import os
@@ -23,7 +24,7 @@ from tqdm import tqdm
 
 from ...utils.atomic_write import atomic_folder, atomic_write_text
 from .annotations import NO_OUTLINE, Rules, annotate, chosen_classes
-from .files import IMAGE_SUFFIXES, list_files
+from .files import IMAGE_SUFFIXES, class_name, list_files
 from .objects import LabelFolder, Labelled, Labels, Report
 from .splits import WORDS
 
@@ -156,6 +157,13 @@ def write(
             f'{folder.splits["train"].source}: no object has an outline, which masks need: '
             'label polygons or masks, or train boxes by configs/own/detection.py or realtime.py'
         )
+    if oriented and not total.num_rotated:
+        total.note(
+            'object without a rotation: the detector learns upright boxes', 'all', total.kept
+        )
+    for name in chosen:
+        if (lower := name.lower()) != name and lower in chosen:
+            total.note('class that differs from another by its case only', f'{name} and {lower}')
     text = describe(folder, summaries, files, total)
     atomic_write_text(target / SUMMARY, json.dumps(dict(splits=summaries, text=text)) + '\n')
 
@@ -186,13 +194,14 @@ class Counts:
 def labelled_classes(folder: LabelFolder) -> tuple[str, ...]:
     """The names of the classes in the labels: in the order of a list, else sorted."""
     if folder.classes:
-        return tuple(folder.classes)
+        return tuple(map(class_name, folder.classes))
     found, report = set[str](), Report()
     for split, labels in folder.splits.items():
         names, items = folder.format.read(labels, None, report)
         if names:
-            return tuple(names)
-        found |= {shape.label for item in progress(items, split, labels) for shape in item.shapes}
+            return tuple(map(class_name, names))
+        shown = progress(items, split, labels)
+        found |= {class_name(shape.label) for item in shown for shape in item.shapes}
     if not found and report.lines():  # the cause of it
         raise ValueError(nothing_read(folder, 'train', report))
     return tuple(sorted(found))
@@ -256,15 +265,27 @@ def describe(
     empty = summaries['train']['num_images'] - summaries['train']['num_with_objects']
     if empty:
         lines[0] += f'; {empty} training images have no object'
-    if 'val' in files:
-        bases = {split: folder.splits[split].images for split in files}
-        places = [{str(bases[split] / name) for name in files[split]} for split in ('train', 'val')]
-        if same := places[0] & places[1]:
-            lines.append(
-                f'{len(same)} of {len(places[1])} validation images are training images, too, so '
-                'figures of the evaluation are too good'
-            )
+    if same := trained_on(folder, files):
+        lines.append(
+            f'{same} of {len(files["val"])} validation images are training images, too, so figures '
+            'of the evaluation are too good'
+        )
     return '\n'.join([*lines, *folder.notes, *report.lines()])
+
+
+def trained_on(folder: LabelFolder, files: dict[str, set[str]]) -> int:
+    """Number of validation images that are training images, or copies of the same name."""
+    train, val = (
+        [folder.splits[split].images / name for name in files.get(split, ())]
+        for split in ('train', 'val')
+    )
+    by_name = {path.name: path for path in train}
+    paths = {str(path) for path in train}
+    return sum(
+        str(path) in paths
+        or (path.name in by_name and filecmp.cmp(path, by_name[path.name], shallow=False))
+        for path in val
+    )
 
 
 def check_left_out(splits: dict[str, CanonicalSplit], text: str, partial: bool) -> None:

@@ -50,6 +50,7 @@ def find_labels(root: Path, format: str | None = None) -> LabelFolder:
     if not found:
         titles = ', '.join(form.title for form in forms)
         below = sorted({path.parent.relative_to(root).as_posix() for path in list_files(root)})
+        below = ['the folder itself' if name == '.' else name for name in below]
         places = ', '.join(below[:PLACES]) + (' ...' if len(below) > PLACES else '')
         raise ValueError(
             f'{root}: no labels as {titles}; it has {suffixes_in(root)} in '

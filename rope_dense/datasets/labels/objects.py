@@ -96,11 +96,13 @@ class Report:
 
     Attributes:
         kept: number of objects that are trained or evaluated.
+        num_rotated: how many of them are rectangles that are not upright, where these are read.
         notes: what was changed or is unusual, by kind.
         left_out: objects that no training and no evaluation sees, by reason.
     """
 
     kept: int = 0
+    num_rotated: int = 0
     notes: dict[str, Places] = field(default_factory=dict)
     left_out: dict[str, Places] = field(default_factory=dict)
 
@@ -119,6 +121,7 @@ class Report:
     def merge(self, other: Report) -> None:
         """Add the counts of another report."""
         self.kept += other.kept
+        self.num_rotated += other.num_rotated
         for mine, others in ((self.notes, other.notes), (self.left_out, other.left_out)):
             for kind, places in others.items():
                 mine.setdefault(kind, Places()).add(places.examples, places.count)
