@@ -7,8 +7,11 @@ import json
 import math
 import os
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -89,6 +92,11 @@ def without_suffix(path: str | Path) -> str:
     return (path.with_suffix('') if path.suffix.lower() in IMAGE_SUFFIXES else path).as_posix()
 
 
+def folded(text: str) -> str:
+    """A text in one case and Unicode form; macOS writes letters and their accents apart."""
+    return unicodedata.normalize('NFC', unicodedata.normalize('NFC', text).casefold())
+
+
 class Images:
     """The image files of a split's folder, found by the names that labels give them."""
 
@@ -104,10 +112,8 @@ class Images:
             self.by_path[path] = file
             if stem in self.by_stem:
                 if labels.takes(file):
-                    report.note(
-                        'two images of one name (the first is taken)',
-                        f'{self.by_stem[stem].name} and {file.name}',
-                    )
+                    both = f'{self.by_stem[stem].name} and {file.name}'
+                    report.note('two images of one name (the first is taken)', both)
                 continue
             self.by_stem[stem] = file
             self.by_name.setdefault(os.path.basename(stem), []).append(file)
@@ -118,7 +124,12 @@ class Images:
 
         Leading folders, of the machine or the project of a labelling tool, may be missing here; in
         a folder that is here, the file has to be, too. A bare name has to be that of one file only.
+        Case and Unicode form may differ if only one path is alike.
         """
+        return self.find_exact(name) or self.find_alike(name)
+
+    def find_exact(self, name: str) -> Path | None:
+        """The file of a path or name as ``find`` has it, in its case and Unicode form."""
         parts = [part for part in re.split(r'[\\/]', name) if part not in ('', '.', '..')]
         for start in range(len(parts)):
             path = '/'.join(parts[start:])
@@ -127,10 +138,31 @@ class Images:
                 return found
             if os.path.dirname(path) in self.folders:
                 return None
-        if not parts:
-            return None
-        same = self.by_name.get(parts[-1], ()) or self.by_name.get(Path(parts[-1]).stem, ())
+        last = parts[-1] if parts else ''
+        same = self.by_name.get(last, ()) or self.by_name.get(Path(last).stem, ())
         return same[0] if len(same) == 1 else None
+
+    def find_alike(self, name: str) -> Path | None:
+        """The only file whose path is alike in another case or Unicode form."""
+        parts = [part for part in re.split(r'[\\/]', name) if part not in ('', '.', '..')]
+        for start in range(len(parts)):
+            path = '/'.join(parts[start:])
+            same = self.alike(path) or self.alike(os.path.splitext(path)[0])
+            if same or os.path.dirname(path) in self.folders:
+                return self.by_stem[same[0]] if len(same) == 1 else None
+        return None
+
+    def alike(self, stem: str) -> list[str]:
+        """Paths without suffix that differ from a path only by case or Unicode form."""
+        return self.by_folded.get(folded(stem), [])
+
+    @cached_property
+    def by_folded(self) -> dict[str, list[str]]:
+        """The paths without suffix by their folded text; made when a name is not found."""
+        found: dict[str, list[str]] = {}
+        for stem in self.by_stem:
+            found.setdefault(folded(stem), []).append(stem)
+        return found
 
     def chosen(self) -> Iterator[tuple[str, Path]]:
         """(Path in the folder without suffix, file) of each image of the split."""
@@ -219,9 +251,8 @@ class TextLoader(yaml.BaseLoader):
     """Loads scalars as text, and each key once."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
+        for key, count in Counter(str(key.value) for key, _ in node.value).items():
+            if count > 1:
                 raise yaml.YAMLError(f'{key!r} is given twice')
         return super().construct_mapping(node, deep)
 
@@ -293,15 +324,23 @@ def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
     Raises:
         ValueError: none, an empty name, or the same twice; the message begins with the place.
     """
-    given = tuple(str(name).strip() for name in names)
+    given = tuple(map(class_name, names))
     if not given:
         raise ValueError(f'{place}: no class in it')
+    seen: dict[str, int] = {}
     for number, name in enumerate(given):
-        if not name or '\n' in name:
-            raise ValueError(f'{place}: class {number} has no name on one line, but {name!r}')
-        if given.index(name) < number:
-            raise ValueError(f'{place}: classes {given.index(name)} and {number} are both {name!r}')
+        if not name:
+            raise ValueError(f'{place}: class {number} has no name')
+        if name in seen:
+            raise ValueError(f'{place}: classes {seen[name]} and {number} are both {name!r}')
+        seen[name] = number
     return given
+
+
+@lru_cache(4096)
+def class_name(name: object) -> str:
+    """The name of a class as text on one line, in Unicode's composed form."""
+    return ' '.join(unicodedata.normalize('NFC', str(name)).split())
 
 
 def is_set(value: object) -> bool:
