@@ -10,9 +10,10 @@ import numpy as np
 from mmengine.config import Config, ConfigDict
 from mmengine.dataset import BaseDataset
 from mmengine.registry import TRANSFORMS
+from PIL import Image
 
 from ..datasets.classes import IGNORED
-from ..datasets.mask_labels import read_mask
+from ..datasets.mask_labels import COLOURS, read_mask
 from ..engine.runner import LoadError, NamingPipeline
 from ..project.building import build_part
 from ..project.config import evaluators
@@ -48,10 +49,14 @@ def check_masks(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) 
             check_labels(key, path, labels, readers)
             found |= labels
         numbers = [numbers_in(info['seg_map_path']) for info in infos] if is_own else []
+        if is_own:
+            check_palettes(key, infos)
         if IGNORED not in found or len(found) > 2:
             break
     check_found(key, found, numbers, classes)
     if is_own:
+        if key.startswith('train') and len(infos) == len(built) and len(classes) > 1:
+            check_several(key, found - {IGNORED}, len(infos), classes)
         say_what_is_odd(key, found, numbers, classes)
 
 
@@ -99,6 +104,62 @@ def read_labels(key: str, load: NamingPipeline, info: dict, is_own: bool) -> tup
 def numbers_in(path: str) -> set[float]:
     """The numbers in the file of an own mask."""
     return {*np.unique(read_mask(Path(path))[0]).tolist()}
+
+
+def check_palettes(key: str, infos: Iterable[dict]) -> None:
+    """Raise UsageError if palettes say that the indices of own masks are not the classes.
+
+    Of files that are read by their indices: two have different colours for one, or the greys that
+    a file shows are numbers of classes, too.
+    """
+    first: dict[int, tuple[str, tuple[int, ...]]] = {}
+    for info in infos:
+        path, labels = info['seg_map_path'], info['label_map']
+        colours = palette_in(path)
+        if not colours.keys() <= labels.keys():
+            continue
+        greys = {colour[0] for colour in colours.values() if len({*colour}) == 1}
+        known = {number for number, label in labels.items() if label != IGNORED}
+        if (
+            len(greys) == len(colours)
+            and greys <= known
+            and any(colour[0] != index for index, colour in colours.items())
+        ):
+            shown = ', '.join(f'{index} as {colour[0]}' for index, colour in colours.items())
+            raise UsageError(
+                f'{key}: {path} has a palette that shows {shown}, which are numbers of classes, '
+                f'too: {COLOURS}'
+            )
+        for index, colour in colours.items():
+            other, there = first.setdefault(index, (path, colour))
+            if there != colour:
+                raise UsageError(
+                    f'{key}: index {index} is {as_code(there)} in {other} and {as_code(colour)} in '
+                    f'{path}: {COLOURS}'
+                )
+
+
+def palette_in(path: str) -> dict[int, tuple[int, ...]]:
+    """The colours (red, green, blue) of the indices that a mask with a palette uses."""
+    with Image.open(path) as image:
+        if image.mode != 'P':
+            return {}
+        colours = np.reshape(image.getpalette('RGB') or [], (-1, 3)).tolist()
+        used = np.unique(np.asarray(image)).tolist()
+    return {index: tuple(colours[index]) for index in used if index < len(colours)}
+
+
+def as_code(colour: Sequence[int]) -> str:
+    """A colour as in '#804080'."""
+    return f'#{bytes(colour).hex()}'
+
+
+def check_several(key: str, found: set[int], count: int, classes: Sequence[str]) -> None:
+    """Raise UsageError if all masks are of one class, which teaches nothing."""
+    if len(found) == 1:
+        raise UsageError(
+            f'{key}: all pixels of its {count} masks are {classes[found.pop()]}: check the masks'
+        )
 
 
 def check_found(

@@ -14,6 +14,8 @@ IGNORED = 255  # label of pixels that are neither trained nor evaluated
 COLOUR_CODE = re.compile(r'(.*?\S)\s+#([0-9a-fA-F]{6})')  # road #804080
 # road 128 64 128, and road:128,64,128:: of CVAT's labelmap.txt
 COLOUR_NUMBERS = re.compile(r'(.*?\S)[\s,:]+(\d+)[\s,]+(\d+)[\s,]+(\d+)(?::.*)?')
+NUMBERED = re.compile(r'(\d+)(?:\s*[:,;=]\s*|[.)]?\s+)(.*\S)')  # 0: road, and 0 road
+LABELME_IGNORED = '__ignore__'  # a line of LabelMe's labels.txt, of the number -1
 # The first line of labelmap.txt and of class_dict.csv.
 HEADER = re.compile(r'# ?label:.*|name,\s*r,\s*g,\s*b', re.IGNORECASE)
 
@@ -24,14 +26,18 @@ def read_classes(path: Path) -> tuple[tuple[str, ...], list[Colour]]:
     A line is the name of a class, with a colour behind it or without: 'road #804080', or
     'road 128 64 128'. Classes without a colour get one unlike that of their neighbours.
 
+    All lines may begin with their number from 0: '0: road', or '0 road'.
+
     Raises:
-        ValueError: the file has no class, or one of them twice.
+        ValueError: the file has no class, one of them twice, a comment, or other numbers.
     """
     names: list[str] = []
     palette: list[Colour] = []
     for line in filter(None, map(str.strip, read_text(path).splitlines())):
         if HEADER.fullmatch(line):
             continue
+        if line.startswith('#') or line == LABELME_IGNORED:
+            raise ValueError(f'{path}: {line!r} would be class {len(names)}: remove the line')
         name, colour = line, list[int]()
         if given := COLOUR_CODE.fullmatch(line):
             name, colour = given[1], [*bytes.fromhex(given[2])]
@@ -42,7 +48,21 @@ def read_classes(path: Path) -> tuple[tuple[str, ...], list[Colour]]:
         names.append(name)
         red, green, blue = colour or distinct_colour(len(palette))
         palette.append((red, green, blue))
-    return class_names(names, path), palette
+    return class_names(without_numbers(names, path), path), palette
+
+
+def without_numbers(names: list[str], path: Path) -> list[str]:
+    """Names without the numbers before them, if all have one; ValueError if not 0, 1, 2 ..."""
+    found = [match for name in names if (match := NUMBERED.fullmatch(name))]
+    if not found or len(found) < len(names):
+        return names
+    numbers = [int(match[1]) for match in found]
+    if numbers != [*range(len(names))]:
+        raise ValueError(
+            f'{path}: its lines begin with the numbers {", ".join(map(str, numbers[:8]))}: list '
+            'all classes in the order of their numbers from 0'
+        )
+    return [match[2] for match in found]
 
 
 def distinct_colour(index: int) -> Colour:

@@ -109,13 +109,22 @@ def read_mask(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def one_channel(path: Path, pixels: np.ndarray, mode: str) -> np.ndarray:
-    """The one channel [H, W] of pixels [H, W, C] that are grey; ValueError if they have colours."""
+    """The one channel [H, W] of pixels [H, W, C] that are grey.
+
+    Raises:
+        ValueError: they have colours, or are one number with an alpha that varies.
+    """
     if '16' in mode and (deep := cv2.imread(str(path), cv2.IMREAD_UNCHANGED)) is not None:
         pixels = deep  # Pillow keeps the upper 8 bits of several channels
     if pixels.ndim == 3:
         colours = pixels[..., : 3 if pixels.shape[2] > 2 else 1]
         if (colours != colours[..., :1]).any():
             raise ValueError(f'{path}: the mask has colours; {COLOURS}')
+        alpha = pixels[..., -1]
+        if pixels.shape[2] in (2, 4) and np.ptp(colours) == 0 < np.ptp(alpha):
+            raise ValueError(
+                f'{path}: only the alpha of the mask varies: save class numbers as one channel'
+            )
         pixels = colours[..., 0]
     return pixels
 

@@ -26,6 +26,8 @@ LISTS = {
     "CVAT's labelmap.txt": (
         '# label:color_rgb:parts:actions\nroad:128,64,128::\nblue sky:70,130,180::\n'
     ),
+    'numbers': '0: road #804080\n1: blue sky #4682b4\n',
+    'numbers and blanks': '0 road 128 64 128\n1 blue sky 70 130 180\n',
     'class_dict.csv of CamVid': 'name,r,g,b\nroad,128,64,128\nblue sky,70,130,180\n',
 }
 
@@ -37,13 +39,27 @@ def test_lists_of_classes_and_their_colours(tmp_path: Path, form: str) -> None:
 
 
 def test_names_that_look_like_colours_stay(tmp_path: Path) -> None:
-    path = write(tmp_path / 'classes.txt', 'lane 7 8 900\nroad: left\n# 1\n')
+    path = write(tmp_path / 'classes.txt', 'lane 7 8 900\nroad: left\n3 wheeler\n3D box\n7up\n')
     names, palette = read_classes(path)
-    assert names == ('lane 7 8 900', 'road: left', '# 1')
-    assert palette == [distinct_colour(index) for index in range(3)]
+    assert names == ('lane 7 8 900', 'road: left', '3 wheeler', '3D box', '7up')
+    assert palette == [distinct_colour(index) for index in range(5)]
     write(path, 'a\na\n')
     with pytest.raises(ValueError, match="classes 0 and 1 are both 'a'"):
         read_classes(path)
+
+
+@pytest.mark.parametrize(
+    'text, says',
+    [
+        ('# my classes\nbg\nroad', "'# my classes' would be class 0: remove the line"),
+        ('1: road\n0: bg', 'begin with the numbers 1, 0: list all classes in the order of'),
+        ('1 cat\n2 dog', 'begin with the numbers 1, 2: '),
+        ('__ignore__\n_background_\nroad', "'__ignore__' would be class 0"),  # LabelMe
+    ],
+)
+def test_lines_that_shift_the_numbers_are_refused(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=rf'classes\.txt: .*{says}'):
+        read_classes(write(tmp_path / 'classes.txt', text))
 
 
 def test_colours_become_numbers(tmp_path: Path) -> None:

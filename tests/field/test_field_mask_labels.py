@@ -152,6 +152,10 @@ NO_CLASS = {
         lambda p: saved(p, np.array([[[1, 2, 3, 4]]], np.uint8)),
         'has colours; ',
     ),
+    'a mask in alpha': (
+        lambda p: saved(p, np.array([[[0, 0, 0, 0], [0, 0, 0, 255]]], np.uint8)),
+        'only the alpha of the mask varies: ',
+    ),
     'text': (lambda p: write(p, 'no image'), 'cannot be read as a mask'),
     'cut off': (
         lambda p: write(
@@ -234,6 +238,7 @@ CHECKED = {
         dict(classes=('road',)),
         r'road is the only class, .*the background',
     ),
+    'masks of one class': (([0], [0]), {}, 'all pixels of its 2 masks are bg: check'),
     '300': (([0, 1], [300]), {}, r'dataset: .*001\.png has 300: neither'),
 }
 
@@ -282,3 +287,32 @@ def test_the_data_set_gives_labels(tmp_path: Path) -> None:
     files = [part.get_data_info(index)['img_path'] for part in parts for index in range(len(part))]
     assert len({*files}) == len(files) == 12
     assert parts[0][0]['gt_seg_map'][0, :5].tolist() == [0, 1, 255, 2, 255]
+
+
+RED, BLACK, WHITE = (255, 0, 0), (0, 0, 0), (255, 255, 255)
+PALETTES = {
+    'another order': (
+        [([0, 1], BLACK, RED), ([1, 0], RED, BLACK)],
+        r'index 0 is #000000 in .*000\.png and #ff0000 in .*001\.png: `rope-dense convert-data',
+    ),
+    'greys in another order': ([([0, 1], (1, 1, 1), BLACK)], 'shows 0 as 1, 1 as 0, which are'),
+    'one colour': ([([0, 1], BLACK, RED), ([0, 0], BLACK, WHITE)], ''),
+    'black and white': ([([0, 1], BLACK, WHITE), ([1, 1], BLACK, WHITE)], ''),
+}
+
+
+@pytest.mark.parametrize('kind', PALETTES)
+def test_palettes_that_differ_are_refused(tmp_path: Path, kind: str) -> None:
+    """Classes were swapped in some of the masks."""
+    files, message = PALETTES[kind]
+    for number, (values, *colours) in enumerate(files):
+        image(tmp_path / f'images/train/{number:03}.jpg', (1, 2))
+        path = tmp_path / f'masks/train/{number:03}.png'
+        path.parent.mkdir(parents=True, exist_ok=True)
+        saved(path, palette(values, *colours))
+    given = built_dataset(tmp_path, ('bg', 'road'))
+    if not message:
+        check_masks(*given)
+        return
+    with pytest.raises(UsageError, match=message):
+        check_masks(*given)
