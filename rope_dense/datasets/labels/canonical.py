@@ -158,9 +158,7 @@ def write(
             'label polygons or masks, or train boxes by configs/own/detection.py or realtime.py'
         )
     if oriented and not total.num_rotated:
-        total.note(
-            'object without a rotation: the detector learns upright boxes', 'all', total.kept
-        )
+        total.note('upright object: none is rotated, so no angle is learned', 'all', total.kept)
     for name in chosen:
         if (lower := name.lower()) != name and lower in chosen:
             total.note('class that differs from another by its case only', f'{name} and {lower}')
