@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import mmcv
 import numpy as np
 from mmengine.config import Config, ConfigDict
 from mmengine.dataset import BaseDataset
@@ -22,8 +23,8 @@ def check_depths(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset)
     """Check that each image has a depth file, and ``READ`` of the files as they are loaded.
 
     Raises:
-        UsageError: a file is not there, has no known depth, or depths in another unit than the
-            model's.
+        UsageError: a file is not there, has 8 bits, no known depth, or depths in another unit
+            than the model's.
         LoadError: a file cannot be loaded, or has another size than its image.
     """
     steps = [s for s in dataset.get('pipeline') or () if str(s.type).startswith('Load')]
@@ -37,11 +38,23 @@ def check_depths(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset)
     for index in range(0, len(built), max(1, len(built) // READ)):
         loaded = load(built.get_data_info(index)) or {}
         depth, path = loaded['gt_depth_map'], loaded['depth_map_path']
+        if has_8_bits(path):
+            raise UsageError(
+                f'{key}: {path} has 8 bits, which are too few for metres: save depths as a PNG of '
+                '16 bits (millimetres), a TIFF or .npy'
+            )
         if not depth.any():
             raise UsageError(
                 f'{key}: {path} has no known depth: all its numbers are 0 or less, or not finite'
             )
         check_unit(cfg, f'{key}: {path}', float(np.median(depth[depth > 0])))
+
+
+def has_8_bits(path: str) -> bool:
+    """Whether a depth file has 8 bits a number."""
+    is_array = path.lower().endswith('.npy')
+    stored = np.load(path, mmap_mode='r') if is_array else mmcv.imread(path, 'unchanged')
+    return stored.dtype == np.uint8
 
 
 def check_unit(cfg: Config, file: str, median: float) -> None:

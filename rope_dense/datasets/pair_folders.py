@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from .labels.files import IMAGE_SUFFIXES, list_files, subfolders, suffixes_in
 from .labels.objects import Report
 from .labels.splits import BY_HASH, SPLITS, WORDS, is_for_validation
-from .pairs import MASKS, Kind, Pair, match, stem_of
+from .pairs import MASKS, Kind, Pair, match, refuse_lossy, stem_of
 
 LISTS = ('imagesets/segmentation', 'imagesets', '')  # folders of train.txt and val.txt
 LIST_NAMES = {'train': (*SPLITS['train'], 'trainval', 'default'), 'val': SPLITS['val']}
@@ -202,6 +202,9 @@ def refuse_validation(root: Path, train: PairFolders, kind: Kind) -> None:
 
 def refuse(root: Path, kind: Kind) -> NoReturn:
     """Raise the ValueError for a folder whose layout is not known."""
+    for name, place in folders_below(root).items():
+        if not {*name.replace('_', '/').split('/')}.isdisjoint(kind.maps):
+            refuse_lossy(root / place, kind)
     counts = {path.parent for path in list_files(root)}
     there = [
         f'{place.relative_to(root)}: {suffixes_in(place)}' for place in sorted(counts)[:PLACES]

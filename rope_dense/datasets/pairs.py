@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from .labels.splits import is_for_validation
 
 Pair = tuple[Path, Path]  # an image, and its mask or depth map
 IMAGE_WORDS = ('leftImg8bit', 'image', 'img', 'sat', 'rgb')  # of an image beside 'a_mask.png'
+UNREAD = ('.jpg', '.jpeg', '.webp', '.npy')  # of maps, unless a kind has them
 MISSING_PART = 10  # not more than a tenth of the images may lack a mask
 
 
@@ -131,6 +133,7 @@ class Match:
         """Raise ValueError if too many of the images at a place have no map."""
         if len(missing) < count and len(missing) * MISSING_PART <= count:
             return
+        refuse_lossy(self.maps, self.kind)
         names = f': {", ".join(missing[:EXAMPLES])}' if missing else ''
         title, suffixes = self.kind.title, ', '.join(self.kind.suffixes)
         raise ValueError(
@@ -217,7 +220,23 @@ def with_maps(found: Match, candidates: Sequence[Path], by_name: bool = False) -
             )
         else:
             found.map_of[image] = file
+    loose = by_form((image_stem(used[file], images, kind), file) for file in found.orphans)
+    free = by_form((stem, file) for stem, file in images.items() if file not in found.map_of)
+    for form in loose.keys() & free.keys():
+        found.map_of[free[form]] = loose[form]
+        found.orphans.remove(loose[form])
     return found
+
+
+def by_form(stems: Iterable[tuple[str, Path]]) -> dict[str, Path]:
+    """Files by their stems whatever the case and the form of Unicode; not two of one stem.
+
+    macOS decomposes letters with accents, and Windows keeps no case.
+    """
+    files: dict[str, list[Path]] = {}
+    for stem, file in stems:
+        files.setdefault(unicodedata.normalize('NFC', stem).casefold(), []).append(file)
+    return {form: found[0] for form, found in files.items() if len(found) == 1}
 
 
 def image_stem(stem: str, images: Mapping[str, Path], kind: Kind) -> str:
@@ -261,6 +280,16 @@ def refuse_others(files: Sequence[Path], kind: Kind) -> NoReturn:
         '(createTrainIdLabelImgs of cityscapesScripts); of colours, `rope-dense convert-data '
         'colours` makes them'
     )
+
+
+def refuse_lossy(folder: Path, kind: Kind) -> None:
+    """Raise ValueError for a folder whose maps are files that are not read, such as JPEG."""
+    suffixes = {file.suffix.lower() for file in list_files(folder)}
+    if suffixes.isdisjoint(kind.suffixes) and (unread := suffixes.intersection(UNREAD)):
+        raise ValueError(
+            f'{folder}: {kind.title}s are {", ".join(sorted(unread))}, which is not read (JPEG '
+            'changes the numbers): save them as PNG'
+        )
 
 
 def without(stem: str, words: tuple[str, ...]) -> str:

@@ -86,17 +86,21 @@ def recipe(root: Path, *options: str) -> Config:
     return load_config(str(CONFIGS / 'own' / 'depth.py'), given)
 
 
-def test_maps_without_a_known_depth_end_in_a_line(tmp_path: Path) -> None:
-    """B3: "need at least one array to concatenate"."""
+@pytest.mark.parametrize('bits', [8, 16])
+def test_maps_without_a_known_depth_end_in_a_line(tmp_path: Path, bits: int) -> None:
+    """B3: "need at least one array to concatenate"; and 8 bits were a wrong unit."""
     for split in ('train', 'val'):
         image(tmp_path / f'images/{split}/a.jpg')
         depth_map(tmp_path / f'depth/{split}/a.png', 0)
+        if bits == 8:
+            image(tmp_path / f'depth/{split}/a.png', mode='L')
     cfg = recipe(tmp_path)
-    assert 'no known depth (1 files)' in cfg.own_data
+    assert bits == 8 or 'no known depth (1 files)' in cfg.own_data
     key, dataset = 'train_dataloader.dataset', cfg.train_dataloader.dataset
     with DefaultScope.overwrite_default_scope('mmseg'):
         built = DATASETS.build(ConfigDict(dataset, serialize_data=False))
-    with pytest.raises(UsageError, match=r'depth/train/a\.png has no known depth: all its numbers'):
+    said = '8 bits, which are too few' if bits == 8 else 'no known depth: all its numbers'
+    with pytest.raises(UsageError, match=rf'depth/train/a\.png has {said}'):
         check_depths(cfg, key, dataset, built)
 
 

@@ -88,6 +88,8 @@ LAYOUTS = {
     'dots': ('images/train/a.v1.0.jpg', 'masks/train/a.v1.0.png', 'val'),
     'masks below the images': ('train/a.png', 'train/mask/a.png', 'val'),
     'masks in one folder': ('images/train/a.jpg', 'masks/a.png', 'val'),
+    'letters decomposed by macOS': ('images/train/\xe9.jpg', 'masks/train/e\u0301.png', 'val'),
+    'another case': ('images/train/IMG_1.jpg', 'masks/train/img_1.png', 'val'),
     'masks without folders': ('images/train/x/a.jpg', 'masks/train/a.png', 'val'),
 }
 
@@ -164,7 +166,9 @@ REFUSED = {
         r'no images with masks\. Looked for .*there are images/train: 1 \.jpg; '
         r'labels/train: 1 \.txt\. name them by "own\.train=\[IMAGES,MASKS\]"',
     ),
-    'jpeg masks': (('images/train/a.jpg', 'masks/train/a.jpg'), r'masks/train: 1 \.jpg'),
+    'jpeg masks': (('images/train/a.jpg', 'masks/train/a.jpg'), r'masks are \.jpg, .*as PNG'),
+    'webp masks': (('train/images/a.jpg', 'train/masks/a.webp'), r'masks are \.webp, .*as PNG'),
+    'arrays': (('images/a.jpg', 'masks/a.npy'), r'masks are \.npy, .*as PNG'),
     'Cityscapes without train ids': (
         (
             'leftImg8bit/train/x/a_leftImg8bit.png',
@@ -217,6 +221,10 @@ def test_folders_of_other_names_are_given(tmp_path: Path) -> None:
     assert pairs_of(tmp_path, splits)['train'] == [('photos/a.jpg', 'truth/a.png')]
     with pytest.raises(ValueError, match=r'no folders of images and masks of train; looked for x'):
         find_pairs(tmp_path, given=dict(train=['x', 'truth']))
+    image(tmp_path / 'lossy/a.jpg')
+    splits, by = find_pairs(tmp_path, given=dict(train=['photos', 'lossy'], val=None))
+    with pytest.raises(ValueError, match=r'lossy: masks are \.jpg, which is not read'):
+        count_pairs(tmp_path, splits, by, MASKS)
 
 
 def test_what_has_no_counterpart_is_counted_and_weighed(tmp_path: Path) -> None:
