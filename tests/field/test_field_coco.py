@@ -153,6 +153,17 @@ def test_ignored_objects_are_crowds(tmp_path: Path, change: dict) -> None:
         pytest.param(
             dict(segmentation=dict(size=list(SIZE), counts='zzz99')), 'broken', id='broken RLE'
         ),
+        pytest.param(
+            dict(segmentation=dict(size=list(SIZE), counts=['x', 5])),
+            "a run length is 'x', which is no number",
+            id='RLE of words',
+        ),
+        pytest.param(
+            dict(segmentation=[CORNERS, lengths()]), 'polygons, and also {', id='polygon and RLE'
+        ),
+        pytest.param(
+            dict(segmentation=[CORNERS, None]), 'polygons, and also None', id='polygon and null'
+        ),
     ],
 )
 def test_a_broken_object_is_named(tmp_path: Path, change: dict, line: str) -> None:
@@ -220,6 +231,12 @@ def test_an_image_that_lost_its_objects_is_no_negative(tmp_path: Path) -> None:
         pytest.param(lengths(), lengths(), '', id='B27 RLE of an object, SAM'),
         pytest.param(lengths(is_text=False), lengths(), '', id='B27 uncompressed RLE'),
         pytest.param([lengths()], lengths(), '', id='a list of RLE'),
+        pytest.param(
+            dict(size=list(SIZE), counts=[*map(str, lengths(is_text=False)['counts'])]),
+            lengths(),
+            '',
+            id='RLE of text',
+        ),
         pytest.param(dict(size=list(SIZE)), None, 'without counts', id='F14 RLE without counts'),
         pytest.param(dict(size=list(SIZE), counts=[1200]), None, 'without a pixel', id='empty'),
         pytest.param({}, None, '', id='empty object'),
@@ -286,6 +303,25 @@ def test_boxes_in_other_numbers(tmp_path: Path, boxes: list[list[float]], line: 
     line = line.replace('two corners', '[left, top, right, bottom]')
     message = said(tmp_path, *[thing(bbox=box) for box in boxes])
     assert line in message and 'train.json' in message
+
+
+def test_two_boxes_that_leave_their_image_are_corners(tmp_path: Path) -> None:
+    message = said(tmp_path, thing(bbox=[25, 15, 38, 28]), thing(bbox=[20, 10, 39, 29]))
+    assert 'train.json: boxes are [left, top, right, bottom]' in message
+
+
+@pytest.mark.parametrize(
+    'box, line',
+    [
+        ([10, 5, 30, 15], 'are unlike their outlines; they are [left, top, right, bottom]: write'),
+        ([20, 10, 20, 10], 'are unlike their outlines; write'),  # centre, width, height
+    ],
+)
+def test_boxes_unlike_their_outlines(tmp_path: Path, box: list[float], line: str) -> None:
+    things = [thing(bbox=box, segmentation=[CORNERS])] * 2
+    fits = thing(segmentation=[CORNERS])
+    assert f'train.json: 2 of 3 boxes {line}' in said(tmp_path, *things, fits)
+    assert len(objects(one(tmp_path, *things, fits, fits))) == 4
 
 
 def test_outlines_in_other_numbers(tmp_path: Path) -> None:

@@ -315,7 +315,12 @@ OTHER_JSON: dict[str, tuple[Any, str]] = {
     'VIA project': (dict(_via_settings={}, _via_img_metadata={}), 'VIA'),
     'no annotations': (dict(images=[], categories=[]), 'without a list of annotations'),
     'a text': ('cat', 'no object'),
+    'YouTube-VIS': (dict(videos=[{}], annotations=[dict(bboxes=[])]), 'videos'),
+    'Label Studio': ([dict(id=1, data=dict(image='a.jpg'), annotations=[])], 'Label Studio'),
+    'Label Studio, short': ([dict(annotation_id=1, image='a.jpg')], 'Label Studio'),
+    'Datumaro': (dict(info={}, categories={}, items=[dict(annotations=[])]), 'Datumaro'),
 }
+GENERAL = ('list', 'LabelMe', 'no annotations', 'a text')  # may be of anything else
 
 
 @pytest.mark.parametrize('kind', OTHER_JSON)
@@ -323,6 +328,12 @@ def test_json_that_is_not_of_coco(tmp_path: Path, kind: str) -> None:
     """It is no data set of COCO; where the user names it, the message says what it is."""
     content, line = OTHER_JSON[kind]
     write(tmp_path / 'mine.json', json.dumps(content))
+    if kind not in GENERAL:
+        with pytest.raises(ValueError, match=f'mine.json is no COCO file of objects, .*{line}'):
+            reading(tmp_path)
+    for other in ('README.txt', 'labels/a.txt'):  # labels of another format
+        assert kind not in GENERAL or find_coco(tmp_path) is None
+        write(tmp_path / other, '0 0.5 0.5 0.1 0.1')
     assert find_coco(tmp_path) is None
     with pytest.raises(ValueError, match=f'mine.json is no COCO file of objects, but .*{line}'):
         coco_labels(tmp_path, 'train', 'mine.json')
@@ -494,6 +505,9 @@ def test_classes(tmp_path: Path, given: list, number: object, expected: tuple) -
         ([dict(id=4, name='')], "the name of id 4 is ''"),
         ([dict(id=4, name=None)], 'the name of id 4 is None'),
         ([dict(id=4)], "category number 0: 'name' is missing"),
+        ([dict(id=4, name=['cat'])], "the name of id 4 is ['cat']"),
+        ([dict(id=4, name=dict(en='cat'))], "the name of id 4 is {'en': 'cat'}"),
+        (['cat'], "category number 0: it is 'cat', not"),
         ([dict(name='cat')], "category number 0: 'id' is missing"),
         ([], 'no class in it'),
         (None, 'no list of categories'),

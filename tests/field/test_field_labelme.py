@@ -162,6 +162,7 @@ def test_difficult_objects_are_not_evaluated(tmp_path: Path, change: dict) -> No
         (shape('mask', [[50, 5], [70, 15]], mask=png(MASK)), 'mask without a pixel in its image'),
         (shape(label=None), 'object without a label'),
         (shape(label=' '), 'object without a label'),
+        (shape(label='__ignore__'), 'object of __ignore__, which is no class'),
         (shape('rectangle', [[50, 5], [60, 9]]), 'object outside of its image'),
     ],
 )
@@ -215,6 +216,14 @@ def test_labels_become_text(tmp_path: Path, name: object) -> None:
     folder(tmp_path, labelme(shape(label=name)))
     write(tmp_path / 'val' / 'a.json', labelme(shape(label=name)))
     assert reading(tmp_path).classes == (str(name),)
+
+
+def test_the_background_is_no_class(tmp_path: Path) -> None:
+    found = one(tmp_path, shape(), shape(label='_background_'))
+    assert found.classes == ('cat',) and objects(found) == [CAT]
+    assert '1 x shape of the background, which is no class (left out): a.json, shape 2' in (
+        found.text
+    )
 
 
 def test_parts_of_a_group_are_one_object(tmp_path: Path) -> None:

@@ -23,24 +23,18 @@ from .coco_images import (
     split_images,
     stem_of,
 )
-from .coco_shapes import CORNERS, are_polygons, box_of, five_numbers, is_plain, outline_of, shape_of
-from .files import (
-    Images,
-    class_names,
-    finite,
-    is_set,
-    naming,
-    read_json,
+from .coco_shapes import (
+    CORNERS,
+    are_polygons,
+    box_of,
+    check_outlines,
+    five_numbers,
+    is_plain,
+    outline_of,
+    shape_of,
 )
-from .objects import (
-    NO_IMAGE,
-    Format,
-    LabelFolder,
-    Labelled,
-    Labels,
-    Read,
-    Report,
-)
+from .files import Images, class_names, finite, is_set, naming, read_json
+from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report
 from .splits import is_for_validation
 
 PLACEHOLDERS = ('_background_', '__background__', '__ignore__')  # of labelme2coco, X-AnyLabeling
@@ -107,6 +101,7 @@ def read_coco(labels: Labels, classes: Sequence[str] | None, report: Report) -> 
             check_numbers(entries.values())
         for name in labels.options.get('unlisted', ()):
             report.note('image that no COCO file lists (not labelled, so left out)', name)
+        num_outlines = 0
         images = Images(labels, Report())  # names have suffixes: a.jpg and a.png are no doubles
         for entry in entries.values():
             if labels.names is not None and stem_of(entry.name, images) not in labels.names:
@@ -114,8 +109,11 @@ def read_coco(labels: Labels, classes: Sequence[str] | None, report: Report) -> 
             if (file := find_image(images, entry.name)) is None:
                 note_missing(entry, report)
             else:
-                yield labelled(file, entry, names, path.name, convention_of(content), report)
+                item = labelled(file, entry, names, path.name, convention_of(content), report)
+                num_outlines += sum(shape.outline is not None for shape in item.shapes)
+                yield item
             entry.annotations = []
+        check_outlines(path, num_outlines, report)
         release()
 
     return classes or used_classes(content, names, path, report), items()
@@ -171,9 +169,11 @@ def category_names(content: dict[str, Any], path: Path) -> dict[Any, str]:
     names: dict[Any, str] = {}
     for number, category in enumerate(content['categories']):
         with naming(f'{path.name}, category number {number}'):
+            if not isinstance(category, dict):
+                raise ValueError(f'it is {category!r:.80}, not {{"id": ..., "name": ...}}')
             key, name = id_of(category['id']), category['name']
             text = '' if name is None else str(name).strip()
-            if not text:
+            if not text or isinstance(name, (list, dict)):
                 raise ValueError(f'the name of id {key} is {name!r}')
             if names.setdefault(key, text) != text:
                 raise ValueError(f'id {key} is of {names[key]!r} and of {text!r}')
@@ -288,6 +288,7 @@ def check_numbers(entries: Collection[Entry]) -> None:
     is_beyond = (left + width > BEYOND * image_width) | (top + height > BEYOND * image_height)
     are_corners = bool((is_within & (left < width) & (top < height)).all())
     is_varied = len(np.unique(table[:, :4], axis=0)) >= LEAST_BOXES
+    is_varied |= bool(is_beyond.all())
     if are_corners and is_varied and is_beyond.sum() >= max(2, BEYOND_SHARE * len(table)):
         raise ValueError(
             "boxes are [left, top, right, bottom], by which all are in their images, and by COCO's "

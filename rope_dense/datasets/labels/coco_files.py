@@ -116,11 +116,30 @@ def chosen_files(root: Path) -> tuple[Path, dict[str, CocoFile]]:
             raise ValueError(f'{root} has several COCO data sets ({names}): give one as data_root')
         if found:
             return next(iter(found.items()))
-    for candidate in (one for given in homes.values() for one in given if not one.rank[1]):
-        content = head(candidate.path)
-        if isinstance(content, dict) and isinstance(content.get('images'), list):
-            raise ValueError(f'{candidate.path} is no COCO file of objects, {unlike_coco(content)}')
+    check_others(root, [one for given in homes.values() for one in given])
     return root, {}
+
+
+def check_others(root: Path, given: Sequence[Candidate]) -> None:
+    """Check that no file is of COCO's kind or of another tool where labels of no format are.
+
+    Raises:
+        ValueError: one is; the message has what it is.
+    """
+    labels = list_files(root, ('.txt', '.xml', '.yaml', '.yml', '.json'))
+    paths = {one.path for one in given}
+    is_alone = all(path in paths or path.stem.lower().startswith('readme') for path in labels)
+    for one in given:
+        try:
+            content = head(one.path)
+        except ValueError:  # its name promises nothing
+            continue
+        has_images = isinstance(content, dict) and isinstance(content.get('images'), list)
+        reason = other_tool(content) if is_alone else None
+        if reason or (has_images and not one.rank[1]):
+            raise ValueError(
+                f'{one.path} is no COCO file of objects, {reason or unlike_coco(content)}'
+            )
 
 
 def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
@@ -232,24 +251,46 @@ def after_gap(text: str, index: int) -> int:
 
 def unlike_coco(content: Any) -> str | None:
     """What a JSON file has instead of COCO's annotations of objects; None if it has these."""
-    if isinstance(content, list):
-        is_result = bool(content) and isinstance(content[0], dict) and 'score' in content[0]
-        return 'but a list of predictions, not annotations' if is_result else 'but a list'
+    if reason := other_tool(content):
+        return reason
     if not isinstance(content, dict):
-        return 'but no object of JSON'
+        return 'but a list' if isinstance(content, list) else 'but no object of JSON'
     if isinstance(content.get('shapes'), list):
         return 'but labels of one image by LabelMe: give the folder of all of them as data_root'
-    values = [*content.values(), content.get('_via_img_metadata')]
-    if '_via_img_metadata' in content or any('regions' in v for v in values if isinstance(v, dict)):
-        return 'but a project of VIA: export its annotations as COCO'
     if lacking := [k for k in ('images', 'annotations') if not isinstance(content.get(k), list)]:
         return f'but without a list of {" and ".join(lacking)}'
     first = next(iter(content['annotations']), None)
-    if not isinstance(first, dict):
-        return None if first is None else 'but with annotations that are no objects'
-    if 'segments_info' in first:
+    return (
+        None
+        if first is None or isinstance(first, dict)
+        else 'but with annotations that are no objects'
+    )
+
+
+def other_tool(content: Any) -> str | None:
+    """What a JSON file of another tool or task has; None for others."""
+    if isinstance(content, list):
+        first = content[0] if content and isinstance(content[0], dict) else {}
+        if 'score' in first:
+            return 'but a list of predictions, not annotations'
+        if 'annotation_id' in first or ('data' in first and 'annotations' in first):
+            return 'but tasks of Label Studio: export them as COCO'
+        return None
+    if not isinstance(content, dict):
+        return None
+    values = [*content.values(), content.get('_via_img_metadata')]
+    if '_via_img_metadata' in content or any('regions' in v for v in values if isinstance(v, dict)):
+        return 'but a project of VIA: export its annotations as COCO'
+    if isinstance(content.get('items'), list) and 'categories' in content:
+        return 'but a data set of Datumaro: export it as COCO'
+    if isinstance(content.get('videos'), list) and 'images' not in content:
+        return 'but videos, as YouTube-VIS has them: export their frames as images of COCO'
+    annotations = content.get('annotations')
+    if not isinstance(annotations, list) or not annotations or not isinstance(annotations[0], dict):
+        return None
+    if 'segments_info' in annotations[0]:
         return 'but panoptic segments, whose masks are in PNG files: take the instances'
-    if 'caption' in first and 'bbox' not in first:
+    if 'caption' in annotations[0] and 'bbox' not in annotations[0]:
         return 'but captions, without boxes: take the instances'
     return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from .files import finite
 from .geometry import coco_mask, merged, run_lengths
 from .objects import Box, Outline, Report, Shape
 
+UNLIKE = 'box unlike its outline (boxes are trained on it, masks on the outline)'
+ARE_CORNERS = 'box that its outline shows to be [left, top, right, bottom]'
+NO_BOX = 'object without a box (the box of its outline is taken)'
 CORNERS = 0  # the bbox_mode of detectron2 for [left, top, right, bottom]
 
 
@@ -37,6 +41,10 @@ def outline_of(
         return merged([part for part in parts if part]) if any(parts) else None
     if are_polygons(given):
         return given
+    if isinstance(given, list) and isinstance(given[0], (list, dict)):
+        for part in given:
+            if not isinstance(part, (list, dict)) or 'counts' in part:
+                raise ValueError(f'segmentation has polygons, and also {part!r:.80}')
     polygons = polygons_of(given)
     kept = [points for points in polygons if len(points) >= 6 and len(points) % 2 == 0]
     if len(kept) < len(polygons):
@@ -98,6 +106,8 @@ def lengths_of(
     if not given.get('counts') or not given.get('size'):
         report.note('run lengths without counts or size (left out)', where)
         return None
+    if isinstance(given['counts'], list):
+        given = dict(given, counts=[int(n) for n in finite(given['counts'], 'a run length')])
     lengths = run_lengths(given)
     if size and list(size) != lengths['size']:
         raise ValueError(
@@ -154,7 +164,7 @@ def box_of(
     around = outline_box(outline) if outline else None
     if not given or (around and 0 in given[2:]):
         if around:
-            report.note('object without a box (the box of its outline is taken)', where)
+            report.note(NO_BOX, where)
         return around or (tuple(given) if given else None)
     left, top, width, height = given
     if mode == CORNERS:
@@ -163,8 +173,25 @@ def box_of(
         report.note('box of negative width or height (its corners put in order)', where)
         left, top, width, height = geometry.bounding_box([left, top, left + width, top + height])
     if around and is_apart((left, top, width, height), around):
-        report.note('box unlike its outline (boxes are trained on it, masks on the outline)', where)
+        corners = (left, top, width - left, height - top)
+        report.note(ARE_CORNERS if np.allclose(corners, around, atol=2) else UNLIKE, where)
     return left, top, width, height
+
+
+def check_outlines(path: Path, number: int, report: Report) -> None:
+    """Check that boxes are those of their outlines, of which there is this number.
+
+    Raises:
+        ValueError: more than half of them, and more than one, are others.
+    """
+    unlike, corners = (report.count(kind) for kind in (UNLIKE, ARE_CORNERS))
+    both = number - report.count(NO_BOX)
+    if unlike + corners > max(1, both / 2):
+        what = 'they are [left, top, right, bottom]: ' if corners > unlike else ''
+        raise ValueError(
+            f'{path}: {unlike + corners} of {both} boxes are unlike their outlines; {what}write '
+            "COCO's [left, top, width, height] in bbox"
+        )
 
 
 def is_apart(box: Box, other: Box) -> bool:

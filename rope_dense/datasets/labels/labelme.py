@@ -37,6 +37,8 @@ from .objects import (
 )
 
 POLYGONS = ('polygon', 'rotation', 'oriented_rectangle', 'quadrilateral')
+BACKGROUND = ('_background_', '__background__')  # of labels.txt, for pixels of no object
+IGNORE = '__ignore__'
 SLACK = 2  # pixels between the size of a mask and the distance of its points
 FULL = 0.98  # of its box is covered by an upright rectangle, whose corners are rounded
 
@@ -108,6 +110,9 @@ def add_shapes(item: Labelled, given: Sequence[dict[str, Any]], name: str, repor
             if one.get('shape_type') == 'point' and one.get('group_id') in boxes:
                 report.note('key point in a group with an object (left out)', where)
                 continue
+            if str(one.get('label')).strip() in BACKGROUND:
+                report.note('shape of the background, which is no class (left out)', where)
+                continue
             shape = shape_of(one, item, where)
         if isinstance(shape, str):
             item.leave_out(shape, where)
@@ -125,6 +130,8 @@ def shape_of(given: dict[str, Any], item: Labelled, where: str) -> Shape | str:
     label, flags = given.get('label'), given.get('flags')
     if label is None or isinstance(label, (list, dict)) or not (name := str(label).strip()):
         return 'object without a label'
+    if name == IGNORE:
+        return f'object of {IGNORE}, which is no class'
     is_flagged = isinstance(flags, dict) and is_set(flags.get('difficult'))
     more: dict[str, Any] = dict(where=where, difficult=is_flagged or is_set(given.get('difficult')))
     kind = given.get('shape_type') or 'polygon'
