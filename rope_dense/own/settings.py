@@ -115,7 +115,7 @@ class OwnObjects(Own):
     """The settings for boxes and masks of objects, and those of all tasks, see ``Own``.
 
     Attributes:
-        classes: names to use, or None for all of the labels, or of classes.txt.
+        classes: names to use, or None for all of the labels.
         negatives: train on images without objects, too.
         format: a key of ``datasets.labels.folders.FORMATS``; None to recognise it.
         partial: train although more than a tenth of the objects cannot be used.

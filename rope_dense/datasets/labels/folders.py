@@ -57,4 +57,4 @@ def find_labels(root: Path, format: str | None = None) -> LabelFolder:
             f'{places or "no folder"}. {PAGE}'
         )
     notes = tuple(f'labels of another format are not read: {problem}' for problem in problems)
-    return replace(found[0], notes=notes)
+    return replace(found[0], notes=(*found[0].notes, *notes))
