@@ -531,6 +531,11 @@ def jobs(root: Path) -> None:
         export(root / f'job_{number}', frame(f'{number}.jpg', BOX), names=f'{number}.jpg')
 
 
+def numbered_files(root: Path) -> None:
+    export(root, frame('1.jpg', BOX), names='1.jpg 2.jpg')
+    write(root / 'annotations_2.xml', xml(frame('2.jpg', BOX)))
+
+
 def several_files(root: Path) -> None:
     for name in ('task_1', 'task_2'):
         write(root / f'{name}.xml', xml(frame('1.jpg', BOX)))
@@ -574,6 +579,7 @@ def resized(root: Path) -> None:
     'build, line',
     [
         (jobs, r'has job_1/annotations\.xml, job_2/annotations\.xml of CVAT, and nothing says whi'),
+        (numbered_files, r'has annotations\.xml, annotations_2\.xml of CVAT'),
         (several_files, r'has task_1\.xml, task_2\.xml of CVAT'),
         (cut_off, r'annotations\.xml is no XML, cut off'),
         (empty, r'annotations\.xml is no XML, or cut off'),

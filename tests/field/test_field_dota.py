@@ -199,6 +199,22 @@ def test_whether_lines_have_a_difficulty(
     assert f'folder of labels {kind}' in found.text
 
 
+def test_numbers_that_may_be_difficulties_or_not(root: Path) -> None:
+    text = f'{CORNERS} plane 3\n{LINE}'
+    files(root, pair('train/images/a', 'train/labelTxt/a', text))
+    files(root, pair('val/images/b', 'val/labelTxt/b', LINE))
+    assert "ends with 'plane 3' and" in refusal(root)
+    write(root / 'classes.txt', 'plane 3\nship 0')
+    assert reading(root).classes == ('plane 3', 'ship 0')
+
+
+def test_names_in_another_case(root: Path) -> None:
+    files(
+        root, pair('train/images/P1', 'train/labelTxt/p1') | pair('val/images/v', 'val/labelTxt/v')
+    )
+    assert reading(root).objects['train']['P1.png'][0] == SHIP[0]
+
+
 def test_one_class_with_difficulties(root: Path) -> None:
     """mmrotate's script writes difficulties; else classes.txt says it."""
     lines = {name: f'{CORNERS} ship {number}' for name, number in (('train', 0), ('val', 1))}

@@ -240,6 +240,9 @@ def test_difficult_objects_are_trained_and_not_evaluated(
             xml(thing(place=rotated(20, 10, 9, 9, 45))),
             'a.xml, object 1: <angle> is 45, more than a circle: write it in radians',
         ),
+        (xml(f'<objects>{thing()}</objects>'), 'Annotations/a.xml: <objects> is not in an <obj'),
+        (xml(thing().replace('object>', 'Object>')), 'a.xml: <Object> is not in an <object>'),
+        (xml(thing().replace('object>', 'item>')), 'a.xml: <bndbox> is not in an <object>'),
         ('', 'Annotations/a.xml is no XML, cut off'),
         (xml(thing())[:-20], 'Annotations/a.xml is no XML, cut off'),
         (
@@ -528,6 +531,15 @@ def test_each_file_is_of_one_split_and_counted_once(tmp_path: Path) -> None:
     text = reading(root).text
     assert '5 x object of an image that is not there (left out)' in text
     assert '5 x image without an XML file' in text
+
+
+def test_names_in_another_case_or_unicode_form(tmp_path: Path) -> None:
+    root = tmp_path / 'data'
+    for split, name, stem in (('train', 'IMG_1', 'img_1'), ('val', 'caf\u00e9', 'cafe\u0301')):
+        image(root / split / f'{name}.JPG')
+        write(root / split / f'{stem}.xml', xml(thing()))
+    found = reading(root).objects
+    assert found == {'train': {'IMG_1.JPG': [CAT]}, 'val': {'caf\u00e9.JPG': [CAT]}}
 
 
 def test_two_files_of_one_image_are_one_image(tmp_path: Path) -> None:

@@ -679,11 +679,50 @@ def test_an_image_that_cannot_be_read_is_left_out(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    'image_name, label',
+    [('IMG_9', 'img_9'), ('caf\u00e9', 'cafe\u0301'), ('cafe\u0301', 'caf\u00e9')],
+)
+def test_names_in_another_case_or_unicode_form(root: Path, image_name: str, label: str) -> None:
+    given = pair(f'images/train/{image_name}', f'labels/train/{label}')
+    files(root, {'data.yaml': YAML, **split_pairs(), **given})
+    found = reading(root)
+    assert found.objects['train'][f'{image_name}.jpg'] == CAT
+    assert '1 x label file whose name has another case or Unicode form' in found.text
+    write(root / f'labels/train/{label.capitalize()}.txt', LINE)
+    write(root / 'images/train/new.jpg', b'')  # a new key
+    assert 'which images are labelled there' in refusal(root)
+
+
+@pytest.mark.parametrize('place', ['', 'labels/', 'labels/train/'])
+@pytest.mark.parametrize('name', ['classes.txt', 'labels.txt', 'obj.names'])
+def test_a_list_of_classes_that_differs_from_the_yaml(root: Path, place: str, name: str) -> None:
+    files(root, {'data.yaml': YAML, **split_pairs(), f'{place}{name}': 'dog\ncat\n'})
+    found = refusal(root)
+    assert 'data.yaml and' in found and f'{name} number the classes differently' in found
+    write(root / f'{place}{name}', 'cat\ndog\n')
+    assert reading(root).classes == ('cat', 'dog')
+
+
+@pytest.mark.parametrize(
+    'lines, said',
+    [
+        (['0 .5 .5 .4 .2 .9 1', '0 .5 .5 .4 .3 .8 0'], 'a.txt, line 1 has 6 numbers'),
+        (['0 .5 .5 .4 .2 .9 7'], 'box, score and track number?'),
+        (['0 .1 .6 .7 .9', '0 .05 .7 .4 .95'], 'a.txt, line 1 and more have boxes that leave'),
+        (['10 9 30 9 30 21 10 21 cat 0'], 'as of DOTA: name the folder labelTxt'),
+    ],
+)
+def test_lines_of_other_formats_are_refused(root: Path, lines: list[str], said: str) -> None:
+    given = split_pairs('\n'.join(lines))
+    assert said in refusal(files(root, {'data.yaml': YAML, **given}))
+
+
+@pytest.mark.parametrize(
     'line, box, note',
     [
         ('0 .5 .5 .5 .4', BOX, ''),
         ('0.0 5e-1 .5 +.5 .4', BOX, ''),  # a class 0.0 is 0
-        ('0 .5 .5 .5 .4 .9', BOX, 'box with a fifth number (taken as its score)'),
+        ('0 .5 .5 .5 .4 .9', BOX, 'a fifth number (taken as its score; an angle is not read)'),
         ('0 .25 .3 .75 .3 .75 .7 .25 .7', BOX, ''),  # OBB
         ('0 .25 .3 .75 .3 .75 .7', BOX, ''),
         ('0 .25 .3 .75 .3 .75 .7 .5 .7 .25 .7', BOX, ''),

@@ -115,15 +115,15 @@ def labels_of(file: Path, split: str = '') -> Labels:
 
 
 def single_file(root: Path) -> Labels | None:
-    """The only file of labels in a folder: annotations.xml, or the only one of CVAT.
+    """The only file of labels in a folder, mostly annotations.xml.
 
     Raises:
         ValueError: several of them, or one that is cut off.
     """
-    if (root / FILE).is_file():
-        return labels_of(root / FILE) if is_cvat(root / FILE) else None
     files = [path for path in sorted(root.glob('*.xml')) if not path.name.startswith('.')]
-    found = [path for path in files if len(files) <= MOST_FILES and is_cvat(path)]
+    if len(files) > MOST_FILES:
+        files = [path for path in files if path.name.startswith('annotations')]
+    found = [path for path in files if is_cvat(path)]
     if len(found) > 1:
         raise several(root, found)
     return labels_of(found[0]) if found else None

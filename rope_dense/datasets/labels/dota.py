@@ -96,7 +96,8 @@ def has_difficulty(sources: set[Path]) -> bool:
 
     They do if each ends with 0, 1 or 2 and several classes are left without that word. If only one
     is left, it has difficulties if all are 0 or mmrotate's script wrote the files; without any 0,
-    the number is of the class ('type 1', 'type 2'). In doubt, classes.txt decides.
+    the number is of the class ('type 1', 'type 2'). In doubt, as with numbers of 0 and above 2,
+    classes.txt decides.
 
     Raises:
         ValueError: nothing decides, or some lines have a difficulty and some have none.
@@ -105,8 +106,10 @@ def has_difficulty(sources: set[Path]) -> bool:
     parts = {end: end.rpartition(' ') for end in places}
     names = {end: name for end, (name, _, last) in parts.items() if name and last in DIFFICULTIES}
     classes, numbers = set(names.values()), {DIFFICULTIES[parts[end][2]] for end in names}
+    whole = {int(last): name for name, _, last in parts.values() if name and last.isdecimal()}
     if len(names) < len(places):
-        if not classes & places.keys() and (0 not in numbers or len(classes) < 2):
+        is_odd = 0 in whole and max(whole) > 2 and len({*whole.values()}) > 1
+        if not is_odd and not classes & places.keys() and (0 not in numbers or len(classes) < 2):
             return False
     elif len(classes) != 1 or numbers == {0} or any(x.name == 'annfiles' for x in sources):
         return bool(classes)

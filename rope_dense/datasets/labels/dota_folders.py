@@ -114,7 +114,8 @@ def stem_of(path: Path, labels: Labels) -> str:
 def owned_images(labels: Labels, images: Images) -> Iterator[tuple[Path, Path | None]]:
     """Each label file with its image: that of its path, else the only one of its name.
 
-    The second only for label files in a folder that no images are in.
+    The second only for label files in a folder that no images are in. A path may be in another case
+    or Unicode form.
     """
     folders = {os.path.dirname(stem) for stem in images.by_stem}
     for path in label_texts(labels.source):
@@ -122,6 +123,7 @@ def owned_images(labels: Labels, images: Images) -> Iterator[tuple[Path, Path | 
         file = images.by_stem.get(stem) or images.by_path.get(stem)
         if file is None and os.path.dirname(stem) not in folders:
             file = images.find(f'{path.stem}.txt')
+        file = file or images.find_alike(f'{stem}.txt')
         yield path, file
 
 

@@ -21,6 +21,7 @@ from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Repo
 from .voc_folders import images_of, named_image, same_name, splits_in, stems_of
 
 CORNERS = ('xmin', 'ymin', 'xmax', 'ymax')
+PLACES = ('bndbox', 'robndbox', 'polygon', 'points')  # nodes of an object
 TRUE = ('1', 'true', 'yes')
 
 
@@ -81,9 +82,26 @@ def annotation_in(path: Path, report: Report) -> Element | None:
     """The root of an annotation; None for other XML files, which are noted."""
     root = read_xml(path)
     if root.tag == 'annotation':
+        check_objects(path, root)
         return root
     report.note('XML file that is no annotation of Pascal VOC (left out)', path.name)
     return None
+
+
+def check_objects(path: Path, root: Element) -> None:
+    """Refuse an annotation without <object> whose objects are elsewhere in it.
+
+    Raises:
+        ValueError: another node has a box, corners, or a name as of objects.
+    """
+    for node in root.iter() if root.find('object') is None else ():
+        tag = node.tag.lower() if isinstance(node.tag, str) else ''
+        has_content = len(node) or (node.text or '').strip()
+        if (tag in PLACES and has_content) or ('object' in tag and len(node)):
+            raise ValueError(
+                f'{path}: <{node.tag}> is not in an <object> of <annotation>, where Pascal VOC has '
+                'each object: export the labels as Pascal VOC'
+            )
 
 
 def labelled(path: Path, root: Element, file: Path, report: Report) -> Labelled:

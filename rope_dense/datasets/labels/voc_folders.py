@@ -108,7 +108,8 @@ def beside_images(root: Path) -> Labels | None:
         return None
     labels = Labels(root, root)
     images = Images(labels, Report())
-    return labels if all(stem in images.by_stem for stem in stems_of(files, root)) else None
+    stems = stems_of(files, root)
+    return labels if all(x in images.by_stem or images.alike(x) for x in stems) else None
 
 
 def has_voc(files: Iterable[str]) -> bool:
@@ -263,8 +264,8 @@ def stems_of(files: Sequence[Path], folder: Path) -> dict[str, Path]:
 def images_of(files: Mapping[str, Path], images: Images) -> dict[str, str]:
     """The image of each XML file: of its path, else of its name, else of its ``filename``.
 
-    No image is of two files. Where the images have the same folders as the labels, an image of the
-    same name in another folder is another image.
+    A path may be in another case or Unicode form. No image is of two files. Where the images have
+    the same folders as the labels, an image of the same name in another folder is another image.
 
     Args:
         files: by their paths without suffix.
@@ -276,7 +277,7 @@ def images_of(files: Mapping[str, Path], images: Images) -> dict[str, str]:
     paths = {file: stem for stem, file in images.by_stem.items()} if len(found) < len(files) else {}
     taken = set(found)
     folders = {os.path.dirname(stem) for stem in images.by_stem}  # with '' for the folder itself
-    for find in (same_path, same_name, named_image):
+    for find in (same_path, alike, same_name, named_image):
         for stem, path in files.items():
             if stem in found or (file := find(path, stem, images)) is None:
                 continue
@@ -291,6 +292,12 @@ def images_of(files: Mapping[str, Path], images: Images) -> dict[str, str]:
 def same_path(path: Path, stem: str, images: Images) -> Path | None:
     """The image of an XML file such as a.jpg.xml."""
     return images.by_path.get(stem)
+
+
+def alike(path: Path, stem: str, images: Images) -> Path | None:
+    """The only image whose path has another case or Unicode form."""
+    same = images.alike(stem)
+    return images.by_stem[same[0]] if len(same) == 1 else None
 
 
 def same_name(path: Path, stem: str, images: Images) -> Path | None:

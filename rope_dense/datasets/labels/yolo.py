@@ -25,6 +25,8 @@ from .yolo_yaml import names_above, options_in
 FARTHEST = 2.0  # shares of the image: numbers beyond are no shares
 BORDER = 0.05  # of the image, by which corners may be outside
 PARALLEL = 0.01  # of the image, by which opposite sides of a rotated box may differ
+BEYOND = 0.1  # of the image, by which boxes of corners, read as sizes, leave it
+TRACKED = 'box, score and track number? Leave class x y width height'
 KPT_SHAPE = 'key points need kpt_shape: [points, 2 or 3] in data.yaml'
 
 
@@ -87,6 +89,10 @@ class Lines:
         kpt_shape: (points, numbers of a point) of pose labels; None for other labels.
         outlines: number of polygons.
         pose_like: places of polygons, as long as all of them may be boxes with key points.
+        tracked: places of polygons that may be a box, its score and the number of a track.
+        boxes: number of boxes.
+        corners: how many of them may be left, top, right and bottom.
+        beyond: places of such that leave their image if they are not.
         numbers: of the classes in the lines.
     """
 
@@ -96,6 +102,10 @@ class Lines:
     report: Report
     outlines: int = 0
     pose_like: list[str] = field(default_factory=list)
+    tracked: list[str] = field(default_factory=list)
+    boxes: int = 0
+    corners: int = 0
+    beyond: list[str] = field(default_factory=list)
     numbers: set[int] = field(default_factory=set)
 
     def read(self, files: Mapping[Path, Path | None]) -> Iterator[Labelled]:
@@ -105,11 +115,30 @@ class Lines:
             if path is not None:
                 self.add(path, item)
             yield item
+        self.check_all()
+
+    def check_all(self) -> None:
+        """Refuse or note what only all lines of a split show.
+
+        Raises:
+            ValueError: classes count from 1, boxes are two corners, or lines are of tracks.
+        """
         count = len(self.names)
         if 0 not in self.numbers and max(self.numbers, default=0) == count:
             raise ValueError(
                 f'{self.source}: the numbers of {count} classes are 0 to {count - 1}, and those in '
                 f'the labels {min(self.numbers)} to {count}: do they count from 1?'
+            )
+        if self.tracked and self.outlines == len(self.tracked):
+            raise ValueError(
+                f'{self.source}: {self.tracked[0]} has 6 numbers after the class, as all other '
+                f'outlines: {TRACKED}'
+            )
+        most = self.boxes / (4 if self.corners == self.boxes else 2)
+        if len(self.beyond) > max(1, most):
+            raise ValueError(
+                f'{self.source}: {self.beyond[0]} and more have boxes that leave the image as '
+                'x y width height, and not as left top right bottom: write centre and size'
             )
         if self.outlines and self.outlines == len(self.pose_like):
             kind = f'polygon that may be a box with key points ({KPT_SHAPE})'
@@ -154,7 +183,9 @@ class Lines:
                 raise ValueError(f'{count} numbers after the class, and by kpt_shape {expected}')
             self.report.note('box with key points (the points are not used)', where)
         elif count == 5 and 0 <= values[4] <= 1:
-            self.report.note('box with a fifth number (taken as its score)', where)
+            self.report.note(
+                'box with a fifth number (taken as its score; an angle is not read)', where
+            )
         elif count != 4:
             self.check_outline(values, where)
             return polygon_shape(
@@ -166,8 +197,19 @@ class Lines:
                 'pixels?'
             )
         (width, height), (x, y, across, down) = size, values[:4]
+        if self.kpt_shape is None:
+            self.count_box(x, y, across, down, where)
         box = (x - across / 2) * width, (y - down / 2) * height, across * width, down * height
         return Shape(label, box, where=where)
+
+    def count_box(self, x: float, y: float, across: float, down: float, where: str) -> None:
+        """Count a box, and whether it may be left, top, right and bottom, or only that."""
+        self.boxes += 1
+        if 0 <= x < across <= 1 and 0 <= y < down <= 1:
+            self.corners += 1
+            reach = max(x + across / 2 - 1, y + down / 2 - 1, across / 2 - x, down / 2 - y)
+            if reach > BEYOND:
+                self.beyond.append(where)
 
     def check_outline(self, values: Sequence[float], where: str) -> None:
         """Refuse numbers that are no polygon in shares of the image."""
@@ -178,11 +220,14 @@ class Lines:
                 f'corner; {KPT_SHAPE}'
             )
         farthest = max(values, key=lambda value: abs(value - 0.5))
+        is_tracked = count == 6 and 0 <= values[4] <= 1 and values[5].is_integer()
         if abs(farthest - 0.5) > 0.5 + BORDER:
             raise ValueError(
                 f'a corner at {farthest:g}, where 0 to 1 is the image: are the labels in pixels? '
-                f'{KPT_SHAPE}'
+                f'{f"Or {TRACKED}" if is_tracked else KPT_SHAPE}'
             )
+        if is_tracked:
+            self.tracked.append(where)
         if count > 9 and may_be_pose(values, 3):
             raise ValueError(f'a box with points in it and 0, 1 or 2 behind each; {KPT_SHAPE}')
         if len(self.pose_like) == self.outlines and may_be_pose(values, 2):
@@ -203,10 +248,20 @@ def numbers_in(line: str) -> tuple[float, ...]:
         numbers = ()
     if numbers and isfinite(sum(numbers)) and numbers[0].is_integer():
         return numbers
+    if len(words) > 8 and all(map(is_number, words[:8])) and not is_number(words[8]):
+        raise ValueError('four corners and a class, as of DOTA: name the folder labelTxt')
     (number,) = finite(words[:1], 'the class')
     if not number.is_integer():
         raise ValueError(f'the class is {words[0]!r}, which is no whole number')
     return tuple(finite(words))
+
+
+def is_number(word: str) -> bool:
+    """Return whether a word is a number."""
+    try:
+        return isfinite(float(word))
+    except ValueError:
+        return False
 
 
 def may_be_pose(values: Sequence[float], step: int) -> bool:

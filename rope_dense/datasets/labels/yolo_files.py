@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from .files import IMAGE_SUFFIXES, Images, list_files, read_text
+from .files import IMAGE_SUFFIXES, Images, folded, list_files, read_text
 from .objects import Labels, Report
 from .splits import by_hash
 
@@ -22,6 +22,7 @@ LISTS = re.compile(r'notes|readme.*|(autosplit_)?(train|val|valid|test|trainval)
 NO_LABELS = re.compile(r'(^|/)((labeltxt[^/]*|annfiles|imagesets)/|(classes|labels)\.txt$)', re.I)
 LISTS_OF_NAMES = ('classes.txt', 'labels.txt')
 ELSEWHERE = 'label file in another folder than its image (taken by its name)'
+ALIKE = 'label file whose name has another case or Unicode form than its image (taken)'
 
 
 def labels_of(places: Sequence[Path], root: Path, options: Mapping[str, Any]) -> Labels | None:
@@ -177,8 +178,9 @@ def matched(
     rest = {image_of(path, labels): path for place, path in texts.items() if place not in used}
     paths = {stem: texts[place] for stem, place in found.items()}
     for stem, path in elsewhere(rest, paths, images).items():
-        report.note(ELSEWHERE, path.name)
-        del rest[image_of(path, labels)]
+        place = image_of(path, labels)
+        report.note(ALIKE if folded(place) == folded(stem) else ELSEWHERE, path.name)
+        del rest[place]
         paths[stem] = path
     return paths, rest
 
@@ -210,14 +212,16 @@ def elsewhere(
 ) -> dict[str, Path]:
     """Label files by the only image of their name, if no image has one where it belongs.
 
-    Or if their name is that of the image with its suffix: 'a.jpg.txt'.
+    Or if their name is that of the image with its suffix, 'a.jpg.txt', or in another case or
+    Unicode form.
     """
     found: dict[str, Path] = {}
-    for path in rest.values():
-        name = without_suffix(path.stem)
-        same = [images.labels.path_of(file) for file in images.by_name.get(name, ())]
+    for place, path in rest.items():
+        name, alike = without_suffix(path.stem), images.alike(without_suffix(place))
+        named = [images.labels.path_of(file) for file in images.by_name.get(name, ())]
+        same = alike or named
         free = [other for other in same if other not in paths]
-        if not free or (name == path.stem and paths):
+        if not free or (not alike and name == path.stem and paths):
             continue
         if len(same) > 1 or free[0] in found:
             files = [found[free[0]]] if free[0] in found else []

@@ -17,7 +17,8 @@ from .yolo_files import LISTS_OF_NAMES, in_two, label_folder, labels_of
 Found = tuple[dict[str, Labels], str, Sequence[str]]  # splits, what says which is which, classes
 ABSENT = ('', '~', 'null', 'Null', 'NULL', 'None')  # as the text of a yaml
 DECLARATIONS = (('.yaml', '.yml'), ('.data',))
-NAMES = ('.txt', '.names', '.labels', '.yaml', '.yml')  # of files with names of classes
+LISTS = ('.txt', '.names', '.labels')  # of files with a name of a class in each line
+NAMES = (*LISTS, *DECLARATIONS[0])  # of files with names of classes
 KPT_SHAPE = re.compile(r'[1-9]\d* [23]')
 ABOVE = 3  # folders above label files that may have names of classes
 
@@ -117,13 +118,33 @@ def declared(file: Path, root: Path) -> Found:
                 f'{file}: no label files (.txt) for the {WORDS[split]} images in {items[0]}: '
                 f'looked in {folder} and beside the images'
             )
+    names = class_names_of(content, file, root)
+    if file.suffix.lower() != '.data':
+        check_lists(file, names, [labels.source for labels in splits.values()], root)
     described = str(file.relative_to(root))
     if outside := [x for x in splits.values() if x.images != root and root not in x.images.parents]:
         described = f'{described} (images in {outside[0].images})'
     if 'val' not in splits:
         splits, parts = in_two(splits['train'])
         described = f'{described}, which has no `val`, and {parts}'
-    return splits, described, class_names_of(content, file, root)
+    return splits, described, names
+
+
+def check_lists(file: Path, names: Sequence[str], sources: Sequence[Path], root: Path) -> None:
+    """Refuse a yaml whose names differ from a list beside it or the labels, or above these.
+
+    Raises:
+        ValueError: the list has other names, or the same in another order.
+    """
+    above = [home for source in sources for home in (source, *source.parents)]
+    inside = [home for home in above if root in home.parents and home.is_dir()]
+    homes = dict.fromkeys([*inside, file.parent])
+    for path in (path for home in homes for path in files_in(home, LISTS)):
+        if (listed := names_in(path)) and listed != tuple(names):
+            raise ValueError(
+                f'{file} and {path} number the classes differently: leave the one that fits the '
+                'numbers in the label files'
+            )
 
 
 def key_points(file: Path, content: Mapping[str, Any]) -> dict[str, Any]:
