@@ -23,6 +23,7 @@ from helpers.tool_names import TOOLS
 from rope_dense.checks.data import check_data
 from rope_dense.checks.model import random_model
 from rope_dense.checks.schedule import check_schedule
+from rope_dense.datasets.labels.geometry import bounding_box
 from rope_dense.datasets.rotated import rectangle_corners, regularized
 from rope_dense.integrations.hub import load_from_hub
 from rope_dense.own.oriented import IOU_THRESHOLDS
@@ -110,11 +111,12 @@ def coco(data: Path, folder: Path) -> None:
     """The same objects as polygons of COCO, each with a fifth corner on a side."""
     corners = rectangle_corners(BOX)
     outline = [*corners, *((corners[:2] + corners[6:]) / 2)]
+    box = bounding_box(corners)
     for split in ('train', 'val'):
         names = sorted(path.name for path in (data / split / 'images').iterdir())
         images = [dict(id=i, file_name=n, height=SIZE, width=96) for i, n in enumerate(names)]
         annotations = [
-            dict(id=i + 1, image_id=i, category_id=1, bbox=[1, 1, 9, 9], segmentation=[outline])
+            dict(id=i + 1, image_id=i, category_id=1, bbox=box, segmentation=[outline])
             for i, _ in enumerate(names)
         ]
         content = dict(images=images, annotations=annotations, categories=[dict(id=1, name='ship')])
