@@ -135,14 +135,19 @@ def named_classes(
         )
     if not own.classes or [*own.classes] == [*names]:
         return names, colours, values
-    if own.values is None:
-        check_order(file, names, own.classes)
+    if own.values is None or file.name == CLASSES_FILE:
+        are_lines = own.values is not None and {*own.values} == {*range(len(names))}
+        lines = own.values if own.values is not None and are_lines else range(len(own.classes))
+        check_order(file, names, own.classes, lines)
     return own.classes, colours_of(own.classes, dict(zip(names, colours, strict=True))), own.values
 
 
-def check_order(file: Path, names: Sequence[str], given: Sequence[str]) -> None:
-    """Raise ValueError for given classes that are a part of a file's, or have other numbers."""
-    moved = [name for i, name in enumerate(given) if name in names and names.index(name) != i]
+def check_order(
+    file: Path, names: Sequence[str], given: Sequence[str], lines: Sequence[int]
+) -> None:
+    """Raise ValueError for given classes that are a part of a file's, or have other lines of it."""
+    pairs = zip(given, lines)  # own.values of another length are refused later
+    moved = [name for name, line in pairs if name in names and names.index(name) != line]
     if moved or {*given} < {*names}:
         raise ValueError(
             f'own.classes={[*given]}, and {file.name} of {file.parent} has {", ".join(names)}: '

@@ -238,6 +238,10 @@ def test_names_of_masks_keep_their_numbers(folder: Path) -> None:
     for classes in (['road', 'bg'], ['bg'], ['road'], ['road', 'sky']):
         with pytest.raises(UsageError, match=r'own\.classes=.*classes\.txt of A has bg, road: '):
             load_config('semantic', own=dict(data_root='A', classes=classes))
+    for values in ([0, 255], [0, 1]):
+        with pytest.raises(UsageError, match=r'classes\.txt of A has bg, road'):
+            given = dict(data_root='A', classes=['road', 'bg'], values=values)
+            load_config('semantic', own=given)
     for settings in (dict(classes=['bg', 'way']), dict(classes=['road', 'bg'], values=[1, 0])):
         cfg = load_config('semantic', own=dict(data_root='A', **settings))
         assert list(cfg.train_dataloader.dataset.metainfo.classes) == settings['classes']
