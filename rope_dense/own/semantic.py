@@ -146,7 +146,7 @@ def check_order(
     file: Path, names: Sequence[str], given: Sequence[str], lines: Sequence[int]
 ) -> None:
     """Raise ValueError for given classes that are a part of a file's, or have other lines of it."""
-    pairs = zip(given, lines)  # own.values of another length are refused later
+    pairs = zip(given, lines, strict=False)  # own.values of another length are refused later
     moved = [name for name, line in pairs if name in names and names.index(name) != line]
     if moved or {*given} < {*names}:
         raise ValueError(
