@@ -119,7 +119,7 @@ def check_files(key: str, built: BaseDataset) -> None:
 
 
 def check_objects(cfg: Config, key: str, built: BaseDataset, file: str) -> None:
-    """Compare the objects that a data set hands out with those of its COCO file.
+    """Compare the objects that a data set hands out with the objects of its COCO file.
 
     mmdet leaves out objects without a word: of area 0, of less than a pixel, outside of their
     image, of an unknown image, with ``ignore``. The canonical files of own data have none of them.

@@ -51,7 +51,7 @@ def check_depths(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset)
 
 
 def has_8_bits(path: str) -> bool:
-    """Whether a depth file has 8 bits a number."""
+    """Return whether a depth file has 8 bits a number."""
     is_array = path.lower().endswith('.npy')
     stored = np.load(path, mmap_mode='r') if is_array else mmcv.imread(path, 'unchanged')
     return stored.dtype == np.uint8

@@ -47,6 +47,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(args: argparse.Namespace) -> None:
     from mmengine.config import Config
+    from mmengine.dist import is_main_process
 
     from ..checks.data import check_data
     from ..checks.model import build_model, check_image_sizes
@@ -65,6 +66,8 @@ def main(args: argparse.Namespace) -> None:
         check_image_sizes(cfg, model, loaders)
         check_convention(cfg, check_tested_weights(args.checkpoint, model))
         check_data(cfg, loaders)
+        if cfg.get('own_data') and is_main_process():
+            print(cfg.own_data)
         del model
         if args.tta:
             enable_tta(cfg)

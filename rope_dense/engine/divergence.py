@@ -58,7 +58,7 @@ class DivergenceHook(Hook):
             raise RunError(self.explain(runner))
 
     def explain(self, runner: Runner | FlexibleRunner, what: str = 'weights') -> str:
-        """Which numbers are not finite, and what to do, in one line."""
+        """The numbers that are not finite and the way out, in one line."""
         fact = f'the {what} are not finite after iteration {self.done}'
         if self.since is not None:
             fact = f'the loss is not finite since iteration {self.since}'
@@ -74,7 +74,7 @@ class DivergenceHook(Hook):
 
 
 def divergence(runner: Runner | FlexibleRunner, error: Exception) -> str | None:
-    """What to say of a training that an error has ended if it had diverged, else None."""
+    """The message of a training that diverged before an error ended it; None for others."""
     for hook in runner.hooks:
         if isinstance(hook, DivergenceHook) and hook.done:
             if not is_finite(weights_of(runner)):

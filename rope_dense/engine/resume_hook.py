@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from mmengine.hooks import Hook
@@ -30,8 +31,8 @@ class ResumeHook(Hook):
     """Lets a resumed run have the schedule and the optimizer settings of its config.
 
     mmengine takes both from the checkpoint, whatever the config says. Where they differ, this hook
-    replaces them in the checkpoint before it is loaded: the learning rates are those of a new run
-    of the config at the same iteration, and a line names what has changed. Moments of the
+    replaces them in the checkpoint before it is loaded: the learning rates equal a new run's of
+    the config at the same iteration, and a line names what has changed. Moments of the
     optimizer stay. Checked against such a run, step for step, in tests/engine/test_resume_hook.py.
 
     Raises:
@@ -49,14 +50,21 @@ class ResumeHook(Hook):
 
 
 def facts_of(runner: Runner | FlexibleRunner) -> dict[str, Any]:
-    """What a resumed run must have in common with the run of its checkpoint."""
+    """Facts that a resumed run shares with the run of its checkpoint; labels may differ."""
     dataset: Any = runner.train_dataloader.dataset  # one of mmengine's, which have a length
     return dict(
         images=len(dataset),
         batch_size=runner.cfg.train_dataloader.get('batch_size', 1),
         processes=runner.world_size,
         optimizer=type(runner.optim_wrapper.optimizer).__name__,
+        labels=labels_of(runner),
     )
+
+
+def labels_of(runner: Runner | FlexibleRunner) -> str:
+    """The name of the canonical files of own data, which changes with the labels; '' for others."""
+    files = (runner.cfg.get('own_files') or {}).get('val') or {}
+    return Path(files.get('ann_file') or '').parent.name
 
 
 def start_anew(runner: Runner | FlexibleRunner) -> str:
@@ -80,6 +88,11 @@ def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> No
         raise RunError(
             f'--resume: the run of the checkpoint had {had}, this one has {has}, so its iterations '
             f'are not comparable: keep the settings and data of that run, or, {start_anew(runner)}'
+        )
+    if old['labels'] != new['labels']:
+        checkpoint['message_hub']['runtime_info'].pop('best_score', None)
+        runner.logger.warning(
+            '--resume: the labels have changed since the checkpoint, so the best score starts anew'
         )
     if (done := checkpoint['meta']['iter']) > end:
         raise RunError(
@@ -123,7 +136,7 @@ def saved_groups(optimizer: dict) -> list[dict]:
 
 
 def changed_schedule(runner: Runner | FlexibleRunner, checkpoint: dict) -> list[str]:
-    """How the schedule of a run differs from the one of its checkpoint: nothing, or one text."""
+    """Differences of the schedule from the checkpoint's: nothing, or one text."""
     states = [scheduler.state_dict() for scheduler in runner.param_schedulers or []]
     new, old = (
         [{key: value for key, value in state.items() if key not in PROGRESS} for state in part]
@@ -136,7 +149,7 @@ def changed_schedule(runner: Runner | FlexibleRunner, checkpoint: dict) -> list[
 
 
 def changed_settings(groups: Sequence[dict], saved: Sequence[dict]) -> list[str]:
-    """What is set otherwise in parameter groups than in those of a checkpoint.
+    """Settings of parameter groups that differ from the checkpoint's.
 
     Of a scheduled setting, such as `lr`, the value that its schedule starts from is compared.
     """

@@ -24,7 +24,7 @@ UNLISTED = ('voc', 'labelme', 'dota')  # formats without a list of classes: clas
 
 @dataclass(frozen=True)
 class OwnData:
-    """What a config has to know of a data set.
+    """A data set as a config takes it.
 
     Attributes:
         files: by 'train' and 'val', the settings of a data set that name its files and folders.
@@ -158,6 +158,6 @@ def check_splits(own: OwnObjects, splits: Mapping[str, CanonicalSplit], text: st
 
 
 def colours_of(classes: Sequence[str], given: Mapping[str, Colour] | None = None) -> list[Colour]:
-    """The colour of each class: a given one, or one unlike that of its neighbours."""
+    """The colour of each class: a given one, or one unlike its neighbours' colours."""
     colours = given or {}
     return [colours.get(name, distinct_colour(index)) for index, name in enumerate(classes)]

@@ -1,4 +1,4 @@
-"""What the recipes of all tasks share: sizes, backbone, learning rate and length of the training.
+"""Parts of all recipes: sizes, backbone, learning rate and length of the training.
 
 Each function fits a part of a published recipe to the settings of a user, in place.
 """

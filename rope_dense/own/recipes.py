@@ -78,12 +78,17 @@ def is_own_file(cfg: Config) -> bool:
     return len(found) == 2 or bool(found and 'model' not in cfg)
 
 
+def setting_names(cfg: Config) -> set[str]:
+    """The names of the settings of a file's task."""
+    return {field.name for field in dataclasses.fields(recipe_of(cfg.get('task')).settings)}
+
+
 def read_own(written: Config, given: Mapping[str, object]) -> Config:
-    """The complete config of a file as those of configs/own.
+    """The complete config of a file such as configs/own/detection.py.
 
     Args:
         written: the file's content, which is not changed.
-        given: settings by name, which count before those of the file; see ``settings_of``.
+        given: settings by name, in place of the file's; see ``settings_of``.
 
     Raises:
         ValueError: a wrong task or setting, or data that cannot be used.
@@ -113,8 +118,8 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
     So labels are read as they are now, also where their canonical files were deleted.
 
     Args:
-        data_root: another folder of the data; None for that of the config: if it is not there,
-            the config stays as it is.
+        data_root: another folder of the data; None for the config's own: if it is not there, the
+            config stays as it is.
 
     Raises:
         ValueError: the data cannot be used, or have other classes.
@@ -128,6 +133,10 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
     if not own.root.is_dir():
         return
     data, before = recipe.find(own), cfg.own_files.to_dict()
+    trained = next((d.metainfo.classes for _, _, d in own_datasets(cfg)), data.classes)
+    is_list = issubclass(recipe.settings, OwnObjects)  # numbers of masks have the order of names
+    if is_list and [*trained] != [*data.classes] and {*trained} == {*data.classes}:
+        data = recipe.find(settings_of(recipe.settings, {**settings, 'classes': trained}))
     replace_files(cfg, own, data, is_moved=data_root is not None)
     has_changed = state_of(before) != state_of(data.files)
     if has_changed and data_root is None and os.environ.get('LOCAL_RANK', '0') == '0':

@@ -118,7 +118,7 @@ def named_classes(
     """Names and colours of all classes, and their numbers in masks if not 0, 1, 2 ...
 
     Raises:
-        ValueError: there are none, or own.classes give other numbers to those of a file.
+        ValueError: there are none, or own.classes give other numbers to names of a file.
     """
     file, values = own.root / CLASSES_FILE, own.values
     if file.is_file():

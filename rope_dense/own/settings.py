@@ -112,7 +112,7 @@ class Own:
 
 @dataclass(frozen=True)
 class OwnObjects(Own):
-    """The settings for boxes and masks of objects, and those of all tasks, see ``Own``.
+    """The settings for boxes and masks of objects, in addition to ``Own``.
 
     Attributes:
         classes: names to use, or None for all of the labels.
@@ -164,11 +164,11 @@ class OwnOriented(OwnObjects):
 
 @dataclass(frozen=True)
 class OwnSemantic(Own):
-    """The settings of configs/own/semantic.py, and those of all tasks, see ``Own``.
+    """The settings of configs/own/semantic.py, in addition to ``Own``.
 
     Attributes:
-        classes: names in the order of the masks' numbers, or None for those of classes.txt (or of
-            Roboflow's _classes.csv).
+        classes: names in the order of the masks' numbers, or None for the names in classes.txt
+            (or in Roboflow's _classes.csv).
         void: numbers in the masks, or names, of classes that are neither trained nor evaluated.
             255 is always such a number, unless it is the value of a class.
         values: number in the masks of each class; None for 0, 1, 2 ...
@@ -188,7 +188,7 @@ class OwnSemantic(Own):
 
 @dataclass(frozen=True)
 class OwnDepth(Own):
-    """The settings of configs/own/depth.py, and those of all tasks, see ``Own``.
+    """The settings of configs/own/depth.py, in addition to ``Own``.
 
     Attributes:
         size: shorter side of images in pixels; crops are 4 / 3 as wide as high.

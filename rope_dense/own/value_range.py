@@ -1,4 +1,4 @@
-"""How the pipelines of configs/own read images: by their value range, and by which package."""
+"""Reading of images in the pipelines of configs/own: value range, and OpenCV or Pillow."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a user gives a command: a config with its options, weights, and the errors about them."""
+"""Input of a command: a config with its options, weights, and the errors about them."""

@@ -18,7 +18,7 @@ from mmengine.runner import Runner
 
 from ..integrations.hub import config_file, is_stored_model
 from ..integrations.hub_config import read_settings
-from ..own.recipes import find_anew, has_own_data, is_own_file, read_own
+from ..own.recipes import find_anew, has_own_data, is_own_file, read_own, setting_names
 from ..own.text import Text
 from ..utils.config_parts import leaf_datasets, nodes
 from ..utils.configs import CONFIGS
@@ -70,6 +70,11 @@ def load_config(
     with building(f'config {path!r}'):
         cfg = read_config(path)
         is_own = 'own' in cfg or is_own_file(cfg)
+        if is_own_file(cfg) and (meant := pairs.keys() & setting_names(cfg)):
+            key = min(meant)
+            raise UsageError(
+                f'--cfg-options {key}={pairs[key]}: did you mean own.{key}={pairs[key]}?'
+            )
         cfg = with_own(cfg, with_root(given, data_root) if is_own else given)
     merge_options(cfg, pairs)
     for _, node in nodes(cfg._cfg_dict):
@@ -154,10 +159,10 @@ def with_own(cfg: Config, given: Mapping[str, object]) -> Config:
         if has_own_data(cfg) and given.keys() == {'data_root'}:
             find_anew(cfg, str(given['data_root']))
         elif given:
+            name = next((name for name in given if name != 'data_root'), 'data_root')
             raise UsageError(
-                f'own.{next(iter(given))}: this config computes nothing from it (the config of a '
-                'work folder is fixed, but for own.data_root); give a copy of a config of '
-                'configs/own'
+                f'own.{name}: this config computes nothing from it (the config of a work folder is '
+                'fixed, but for own.data_root); give a copy of a config of configs/own'
             )
     return cfg
 

@@ -71,11 +71,18 @@ def tested_checkpoint(cfg: Config, given: str | None, source: str) -> str | None
 
 def resolve_resume(cfg: Config, resume: str) -> None:
     """Resume from a checkpoint file or, for 'auto', from the last one in the work_dir, if any."""
-    path = find_latest_checkpoint(cfg.work_dir) if resume == 'auto' else resume
+    path = latest_checkpoint(cfg.work_dir) if resume == 'auto' else resume
     if path is None:
         print(f'--resume: no checkpoint in {cfg.work_dir}, training starts from the beginning')
         return
     cfg.resume, cfg.load_from = True, path
+
+
+def latest_checkpoint(work_dir: str) -> str | None:
+    """The last checkpoint of a run, in its folder also where that was copied or renamed."""
+    path = find_latest_checkpoint(work_dir)
+    here = os.path.join(work_dir, os.path.basename(path or ''))
+    return here if path and os.path.isfile(here) else path
 
 
 def check_initial_weights(cfg: Config, model: nn.Module) -> None:

@@ -134,8 +134,9 @@ def test_photographs_are_rotated_with_their_labels(tmp_path: Path) -> None:
 
 
 def test_sizes_of_labels_are_compared_with_images(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r'1 images have another size .* a.png: 80 x 60 by its'):
-        one(tmp_path, Shape('cat', BOX), size=(60, 80))  # B28
+    for shape in (Shape('cat', BOX), mask_shape('cat', np.ones((5, 5)), 0, 0, (60, 80))):
+        with pytest.raises(ValueError, match=r'1 images have another size .* a.png: 80 x 60 by'):
+            one(tmp_path, shape, size=(60, 80))  # B28
     with pytest.raises(ValueError, match=r'a.png: 30 x 40 by its labels, the image has 40 x 30'):
         one(tmp_path, Shape('cat', BOX), size=(40, 30))  # F3: height and width swapped
 
@@ -216,6 +217,20 @@ def test_an_image_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     assert 'object of an image that cannot be read (left out): bad.png' in text
 
 
+@pytest.mark.parametrize('suffix', ['jpg', 'png'])
+def test_an_image_that_is_cut_off_is_left_out(tmp_path: Path, suffix: str) -> None:
+    """It would end the training when its turn comes; bytes behind the end are no fault."""
+    rng = np.random.default_rng(0)
+    files = [image(tmp_path / f'images/{name}.{suffix}') for name in ('cut', 'more')]
+    for file in files:
+        Image.fromarray(rng.integers(0, 255, (30, 40, 3), np.uint8)).save(file)
+    files[0].write_bytes(files[0].read_bytes()[:-200])
+    files[1].write_bytes(files[1].read_bytes() + b'more' * 9)
+    items = [Labelled(file, [Shape('cat', BOX)]) for file in files]
+    splits, text = as_canonical(folder_of(tmp_path, items), tmp_path / 'out')
+    assert splits['train'].num_images == 1 and f'left out): cut.{suffix}' in text
+
+
 def test_chosen_classes(tmp_path: Path) -> None:
     shapes = [Shape('cat', BOX), Shape('dog', BOX), Shape('eel', BOX)]
     item = Labelled(image(tmp_path / 'images/a.png'), shapes)
@@ -224,6 +239,8 @@ def test_chosen_classes(tmp_path: Path) -> None:
     assert splits['train'].classes == ('dog',) and splits['train'].num_objects == 1
     assert splits['train'].left_out == 1  # of the class that no list has; cat is not chosen
     assert "object of the unknown class 'eel'" in text and "'cat'" not in text
+    splits, _ = as_canonical(folder, tmp_path / 'out', ['dog', 'cat'])
+    assert splits['val'].classes == ('dog', 'cat')  # in the order that is given
     with pytest.raises(ValueError, match=r'classes bird are not in the labels .* have cat, dog'):
         as_canonical(folder, tmp_path / 'out', ['bird'])
 

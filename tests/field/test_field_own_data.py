@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import mmengine
 import pytest
 from mmengine.config import Config
 
@@ -245,3 +246,20 @@ def test_names_of_masks_keep_their_numbers(folder: Path) -> None:
     for settings in (dict(classes=['bg', 'way']), dict(classes=['road', 'bg'], values=[1, 0])):
         cfg = load_config('semantic', own=dict(data_root='A', **settings))
         assert list(cfg.train_dataloader.dataset.metainfo.classes) == settings['classes']
+
+
+def test_classes_in_another_order_are_matched_by_name(folder: Path) -> None:
+    """Roboflow sorts the names of each version anew."""
+    first, second = yolo(folder / 'A', names='cat, dog'), yolo(folder / 'B', names='dog, cat')
+    load_config('detection', own=dict(data_root=first)).dump('complete.py')
+    cfg = load_config('complete.py', data_root=str(second))
+    assert tuple(cfg.val_dataloader.dataset.metainfo.classes) == ('cat', 'dog')
+    content = mmengine.load(cfg.val_evaluator.ann_file)
+    assert [item['name'] for item in content['categories']] == ['cat', 'dog']
+    assert [item['category_id'] for item in content['annotations']] == [2]  # dog, B's number 0
+
+
+@pytest.mark.parametrize('option', ['epochs=3', 'data_root=A'])
+def test_settings_without_own_are_meant_so(folder: Path, option: str) -> None:
+    with pytest.raises(UsageError, match=f'{option}: did you mean own.{option}?'):
+        load_config('detection', [option])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from mmengine.runner import Runner
 from helpers.toy_runs import Rates, Toy, curves, log_of, toy_config, toy_run
 from rope_dense.commands import launch
 from rope_dense.project.errors import UsageError
-from rope_dense.project.weights import check_initial_weights, check_tested_weights
+from rope_dense.project.weights import check_initial_weights, check_tested_weights, resolve_resume
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -45,6 +46,27 @@ def test_f21_another_batch_size_is_refused_in_one_line(tmp_path: Path) -> None:
     runner = launch.build_runner(cfg, 'none')
     with pytest.raises(UsageError, match=r'had batch_size 2, .*this one has batch_size 4.*--load'):
         launch.train(runner)
+
+
+def test_changed_labels_start_the_best_score_anew(tmp_path: Path) -> None:
+    """The score on easier labels stayed the bar, so that no later checkpoint was the best."""
+    for name, result, steps in (('a', 0.9, 4), ('b', 0.2, 8)):
+        files = dict(val=dict(ann_file=f'own_data/{name}/val.json'))
+        cfg = toy_config(tmp_path / name, steps, results=(result,), own_files=files)
+        runner = toy_run(cfg, resume=tmp_path / 'a' / 'iter_4.pth' if name == 'b' else None)
+    assert '--resume: the labels have changed since the checkpoint' in log_of(runner)
+    assert (tmp_path / 'b' / 'best_score_iter_8.pth').is_file()
+
+
+def test_a_copied_run_resumes_from_its_own_checkpoint(tmp_path: Path) -> None:
+    first, copy = tmp_path / 'first', tmp_path / 'copy'
+    toy_run(toy_config(first, 4))
+    shutil.copytree(first, copy)
+    for _ in range(2):  # beside the original, and without it
+        cfg = toy_config(copy)
+        resolve_resume(cfg, 'auto')
+        assert Path(cfg.load_from) == copy / 'iter_4.pth'
+        shutil.rmtree(first, ignore_errors=True)
 
 
 def test_f22_each_run_of_a_process_has_its_own_curves(tmp_path: Path) -> None:

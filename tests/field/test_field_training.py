@@ -96,8 +96,8 @@ def test_yolo_and_coco_have_the_same_losses(
     for split in ('train', 'val'):
         images, annotations = [], []
         for n in range(6):
-            for root in (yolo / f'images/{split}', as_coco / split):
-                image(root / f'{n}.png')
+            file = image(yolo / f'images/{split}/{n}.png')
+            write(as_coco / split / f'{n}.png', file.read_bytes())
             left, top, width, height = (
                 int(x) for x in rng.integers((0, 0, 8, 6), (20, 15, 20, 15))
             )

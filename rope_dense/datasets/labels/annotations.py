@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..rotated import rectangle_corners, smallest_rectangle
-from .files import class_name, header, naming
+from .files import check_end, class_name, header, naming
 from .geometry import (
     as_shown,
     bounding_box,
@@ -29,7 +29,7 @@ LEAST_SIDE = 1.0  # pixels: mmdet leaves out smaller boxes without a word
 
 @dataclass(frozen=True)
 class Rules:
-    """How objects become annotations.
+    """Rules by which objects become annotations.
 
     Attributes:
         numbers: of the classes, from 1, by name.
@@ -77,6 +77,7 @@ def annotate(
                 height, width = item.size or (0, 0)
                 said = f'{item.file.name}: {width} x {height} by its labels, the image has '
                 wrong_sizes.note('', f'{said}{image.width} x {image.height}')
+                continue
             found = [annotation(shape, item, image, rules, report) for shape in item.shapes]
         annotations = [one for one in found if one is not None]
         report.kept += len(annotations)
@@ -95,9 +96,11 @@ def annotate(
 
 
 def readable_header(item: Labelled, report: Report) -> Header | None:
-    """The header of an image; None for a file that is no image, which is left out."""
+    """The header of an image; None for a file that is no image or cut off, which is left out."""
     try:
-        return item.header or header(item.file)
+        found = item.header or header(item.file)
+        check_end(item.file)
+        return found
     except ValueError:
         kind = 'image that cannot be read (left out with its objects)'
         report.note(kind, item.file.name)
@@ -189,7 +192,7 @@ def rectangle(
 def chosen_classes(
     given: Sequence[str] | None, labelled: Sequence[str], source: Path
 ) -> tuple[str, ...]:
-    """The classes of a data set: those of the labels, in their order, which are given or all.
+    """The classes of a data set: the given ones in their order, else all of the labels.
 
     Raises:
         ValueError: a given class is none of the labels, or none is left.
@@ -203,7 +206,7 @@ def chosen_classes(
                 f'classes {", ".join(unknown[:5])} are not in the labels of {source}, which have '
                 f'{", ".join(labelled[:20])}'
             )
-        chosen = tuple(name for name in labelled if name in names)
+        chosen = tuple(dict.fromkeys(names))
     if not chosen:
         raise ValueError(f'{source}: no object and no class in the labels')
     return chosen

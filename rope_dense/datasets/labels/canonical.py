@@ -1,7 +1,7 @@
 """The canonical COCO file of a split, which mmdet and the evaluator see for labels of any format.
 
 Ids of images and annotations count from 1 (the evaluator takes 0 for "no match"), names of classes
-are text, sizes are those of the image as it is shown, areas are computed, boxes are within their
+are text, sizes refer to the image as it is shown, areas are computed, boxes are within their
 image, outlines can be drawn. So mmdet leaves out nothing, and no convention of the evaluator is
 met by surprise.
 """
@@ -168,7 +168,7 @@ def write(
 
 @dataclass
 class Counts:
-    """What a file has, counted while it is written."""
+    """Numbers of a file, counted while it is written."""
 
     num_images: int = 0
     num_with_objects: int = 0

@@ -38,7 +38,7 @@ def convert(
         name: a key of ``FORMATS``.
         source: folder of label files (yolo, voc, labelme, dota), or the file (coco, cvat).
         images: folder of the images; by default beside the labels, as the format has it.
-        classes: names in the order of their numbers; by default those of the labels.
+        classes: names in the order of their numbers; by default all in the labels.
         names: paths of the images to take, in their folder and without suffix; None for all.
 
     Raises:

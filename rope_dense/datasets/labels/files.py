@@ -29,6 +29,7 @@ PILLOW_SUFFIXES = tuple(
     if suffix in Image.registered_extensions()
 )
 IMAGE_SUFFIXES = OPENCV_SUFFIXES + PILLOW_SUFFIXES
+ENDS = dict.fromkeys(('.jpg', '.jpeg', '.jfif'), b'\xff\xd9') | {'.png': b'IEND'}
 ORIENTATION = 274  # the tag of EXIF
 DECLARED = re.compile(rb'^\s*<\?xml[^>]*?encoding=["\']([A-Za-z0-9._-]+)["\'][^>]*\?>')
 
@@ -123,7 +124,7 @@ class Images:
         """The file of a path or name, with a suffix or without; None if it is not there.
 
         Leading folders, of the machine or the project of a labelling tool, may be missing here; in
-        a folder that is here, the file has to be, too. A bare name has to be that of one file only.
+        a folder that is here, the file has to be, too. A bare name has to belong to one file only.
         Case and Unicode form may differ if only one path is alike.
         """
         return self.find_exact(name) or self.find_alike(name)
@@ -204,6 +205,26 @@ def png_exif(path: Path) -> Image.Exif:
                 break
             file.seek(length + 4, os.SEEK_CUR)
     return exif
+
+
+def check_end(path: Path) -> None:
+    """Check that a JPEG or PNG is whole. Only one with an unusual end is decoded.
+
+    Raises:
+        ValueError: it is cut off.
+    """
+    end = ENDS.get(path.suffix.lower())
+    if end is None:
+        return
+    with open(path, 'rb') as file:
+        file.seek(-min(len(end) + 8, os.path.getsize(path)), os.SEEK_END)
+        if end in file.read():
+            return
+    try:
+        with Image.open(path) as image:
+            image.load()
+    except (OSError, SyntaxError) as error:
+        raise ValueError(f'{path} is cut off ({error})') from error
 
 
 def read_text(path: Path) -> str:

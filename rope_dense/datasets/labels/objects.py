@@ -1,4 +1,4 @@
-"""What every reader gives: images with their objects, and a report of the rest.
+"""The result of every reader: images with their objects, and a report of the rest.
 
 A box is (left, top, width, height) in pixels; an outline is a list of polygons [x, y, x, y, ...]
 in pixels, or COCO's run lengths. Both refer to the pixels that the labels describe: ``Labelled``
@@ -78,7 +78,7 @@ class Labelled:
 
 @dataclass
 class Places:
-    """How often something was found, and the first places."""
+    """Number of findings, and the first places."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Places:
 
 @dataclass
 class Report:
-    """What was changed in the labels of a split, and what was left out of them.
+    """Changes to the labels of a split, and objects that are left out.
 
     Attributes:
         kept: number of objects that are trained or evaluated.
@@ -115,7 +115,7 @@ class Report:
         self.left_out.setdefault(kind, Places()).add([str(where)], count)
 
     def count(self, kind: str) -> int:
-        """How often something was noted."""
+        """Number of times that something was noted."""
         return self.notes[kind].count if kind in self.notes else 0
 
     def merge(self, other: Report) -> None:
@@ -146,7 +146,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Labels:
-    """Where the labels of a split are.
+    """The place of the labels of a split.
 
     Attributes:
         source: folder or file of the labels.
@@ -184,7 +184,7 @@ class Format:
         find: the data set in a folder; None if the folder has no labels of this format. Raises
             ValueError for labels that cannot be used, with what was looked for and found.
         read: the images of a split with their objects. Takes the labels, the classes or None for
-            those of the labels, and the report. Raises ValueError, which names file and place.
+            all in the labels, and the report. Raises ValueError, which names file and place.
     """
 
     name: str
@@ -202,7 +202,7 @@ class LabelFolder:
         format: of its labels.
         splits: 'train' and 'val'.
         split_by: what says which image is in which split, in words: 'ImageSets (train.txt, ...)'.
-        classes: names of its classes in their order; None for those of the labels.
+        classes: names of its classes in their order; None for all in the labels.
         notes: lines for the report.
     """
 
