@@ -118,7 +118,7 @@ class OwnObjects(Own):
         classes: names to use, or None for all of the labels.
         negatives: train on images without objects, too.
         format: a key of ``datasets.labels.folders.FORMATS``; None to recognise it.
-        partial: train although more than a tenth of the objects cannot be used.
+        partial: train although more than a tenth of the objects cannot be used, or most are cut.
     """
 
     classes: Sequence[str] | None = None

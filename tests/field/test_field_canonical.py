@@ -217,6 +217,19 @@ def test_an_image_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     assert 'object of an image that cannot be read (left out): bad.png' in text
 
 
+def test_boxes_that_mostly_leave_their_image_are_refused(tmp_path: Path) -> None:
+    """Corners in place of a centre and a size, or of a place and a size."""
+    shapes = [Shape('cat', (10 + n, 10 + n, 30 + n, 25 + n)) for n in range(5)]  # l, t, r, b
+    _, text, splits = one(tmp_path, *shapes, *[Shape('cat', BOX)] * 4)
+    with pytest.raises(
+        ValueError, match='5 of 9 training objects leave their image: do the labels'
+    ):
+        check_left_out(splits, text, partial=False)
+    check_left_out(splits, text, partial=True)
+    _, text, splits = one(tmp_path / 'fewer', *shapes, *[Shape('cat', BOX)] * 5)
+    check_left_out(splits, text, partial=False)
+
+
 @pytest.mark.parametrize('suffix', ['jpg', 'png'])
 def test_an_image_that_is_cut_off_is_left_out(tmp_path: Path, suffix: str) -> None:
     """It would end the training when its turn comes; bytes behind the end are no fault."""

@@ -24,6 +24,7 @@ from .geometry import (
 from .objects import Header, Labelled, Report, Shape
 
 NO_OUTLINE = 'object without an outline (the outline of its box is taken)'
+CUT = 0.9  # share of a box within the image: less counts as cut
 LEAST_SIDE = 1.0  # pixels: mmdet leaves out smaller boxes without a word
 
 
@@ -154,6 +155,7 @@ def visible_part(
             item.leave_out('object outside of its image', where)
             return None
         report.note('object partly outside of its image (clipped)', where)
+        report.num_cut += inside[2] * inside[3] < CUT * box[2] * box[3]
         if lengths is not None:  # the box of a slope is smaller than the clipped box
             inside = tuple(coco_mask.toBbox(lengths).tolist())
     if min(inside[2:]) < LEAST_SIDE:

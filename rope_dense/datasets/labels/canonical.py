@@ -28,8 +28,9 @@ from .files import IMAGE_SUFFIXES, class_name, list_files
 from .objects import LabelFolder, Labelled, Labels, Report
 from .splits import WORDS
 
-VERSION = 1  # of the rules that make the files; a new one makes them anew
+VERSION = 2  # of the rules that make the files; a new one makes them anew
 SUMMARY = 'summary.json'
+MOST_CUT, LEAST_CUT = 0.5, 4  # share and number of objects that leave their image
 MOST_LEFT_OUT = 0.1  # of a split's objects, without own.partial=True
 
 
@@ -42,6 +43,7 @@ class CanonicalSplit:
         classes: names, in the order of their numbers; the same in all splits.
         num_images, num_with_objects: of the file, all and those with an object.
         num_objects, num_ignored: annotations of the file, and those that are not evaluated.
+        num_cut: objects of which the image lacks a tenth or more.
         labelled, left_out: objects in the labels, and how many of them the file lacks.
     """
 
@@ -52,6 +54,7 @@ class CanonicalSplit:
     num_with_objects: int
     num_objects: int
     num_ignored: int
+    num_cut: int
     labelled: int
     left_out: int
 
@@ -147,7 +150,10 @@ def write(
         if not counts.num_images:
             raise ValueError(nothing_read(folder, split, report))
         summaries[split] = asdict(counts) | dict(
-            classes=chosen, labelled=report.kept + report.num_left_out, left_out=report.num_left_out
+            classes=chosen,
+            num_cut=report.num_cut,
+            labelled=report.kept + report.num_left_out,
+            left_out=report.num_left_out,
         )
         files[split] = counts.files
         del summaries[split]['files']
@@ -287,18 +293,27 @@ def trained_on(folder: LabelFolder, files: dict[str, set[str]]) -> int:
 
 
 def check_left_out(splits: dict[str, CanonicalSplit], text: str, partial: bool) -> None:
-    """Refuse a data set of which much is left out.
+    """Refuse a data set of which much is left out, or whose boxes mostly leave their images.
 
     Args:
         text: the report.
         partial: ``own.partial``, which allows it.
 
     Raises:
-        ValueError: a split lacks more than a tenth of its objects.
+        ValueError: a split lacks more than a tenth of its objects, or half of them are cut.
     """
+    if partial:
+        return
     for split, part in splits.items():
-        if not partial and part.left_out > MOST_LEFT_OUT * part.labelled:
+        found = '; '.join(text.splitlines())
+        if part.num_cut >= LEAST_CUT and part.num_cut > MOST_CUT * part.num_objects:
+            raise ValueError(
+                f'{part.num_cut} of {part.num_objects} {WORDS[split]} objects leave their image: do '
+                'the labels have corners in place of a size? If they are right, give '
+                f'own.partial=True. {found}'
+            )
+        if part.left_out > MOST_LEFT_OUT * part.labelled:
             raise ValueError(
                 f'{part.left_out} of {part.labelled} {WORDS[split]} objects are left out: mend the '
-                f'labels, or train on the rest by own.partial=True. {"; ".join(text.splitlines())}'
+                f'labels, or train on the rest by own.partial=True. {found}'
             )

@@ -96,12 +96,14 @@ class Report:
 
     Attributes:
         kept: number of objects that are trained or evaluated.
+        num_cut: how many of them lose a tenth of their box or more at the border of the image.
         num_rotated: how many of them are rectangles that are not upright, where these are read.
         notes: what was changed or is unusual, by kind.
         left_out: objects that no training and no evaluation sees, by reason.
     """
 
     kept: int = 0
+    num_cut: int = 0
     num_rotated: int = 0
     notes: dict[str, Places] = field(default_factory=dict)
     left_out: dict[str, Places] = field(default_factory=dict)
@@ -114,6 +116,13 @@ class Report:
         """Count objects that are left out, and that no ``Labelled`` counts."""
         self.left_out.setdefault(kind, Places()).add([str(where)], count)
 
+    def leave_out_image(self, name: str, count: int) -> None:
+        """Count an image that is not there, and its objects."""
+        if count:
+            self.leave_out(NO_IMAGE, name, count)
+        else:
+            self.note('image that is not there, and has no object', name)
+
     def count(self, kind: str) -> int:
         """Number of times that something was noted."""
         return self.notes[kind].count if kind in self.notes else 0
@@ -121,6 +130,7 @@ class Report:
     def merge(self, other: Report) -> None:
         """Add the counts of another report."""
         self.kept += other.kept
+        self.num_cut += other.num_cut
         self.num_rotated += other.num_rotated
         for mine, others in ((self.notes, other.notes), (self.left_out, other.left_out)):
             for kind, places in others.items():
