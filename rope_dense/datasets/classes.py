@@ -24,7 +24,7 @@ def read_classes(path: Path) -> tuple[tuple[str, ...], list[Colour]]:
     """Names and colours of a classes.txt, in the order of the class numbers.
 
     A line is the name of a class, with a colour behind it or without: 'road #804080', or
-    'road 128 64 128'. Classes without a colour get one unlike that of their neighbours.
+    'road 128 64 128'. Classes without a colour get one unlike their neighbours.
 
     All lines may begin with their number from 0: '0: road', or '0 road'.
 

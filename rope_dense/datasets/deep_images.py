@@ -70,7 +70,7 @@ def range_of(files: Iterable[Path]) -> int | None:
 
 
 def is_deep(file: Path) -> bool:
-    """Whether a file has 16 bits a channel."""
+    """Return whether a file has 16 bits a channel."""
     try:
         with Image.open(file) as image:
             return '16' in stored_mode(image)

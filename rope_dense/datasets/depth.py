@@ -18,7 +18,7 @@ from mmcv.transforms import BaseTransform
 from mmengine.registry import DATASETS, METRICS, TRANSFORMS
 from torch import Tensor
 
-from .pairs import DEPTH, match
+from .pairs import DEPTH, check_size, match
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
     from mmseg.datasets import BaseSegDataset
@@ -76,11 +76,7 @@ class LoadDepth(BaseTransform):
     def transform(self, results: dict) -> dict:
         path = Path(results['depth_map_path'])
         depth = read_depth(path) * self.unit
-        if depth.shape != results.get('ori_shape', depth.shape):
-            raise ValueError(
-                f'{path} and its image {results["img_path"]} differ in size, {depth.shape} and '
-                f'{results["ori_shape"]} (height, width)'
-            )
+        check_size(path, depth.shape, results)
         results['gt_depth_map'] = depth
         results.setdefault('seg_fields', []).append('gt_depth_map')
         return results

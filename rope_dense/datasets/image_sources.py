@@ -62,9 +62,9 @@ def find_sources(given: Path, without: Path | None = None) -> list[Source]:
 
 
 def unreadable_sources(given: Path, without: Path | None = None) -> list[Source]:
-    """What seems to be an image in a folder, and is none or of a format that is not read.
+    """Files in a folder that seem to be images, and are none or of a format that is not read.
 
-    Folders and links to no file that have the name of an image, and formats of cameras.
+    With folders and links to no file that have the name of an image.
     """
     found = [
         path
@@ -144,7 +144,7 @@ def read_by_pillow(path: Path) -> np.ndarray | None:
 
 
 def first_problem(path: Path) -> str:
-    """Why ``read_image`` gives nothing, in words."""
+    """The reason why ``read_image`` gives nothing, in words."""
     if path.is_dir():
         return 'a folder'
     if path.is_symlink() and not path.exists():
@@ -181,13 +181,10 @@ def stream_name(given: str) -> str:
 def read_frames(given: Path | str) -> Iterator[np.ndarray]:
     """The frames of a video, a camera or a stream, BGR uint8 [H, W, 3]."""
     name = str(given)
-    capture = cv2.VideoCapture(int(name)) if name.isdecimal() else cv2.VideoCapture(name)
+    capture = cv2.VideoCapture(int(name) if name.isdecimal() else name)
     try:
-        while True:
-            there, frame = capture.read()
-            if not there:
-                return
-            yield frame
+        while (read := capture.read())[0]:
+            yield read[1]
     finally:
         capture.release()
 
@@ -198,7 +195,7 @@ def stream_rate(given: str) -> float:
     Raises:
         ValueError: OpenCV cannot open it.
     """
-    capture = cv2.VideoCapture(int(given)) if given.isdecimal() else cv2.VideoCapture(given)
+    capture = cv2.VideoCapture(int(given) if given.isdecimal() else given)
     opened, rate = capture.isOpened(), capture.get(cv2.CAP_PROP_FPS)
     capture.release()
     if not opened:

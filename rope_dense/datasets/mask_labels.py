@@ -1,6 +1,6 @@
 """The labels of masks: files of class numbers, of any format and depth of bits.
 
-H x W pixels. A number in a mask is that of a class, ignored, or an error.
+H x W pixels. A number in a mask stands for a class, is ignored, or is an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHOWN = 8  # numbers that are neither a class nor ignored, in an error
 def label_map(
     classes: Sequence[str], values: Sequence[int] | None = None, void: Sequence[int] = ()
 ) -> dict[int, int]:
-    """The label of each number in masks: that of a class, or 255; see ``ImageMaskDataset``.
+    """The label of each number in masks: of a class, or 255; see ``ImageMaskDataset``.
 
     Raises:
         ValueError: not one number for each class.

@@ -12,7 +12,7 @@ from mmcv.transforms import BaseTransform
 from mmengine.registry import DATASETS, TRANSFORMS
 
 from .mask_labels import label_map, labels_in
-from .pairs import MASKS, match
+from .pairs import MASKS, check_size, match
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
     from mmseg.datasets import BaseSegDataset
@@ -80,11 +80,7 @@ class LoadClassMask(BaseTransform):
             return results
         path = Path(results['seg_map_path'])
         labels = labels_in(path, results['label_map'])
-        if labels.shape != results.get('ori_shape', labels.shape):
-            raise ValueError(
-                f'{path} and its image {results["img_path"]} differ in size, {labels.shape} and '
-                f'{results["ori_shape"]} (height, width)'
-            )
+        check_size(path, labels.shape, results)
         results['gt_seg_map'] = labels
         results.setdefault('seg_fields', []).append('gt_seg_map')
         return results

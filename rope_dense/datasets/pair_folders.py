@@ -20,7 +20,7 @@ Tier = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class PairFolders:
-    """Where the images of a split are, below the folder of the data set.
+    """The folders of a split, below the folder of the data set.
 
     Attributes:
         images, maps: folders of images and maps; '' for the data set's own.
@@ -219,7 +219,7 @@ def refuse(root: Path, kind: Kind) -> NoReturn:
 
 
 def advice(kind: Kind, split: str = 'train') -> str:
-    """How a setting names folders."""
+    """The setting that names folders."""
     return f'name them by "own.{split}=[IMAGES,{kind.name.upper()}]", below data_root'
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .labels.files import IMAGE_SUFFIXES, Images, list_files, numbered_lines, suffixes_in
 from .labels.objects import EXAMPLES, Labels, Report
@@ -23,7 +23,7 @@ MISSING_PART = 10  # not more than a tenth of the images may lack a mask
 
 @dataclass(frozen=True)
 class Kind:
-    """What belongs to an image.
+    """A kind of files that belong to images.
 
     Attributes:
         name: in settings.
@@ -140,6 +140,15 @@ class Match:
             f'{len(missing)} of {count} images of {place} have no {title} of their name in '
             f'{self.maps}{names}. Looked for images {", ".join(IMAGE_SUFFIXES)} and {title}s '
             f'{suffixes}; there are {suffixes_in(self.folder)} and {suffixes_in(self.maps)}'
+        )
+
+
+def check_size(path: Path, shape: tuple[int, ...], results: Mapping[str, Any]) -> None:
+    """Raise ValueError if the size of a map is not the size of its image, where that is known."""
+    if shape != results.get('ori_shape', shape):
+        raise ValueError(
+            f'{path} and its image {results["img_path"]} differ in size, {shape} and '
+            f'{results["ori_shape"]} (height, width)'
         )
 
 
@@ -267,7 +276,7 @@ def maps_among(files: Sequence[Path], candidates: Sequence[Path], kind: Kind) ->
 
 
 def is_other(stem: str, images: Mapping[str, Path], kind: Kind) -> bool:
-    """Whether a file is something else than a map, such as the colours that Cityscapes has."""
+    """Return whether a file is no map: of the colours or instances that Cityscapes has."""
     return stem not in images and without(stem, kind.others) != stem
 
 

@@ -1,4 +1,4 @@
-"""Where COCO files and their images are, and which file is of which split."""
+"""Folders of COCO files and of their images, and the split of each file."""
 
 import json
 from collections.abc import Sequence
@@ -409,7 +409,7 @@ def test_images_that_no_file_lists_are_said(tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_file_is_named(tmp_path: Path, text: str, line: str) -> None:
-    """What is cut off behind the images is seen when it is read."""
+    """A file that is cut off behind the images is seen when it is read."""
     place(tmp_path, 'val.json', 'images', MANY)
     write(tmp_path / 'train.json', text)
     message = refused(tmp_path)

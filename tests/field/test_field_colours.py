@@ -63,7 +63,7 @@ def test_lines_that_shift_the_numbers_are_refused(tmp_path: Path, text: str, say
 
 
 def test_colours_become_numbers(tmp_path: Path) -> None:
-    """Of any format; sizes are of photographs as they are shown; endings are those of masks."""
+    """Of any format; sizes are of photographs as they are shown; names end as names of masks."""
     exif = Image.Exif()
     exif[274] = 6
     image(tmp_path / 'images/a.jpg', (4, 2), exif=exif)  # shown as 2 x 4

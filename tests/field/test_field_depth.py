@@ -15,7 +15,7 @@ from helpers.grid import CONFIGS
 from rope_dense.checks.depth import check_depths
 from rope_dense.datasets.depth import LoadDepth, read_depth
 from rope_dense.datasets.labels.splits import BY_HASH
-from rope_dense.datasets.pair_folders import count_pairs, find_pairs
+from rope_dense.datasets.pair_folders import find_pairs
 from rope_dense.datasets.pairs import DEPTH
 from rope_dense.project.config import load_config
 from rope_dense.project.errors import UsageError
@@ -29,29 +29,6 @@ def depth_map(path: Path, millimetres: int = 1500) -> Path:
     values = np.full(SIZE, millimetres, np.uint16)
     np.save(path, values) if path.suffix == '.npy' else cv2.imwrite(str(path), values)
     return path
-
-
-LAYOUTS = {
-    'depth': ('images/train/a.jpg', 'depth/train/a.png', 'val'),
-    'split first': ('train/rgb/a.png', 'train/depth/a.png', 'test'),
-    'arrays': ('images/train/a.jpg', 'depth/train/a.npy', 'val'),
-    'ending': ('train/images/a.png', 'train/depth/a_depth.png', 'valid'),
-    'DIODE': ('train/x/a.png', 'train/x/a_depth.npy', 'val'),
-    'one folder': ('train/a_rgb.png', 'train/a_depth.png', 'val'),
-    'arrays beside images': ('train/a.png', 'train/a.npy', 'val'),
-}
-
-
-@pytest.mark.parametrize('layout', LAYOUTS)
-def test_common_folders_and_names_are_found(tmp_path: Path, layout: str) -> None:
-    picture, depth, name = LAYOUTS[layout]
-    for split in ('train', name):
-        image(tmp_path / picture.replace('train', split))
-        depth_map(tmp_path / depth.replace('train', split))
-    splits, by = find_pairs(tmp_path, DEPTH)
-    assert splits['train'].pairs(tmp_path, DEPTH) == [(tmp_path / picture, tmp_path / depth)]
-    images, text = count_pairs(tmp_path, splits, by, DEPTH)
-    assert images == 1 and text.startswith('depth maps, 1 training and 1 validation images, by fo')
 
 
 def test_without_a_split_and_with_hidden_files(tmp_path: Path) -> None:

@@ -312,7 +312,7 @@ def place(root: Path, images: str, labels: str, names: Sequence[str], path: str 
 def test_folders_of_splits(tmp_path: Path, images: str, labels: str) -> None:
     for split, names in (('train', ['1', '2']), ('val', ['3'])):
         place(tmp_path, images.format(split), labels.format(split), names)
-    if '{}' not in labels:  # two files of one name would be those of two images
+    if '{}' not in labels:  # two files of one name would be of two images
         assert not (tmp_path / labels / 'train').is_dir()
     found = reading(tmp_path)
     names = {split: [Path(name).name for name in items] for split, items in found.objects.items()}
@@ -378,7 +378,7 @@ def test_the_image_of_a_file(tmp_path: Path) -> None:
 def test_images_of_one_name_in_two_folders(tmp_path: Path) -> None:
     for name in ('x', 'y'):
         place(tmp_path, f'images/{name}', f'labels/{name}', MANY)
-    (tmp_path / 'images/x/0.jpg').unlink()  # its labels are not those of y/0.jpg
+    (tmp_path / 'images/x/0.jpg').unlink()  # its labels are not of y/0.jpg
     found = reading(tmp_path)
     assert sum(map(len, found.objects.values())) == 2 * len(MANY) - 1
     assert '1 x object of an image that is not there (left out): 0.json' in found.text

@@ -190,7 +190,7 @@ def test_void_numbers_close_up() -> None:
 
 
 def built_dataset(root: Path, classes: tuple[str, ...], **settings: object) -> tuple:
-    """What ``check_masks`` takes, of images/train and masks/train."""
+    """Arguments of ``check_masks``, of images/train and masks/train."""
     pytest.importorskip('mmseg')
     import rope_dense.datasets.masks  # noqa: F401
 

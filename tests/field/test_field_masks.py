@@ -17,7 +17,7 @@ from rope_dense.datasets.class_numbers import find_class_numbers
 from rope_dense.datasets.labels.objects import Report
 from rope_dense.datasets.labels.splits import BY_HASH
 from rope_dense.datasets.pair_folders import PairFolders, count_pairs, find_pairs
-from rope_dense.datasets.pairs import MASKS, match
+from rope_dense.datasets.pairs import DEPTH, MASKS, Kind, match
 from rope_dense.project.config import load_config
 from rope_dense.project.errors import UsageError
 
@@ -42,7 +42,7 @@ def files(root: Path, *names: str) -> Path:
     return root
 
 
-def pairs_of(root: Path, splits: dict[str, PairFolders], kind: object = MASKS) -> dict[str, list]:
+def pairs_of(root: Path, splits: dict[str, PairFolders], kind: Kind = MASKS) -> dict[str, list]:
     """The pairs of each split as names below the folder."""
     return {
         split: [
@@ -94,23 +94,33 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize('layout', LAYOUTS)
+DEPTH_LAYOUTS = {
+    'depth': ('images/train/a.jpg', 'depth/train/a.png', 'val'),
+    'depth, split first': ('train/rgb/a.png', 'train/depth/a.png', 'test'),
+    'arrays of depth': ('images/train/a.jpg', 'depth/train/a.npy', 'val'),
+    'name_depth': ('train/images/a.png', 'train/depth/a_depth.png', 'valid'),
+    'DIODE': ('train/x/a.png', 'train/x/a_depth.npy', 'val'),
+    'depth in one folder': ('train/a_rgb.png', 'train/a_depth.png', 'val'),
+    'arrays beside images': ('train/a.png', 'train/a.npy', 'val'),
+}
+
+
+@pytest.mark.parametrize('layout', [*LAYOUTS, *DEPTH_LAYOUTS])
 def test_common_folders_and_names_are_found(tmp_path: Path, layout: str) -> None:
-    """What label tools and data sets of the issue's section 4 write."""
-    train_image, train_mask, name = LAYOUTS[layout]
-    old = next(word for word in ('training', 'train', 'Train') if word in train_image)
-    other = 'b' if train_mask == 'masks/a.png' else 'a'
-    val = [
-        path.replace(old, name).replace('/a.', f'/{other}.') for path in (train_image, train_mask)
-    ]
-    files(tmp_path, train_image, train_mask, *val)
-    splits, by = find_pairs(tmp_path)
-    assert pairs_of(tmp_path, splits) == {'train': [(train_image, train_mask)], 'val': [tuple(val)]}
+    """Folders and names by label tools and the data sets of the issue's section 4."""
+    kind = DEPTH if layout in DEPTH_LAYOUTS else MASKS
+    *names, word = (LAYOUTS | DEPTH_LAYOUTS)[layout]
+    old = next(one for one in ('training', 'train', 'Train') if one in names[0])
+    other = 'b' if names[1] == 'masks/a.png' else 'a'
+    val = [name.replace(old, word).replace('/a.', f'/{other}.') for name in names]
+    files(tmp_path, *names, *val)
+    splits, by = find_pairs(tmp_path, kind)
+    assert pairs_of(tmp_path, splits, kind) == {'train': [tuple(names)], 'val': [tuple(val)]}
     assert by == 'folder'
-    assert count_pairs(tmp_path, splits, by, MASKS) == (
+    assert count_pairs(tmp_path, splits, by, kind) == (
         1,
-        f'masks, 1 training and 1 validation images, by folder ({splits["train"].images} with '
-        f'{splits["train"].maps})',
+        f'{kind.title}s, 1 training and 1 validation images, by folder ({splits["train"].images} '
+        f'with {splits["train"].maps})',
     )
 
 
@@ -162,54 +172,47 @@ def test_voc_lists_say_which_image_is_in_which_split(tmp_path: Path) -> None:
 
 REFUSED = {
     'YOLO labels': (
-        ('images/train/a.jpg', 'labels/train/a.txt'),
+        'images/train/a.jpg labels/train/a.txt',
         r'no images with masks\. Looked for .*there are images/train: 1 \.jpg; '
         r'labels/train: 1 \.txt\. name them by "own\.train=\[IMAGES,MASKS\]"',
     ),
-    'jpeg masks': (('images/train/a.jpg', 'masks/train/a.jpg'), r'masks are \.jpg, .*as PNG'),
-    'webp masks': (('train/images/a.jpg', 'train/masks/a.webp'), r'masks are \.webp, .*as PNG'),
-    'arrays': (('images/a.jpg', 'masks/a.npy'), r'masks are \.npy, .*as PNG'),
+    'jpeg masks': ('images/train/a.jpg masks/train/a.jpg', r'masks are \.jpg, .*as PNG'),
+    'webp masks': ('train/images/a.jpg train/masks/a.webp', r'masks are \.webp, .*as PNG'),
+    'arrays': ('images/a.jpg masks/a.npy', r'masks are \.npy, .*as PNG'),
     'Cityscapes without train ids': (
-        (
-            'leftImg8bit/train/x/a_leftImg8bit.png',
-            'gtFine/train/x/a_gtFine_labelIds.png',
-            'gtFine/train/x/a_gtFine_color.png',
-            'gtFine/train/x/a_gtFine_polygons.json',
-        ),
+        'leftImg8bit/train/x/a_leftImg8bit.png gtFine/train/x/a_gtFine_labelIds.png '
+        'gtFine/train/x/a_gtFine_color.png gtFine/train/x/a_gtFine_polygons.json',
         r'only files that end with _gtFine_color, _gtFine_labelIds\. .*_labelTrainIds\.png',
     ),
     'two folders of masks': (
-        ('images/train/a.jpg', 'masks/train/a.png', 'annotations/train/a.png'),
+        'images/train/a.jpg masks/train/a.png annotations/train/a.png',
         r'masks in several folders, images/train with annotations/train and images/train with mas',
     ),
     'two masks': (
-        ('images/train/a.jpg', 'masks/train/a_mask.png', 'masks/train/a_seg.png'),
+        'images/train/a.jpg masks/train/a_mask.png masks/train/a_seg.png',
         r'images/train/a\.jpg: two files may be its mask, .*a_mask\.png and .*a_seg\.png',
     ),
     'equal names in folders': (
-        ('images/train/x/a.jpg', 'images/train/y/a.jpg', 'masks/train/a.png'),
+        'images/train/x/a.jpg images/train/y/a.jpg masks/train/a.png',
         r'images/train: a\.jpg is the name of several images',
     ),
-    'only one image': (('images/a.jpg', 'masks/a.png'), r'no image for validation among 1'),
+    'only one image': ('images/a.jpg masks/a.png', r'no image for validation among 1'),
     'validation images without masks': (
-        ('images/train/a.jpg', 'masks/train/a.png', 'images/val/b.jpg'),
+        'images/train/a.jpg masks/train/a.png images/val/b.jpg',
         r'images/val has images, but no masks as .*images/train has',
     ),
-    'validation images first, without masks': (
-        ('train/images/a.jpg', 'train/masks/a.png', 'valid/images/b.jpg'),
+    'split first, without masks': (
+        'train/images/a.jpg train/masks/a.png valid/images/b.jpg',
         r'valid/images has images, but no masks as ',
     ),
-    'a list without another': (
-        ('images/a.jpg', 'masks/a.png', 'val.txt'),
-        r'val\.txt: no train\.txt',
-    ),
+    'a list without another': ('images/a.jpg masks/a.png val.txt', r'val\.txt: no train\.txt'),
 }
 
 
 @pytest.mark.parametrize('case', REFUSED)
 def test_what_is_not_recognised_is_said(tmp_path: Path, case: str) -> None:
     names, message = REFUSED[case]
-    files(tmp_path, *names)
+    files(tmp_path, *names.split())
     with pytest.raises(ValueError, match=message) as error:
         find_pairs(tmp_path)
     assert '\n' not in str(error.value)

@@ -63,7 +63,7 @@ Image = tuple[Source, np.ndarray]
 def sources_of(given: str, out: Path) -> list[Source]:
     """The images of a file, a list on standard input, or a folder, but not those in ``out``.
 
-    With what is no file, though it has the name of an image, so that it is named at the end.
+    With folders and dead links that have the name of an image: they are named at the end.
     """
     if given == '-':
         return listed_sources(sys.stdin)
@@ -71,7 +71,7 @@ def sources_of(given: str, out: Path) -> list[Source]:
 
 
 def build(cfg: Config, args: argparse.Namespace, device: str) -> tuple[BaseInferencer, Writer]:
-    """The inferencer of mmdet or mmseg with the weights, and what writes its results."""
+    """The inferencer of mmdet or mmseg with the weights, and the writer of its results."""
     inferencer = build_inferencer(cfg, args.checkpoint, device)
     if has_tasks(cfg):
         return inferencer, task_files(cfg, inferencer.model, args)
@@ -126,7 +126,7 @@ def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseIn
         from mmdet.apis import DetInferencer as Inferencer
     else:
         from mmseg.apis import MMSegInferencer as Inferencer
-    # What they log is of mmengine's own business: the backend of a file, a scope without functions.
+    # The log is about mmengine's own business: the backend of a file, a scope without functions.
     guard = registered_only() if is_stored(cfg) else contextlib.nullcontext()
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
     with guard, quiet[0], quiet[1]:
@@ -245,7 +245,7 @@ def predict(inferencer: BaseInferencer, images: Sequence[np.ndarray], batch: int
 
 
 def is_finite(sample: BaseDataElement) -> bool:
-    """Whether all numbers of a prediction are finite."""
+    """Return whether all numbers of a prediction are finite."""
     for value in sample.values():
         if isinstance(value, BaseDataElement) and not is_finite(value):
             return False

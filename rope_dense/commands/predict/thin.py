@@ -22,7 +22,7 @@ UNBOUNDED = 16.0  # likewise where the shorter side has one size, and memory gro
 
 
 def most_ratio(pipeline: Iterable[Mapping], patch: int) -> float:
-    """How many times as long as wide a picture may be for a test pipeline; infinity for any.
+    """The largest ratio of the sides of a picture for a test pipeline; infinity for any.
 
     Args:
         patch: side of the model's patches in pixels.

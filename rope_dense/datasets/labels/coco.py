@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -33,12 +32,11 @@ from .coco_shapes import (
     outline_of,
     shape_of,
 )
-from .files import Images, class_names, finite, is_set, naming, read_json
-from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report
+from .files import Images, class_names, is_set, naming, read_json, size_in
+from .objects import Format, LabelFolder, Labelled, Labels, Read, Report
 from .splits import is_for_validation
 
 PLACEHOLDERS = ('_background_', '__background__', '__ignore__')  # of labelme2coco, X-AnyLabeling
-WHOLE_NUMBER = re.compile('-?(?:0|[1-9][0-9]{0,17})')
 LOOKED_AT = 10_000  # boxes, which tell what their numbers are
 LEAST_BOXES = 4  # different ones, of which corners can be told from sizes
 BEYOND = 1.1  # times the side of an image: no box reaches there by rounding
@@ -107,7 +105,7 @@ def read_coco(labels: Labels, classes: Sequence[str] | None, report: Report) -> 
             if labels.names is not None and stem_of(entry.name, images) not in labels.names:
                 continue
             if (file := find_image(images, entry.name)) is None:
-                note_missing(entry, report)
+                report.leave_out_image(entry.name, len(entry.annotations))
             else:
                 item = labelled(file, entry, names, path.name, convention_of(content), report)
                 num_outlines += sum(shape.outline is not None for shape in item.shapes)
@@ -148,17 +146,13 @@ def convention_of(content: dict[str, Any]) -> str | None:
     return info.get('angle_version') if isinstance(info, dict) else None
 
 
-def id_of(value: Any) -> Any:
-    """An id to compare: 1, 1.0 and '1' are the same; '01' is another one."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, str):
-        value = value.strip()
-        return int(value) if WHOLE_NUMBER.fullmatch(value) else value
-    return str(value) if isinstance(value, (list, dict)) else value
+def id_of(value: Any) -> str:
+    """An id as text: 1, 1.0 and '1' are the same; '01' is another one."""
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if is_whole else value).strip()
 
 
-def category_names(content: dict[str, Any], path: Path) -> dict[Any, str]:
+def category_names(content: dict[str, Any], path: Path) -> dict[str, str]:
     """The names of the categories by their ids.
 
     Raises:
@@ -166,7 +160,7 @@ def category_names(content: dict[str, Any], path: Path) -> dict[Any, str]:
     """
     if not isinstance(content.get('categories'), list):
         raise ValueError(f'{path}: no list of categories, which has the names of the classes')
-    names: dict[Any, str] = {}
+    names: dict[str, str] = {}
     for number, category in enumerate(content['categories']):
         with naming(f'{path.name}, category number {number}'):
             if not isinstance(category, dict):
@@ -181,7 +175,7 @@ def category_names(content: dict[str, Any], path: Path) -> dict[Any, str]:
 
 
 def used_classes(
-    content: dict[str, Any], names: dict[Any, str], path: Path, report: Report
+    content: dict[str, Any], names: dict[str, str], path: Path, report: Report
 ) -> tuple[str, ...]:
     """The names of the classes in the order of the file.
 
@@ -194,7 +188,7 @@ def used_classes(
     used = {id_of(item.get('category_id')) for item in content['annotations']}
     kinds = {id_of(item['id']): str(item.get('supercategory')) for item in content['categories']}
     first, is_root = next(iter(names), None), len({*kinds.values()}) > 1
-    kept: dict[str, Any] = {}
+    kept: dict[str, str] = {}
     for key, name in names.items():
         is_project = is_root and key == first and kinds[key] == 'none'
         if key not in used and (is_project or name in PLACEHOLDERS):
@@ -206,39 +200,30 @@ def used_classes(
     return class_names(tuple(kept), path)
 
 
-def image_entries(content: dict[str, Any], path: Path) -> dict[Any, Entry]:
+def image_entries(content: dict[str, Any], path: Path) -> dict[str, Entry]:
     """The images by their ids.
 
     Raises:
         ValueError: two images have one id, or one has no name.
     """
-    entries: dict[Any, Entry] = {}
+    entries: dict[str, Entry] = {}
     for number, item in enumerate(content['images']):
         with naming(f'{path.name}, image number {number}'):
             key, name = id_of(item['id']), name_of(item)
             if not name:
                 raise ValueError("'file_name' is missing")
-            entry = entries.setdefault(key, Entry(name, size_of(item)))
+            entry = entries.setdefault(key, Entry(name, size_in(item, 'height', 'width')))
             if entry.name != name:
                 raise ValueError(f'id {key} is of {entry.name} and of {name}')
     return entries
 
 
-def size_of(item: dict[str, Any]) -> tuple[int, int] | None:
-    """(height, width) of an image in pixels; None if the file does not say it."""
-    sides = [item.get('height'), item.get('width')]
-    if not all(sides):
-        return None
-    height, width = (int(side) for side in finite(sides, 'height or width'))
-    return (height, width) if min(height, width) > 0 else None
-
-
 def assign(
-    content: dict[str, Any], entries: dict[Any, Entry], labels: Labels, report: Report
+    content: dict[str, Any], entries: dict[str, Entry], labels: Labels, report: Report
 ) -> None:
     """Give each image its annotations; one that is in the file twice is taken once."""
-    seen: dict[Any, dict[str, Any]] = {}
-    file = labels.source.name
+    seen: dict[str, dict[str, Any]] = {}
+    file, split = labels.source.name, labels.options.get('split')
     for number, item in enumerate(content['annotations']):
         name = id_of(item.setdefault('id', f'number {number}'))
         if seen.setdefault(name, item) is not item and seen[name] == item:
@@ -247,15 +232,10 @@ def assign(
         key = id_of(item.get('image_id'))
         if key in entries:
             entries[key].annotations.append(item)
-        elif is_of_split(key, labels):
+        # Of two splits by one file, one counts it.
+        elif split is None or is_for_validation(key) == (split == 'val'):
             where = f'{file}, annotation {name}, image_id {key}'
             report.leave_out('object of an image that the file does not list', where)
-
-
-def is_of_split(key: Any, labels: Labels) -> bool:
-    """Return whether an object without an image counts for a split: for one of both, by a hash."""
-    split = labels.options.get('split')
-    return split is None or is_for_validation(str(key)) == (split == 'val')
 
 
 def check_numbers(entries: Collection[Entry]) -> None:
@@ -296,18 +276,10 @@ def check_numbers(entries: Collection[Entry]) -> None:
         )
 
 
-def note_missing(entry: Entry, report: Report) -> None:
-    """Count the objects of an image that is not there."""
-    if entry.annotations:
-        report.leave_out(NO_IMAGE, entry.name, len(entry.annotations))
-    else:
-        report.note('image that is not there, and has no object', entry.name)
-
-
 def labelled(
     file: Path,
     entry: Entry,
-    names: dict[Any, str],
+    names: dict[str, str],
     source: str,
     convention: str | None,
     report: Report,

@@ -68,7 +68,7 @@ def candidates(root: Path) -> Iterator[Candidate]:
 
 
 def candidate_of(path: Path, root: Path) -> Candidate:
-    """What the name and the folders of a file say."""
+    """A file with the split and rank that its name and its folders say."""
     folders = path.relative_to(root).parts[:-1]
     words = words_of(path.name.lower().removesuffix('.json'))
     splits = splits_in(words)
@@ -250,7 +250,7 @@ def after_gap(text: str, index: int) -> int:
 
 
 def unlike_coco(content: Any) -> str | None:
-    """What a JSON file has instead of COCO's annotations of objects; None if it has these."""
+    """The reason why a JSON file has no annotations of objects by COCO; None if it has some."""
     if reason := other_tool(content):
         return reason
     if not isinstance(content, dict):
@@ -259,16 +259,11 @@ def unlike_coco(content: Any) -> str | None:
         return 'but labels of one image by LabelMe: give the folder of all of them as data_root'
     if lacking := [k for k in ('images', 'annotations') if not isinstance(content.get(k), list)]:
         return f'but without a list of {" and ".join(lacking)}'
-    first = next(iter(content['annotations']), None)
-    return (
-        None
-        if first is None or isinstance(first, dict)
-        else 'but with annotations that are no objects'
-    )
+    return None
 
 
 def other_tool(content: Any) -> str | None:
-    """What a JSON file of another tool or task has; None for others."""
+    """The tool or task that a JSON file is of, if it is known and not COCO's objects, or None."""
     if isinstance(content, list):
         first = content[0] if content and isinstance(content[0], dict) else {}
         if 'score' in first:
@@ -278,8 +273,8 @@ def other_tool(content: Any) -> str | None:
         return None
     if not isinstance(content, dict):
         return None
-    values = [*content.values(), content.get('_via_img_metadata')]
-    if '_via_img_metadata' in content or any('regions' in v for v in values if isinstance(v, dict)):
+    values = [value for value in content.values() if isinstance(value, dict)]
+    if '_via_img_metadata' in content or any('regions' in value for value in values):
         return 'but a project of VIA: export its annotations as COCO'
     if isinstance(content.get('items'), list) and 'categories' in content:
         return 'but a data set of Datumaro: export it as COCO'

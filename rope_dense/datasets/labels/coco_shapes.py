@@ -12,7 +12,7 @@ import numpy as np
 from ..rotated import check_rectangle, rectangle_corners
 from . import geometry
 from .files import finite
-from .geometry import coco_mask, merged, run_lengths
+from .geometry import coco_mask, run_lengths
 from .objects import Box, Outline, Report, Shape
 
 UNLIKE = 'box unlike its outline (boxes are trained on it, masks on the outline)'
@@ -30,28 +30,19 @@ def outline_of(
         size: (height, width) of the image, which run lengths must have; None if it is unknown.
 
     Raises:
-        ValueError: a coordinate is no finite number, or run lengths are not of the image.
+        ValueError: it is neither polygons of finite numbers nor run lengths of the image.
     """
     if not given:
         return None
     if isinstance(given, dict):
         return lengths_of(given, size, where, report)
-    if isinstance(given, list) and all(isinstance(one, dict) and 'counts' in one for one in given):
-        parts = [lengths_of(one, size, where, report) for one in given]
-        return merged([part for part in parts if part]) if any(parts) else None
     if are_polygons(given):
         return given
-    if isinstance(given, list) and isinstance(given[0], (list, dict)):
-        for part in given:
-            if not isinstance(part, (list, dict)) or 'counts' in part:
-                raise ValueError(f'segmentation has polygons, and also {part!r:.80}')
     polygons = polygons_of(given)
     kept = [points for points in polygons if len(points) >= 6 and len(points) % 2 == 0]
     if len(kept) < len(polygons):
         rest = 'its other parts are taken' if kept else 'its box is taken'
         report.note(f'outline with a part of less than three corners ({rest})', where)
-    elif not polygons:
-        report.note('segmentation that is neither polygons nor run lengths (left out)', where)
     if kept and kept != given:
         report.note('polygons in another form than COCO has (read as polygons)', where)
     return kept or None
@@ -69,30 +60,27 @@ def are_polygons(given: Any) -> bool:
 
 
 def polygons_of(given: Any) -> list[list[float]]:
-    """Polygons [x, y, x, y, ...] from one of them, a list of points, or a list of such lists.
+    """Polygons [x, y, x, y, ...] from one of them, a list of points [x, y], or a list of these.
 
-    A point is [x, y] or {"x": x, "y": y}. [] for something else.
+    Raises:
+        ValueError: it is something else.
     """
     if not isinstance(given, list):
-        return []
-    if not isinstance(given[0], (list, dict)):
-        return [finite(given, 'a coordinate')]
-    if is_points(given):
-        return [flat(given)]
-    return [flat(part) if is_points(part) else finite(part, 'a coordinate') for part in given]
+        raise ValueError(f'segmentation is {given!r:.80}, neither polygons nor run lengths')
+    parts = [given] if is_points(given) or not isinstance(given[0], (list, dict)) else given
+    if odd := [part for part in parts if not isinstance(part, list)]:
+        raise ValueError(f'segmentation has {odd[0]!r:.80}, which is no polygon')
+    flat = [[x for point in part for x in point] if is_points(part) else part for part in parts]
+    return [finite(points, 'a coordinate') for points in flat]
 
 
 def is_points(given: Any) -> bool:
-    """Return whether something is a list of at least three points."""
-    if not isinstance(given, list) or len(given) < 3:
-        return False
-    return all(isinstance(point, (list, dict)) and len(point) == 2 for point in given)
-
-
-def flat(points: Sequence[Any]) -> list[float]:
-    """The coordinates [x, y, x, y, ...] of points."""
-    pairs = [(p['x'], p['y']) if isinstance(p, dict) else p for p in points]
-    return finite([value for pair in pairs for value in pair], 'a coordinate')
+    """Return whether something is a list of at least three points [x, y]."""
+    return (
+        isinstance(given, list)
+        and len(given) > 2
+        and all(isinstance(point, list) and len(point) == 2 for point in given)
+    )
 
 
 def lengths_of(
@@ -111,7 +99,7 @@ def lengths_of(
     lengths = run_lengths(given)
     if size and list(size) != lengths['size']:
         raise ValueError(
-            f'run lengths of {lengths["size"]} for an image of {[*(size or ())]} (height, width)'
+            f'run lengths of {lengths["size"]} for an image of {[*size]} (height, width)'
         )
     if not coco_mask.area(lengths):
         report.note('run lengths without a pixel (left out)', where)
@@ -124,31 +112,23 @@ def outline_box(outline: Outline) -> Box:
     if isinstance(outline, dict):
         left, top, width, height = coco_mask.toBbox(run_lengths(outline)).tolist()
         return left, top, width, height
-    left = min([min(points[::2]) for points in outline])
-    top = min([min(points[1::2]) for points in outline])
-    right = max([max(points[::2]) for points in outline])
-    bottom = max([max(points[1::2]) for points in outline])
-    return left, top, right - left, bottom - top
+    return geometry.bounding_box([value for points in outline for value in points])
 
 
 def shape_of(annotation: dict[str, Any], label: str, box: Box, outline: Outline | None) -> Shape:
     """An object from its box and outline, or the angle that CVAT's export has beside the box."""
     attributes = annotation.get('attributes')
-    degrees = attributes.get('rotation') if isinstance(attributes, dict) else None
-    if (
-        degrees
-        and outline is None
-        and 0 not in box[2:]
-        and (number := finite([degrees], 'attributes.rotation')[0])
-    ):
-        return geometry.rotated_shape(label, box, number)
-    return Shape(label, box, outline)
+    rotation = attributes.get('rotation') if isinstance(attributes, dict) else None
+    if not rotation or outline or 0 in box[2:]:
+        return Shape(label, box, outline)
+    (degrees,) = finite([rotation], 'attributes.rotation')
+    return geometry.rotated_shape(label, box, degrees)
 
 
 def box_of(
     annotation: dict[str, Any], outline: Outline | None, where: str, report: Report
 ) -> Box | None:
-    """The box of an object, else that of its outline; None without both.
+    """The box of an object, else the box of its outline; None without both.
 
     Raises:
         ValueError: it is not four finite numbers.
@@ -179,10 +159,10 @@ def box_of(
 
 
 def check_outlines(path: Path, number: int, report: Report) -> None:
-    """Check that boxes are those of their outlines, of which there is this number.
+    """Check that boxes fit their outlines, of which there is this number.
 
     Raises:
-        ValueError: more than half of them, and more than one, are others.
+        ValueError: more than half of the boxes, and more than one, do not.
     """
     unlike, corners = (report.count(kind) for kind in (UNLIKE, ARE_CORNERS))
     both = number - report.count(NO_BOX)

@@ -9,7 +9,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -337,6 +337,18 @@ def finite(values: Sequence[object], name: str = 'a number') -> list[float]:
             raise ValueError(f'{name} is {value!r}, which is not finite')
         numbers.append(number)
     return numbers
+
+
+def size_in(item: Mapping[str, Any], height: str, width: str) -> tuple[int, int] | None:
+    """(height, width) in pixels by these keys of a JSON object; None if it does not say them.
+
+    Raises:
+        ValueError: they are no numbers.
+    """
+    if not (item.get(height) and item.get(width)):
+        return None
+    rows, columns = map(int, finite([item[height], item[width]], f'{height} or {width}'))
+    return (rows, columns) if min(rows, columns) > 0 else None
 
 
 def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from .files import Images, finite, header, is_set, list_files, naming, read_json
+from .files import Images, finite, header, is_set, list_files, naming, read_json, size_in
 from .geometry import (
     bounding_box,
     box_corners,
@@ -25,16 +25,7 @@ from .geometry import (
     polygon_shape,
 )
 from .labelme_folders import images_of, splits_in, stem_of
-from .objects import (
-    NO_IMAGE,
-    Format,
-    LabelFolder,
-    Labelled,
-    Labels,
-    Read,
-    Report,
-    Shape,
-)
+from .objects import Format, LabelFolder, Labelled, Labels, Read, Report, Shape
 
 POLYGONS = ('polygon', 'rotation', 'oriented_rectangle', 'quadrilateral')
 BACKGROUND = ('_background_', '__background__')  # of labels.txt, for pixels of no object
@@ -79,25 +70,13 @@ def labelled(path: Path, content: Any, file: Path | None, report: Report) -> Lab
     if not isinstance(content, dict) or not isinstance(content.get('shapes'), list):
         raise ValueError("no list of 'shapes', as LabelMe writes it")
     if file is None:
-        if number := len(content['shapes']):
-            report.leave_out(NO_IMAGE, path.name, number)
-        else:
-            report.note('image that is not there, and has no object', path.name)
+        report.leave_out_image(path.name, len(content['shapes']))
         return None
     if odd := [n for n, one in enumerate(content['shapes'], 1) if not isinstance(one, dict)]:
         raise ValueError(f'shape {odd[0]} is {content["shapes"][odd[0] - 1]!r:.80}')
-    item = Labelled(file, size=size_of(content))
+    item = Labelled(file, size=size_in(content, 'imageHeight', 'imageWidth'))
     add_shapes(item, content['shapes'], path.name, report)
     return item
-
-
-def size_of(content: dict[str, Any]) -> tuple[int, int] | None:
-    """(height, width) of the image in pixels; None if the file does not say it."""
-    sides = [content.get('imageHeight'), content.get('imageWidth')]
-    if not all(sides):
-        return None
-    height, width = (int(side) for side in finite(sides, 'imageHeight or imageWidth'))
-    return height, width
 
 
 def add_shapes(item: Labelled, given: Sequence[dict[str, Any]], name: str, report: Report) -> None:
@@ -165,7 +144,7 @@ def points_of(given: Any) -> np.ndarray:
 
 
 def is_upright(corners: np.ndarray) -> bool:
-    """Return whether four corners [4, 2] are those of their box."""
+    """Return whether four corners [4, 2] fill their box."""
     x, y = corners.T
     area = abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2  # shoelace formula
     _, _, width, height = bounding_box(corners)
@@ -175,7 +154,7 @@ def is_upright(corners: np.ndarray) -> bool:
 def mask_of(
     given: dict[str, Any], label: str, points: np.ndarray, item: Labelled, more: dict[str, Any]
 ) -> Shape | str:
-    """An object from a mask in PNG, in base64, whose first pixel is at the first point.
+    """An object from a PNG in base64 whose first pixel is at the first point.
 
     Raises:
         ValueError: it is no PNG.
