@@ -583,7 +583,7 @@ def resized(root: Path) -> None:
         (several_files, r'has task_1\.xml, task_2\.xml of CVAT'),
         (cut_off, r'annotations\.xml is no XML, cut off'),
         (empty, r'annotations\.xml is no XML, or cut off'),
-        (only_validation, r'val/annotations\.xml has no annotations\.xml in train/ beside it'),
+        (only_validation, r'val/annotations\.xml has labels for validation, and no train/'),
         (no_images, r'2 x object of an image that is not there \(left out\): 1\.jpg, 2\.jpg'),
         (only_a_subset_for_testing, r"has a subset 'test' for validation, and none for training"),
         (validation_without_labels, r'data/val has images, but no labels as .*train/annotations'),

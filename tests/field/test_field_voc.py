@@ -648,10 +648,7 @@ def validation_without_labels(root: Path) -> None:
             two_folders_below,
             r'has several VOC data sets: set own\.data_root to one of .*cats, .*dog',
         ),
-        (
-            nothing_for_training,
-            r'valid/Annotations has labels for validation, and no folder train/ ',
-        ),
+        (nothing_for_training, 'valid/Annotations has labels for validation, and no train/ beside'),
         (
             validation_without_labels,
             r'data/valid has images, but no labels as .*/train/Annotations',

@@ -462,11 +462,11 @@ def test_several_yaml_files(root: Path) -> None:
                 'labels/val/b.txt': '',
                 'images/val/c.jpg': None,
             },
-            ['images/val has images, but no YOLO labels'],
+            ['images/val has images, but no labels'],
         ),
         (
             {'classes.txt': 'cat', **pair('images/val/b', 'labels/val/b')},
-            ['labels/val has YOLO labels for validation; none are to train'],
+            ['labels/val has labels for validation, and no train/ beside it has labels'],
         ),
         (
             {

@@ -14,14 +14,21 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from .cvat_pictures import Contents, Picture, contents_of, with_nodes
-from .files import IMAGE_SUFFIXES, Images, finite, header, naming, subfolders, walk
+from .files import Images, finite, header, naming, subfolders
 from .geometry import ellipse, mask_shape, polygon_shape, rotated_shape
 from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
-from .splits import SPLITS, by_folder, by_hash
+from .splits import (
+    SPLIT_NAMES,
+    SPLITS,
+    Splits,
+    by_folder,
+    by_hash,
+    check_unlabelled,
+    in_folders,
+)
 
 FILE = 'annotations.xml'
 MOST_FILES = 20  # a folder with more XML files has one for each image, so is not CVAT's
-SPLIT_NAMES = {*SPLITS['train'], *SPLITS['val']}
 CORNERS = ('xtl', 'ytl', 'xbr', 'ybr')
 
 
@@ -41,35 +48,21 @@ def find_cvat(root: Path) -> LabelFolder | None:
         raise several(
             root, [labels.source for files in found.values() for labels in files.values()]
         )
-    for home, files in found.items():
-        if len(files) == len(SPLITS):
-            return LabelFolder(CVAT, files, 'folder')
-        check_validation(home, files['train'])
-        return split_one(files['train'])
+    for files in found.values():
+        both = len(files) == len(SPLITS)
+        return LabelFolder(CVAT, files, 'folder') if both else split_one(files['train'])
     return None
-
-
-def check_validation(home: Path, labels: Labels) -> None:
-    """Check that no folder beside the training folder has images for validation.
-
-    Raises:
-        ValueError: it has, and no labels.
-    """
-    folders = subfolders(home)
-    for folder in (folders.get('val'), folders.get('valid')):
-        if folder and labels.images != home and any(walk(folder, IMAGE_SUFFIXES)):
-            raise ValueError(f'{folder} has images, but no labels as {labels.source} has')
 
 
 def files_in(home: Path) -> dict[str, Labels]:
     """The file of each split in a folder, or the only file as 'train'."""
-    parts = {split: labels_of_split(home, names) for split, names in SPLITS.items()}
-    splits = {split: labels for split, labels in parts.items() if labels}
-    if 'train' not in splits and 'val' in splits:
-        raise ValueError(f'{splits["val"].source} has no {FILE} in train/ beside it')
-    if not splits and (labels := single_file(home)):
-        return dict(train=labels)
-    return splits
+    if splits := in_folders(lambda name: labels_of_split(home, name), [home]):
+        return splits
+    if (labels := single_file(home)) is None:
+        return {}
+    if labels.images != home:
+        check_unlabelled([home], labels.source)
+    return dict(train=labels)
 
 
 def several(root: Path, files: Sequence[Path]) -> ValueError:
@@ -95,16 +88,13 @@ def split_one(labels: Labels) -> LabelFolder:
     return LabelFolder(CVAT, splits, described, classes)
 
 
-def labels_of_split(root: Path, names: Sequence[str]) -> Labels | None:
+def labels_of_split(root: Path, name: str) -> Labels | None:
     """The labels of a split: the only file in train/, train.xml or annotations/train.xml."""
-    folders = subfolders(root)
-    for name in names:
-        if name in folders and (labels := single_file(folders[name])):
-            return labels
-        for file in (root / f'{name}.xml', root / 'annotations' / f'{name}.xml'):
-            if file.is_file() and is_cvat(file):
-                return labels_of(file, name)
-    return None
+    folder = subfolders(root).get(name)
+    if folder and (labels := single_file(folder)):
+        return labels
+    files = root / f'{name}.xml', root / 'annotations' / f'{name}.xml'
+    return next((labels_of(x, name) for x in files if x.is_file() and is_cvat(x)), None)
 
 
 def labels_of(file: Path, split: str = '') -> Labels:
@@ -143,7 +133,7 @@ def is_cvat(file: Path) -> bool:
         raise ValueError(f'{file} is no XML, or cut off ({error})') from error
 
 
-def by_subset(labels: Labels, pictures: Sequence[Picture]) -> tuple[dict[str, Labels], str] | None:
+def by_subset(labels: Labels, pictures: Sequence[Picture]) -> Splits | None:
     """The splits by subsets of a project, or folders in names of images; None for none.
 
     Raises:

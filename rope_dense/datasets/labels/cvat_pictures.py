@@ -43,14 +43,14 @@ class Picture:
 
 @dataclass
 class Contents:
-    """The pictures of a file, those of <image> elements first, and its classes in their order."""
+    """The pictures of a file, first the <image> elements, and its classes in their order."""
 
     pictures: list[Picture]
     classes: list[str]
 
 
 def contents_of(file: Path, images: Images) -> Contents:
-    """The pictures of a file, those of <image> elements without their nodes, and its classes.
+    """The pictures of a file, without the nodes of <image> elements, and its classes.
 
     Raises:
         ValueError: no XML, or frames whose image files cannot be told; the message has the file.
@@ -92,7 +92,7 @@ def elements_of(file: Path) -> Iterator[Element]:
 
 
 def with_nodes(file: Path, contents: Contents) -> Iterator[Picture]:
-    """The pictures of a file with the nodes of their <image> elements before those of tracks."""
+    """The pictures of a file with the nodes of <image> elements before the nodes of tracks."""
     left = iter(contents.pictures)
     for node in elements_of(file):
         if node.tag == 'image':

@@ -1,7 +1,7 @@
 """DOTA: a text file for each image, a line for each object: four corners, class, difficulty.
 
-The format is that of https://captain-whu.github.io/DOTA/dataset.html. Many own data sets have no
-difficulty: whether lines have it is decided once for a data set.
+See https://captain-whu.github.io/DOTA/dataset.html. Many own data sets have no difficulty: whether
+lines have it is decided once for a data set.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Repo
 HEAD = ('imagesource', 'gsd')
 # mmrotate's img_split.py writes 2 for what a patch cuts, and pandas 1.0 for 1.
 DIFFICULTIES = {'0': 0, '1': 1, '2': 2, '0.0': 0, '1.0': 1, '2.0': 2}
-ABOVE = 4  # folders, from that of the label files, in which classes.txt may be
+ABOVE = 4  # folders, from the label files on, in which classes.txt may be
 
 
 def find_dota(root: Path) -> LabelFolder | None:
@@ -126,7 +126,7 @@ def has_difficulty(sources: set[Path]) -> bool:
 
 
 def ends_of(sources: set[Path]) -> dict[str, str]:
-    """What is behind the corners in the lines of folders, each with the first place of it."""
+    """The ends of lines, behind the corners, each with its first place in the folders."""
     places: dict[str, str] = {}
     for path in (path for source in sorted(sources) for path in label_texts(source)):
         for where, line in object_lines(path):

@@ -11,11 +11,10 @@ from pathlib import Path
 from ..classes import CLASSES_FILE
 from .files import IMAGE_SUFFIXES, Images, list_files, subfolders
 from .objects import Labels, Report
-from .splits import SPLITS, by_hash
+from .splits import SPLITS, Splits, by_hash, in_folders, only
 
 LABEL_FOLDERS = re.compile(r'labeltxt.*|annfiles')
 HORIZONTAL = re.compile(r'hbb|task2|reclabel', re.I)  # folders of the same objects as upright boxes
-Splits = tuple[dict[str, Labels], str]  # and what says which image is in which
 
 
 def splits_in(root: Path) -> Splits | None:
@@ -27,26 +26,15 @@ def splits_in(root: Path) -> Splits | None:
     if found := splits_at(root):
         return found
     below = {path: found for path in subfolders(root).values() if (found := splits_at(path))}
-    if len(below) > 1:
-        names = ', '.join(map(str, below))
-        raise ValueError(f'{root} has several DOTA data sets: set own.data_root to one ({names})')
-    return next(iter(below.values()), None)
+    return only(below, root, 'DOTA')
 
 
 def splits_at(home: Path) -> Splits | None:
     """Both splits in a folder: in folders of their names, else by a hash."""
-    found: dict[str, Labels] = {}
-    for split, names in SPLITS.items():
-        if first := next(filter(None, (labels_of_split(home, name) for name in names)), None):
-            found[split] = first
+    homes = [home, *filter(None, [subfolders(home).get('images')])]
+    found = in_folders(lambda name: labels_of_split(home, name), homes)
     if len(found) == len(SPLITS):
         return found, 'folder'
-    if 'val' in found:
-        raise ValueError(f'{found["val"].source} has labels for validation; none are to train')
-    if 'train' in found:
-        unlabelled = [image_folder(home, name) for name in SPLITS['val'] if name != 'test']
-        for folder in filter(None, unlabelled):
-            raise ValueError(f'{folder} has images, but no labels as {found["train"].source} has')
     together = found.get('train') or labels_in(home)
     return by_hash(together, stems_of(together)) if together else None
 
@@ -89,7 +77,7 @@ def label_folder(home: Path) -> Path | None:
     """The folder of label files in a folder.
 
     Raises:
-        ValueError: several, such as those of two versions of DOTA.
+        ValueError: several, such as labels of two versions of DOTA.
     """
     named = [path for name, path in subfolders(home).items() if LABEL_FOLDERS.fullmatch(name)]
     if len(found := [path for path in named if label_texts(path)]) > 1:
@@ -99,7 +87,7 @@ def label_folder(home: Path) -> Path | None:
 
 
 def label_texts(source: Path) -> list[Path]:
-    """The label files in a folder; without those of upright boxes if there are others."""
+    """The label files in a folder, without files of upright boxes if there are others."""
     files = [path for path in list_files(source, ('.txt',)) if path.name.lower() != CLASSES_FILE]
     return [
         path for path in files if not HORIZONTAL.search(str(path.parent.relative_to(source)))
@@ -112,7 +100,7 @@ def stem_of(path: Path, labels: Labels) -> str:
 
 
 def owned_images(labels: Labels, images: Images) -> Iterator[tuple[Path, Path | None]]:
-    """Each label file with its image: that of its path, else the only one of its name.
+    """Each label file with its image: of its path, else the only one of its name.
 
     The second only for label files in a folder that no images are in. A path may be in another case
     or Unicode form.

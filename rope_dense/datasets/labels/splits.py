@@ -1,56 +1,100 @@
-"""Which image is for training and which for validation."""
+"""The images for training and for validation, by folders or by a hash of their names."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
 
-from .files import IMAGE_SUFFIXES, list_files
+from .files import IMAGE_SUFFIXES, subfolders, walk
 from .objects import Labels
 
+Splits = tuple[dict[str, Labels], str]  # and what says which image is in which, in words
+Found = TypeVar('Found')
 SPLITS = {
     'train': ('train2017', 'train', 'training'),
     'val': ('val2017', 'val', 'valid', 'validation', 'test'),
 }
+SPLIT_NAMES = {*SPLITS['train'], *SPLITS['val']}
 WORDS = {'train': 'training', 'val': 'validation'}
 VAL_PART = 5  # every fifth image is for validation where nothing says which
 BY_HASH = f'a hash of the name (one image of {VAL_PART} for validation)'
 
 
-def by_folder(find: Callable[[str], Labels | None]) -> tuple[dict[str, Labels], str] | None:
-    """The labels of both splits, and what says which is which, from the common names of splits.
+def by_folder(find: Callable[[str], Labels | None]) -> Splits | None:
+    """The splits by folders or subsets of their common names; None without one for training.
 
     Where there are labels of a training split only, a part of its images is for validation.
 
     Args:
         find: returns the labels of a split by a name such as 'train' or 'valid'; None for none.
     """
-    splits: dict[str, Labels] = {}
-    for split, names in SPLITS.items():
-        found = next((labels for name in names if (labels := find(name))), None)
-        if found is not None:
-            splits[split] = found
+    splits = found_by_name(find)
     if len(splits) == len(SPLITS):
         return splits, 'folder'
     return by_hash(splits['train']) if 'train' in splits else None
 
 
-def by_hash(labels: Labels, stems: Collection[str] | None = None) -> tuple[dict[str, Labels], str]:
+def found_by_name(find: Callable[[str], Labels | None]) -> dict[str, Labels]:
+    """The labels of each split, by the first of its common names that has some."""
+    found = {split: next(filter(None, map(find, names)), None) for split, names in SPLITS.items()}
+    return {split: labels for split, labels in found.items() if labels}
+
+
+def in_folders(find: Callable[[str], Labels | None], homes: Iterable[Path]) -> dict[str, Labels]:
+    """The labels of each split, or of the training split only; none for no folders of splits.
+
+    Args:
+        homes: may have a folder val/ of images.
+
+    Raises:
+        ValueError: labels for validation only, or images for validation without labels.
+    """
+    splits = found_by_name(find)
+    if 'train' not in splits and 'val' in splits:
+        source = splits['val'].source
+        raise ValueError(f'{source} has labels for validation, and no train/ beside it has labels')
+    if 'train' in splits and 'val' not in splits:
+        check_unlabelled(homes, splits['train'].source)
+    return splits
+
+
+def check_unlabelled(homes: Iterable[Path], source: Path) -> None:
+    """Refuse images in val/ or the like, where only `source` has labels; test/ may have some."""
+    names = [name for name in SPLITS['val'] if name != 'test']
+    for folders in map(subfolders, homes):
+        refuse_images((folders[name] for name in names if name in folders), source)
+
+
+def only(found: Mapping[Path, Found], root: Path, title: str) -> Found | None:
+    """The only data set of several places; None for none.
+
+    Raises:
+        ValueError: several.
+    """
+    if len(found) > 1:
+        names = ', '.join(map(str, found))
+        raise ValueError(
+            f'{root} has several {title} data sets: set own.data_root to one of {names}'
+        )
+    return next(iter(found.values()), None)
+
+
+def by_hash(labels: Labels, stems: Collection[str] | None = None) -> Splits:
     """Both splits of one folder of labels by a hash of each name: more images move none.
 
     At least one image is in each, also of few images.
 
     Args:
-        stems: paths of the labelled images, in their folder and without suffix; None for all of
-            the labels' names, with those that are not there, or of the folder.
+        stems: paths of the labelled images, in their folder and without suffix; None for the names
+            of the labels, with images that are not there.
 
     Raises:
         ValueError: less than two images.
     """
-    if stems is None:
-        files = list_files(labels.images, IMAGE_SUFFIXES)
-        stems = labels.names or {labels.path_of(file) for file in files}
+    stems = labels.names or () if stems is None else stems
     if len(stems) < 2:
         raise ValueError(
             f'{labels.source}: {len(stems)} labelled image, so none for validation: put '
@@ -63,21 +107,18 @@ def by_hash(labels: Labels, stems: Collection[str] | None = None) -> tuple[dict[
     return {split: replace(labels, names=names) for split, names in parts.items()}, BY_HASH
 
 
+def refuse_images(folders: Iterable[Path], source: Path) -> None:
+    """Raise ValueError if a folder for validation has images, but no labels as `source` has."""
+    for folder in folders:
+        if any(walk(folder, IMAGE_SUFFIXES)):
+            raise ValueError(f'{folder} has images, but no labels as {source} has')
+
+
 def is_for_validation(stem: str) -> bool:
-    """Whether an image of this path is for validation where nothing says which."""
+    """Return whether an image of this path is for validation where nothing says which."""
     return digest_of(stem)[0] % VAL_PART == 0
 
 
 def digest_of(stem: str) -> bytes:
     """A digest of the path of an image, which more images do not change."""
     return hashlib.sha256(stem.encode()).digest()
-
-
-def labelled_stems(labels: Labels, suffix: str) -> set[str]:
-    """The images that have a file of labels of the same path or name, as paths without suffix."""
-    files = list_files(labels.source, (suffix,))
-    paths = {file.relative_to(labels.source).with_suffix('').as_posix() for file in files}
-    names = {file.stem for file in files}
-    images = list_files(labels.images, IMAGE_SUFFIXES)
-    stems = {labels.path_of(image): image.stem for image in images}
-    return {path for path, name in stems.items() if path in paths or name in names}

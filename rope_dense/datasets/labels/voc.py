@@ -1,8 +1,7 @@
 """Pascal VOC: an XML file for each image, whose pixels count from 1.
 
-The format is that of the devkit, http://host.robots.ox.ac.uk/pascal/VOC/voc2012, with what
-Roboflow, Labelbox, CVAT, labelImg and roLabelImg write: folders of splits, polygons and rotated
-boxes.
+The devkit, http://host.robots.ox.ac.uk/pascal/VOC/voc2012, has the format. Roboflow, Labelbox,
+CVAT, labelImg and roLabelImg add folders of splits, polygons and rotated boxes.
 """
 
 from __future__ import annotations

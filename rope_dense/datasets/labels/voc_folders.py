@@ -20,11 +20,10 @@ from .files import (
     without_suffix,
 )
 from .objects import Labels, Report
-from .splits import SPLITS, by_hash
+from .splits import SPLIT_NAMES, SPLITS, Splits, by_hash, in_folders, only
 
 LABEL_FOLDERS = ('annotations', 'annotation', 'xmls', 'xml', 'labels', 'label')
 IMAGE_FOLDERS = ('jpegimages', 'images', 'image', 'imgs', 'img', 'jpgimages', 'pngimages')
-Splits = tuple[dict[str, Labels], str]  # and what says which image is in which
 LOOKED_AT = 5  # files that decide whether a folder has annotations of Pascal VOC
 PER_CLASS = re.compile(r'\s+(-1|0|1)$')  # the last word in lists of one class
 TWO_PATHS = re.compile(rf'^(\S.*(?:{"|".join(map(re.escape, IMAGE_SUFFIXES))}))\s.*\.xml$', re.I)
@@ -33,7 +32,7 @@ TWO_PATHS = re.compile(rf'^(\S.*(?:{"|".join(map(re.escape, IMAGE_SUFFIXES))}))\
 def splits_in(root: Path) -> Splits | None:
     """Both splits of the data set in a folder, or in a folder in it; None for no data set.
 
-    The lists in ImageSets/Main, or folders of the splits within or around those of labels and
+    The lists in ImageSets/Main, or folders of the splits in or around the folders of labels and
     images, say which image is in which split; else a hash does.
 
     Raises:
@@ -46,9 +45,7 @@ def splits_in(root: Path) -> Splits | None:
         return by_hash(labels, all_stems(labels))
     folders = subfolders(root).values()
     below = {path: found for path in folders if (found := splits_at(path, labels_in(path)))}
-    if len(below) > 1:
-        raise several(root, below)
-    return next(iter(below.values()), None)
+    return only(below, root, 'VOC')
 
 
 def splits_at(home: Path, together: Labels | None) -> Splits | None:
@@ -64,12 +61,6 @@ def splits_at(home: Path, together: Labels | None) -> Splits | None:
     return by_hash(together, all_stems(together)) if together else None
 
 
-def several(root: Path, places: Iterable[Path]) -> ValueError:
-    """The error of several data sets."""
-    names = ', '.join(map(str, places))
-    return ValueError(f'{root} has several VOC data sets: set own.data_root to one of {names}')
-
-
 def voc_home(root: Path) -> tuple[Path, Labels | None]:
     """The folder of the data set, VOC2012 or the like below the root or the root, and its labels.
 
@@ -81,9 +72,8 @@ def voc_home(root: Path) -> tuple[Path, Labels | None]:
     depths = ('VOC20*', '*/VOC20*', '*/*/VOC20*')
     homes = [path for depth in depths for path in sorted(root.glob(depth)) if path.is_dir()]
     found = {path: labels for path in homes if (labels := labels_in(path))}
-    if len(found) > 1:
-        raise several(root, found)
-    return next(iter(found.items()), (root, None))
+    labels = only(found, root, 'VOC')
+    return next(iter(found), root), labels
 
 
 def labels_in(home: Path) -> Labels | None:
@@ -104,7 +94,7 @@ def beside_images(root: Path) -> Labels | None:
     """The root, if folders below it have images with an XML file beside each, and no split."""
     files = list_files(root, ('.xml',))
     folders = {part.lower() for path in files for part in path.relative_to(root).parts[:-1]}
-    if folders & {*SPLITS['train'], *SPLITS['val']} or not has_voc(map(str, files)):
+    if folders & SPLIT_NAMES or not has_voc(map(str, files)):
         return None
     labels = Labels(root, root)
     images = Images(labels, Report())
@@ -215,16 +205,7 @@ def by_split_folders(home: Path, together: Labels | None) -> Splits | None:
             return None
         return labels_within(together, sources.get(name), images.get(name))
 
-    found = {split: next(filter(None, map(find, names)), None) for split, names in SPLITS.items()}
-    splits = {split: labels for split, labels in found.items() if labels}
-    if 'train' not in splits and 'val' in splits:
-        raise ValueError(
-            f'{splits["val"].source} has labels for validation, and no folder train/ beside it has '
-            'labels for training'
-        )
-    for folder in (around.get('val'), around.get('valid'), images.get('val'), images.get('valid')):
-        if len(splits) == 1 and folder and any(walk(folder, IMAGE_SUFFIXES)):
-            raise ValueError(f'{folder} has images, but no labels as {splits["train"].source} has')
+    splits = in_folders(find, [home, *([together.images] if together and is_apart else [])])
     if len(splits) == len(SPLITS):
         return splits, 'folder'
     return by_hash(splits['train']) if splits else None
@@ -271,7 +252,7 @@ def images_of(files: Mapping[str, Path], images: Images) -> dict[str, str]:
         files: by their paths without suffix.
 
     Returns:
-        Paths of images without suffix by those of XML files.
+        Paths of images by paths of XML files, without suffixes.
     """
     found = {stem: stem for stem in files if stem in images.by_stem}
     paths = {file: stem for stem, file in images.by_stem.items()} if len(found) < len(files) else {}

@@ -1,6 +1,6 @@
 """YOLO: a text file for each image, a line for each object, in shares of the image.
 
-Lines are those of https://docs.ultralytics.com/datasets: the number of the class, then a box
+A line, see https://docs.ultralytics.com/datasets, has the number of the class, then a box
 (centre, width, height), the corners of a polygon or of a rotated box, or a box with key points.
 """
 
@@ -40,8 +40,8 @@ def read_yolo(labels: Labels, classes: Sequence[str] | None, report: Report) -> 
     """All images of a split; one without a label file has no objects.
 
     Args:
-        classes: names in the order of the class numbers; None for those of classes.txt, of
-            NAME.names or of a yaml, in the folder of the labels or above.
+        classes: names in the order of the class numbers; None for the names in
+            classes.txt, NAME.names or a yaml, in the folder of the labels or above.
     """
     names, options = (tuple(classes), labels.options) if classes else named(labels)
     images = Images(labels, report)

@@ -73,7 +73,7 @@ def label_folders(images: str) -> list[tuple[str, str]]:
     """The folders of labels for a folder of images, each with the folder of images that is alike.
 
     `labels/train` for `images/train`, and the folder itself, if they have label files; else
-    `labels`, if its files are those of all folders in `images`.
+    `labels`, if it has the files of all folders in `images`.
     """
     labels = label_folder(images)
     pairs = dict.fromkeys([(labels, images), (images, images)])
@@ -162,7 +162,7 @@ def matched(
     Paths of images are in their folder and without suffix.
 
     Raises:
-        ValueError: a label file may be that of several images.
+        ValueError: a label file may be of several images.
     """
     texts = {os.path.splitext(path)[0]: path for path in label_files(labels.source)}
     home = '' if labels.source == Path() else f'{labels.source}/'
@@ -212,7 +212,7 @@ def elsewhere(
 ) -> dict[str, Path]:
     """Label files by the only image of their name, if no image has one where it belongs.
 
-    Or if their name is that of the image with its suffix, 'a.jpg.txt', or in another case or
+    Or if their name is the image's with its suffix, 'a.jpg.txt', or in another case or
     Unicode form.
     """
     found: dict[str, Path] = {}

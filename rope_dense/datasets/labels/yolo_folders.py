@@ -11,13 +11,11 @@ from pathlib import Path
 from ..classes import CLASSES_FILE
 from .files import IMAGE_SUFFIXES, Images, numbered_lines, read_text, subfolders
 from .objects import Labels, Report
-from .splits import SPLITS
-from .yolo_files import images_below, in_two, label_files, labels_of, matched
+from .splits import SPLIT_NAMES, SPLITS, Splits, in_folders
+from .yolo_files import in_two, label_files, labels_of, matched
 from .yolo_yaml import Found, declaration_in, declared, names_above, options_in
 
 LOOKED_AT = 20  # label files that decide whether a folder has labels of YOLO
-SPLIT_NAMES = {*SPLITS['train'], *SPLITS['val']}
-Splits = tuple[dict[str, Labels], str]  # and what says which image is in which
 
 
 def find_data_set(root: Path) -> Found | None:
@@ -64,7 +62,7 @@ def refuse_unplaced(root: Path) -> None:
 
 
 def places_of(found: Found) -> dict[str, tuple[object, ...]]:
-    """Where the labels and images of each split are."""
+    """The place of the labels and images of each split."""
     return {split: (item.source, item.images, item.names) for split, item in found[0].items()}
 
 
@@ -95,17 +93,15 @@ def common_folders(home: Path) -> Splits | None:
     Raises:
         ValueError: only one split has labels.
     """
-    found: dict[str, Labels] = {}
-    for split, names in SPLITS.items():
-        places = (place for name in names for place in split_places(home, name))
-        if first := next(filter(None, (yolo_labels(place, home) for place in places)), None):
-            found[split] = first
+
+    def find(name: str) -> Labels | None:
+        places = (yolo_labels(place, home) for place in split_places(home, name))
+        return next(filter(None, places), None)
+
+    found = in_folders(find, [home, *image_folders(home)])
     if len(found) == len(SPLITS):
         return found, 'folder'
-    if 'val' in found:
-        raise ValueError(f'{found["val"].source} has YOLO labels for validation; none are to train')
     if 'train' in found:
-        check_unlabelled(home, found['train'])
         return in_two(found['train'])
     for place in undivided(home):
         if labels := yolo_labels(place, home):
@@ -134,12 +130,16 @@ def is_listing(path: Path) -> bool:
     return first.strip().lower().endswith(IMAGE_SUFFIXES)
 
 
-def undivided(home: Path) -> Iterator[Path]:
+def undivided(home: Path) -> list[Path]:
     """Folders that may have the images of all splits."""
+    has_images = any(name.lower().endswith(IMAGE_SUFFIXES) for name in os.listdir(home))
+    return [*image_folders(home), *([home] if has_images else [])]
+
+
+def image_folders(home: Path) -> list[Path]:
+    """images/, or darknet's JPEGImages/."""
     folders = subfolders(home)
-    yield from (folders[name] for name in ('images', 'jpegimages') if name in folders)
-    if any(name.lower().endswith(IMAGE_SUFFIXES) for name in os.listdir(home)):
-        yield home
+    return [folders[name] for name in ('images', 'jpegimages') if name in folders]
 
 
 def yolo_labels(place: Path, root: Path) -> Labels | None:
@@ -157,14 +157,6 @@ def is_yolo(line: str) -> bool:
     """Return whether a line is a class and numbers; also if they are not as they should be."""
     words = line.replace(',', ' ').split()
     return len(words) > 4 and all(word.lstrip('-')[:1] in set('0123456789.') for word in words)
-
-
-def check_unlabelled(home: Path, train: Labels) -> None:
-    """Refuse images for validation that have no labels."""
-    for name in SPLITS['val']:
-        for place in split_places(home, name):
-            if name != 'test' and place.is_dir() and images_below(place):
-                raise ValueError(f'{place} has images, but no YOLO labels as {train.source} has')
 
 
 def check_undivided(labels: Labels) -> None:

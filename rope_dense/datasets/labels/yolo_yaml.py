@@ -1,4 +1,4 @@
-"""What a data.yaml of YOLO says, or darknet's obj.data: splits, names of classes, key points."""
+"""A data.yaml of YOLO, or darknet's obj.data: splits, names of classes, key points."""
 
 from __future__ import annotations
 
