@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .coco_files import chosen_files, name_of, unlike_coco
+from .coco_files import check_coco, chosen_files, name_of
 from .coco_images import (
     check_unlabelled,
     find_image,
@@ -85,8 +85,7 @@ def read_coco(labels: Labels, classes: Sequence[str] | None, report: Report) -> 
     path = labels.source
     state = path.stat()
     content = content_of(path, state.st_size, state.st_mtime_ns)
-    if reason := unlike_coco(content):
-        raise ValueError(f'{path} is no COCO file of objects, {reason}')
+    check_coco(path, content)
     for key in ('images', 'annotations'):
         if odd := [n for n, item in enumerate(content[key]) if not isinstance(item, dict)]:
             raise ValueError(f'{path}: number {odd[0]} of {key} is {content[key][odd[0]]!r}')

@@ -135,11 +135,8 @@ def check_others(root: Path, given: Sequence[Candidate]) -> None:
         except ValueError:  # its name promises nothing
             continue
         has_images = isinstance(content, dict) and isinstance(content.get('images'), list)
-        reason = other_tool(content) if is_alone else None
-        if reason or (has_images and not one.rank[1]):
-            raise ValueError(
-                f'{one.path} is no COCO file of objects, {reason or unlike_coco(content)}'
-            )
+        if (is_alone and other_tool(content)) or (has_images and not one.rank[1]):
+            check_coco(one.path, content)
 
 
 def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
@@ -151,16 +148,13 @@ def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
     whole = best_file(given, '')
     if not found:
         return {'': whole} if whole else {}
+    for item in given:
+        if item.split == 'train':
+            check_coco(item.path, head(item.path))
     names = ', '.join(item.path.name for item in given)
-    reasons = [
-        f'; {item.path.name} is no COCO file of objects, {reason}'
-        for item in given
-        if item.split == 'train' and (reason := unlike_coco(head(item.path)))
-    ]
     raise ValueError(
         f'{found["val"].path} is of the validation split, and no COCO file of the training split '
-        f'(there are {names}{"".join(reasons)}): name it by own.train=FILE, or another format by '
-        'own.format'
+        f'(there are {names}): name it by own.train=FILE, or another format by own.format'
     )
 
 
@@ -170,12 +164,10 @@ def check_validation(given: Sequence[Candidate], taken: CocoFile | None) -> None
     Raises:
         ValueError: it has no labels of objects.
     """
-    items = [item for item in given if item.split == 'val' and item.rank == (False, False)]
-    if taken and taken.path in [item.path for item in items]:
-        return
-    for item in items:
-        if reason := unlike_coco(head(item.path)):
-            raise ValueError(f'{item.path} is no COCO file of objects, {reason}')
+    paths = [one.path for one in given if one.split == 'val' and one.rank == (False, False)]
+    if not taken or taken.path not in paths:
+        for path in paths:
+            check_coco(path, head(path))
 
 
 def best_file(given: Sequence[Candidate], split: str) -> CocoFile | None:
@@ -247,6 +239,12 @@ def after_gap(text: str, index: int) -> int:
     """The place behind white space, commas and colons."""
     found = GAP.match(text, index)
     return found.end() if found else index
+
+
+def check_coco(path: Path, content: Any) -> None:
+    """Raise ValueError unless a JSON file has annotations of objects by COCO."""
+    if reason := unlike_coco(content):
+        raise ValueError(f'{path} is no COCO file of objects, {reason}')
 
 
 def unlike_coco(content: Any) -> str | None:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from .coco_files import USUAL_FOLDERS, CocoFile, head, splits_in, unlike_coco, words_of
+from .coco_files import USUAL_FOLDERS, CocoFile, check_coco, head, splits_in, words_of
 from .files import IMAGE_SUFFIXES, Images, list_files, subfolders, suffixes_in, without_suffix
 from .objects import Labels, Report
-from .splits import SPLITS, by_hash
+from .splits import SPLITS, by_hash, refuse_images
 
 IMAGE_FOLDERS = ('images', 'data', 'jpegimages')
 SAMPLE = 50  # names that are looked for in a folder of images
@@ -33,8 +33,7 @@ def coco_labels(root: Path, split: str, ann_file: str) -> Labels:
     if not path.is_file():
         raise ValueError(f'{path}: no such file; check own.{split}')
     content = head(path)
-    if reason := unlike_coco(content):
-        raise ValueError(f'{path} is no COCO file of objects, {reason}')
+    check_coco(path, content)
     return labels_of(CocoFile(path, content['images']), root, split)
 
 
@@ -64,12 +63,17 @@ def relative(folder: Path, home: Path) -> str:
     return folder.relative_to(home).as_posix() if folder.is_relative_to(home) else str(folder)
 
 
+def tops_of(home: Path) -> list[Path]:
+    """The folder of a data set, and the ones in it that may have the images of all splits."""
+    return [home, *(folder for name, folder in subfolders(home).items() if name in IMAGE_FOLDERS)]
+
+
 def image_folders(path: Path, home: Path, split: str) -> list[Path]:
     """The folders that may have the images of a file, the most usual first.
 
     Folders that name the split of the file, such as train_images, come before the others.
     """
-    tops = [home, *(folder for name, folder in subfolders(home).items() if name in IMAGE_FOLDERS)]
+    tops = tops_of(home)
     words = {word for name in relative(path, home).split('/') for word in words_of(name)}
     own = [
         (words.isdisjoint(words_of(folder.name)), folder)
@@ -150,25 +154,19 @@ def images_of(files: Iterable[tuple[CocoFile, Labels]]) -> tuple[set[Path], list
     return listed, sorted(path.name for path in there - listed)
 
 
-def check_unlabelled(home: Path, source: Path, listed: Collection[Path]) -> None:
-    """Check that no folder for validation, such as val/ or images/val/, has only other images.
+def check_unlabelled(home: Path, source: Path, listed: set[Path]) -> None:
+    """Raise ValueError if a folder such as val/ or images/val/ has only images without labels.
 
     Args:
         source: the only COCO file.
         listed: its images.
-
-    Raises:
-        ValueError: one has.
     """
-    tops = [home, *(folder for name, folder in subfolders(home).items() if name in IMAGE_FOLDERS)]
-    for folder in (place for top in tops for place in subfolders(top).values()):
+    for folder in (place for top in tops_of(home) for place in subfolders(top).values()):
         words = words_of(folder.name)
         word = splits_in(words).get('val', 'test')
-        if word.startswith('test') or not {*words} - {word} <= USUAL_FOLDERS:
-            continue
-        images = list_files(folder, IMAGE_SUFFIXES)
-        if images and not any(image in listed for image in images):
-            raise ValueError(f'{folder} has images, but no labels as {source} has')
+        is_for_validation = not word.startswith('test') and {*words} - {word} <= USUAL_FOLDERS
+        if is_for_validation and listed.isdisjoint(list_files(folder, IMAGE_SUFFIXES)):
+            refuse_images([folder], source)
 
 
 def split_images(file: CocoFile, labels: Labels) -> tuple[dict[str, Labels], str]:

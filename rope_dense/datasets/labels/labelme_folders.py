@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .files import IMAGE_SUFFIXES, Images, list_files, read_json, read_text, subfolders, walk
+from .files import Images, list_files, read_json, read_text, subfolders
 from .objects import Labels, Report
-from .splits import SPLITS, by_folder, by_hash
+from .splits import SPLITS, by_folder, by_hash, refuse_images
 
 LABEL_FOLDERS = ('annotations', 'annotation', 'labels', 'label', 'json', 'jsons', 'ann', 'labelme')
 IMAGE_FOLDERS = ('images', 'image', 'imgs', 'img', 'jpegimages')
@@ -58,18 +58,11 @@ def labels_of_split(root: Path, together: Labels, name: str) -> Labels | None:
 
 
 def check_unlabelled(root: Path, together: Labels) -> None:
-    """Check that no folder such as val/ has images for validation, where none have labels.
-
-    Raises:
-        ValueError: it has.
-    """
-    if any(labels_of_split(root, together, name) for name in SPLITS['val']):
-        return
-    for home in dict.fromkeys((root, together.images)):
-        folders = subfolders(home)
-        for folder in (folders[name] for name in SPLITS['val'] if name in folders):
-            if folder.name.lower() != 'test' and any(walk(folder, IMAGE_SUFFIXES)):
-                raise ValueError(f'{folder} has images, but no labels as {together.source} has')
+    """Raise ValueError if only a folder such as val/ has images for validation, and no labels."""
+    if not any(labels_of_split(root, together, name) for name in SPLITS['val']):
+        places = subfolders(root), subfolders(together.images)
+        names = [name for name in SPLITS['val'] if name != 'test']
+        refuse_images((at[name] for at in places for name in names if name in at), together.source)
 
 
 def has_labelme(folder: Path) -> bool:
