@@ -20,6 +20,7 @@ from rope_dense.project.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 DEEP = np.uint16
+RED, BLACK, WHITE = (255, 0, 0), (0, 0, 0), (255, 255, 255)
 
 
 def png(path: Path, bits: int, kind: int, *rows: bytes) -> Path:
@@ -53,30 +54,22 @@ def three(values: list[int], dtype: type = np.uint8) -> np.ndarray:
     return np.stack([grey(values, dtype)] * 3, axis=-1)
 
 
-# Written by a function of the path: the labels 0 1 2 0 1 2 255 255, whatever the file is.
+SHOWN = [0, 1, 2, 0, 1, 2, 255, 255]  # the labels of all masks of the next test
+GREY = Image.fromarray(grey(SHOWN))
 READ = {
-    '8 bits': lambda p: saved(p, grey([0, 1, 2, 0, 1, 2, 255, 255])),
-    '16 bits': lambda p: saved(p, grey([0, 1, 2, 0, 1, 2, 255, 255], DEEP)),
-    '32 bits': lambda p: saved(p.with_suffix('.tif'), grey([0, 1, 2, 0, 1, 2, 255, 255], np.int32)),
-    'float': lambda p: saved(p.with_suffix('.tif'), grey([0, 1, 2, 0, 1, 2, 255, 255], np.float32)),
-    'bmp': lambda p: saved(p.with_suffix('.bmp'), grey([0, 1, 2, 0, 1, 2, 255, 255])),
-    'RGB of equal channels': lambda p: saved(p, three([0, 1, 2, 0, 1, 2, 255, 255])),
-    'grey with alpha': lambda p: saved(
-        p, Image.merge('LA', [Image.fromarray(grey([0, 1, 2, 0, 1, 2, 255, 255]))] * 2)
-    ),
-    'RGBA': lambda p: saved(
-        p, Image.merge('RGBA', [Image.fromarray(grey([0, 1, 2, 0, 1, 2, 255, 255]))] * 4)
-    ),
-    'RGB of 16 bits': lambda p: cv2.imwrite(str(p), three([0, 1, 2, 0, 1, 2, 255, 255], DEEP)),
+    '8 bits': lambda p: saved(p, grey(SHOWN)),
+    '16 bits': lambda p: saved(p, grey(SHOWN, DEEP)),
+    '32 bits': lambda p: saved(p.with_suffix('.tif'), grey(SHOWN, np.int32)),
+    'float': lambda p: saved(p.with_suffix('.tif'), grey(SHOWN, np.float32)),
+    'bmp': lambda p: saved(p.with_suffix('.bmp'), grey(SHOWN)),
+    'RGB of equal channels': lambda p: saved(p, three(SHOWN)),
+    'grey with alpha': lambda p: saved(p, Image.merge('LA', [GREY] * 2)),
+    'RGBA': lambda p: saved(p, Image.merge('RGBA', [GREY] * 4)),
+    'RGB of 16 bits': lambda p: cv2.imwrite(str(p), three(SHOWN, DEEP)),
     'grey of 16 bits with alpha': lambda p: png(
-        p,
-        16,
-        4,
-        struct.pack('>16H', *(part for v in (0, 1, 2, 0, 1, 2, 255, 255) for part in (v, 65535))),
+        p, 16, 4, struct.pack('>16H', *(part for value in SHOWN for part in (value, 65535)))
     ),
-    'palette': lambda p: saved(
-        p, palette([0, 1, 2, 0, 1, 2, 255, 255], *((i, 0, 9) for i in range(256)))
-    ),
+    'palette': lambda p: saved(p, palette(SHOWN, *((i, 0, 9) for i in range(256)))),
 }
 
 
@@ -86,38 +79,23 @@ def test_masks_of_any_bits_are_the_same_labels(tmp_path: Path, kind: str) -> Non
     READ[kind](tmp_path / 'a.png')
     (path,) = tmp_path.iterdir()
     labels = labels_in(path, label_map(('a', 'b', 'c')))
-    assert labels.dtype == np.uint8 and labels.tolist() == [[0, 1, 2, 0, 1, 2, 255, 255]]
+    assert labels.dtype == np.uint8 and labels.tolist() == [SHOWN]
 
 
-# (writer, classes, values, void, labels): small depths, and numbers that settings name.
+HALVES, FOURS = [0, 0, 0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0, 1, 0]
+# (writer, own.values, labels): small depths, and numbers that settings name.
 NAMED = {
-    '1 bit': (lambda p: png(p, 1, 0, b'\x0f'), None, [0, 0, 0, 0, 1, 1, 1, 1]),
-    '1 bit as it is shown': (lambda p: png(p, 1, 0, b'\x0f'), [0, 255], [0, 0, 0, 0, 1, 1, 1, 1]),
+    '1 bit': (lambda p: png(p, 1, 0, b'\x0f'), None, HALVES),
+    '1 bit as it is shown': (lambda p: png(p, 1, 0, b'\x0f'), [0, 255], HALVES),
     '2 bits': (lambda p: png(p, 2, 0, b'\x11\x01'), None, [0, 1, 0, 1, 0, 0, 0, 1]),
-    '4 bits': (lambda p: png(p, 4, 0, b'\x01\x01\x10\x10'), None, [0, 1, 0, 1, 1, 0, 1, 0]),
-    '4 bits as shown': (
-        lambda p: png(p, 4, 0, b'\x01\x01\x10\x10'),
-        [0, 17],
-        [0, 1, 0, 1, 1, 0, 1, 0],
-    ),
+    '4 bits': (lambda p: png(p, 4, 0, b'\x01\x01\x10\x10'), None, FOURS),
+    '4 bits as shown': (lambda p: png(p, 4, 0, b'\x01\x01\x10\x10'), [0, 17], FOURS),
     '0 and 255': (lambda p: saved(p, grey([0, 255])), [0, 255], [0, 1]),
     '255 and 0': (lambda p: saved(p, grey([0, 255])), [255, 0], [1, 0]),
-    'a palette of black and white': (
-        lambda p: saved(p, palette([0, 1], (0, 0, 0), (255, 255, 255))),
-        [0, 255],
-        [0, 1],
-    ),
-    'a gif of black and white': (
-        lambda p: saved(p.with_suffix('.gif'), grey([0, 255])),
-        [0, 255],
-        [0, 1],
-    ),
-    'numbers above 255': (lambda p: saved(p, grey([300, 26001], DEEP)), [300, 26001], [0, 1]),
-    'negative numbers': (
-        lambda p: saved(p.with_suffix('.tif'), grey([-1, 7], np.int32)),
-        [-1, 7],
-        [0, 1],
-    ),
+    'palette of two': (lambda p: saved(p, palette([0, 1], BLACK, WHITE)), [0, 255], [0, 1]),
+    'gif': (lambda p: saved(p.with_suffix('.gif'), grey([0, 255])), [0, 255], [0, 1]),
+    'above 255': (lambda p: saved(p, grey([300, 26001], DEEP)), [300, 26001], [0, 1]),
+    'negative': (lambda p: saved(p.with_suffix('.tif'), grey([-1, 7], np.int32)), [-1, 7], [0, 1]),
 }
 
 
@@ -134,36 +112,20 @@ def test_numbers_of_the_classes(tmp_path: Path, kind: str) -> None:
 NO_CLASS = {
     '300': (lambda p: saved(p, grey([0, 300], DEEP)), r'a\.png has 300: neither .*\(0 to 1\)'),
     '256 + 1': (lambda p: saved(p, grey([0, 257], DEEP)), 'a.png has 257: '),
-    'instance ids': (lambda p: saved(p, grey([26001], DEEP)), 'has 26001: '),
-    '513 in 32 bits': (
-        lambda p: saved(p.with_suffix('.tif'), grey([0, 513], np.int32)),
-        'has 513: ',
-    ),
+    '32 bits': (lambda p: saved(p.with_suffix('.tif'), grey([0, 513], np.int32)), 'has 513: '),
     '-1': (lambda p: saved(p.with_suffix('.tif'), grey([-1, 0], np.int32)), 'has -1: '),
     'half': (lambda p: saved(p.with_suffix('.tif'), grey([0.5], np.float32)), r'has 0\.5: '),
     'nan': (lambda p: saved(p.with_suffix('.tif'), grey([np.nan], np.float32)), 'has nan: '),
     '300 in RGB': (lambda p: cv2.imwrite(str(p), three([300], DEEP)), 'has 300: '),
     'many': (lambda p: saved(p, grey([*range(20)])), r'has 2, 3, 4, 5, 6, 7, 8, 9 \.\.\.: '),
-    'colours': (
-        lambda p: saved(p, np.array([[[1, 2, 3]]], np.uint8)),
-        '`rope-dense convert-data colours`',
-    ),
-    'colours with alpha': (
-        lambda p: saved(p, np.array([[[1, 2, 3, 4]]], np.uint8)),
-        'has colours; ',
-    ),
-    'a mask in alpha': (
+    'colours': (lambda p: saved(p, three([1]) + grey([0, 1, 2])), '`rope-dense convert-data col'),
+    'alpha': (
         lambda p: saved(p, np.array([[[0, 0, 0, 0], [0, 0, 0, 255]]], np.uint8)),
         'only the alpha of the mask varies: ',
     ),
     'text': (lambda p: write(p, 'no image'), 'cannot be read as a mask'),
     'cut off': (
-        lambda p: write(
-            p,
-            saved(p, np.random.rand(40, 40)[..., None].astype(np.uint8).repeat(3, 2)).read_bytes()[
-                :60
-            ],
-        ),
+        lambda p: write(p, saved(p, np.eye(40, dtype=np.uint8)).read_bytes()[:60]),
         'cannot be read as a mask',
     ),
 }
@@ -228,16 +190,8 @@ CHECKED = {
         r'have 0 and 255 only, and 255 means ignored, so that bg would be all that '
         r'is trained: own\.values=\[0,255\] reads them as bg and road',
     ),
-    'all void': (
-        ([255], [255, 7]),
-        dict(void=[7]),
-        r'all pixels of the masks are ignored; .* 7, 255',
-    ),
-    'one class': (
-        ([0, 255],),
-        dict(classes=('road',)),
-        r'road is the only class, .*the background',
-    ),
+    'all void': (([255], [255, 7]), dict(void=[7]), 'all pixels .* are ignored; .* 7, 255'),
+    'one class': (([0, 255],), dict(classes=('road',)), 'road is the only class, .*the background'),
     'masks of one class': (([0], [0]), {}, 'all pixels of its 2 masks are bg: check'),
     '300': (([0, 1], [300]), {}, r'dataset: .*001\.png has 300: neither'),
 }
@@ -289,7 +243,6 @@ def test_the_data_set_gives_labels(tmp_path: Path) -> None:
     assert parts[0][0]['gt_seg_map'][0, :5].tolist() == [0, 1, 255, 2, 255]
 
 
-RED, BLACK, WHITE = (255, 0, 0), (0, 0, 0), (255, 255, 255)
 PALETTES = {
     'another order': (
         [([0, 1], BLACK, RED), ([1, 0], RED, BLACK)],
