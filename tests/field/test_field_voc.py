@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.field import SIZE, Reading, image, reading, write
+from helpers.field import SIZE, Reading, check_folder, image, reading, refusal, write
 from rope_dense.datasets.labels.files import Images
 from rope_dense.datasets.labels.folders import find_labels
 from rope_dense.datasets.labels.objects import Report
@@ -55,14 +55,6 @@ def one(root: Path, text: str | bytes, more: Iterable[str] = ()) -> Reading:
     pair(root, 'v')
     lists(root, train='\n'.join(['a', *more]), val='v\n')
     return reading(root)
-
-
-def said(root: Path) -> str:
-    """The one line of a data set that is refused."""
-    with pytest.raises(ValueError) as error:
-        reading(root)
-    assert '\n' not in str(error.value)
-    return str(error.value)
 
 
 # Objects: the XML inside <object> or around it, what is read, and what is said.
@@ -256,7 +248,7 @@ def test_a_line_names_the_file_and_the_object(text: str, line: str, tmp_path: Pa
     for stem in 'bv':
         pair(tmp_path / 'data', stem)
     lists(tmp_path / 'data', train='a\nb', val='v')
-    assert line in said(tmp_path / 'data')
+    assert line in refusal(tmp_path / 'data')
 
 
 # Folders: what is built, the images of both splits, and what is said.
@@ -373,15 +365,19 @@ def below_in_a_folder(root: Path) -> None:
 
 
 FOLDERS: dict[Callable[[Path], None], tuple[str, str, str]] = {
-    devkit: ('0.jpg 1.jpg 2.jpg', '4.jpg 5.jpg', 'by ImageSets (trainval.txt, test.txt)'),
+    devkit: ('0.jpg, 1.jpg, 2.jpg', '4.jpg, 5.jpg', 'by ImageSets (trainval.txt, test.txt)'),
     train_and_val: ('0.jpg', '1.jpg', 'by ImageSets (train.txt, val.txt)'),
     unlabelled_test_images: ('0.jpg', '1.jpg', 'by ImageSets (train.txt, val.txt)'),
-    names_with_spaces: ('a.jpg b.2.jpg photo_1.jpg photo_2.jpg', 'v.jpg', '4 training'),  # B19
-    names_with_suffixes: ('a.jpg b.2.jpg photo_1.jpg photo_2.jpg', 'v.jpg', '4 training'),
-    paths: ('a.jpg b.2.jpg photo_1.jpg photo_2.jpg', 'v.jpg', '4 training images'),
-    numbers_of_a_class: ('a.jpg b.2.jpg photo_1.jpg photo_2.jpg', 'v.jpg', '4 training images'),
-    image_and_xml: ('a.jpg b.2.jpg photo_1.jpg photo_2.jpg', 'v.jpg', 'ImageSets (train.txt, val'),
-    cvat_export: ('sub/a.jpg sub/b.jpg', 'v.jpg', 'by ImageSets (Train.txt, Validation.txt)'),
+    names_with_spaces: ('a.jpg, b.2.jpg, photo 1.jpg, photo 2.jpg', 'v.jpg', '4 training'),  # B19
+    names_with_suffixes: ('a.jpg, b.2.jpg, photo 1.jpg, photo 2.jpg', 'v.jpg', '4 training'),
+    paths: ('a.jpg, b.2.jpg, photo 1.jpg, photo 2.jpg', 'v.jpg', '4 training images'),
+    numbers_of_a_class: ('a.jpg, b.2.jpg, photo 1.jpg, photo 2.jpg', 'v.jpg', '4 training images'),
+    image_and_xml: (
+        'a.jpg, b.2.jpg, photo 1.jpg, photo 2.jpg',
+        'v.jpg',
+        'ImageSets (train.txt, val',
+    ),
+    cvat_export: ('sub/a.jpg, sub/b.jpg', 'v.jpg', 'by ImageSets (Train.txt, Validation.txt)'),
     roboflow: ('train_jpg.rf.1.jpg', 'valid_jpg.rf.1.jpg', 'Pascal VOC, 1 training images'),
     below_in_a_folder: ('train_jpg.rf.1.jpg', 'valid_jpg.rf.1.jpg', 'by folder'),
     splits_around: ('Train1.jpg', 'val1.jpg', 'by folder'),
@@ -395,15 +391,8 @@ FOLDERS: dict[Callable[[Path], None], tuple[str, str, str]] = {
 
 @pytest.mark.parametrize('build', FOLDERS, ids=lambda build: build.__name__)
 def test_a_folder(build: Callable[[Path], None], tmp_path: Path) -> None:
-    build(tmp_path / 'data')
-    found = reading(tmp_path / 'data')
-    train, val, line = FOLDERS[build]
-    for split, names in (('train', train), ('val', val)):
-        expected = {name.replace('_1.jpg', ' 1.jpg').replace('_2.jpg', ' 2.jpg'): [CAT]
-                    for name in names.split()}  # fmt: skip
-        assert found.objects[split] == expected
-    assert line in found.text and found.classes == ('cat',)
-    assert len(found.text.splitlines()) == 1
+    found = check_folder(build, tmp_path / 'data', FOLDERS[build], [CAT])
+    assert found.classes == ('cat',) and len(found.text.splitlines()) == 1
 
 
 def flat(root: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from helpers.field import Reading, image, reading, write
+from helpers.field import Reading, files, image, reading, refusal, write
 from rope_dense.datasets.labels.folders import find_labels
 from rope_dense.datasets.labels.objects import NO_IMAGE, Labels, Report
 from rope_dense.datasets.labels.yolo import find_yolo, read_yolo
@@ -27,16 +27,6 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / 'data'
 
 
-def files(root: Path, given: Mapping[str, str | bytes | None]) -> Path:
-    """Write files by their paths: an image for None, else a text."""
-    for path, text in given.items():
-        if text is None:
-            image(root / path)
-        else:
-            write(root / path, text)
-    return root
-
-
 def pair(images: str, labels: str, line: str = LINE) -> dict[str, str | bytes | None]:
     """An image and its label file, by their paths without suffix."""
     return {f'{images}.jpg': None, f'{labels}.txt': line}
@@ -53,14 +43,6 @@ def split_pairs(train: str = LINE, val: str = LINE) -> dict[str, str | bytes | N
 def many(images: str, labels: str, line: str = LINE) -> dict[str, str | bytes | None]:
     """Ten images, of which the hash takes some for validation."""
     return {k: v for n in range(10) for k, v in pair(f'{images}{n}', f'{labels}{n}', line).items()}
-
-
-def refusal(root: Path) -> str:
-    """The line that is said of a data set that cannot be used."""
-    with pytest.raises(ValueError) as said:
-        reading(root, 'yolo')
-    assert '\n' not in str(said.value)
-    return str(said.value)
 
 
 def of_lines(root: Path, *lines: str, yaml: str = YAML) -> Reading:
@@ -141,6 +123,7 @@ def test_ultralytics(root: Path) -> None:
     assert found.objects['train'] == {'a.jpg': CAT, 'empty.jpg': [], 'none.jpg': []}
     assert found.objects['val'] == {'b.jpg': CAT}
     assert found.text.startswith('YOLO, 3 training images and 1 validation images, by data.yaml')
+    assert '1 x image without a label file (no objects): none.jpg' in found.text
 
 
 @pytest.mark.parametrize('val', ['../valid/images', 'valid/images', './valid/images/'])
@@ -800,10 +783,8 @@ def test_key_points_of_two_numbers(root: Path) -> None:
     files(root, {'data.yaml': YAML + 'kpt_shape: [2, 2]\n', **split_pairs(line, line)})
     assert reading(root).objects['train'] == {'a.jpg': CAT}
     write(root / 'data.yaml', YAML)  # nothing says it, so it is a polygon, and said
-    assert (
-        '2 x polygon that may be a box with key points (key points need kpt_sh'
-        in reading(root).text
-    )
+    said = '2 x line read as a polygon; if it is a box with key points, write kpt_shape: [points, 2'
+    assert said in reading(root).text
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import mmengine
 import numpy as np
+import pytest
 from PIL import Image
 
 SIZE = (30, 40)  # height, width of images
@@ -31,6 +32,16 @@ def write(path: Path, text: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
+
+
+def files(root: Path, given: Mapping[str, str | bytes | None]) -> Path:
+    """Write files by their paths: an image for None, else a text."""
+    for path, text in given.items():
+        if text is None:
+            image(root / path)
+        else:
+            write(root / path, text)
+    return root
 
 
 def mask(path: Path, labels: Any, mode: str | None = None) -> Path:
@@ -84,6 +95,27 @@ def reading(root: Path, format: str | None = None, **options: Any) -> Reading:
     content = {split: mmengine.load(str(part.ann_file)) for split, part in splits.items()}
     objects = {split: objects_in(item) for split, item in content.items()}
     return Reading(splits['train'].classes, objects, content, text)
+
+
+def refusal(root: Path) -> str:
+    """The line that is said of a data set that cannot be used."""
+    with pytest.raises(ValueError) as said:
+        reading(root)
+    assert '\n' not in str(said.value)
+    return str(said.value)
+
+
+def check_folder(
+    build: Callable[[Path], None], root: Path, expected: tuple[str, str, str], objects: list
+) -> Reading:
+    """Check the images of both splits, each with the objects, and a part of the report."""
+    build(root)
+    found = reading(root)
+    *names, line = expected
+    for split, images in zip(('train', 'val'), names, strict=True):
+        assert found.objects[split] == {name: objects for name in images.split(', ')}
+    assert line in found.text
+    return found
 
 
 def objects_in(content: dict) -> dict[str, list[tuple[str, tuple[int, ...], int]]]:

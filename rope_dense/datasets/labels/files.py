@@ -93,6 +93,11 @@ def without_suffix(path: str | Path) -> str:
     return (path.with_suffix('') if path.suffix.lower() in IMAGE_SUFFIXES else path).as_posix()
 
 
+def parts_of(path: str) -> list[str]:
+    """The parts of a path of any system, without '.' and '..'."""
+    return [part for part in re.split(r'[\\/]', path) if part not in ('', '.', '..')]
+
+
 def folded(text: str) -> str:
     """A text in one case and Unicode form; macOS writes letters and their accents apart."""
     return unicodedata.normalize('NFC', unicodedata.normalize('NFC', text).casefold())
@@ -131,7 +136,7 @@ class Images:
 
     def find_exact(self, name: str) -> Path | None:
         """The file of a path or name as ``find`` has it, in its case and Unicode form."""
-        parts = [part for part in re.split(r'[\\/]', name) if part not in ('', '.', '..')]
+        parts = parts_of(name)
         for start in range(len(parts)):
             path = '/'.join(parts[start:])
             stem = str(Path(path).with_suffix('')).replace(os.sep, '/')
@@ -145,7 +150,7 @@ class Images:
 
     def find_alike(self, name: str) -> Path | None:
         """The only file whose path is alike in another case or Unicode form."""
-        parts = [part for part in re.split(r'[\\/]', name) if part not in ('', '.', '..')]
+        parts = parts_of(name)
         for start in range(len(parts)):
             path = '/'.join(parts[start:])
             same = self.alike(path) or self.alike(os.path.splitext(path)[0])

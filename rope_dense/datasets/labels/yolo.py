@@ -27,7 +27,7 @@ BORDER = 0.05  # of the image, by which corners may be outside
 PARALLEL = 0.01  # of the image, by which opposite sides of a rotated box may differ
 BEYOND = 0.1  # of the image, by which boxes of corners, read as sizes, leave it
 TRACKED = 'box, score and track number? Leave class x y width height'
-KPT_SHAPE = 'key points need kpt_shape: [points, 2 or 3] in data.yaml'
+KPT_SHAPE = 'write kpt_shape: [points, 2 or 3] to data.yaml'
 
 
 def find_yolo(root: Path) -> LabelFolder | None:
@@ -53,6 +53,9 @@ def read_yolo(labels: Labels, classes: Sequence[str] | None, report: Report) -> 
             f'{labels.images}: none of its {len(chosen)} images has a label file: a.jpg needs '
             f'a.txt in {labels.source}, or beside it'
         )
+    if any(chosen.values()):  # not so in a split whose labels are not published
+        for file in (file for file, path in chosen.items() if path is None):
+            report.note('image without a label file (no objects)', file.name)
     return names, Lines(labels.source, names, options.get('kpt_shape'), report).read(chosen)
 
 
@@ -141,7 +144,7 @@ class Lines:
                 'x y width height, and not as left top right bottom: write centre and size'
             )
         if self.outlines and self.outlines == len(self.pose_like):
-            kind = f'polygon that may be a box with key points ({KPT_SHAPE})'
+            kind = f'line read as a polygon; if it is a box with key points, {KPT_SHAPE}'
             self.report.note(kind, self.pose_like[0], self.outlines)
 
     def add(self, path: Path, item: Labelled) -> None:
@@ -217,19 +220,19 @@ class Lines:
         if count < 6 or count % 2:
             raise ValueError(
                 f'{count} numbers after the class; a box has 4, a polygon 6 or more, two for each '
-                f'corner; {KPT_SHAPE}'
+                f'corner; for key points, {KPT_SHAPE}'
             )
         farthest = max(values, key=lambda value: abs(value - 0.5))
         is_tracked = count == 6 and 0 <= values[4] <= 1 and values[5].is_integer()
         if abs(farthest - 0.5) > 0.5 + BORDER:
             raise ValueError(
                 f'a corner at {farthest:g}, where 0 to 1 is the image: are the labels in pixels? '
-                f'{f"Or {TRACKED}" if is_tracked else KPT_SHAPE}'
+                f'{f"Or {TRACKED}" if is_tracked else f"For key points, {KPT_SHAPE}"}'
             )
         if is_tracked:
             self.tracked.append(where)
         if count > 9 and may_be_pose(values, 3):
-            raise ValueError(f'a box with points in it and 0, 1 or 2 behind each; {KPT_SHAPE}')
+            raise ValueError(f'a box with points in it and 0, 1 or 2 behind each: {KPT_SHAPE}')
         if len(self.pose_like) == self.outlines and may_be_pose(values, 2):
             self.pose_like.append(where)
         self.outlines += 1

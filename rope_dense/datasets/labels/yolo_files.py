@@ -13,9 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from .files import IMAGE_SUFFIXES, Images, folded, list_files, read_text
+from .files import IMAGE_SUFFIXES, Images, folded, list_files, parts_of, read_text, without_suffix
 from .objects import Labels, Report
-from .splits import by_hash
+from .splits import Splits, by_hash
 
 LABELS = {'images': 'labels', 'Images': 'Labels', 'IMAGES': 'LABELS', 'JPEGImages': 'labels'}
 LISTS = re.compile(r'notes|readme.*|(autosplit_)?(train|val|valid|test|trainval)', re.I)  # NAME.txt
@@ -49,12 +49,6 @@ def labels_of(places: Sequence[Path], root: Path, options: Mapping[str, Any]) ->
 def images_below(folder: Path | str) -> list[Path]:
     """The images in a folder and below it."""
     return list_files(Path(folder), IMAGE_SUFFIXES)
-
-
-def without_suffix(path: Path | str) -> str:
-    """A path as text, without the suffix of an image."""
-    stem, suffix = os.path.splitext(path)
-    return stem if suffix.lower() in IMAGE_SUFFIXES else str(path)
 
 
 def check_common(images: str, homes: Sequence[str], root: Path) -> None:
@@ -146,7 +140,7 @@ def listed_image(line: str, folder: Path, home: Path, known: Collection[str]) ->
     exact = os.path.normpath(os.path.join(folder, name))
     if exact in known:
         return exact
-    parts = [part for part in name.split('/') if part not in ('', '.', '..')]
+    parts = parts_of(name)
     for base in dict.fromkeys([folder, home]):
         for start in range(len(parts)):
             if (place := '/'.join([str(base), *parts[start:]])) in known:
@@ -185,10 +179,10 @@ def matched(
     return paths, rest
 
 
-def in_two(labels: Labels) -> tuple[dict[str, Labels], str]:
+def in_two(labels: Labels) -> Splits:
     """Both splits of labels by a hash, and that in words; see ``by_hash``."""
     if labels.names is not None:
-        return by_hash(labels, labels.names)
+        return by_hash(labels)
     images = Images(labels, Report())
     _, rest = matched(labels, images, Report())
     without = {stem for stem, path in rest.items() if not is_list(path)}

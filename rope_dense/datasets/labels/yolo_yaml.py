@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..classes import read_classes
-from .files import IMAGE_SUFFIXES, class_names, read_text, read_yaml
+from .files import IMAGE_SUFFIXES, class_names, parts_of, read_text, read_yaml
 from .objects import Labels
 from .splits import SPLITS, WORDS
 from .yolo_files import LISTS_OF_NAMES, in_two, label_folder, labels_of
@@ -103,7 +103,8 @@ def declared(file: Path, root: Path) -> Found:
         raise ValueError(f'{file} has no `train`: write the folder of the training images')
     options = key_points(file, content)
     places = {s: [located(x, content, file, root) for x in items] for s, items in given.items()}
-    if places['train'] == places['val'] and len({ends(items) for items in given.values()}) > 1:
+    entered = [list(map(parts_of, items)) for items in given.values()]
+    if places['train'] == places['val'] and entered[0] != entered[1]:
         raise ValueError(
             f'{file}: {given["train"][0]!r} and {given["val"][0]!r} are both found in '
             f'{places["train"][0]}: is a folder missing?'
@@ -161,16 +162,6 @@ def options_in(file: Path) -> dict[str, Any]:
     """The options of labels that a file with names of classes says."""
     content = content_of(file) if file.suffix.lower() in DECLARATIONS[0] else {}
     return key_points(file, content)
-
-
-def ends(items: Sequence[str]) -> tuple[str, ...]:
-    """Paths without what makes no difference."""
-    return tuple('/'.join(parts_of(item.replace('\\', '/'))) for item in items)
-
-
-def parts_of(path: str) -> list[str]:
-    """The parts of a path without '.' and '..'."""
-    return [part for part in path.split('/') if part not in ('', '.', '..')]
 
 
 def located(entry: str, content: Mapping[str, Any], file: Path, root: Path) -> Path:
