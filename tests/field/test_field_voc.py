@@ -540,7 +540,7 @@ def test_two_files_of_one_image_are_one_image(tmp_path: Path) -> None:
     lists(root, train='a\nb\na copy\nOld/a', val='v')
     found = reading(root)
     assert found.objects['train'] == {'a.jpg': [CAT], 'b.jpg': [CAT]}
-    assert 'of an image that has another XML file (left out): a copy.xml' in found.text
+    assert 'of an image that has another label file (left out): a copy.xml' in found.text
 
 
 def test_the_same_name_in_another_folder_is_another_image(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def labelled_images(contents: Contents, images: Images, report: Report) -> Itera
     """The images of a split that the file has."""
     labels, named = images.labels, set[Path]()
     for picture in with_nodes(labels.source, contents):
-        if labels.names is not None and picture.stem not in labels.names:
+        if not labels.has(picture.stem):
             continue
         if picture.file is not None:
             named.add(picture.file)

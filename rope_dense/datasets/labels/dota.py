@@ -11,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..classes import CLASSES_FILE, read_classes
-from .dota_folders import label_texts, owned_images, splits_in, stem_of
+from .dota_folders import label_texts, splits_in, texts_of
 from .files import Images, finite, naming, numbered_lines
 from .geometry import polygon_shape
-from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
+from .label_files import images_of, reason_without
+from .objects import Format, LabelFolder, Labelled, Labels, Read, Report, Shape
 
 HEAD = ('imagesource', 'gsd')
 # mmrotate's img_split.py writes 2 for what a patch cuts, and pandas 1.0 for 1.
@@ -43,19 +44,21 @@ def read_dota(labels: Labels, classes: Sequence[str] | None, report: Report) -> 
 
 def labelled_images(labels: Labels, has: bool, report: Report) -> Iterator[Labelled]:
     """The images with their objects; `has` says whether lines have a difficulty."""
-    images, labelled = Images(labels, report), set[Path]()
-    for path, file in owned_images(labels, images):
-        stem = stem_of(path, labels)
-        if file is not None and labels.takes(file):
-            labelled.add(file)
-            yield Labelled(file, [shape_in(path, *line, has) for line in object_lines(path)])
-        elif file is None and (count := sum(has_corners(line) for _, line in object_lines(path))):
-            if labels.names is None or stem in labels.names:
-                report.leave_out(NO_IMAGE, path.name, count)
+    images, files = Images(labels, report), texts_of(labels)
+    owned = images_of(files, images)
+    taken = {*owned.values()}
+    for stem, path in files.items():
+        if stem in owned:
+            if labels.has(owned[stem]):
+                shapes = [shape_in(path, *line, has) for line in object_lines(path)]
+                yield Labelled(images.by_stem[owned[stem]], shapes)
+        elif count := sum(has_corners(line) for _, line in object_lines(path)):
+            if labels.has(stem):
+                report.leave_out(reason_without(stem, path, images, taken), path.name, count)
             else:
                 report.note('label file without an image, in no split', path.name)
-    for _, file in images.chosen():
-        if file not in labelled:
+    for stem, file in images.chosen():
+        if stem not in taken:
             report.note('image without a label file (not labelled, so left out)', file.name)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from ..classes import CLASSES_FILE
 from .files import IMAGE_SUFFIXES, Images, list_files, subfolders
+from .label_files import labelled_stems, stems_of
 from .objects import Labels, Report
 from .splits import SPLITS, Splits, by_hash, in_folders, only
 
@@ -36,7 +35,7 @@ def splits_at(home: Path) -> Splits | None:
     if len(found) == len(SPLITS):
         return found, 'folder'
     together = found.get('train') or labels_in(home)
-    return by_hash(together, stems_of(together)) if together else None
+    return by_hash(together, stems_in(together)) if together else None
 
 
 def labels_in(home: Path) -> Labels | None:
@@ -55,7 +54,7 @@ def labels_of_split(home: Path, name: str) -> Labels | None:
     images = image_folder(home, name)
     if source is not None and images is None and 'images' in folders:  # images of all splits
         labels = Labels(source, folders['images'])
-        return replace(labels, names=frozenset(stems_of(labels)))
+        return replace(labels, names=frozenset(stems_in(labels)))
     if source is not None:
         return Labels(source, images) if images else None
     if images is None or together is None or together.images not in images.parents:
@@ -94,29 +93,12 @@ def label_texts(source: Path) -> list[Path]:
     ] or files
 
 
-def stem_of(path: Path, labels: Labels) -> str:
-    """The path of a label file in its folder, without suffix."""
-    return os.path.splitext(path.relative_to(labels.source))[0]
+def texts_of(labels: Labels) -> dict[str, Path]:
+    """The label files by their paths without suffix."""
+    return stems_of(label_texts(labels.source), labels.source)
 
 
-def owned_images(labels: Labels, images: Images) -> Iterator[tuple[Path, Path | None]]:
-    """Each label file with its image: of its path, else the only one of its name.
-
-    The second only for label files in a folder that no images are in. A path may be in another case
-    or Unicode form.
-    """
-    folders = {os.path.dirname(stem) for stem in images.by_stem}
-    for path in label_texts(labels.source):
-        stem = stem_of(path, labels)
-        file = images.by_stem.get(stem) or images.by_path.get(stem)
-        if file is None and os.path.dirname(stem) not in folders:
-            file = images.find(f'{path.stem}.txt')
-        file = file or images.find_alike(f'{stem}.txt')
-        yield path, file
-
-
-def stems_of(labels: Labels) -> set[str]:
+def stems_in(labels: Labels) -> set[str]:
     """The images that have a label file, and label files without an image, as paths of images."""
-    pairs = owned_images(labels, Images(labels, Report()))
-    stems = {labels.path_of(file) if file else stem_of(path, labels) for path, file in pairs}
-    return stems if labels.names is None else stems & labels.names
+    stems = labelled_stems(texts_of(labels), Images(labels, Report()))
+    return {stem for stem in stems if labels.has(stem)}

@@ -172,8 +172,7 @@ class Images:
 
     def chosen(self) -> Iterator[tuple[str, Path]]:
         """(Path in the folder without suffix, file) of each image of the split."""
-        names = self.labels.names
-        return ((s, f) for s, f in self.by_stem.items() if names is None or s in names)
+        return ((stem, file) for stem, file in self.by_stem.items() if self.labels.has(stem))
 
 
 def header(path: Path) -> Header:

@@ -178,6 +178,10 @@ class Labels:
         """Return whether an image is of this split."""
         return self.names is None or self.path_of(file) in self.names
 
+    def has(self, stem: str) -> bool:
+        """Return whether an image of this path, without suffix, is of this split."""
+        return self.names is None or stem in self.names
+
 
 # The classes in their order, or () for those that occur, sorted; and the images.
 Read = tuple[Sequence[str], Iterator[Labelled]]

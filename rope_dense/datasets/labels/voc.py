@@ -14,10 +14,11 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from .files import Images, finite, list_files, naming, read_xml
+from .files import Images, finite, naming, read_xml
 from .geometry import polygon_shape, rotated_shape
-from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
-from .voc_folders import images_of, named_image, same_name, splits_in, stems_of
+from .label_files import images_of, reason_without
+from .objects import Format, LabelFolder, Labelled, Labels, Read, Report, Shape
+from .voc_folders import named_image, splits_in, xml_files
 
 CORNERS = ('xmin', 'ymin', 'xmax', 'ymax')
 PLACES = ('bndbox', 'robndbox', 'polygon', 'points')  # nodes of an object
@@ -38,13 +39,11 @@ def read_voc(labels: Labels, classes: Sequence[str] | None, report: Report) -> R
 def labelled_images(labels: Labels, report: Report) -> Iterator[Labelled]:
     """The images of a split that have a file of labels."""
     images = Images(labels, report)
-    files = stems_of(list_files(labels.source, ('.xml',)), labels.source)
-    owned = images_of(files, images)
+    files = xml_files(labels)
+    owned = images_of(files, images, named_image)
     for stem, image in owned.items():
-        if labels.names is None or image in labels.names:
-            root = annotation_in(files[stem], report)
-            if root is not None:
-                yield labelled(files[stem], root, images.by_stem[image], report)
+        if labels.has(image) and (root := annotation_in(files[stem], report)) is not None:
+            yield labelled(files[stem], root, images.by_stem[image], report)
     note_the_rest(files, owned, images, report)
 
 
@@ -52,29 +51,26 @@ def note_the_rest(
     files: Mapping[str, Path], owned: Mapping[str, str], images: Images, report: Report
 ) -> None:
     """Count XML files without an image of their own, and images without an XML file."""
-    names, taken = images.labels.names, {*owned.values()}
+    labels, taken = images.labels, {*owned.values()}
     for stem, path in files.items():
-        if stem not in owned and (names is None or stem in names):
-            image = same_name(path, stem, images) or named_image(path, stem, images)
-            is_second = image is not None and images.labels.path_of(image) in taken
-            leave_out_all(path, is_second, report)
+        if stem not in owned and labels.has(stem):
+            kind = reason_without(stem, path, images, taken, named_image)
+            leave_out_all(path, kind, report)
     for stem, file in images.chosen():
         if stem not in taken:
             report.note('image without an XML file (not labelled, so left out)', file.name)
-    for name in sorted((names or frozenset()) - images.by_stem.keys() - files.keys()):
+    for name in sorted((labels.names or frozenset()) - images.by_stem.keys() - files.keys()):
         report.note('listed image that is not there', name)
 
 
-def leave_out_all(path: Path, is_second: bool, report: Report) -> None:
+def leave_out_all(path: Path, kind: str, report: Report) -> None:
     """Leave out the objects of an XML file whose image is not there, or has another file."""
     if (root := annotation_in(path, report)) is None:
         return
-    number = len(root.findall('object'))
-    if not number:
+    if number := len(root.findall('object')):
+        report.leave_out(kind, path.name, number)
+    else:
         report.note('XML file of no image or of one that has another', path.name)
-        return
-    kind = 'object of an image that has another XML file' if is_second else NO_IMAGE
-    report.leave_out(kind, path.name, number)
 
 
 def annotation_in(path: Path, report: Report) -> Element | None:

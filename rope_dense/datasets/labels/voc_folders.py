@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice, product
 from pathlib import Path
@@ -19,6 +19,7 @@ from .files import (
     walk,
     without_suffix,
 )
+from .label_files import labelled_stems, stems_of
 from .objects import Labels, Report
 from .splits import SPLIT_NAMES, SPLITS, Splits, by_hash, in_folders, only
 
@@ -231,60 +232,12 @@ def all_stems(labels: Labels) -> set[str]:
 
 def stems_in(labels: Labels, images: Images) -> set[str]:
     """The images with an XML file as paths without suffix; the file's path if no image is there."""
-    files = stems_of(list_files(labels.source, ('.xml',)), labels.source)
-    owned = images_of(files, images)
-    return {owned.get(stem, stem) for stem in files}
+    return labelled_stems(xml_files(labels), images, named_image)
 
 
-def stems_of(files: Sequence[Path], folder: Path) -> dict[str, Path]:
-    """Files by their paths in a folder, without suffix."""
-    start = len(os.path.join(folder, '')) if folder.parts else 0
-    return {os.path.splitext(str(path)[start:])[0]: path for path in files}
-
-
-def images_of(files: Mapping[str, Path], images: Images) -> dict[str, str]:
-    """The image of each XML file: of its path, else of its name, else of its ``filename``.
-
-    A path may be in another case or Unicode form. No image is of two files. Where the images have
-    the same folders as the labels, an image of the same name in another folder is another image.
-
-    Args:
-        files: by their paths without suffix.
-
-    Returns:
-        Paths of images by paths of XML files, without suffixes.
-    """
-    found = {stem: stem for stem in files if stem in images.by_stem}
-    paths = {file: stem for stem, file in images.by_stem.items()} if len(found) < len(files) else {}
-    taken = set(found)
-    folders = {os.path.dirname(stem) for stem in images.by_stem}  # with '' for the folder itself
-    for find in (same_path, alike, same_name, named_image):
-        for stem, path in files.items():
-            if stem in found or (file := find(path, stem, images)) is None:
-                continue
-            image = paths[file]
-            is_same = find is same_path or file.stem != path.stem
-            if image not in taken and (is_same or os.path.dirname(stem) not in folders):
-                found[stem] = image
-                taken.add(image)
-    return found
-
-
-def same_path(path: Path, stem: str, images: Images) -> Path | None:
-    """The image of an XML file such as a.jpg.xml."""
-    return images.by_path.get(stem)
-
-
-def alike(path: Path, stem: str, images: Images) -> Path | None:
-    """The only image whose path has another case or Unicode form."""
-    same = images.alike(stem)
-    return images.by_stem[same[0]] if len(same) == 1 else None
-
-
-def same_name(path: Path, stem: str, images: Images) -> Path | None:
-    """The only image of the name of an XML file."""
-    same = images.by_name.get(path.stem, ())
-    return same[0] if len(same) == 1 else None
+def xml_files(labels: Labels) -> dict[str, Path]:
+    """The XML files of labels by their paths without suffix."""
+    return stems_of(list_files(labels.source, ('.xml',)), labels.source)
 
 
 def named_image(path: Path, stem: str, images: Images) -> Path | None:

@@ -74,7 +74,7 @@ def note_absent(labels: Labels, images: Images, rest: Mapping[str, Path], report
     for stem, path in rest.items():
         if not (count := sum(map(is_yolo, read_text(path).splitlines()))):
             continue  # no objects, or a text of another kind
-        if labels.names is None or stem in labels.names:
+        if labels.has(stem):
             report.leave_out(NO_IMAGE, path.name, count)
         else:
             report.note('label file without an image, in no split', path.name)
