@@ -49,10 +49,9 @@ class ImageDepthDataset(BaseSegDataset):
 
     def load_data_list(self) -> list[dict]:
         images, maps = (Path(self.data_prefix[name]) for name in ('img_path', 'depth_map_path'))
-        ann_file = Path(self.ann_file) if self.ann_file else None
         return [
             dict(img_path=str(image), depth_map_path=str(depth), seg_fields=[])
-            for image, depth in match(images, maps, DEPTH).pairs(ann_file, self.part)
+            for image, depth in match(images, maps, DEPTH).pairs(self.ann_file, self.part)
         ]
 
 

@@ -49,7 +49,6 @@ class ImageMaskDataset(BaseSegDataset):
 
     def load_data_list(self) -> list[dict]:
         images, masks = (Path(self.data_prefix[name]) for name in ('img_path', 'seg_map_path'))
-        ann_file = Path(self.ann_file) if self.ann_file else None
         labels = label_map(self.metainfo['classes'], self.values, self.void)
         return [
             dict(
@@ -59,7 +58,7 @@ class ImageMaskDataset(BaseSegDataset):
                 reduce_zero_label=False,
                 seg_fields=[],
             )
-            for image, mask in match(images, masks, MASKS).pairs(ann_file, self.part)
+            for image, mask in match(images, masks, MASKS).pairs(self.ann_file, self.part)
         ]
 
 

@@ -43,9 +43,9 @@ class PairFolders:
         found = match(root / self.images, root / self.maps, kind)
         return found.pairs(self.list_below(root), self.part)
 
-    def list_below(self, root: Path) -> Path | None:
-        """The path of the list."""
-        return root / self.ann_file if self.ann_file else None
+    def list_below(self, root: Path) -> str:
+        """The path of the list; '' for none."""
+        return str(root / self.ann_file) if self.ann_file else ''
 
 
 Splits = dict[str, PairFolders]

@@ -95,12 +95,12 @@ class Match:
     orphans: list[Path] = field(default_factory=list)
 
     def pairs(
-        self, ann_file: Path | None = None, part: str | None = None, report: Report | None = None
+        self, ann_file: str = '', part: str | None = None, report: Report | None = None
     ) -> list[Pair]:
         """(Image, map) of each image of a split.
 
         Args:
-            ann_file: list of the images, or None for all.
+            ann_file: list of the images; '' for all.
             part: 'train' or 'val' for that part of the images by a hash of their names, or None.
             report: gets the images that are left out.
 
@@ -108,8 +108,8 @@ class Match:
             ValueError: no pair, or more than a tenth of the images have no map.
         """
         wanted, absent = [*self.images.values()], list[str]()
-        if ann_file is not None:
-            wanted, absent = listed_images(ann_file, self.folder)
+        if ann_file:
+            wanted, absent = listed_images(Path(ann_file), self.folder)
         unpaired = [file for file in wanted if file not in self.map_of]
         names = [*absent, *(file.name for file in unpaired)]
         self.check_number(names, len(wanted) + len(absent), ann_file or self.folder)
@@ -129,7 +129,7 @@ class Match:
         chosen = [file for file in wanted if is_chosen(file)]
         return [(file, self.map_of[file]) for file in chosen if file in self.map_of]
 
-    def check_number(self, missing: Sequence[str], count: int, place: Path) -> None:
+    def check_number(self, missing: Sequence[str], count: int, place: Path | str) -> None:
         """Raise ValueError if too many of the images at a place have no map."""
         if len(missing) < count and len(missing) * MISSING_PART <= count:
             return

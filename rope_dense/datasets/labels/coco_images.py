@@ -97,26 +97,19 @@ def best_folder(
 ) -> Path | None:
     """The folder that has most of the named images; None if none has any.
 
-    Names are looked for as they are, then without folders that come first, then anywhere below. A
-    split's folder that has some is not left for a wider one, where another split may have an image
-    of the same name.
+    Names are looked for as they are, then anywhere below. A split's folder that has some is not
+    left for a wider one, where another split may have an image of the same name.
     """
 
     def whole(folder: Path) -> int:
         return sum(os.path.isfile(folder / '/'.join(parts_of(name))) for name in sample)
-
-    def ending(folder: Path) -> int:
-        return sum(
-            any(os.path.isfile(folder / '/'.join(parts[n:])) for n in range(len(parts)))
-            for parts in map(parts_of, sample)
-        )
 
     def anywhere(folder: Path) -> int:
         images = Images(Labels(path, folder), Report())
         return sum(find_image(images, name) is not None for name in sample)
 
     best: tuple[int, Path | None] = 0, None
-    for count in (whole, ending, anywhere):
+    for count in (whole, anywhere):
         for folder in folders:
             if (number := count(folder)) > best[0]:
                 best = number, folder

@@ -24,7 +24,8 @@ from .geometry import (
     merged,
     polygon_shape,
 )
-from .labelme_folders import images_of, splits_in, stem_of
+from .label_files import images_of, stems_of
+from .labelme_folders import named_image, splits_in
 from .objects import Format, LabelFolder, Labelled, Labels, Read, Report, Shape
 
 POLYGONS = ('polygon', 'rotation', 'oriented_rectangle', 'quadrilateral')
@@ -47,15 +48,16 @@ def read_labelme(labels: Labels, classes: Sequence[str] | None, report: Report) 
     """
 
     def items() -> Iterator[Labelled]:
-        files = list_files(labels.source, ('.json',))
-        owned = images_of(files, labels, Images(labels, report))
-        for path in files:
-            name = labels.path_of(owned[path]) if path in owned else stem_of(path, labels)
-            if labels.names is not None and name not in labels.names:
+        files = stems_of(list_files(labels.source, ('.json',)), labels.source)
+        images = Images(labels, report)
+        owned = images_of(files, images, named_image)
+        for stem, path in files.items():
+            name = owned.get(stem, stem)
+            if not labels.has(name):
                 continue
             with naming(path):
-                content = read_json(path)
-                item = labelled(path, content, owned.get(path), report)
+                file = images.by_stem[name] if stem in owned else None
+                item = labelled(path, read_json(path), file, report)
             if item is not None:
                 yield item
 

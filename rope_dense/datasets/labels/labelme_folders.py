@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from .files import Images, list_files, read_json, read_text, subfolders
+from .label_files import labelled_stems, stems_of
 from .objects import Labels, Report
 from .splits import SPLITS, by_folder, by_hash, refuse_images
 
@@ -87,46 +86,11 @@ def is_labelme(path: Path) -> bool:
 
 def stems_in(labels: Labels) -> set[str]:
     """The labelled images as paths without suffix; the path of a JSON file without an image."""
-    files = list_files(labels.source, ('.json',))
-    owned = images_of(files, labels, Images(labels, Report()))
-    return {labels.path_of(owned[f]) if f in owned else stem_of(f, labels) for f in files}
+    files = stems_of(list_files(labels.source, ('.json',)), labels.source)
+    return labelled_stems(files, Images(labels, Report()), named_image)
 
 
-def stem_of(path: Path, labels: Labels) -> str:
-    """The path of a JSON file in the folder of labels, without its suffix."""
-    return path.relative_to(labels.source).as_posix()[: -len('.json')]
-
-
-def images_of(files: Sequence[Path], labels: Labels, images: Images) -> dict[Path, Path]:
-    """The image of each JSON file: of its path, else of its name, else of its ``imagePath``.
-
-    No image is of two files. Where the images have the same folders as the labels, an image of the
-    same name in another folder is another image.
-    """
-    stems = {path: stem_of(path, labels) for path in files}
-    found = {
-        path: file
-        for path, stem in stems.items()
-        if (file := images.by_stem.get(stem) or images.by_path.get(stem))  # a.json, a.jpg.json
-    }
-    taken, folders = set(found.values()), {os.path.dirname(stem) for stem in images.by_stem}
-    for find in (same_name, named_image):
-        for path in files:
-            if path in found or (file := find(path, images)) is None or file in taken:
-                continue
-            if file.stem != path.stem or os.path.dirname(stems[path]) not in folders:
-                found[path] = file
-                taken.add(file)
-    return found
-
-
-def same_name(path: Path, images: Images) -> Path | None:
-    """The only image of the name of a JSON file."""
-    same = images.by_name.get(path.stem, ())
-    return same[0] if len(same) == 1 else None
-
-
-def named_image(path: Path, images: Images) -> Path | None:
+def named_image(path: Path, stem: str, images: Images) -> Path | None:
     """The image that ``imagePath`` names."""
     try:
         content = read_json(path)
