@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from pycocotools import mask as coco_mask
 
-from helpers.field import SIZE, Reading, image, reading, write
+from helpers.field import SIZE, Reading, image, reading, refusal, write
 
 BOX = [10, 5, 20, 10]
 CAT = ('cat', (10, 5, 20, 10), 0)
@@ -47,8 +47,12 @@ def folder(root: Path, train: str, names: Sequence[str] = ('a.jpg',)) -> Path:
 
 def one(root: Path, *annotations: dict, categories: Any = CATEGORIES, **options: Any) -> Reading:
     """The reading of one training image with these annotations, numbered unless they have ids."""
+    return reading(folder(root, one_image(*annotations, categories=categories)), **options)
+
+
+def one_image(*annotations: dict, categories: Any = CATEGORIES) -> str:
     given = [dict(dict(id=n), **item) for n, item in enumerate(annotations, start=10)]
-    return reading(folder(root, coco([entry()], given, categories)), **options)
+    return coco([entry()], given, categories)
 
 
 def objects(found: Reading) -> list[tuple]:
@@ -61,13 +65,8 @@ def outlines(found: Reading) -> list[Any]:
 
 def said(root: Path, *given: Any) -> str:
     """The one line of a data set that is refused: of annotations, or of the text of a file."""
-    with pytest.raises(ValueError) as error:
-        if given and isinstance(given[0], str):
-            reading(folder(root, given[0], ('a.jpg', 'b.jpg')))
-        else:
-            one(root, *given)
-    assert '\n' not in str(error.value)
-    return str(error.value)
+    text = given[0] if isinstance(given[0], str) else one_image(*given)
+    return refusal(folder(root, text, ('a.jpg', 'b.jpg')))
 
 
 def lengths(size: tuple[int, int] = SIZE, *, is_text: bool = True) -> dict:

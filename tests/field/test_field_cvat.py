@@ -463,7 +463,7 @@ def test_frames_of_every_fifth_image(tmp_path: Path) -> None:
 
 
 def test_frames_of_a_job(tmp_path: Path) -> None:
-    """A job counts the frames of its task, tracks those of the video."""
+    """A job counts the frames of its task, tracks the frames of the video."""
     numbers = '<start_frame>4</start_frame><stop_frame>7</stop_frame>'
     job = meta('cat', kind='job', more=f'{numbers}<frame_filter>step=5</frame_filter>')
     parts = job, track(*(on(number) for number in range(20, 36, 5)))

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageOps
 from pycocotools import mask as coco_mask
 
-from helpers.field import SIZE, Reading, image, reading, write
+from helpers.field import SIZE, Reading, image, reading, refusal, write
 
 BOX = [[10, 5], [30, 15]]
 SQUARE = [[10, 5], [30, 5], [30, 15], [10, 15]]
@@ -48,13 +48,6 @@ def objects(found: Reading) -> list[tuple]:
 
 def outlines(found: Reading) -> list[Any]:
     return [item.get('segmentation') for item in found.content['train']['annotations']]
-
-
-def said(root: Path, text: str) -> str:
-    with pytest.raises(ValueError) as error:
-        reading(folder(root, text))
-    assert '\n' not in str(error.value)
-    return str(error.value)
 
 
 def png(mask: Any, mode: str | None = None) -> str:
@@ -206,7 +199,7 @@ def test_a_broken_file_is_named(tmp_path: Path, text: str, line: str) -> None:
     for number in range(3):
         image(tmp_path / 'train' / f'{number}.jpg')
         write(tmp_path / 'train' / f'{number}.json', labelme(shape()))
-    message = said(tmp_path, text)
+    message = refusal(folder(tmp_path, text))
     assert line in message and ('a.json' in message or 'a.jpg: ' in message)
 
 

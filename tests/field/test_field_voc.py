@@ -1,6 +1,7 @@
 """Pascal VOC as its tools write it, and the line that is said where it cannot be read."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -285,7 +286,7 @@ def names_with_spaces(root: Path) -> None:
 
 
 def names_with_suffixes(root: Path) -> None:
-    listed_as(root, 'a.jpg', ' photo 1.jpg ', '"photo 2"', 'b.2.jpg')
+    listed_as(root, 'a.jpg', ' photo 1.jpg ', 'photo 2', 'b.2.jpg')
 
 
 def paths(root: Path) -> None:
@@ -414,30 +415,6 @@ def two_folders(root: Path, labels: str, images: str, suffix: str = '.xml') -> N
         write(root / labels / f'{number}{suffix}', xml(thing()))
 
 
-def xmls_and_images(root: Path) -> None:
-    two_folders(root, 'xmls', 'images')
-
-
-def annotations_and_images(root: Path) -> None:
-    two_folders(root, 'annotations', 'images')
-
-
-def annotations_beside_the_images(root: Path) -> None:
-    two_folders(root, 'Annotations', '.')
-
-
-def upper_case_suffix(root: Path) -> None:
-    two_folders(root, 'Annotations', 'JPEGImages', '.XML')
-
-
-def suffix_after_suffix(root: Path) -> None:
-    two_folders(root, 'Annotations', 'JPEGImages', '.jpg.xml')
-
-
-def pets(root: Path) -> None:
-    two_folders(root, 'annotations/xmls', 'images')
-
-
 def cvat_without_subsets(root: Path) -> None:
     two_folders(root, 'Annotations', 'JPEGImages')
     lists(root, default=''.join(f'{number}\n' for number in range(20)))
@@ -470,12 +447,12 @@ def names_of_images_in_filename(root: Path) -> None:
     [
         flat,
         in_folders_of_cameras,
-        xmls_and_images,
-        annotations_and_images,
-        annotations_beside_the_images,
-        upper_case_suffix,
-        suffix_after_suffix,
-        pets,
+        partial(two_folders, labels='xmls', images='images'),
+        partial(two_folders, labels='annotations', images='images'),
+        partial(two_folders, labels='Annotations', images='.'),
+        partial(two_folders, labels='Annotations', images='JPEGImages', suffix='.XML'),
+        partial(two_folders, labels='Annotations', images='JPEGImages', suffix='.jpg.xml'),
+        partial(two_folders, labels='annotations/xmls', images='images'),  # Oxford's pets
         cvat_without_subsets,
         only_a_training_list,
         only_a_training_folder,
@@ -529,6 +506,18 @@ def test_names_in_another_case_or_unicode_form(tmp_path: Path) -> None:
         write(root / split / f'{stem}.xml', xml(thing()))
     found = reading(root).objects
     assert found == {'train': {'IMG_1.JPG': [CAT]}, 'val': {'caf\u00e9.JPG': [CAT]}}
+
+
+def test_an_xml_file_is_of_no_image_of_another_suffix(tmp_path: Path) -> None:
+    root = tmp_path / 'data'
+    for stem in 'abv':
+        pair(root, stem)
+    (root / 'Annotations' / 'a.xml').rename(root / 'Annotations' / 'a.png.xml')
+    image(root / 'JPEGImages' / 'a.png')
+    lists(root, train='a\nb', val='v')
+    found = reading(root)
+    assert found.objects['train'] == {'b.jpg': [CAT]}
+    assert 'two images of one name (the first is taken): a.jpg and a.png' in found.text
 
 
 def test_two_files_of_one_image_are_one_image(tmp_path: Path) -> None:

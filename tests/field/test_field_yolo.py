@@ -105,7 +105,7 @@ def test_a_byte_order_mark_and_crlf_are_no_part_of_names(root: Path) -> None:  #
     assert found.classes == ('cat', 'dog') and found.objects['train']['a.jpg'] == CAT + DOG
 
 
-# Where images and labels are
+# Places of images and labels
 
 
 def test_ultralytics(root: Path) -> None:

@@ -308,8 +308,8 @@ def check_left_out(splits: dict[str, CanonicalSplit], text: str, partial: bool) 
         found = '; '.join(text.splitlines())
         if part.num_cut >= LEAST_CUT and part.num_cut > MOST_CUT * part.num_objects:
             raise ValueError(
-                f'{part.num_cut} of {part.num_objects} {WORDS[split]} objects leave their image: do '
-                'the labels have corners in place of a size? If they are right, give '
+                f'{part.num_cut} of {part.num_objects} {WORDS[split]} objects leave their image: '
+                'do the labels have corners in place of a size? If they are right, give '
                 f'own.partial=True. {found}'
             )
         if part.left_out > MOST_LEFT_OUT * part.labelled:

@@ -38,6 +38,8 @@ def images_of(files: Mapping[str, Path], images: Images, *named: Find) -> dict[s
             if stem in found or (file := find(path, stem, images)) is None:
                 continue
             image = images.labels.path_of(file)
+            if images.by_stem.get(image) != file:  # a.png beside a.jpg, which is taken
+                continue
             is_same = find is same_path or file.stem != path.stem
             if image not in taken and (is_same or os.path.dirname(stem) not in folders):
                 found[stem] = image

@@ -136,15 +136,14 @@ def by_lists(home: Path, labels: Labels) -> Splits | None:
     images = Images(labels, Report())
     stems = stems_in(labels, images)
     lists = {name: listed(path, images, labels) for name, path in files.items()}
-    shares = {name: len(names & stems) / max(len(names), 1) for name, names in lists.items()}
-    for least in (0.5, 0):
-        for train, val in PAIRS:
-            if min(shares.get(train, 0), shares.get(val, 0)) > least:
-                splits = {'train': lists[train], 'val': lists[val]}
-                parts = {split: replace(labels, names=names) for split, names in splits.items()}
-                return parts, f'ImageSets ({files[train].name}, {files[val].name})'
+    labelled = {name for name, names in lists.items() if names & stems}
+    for train, val in PAIRS:
+        if train in labelled and val in labelled:
+            splits = {'train': lists[train], 'val': lists[val]}
+            parts = {split: replace(labels, names=names) for split, names in splits.items()}
+            return parts, f'ImageSets ({files[train].name}, {files[val].name})'
     for name in TRAINING:
-        if shares.get(name):
+        if name in labelled:
             parts, described = by_hash(labels, lists[name])
             return parts, f'{files[name].name} and {described}'
     names = ', '.join(str(path.relative_to(home)) for path in files.values())
@@ -172,12 +171,12 @@ def lists_in(home: Path) -> dict[str, Path]:
 def listed(path: Path, images: Images, labels: Labels) -> frozenset[str]:
     """The images in a list, as paths in their folder without suffix; also those not there.
 
-    A line is a name or path, with a suffix or without, in quotes or not, and may end with the
-    number of a list of one class or with the path of the XML file.
+    A line is a name or path, with a suffix or without, and may end with the number of a list
+    of one class or with the path of the XML file.
     """
     names = set()
     for line in read_text(path).splitlines():
-        if not (name := line.strip().strip('"').strip()):
+        if not (name := line.strip()):
             continue
         short = PER_CLASS.sub('', name)
         if match := TWO_PATHS.match(name):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .dota import has_corners
 from .files import Images, PlacedError, finite, header, numbered_lines, read_text
 from .geometry import polygon_shape
 from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
@@ -251,20 +252,12 @@ def numbers_in(line: str) -> tuple[float, ...]:
         numbers = ()
     if numbers and isfinite(sum(numbers)) and numbers[0].is_integer():
         return numbers
-    if len(words) > 8 and all(map(is_number, words[:8])) and not is_number(words[8]):
+    if not numbers and has_corners(line):
         raise ValueError('four corners and a class, as of DOTA: name the folder labelTxt')
     (number,) = finite(words[:1], 'the class')
     if not number.is_integer():
         raise ValueError(f'the class is {words[0]!r}, which is no whole number')
     return tuple(finite(words))
-
-
-def is_number(word: str) -> bool:
-    """Return whether a word is a number."""
-    try:
-        return isfinite(float(word))
-    except ValueError:
-        return False
 
 
 def may_be_pose(values: Sequence[float], step: int) -> bool:
