@@ -15,7 +15,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from .deep_images import read_deep, to_8_bits
-from .labels.files import IMAGE_SUFFIXES, header, list_files, suffixes_in
+from .labels.files import IMAGE_SUFFIXES, list_files, suffixes_in
+from .labels.image_headers import header
 
 # Of images that are not read, some of them because Pillow lacks a plugin.
 OTHERS = tuple(

@@ -10,7 +10,8 @@ import numpy as np
 from PIL import Image
 
 from .classes import CLASSES_FILE, IGNORED, Colour, distinct_colour
-from .labels.files import header, list_files, suffixes_in
+from .labels.files import list_files, suffixes_in
+from .labels.image_headers import header
 from .labels.objects import Report
 from .pairs import MASKS, match
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..rotated import rectangle_corners, smallest_rectangle
-from .files import check_end, class_name, header, naming
+from .files import class_name, naming
 from .geometry import (
     as_shown,
     bounding_box,
@@ -21,6 +21,7 @@ from .geometry import (
     outer_points,
     outline_lengths,
 )
+from .image_headers import check_end, header
 from .objects import Header, Labelled, Report, Shape
 
 NO_OUTLINE = 'object without an outline (the outline of its box is taken)'

@@ -14,8 +14,9 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from .cvat_pictures import Contents, Picture, contents_of, with_nodes
-from .files import Images, finite, header, naming, subfolders
+from .files import Images, finite, naming, subfolders
 from .geometry import ellipse, mask_shape, polygon_shape, rotated_shape
+from .image_headers import header
 from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
 from .splits import (
     SPLIT_NAMES,

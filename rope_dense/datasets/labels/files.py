@@ -1,4 +1,4 @@
-"""A user's files: folders listed, text and XML decoded, headers of images read, errors named."""
+"""A user's files: folders listed, images found by name, text and XML decoded, errors named."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 import yaml
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
-from .objects import Header, Labels, Report
+from .objects import Labels, Report
 
-Image.MAX_IMAGE_PIXELS = None  # satellite images exceed the limit; only headers are read here
 OPENCV_SUFFIXES = ('.jpg', '.jpeg', '.jfif', '.png', '.tif', '.tiff', '.bmp', '.webp')
 PILLOW_SUFFIXES = tuple(
     suffix
@@ -29,8 +28,6 @@ PILLOW_SUFFIXES = tuple(
     if suffix in Image.registered_extensions()
 )
 IMAGE_SUFFIXES = OPENCV_SUFFIXES + PILLOW_SUFFIXES
-ENDS = dict.fromkeys(('.jpg', '.jpeg', '.jfif'), b'\xff\xd9') | {'.png': b'IEND'}
-ORIENTATION = 274  # the tag of EXIF
 DECLARED = re.compile(rb'^\s*<\?xml[^>]*?encoding=["\']([A-Za-z0-9._-]+)["\'][^>]*\?>')
 
 
@@ -173,62 +170,6 @@ class Images:
     def chosen(self) -> Iterator[tuple[str, Path]]:
         """(Path in the folder without suffix, file) of each image of the split."""
         return ((stem, file) for stem, file in self.by_stem.items() if self.labels.has(stem))
-
-
-def header(path: Path) -> Header:
-    """Read the header of an image, of any size.
-
-    Raises:
-        ValueError: it is no image, or is cut off.
-    """
-    try:
-        with Image.open(path) as image:
-            width, height = image.size
-            exif = png_exif(path) if image.format == 'PNG' else image.getexif()
-            orientation = exif.get(ORIENTATION, 1)
-            mode = image.mode
-    except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno:
-            raise
-        raise ValueError(f'{path} cannot be read as an image ({error})') from error
-    orientation = orientation if orientation in range(1, 9) else 1
-    if orientation > 4:
-        height, width = width, height
-    return Header(height, width, orientation, mode)
-
-
-def png_exif(path: Path) -> Image.Exif:
-    """The EXIF data of a PNG. Pillow would decode its pixels, which the data may follow."""
-    exif = Image.Exif()
-    with path.open('rb') as file:
-        file.seek(8)
-        while len(start := file.read(8)) == 8:
-            length, name = int.from_bytes(start[:4], 'big'), start[4:]
-            if name == b'eXIf':
-                exif.load(file.read(length))
-                break
-            file.seek(length + 4, os.SEEK_CUR)
-    return exif
-
-
-def check_end(path: Path) -> None:
-    """Check that a JPEG or PNG is whole. Only one with an unusual end is decoded.
-
-    Raises:
-        ValueError: it is cut off.
-    """
-    end = ENDS.get(path.suffix.lower())
-    if end is None:
-        return
-    with open(path, 'rb') as file:
-        file.seek(-min(len(end) + 8, os.path.getsize(path)), os.SEEK_END)
-        if end in file.read():
-            return
-    try:
-        with Image.open(path) as image:
-            image.load()
-    except (OSError, SyntaxError) as error:
-        raise ValueError(f'{path} is cut off ({error})') from error
 
 
 def read_text(path: Path) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from .files import Images, finite, header, is_set, list_files, naming, read_json, size_in
+from .files import Images, finite, is_set, list_files, naming, read_json, size_in
 from .geometry import (
     bounding_box,
     box_corners,
@@ -24,6 +24,7 @@ from .geometry import (
     merged,
     polygon_shape,
 )
+from .image_headers import header
 from .label_files import images_of, stems_of
 from .labelme_folders import named_image, splits_in
 from .objects import Format, LabelFolder, Labelled, Labels, Read, Report, Shape

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from .dota import has_corners
-from .files import Images, PlacedError, finite, header, numbered_lines, read_text
+from .files import Images, PlacedError, finite, numbered_lines, read_text
 from .geometry import polygon_shape
+from .image_headers import header
 from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
 from .yolo_files import matched
 from .yolo_folders import find_data_set, is_yolo
