@@ -72,12 +72,12 @@ def find_semantic(own: OwnSemantic) -> OwnData:
     """
     if not own.classes or own.root.exists():
         check_root(own)
-    classes, palette, numbers = trained_classes(own)
     splits = {split: PairFolders(f'images/{split}', f'masks/{split}') for split in WORDS}
     images, text = 1, ''
-    if own.root.is_dir():
+    if own.root.is_dir():  # before classes.txt, which a wrong folder lacks, too
         splits, by = find_pairs(own.root, MASKS, dict(train=own.train, val=own.val))
         images, text = count_pairs(own.root, splits, by, MASKS)
+    classes, palette, numbers = trained_classes(own)
     files = {
         split: dict(data_root=str(own.root), **folders.settings('seg_map_path'), **numbers)
         for split, folders in splits.items()
