@@ -47,6 +47,8 @@ class NamingPipeline(Compose):
         info = {name: data.get(name) for name in (*FILES, 'sample_idx')}
         try:
             return super().__call__(data)
+        except LoadError:  # of another image that a transform loads
+            raise
         except Exception as error:  # a damaged file can fail in any way
             raise load_error(info, error) from error
 

@@ -12,12 +12,13 @@ import cv2
 import mmcv
 import numpy as np
 import torch
-from mmcv.transforms import BaseTransform, Compose
+from mmcv.transforms import BaseTransform
 from mmdet.datasets import CocoDataset
 from mmdet.structures.bbox import HorizontalBoxes
 from mmdet.structures.mask import BitmapMasks
 from mmengine.registry import DATASETS, TRANSFORMS
 
+from ...engine.runner import NamingPipeline
 from ...utils.sizes import Size
 from ..deep_images import LoadDeepImage
 
@@ -71,7 +72,7 @@ class AffineMosaic(BaseTransform):
         self.translation, self.scaling = tuple(translation), tuple(scaling)
         self.max_cached_images, self.max_value = max_cached_images, max_value
         self.imdecode_backend = imdecode_backend
-        self.loading: Compose | None = None  # with masks if the first image has them
+        self.loading: NamingPipeline | None = None  # with masks if the first image has them
         self.cache: list[dict] = []
 
     def transform(self, results: dict) -> dict:
@@ -116,6 +117,7 @@ class AffineMosaic(BaseTransform):
 
         Raises:
             ValueError: it is no ``MosaicCocoDataset``.
+            LoadError: one of them cannot be loaded; the message names its file.
         """
         dataset = results.get('dataset')
         if dataset is None:
@@ -128,7 +130,7 @@ class AffineMosaic(BaseTransform):
             annotations['with_mask'] = 'gt_masks' in results
             deep = [] if self.max_value is None else [LoadDeepImage(self.max_value)]
             load = dict(type='LoadImageFromFile', imdecode_backend=self.imdecode_backend)
-            self.loading = Compose([load, *deep, annotations])
+            self.loading = NamingPipeline([load, *deep, annotations])
         indexes = [random.randrange(len(dataset)) for _ in range(3)]
         return [self.resized(self.loading(dataset.get_data_info(index))) for index in indexes]
 
