@@ -21,7 +21,7 @@ from .geometry import polygon_shape
 from .image_headers import header
 from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
 from .yolo_files import matched
-from .yolo_folders import find_data_set, is_yolo
+from .yolo_folders import OF_DOTA, find_data_set, is_yolo
 from .yolo_yaml import names_above, options_in
 
 FARTHEST = 2.0  # shares of the image: numbers beyond are no shares
@@ -156,7 +156,8 @@ class Lines:
         try:
             image = item.header = header(item.file)
         except ValueError:  # such an image is left out, and counted with its objects
-            item.lost += [('object of an image that cannot be read', where) for where, _ in lines]
+            for where, _ in lines:
+                item.leave_out('object of an image that cannot be read', where)
             return
         seen = set[tuple[float, ...]]()
         for where, line in lines:
@@ -254,7 +255,7 @@ def numbers_in(line: str) -> tuple[float, ...]:
     if numbers and isfinite(sum(numbers)) and numbers[0].is_integer():
         return numbers
     if not numbers and has_corners(line):
-        raise ValueError('four corners and a class, as of DOTA: name the folder labelTxt')
+        raise ValueError(OF_DOTA)
     (number,) = finite(words[:1], 'the class')
     if not number.is_integer():
         raise ValueError(f'the class is {words[0]!r}, which is no whole number')

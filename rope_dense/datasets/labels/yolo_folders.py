@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from ..classes import CLASSES_FILE
+from .dota import has_corners, object_lines
 from .files import IMAGE_SUFFIXES, Images, numbered_lines, read_text, subfolders
 from .objects import Labels, Report
 from .splits import SPLIT_NAMES, SPLITS, Splits, in_folders
@@ -16,6 +17,7 @@ from .yolo_files import in_two, label_files, labels_of, matched
 from .yolo_yaml import Found, declaration_in, declared, names_above, options_in
 
 LOOKED_AT = 20  # label files that decide whether a folder has labels of YOLO
+OF_DOTA = 'four corners and a class, as of DOTA: name the folder labelTxt'
 
 
 def find_data_set(root: Path) -> Found | None:
@@ -50,9 +52,11 @@ def find_data_set(root: Path) -> Found | None:
 
 
 def refuse_unplaced(root: Path) -> None:
-    """Refuse label files whose images are not where YOLO has them."""
+    """Refuse label files whose images are not where YOLO has them, or whose lines are DOTA's."""
     for path in islice(label_files(root), LOOKED_AT):
-        _, line = next(numbered_lines(path), ('', ''))
+        where, line = next(object_lines(path), ('', ''))
+        if has_corners(line) and not is_yolo(line):
+            raise ValueError(f'{path.with_name(where)}: {OF_DOTA}')
         if is_yolo(line) and ',' not in line:
             raise ValueError(
                 f'{path} has labels as of YOLO, but none of its folders has their images: they are '
