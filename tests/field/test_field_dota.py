@@ -246,6 +246,25 @@ def test_lines_that_are_wrong_are_refused(root: Path, line: str, said: str) -> N
     assert 'a.txt, line 4' in found and said in found
 
 
+def test_images_without_a_file_are_counted_where_a_hash_splits(root: Path) -> None:
+    given: dict[str, str | None] = {'images/x.png': None}
+    for number in range(8):
+        given |= pair(f'images/{number}', f'labelTxt/{number}')
+    found = reading(files(root, given))
+    assert sum(map(len, found.objects.values())) == 8
+    assert '1 x image without a label file (not labelled, so left out): x.png' in found.text
+
+
+@pytest.mark.parametrize('head', ['', HEAD])
+@pytest.mark.parametrize('images', ['train/images', 'images/train', 'train'])
+def test_lines_in_a_folder_of_yolo(root: Path, images: str, head: str) -> None:
+    """No yaml, so no format was recognised: the line says the name that the folder needs."""
+    labels = images.replace('images', 'labels')
+    said = refusal(files(root, pair(f'{images}/a', f'{labels}/a', f'{head}{LINE}\n')))
+    place = f'{labels}/a.txt, line {3 if head else 1}'
+    assert f'{place}: four corners and a class, as of DOTA: name the folder labelTxt' in said
+
+
 def test_an_empty_file_is_an_image_without_objects_and_no_file_none(root: Path) -> None:
     files(root, {'train/images/no.png': None, 'train/images/._no.png': b''})
     found = of_texts(root, LINE, '', HEAD)

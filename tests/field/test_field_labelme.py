@@ -340,6 +340,21 @@ def test_only_a_training_folder_is_split(tmp_path: Path) -> None:
     assert sum(map(len, found.objects.values())) == len(MANY) and len(found.objects['val']) > 0
 
 
+@pytest.mark.parametrize(
+    'images, labels', [('images', 'labels'), ('.', '.'), ('{}', '{}'), ('images/{}', 'labels')]
+)
+def test_images_without_a_file_are_counted(tmp_path: Path, images: str, labels: str) -> None:
+    for split in ('train', 'val'):
+        names = [f'{split}{name}' for name in MANY]
+        place(tmp_path, images.format(split), labels.format(split), names)
+    for number in range(3):
+        image(tmp_path / images.format('train') / f'x{number}.jpg')
+    found = reading(tmp_path)
+    assert sum(map(len, found.objects.values())) == 2 * len(MANY)
+    line = '3 x image without a JSON file (not labelled, so left out): x0.jpg, x1.jpg, x2.jpg'
+    assert found.text.splitlines()[1:] == [line]
+
+
 @pytest.mark.parametrize('labels, images', [('{}', '{}'), ('json/{}', 'images/{}')])
 def test_validation_images_without_labels_are_refused(
     tmp_path: Path, labels: str, images: str

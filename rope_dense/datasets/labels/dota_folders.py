@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..classes import CLASSES_FILE
 from .files import IMAGE_SUFFIXES, Images, list_files, subfolders
-from .label_files import labelled_stems, stems_of
+from .label_files import labelled_stems, stems_of, with_unlabelled
 from .objects import Labels, Report
 from .splits import SPLITS, Splits, by_hash, in_folders, only
 
@@ -35,7 +35,11 @@ def splits_at(home: Path) -> Splits | None:
     if len(found) == len(SPLITS):
         return found, 'folder'
     together = found.get('train') or labels_in(home)
-    return by_hash(together, stems_in(together)) if together else None
+    if together is None:
+        return None
+    labelled = stems_in(together)
+    splits, described = by_hash(together, labelled)
+    return with_unlabelled(splits, labelled), described
 
 
 def labels_in(home: Path) -> Labels | None:

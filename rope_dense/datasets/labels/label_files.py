@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from dataclasses import replace
 from pathlib import Path
 
 from .files import Images
-from .objects import NO_IMAGE
+from .objects import NO_IMAGE, Labels, Report
 
 Find = Callable[[Path, str, Images], Path | None]  # the image of a label file, by its path or stem
 
@@ -63,6 +64,20 @@ def labelled_stems(files: Mapping[str, Path], images: Images, *named: Find) -> s
     """The images that have a label file; the path of the file where no image is there."""
     owned = images_of(files, images, *named)
     return {owned.get(stem, stem) for stem in files}
+
+
+def with_unlabelled(splits: Mapping[str, Labels], labelled: Set[str]) -> dict[str, Labels]:
+    """Splits with their images that have no label file, each once: the reader counts them.
+
+    Args:
+        labelled: images of all splits, and of others, that have a label file.
+    """
+    found = dict(splits)
+    for split, labels in splits.items():
+        beside = [x.names or frozenset() for x in found.values() if x.images == labels.images]
+        rest = Images(labels, Report()).by_stem.keys() - labelled.union(*beside)
+        found[split] = replace(labels, names=rest.union(labels.names or ()))
+    return found
 
 
 def reason_without(

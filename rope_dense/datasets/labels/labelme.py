@@ -61,6 +61,10 @@ def read_labelme(labels: Labels, classes: Sequence[str] | None, report: Report) 
                 item = labelled(path, read_json(path), file, report)
             if item is not None:
                 yield item
+        taken = {*owned.values()}
+        for stem, file in images.chosen():
+            if stem not in taken:
+                report.note('image without a JSON file (not labelled, so left out)', file.name)
 
     return classes or (), items()
 
@@ -97,7 +101,7 @@ def add_shapes(item: Labelled, given: Sequence[dict[str, Any]], name: str, repor
                 continue
             shape = shape_of(one, item, where)
         if isinstance(shape, str):
-            item.leave_out(shape, where)
+            item.leave_out(shape, where, str(one.get('label') or ''))
             continue
         group = shape.label, one.get('group_id')
         if group[1] is not None and group in groups:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .files import Images, list_files, read_json, read_text, subfolders
-from .label_files import labelled_stems, stems_of
+from .label_files import labelled_stems, stems_of, with_unlabelled
 from .objects import Labels, Report
 from .splits import SPLITS, by_folder, by_hash, refuse_images
 
@@ -22,9 +22,10 @@ def splits_in(root: Path) -> tuple[dict[str, Labels], str] | None:
     if together is None:
         return None
     check_unlabelled(root, together)
-    if found := by_folder(lambda name: labels_of_split(root, together, name)):
-        return found
-    return by_hash(together, stems_in(together))
+    labelled = stems_in(together)
+    found = by_folder(lambda name: labels_of_split(root, together, name))
+    splits, described = found or by_hash(together, labelled)
+    return with_unlabelled(splits, labelled), described
 
 
 def labels_in(home: Path) -> Labels | None:
