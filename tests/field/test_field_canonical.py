@@ -258,6 +258,28 @@ def test_chosen_classes(tmp_path: Path) -> None:
         as_canonical(folder, tmp_path / 'out', ['bird'])
 
 
+def test_lost_objects_of_classes_that_are_not_chosen_do_not_count(tmp_path: Path) -> None:
+    """Neither in the tenth that refuses a training, nor for an image that lost its objects."""
+    first, other, damaged = (
+        Labelled(image(tmp_path / f'images/{name}.png'), []) for name in ('a', 'b', 'c')
+    )
+    first.shapes = [Shape('cat', BOX), Shape('dog', BOX)]
+    first.leave_out('object of type line', 'a.json, shape 3', 'line')
+    other.leave_out('polygon of two points', 'b.json, shape 1', 'dog')
+    damaged.shapes = [Shape('dog', BOX)]
+    write(damaged.file, 'no image')
+    items = [first, other, damaged, Labelled(first.file, [Shape('dog', BOX)])]
+    folder = folder_of(tmp_path, items)
+    splits, text = as_canonical(folder, tmp_path / 'out', ['cat'])
+    train = splits['train']
+    assert (train.labelled, train.left_out, train.num_images) == (1, 0, 2), text
+    first.leave_out('object without a label', 'a.json, shape 4')
+    train = as_canonical(folder, tmp_path / 'unknown', ['cat'])[0]['train']
+    assert (train.labelled, train.left_out) == (2, 1)
+    train = as_canonical(folder, tmp_path / 'all')[0]['train']
+    assert (train.labelled, train.left_out, train.num_images) == (7, 5, 1)
+
+
 def test_run_lengths_of_another_size_name_the_file(tmp_path: Path) -> None:
     shape = mask_shape('cat', np.ones((5, 5)), 0, 0, (60, 80))
     with pytest.raises(ValueError, match=r'a.png: run lengths of \[60, 80\] for an image'):

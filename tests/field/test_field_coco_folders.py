@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from helpers.field import SIZE, Reading, image, reading, refusal, write
-from rope_dense.datasets.labels.coco import find_coco, read_coco
+from rope_dense.datasets.labels.coco import content_of, find_coco, read_coco
 from rope_dense.datasets.labels.coco_images import coco_labels
+from rope_dense.datasets.labels.files import read_json as load
 from rope_dense.datasets.labels.folders import find_labels
 from rope_dense.datasets.labels.objects import Report
 
@@ -498,3 +499,16 @@ def test_the_validation_file_may_lack_categories_or_order_them_otherwise(tmp_pat
     found = reading(tmp_path)
     assert found.classes == ('cat', 'dog', 'bird')
     assert found.objects['val'] == {'val.jpg': [('dog', (10, 5, 20, 10), 0)]}
+
+
+def test_a_file_of_both_splits_is_parsed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = []
+    monkeypatch.setattr(
+        'rope_dense.datasets.labels.coco.read_json', lambda path: parsed.append(path) or load(path)
+    )
+    place(tmp_path, 'all.json', 'images', MANY)
+    found = taken(tmp_path)
+    assert len(parsed) == 1 and len(found['train'] | found['val']) == len(MANY)
+    assert content_of.cache_info().currsize == 0

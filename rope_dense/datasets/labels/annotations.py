@@ -40,6 +40,7 @@ class Rules:
         oriented: an object is the smallest rectangle around it, which nothing clips.
         outlines: masks are trained: an object without an outline gets the outline of its box.
         ignore_difficult: difficult objects are ``iscrowd``, which is not evaluated.
+        is_choice: ``own.classes`` chooses the classes: other objects that are lost do not count.
     """
 
     numbers: Mapping[str, int]
@@ -47,6 +48,16 @@ class Rules:
     oriented: bool = False
     outlines: bool = False
     ignore_difficult: bool = False
+    is_choice: bool = False
+
+    def count(self, item: Labelled) -> int:
+        """Number of an image's objects that are, or may be, of this data set."""
+        labels = [shape.label for shape in item.shapes] + [label for *_, label in item.lost]
+        return sum(map(self.may_have, labels))
+
+    def may_have(self, label: str) -> bool:
+        """Return whether an object of a class, '' if it is not known, may be of this data set."""
+        return not (self.is_choice and label) or class_name(label) in self.numbers
 
 
 def annotate(
@@ -68,10 +79,10 @@ def annotate(
     for item in items:
         if item.file in seen:
             kind = 'object of an image that has labels already, in another file or entry'
-            report.leave_out(kind, item.file.name, len(item.shapes) + len(item.lost))
+            report.leave_out(kind, item.file.name, rules.count(item))
             continue
         seen.add(item.file)
-        if (image := readable_header(item, report)) is None:
+        if (image := readable_header(item, rules, report)) is None:
             continue
         with naming(item.file):
             item = as_shown(item, image, report)
@@ -83,9 +94,10 @@ def annotate(
             found = [annotation(shape, item, image, rules, report) for shape in item.shapes]
         annotations = [one for one in found if one is not None]
         report.kept += len(annotations)
-        for kind, where in item.lost:
+        lost = [(kind, where) for kind, where, label in item.lost if rules.may_have(label)]
+        for kind, where in lost:
             report.leave_out(kind, where)
-        if item.lost and not annotations:
+        if lost and not annotations:
             report.note('image that lost all of its objects (left out)', item.file.name)
             continue
         name = item.file.relative_to(folder).as_posix()
@@ -97,7 +109,7 @@ def annotate(
         )
 
 
-def readable_header(item: Labelled, report: Report) -> Header | None:
+def readable_header(item: Labelled, rules: Rules, report: Report) -> Header | None:
     """The header of an image; None for a file that is no image or cut off, which is left out."""
     try:
         found = item.header or header(item.file)
@@ -106,8 +118,7 @@ def readable_header(item: Labelled, report: Report) -> Header | None:
     except ValueError:
         kind = 'image that cannot be read (left out with its objects)'
         report.note(kind, item.file.name)
-        if item.shapes or item.lost:
-            count = len(item.shapes) + len(item.lost)
+        if count := rules.count(item):
             report.leave_out('object of an image that cannot be read', item.file.name, count)
         return None
 

@@ -28,7 +28,7 @@ from .files import IMAGE_SUFFIXES, class_name, list_files
 from .objects import LabelFolder, Labelled, Labels, Report
 from .splits import WORDS
 
-VERSION = 2  # of the rules that make the files; a new one makes them anew
+VERSION = 3  # of the rules that make the files; a new one makes them anew
 SUMMARY = 'summary.json'
 MOST_CUT, LEAST_CUT = 0.5, 4  # share and number of objects that leave their image
 MOST_LEFT_OUT = 0.1  # of a split's objects, without own.partial=True
@@ -141,6 +141,7 @@ def write(
             oriented=oriented,
             outlines=outlines,
             ignore_difficult=split == 'val',
+            is_choice=classes is not None,
         )
         report, counts = Report(), Counts()
         _, items = folder.format.read(labels, folder.classes, report)

@@ -111,7 +111,8 @@ def read_coco(labels: Labels, classes: Sequence[str] | None, report: Report) -> 
                 yield item
             entry.annotations = []
         check_outlines(path, num_outlines, report)
-        release()
+        if labels.options.get('split') != 'train':  # of two splits of one file, the second is next
+            release()
 
     return classes or used_classes(content, names, path, report), items()
 
@@ -299,7 +300,7 @@ def labelled(
             elif (box := box_of(annotation, outline, where, report)) is not None:
                 shape = shape_of(annotation, names[key], box, outline)
             else:
-                item.leave_out('object without a box and an outline', where)
+                item.leave_out('object without a box and an outline', where, names[key])
                 continue
             shape.crowd = is_set(annotation.get('iscrowd')) or is_set(annotation.get('ignore'))
             shape.where = where

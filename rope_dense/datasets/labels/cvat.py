@@ -210,7 +210,7 @@ def labelled(picture: Picture, file: Path, source: Path, report: Report) -> Labe
         if isinstance(shape, Shape):
             item.shapes.append(shape)
         else:
-            item.leave_out(shape, where)
+            item.leave_out(shape, where, label)
     return item
 
 

@@ -61,19 +61,23 @@ class Labelled:
 
     Attributes:
         size: (height, width) in pixels by the labels; None if they do not say it.
-        lost: (kind, place) of each object that the reader left out, see ``Report``.
+        lost: (kind, place, class or '') of each object that is left out, see ``Report``.
         header: of the image file, if the reader needed it.
     """
 
     file: Path
     shapes: list[Shape] = field(default_factory=list)
     size: tuple[int, int] | None = None
-    lost: list[tuple[str, str]] = field(default_factory=list)
+    lost: list[tuple[str, str, str]] = field(default_factory=list)
     header: Header | None = None
 
-    def leave_out(self, kind: str, where: str = '') -> None:
-        """Leave out an object; an image that loses all of its objects is left out, too."""
-        self.lost.append((kind, where or self.file.name))
+    def leave_out(self, kind: str, where: str, label: str = '') -> None:
+        """Leave out an object; an image that loses all of its objects is left out, too.
+
+        Args:
+            label: name of its class; '' if it is not known.
+        """
+        self.lost.append((kind, where, label))
 
 
 @dataclass

@@ -110,7 +110,8 @@ def labelled(path: Path, root: Element, file: Path, report: Report) -> Labelled:
         with naming(f'{path}, object {number}'):
             shape = shape_of(node, where, report)
         if shape is None:
-            item.leave_out('object without bndbox, polygon or robndbox', where)
+            label = node.findtext('name') or ''
+            item.leave_out('object without bndbox, polygon or robndbox', where, label)
         else:
             item.shapes.append(shape)
     return item
