@@ -99,13 +99,13 @@ def test_what_is_left_out_is_counted(tmp_path: Path, box: Box, reason: str) -> N
 
 def test_an_image_that_lost_all_of_its_objects_is_no_negative(tmp_path: Path) -> None:
     lost = Labelled(image(tmp_path / 'images/lost.png'))  # F11
-    lost.leave_out('shape of type cuboid')
+    lost.leave_out('shape of type cuboid', 'lost.json, shape 1')
     empty = Labelled(image(tmp_path / 'images/empty.png'))
     kept = Labelled(image(tmp_path / 'images/a.png'), [Shape('cat', BOX)])
     splits, text = as_canonical(folder_of(tmp_path, [lost, empty, kept]), tmp_path / 'out')
     content = mmengine.load(str(splits['train'].ann_file))
     assert [item['file_name'] for item in content['images']] == ['empty.png', 'a.png']
-    assert '1 x shape of type cuboid (left out): lost.png' in text
+    assert '1 x shape of type cuboid (left out): lost.json, shape 1' in text
     assert '1 training images have no object' in text
     with pytest.raises(ValueError, match=r'1 of 2 training objects are left out.*own.partial=True'):
         check_left_out(splits, text, partial=False)
