@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def labelled_stems(files: Mapping[str, Path], images: Images, *named: Find) -> s
     return {owned.get(stem, stem) for stem in files}
 
 
-def with_unlabelled(splits: Mapping[str, Labels], labelled: Set[str]) -> dict[str, Labels]:
+def with_unlabelled(splits: Mapping[str, Labels], labelled: set[str]) -> dict[str, Labels]:
     """Splits with their images that have no label file, each once: the reader counts them.
 
     Args:
