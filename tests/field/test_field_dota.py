@@ -280,6 +280,18 @@ def test_label_files_without_an_image_are_counted(root: Path) -> None:
     assert f'1 x {NO_IMAGE} (left out): gone.txt\n' in found.text and found.classes == ('ship',)
 
 
+def test_a_label_file_of_no_split_is_said(root: Path) -> None:
+    given = pair('images/train/a', 'labelTxt/train/a') | pair('images/val/b', 'labelTxt/val/b')
+    found = reading(files(root, given | {'labelTxt/test/c.txt': LINE}))
+    assert {split: [*images] for split, images in found.objects.items()} == {
+        'train': ['a.png'],
+        'val': ['b.png'],
+    }
+    given = pair('images/train/a', 'labelTxt/a') | pair('images/val/b', 'labelTxt/b')
+    found = reading(files(root.parent / 'flat', given | {'labelTxt/c.txt': LINE}))
+    assert 'label file without an image, in no split: c.txt' in found.text
+
+
 def test_names_with_dots_and_equal_names(root: Path) -> None:
     given = {}
     for name in ('P0.5', 'P0', 'x/P0', 'y/P0', 'a b'):

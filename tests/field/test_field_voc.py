@@ -479,12 +479,16 @@ def test_what_is_not_there_is_counted_and_named(tmp_path: Path) -> None:
     image(root / 'JPEGImages' / 'no xml.jpg')
     write(root / 'Annotations' / 'no image.xml', xml(thing(), thing()))
     write(root / 'Annotations' / 'of none.xml', xml(thing()))
-    lists(root, train='a\nno xml\nno image\nnothing\n', val='v')
+    write(root / 'Annotations' / 'empty.xml', xml())
+    write(root / 'Annotations' / 'project.xml', '<project/>')
+    lists(root, train='a\nno xml\nno image\nnothing\nempty\nproject\n', val='v')
     found = reading(root)
     assert found.objects == {'train': {'a.jpg': [CAT]}, 'val': {'v.jpg': [CAT]}}
     assert '2 x object of an image that is not there (left out): no image.xml' in found.text
     assert '1 x image without an XML file (not labelled, so left out): no xml.jpg' in found.text
     assert '1 x listed image that is not there: nothing' in found.text
+    assert '1 x XML file of no image or of one that has another: empty.xml' in found.text
+    assert 'no annotation of Pascal VOC (left out): project.xml' in found.text
     assert 'of none' not in found.text
 
 

@@ -77,6 +77,11 @@ def test_names_are_text_by_number(root: Path, names: str, classes: tuple[str, ..
     assert [item[0] for item in found.objects['train']['a.jpg']] == list(classes[:2])
 
 
+def test_names_of_a_yaml_without_names_are_in_classes_txt(root: Path) -> None:
+    found = reading(files(root, {'data.yaml': FOLDERS, 'classes.txt': 'cat\ndog', **split_pairs()}))
+    assert found.classes == ('cat', 'dog')
+
+
 @pytest.mark.parametrize(
     'names, said',
     [
@@ -491,6 +496,22 @@ def test_several_yaml_files(root: Path) -> None:
                 **pair('images/train/a', 'b'),
             },
             ['no label files (.txt) for the training images'],
+        ),
+        (
+            {'classes.txt': 'cat', 'obj.names': 'dog', **many('images/', 'labels/')},
+            ['classes.txt', 'obj.names', 'have different classes: leave one'],
+        ),
+        (
+            {
+                'data.yaml': f'train: [images/train, ../other]\nval: images/val\n{NAMES}',
+                **split_pairs(),
+                **pair('../other/c', '../other/c'),
+            },
+            ['the images of one split are in', 'link these folders into the data set'],
+        ),
+        (
+            {'classes.txt': 'cat', **pair('images/a', 'labels/a')},
+            ['1 labelled image, so none for validation'],
         ),
         (
             {'data.yaml': YAML, **pair('images/val/b', 'labels/val/b')}
