@@ -19,7 +19,7 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 ENVIRONMENT := $(VENV)/.made-with-$(subst =,-,$(TORCH))
 PACKAGE := $(VENV)/.package-installed
 
-.PHONY: help setup demo test lint docs clean distclean
+.PHONY: help setup demo test lint docs dist clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands and their variables
@@ -49,7 +49,7 @@ lint: $(PACKAGE)  ## check style, types and imports between the parts of the pac
 	$(VENV)/bin/lint-imports --no-cache
 
 # Commands are left out: their docstrings are the text of --help.
-docs: $(PACKAGE) $(VENV)/.docs-installed  ## write the guides and pages of the API to build/site/html (Python 3.11 or later)
+docs: $(PACKAGE) $(VENV)/.docs-installed  ## write the guides and pages of the API to build/site/html
 	rm -rf build/site
 	mkdir -p build/site/source
 	cp -r docs build/site/source/guides
@@ -59,6 +59,11 @@ docs: $(PACKAGE) $(VENV)/.docs-installed  ## write the guides and pages of the A
 		$(filter-out %/__init__.py,$(wildcard rope_dense/commands/*.py)) $(wildcard rope_dense/commands/predict*) \
 		rope_dense/research/analyze_positions.py rope_dense/research/eval_classification.py
 	$(RUN) -m sphinx -q -W --keep-going -c docs/api build/site/source build/site/html
+
+dist: $(PACKAGE) $(VENV)/.dist-installed  ## build source distribution and wheel in dist/; try the wheel in an environment of its own
+	rm -rf dist *.egg-info
+	$(RUN) -m build --no-isolation
+	.ci/try_wheel.sh $(RUN)
 
 clean:  ## remove the environments and what they left behind
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
@@ -74,6 +79,10 @@ $(ENVIRONMENT): requirements/common.txt requirements/build.txt requirements/torc
 
 $(VENV)/.docs-installed: $(ENVIRONMENT) requirements/docs.txt
 	$(RUN) -m pip install --quiet --no-deps -r requirements/docs.txt
+	touch $@
+
+$(VENV)/.dist-installed: $(ENVIRONMENT) requirements/dist.txt
+	$(RUN) -m pip install --quiet --no-deps -r requirements/dist.txt
 	touch $@
 
 $(PACKAGE): $(ENVIRONMENT) setup.py pyproject.toml rope_dense/version.py

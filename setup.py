@@ -32,13 +32,11 @@ setup(
     version=version(),
     description='Rotary position embedding vision backbones for dense prediction with OpenMMLab',
     license='Apache-2.0',
-    python_requires='>=3.10',
+    python_requires='>=3.11,<3.14',
     packages=find_packages(include=['rope_dense', 'rope_dense.*']),
     py_modules=['rope_dense_command'],
     entry_points={'console_scripts': ['rope-dense = rope_dense_command:main']},
-    package_data={
-        'rope_dense': ['py.typed', 'commands/report/page.html', 'research/paper_tables.yml'],
-    },
+    package_data={'': ['py.typed', '*.html', '*.yml']},
     cmdclass={'build_py': BuildWithConfigs},
     # The OpenMMLab packages exist in two families that use the same import names, so neither can be
     # required here: each is an extra, and importing rope_dense without them says what to install.

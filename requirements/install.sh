@@ -17,8 +17,8 @@ fail() { printf 'set-up: %s\n' "$*" >&2; exit 1; }
 
 command -v "$base" >/dev/null ||
     fail "'$base' is not on the path; install Python 3.11 or name another: make setup PYTHON=python3.12"
-"$base" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' ||
-    fail "'$base' is $("$base" --version 2>&1); the pinned packages are for Python 3.10 to 3.13: make setup PYTHON=..."
+"$base" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' ||
+    fail "'$base' is $("$base" --version 2>&1); the pinned packages are for Python 3.11 to 3.13: make setup PYTHON=..."
 command -v "${CC:-gcc}" >/dev/null && command -v "${CXX:-c++}" >/dev/null ||
     fail "no C and C++ compiler (gcc and g++); mmcv's operators are compiled on this machine, so install both first"
 header=$("$base" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Tries the wheel in dist/ where no other copy of the package can be imported; called by `make dist`.
+#
+#   .ci/try_wheel.sh PYTHON
+#
+# PYTHON  of the environment that has what the package needs
+set -euo pipefail
+python=$PWD/$1 clone=$PWD
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+unset PYTHONPATH
+
+"$python" -m venv --without-pip "$folder/venv"
+"$python" -m pip --python "$folder/venv/bin/python" install --quiet --no-deps --no-index dist/*.whl
+export PATH=$folder/venv/bin:$PATH
+site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+installed=$site/rope_dense
+# The folders of the dependencies come behind the wheel's. Their .pth files, of which one is the editable install
+# of the clone, have no effect there.
+"$python" -c 'import sys; print(*(path for path in sys.path if path.endswith("-packages")), sep="\n")' > "$site/rest.pth"
+
+diff -r --exclude=__pycache__ --exclude=.mim "$clone/rope_dense" "$installed"
+for path in configs tools model-index.yml; do
+    diff -r --exclude=__pycache__ "$clone/$path" "$installed/.mim/$path"
+done
+
+mkdir "$folder/empty"
+cd "$folder/empty"
+rope-dense --help
+config=$installed/.mim/configs/demo/deim_quick_shapes.py
+python - "$config" > /dev/null <<'END'
+"""Write a data set and weights; find the recipe of own data by its name."""
+import sys
+
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS
+
+import rope_dense
+from rope_dense_command import command
+
+assert rope_dense.__file__.startswith(sys.prefix), rope_dense.__file__
+size = '--train 1 --val 1 --size 64 --layout coco'.split()
+own = 'own.data_root=shapes/coco own.backbone=tiny own.weights=None'.split()
+for name, *arguments in (
+    ('make_shapes', 'shapes', *size),
+    ('print_recipe', 'realtime', '--cfg-options', *own),
+):
+    assert command(name)(arguments) == 0, name
+model = MODELS.build(dict(Config.fromfile(sys.argv[1]).model, _scope_='mmdet'))
+torch.save(model.state_dict(), 'weights.pth')
+END
+rope-dense predict "$config" weights.pth shapes/coco/val2017 --score 0 --out results
+grep -q '"score"' results/predictions.json
+echo "the wheel works: $(basename "$clone"/dist/*.whl)"
