@@ -9,7 +9,7 @@ from pathlib import Path
 from .files import Images, list_files, read_json, read_text, subfolders
 from .label_files import labelled_stems, stems_of, with_unlabelled
 from .objects import Labels, Report
-from .splits import SPLITS, by_folder, by_hash, refuse_images
+from .splits import SPLITS, by_folder, by_hash, check_unlabelled
 
 LABEL_FOLDERS = ('annotations', 'annotation', 'labels', 'label', 'json', 'jsons', 'ann', 'labelme')
 IMAGE_FOLDERS = ('images', 'image', 'imgs', 'img', 'jpegimages')
@@ -21,7 +21,8 @@ def splits_in(root: Path) -> tuple[dict[str, Labels], str] | None:
     together = labels_in(root)
     if together is None:
         return None
-    check_unlabelled(root, together)
+    if not any(labels_of_split(root, together, name) for name in SPLITS['val']):
+        check_unlabelled([root, together.images], together.source)
     labelled = stems_in(together)
     found = by_folder(lambda name: labels_of_split(root, together, name))
     splits, described = found or by_hash(together, labelled)
@@ -55,14 +56,6 @@ def labels_of_split(root: Path, together: Labels, name: str) -> Labels | None:
         stems = {stem for stem in stems_in(together) if stem.split('/')[0].lower() == name}
         return replace(together, names=frozenset(stems)) if stems else None
     return None
-
-
-def check_unlabelled(root: Path, together: Labels) -> None:
-    """Raise ValueError if only a folder such as val/ has images for validation, and no labels."""
-    if not any(labels_of_split(root, together, name) for name in SPLITS['val']):
-        places = subfolders(root), subfolders(together.images)
-        names = [name for name in SPLITS['val'] if name != 'test']
-        refuse_images((at[name] for at in places for name in names if name in at), together.source)
 
 
 def has_labelme(folder: Path) -> bool:
