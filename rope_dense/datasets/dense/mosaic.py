@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import cv2
@@ -72,7 +72,7 @@ class AffineMosaic(BaseTransform):
         self.translation, self.scaling = tuple(translation), tuple(scaling)
         self.max_cached_images, self.max_value = max_cached_images, max_value
         self.imdecode_backend = imdecode_backend
-        self.loading: Callable[[dict], Any] | None = None  # with masks if the first image has them
+        self.loading: NamingPipeline | None = None  # with masks if the first image has them
         self.cache: list[dict] = []
 
     def transform(self, results: dict) -> dict:
@@ -132,7 +132,8 @@ class AffineMosaic(BaseTransform):
             load = dict(type='LoadImageFromFile', imdecode_backend=self.imdecode_backend)
             self.loading = NamingPipeline([load, *deep, annotations])
         indexes = [random.randrange(len(dataset)) for _ in range(3)]
-        return [self.resized(self.loading(dataset.get_data_info(index))) for index in indexes]
+        loaded: Iterator[Any] = (self.loading(dataset.get_data_info(index)) for index in indexes)
+        return [self.resized(part) for part in loaded]
 
 
 def merged(parts: list[dict]) -> dict:

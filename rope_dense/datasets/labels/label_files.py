@@ -76,7 +76,7 @@ def with_unlabelled(splits: Mapping[str, Labels], labelled: set[str]) -> dict[st
     for split, labels in splits.items():
         beside = [x.names or frozenset() for x in found.values() if x.images == labels.images]
         rest = Images(labels, Report()).by_stem.keys() - labelled.union(*beside)
-        found[split] = replace(labels, names=rest.union(labels.names or ()))
+        found[split] = replace(labels, names=frozenset(rest).union(labels.names or ()))
     return found
 
 
