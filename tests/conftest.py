@@ -44,6 +44,14 @@ def configs_as_they_are() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope='session', autouse=True)
+def own_data_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Canonical files of own data are written to a temporary folder, not to the checkout."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('rope_dense.own.data.CONVERTED', tmp_path_factory.mktemp('own_data'))
+        yield
+
+
 @pytest.fixture(scope='module')
 def surroundings() -> Iterator[None]:
     """Leave no default scope to other tests."""
