@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from ..project.errors import UsageError
 from ..utils.config_parts import nodes
+from ..project.errors import UsageError
 
 CHECKPOINT = re.compile(r'(best_.+_)?(iter|epoch)_\d+\.pth')
 LOG_FOLDER = re.compile(r'\d{8}_\d{6}')  # mmengine's, by the time of the start
@@ -32,18 +32,20 @@ def check_work_folder(cfg: Config, overwrite: bool) -> None:
     """
     found = checkpoints_in(Path(cfg.work_dir))
     if overwrite and cfg.get('resume'):
-        raise UsageError('--resume and --overwrite: give one of them')
+        raise UsageError('resume (--resume) and overwrite (--overwrite): give one of them')
     if found and not overwrite and not cfg.get('resume'):
         raise UsageError(
             f'{cfg.work_dir} has {len(found)} checkpoints of an earlier training, such as '
-            f'{found[-1].name}: continue it by --resume, give another --work-dir, or remove it by '
-            '--overwrite'
+            f'{found[-1].name}: continue it by resume (--resume), give another work_dir '
+            '(--work-dir), or remove it by overwrite (--overwrite)'
         )
     sources = [node.get('checkpoint') for _, node in nodes(cfg.model)] + [cfg.get('load_from')]
     removed = {path.resolve() for path in found} if overwrite else set()
     for source in filter(None, sources):
         if Path(str(source)).resolve() in removed:
-            raise UsageError(f'--overwrite would remove {source}, from which the training starts')
+            raise UsageError(
+                f'overwrite (--overwrite) would remove {source}, from which the training starts'
+            )
 
 
 def remove_training(folder: Path, log_folder: Path) -> None:

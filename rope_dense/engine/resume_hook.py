@@ -69,7 +69,7 @@ def labels_of(runner: Runner | FlexibleRunner) -> str:
 
 def start_anew(runner: Runner | FlexibleRunner) -> str:
     """The other thing to do where a run cannot be resumed."""
-    return f'for a new run from its weights, give --load-from {runner.cfg.load_from}'
+    return f'for a new run from its weights, give load_from (--load-from) {runner.cfg.load_from}'
 
 
 def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
@@ -86,21 +86,21 @@ def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> No
     if keys:
         had, has = (', '.join(f'{key} {facts[key]}' for key in keys) for facts in (old, new))
         raise RunError(
-            f'--resume: the run of the checkpoint had {had}, this one has {has}, so its iterations '
+            f'resume: the run of the checkpoint had {had}, this one has {has}, so its iterations '
             f'are not comparable: keep the settings and data of that run, or, {start_anew(runner)}'
         )
     if old['labels'] != new['labels']:
         checkpoint['message_hub']['runtime_info'].pop('best_score', None)
         runner.logger.warning(
-            '--resume: the labels have changed since the checkpoint, so the best score starts anew'
+            'resume: the labels have changed since the checkpoint, so the best score starts anew'
         )
     if (done := checkpoint['meta']['iter']) > end:
         raise RunError(
-            f'--resume: the checkpoint is at iteration {done}, and this run ends at {end}: set '
+            f'resume: the checkpoint is at iteration {done}, and this run ends at {end}: set '
             f'more epochs, or, {start_anew(runner)}'
         )
     if done == end:
-        runner.logger.warning(f'--resume: the run is complete, at iteration {done} of {end}')
+        runner.logger.warning(f'resume: the run is complete, at iteration {done} of {end}')
 
 
 def follow_config(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
@@ -108,7 +108,7 @@ def follow_config(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
     groups, saved = runner.optim_wrapper.param_groups, saved_groups(checkpoint['optimizer'])
     if len(groups) != len(saved):
         raise RunError(
-            f'--resume: the optimizer of the checkpoint has {len(saved)} groups of parameters, '
+            f'resume: the optimizer of the checkpoint has {len(saved)} groups of parameters, '
             f'this one has {len(groups)} (optim_wrapper.paramwise_cfg): keep the settings of that '
             f'run, or, {start_anew(runner)}'
         )
@@ -124,7 +124,7 @@ def follow_config(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
         old.clear()
         old.update(group, params=params)
     runner.logger.warning(
-        f'--resume: the schedule is the new one: {", ".join(changes)}; at iteration {done}, lr '
+        f'resume: the schedule is the new one: {", ".join(changes)}; at iteration {done}, lr '
         f'{groups[-1]["lr"]:.4g} in place of {rate:.4g}'
     )
 

@@ -173,7 +173,7 @@ def test_another_training_is_refused(options: dict, says: str, tmp_path: Path) -
     start = tmp_path / 'first' / 'iter_4.pth'
     with pytest.raises(RunError, match=says) as raised:
         toy_run(toy_config(tmp_path / 'second', **options), resume=start)
-    assert str(raised.value).endswith(f'--load-from {start}')
+    assert str(raised.value).endswith(f'give load_from (--load-from) {start}')
     assert '\n' not in str(raised.value)
 
 
@@ -190,4 +190,4 @@ def test_a_complete_run_says_so(tmp_path: Path) -> None:
     toy_run(toy_config(tmp_path, 4))
     runner = toy_run(toy_config(tmp_path, 4), resume=tmp_path / 'iter_4.pth')
     assert runner.iter == 4
-    assert '--resume: the run is complete, at iteration 4 of 4' in log_of(runner)
+    assert 'resume: the run is complete, at iteration 4 of 4' in log_of(runner)

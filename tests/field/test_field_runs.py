@@ -33,7 +33,7 @@ def test_f21_more_epochs_have_the_schedule_of_the_recipe(tmp_path: Path) -> None
     runner = toy_run(longer, rates, resume=tmp_path / 'iter_4.pth')
     assert [rates.seen[step][-1] for step in (4, 5, 6, 7)] == pytest.approx([0.1] * 3 + [0.01])
     expected = (
-        '--resume: the schedule is the new one: 8 iterations in place of 4; '
+        'resume: the schedule is the new one: 8 iterations in place of 4; '
         'at iteration 4, lr 0.1 in place of 0.01'
     )
     assert expected in log_of(runner)
@@ -54,7 +54,7 @@ def test_changed_labels_start_the_best_score_anew(tmp_path: Path) -> None:
         files = dict(val=dict(ann_file=f'own_data/{name}/val.json'))
         cfg = toy_config(tmp_path / name, steps, results=(result,), own_files=files)
         runner = toy_run(cfg, resume=tmp_path / 'a' / 'iter_4.pth' if name == 'b' else None)
-    assert '--resume: the labels have changed since the checkpoint' in log_of(runner)
+    assert 'resume: the labels have changed since the checkpoint' in log_of(runner)
     assert (tmp_path / 'b' / 'best_score_iter_8.pth').is_file()
 
 

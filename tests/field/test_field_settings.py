@@ -17,13 +17,13 @@ import rope_dense
 from helpers.field import write
 from helpers.grid import CONFIGS
 from rope_dense.commands import train as command
-from rope_dense.commands.work_folder import check_work_folder, remove_training
 from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
 from rope_dense.own.recipes import RECIPES
 from rope_dense.own.settings import Own, OwnDepth, OwnRealtime, OwnSemantic, settings_of
 from rope_dense.own.text import Text
-from rope_dense.project.config import load_config
 from rope_dense.project.errors import UsageError
+from rope_dense.project.config import load_config
+from rope_dense.commands.work_folder import check_work_folder, remove_training
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -244,14 +244,18 @@ def test_a_used_work_folder(folder: Path) -> None:
     gone.append(run / '20240101_120000' / 'vis_data' / 'scalars.json')
     for path in kept + gone:
         write(path, '')
-    with pytest.raises(UsageError, match=r'2 checkpoints of an earlier .* iter_2.pth: continue'):
+    with pytest.raises(UsageError, match=r'2 checkpoints .* iter_2.pth: continue it by resume \('):
         check_work_folder(cfg, overwrite=False)
     check_work_folder(Config(dict(cfg, resume=True)), overwrite=False)
-    with pytest.raises(UsageError, match='--resume and --overwrite'):
+    with pytest.raises(
+        UsageError, match=r'resume \(--resume\) and overwrite \(--overwrite\): give one'
+    ):
         check_work_folder(Config(dict(cfg, resume=True)), overwrite=True)
     start = os.path.relpath(run / 'iter_2.pth')
     for part in (dict(load_from=start), dict(model=dict(init_cfg=dict(checkpoint=start)))):
-        with pytest.raises(UsageError, match=r'--overwrite would remove run/iter_2\.pth'):
+        with pytest.raises(
+            UsageError, match=r'overwrite \(--overwrite\) would remove run/iter_2\.pth'
+        ):
             check_work_folder(Config(dict(cfg) | part), overwrite=True)
     check_work_folder(cfg, overwrite=True)
     remove_training(run, run / '20990101_000000')
