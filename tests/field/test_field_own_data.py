@@ -12,13 +12,12 @@ import mmengine
 import pytest
 from mmengine.config import Config
 
-from helpers.field import coco, image, write
+from helpers.field import coco, files, image, write
 from helpers.grid import CONFIGS
 from rope_dense.checks.data import check_data
 from rope_dense.commands.train import check_processes
-from rope_dense.own.data import CONVERTED
-from rope_dense.project.config import load_config
 from rope_dense.project.errors import UsageError
+from rope_dense.project.config import load_config
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 BOX = '0 .5 .5 .4 .4'
@@ -99,8 +98,9 @@ def test_lines_keep_their_files(folder: Path) -> None:
 def test_labels_of_today(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Edited labels, or canonical files that were deleted, give no stale figures."""
     root = yolo(folder / 'A')
-    load_config('detection', own=dict(data_root=root)).dump('complete.py')
-    shutil.rmtree(folder / CONVERTED)
+    trained = load_config('detection', own=dict(data_root=root))
+    trained.dump('complete.py')
+    shutil.rmtree(Path(trained.val_evaluator.ann_file).parent)
     cfg = load_config('complete.py')
     check_data(cfg, ('test_dataloader',))
     before = objects_of(cfg)
@@ -228,6 +228,14 @@ def test_the_root_is_a_folder(folder: Path) -> None:
         settings = {} if task == 'depth' else dict(classes=['cat'])
         with pytest.raises(UsageError, match=r"='A/data.yaml' is a file: give its folder"):
             load_config(task, own=dict(data_root='A/data.yaml', **settings))
+
+
+@pytest.mark.parametrize('names', ['', 'images/a.jpg', 'train/images/a.jpg train/labels/a.txt'])
+def test_a_wrong_folder_for_masks_is_said_before_its_classes(folder: Path, names: str) -> None:
+    (folder / 'A').mkdir()
+    files(folder / 'A', {name: None if name.endswith('.jpg') else BOX for name in names.split()})
+    with pytest.raises(UsageError, match=r'^A: no images with masks\. Looked for .*own_data\.md'):
+        load_config('semantic', own=dict(data_root='A'))
 
 
 def test_names_of_masks_keep_their_numbers(folder: Path) -> None:

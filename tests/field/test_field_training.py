@@ -6,14 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from mmdet.structures.bbox import HorizontalBoxes
 from mmengine.registry import DATASETS, METRICS, DefaultScope
 from mmengine.structures import InstanceData
 
 from helpers.field import coco, image, write
 from helpers.grid import CONFIGS
 from rope_dense.checks.data import check_data
-from rope_dense.project.config import load_config
+from rope_dense.datasets.dense.mosaic import AffineMosaic
+from rope_dense.engine.runner import LoadError, NamingPipeline
 from rope_dense.project.errors import UsageError
+from rope_dense.project.config import load_config
 
 OWN: dict[str, Any] = dict(backbone='tiny', weights=None, size=64, epochs=1, batch_size=2)
 
@@ -138,3 +141,23 @@ def test_classes_txt_lists_the_classes_of_labels_without_a_list(
         load_config(
             str(CONFIGS / 'own/detection.py'), own=dict(OWN, data_root=root, classes=['Cat'])
         )
+
+
+def test_a_mosaic_names_the_image_that_cannot_be_loaded(tmp_path: Path) -> None:
+    """It named the first image of the mosaic, which was whole."""
+    write(tmp_path / 'broken.png', 'no image')
+
+    class Others(list):
+        def get_data_info(self, index: int) -> dict:
+            return self[index]
+
+    given = dict(
+        img=np.zeros((30, 40, 3), np.uint8),
+        img_path='whole.png',
+        gt_bboxes=HorizontalBoxes(torch.zeros(0, 4)),
+        dataset=Others([dict(img_path=str(tmp_path / 'broken.png'), instances=[])]),
+    )
+    pipeline = NamingPipeline([AffineMosaic(part_size=16, max_cached_images=0)])
+    with pytest.raises(LoadError, match=r'broken\.png cannot be loaded') as error:
+        pipeline(given)
+    assert 'whole.png' not in str(error.value)
