@@ -44,7 +44,7 @@ def command(name: str) -> Callable[[Sequence[str] | None], int]:
         module = import_early(name)
         args = module.parse_args(argv)  # answers --help and mistakes
         import_packages()
-        door = importlib.import_module('rope_dense.commands.door')
+        door = importlib.import_module('rope_dense.commands.run')
         return door.run(module.main, args)
 
     return run

@@ -23,7 +23,7 @@ from measure import (
     time_rounds,
 )
 from peers import Builder, dinov3_peers, swin_peers, vit_peers, vitdet_peers, why_not
-from rope_dense.commands.benchmark.speed import profile_call
+from rope_dense.measure.speed import profile_call
 
 JOBS: dict[str, Callable[[str], dict[str, Builder]]] = {
     'vit': vit_peers,

@@ -24,7 +24,7 @@ from typing import TypeVar
 
 import torch
 
-from rope_dense.commands.benchmark.speed import profiled
+from rope_dense.measure.speed import profiled
 from rope_dense.utils.atomic_write import atomic_write
 from rope_dense.utils.peak_memory import peak_rss
 

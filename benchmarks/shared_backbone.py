@@ -22,7 +22,7 @@ from mmengine.registry import DefaultScope
 
 from launches import LaunchCounter
 from measure import environment, write_csv
-from rope_dense.commands.benchmark.speed import count_operations, profiled
+from rope_dense.measure.speed import count_operations, profiled
 from rope_dense.models.shared_backbone import SharedBackbone
 
 CONFIGS = Path(__file__).parents[1] / 'configs'

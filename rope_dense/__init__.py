@@ -54,9 +54,9 @@ def _import_parts() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """``train`` and ``load`` of ``rope_dense.run``, imported when they are used."""
+    """``train`` and ``load`` of ``rope_dense.api``, imported when they are used."""
     if name in ('train', 'load'):
-        return getattr(import_module('.run', __name__), name)
+        return getattr(import_module('.api', __name__), name)
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 

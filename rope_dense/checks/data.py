@@ -16,8 +16,9 @@ from mmengine.registry import DATASETS
 from ..engine.runner import FILES
 from ..own.recipes import find_anew, has_own_data
 from ..project.building import build_part
-from ..project.config import component_of, datasets_of, detects, evaluators
 from ..project.errors import UsageError, usage_errors
+from ..project.load import component_of, datasets_of, evaluators
+from ..project.task import detects
 from ..project.weights import is_remote
 from .depth import check_depths
 from .masks import check_masks

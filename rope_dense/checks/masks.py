@@ -16,8 +16,8 @@ from ..datasets.classes import IGNORED
 from ..datasets.mask_labels import COLOURS, read_mask
 from ..engine.runner import LoadError, NamingPipeline
 from ..project.building import build_part
-from ..project.config import evaluators
 from ..project.errors import UsageError
+from ..project.load import evaluators
 from .model import heads
 
 MASKS, MORE = 20, 200  # of a data set are looked at; MORE where the first have one class at most

@@ -15,8 +15,8 @@ from torch import nn
 
 from ..backbones.base import Backbone
 from ..project.building import build_part, building
-from ..project.config import datasets_of
 from ..project.errors import UsageError
+from ..project.load import datasets_of
 from ..utils.config_parts import nodes
 
 SIZES = ('size', 'crop_size', 'scale', 'scales')  # settings of transforms, in pixels

@@ -6,7 +6,7 @@ from mmengine.config import Config
 from torch import nn
 
 from ..backbones.base import Backbone
-from ..project.config import datasets_of
+from ..project.load import datasets_of
 from ..utils.config_parts import nodes
 from ..utils.validation import check_size
 

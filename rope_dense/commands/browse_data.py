@@ -48,7 +48,7 @@ def main(args: argparse.Namespace) -> None:
     from ..checks.data import check_data
     from ..engine.train_loop import set_epoch
     from ..project.building import building
-    from ..project.config import load_config
+    from ..project.load import load_config
 
     check_at_least(args, 1, 'count')
     check_at_least(args, 0, 'epoch')
@@ -89,9 +89,9 @@ def draw_samples(config: Config, split: str, out: Path, *, count: int, seed: int
     from mmengine.config import ConfigDict
     from mmengine.registry import DATASETS, MODELS, VISUALIZERS
 
-    from ..datasets.drawing import draw_depth
+    from ..datasets.images.drawing import draw_depth
     from ..engine.runner import NamingPipeline
-    from ..project.config import detects, visualizer_of
+    from ..project.task import detects, visualizer_of
 
     dataset = DATASETS.build(config[f'{split}_dataloader'].dataset)
     dataset.pipeline = NamingPipeline(dataset.pipeline.transforms)

@@ -35,7 +35,7 @@ def main(args: argparse.Namespace) -> None:
     from ..checks.model import build_model
     from ..models.eomt.annealing import find_eomt
     from ..models.eomt.weights import load_eomt
-    from ..project.config import load_config
+    from ..project.load import load_config
     from ..utils.atomic_write import atomic_write
 
     model = build_model(load_config(args.config))

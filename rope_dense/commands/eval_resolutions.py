@@ -40,8 +40,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from ..project.config import load_config, used_loaders
-    from .sweep import prepare_sweep
+    from ..measure.sweep import prepare_sweep
+    from ..project.load import load_config, used_loaders
 
     cfg = load_config(args.config, args.cfg_options, args.work_dir, args.data_root)
     used_loaders(cfg, 'test')

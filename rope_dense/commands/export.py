@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mmengine.config import Config
     from torch import nn
 
-    from .trained_model import Colour
+    from ..checks.trained_model import Colour
 
 FORMATS, PRECISIONS = ('onnx', 'pt2'), ('fp32', 'fp16', 'bf16')
 
@@ -66,15 +66,13 @@ def main(args: argparse.Namespace) -> None:
     from ..export import export
     from ..export.compare import check_file
     from ..export.exporter import DTYPES
-    from ..project.config import load_config
-    from ..project.weights import tested_checkpoint
+    from ..project.load import find_model
+    from ..project.sizes import parse_size
     from ..utils.lock import exclusive
-    from .alive import alive
-    from .image_sizes import parse_size
+    from ..utils.progress import alive
 
     size = args.size if args.size == 'dynamic' else to_2tuple(parse_size(args.size))
-    cfg = load_config(args.config, args.cfg_options)
-    checkpoint = tested_checkpoint(cfg, args.checkpoint, args.config)
+    cfg, checkpoint = find_model(args.config, args.checkpoint, args.cfg_options)
     model = build_model(cfg)
     classes, colours = load(cfg, model, checkpoint) if checkpoint else (None, None)
     print(f'{args.out}: the model is traced and compared, which takes minutes', flush=True)
@@ -105,8 +103,8 @@ def load(
     Raises:
         UsageError, CheckpointError: they cannot be read, or do not fit.
     """
+    from ..checks.trained_model import classes_and_colours
     from ..project.weights import check_tested_weights
-    from .trained_model import classes_and_colours
 
     stored = check_tested_weights(checkpoint, model)
     classes = ((stored.get('meta') or {}).get('dataset_meta') or {}).get('classes')

@@ -46,7 +46,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from ..datasets.shapes_files import ShapesSettings, write_shapes
+    from ..datasets.generated.files import ShapesSettings, write_shapes
 
     settings = ShapesSettings(
         args.train,

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
 
-from ..project.config import datasets_of, detects, evaluators, visualizer_of
 from ..project.errors import UsageError
+from ..project.load import datasets_of, evaluators
+from ..project.task import detects, visualizer_of
 from ..project.weights import resolve_resume
 from ..utils.atomic_write import atomic_files
 from ..utils.config_parts import nodes

@@ -57,13 +57,13 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(args: argparse.Namespace) -> None:
     from ..checks.model import build_model, build_shapes
     from ..checks.random_weights import warn_of_random_weights
+    from ..checks.recipe import entry, recipe_text
     from ..checks.schedule import check_schedule
+    from ..measure.count import count_products, measured_size
     from ..project.building import building
-    from ..project.config import load_config, used_loaders
-    from .complexity import count_products, measured_size
-    from .config_list import config_table, list_configs, paper_result
+    from ..project.load import load_config, used_loaders
+    from ..research.config_list import config_table, list_configs, paper_result
     from .options import apply_training_options
-    from .recipe import entry, recipe_text
 
     if args.list is not None:
         print(config_table(list_configs(CONFIGS.parent, args.list)))

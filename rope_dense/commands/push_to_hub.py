@@ -48,9 +48,9 @@ def metric(text: str) -> tuple[str, float]:
 def main(args: argparse.Namespace) -> None:
     import tempfile
 
+    from ..checks.trained_model import load_trained
     from ..integrations.hub import push_to_hub, save_for_hub
-    from ..project.config import load_config
-    from .trained_model import load_trained
+    from ..project.load import load_config
 
     if args.name.count('/') != 1 or not all(args.name.split('/')):
         raise UsageError(f'{args.name}: give OWNER/NAME')

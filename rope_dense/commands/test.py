@@ -51,11 +51,11 @@ def main(args: argparse.Namespace) -> None:
 
     from ..checks.data import check_data
     from ..checks.model import build_model, check_image_sizes
+    from ..project.angles import check_convention
     from ..project.building import building
-    from ..project.config import load_config, used_loaders
-    from ..project.oriented import check_convention
+    from ..project.launch import build_runner, test
+    from ..project.load import load_config, used_loaders
     from ..project.weights import check_tested_weights
-    from .launch import build_runner, test
     from .options import enable_compile, enable_tta, saved_predictions, show_predictions
 
     cfg = load_config(args.config, args.cfg_options, args.work_dir, args.data_root)

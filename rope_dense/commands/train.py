@@ -72,17 +72,17 @@ def train(
     from ..checks.data import check_data
     from ..checks.model import build_model, check_image_sizes
     from ..checks.random_weights import warn_of_random_weights
+    from ..checks.recipe import recipe_text
     from ..checks.schedule import check_schedule
     from ..project.building import building
-    from ..project.config import load_config, used_loaders
+    from ..project.launch import build_runner
+    from ..project.launch import train as run_training
+    from ..project.load import load_config, used_loaders
     from ..project.weights import check_initial_weights
+    from ..project.work_folder import check_work_folder, remove_training
+    from ..report.write import report_training
     from ..utils.lock import exclusive
-    from .launch import build_runner
-    from .launch import train as run_training
     from .options import apply_training_options
-    from .recipe import recipe_text
-    from .report import report_training
-    from .work_folder import check_work_folder, remove_training
 
     options = argparse.Namespace(
         amp=amp,

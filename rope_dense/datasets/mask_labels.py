@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from .classes import IGNORED
-from .deep_images import stored_mode
+from .images.deep import stored_mode
 
 COLOURS = '`rope-dense convert-data colours` makes class numbers of them'
 GREY_STEPS = {'L;2': 85, 'L;4': 17}  # between the greys that Pillow makes of 2 and 4 bits

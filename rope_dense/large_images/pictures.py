@@ -13,7 +13,7 @@ import torch
 from mmengine.registry import VISUALIZERS
 from mmengine.structures import InstanceData
 
-from ..datasets.drawing import draw
+from ..datasets.images.drawing import draw
 from .image_file import LargeImage
 
 if find_spec('mmdet'):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..datasets.deep_images import image_backend, is_deep, range_of
+from ..datasets.images.deep import image_backend, is_deep, range_of
 from ..datasets.labels.files import IMAGE_SUFFIXES, list_files
 from ..datasets.pairs import DEPTH, MASKS, match
 from ..utils.config_parts import nodes
@@ -40,7 +40,7 @@ def fit_range(cfg: dict, max_value: int | None) -> None:
             if backend is not None and name in ('LoadImageFromFile', 'AffineMosaic'):
                 step['imdecode_backend'] = backend
     if white is not None:
-        cfg['custom_imports']['imports'].append('rope_dense.datasets.deep_images')
+        cfg['custom_imports']['imports'].append('rope_dense.datasets.images.deep')
         said = [cfg.get('own_data'), f'16-bit images are scaled: {white} is white']
         cfg['own_data'] = '; '.join(filter(None, said))
 

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 from mmengine.config import Config
-from mmengine.runner import CheckpointLoader, find_latest_checkpoint
+from mmengine.runner import CheckpointLoader
 from torch import Tensor, nn
 
 from ..checkpoints.errors import listed
@@ -14,11 +14,10 @@ from ..checkpoints.fetch import HUB, WEB, Location, fetch
 from ..checkpoints.models import convert_detector
 from ..checkpoints.read import read_ahead, read_checkpoint
 from ..checkpoints.weights import check_plain
-from ..integrations.hub import weights_file
 from ..utils.config_parts import nodes
-from .config import has_tasks
+from .angles import check_convention
 from .errors import UsageError
-from .oriented import check_convention
+from .find import last_checkpoint
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
 
@@ -52,37 +51,13 @@ def is_remote(path: Location) -> bool:
     return '://' in str(path) or str(path).startswith(HUB)
 
 
-def tested_checkpoint(cfg: Config, given: str | None, source: str) -> str | None:
-    """The checkpoint of a command; None where the config names a checkpoint for each task.
-
-    Args:
-        given: on the command line.
-        source: the config, or the stored model that has weights beside it.
-
-    Raises:
-        UsageError, CheckpointError: a checkpoint is missing, or one is given beside those.
-    """
-    if not has_tasks(cfg):
-        return given or weights_file(source)
-    if given is not None:
-        raise UsageError(f'{given}: the config names the checkpoint of each task, so give no other')
-    return None
-
-
 def resolve_resume(cfg: Config, resume: str) -> None:
     """Resume from a checkpoint file or, for 'auto', from the last one in the work_dir, if any."""
-    path = latest_checkpoint(cfg.work_dir) if resume == 'auto' else resume
+    path = last_checkpoint(cfg.work_dir) if resume == 'auto' else resume
     if path is None:
         print(f'--resume: no checkpoint in {cfg.work_dir}, training starts from the beginning')
         return
     cfg.resume, cfg.load_from = True, path
-
-
-def latest_checkpoint(work_dir: str) -> str | None:
-    """The last checkpoint of a run, in its folder also where that was copied or renamed."""
-    path = find_latest_checkpoint(work_dir)
-    here = os.path.join(work_dir, os.path.basename(path or ''))
-    return here if path and os.path.isfile(here) else path
 
 
 def check_initial_weights(cfg: Config, model: nn.Module) -> None:

@@ -93,8 +93,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from ..commands.sweep import prepare_sweep
-    from ..commands.sweep.settings import FROM_CONFIG
+    from ..measure.settings import FROM_CONFIG
+    from ..measure.sweep import prepare_sweep
     from .papers import expand_sizes, read_runs
 
     name = re.split(r'[/:]', args.checkpoint.rstrip('/'))[-1]
@@ -124,7 +124,7 @@ def model_and_protocol(args: argparse.Namespace) -> tuple[dict, dict]:
         UsageError: the file given as ``--config`` is no config of a classifier, or an option does
             not fit the model.
     """
-    from ..project.config import load_config
+    from ..project.load import load_config
     from .classifier import PROTOCOLS, classifier_config
 
     if args.config is not None and args.model is not None:

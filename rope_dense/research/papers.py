@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mmengine
 
-from ..commands.sweep import comparison
+from ..measure import comparison
 
 TABLES = Path(__file__).with_name('paper_tables.yml')
 TRAINING_SIZE = (224, 224)  # height and width in pixels, of all models of the tables

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from ..commands.sweep.plot import COLOURS, MARKERS
+from ..measure.plot import COLOURS, MARKERS
 from .tables import SEQUENCE, Rows
 
 DISTANCE = dict(

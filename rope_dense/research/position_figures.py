@@ -19,10 +19,10 @@ from ..backbones.base import Backbone
 from ..checkpoints import load_pretrained
 from ..checks.model import random_model
 from ..commands.arguments import check_at_least, checked_device
-from ..commands.sweep.results import csv_text
-from ..datasets.image_sources import find_sources
-from ..project.config import load_config
+from ..datasets.images.sources import find_sources
+from ..measure.results import csv_text
 from ..project.errors import UsageError, usage_errors
+from ..project.load import load_config
 from ..utils.atomic_write import atomic_write, atomic_write_text
 from ..utils.validation import check_integer
 from . import attention_statistics, patch_frequencies, plots, tables

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from helpers.grid import CONFIGS, read
 from rope_dense.backbones import RoPENAT
-from rope_dense.datasets.shapes import make_scene, render
+from rope_dense.datasets.generated.shapes import make_scene, render
 
 POSITIONS = {
     'none': dict(rope=None, use_rpb=False),

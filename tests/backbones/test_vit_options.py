@@ -21,7 +21,7 @@ from rope_dense.backbones.layers import SineConvEmbed, SineEmbed, pad_grid
 from rope_dense.backbones.linear_attention import LinearAttention
 from rope_dense.backbones.position_bias import LocalPositionAttention
 from rope_dense.checkpoints import CheckpointError, load_pretrained
-from rope_dense.commands.complexity import count_products
+from rope_dense.measure.count import count_products
 from rope_dense.research.classifier import RoPEClassifier, classifier_config
 from rope_dense.research.named_classifiers import CLASSIFIERS, NamedClassifier
 from rope_dense.rope import MixedRoPE, RasterRoPE, Rotary, rotate_definition

@@ -11,10 +11,10 @@ from helpers.tool_names import TOOL_NAMES, TOOLS
 from rope_dense.backbones.layers import TableResize
 from rope_dense.checkpoints.models import DETECTORS
 from rope_dense.checkpoints.publishers import TARGETS
-from rope_dense.datasets.shapes import COLORS
-from rope_dense.datasets.shapes_files import FORMATS, ShapesSettings
+from rope_dense.datasets.generated.files import FORMATS, ShapesSettings
+from rope_dense.datasets.generated.shapes import COLORS
 from rope_dense.export.exporter import DTYPES, PACKAGES
-from rope_dense.project.config import read_options
+from rope_dense.project.load import read_options
 from rope_dense.research import position_figures
 from rope_dense_command import import_early
 

@@ -8,8 +8,8 @@ import pytest
 from helpers.small_configs import CONFIGS
 from helpers.tool_names import TRAIN_DATA, Fails, Main
 from rope_dense import integrations
-from rope_dense.project.config import load_config
 from rope_dense.project.errors import UsageError
+from rope_dense.project.load import load_config
 
 
 def test_missing_config(train: Main, test: Main, fails: Fails) -> None:

@@ -11,9 +11,9 @@ from mmengine.config import Config
 from mmengine.runner import save_checkpoint
 
 from rope_dense.checks.model import random_model
-from rope_dense.commands.demo.detections import draw_detections
-from rope_dense.commands.demo.training_curve import read_scalars
-from rope_dense.project.config import with_data_root
+from rope_dense.measure.demo_curve import read_scalars
+from rope_dense.measure.demo_detections import draw_detections
+from rope_dense.project.load import with_data_root
 
 Demo = Callable[[Sequence[str]], int]
 ROOT = Path(__file__).parents[2]

@@ -19,9 +19,9 @@ from helpers.grid import CONFIGS
 from helpers.tool_names import TOOLS, Fails, Main
 from rope_dense.commands.report import main as report_main
 from rope_dense.commands.report import parse_args as report_args
-from rope_dense.datasets import ShapesSettings, write_shapes
-from rope_dense.datasets.drawing import LEGEND
-from rope_dense.datasets.rooms import make_room, render_room
+from rope_dense.datasets.generated import ShapesSettings, write_shapes
+from rope_dense.datasets.generated.rooms import make_room, render_room
+from rope_dense.datasets.images.drawing import LEGEND
 
 HEIGHT, WIDTH = 64, 96
 SMALL = {

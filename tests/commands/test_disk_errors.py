@@ -12,8 +12,8 @@ from mmengine.config import Config
 
 from helpers.small_configs import make_data
 from helpers.tool_names import TOOLS, Main
-from rope_dense.commands.door import run
 from rope_dense.commands.options import saved_predictions
+from rope_dense.commands.run import run
 from rope_dense.engine.runner import LoadError, NamingPipeline
 from rope_dense.utils.atomic_write import atomic_write
 

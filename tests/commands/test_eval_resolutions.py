@@ -15,10 +15,10 @@ from mmengine.runner import Runner
 
 from helpers.small_configs import HEIGHT, WIDTH, make_data, small_config
 from rope_dense.checks.model import build_model
-from rope_dense.commands.image_sizes import configured_size
-from rope_dense.commands.sweep.evaluator import ResolutionLoop
-from rope_dense.commands.sweep.results import read_results
-from rope_dense.project.config import load_config
+from rope_dense.measure.evaluator import ResolutionLoop
+from rope_dense.measure.results import read_results
+from rope_dense.project.load import load_config
+from rope_dense.project.sizes import configured_size
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -202,7 +202,7 @@ def test_overlays_come_from_files(
 ) -> None:
     drawn = []
     monkeypatch.setattr(
-        'rope_dense.commands.sweep.draw_resolutions',
+        'rope_dense.measure.sweep.draw_resolutions',
         lambda runs, *others: drawn.append((runs, others)),
     )
     other = tmp_path / 'other.json'

@@ -10,14 +10,14 @@ from mmengine.runner import TestLoop
 from torch import Tensor, nn
 
 from rope_dense.backbones import RoPESwin, RoPEViT
-from rope_dense.commands.image_sizes import at_size, configured_size, parse_size
-from rope_dense.commands.sweep.evaluator import Evaluator, ResolutionLoop
-from rope_dense.commands.sweep.settings import (
+from rope_dense.measure.evaluator import Evaluator, ResolutionLoop
+from rope_dense.measure.settings import (
     Setting,
     combine,
     parse_scaling,
     parse_window,
 )
+from rope_dense.project.sizes import at_size, configured_size, parse_size
 
 TINY = dict(embed_dims=32, depth=2, num_heads=2)
 

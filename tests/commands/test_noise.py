@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import argparse, logging, sys, warnings
-from rope_dense.commands.door import run
+from rope_dense.commands.run import run
 def main(args):
     from mmengine.logging import print_log
     print_log('Could not import OneDL', level=logging.DEBUG)

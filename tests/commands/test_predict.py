@@ -17,7 +17,7 @@ from PIL import Image
 from helpers.seeds import seed_of_the_week
 from helpers.tool_names import TOOLS, Main
 from rope_dense.checks.model import random_model
-from rope_dense.commands.predict import inference
+from rope_dense.predict import inferencer as inference
 
 
 @pytest.fixture(scope='module')
@@ -148,7 +148,7 @@ def test_a_stream_is_numbered_like_a_video(
         def release(self) -> None:
             pass
 
-    monkeypatch.setattr('rope_dense.datasets.image_sources.cv2.VideoCapture', Camera)
+    monkeypatch.setattr('rope_dense.datasets.images.sources.cv2.VideoCapture', Camera)
     for given, name in (('0', 'camera0'), ('rtsp://host:554/live/door.1?x=2', 'door_1')):
         out = tmp_path / name
         assert predict([detector, detector_weights, given, '--out', str(out), '--size', '48']) == 0
@@ -320,7 +320,7 @@ def test_images_are_read_as_mmdet_reads_them(tmp_path: Path, kind: str) -> None:
     """Three channels of 8 bits, as a pipeline gets them: no alpha, the high 8 of 16 bits."""
     from mmdet.registry import TRANSFORMS
 
-    from rope_dense.datasets.image_sources import read_image
+    from rope_dense.datasets.images.sources import read_image
 
     ramp = np.arange(0, 256, 4, dtype=np.uint8).reshape(8, 8)
     pixels = dict(

@@ -8,8 +8,8 @@ import torch
 from mmdet.structures import DetDataSample
 from mmengine.structures import InstanceData
 
-from rope_dense.commands.predict import files as prediction_files
-from rope_dense.commands.predict.journal import Journal
+from rope_dense.predict import files as prediction_files
+from rope_dense.predict.journal import Journal
 
 
 def test_no_box_is_above_the_least_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

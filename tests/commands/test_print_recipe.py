@@ -12,9 +12,9 @@ from helpers import foundation
 from helpers.grid import CONFIGS, FLAGSHIPS, GRID, Leaf, build_offline, read
 from helpers.tool_names import TOOLS, Main
 from rope_dense.checks.model import build_shapes
-from rope_dense.commands.config_list import paper_result
-from rope_dense.commands.recipe import recipe_text
-from rope_dense.project.config import load_config
+from rope_dense.checks.recipe import recipe_text
+from rope_dense.project.load import load_config
+from rope_dense.research.config_list import paper_result
 
 LABELS = (
     *('train data', 'test data', 'model', 'weights', 'frozen', 'colours', 'maps', 'position'),

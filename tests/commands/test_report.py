@@ -12,20 +12,22 @@ from mmengine.config import Config
 
 from helpers.small_configs import make_data, small_config
 from rope_dense.checks.model import build_model
-from rope_dense.commands import door
-from rope_dense.commands.report import files_of_run, main, parse_args, report_training
-from rope_dense.commands.report.curves import read_logs
-from rope_dense.commands.report.detection import (
+from rope_dense.commands import run as door
+from rope_dense.commands.report import main, parse_args
+from rope_dense.datasets.generated import METAINFO
+from rope_dense.project.find import best_checkpoint
+from rope_dense.project.load import load_config
+from rope_dense.report.curves import read_logs
+from rope_dense.report.detection import (
     add_sections,
     calibration,
     rank_images,
     true_objects,
 )
-from rope_dense.commands.report.matching import Scored, match
-from rope_dense.commands.report.page import Page
-from rope_dense.commands.report.segmentation import boundary, count, ious
-from rope_dense.datasets import METAINFO
-from rope_dense.project.config import load_config
+from rope_dense.report.matching import Scored, match
+from rope_dense.report.page import Page
+from rope_dense.report.segmentation import boundary, count, ious
+from rope_dense.report.write import report_training
 
 VOID = {'meta', 'img', 'br', 'link'}  # elements without an end tag
 OBJECT = [10, 10, 20, 20]
@@ -128,7 +130,7 @@ def test_images_of_12_bits_look_like_those_of_8(name: str, tmp_path: Path) -> No
             cfg.test_dataloader.dataset.data_root = str(data / layout)
             deep = dict(type='LoadDeepImage', max_value=4095)
             cfg.test_dataloader.dataset.pipeline.insert(1, deep)
-            cfg.custom_imports.imports.append('rope_dense.datasets.deep_images')
+            cfg.custom_imports.imports.append('rope_dense.datasets.images.deep')
         cfg.dump(folder / f'{name}.py')
         out = tmp_path / f'report{bits}'
         assert run(folder, '--device', 'cpu', '--out', out) == 0
@@ -222,9 +224,9 @@ def test_a_run_has_its_best_checkpoint(tmp_path: Path) -> None:
     for name in ('a.py', 'a_test.py', 'iter_2.pth', 'best_mAP_iter_1.pth'):
         (tmp_path / name).touch()
     (tmp_path / 'last_checkpoint').write_text(str(tmp_path / 'iter_2.pth'))
-    assert Path(files_of_run(tmp_path)[1]).name == 'best_mAP_iter_1.pth'
+    assert Path(best_checkpoint(tmp_path)).name == 'best_mAP_iter_1.pth'
     (tmp_path / 'best_mAP_iter_1.pth').unlink()
-    assert Path(files_of_run(tmp_path)[1]).name == 'iter_2.pth'
+    assert Path(best_checkpoint(tmp_path)).name == 'iter_2.pth'
 
 
 def test_training_is_reported_unless_switched_off(
@@ -240,7 +242,7 @@ def test_training_is_reported_unless_switched_off(
 @pytest.mark.parametrize(
     'argv, message',
     [
-        (['missing.py'], 'give a checkpoint'),
+        (['missing.py'], 'no such file'),
         (['missing.py', 'a.pth'], 'no such file'),
         (['.'], 'one config'),
         (['--compare', 'a', 'b'], 'no report'),

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rope_dense.commands.report.matching import (
+from rope_dense.report.matching import (
     ERRORS,
     best_threshold,
     confusion,
@@ -135,7 +135,7 @@ def test_best_threshold_is_the_score_with_the_best_f1() -> None:
 
 @pytest.mark.parametrize('seed', range(3))
 def test_ap_is_coco_s(seed: int) -> None:
-    from rope_dense.commands.report.detection import coco_aps
+    from rope_dense.report.detection import coco_aps
 
     generator = np.random.default_rng(seed)
     truth, predictions = [], []

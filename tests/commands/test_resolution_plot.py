@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rope_dense.commands.sweep.plot import draw_resolutions, lines_of
+from rope_dense.measure.plot import draw_resolutions, lines_of
 
 
 def results(label: str, *settings: str) -> dict:

@@ -96,7 +96,7 @@ def test_three_lines_train_a_model(
 
 
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r'has 0 configs .* and 0 checkpoints'):
+    with pytest.raises(UsageError, match=r'neither a run, .*, nor a stored model'):
         rope_dense.load(tmp_path)
     with pytest.raises(ValueError, match=r"task must be one of .*, got 'panoptic'"):
         rope_dense.train('panoptic')

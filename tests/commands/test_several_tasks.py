@@ -108,7 +108,8 @@ def test_large_images_and_a_second_checkpoint_are_refused(
     arguments = [shared, str(pictures), '--out', str(tmp_path)]
     assert predict([*arguments, '--tile-above', '0.001']) == 2
     assert 'several tasks predict no tiles' in capsys.readouterr().err
-    assert predict([shared, 'last.pth', str(pictures)]) == 2
+    (tmp_path / 'last.pth').touch()
+    assert predict([shared, str(tmp_path / 'last.pth'), str(pictures)]) == 2
     assert 'names the checkpoint of each task' in capsys.readouterr().err
 
 

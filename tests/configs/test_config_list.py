@@ -1,7 +1,7 @@
 """The list of the configs by words, from the metafiles."""
 
 from helpers.grid import CONFIGS
-from rope_dense.commands.config_list import config_table, list_configs
+from rope_dense.research.config_list import config_table, list_configs
 
 ROOT = CONFIGS.parent
 

@@ -17,8 +17,8 @@ from mmengine.registry import DATASETS, MODELS, TRANSFORMS, DefaultScope, init_d
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS, value
-from rope_dense.datasets import METAINFO, ShapesSettings, write_shapes
 from rope_dense.datasets.dense_stages import set_stages
+from rope_dense.datasets.generated import METAINFO, ShapesSettings, write_shapes
 from rope_dense.engine.train_loop import set_epoch
 
 FOLDER = CONFIGS / 'deim'

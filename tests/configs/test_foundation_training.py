@@ -13,7 +13,7 @@ from mmengine.config import Config
 from helpers.foundation import FOLDER
 from helpers.small_configs import make_data
 from rope_dense.backbones import RoPEViT
-from rope_dense.datasets import SEGMENTATION_METAINFO
+from rope_dense.datasets.generated import SEGMENTATION_METAINFO
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 

@@ -29,9 +29,9 @@ from torch.utils._pytree import tree_leaves
 from helpers.grid import CONFIGS, read
 from helpers.pretended_gpu import CUDA, pretended_gpu, to_gpu, without_values
 from rope_dense.checks.model import build_shapes
-from rope_dense.commands.benchmark.speed import random_sample
-from rope_dense.datasets import ShapesSettings, write_shapes
-from rope_dense.project.config import load_config
+from rope_dense.datasets.generated import ShapesSettings, write_shapes
+from rope_dense.measure.speed import random_sample
+from rope_dense.project.load import load_config
 from rope_dense.utils.config_parts import nodes
 
 SOME = [

@@ -12,7 +12,7 @@ from mmengine.registry import DATASETS, MODELS
 
 from helpers.grid import GRID, Leaf, value
 from helpers.small_configs import make_data
-from rope_dense.datasets import METAINFO, SEGMENTATION_METAINFO
+from rope_dense.datasets.generated import METAINFO, SEGMENTATION_METAINFO
 
 # The first leaf of each that reads its images in its own way; the others read theirs as it does.
 FIRST = {(leaf.experiment, leaf.crop): leaf for leaf in reversed(GRID)}

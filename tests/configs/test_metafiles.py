@@ -12,7 +12,7 @@ from mmengine.registry import MODELS, init_default_scope
 
 from helpers.grid import CONFIGS, FLAGSHIPS, read
 from helpers.published_results import RESULTS
-from rope_dense.commands.complexity import measured_size
+from rope_dense.measure.count import measured_size
 
 ROOT = CONFIGS.parent
 FOLDERS = (*FLAGSHIPS, 'foundation', 'stock_heads', 'nat', 'eomt', 'pmt', 'deim', 'depth')

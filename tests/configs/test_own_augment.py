@@ -14,10 +14,10 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS, TRANSFORMS, DefaultScope
 from mmengine.runner import Runner
 
-from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
+from rope_dense.datasets.generated import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
 from rope_dense.engine.train_loop import set_epoch
-from rope_dense.project.config import load_config
 from rope_dense.project.errors import UsageError
+from rope_dense.project.load import load_config
 from rope_dense.utils.config_parts import nodes
 
 pytestmark = pytest.mark.usefixtures('surroundings')

@@ -14,10 +14,10 @@ from mmengine.registry import DATASETS, DefaultScope
 from mmengine.runner import Runner
 
 from rope_dense.checks.model import build_shapes, random_model
-from rope_dense.datasets import ShapesSettings, write_shapes
+from rope_dense.datasets.generated import ShapesSettings, write_shapes
 from rope_dense.own.depth import described
-from rope_dense.project.config import load_config
 from rope_dense.project.errors import UsageError
+from rope_dense.project.load import load_config
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 

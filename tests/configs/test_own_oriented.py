@@ -27,9 +27,9 @@ from rope_dense.datasets.labels.geometry import bounding_box
 from rope_dense.datasets.rotated import rectangle_corners, regularized
 from rope_dense.integrations.hub import load_from_hub
 from rope_dense.own.oriented import IOU_THRESHOLDS
-from rope_dense.project.config import load_config
+from rope_dense.project.angles import angle_version
 from rope_dense.project.errors import UsageError
-from rope_dense.project.oriented import angle_version
+from rope_dense.project.load import load_config
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 BOX = np.array([60.0, 50, 50, 16, 0.6])

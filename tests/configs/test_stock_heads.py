@@ -23,8 +23,8 @@ from torch import nn
 from helpers.grid import CONFIGS, GRID, read
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.commands.config_list import paper_result
-from rope_dense.commands.recipe import recipe_text
+from rope_dense.checks.recipe import recipe_text
+from rope_dense.research.config_list import paper_result
 
 FOLDER = CONFIGS / 'stock_heads'
 PAGE = CONFIGS.parent / 'docs' / 'heads.md'

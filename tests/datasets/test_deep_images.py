@@ -12,9 +12,9 @@ from mmengine.registry import DATASETS, DefaultScope
 from PIL import Image
 
 from helpers.grid import CONFIGS
-from rope_dense.datasets.deep_images import MAX_SAMPLE_VALUE, LoadDeepImage, range_of, to_8_bits
-from rope_dense.datasets.image_sources import range_in, read_image
-from rope_dense.project.config import load_config
+from rope_dense.datasets.images.deep import MAX_SAMPLE_VALUE, LoadDeepImage, range_of, to_8_bits
+from rope_dense.datasets.images.sources import range_in, read_image
+from rope_dense.project.load import load_config
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 

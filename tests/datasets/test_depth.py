@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from rope_dense.datasets.depth import CropBox, LoadDepth, RandomColourGain, ValidDepthMetric
-from rope_dense.datasets.drawing import BAR, GAP, LEGEND, depth_picture
+from rope_dense.datasets.images.drawing import BAR, GAP, LEGEND, depth_picture
 
 
 def loaded(path: Path, unit: float) -> np.ndarray:

@@ -8,8 +8,8 @@ import mmcv
 import numpy as np
 import pytest
 
-from rope_dense.datasets import ShapesSettings, write_shapes
-from rope_dense.datasets.rooms import FOCAL, Room, Solid, make_room, render_room
+from rope_dense.datasets.generated import ShapesSettings, write_shapes
+from rope_dense.datasets.generated.rooms import FOCAL, Room, Solid, make_room, render_room
 
 HEIGHT, WIDTH = 48, 80
 

@@ -6,9 +6,13 @@ import cv2
 import numpy as np
 import pytest
 
-from rope_dense.datasets import ShapesSettings, write_shapes
-from rope_dense.datasets.rotated_shapes import ROTATED_METAINFO, RotatedShape, make_rotated_scene
-from rope_dense.datasets.shapes import coverage
+from rope_dense.datasets.generated import ShapesSettings, write_shapes
+from rope_dense.datasets.generated.rotated_shapes import (
+    ROTATED_METAINFO,
+    RotatedShape,
+    make_rotated_scene,
+)
+from rope_dense.datasets.generated.shapes import coverage
 
 
 @pytest.mark.parametrize('label', range(4))

@@ -17,16 +17,16 @@ from mmseg.datasets import BaseSegDataset
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from rope_dense.datasets import (
+from rope_dense.datasets.generated import (
     METAINFO,
     SEGMENTATION_METAINFO,
     ShapesSettings,
     make_scene,
     render,
-    shapes_files,
     write_shapes,
 )
-from rope_dense.datasets.shapes import AREAS, COLORS, MIN_VISIBLE, Shape, coverage
+from rope_dense.datasets.generated import files as shapes_files
+from rope_dense.datasets.generated.shapes import AREAS, COLORS, MIN_VISIBLE, Shape, coverage
 
 SETTINGS = ShapesSettings(train=3, val=4, size=(96, 128), seed=5)
 WIDTH_TO_HEIGHT = 128 / 96

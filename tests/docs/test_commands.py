@@ -17,7 +17,7 @@ from mmengine.registry import DefaultScope
 from PIL import Image
 
 from rope_dense.backbones.archs import VIT_ARCHS
-from rope_dense.datasets import ShapesSettings, write_shapes
+from rope_dense.datasets.generated import ShapesSettings, write_shapes
 
 pytest.importorskip('mmdet')
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('surroundings')]

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from helpers.toy_runs import toy_config, toy_run
-from rope_dense.commands import launch
 from rope_dense.engine.divergence import DivergenceHook
 from rope_dense.engine.errors import RunError
+from rope_dense.project import launch
 from rope_dense.project.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')

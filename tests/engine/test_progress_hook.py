@@ -10,8 +10,8 @@ import pytest
 from mmengine.hooks import LoggerHook
 from mmengine.logging import MessageHub
 
-from rope_dense.commands.alive import alive
 from rope_dense.engine.progress_hook import ProgressHook
+from rope_dense.utils.progress import alive
 
 
 def runner_of(interval: int) -> SimpleNamespace:

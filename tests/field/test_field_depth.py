@@ -17,8 +17,8 @@ from rope_dense.datasets.depth import LoadDepth, read_depth
 from rope_dense.datasets.labels.splits import BY_HASH
 from rope_dense.datasets.pair_folders import find_pairs
 from rope_dense.datasets.pairs import DEPTH
-from rope_dense.project.config import load_config
 from rope_dense.project.errors import UsageError
+from rope_dense.project.load import load_config
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 

@@ -17,7 +17,7 @@ from helpers.grid import CONFIGS
 from rope_dense.checks.data import check_data
 from rope_dense.commands.train import check_processes
 from rope_dense.project.errors import UsageError
-from rope_dense.project.config import load_config
+from rope_dense.project.load import load_config
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 BOX = '0 .5 .5 .4 .4'

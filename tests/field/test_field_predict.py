@@ -16,12 +16,8 @@ from mmengine.structures import BaseDataElement, InstanceData, PixelData
 from PIL import Image
 
 from helpers.field import image, write
-from rope_dense.commands.predict import inference
-from rope_dense.commands.predict.files import dota_names
-from rope_dense.commands.predict.journal import Journal
-from rope_dense.commands.predict.thin import MOST, UNBOUNDED, cut, most_ratio, padded
-from rope_dense.datasets.deep_images import image_backend, range_of
-from rope_dense.datasets.image_sources import (
+from rope_dense.datasets.images.deep import image_backend, range_of
+from rope_dense.datasets.images.sources import (
     find_sources,
     first_problem,
     listed_sources,
@@ -31,6 +27,10 @@ from rope_dense.datasets.image_sources import (
     unreadable_sources,
 )
 from rope_dense.datasets.mask_colours import write_labels
+from rope_dense.predict import inferencer as inference
+from rope_dense.predict.files import dota_names
+from rope_dense.predict.journal import Journal
+from rope_dense.predict.thin import MOST, UNBOUNDED, cut, most_ratio, padded
 from rope_dense.project.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')

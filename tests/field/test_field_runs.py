@@ -15,7 +15,7 @@ import torch
 from mmengine.runner import Runner
 
 from helpers.toy_runs import Rates, Toy, curves, log_of, toy_config, toy_run
-from rope_dense.commands import launch
+from rope_dense.project import launch
 from rope_dense.project.errors import UsageError
 from rope_dense.project.weights import check_initial_weights, check_tested_weights, resolve_resume
 

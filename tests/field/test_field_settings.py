@@ -17,13 +17,13 @@ import rope_dense
 from helpers.field import write
 from helpers.grid import CONFIGS
 from rope_dense.commands import train as command
-from rope_dense.datasets import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
+from rope_dense.datasets.generated import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
 from rope_dense.own.recipes import RECIPES
 from rope_dense.own.settings import Own, OwnDepth, OwnRealtime, OwnSemantic, settings_of
 from rope_dense.own.text import Text
 from rope_dense.project.errors import UsageError
-from rope_dense.project.config import load_config
-from rope_dense.commands.work_folder import check_work_folder, remove_training
+from rope_dense.project.load import load_config
+from rope_dense.project.work_folder import check_work_folder, remove_training
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -140,7 +140,7 @@ def config_of_training(monkeypatch: pytest.MonkeyPatch, start: Any) -> dict:
         raise ReadError(load_config(*given))
 
     with monkeypatch.context() as patch:
-        patch.setattr('rope_dense.project.config.load_config', read)
+        patch.setattr('rope_dense.project.load.load_config', read)
         with pytest.raises(ReadError) as caught:
             start()
     return caught.value.args[0].to_dict()

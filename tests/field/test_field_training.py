@@ -16,7 +16,7 @@ from rope_dense.checks.data import check_data
 from rope_dense.datasets.dense.mosaic import AffineMosaic
 from rope_dense.engine.runner import LoadError, NamingPipeline
 from rope_dense.project.errors import UsageError
-from rope_dense.project.config import load_config
+from rope_dense.project.load import load_config
 
 OWN: dict[str, Any] = dict(backbone='tiny', weights=None, size=64, epochs=1, batch_size=2)
 

@@ -352,7 +352,7 @@ def pretended_cuda() -> Iterator[None]:
     import mmengine.device.utils
     from mmdet.models.losses import focal_loss
 
-    from rope_dense.commands.benchmark import speed
+    from rope_dense.measure import speed
     from rope_dense.rope import triton
 
     def sigmoid_focal_loss(pred: Tensor, target: Tensor, *others: Any, **settings: Any) -> Tensor:

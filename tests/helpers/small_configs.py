@@ -4,7 +4,12 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from rope_dense.datasets import METAINFO, SEGMENTATION_METAINFO, ShapesSettings, write_shapes
+from rope_dense.datasets.generated import (
+    METAINFO,
+    SEGMENTATION_METAINFO,
+    ShapesSettings,
+    write_shapes,
+)
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
 DETECTION = ('dino_vitdet_rope_mixed', 'dino_swin_rope_mixed')

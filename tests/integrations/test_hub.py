@@ -13,7 +13,7 @@ from mmengine.config import Config
 from helpers.small_configs import make_data, small_config
 from helpers.tool_names import TOOLS
 from rope_dense.checks.model import random_model
-from rope_dense.datasets import METAINFO
+from rope_dense.datasets.generated import METAINFO
 from rope_dense.integrations.hub import load_from_hub, push_to_hub
 
 pytestmark = pytest.mark.usefixtures('surroundings')

@@ -33,7 +33,7 @@ from rope_dense.integrations.hub_config import (
     storable,
     without_left_out,
 )
-from rope_dense.project.config import load_config
+from rope_dense.project.load import load_config
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
 WATCHED = (

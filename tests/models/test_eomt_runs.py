@@ -26,7 +26,7 @@ from helpers.eomt import (
 from helpers.eomt_recipes import load
 from helpers.small_configs import make_data
 from rope_dense.backbones import RoPEViT
-from rope_dense.datasets import METAINFO, SEGMENTATION_METAINFO
+from rope_dense.datasets.generated import METAINFO, SEGMENTATION_METAINFO
 from rope_dense.models.eomt.annealing import MaskAnnealingHook
 from rope_dense.models.eomt.head import class_weights
 

@@ -28,7 +28,7 @@ from helpers.pretended_gpu import (
 )
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.checks.model import random_model
-from rope_dense.commands.benchmark.speed import noise
+from rope_dense.measure.speed import noise
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / 'benchmarks'))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from helpers.small_configs import CONFIGS, HEIGHT, WIDTH, make_data, small_config
 from rope_dense.models.seg_tta import MeanDepthTTAModel, MeanScoreTTAModel
-from rope_dense.project.config import load_config
+from rope_dense.project.load import load_config
 
 UPERNET, MASK2FORMER = 'upernet_vit_rope_mixed', 'mask2former_swin_rope_mixed'
 DINO = 'dino_vitdet_rope_mixed'

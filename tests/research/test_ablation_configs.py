@@ -16,7 +16,7 @@ from PIL import Image
 from helpers.grid import CONFIGS, read
 from helpers.published import shi_nat
 from helpers.small_checkpoints import saved
-from rope_dense.commands.sweep.results import read_results
+from rope_dense.measure.results import read_results
 
 ABLATION = CONFIGS / 'research' / 'ablation'
 DETECTOR = CONFIGS / 'nat' / 'mask-rcnn_nat-mini_rpb_8xb2-264k_coco.py'

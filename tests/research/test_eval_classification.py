@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from helpers.published import naver_swin, naver_vit, shi_nat
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.commands.sweep.results import read_results
+from rope_dense.measure.results import read_results
 from rope_dense.research import eval_classification
 from rope_dense.research.classifier import (
     PROTOCOLS,

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from rope_dense.datasets import make_scene
+from rope_dense.datasets.generated import make_scene
 
 RUN = Path(__file__).parents[2] / 'docs' / 'research' / 'pretraining' / 'run.py'
 TOY = ['--crops', '40', '--epochs', '2', '--iterations', '4', '--val-interval', '2']

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.layers import resize_grid
 from rope_dense.checkpoints import CheckpointError, load_pretrained
-from rope_dense.commands.sweep.results import read_results
+from rope_dense.measure.results import read_results
 from rope_dense.research.classifier import classifier_config
 from rope_dense.research.named_classifiers import CLASSIFIERS
 

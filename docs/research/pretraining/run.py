@@ -31,11 +31,11 @@ from mmengine.runner import Runner
 from torch import Tensor
 
 from rope_dense.commands.arguments import check_at_least
-from rope_dense.commands.demo.training_curve import read_scalars
-from rope_dense.commands.door import run
-from rope_dense.datasets import METAINFO, ShapesSettings, make_scene, render, write_shapes
-from rope_dense.project.config import with_data_root
+from rope_dense.commands.run import run
+from rope_dense.datasets.generated import METAINFO, ShapesSettings, make_scene, render, write_shapes
+from rope_dense.measure.demo_curve import read_scalars
 from rope_dense.project.errors import UsageError
+from rope_dense.project.load import with_data_root
 from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
 
 HERE = Path(__file__).parent

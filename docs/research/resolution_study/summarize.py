@@ -14,7 +14,7 @@ from statistics import mean
 
 from matplotlib.figure import Figure
 
-from rope_dense.commands.sweep.results import read_results
+from rope_dense.measure.results import read_results
 
 HERE = Path(__file__).parent
 FOLDER = re.compile(r'upernet_(?P<model>vit|swin)_(?P<variant>\w+)_shapes_seed(?P<seed>\d+)')

@@ -20,7 +20,7 @@ from mmengine.registry import DATASETS, TRANSFORMS
 
 from ...engine.runner import NamingPipeline
 from ...utils.sizes import Size
-from ..deep_images import LoadDeepImage
+from ..images.deep import LoadDeepImage
 
 # Of an image in a mosaic; the rest of its results describes the first of them.
 PARTS = ('img', 'gt_bboxes', 'gt_bboxes_labels', 'gt_ignore_flags', 'gt_masks')

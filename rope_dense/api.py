@@ -1,0 +1,253 @@
+"""The commands from Python: train on own data, load a trained model, predict, evaluate, export.
+
+    model = rope_dense.train('detection', data_root='data/own', epochs=20)
+    model = rope_dense.load('work_dirs/detection')     # later: a run, a file, a name on the hub
+    samples = model(['street.jpg', array, picture])    # mmdet's or mmseg's data samples
+    rows = model.evaluate(['640', '960'])
+    model.export('model.onnx')
+
+They call the ``main`` of the commands, with the same checks and files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
+    from mmengine.structures import BaseDataElement
+    from PIL.Image import Image
+
+    Picture = str | Path | np.ndarray | Image
+
+
+def train(
+    task: str,
+    *,
+    work_dir: str | Path | None = None,
+    resume: bool | str | Path = False,
+    load_from: str | Path | None = None,
+    amp: str | None = None,
+    with_cp: bool = False,
+    compile: bool = False,
+    fsdp: bool = False,
+    launcher: str = 'none',
+    overwrite: bool = False,
+    cfg_options: Mapping[str, object] | None = None,
+    **own: object,
+) -> Model:
+    """Train on own data by the recipe of configs/own/TASK.py; see docs/own_data.md.
+
+    Args:
+        task: 'depth', 'detection', 'instance', 'oriented', 'realtime', 'realtime_masks' or
+            'semantic'.
+        work_dir: of the run; by default work_dirs/TASK.
+        resume: a checkpoint to continue from; True for the last one in the work folder.
+        load_from: a checkpoint of a whole model whose weights the training starts from.
+        amp: mixed precision, 'fp16' or 'bf16'.
+        with_cp: recompute the backbone's blocks in backward to save memory.
+        compile: compile the backbone's blocks.
+        fsdp, launcher: of several processes, see docs/distribution.md.
+        overwrite: remove checkpoints and logs of an earlier training from the work folder.
+        cfg_options: changes of the config by dotted keys, such as {'train_cfg.val_interval': 50}.
+        own: settings of the recipe, such as ``data_root``, ``epochs`` and ``backbone``.
+
+    Returns:
+        The model with its best weights.
+
+    Raises:
+        ValueError: a setting that this task does not have, or a value that is not allowed.
+        UsageError: files or data that cannot be used, before the training begins.
+    """
+    from mmengine.dist import barrier
+
+    from .commands.train import train as run_training
+    from .own.recipes import recipe_of
+    from .own.settings import settings_of
+    from .utils.configs import CONFIGS
+    from .utils.validation import check_choice
+
+    settings_of(recipe_of(task).settings, {'data_root': '.', **own})
+    check_choice('amp', amp, (None, 'fp16', 'bf16'))
+    cfg = run_training(
+        str(CONFIGS / 'own' / f'{task}.py'),
+        own=own,
+        cfg_options=cfg_options or {},
+        work_dir=None if work_dir is None else str(work_dir),
+        resume='auto' if resume is True else str(resume) if resume else None,
+        load_from=None if load_from is None else str(load_from),
+        amp=amp,
+        with_cp=with_cp,
+        compile=compile,
+        fsdp=fsdp,
+        launcher=launcher,
+        overwrite=overwrite,
+    )
+    barrier()  # of several processes one writes the best weights
+    return load(cfg.work_dir)
+
+
+def load(
+    source: str | Path, checkpoint: str | Path | None = None, device: str | None = None
+) -> Model:
+    """A trained model.
+
+    Args:
+        source: folder of a run, a config file, or a model of the Hugging Face hub: its name
+            (hf-hub:owner/name) or a folder with its files.
+        checkpoint: of a config file: a file, an address or a name on the hub. None for a config of
+            several tasks (``SharedBackbone``), which names theirs.
+        device: cpu, cuda, cuda:1 ...; by default a GPU if there is one.
+
+    Raises:
+        UsageError, CheckpointError: a file is missing, cannot be read, or does not fit.
+    """
+    from mmengine.device import get_device
+    from mmengine.registry import DefaultScope
+
+    from .predict.inferencer import build_inferencer
+    from .project.load import find_model, used_loaders
+
+    cfg, weights = find_model(source, checkpoint)
+    used_loaders(cfg, 'test')
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        inferencer = build_inferencer(cfg, weights, device or get_device())
+    return Model(cfg, weights, inferencer)
+
+
+class Model:
+    """A trained detector, segmentor or depth model.
+
+    Attributes:
+        cfg: its config.
+        config, checkpoint: names of their files; no checkpoint of several tasks.
+        classes: names; none of several tasks.
+        inferencer: mmdet's ``DetInferencer`` or mmseg's ``MMSegInferencer``.
+    """
+
+    def __init__(self, cfg: Config, checkpoint: str | None, inferencer: Any) -> None:
+        self.cfg, self.config, self.checkpoint = cfg, str(cfg.filename), checkpoint
+        self.inferencer = inferencer
+        self.classes = tuple(inferencer.model.dataset_meta['classes'])
+
+    def __call__(
+        self, images: Picture | Sequence[Picture], batch: int = 1
+    ) -> list[BaseDataElement]:
+        """Predict images: mmdet's or mmseg's data samples, one for each.
+
+        Of several tasks it is a sample with the sample of each task by its name.
+
+        Args:
+            images: paths, pictures of Pillow, or arrays [H, W, 3] of blue, green and red (as
+                OpenCV reads them); or one of these.
+            batch: images at a time.
+
+        Raises:
+            ValueError: a file is no image.
+        """
+        from mmengine.registry import DefaultScope
+
+        from .datasets.images.sources import range_in
+        from .predict.inferencer import predict
+
+        many: Sequence[Any] = images if isinstance(images, (list, tuple)) else [images]
+        white = range_in(self.cfg.test_dataloader.dataset.pipeline)
+        pixels = [read_picture(image, white) for image in many]
+        with DefaultScope.overwrite_default_scope(self.cfg.default_scope):
+            return [sample.cpu() for sample in predict(self.inferencer, pixels, batch)]
+
+    def plain(self, sample: BaseDataElement, score: float = 0.3) -> dict[str, np.ndarray]:
+        """A prediction as numpy arrays.
+
+        Args:
+            sample: what a call returned.
+            score: least score of an object.
+
+        Returns:
+            Of a detector boxes [n, 4] (left, top, right, bottom in pixels), or rotated ones [n, 5]
+            (x, y, w, h, angle in radians), scores [n], labels [n], and masks [n, H, W] if it has
+            them; of a segmentor labels [H, W]; of a depth model
+            depth [H, W] in metres.
+        """
+        if 'pred_sem_seg' in sample:
+            return dict(labels=sample.pred_sem_seg.data[0].numpy())
+        if 'pred_depth_map' in sample:
+            return dict(depth=sample.pred_depth_map.data[0].numpy())
+        found = sample.pred_instances[sample.pred_instances.scores >= score]
+        names = dict(boxes='bboxes', scores='scores', labels='labels', masks='masks')
+        return {name: found[key].numpy() for name, key in names.items() if key in found}
+
+    def evaluate(self, sizes: Sequence[str] = (), **options: object) -> list[dict]:
+        """Test at several image sizes, as ``rope-dense eval-resolutions``; a row for each.
+
+        Args:
+            sizes: such as '640' or '480x640'; by default the config's test size.
+            options: of the command, such as ``scaling=['linear']``; ``work_dir``.
+
+        Raises:
+            ValueError: the model has several tasks.
+        """
+        from .commands import eval_resolutions as command
+        from .measure.results import read_results
+        from .project.sizes import configured_size
+
+        if self.checkpoint is None:
+            raise ValueError('each of several tasks is evaluated with its own config')
+        given = [*sizes] or ['x'.join(map(str, configured_size(self.cfg)))]
+        options = {'work_dir': str(Path(self.cfg.work_dir, 'evaluation')), **options}
+        arguments = [self.config, self.checkpoint, '--sizes', *given, *as_arguments(options)]
+        command.main(command.parse_args(arguments))
+        rows = read_results(Path(str(options['work_dir']), 'resolutions.json'))['rows']
+        return [row for row in rows if row['size'] in given]
+
+    def export(self, out: str | Path, **options: object) -> Path:
+        """Write the model as ONNX or ``torch.export``, as ``rope-dense export``.
+
+        Args:
+            out: NAME.onnx or NAME.pt2.
+            options: of the command, such as ``size='640x640'``, ``dtype='fp16'``.
+        """
+        from .commands import export as command
+
+        checkpoint = [self.checkpoint] if self.checkpoint else []
+        arguments = [self.config, *checkpoint, str(out), *as_arguments(options)]
+        command.main(command.parse_args(arguments))
+        return Path(out)
+
+
+def as_arguments(options: dict[str, object]) -> list[str]:
+    """Options by name as arguments of a command line."""
+    arguments = []
+    for name, value in options.items():
+        values = value if isinstance(value, (list, tuple)) else [value]
+        arguments += [f'--{name.replace("_", "-")}', *([] if value is True else map(str, values))]
+    return arguments
+
+
+def read_picture(image: Picture, max_value: int | None = None) -> np.ndarray:
+    """Pixels [H, W, 3] of blue, green and red, uint8.
+
+    Args:
+        max_value: of 16-bit files, see ``LoadDeepImage``.
+
+    Raises:
+        ValueError: a file is no image.
+    """
+    from PIL import ImageOps
+
+    from .datasets.images.sources import read_image
+
+    if isinstance(image, np.ndarray):
+        return image
+    if not isinstance(image, (str, Path)):  # of Pillow
+        return np.ascontiguousarray(
+            np.asarray(ImageOps.exif_transpose(image).convert('RGB'))[..., ::-1]
+        )
+    pixels = read_image(Path(image), max_value)
+    if pixels is None:
+        raise ValueError(f'{image} cannot be read as an image')
+    return pixels

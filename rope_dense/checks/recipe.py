@@ -1,0 +1,209 @@
+"""Describe the recipe of a config, for comparison with the paper."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable
+
+from mmengine.config import Config
+from torch import nn
+
+from ..backbones.base import Backbone
+from ..engine.param_groups import group_table
+from ..rope import RotaryEmbedding
+from .model import build_optimizer
+from .random_weights import first_layer_scale
+from .schedule import scheduler_settings
+
+LABEL, WIDTH = 11, 100
+POSITIONS = {
+    'pos_embed': 'absolute position embedding',
+    'rel_pos_[hw]': 'decomposed relative position',
+    'relative_position_bias_table': 'relative position bias',
+}
+NORMS = {
+    False: 'without the final norm',
+    True: 'the last one after the final norm',
+    'all': 'each after the final norm',
+}
+PREFIXES = {None: '', 'cls': ', with the class token', 'all': ', with class token and registers'}
+FOREIGN = 'as the backbone has them: none of rope_dense'
+
+
+def recipe_text(cfg: Config, model: nn.Module) -> str:
+    """The text, with a paragraph for each part.
+
+    Data, model, position embedding, windows, parameter groups, schedule, evaluation.
+    """
+    hooks = cfg.get('default_hooks') or {}
+    settings = [cfg.get('test_evaluator'), hooks.get('checkpoint'), cfg.model.get('test_cfg')]
+    tta = [cfg.get('tta_model'), cfg.get('tta_pipeline')]
+    sections = {'own data': cfg.own_data} if cfg.get('own_data') else {}
+    sections |= {
+        'train data': short(cfg.train_dataloader),
+        'test data': short(cfg.test_dataloader),
+        'model': parts_text(cfg, model),
+        'weights': weights_text(cfg),
+        'frozen': frozen_text(model),
+        'colours': short(cfg.model.get('data_preprocessor')),
+        'maps': maps_text(model),
+        'position': positions_text(model),
+        'windows': windows_text(model),
+        'optimizer': short(cfg.optim_wrapper),
+        'groups': groups_text(cfg, model),
+        'schedule': schedule_text(cfg),
+        'evaluation': '; '.join(map(short, settings)),
+        '--tta': '; '.join(map(short, tta)) if all(tta) else 'not in this config',
+    }
+    return '\n'.join(entry(label, text) for label, text in sections.items())
+
+
+def entry(label: str, text: str) -> str:
+    """A labelled paragraph, each of its lines wrapped."""
+    wrapper = textwrap.TextWrapper(WIDTH - LABEL, break_on_hyphens=False, break_long_words=False)
+    lines = [row for line in text.splitlines() for row in wrapper.wrap(line)]
+    return label.ljust(LABEL) + f'\n{"":{LABEL}}'.join(lines)
+
+
+def short(given: object) -> str:
+    """A part of a config as TYPE(KEY=VALUE, ...), a long list of numbers or sizes by its ends."""
+    if isinstance(given, dict):
+        names = [name for name in given if name not in ('type', 'meta_keys')]
+        settings = ', '.join(f'{name}={short(given[name])}' for name in names)
+        kind = str(given.get('type', ''))
+        return f'{kind}({settings})' if settings or not kind else kind
+    if not isinstance(given, (list, tuple)):
+        return str(given)
+    if len(given) > 4 and not any(isinstance(item, dict) for item in given):
+        return f'[{short(given[0])} ... {short(given[-1])}: {len(given)}]'
+    return f'[{", ".join(map(short, given))}]'
+
+
+def parts_text(cfg: Config, model: nn.Module) -> str:
+    """Type, arch and parameters of the model and its parts."""
+    texts = []
+    for name, child in model.named_children():
+        part = cfg.model.get(name)
+        given = [part.get('type'), part.get('arch')] if isinstance(part, dict) else []
+        kind = ' '.join(short(item) for item in given if item)
+        if number := num_parameters(child):
+            texts.append(f'{name} {f"({kind}) " if kind else ""}{number:,d}')
+    return f'{cfg.model.type}, {num_parameters(model):,d} parameters: {", ".join(texts)}'
+
+
+def num_parameters(module: nn.Module) -> int:
+    """The number of parameters."""
+    return sum(param.numel() for param in module.parameters())
+
+
+def weights_text(cfg: Config) -> str:
+    """The files that the weights come from."""
+    init_cfg = (cfg.model.get('backbone') or {}).get('init_cfg')
+    start = f'backbone from {init_cfg.checkpoint if init_cfg else "random values"}'
+    return f'{start}; all from {cfg.load_from}' if cfg.get('load_from') else start
+
+
+def frozen_text(model: nn.Module) -> str:
+    """The number of parameters that do not train, by part."""
+    texts = []
+    for name, child in model.named_children():
+        if fixed := sum(p.numel() for p in child.parameters() if not p.requires_grad):
+            texts.append(f'{name} {fixed:,d} of {num_parameters(child):,d}')
+    return f'{", ".join(texts)} parameters' if texts else 'nothing'
+
+
+def maps_text(model: nn.Module) -> str:
+    """The maps that the backbone returns."""
+    if not isinstance(backbone := model.backbone, Backbone):
+        return FOREIGN
+    text = f'channels {joined(backbone.out_channels)}; strides {joined(backbone.out_strides)}'
+    if not backbone.is_isotropic:
+        return text
+    norm, prefix = NORMS[backbone.final_norm], PREFIXES[backbone.output_prefix]
+    return f'of blocks {joined(backbone.out_indices)}; {norm}{prefix}; {text}'
+
+
+def joined(given: Iterable[int]) -> str:
+    """Numbers with commas between them."""
+    return ', '.join(map(str, given))
+
+
+def positions_text(model: nn.Module) -> str:
+    """Rotary embeddings, and other position embeddings by the names of their parameters."""
+    ropes: dict[str, list[int]] = {}
+    for part in model.modules():
+        if isinstance(part, RotaryEmbedding):
+            ropes.setdefault(repr(part), []).append(num_parameters(part))
+    texts = [
+        f'{text} in {len(sizes)} blocks, {sum(sizes):,d} learned frequencies'
+        for text, sizes in ropes.items()
+    ]
+    for pattern, name in POSITIONS.items():
+        tables = [p for key, p in model.named_parameters() if re.search(rf'\b{pattern}$', key)]
+        if tables:
+            texts.append(f'{name}: {sum(p.numel() for p in tables):,d} parameters')
+    if isinstance(backbone := model.backbone, Backbone):
+        texts += scales_of(backbone, with_rope=bool(ropes))
+    return '; '.join(texts) or 'no parameters for it'
+
+
+def scales_of(backbone: Backbone, with_rope: bool) -> list[str]:
+    """Scaling of the positions, and the initial LayerScale."""
+    texts = []
+    if with_rope:
+        height, width = backbone.pretrain_grid
+        scaling = backbone.rope_scaling
+        text = f'scaled by {scaling}, relative to' if scaling else 'scalings are relative to'
+        texts.append(f'{text} {height} x {width} tokens')
+    if (scale := first_layer_scale(backbone)) is not None:
+        texts.append(f'LayerScale of blocks begins at {scale:g}')
+    return texts
+
+
+def windows_text(model: nn.Module) -> str:
+    """The windows of attention in tokens, what prefix tokens do in them, and of which blocks."""
+    if not isinstance(backbone := model.backbone, Backbone):
+        return FOREIGN
+    blocks, windowed = range(len(backbone.ordered_blocks)), backbone.window_blocks
+    window = backbone.window_size
+    if not windowed or window is None:
+        return f'none: global attention in all {len(blocks)} blocks'
+    text = window if window == 'auto' else f'{window[0]} x {window[1]} tokens'
+    if backbone.num_prefix_tokens:
+        globally = ' beside prefix tokens that attend globally'
+        text += (
+            globally if backbone.window_prefix == 'global' else ' with a copy of the prefix tokens'
+        )
+    if len(windowed) == len(blocks):
+        return f'{text} in all blocks'
+    others = [block for block in blocks if block not in windowed]
+    return f'{text} in blocks {joined(windowed)}; global attention in {joined(others)}'
+
+
+def groups_text(cfg: Config, model: nn.Module) -> str:
+    """The table of the parameter groups."""
+    optimizer = build_optimizer(cfg, model).optimizer
+    return group_table(optimizer.param_groups, cfg.optim_wrapper.optimizer.lr)
+
+
+def schedule_text(cfg: Config) -> str:
+    """The length of training, and the schedulers."""
+    loop, batch = cfg.train_cfg, cfg.train_dataloader.get('batch_size', 1)
+    scaling = cfg.get('auto_scale_lr') or {}
+    processes = f', for {scaling["base_batch_size"] // batch} processes' if scaling else ''
+    length, unit = (
+        (loop.get('max_iters'), 'iterations')
+        if 'max_iters' in loop
+        else (loop.get('max_epochs'), 'epochs')
+    )
+    lines = [
+        f'{length} {unit} of {batch} images per process{processes}, validation every '
+        f'{loop.get("val_interval", 1)}',
+        *map(short, scheduler_settings(cfg)),
+    ]
+    for hook in cfg.get('custom_hooks') or []:
+        if hook.type == 'MaskAnnealingHook':
+            spans = zip(hook.start, hook.end, strict=True)
+            lines.append(f'masks annealed from {", ".join(f"{a} to {b}" for a, b in spans)}')
+    return '\n'.join(lines)

@@ -1,0 +1,1 @@
+"""Measure a model: accuracy by image size, speed and multiply-adds."""

@@ -1,0 +1,241 @@
+"""Tests of one model, built once, at many sizes, scalings and windows."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import math
+import sys
+import time
+from dataclasses import asdict
+from itertools import count
+from pathlib import Path
+
+from mmengine.config import Config, ConfigDict
+from mmengine.dist import is_main_process
+from mmengine.model import BaseModel, is_model_wrapper
+from mmengine.registry import LOOPS
+from mmengine.runner import Runner, TestLoop
+from mmengine.utils import to_2tuple
+
+from ..backbones.base import Backbone
+from ..project.sizes import at_size, configured_size, parse_size, resize_steps
+from ..utils.sizes import ImageSize, Size
+from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
+
+REPORT_SECONDS = 10.0  # between lines of progress on anything but a terminal
+RUN_NUMBERS = count()
+
+
+class Evaluator:
+    """One model, and the settings that it is tested with.
+
+    Args:
+        model: a detector, segmentor or classifier. Its backbone may be one of another package, as
+            long as settings leave scaling and window as the config has them.
+        config: its config, with the test size and crops of the training.
+        runner: runs the tests, with the model and a ``ResolutionLoop``. Without a runner, settings
+            can only be checked.
+    """
+
+    def __init__(self, model: BaseModel, config: Config, runner: Runner | None = None) -> None:
+        self.model, self.config, self.runner = model, config, runner
+        self.backbone = model.backbone
+        self.is_ours = isinstance(self.backbone, Backbone)
+        if self.is_ours:
+            self.window_size = self.backbone.window_size
+            self.rope_scaling = self.backbone.rope_scaling
+        self.test_cfg = copy.deepcopy(config.model.get('test_cfg') or ConfigDict())
+
+    @classmethod
+    def from_checkpoint(cls, config: Config, checkpoint: str | Path) -> Evaluator:
+        """Return an evaluator of the weights in a file, in this process."""
+        settings = runner_config(config)
+        settings.load_from, settings.resume = str(checkpoint), False
+        # mmengine finds loggers and visualizers by name: a new one keeps out of earlier logs.
+        settings.experiment_name = f'evaluation_{next(RUN_NUMBERS)}'
+        if settings.get('visualizer'):
+            settings.visualizer.name = settings.experiment_name
+        runner = Runner.from_cfg(settings)
+        runner.call_hook('before_run')
+        runner.load_or_resume()
+        return cls(bare_model(runner), config, runner)
+
+    def evaluate(self, setting: Setting, config: Config | None = None) -> dict:
+        """Test with a setting.
+
+        Args:
+            config: the evaluator's with other data; by default the same.
+
+        Returns:
+            A row: the fields of the setting, height and width of the images (their bounds with
+            ``keep_ratio``), metrics, and seconds_per_image (loading included, building the data
+            set and computing metrics excluded). A metric that is not defined is None.
+
+        Raises:
+            ValueError: there is no runner; or see ``apply``.
+        """
+        if self.runner is None:
+            raise ValueError('runner: an Evaluator without a runner checks settings only')
+        config = self.apply(setting, config)
+        with contextlib.redirect_stdout(io.StringIO()):  # what pycocotools prints
+            metrics, seconds = self.runner.test_loop.run_on(config, str(setting))
+        height, width = configured_size(config)
+        metrics = {name: number_or_none(value) for name, value in metrics.items()}
+        row = dict(asdict(setting), height=height, width=width, metrics=metrics)
+        return dict(row, seconds_per_image=seconds)
+
+    def apply(self, setting: Setting, config: Config | None = None) -> Config:
+        """Set scaling, window and crops of the model; returns the config with the image size.
+
+        Raises:
+            ValueError: a setting that the model or the size does not allow, with the option that
+                gave it.
+        """
+        size = parse_size(setting.size)
+        config = at_size(config or self.config, size)
+        test_cfg = self._test_cfg(setting, configured_size(config))
+        if self.is_ours:
+            grid = self._grid(setting, configured_size(config), test_cfg)
+            self._set_scaling(setting.scaling)
+            self._set_window(setting, grid)
+        elif (setting.scaling, setting.window) != (FROM_CONFIG, FROM_CONFIG):
+            raise ValueError(
+                f'--scaling {setting.scaling}, --window {setting.window}: the backbone must be one '
+                f'of rope_dense, it is {type(self.backbone).__name__}'
+            )
+        if self.slides:
+            self.model.test_cfg = test_cfg
+        return config
+
+    @property
+    def slides(self) -> bool:
+        """True if the config tests images in overlapping crops."""
+        return self.test_cfg.get('mode') == 'slide'
+
+    @property
+    def keeps_ratio(self) -> bool:
+        """True if image sizes are bounds only."""
+        return bool(resize_steps(self.config)[0].get('keep_ratio'))
+
+    def _test_cfg(self, setting: Setting, size: ImageSize) -> ConfigDict:
+        """The model's ``test_cfg`` for images of a size."""
+        if setting.slide == 'keep':
+            return self.test_cfg
+        if not self.slides:
+            raise ValueError(
+                f'--slide {setting.slide}: the config does not slide (model.test_cfg.mode)'
+            )
+        if setting.slide == 'whole':
+            return ConfigDict(self.test_cfg, mode='whole')
+        trained = configured_size(self.config)
+        if self.keeps_ratio:
+            size, trained = (min(size),) * 2, (min(trained),) * 2
+        scaled = {
+            name: tuple(
+                max(1, round(side * to / of))
+                for side, to, of in zip(self.test_cfg[name], size, trained, strict=True)
+            )
+            for name in ('crop_size', 'stride')
+            if name in self.test_cfg  # EoMT's windows have no stride
+        }
+        return ConfigDict(self.test_cfg, **scaled)
+
+    def _grid(self, setting: Setting, size: ImageSize, test_cfg: ConfigDict) -> Size:
+        """Tokens of the first block for images of a size, or their crops; ValueError if none."""
+        if test_cfg.get('mode') == 'slide':
+            size = tuple(map(min, size, test_cfg.crop_size))
+        patch_embed = self.backbone.patch_embed
+        grid = patch_embed.grid(*size)
+        if min(grid) < 1:
+            patch = patch_embed.patch_size
+            raise ValueError(
+                f'--sizes {setting.size}: {size[0]} x {size[1]} pixels leave no token of {patch} x '
+                f'{patch}; give {patch} or more'
+            )
+        return grid
+
+    def _set_scaling(self, text: str) -> None:
+        scaling = self.rope_scaling if text == FROM_CONFIG else parse_scaling(text)
+        self.backbone.set_rope_scaling(scaling)
+
+    def _set_window(self, setting: Setting, grid: Size) -> None:
+        """Set the window; ValueError for one larger than the finest map, which equals 'none'."""
+        if setting.window == FROM_CONFIG:
+            self.backbone.set_window_size(self.window_size)
+            return
+        if not self.backbone.has_windows:
+            raise ValueError(
+                f'--window {setting.window}: all blocks of this {type(self.backbone).__name__} '
+                'attend globally'
+            )
+        window = parse_window(setting.window)
+        self.backbone.set_window_size(window)
+        if window in (None, 'auto'):
+            return
+        order = sorted if self.keeps_ratio else tuple  # either side may be the longer one
+        pairs = zip(order(to_2tuple(window)), order(grid), strict=True)
+        if any(side > tokens for side, tokens in pairs):
+            raise ValueError(
+                f'--window {setting.window}: larger than the map, {grid[0]} x {grid[1]} tokens at '
+                f'--sizes {setting.size}; give a smaller window, auto, or none for the whole map'
+            )
+
+
+def runner_config(config: Config) -> Config:
+    """A copy of a config, for a Runner with a ``ResolutionLoop`` that logs warnings only."""
+    config = copy.deepcopy(config)
+    config.log_level = 'WARNING'
+    fp16 = (config.get('test_cfg') or {}).get('fp16', False)
+    config.test_cfg = ConfigDict(type='ResolutionLoop', fp16=fp16)
+    return config
+
+
+def bare_model(runner: Runner) -> BaseModel:
+    """The model of a runner, out of the wrapper of a distributed run."""
+    return runner.model.module if is_model_wrapper(runner.model) else runner.model
+
+
+@LOOPS.register_module()
+class ResolutionLoop(TestLoop):
+    """mmengine's test loop, run repeatedly by one Runner, with one model on different data.
+
+    It reports progress on standard error, and measures the time of an image.
+    """
+
+    def run_on(self, config: Config, title: str) -> tuple[dict[str, float], float]:
+        """Metrics on the test data of a config, and the seconds that an image took."""
+        self.dataloader = self.runner.build_dataloader(config.test_dataloader)
+        self.evaluator = self.runner.build_evaluator(config.test_evaluator)
+        self.evaluator.dataset_meta = getattr(self.dataloader.dataset, 'metainfo', None)
+        self.title, self.images = title, 0
+        self.started = self.reported = self.finished = time.monotonic()
+        metrics = self.run()
+        return metrics, (self.finished - self.started) / max(1, self.images)
+
+    def run_iter(self, idx: int, data_batch: dict) -> None:
+        """Test one batch."""
+        super().run_iter(idx, data_batch)
+        self.finished = time.monotonic()
+        self.images += len(data_batch['inputs'])
+        if is_main_process():
+            self._report(idx + 1, len(self.dataloader))
+
+    def _report(self, done: int, total: int) -> None:
+        now, overwrites = self.finished, sys.stderr.isatty()
+        if done < total and now - self.reported < (0.2 if overwrites else REPORT_SECONDS):
+            return
+        self.reported = now
+        left = (now - self.started) / done * (total - done)
+        text = f'{self.title}: {done} of {total} batches, {left:.0f} s left' * (done < total)
+        if overwrites:
+            print(f'\r\033[K{text}', end='', file=sys.stderr, flush=True)
+        elif text:
+            print(text, file=sys.stderr, flush=True)
+
+
+def number_or_none(value: float) -> float | None:
+    """A metric to six places; None where it is not defined: COCO gives -1 there, others NaN."""
+    value = round(float(value), 6)  # mmseg's are float32
+    return None if math.isnan(value) or value == -1 else value

@@ -1,0 +1,147 @@
+"""Rows of an ``Evaluator``: in a file that grows with each test, as a table, and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from mmengine.dist import is_main_process
+
+from ..project.identity import Identity
+from ..utils.atomic_write import atomic_write_text
+from ..utils.sizes import ImageSize
+from .settings import Setting
+
+# The metrics that are plotted by default.
+HEADLINES = ('coco/bbox_mAP', 'dota/mAP', 'mIoU', 'accuracy/top1', 'rmse')
+COLUMNS = 6  # metrics in the table; the files have all
+WIDTHS = dict(size=11, scaling=17, window=9)  # of the columns before them
+
+
+@dataclass
+class Results:
+    """The rows of one model, in a JSON file that is replaced after each test.
+
+    Attributes:
+        path: of the file; a CSV file of the same stem is written beside it.
+        identity: of the model and data.
+        label: name of the model in plots.
+        training_size: (height, width) that the model was trained at, or (side, side).
+        rows: see ``Evaluator.evaluate``.
+    """
+
+    path: Path
+    identity: Identity
+    label: str
+    training_size: ImageSize
+    rows: list[dict] = field(default_factory=list)
+
+    def resume(self) -> None:
+        """Take the rows of the file, if it exists.
+
+        Raises:
+            ValueError: it is no results file, or belongs to another identity.
+        """
+        if not self.path.exists():
+            return
+        stored = read_results(self.path)
+        if differences := self.identity.differences(stored['identity']):
+            raise ValueError(
+                f'{self.path} has figures of another {" and another ".join(differences)} '
+                f'({stored["identity"]["config"]}, {stored["identity"]["checkpoint"]}): give '
+                'another --work-dir, or --overwrite to start anew'
+            )
+        self.rows = stored['rows']
+
+    def find(self, setting: Setting) -> dict | None:
+        """The row of a setting, None if it was not tested."""
+        fields = asdict(setting).items()
+        return next((row for row in self.rows if fields <= row.items()), None)
+
+    def add(self, row: dict) -> None:
+        """Add a row; the first process writes both files, each in one step."""
+        self.rows.append(row)
+        if is_main_process():
+            atomic_write_text(self.path, json.dumps(self.content(), indent=1) + '\n')
+            atomic_write_text(self.path.with_suffix('.csv'), rows_as_csv([self.content()]))
+
+    def content(self) -> dict:
+        """The content of the JSON file."""
+        return dict(
+            label=self.label,
+            training_size=self.training_size,
+            identity=asdict(self.identity),
+            rows=self.rows,
+        )
+
+
+def read_results(path: Path) -> dict:
+    """The content of a results file.
+
+    Raises:
+        ValueError: it is none, or there is no file.
+    """
+    try:
+        content = json.loads(path.read_text(encoding='utf-8'))
+        rows = content['rows']
+        if not all(isinstance(row['metrics'], dict) for row in rows):
+            raise TypeError('a row without metrics')
+        return dict(content, identity=dict(content['identity']), label=str(content['label']))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f'{path} is no results file of a sweep ({error!r})') from error
+
+
+def rows_as_csv(runs: Sequence[dict]) -> str:
+    """A line for each row of the contents of results files, with the metrics of all."""
+    names = ('size', 'height', 'width', 'scaling', 'window', 'slide')
+    return csv_text(
+        dict(label=run['label'])
+        | {name: row[name] for name in names}
+        | row['metrics']
+        | dict(seconds_per_image=row.get('seconds_per_image'))
+        for run in runs
+        for row in run['rows']
+    )
+
+
+def csv_text(lines: Iterable[dict]) -> str:
+    """CSV with a column for each key of any line; a cell is empty where a line lacks the key."""
+    lines = list(lines)
+    file = io.StringIO()
+    writer = csv.DictWriter(file, dict.fromkeys(n for x in lines for n in x), lineterminator='\n')
+    writer.writeheader()
+    writer.writerows(lines)
+    return file.getvalue()
+
+
+def headline(names: Iterable[str]) -> str:
+    """The main metric of a task: the first known one, else the first."""
+    names = list(names)
+    return next((name for name in HEADLINES if name in names), names[0])
+
+
+def table_header(row: dict) -> str:
+    """The header of a table whose first row this is."""
+    names = [name.rpartition('/')[2].removeprefix('bbox_') for name in _shown_metrics(row)]
+    return _table_line(WIDTHS, [*names, 's/image'])
+
+
+def table_line(row: dict) -> str:
+    """A row as a line of the table."""
+    values = [row['metrics'][name] for name in _shown_metrics(row)] + [row['seconds_per_image']]
+    figures = ['-' if value is None else f'{value:.3f}' for value in values]
+    return _table_line([row[name] for name in WIDTHS], figures)
+
+
+def _shown_metrics(row: dict) -> list[str]:
+    """The metrics of a row that the table has columns for, the main one first."""
+    return list(dict.fromkeys([headline(row['metrics']), *row['metrics']]))[:COLUMNS]
+
+
+def _table_line(settings: Iterable[str], figures: Sequence[str]) -> str:
+    left = (f'{text:<{width}}' for text, width in zip(settings, WIDTHS.values(), strict=True))
+    return ''.join([*left, *(f'{figure:>9}' for figure in figures)])

@@ -1,0 +1,85 @@
+"""Settings of a test as text: image size, frequency scaling, window and sliding."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import product
+from typing import Literal
+
+from ..backbones.archs import WindowSetting
+from ..project.sizes import parse_size
+
+FROM_CONFIG = 'config'  # leaves a setting as the config has it
+NUMBER = r'-?\d*\.?\d+'
+SCALING = re.compile(rf'(\w+)(?::({NUMBER})(?:x({NUMBER}))?)?(?:\+(.*))?')
+Slide = Literal['keep', 'scale', 'whole']
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The settings of one test.
+
+    Attributes:
+        size: see ``image_sizes.parse_size``.
+        scaling: see ``parse_scaling``, or 'config'.
+        window: see ``parse_window``, or 'config'.
+        slide: the crops of a segmentor that slides: 'keep' them, 'scale' them (and the stride) as
+            the image is, or test the 'whole' image at once.
+    """
+
+    size: str
+    scaling: str = FROM_CONFIG
+    window: str = FROM_CONFIG
+    slide: Slide = 'keep'
+
+    def __str__(self) -> str:
+        """Each field with its value."""
+        return ', '.join(f'{field.name} {getattr(self, field.name)}' for field in fields(self))
+
+
+def combine(
+    sizes: Sequence[str],
+    scalings: Sequence[str] = (FROM_CONFIG,),
+    windows: Sequence[str] = (FROM_CONFIG,),
+    slide: Slide = 'keep',
+) -> list[Setting]:
+    """All combinations, each once; all sizes of one scaling and window before the next."""
+    combinations = dict.fromkeys(product(scalings, windows, sizes))
+    return [Setting(size, scaling, window, slide) for scaling, window, size in combinations]
+
+
+def parse_window(text: str) -> WindowSetting:
+    """'7', '7x14' (height x width, in tokens), 'auto', or 'none' for the whole map.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if text in ('auto', 'none'):
+        return None if text == 'none' else 'auto'
+    return parse_size(text)
+
+
+def parse_scaling(text: str) -> dict | None:
+    """A ``rope_scaling`` from TYPE[:FACTOR][+TEMPERATURE].
+
+    TYPE is none, linear, ntk or by_parts. FACTOR is a number or HEIGHTxWIDTH; without it the factor
+    follows from each input. TEMPERATURE is log or yarn. So 'by_parts:2', 'linear:1.5x2+log'.
+
+    Raises:
+        ValueError: another form. The backbone checks the values.
+    """
+    match = SCALING.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            f'--scaling {text}: give TYPE[:FACTOR][+TEMPERATURE], such as none, linear, ntk:2, '
+            'by_parts:1.5x2, by_parts+yarn; or config (as the config says)'
+        )
+    if text == 'none':
+        return None
+    kind, height, width, temperature = match.groups()
+    factor: float | tuple[float, float] | None = None if height is None else float(height)
+    if width is not None:
+        factor = (float(height), float(width))
+    return dict(type=kind, factor=factor, temperature=temperature)

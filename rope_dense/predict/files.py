@@ -1,0 +1,291 @@
+"""Predictions as files: drawn pictures, COCO json, label images in colours of classes, depth."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+from mmengine.structures import BaseDataElement
+from mmengine.visualization import Visualizer
+
+from ..datasets.images.drawing import draw, draw_depth, draw_features
+from ..datasets.mask_colours import write_labels
+from ..datasets.rotated_results import about_convention, rotated_annotation, write_dota
+from ..models.shared_backbone import FEATURES
+from ..utils.atomic_write import atomic_write_text
+from .journal import Journal
+
+if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
+    from pycocotools import mask as coco_mask
+
+Colour = tuple[int, int, int]  # red, green, blue
+DRAWN, LABELS, SCORES, DEPTH = 'pictures', 'labels', 'scores', 'depth'
+PANOPTIC_OFFSET = 1000  # mmdet's INSTANCE_OFFSET: class + 1000 x instance
+
+
+class DetectionFiles:
+    """Boxes and masks of all images in one COCO file, `out`/predictions.json, beside pictures.
+
+    Args:
+        visualizer: of mmdet, with the classes of the model.
+        out: folder.
+        classes: names.
+        min_score: of a box that is written and drawn.
+        journal: of the images that are done.
+        convention: of the angles of rotated boxes, which also go to `out`/dota; None for upright
+            boxes.
+    """
+
+    def __init__(
+        self,
+        visualizer: Visualizer,
+        out: Path,
+        classes: Sequence[str],
+        min_score: float,
+        journal: Journal,
+        convention: str | None = None,
+    ) -> None:
+        self.visualizer, self.out, self.classes = visualizer, out, classes
+        self.min_score, self.journal, self.convention = min_score, journal, convention
+        self.highest = 0.0  # score of any box, also of those left out
+
+    def add(
+        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
+    ) -> np.ndarray:
+        """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
+        sample = sample.cpu()
+        objects: list[dict] = []
+        if 'pred_instances' in sample:
+            scores = sample.pred_instances.get('scores', ())
+            self.highest = max([self.highest, *map(float, scores)])
+            objects = coco_annotations(sample.pred_instances, self.min_score, self.convention)
+        path = self.out / DRAWN / picture
+        drawn = draw(self.visualizer, path, image, sample, pred_score_thr=self.min_score)
+        height, width = image.shape[:2]
+        self.add_image(dict(file_name=file_name, height=height, width=width), picture, objects)
+        return drawn
+
+    def add_image(self, image: dict, picture: str, objects: Sequence[dict]) -> None:
+        """Add an image and its objects, in COCO's form but for their numbers."""
+        about = {key: image[key] for key in ('file_name', 'height', 'width')}
+        self.journal.add(dict(about, picture=f'{DRAWN}/{picture}', objects=list(objects)))
+
+    def close(self) -> str:
+        """Write the COCO file; returns the numbers of objects and images, in words."""
+        images: list[dict] = []
+        annotations: list[dict] = []
+        for image_id, entry in enumerate(self.journal.entries.values(), start=1):
+            images.append(dict(id=image_id, **{k: v for k, v in entry.items() if k != 'objects'}))
+            for annotation in entry['objects']:
+                ids = dict(id=len(annotations) + 1, image_id=image_id)
+                annotations.append({**annotation, **ids})
+        categories = [dict(id=index, name=name) for index, name in enumerate(self.classes, start=1)]
+        content: dict[str, Any] = dict(images=images, annotations=annotations)
+        content['categories'] = categories
+        if self.convention:
+            content['info'] = about_convention(self.convention)
+            names = dota_names(images)
+            objects = ((names[item['image_id']], item) for item in annotations)
+            write_dota(self.out / 'dota', self.classes, objects)
+        file = self.out / 'predictions.json'
+        atomic_write_text(file, json.dumps(content, allow_nan=False) + '\n')
+        self.journal.close()
+        said = f'{len(annotations)} objects in {len(images)} images: {file}'
+        if self.highest and not annotations:
+            said += f'\nthe highest score is {self.highest:.2g}, below --score {self.min_score:g}'
+        return said
+
+
+def dota_names(images: Sequence[dict]) -> dict[int, str]:
+    """The name of each image by its number: with folders and suffix only if others have it, too."""
+    stems = {image['id']: Path(image['file_name']).stem for image in images}
+    times = Counter(stems.values())
+    return {
+        image['id']: stem if times[stem] == 1 else image['file_name']
+        for image, stem in zip(images, stems.values(), strict=True)
+    }
+
+
+def coco_annotations(
+    instances: BaseDataElement, min_score: float, convention: str | None = None
+) -> list[dict]:
+    """Objects with a score of at least `min_score`, as annotations of COCO; classes from 1.
+
+    Args:
+        convention: of the angles of rotated boxes.
+    """
+    results = []
+    boxes = instances.bboxes.numpy() if 'bboxes' in instances else None
+    for index, (score, label) in enumerate(
+        zip(instances.scores.tolist(), instances.labels.tolist(), strict=True)
+    ):
+        if score < min_score:
+            continue
+        annotation: dict[str, Any] = dict(category_id=label + 1, score=score, iscrowd=0)
+        if 'masks' in instances:
+            mask = np.asfortranarray(instances.masks[index].numpy(), np.uint8)
+            run_lengths = coco_mask.encode(mask)
+            annotation['area'] = int(mask.sum())
+            annotation['bbox'] = coco_mask.toBbox(run_lengths).tolist()
+            counts = run_lengths['counts'].decode()
+            annotation['segmentation'] = dict(size=list(mask.shape), counts=counts)
+        if boxes is not None and convention:
+            annotation |= rotated_annotation(boxes[index], convention)
+        elif boxes is not None and boxes[index].any():
+            left, top, right, bottom = boxes[index].tolist()
+            annotation['bbox'] = [left, top, right - left, bottom - top]
+            annotation.setdefault('area', (right - left) * (bottom - top))
+        results.append(annotation)
+    return results
+
+
+class SegmentationFiles:
+    """A label image for each image, `out`/labels/NAME.png, beside pictures.
+
+    Args:
+        visualizer: of mmseg, or of mmdet for panoptic models, with the classes of the model.
+        out: folder.
+        colours: of the classes, by their numbers.
+        scores: also write the probability of each class, `out`/scores/NAME.npy, float16 [K, H, W].
+        journal: of the images that are done.
+    """
+
+    def __init__(
+        self,
+        visualizer: Visualizer,
+        out: Path,
+        colours: Sequence[Colour],
+        scores: bool,
+        journal: Journal,
+    ) -> None:
+        self.settings = (
+            {'with_labels': False} if type(visualizer).__name__.startswith('Seg') else {}
+        )
+        self.visualizer, self.out, self.colours = visualizer, out, colours
+        self.scores, self.journal = scores, journal
+
+    def add(
+        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
+    ) -> np.ndarray:
+        """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
+        sample = sample.cpu()
+        stem = Path(picture).with_suffix('')
+        panoptic = 'pred_panoptic_seg' in sample
+        data = sample.pred_panoptic_seg.sem_seg if panoptic else sample.pred_sem_seg.data
+        labels = data[0].numpy() % PANOPTIC_OFFSET if panoptic else data[0].numpy()
+        write_labels(labels, self.out / LABELS / f'{stem}.png', self.colours)
+        if self.scores and 'seg_logits' in sample:
+            logits = sample.seg_logits.data.float()
+            likely = logits.softmax(0) if len(logits) > 1 else logits.sigmoid()
+            save_array(self.out / SCORES / f'{stem}.npy', likely.half().numpy())
+        drawn = draw(self.visualizer, self.out / DRAWN / picture, image, sample, **self.settings)
+        self.journal.add(dict(file_name=file_name))
+        return drawn
+
+    def close(self) -> str:
+        """The number of images, in words."""
+        self.journal.close()
+        return f'{len(self.journal.entries)} images: {self.out}'
+
+
+class ArrayFiles(ABC):
+    """An array of each image, `out`/KIND/NAME.npy, beside pictures.
+
+    Args:
+        out: folder.
+        journal: of the images that are done.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, out: Path, journal: Journal) -> None:
+        self.out, self.journal = out, journal
+
+    def add(
+        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
+    ) -> np.ndarray:
+        """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
+        values = self.values(sample.cpu())
+        save_array(self.out / self.kind / Path(picture).with_suffix('.npy'), values)
+        drawn = self.draw(self.out / DRAWN / picture, image, values)
+        self.journal.add(dict(file_name=file_name))
+        return drawn
+
+    @abstractmethod
+    def values(self, sample: BaseDataElement) -> np.ndarray:
+        """The array of a prediction."""
+
+    @abstractmethod
+    def draw(self, path: Path, image: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Write a picture of the array of an image, and return it."""
+
+    def close(self) -> str:
+        """The number of images, in words."""
+        self.journal.close()
+        return f'{self.kind} of {len(self.journal.entries)} images: {self.out}'
+
+
+class DepthFiles(ArrayFiles):
+    """Depth, float32 [H, W], and pictures with a legend."""
+
+    kind = DEPTH
+
+    def values(self, sample: BaseDataElement) -> np.ndarray:
+        return sample.pred_depth_map.data[0].numpy()
+
+    def draw(self, path: Path, image: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return draw_depth(path, image, values)
+
+
+class FeatureFiles(ArrayFiles):
+    """Features, float16 [C, H, W], and their principal components in colours."""
+
+    kind = FEATURES
+
+    def values(self, sample: BaseDataElement) -> np.ndarray:
+        return sample.data.half().numpy()
+
+    def draw(self, path: Path, image: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return draw_features(path, image, values)
+
+
+Writer: TypeAlias = 'DetectionFiles | SegmentationFiles | DepthFiles | FeatureFiles | TaskFiles'
+
+
+class TaskFiles:
+    """The files of several tasks.
+
+    Args:
+        writers: of each task, to a folder of its own.
+    """
+
+    def __init__(self, writers: Mapping[str, Writer]) -> None:
+        self.writers = writers
+        *_, last = writers.values()
+        self.journal: Journal = last.journal  # an image is done when the last task is
+
+    def add(
+        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
+    ) -> np.ndarray:
+        """Write the predictions for an image; returns the pictures of all tasks side by side."""
+        pictures = [
+            writer.add(file_name, picture, image, sample.get(name))
+            for name, writer in self.writers.items()
+        ]
+        return np.hstack(pictures)
+
+    def close(self) -> str:
+        """Close the files of all tasks; return their messages."""
+        return '\n'.join(writer.close() for writer in self.writers.values())
+
+
+def save_array(path: Path, values: np.ndarray) -> None:
+    """Write an array, with its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, values)

@@ -1,0 +1,120 @@
+"""Find a config, or the config and the checkpoint of a trained model, without importing PyTorch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from ..utils.configs import CONFIGS
+from ..utils.similar import did_you_mean
+from .errors import UsageError
+
+HUB = 'hf-hub:'  # before the name of a model on the Hugging Face hub
+
+
+class ModelFiles(NamedTuple):
+    """The files of a trained model.
+
+    Attributes:
+        config: a config file, or a stored model: its name on the hub or its folder.
+        checkpoint: None where it is beside the config or named in it.
+        work_dir: the folder of a run; None for other models.
+    """
+
+    config: str
+    checkpoint: str | None = None
+    work_dir: str | None = None
+
+
+def find_files(source: str | Path, checkpoint: str | Path | None = None) -> ModelFiles:
+    """The files of a trained model.
+
+    Args:
+        source: the folder of a run, a config, or a stored model: hf-hub:owner/name or a folder
+            that ``rope-dense push-to-hub`` wrote.
+        checkpoint: of a config or of a run: a file, an address or a name on the hub.
+
+    Raises:
+        UsageError: a file is missing.
+    """
+    source, given = str(source), None if checkpoint is None else str(checkpoint)
+    if given and '://' not in given and not given.startswith(HUB) and not os.path.isfile(given):
+        raise UsageError(f'checkpoint {given!r}: no such file{did_you_mean(given, beside(given))}')
+    if os.path.isdir(source) and not is_stored(source):
+        folder = Path(source)
+        return ModelFiles(config_of_run(folder), given or best_checkpoint(folder), source)
+    return ModelFiles(find_config(source), given)
+
+
+def find_config(path: str) -> str:
+    """The path of a config, from a path or the name of a file of configs/own.
+
+    Raises:
+        UsageError: there is no such file.
+    """
+    names = {file.stem: file for file in sorted((CONFIGS / 'own').glob('*.py'))}
+    if path in names and not is_stored(path):
+        return str(names[path])
+    if os.path.isfile(path) or is_stored(path):
+        return path
+    if os.path.isdir(path):
+        return config_of_run(Path(path))
+    meant = Path(path).stem
+    if meant not in names:  # else configs/own/NAME.py where no clone is
+        meant = path
+    files = [file for file in beside(path) if file.endswith('.py')]
+    raise UsageError(
+        f'config {path!r}: no such file (looked for {os.path.abspath(path)})'
+        f'{did_you_mean(meant, [*names, *files])}'
+    )
+
+
+def is_stored(source: str) -> bool:
+    """Return whether a name is a model of the hub, or a folder with the files of one."""
+    return source.startswith(HUB) or os.path.isfile(os.path.join(source, 'config.json'))
+
+
+def config_of_run(folder: Path) -> str:
+    """The config in the folder of a run, beside which ``rope-dense test`` writes NAME_test.py.
+
+    Raises:
+        UsageError: the folder has no config, or several.
+    """
+    configs = [path for path in sorted(folder.glob('*.py')) if not path.stem.endswith('_test')]
+    if len(configs) != 1:
+        found = ', '.join(path.name for path in configs) or 'none'
+        raise UsageError(
+            f'{folder}: neither a run, which has one config (*.py; found: {found}), nor a stored '
+            'model, which has config.json and model.safetensors'
+        )
+    return str(configs[0])
+
+
+def best_checkpoint(folder: Path) -> str:
+    """The best checkpoint of a run, the newest of several, else the last one.
+
+    Raises:
+        UsageError: there is none.
+    """
+    best = sorted(folder.glob('best_*.pth'), key=lambda path: path.stat().st_mtime)
+    found = str(best[-1]) if best else last_checkpoint(folder)
+    if found is None:
+        raise UsageError(f'{folder}: no checkpoint (best_*.pth or last_checkpoint)')
+    return found
+
+
+def last_checkpoint(folder: str | Path) -> str | None:
+    """The last checkpoint of a run, in its folder also where that was copied or renamed."""
+    record = Path(folder, 'last_checkpoint')  # which mmengine writes
+    if not record.is_file():
+        return None
+    written = record.read_text(encoding='utf-8').strip()
+    here = Path(folder, os.path.basename(written))
+    return str(here) if here.is_file() else written
+
+
+def beside(path: str) -> list[str]:
+    """The files in the folder of a path."""
+    place = Path(path).parent
+    return [str(file) for file in sorted(place.iterdir())] if place.is_dir() else []

@@ -1,0 +1,57 @@
+"""The identity of a model and its data, by which unfinished and stored results are recognised."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+
+from mmengine.config import Config
+
+from ..version import __version__
+
+MEASURED_BY = ('model', 'test_dataloader', 'test_evaluator', 'test_cfg', 'custom_hooks')
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The model, data and package that rows belong to.
+
+    Data is known by its path and settings, not by its content.
+    """
+
+    config: str
+    config_sha256: str
+    checkpoint: str
+    checkpoint_sha256: str
+    package_version: str = __version__
+
+    @classmethod
+    def of(cls, config: Config, config_name: str, checkpoint: str) -> Identity:
+        """Of a config with all overrides; a checkpoint that is no file is known by its name."""
+        settings = {name: config.get(name) for name in MEASURED_BY}
+        text = json.dumps(settings, sort_keys=True, default=str)
+        hashes = hashlib.sha256(text.encode()).hexdigest(), hash_of(checkpoint)
+        return cls(config_name, hashes[0], checkpoint, hashes[1])
+
+    def differences(self, other: dict) -> list[str]:
+        """The parts of another identity that differ; names of files are not compared."""
+        names = dict(
+            config_sha256='config (with its options and data folders)',
+            checkpoint_sha256='checkpoint',
+            package_version='version of rope_dense',
+        )
+        return [words for name, words in names.items() if other.get(name) != getattr(self, name)]
+
+
+def hash_of(checkpoint: str) -> str:
+    """SHA-256 of the content of a file, or of the name if it is no file."""
+    path = os.path.expanduser(checkpoint)
+    if not os.path.isfile(path):
+        return hashlib.sha256(checkpoint.encode()).hexdigest()
+    digest = hashlib.sha256()
+    with open(path, 'rb') as file:
+        while chunk := file.read(2**22):
+            digest.update(chunk)
+    return digest.hexdigest()

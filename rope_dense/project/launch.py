@@ -1,0 +1,131 @@
+"""Build and run mmengine's Runner, with or without a GPU."""
+
+import contextlib
+import io
+import logging
+import sys
+from collections.abc import Iterator
+
+import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.runner import Runner, find_latest_checkpoint
+
+from ..engine import runner as runners
+from ..engine.divergence import divergence
+from ..engine.errors import RunError
+from ..utils.atomic_write import is_interrupt
+from ..utils.config_parts import nodes
+from ..utils.progress import alive
+from .building import NAMED, building
+from .errors import UsageError
+from .weights import read_safely
+
+
+def build_runner(cfg: Config, launcher: str) -> Runner:
+    """Build the config's Runner, distributed unless the launcher is 'none'.
+
+    Raises:
+        UsageError: a part cannot be built, or the launcher did not start this process.
+    """
+    cfg.launcher = launcher
+    read_safely()
+    logging.raiseExceptions = False  # a log on a full disk: what is written next says so
+    with building(f'Runner, --launcher {launcher}'):
+        if launcher == 'pytorch' and not torch.cuda.is_available():
+            use_gloo(cfg)
+        return runners.build_runner(cfg)
+
+
+def use_gloo(cfg: Config) -> None:
+    """Distribute over processes on the CPU; mmengine would first give each process a GPU.
+
+    Each process has batch norms of its own: PyTorch synchronises them on GPUs only.
+    """
+    torch.distributed.init_process_group('gloo')
+    for _, node in nodes(cfg.model):
+        if node.get('type') == 'SyncBN':
+            node.type = 'BN'
+    default = ConfigDict(
+        type='MMDistributedDataParallel',
+        broadcast_buffers=False,
+        find_unused_parameters=cfg.get('find_unused_parameters', False),
+    )
+    cfg.model_wrapper_cfg = ConfigDict(cfg.get('model_wrapper_cfg') or default, device_ids=None)
+
+
+def test(runner: Runner) -> None:
+    """Test; errors as in ``train``."""
+    build_loop(runner, 'test')
+    with running(runner, 'test'):
+        runner.test()
+
+
+def train(runner: Runner) -> None:
+    """Train; on Ctrl-C print how to continue.
+
+    Raises:
+        UsageError: a part cannot be built, the model refuses an image, the training diverges, or
+            the run of a checkpoint cannot be continued with this config.
+        CheckpointError: weights cannot be read or downloaded, or do not fit.
+        LoadError: an image cannot be read.
+    """
+    build_loop(runner, 'train')
+    build_loop(runner, 'val')
+    try:
+        with running(runner, 'train'):
+            runner.train()
+    except (KeyboardInterrupt, Exception) as error:
+        if not is_interrupt(error):
+            raise
+        if runner.rank == 0:
+            latest = find_latest_checkpoint(runner.work_dir)
+            advice = (
+                f'no checkpoint in {runner.work_dir} yet: the same command starts again'
+                if latest is None
+                else f'the last checkpoint is {latest}: the same command with --resume continues'
+            )
+            print(f'\nstopped at iteration {runner.iter}; {advice}', file=sys.stderr)
+        raise KeyboardInterrupt from error
+
+
+def build_loop(runner: Runner, loop: str) -> None:
+    """Build a loop of a Runner, with its data and evaluator, before the Runner uses it.
+
+    Raises:
+        UsageError: a part cannot be built.
+    """
+    quiet = contextlib.redirect_stdout(io.StringIO())  # what pycocotools prints
+    with building(f'{loop}_cfg, {loop}_dataloader or {loop}_evaluator'), quiet, alive('labels'):
+        getattr(runner, f'{loop}_loop')
+
+
+@contextlib.contextmanager
+def running(runner: Runner, loop: str) -> Iterator[None]:
+    """Within this context, errors become UsageErrors that say what to do.
+
+    A ValueError or AssertionError gets the batch. After a training has diverged, any error is only
+    a consequence, such as a matrix that cannot be matched.
+    """
+    try:
+        yield
+    except RunError as error:
+        raise UsageError(str(error)) from None
+    except NAMED:
+        raise
+    except Exception as error:
+        if is_interrupt(error):
+            raise
+        if reason := divergence(runner, error):
+            raise UsageError(reason) from None
+        if not isinstance(error, (ValueError, AssertionError)):
+            raise
+        raise UsageError(f'{error or type(error).__name__}{batch_of(runner, loop)}') from error
+
+
+def batch_of(runner: Runner, loop: str) -> str:
+    """The size and the images of the current batch, in parentheses; empty before the first one."""
+    images = getattr(runner, 'batch', ())
+    if not images:
+        return ''
+    size = runner.cfg[f'{loop}_dataloader'].get('batch_size', 1)
+    return f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'

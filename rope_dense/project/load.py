@@ -1,0 +1,289 @@
+"""Read a config with command line options, and find parts of the config."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import importlib
+import inspect
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from mmengine.config import Config, ConfigDict, DictAction
+from mmengine.registry import Registry
+from mmengine.runner import Runner
+
+from ..integrations.hub import config_file, weights_file
+from ..integrations.hub_config import read_settings
+from ..own.recipes import find_anew, has_own_data, is_own_file, read_own, setting_names
+from ..own.text import Text
+from ..utils.config_parts import leaf_datasets, nodes
+from .angles import write_convention
+from .building import building
+from .errors import UsageError, usage_errors
+from .find import find_config, find_files, is_stored
+from .task import task_of
+
+# mmengine needs all or none of these for each loop.
+SECTIONS = {
+    'train': ('train_dataloader', 'train_cfg', 'optim_wrapper'),
+    'val': ('val_dataloader', 'val_cfg', 'val_evaluator'),
+    'test': ('test_dataloader', 'test_cfg', 'test_evaluator'),
+}
+PACKAGES = {'mmdet': 'mmdetection', 'mmseg': 'mmsegmentation', 'mmrotate': 'onedl-mmrotate'}
+# Top-level keys that mmengine and the commands look up, beside the arguments of Runner.
+LOOKED_UP = {'compile', 'find_unused_parameters', 'model_wrapper_cfg', 'runner_type', 'sync_bn'}
+LOOKED_UP |= {'tta_model', 'tta_pipeline'}
+
+
+def load_config(
+    path: str,
+    options: Iterable[str] | Mapping[str, object] = (),
+    work_dir: str | None = None,
+    data_root: str | None = None,
+    own: Mapping[str, object] | None = None,
+) -> Config:
+    """Read the config at `path`, merge `options` into it and set its `work_dir`.
+
+    Args:
+        path: of a config; or the name of a file of configs/own, such as 'detection'; or
+            hf-hub:owner/name, or a folder with the files of such a model.
+        options: KEY=VALUE pairs of --cfg-options, or values by their dotted keys.
+        work_dir: by default the config's, else work_dirs/<name of the config or model>.
+        data_root: folder of the data; of own data it is `own.data_root`, else see
+            ``with_data_root``. None leaves the config's.
+        own: settings of own data by name, as they are; see ``rope_dense.own.settings``.
+
+    Raises:
+        UsageError, CheckpointError: the file or an option cannot be used.
+    """
+    path = find_config(path)
+    name = Path(path).stem
+    if is_stored(path):
+        name, path = Path(path).name, str(config_file(path))
+    pairs = read_options(options)
+    given = {key[4:]: pairs.pop(key) for key in [*pairs] if key.startswith('own.')}
+    given.update(own or {})
+    with building(f'config {path!r}'):
+        cfg = read_config(path)
+        is_own = 'own' in cfg or is_own_file(cfg)
+        if is_own_file(cfg) and (meant := pairs.keys() & setting_names(cfg)):
+            key = min(meant)
+            raise UsageError(
+                f'--cfg-options {key}={pairs[key]}: did you mean own.{key}={pairs[key]}?'
+            )
+        cfg = with_own(cfg, with_root(given, data_root) if is_own else given)
+    merge_options(cfg, pairs)
+    for _, node in nodes(cfg._cfg_dict):
+        node.pop('_delete_', None)  # where there is nothing to delete, mmengine leaves it
+    import_task(cfg, path)
+    write_convention(cfg)
+    cfg.work_dir = work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
+    for loader in (f'{loop}_dataloader' for loop in SECTIONS):
+        if isinstance(cfg.get(loader), dict) and not cfg[loader].get('num_workers'):
+            cfg[loader].persistent_workers = False  # PyTorch refuses True without workers
+    return with_data_root(cfg, data_root) if data_root and not is_own else cfg
+
+
+def find_model(
+    source: str | Path,
+    checkpoint: str | Path | None = None,
+    options: Iterable[str] | Mapping[str, object] = (),
+    work_dir: str | None = None,
+    data_root: str | None = None,
+) -> tuple[Config, str | None]:
+    """The config of a trained model, and its checkpoint.
+
+    Args:
+        source, checkpoint: see ``find_files``.
+        options, work_dir, data_root: see ``load_config``; the work folder of a run is its own.
+
+    Returns:
+        Config and checkpoint; None for a model of several tasks, whose config names theirs.
+
+    Raises:
+        UsageError, CheckpointError: a file is missing or cannot be used.
+    """
+    files = find_files(source, checkpoint)
+    cfg = load_config(files.config, options, work_dir or files.work_dir, data_root)
+    if task_of(cfg) == 'several':
+        if files.checkpoint and checkpoint:
+            raise UsageError(
+                f'{checkpoint}: the config names the checkpoint of each task, so give no other'
+            )
+        return cfg, None
+    if files.checkpoint is None and not is_stored(files.config):
+        raise UsageError(f'{source}: give its checkpoint, too, or the folder of a run')
+    return cfg, files.checkpoint or weights_file(files.config)
+
+
+def read_config(path: str) -> Config:
+    """Read a config, which is a program, or settings as JSON.
+
+    Raises:
+        ImportError: a package or module that the config names is missing.
+    """
+    if path.endswith('.json'):
+        return read_settings(Path(path))
+    try:
+        return Config.fromfile(path)
+    except ImportError as error:
+        if str(error).startswith('mmrotate is not installed'):  # of a base mmrotate::...
+            importlib.import_module('rope_dense.integrations.mmrotate')  # says what to install
+        raise import_error_of(error) from None
+
+
+def import_error_of(error: ImportError) -> ImportError:
+    """The error of a module of `custom_imports`, in place of mmengine's with the whole sys.path."""
+    earlier = error.__cause__ or error.__context__
+    if str(error).startswith('Failed to import') and isinstance(earlier, ImportError):
+        return import_error_of(earlier)
+    return error
+
+
+def with_root(given: Mapping[str, object], data_root: str | None) -> dict[str, object]:
+    """Settings of own data with `data_root`, unless it is None; UsageError if they differ."""
+    settings = dict(given) if data_root is None else {'data_root': data_root, **given}
+    if data_root is not None and str(settings['data_root']) != str(data_root):
+        raise UsageError(
+            f'--data-root {data_root}, own.data_root={settings["data_root"]}: give one of them'
+        )
+    return settings
+
+
+def with_own(cfg: Config, given: Mapping[str, object]) -> Config:
+    """The complete config of own data; another config as it is.
+
+    Args:
+        given: settings of own data by name. The complete config of an earlier run takes
+            `data_root` only.
+
+    Raises:
+        UsageError: a setting or the data cannot be used, or the config has no such settings.
+    """
+    with usage_errors():
+        if is_own_file(cfg):
+            return read_own(cfg, given)
+        if has_own_data(cfg) and given.keys() == {'data_root'}:
+            find_anew(cfg, str(given['data_root']))
+        elif given:
+            name = next((name for name in given if name != 'data_root'), 'data_root')
+            raise UsageError(
+                f'own.{name}: this config computes nothing from it (the config of a work folder is '
+                'fixed, but for own.data_root); give a copy of a config of configs/own'
+            )
+    return cfg
+
+
+def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
+    """The dataloaders of `loops`.
+
+    Raises:
+        UsageError: the first loop, or a part of one, is missing.
+    """
+    loaders = []
+    for loop in loops:
+        missing = [name for name in SECTIONS[loop] if cfg.get(name) is None]
+        if missing and (loop == loops[0] or len(missing) < len(SECTIONS[loop])):
+            raise UsageError(f'the config has no {", ".join(missing)}, for a {loop} loop')
+        loaders += [] if missing else [f'{loop}_dataloader']
+    return tuple(loaders)
+
+
+def read_options(options: Iterable[str] | Mapping[str, object]) -> dict:
+    """The values of KEY=VALUE pairs by their dotted keys, as mmengine reads them.
+
+    Those of own.NAME stay text, which the type of the setting reads (``own.text``). Values by their
+    keys are taken as they are.
+    """
+    if isinstance(options, Mapping):
+        return dict(options)
+    parser = argparse.ArgumentParser()
+    pairs = list(options)
+    if unread := [pair for pair in pairs if '=' not in pair]:
+        raise UsageError(
+            f'--cfg-options {unread[0]}: no KEY=VALUE; one with spaces has to be in quotes, as '
+            '"own.data_root=My Data"'
+        )
+    own = dict(pair.split('=', 1) for pair in pairs if pair.startswith('own.'))
+    others = [pair for pair in pairs if pair.split('=', 1)[0] not in own]
+    parser.add_argument('pairs', nargs='*', action=DictAction)
+    with building(f'--cfg-options {" ".join(others)}'):  # a dict is a RecursionError there
+        read = parser.parse_args(others).pairs or {}
+    return read | {key: Text(text) for key, text in own.items()}
+
+
+def merge_options(cfg: Config, options: dict) -> None:
+    """Merge --cfg-options into a config; mmengine would take any new key at the top."""
+    known = {*cfg.keys(), *inspect.signature(Runner).parameters, *LOOKED_UP}
+    for key, value in options.items():
+        if key == 'own':
+            raise UsageError(f'--cfg-options own={value}: give each setting, own.NAME=VALUE')
+        if (first := key.split('.')[0]) not in known:
+            raise UsageError(
+                f'--cfg-options {key}={value}: the config has no {first!r}; '
+                f'its keys: {", ".join(sorted(cfg.keys()))}'
+            )
+    with building(f'--cfg-options {" ".join(options)}'):
+        cfg.merge_from_dict(options)
+
+
+def import_task(cfg: Config, path: str) -> None:
+    """Import the package of the task, which `default_scope` names; 'mmengine' needs none."""
+    scope = cfg.get('default_scope')
+    if scope == 'mmengine':
+        return
+    if scope not in PACKAGES:
+        raise UsageError(f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'")
+    if scope == 'mmrotate':
+        with building(f'config {path!r}'):
+            importlib.import_module('rope_dense.integrations.mmrotate')
+        return
+    with building(f'config {path!r} needs {PACKAGES[scope]}'):
+        importlib.import_module(f'{scope}.models')
+        with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
+            importlib.import_module(f'{scope}.datasets')
+
+
+def datasets_of(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:
+    """Yield (config key, data set) below a dataloader, through RepeatDataset, ConcatDataset etc."""
+    return leaf_datasets(cfg[loader].dataset, f'{loader}.dataset')
+
+
+def component_of(cfg: Config, registry: Registry, node: ConfigDict) -> type | None:
+    """The class that a config dict's `type` names, as the config's task finds it; None if none."""
+    if not isinstance(node.type, str):
+        return node.type
+    with registry.switch_scope_and_registry(cfg.default_scope) as task_registry:
+        return task_registry.get(node.type)
+
+
+def evaluators(cfg: Config, name: str) -> list[tuple[str, ConfigDict]]:
+    """(config key, metric) of each metric of `val_evaluator` or `test_evaluator`: one or a list."""
+    metrics = cfg.get(name) or []
+    if isinstance(metrics, dict):
+        return [(name, metrics)]
+    return [(f'{name}.{index}', metric) for index, metric in enumerate(metrics)]
+
+
+def with_data_root(cfg: Config, data_root: str | Path) -> Config:
+    """--data-root: a copy of a config whose data sets and evaluators read from another folder.
+
+    Every `data_root` is replaced, and the start of every `ann_file` that lies in one.
+    """
+    cfg = copy.deepcopy(cfg)
+    parts = [node for _, node in nodes(cfg._cfg_dict)]
+    roots = {node.data_root for node in parts if node.get('data_root')}
+    if not roots:
+        raise UsageError(f'--data-root {data_root}: no data set of the config has a data_root')
+    for node in parts:
+        if node.get('data_root'):
+            node.data_root = str(data_root)
+        elif node.get('ann_file'):
+            file = Path(node.ann_file)
+            inside = [file.relative_to(root) for root in roots if file.is_relative_to(root)]
+            node.ann_file = str(data_root / inside[0]) if inside else node.ann_file
+    return cfg

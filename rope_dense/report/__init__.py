@@ -1,0 +1,1 @@
+"""The report of a model: where it fails, as one HTML page."""

@@ -1,0 +1,129 @@
+"""The report of a segmentor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.model import BaseModel
+from mmengine.structures import PixelData
+from mmseg.structures import SegDataSample
+from mmseg.visualization import SegLocalVisualizer
+
+from ..project.errors import UsageError
+from . import figures
+from .page import Page
+from .predictions import build_loader, max_value_of, predict, read_picture
+
+Colour = tuple[int, int, int]
+WORST, BEST = 6, 3
+BORDER = 0.0075  # half the width of a boundary, as a share of the diagonal
+
+
+def report(
+    page: Page, cfg: Config, model: BaseModel, classes: Sequence[str], colours: Sequence[Colour]
+) -> None:
+    """Add all sections on labels of pixels.
+
+    Raises:
+        UsageError: the data or the predictions have no labels of pixels.
+    """
+    tables = np.zeros((2, len(classes), len(classes)), int)  # interior, boundary
+    images: list[dict[str, Any]] = []
+    for sample in predict(model, build_loader(cfg)):
+        if 'gt_sem_seg' not in sample or 'pred_sem_seg' not in sample:
+            raise UsageError('report: needs predicted labels of pixels and a truth to compare with')
+        truth = sample.gt_sem_seg.data[0].numpy().astype(np.uint8)
+        predicted = sample.pred_sem_seg.data[0].numpy().astype(np.uint8)
+        near = boundary(truth)
+        pair = np.stack([count(truth[at], predicted[at], len(classes)) for at in (~near, near)])
+        tables += pair
+        mean = float(np.nanmean(ious(pair.sum(0)))) if pair.any() else float('nan')
+        stored = [cv2.imencode('.png', labels)[1] for labels in (truth, predicted)]
+        images.append(dict(path=sample.img_path, mIoU=mean, labels=stored))
+    page.figures['about'] |= dict(images=len(images))
+    add_classes(page, tables, classes)
+    table = tables.sum(0)
+    page.section('Confusion', 'Pixels by true and predicted class.')
+    page.add_figure('confusion', figures.matrix(table, classes), 'Rows are the truth.', table)
+    add_pictures(page, images, classes, colours, max_value_of(cfg))
+
+
+def count(truth: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
+    """Pixels [truth, predicted]; labels that are no class in the truth are not counted."""
+    known = truth < num_classes
+    pairs = truth[known].astype(int) * num_classes + predicted[known]
+    return np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, num_classes)
+
+
+def ious(table: np.ndarray) -> np.ndarray:
+    """IoU of each class; NaN for a class that is neither true nor predicted."""
+    both = np.diag(table)
+    union = table.sum(0) + table.sum(1) - both
+    return np.where(union > 0, both / np.maximum(union, 1), np.nan)
+
+
+def boundary(labels: np.ndarray) -> np.ndarray:
+    """True for pixels near a pixel of another label."""
+    width = max(1, round(BORDER * float(np.hypot(*labels.shape))))
+    kernel = np.ones((2 * width + 1, 2 * width + 1), np.uint8)
+    return cv2.dilate(labels, kernel) != cv2.erode(labels, kernel)
+
+
+def add_classes(page: Page, tables: np.ndarray, classes: Sequence[str]) -> None:
+    """Add IoU and accuracy by class, and IoU on boundaries and inside."""
+    page.section(
+        'Classes',
+        'IoU of all pixels, of pixels near a boundary of the truth, and of the others; accuracy is '
+        'the share of true pixels that are found. Low near boundaries only: outlines are coarse.',
+    )
+    inside, near = ious(tables[0]), ious(tables[1])
+    table = tables.sum(0)
+    found = np.where(table.sum(1) > 0, np.diag(table) / np.maximum(table.sum(1), 1), np.nan)
+    columns = dict(IoU=ious(table), boundary=near, interior=inside, accuracy=found)
+    mean = {name: float(np.nanmean(v)) if (v == v).any() else np.nan for name, v in columns.items()}
+    rows = [{'class': 'mean'} | mean]
+    for index, name in enumerate(classes):
+        rows.append({'class': name} | {key: float(v[index]) for key, v in columns.items()})
+    order = dict(sorted(zip(classes, columns['IoU'].tolist(), strict=True), key=lambda x: -x[1]))
+    page.add_figure('iou', figures.bars(order, 'IoU'), 'IoU by class.')
+    page.add_table('classes', rows)
+
+
+def add_pictures(
+    page: Page,
+    images: Sequence[dict[str, Any]],
+    classes: Sequence[str],
+    colours: Sequence[Colour],
+    max_value: int | None,
+) -> None:
+    """Add the images with the worst and the best mean IoU."""
+    visualizer = SegLocalVisualizer(name='report', alpha=0.6)
+    visualizer.dataset_meta = dict(classes=list(classes), palette=list(colours))
+    ranked = sorted((x for x in images if x['mIoU'] == x['mIoU']), key=lambda x: x['mIoU'])
+    shown = [('Worst pictures', 'worst', ranked[:WORST])]
+    shown.append(('Best pictures', 'best', ranked[WORST:][-BEST:][::-1]))
+    for title, name, rows in shown:
+        page.section(title, 'Truth on the left, prediction on the right.')
+        page.figures[name] = [dict(path=x['path'], mIoU=x['mIoU']) for x in rows]
+        for number, image in enumerate(rows, start=1):
+            words = f'{Path(image["path"]).name}: mIoU {image["mIoU"]:.3f}'
+            page.add_picture(f'{name}_{number}', draw(visualizer, image, max_value), words)
+
+
+def draw(
+    visualizer: SegLocalVisualizer, image: dict[str, Any], max_value: int | None
+) -> np.ndarray:
+    """An image with its true labels, beside itself with the predicted ones (BGR)."""
+    truth, predicted = (cv2.imdecode(x, cv2.IMREAD_UNCHANGED) for x in image['labels'])
+    sample = SegDataSample()
+    sample.gt_sem_seg = PixelData(data=torch.from_numpy(truth)[None].long())
+    sample.pred_sem_seg = PixelData(data=torch.from_numpy(predicted)[None].long())
+    rgb = read_picture(image['path'], max_value)
+    visualizer.add_datasample('report', rgb, sample, with_labels=False)
+    return np.ascontiguousarray(visualizer.get_image()[..., ::-1])
