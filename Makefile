@@ -36,7 +36,7 @@ help:  ## list the commands and their variables
 setup: $(PACKAGE)  ## make the environment: pinned packages, compiled mmcv operators, this package
 
 demo: $(PACKAGE)  ## train a small detector on generated pictures, evaluate it and draw its boxes
-	$(RUN) tools/demo.py
+	$(RUN) -m rope_dense_command demo
 
 # One process a core; a file's tests share models and data, so they stay in one process, and files start in their order.
 test: $(PACKAGE)  ## run the tests but the slow ones; SLOW=1 runs those too

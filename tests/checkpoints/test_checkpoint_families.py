@@ -4,7 +4,6 @@ SAM3's tokens are compared in test_sam3.py.
 """
 
 import re
-import runpy
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from functools import partial
@@ -35,14 +34,14 @@ from rope_dense.checkpoints import CheckpointError
 from rope_dense.checkpoints.keys import new_keys
 from rope_dense.checkpoints.load import load_weights
 from rope_dense.checkpoints.publishers import TARGETS, find_layout
+from rope_dense_command import command
 
-ROOT = Path(__file__).resolve().parents[2]
 GRID = 5
 
 
 @pytest.fixture(scope='module')
 def convert() -> Callable[[Sequence[str]], int]:
-    return runpy.run_path(str(ROOT / 'tools' / 'convert_checkpoint.py'))['main']
+    return command('convert_checkpoint')
 
 
 @pytest.mark.parametrize('model', MODELS, ids=NAMES)

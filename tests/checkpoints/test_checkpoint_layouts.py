@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import runpy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -18,11 +17,11 @@ from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.checkpoints.load import read_weights
 from rope_dense.checkpoints.publishers import LAYOUTS, TARGETS, find_layout
+from rope_dense_command import command
 
 # Of copying the real frequencies of a file into a model without storage.
 pytestmark = pytest.mark.filterwarnings('ignore:for .*freqs. copying from a non-meta parameter')
 
-ROOT = Path(__file__).resolve().parents[2]
 MIXED = dict(type='MixedRoPE', theta=10.0)
 VIT_VARIANTS = {  # the published ones: what the file has, and the options that it needs
     'deit': (dict(mixed=False, ape=True), dict(rope=None, use_ape=True)),
@@ -242,7 +241,7 @@ def test_layouts_are_told_apart():
 
 @pytest.fixture(scope='module')
 def convert() -> Callable[[Sequence[str]], int]:
-    return runpy.run_path(str(ROOT / 'tools' / 'convert_checkpoint.py'))['main']
+    return command('convert_checkpoint')
 
 
 SMALL = dict(arch=dict(embed_dims=64, depth=2, num_heads=1))

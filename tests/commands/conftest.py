@@ -1,6 +1,5 @@
 """The tools as functions, and what they run on."""
 
-import runpy
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,18 +10,19 @@ from mmengine.config import Config
 from mmengine.registry import DefaultScope
 
 from helpers.small_configs import make_data, small_config
-from helpers.tool_names import TOOLS, Fails, Main
+from helpers.tool_names import Fails, Main
 from rope_dense.checks.model import build_model
+from rope_dense_command import command
 
 
 @pytest.fixture(scope='session')
 def train() -> Main:
-    return runpy.run_path(str(TOOLS / 'train.py'))['main']
+    return command('train')
 
 
 @pytest.fixture(scope='session')
 def test() -> Main:
-    return runpy.run_path(str(TOOLS / 'test.py'))['main']
+    return command('test')
 
 
 @pytest.fixture(scope='session')

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import runpy
 from pathlib import Path
 
 import mmcv
@@ -10,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.tool_names import TOOLS, Fails, Main
+from helpers.tool_names import Fails, Main
 from rope_dense.backbones import RoPEViT
+from rope_dense_command import command
 
 SHAPE = '64x96'
 NO_TEST = ['--cfg-options', 'test_dataloader=None', 'test_cfg=None', 'test_evaluator=None']
@@ -19,7 +19,7 @@ NO_TEST = ['--cfg-options', 'test_dataloader=None', 'test_cfg=None', 'test_evalu
 
 @pytest.fixture(scope='module')
 def benchmark() -> Main:
-    return runpy.run_path(str(TOOLS / 'benchmark.py'))['main']
+    return command('benchmark')
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """tools/demo.py from end to end on the demo's own config at a toy size, and its parts."""
 
 import json
-import runpy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from rope_dense.checks.model import random_model
 from rope_dense.measure.demo_curve import read_scalars
 from rope_dense.measure.demo_detections import draw_detections
 from rope_dense.project.load import with_data_root
+from rope_dense_command import command
 
 Demo = Callable[[Sequence[str]], int]
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ TOY = [
 
 @pytest.fixture(scope='module')
 def demo() -> Demo:
-    return runpy.run_path(str(ROOT / 'tools' / 'demo.py'))['main']
+    return command('demo')
 
 
 @pytest.fixture(scope='module')

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import runpy
 import shutil
 from pathlib import Path
 
@@ -16,12 +15,13 @@ from mmengine.config import Config
 
 import rope_dense
 from helpers.grid import CONFIGS
-from helpers.tool_names import TOOLS, Fails, Main
+from helpers.tool_names import Fails, Main
 from rope_dense.commands.report import main as report_main
 from rope_dense.commands.report import parse_args as report_args
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
 from rope_dense.datasets.generated.rooms import make_room, render_room
 from rope_dense.datasets.images.drawing import LEGEND
+from rope_dense_command import command
 
 HEIGHT, WIDTH = 64, 96
 SMALL = {
@@ -44,7 +44,7 @@ SMALL = {
 
 
 def tool(name: str) -> Main:
-    return runpy.run_path(str(TOOLS / f'{name}.py'))['main']
+    return command(name)
 
 
 @pytest.fixture(scope='module')

@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import runpy
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -22,10 +21,10 @@ from helpers.small_configs import (
     make_data,
     small_config,
 )
+from rope_dense_command import command
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
-TOOLS = Path(__file__).parents[2] / 'tools'
 MORE = ['--cfg-options', 'train_cfg.max_iters=3', 'train_cfg.val_interval=3']
 Run = Callable[..., None]
 
@@ -33,7 +32,7 @@ Run = Callable[..., None]
 @pytest.fixture(scope='module')
 def run() -> Run:
     """Run a tool, under a name of its own: mmengine keeps loggers and visualizers by name."""
-    mains = {name: runpy.run_path(str(TOOLS / f'{name}.py'))['main'] for name in ('train', 'test')}
+    mains = {name: command(name) for name in ('train', 'test')}
     numbers = count()
 
     def run(tool: str, *argv: object) -> None:

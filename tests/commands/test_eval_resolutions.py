@@ -2,7 +2,6 @@
 
 import csv
 import json
-import runpy
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -19,10 +18,10 @@ from rope_dense.measure.evaluator import ResolutionLoop
 from rope_dense.measure.results import read_results
 from rope_dense.project.load import load_config
 from rope_dense.project.sizes import configured_size
+from rope_dense_command import command
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
-TOOL = Path(__file__).parents[2] / 'tools' / 'eval_resolutions.py'
 Run = Callable[..., int]
 ROW = dict(height=64, width=64, scaling='none', window='7', slide='keep', metrics=dict(mIoU=1.0))
 OTHER = dict(label='ape', training_size=(64, 64), rows=[ROW], identity={})
@@ -31,7 +30,7 @@ OTHER = dict(label='ape', training_size=(64, 64), rows=[ROW], identity={})
 @pytest.fixture(scope='module')
 def run() -> Run:
     """Run the tool, under a name of its own: mmengine keeps loggers and visualizers by name."""
-    main, numbers = runpy.run_path(str(TOOL))['main'], count()
+    main, numbers = command('eval_resolutions'), count()
 
     def run(*argv: object, options: Sequence[str] = ()) -> int:
         names = [f'{key}=sweep_{next(numbers)}' for key in ('experiment_name', 'visualizer.name')]

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -27,6 +26,7 @@ from rope_dense.checks.model import build_model
 from rope_dense.export.exporter import file_metadata
 from rope_dense.export.graphs import graph_of
 from rope_dense.models.deim.oriented_boxes import corners_of
+from rope_dense_command import command
 
 ROOT = TOOLS.parent
 DEMO = str(ROOT / 'configs' / 'demo' / 'dino_vitdet_rope_mixed_shapes.py')
@@ -42,7 +42,7 @@ Refuse = Callable[..., None]
 
 @pytest.fixture(scope='module')
 def export() -> Main:
-    return runpy.run_path(str(TOOLS / 'export.py'))['main']
+    return command('export')
 
 
 @pytest.fixture(scope='module')

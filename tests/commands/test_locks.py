@@ -1,6 +1,5 @@
 """Two processes that would write one result: the second one is refused, and names the first."""
 
-import runpy
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 from PIL import Image
 
 from helpers.locks import hold
-from helpers.tool_names import TOOLS
+from rope_dense_command import command
 
 pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
 
@@ -40,7 +39,7 @@ def test_a_result_is_written_by_one_process(
     }
     process = hold(tmp_path / result)
     try:
-        main = runpy.run_path(str(TOOLS / f'{tool}.py'))['main']
+        main = command(tool)
         assert main([detector, *arguments[tool]]) == 2
     finally:
         process.communicate(timeout=30)

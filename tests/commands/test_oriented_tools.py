@@ -1,7 +1,6 @@
 """The tools on a detector of rotated boxes: tests, sweeps, pictures, tiles, results, refusals."""
 
 import json
-import runpy
 import zipfile
 from pathlib import Path
 
@@ -14,13 +13,14 @@ from mmengine.registry import DefaultScope
 from PIL import Image
 
 from helpers.oriented import CHANNELS, FOLDER, SWIN
-from helpers.tool_names import TOOLS, Fails, Main
+from helpers.tool_names import Fails, Main
 from rope_dense.checks.model import build_model
 from rope_dense.datasets.rotated import rectangle_corners
 from rope_dense.large_images.predictor import TilePredictor
 from rope_dense.project.angles import angle_version, check_convention
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
+from rope_dense_command import command
 
 NAME = 'rotated-retinanet_swin-t_rope-mixed_1xb2-12e_dota'
 SIZE, CLASSES = 96, ('ship', 'tank')
@@ -40,7 +40,7 @@ SMALL = {
 
 
 def tool(name: str) -> Main:
-    return runpy.run_path(str(TOOLS / f'{name}.py'))['main']
+    return command(name)
 
 
 def write_patches(root: Path) -> None:

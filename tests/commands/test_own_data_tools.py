@@ -1,24 +1,24 @@
 """tools/convert_data.py and tools/browse_data.py, as a user calls them."""
 
 import json
-import runpy
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from helpers.tool_names import TOOLS, Main
+from helpers.tool_names import Main
+from rope_dense_command import command
 
 
 @pytest.fixture(scope='module')
 def convert() -> Main:
-    return runpy.run_path(str(TOOLS / 'convert_data.py'))['main']
+    return command('convert_data')
 
 
 @pytest.fixture(scope='module')
 def browse() -> Main:
-    return runpy.run_path(str(TOOLS / 'browse_data.py'))['main']
+    return command('browse_data')
 
 
 def yolo(root: Path, count: int) -> Path:

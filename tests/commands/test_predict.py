@@ -1,7 +1,6 @@
 """tools/predict.py gives what the inferencers of mmdet and mmseg give, from any source."""
 
 import io
-import runpy
 from pathlib import Path
 from random import Random
 
@@ -15,14 +14,15 @@ from mmengine.config import Config
 from PIL import Image
 
 from helpers.seeds import seed_of_the_week
-from helpers.tool_names import TOOLS, Main
+from helpers.tool_names import Main
 from rope_dense.checks.model import random_model
 from rope_dense.predict import inferencer as inference
+from rope_dense_command import command
 
 
 @pytest.fixture(scope='module')
 def predict() -> Main:
-    return runpy.run_path(str(TOOLS / 'predict.py'))['main']
+    return command('predict')
 
 
 @pytest.fixture(scope='module')

@@ -2,7 +2,6 @@
 
 import json
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -20,10 +19,11 @@ from PIL import Image
 from torch import nn
 
 from helpers.small_configs import small_config
-from helpers.tool_names import TOOLS, Fails, Main
+from helpers.tool_names import Fails, Main
 from rope_dense.checks.model import build_model
 from rope_dense.checks.random_weights import training_crops
 from rope_dense.large_images.journal import Journal
+from rope_dense_command import command
 
 pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
 
@@ -32,7 +32,7 @@ Files = tuple[str, str]  # config and checkpoint
 
 @pytest.fixture(scope='module')
 def predict_large() -> Main:
-    return runpy.run_path(str(TOOLS / 'predict_large.py'))['main']
+    return command('predict_large')
 
 
 def with_weights(config: str, folder: Path) -> Files:
@@ -303,9 +303,9 @@ def test_memory_of_a_large_image(
     path = tmp_path / f'large.{ending}'
     write_large(path, 20_000)
     files = request.getfixturevalue(task)
-    command = [sys.executable, str(TOOLS / 'predict_large.py'), *files, str(path)]
-    command += ['--tile', '2000', '--work-dir', str(tmp_path)]
-    result = subprocess.run(command, capture_output=True, text=True)
+    words = [sys.executable, '-m', 'rope_dense_command', 'predict-large', *files, str(path)]
+    words += ['--tile', '2000', '--work-dir', str(tmp_path)]
+    result = subprocess.run(words, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     memory = int(re.search(r'peak memory (\d+) MB', result.stdout)[1])
     print(f'{task}, {ending}: {memory} MB')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,11 +9,12 @@ import pytest
 
 from helpers import foundation
 from helpers.grid import CONFIGS, FLAGSHIPS, GRID, Leaf, build_offline, read
-from helpers.tool_names import TOOLS, Main
+from helpers.tool_names import Main
 from rope_dense.checks.model import build_shapes
 from rope_dense.checks.recipe import recipe_text
 from rope_dense.project.load import load_config
 from rope_dense.research.config_list import paper_result
+from rope_dense_command import command
 
 LABELS = (
     *('train data', 'test data', 'model', 'weights', 'frozen', 'colours', 'maps', 'position'),
@@ -24,7 +24,7 @@ LABELS = (
 
 @pytest.fixture(scope='module')
 def print_recipe() -> Main:
-    return runpy.run_path(str(TOOLS / 'print_recipe.py'))['main']
+    return command('print_recipe')
 
 
 def sections(text: str) -> dict[str, str]:

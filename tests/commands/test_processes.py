@@ -69,53 +69,12 @@ def test_interrupt_ends_training_with_advice(detector: str, tmp_path: Path) -> N
     [
         ('dist_train', ['c']),
         ('dist_test', ['c', 'x']),
-        ('slurm_train', ['c', '8']),  # outside of a job
-        ('slurm_test', ['c', 'x', '8']),
     ],
 )
 def test_scripts_say_how_to_use_them(script: str, arguments: list[str]) -> None:
     result = run(['bash', str(TOOLS / f'{script}.sh'), *arguments])
     assert result.returncode == 2
     assert 'usage: ' in result.stderr and 'GPUS' in result.stderr
-
-
-@pytest.fixture
-def slurm(tmp_path: Path) -> dict[str, str]:
-    """Environment of a job on two nodes: `srun` runs the tasks, `python` says what it got."""
-    commands = dict(
-        scontrol='printf "node7\\nnode8\\n"',
-        srun='shift; for id in 0 1; do SLURM_NODEID=$id "$@" || exit; done',
-        python='printf "%s " "$@"; echo',
-    )
-    folder = tmp_path / 'bin'
-    folder.mkdir()
-    for name, text in commands.items():
-        (folder / name).write_text(f'#!/usr/bin/env bash\n{text}\n')
-        (folder / name).chmod(0o755)
-    job = dict(SLURM_JOB_NODELIST='node[7-8]', SLURM_JOB_NUM_NODES='2', PORT='29511')
-    job |= dict(SLURM_SUBMIT_DIR=str(TOOLS.parent), PATH=f'{folder}:{os.environ["PATH"]}')
-    return os.environ | job
-
-
-@pytest.mark.parametrize(
-    'script, arguments, restarts, expected',
-    [
-        ('train', ['c.py', '8', '--amp'], '0', 'c.py --launcher pytorch --amp'),
-        ('train', ['c.py', '8', '--amp'], '1', 'c.py --launcher pytorch --amp --resume'),
-        ('test', ['c.py', 'x.pth', '8'], '0', 'c.py x.pth --launcher pytorch'),
-    ],
-)
-def test_slurm_starts_one_group_of_processes_on_each_node(
-    slurm: dict[str, str], script: str, arguments: list[str], restarts: str, expected: str
-) -> None:
-    command = ['bash', str(TOOLS / f'slurm_{script}.sh'), *arguments]
-    result = run(command, env=slurm | dict(SLURM_RESTART_COUNT=restarts))
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines() == [
-        f'-m torch.distributed.run --nnodes=2 --node_rank={rank} --master_addr=node7 '
-        f'--master_port=29511 --nproc_per_node=8 {TOOLS}/{script}.py {expected} '
-        for rank in (0, 1)
-    ]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason='the GPU path needs as many GPUs')

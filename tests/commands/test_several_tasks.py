@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 from pathlib import Path
 
 import cv2
@@ -16,14 +15,15 @@ from mmengine.config import Config
 
 import rope_dense
 from helpers import shared_backbone as small
-from helpers.tool_names import TOOLS, Fails, Main
+from helpers.tool_names import Fails, Main
+from rope_dense_command import command
 
 NAMES = ('boxes', 'classes', 'depth')
 
 
 @pytest.fixture(scope='module')
 def predict() -> Main:
-    return runpy.run_path(str(TOOLS / 'predict.py'))['main']
+    return command('predict')
 
 
 @pytest.fixture(scope='module')
@@ -132,7 +132,7 @@ def test_export(shared: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     base = tasks.pop('boxes').config
     model = dict(type='SharedBackbone', tasks=tasks.to_dict())
     config.write_text(f'_base_ = {base!r}\nmodel = dict(_delete_=True, **{model})\n')
-    export = runpy.run_path(str(TOOLS / 'export.py'))['main']
+    export = command('export')
     assert export([str(config), str(path), '--size', '64x96', '--batch', '1']) == 0
     files = {'rope_dense.json': ''}
     torch.export.load(path, extra_files=files)
@@ -144,7 +144,7 @@ def test_export(shared: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_speed(shared: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    benchmark = runpy.run_path(str(TOOLS / 'benchmark.py'))['main']
+    benchmark = command('benchmark')
     options = ['--sizes', '64x96', '--rounds', '1', '--work-dir', str(tmp_path)]
     assert benchmark([shared, *options, '--modes', 'forward', 'end-to-end']) == 0
     rows = json.loads((tmp_path / 'benchmark' / 'benchmark.json').read_text())['rows']

@@ -2,7 +2,6 @@
 backbone stays as it was."""
 
 import json
-import runpy
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +13,10 @@ from helpers.foundation import FOLDER
 from helpers.small_configs import make_data
 from rope_dense.backbones import RoPEViT
 from rope_dense.datasets.generated import SEGMENTATION_METAINFO
+from rope_dense_command import command
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
-TRAIN = Path(__file__).parents[2] / 'tools' / 'train.py'
 # With DINOv3's first LayerScale, blocks do nearly nothing.
 ARCH = dict(
     RoPEViT.ARCHS['dinov3_base'], embed_dims=128, depth=2, num_heads=2, layer_scale_init_value=1.0
@@ -85,7 +84,7 @@ def test_the_head_learns_and_the_backbone_stays(
     # mmengine keeps loggers and visualizers by name.
     cfg.merge_from_dict({'experiment_name': f'linear_{data}', 'visualizer.name': f'linear_{data}'})
     cfg.dump(tmp_path / 'config.py')
-    main, work_dir = runpy.run_path(str(TRAIN))['main'], tmp_path / 'work'
+    main, work_dir = command('train'), tmp_path / 'work'
     assert main([str(tmp_path / 'config.py'), '--work-dir', str(work_dir)]) == 0
 
     losses = logged_losses(work_dir)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 import sys
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from PIL import Image
 
 import helpers.oriented  # noqa: F401, skips where mmrotate is not installed
 from helpers.grid import CONFIGS
-from helpers.tool_names import TOOLS
 from rope_dense.checks.data import check_data
 from rope_dense.checks.model import random_model
 from rope_dense.checks.schedule import check_schedule
@@ -30,6 +28,7 @@ from rope_dense.own.oriented import IOU_THRESHOLDS
 from rope_dense.project.angles import angle_version
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
+from rope_dense_command import command
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 BOX = np.array([60.0, 50, 50, 16, 0.6])
@@ -170,10 +169,7 @@ def test_a_stored_model_predicts_the_same(
     config, checkpoint = str(tmp_path / 'small.py'), str(tmp_path / 'a.pth')
     cfg.dump(config)
     torch.save(dict(state_dict=model.state_dict()), checkpoint)
-    tools = {
-        name: runpy.run_path(str(TOOLS / f'{name}.py'))['main']
-        for name in ('push_to_hub', 'predict')
-    }
+    tools = {name: command(name) for name in ('push_to_hub', 'predict')}
     folder, images = str(tmp_path / 'stored'), str(data / 'val' / 'images')
     assert tools['push_to_hub']([config, checkpoint, 'a/b', '--folder', folder]) == 0
     results = []

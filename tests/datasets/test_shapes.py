@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import runpy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from rope_dense.datasets.generated import (
 )
 from rope_dense.datasets.generated import files as shapes_files
 from rope_dense.datasets.generated.shapes import AREAS, COLORS, MIN_VISIBLE, Shape, coverage
+from rope_dense_command import command
 
 SETTINGS = ShapesSettings(train=3, val=4, size=(96, 128), seed=5)
 WIDTH_TO_HEIGHT = 128 / 96
@@ -51,7 +51,7 @@ def shapes_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope='module')
 def make_shapes() -> Callable[[Sequence[str]], int]:
-    return runpy.run_path(str(Path(__file__).parents[2] / 'tools' / 'make_shapes.py'))['main']
+    return command('make_shapes')
 
 
 def extents(mask: np.ndarray) -> list[int]:

@@ -4,7 +4,6 @@ import glob
 import io
 import json
 import re
-import runpy
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 from mmengine.registry import DefaultScope
 from PIL import Image
 
+import rope_dense_command
 from rope_dense.backbones.archs import VIT_ARCHS
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
 
@@ -142,7 +142,7 @@ def test_the_commands_of_a_page_run(
                 Path(file).unlink()
         monkeypatch.setattr('sys.stdin', io.StringIO('pictures/0.png\n'))
         with DefaultScope.overwrite_default_scope('mmengine'):
-            main = runpy.run_path(str(ROOT / shlex.split(command)[1]))['main']
+            main = rope_dense_command.command(Path(shlex.split(command)[1]).stem)
             assert main(given) == 0, command
     made = {
         'docs/own_data.md': ('data/masks/train/0.png', 'work_dirs/cats/predictions/pictures/0.jpg'),

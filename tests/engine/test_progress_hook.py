@@ -11,7 +11,6 @@ from mmengine.hooks import LoggerHook
 from mmengine.logging import MessageHub
 
 from rope_dense.engine.progress_hook import ProgressHook
-from rope_dense.utils.progress import alive
 
 
 def runner_of(interval: int) -> SimpleNamespace:
@@ -63,11 +62,3 @@ def test_slow_validations_are_reported(caplog: pytest.LogCaptureFixture) -> None
             hook.after_val_iter(runner, index)
     messages = [record.getMessage() for record in caplog.records]
     assert [m.split(',')[0] for m in messages] == ['validation: 2 of 8', 'validation: 4 of 8']
-
-
-def test_a_silent_step_gives_signs_of_life(capsys: pytest.CaptureFixture[str]) -> None:
-    with alive('model.onnx: traced', seconds=0.05):
-        time.sleep(0.13)
-    assert capsys.readouterr().err.splitlines() == ['model.onnx: traced: 0 s'] * 2
-    time.sleep(0.1)
-    assert capsys.readouterr().err == ''

@@ -27,6 +27,7 @@ from helpers.small_configs import make_data, small_config
 from rope_dense.engine import AtomicCheckpointHook
 from rope_dense.engine.train_loop import SeededBatches
 from rope_dense.utils.atomic_write import PARTIAL, atomic_write
+from rope_dense_command import command
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -58,7 +59,7 @@ def config(folder: Path) -> Path:
 
 @pytest.fixture(scope='module')
 def run() -> Run:
-    mains = {name: runpy.run_path(str(TOOLS / f'{name}.py'))['main'] for name in ('train', 'test')}
+    mains = {name: command(name) for name in ('train', 'test')}
 
     def run(tool: str, *argv: object, options: list[str]) -> None:
         given = ['--cfg-options', *options] if options else []

@@ -1,6 +1,5 @@
 """A model goes to a hub and comes back by its name: a folder stands for the hub."""
 
-import runpy
 import shutil
 from pathlib import Path
 
@@ -11,10 +10,10 @@ import torch
 from mmengine.config import Config
 
 from helpers.small_configs import make_data, small_config
-from helpers.tool_names import TOOLS
 from rope_dense.checks.model import random_model
 from rope_dense.datasets.generated import METAINFO
 from rope_dense.integrations.hub import load_from_hub, push_to_hub
+from rope_dense_command import command
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 NAME = 'somebody/shapes'
@@ -54,7 +53,7 @@ def test_what_comes_back_predicts_the_same(
     model = random_model(cfg).eval()
     checkpoint = tmp_path / 'a.pth'
     torch.save(dict(state_dict=model.state_dict()), checkpoint)
-    main = runpy.run_path(str(TOOLS / 'push_to_hub.py'))['main']
+    main = command('push_to_hub')
     folder, arguments = tmp_path / 'files', [str(config), str(checkpoint), NAME]
     options = ['--license', 'mit', '--metric', 'box AP=0.5', '--folder', str(folder)]
     assert main([*arguments, *options]) == 0
@@ -85,7 +84,7 @@ def test_what_comes_back_predicts_the_same(
         torch.testing.assert_close(given, expected)
 
     mmcv.imwrite(image, str(tmp_path / 'a.png'))
-    predict = runpy.run_path(str(TOOLS / 'predict.py'))['main']
+    predict = command('predict')
     results = []
     for model_name in ([f'hf-hub:{NAME}'], [str(folder)], [str(config), str(checkpoint)]):
         out = tmp_path / f'predicted_{len(results)}'
@@ -94,7 +93,7 @@ def test_what_comes_back_predicts_the_same(
         results.append({p.relative_to(out): p.read_bytes() for p in out.rglob('*') if p.is_file()})
     assert results[0] == results[1] == results[2] and len(results[0]) == 2
 
-    predict_large = runpy.run_path(str(TOOLS / 'predict_large.py'))['main']
+    predict_large = command('predict_large')
     ending = '.json' if cfg.default_scope == 'mmdet' else '.png'
     outs = [tmp_path / f'large_{index}{ending}' for index in range(2)]
     for out, model_name in zip(outs, ([str(folder)], [str(config), str(checkpoint)]), strict=True):
@@ -108,9 +107,9 @@ def test_what_comes_back_is_exported(tmp_path: Path, capsys: pytest.CaptureFixtu
     model = random_model(Config.fromfile(config))
     torch.save(dict(state_dict=model.state_dict()), tmp_path / 'a.pth')
     folder, out = tmp_path / 'files', tmp_path / 'a.pt2'
-    push = runpy.run_path(str(TOOLS / 'push_to_hub.py'))['main']
+    push = command('push_to_hub')
     assert push([str(config), str(tmp_path / 'a.pth'), NAME, '--folder', str(folder)]) == 0
-    export = runpy.run_path(str(TOOLS / 'export.py'))['main']
+    export = command('export')
     assert export([str(folder), str(out), '--size', '64x64', '--batch', '1']) == 0
     assert METAINFO['classes'][0] in capsys.readouterr().out and out.is_file()
 
@@ -118,7 +117,7 @@ def test_what_comes_back_is_exported(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_model_without_a_checkpoint_is_of_a_hub(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main = runpy.run_path(str(TOOLS / 'predict.py'))['main']
+    main = command('predict')
     (tmp_path / 'a.py').write_text("default_scope = 'mmdet'\nmodel = dict(type='DINO')\n")
     assert main([str(tmp_path / 'a.py'), str(tmp_path)]) == 2
     assert 'a model of the hub is hf-hub:owner/name, and a config' in capsys.readouterr().err
@@ -127,7 +126,7 @@ def test_a_model_without_a_checkpoint_is_of_a_hub(
 def test_a_folder_with_files_is_not_written_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main = runpy.run_path(str(TOOLS / 'push_to_hub.py'))['main']
+    main = command('push_to_hub')
     for name, says in (('shapes', 'shapes: give OWNER/NAME'), ('a/b', 'no such file')):
         assert main(['nowhere.py', 'a.pth', name]) == 2
         assert says in capsys.readouterr().err

@@ -5,7 +5,6 @@ import json
 import os
 import pickle
 import re
-import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,7 +19,6 @@ from mmengine.registry import MODELS, TRANSFORMS, init_default_scope
 from safetensors.torch import save_file
 
 from helpers.seeds import seed_of_the_week
-from helpers.tool_names import TOOLS
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.checks.model import build_model
 from rope_dense.integrations import hub_config
@@ -34,6 +32,7 @@ from rope_dense.integrations.hub_config import (
     without_left_out,
 )
 from rope_dense.project.load import load_config
+from rope_dense_command import command
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
 WATCHED = (
@@ -342,7 +341,7 @@ def test_a_tool_refuses_it_by_any_name(
     monkeypatch.chdir(tmp_path)
     folder = folder_of(tmp_path, ATTEMPTS['the model itself'])
     monkeypatch.setattr(hub, 'hf_hub_download', lambda _, file, **__: str(folder / file))
-    main = runpy.run_path(str(TOOLS / f'{tool}.py'))['main']
+    main = command(tool)
     output = 'out.onnx' if tool == 'export' else str(tmp_path)
     main([str(folder), output])  # imports what the command itself needs
     capsys.readouterr()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,8 +28,8 @@ from rope_dense.backbones import RoPEViT
 from rope_dense.datasets.generated import METAINFO, SEGMENTATION_METAINFO
 from rope_dense.models.eomt.annealing import MaskAnnealingHook
 from rope_dense.models.eomt.head import class_weights
+from rope_dense_command import command
 
-TOOLS = Path(__file__).parents[2] / 'tools'
 SIDE = 64
 
 
@@ -130,11 +129,11 @@ def test_a_recipe_trains_and_validates(task: str, kind: str, data: Path, tmp_pat
     assert not any('mask_probs' in key for key in checkpoint['state_dict'])
     if task == 'semantic':
         results = tmp_path / 'results'
-        sweep = runpy.run_path(str(TOOLS / 'eval_resolutions.py'))['main']
+        sweep = command('eval_resolutions')
         arguments = ['--sizes', '64', '128', '--scaling', 'none', 'by_parts', '--slide', 'scale']
         files = [str(tmp_path / 'config.py'), str(tmp_path / 'run' / 'iter_2.pth')]
         assert not sweep([*files, *arguments, '--work-dir', str(results)])
-        test = runpy.run_path(str(TOOLS / 'test.py'))['main']
+        test = command('test')
         assert not test([*files, '--tta', '--work-dir', str(results)])
 
 
@@ -159,7 +158,7 @@ def test_convert_eomt_writes_what_the_model_loads(tmp_path: Path) -> None:
     cfg.dump(tmp_path / 'config.py')
     published = theirs(num_queries=SMALL_HEAD['num_queries']).state_dict()
     source = save(in_the_authors_names(published), tmp_path, 'published.pth')
-    convert = runpy.run_path(str(TOOLS / 'convert_eomt.py'))['main']
+    convert = command('convert_eomt')
     assert not convert([str(tmp_path / 'config.py'), source, str(tmp_path / 'ours.pth')])
     weights = torch.load(tmp_path / 'ours.pth', weights_only=True)['state_dict']
     assert weights.keys() - model.state_dict().keys() == {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import runpy
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,8 +22,7 @@ from rope_dense.checkpoints import CheckpointError
 from rope_dense.models.eomt.annealing import find_eomt
 from rope_dense.models.eomt.pmt import PMT
 from rope_dense.models.eomt.weights import load_eomt
-
-TOOLS = CONFIGS.parent / 'tools'
+from rope_dense_command import command
 
 
 def loaded(model: nn.Module, folder: Path, **settings: object) -> tuple[RoPEViT, PMT]:
@@ -189,7 +187,7 @@ def test_convert_eomt_writes_a_decoder_with_its_encoder(tmp_path: Path) -> None:
     cfg.dump(tmp_path / 'config.py')
     (tmp_path / 'base').mkdir()
     base = saved(model.encoder.hub_weights(), tmp_path / 'base')
-    convert = runpy.run_path(str(TOOLS / 'convert_eomt.py'))['main']
+    convert = command('convert_eomt')
     files = [str(tmp_path / 'config.py'), saved(published(model), tmp_path)]
     assert not convert([*files, str(tmp_path / 'ours.pth'), '--base', base])
     weights = torch.load(tmp_path / 'ours.pth', weights_only=True)['state_dict']

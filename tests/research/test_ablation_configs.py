@@ -3,7 +3,6 @@
 import copy
 import itertools
 import re
-import runpy
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from helpers.grid import CONFIGS, read
 from helpers.published import shi_nat
 from helpers.small_checkpoints import saved
 from rope_dense.measure.results import read_results
+from rope_dense_command import command
 
 ABLATION = CONFIGS / 'research' / 'ablation'
 DETECTOR = CONFIGS / 'nat' / 'mask-rcnn_nat-mini_rpb_8xb2-264k_coco.py'
@@ -147,7 +147,7 @@ def test_the_tool_takes_the_model_and_the_sizes_of_a_config(tmp_path: Path) -> N
         folder = tmp_path / 'val' / str(truth[-1] if number else (truth[-1] + 1) % 3)
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).save(folder / f'{number}.png')
-    main = runpy.run_path(str(CONFIGS.parent / 'tools' / 'eval_classification.py'))['main']
+    main = command('eval_classification')
     options = [
         '--config',
         config,
@@ -172,7 +172,7 @@ def test_published_classifiers_need_a_config(
     """Weights of a size without a name."""
     weights = shi_nat(16, (1, 1), (1, 1), mlp_ratio=4.0)
     path = saved(weights, tmp_path)
-    main = runpy.run_path(str(CONFIGS.parent / 'tools' / 'eval_classification.py'))['main']
+    main = command('eval_classification')
     assert main([path, str(tmp_path)]) == 2
     assert 'fit none of the 88 classifiers with a name' in capsys.readouterr().err
     assert main([path, str(tmp_path), '--config', str(DETECTOR)]) == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,12 +15,13 @@ from PIL import Image
 
 from helpers.published import naver_swin, naver_vit
 from helpers.small_configs import make_data, small_config
-from helpers.tool_names import TOOLS, Main
+from helpers.tool_names import Main
 from rope_dense.checkpoints import load_pretrained
 from rope_dense.checks.model import build_model
 from rope_dense.research import attention_statistics
 from rope_dense.research.classifier import classifier_config
 from rope_dense.research.named_classifiers import AXIAL, CLASSIFIERS, MIXED, NamedClassifier, vit
+from rope_dense_command import command
 
 NAMES = ('fourier', 'decay', 'angles', 'distance', 'entropy')
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -29,7 +29,7 @@ MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 @pytest.fixture(scope='module')
 def analyze() -> Main:
-    return runpy.run_path(str(TOOLS / 'analyze_positions.py'))['main']
+    return command('analyze_positions')
 
 
 @pytest.fixture(scope='module')

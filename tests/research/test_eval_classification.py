@@ -2,7 +2,6 @@
 
 import csv
 import json
-import runpy
 import zipfile
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -36,9 +35,8 @@ from rope_dense.research.named_classifiers import (
     vit,
 )
 from rope_dense.research.papers import expand_sizes
+from rope_dense_command import command
 
-TOOLS = Path(__file__).parents[2] / 'tools'
-TOOL = TOOLS / 'eval_classification.py'
 Weights = dict[str, Tensor]
 Run = Callable[..., int]
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -258,7 +256,7 @@ def test_the_protocol_is_that_of_the_source(tmp_path: Path) -> None:
 
 @pytest.fixture(scope='module')
 def run() -> Run:
-    main, numbers = runpy.run_path(str(TOOL))['main'], count()
+    main, numbers = command('eval_classification'), count()
 
     def run(*argv: object) -> int:
         return main([*map(str, argv), '--workers', '0', '--label', f'run {next(numbers)}'])
@@ -472,7 +470,7 @@ def test_eval_resolutions_goes_on_with_a_classifier(
     names = [str(number % CLASSES) for number in range(len(pictures))]
     folder = write(tmp_path / 'val', pictures, names, sorted(set(names)))
     assert run(checkpoint, folder, '--sizes', 64, 96, '--work-dir', tmp_path / 'work') == 0
-    main = runpy.run_path(str(TOOLS / 'eval_resolutions.py'))['main']
+    main = command('eval_resolutions')
     config = str(tmp_path / 'work' / 'classifier.py')
     options = ['--sizes', '64', '96', '--cfg-options', 'experiment_name=other_tool']
     assert main([config, checkpoint, *options]) == 0

@@ -3,7 +3,6 @@
 import argparse
 import importlib
 import re
-import runpy
 import sys
 import warnings
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from rope_dense.checkpoints import CheckpointError, load_pretrained
 from rope_dense.measure.results import read_results
 from rope_dense.research.classifier import classifier_config
 from rope_dense.research.named_classifiers import CLASSIFIERS
+from rope_dense_command import command
 
 ROOT = Path(__file__).parents[2]
 INTEGRATION = 'rope_dense.research.timm_models'
@@ -433,7 +433,7 @@ def test_the_tool_evaluates_a_checkpoint(
     for label in '012':
         (tmp_path / 'val' / label).mkdir(parents=True)
         Image.effect_noise((40, 40), 60).convert('RGB').save(tmp_path / 'val' / label / 'a.png')
-    main = runpy.run_path(str(ROOT / 'tools' / 'eval_classification.py'))['main']
+    main = command('eval_classification')
     options = ['--sizes', '32', '--workers', '0', '--work-dir', str(tmp_path / 'work')]
     assert main([path, str(tmp_path / 'val'), *options]) == 0
     (row,) = read_results(tmp_path / 'work' / 'resolutions.json')['rows']
