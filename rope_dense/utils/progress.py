@@ -1,29 +1,72 @@
-"""Progress messages during a step that prints nothing."""
+"""Progress on standard error: one line that is overwritten on a terminal, lines of text in a log.
+
+It appears after 0.2 seconds on a terminal and after 10 in a log, and changes as often.
+"""
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from threading import Event, Thread
+from typing import TypeVar
 
-SECONDS = 10.0
+from tqdm import tqdm
+
+T = TypeVar('T')
+
+
+def progress(items: Iterable[T], title: str, total: int | None = None) -> Iterator[T]:
+    """The items, while their number and the time left are shown.
+
+    Args:
+        total: number of the items, if they have no length.
+    """
+    return iter(bar(title, total, items))
+
+
+def bar(title: str, total: int | None = None, items: Iterable | None = None) -> tqdm:
+    """Progress, as a context, of a loop that says by ``update(n)`` that ``n`` more are done."""
+    total = len(items) if total is None and isinstance(items, Sized) else total
+    text = '{desc}: {n_fmt} of {total_fmt}, {remaining_s:.0f} s left'
+    settings = dict(desc=title, total=total, miniters=0, leave=False)
+    if sys.stderr.isatty():
+        return tqdm(items, **settings, mininterval=0.2, delay=0.2)
+    text = text if total else '{desc}: {n_fmt}, {elapsed_s:.0f} s'
+    return tqdm(items, **settings, mininterval=10, delay=10, bar_format=text, file=Lines())
 
 
 @contextmanager
-def alive(step: str, seconds: float = SECONDS) -> Iterator[None]:
-    """Within this context, print the step and its time on standard error every 10 seconds."""
-    done, started = Event(), time.monotonic()
+def alive(step: str, seconds: float | None = None) -> Iterator[None]:
+    """Within this context, the step and its time are shown.
 
-    def report() -> None:
+    Args:
+        seconds: between two lines; by default 1 on a terminal and 10 in a log.
+    """
+    done, seconds = Event(), seconds or (1.0 if sys.stderr.isatty() else 10.0)
+
+    def tick() -> None:
         while not done.wait(seconds):
-            print(f'{step}: {time.monotonic() - started:.0f} s', file=sys.stderr, flush=True)
+            line.refresh()
 
-    thread = Thread(target=report, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+    with bar(step) as line:
+        line.bar_format, line.delay = '{desc}: {elapsed_s:.0f} s', 0  # it is cleared at the end
+        thread = Thread(target=tick, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+class Lines:
+    """Standard error as a log: what tqdm would overwrite is a line of its own."""
+
+    def write(self, text: str) -> None:
+        """Print a line, unless it is empty."""
+        if text := text.strip():
+            print(text, file=sys.stderr, flush=True)
+
+    def flush(self) -> None:
+        """A line has been written when ``write`` returns."""
