@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..project.errors import UsageError
+from ..utils.size_text import parse_size
 
 if TYPE_CHECKING:
     import torch
@@ -146,17 +147,8 @@ def add_training_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_sweep_arguments(parser: argparse.ArgumentParser, *, sizes_required: bool) -> None:
-    """Add the options of eval_resolutions.py and eval_classification.py."""
-    parser.add_argument(
-        '--sizes',
-        nargs='+',
-        required=sizes_required,
-        metavar='SIZE',
-        help='test sizes in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); classifiers '
-        'take squares, and eval-classification the name of a table for its sizes, such as '
-        'table-a.4 (docs/research/classification.md)',
-    )
+def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that eval-resolutions and eval-classification have in common."""
     parser.add_argument(
         '--scaling',
         nargs='+',
@@ -169,6 +161,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser, *, sizes_required: bool
     parser.add_argument(
         '--window',
         nargs='+',
+        default=['config'],
         metavar='WINDOW',
         help='window sizes in tokens: 7, 7x14 (height x width), auto, none (the whole map), or '
         'config, as the config says (config; auto for classifiers with windows)',
@@ -176,24 +169,38 @@ def add_sweep_arguments(parser: argparse.ArgumentParser, *, sizes_required: bool
     parser.add_argument('--metric', help='metric to plot (the main one of the task)')
     parser.add_argument('--label', help='name of this run in the plot (name of the config or file)')
     parser.add_argument(
-        '--overlay',
-        nargs='+',
-        default=[],
-        metavar='RESULTS',
-        help='what to draw in the same plot: results files (.json) of other runs; of '
-        "eval-classification also a paper's TABLE or TABLE:ROW, such as table-a.4:vit-b_rope-mixed",
-    )
-    parser.add_argument(
-        '--relative-to',
-        metavar='RESULTS',
-        help='also draw the difference to a baseline: a results file with one setting; of '
-        'eval-classification also TABLE:ROW, such as table-a.4:vit-b_ape',
-    )
-    parser.add_argument(
         '--overwrite',
         action='store_true',
         help='measure anew; otherwise finished figures of the same model and data are reused',
     )
+
+
+def size(text: str) -> str:
+    """A type of image sizes: the text itself, which ``parse_size`` reads."""
+    try:
+        parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
+def values(args: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of a command by name, as its function takes them."""
+    unused = ('debug', 'local_rank')  # read elsewhere
+    return {name: value for name, value in vars(args).items() if name not in unused}
+
+
+def at_least(least: float, kind: Callable[[str], float] = int) -> Callable[[str], float]:
+    """A type of numbers of an option: `least` or more."""
+
+    def number(text: str) -> float:
+        value = kind(text)
+        if not value >= least:
+            raise argparse.ArgumentTypeError(f'must be {least} or more, got {text}')
+        return value
+
+    number.__name__ = kind.__name__  # in the message of a text that is no number
+    return number
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
@@ -206,14 +213,9 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
 
 def checked_device(name: str) -> torch.device:
     """The device of --device; UsageError if there is none."""
-    import torch
+    from ..project.building import checked_device
 
-    from ..project.building import building
-
-    with building(f'--device {name}'):
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    return device
+    return checked_device(name)
 
 
 def check_at_least(args: argparse.Namespace, least: int, *names: str) -> None:

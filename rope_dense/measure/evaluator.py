@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import io
 import math
-import sys
 import time
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
@@ -20,11 +19,12 @@ from mmengine.runner import Runner, TestLoop
 from mmengine.utils import to_2tuple
 
 from ..backbones.base import Backbone
-from ..project.sizes import at_size, configured_size, parse_size, resize_steps
+from ..project.sizes import at_size, configured_size, resize_steps
+from ..utils.progress import bar
+from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize, Size
 from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
 
-REPORT_SECONDS = 10.0  # between lines of progress on anything but a terminal
 RUN_NUMBERS = count()
 
 
@@ -74,12 +74,11 @@ class Evaluator:
             set and computing metrics excluded). A metric that is not defined is None.
 
         Raises:
-            ValueError: there is no runner; or see ``apply``.
+            ValueError: see ``apply``.
         """
-        if self.runner is None:
-            raise ValueError('runner: an Evaluator without a runner checks settings only')
+        assert self.runner is not None, 'settings can only be checked'
         config = self.apply(setting, config)
-        with contextlib.redirect_stdout(io.StringIO()):  # what pycocotools prints
+        with redirect_stdout(io.StringIO()):  # what pycocotools prints
             metrics, seconds = self.runner.test_loop.run_on(config, str(setting))
         height, width = configured_size(config)
         metrics = {name: number_or_none(value) for name, value in metrics.items()}
@@ -201,7 +200,7 @@ def bare_model(runner: Runner) -> BaseModel:
 class ResolutionLoop(TestLoop):
     """mmengine's test loop, run repeatedly by one Runner, with one model on different data.
 
-    It reports progress on standard error, and measures the time of an image.
+    It shows progress, and measures the time of an image.
     """
 
     def run_on(self, config: Config, title: str) -> tuple[dict[str, float], float]:
@@ -209,30 +208,20 @@ class ResolutionLoop(TestLoop):
         self.dataloader = self.runner.build_dataloader(config.test_dataloader)
         self.evaluator = self.runner.build_evaluator(config.test_evaluator)
         self.evaluator.dataset_meta = getattr(self.dataloader.dataset, 'metainfo', None)
-        self.title, self.images = title, 0
-        self.started = self.reported = self.finished = time.monotonic()
-        metrics = self.run()
-        return metrics, (self.finished - self.started) / max(1, self.images)
+        self.images, started = 0, time.monotonic()
+        self.finished = started
+        shown = bar(title, len(self.dataloader)) if is_main_process() else nullcontext()
+        with shown as self.shown:
+            metrics = self.run()
+        return metrics, (self.finished - started) / max(1, self.images)
 
     def run_iter(self, idx: int, data_batch: dict) -> None:
         """Test one batch."""
         super().run_iter(idx, data_batch)
         self.finished = time.monotonic()
         self.images += len(data_batch['inputs'])
-        if is_main_process():
-            self._report(idx + 1, len(self.dataloader))
-
-    def _report(self, done: int, total: int) -> None:
-        now, overwrites = self.finished, sys.stderr.isatty()
-        if done < total and now - self.reported < (0.2 if overwrites else REPORT_SECONDS):
-            return
-        self.reported = now
-        left = (now - self.started) / done * (total - done)
-        text = f'{self.title}: {done} of {total} batches, {left:.0f} s left' * (done < total)
-        if overwrites:
-            print(f'\r\033[K{text}', end='', file=sys.stderr, flush=True)
-        elif text:
-            print(text, file=sys.stderr, flush=True)
+        if self.shown is not None:
+            self.shown.update()
 
 
 def number_or_none(value: float) -> float | None:

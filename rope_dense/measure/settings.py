@@ -9,7 +9,7 @@ from itertools import product
 from typing import Literal
 
 from ..backbones.archs import WindowSetting
-from ..project.sizes import parse_size
+from ..utils.size_text import parse_size
 
 FROM_CONFIG = 'config'  # leaves a setting as the config has it
 NUMBER = r'-?\d*\.?\d+'

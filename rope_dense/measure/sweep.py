@@ -1,10 +1,11 @@
-"""Tests of one model at many sizes, scalings and windows: eval-resolutions, eval-classification."""
+"""Tests of one model at many sizes, scalings and windows."""
 
-import argparse
+from __future__ import annotations
+
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 from mmengine.config import Config
@@ -16,66 +17,170 @@ from mmengine.utils import to_2tuple
 from ..checks.data import check_data
 from ..checks.model import build_model
 from ..project.angles import check_convention
+from ..project.errors import UsageError
 from ..project.identity import Identity
 from ..project.launch import build_runner
-from ..project.sizes import at_size, configured_size, parse_size
+from ..project.load import find_model, used_loaders
+from ..project.sizes import at_size, configured_size
 from ..project.weights import SelfLoading, check_tested_weights
-from ..utils.atomic_write import atomic_write_text
 from ..utils.lock import exclusive
-from .comparison import Comparison, ReadRuns, read_runs, relative_to
+from ..utils.size_text import parse_size
 from .evaluator import Evaluator, bare_model, runner_config
 from .plot import draw_resolutions
-from .results import Results, headline, rows_as_csv, table_header, table_line
+from .results import Results, headline, table_header, table_line
 from .settings import FROM_CONFIG, Setting, Slide, combine
 
-Load = Callable[[Runner], None]
+Load = Callable[[Runner], object]
 
 
-def prepare_sweep(
-    args: argparse.Namespace,
-    config: Config,
+def evaluate_sizes(
+    config: str | Path,
+    checkpoint: str | Path | None = None,
     *,
-    name: str,
-    sizes: Sequence[str],
-    window: str = FROM_CONFIG,
+    sizes: Sequence[str] = (),
+    scaling: Sequence[str] = (FROM_CONFIG,),
+    window: Sequence[str] = (FROM_CONFIG,),
     slide: Slide = 'keep',
-    read_runs: ReadRuns = read_runs,
-) -> Callable[..., None]:
-    """Check all options, then return a function that runs the sweep, see ``run_sweep``.
+    train_size: str | None = None,
+    metric: str | None = None,
+    label: str | None = None,
+    overwrite: bool = False,
+    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    work_dir: str | None = None,
+    data_root: str | None = None,
+    launcher: str = 'none',
+) -> list[dict]:
+    """Test a model at many sizes; print a table, write resolutions.json, .csv and .png.
 
-    UsageError or CheckpointError for data, settings or files that do not fit: nothing is written
-    before all of them are checked, so the model is built here, and by the Runner again.
+    Results that are in the work folder are reused.
 
     Args:
-        args: of ``add_sweep_arguments`` in arguments.py, with ``checkpoint`` and
-            ``train_size``.
-        name: of the config or model, for the label and messages.
-        sizes: see ``--sizes``.
-        window: unless ``--window`` is given.
-        read_runs: runs by the names that ``--overlay`` and ``--relative-to`` have.
+        config, checkpoint, cfg_options, work_dir, data_root: see ``find_model``.
+        sizes: a shorter side, '640', or height and width, '480x640', in pixels; by default the size
+            of the config's test images.
+        scaling, window: see ``parse_scaling`` and ``parse_window``; 'config' leaves the config's.
+        slide: see ``Setting``.
+        train_size: marked in the plot; by default the size of the config's test images.
+        metric: in the plot; by default the main one of the task.
+        label: of the run in the files; by default the name of the config.
+        overwrite: measure anew.
+        launcher: of the processes of a distributed run.
+
+    Returns:
+        A row for each setting, see ``Evaluator.evaluate``.
+
+    Raises:
+        UsageError, CheckpointError, ValueError: settings, files or data that cannot be used; they
+            are checked before anything is written.
     """
-    check_data(config, ('test_dataloader',))
-    model = build_model(config)
-    settings = combine(sizes, args.scaling, args.window or [window], slide)
-    training_size = configured_size(config)
-    if args.train_size is not None:
-        training_size = to_2tuple(parse_size(args.train_size))
-    evaluator = Evaluator(model, config)
-    for setting in settings:
-        evaluator.apply(setting)
-    comparison = Comparison.read(args.overlay, args.relative_to, read_runs)
-    load = loader_of(config, model, args.checkpoint)
-    results = Results(
-        Path(config.work_dir) / 'resolutions.json',
-        Identity.of(config, name, args.checkpoint),
-        args.label or Path(name).stem,
-        training_size,
-    )
-    if not args.overwrite:
-        results.resume()
-    planned = {min(configured_size(at_size(config, parse_size(x.size)))) for x in settings}
-    comparison.check(results.content(), planned)
-    return partial(run_sweep, args, config, settings, results, comparison, load)
+    cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root)
+    if weights is None:
+        raise UsageError('each of several tasks is evaluated with its own config')
+    used_loaders(cfg, 'test')
+    cfg.load_from, cfg.resume = weights, False
+    settings = combine(sizes or ['x'.join(map(str, configured_size(cfg)))], scaling, window, slide)
+    sweep = Sweep.prepare(cfg, weights, settings, str(config), label, train_size, overwrite)
+    if slide == 'keep' and (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
+        crop = ' x '.join(map(str, cfg.model.test_cfg.crop_size))
+        print(f'Every size is tested in crops of {crop}: the backbone sees no more. See --slide')
+    rows = sweep.run(launcher)
+    if is_main_process():
+        path = sweep.results.path
+        draw_resolutions(
+            [sweep.results.content()],
+            metric or headline(rows[0]['metrics']),
+            path.with_suffix('.png'),
+        )
+        print(f'\n{path}, {path.stem}.csv, {path.stem}.png')
+    return rows
+
+
+@dataclass
+class Sweep:
+    """A model that is tested with several settings.
+
+    Attributes:
+        config: of the model, with its checkpoint as ``load_from`` unless it loads its own weights.
+        settings: of the tests, in order.
+        results: the rows that were measured before, and those of this run.
+        load: loads the weights into the model of a Runner.
+        overwrite: take no rows of an earlier run.
+    """
+
+    config: Config
+    settings: Sequence[Setting]
+    results: Results
+    load: Load
+    overwrite: bool
+
+    @classmethod
+    def prepare(
+        cls,
+        config: Config,
+        checkpoint: str,
+        settings: Sequence[Setting],
+        name: str,
+        label: str | None = None,
+        train_size: str | None = None,
+        overwrite: bool = False,
+    ) -> Sweep:
+        """Check all settings, data and weights, so that nothing is written before they fit.
+
+        The model is built for that, and by the Runner again.
+
+        Args:
+            name: of the config or model, for the label and messages.
+            label, train_size, overwrite: see ``evaluate_sizes``.
+
+        Raises:
+            UsageError, CheckpointError, ValueError: they do not fit.
+        """
+        check_data(config, ('test_dataloader',))
+        model = build_model(config)
+        training_size = configured_size(config)
+        if train_size is not None:
+            training_size = to_2tuple(parse_size(train_size))
+        evaluator = Evaluator(model, config)
+        for setting in settings:
+            evaluator.apply(setting)
+        load = loader_of(config, model, checkpoint)
+        results = Results(
+            Path(config.work_dir) / 'resolutions.json',
+            Identity.of(config, name, checkpoint),
+            label or Path(name).stem,
+            training_size,
+        )
+        if not overwrite:
+            results.resume()
+        return cls(config, settings, results, load, overwrite)
+
+    def planned(self) -> set[int]:
+        """The sizes of the images, by their shorter sides."""
+        return {
+            min(configured_size(at_size(self.config, parse_size(setting.size))))
+            for setting in self.settings
+        }
+
+    def run(self, launcher: str = 'none') -> list[dict]:
+        """Test with the settings that have no row, print all as a table; returns their rows."""
+        evaluator = None
+        if is_main_process() and any(s.scaling != FROM_CONFIG for s in self.settings):
+            print('scalings: docs/evaluation.md says which one is for which images')
+        if not all(self.results.find(setting) for setting in self.settings):
+            runner = build_runner(runner_config(self.config), launcher)
+            runner.call_hook('before_run')
+            self.load(runner)
+            evaluator = Evaluator(bare_model(runner), self.config, runner)
+        path = self.results.path
+        try:
+            with exclusive(path) if is_main_process() else nullcontext():
+                if not self.overwrite:  # another process may have added rows since it was read
+                    self.results.resume()
+                return print_table(self.settings, self.results, evaluator)
+        except KeyboardInterrupt:
+            stored = f'{len(self.results.rows)} results are in {path}'
+            print(f'\nstopped; {stored}: the same command continues', file=sys.stderr)
+            raise
 
 
 def loader_of(config: Config, model: BaseModel, checkpoint: str) -> Load:
@@ -86,73 +191,26 @@ def loader_of(config: Config, model: BaseModel, checkpoint: str) -> Load:
     return Runner.load_or_resume
 
 
-def run_sweep(
-    args: argparse.Namespace,
-    config: Config,
-    settings: Sequence[Setting],
-    results: Results,
-    comparison: Comparison,
-    load: Load,
-    launcher: str = 'none',
-) -> None:
-    """Test the settings that have no result, print all as a table, draw the plots."""
-    evaluator = None
-    if is_main_process() and any(setting.scaling != FROM_CONFIG for setting in settings):
-        print('scalings: docs/evaluation.md says which one is for which images')
-    if not all(results.find(setting) for setting in settings):
-        runner = build_runner(runner_config(config), launcher)
-        runner.call_hook('before_run')
-        load(runner)
-        evaluator = Evaluator(bare_model(runner), config, runner)
-    lock = exclusive(results.path) if is_main_process() else nullcontext()
-    try:
-        with lock:
-            if not args.overwrite:  # another process may have added rows since it was read
-                results.resume()
-            print_table(settings, results, evaluator)
-    except KeyboardInterrupt:
-        stored = f'{len(results.rows)} results are in {results.path}'
-        print(f'\nstopped; {stored}: the same command continues', file=sys.stderr)
-        raise
-    if is_main_process():
-        files = draw(results, comparison, args.metric)
-        print(f'\n{results.path}, {", ".join(file.name for file in files)}')
-
-
-def print_table(settings: Sequence[Setting], results: Results, evaluator: Evaluator | None) -> None:
+def print_table(
+    settings: Sequence[Setting], results: Results, evaluator: Evaluator | None
+) -> list[dict]:
     """Print a line for each setting; those without a result are tested first.
 
     Args:
         evaluator: None if there is a result of every setting.
+
+    Returns:
+        The row of each setting.
     """
+    rows = []
     for setting in settings:
         row, note = results.find(setting), ' (reused)'
         if row is None:
             assert evaluator is not None, setting
             row, note = evaluator.evaluate(setting), ''
             results.add(row)
+        rows.append(row)
         if is_main_process():
             header = f'{table_header(row)}\n' * (setting == settings[0])
             print(f'{header}{table_line(row)}{note}', flush=True)
-
-
-def draw(results: Results, comparison: Comparison, metric: str | None) -> list[Path]:
-    """Draw results and what they are compared with; returns the files beside ``results.path``."""
-    metric = metric or headline(results.rows[0]['metrics'])
-    runs = [results.content(), *comparison.overlays]
-    files = [results.path.with_suffix(suffix) for suffix in ('.csv', '.png')]
-    draw_resolutions(runs, metric, files[1])
-    if (baseline := comparison.baseline) is None:
-        return files
-    table, plot = (results.path.with_name(f'relative{suffix}') for suffix in ('.csv', '.png'))
-    differences = [relative_to(baseline, run, metric) for run in runs]
-    for run, left_out in differences:
-        if left_out:
-            print(
-                f'{plot.name}: {run["label"]} without {", ".join(map(str, left_out))} pixels, '
-                f'which {baseline["label"]} does not have'
-            )
-    runs = [run for run, _ in differences]
-    atomic_write_text(table, rows_as_csv(runs))
-    draw_resolutions(runs, metric, plot, baseline=baseline['label'])
-    return [*files, table, plot]
+    return rows

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import torch
 from mmengine.config import Config, ConfigDict
+from mmengine.device import get_device
 from mmengine.registry import Registry
 
 from ..checkpoints import CheckpointError
@@ -49,3 +51,15 @@ def build_part(
     guard = registered_only() if is_stored(cfg) else nullcontext()
     with building(key), guard, registry.switch_scope_and_registry(cfg.default_scope) as scoped:
         return scoped.build(ConfigDict(copy.deepcopy(settings), **arguments))
+
+
+def checked_device(name: str | None = None) -> torch.device:
+    """The device of a name such as 'cuda:1'; by default a GPU if there is one.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    with building(f'device (--device) {name}'):
+        device = torch.device(name or get_device())
+        torch.empty(0, device=device)
+    return device

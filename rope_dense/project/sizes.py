@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import re
 
 from mmengine.config import Config, ConfigDict
 
 from ..utils.config_parts import pipelines
-from ..utils.sizes import ImageSize, Size
-
-SIDES = re.compile(r'0*([1-9]\d*)(?:x0*([1-9]\d*))?')
+from ..utils.size_text import parse_size  # noqa: F401  # of options of the same meaning
+from ..utils.sizes import ImageSize
 
 
 def at_size(config: Config, size: int | ImageSize) -> Config:
@@ -66,16 +64,3 @@ def configured_size(config: Config) -> ImageSize:
     """Height and width of a config's test images; their bounds with `keep_ratio`."""
     scale = resize_steps(config)[0].scale
     return (scale, scale) if isinstance(scale, int) else (scale[1], scale[0])
-
-
-def parse_size(text: str) -> int | Size:
-    """'128', the shorter side, or '96x128', height and width, in pixels or tokens.
-
-    Raises:
-        ValueError: neither, or a side of 0.
-    """
-    match = SIDES.fullmatch(text)
-    if match is None:
-        raise ValueError(f'size {text!r}: give a side (128) or HEIGHTxWIDTH (96x128), 1 or more')
-    height, width = match.groups()
-    return int(height) if width is None else (int(height), int(width))

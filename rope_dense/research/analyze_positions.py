@@ -1,6 +1,6 @@
 r"""Draw the frequencies of a model's position embedding, and the distance and entropy of attention.
 
-CHECKPOINT is a published classifier, as tools/eval_classification.py takes it. With --config it has
+CHECKPOINT is a published classifier, as eval-classification takes it. With --config it has
 the weights of that detector, segmentor or classifier, or of its backbone alone; the word initial
 stands for random initial weights. Without a choice of figures all possible ones are drawn: the
 first three need a rotary embedding, the others --images.
@@ -12,10 +12,10 @@ first three need a rotary embedding, the others --images.
     --entropy   attention entropy of each block, by image size (entropy.png, .csv)
 
 Examples:
-    python tools/analyze_positions.py hf-hub:naver-ai/rope_mixed_deit_small_patch16_LS \
+    rope-dense research analyze-positions hf-hub:naver-ai/rope_mixed_deit_small_patch16_LS \
         --images imagenet/val --max-images 1000 --sizes 128 224 384
-    python tools/analyze_positions.py CONFIG iter_90000.pth --fourier --block 11 --head 2
-    python tools/analyze_positions.py axial.pth --images val --sizes 128 224 384 --label axial \
+    rope-dense research analyze-positions CONFIG iter_90000.pth --fourier --block 11 --head 2
+    rope-dense research analyze-positions axial.pth --images val --sizes 128 224 384 --label axial \
         --overlay work_dirs/ape.pth/positions work_dirs/mixed.pth/positions
 """
 
@@ -36,12 +36,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('checkpoint', help='path, https:// address, hf-hub:owner/name or initial')
     parser.add_argument('--config', help='the same as the first argument')
     parser.add_argument(
-        '--model', metavar='NAME', help='of the classifier, see tools/eval_classification.py'
+        '--model', metavar='NAME', help='of the classifier, see eval-classification'
     )
     parser.add_argument(
         '--rope',
         choices=['axial', 'none'],
-        help='kind of a ViT whose weights do not tell, see tools/eval_classification.py',
+        help='kind of a ViT whose weights do not tell, see eval-classification',
     )
     for name in FIGURES:
         parser.add_argument(f'--{name}', action='store_true', help='see above')

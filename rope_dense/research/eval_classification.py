@@ -11,34 +11,49 @@ pixels are classified. By default sizes and crop ratio are as published: 1 for t
 also gets classifier.py, the config of the evaluation.
 
 Examples:
-    python tools/eval_classification.py hf-hub:naver-ai/rope_mixed_deit_small_patch16_LS val
-    python tools/eval_classification.py swin.pth imagenet/val --sizes table-a.10 \
+    rope-dense research eval-classification hf-hub:naver-ai/rope_mixed_deit_small_patch16_LS val
+    rope-dense research eval-classification swin.pth imagenet/val --sizes table-a.10 \
         --overlay table-a.8 --relative-to table-a.8:swin-b_rpb
-    python tools/eval_classification.py vit.pth val --model ropevit_small_axial_ape
-    python tools/eval_classification.py vit.pth imagenet-a --class-index imagenet/val --subset
-    python tools/eval_classification.py vit.pth imagenet/val --real-labels real.json
+    rope-dense research eval-classification vit.pth val --model ropevit_small_axial_ape
+    rope-dense research eval-classification vit.pth imagenet-a --class-index imagenet/val --subset
+    rope-dense research eval-classification vit.pth imagenet/val --real-labels real.json
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from ..commands.arguments import add_sweep_arguments, tool_parser
-from ..project.errors import UsageError, usage_errors
-
-if TYPE_CHECKING:
-    from mmengine.config import Config
+from ..commands.arguments import add_sweep_arguments, at_least, size, tool_parser, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
     parser.add_argument('checkpoint', help='path, https:// address or hf-hub:owner/name')
     parser.add_argument('folder', help='folder of class folders')
-    add_sweep_arguments(parser, sizes_required=False)
+    parser.add_argument(
+        '--sizes',
+        nargs='+',
+        metavar='SIZE',
+        help='sides of the images in pixels (128), or the name of a table of a paper for its sizes,'
+        ' such as table-a.4 (docs/research/classification.md)',
+    )
+    add_sweep_arguments(parser)
+    parser.set_defaults(window=None)
+    parser.add_argument(
+        '--overlay',
+        nargs='+',
+        default=[],
+        metavar='RESULTS',
+        help='results to draw in the same plot: files (.json) of other runs, or TABLE or TABLE:ROW '
+        'of a paper, such as table-a.4:vit-b_rope-mixed',
+    )
+    parser.add_argument(
+        '--relative-to',
+        metavar='RESULTS',
+        help='also draw the difference to a baseline: a results file with one setting, or '
+        'TABLE:ROW, such as table-a.4:vit-b_ape',
+    )
     parser.add_argument(
         '--model',
         metavar='NAME',
@@ -78,14 +93,18 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--real-labels', metavar='JSON', help='ReaL: lists of right classes, by number of the image'
     )
-    parser.add_argument('--train-size', metavar='SIZE', default='224', help='(%(default)s)')
+    parser.add_argument(
+        '--train-size', type=size, metavar='SIZE', default='224', help='(%(default)s)'
+    )
     parser.add_argument(
         '--config',
         help='of a classifier without a name, such as in configs/research/ablation; '
         'its `evaluation` has the sizes and the crop ratio, if they are not given here',
     )
-    parser.add_argument('--batch-size', type=int, default=64, help='(%(default)s)')
-    parser.add_argument('--workers', type=int, default=2, help='loading processes (%(default)s)')
+    parser.add_argument('--batch-size', type=at_least(1), default=64, help='(%(default)s)')
+    parser.add_argument(
+        '--workers', type=at_least(0), default=2, help='loading processes (%(default)s)'
+    )
     parser.add_argument(
         '--work-dir', help='folder for results (work_dirs/<name of the checkpoint>)'
     )
@@ -93,103 +112,6 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from ..measure.settings import FROM_CONFIG
-    from ..measure.sweep import prepare_sweep
-    from .papers import expand_sizes, read_runs
+    from .classification import evaluate_classifier
 
-    name = re.split(r'[/:]', args.checkpoint.rstrip('/'))[-1]
-    config = make_config(args, *model_and_protocol(args), name)
-    with usage_errors():
-        sizes = expand_sizes(config.evaluation.sizes)
-    run = prepare_sweep(
-        args,
-        config,
-        name=name,
-        sizes=sizes,
-        read_runs=read_runs,
-        window='auto' if config.model.backbone.type == 'RoPESwin' else FROM_CONFIG,
-    )
-    os.makedirs(config.work_dir, exist_ok=True)
-    config.dump(os.path.join(config.work_dir, 'classifier.py'))
-    print(f'crop ratio {config.evaluation.crop_ratio}')
-    run()
-
-
-def model_and_protocol(args: argparse.Namespace) -> tuple[dict, dict]:
-    """The config of the model, and the sizes and the crop ratio to test it with.
-
-    These are as given, as its config says, or as its results were published.
-
-    Raises:
-        UsageError: the file given as ``--config`` is no config of a classifier, or an option does
-            not fit the model.
-    """
-    from ..project.load import load_config
-    from .classifier import PROTOCOLS, classifier_config
-
-    if args.config is not None and args.model is not None:
-        raise UsageError(f'--model {args.model} and --config {args.config}: give one of them')
-    if args.config is None:
-        config = classifier_config(args.checkpoint, args.rope, args.model)
-    else:
-        config = load_config(args.config).to_dict()
-    model = config.get('model', {})
-    if model.get('type') != 'RoPEClassifier':
-        raise UsageError(f'--config {args.config}: its model must be a RoPEClassifier')
-    given = dict(sizes=args.sizes, crop_ratio=args.crop_ratio)
-    protocol = PROTOCOLS.get(model['backbone']['type'], {}) | config.get('evaluation', {})
-    protocol |= {key: value for key, value in given.items() if value is not None}
-    if given.keys() - protocol.keys():
-        raise UsageError(f'--config {args.config}: has no evaluation; give --sizes, --crop-ratio')
-    if not 0 < protocol['crop_ratio'] <= 1:
-        raise UsageError(f'--crop-ratio {protocol["crop_ratio"]}: give a number over 0 and up to 1')
-    return model, dict(protocol, sizes=[str(size) for size in protocol['sizes']])
-
-
-def make_config(args: argparse.Namespace, model: dict, protocol: dict, name: str) -> Config:
-    """The config of an evaluation, as for a detector or a segmentor."""
-    from mmengine.config import Config
-
-    backbone = model['backbone']
-    if backbone['type'] == 'RoPESwin':
-        backbone['window_size'] = 'auto'
-    arch = backbone['arch'] if isinstance(backbone.get('arch'), dict) else {}
-    has_bias = backbone.get('use_rpb') or arch.get('use_rpb')
-    if args.rpb_resize:
-        if not has_bias:
-            raise UsageError(f'--rpb-resize {args.rpb_resize}: {args.checkpoint} has no such bias')
-        backbone['rpb_resize'] = args.rpb_resize
-    elif has_bias and 'rpb_resize' in protocol:
-        backbone.setdefault('rpb_resize', protocol['rpb_resize'])
-    read = dict(
-        type='LoadImageFromFile',
-        imdecode_backend='pillow',
-        color_type='color_ignore_orientation',  # as torchvision's reader
-    )
-    crop = dict(type='ResizeCentreCrop', scale=(224, 224), crop_ratio=protocol['crop_ratio'])
-    dataset = dict(
-        type='ClassFolderDataset',
-        data_root=args.folder,
-        class_index=args.class_index,
-        real_labels=args.real_labels,
-        pipeline=[read, crop, dict(type='PackClassInputs')],
-    )
-    loader = dict(
-        batch_size=args.batch_size,
-        num_workers=args.workers,
-        persistent_workers=args.workers > 0,
-        sampler=dict(type='DefaultSampler', shuffle=False),
-        dataset=dataset,
-    )
-    return Config(
-        dict(
-            default_scope='mmengine',
-            custom_imports=dict(imports=['rope_dense.research']),
-            model=model,
-            test_dataloader=loader,
-            test_evaluator=dict(type='TopKAccuracy', subset=args.subset),
-            test_cfg=dict(),
-            evaluation=protocol,
-            work_dir=args.work_dir or f'work_dirs/{name}',
-        )
-    )
+    evaluate_classifier(**values(args))

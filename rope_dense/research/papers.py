@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mmengine
 
-from ..measure import comparison
+from ..measure.results import read_results
 
 TABLES = Path(__file__).with_name('paper_tables.yml')
 TRAINING_SIZE = (224, 224)  # height and width in pixels, of all models of the tables
@@ -54,10 +54,10 @@ def read_runs(option: str, name: str) -> list[dict]:
     table_name, _, row = name.partition(':')
     if table_name not in paper_tables():
         try:
-            return comparison.read_runs(option, name)
+            return [read_results(Path(name))]
         except ValueError as error:
             raise ValueError(
-                f'{error}; or give the table of a paper, TABLE or TABLE:ROW, of those in '
+                f'{option}: {error}; or give the table of a paper, TABLE or TABLE:ROW, of those in '
                 'docs/research/classification.md'
             ) from error
     table = find_table(option, table_name)

@@ -84,7 +84,7 @@ def load_model(args: argparse.Namespace, name: str) -> tuple[BaseModel, Path]:
             raise UsageError('initial weights need the --config of the model')
         config = classifier_config(args.checkpoint, args.rope, args.model)['model']
         if config['backbone']['type'] == 'RoPESwin':
-            config['backbone']['window_size'] = 'auto'  # as tools/eval_classification.py
+            config['backbone']['window_size'] = 'auto'  # as eval-classification
         model = MODELS.build(config)
         work_dir = f'work_dirs/{name}'
     else:
@@ -165,7 +165,7 @@ def analyze_attention(
 
 
 def load_image(path: Path, resize: ResizeCentreCrop, model: BaseModel) -> Tensor:
-    """[1, 3, side, side] as the model takes it, read as for tools/eval_classification.py."""
+    """[1, 3, side, side] as the model takes it, read as for eval-classification."""
     image = mmcv.imread(str(path), 'color_ignore_orientation', backend='pillow')
     image = torch.from_numpy(resize(dict(img=image))['img'].copy()).permute(2, 0, 1)
     return model.data_preprocessor(dict(inputs=[image]), False)['inputs']

@@ -1,7 +1,6 @@
-"""tools/eval_resolutions.py on small models: its figures, what it keeps, what it refuses."""
+"""`rope-dense eval-resolutions` on small models: its figures, what it keeps, what it refuses."""
 
 import csv
-import json
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -12,7 +11,7 @@ import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
 
-from helpers.small_configs import HEIGHT, WIDTH, make_data, small_config
+from helpers.small_configs import make_data, small_config
 from rope_dense.checks.model import build_model
 from rope_dense.measure.evaluator import ResolutionLoop
 from rope_dense.measure.results import read_results
@@ -23,8 +22,6 @@ from rope_dense_command import command
 pytestmark = pytest.mark.usefixtures('surroundings')
 
 Run = Callable[..., int]
-ROW = dict(height=64, width=64, scaling='none', window='7', slide='keep', metrics=dict(mIoU=1.0))
-OTHER = dict(label='ape', training_size=(64, 64), rows=[ROW], identity={})
 
 
 @pytest.fixture(scope='module')
@@ -188,26 +185,7 @@ def test_bad_settings_stop_before_anything_is_tested(
         (['--sizes', 64, 8], '--sizes 8: 8 x 12 pixels leave no token'),
         (['--sizes', 64, '--scaling', 'none', 'ntk'], "type 'ntk'"),
         (['--sizes', 64, '--window', '2'], '--window 2: all blocks'),
-        (['--sizes', 64, '--train-size', 'x'], "size 'x': give a side"),
-        (['--sizes', 64, '--overlay', tmp_path / 'none.json'], 'none.json is no results file'),
     ):
         assert run(*arguments, *options) == 2
         assert message in capsys.readouterr().err
     assert not tested and not work_dir.exists()
-
-
-def test_overlays_come_from_files(
-    run: Run, segmentor: Model, tmp_path: Path, tested: list, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn = []
-    monkeypatch.setattr(
-        'rope_dense.measure.sweep.draw_resolutions',
-        lambda runs, *others: drawn.append((runs, others)),
-    )
-    other = tmp_path / 'other.json'
-    other.write_text(json.dumps(OTHER))
-    arguments = [segmentor.config, segmentor.checkpoint, '--sizes', 64, '--work-dir', tmp_path]
-    assert run(*arguments, '--overlay', other, '--label', 'mixed') == 0
-    (((mixed, ape), (metric, path)),) = drawn
-    assert (mixed['label'], ape['label'], metric) == ('mixed', 'ape', 'mIoU')
-    assert mixed['training_size'] == (HEIGHT, WIDTH) and path == tmp_path / 'resolutions.png'

@@ -1,4 +1,4 @@
-"""tools/eval_classification.py, and the classifiers it builds from published files."""
+"""`rope-dense research eval-classification`, and the classifiers it builds from published files."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from helpers.published import naver_swin, naver_vit, shi_nat
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.measure.results import read_results
-from rope_dense.research import eval_classification
+from rope_dense.research.classification import evaluation_config
 from rope_dense.research.classifier import (
     PROTOCOLS,
     RoPEClassifier,
@@ -386,9 +386,8 @@ def test_pictures_are_read_and_cut_as_published(kind: str, short: int, tmp_path:
     note[0x0112] = 3  # orientation: turned by 180 degrees
     (tmp_path / 'val' / 'a').mkdir(parents=True)
     picture.save(tmp_path / 'val' / 'a' / 'a.png', exif=note)
-    args = eval_classification.parse_args(['weights.pth', str(tmp_path / 'val')])
-    model = dict(backbone=dict(type=kind))
-    config = eval_classification.make_config(args, model, PROTOCOLS[kind], 'a')
+    data = dict(data_root=str(tmp_path / 'val'))
+    config = evaluation_config(dict(backbone=dict(type=kind)), PROTOCOLS[kind], data)
     image = DATASETS.build(config.test_dataloader.dataset)[0]['inputs']
     corner = (short - 224) // 2
     whole = np.asarray(picture.resize((short, short), Image.Resampling.BICUBIC))

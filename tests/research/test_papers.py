@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rope_dense.measure.comparison import relative_to
+from rope_dense.research.comparison import relative_to
 from rope_dense.research.papers import expand_sizes, paper_tables, read_runs
 
 ROOT = Path(__file__).resolve().parents[2]

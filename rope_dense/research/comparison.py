@@ -1,30 +1,15 @@
-"""Results of other runs beside a sweep's, and differences to a baseline."""
+"""Results of other runs and of papers beside a sweep's, and differences to a baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .results import read_results
-
-ReadRuns = Callable[[str, str], list[dict]]
-
-
-def read_runs(option: str, name: str) -> list[dict]:
-    """Contents of a results file, as the only run.
-
-    Args:
-        option: of the command line, for messages.
-        name: path of the file.
-
-    Raises:
-        ValueError: there is no such file.
-    """
-    try:
-        return [read_results(Path(name))]
-    except ValueError as error:
-        raise ValueError(f'{option}: {error}') from error
+from ..measure.plot import draw_resolutions
+from ..measure.results import rows_as_csv
+from ..utils.atomic_write import atomic_write_text
+from .papers import read_runs
 
 
 @dataclass(frozen=True)
@@ -40,14 +25,14 @@ class Comparison:
     baseline: dict | None
 
     @classmethod
-    def read(cls, overlays: Iterable[str], baseline: str | None, read: ReadRuns) -> Comparison:
+    def read(cls, overlays: Iterable[str], baseline: str | None) -> Comparison:
         """Read ``--overlay`` and ``--relative-to``.
 
         Raises:
-            ValueError: a name that ``read`` does not know, or several runs as the baseline.
+            ValueError: see ``read_runs``; or several runs as the baseline.
         """
-        runs = [run for name in overlays for run in read('--overlay', name)]
-        baselines = read('--relative-to', baseline) if baseline else []
+        runs = [run for name in overlays for run in read_runs('--overlay', name)]
+        baselines = read_runs('--relative-to', baseline) if baseline else []
         if len(baselines) > 1:
             raise ValueError(f'--relative-to {baseline}: give one of its rows, TABLE:ROW')
         return cls(runs, baselines[0] if baselines else None)
@@ -73,6 +58,35 @@ class Comparison:
                     f'{", ".join(map(str, known))} pixels (shorter side), {other["label"]} at '
                     f'{", ".join(map(str, sorted(sides)))}'
                 )
+
+    def draw(self, path: Path, run: dict, metric: str) -> list[Path]:
+        """Draw a run beside the overlays, and their differences to the baseline.
+
+        Args:
+            path: of the results file of the run.
+
+        Returns:
+            The files, which are beside the results.
+
+        Raises:
+            ValueError: see ``relative_to``.
+        """
+        runs, plot = [run, *self.overlays], path.with_suffix('.png')
+        draw_resolutions(runs, metric, plot)
+        if self.baseline is None:
+            return [plot]
+        files = [path.with_name(f'relative{suffix}') for suffix in ('.csv', '.png')]
+        differences = [relative_to(self.baseline, run, metric) for run in runs]
+        for run, left_out in differences:
+            if left_out:
+                print(
+                    f'{files[1].name}: {run["label"]} without {", ".join(map(str, left_out))} '
+                    f'pixels, which {self.baseline["label"]} does not have'
+                )
+        runs = [run for run, _ in differences]
+        atomic_write_text(files[0], rows_as_csv(runs))
+        draw_resolutions(runs, metric, files[1], baseline=self.baseline['label'])
+        return [plot, *files]
 
 
 def relative_to(baseline: dict, run: dict, metric: str) -> tuple[dict, list[int]]:
