@@ -1,40 +1,63 @@
 """The console script `rope-dense NAME`, which tools/NAME.py calls too.
 
 Importing the package registers models, which takes seconds. So this module is outside of it, and a
-command reads its arguments before the package is imported.
+command reads its arguments, and looks for the files that they name, before the package is imported.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
-COMMANDS = {
-    'commands': (
-        *('train', 'test', 'predict', 'predict_large', 'export', 'eval_resolutions', 'benchmark'),
-        *('print_recipe', 'browse_data', 'convert_data', 'convert_checkpoint', 'convert_eomt'),
-        *('push_to_hub', 'make_shapes', 'demo', 'report'),
-    ),
-    'research': ('eval_classification', 'analyze_positions'),
-}
-ROOMS = {name: room for room, names in COMMANDS.items() for name in names}
+COMMANDS = (
+    *('train', 'predict', 'report', 'test', 'eval_resolutions', 'export', 'predict_large'),
+    *('browse_data', 'convert_data', 'convert_checkpoint', 'push_to_hub', 'print_recipe'),
+    *('benchmark', 'demo'),
+)
+RESEARCH = ('eval_classification', 'analyze_positions', 'make_shapes')  # rope-dense research NAME
+ROOMS = {name: 'commands' for name in COMMANDS} | {name: 'research' for name in RESEARCH}
 POSTPONED: list[ModuleType] = []  # packages in sys.modules that are not executed yet
 
 
 def main() -> int:
-    """Run the command that is the first argument; returns the exit code."""
-    name = sys.argv[1].replace('-', '_') if len(sys.argv) > 1 else '__help'
-    if name in ROOMS:
-        sys.argv[:2] = [f'rope-dense {name.replace("_", "-")}']  # the program in messages
-        return command(name)(None)
-    print('usage: rope-dense COMMAND ..., and rope-dense COMMAND --help\n')
-    for name in ROOMS:
+    """Run the command that the first arguments name; returns the exit code."""
+    given = [word.replace('-', '_') for word in sys.argv[1:3]]
+    if given[:1] == ['research']:
+        return run_named('rope-dense research', given[1:], RESEARCH, 3)
+    return run_named('rope-dense', given[:1], COMMANDS, 2)
+
+
+def run_named(program: str, given: Sequence[str], names: Sequence[str], start: int) -> int:
+    """Run one of `names`, or list them.
+
+    Args:
+        program: before the name on the command line.
+        given: the name, as that of a module; empty to list all.
+        start: index in ``sys.argv`` of the command's own arguments.
+    """
+    if given and given[0] in names:
+        sys.argv[:start] = [f'{program} {shown(given[0])}']  # the program in messages
+        return command(given[0])(None)
+    asks = not given or given[0] in ('_h', '__help')
+    if not asks:
+        meant = difflib.get_close_matches(given[0], names, n=1)
+        hint = f'; did you mean {shown(meant[0])}?' if meant else f' (see {program} --help)'
+        print(f'error: {program} has no command {shown(given[0])}{hint}', file=sys.stderr)
+        return 2
+    print(f'usage: {program} COMMAND ..., and {program} COMMAND --help\n')
+    for name in names:
         first_line, *_ = (import_early(name).__doc__ or '').splitlines()
-        print(f'  {name.replace("_", "-"):<20}{first_line}')
-    return 0 if sys.argv[1:] in ([], ['-h'], ['--help']) else 2
+        print(f'  {shown(name):<20}{first_line}')
+    return 0
+
+
+def shown(name: str) -> str:
+    """The name of a command as users write it."""
+    return name.replace('_', '-')
 
 
 def command(name: str) -> Callable[[Sequence[str] | None], int]:
@@ -42,7 +65,12 @@ def command(name: str) -> Callable[[Sequence[str] | None], int]:
 
     def run(argv: Sequence[str] | None = None) -> int:
         module = import_early(name)
-        args = module.parse_args(argv)  # answers --help and mistakes
+        usage_error = importlib.import_module('rope_dense.project.errors').UsageError
+        try:
+            args = module.parse_args(argv)  # answers --help and mistakes
+        except usage_error as error:
+            print(f'error: {error}', file=sys.stderr)
+            return 2
         import_packages()
         door = importlib.import_module('rope_dense.commands.run')
         return door.run(module.main, args)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from measure import Case, Row, Run, compare
 from rope_dense.checks.model import random_model
-from rope_dense.commands.options import enable_amp
+from rope_dense.training.options import enable_amp
 from rope_dense.measure.speed import noise, profiled
 from rope_dense.project.load import load_config
 

@@ -65,9 +65,9 @@ def train(
     """
     from mmengine.dist import barrier
 
-    from .commands.train import train as run_training
     from .own.recipes import recipe_of
     from .own.settings import settings_of
+    from .training.train import train as run_training
     from .utils.configs import CONFIGS
     from .utils.validation import check_choice
 

@@ -63,7 +63,7 @@ def main(args: argparse.Namespace) -> None:
     from ..project.building import building
     from ..project.load import load_config, used_loaders
     from ..research.config_list import config_table, list_configs, paper_result
-    from .options import apply_training_options
+    from ..training.options import TrainingOptions, apply_training_options
 
     if args.list is not None:
         print(config_table(list_configs(CONFIGS.parent, args.list)))
@@ -72,7 +72,11 @@ def main(args: argparse.Namespace) -> None:
     with building('the config'):
         used_loaders(cfg, 'train', 'val')
         used_loaders(cfg, 'test')
-        apply_training_options(cfg, args)
+        apply_training_options(
+            cfg,
+            args.launcher,
+            **{name: getattr(args, name) for name in TrainingOptions.__annotations__},
+        )
         check_schedule(cfg)
         model = build_model(cfg) if args.flops else build_shapes(cfg)
         warn_of_random_weights(cfg, model)

@@ -1,24 +1,18 @@
 """Train a detector or a segmentor.
 
 Examples:
-    python tools/train.py configs/dino_vitdet_rope_mixed.py
-    python tools/train.py configs/upernet_vit_rope_mixed.py --work-dir work_dirs/a --resume
+    rope-dense train configs/dino_vitdet_rope_mixed.py
+    rope-dense train configs/upernet_vit_rope_mixed.py --work-dir work_dirs/a --resume
     bash tools/dist_train.sh configs/upernet_vit_rope_mixed.py 8 --amp bf16
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from .arguments import add_common_arguments, add_training_arguments, parse, tool_parser
-
-if TYPE_CHECKING:
-    from mmengine.config import Config
+from ..project.find import find_config
+from .arguments import add_common_arguments, add_training_arguments, parse, tool_parser, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -29,114 +23,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add_training_arguments(parser)
     add_common_arguments(parser)
-    return parse(parser, argv)
+    args = parse(parser, argv)
+    args.config = find_config(args.config)
+    return args
 
 
 def main(args: argparse.Namespace) -> None:
-    unused = ('debug', 'local_rank')  # read elsewhere
-    train(**{name: value for name, value in vars(args).items() if name not in unused})
+    from ..training.train import train
 
-
-def train(
-    config: str,
-    *,
-    own: Mapping[str, object] | None = None,
-    cfg_options: Iterable[str] | Mapping[str, object] = (),
-    work_dir: str | None = None,
-    data_root: str | None = None,
-    resume: str | None = None,
-    load_from: str | None = None,
-    amp: str | None = None,
-    ema: float | None = None,
-    with_cp: bool = False,
-    compile: bool = False,
-    fsdp: bool = False,
-    auto_scale_lr: bool = False,
-    launcher: str = 'none',
-    overwrite: bool = False,
-) -> Config:
-    """Train; the arguments are the options of the command, see ``add_training_arguments``.
-
-    Args:
-        config, own, cfg_options, work_dir, data_root: see ``load_config``.
-        resume: a checkpoint, or 'auto' for the last one in the work folder.
-
-    Returns:
-        The config.
-
-    Raises:
-        UsageError, CheckpointError, LoadError: settings, files or data that cannot be used.
-    """
-    from mmengine.dist import is_main_process
-
-    from ..checks.data import check_data
-    from ..checks.model import build_model, check_image_sizes
-    from ..checks.random_weights import warn_of_random_weights
-    from ..checks.recipe import recipe_text
-    from ..checks.schedule import check_schedule
-    from ..project.building import building
-    from ..project.launch import build_runner
-    from ..project.launch import train as run_training
-    from ..project.load import load_config, used_loaders
-    from ..project.weights import check_initial_weights
-    from ..project.work_folder import check_work_folder, remove_training
-    from ..report.write import report_training
-    from ..utils.lock import exclusive
-    from .options import apply_training_options
-
-    options = argparse.Namespace(
-        amp=amp,
-        ema=ema,
-        with_cp=with_cp,
-        compile=compile,
-        fsdp=fsdp,
-        auto_scale_lr=auto_scale_lr,
-        load_from=load_from,
-        resume=resume,
-        launcher=launcher,
-    )
-    if launcher != 'none':
-        os.environ.setdefault('LOCAL_RANK', '0')
-    cfg = load_config(config, cfg_options, work_dir, data_root, own)
-    with building('the config'):
-        loaders = used_loaders(cfg, 'train', 'val')
-        apply_training_options(cfg, options)
-        check_work_folder(cfg, overwrite)
-        check_processes(cfg, launcher)
-        check_schedule(cfg)
-        model = build_model(cfg)
-        check_image_sizes(cfg, model, loaders)
-        check_initial_weights(cfg, model)
-        check_data(cfg, loaders)
-        recipe = recipe_text(cfg, model)
-        warn_of_random_weights(cfg, model)
-    del model
-    runner = build_runner(cfg, launcher)
-    if is_main_process():
-        print(recipe)
-    alone = exclusive(Path(cfg.work_dir) / 'training') if is_main_process() else nullcontext()
-    with alone:
-        if overwrite and is_main_process():
-            remove_training(Path(cfg.work_dir), Path(runner.log_dir))
-        run_training(runner)
-    if is_main_process():
-        report_training(cfg)
-    return cfg
-
-
-def check_processes(cfg: Config, launcher: str) -> None:
-    """Compare the processes for which a recipe of own data was made with those that train.
-
-    Raises:
-        UsageError: they differ, so the epochs and the learning rate would be others.
-    """
-    from ..own.settings import started_processes
-    from ..project.errors import UsageError
-
-    made_for = (cfg.get('own') or {}).get('gpus')
-    number = 1 if launcher == 'none' else started_processes() or 1
-    if made_for not in (None, number):
-        raise UsageError(
-            f'own.gpus={made_for}: the schedule is for so many processes, and this training has '
-            f'{number}: start {made_for} with --launcher, as tools/dist_train.sh does, or change it'
-        )
+    train(**values(args))

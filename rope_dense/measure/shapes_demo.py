@@ -16,8 +16,7 @@ from mmengine.runner import find_latest_checkpoint
 from ..datasets.generated import ShapesSettings, write_shapes
 from ..project.building import building
 from ..project.errors import UsageError
-from ..project.launch import build_runner
-from ..project.launch import train as run_training
+from ..project.launch import build_runner, run_training
 from ..project.load import read_options, with_data_root
 from ..utils.atomic_write import atomic_write_text
 from .demo_curve import draw_training_curve

@@ -39,12 +39,12 @@ def find_files(source: str | Path, checkpoint: str | Path | None = None) -> Mode
         UsageError: a file is missing.
     """
     source, given = str(source), None if checkpoint is None else str(checkpoint)
-    if given and '://' not in given and not given.startswith(HUB) and not os.path.isfile(given):
+    config = find_config(source)
+    if given and '://' not in given and not given.startswith(HUB) and not os.path.exists(given):
         raise UsageError(f'checkpoint {given!r}: no such file{did_you_mean(given, beside(given))}')
     if os.path.isdir(source) and not is_stored(source):
-        folder = Path(source)
-        return ModelFiles(config_of_run(folder), given or best_checkpoint(folder), source)
-    return ModelFiles(find_config(source), given)
+        return ModelFiles(config, given or best_checkpoint(Path(source)), source)
+    return ModelFiles(config, given)
 
 
 def find_config(path: str) -> str:

@@ -53,14 +53,14 @@ def use_gloo(cfg: Config) -> None:
     cfg.model_wrapper_cfg = ConfigDict(cfg.get('model_wrapper_cfg') or default, device_ids=None)
 
 
-def test(runner: Runner) -> None:
-    """Test; errors as in ``train``."""
+def run_test(runner: Runner) -> None:
+    """Test; errors as in ``run_training``."""
     build_loop(runner, 'test')
     with running(runner, 'test'):
         runner.test()
 
 
-def train(runner: Runner) -> None:
+def run_training(runner: Runner) -> None:
     """Train; on Ctrl-C print how to continue.
 
     Raises:
@@ -129,3 +129,10 @@ def batch_of(runner: Runner, loop: str) -> str:
         return ''
     size = runner.cfg[f'{loop}_dataloader'].get('batch_size', 1)
     return f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'
+
+
+def enable_compile(cfg: Config) -> None:
+    """--compile: compile the backbone's blocks."""
+    hooks = cfg.get('custom_hooks') or []
+    if all(hook['type'] != 'CompileBlocksHook' for hook in hooks):
+        cfg.custom_hooks = [*hooks, dict(type='CompileBlocksHook')]

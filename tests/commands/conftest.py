@@ -11,7 +11,7 @@ from mmengine.registry import DefaultScope
 
 from helpers.small_configs import make_data, small_config
 from helpers.tool_names import Fails, Main
-from rope_dense.checks.model import build_model
+from rope_dense.checks.model import random_model
 from rope_dense_command import command
 
 
@@ -49,7 +49,7 @@ def segmentor(folder: Path, data: Path) -> str:
 def weights(folder: Path, detector: str) -> str:
     """A checkpoint of the detector, without training state."""
     path = folder / 'weights.pth'
-    torch.save(dict(state_dict=build_model(Config.fromfile(detector)).state_dict()), path)
+    torch.save(dict(state_dict=random_model(Config.fromfile(detector)).state_dict()), path)
     return str(path)
 
 

@@ -7,7 +7,6 @@ from typing import get_args
 import pytest
 
 import rope_dense_command
-from helpers.tool_names import TOOL_NAMES, TOOLS
 from rope_dense.backbones.layers import TableResize
 from rope_dense.checkpoints.models import DETECTORS
 from rope_dense.checkpoints.publishers import TARGETS
@@ -16,21 +15,39 @@ from rope_dense.datasets.generated.shapes import COLORS
 from rope_dense.export.exporter import DTYPES, PACKAGES
 from rope_dense.project.load import read_options
 from rope_dense.research import position_figures
-from rope_dense_command import import_early
+from rope_dense_command import COMMANDS, RESEARCH, import_early
 
 
-@pytest.mark.parametrize('tool', TOOL_NAMES)
-def test_help_and_mistakes_are_answered_without_torch(tool: str) -> None:
+def test_help_and_mistakes_are_answered_without_torch() -> None:
+    """Wrong options and missing files, too; one process, as its start is most of the time."""
+    program = """
+import contextlib, io, sys
+sys.modules.update(torch=None, numpy=None, mmengine=None)
+from rope_dense_command import ROOMS, command
+for name in ROOMS:
     for argument, code in (('--help', 0), ('--no-such-option', 2)):
-        program = (
-            'import runpy, sys\n'
-            'sys.modules.update(torch=None, numpy=None, mmengine=None)\n'
-            f'sys.argv = [{tool!r}, {argument!r}]\n'
-            f"runpy.run_path({str(TOOLS / tool)!r}, run_name='__main__')"
-        )
-        result = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
-        assert result.returncode == code, result.stderr
-        assert 'usage: ' in result.stdout + result.stderr
+        text = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+                command(name)([argument])
+        except SystemExit as end:
+            assert end.code == code, name
+        assert 'usage: ' in text.getvalue(), name
+files = 'missing.py', 'missing.pth'
+for name, given in dict(
+    train=files[:1], print_recipe=files[:1], browse_data=files[:1], benchmark=files[:1],
+    test=files, report=files, export=(*files, 'a.onnx'), predict=(*files, 'a.jpg'),
+    predict_large=(*files, 'a.tif'), push_to_hub=(*files, 'a/b'),
+    eval_resolutions=(*files, '--sizes', '64'),
+).items():
+    text = io.StringIO()
+    with contextlib.redirect_stderr(text):
+        assert command(name)(given) == 2
+    assert text.getvalue().startswith('error: ') and text.getvalue().count('\\n') == 1, name
+    assert 'missing.p' in text.getvalue() and 'no such file' in text.getvalue(), name
+"""
+    result = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
 def test_choices_are_those_of_the_package() -> None:
@@ -54,29 +71,31 @@ def test_choices_are_those_of_the_package() -> None:
         assert ShapesSettings(*settings) == ShapesSettings(colors=colors)
 
 
-def test_the_list_of_commands_is_that_of_tools() -> None:
+@pytest.mark.parametrize('words, names', [([], COMMANDS), (['research'], RESEARCH)])
+def test_the_list_of_commands(words: list[str], names: tuple[str, ...]) -> None:
     """Without torch, and with a line each, as the console script gives it."""
     program = (
         'import sys\nsys.modules.update(torch=None, numpy=None, mmengine=None)\n'
-        "sys.argv = ['rope-dense', '--help']\nimport rope_dense_command\n"
+        f"sys.argv = ['rope-dense', *{words}, '--help']\nimport rope_dense_command\n"
         'sys.exit(rope_dense_command.main())'
     )
-    run = [sys.executable, '-c', program]
-    result = subprocess.run(run, cwd=TOOLS.parent, capture_output=True, text=True)
+    result = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     rows = [line.split(maxsplit=1) for line in result.stdout.splitlines()[2:]]
-    assert sorted(name.replace('-', '_') + '.py' for name, _ in rows) == TOOL_NAMES
+    assert [name.replace('-', '_') for name, _ in rows] == [*names]
 
 
 def test_a_command_by_its_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr('sys.argv', ['rope-dense', 'make-shapes', '--help'])
-    with pytest.raises(SystemExit, match='0'):
-        rope_dense_command.main()
-    assert capsys.readouterr().out.startswith('usage: rope-dense make-shapes ')
-    monkeypatch.setattr('sys.argv', ['rope-dense', 'no-such'])
+    for words in (['eval-resolutions'], ['research', 'make-shapes']):
+        monkeypatch.setattr('sys.argv', ['rope-dense', *words, '--help'])
+        with pytest.raises(SystemExit, match='0'):
+            rope_dense_command.main()
+        assert capsys.readouterr().out.startswith(f'usage: rope-dense {" ".join(words)} ')
+    monkeypatch.setattr('sys.argv', ['rope-dense', 'preddict'])
     assert rope_dense_command.main() == 2
+    assert 'did you mean predict?' in capsys.readouterr().err
 
 
 def test_values_of_options_are_read_as_mmengine_reads_them() -> None:

@@ -1,7 +1,6 @@
 """A full disk, images that cannot be read: one line that names the file, and nothing is left."""
 
 import errno
-import runpy
 from argparse import Namespace
 from pathlib import Path
 
@@ -11,11 +10,12 @@ import torch
 from mmengine.config import Config
 
 from helpers.small_configs import make_data
-from helpers.tool_names import TOOLS, Main
-from rope_dense.commands.options import saved_predictions
+from helpers.tool_names import Main
 from rope_dense.commands.run import run
 from rope_dense.engine.runner import LoadError, NamingPipeline
+from rope_dense.measure.evaluate import saved_predictions
 from rope_dense.utils.atomic_write import atomic_write
+from rope_dense_command import command
 
 
 def test_a_full_disk_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +74,7 @@ def test_weights_that_cannot_be_written(
     source, out = tmp_path / 'source.pth', tmp_path / 'out'
     torch.save({'patch_embed.proj.weight': torch.zeros(8, 3, 16, 16)}, source)
     out.mkdir()
-    convert = runpy.run_path(str(TOOLS / 'convert_checkpoint.py'))['main']
+    convert = command('convert_checkpoint')
     assert convert([str(source), str(out / 'x.safetensors')]) == 2
     message = capsys.readouterr().err
     assert f'{out / "x.safetensors"}' in message and 'No space left' in message

@@ -1,6 +1,5 @@
 """What the flags of the tools change, and when they cannot be used."""
 
-import runpy
 from pathlib import Path
 
 import pytest
@@ -8,25 +7,23 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import STRATEGIES
 
-from helpers.tool_names import TOOL_NAMES, TOOLS, Fails, Main
-from rope_dense.commands.options import (
+from helpers.tool_names import TOOLS, Fails, Main
+from rope_dense.measure.evaluate import enable_tta, saved_predictions
+from rope_dense.project.errors import UsageError
+from rope_dense.project.launch import enable_compile
+from rope_dense.training.options import (
     apply_training_options,
     enable_amp,
-    enable_compile,
     enable_ema,
     enable_fsdp,
-    enable_tta,
-    saved_predictions,
-    show_predictions,
 )
-from rope_dense.commands.train import parse_args
-from rope_dense.project.errors import UsageError
+from rope_dense_command import ROOMS, command
 
 
-@pytest.mark.parametrize('tool', TOOL_NAMES)
-def test_the_help_of_every_tool_has_debug(tool: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize('name', ROOMS)
+def test_the_help_of_every_command_has_debug(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        runpy.run_path(str(TOOLS / tool))['main'](['--help'])
+        command(name)(['--help'])
     assert '--debug' in capsys.readouterr().out
 
 
@@ -76,8 +73,7 @@ def test_flags_change_the_config() -> None:
             custom_hooks=[dict(type='SubsetLossHook')],
         )
     )
-    given = ['config.py', '--auto-scale-lr', '--with-cp', '--ema', '0.001', '--compile']
-    apply_training_options(cfg, parse_args(given))
+    apply_training_options(cfg, auto_scale_lr=True, with_cp=True, ema=0.001, compile=True)
     enable_compile(cfg)  # once is enough
     assert cfg.auto_scale_lr == dict(base_batch_size=16, enable=True)
     assert cfg.model.backbone == dict(type='RoPEViT', with_cp=True)
@@ -99,20 +95,6 @@ def test_averages_and_shards_that_cannot_be(train: Main, detector: str, fails: F
         enable_fsdp(averaged, 'pytorch')
     with pytest.raises(UsageError, match='runner_type or strategy of its own'):
         enable_fsdp(Config(dict(runner_type='MyRunner')), 'pytorch')
-
-
-def test_predictions_are_drawn_without_settings_for_it(tmp_path: Path) -> None:
-    for scope, kind in (('mmdet', 'Det'), ('mmseg', 'Seg')):
-        cfg = Config(dict(default_scope=scope))
-        show_predictions(cfg, show=False, show_dir=str(tmp_path), wait_time=0.0)
-        hook = cfg.default_hooks.visualization
-        assert (hook.type, hook.draw, hook.interval) == (
-            f'{scope}.{kind}VisualizationHook',
-            True,
-            1,
-        )
-        assert cfg.visualizer.type == f'{scope}.{kind}LocalVisualizer'
-        assert str(tmp_path) in (hook.get('test_out_dir'), cfg.visualizer.get('save_dir'))
 
 
 def test_views_of_other_sizes_than_the_test_pipeline_give_a_warning(

@@ -25,7 +25,7 @@ def test_tools_without_openmmlab_say_what_to_install() -> None:
         'import runpy, sys\n'
         "sys.modules['mmcv'] = None\n"
         f'sys.path[0] = {str(TOOLS)!r}\n'
-        "sys.argv = ['train.py', 'config.py']\n"
+        "sys.argv = ['train.py', 'configs/dino_vitdet_rope_mixed.py']\n"
         "runpy.run_path('tools/train.py', run_name='__main__')"
     )
     result = run([sys.executable, '-W', 'ignore', '-c', code], cwd=TOOLS.parent)

@@ -107,5 +107,5 @@ def test_a_matcher_that_fails_is_not_the_reason(options: dict, says: str, tmp_pa
     """Nor are the images, unless nothing has been trained: finite weights can be too large."""
     runner = launch.build_runner(toy_config(tmp_path, model=dict(type='Toy', **options)), 'none')
     with pytest.raises(UsageError, match=f'^{says}'):
-        launch.train(runner)
+        launch.run_training(runner)
     assert len(checkpoints(tmp_path)) == (0 if options['refuses'] == 1 else 2)

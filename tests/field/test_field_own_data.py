@@ -15,9 +15,9 @@ from mmengine.config import Config
 from helpers.field import coco, files, image, write
 from helpers.grid import CONFIGS
 from rope_dense.checks.data import check_data
-from rope_dense.commands.train import check_processes
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
+from rope_dense.training.train import check_processes
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 BOX = '0 .5 .5 .4 .4'

@@ -45,7 +45,7 @@ def test_f21_another_batch_size_is_refused_in_one_line(tmp_path: Path) -> None:
     cfg.resume, cfg.load_from = True, str(tmp_path / 'iter_4.pth')
     runner = launch.build_runner(cfg, 'none')
     with pytest.raises(UsageError, match=r'had batch_size 2, .*this one has batch_size 4.*--load'):
-        launch.train(runner)
+        launch.run_training(runner)
 
 
 def test_changed_labels_start_the_best_score_anew(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_copied_run_resumes_from_its_own_checkpoint(tmp_path: Path) -> None:
 def test_f22_each_run_of_a_process_has_its_own_curves(tmp_path: Path) -> None:
     for name, steps in (('first', 4), ('second', 6)):
         runner = launch.build_runner(toy_config(tmp_path / name, steps), 'none')
-        launch.train(runner)
+        launch.run_training(runner)
     assert sorted(curves(tmp_path / 'first')) == [1, 2, 3, 4]
     assert sorted(curves(tmp_path / 'second')) == [1, 2, 3, 4, 5, 6]
     best = runner.message_hub.get_info('best_ckpt')
@@ -109,7 +109,7 @@ def test_f26_a_loss_of_nan_ends_the_training_in_one_line(tmp_path: Path) -> None
     cfg = toy_config(tmp_path, model=dict(type='Toy', bad_losses=range(6, 13)))
     runner = launch.build_runner(cfg, 'none')
     with pytest.raises(UsageError) as raised:
-        launch.train(runner)
+        launch.run_training(runner)
     assert str(raised.value) == (
         'the loss is not finite since iteration 6: lower optim_wrapper.optimizer.lr=0.1; '
         f'the last checkpoint, {tmp_path}/iter_4.pth, is from before'

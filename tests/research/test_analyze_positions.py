@@ -17,7 +17,7 @@ from helpers.published import naver_swin, naver_vit
 from helpers.small_configs import make_data, small_config
 from helpers.tool_names import Main
 from rope_dense.checkpoints import load_pretrained
-from rope_dense.checks.model import build_model
+from rope_dense.checks.model import random_model
 from rope_dense.research import attention_statistics
 from rope_dense.research.classifier import classifier_config
 from rope_dense.research.named_classifiers import AXIAL, CLASSIFIERS, MIXED, NamedClassifier, vit
@@ -153,7 +153,7 @@ def test_a_detector_with_its_config(analyze: Main, images: str, tmp_path: Path) 
     path = small_config('dino_vitdet_rope_mixed', make_data(tmp_path / 'data'), tmp_path)
     detector, weights = str(path), str(tmp_path / 'weights.pth')
     torch.manual_seed(1)  # the tool's initial weights have seed 0
-    torch.save(dict(state_dict=build_model(Config.fromfile(path)).state_dict()), weights)
+    torch.save(dict(state_dict=random_model(Config.fromfile(path)).state_dict()), weights)
     options = ['--images', images, '--max-images', '1', '--sizes', '64']
     rows = {}
     for name, model in dict(

@@ -1,14 +1,14 @@
 """Generate shapes in COCO and ADE20K layout, rotated shapes in DOTA layout, or rooms with depth.
 
 Examples:
-    python tools/make_shapes.py data/shapes --train 400 --val 100 --size 160
-    python tools/make_shapes.py data/rooms --layout depth --size 96 128
+    rope-dense research make-shapes data/shapes --train 400 --val 100 --size 160
+    rope-dense research make-shapes data/rooms --layout depth --size 96 128
 """
 
 import argparse
 from collections.abc import Sequence
 
-from .arguments import tool_parser
+from ..commands.arguments import tool_parser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:

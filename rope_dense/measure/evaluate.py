@@ -1,0 +1,122 @@
+"""Evaluate a checkpoint on the test data of its config."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from mmengine.config import Config, ConfigDict
+from mmengine.dist import is_main_process
+
+from ..checks.data import check_data
+from ..checks.model import build_model, check_image_sizes
+from ..project.angles import check_convention
+from ..project.building import building
+from ..project.errors import UsageError
+from ..project.launch import build_runner, enable_compile, run_test
+from ..project.load import datasets_of, evaluators, find_model, used_loaders
+from ..project.task import detects
+from ..project.weights import check_tested_weights
+from ..utils.atomic_write import atomic_files
+from ..utils.config_parts import nodes
+
+
+def evaluate(
+    config: str,
+    checkpoint: str | None = None,
+    *,
+    out: str | None = None,
+    tta: bool = False,
+    compile: bool = False,
+    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    work_dir: str | None = None,
+    data_root: str | None = None,
+    launcher: str = 'none',
+) -> None:
+    """Test a model; metrics are printed and logged in the work folder.
+
+    Args:
+        config, checkpoint, cfg_options, work_dir, data_root: see ``find_model``.
+        out: file or folder of the predictions, see ``saved_predictions``.
+        tta: augment test images, see ``enable_tta``.
+        compile: compile the backbone's blocks.
+        launcher: of the processes of a distributed run.
+
+    Raises:
+        UsageError, CheckpointError: settings, files or data that cannot be used.
+    """
+    cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root)
+    if weights is None:
+        raise UsageError('each of several tasks is tested with its own config')
+    with building('the config'):
+        loaders = used_loaders(cfg, 'test')
+        cfg.load_from, cfg.resume = weights, False
+        model = build_model(cfg)
+        check_image_sizes(cfg, model, loaders)
+        check_convention(cfg, check_tested_weights(weights, model))
+        check_data(cfg, loaders)
+        if cfg.get('own_data') and is_main_process():
+            print(cfg.own_data)
+        del model
+        if tta:
+            enable_tta(cfg)
+        if compile:
+            enable_compile(cfg)
+    # mmengine copies the config to the work folder: not over the training's, which has other
+    # data, and no model for --tta around its own.
+    name = f'{Path(cfg.filename).stem}_test.py'
+    cfg = Config(cfg._cfg_dict, cfg_text=cfg.text, filename=name)
+    with saved_predictions(cfg, out) if out else nullcontext():
+        run_test(build_runner(cfg, launcher))
+
+
+def enable_tta(cfg: Config) -> None:
+    """--tta: test with the config's `tta_model` and `tta_pipeline`."""
+    if not (cfg.get('tta_model') and cfg.get('tta_pipeline')):
+        raise UsageError('--tta: the config lacks tta_model or tta_pipeline')
+    warn_of_tta_sizes(cfg)
+    cfg.model = ConfigDict(cfg.tta_model, module=cfg.model)
+    for _, dataset in datasets_of(cfg, 'test_dataloader'):
+        dataset.pipeline = cfg.tta_pipeline
+
+
+def warn_of_tta_sizes(cfg: Config) -> None:
+    """Print a warning where all views of an image are larger, or smaller, than its test size."""
+    tested, views = (
+        [
+            step.scale if isinstance(step.scale, int) else min(step.scale)
+            for _, step in nodes(pipeline)
+            if 'Resize' in str(step.get('type')) and step.get('scale')
+        ]
+        for pipeline in (cfg.test_dataloader.dataset.get('pipeline'), cfg.tta_pipeline)
+    )
+    if tested and views and not min(views) <= tested[0] <= max(views):
+        print(
+            f'warning: --tta resizes to shorter sides of {min(views)} to {max(views)} pixels, the '
+            f'test pipeline to {tested[0]}: set the scales of tta_pipeline',
+            file=sys.stderr,
+        )
+
+
+@contextmanager
+def saved_predictions(cfg: Config, out: str) -> Iterator[None]:
+    """--out: let a test write its predictions, of mmdet to a pickle, of mmseg to PNGs in a folder.
+
+    They appear when the test is complete.
+    """
+    metrics = [metric for _, metric in evaluators(cfg, 'test_evaluator')]
+    with atomic_files(Path(out).parent if detects(cfg) else out) as partial:
+        if detects(cfg):
+            dump = ConfigDict(
+                type='mmdet.DumpDetResults', out_file_path=str(partial / Path(out).name)
+            )
+            cfg.test_evaluator = [*metrics, dump]
+        else:
+            writers = [metric for metric in metrics if metric.type == 'IoUMetric']
+            if not writers:
+                raise UsageError('--out: only IoUMetric writes label images')
+            for metric in writers:
+                metric.output_dir = str(partial)
+        yield

@@ -1,0 +1,1 @@
+"""Train by a config: its options, the checks before the run, the run and its report."""

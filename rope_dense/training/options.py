@@ -1,0 +1,102 @@
+"""Options of a training, which change its config.
+
+Each function raises UsageError if the config or the machine does not support the option.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from mmengine.config import Config, ConfigDict
+
+from ..project.errors import UsageError
+from ..project.launch import enable_compile
+from ..project.weights import resolve_resume
+
+
+class TrainingOptions(TypedDict, total=False):
+    """The options of ``apply_training_options`` by name, see ``add_training_arguments``."""
+
+    amp: str | None
+    ema: float | None
+    with_cp: bool
+    compile: bool
+    fsdp: bool
+    auto_scale_lr: bool
+    load_from: str | None
+    resume: str | None
+
+
+def apply_training_options(
+    cfg: Config,
+    launcher: str = 'none',
+    *,
+    amp: str | None = None,
+    ema: float | None = None,
+    with_cp: bool = False,
+    compile: bool = False,
+    fsdp: bool = False,
+    auto_scale_lr: bool = False,
+    load_from: str | None = None,
+    resume: str | None = None,
+) -> None:
+    """Change a config as the options of a training say.
+
+    Args:
+        launcher: of the processes of a distributed run.
+        resume: a checkpoint, or 'auto' for the last one in the work folder.
+    """
+    if amp:
+        enable_amp(cfg, amp)
+    if ema is not None:
+        enable_ema(cfg, ema)
+    if with_cp:
+        cfg.model.backbone.with_cp = True
+    if compile:
+        enable_compile(cfg)
+    if fsdp:
+        enable_fsdp(cfg, launcher)
+    if auto_scale_lr:
+        cfg.auto_scale_lr = ConfigDict(cfg.get('auto_scale_lr') or {}, enable=True)
+    if load_from:
+        cfg.load_from = load_from
+    if resume:
+        resolve_resume(cfg, resume)
+
+
+def enable_amp(cfg: Config, precision: str) -> None:
+    """--amp fp16, --amp bf16: train in mixed precision."""
+    wrapper = cfg.optim_wrapper
+    kind = wrapper.get('type', 'OptimWrapper')  # mmengine's default
+    if kind not in ('OptimWrapper', 'AmpOptimWrapper', 'BFloat16OptimWrapper'):
+        raise UsageError(f'--amp: optim_wrapper.type is {kind!r}, it must be OptimWrapper')
+    replaced = {name: wrapper.pop(name, None) for name in ('dtype', 'loss_scale')}
+    if precision == 'bf16':
+        wrapper.type = 'BFloat16OptimWrapper'
+    else:
+        scale = replaced['loss_scale'] or 'dynamic'
+        wrapper.update(type='AmpOptimWrapper', dtype='float16', loss_scale=scale)
+
+
+def enable_ema(cfg: Config, momentum: float) -> None:
+    """--ema: keep, evaluate and save a moving average of the weights."""
+    if has_average(cfg):
+        raise UsageError('--ema: custom_hooks of the config has an EMAHook already; change it')
+    cfg.custom_hooks = [*(cfg.get('custom_hooks') or []), dict(type='EMAHook', momentum=momentum)]
+
+
+def has_average(cfg: Config) -> bool:
+    """True if the config has a moving average of the weights."""
+    return any(hook['type'] == 'EMAHook' for hook in cfg.get('custom_hooks') or [])
+
+
+def enable_fsdp(cfg: Config, launcher: str) -> None:
+    """--fsdp: shard weights, gradients and optimizer state over the processes."""
+    if launcher == 'none':
+        raise UsageError('--fsdp: needs a distributed run, such as with tools/dist_train.sh')
+    if has_average(cfg):
+        raise UsageError('--fsdp: a moving average (--ema, EMAHook) needs whole weights; leave one')
+    if cfg.get('runner_type') or cfg.get('strategy'):
+        raise UsageError('--fsdp: the config has a runner_type or strategy of its own')
+    cfg.runner_type = 'FlexibleRunner'
+    cfg.strategy = dict(type='rope_dense.engine.fsdp.BlockFSDPStrategy')
