@@ -1,13 +1,13 @@
-"""The rows of a benchmark, and its files."""
+"""Measure a model: parameters, multiply-adds, memory, and time by kind of operation."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Literal
 
 import mmcv
 import numpy as np
@@ -15,45 +15,100 @@ import torch
 from mmengine.config import Config
 from mmengine.dataset import Compose, pseudo_collate
 from mmengine.registry import TRANSFORMS
+from mmengine.utils import to_2tuple
 from torch import nn
 
-from ..project.building import build_part
+from ..checks.model import random_model
+from ..project.building import build_part, checked_device
 from ..project.errors import UsageError
-from ..project.load import used_loaders
+from ..project.load import load_config, used_loaders
 from ..project.sizes import at_size
-from ..utils.atomic_write import atomic_write, atomic_write_text
+from ..utils.atomic_write import atomic_write_text
 from ..utils.config_parts import pipelines, without_labels
-from .count import count_products
+from ..utils.size_text import parse_size
+from ..utils.sizes import ImageSize
+from .count import count_products, measured_size
 from .results import csv_text
 from .speed import measure_speed
-from .time_bars import draw_time_bars
 
+Mode = Literal['forward', 'training', 'end-to-end']
 FILE = 480 * 640  # pixels, of most files of COCO
 
 
-def measure(
-    model: nn.Module, cfg: Config, height: int, width: int, args: argparse.Namespace
+def benchmark(
+    config: str,
+    *,
+    sizes: Sequence[str] = (),
+    modes: Sequence[Mode] = ('forward', 'training'),
+    batch: int = 1,
+    rounds: int = 5,
+    device: str | None = 'cpu',
+    threads: int | None = None,
+    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    work_dir: str | None = None,
+) -> dict:
+    """Measure the model of a config with random weights, on images of noise.
+
+    Prints a line for each size and mode, and writes benchmark.json and benchmark.csv to the folder
+    benchmark/ of the work folder.
+
+    Args:
+        config, cfg_options, work_dir: see ``load_config``.
+        sizes: '640' for squares, or '480x640', height and width in pixels; by default
+            ``measured_size``.
+        modes, rounds: see ``measure_speed``.
+        batch: images at a time.
+        device: 'cpu', 'cuda' ...; None for a GPU if there is one.
+        threads: of the CPU; by default PyTorch's choice.
+
+    Returns:
+        The content of benchmark.json.
+
+    Raises:
+        UsageError, CheckpointError, ValueError: the model cannot be built or take such images.
+    """
+    measured = checked_device(device)
+    cfg = load_config(config, cfg_options, work_dir)
+    pixels = [to_2tuple(parse_size(size)) for size in sizes] or [measured_size(cfg)]
+    if threads:
+        torch.set_num_threads(threads)
+    model = random_model(cfg).to(measured)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    print(f'{config}: {parameters / 1e6:.1f} M parameters, on {measured}', flush=True)
+    rows = [row for size in pixels for row in rows_of(model, cfg, size, modes, batch, rounds)]
+    options = cfg_options if isinstance(cfg_options, Mapping) else [*cfg_options]
+    report = dict(config=config, cfg_options=options, parameters=parameters)
+    report |= dict(device=device_name(measured), threads=torch.get_num_threads())
+    report |= dict(torch=torch.__version__, rows=rows)
+    folder = Path(cfg.work_dir) / 'benchmark'
+    write(folder, report)
+    print(f'Written to {folder}')
+    return report
+
+
+def rows_of(
+    model: nn.Module, cfg: Config, size: ImageSize, modes: Sequence[Mode], batch: int, rounds: int
 ) -> list[dict]:
     """The rows of one image size, printed as they come.
 
     Raises:
         UsageError: the model cannot take such images.
     """
-    numbers = dict(height=height, width=width, batch=args.batch, rounds=args.rounds)
+    height, width = size
     rows, scope = [], cfg.default_scope
     try:
         products = count_products(model, height=height, width=width)
-        for mode in args.modes:
+        for mode in modes:
             with tempfile.TemporaryDirectory() as folder:
                 load = None
                 if mode == 'end-to-end':
-                    file = write_picture(Path(folder), height, width)
-                    load = loader(cfg, (height, width), args.batch, file)
+                    load = loader(cfg, size, batch, write_picture(Path(folder), height, width))
+                numbers = dict(height=height, width=width, batch=batch, rounds=rounds)
                 speed = measure_speed(model, scope, mode, **numbers, load=load)
             rows.append(speed | asdict(products))
             print(line(rows[-1]), flush=True)
     except (ValueError, RuntimeError) as error:
-        raise UsageError(f'{height} x {width} images, batch {args.batch}: {error}') from error
+        raise UsageError(f'{height} x {width} images, batch {batch}: {error}') from error
     return rows
 
 
@@ -97,15 +152,11 @@ def device_name(device: torch.device) -> str:
 
 
 def write(folder: Path, report: dict) -> None:
-    """Write the three files; each is complete or absent."""
-    rows = report['rows']
+    """Write both files; each is complete or absent."""
     flat = [
         {name: value for name, value in row.items() if name != 'share'}
         | {f'share_{kind}': share for kind, share in row['share'].items()}
-        for row in rows
+        for row in report['rows']
     ]
-    title = f'{report["config"]}, {report["parameters"] / 1e6:.1f} M parameters, {report["device"]}'
-    with atomic_write(folder / 'benchmark.png') as partial:
-        draw_time_bars(rows, partial, title=title)
     atomic_write_text(folder / 'benchmark.csv', csv_text(flat))
     atomic_write_text(folder / 'benchmark.json', json.dumps(report, indent=2) + '\n')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ..rope import Rotary, RotaryEmbedding
 
+os.environ.setdefault('KINETO_LOG_LEVEL', '6')  # or the profiler prints when it starts and stops
 EMBEDDING = 'rotary embedding'
 # An operation is of the first kind whose pattern is in its name, or in the name of its parent.
 # (PyTorch's own backward operations end on a number, those of other autograd functions do not.)
