@@ -33,10 +33,10 @@ python - "$config" > /dev/null <<'END'
 import sys
 
 import torch
-from mmengine.config import Config
-from mmengine.registry import MODELS
 
 import rope_dense
+from rope_dense.checks.model import random_model
+from rope_dense.project.load import load_config
 from rope_dense_command import command
 
 assert rope_dense.__file__.startswith(sys.prefix), rope_dense.__file__
@@ -47,8 +47,7 @@ for name, *arguments in (
     ('print_recipe', 'realtime', '--cfg-options', *own),
 ):
     assert command(name)(arguments) == 0, name
-model = MODELS.build(dict(Config.fromfile(sys.argv[1]).model, _scope_='mmdet'))
-torch.save(model.state_dict(), 'weights.pth')
+torch.save(random_model(load_config(sys.argv[1])).state_dict(), 'weights.pth')
 END
 rope-dense predict "$config" weights.pth shapes/coco/val2017 --score 0 --out results
 grep -q '"score"' results/predictions.json

@@ -11,11 +11,12 @@ from mmengine.config import Config
 from mmengine.dataset import Compose
 from mmengine.logging import MessageHub, MMLogger
 from mmengine.registry import RUNNERS
-from mmengine.runner import FlexibleRunner, Runner
+from mmengine.runner import FlexibleRunner, LogProcessor, Runner
 from mmengine.visualization import Visualizer
 from torch.utils.data import DataLoader
 
 from .divergence import DivergenceHook
+from .log_line import ShortLogProcessor
 from .progress_hook import ProgressHook
 from .resume_hook import ResumeHook
 
@@ -83,6 +84,12 @@ class ToolRunner:
         """Build a message hub of this run alone; mmengine's is shared by runs of one second."""
         own = dict(name=self.log_dir)  # type: ignore[attr-defined]
         return super().build_message_hub(own)  # type: ignore[misc]
+
+    def build_log_processor(self, log_processor: LogProcessor | dict) -> LogProcessor:
+        """Build a log processor; mmengine's own writes short lines."""
+        if isinstance(log_processor, dict) and log_processor.get('type', 'LogProcessor') == 'LogProcessor':
+            log_processor = {**log_processor, 'type': ShortLogProcessor}
+        return super().build_log_processor(log_processor)  # type: ignore[misc]
 
     def build_visualizer(self, visualizer: Visualizer | dict | None = None) -> Visualizer:
         """Build a visualizer of this run alone.
