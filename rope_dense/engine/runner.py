@@ -87,8 +87,9 @@ class ToolRunner:
 
     def build_log_processor(self, log_processor: LogProcessor | dict) -> LogProcessor:
         """Build a log processor; mmengine's own writes short lines."""
-        if isinstance(log_processor, dict) and log_processor.get('type', 'LogProcessor') == 'LogProcessor':
-            log_processor = {**log_processor, 'type': ShortLogProcessor}
+        given = log_processor
+        if isinstance(given, dict) and given.get('type', 'LogProcessor') == 'LogProcessor':
+            log_processor = {**given, 'type': ShortLogProcessor}
         return super().build_log_processor(log_processor)  # type: ignore[misc]
 
     def build_visualizer(self, visualizer: Visualizer | dict | None = None) -> Visualizer:
