@@ -19,12 +19,11 @@ import torch
 from mmengine.dist import barrier
 
 from ..utils.atomic_write import atomic_write
+from ..utils.locations import HUB, WEB
 from .errors import CheckpointError
 from .read import INDEX, read_checkpoint, read_index
 
 Location = str | os.PathLike[str]
-HUB = 'hf-hub:'
-WEB = ('https://', 'http://')
 SINGLE_FILES = ('model.safetensors', 'pytorch_model.bin')
 # The first that a repository has is taken; LingBot-Vision's have the last.
 HUB_FILES = (*SINGLE_FILES, *(file + INDEX for file in SINGLE_FILES), 'model.pt')

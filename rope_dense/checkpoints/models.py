@@ -48,7 +48,7 @@ class ModelLayout(Layout):
         return {**with_prefix(BACKBONE, ours), **others}
 
 
-DETECTORS = {
+PUBLISHED_MODELS = {
     'transformers': ModelLayout(
         "transformers' DEIMv2",
         (r'model\.enc_score_head\.weight', r'model\.conv_encoder\.fusion_proj\..+'),
@@ -98,7 +98,7 @@ def find_detector(contents: dict) -> tuple[ModelLayout, StateDict] | None:
     for state in candidates:
         if isinstance(state, dict):
             weights = {key: x for key, x in state.items() if isinstance(x, Tensor)}
-            for layout in DETECTORS.values():
+            for layout in PUBLISHED_MODELS.values():
                 if layout.fits(weights):
                     return layout, weights
     return None
@@ -263,7 +263,7 @@ def to_published(ours: StateDict, kind: str) -> StateDict:
     unknown = [key for key in others if not find_row(key, table)[0]]
     if unknown or not backbone:
         raise CheckpointError(
-            f'these are not the weights of a detector of {DETECTORS[kind].name}: '
+            f'these are not the weights of a detector of {PUBLISHED_MODELS[kind].name}: '
             f'{listed(unknown) or "no backbone"}'
         )
     published = renamed(others, table)

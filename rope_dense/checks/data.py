@@ -19,7 +19,7 @@ from ..project.building import build_part
 from ..project.errors import UsageError, usage_errors
 from ..project.load import component_of, datasets_of, evaluators
 from ..project.task import detects
-from ..project.weights import is_remote
+from ..utils.locations import is_remote
 from .depth import check_depths
 from .masks import check_masks
 from .model import check_classes

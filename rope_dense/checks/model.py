@@ -17,7 +17,7 @@ from ..backbones.base import Backbone
 from ..project.building import build_part, building
 from ..project.errors import UsageError
 from ..project.load import datasets_of
-from ..utils.config_parts import nodes
+from ..utils.config_parts import nodes, size_steps
 
 SIZES = ('size', 'crop_size', 'scale', 'scales')  # settings of transforms, in pixels
 
@@ -90,8 +90,7 @@ def size_settings(cfg: Config, loaders: Iterable[str]) -> Iterator[tuple[str, Co
     for loader in loaders:
         parts |= {f'{key}.pipeline': d.get('pipeline') for key, d in datasets_of(cfg, loader)}
     for start, part in parts.items():
-        for key, node in nodes(part, start):
-            yield from ((key, node, name) for name in SIZES)
+        yield from size_steps(part, start, SIZES)
 
 
 def patch_size(model: nn.Module) -> int:
@@ -108,7 +107,7 @@ def shortest_side(node: ConfigDict, name: str) -> float:
 
     The setting is a number, a pair, or a list of numbers or pairs.
     """
-    if node.get(name) is None or str(node.get('crop_type', '')).startswith('relative'):
+    if str(node.get('crop_type', '')).startswith('relative'):
         return np.inf
     try:
         sizes = np.array(node[name], float)

@@ -226,7 +226,7 @@ def smallest_size(backbone: Backbone) -> ImageSize:
     return height, width
 
 
-DETECTORS = ('detector', 'retinanet', 'deim', 'rcnn')  # modules beside this one
+DETECTOR_MODULES = ('detector', 'retinanet', 'deim', 'rcnn')  # modules beside this one
 # Models that can be exported. A package that has others adds them where it registers these models.
 GRAPHS: dict[type, type[Graph]] = {Backbone: BackboneGraph}
 
@@ -247,7 +247,7 @@ def graph_of(model: nn.Module, dtype: torch.dtype = torch.float32) -> Graph:
 def graphs() -> dict[type, type[Graph]]:
     """``GRAPHS``, and detectors and segmentors where their packages are there."""
     found = dict(GRAPHS)
-    modules = dict(segmentor='mmseg', shared='mmengine') | dict.fromkeys(DETECTORS, 'mmdet')
+    modules = dict(segmentor='mmseg', shared='mmengine') | dict.fromkeys(DETECTOR_MODULES, 'mmdet')
     for module, package in modules.items():
         if find_spec(package):
             found |= import_module(f'.{module}', __package__).GRAPHS

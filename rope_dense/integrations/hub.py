@@ -20,10 +20,10 @@ from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor
 
 from ..checkpoints.errors import CheckpointError
-from ..checkpoints.fetch import HUB
 from ..checkpoints.read import file_format, read_checkpoint
 from ..utils.atomic_write import atomic_write, atomic_write_text
 from ..utils.config_parts import without_labels
+from ..utils.locations import HUB
 from .hub_config import read_settings, registered_only, storable
 
 CONFIG, WEIGHTS, CARD = 'config.json', 'model.safetensors', 'README.md'

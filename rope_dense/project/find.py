@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..utils.configs import CONFIGS
+from ..utils.locations import HUB, is_remote
 from ..utils.similar import did_you_mean
 from .errors import UsageError
-
-HUB = 'hf-hub:'  # before the name of a model on the Hugging Face hub
 
 
 class ModelFiles(NamedTuple):
@@ -40,7 +39,7 @@ def find_files(source: str | Path, checkpoint: str | Path | None = None) -> Mode
     """
     source, given = str(source), None if checkpoint is None else str(checkpoint)
     config = find_config(source)
-    if given and '://' not in given and not given.startswith(HUB) and not os.path.exists(given):
+    if given and not is_remote(given) and not os.path.exists(given):
         raise UsageError(f'checkpoint {given!r}: no such file{did_you_mean(given, beside(given))}')
     if os.path.isdir(source) and not is_stored(source):
         return ModelFiles(config, given or best_checkpoint(Path(source)), source)

@@ -6,7 +6,7 @@ import copy
 
 from mmengine.config import Config, ConfigDict
 
-from ..utils.config_parts import pipelines
+from ..utils.config_parts import pipelines, size_steps
 from ..utils.size_text import parse_size  # noqa: F401  # of options of the same meaning
 from ..utils.sizes import ImageSize
 
@@ -52,7 +52,7 @@ def resize_steps(config: Config) -> list[ConfigDict]:
                 f'test pipeline: Pad(size={step.size}) fixes the size of the images; pad to a '
                 'multiple with size_divisor instead'
             )
-    resizes = [step for step in steps if 'scale' in step]
+    resizes = [step for _, step, _ in size_steps(steps)]
     if not resizes:
         raise ValueError(
             f'test pipeline of {config.filename}: no step has a `scale`, add a Resize to it'

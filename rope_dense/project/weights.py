@@ -9,12 +9,14 @@ from mmengine.config import Config
 from mmengine.runner import CheckpointLoader
 from torch import Tensor, nn
 
+from ..backbones.base import Backbone
 from ..checkpoints.errors import listed
-from ..checkpoints.fetch import HUB, WEB, Location, fetch
+from ..checkpoints.fetch import Location, fetch
 from ..checkpoints.models import convert_detector
 from ..checkpoints.read import read_ahead, read_checkpoint
 from ..checkpoints.weights import check_plain
 from ..utils.config_parts import nodes
+from ..utils.locations import HUB, WEB, is_remote
 from .angles import check_convention
 from .errors import UsageError
 from .find import last_checkpoint
@@ -46,11 +48,6 @@ def read_safely() -> None:
     CheckpointLoader.register_scheme(['', *WEB, HUB], load_from_source, force=True)
 
 
-def is_remote(path: Location) -> bool:
-    """True if `path` is no file of this machine: a URL, or a name in a zoo or on a hub."""
-    return '://' in str(path) or str(path).startswith(HUB)
-
-
 def resolve_resume(cfg: Config, resume: str) -> None:
     """Resume from a checkpoint file or, for 'auto', from the last one in the work_dir, if any."""
     path = last_checkpoint(cfg.work_dir) if resume == 'auto' else resume
@@ -70,6 +67,7 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
         UsageError: it does not fit, or has no weights, or none that are finite, or no training
             state to resume.
     """
+    check_pretrained(cfg, model)
     for key, node in nodes(cfg.model, 'model'):
         if key.endswith('init_cfg') and node.get('type') == 'Pretrained':
             checkpoint = node.get('checkpoint')
@@ -94,6 +92,22 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
         )
     check_complete(model, weights, f'--resume {path!r}')
     check_finite(weights, f'--resume {path!r}')
+
+
+def check_pretrained(cfg: Config, model: nn.Module) -> None:
+    """Raise UsageError if `model.pretrained` of a stock config names a zoo's weights.
+
+    mmseg gives it to the backbone, and they are for the backbone that was replaced.
+    """
+    given = str(cfg.model.get('pretrained') or '')
+    backbone = getattr(model, 'backbone', None)
+    if '://' not in given or given.startswith(WEB) or not isinstance(backbone, Backbone):
+        return
+    if not cfg.model.backbone.get('init_cfg'):
+        raise UsageError(
+            f'model.pretrained={given!r}: weights of the backbone that {type(backbone).__name__} '
+            'replaces; set model.pretrained=None, and give weights by model.backbone.init_cfg'
+        )
 
 
 def check_tested_weights(path: str, model: nn.Module) -> dict:

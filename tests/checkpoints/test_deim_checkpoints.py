@@ -19,7 +19,7 @@ from helpers.edgecrafter import VARIABLE, edgecrafter
 from helpers.grid import CONFIGS
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.checkpoints.models import (
-    DETECTORS,
+    PUBLISHED_MODELS,
     convert_detector,
     find_detector,
     to_published,
@@ -94,7 +94,7 @@ def test_deimv2_s_own_layout_and_back(size: str) -> None:
     assert published.keys() >= set(names)
     contents = dict(ema=dict(module=published, updates=3), model={})
     found = find_detector(contents)
-    assert found is not None and found[0] is DETECTORS['deimv2']
+    assert found is not None and found[0] is PUBLISHED_MODELS['deimv2']
     back = convert_detector(contents, 'file')['state_dict']
     assert back.keys() == weights.keys()
     assert all(torch.equal(back[key], x) for key, x in weights.items())
@@ -117,7 +117,7 @@ def test_every_key_of_the_full_sizes(path: Path) -> None:
     kind, weights = 'edgecrafter' if path.stem.startswith('ec') else 'deimv2', without_memory(path)
     published = to_published(weights, kind)
     found = find_detector(published)
-    assert found is not None and found[0] is DETECTORS[kind]
+    assert found is not None and found[0] is PUBLISHED_MODELS[kind]
     back = convert_detector(published, path.stem)['state_dict']
     assert {key: x.shape for key, x in back.items()} == {k: x.shape for k, x in weights.items()}
 

@@ -29,6 +29,12 @@ def test_missing_checkpoints(
     fails(train, detector, *options, says=['model: ', "init_cfg has ['map_location']"])
 
 
+def test_pretrained_weights_of_another_backbone(train: Main, segmentor: str, fails: Fails) -> None:
+    options = ['--cfg-options', 'model.pretrained=open-mmlab://resnet50_v1c']
+    says = ["model.pretrained='open-mmlab://resnet50_v1c'", 'set model.pretrained=None']
+    assert 'backbone from random values' not in fails(train, segmentor, *options, says=says)
+
+
 def test_pretrained_weights_that_cannot_be_downloaded(
     train: Main,
     detector: str,

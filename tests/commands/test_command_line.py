@@ -8,7 +8,7 @@ import pytest
 
 import rope_dense_command
 from rope_dense.backbones.layers import TableResize
-from rope_dense.checkpoints.models import DETECTORS
+from rope_dense.checkpoints.models import PUBLISHED_MODELS
 from rope_dense.checkpoints.publishers import TARGETS
 from rope_dense.datasets.generated.files import FORMATS, ShapesSettings
 from rope_dense.datasets.generated.shapes import COLORS
@@ -55,7 +55,7 @@ def test_choices_are_those_of_the_package() -> None:
 
     convert = import_early('convert_checkpoint')
     assert set(convert.LAYOUTS) == {*TARGETS, *convert.DETECTORS}
-    assert set(convert.DETECTORS) <= set(DETECTORS)
+    assert set(convert.DETECTORS) <= set(PUBLISHED_MODELS)
     export = import_early('export')
     assert set(export.FORMATS) == set(PACKAGES)
     assert set(export.PRECISIONS) == set(DTYPES.values())

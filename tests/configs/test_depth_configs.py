@@ -20,7 +20,7 @@ from torch import nn
 
 from helpers.dinov3_source import dinov3
 from helpers.grid import CONFIGS, read, readme_variants, value
-from rope_dense.checkpoints.models import DETECTORS
+from rope_dense.checkpoints.models import PUBLISHED_MODELS
 
 FOLDER = CONFIGS / 'depth'
 LINEAR = 'linear_dinov3-b_8xb2-38k_nyu-416x544'
@@ -233,7 +233,7 @@ def test_chmv2_is_transformers_(transformers: ModuleType) -> None:
     assert colours.std == pytest.approx([255 * x for x in (0.213, 0.156, 0.143)])
     with torch.device('meta'):
         weights = transformers.CHMv2ForDepthEstimation(theirs).state_dict()
-    ours = DETECTORS['chmv2'].to_ours(weights)
+    ours = PUBLISHED_MODELS['chmv2'].to_ours(weights)
     expected = {key: x.shape for key, x in build(cfg).state_dict().items()}
     actual = {key: x.shape for key, x in ours.items() if not key.endswith('.k_bias')}
     actual.pop('backbone.rope.periods', None)
