@@ -1,5 +1,5 @@
 # `make demo`: the real-time detector of ./deim_vit_rope_mixed_shapes.py with 500 iterations of 4
-# images, four minutes on two CPU cores. Results: docs/results.md.
+# images, five minutes on two CPU cores. Results: docs/evidence.md.
 _base_ = './deim_vit_rope_mixed_shapes.py'
 
 model = dict(bbox_head=dict(mal_gamma=1.0))  # 1.5 suppresses duplicates more slowly

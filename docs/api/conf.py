@@ -10,7 +10,7 @@ project, version = 'rope_dense', rope_dense.__version__
 extensions = ['myst_parser', 'sphinx.ext.autodoc', 'sphinx.ext.napoleon', 'sphinx.ext.viewcode']
 myst_heading_anchors = 3
 exclude_patterns = ['guides/api']
-# Links to configs and benchmarks, which are no pages here; test_readme_documents.py tests them.
+# Links to configs and benchmarks, which are no pages here; test_pages.py tests them.
 suppress_warnings = ['myst.xref_missing']
 autodoc_default_options = {'ignore-module-all': True}  # each object once, where it is defined
 autodoc_inherit_docstrings = False

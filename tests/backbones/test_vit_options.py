@@ -78,7 +78,7 @@ def test_published_sizes(name: str, parameters: float, operations: float):
 
 
 def test_variants_of_the_guide():
-    guide = Path(__file__).parents[2] / 'docs' / 'fused_attention.md'
+    guide = Path(__file__).parents[2] / 'docs' / 'research' / 'fused_attention.md'
     (block,) = re.findall(r"```python\n(dict\(type='RoPEViT'.+?)```", guide.read_text(), re.DOTALL)
     kinds = []
     for statement in ast.parse(block).body:

@@ -1,4 +1,4 @@
-"""Every command of README.md, docs/use.md and docs/own_data.md, on small data and small models."""
+"""Commands and Python of README.md, docs/use.md and docs/own_data.md, on small data and models."""
 
 import glob
 import io
@@ -15,9 +15,9 @@ import pytest
 from mmengine.registry import DefaultScope
 from PIL import Image
 
-import rope_dense_command
 from rope_dense.backbones.archs import VIT_ARCHS
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
+from rope_dense_command import command
 
 pytest.importorskip('mmdet')
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('surroundings')]
@@ -25,24 +25,27 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = ('docs/own_data.md', 'README.md', 'docs/use.md')  # the first trains what the others use
 SHORT = {'epochs=50': 'epochs=1', "weights='default'": 'weights=None'}
 SHORT |= {"'data/own'": "'shapes/coco'", 'size=800': 'size=96'}
-TRAINED = {'CONFIG': 'work_dirs/cats/cats.py', 'CHECKPOINT': 'work_dirs/cats/best_*.pth'}
-SMALLER = {'own.epochs=20': ['own.epochs=1'], 'own.data_root=DATA': ['own.data_root=shapes/coco']}
+SMALLER = {'RUN': ['work_dirs/cats'], 'own.data_root=DATA': ['own.data_root=shapes/coco']}
+SMALLER |= {'own.epochs=20': ['own.epochs=1', 'own.weights=None', 'own.size=96']}
 SMALLER |= {'model.onnx': ['model.onnx', '--size', '96x128', '--batch', '1']}
-SMALLER |= {'480': ['96']}
+SMALLER |= {'480': ['96'], '640': ['96'], '960': ['128']}
+IN_PYTHON = {"'640', '960'": "'96', '128'", "'model.onnx'": "'p.onnx', size='96x128', batch=1"}
+IN_PYTHON |= {'harbour.png': 'pictures/0.png'}
 
 
-def commands(page: str) -> list[str]:
-    """In the order of the page; of a pipe the last one."""
+def commands(page: str) -> list[list[str]]:
+    """Words of each, in the order of the page; of a pipe the last one."""
     text = (ROOT / page).read_text()
     blocks = '\n'.join(re.findall(r'```bash\n(.*?)```', text, re.DOTALL))
-    lines = [line.rpartition('| ')[2] for line in blocks.splitlines()]
-    return [line for line in lines if line.startswith('python tools/')]
+    lines = [line.rpartition(' | ')[2] for line in blocks.splitlines()]
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith('rope-dense')]
 
 
-def arguments(command: str) -> list[str]:
+def arguments(words: list[str]) -> list[str]:
     """Of a command, with the trained model, small settings and expanded names."""
-    words = shlex.split(command, comments=True)[2:]
-    words = [small for word in words for small in SMALLER.get(word, [TRAINED.get(word, word)])]
+    words = [small for word in words for small in SMALLER.get(word, [word])]
+    if 'browse-data' in words and 'realtime' in words:
+        words.append('own.weights=None')
     return [name for word in words for name in (sorted(glob.glob(word)) or [word])]
 
 
@@ -107,16 +110,14 @@ class FolderHub:
 
 @pytest.fixture(scope='module')
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with tools, the configs with small settings, pictures and labels; a small ViT."""
+    """A folder with configs of small settings, pictures and labels; a small ViT."""
     folder = tmp_path_factory.mktemp('commands')
-    (folder / 'tools').symlink_to(ROOT / 'tools')
     (folder / 'configs' / 'own').mkdir(parents=True)
-    for name in ('detection', 'cats'):
-        text = (ROOT / 'configs' / 'own' / 'detection.py').read_text()
-        for old, new in SHORT.items():
-            assert old in text
-            text = text.replace(old, new)
-        (folder / 'configs' / 'own' / f'{name}.py').write_text(text)
+    text = (ROOT / 'configs' / 'own' / 'detection.py').read_text()
+    for old, new in SHORT.items():
+        assert old in text
+        text = text.replace(old, new)
+    (folder / 'configs' / 'own' / 'cats.py').write_text(text)
     write_shapes(folder / 'shapes', ShapesSettings(train=4, val=2, size=(64, 96)))
     write_sources(folder)
     tiny = dict(embed_dims=32, depth=4, num_heads=2)
@@ -135,18 +136,29 @@ def test_the_commands_of_a_page_run(
     page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert len(commands(page)) > 3
-    for command in commands(page):
-        given = arguments(command)
-        if 'convert_data' in command:  # which writes nothing over
+    for words in commands(page):
+        name, *given = arguments(words)
+        if name == 'convert-data':  # which writes nothing over
             for file in glob.glob('data/annotations/*.json'):
                 Path(file).unlink()
         monkeypatch.setattr('sys.stdin', io.StringIO('pictures/0.png\n'))
         with DefaultScope.overwrite_default_scope('mmengine'):
-            main = rope_dense_command.command(Path(shlex.split(command)[1]).stem)
-            assert main(given) == 0, command
+            assert command(name.replace('-', '_'))(given) == 0, words
     made = {
         'docs/own_data.md': ('data/masks/train/0.png', 'work_dirs/cats/predictions/pictures/0.jpg'),
-        'README.md': ('work_dirs/detection/predictions/predictions.json', 'results/pictures/1.jpg'),
-        'docs/use.md': ('model.onnx', 'results/predictions.json'),
+        'README.md': ('results/predictions.json', 'results/pictures/1.jpg', 'model.onnx'),
+        'docs/use.md': ('results/predictions.json',),
     }
     assert all((workplace / file).is_file() for file in made[page])
+
+
+def test_the_python_of_the_readme_runs(workplace: Path) -> None:
+    """But for the training, with the run of the commands."""
+    text = (ROOT / 'README.md').read_text()
+    code = re.findall(r'```python\n(import rope_dense\n.*?)```', text, re.DOTALL)[0]
+    for old, new in IN_PYTHON.items():
+        assert old in code
+        code = code.replace(old, new)
+    names: dict = {'rope_dense': __import__('rope_dense')}
+    exec(code[code.index('model = rope_dense.load') :], names)
+    assert len(names['rows']) == 2 and (workplace / 'p.onnx').is_file()

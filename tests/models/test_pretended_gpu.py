@@ -177,7 +177,7 @@ def test_what_waits_is_not_captured() -> None:
 
 @pytest.mark.slow
 def test_waits_of_deimv2_in_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The figures beside ours in docs/status.md, of the version in the test requirements."""
+    """The figures beside ours in docs/evidence.md, of the version in the test requirements."""
     model = to_gpu(deim.theirs('s'))
     loss = pytest.importorskip('transformers.loss.loss_deimv2').Deimv2Loss
     monkeypatch.setattr(loss, 'to', lambda self, _: to_gpu(self))

@@ -67,7 +67,7 @@ def test_values(dtype: torch.dtype, theta_dtype: torch.dtype, size: tuple[int, i
 
 
 def test_the_example_of_the_guide():
-    guide = Path(__file__).parents[2] / 'docs' / 'fused_attention.md'
+    guide = Path(__file__).parents[2] / 'docs' / 'research' / 'fused_attention.md'
     (example,) = re.findall(r'```python\n(import .+?)```', guide.read_text(), re.DOTALL)
     assert 'apply_rotary(queries, theta)' in example
     exec(example, {})

@@ -1,0 +1,29 @@
+"""Draw docs/sizes.png: top-1 of the paper's ViT-B against image size, for each kind of position.
+
+    python docs/research/sizes.py
+
+The numbers are Table A.4 of Heo et al. (ECCV 2024), from rope_dense/research/paper_tables.yml.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rope_dense.measure.plot import draw_resolutions
+from rope_dense.research.papers import as_run
+
+PICTURE = Path(__file__).parents[1] / 'sizes.png'
+LABELS = {
+    'vit-b_rope-mixed': 'RoPE, mixed',
+    'vit-b_rope-axial': 'RoPE, axial',
+    'vit-b_ape': 'absolute positions',
+}
+
+
+def main(out: Path = PICTURE) -> None:
+    runs = [dict(as_run('table-a.4', row), label=label) for row, label in LABELS.items()]
+    draw_resolutions(runs, 'accuracy/top1', out)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,70 @@
+"""README.md and configs/README.md: their numbers are those of their sources."""
+
+import csv
+import importlib.util
+import re
+from pathlib import Path
+
+from matplotlib.image import imread
+
+from rope_dense.research.papers import paper_tables
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / 'README.md').read_text()
+WORDS = ' '.join(TEXT.split())
+
+
+def test_the_readme_is_short() -> None:
+    assert len(TEXT.splitlines()) <= 110
+
+
+def rows(file: str) -> list[dict[str, str]]:
+    """The rows of a csv file of the repository."""
+    with (ROOT / file).open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_accuracies_of_the_paper() -> None:
+    table = paper_tables()['table-a.4']
+    mixed, ape = (
+        dict(zip(table['sizes'], table['rows'][f'vit-b_{name}'], strict=True))
+        for name in ('rope-mixed', 'ape')
+    )
+    assert f'has {mixed[224]} there, {mixed[320]} at 320 and {mixed[512]} at 512' in WORDS
+    assert all(mixed[size] > ape[size] for size in table['sizes'])  # ahead at every size
+
+
+def test_a_training_step() -> None:
+    measured = rows('benchmarks/results/vitdet-both-cpu-float32.csv')
+    found = {row['implementation']: row for row in measured}
+    ours, other = found['rope_dense, mixed, window 14'], found['detectron2 / SAM form, window 14']
+    memory = float(ours['peak_tensors_mb']) / float(other['peak_tensors_mb'])
+    assert f'{1 / float(ours["median_ratio"]):.2f} times as fast' in WORDS
+    assert f'with {memory:.2f} of the memory' in WORDS
+
+
+def test_parity_with_timm() -> None:
+    models = rows('docs/parity.csv')
+    largest = max(float(row[name]) for row in models for name in row if 'difference' in name)
+    within = f'{largest:.1e}'.replace('e-0', 'e-')
+    assert f"{len(models)} architectures equal timm's within {within}" in WORDS
+
+
+def test_the_picture_is_drawn(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location('sizes', ROOT / 'docs' / 'research' / 'sizes.py')
+    assert spec is not None and spec.loader is not None
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    program.main(tmp_path / 'sizes.png')
+    assert imread(tmp_path / 'sizes.png').shape == imread(ROOT / 'docs' / 'sizes.png').shape
+
+
+def test_configs_are_counted() -> None:
+    text = (ROOT / 'configs' / 'README.md').read_text()
+    table = re.findall(r'^\| (\[.*?) \|.*\| ([\d, ]+) \|$', text, re.MULTILINE)
+    assert len(table) > 12
+    for cell, counts in table:
+        folders = [ROOT / 'configs' / name for name in re.findall(r'\]\((\S+)\)', cell)]
+        for folder, count in zip(folders, counts.split(', '), strict=True):
+            files = {path.stem for path in folder.iterdir() if path.suffix in ('.py', '.yml')}
+            assert len(files - {'backbones', 'metafile'}) == int(count), folder
