@@ -20,7 +20,7 @@ from ..project.load import datasets_of, evaluators, find_model, used_loaders
 from ..project.task import detects
 from ..project.weights import check_tested_weights
 from ..utils.atomic_write import atomic_files
-from ..utils.config_parts import nodes
+from ..utils.config_parts import size_steps
 
 
 def evaluate(
@@ -87,8 +87,8 @@ def warn_of_tta_sizes(cfg: Config) -> None:
     tested, views = (
         [
             step.scale if isinstance(step.scale, int) else min(step.scale)
-            for _, step in nodes(pipeline)
-            if 'Resize' in str(step.get('type')) and step.get('scale')
+            for _, step, _ in size_steps(pipeline)
+            if 'Resize' in str(step.get('type'))
         ]
         for pipeline in (cfg.test_dataloader.dataset.get('pipeline'), cfg.tta_pipeline)
     )

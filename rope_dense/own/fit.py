@@ -12,7 +12,7 @@ from typing import Any
 
 from mmengine.config import Config
 
-from ..utils.config_parts import nodes
+from ..utils.config_parts import nodes, size_steps
 from ..utils.configs import CONFIGS
 from .augment import fit_augmentation
 from .settings import Own
@@ -33,11 +33,9 @@ def resize(cfg: dict, factor: float) -> None:
     parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
     parts += [cfg.get('tta_pipeline'), cfg['model']['data_preprocessor']]
     parts += [cfg['model'].get('test_cfg')] if cfg.get('default_scope') == 'mmseg' else []
-    for part in parts:
-        for _, node in nodes(part):
-            for name in PIXELS:
-                if node.get(name) not in (None, 1):  # a divisor of 1 does not pad
-                    node[name] = multiplied(node[name], factor)
+    for _, node, name in size_steps(parts, names=PIXELS):
+        if node[name] != 1:  # a divisor of 1 does not pad
+            node[name] = multiplied(node[name], factor)
 
 
 def multiplied(value: object, factor: float) -> Any:

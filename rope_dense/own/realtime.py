@@ -7,7 +7,7 @@ import math
 from mmengine.config import Config
 
 from ..datasets.dense_stages import set_stages, with_masks
-from ..utils.config_parts import nodes
+from ..utils.config_parts import nodes, size_steps
 from .data import OwnData
 from .detection import fit_objects
 from .fit import early_stop, finished, fit_schedule, fit_weights, read_recipe
@@ -72,9 +72,11 @@ def fit_sizes(cfg: dict, size: int) -> None:
     """Set all sizes in pixels, and let mosaics load their images, so that a run resumes exactly."""
     loader, factor = cfg['train_dataloader'], size / RECIPE_SIZE
     parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
-    for _, step in nodes([*parts, cfg['tta_pipeline']]):
+    parts.append(cfg['tta_pipeline'])
+    for _, step, _ in size_steps(parts):
         if step.get('type') == 'Resize':
             step['scale'] = tuple(max(32, round(s * factor / 32) * 32) for s in step['scale'])
+    for _, step in nodes(parts):
         if step.get('type') == 'AffineMosaic':
             step.update(part_size=size // 2, max_cached_images=0)
     loader['dataset']['type'] = 'MosaicCocoDataset'

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
 
-from ..utils.config_parts import nodes
+from ..utils.config_parts import size_steps
 from ..utils.sizes import ImageSize
 
 MOST = 8.0  # times as long as wide: with DINO's queries for less, there are too few tokens
@@ -27,9 +27,9 @@ def most_ratio(pipeline: Iterable[Mapping], patch: int) -> float:
     Args:
         patch: side of the model's patches in pixels.
     """
-    for _, step in nodes([*pipeline]):
-        name, scale = str(step.get('type')).rpartition('.')[2], step.get('scale')
-        if scale is None or (name == 'Resize' and not step.get('keep_ratio')):
+    for _, step, _ in size_steps([*pipeline]):
+        name, scale = str(step.get('type')).rpartition('.')[2], step['scale']
+        if name == 'Resize' and not step.get('keep_ratio'):
             continue
         sides = sorted(scale) if isinstance(scale, (list, tuple)) else [scale, scale]
         if name == 'ResizeShortestEdge':

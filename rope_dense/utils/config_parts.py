@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 
@@ -16,6 +16,19 @@ def nodes(part: object, key: str = '') -> Iterator[tuple[str, Any]]:
         items = enumerate(part)
     for name, item in items:
         yield from nodes(item, f'{key}.{name}' if key else str(name))
+
+
+def size_steps(
+    part: object, key: str = '', names: Sequence[str] = ('scale',)
+) -> Iterator[tuple[str, Any, str]]:
+    """Yield (config key, step, name) of each size in a pipeline, in steps within others too.
+
+    Args:
+        part: a pipeline, or any part of a config.
+        names: of the settings that are sizes in pixels.
+    """
+    for place, step in nodes(part, key):
+        yield from ((place, step, name) for name in names if step.get(name) is not None)
 
 
 def leaf_datasets(dataset: Any, key: str) -> Iterator[tuple[str, Any]]:
