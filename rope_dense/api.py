@@ -6,7 +6,7 @@
     rows = model.evaluate(['640', '960'])
     model.export('model.onnx')
 
-They call the ``main`` of the commands, with the same checks and files.
+The commands call the same functions.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def train(
         amp: mixed precision, 'fp16' or 'bf16'.
         with_cp: recompute the backbone's blocks in backward to save memory.
         compile: compile the backbone's blocks.
-        fsdp, launcher: of several processes, see docs/distribution.md.
+        fsdp, launcher: of several processes, see docs/training.md.
         overwrite: remove checkpoints and logs of an earlier training from the work folder.
         cfg_options: changes of the config by dotted keys, such as {'train_cfg.val_interval': 50}.
         own: settings of the recipe, such as ``data_root``, ``epochs`` and ``backbone``.
@@ -181,51 +181,32 @@ class Model:
         names = dict(boxes='bboxes', scores='scores', labels='labels', masks='masks')
         return {name: found[key].numpy() for name, key in names.items() if key in found}
 
-    def evaluate(self, sizes: Sequence[str] = (), **options: object) -> list[dict]:
+    def evaluate(self, sizes: Sequence[str] = (), **options: Any) -> list[dict]:
         """Test at several image sizes, as ``rope-dense eval-resolutions``; a row for each.
 
         Args:
             sizes: such as '640' or '480x640'; by default the config's test size.
-            options: of the command, such as ``scaling=['linear']``; ``work_dir``.
+            options: of ``evaluate_sizes``, such as ``scaling=['linear']``; ``work_dir``.
 
         Raises:
-            ValueError: the model has several tasks.
+            UsageError: the model has several tasks, or an option cannot be used.
         """
-        from .commands import eval_resolutions as command
-        from .measure.results import read_results
-        from .project.sizes import configured_size
+        from .measure.sweep import evaluate_sizes
 
-        if self.checkpoint is None:
-            raise ValueError('each of several tasks is evaluated with its own config')
-        given = [*sizes] or ['x'.join(map(str, configured_size(self.cfg)))]
-        options = {'work_dir': str(Path(self.cfg.work_dir, 'evaluation')), **options}
-        arguments = [self.config, self.checkpoint, '--sizes', *given, *as_arguments(options)]
-        command.main(command.parse_args(arguments))
-        rows = read_results(Path(str(options['work_dir']), 'resolutions.json'))['rows']
-        return [row for row in rows if row['size'] in given]
+        settings = {'work_dir': str(Path(self.cfg.work_dir, 'evaluation')), **options}
+        return evaluate_sizes(self.config, self.checkpoint, sizes=sizes, **settings)
 
-    def export(self, out: str | Path, **options: object) -> Path:
+    def export(self, out: str | Path, **options: Any) -> Path:
         """Write the model as ONNX or ``torch.export``, as ``rope-dense export``.
 
         Args:
             out: NAME.onnx or NAME.pt2.
-            options: of the command, such as ``size='640x640'``, ``dtype='fp16'``.
+            options: of ``export_model``, such as ``size='640x640'``, ``dtype='fp16'``.
         """
-        from .commands import export as command
+        from .export.trained import export_model
 
-        checkpoint = [self.checkpoint] if self.checkpoint else []
-        arguments = [self.config, *checkpoint, str(out), *as_arguments(options)]
-        command.main(command.parse_args(arguments))
+        export_model(self.config, self.checkpoint, out, **options)
         return Path(out)
-
-
-def as_arguments(options: dict[str, object]) -> list[str]:
-    """Options by name as arguments of a command line."""
-    arguments = []
-    for name, value in options.items():
-        values = value if isinstance(value, (list, tuple)) else [value]
-        arguments += [f'--{name.replace("_", "-")}', *([] if value is True else map(str, values))]
-    return arguments
 
 
 def read_picture(image: Picture, max_value: int | None = None) -> np.ndarray:

@@ -99,8 +99,11 @@ def num_parameters(module: nn.Module) -> int:
 
 def weights_text(cfg: Config) -> str:
     """The files that the weights come from."""
-    init_cfg = (cfg.model.get('backbone') or {}).get('init_cfg')
-    start = f'backbone from {init_cfg.checkpoint if init_cfg else "random values"}'
+    backbone = cfg.model.get('backbone') or {}
+    init_cfg = backbone.get('init_cfg')
+    named = init_cfg and init_cfg.get('checkpoint')
+    named = named or backbone.get('pretrained') or cfg.model.get('pretrained')  # keys of mmseg
+    start = f'backbone from {named or "random values"}'
     return f'{start}; all from {cfg.load_from}' if cfg.get('load_from') else start
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import nn
@@ -26,9 +26,8 @@ from ..version import __version__
 from .graphs import Graph, graph_of
 from .rois import translations
 
-Format = Literal['onnx', 'pt2']
 Dynamic = Literal['dynamic']
-PACKAGES = {'onnx': ('onnx', 'onnxscript'), 'pt2': ()}
+PACKAGES = {'.onnx': ('onnx', 'onnxscript'), '.pt2': ()}  # that writing a format needs, by suffix
 DTYPES = {torch.float32: 'fp32', torch.float16: 'fp16', torch.bfloat16: 'bf16'}
 TABLE = 1024  # numbers; ONNX Runtime computes larger constants when it loads a file
 METADATA = 'rope_dense'  # the key of the metadata in an ONNX file
@@ -39,7 +38,6 @@ def export(
     model: nn.Module,
     path: str | Path,
     *,
-    format: Format = 'onnx',
     size: ImageSize | Dynamic = 'dynamic',
     batch: int | Dynamic = 'dynamic',
     dtype: torch.dtype = torch.float32,
@@ -57,8 +55,8 @@ def export(
 
     Args:
         model: it is not changed.
-        path: file to write, NAME.onnx or NAME.pt2. Weights above 2 GB go to NAME.onnx.data.
-        format: 'onnx', for which the extra ``rope_dense[export]`` has to be installed, or 'pt2'.
+        path: file to write: NAME.pt2, or NAME.onnx, for which the extra ``rope_dense[export]`` has
+            to be installed. Weights above 2 GB go to NAME.onnx.data.
         size: (height, width) of the images in pixels, or 'dynamic'.
         batch: images at a time, or 'dynamic'.
         dtype: precision of the backbone, of a ``DEIM`` also of its neck, encoder, decoder layers
@@ -75,10 +73,11 @@ def export(
         ValueError: an argument that is not allowed, or that does not fit the model.
     """
     path = Path(path)
-    check_request(path, format)
+    check_path(path)
     graph = graph_of(model, dtype)
-    if format not in graph.formats:
-        refuse('format', format, f'{" or ".join(graph.formats)} for {type(model).__name__}')
+    if path.suffix[1:] not in graph.formats:
+        names = ' or '.join(f'NAME.{suffix}' for suffix in graph.formats)
+        refuse('path', str(path), f'{names} for {type(model).__name__}')
     if size == 'dynamic':
         check_dynamic(backbone_of(model))
     else:
@@ -92,23 +91,19 @@ def export(
     metadata['colours'] = None if colours is None else [list(map(int, rgb)) for rgb in colours]
     metadata['resize'] = resize
     exported = trace(graph, size, batch)
-    write = {'onnx': write_onnx, 'pt2': write_pt2}[format]
+    write = {'.onnx': write_onnx, '.pt2': write_pt2}[path.suffix]
     with atomic_files(path.parent) as folder:  # weights, NAME.onnx.data, are moved before NAME.onnx
         write(exported, folder / path.name, graph.outputs, metadata)
     return metadata
 
 
-def check_request(path: Path, format: Format) -> None:
+def check_path(path: Path) -> None:
     """Raise ValueError unless such a file can be written on this machine."""
-    if format not in get_args(Format):
+    if path.suffix not in PACKAGES:
         advice = 'TorchScript fixes the size of images, and is no format here'
-        refuse('format', format, f'one of {get_args(Format)} ({advice})')
-    if path.suffix != f'.{format}':
-        refuse('path', str(path), f'a file NAME.{format}')
-    if missing := [name for name in PACKAGES[format] if not find_spec(name)]:
-        raise ValueError(
-            f"format {format!r} needs {' and '.join(missing)}: pip install 'rope_dense[export]'"
-        )
+        refuse('path', str(path), f'NAME.onnx or NAME.pt2 ({advice})')
+    if missing := [name for name in PACKAGES[path.suffix] if not find_spec(name)]:
+        raise ValueError(f"{path} needs {' and '.join(missing)}: pip install 'rope_dense[export]'")
 
 
 def check_image(graph: Graph, size: ImageSize) -> ImageSize:

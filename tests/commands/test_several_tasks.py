@@ -16,6 +16,7 @@ from mmengine.config import Config
 import rope_dense
 from helpers import shared_backbone as small
 from helpers.tool_names import Fails, Main
+from rope_dense.project.errors import UsageError
 from rope_dense_command import command
 
 NAMES = ('boxes', 'classes', 'depth')
@@ -87,7 +88,7 @@ def test_in_python(shared: str, pictures: Path, tmp_path: Path) -> None:
     assert one.depth.pred_depth_map.data.shape == (1, 64, 96)
     assert set(model.plain(other.boxes, score=0.0)) == {'boxes', 'scores', 'labels'}
     assert model.plain(one.classes)['labels'].shape == (64, 96)
-    with pytest.raises(ValueError, match='with its own config'):
+    with pytest.raises(UsageError, match='with its own config'):
         model.evaluate()
 
 

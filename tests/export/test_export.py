@@ -29,7 +29,7 @@ TINY = dict(embed_dims=16, depth=2, num_heads=2)
 def test_a_traced_file_runs_without_this_package(tmp_path: Path) -> None:
     """In a new process that can import nothing but torch."""
     model, path = strong(RoPEViT(TINY)), tmp_path / 'backbone.pt2'
-    metadata = export(model, path, format='pt2')
+    metadata = export(model, path)
     images = [torch.randn(1, 3, 65, 80), torch.randn(3, 3, 48, 113), torch.randn(2, 3, 97, 64)]
     torch.save(images, tmp_path / 'images.pth')
     code = f"""
@@ -60,7 +60,7 @@ def test_a_file_is_as_large_as_its_weights(format: str, size, tmp_path: Path) ->
     """No table of positions, and no image, is in it."""
     arch = dict(embed_dims=768, depth=1, num_heads=12)
     model, path = RoPEViT(arch, rope=dict(type='AxialRoPE')), tmp_path / f'backbone.{format}'
-    export(model, path, format=format, size=size)
+    export(model, path, size=size)
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     assert abs(path.stat().st_size - weights) <= 0.01 * weights  # equal new weights are stored once
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
@@ -114,8 +114,6 @@ def vit(**settings: object) -> RoPEViT:
 WINDOWS = dict(with_cls_token=False, window_block_indexes=(0,))
 SCALING = dict(type='linear', temperature='log')
 REFUSED = {
-    'format': (vit, dict(format='torchscript'), r'format must be one of .*\(TorchScript fixes the'),
-    'suffix': (vit, dict(format='pt2'), r"path must be a file NAME.pt2, got '.*a.onnx'"),
     'batch': (vit, dict(batch=0), 'batch must be an integer from 1 up, got 0'),
     'size': (vit, dict(size=(8, 64)), r'size must be an integer from 16 up.*\(8, 64\)'),
     'classes': (vit, dict(classes=['cat']), 'classes must be None for a backbone'),
@@ -149,6 +147,11 @@ def test_wrong_requests_are_refused_before_tracing(
     assert not list(tmp_path.iterdir())
 
 
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"NAME.onnx or NAME.pt2 \(TorchScript .*, got '.*a.pt'"):
+        export(vit(), tmp_path / 'a.pt')
+
+
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporter, 'find_spec', lambda name: None)
     with pytest.raises(ValueError, match=r'needs onnx and onnxscript: pip install .*\[export\]'):
@@ -163,7 +166,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(exporter, 'write_pt2', fail)
     (tmp_path / 'a.pt2').write_text('the one before')
     with pytest.raises(RuntimeError, match='disk full'):
-        export(vit(), tmp_path / 'a.pt2', format='pt2')
+        export(vit(), tmp_path / 'a.pt2')
     assert [file.read_text() for file in tmp_path.iterdir()] == ['the one before']
 
 

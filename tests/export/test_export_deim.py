@@ -125,7 +125,7 @@ def test_a_file_is_right_at_every_size_and_has_what_it_needs(tmp_path: Path) -> 
 @torch.no_grad()
 def test_kinds_of_models(make: Any, format: str, tmp_path: Path) -> None:
     model, path = make(), tmp_path / f'deim.{format}'
-    least = export(model, path, format=format)['smallest_size']
+    least = export(model, path)['smallest_size']
     for size in (*SIZES, *ODD_SIZES):
         image = pixels(size[0], 3, *(max(side, *least) for side in size[1:]))
         assert_alike(run_file(path, image), detected(model, image))
@@ -194,7 +194,7 @@ def test_masks_are_those_of_the_detections() -> None:
 @torch.no_grad()
 def test_masks_of_a_file(format: str, tmp_path: Path) -> None:
     model, path = masked(), tmp_path / f'deim.{format}'
-    metadata = export(model, path, format=format)
+    metadata = export(model, path)
     assert metadata['outputs'] == ['scores', 'boxes', 'labels', 'masks']
     for size in (SIZES[1], SIZES[2], *ODD_SIZES[:2]):
         image = pixels(size[0], 3, *size[1:])
@@ -237,7 +237,7 @@ def test_half_precision_keeps_sensitive_parts_in_float32(make: Any) -> None:
 @torch.no_grad()
 def test_files_in_half_precision(format: str, tmp_path: Path) -> None:
     model, path = with_all_tokens(shallow(1)), tmp_path / f'deim.{format}'
-    metadata = export(model, path, format=format, dtype=torch.float16)
+    metadata = export(model, path, dtype=torch.float16)
     assert 'distributions and boxes' in metadata['float32_parts']
     for batch in (1, 2, 3):
         image = pixels(batch, 3, 64, 64)

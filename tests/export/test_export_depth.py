@@ -66,7 +66,7 @@ def test_onnx(make: Callable[[], nn.Module], tmp_path: Path) -> None:
 @torch.no_grad()
 def test_pt2(tmp_path: Path) -> None:
     model, path = dpt(bins='mixed'), tmp_path / 'depth.pt2'
-    export(model, path, format='pt2')
+    export(model, path)
     exported = torch.export.load(path).module()
     for size in SIZES:
         image = pixels(size[0], 3, *size[1:])

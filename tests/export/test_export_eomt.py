@@ -76,7 +76,7 @@ def test_detector(kind: str, tmp_path: Path) -> None:
 @torch.no_grad()
 def test_a_backbone_in_half_precision(task: str, kind: str, tmp_path: Path) -> None:
     model, path = strong(build_model(task, kind)), tmp_path / 'eomt.pt2'
-    export(model, path, format='pt2', size=(64, 96), batch=1, dtype=torch.bfloat16)
+    export(model, path, size=(64, 96), batch=1, dtype=torch.bfloat16)
     image = pixels(1, 3, 64, 96)
     first, second = torch.export.load(path).module()(image)
     assert first.dtype == torch.float32

@@ -205,7 +205,7 @@ def test_candidates_of_retinanet_are_suppressed_as_by_mmdet(scores: float) -> No
 @torch.no_grad()
 def test_retinanet(format: str, tmp_path: Path) -> None:
     model, path = retinanet(0.2), tmp_path / f'detector.{format}'
-    metadata = export(model, path, format=format)
+    metadata = export(model, path)
     if format == 'onnx':
         assert_plain(path)
     graph = graph_of(model)
@@ -234,7 +234,7 @@ def test_sizes_that_the_preprocessor_would_pad_are_refused(tmp_path: Path) -> No
     divisor = {'data_preprocessor.pad_size_divisor': 32}
     model = small_model('dino_vitdet_rope_mixed', tmp_path, **divisor)
     with pytest.raises(ValueError, match=r'size must be a multiple of 32 .*got \(112, 128\)'):
-        export(model, tmp_path / 'a.pt2', format='pt2', size=(112, 128))
+        export(model, tmp_path / 'a.pt2', size=(112, 128))
 
 
 # Classifiers

@@ -43,7 +43,7 @@ def assert_same_boxes(actual: Tensor, expected: Tensor, size: tuple[int, int]) -
 @torch.no_grad()
 def test_a_file_is_right_at_sizes_that_were_not_traced(format: str, tmp_path: Path) -> None:
     model, path = oriented(), tmp_path / f'oriented.{format}'
-    metadata = export(model, path, format=format)
+    metadata = export(model, path)
     assert metadata['outputs'] == ['scores', 'boxes', 'labels', 'corners']
     assert metadata['task'] == 'detection' and metadata['angle_version'] == 'le90'
     if format == 'onnx':

@@ -53,7 +53,7 @@ def test_one_file_gives_what_each_model_gives(
     """At sizes that were not traced, for any number of images."""
     model = SharedBackbone({name: tasks[name] for name in (first, 'classes')}, features=True)
     path = tmp_path / f'all.{suffix}'
-    metadata = export(model, path, format=suffix)
+    metadata = export(model, path)
     of_first = dict(
         boxes=['boxes_scores', 'boxes_boxes', 'boxes_labels'],
         masks=['masks_classes', 'masks_masks'],

@@ -1,0 +1,101 @@
+"""Write a trained model to a file, and compare the file with the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from mmengine.config import Config
+from mmengine.utils import to_2tuple
+from torch import nn
+
+from ..checks.model import build_model
+from ..checks.trained_model import Colour, classes_and_colours
+from ..project.load import find_model
+from ..project.weights import check_tested_weights
+from ..utils.config_parts import size_steps
+from ..utils.lock import exclusive
+from ..utils.progress import alive
+from ..utils.size_text import parse_size
+from ..utils.sizes import ImageSize
+from .compare import check_file
+from .exporter import DTYPES, Dynamic, check_path, export
+
+Precision = Literal['fp32', 'fp16', 'bf16']
+
+
+def export_model(
+    config: str | Path,
+    checkpoint: str | Path | None,
+    out: str | Path,
+    *,
+    size: str = 'dynamic',
+    batch: int | Dynamic = 'dynamic',
+    dtype: Precision = 'fp32',
+    cfg_options: Iterable[str] | Mapping[str, object] = (),
+) -> dict:
+    """Write a trained model to a file, run that once, and print its difference from the model.
+
+    Args:
+        config, checkpoint, cfg_options: see ``find_model``.
+        out: NAME.onnx or NAME.pt2.
+        size: of the images, '800x1344' (height and width in pixels), '640', or 'dynamic'.
+        batch, dtype: see ``export``.
+
+    Returns:
+        The metadata, see ``export``.
+
+    Raises:
+        UsageError, CheckpointError, ValueError: the model cannot be read or exported so.
+    """
+    out, precisions = Path(out), {name: dtype for dtype, name in DTYPES.items()}
+    check_path(out)
+    pixels: ImageSize | Dynamic = 'dynamic' if size == 'dynamic' else to_2tuple(parse_size(size))
+    cfg, weights = find_model(config, checkpoint, cfg_options)
+    model = build_model(cfg)
+    classes, colours = load_weights(cfg, model, weights) if weights else (None, None)
+    print(f'{out}: the model is traced and compared, which takes minutes', flush=True)
+    with exclusive(out), alive(f'{out}: traced'):
+        metadata = export(
+            model,
+            out,
+            size=pixels,
+            batch=batch,
+            dtype=precisions[dtype],
+            classes=classes,
+            colours=colours,
+            resize=resize_of(cfg),
+        )
+    for name, value in metadata.items():
+        print(f'{name:15} {value}')
+    print(f'{out}: {out.stat().st_size / 1e6:.1f} MB')
+    with alive(f'{out}: compared with the model'):
+        print(check_file(out, model, metadata))
+    return metadata
+
+
+def load_weights(
+    cfg: Config, model: nn.Module, checkpoint: str
+) -> tuple[Sequence[str] | None, Sequence[Colour] | None]:
+    """Load the weights into a model; names and colours of its classes, if the checkpoint has them.
+
+    Raises:
+        UsageError, CheckpointError: they cannot be read, or do not fit.
+    """
+    stored = check_tested_weights(checkpoint, model)
+    classes = ((stored.get('meta') or {}).get('dataset_meta') or {}).get('classes')
+    classes = classes or (cfg.get('metainfo') or {}).get('classes')  # of a model of the hub
+    if classes is None or cfg.get('test_dataloader') is None:
+        return classes, None
+    return classes, classes_and_colours(cfg, stored)[1]
+
+
+def resize_of(cfg: Config) -> dict | None:
+    """The size of the test pipeline: of its first Resize; None without one."""
+    loader = cfg.get('test_dataloader') or {}
+    steps = size_steps((loader.get('dataset') or {}).get('pipeline'))
+    step = next((step for _, step, _ in steps if step.type.endswith('Resize')), None)
+    if step is None or isinstance(step.scale, (int, float)):
+        return None
+    return dict(scale=list(step.scale), keep_ratio=bool(step.get('keep_ratio')))

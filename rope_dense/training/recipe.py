@@ -1,0 +1,48 @@
+"""Print the recipe of a config with the options of a training, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ..checks.model import build_shapes
+from ..checks.random_weights import warn_of_random_weights
+from ..checks.recipe import entry, recipe_text
+from ..checks.schedule import check_schedule
+from ..project.building import building
+from ..project.load import load_config, used_loaders
+from .options import TrainingOptions, apply_training_options
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+def print_recipe(
+    config: str,
+    *,
+    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    work_dir: str | None = None,
+    data_root: str | None = None,
+    launcher: str = 'none',
+    **options: Unpack[TrainingOptions],
+) -> None:
+    """Print the recipe of a config; the model is built without memory for its weights.
+
+    Args:
+        config, cfg_options, work_dir, data_root: see ``load_config``.
+        launcher, options: see ``apply_training_options``.
+
+    Raises:
+        UsageError, CheckpointError: the config or an option cannot be used.
+    """
+    cfg = load_config(config, cfg_options, work_dir, data_root)
+    with building('the config'):
+        used_loaders(cfg, 'train', 'val')
+        used_loaders(cfg, 'test')
+        apply_training_options(cfg, launcher, **options)
+        check_schedule(cfg)
+        model = build_shapes(cfg)
+        warn_of_random_weights(cfg, model)
+        recipe = recipe_text(cfg, model)
+    print(entry('config', config))
+    print(recipe)
