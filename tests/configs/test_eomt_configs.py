@@ -33,8 +33,7 @@ from rope_dense.checks.recipe import recipe_text
 
 RECIPES = sorted(path.stem for path in FOLDER.glob('*.py'))
 PAGE = CONFIGS.parent / 'docs' / 'eomt.md'
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS]
-every_config = pytest.mark.parametrize('name', [*RECIPES, *SLOW])
+every_config = pytest.mark.parametrize('name', [*RECIPES, *VARIANTS])
 
 
 def test_sizes_and_families_are_complete() -> None:
@@ -53,7 +52,9 @@ def test_settings_are_those_of_the_source(name: str) -> None:
     assert {path: value(load(name), path) for path in expected} == expected
 
 
-@every_config
+@pytest.mark.parametrize(
+    'name', [n for n in (*RECIPES, *VARIANTS) if '-b_' in n or '-l_8xb2-88k' in n]
+)
 def test_every_parameter_has_its_learning_rate_and_decay(name: str) -> None:
     """Weight decay for all, but for learned frequencies, which the source does not have."""
     cfg, model = load(name), build_offline(name)
@@ -72,9 +73,7 @@ def test_every_parameter_has_its_learning_rate_and_decay(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    'name', [n for n in (*RECIPES, *VARIANTS) if 'ade20k' in n and 'vit-l' not in n]
-)
+@pytest.mark.parametrize('name', [n for n in (*RECIPES, *VARIANTS) if 'ade20k' in n and '-b_' in n])
 def test_named_weights_fit(timm: ModuleType, name: str, tmp_path: Path) -> None:
     family, size, *_ = parts(name)
     backbone = load(name).model.backbone

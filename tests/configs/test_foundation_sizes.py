@@ -69,13 +69,13 @@ def test_it_is_built_for_its_weights(timm: ModuleType, name: str) -> None:
     checkpoint = cfg.model.backbone.init_cfg.checkpoint
     published = IN_TIMM.get(checkpoint) or checkpoint.split('/')[1].split('.')[0]
     with torch.device('meta'):
-        model = MODELS.build(cfg.model)
+        backbone = MODELS.build(cfg.model.backbone)
         theirs = timm.create_model(published, num_classes=0)
-    channels, blocks = CHANNELS[name.split('_')[1][-1]], model.backbone.blocks
-    assert theirs.embed_dim == model.backbone.out_channels[-1] == channels
+    channels, blocks = CHANNELS[name.split('_')[1][-1]], backbone.blocks
+    assert theirs.embed_dim == backbone.out_channels[-1] == channels
     assert len(theirs.blocks) == len(blocks)
     if name.startswith('dino'):
         every = len(blocks) // 4
         windows = {i for i in range(len(blocks)) if (i + 1) % every}
-        assert set(model.backbone.window_blocks) == windows
+        assert set(backbone.window_blocks) == windows
         assert cfg.model.neck[0].in_channels == channels

@@ -83,7 +83,15 @@ def test_config_says_what_differs_and_no_more(leaf: Leaf) -> None:
     assert 'save_best' not in cfg.default_hooks.checkpoint  # the recipes report the last
 
 
-@every_leaf
+@pytest.mark.parametrize(
+    'leaf',
+    [  # every size in one variant, and every variant in one size
+        pytest.param(leaf, marks=[pytest.mark.slow] * (leaf.variant != 'rope-mixed'))
+        for leaf in GRID
+        if leaf.variant == 'rope-mixed' or leaf.size == FLAGSHIPS[leaf.experiment]
+    ],
+    ids=lambda leaf: leaf.name,
+)
 def test_every_parameter_has_its_learning_rate_and_decay(leaf: Leaf) -> None:
     cfg = leaf.load()
     model = build_offline(leaf)

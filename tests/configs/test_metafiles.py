@@ -90,27 +90,23 @@ def test_results_are_published_and_equal_everywhere(folder: str) -> None:
 
 
 @every_folder
-def test_parameters_are_counted(folder: str) -> None:
-    """Of one config in five."""
-    for name, entry in list(models(folder).items())[::5]:
-        check_parameters(folder, name, entry)
+def test_parameters_are_in_the_tables(folder: str) -> None:
+    for name, entry in models(folder).items():
+        count = entry['Metadata']['Parameters']
+        assert folder == 'eomt' or f' {count:,} ' in row_of(folder, name)
 
 
 @pytest.mark.slow
 @every_folder
-def test_all_parameters_are_counted(folder: str) -> None:
-    for name, entry in models(folder).items():
-        check_parameters(folder, name, entry)
-
-
-def check_parameters(folder: str, name: str, entry: dict) -> None:
-    cfg = copy.deepcopy(read(ROOT / entry['Config']))
-    init_default_scope(cfg.default_scope)
-    with torch.device('meta'):
-        model = MODELS.build(cfg.model)
-    count = sum(p.numel() for p in model.parameters())
-    assert entry['Metadata']['Parameters'] == count, name
-    assert folder == 'eomt' or f' {count:,} ' in row_of(folder, name)
+def test_parameters_are_counted(folder: str) -> None:
+    """Of one config in three, by the models that they build."""
+    for name, entry in list(models(folder).items())[::3]:
+        cfg = copy.deepcopy(read(ROOT / entry['Config']))
+        init_default_scope(cfg.default_scope)
+        with torch.device('meta'):
+            model = MODELS.build(cfg.model)
+        count = sum(p.numel() for p in model.parameters())
+        assert entry['Metadata']['Parameters'] == count, name
 
 
 def bases(path: Path) -> list[Path]:
