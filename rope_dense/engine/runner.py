@@ -16,6 +16,7 @@ from mmengine.visualization import Visualizer
 from torch.utils.data import DataLoader
 
 from .divergence import DivergenceHook
+from .errors import message_of
 from .log_line import ShortLogProcessor
 from .progress_hook import ProgressHook
 from .resume_hook import ResumeHook
@@ -37,7 +38,7 @@ def load_error(info: dict, error: Exception) -> LoadError:
     """The error for an image that a data set describes by ``info``."""
     files = ' or '.join(info[name] for name in FILES if info.get(name))
     files = files or f'image {info.get("sample_idx")}'
-    return LoadError(f'{files} cannot be loaded: {type(error).__name__}: {error}')
+    return LoadError(f'{files} cannot be loaded: {message_of(error)}')
 
 
 class NamingPipeline(Compose):

@@ -13,6 +13,7 @@ from mmengine.device import get_device
 from mmengine.registry import Registry
 
 from ..checkpoints import CheckpointError
+from ..engine.errors import message_of
 from ..engine.runner import LoadError
 from ..integrations.hub_config import is_stored, registered_only
 from .errors import UsageError
@@ -32,8 +33,7 @@ def building(key: str) -> Iterator[None]:
     except NAMED:
         raise
     except Exception as error:  # a part can fail in any way
-        text = ' '.join(str(error).split())
-        raise UsageError(f'{key}: {type(error).__name__}: {text}') from error
+        raise UsageError(f'{key}: {message_of(error)}') from error
 
 
 def build_part(
