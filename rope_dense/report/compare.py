@@ -3,52 +3,57 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..project.errors import UsageError
-from .page import Page
+import numpy as np
 
-FIGURES = {  # sections with plots, of detectors or segmentors
-    'Kinds of error': ('errors',),
-    'Precision and recall': ('precision_recall',),
-    'IoU': ('iou',),
-    'Confusion': ('confusion',),
-    'Calibration': ('calibration',),
-    'Image sizes': ('image_sizes',),
-    'Training': ('losses', 'metrics'),
-}
+from ..measure.plot import draw_resolutions
+from ..measure.results import headline
+from ..project.errors import UsageError
+from ..utils.lock import exclusive
+from . import figures
+from .page import Page
+from .settings import differing
+
+Reports = Mapping[str, dict[str, Any]]  # the content of report.json by the name of the run
+
+COLUMNS = ('AP', 'AP50', 'f1', 'IoU', 'boundary', 'rmse', 'abs_rel')  # others would not fit
+SETTINGS = 40  # rows at most
 
 
 def compare(first: Path, second: Path, out: Path) -> Path:
-    """Write a page with the tables and plots of two reports; returns its path.
+    """Write a page on the differences of two runs that have a report; returns its path.
 
     Raises:
         UsageError: a run has no report, or they are of different tasks.
     """
-    runs = [read_report(first), read_report(second)]
-    (folder_a, a), (folder_b, b) = runs
+    reports = dict(zip(names_of(first, second), map(read_report, (first, second)), strict=True))
+    a, b = reports.values()
     if list(a['classes'][0]) != list(b['classes'][0]):
         raise UsageError(f'--compare {first} {second}: reports of different tasks')
-    about = dict(first=a['about']['checkpoint'], second=b['about']['checkpoint'])
-    page = Page(out, f'{first.name or first} and {second.name or second}', about)
-    page.section('Classes', 'Each figure of the first and of the second model, and the difference.')
-    page.add_table('classes', differences(a['classes'], b['classes'], 'class'))
-    if 'errors' in a and 'errors' in b:
-        page.section('Kinds of error', 'A negative difference: the second model has less of it.')
-        page.add_table('errors', differences(a['errors'], b['errors'], 'error'))
-    for title, names in FIGURES.items():
-        files = [(f, n) for n in names for f in (folder_a, folder_b) if (f / f'{n}.png').is_file()]
-        if files:
-            page.section(title)
-        for folder, name in files:
-            label = 'first' if folder == folder_a else 'second'
-            page.embed('image/png', (folder / f'{name}.png').read_bytes(), f'{label}: {name}')
-    return page.close()
+    with exclusive(out):
+        about = {name: report['about']['checkpoint'] for name, report in reports.items()}
+        page = Page(out, ' and '.join(reports), about)
+        add_settings(page, reports)
+        add_classes(page, reports)
+        add_errors(page, reports)
+        add_plots(page, reports)
+        add_training(page, reports)
+        add_image_sizes(page, reports)
+        return page.close()
 
 
-def read_report(run: Path) -> tuple[Path, dict[str, Any]]:
-    """The folder and the content of the report of a run.
+def names_of(first: Path, second: Path) -> tuple[str, str]:
+    """Names of two runs: of their folders, or the paths if these are equal."""
+    if first.name != second.name:
+        return first.name, second.name
+    return (str(first), str(second)) if first != second else (f'{first} (1)', f'{second} (2)')
+
+
+def read_report(run: Path) -> dict[str, Any]:
+    """The content of the report of a run.
 
     Raises:
         UsageError: there is none.
@@ -56,22 +61,122 @@ def read_report(run: Path) -> tuple[Path, dict[str, Any]]:
     folder = run / 'report' if (run / 'report').is_dir() else run
     try:
         content = json.loads((folder / 'report.json').read_text(encoding='utf-8'))
-        return folder, dict(content, about=content['about'], classes=content['classes'])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        missing = {'about', 'classes', 'names', 'settings'} - content.keys()
+    except (OSError, ValueError, AttributeError) as error:
         raise UsageError(f'--compare {run}: no report, run `rope-dense report {run}`') from error
+    if missing:
+        raise UsageError(f'--compare {run}: an old report, run `rope-dense report {run}` again')
+    return content
 
 
-def differences(first: list[dict], second: list[dict], key: str) -> list[dict[str, Any]]:
-    """Rows with the figures of both, matched by `key`."""
-    others = {row[key]: row for row in second}
+def add_settings(page: Page, reports: Reports) -> None:
+    """Add the settings in which the runs differ, and the iterations that they trained for."""
+    (a, first), (b, second) = reports.items()
+    rows = differing(first['settings'], second['settings'])
+    trained = [report.get('losses', {}).get('loss', [[None]])[0][-1] for report in reports.values()]
+    if trained[0] != trained[1]:
+        rows.insert(0, ('last iteration of the training', *trained))
+    text = 'Folders of data and output are left out.'
+    if not rows:
+        text = f'The runs have the same settings. {text}'
+    elif len(rows) > SETTINGS:
+        text = f'The first {SETTINGS} of {len(rows)}, those of own data before what they change.'
+    page.section('Differences of the settings', text)
+    table = [{'setting': key, a: str(x), b: str(y)} for key, x, y in rows[:SETTINGS]]
+    page.add_table('settings', table)
+
+
+def add_classes(page: Page, reports: Reports) -> None:
+    """Add the main figures of each class, or range of distances."""
+    page.section('Classes', f'Each figure of {" and of ".join(reports)}, and the change.')
+    columns = [name for name in COLUMNS if name in next(iter(reports.values()))['classes'][0]]
+    lengths = {
+        run: {row['class']: number(row[columns[0]]) for row in report['classes']}
+        for run, report in reports.items()
+    }
+    page.add_figure('classes', figures.bars(lengths, columns[0]), f'{columns[0]} by class.')
+    page.add_table('classes', changes(reports, 'classes', 'class', columns))
+
+
+def add_errors(page: Page, reports: Reports) -> None:
+    """Add the kinds of error of two detectors."""
+    if not all('errors' in report for report in reports.values()):
+        return
+    lost, count = [name for name in next(iter(reports.values()))['errors'][0]][1:3]
+    page.section('Kinds of error', 'A negative change: the second model has less of it.')
+    lengths = {
+        run: {row['error']: number(row[lost]) for row in report['errors']}
+        for run, report in reports.items()
+    }
+    page.add_figure('errors', figures.bars(lengths, lost), 'AP50 lost to each kind of error.')
+    page.add_table('errors', changes(reports, 'errors', 'error', [lost, count]))
+
+
+def add_plots(page: Page, reports: Reports) -> None:
+    """Add plots of the test, each where both runs have it."""
+    if runs := of_both(reports, 'precision_recall'):
+        page.section('Precision and recall')
+        figure = figures.lines(runs, 'recall', 'precision', unit=True)
+        page.add_figure('precision_recall', figure, 'At IoU 0.5, by class.')
+    names = next(iter(reports.values()))['names']
+    if all(report['names'] == names for report in reports.values()) and (
+        runs := of_both(reports, 'confusion')
+    ):
+        tables = {run: np.array(table) for run, table in runs.items()}
+        names = [*names, 'nothing'][: len(next(iter(tables.values())))]
+        page.section('Confusion')
+        page.add_figure('confusion', figures.matrix(tables, names), 'Rows are the truth.')
+    if runs := of_both(reports, 'calibration'):
+        page.section('Calibration')
+        page.add_figure('calibration', figures.calibration(runs), 'Right predictions by score.')
+
+
+def add_training(page: Page, reports: Reports) -> None:
+    """Add the loss, and the main metric of each evaluation, as one plot each."""
+    runs = of_both(reports, 'losses')
+    if runs and all('loss' in losses for losses in runs.values()):
+        page.section('Training')
+        curves = {run: losses['loss'] for run, losses in runs.items()}
+        page.add_figure('losses', figures.lines({'': curves}, 'iteration', 'loss'), 'Loss.')
+    if runs := of_both(reports, 'metrics'):
+        metric = headline(next(iter(runs.values())))
+        curves = {run: metrics[metric] for run, metrics in runs.items() if metric in metrics}
+        figure = figures.lines({'': curves}, 'step of the evaluation', metric)
+        page.add_figure('metrics', figure, f'{metric}.')
+
+
+def add_image_sizes(page: Page, reports: Reports) -> None:
+    """Add the main metric against the size of the image, as one plot."""
+    if not (runs := of_both(reports, 'image_sizes')):
+        return
+    metric = headline(next(iter(runs.values()))['rows'][0]['metrics'])
+    picture = page.out / 'image_sizes.png'
+    draw_resolutions([dict(run, label=name) for name, run in runs.items()], metric, picture)
+    page.section('Image sizes')
+    page.embed('image/png', picture.read_bytes(), f'{metric} against image size.')
+
+
+def of_both(reports: Reports, name: str) -> dict[str, Any]:
+    """What both reports have under a name, by run; empty if one has nothing."""
+    runs = {run: report[name] for run, report in reports.items() if report.get(name)}
+    return runs if len(runs) == len(reports) else {}
+
+
+def number(value: float | None) -> float:
+    """A figure for a plot: JSON has None where it is not defined."""
+    return float('nan') if value is None else value
+
+
+def changes(reports: Reports, table: str, key: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows of a table of the first report with the figures of both, matched by `key`."""
+    (a, first), (b, second) = reports.items()
+    others = {row[key]: row for row in second[table]}
     rows = []
-    for row in first:
+    for row in first[table]:
         cells: dict[str, Any] = {key: row[key]}
-        for name, value in row.items():
-            other = others.get(row[key], {}).get(name)
-            if name != key:
-                both = value is not None and other is not None
-                change = other - value if both else None
-                cells |= {name: value, f'{name} (2)': other, f'{name} (change)': change}
+        for name in columns:
+            value, other = row[name], others.get(row[key], {}).get(name)
+            change = None if value is None or other is None else other - value
+            cells |= {f'{name}, {a}': value, f'{name}, {b}': other, f'{name}, change': change}
         rows.append(cells)
     return rows

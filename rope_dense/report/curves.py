@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from ..measure.plot import draw_resolutions
 from ..measure.results import headline, read_results
+from ..utils.json_lines import read_json_lines
 from . import figures
+from .figures import Line
 from .page import Page
 
-Line = tuple[list[float], list[float]]
+LATE, GAIN = 0.75, 0.05  # share of the steps, and of the metric that the rest of them gained
+LOWER_IS_BETTER = ('rmse',)
 
 
-def report(page: Page, work_dir: Path) -> None:
+def add_training(page: Page, work_dir: Path) -> None:
     """Add training curves and AP or mIoU against image size, where the work folder has them."""
-    logs = sorted(work_dir.glob('*/vis_data/scalars.json'))
-    losses, metrics = read_logs(path for path in logs)
+    losses, metrics = read_logs(sorted(work_dir.glob('*/vis_data/scalars.json')))
     if losses:
         page.section('Training', 'Losses by iteration, and the metrics of each evaluation.')
-        figure = figures.lines(losses, 'iteration', 'loss')
+        figure = figures.lines({'': losses}, 'iteration', 'loss')
         page.add_figure('losses', figure, 'Losses.', losses)
-        if metrics:
-            figure = figures.lines(metrics, 'step of the evaluation', 'metric')
-            page.add_figure('metrics', figure, 'Metrics.', metrics)
+    if losses and metrics:
+        figure = figures.lines({'': metrics}, 'step of the evaluation', 'metric')
+        page.add_figure('metrics', figure, 'Metrics.', metrics)
+        if advice := advice_of(metrics):
+            page.advise(advice)
     results = work_dir / 'resolutions.json'
     if results.is_file():
         content = read_results(results)
@@ -32,23 +35,39 @@ def report(page: Page, work_dir: Path) -> None:
         page.section('Image sizes', f'{metric} against the size of the image (eval-resolutions).')
         picture = page.out / 'image_sizes.png'
         draw_resolutions([content], metric, picture)
-        page.figures['image_sizes'] = content['rows']
+        page.figures['image_sizes'] = content
         page.embed('image/png', picture.read_bytes(), f'{metric} against image size.')
 
 
 def read_logs(files: Iterable[Path]) -> tuple[dict[str, Line], dict[str, Line]]:
     """Losses and metrics by name, as lines of (step, value), from the logs of a run in order."""
-    losses: dict[str, Line] = {}
-    metrics: dict[str, Line] = {}
-    for file in files:
-        for text in file.read_text(encoding='utf-8').splitlines():
-            record = json.loads(text)
-            for name, value in record.items():
-                kind = losses if name == 'loss' or name.startswith('loss_') else None
-                if 'loss' not in record and name not in ('step', 'time', 'data_time'):
-                    kind = metrics
-                if kind is not None and isinstance(value, int | float) and value != -1:
-                    steps, values = kind.setdefault(name, ([], []))
-                    steps.append(record.get('step', record.get('iter', len(steps))))
-                    values.append(value)
-    return losses, metrics
+    losses: dict[str, tuple[list, list]] = {}
+    metrics: dict[str, tuple[list, list]] = {}
+    for record in (record for file in files for record in read_json_lines(file)):
+        for name, value in record.items():
+            kind = losses if name == 'loss' or name.startswith('loss_') else None
+            if 'loss' not in record and name not in ('step', 'time', 'data_time'):
+                kind = metrics
+            if kind is not None and isinstance(value, int | float) and value != -1:
+                steps, values = kind.setdefault(name, ([], []))
+                steps.append(record.get('step', record.get('iter', len(steps))))
+                values.append(value)
+    return dict(losses), dict(metrics)
+
+
+def advice_of(metrics: dict[str, Line]) -> str | None:
+    """What the curve of the main metric recommends; None if it had ended to improve."""
+    name = headline(metrics)
+    steps, values = metrics[name]
+    sign = -1 if name in LOWER_IS_BETTER else 1
+    before = [sign * v for step, v in zip(steps, values, strict=True) if step <= LATE * steps[-1]]
+    last = sign * values[-1]
+    if not before or last < max(sign * v for v in values):
+        return None
+    if last - max(before) <= GAIN * abs(last):
+        return None
+    word = 'falls' if sign < 0 else 'rises'
+    return (
+        f'{name} still {word} at the end, from {sign * max(before):.3f} to {values[-1]:.3f} in the '
+        'last quarter of the training: train longer.'
+    )

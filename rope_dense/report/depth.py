@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,20 +13,19 @@ from ..datasets.images.drawing import depth_picture
 from ..project.errors import UsageError
 from . import figures
 from .page import Page
-from .predictions import build_loader, max_value_of, predict, read_picture
+from .predictions import ReadPicture, build_loader, picture_reader, predict
+from .ranked import Image, Ranked, beside
 
 EDGES = np.array([0, 1, 2, 3, 4, 6, 8, 10, 15, 20, 30, 50, 80, np.inf])  # metres
-WORST, BEST = 6, 3
 
 
-def report(page: Page, cfg: Config, model: BaseModel) -> None:
+def add_depth(page: Page, cfg: Config, model: BaseModel) -> None:
     """Add all sections on depth.
 
     Raises:
         UsageError: no image has a true depth.
     """
-    sums = np.zeros((len(EDGES) - 1, 5))
-    images: list[dict[str, Any]] = []
+    sums, errors, ranked = np.zeros((len(EDGES) - 1, 5)), list[float](), Ranked()
     for sample in predict(model, build_loader(cfg)):
         truth = sample.gt_depth_map.data.squeeze().numpy()
         predicted = sample.pred_depth_map.data.squeeze().numpy()
@@ -36,20 +34,20 @@ def report(page: Page, cfg: Config, model: BaseModel) -> None:
             continue
         sums += sums_of(predicted[known], truth[known])
         error = float(np.sqrt(np.square(predicted[known] - truth[known]).mean()))
-        depths = (truth.astype(np.float16), predicted.astype(np.float16))
-        images.append(dict(path=sample.img_path, rmse=error, depths=depths))
-    if not images:
+        errors.append(error)
+        ranked.add(-error, dict(path=sample.img_path, rmse=error), (truth, predicted))
+    if not errors:
         raise UsageError('report: no image has a true depth to compare with')
-    page.figures['about'] |= dict(images=len(images), rmse=np.mean([x['rmse'] for x in images]))
-    page.section(
-        'Distances',
-        'Errors in metres by the true distance: bias is the mean of prediction less truth, abs_rel '
-        'the mean error as a share of the distance, d1 the share of pixels within a factor 1.25.',
+    mean = {'mean RMSE of an image (m)': np.mean(errors)}
+    page.figures['about'] |= dict(images=len(errors)) | mean
+    add_distances(page, distances(sums))
+    read = picture_reader(cfg)
+    ranked.add_to(
+        page,
+        'Image, true depth (black: unknown) and predicted, on one scale.',
+        lambda image: draw(image, read),
+        lambda row: f'RMSE {row["rmse"]:.3f} m',
     )
-    rows = distances(sums)
-    page.add_figure('rmse', figures.bars({x['class']: x['rmse'] for x in rows}, 'RMSE'), 'RMSE.')
-    page.add_table('classes', rows)  # under the name by which reports are compared
-    add_pictures(page, images, max_value_of(cfg))
 
 
 def sums_of(predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -74,16 +72,23 @@ def distances(sums: np.ndarray) -> list[dict[str, Any]]:
     return rows
 
 
-def add_pictures(page: Page, images: list[dict[str, Any]], max_value: int | None) -> None:
-    """Add the images with the largest and the least error, each beside its two depths."""
-    ranked = sorted(images, key=lambda x: -x['rmse'])
-    shown = [('Worst pictures', 'worst', ranked[:WORST])]
-    shown.append(('Best pictures', 'best', ranked[WORST:][-BEST:][::-1]))
-    for title, name, rows in shown:
-        page.section(title, 'Image, true depth (black: unknown) and predicted, on one scale.')
-        page.figures[name] = [dict(path=x['path'], rmse=x['rmse']) for x in rows]
-        for number, image in enumerate(rows, start=1):
-            depths = depth_picture(np.hstack(image['depths']).astype(np.float32))
-            drawn = np.hstack([read_picture(image['path'], max_value)[..., ::-1], depths])
-            words = f'{Path(image["path"]).name}: RMSE {image["rmse"]:.3f} m'
-            page.add_picture(f'{name}_{number}', drawn, words)
+def add_distances(page: Page, rows: list[dict[str, Any]]) -> None:
+    """Add the figures by distance."""
+    page.section(
+        'Distances',
+        'Errors in metres by the true distance, over all of its pixels in all images. (The test '
+        'prints the mean over the images, as the head of this page does: images of near scenes '
+        'count as much there as others.) bias is the mean of prediction less truth, abs_rel the '
+        'mean error as a share of the distance, d1 the share of pixels within a factor 1.25.',
+    )
+    lengths = {row['class']: row['rmse'] for row in rows}
+    page.add_figure('rmse', figures.bars({'': lengths}, 'RMSE of the pixels (m)'), 'RMSE.')
+    page.add_table('classes', rows)  # under the name by which reports are compared
+
+
+def draw(image: Image, read: ReadPicture) -> np.ndarray:
+    """An image beside its true and its predicted depth (BGR)."""
+    truth, predicted = image.content
+    both = depth_picture(np.hstack([truth, predicted]).astype(np.float32))
+    width = truth.shape[1]
+    return beside(read(image.row['path'])[..., ::-1], both[:, :width], both[:, width:])

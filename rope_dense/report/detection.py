@@ -6,18 +6,12 @@ import contextlib
 import io
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import mmcv
 import numpy as np
-import torch
 from mmdet.datasets.transforms import LoadAnnotations
-from mmdet.structures import DetDataSample
-from mmdet.visualization import DetLocalVisualizer
 from mmengine.config import Config
 from mmengine.model import BaseModel
-from mmengine.structures import InstanceData
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
@@ -39,20 +33,32 @@ from .matching import (
     precision_recall,
 )
 from .page import Page
-from .predictions import build_loader, max_value_of, predict, read_picture
+from .painter import Colour, Painter
+from .predictions import ReadPicture, build_loader, picture_reader, predict
+from .ranked import Ranked
 
-Colour = tuple[int, int, int]
 SIZES = ('AP', 'AP small', 'AP medium', 'AP large')  # COCO's: below 32, below 96 pixels squared
-WORST, BEST, CROPS = 6, 3, 24
+CROPS = 24
+CHECKS = {
+    'class': 'similar classes in the confusion matrix, wrong labels',
+    'place': 'image size, loose labels, length of the training',
+    'both': 'as for class and for place',
+    'duplicate': 'NMS; for a DETR, length of the training',
+    'background': 'objects without labels (see the pictures), images without objects in training',
+    'missed': 'small objects: image size; rare classes: more data',
+}
 MEANING = (
-    'AP gained if one kind of error were fixed (all predictions), and its number at the thresholds '
-    'of the best F1. class: right place, wrong class. place: right class, IoU 0.1 to 0.5. both: '
-    'wrong class and place. duplicate: the object was already found. background: nothing is there. '
-    'missed: no prediction comes near.'
+    'AP50 lost is the gain from fixing one kind alone, over predictions of any score. The number '
+    'counts the errors at the thresholds of the best F1, as the pictures below show them: an '
+    'object can be missed there, and be found at a lower score for little AP50. class: right '
+    'place, wrong class. place: right class, IoU 0.1 to 0.5. both: wrong class and place. '
+    'duplicate: the object was already found. background: nothing is there. missed: no prediction '
+    'comes near.'
 )
+LOST, NUMBER = 'AP50 lost (any score)', 'number (best F1)'
 
 
-def report(
+def add_detection(
     page: Page, cfg: Config, model: BaseModel, classes: Sequence[str], colours: Sequence[Colour]
 ) -> None:
     """Add all sections on boxes, or masks if the model predicts them.
@@ -72,8 +78,8 @@ def report(
         predictions += [dict(item, image_id=index) for item in found]
     masks = bool(predictions) and 'segmentation' in predictions[0]
     truth = true_objects(loader.dataset, masks)
-    white = max_value_of(cfg)
-    add_sections(page, images, truth, predictions, classes, colours, masks, white)
+    read = picture_reader(cfg)
+    add_sections(page, images, truth, predictions, classes, colours, masks, read)
 
 
 def true_objects(dataset: Dataset, masks: bool) -> list[dict]:
@@ -112,13 +118,13 @@ def add_sections(
     classes: Sequence[str],
     colours: Sequence[Colour],
     masks: bool,
-    max_value: int | None = None,
+    read: ReadPicture,
 ) -> None:
     """Add the sections of predictions that are made.
 
     Args:
         images: with id, path, height and width.
-        max_value: is white in 16-bit images.
+        read: see ``picture_reader``.
     """
     matches = match(truth, predictions, masks)
     scored, counts = fix(matches)
@@ -132,13 +138,10 @@ def add_sections(
     )
     add_classes(page, classes, counts, cuts, aps)
     add_errors(page, matches, at_cuts)
-    add_curves(page, classes, by_class, counts)
-    table = confusion(at_cuts, len(classes))
-    page.section('Confusion', 'Objects by true and predicted class, at the best thresholds.')
-    names = [*classes, 'nothing']
-    page.add_figure('confusion', figures.matrix(table, names), 'Rows are the truth.', table)
+    add_precision_recall(page, classes, by_class, counts)
+    add_confusion(page, confusion(at_cuts, len(classes)), classes)
     add_calibration(page, scored)
-    painter = Painter(images, truth, kept, classes, colours, max_value)
+    painter = Painter(images, truth, kept, classes, colours, read)
     add_pictures(page, painter, at_cuts)
     add_crops(page, painter, at_cuts)
 
@@ -201,18 +204,27 @@ def add_classes(
 
 
 def add_errors(page: Page, matches: Matches, at_cuts: Matches) -> None:
-    """Add the kinds of error: what each costs, and how often it occurs."""
+    """Add the kinds of error: the cost of each, how often it occurs, and its remedy."""
     page.section('Kinds of error', MEANING)
     numbers = Counter(item.kind for item in at_cuts.predictions)
     numbers['missed'] = len(at_cuts.missed)
     gains = costs(matches)
-    rows = [{'error': kind, 'AP50 lost': gains[kind], 'number': numbers[kind]} for kind in ERRORS]
+    rows = [
+        {'error': kind, LOST: gains[kind], NUMBER: numbers[kind], 'check': CHECKS[kind]}
+        for kind in ERRORS
+    ]
     page.figures['AP50'] = mean_ap(*fix(matches))
-    page.add_figure('errors', figures.bars(gains, 'AP50 lost'), 'AP50 lost to each kind of error.')
+    page.add_figure('errors', figures.bars({'': gains}, LOST), 'AP50 lost to each kind of error.')
     page.add_table('errors', rows)
+    worst = max(ERRORS, key=lambda kind: gains[kind])
+    if gains[worst] > 0:
+        page.advise(
+            f'The largest kind of error is {worst!r}, {gains[worst]:.3f} of AP50. '
+            f'Check: {CHECKS[worst]}.'
+        )
 
 
-def add_curves(
+def add_precision_recall(
     page: Page, classes: Sequence[str], by_class: dict[int, list[Scored]], counts: dict[int, int]
 ) -> None:
     """Add precision against recall at IoU 0.5."""
@@ -221,8 +233,15 @@ def add_curves(
     for label, count in counts.items():
         precision, recall, _ = precision_recall(by_class[label], count)
         lines[classes[label - 1]] = (recall.tolist(), precision.tolist())
-    figure = figures.lines(lines, 'recall', 'precision', unit=True)
+    figure = figures.lines({'': lines}, 'recall', 'precision', unit=True)
     page.add_figure('precision_recall', figure, 'Precision against recall.', lines)
+
+
+def add_confusion(page: Page, table: np.ndarray, classes: Sequence[str]) -> None:
+    """Add the number of objects by true and predicted class."""
+    page.section('Confusion', 'Objects by true and predicted class, at the best thresholds.')
+    figure = figures.matrix({'': table}, [*classes, 'nothing'])
+    page.add_figure('confusion', figure, 'Rows are the truth.', table)
 
 
 def add_calibration(page: Page, scored: Sequence[Scored]) -> None:
@@ -232,7 +251,7 @@ def add_calibration(page: Page, scored: Sequence[Scored]) -> None:
         'A score of 0.8 should be right 8 times of 10: bars below the diagonal are overconfident.',
     )
     data = calibration(scored)
-    figure = figures.calibration(data)
+    figure = figures.calibration({'': data})
     page.add_figure('calibration', figure, 'Right predictions by score, at IoU 0.5.', data)
 
 
@@ -251,22 +270,17 @@ def calibration(scored: Sequence[Scored], bins: int = 10) -> list[dict[str, floa
 
 def add_pictures(page: Page, painter: Painter, matches: Matches) -> None:
     """Add the images with the worst and the best F1."""
-    ranked = rank_images(matches)
-    shown = [('Worst pictures', 'worst', ranked[:WORST])]
-    shown.append(('Best pictures', 'best', ranked[WORST:][-BEST:][::-1]))
-    for title, name, rows in shown:
-        page.section(title, 'Truth on the left, predictions on the right, at the best thresholds.')
-        page.figures[name] = []
-        for number, row in enumerate(rows, start=1):
-            path = painter.images[row['image']]['path']
-            page.figures[name].append(dict(row, path=path))
-            words = f'{Path(path).name}: {row["right"]} right, {row["wrong"]} wrong, '
-            picture = painter.draw(row['image'])
-            page.add_picture(f'{name}_{number}', picture, f'{words}{row["not_found"]} not found')
+    ranked = rank_images(matches, [image['path'] for image in painter.images])
+    ranked.add_to(
+        page,
+        'Truth on the left, predictions on the right, at the best thresholds.',
+        lambda image: painter.draw(image.row['image']),
+        lambda row: f'{row["right"]} right, {row["wrong"]} wrong, {row["not_found"]} not found',
+    )
 
 
-def rank_images(matches: Matches) -> list[dict]:
-    """The images with truth or predictions, worst F1 first, those with more errors before."""
+def rank_images(matches: Matches, paths: Sequence[str]) -> Ranked:
+    """The images with truth or predictions, by their F1 and number of errors."""
     rows: dict[int, Counter] = {}
     for item in matches.predictions:
         if item.kind != 'ignored':
@@ -275,12 +289,14 @@ def rank_images(matches: Matches) -> list[dict]:
     for truth in matches.truth:
         name = 'found' if truth['id'] in matches.found else 'not_found'
         rows.setdefault(truth['image_id'], Counter())[name] += 1
-    ranked = []
+    ranked = Ranked()
     for image, row in rows.items():
         numbers = {name: row[name] for name in ('right', 'wrong', 'not_found')}
         errors = row['wrong'] + row['not_found']
-        ranked.append(dict(image=image, f1=row['right'] / (row['right'] + errors / 2), **numbers))
-    return sorted(ranked, key=lambda r: (r['f1'], -r['wrong'] - r['not_found'], -r['right']))
+        f1 = row['right'] / (row['right'] + errors / 2)
+        place = (f1, -errors, -row['right'])
+        ranked.add(place, dict(image=image, f1=f1, **numbers, path=paths[image]))
+    return ranked
 
 
 def add_crops(page: Page, painter: Painter, matches: Matches) -> None:
@@ -295,66 +311,3 @@ def add_crops(page: Page, painter: Painter, matches: Matches) -> None:
         crops = [(painter.crop(item), painter.label(item)) for item in items[:CROPS]]
         if crops:
             page.add_figure(name, figures.grid(crops), title)
-
-
-class Painter:
-    """Pictures of the images, with truth beside predictions."""
-
-    def __init__(
-        self,
-        images: Sequence[dict],
-        truth: Sequence[dict],
-        predictions: Sequence[dict],
-        classes: Sequence[str],
-        colours: Sequence[Colour],
-        max_value: int | None,
-    ) -> None:
-        self.images, self.truth, self.predictions = images, truth, predictions
-        self.classes, self.max_value = classes, max_value
-        self.visualizer = DetLocalVisualizer(name='report')
-        self.visualizer.dataset_meta = dict(classes=classes, palette=list(colours))
-
-    def draw(self, image: int) -> np.ndarray:
-        """An image with its truth, beside itself with its predictions (BGR)."""
-        sample = DetDataSample()
-        sample.gt_instances = instances_of(self.truth, image)
-        sample.pred_instances = instances_of(self.predictions, image)
-        rgb = read_picture(self.images[image]['path'], self.max_value)
-        self.visualizer.add_datasample('report', rgb, sample, pred_score_thr=-1.0)
-        return np.ascontiguousarray(self.visualizer.get_image()[..., ::-1])
-
-    def crop(self, item: dict) -> np.ndarray:
-        """The square around an object (RGB), twice its size, grey outside of the image."""
-        rgb = read_picture(self.images[item['image_id']]['path'], self.max_value)
-        left, top, width, height = item['bbox']
-        side = max(width, height, 8)
-        centre = np.array([left + width / 2, top + height / 2])
-        corners = np.concatenate([centre - side, centre + side - 1])
-        marked = mmcv.imshow_bboxes(
-            rgb,
-            np.array([[left, top, left + width, top + height]]),
-            colors=(255, 210, 0),
-            show=False,
-        )
-        return mmcv.imcrop(marked, corners, pad_fill=128)
-
-    def label(self, item: dict) -> str:
-        """The class of an object, with its score if it is a prediction."""
-        score = f' {item["score"]:.2f}' if 'score' in item else ''
-        return f'{self.classes[item["category_id"] - 1]}{score}'
-
-
-def instances_of(items: Sequence[dict], image: int) -> InstanceData:
-    """The objects of an image in mmdet's form."""
-    items = [item for item in items if item['image_id'] == image]
-    boxes = torch.tensor([item['bbox'] for item in items], dtype=torch.float32).reshape(-1, 4)
-    data = InstanceData(labels=torch.tensor([item['category_id'] - 1 for item in items]).long())
-    data.bboxes = torch.cat([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)
-    if items and 'score' in items[0]:
-        data.scores = torch.tensor([item['score'] for item in items])
-    elif not items:
-        data.scores = torch.zeros(0)
-    if items and 'segmentation' in items[0]:
-        drawn = [coco_mask.decode(item['segmentation']) for item in items]
-        data.masks = torch.from_numpy(np.stack(drawn)).bool()
-    return data

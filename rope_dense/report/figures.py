@@ -1,61 +1,86 @@
-"""Plots of the report."""
+"""Plots of one report, or of two side by side on one scale.
+
+Each takes its values by the name of a run; one run needs no name: ``{'': values}``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+Line = tuple[Sequence[float], Sequence[float]]  # x and y of its points
 
 WIDTH, HEIGHT = 5.0, 3.3  # inches; text is legible at a phone's width
 MANY = 12  # lines or cells above which names and numbers would cover each other
 
 
-def bars(values: Mapping[str, float], label: str) -> Figure:
-    """One bar for each name."""
-    figure = Figure(figsize=(WIDTH, HEIGHT * min(1.0, 0.3 + 0.08 * len(values))))
+def panels(
+    runs: Mapping[str, object], width: float = WIDTH, height: float = HEIGHT
+) -> tuple[Figure, list[Axes]]:
+    """A figure with axes for each run, beside each other on one scale and under their names."""
+    figure = Figure(figsize=(width * min(len(runs), 2), height), layout='constrained')
+    places = figure.subplots(1, len(runs), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, name in zip(places, runs, strict=True):
+        axes.set_title(name, fontsize=10)
+    return figure, list(places)
+
+
+def bars(runs: Mapping[str, Mapping[str, float]], label: str) -> Figure:
+    """A bar for each name, or for each name and run."""
+    names = list(dict.fromkeys(name for values in runs.values() for name in values))[::-1]
+    height = 0.8 / len(runs)
+    figure = Figure(figsize=(WIDTH, 0.7 + 0.26 * len(names) * len(runs) ** 0.5))
     figure.set_layout_engine('constrained')
     axes = figure.subplots()
-    drawn = axes.barh(list(values)[::-1], list(values.values())[::-1])
-    axes.bar_label(drawn, fmt='%.3f', padding=3)
+    for index, (run, values) in enumerate(runs.items()):
+        lengths = [values.get(name, np.nan) for name in names]
+        places = np.arange(len(names)) + ((len(runs) - 1) / 2 - index) * height
+        drawn = axes.barh(places, lengths, height, label=run)
+        texts = ['' if np.isnan(length) else f'{length:.3f}' for length in lengths]
+        axes.bar_label(drawn, texts, padding=3, fontsize=8)
+    axes.set_yticks(range(len(names)), names)
     axes.set_xlabel(label)
     axes.spines[['top', 'right']].set_visible(False)
     axes.margins(x=0.12)
+    if len(runs) > 1:
+        figure.legend(loc='outside upper center', ncols=2, frameon=False, fontsize=8)
     return figure
 
 
 def lines(
-    values: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    across: str,
-    up: str,
-    unit: bool = False,
+    runs: Mapping[str, Mapping[str, Line]], across: str, up: str, unit: bool = False
 ) -> Figure:
-    """One line of points (x, y) for each name; `unit`: both axes are from 0 to 1."""
-    figure = Figure(figsize=(WIDTH, HEIGHT), layout='constrained')
-    axes = figure.subplots()
-    for name, (x, y) in values.items():
-        axes.plot(x, y, label=name, linewidth=1.2)
-    axes.set(xlabel=across, ylabel=up)
-    if unit:
-        axes.set(xlim=(0, 1.01), ylim=(0, 1.01))
-    axes.grid(alpha=0.3)
-    axes.spines[['top', 'right']].set_visible(False)
-    if 1 <= len(values) <= MANY:
-        axes.legend(frameon=False, fontsize=8)
+    """One line of points for each name; `unit`: both axes are from 0 to 1."""
+    figure, places = panels(runs)
+    for axes, values in zip(places, runs.values(), strict=True):
+        for name, (x, y) in values.items():
+            axes.plot(x, y, label=name, linewidth=1.2, marker='.' if len(x) == 1 else None)
+        axes.set(xlabel=across, ylabel=up)
+        if unit:
+            axes.set(xlim=(0, 1.01), ylim=(0, 1.01))
+        axes.grid(alpha=0.3)
+        axes.spines[['top', 'right']].set_visible(False)
+        if 1 <= len(values) <= MANY:
+            axes.legend(frameon=False, fontsize=8)
     return figure
 
 
-def matrix(table: np.ndarray, names: Sequence[str]) -> Figure:
+def matrix(runs: Mapping[str, np.ndarray], names: Sequence[str]) -> Figure:
     """Counts as colours, by row; few classes also have their counts as text."""
     side = min(14.0, 2.5 + 0.42 * len(names))
-    figure = Figure(figsize=(max(WIDTH, side), max(HEIGHT, side * 0.9)), layout='constrained')
-    axes = figure.subplots()
-    shares = table / np.maximum(table.sum(1, keepdims=True), 1)
-    axes.imshow(shares, cmap='Blues', vmin=0, vmax=1)
-    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
-    axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.set(xlabel='predicted', ylabel='truth')
-    if len(names) <= MANY + 1:
+    figure, places = panels(runs, max(WIDTH, side), max(HEIGHT, side * 0.9))
+    for axes, table in zip(places, runs.values(), strict=True):
+        shares = table / np.maximum(table.sum(1, keepdims=True), 1)
+        axes.imshow(shares, cmap='Blues', vmin=0, vmax=1)
+        axes.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
+        axes.set_yticks(range(len(names)), names, fontsize=8)
+        axes.set(xlabel='predicted', ylabel='truth')
+        if len(names) > MANY + 1:
+            continue
         for row, column in np.argwhere(table):
             shade = 'white' if shares[row, column] > 0.5 else 'black'
             text = f'{table[row, column]:.3g}' if table.max() > 9999 else table[row, column]
@@ -63,16 +88,22 @@ def matrix(table: np.ndarray, names: Sequence[str]) -> Figure:
     return figure
 
 
-def calibration(rows: Sequence[Mapping[str, float]]) -> Figure:
+def calibration(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
     """Share of right predictions against the score, over the number of predictions."""
-    figure = Figure(figsize=(WIDTH, HEIGHT), layout='constrained')
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    scores = [row['score'] for row in rows]
-    upper.plot([0, 1], [0, 1], color='gray', linestyle='--', linewidth=1)
-    upper.bar(scores, [row['right'] for row in rows], width=0.07)
-    upper.set(ylabel='share right', xlim=(0, 1), ylim=(0, 1))
-    lower.bar(scores, [row['number'] for row in rows], width=0.07, color='gray')
-    lower.set(xlabel='score', ylabel='number', yscale='log')
+    figure = Figure(figsize=(WIDTH * min(len(runs), 2), HEIGHT), layout='constrained')
+    places = figure.subplots(
+        2, len(runs), sharex=True, sharey='row', squeeze=False, height_ratios=(3, 1)
+    )
+    for upper, lower, (name, rows) in zip(*places, runs.items(), strict=True):
+        scores = [row['score'] for row in rows]
+        upper.plot([0, 1], [0, 1], color='gray', linestyle='--', linewidth=1)
+        upper.bar(scores, [row['right'] for row in rows], width=0.07)
+        upper.set(ylabel='share right', xlim=(0, 1), ylim=(0, 1))
+        upper.set_title(name, fontsize=10)
+        lower.bar(scores, [row['number'] for row in rows], width=0.07, color='gray')
+        lower.set(xlabel='score', ylabel='number', yscale='log')
+        lower.set_ylim(bottom=0.5)  # so that there is a power of ten to name
+        lower.yaxis.set_minor_formatter(NullFormatter())
     return figure
 
 

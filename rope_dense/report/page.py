@@ -25,14 +25,18 @@ class Page:
     Args:
         out: folder for index.html, report.json and the pictures.
         title: of the page.
-        about: what the report is of, by name.
+        about: the subject of the report, by name.
     """
 
     def __init__(self, out: Path, title: str, about: dict[str, Any]) -> None:
         self.out, self.title = out, title
-        self.figures: dict[str, Any] = dict(about=about)
+        self.figures: dict[str, Any] = dict(about=about, advice=[])
         self.sections: list[dict[str, Any]] = []
         out.mkdir(parents=True, exist_ok=True)
+
+    def advise(self, text: str) -> None:
+        """Add a sentence to 'What to do next', at the top of the page."""
+        self.figures['advice'].append(text)
 
     def section(self, title: str, text: str = '') -> None:
         """Begin a section, with a sentence on how to read it."""
@@ -74,7 +78,8 @@ class Page:
             'page.html'
         )
         about = {name: shown(value) for name, value in self.figures['about'].items()}
-        text = template.render(title=self.title, about=about, sections=self.sections)
+        advice = self.figures['advice']
+        text = template.render(title=self.title, about=about, advice=advice, sections=self.sections)
         atomic_write_text(self.out / 'index.html', text + '\n')
         return self.out / 'index.html'
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +17,9 @@ from torch.utils.data import DataLoader
 from ..datasets.images.sources import range_in, read_image
 from ..project.errors import UsageError
 from ..utils.config_parts import pipelines
+from ..utils.progress import progress
 
-PROGRESS_SECONDS = 10.0
+ReadPicture = Callable[[str], np.ndarray]
 
 
 def build_loader(cfg: Config) -> DataLoader:
@@ -29,32 +28,27 @@ def build_loader(cfg: Config) -> DataLoader:
         return Runner.build_dataloader(cfg.test_dataloader, seed=0)
 
 
-def max_value_of(cfg: Config) -> int | None:
-    """The value that is white in 16-bit images of the test data, see ``LoadDeepImage``."""
-    return range_in(next(pipelines(cfg.test_dataloader.dataset)))
-
-
-def read_picture(path: str, max_value: int | None) -> np.ndarray:
-    """An image of the test data, RGB uint8 [H, W, 3], as the model sees it.
-
-    Raises:
-        UsageError: it cannot be read any more.
-    """
-    pixels = read_image(Path(path), max_value)
-    if pixels is None:
-        raise UsageError(f'{path}: cannot be read as an image')
-    return np.ascontiguousarray(pixels[..., ::-1])
-
-
 def predict(model: BaseModel, loader: DataLoader) -> Iterator[BaseDataElement]:
-    """Yield the data sample of each image with its prediction, on the CPU; print progress."""
-    started = shown = time.monotonic()
-    for done, batch in enumerate(loader, start=1):
+    """Yield the data sample of each image with its prediction, on the CPU."""
+    for batch in progress(loader, 'report: batches'):
         with torch.no_grad():
             samples = model.test_step(batch)
         for sample in samples:
             yield sample.cpu()
-        if time.monotonic() - shown > PROGRESS_SECONDS:
-            shown = time.monotonic()
-            left = (shown - started) / done * (len(loader) - done)
-            print(f'report: {done} of {len(loader)} batches, {left:.0f} s left', file=sys.stderr)
+
+
+def picture_reader(cfg: Config) -> ReadPicture:
+    """A function that reads an image of the test data by its path, RGB uint8 [H, W, 3].
+
+    16-bit images are as the model sees them, see ``LoadDeepImage``. A file that cannot be read any
+    more is a UsageError.
+    """
+    max_value = range_in(next(pipelines(cfg.test_dataloader.dataset)))
+
+    def read(path: str) -> np.ndarray:
+        pixels = read_image(Path(path), max_value)
+        if pixels is None:
+            raise UsageError(f'{path}: cannot be read as an image')
+        return np.ascontiguousarray(pixels[..., ::-1])
+
+    return read

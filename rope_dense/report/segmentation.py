@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -18,14 +16,14 @@ from mmseg.visualization import SegLocalVisualizer
 from ..project.errors import UsageError
 from . import figures
 from .page import Page
-from .predictions import build_loader, max_value_of, predict, read_picture
+from .predictions import ReadPicture, build_loader, picture_reader, predict
+from .ranked import Image, Ranked, beside
 
 Colour = tuple[int, int, int]
-WORST, BEST = 6, 3
 BORDER = 0.0075  # half the width of a boundary, as a share of the diagonal
 
 
-def report(
+def add_segmentation(
     page: Page, cfg: Config, model: BaseModel, classes: Sequence[str], colours: Sequence[Colour]
 ) -> None:
     """Add all sections on labels of pixels.
@@ -34,24 +32,25 @@ def report(
         UsageError: the data or the predictions have no labels of pixels.
     """
     tables = np.zeros((2, len(classes), len(classes)), int)  # interior, boundary
-    images: list[dict[str, Any]] = []
+    images, ranked = 0, Ranked()
     for sample in predict(model, build_loader(cfg)):
         if 'gt_sem_seg' not in sample or 'pred_sem_seg' not in sample:
             raise UsageError('report: needs predicted labels of pixels and a truth to compare with')
-        truth = sample.gt_sem_seg.data[0].numpy().astype(np.uint8)
-        predicted = sample.pred_sem_seg.data[0].numpy().astype(np.uint8)
+        truth = sample.gt_sem_seg.data[0].numpy().astype(np.uint16)
+        predicted = sample.pred_sem_seg.data[0].numpy().astype(np.uint16)
         near = boundary(truth)
         pair = np.stack([count(truth[at], predicted[at], len(classes)) for at in (~near, near)])
         tables += pair
-        mean = float(np.nanmean(ious(pair.sum(0)))) if pair.any() else float('nan')
-        stored = [cv2.imencode('.png', labels)[1] for labels in (truth, predicted)]
-        images.append(dict(path=sample.img_path, mIoU=mean, labels=stored))
-    page.figures['about'] |= dict(images=len(images))
+        images += 1
+        if pair.any():
+            mean = float(np.nanmean(ious(pair.sum(0))))
+            ranked.add(mean, dict(path=sample.img_path, mIoU=mean), (truth, predicted))
+    page.figures['about'] |= dict(images=images)
     add_classes(page, tables, classes)
     table = tables.sum(0)
     page.section('Confusion', 'Pixels by true and predicted class.')
-    page.add_figure('confusion', figures.matrix(table, classes), 'Rows are the truth.', table)
-    add_pictures(page, images, classes, colours, max_value_of(cfg))
+    page.add_figure('confusion', figures.matrix({'': table}, classes), 'Rows are the truth.', table)
+    add_pictures(page, ranked, classes, colours, picture_reader(cfg))
 
 
 def count(truth: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
@@ -91,39 +90,34 @@ def add_classes(page: Page, tables: np.ndarray, classes: Sequence[str]) -> None:
     for index, name in enumerate(classes):
         rows.append({'class': name} | {key: float(v[index]) for key, v in columns.items()})
     order = dict(sorted(zip(classes, columns['IoU'].tolist(), strict=True), key=lambda x: -x[1]))
-    page.add_figure('iou', figures.bars(order, 'IoU'), 'IoU by class.')
+    page.add_figure('iou', figures.bars({'': order}, 'IoU'), 'IoU by class.')
     page.add_table('classes', rows)
 
 
 def add_pictures(
     page: Page,
-    images: Sequence[dict[str, Any]],
+    ranked: Ranked,
     classes: Sequence[str],
     colours: Sequence[Colour],
-    max_value: int | None,
+    read: ReadPicture,
 ) -> None:
     """Add the images with the worst and the best mean IoU."""
     visualizer = SegLocalVisualizer(name='report', alpha=0.6)
     visualizer.dataset_meta = dict(classes=list(classes), palette=list(colours))
-    ranked = sorted((x for x in images if x['mIoU'] == x['mIoU']), key=lambda x: x['mIoU'])
-    shown = [('Worst pictures', 'worst', ranked[:WORST])]
-    shown.append(('Best pictures', 'best', ranked[WORST:][-BEST:][::-1]))
-    for title, name, rows in shown:
-        page.section(title, 'Truth on the left, prediction on the right.')
-        page.figures[name] = [dict(path=x['path'], mIoU=x['mIoU']) for x in rows]
-        for number, image in enumerate(rows, start=1):
-            words = f'{Path(image["path"]).name}: mIoU {image["mIoU"]:.3f}'
-            page.add_picture(f'{name}_{number}', draw(visualizer, image, max_value), words)
+    ranked.add_to(
+        page,
+        'Truth on the left, prediction on the right.',
+        lambda image: draw(visualizer, image, read),
+        lambda row: f'mIoU {row["mIoU"]:.3f}',
+    )
 
 
-def draw(
-    visualizer: SegLocalVisualizer, image: dict[str, Any], max_value: int | None
-) -> np.ndarray:
+def draw(visualizer: SegLocalVisualizer, image: Image, read: ReadPicture) -> np.ndarray:
     """An image with its true labels, beside itself with the predicted ones (BGR)."""
-    truth, predicted = (cv2.imdecode(x, cv2.IMREAD_UNCHANGED) for x in image['labels'])
-    sample = SegDataSample()
-    sample.gt_sem_seg = PixelData(data=torch.from_numpy(truth)[None].long())
-    sample.pred_sem_seg = PixelData(data=torch.from_numpy(predicted)[None].long())
-    rgb = read_picture(image['path'], max_value)
-    visualizer.add_datasample('report', rgb, sample, with_labels=False)
-    return np.ascontiguousarray(visualizer.get_image()[..., ::-1])
+    rgb, drawn = read(image.row['path']), []
+    for labels in image.content:
+        sample = SegDataSample()
+        sample.gt_sem_seg = PixelData(data=torch.from_numpy(labels.astype(np.int64))[None])
+        visualizer.add_datasample('report', rgb, sample, draw_pred=False, with_labels=False)
+        drawn.append(visualizer.get_image()[..., ::-1])
+    return beside(*drawn)

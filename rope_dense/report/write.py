@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mmengine.config import Config
@@ -10,12 +11,49 @@ from mmengine.device import get_device
 from ..checks.data import check_data
 from ..checks.model import check_image_sizes
 from ..checks.trained_model import load_trained
+from ..project.building import checked_device
 from ..project.errors import UsageError
 from ..project.find import best_checkpoint
+from ..project.load import find_model, used_loaders
 from ..project.task import task_of
 from ..project.weights import read_safely
-from . import curves, depth, detection, segmentation
+from ..utils.lock import exclusive
+from .curves import add_training
+from .depth import add_depth
+from .detection import add_detection
 from .page import Page
+from .segmentation import add_segmentation
+from .settings import settings_of
+
+
+def report(
+    config: str,
+    checkpoint: str | None = None,
+    *,
+    out: str | Path | None = None,
+    device: str | None = None,
+    work_dir: str | None = None,
+    data_root: str | None = None,
+    cfg_options: Iterable[str] | Mapping[str, object] = (),
+) -> Path:
+    """Test a model and write its report; returns its page.
+
+    Args:
+        config, checkpoint, work_dir, data_root, cfg_options: see ``find_model``. Logs and
+            resolutions.json of the work folder become part of the report.
+        out: folder; by default report, in the work folder.
+        device: by default a GPU if there is one.
+
+    Raises:
+        UsageError, CheckpointError: settings, data or weights that cannot be used.
+        BlockingIOError: another process writes to the folder.
+    """
+    on = str(checked_device(device))
+    cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root)
+    used_loaders(cfg, 'test')
+    if weights is None:
+        raise UsageError('report: give the config of one task and its checkpoint')
+    return write_report(cfg, weights, Path(out or Path(cfg.work_dir, 'report')), on)
 
 
 def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
@@ -23,26 +61,32 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
 
     Raises:
         UsageError, CheckpointError: the data or the weights cannot be used.
+        BlockingIOError: another process writes to the folder.
     """
     task = task_of(cfg)
     if task in ('oriented', 'several'):
         raise UsageError('report: it compares upright boxes; test rotated ones by rope-dense test')
     read_safely()
+    settings = settings_of(cfg)  # before data and model are built, which change some
     model, classes, colours = load_trained(cfg, checkpoint)
     check_image_sizes(cfg, model, ('test_dataloader',))
     check_data(cfg, ('test_dataloader',))
     model = model.to(device).eval()
-    names = dict(config=cfg.filename, checkpoint=checkpoint, classes=len(classes))
+    copy = Path(cfg.work_dir, Path(cfg.filename).name)  # of the training
+    config = str(copy if copy.is_file() else cfg.filename)
+    about = dict(config=config, checkpoint=checkpoint, classes=len(classes))
     if cfg.get('own_data'):  # with what was left out of the labels
-        names['own data'] = cfg.own_data
-    page = Page(out, f'{Path(cfg.filename).stem}: report', names)
-    if task == 'depth':
-        depth.report(page, cfg, model)
-    else:
-        module = segmentation if task == 'semantic' else detection
-        module.report(page, cfg, model, classes, colours)
-    curves.report(page, Path(cfg.work_dir))
-    return page.close()
+        about['own data'] = cfg.own_data
+    with exclusive(out):
+        page = Page(out, f'{Path(cfg.filename).stem}: report', about)
+        page.figures |= dict(names=list(classes), settings=settings)
+        if task == 'depth':
+            add_depth(page, cfg, model)
+        else:
+            add = add_segmentation if task == 'semantic' else add_detection
+            add(page, cfg, model, classes, colours)
+        add_training(page, Path(cfg.work_dir))
+        return page.close()
 
 
 def report_training(cfg: Config) -> None:

@@ -1,6 +1,8 @@
 """`rope-dense report` on shrunk models: the page, its files, two runs side by side, bad input."""
 
 import json
+import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,22 +14,26 @@ from mmengine.config import Config
 
 from helpers.small_configs import make_data, small_config
 from rope_dense.checks.model import build_model
-from rope_dense.commands import run as door
-from rope_dense.commands.report import main, parse_args
 from rope_dense.datasets.generated import METAINFO
 from rope_dense.project.find import best_checkpoint
 from rope_dense.project.load import load_config
-from rope_dense.report.curves import read_logs
+from rope_dense.report.curves import advice_of, read_logs
 from rope_dense.report.detection import (
+    CHECKS,
+    NUMBER,
     add_sections,
     calibration,
     rank_images,
     true_objects,
 )
-from rope_dense.report.matching import Scored, match
+from rope_dense.report.matching import ERRORS, Scored, match
 from rope_dense.report.page import Page
+from rope_dense.report.ranked import BEST, WORST, Ranked
 from rope_dense.report.segmentation import boundary, count, ious
+from rope_dense.report.settings import differing, settings_of
 from rope_dense.report.write import report_training
+from rope_dense.utils.lock import exclusive
+from rope_dense_command import command
 
 VOID = {'meta', 'img', 'br', 'link'}  # elements without an end tag
 OBJECT = [10, 10, 20, 20]
@@ -61,12 +67,13 @@ def check_page(folder: Path) -> Checked:
     assert text.startswith('<!DOCTYPE html>') and 'width=device-width' in text
     assert {'html', 'title', 'h1', 'table', 'figure'} <= set(page.seen)
     assert all(address.startswith('data:image/') for address in page.addresses)
-    assert 'http' not in text.replace('http-equiv', '') and 'url(' not in text
+    written = re.sub(r'data:image/[^"]+', '', text)
+    assert 'http' not in written and 'url(' not in written
     return page
 
 
 def run(*argv: object) -> int:
-    return door.run(main, parse_args([*map(str, argv)]))
+    return command('report')([*map(str, argv)])
 
 
 def make_run(name: str, data: Path, folder: Path) -> Path:
@@ -97,11 +104,18 @@ def test_report_of_a_run_and_two_side_by_side(name: str, data: Path, tmp_path: P
     check_page(folder / 'report')
     for figure in ('confusion', 'losses', 'metrics', 'worst_1'):
         assert cv2.imread(str(folder / 'report' / f'{figure}.png')) is not None
-    assert run('--compare', folder, folder, '--out', tmp_path / 'both') == 0
+    other = shutil.copytree(folder / 'report', tmp_path / 'other')
+    report['settings']['randomness.seed'] = 7
+    (other / 'report.json').write_text(json.dumps(report))
+    given = ('--compare', folder, other, '--out', tmp_path / 'both')
+    with exclusive(tmp_path / 'both'):
+        assert run(*given) == 2
+    assert run(*given) == 0
     check_page(tmp_path / 'both')
-    rows = json.loads((tmp_path / 'both' / 'report.json').read_text())['classes']
-    changes = {v for row in rows for k, v in row.items() if k.endswith('(change)')}
-    assert changes <= {0, None}
+    both = json.loads((tmp_path / 'both' / 'report.json').read_text())
+    changes = {v for row in both['classes'] for k, v in row.items() if k.endswith(', change')}
+    assert changes <= {0, None} and len(both['classes'][0]) <= 10
+    assert both['settings'] == [dict(setting='randomness.seed', run='0', other='7')]
 
 
 def as_pngs(data: Path, bits: int) -> Path:
@@ -117,7 +131,10 @@ def as_pngs(data: Path, bits: int) -> Path:
 
 
 @pytest.mark.parametrize('name', ['dino_vitdet_rope_mixed', 'upernet_vit_rope_mixed'])
-def test_images_of_12_bits_look_like_those_of_8(name: str, tmp_path: Path) -> None:
+def test_images_of_12_bits_look_like_those_of_8(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Page, 'add_figure', lambda *args: None)  # plots take most of the time
     folder = make_run(name, as_pngs(make_data(tmp_path / 'data8'), 8), tmp_path / 'run')
     cfg = Config.fromfile(folder / f'{name}.py')
     if cfg.default_scope == 'mmseg':
@@ -156,16 +173,21 @@ def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
     truth = [item(OBJECT, 1, id=1), item([50, 40, 20, 20], 2, id=2)]
     found = [item(OBJECT, 1, score=0.9), item([50, 2, 10, 10], 1, score=0.9)]
     page = Page(tmp_path / 'out', 'made <title>', dict(config='a & b'))
-    add_sections(page, images, truth, found, ['cat', 'dog'], [(255, 0, 0), (0, 0, 255)], masks)
+    colours = [(255, 0, 0), (0, 0, 255)]
+    add_sections(page, images, truth, found, ['cat', 'dog'], colours, masks, cv2.imread)
     page.close()
     check_page(tmp_path / 'out')
     report = json.loads((tmp_path / 'out' / 'report.json').read_text())
-    numbers = {row['error']: row['number'] for row in report['errors']}
+    numbers = {row['error']: row[NUMBER] for row in report['errors']}
     assert numbers == dict.fromkeys(numbers, 0) | dict(background=1, missed=1)
     assert report['confusion'] == [[1, 0, 0], [0, 0, 1], [1, 0, 0]]
     assert (tmp_path / 'out' / 'missed_objects.png').is_file()
     assert (tmp_path / 'out' / 'invented_objects.png').is_file()
     assert report['worst'][0]['f1'] == 0.5
+    assert report['advice'] == [
+        "The largest kind of error is 'missed', 0.500 of AP50. Check: small objects: image size; "
+        'rare classes: more data.'
+    ]
 
 
 def test_masks_of_a_data_set_have_the_areas_of_its_file(data: Path) -> None:
@@ -190,7 +212,18 @@ def test_images_are_ranked_by_f1_then_errors() -> None:
         dict(id=n, image_id=n // 3, category_id=1, bbox=OBJECT, iscrowd=0) for n in (0, 1, 3, 6)
     ]
     right = dict(image_id=2, category_id=1, bbox=OBJECT, score=0.5)
-    assert [row['image'] for row in rank_images(match(truth, [right]))] == [0, 1, 2]
+    ranked = rank_images(match(truth, [right]), ['a', 'b', 'c'])
+    assert [image.row['path'] for image in ranked.images] == ['a', 'b', 'c']
+
+
+def test_only_the_pictures_that_are_drawn_are_kept() -> None:
+    scores = np.random.default_rng(0).integers(20, size=100).tolist()  # with equal ones
+    ranked = Ranked()
+    for index, score in enumerate(scores):
+        ranked.add(score, dict(index=index))
+        assert len(ranked.images) <= WORST + BEST
+    order = sorted(range(100), key=lambda index: scores[index])
+    assert [x.row['index'] for x in ranked.images] == [*order[:WORST], *order[-BEST:]]
 
 
 def test_calibration_of_known_scores() -> None:
@@ -214,10 +247,54 @@ def test_iou_on_boundaries_and_inside() -> None:
 
 
 def test_logs_of_a_resumed_run_follow_each_other(tmp_path: Path) -> None:
+    """The first ends with half a line, as a killed process leaves it."""
     files = [tmp_path / 'a.json', tmp_path / 'b.json']
-    for step, file in enumerate(files):
-        file.write_text(json.dumps(dict(loss=1.5, lr=0.1, step=step)) + '\n')
+    for step, (file, end) in enumerate(zip(files, ('{"loss": 1.', ''), strict=True)):
+        file.write_text(json.dumps(dict(loss=1.5, lr=0.1, step=step)) + '\n' + end)
     assert read_logs(files) == ({'loss': ([0, 1], [1.5, 1.5])}, {})
+
+
+@pytest.mark.parametrize(
+    'name, values, says',
+    [
+        ('coco/bbox_mAP', [0.1, 0.2, 0.3, 0.4], 'coco/bbox_mAP still rises'),
+        ('coco/bbox_mAP', [0.1, 0.2, 0.4, 0.41], ''),
+        ('coco/bbox_mAP', [0.1, 0.2, 0.5, 0.4], ''),
+        ('coco/bbox_mAP', [0.1], ''),
+        ('rmse', [4, 3, 2, 1], 'rmse still falls at the end, from 2.000 to 1.000'),
+        ('rmse', [1, 2, 3, 4], ''),
+    ],
+)
+def test_advice_by_the_curve(name: str, values: list, says: str) -> None:
+    advice = advice_of({'lr': ([1], [1]), name: ([*range(1, len(values) + 1)], values)})
+    assert says in advice if says else advice is None
+
+
+def test_differences_of_settings_are_those_of_own_data_first() -> None:
+    cfg = dict(work_dir='a', model=dict(depth=3, kinds=('x', 'y')), own=dict(data_root='d'))
+    cfg['train_dataloader'] = dict(dataset=dict(ann_file='a.json', pipeline=[dict(type='Load')]))
+    first = settings_of(Config(cfg))
+    assert first.keys() == {
+        *('model.depth', 'model.kinds', 'own.data_root'),
+        'train_dataloader.dataset.pipeline.0.type',
+    }
+    second = first | {'model.depth': 4, 'own.data_root': 'e'}
+    del second['model.kinds']
+    assert differing(first, second) == [
+        ('own.data_root', 'd', 'e'),
+        ('model.depth', 3, 4),
+        ('model.kinds', ('x', 'y'), '-'),
+    ]
+
+
+def test_the_guide_has_the_remedies_of_the_page() -> None:
+    lines = (Path(__file__).parents[2] / 'docs' / 'report.md').read_text().splitlines()
+    rows = dict.fromkeys(CHECKS) | {
+        cells[1]: cells[3]
+        for line in lines
+        if len(cells := [cell.strip() for cell in line.split('|')]) == 5
+    }
+    assert {kind: rows[kind] for kind in ERRORS} == CHECKS
 
 
 def test_a_run_has_its_best_checkpoint(tmp_path: Path) -> None:
