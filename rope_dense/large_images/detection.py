@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from mmengine.structures import InstanceData
 from torch import Tensor
 
@@ -21,11 +22,13 @@ from .masks import encode_mask
 from .predictor import TilePredictor
 from .tiles import TileGrid
 
-if find_spec('mmdet'):
+if find_spec('mmdet'):  # which needs shapely
+    import shapely
     from mmcv.ops import box_iou_rotated
     from mmdet.structures.bbox import bbox_overlaps, get_box_tensor
 
 BORDER = 0.01  # of a tile's side: a box that ends nearer to it may be cut off there
+AT_ONCE = 128  # boxes that are compared with all others
 
 
 @dataclass(frozen=True)
@@ -143,51 +146,54 @@ def suppress_duplicates(lines: Sequence[dict], threshold: float) -> list[dict]:
     """
     if not lines:
         return []
-    boxes = torch.tensor(
-        [[*line['box'], *line.get('rbox', ())] for line in lines], dtype=torch.float64
-    )  # [N, 4 or 9]
-    scores, labels, tiles = (
-        torch.tensor([line[name] for line in lines]) for name in ('score', 'label', 'tile')
-    )
-    cut = torch.tensor([line['cut'] for line in lines])
-    order = torch.from_numpy(np.lexsort((-scores.numpy(), cut.numpy())))
+    boxes = np.array([[*line['box'], *line.get('rbox', ())] for line in lines], float)
+    scores, labels, tiles, cut = (
+        np.array([line[name] for line in lines]) for name in ('score', 'label', 'tile', 'cut')
+    )  # boxes are [N, 4 or 9], others [N]
+    order = np.lexsort((-scores, cut))
     left = []
-    for label in labels.unique():
+    for label in np.unique(labels):
         rivals = order[labels[order] == label]
-        of_class = boxes[rivals], cut[rivals], tiles[rivals]
-        left += rivals[~dropped(*of_class, threshold)].tolist()
+        out = dropped(boxes[rivals], cut[rivals], tiles[rivals], threshold)
+        left += rivals[~out].tolist()
     return sorted((lines[index] for index in left), key=lambda line: -line['score'])
 
 
-def dropped(boxes: Tensor, cut: Tensor, tiles: Tensor, threshold: float) -> Tensor:
+def dropped(boxes: np.ndarray, cut: np.ndarray, tiles: np.ndarray, threshold: float) -> np.ndarray:
     """[N], true for boxes [N, 4 or 9] of a class that are dropped, see ``suppress_duplicates``."""
-    out = torch.zeros(len(boxes), dtype=torch.bool)
-    for index in range(len(boxes)):
-        if not out[index]:
-            later, box = boxes[index + 1 :], boxes[index : index + 1]
-            union = overlaps(later, box, 'iou')
-            share = overlaps(later, box, 'iof')  # of the later box
-            covered = (union > threshold) | (cut[index + 1 :] & (share > threshold))
-            out[index + 1 :] |= covered & (tiles[index + 1 :] != tiles[index])
+    out = np.zeros(len(boxes), bool)
+    places = shapely.box(*boxes[:, :4].T)
+    tree = shapely.STRtree(places)
+    for start in range(0, len(boxes), AT_ONCE):
+        some = start + np.flatnonzero(~out[start : start + AT_ONCE])
+        first, later = tree.query(places[some])  # pairs of upright boxes that touch
+        first = some[first]
+        rivals = (later > first) & (tiles[later] != tiles[first])
+        first, later = first[rivals], later[rivals]
+        covered = overlaps(boxes[later], boxes[first], 'iou') > threshold
+        covered |= cut[later] & (overlaps(boxes[later], boxes[first], 'iof') > threshold)
+        for index, other in zip(first[covered], later[covered], strict=True):
+            out[other] |= not out[index]
     return out
 
 
-def overlaps(boxes: Tensor, box: Tensor, mode: str) -> Tensor:
-    """Intersection over union ('iou') or over each box ('iof') [N] of boxes with one.
+def overlaps(boxes: np.ndarray, others: np.ndarray, mode: str) -> np.ndarray:
+    """Intersection over union ('iou') or over the first box ('iof') [N] of pairs of boxes.
 
     Args:
-        boxes, box: [N, 4] and [1, 4]; or [N, 9] and [1, 9] of rotated boxes, their upright boxes
-            first.
+        boxes, others: [N, 4]; or [N, 9] of rotated boxes, their upright boxes first.
     """
-    result = bbox_overlaps(boxes[:, :4], box[:, :4], mode)[:, 0]
+    first, second = torch.from_numpy(boxes), torch.from_numpy(others)
+    result = bbox_overlaps(first[:, :4], second[:, :4], mode, is_aligned=True)
     if boxes.shape[1] == 4:
-        return result
+        return result.numpy()
     near = result > 0  # others cannot overlap
+    first, second = first[near, 4:], second[near, 4:]
+    centre = F.pad(second[:, :2], (0, 3))  # float32 is exact near zero
+    pair = ((first - centre).float(), (second - centre).float())
     result = torch.zeros_like(result)
-    centre = torch.cat([box[:, 4:6], box.new_zeros(1, 3)], 1)  # float32 is exact near zero
-    rotated, other = ((b[:, 4:] - centre).float() for b in (boxes[near], box))
-    result[near] = box_iou_rotated(rotated, other, mode)[:, 0].double()
-    return result
+    result[near] = box_iou_rotated(*pair, mode, aligned=True).double()
+    return result.numpy()
 
 
 def read_lines(path: Path) -> list[dict]:
