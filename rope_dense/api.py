@@ -193,8 +193,8 @@ class Model:
         """
         from .measure.sweep import evaluate_sizes
 
-        settings = {'work_dir': str(Path(self.cfg.work_dir, 'evaluation')), **options}
-        return evaluate_sizes(self.config, self.checkpoint, sizes=sizes, **settings)
+        folder = str(options.pop('work_dir', Path(self.cfg.work_dir, 'evaluation')))
+        return evaluate_sizes(self.config, self.checkpoint, sizes=sizes, work_dir=folder, **options)
 
     def export(self, out: str | Path, **options: Any) -> Path:
         """Write the model as ONNX or ``torch.export``, as ``rope-dense export``.
