@@ -15,6 +15,7 @@ def test_it_is_stored_without_outputs() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures('surroundings')
 def test_every_cell_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict = {}
