@@ -1,0 +1,151 @@
+"""Samples of a data set after its pipeline, as a model gets them, drawn with their labels."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.dataset import BaseDataset
+from mmengine.model import BaseDataPreprocessor
+from mmengine.registry import DATASETS, MODELS, VISUALIZERS, DefaultScope
+from mmengine.structures import BaseDataElement, PixelData
+from mmengine.visualization import Visualizer
+from torch.nn.functional import interpolate
+
+from ..checks.data import check_data
+from ..datasets.images.drawing import draw_depth
+from ..engine.runner import NamingPipeline
+from ..engine.train_loop import set_epoch
+from ..project.building import building
+from ..project.errors import UsageError
+from ..project.load import load_config
+from ..project.task import detects, visualizer_of
+from ..utils.progress import progress
+
+Split = Literal['train', 'val', 'test']
+LABEL_STEPS = {'LoadAnnotations', 'LoadClassMask', 'LoadDepth'}
+
+
+def browse(
+    config: str,
+    *,
+    split: Split = 'train',
+    count: int = 20,
+    seed: int = 0,
+    epoch: int = 0,
+    out: str | Path | None = None,
+    work_dir: str | None = None,
+    data_root: str | None = None,
+    cfg_options: Iterable[str] | Mapping[str, object] = (),
+) -> list[Path]:
+    """Draw the first samples of a data set of a config, with their labels.
+
+    Args:
+        config, work_dir, data_root, cfg_options: see ``load_config``.
+        split: of the config's data loaders.
+        seed: of the augmentation.
+        epoch: of pipelines with stages.
+        out: folder of the pictures; by default browse/SPLIT, in the work folder.
+
+    Returns:
+        The files written, NUMBER_NAME.png.
+
+    Raises:
+        UsageError, LoadError: settings or data that cannot be used.
+    """
+    cfg = load_config(config, cfg_options, work_dir, data_root)
+    epochs = cfg.get('own', {}).get('epochs') or (cfg.get('train_cfg') or {}).get('max_epochs')
+    if epochs and epoch >= epochs:
+        raise UsageError(f'--epoch {epoch}: the training has epochs 0 to {epochs - 1}')
+    loader = f'{split}_dataloader'
+    if cfg.get(loader) is None:
+        raise UsageError(f'--split {split}: the config has no {loader}')
+    check_data(cfg, (loader,))
+    out = Path(out or Path(cfg.work_dir, 'browse', split))
+    set_epoch(epoch)
+    with DefaultScope.overwrite_default_scope(cfg.default_scope), building(f'{loader}.dataset'):
+        return draw_samples(cfg, split, out, count, seed)
+
+
+def draw_samples(cfg: Config, split: Split, out: Path, count: int, seed: int) -> list[Path]:
+    """Draw samples within the scope of a config; see ``browse``.
+
+    Pixels are the model's input before normalisation: with the channel order and the padding of its
+    data preprocessor.
+    """
+    dataset = DATASETS.build(cfg[f'{split}_dataloader'].dataset)
+    dataset.pipeline = NamingPipeline(dataset.pipeline.transforms)
+    preprocessor = MODELS.build(
+        ConfigDict(cfg.model.data_preprocessor, mean=None, std=None, bgr_to_rgb=False)
+    )
+    visualizer = VISUALIZERS.build(visualizer_of(cfg, f'samples_{out}', alpha=0.5))
+    visualizer.dataset_meta = dataset.metainfo
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    late, files = loads_labels_late(dataset), []
+    for index in progress(range(min(count, len(dataset))), 'browse-data: samples'):
+        packed = dataset[index]
+        pixels, labels = shown_to_model(packed, preprocessor, split == 'train')
+        path = out / f'{index:04d}_{Path(packed["data_samples"].img_path).stem}.png'
+        if late:
+            resize_labels(labels)
+        if detects(cfg) and 'gt_instances' in labels:
+            labels.gt_instances = labels.gt_instances.cpu()
+        draw_sample(path, pixels, labels, visualizer)
+        files.append(path)
+    return files
+
+
+def loads_labels_late(dataset: BaseDataset) -> bool:
+    """Return whether labels are loaded after the image was resized, as for evaluators."""
+    steps = [type(step).__name__ for step in dataset.pipeline.transforms]
+    return 'Resize' in steps and not LABEL_STEPS.isdisjoint(steps[steps.index('Resize') :])
+
+
+def shown_to_model(
+    packed: dict[str, Any], preprocessor: BaseDataPreprocessor, training: bool
+) -> tuple[np.ndarray, BaseDataElement]:
+    """Pixels [H, W, 3] (BGR, uint8) and labels of a sample, as a model gets them."""
+    batch = dict(inputs=[packed['inputs']], data_samples=[packed['data_samples']])
+    data = preprocessor(batch, training=training)
+    pixels = data['inputs'][0].permute(1, 2, 0).cpu().numpy()
+    return pixels.clip(0, 255).astype(np.uint8), data['data_samples'][0]
+
+
+def draw_sample(
+    path: Path, pixels: np.ndarray, labels: BaseDataElement, visualizer: Visualizer
+) -> None:
+    """Write pixels with their labels drawn on them, or depth beside them."""
+    if 'gt_depth_map' in labels:
+        draw_depth(path, pixels, labels.gt_depth_map.data[0].numpy())
+        return
+    image = np.ascontiguousarray(pixels[..., ::-1])
+    with warnings.catch_warnings():
+        warnings.filterwarnings('ignore', '.*out of bounds')  # labels that a crop has cut
+        visualizer.add_datasample(path.stem, image, labels, draw_pred=False, out_file=str(path))
+
+
+def resize_labels(sample: BaseDataElement) -> None:
+    """Fit labels of the original image, as evaluators want them, to the resized one, in place."""
+    height, width = sample.img_shape[:2]
+    if 'gt_instances' in sample:
+        objects, factor = sample.gt_instances, sample.scale_factor
+        if hasattr(objects.bboxes, 'rescale_'):  # rotated
+            objects.bboxes.rescale_(factor)
+        else:
+            objects.bboxes = objects.bboxes * objects.bboxes.new_tensor(np.tile(factor, 2))
+        if 'masks' in objects:
+            objects.masks = objects.masks.resize((height, width))
+    if 'gt_sem_seg' in sample:
+        labels = sample.gt_sem_seg.data[None].float()
+        sample.gt_sem_seg = PixelData(data=interpolate(labels, (height, width))[0].long())
+    if 'gt_depth_map' in sample:
+        depths = sample.gt_depth_map.data[None]
+        sample.gt_depth_map = PixelData(data=interpolate(depths, (height, width))[0])
