@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import mmengine
@@ -26,8 +24,8 @@ from rope_dense.checkpoints.models import (
 )
 from rope_dense.checkpoints.publishers.deim import pattern, replacement
 from rope_dense.project.weights import check_tested_weights, load_from_source
+from rope_dense_command import command
 
-ROOT = CONFIGS.parent
 IMAGES = [(64, 64), (96, 160)]
 
 
@@ -263,10 +261,9 @@ def test_a_file_of_the_authors_is_tested_and_converted(tmp_path: Path) -> None:
     check_tested_weights(str(source), model)
     loaded = load_from_source(str(source))['state_dict']
     assert all(torch.equal(loaded[key], x) for key, x in weights.items())
-    tool = [sys.executable, 'tools/convert_checkpoint.py']
     for arguments in (['deimv2.pth', 'ours.pth'], ['ours.pth', 'back.pth', '--to', 'deimv2']):
         paths = [str(tmp_path / name) if name.endswith('.pth') else name for name in arguments]
-        subprocess.run([*tool, *paths], check=True, cwd=ROOT, capture_output=True)
+        assert command('convert_checkpoint')(paths) == 0
     back = torch.load(tmp_path / 'back.pth', weights_only=True)['model']
     given = torch.load(source, weights_only=True)['model']
     assert back.keys() == given.keys()

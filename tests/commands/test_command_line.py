@@ -13,6 +13,7 @@ from rope_dense.checkpoints.publishers import TARGETS
 from rope_dense.datasets.generated.files import FORMATS, ShapesSettings
 from rope_dense.datasets.generated.shapes import COLORS
 from rope_dense.export.exporter import DTYPES, PACKAGES
+from rope_dense.project.convert_checkpoint import DETECTORS
 from rope_dense.project.load import read_options
 from rope_dense.research import position_figures
 from rope_dense_command import COMMANDS, RESEARCH, import_early
@@ -54,10 +55,9 @@ def test_choices_are_those_of_the_package() -> None:
     """The tools repeat them, so that they need not import the package for --help."""
 
     convert = import_early('convert_checkpoint')
-    assert set(convert.LAYOUTS) == {*TARGETS, *convert.DETECTORS}
-    assert set(convert.DETECTORS) <= set(PUBLISHED_MODELS)
+    assert set(convert.LAYOUTS) == {*TARGETS, *DETECTORS} and {*DETECTORS} <= {*PUBLISHED_MODELS}
     export = import_early('export')
-    assert set(export.FORMATS) == set(PACKAGES)
+    assert set(export.SUFFIXES) == set(PACKAGES)
     assert set(export.PRECISIONS) == set(DTYPES.values())
     figures = position_figures.OF_FREQUENCIES | position_figures.OF_ATTENTION
     assert (*figures,) == import_early('analyze_positions').FIGURES

@@ -5,7 +5,7 @@ from argparse import Namespace
 from pathlib import Path
 
 import pytest
-import safetensors.torch
+import safetensors
 import torch
 from mmengine.config import Config
 
@@ -14,6 +14,7 @@ from helpers.tool_names import Main
 from rope_dense.commands.run import run
 from rope_dense.engine.runner import LoadError, NamingPipeline
 from rope_dense.measure.evaluate import saved_predictions
+from rope_dense.project import convert_checkpoint
 from rope_dense.utils.atomic_write import atomic_write
 from rope_dense_command import command
 
@@ -69,8 +70,8 @@ def test_weights_that_cannot_be_written(
         path.write_bytes(b'half')
         raise safetensors.SafetensorError('No space left on device')
 
-    monkeypatch.setattr(safetensors.torch, 'save_file', save_file)
-    monkeypatch.setattr('rope_dense.checkpoints.publishers.find_layout', lambda *_: Identity())
+    monkeypatch.setattr(convert_checkpoint, 'save_file', save_file)
+    monkeypatch.setattr(convert_checkpoint, 'find_layout', lambda *_: Identity())
     source, out = tmp_path / 'source.pth', tmp_path / 'out'
     torch.save({'patch_embed.proj.weight': torch.zeros(8, 3, 16, 16)}, source)
     out.mkdir()

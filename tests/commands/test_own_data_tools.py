@@ -1,4 +1,4 @@
-"""tools/convert_data.py and tools/browse_data.py, as a user calls them."""
+"""`rope-dense convert-data` and `browse-data`, as a user calls them."""
 
 import json
 from pathlib import Path
@@ -82,9 +82,8 @@ def test_colours_get_names_from_the_user(
     [
         (['yolo', 'nowhere', 'a.json'], 'nowhere: no such file or folder'),
         (['yolo', '.', 'a.txt'], 'give a name that ends with .json'),
-        (['yolo', '.', 'a.json', '--val-share', '2'], '--val-share 2.0: give a share between'),
         (['yolo', '.', 'val.json', '--val-share', '0.2'], 'with --val-share, val.json is the'),
-        (['colours', '.', 'out', '--val-share', '0.2'], '--val-share is for boxes'),
+        (['colours', '.', 'out', '--val-share', '0.2'], '--val-share, --split-file: for boxes'),
     ],
 )
 def test_wrong_requests(

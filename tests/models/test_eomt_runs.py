@@ -148,7 +148,7 @@ def test_weights_of_classes_follow_their_number() -> None:
     assert class_weights([2.0, 1.0, 0.1], 2) == [2.0, 1.0, 0.1]
 
 
-def test_convert_eomt_writes_what_the_model_loads(tmp_path: Path) -> None:
+def test_a_converted_file_is_what_the_model_loads(tmp_path: Path) -> None:
     model = build_model('instance')
     arch = dict(RoPEViT.ARCHS['dinov3_base'], embed_dims=32, depth=4, num_heads=2, qkv_bias='qv')
     cfg = load(TASKS['instance'])
@@ -158,8 +158,10 @@ def test_convert_eomt_writes_what_the_model_loads(tmp_path: Path) -> None:
     cfg.dump(tmp_path / 'config.py')
     published = theirs(num_queries=SMALL_HEAD['num_queries']).state_dict()
     source = save(in_the_authors_names(published), tmp_path, 'published.pth')
-    convert = command('convert_eomt')
-    assert not convert([str(tmp_path / 'config.py'), source, str(tmp_path / 'ours.pth')])
+    convert = command('convert_checkpoint')
+    assert not convert(
+        [source, str(tmp_path / 'ours.pth'), '--config', str(tmp_path / 'config.py')]
+    )
     weights = torch.load(tmp_path / 'ours.pth', weights_only=True)['state_dict']
     assert weights.keys() - model.state_dict().keys() == {
         key for key in weights if 'reg_token' in key or '_bias' in key

@@ -187,9 +187,9 @@ def test_convert_eomt_writes_a_decoder_with_its_encoder(tmp_path: Path) -> None:
     cfg.dump(tmp_path / 'config.py')
     (tmp_path / 'base').mkdir()
     base = saved(model.encoder.hub_weights(), tmp_path / 'base')
-    convert = command('convert_eomt')
-    files = [str(tmp_path / 'config.py'), saved(published(model), tmp_path)]
-    assert not convert([*files, str(tmp_path / 'ours.pth'), '--base', base])
+    convert = command('convert_checkpoint')
+    files = [saved(published(model), tmp_path), str(tmp_path / 'ours.pth')]
+    assert not convert([*files, '--config', str(tmp_path / 'config.py'), '--base', base])
     weights = torch.load(tmp_path / 'ours.pth', weights_only=True)['state_dict']
     backbone, pmt = loaded(model, tmp_path / 'again')
     expected = {f'backbone.{key}': x for key, x in backbone.state_dict().items()}

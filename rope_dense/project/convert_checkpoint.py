@@ -1,0 +1,130 @@
+"""Convert the weights of a file between published layouts and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Literal
+
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+
+from ..checkpoints.fetch import fetch
+from ..checkpoints.keys import KeyTable, Layout, StateDict, new_keys
+from ..checkpoints.models import convert_detector, find_detector, to_published
+from ..checkpoints.publishers import TARGETS, find_layout
+from ..checkpoints.read import read_checkpoint
+from ..checkpoints.weights import select_weights
+from ..models.eomt.annealing import find_eomt
+from ..models.eomt.weights import load_eomt
+from ..utils.atomic_write import atomic_write
+from .building import build_part
+from .errors import UsageError
+from .load import load_config
+
+DETECTORS = ('deimv2', 'edgecrafter')
+
+
+def convert_checkpoint(
+    source: str,
+    out: str | Path,
+    *,
+    to: Literal['ours', 'naver', 'timm', 'deimv2', 'edgecrafter'] = 'ours',
+    config: str | None = None,
+    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    base: str | None = None,
+    report: bool = False,
+) -> None:
+    """Write the weights of a backbone, of a real-time detector, or of an EoMT or PMT.
+
+    Args:
+        source: path, https:// address or hf-hub:owner/name.
+        out: NAME.pth or NAME.safetensors; it is complete or absent.
+        to: layout to write.
+        config, cfg_options: of a model with EoMT or PMT, whose published weights the source has.
+        base: DINOv3's weights that such a source lacks, see ``read_eomt``.
+        report: print what becomes of each key.
+
+    Raises:
+        UsageError, CheckpointError: the source cannot be read or does not fit, or a setting that
+            such a source does not take.
+    """
+    out = Path(out)
+    if config is not None:
+        if to != 'ours' or report:
+            raise UsageError('--config: EoMT and PMT are converted to ours only, without --report')
+        weights = eomt_weights(load_config(config, cfg_options), source, base)
+        write(weights, out, 'state_dict')
+        print(f'{out}: {len(weights)} tensors')
+        return
+    if base is not None or cfg_options:
+        raise UsageError('--base, --cfg-options: are of EoMT and PMT; give the --config')
+    contents = read_checkpoint(fetch(source), source)
+    if to in DETECTORS or (to == 'ours' and find_detector(contents)):
+        convert_whole(contents, source, out, to, report)
+    else:
+        convert_backbone(contents, source, out, to, report)
+
+
+def eomt_weights(cfg: Config, source: str, base: str | None) -> StateDict:
+    """The weights of the model of a config, with those of a published EoMT or PMT."""
+    model = build_part(cfg, 'model', MODELS, cfg.model)
+    load_eomt(model.backbone, find_eomt(model), source, base)
+    return model.state_dict()
+
+
+def convert_backbone(contents: dict, source: str, out: Path, to: str, report: bool) -> None:
+    """Write the weights of a backbone; a classifier's head is dropped."""
+    target = TARGETS[to]
+    weights = select_weights(contents, None, source)
+    layout = find_layout(weights, source)
+    ours = layout.to_ours(weights)
+    converted = target.from_ours(ours)
+    write(converted, out, target.wrapper)
+    if report:
+        print(table(weights, layout, target.keys(ours)))
+    print(f'{out}: {len(converted)} tensors of {len(weights)} from {layout.name}')
+
+
+def convert_whole(contents: dict, source: str, out: Path, to: str, report: bool) -> None:
+    """Write the weights of a whole detector.
+
+    Raises:
+        CheckpointError: it is none, or has keys that are not known.
+    """
+    ours = select_weights(convert_detector(contents, source), '', source)
+    converted = ours if to == 'ours' else to_published(ours, to)
+    write(converted, out, 'state_dict' if to == 'ours' else 'model')
+    if report:
+        print('\n'.join(f'{key} {list(tensor.shape)}' for key, tensor in converted.items()))
+    print(f'{out}: {len(converted)} tensors of a whole detector')
+
+
+def write(weights: StateDict, path: Path, wrapper: str | None) -> None:
+    """Write a file that is either complete or absent.
+
+    Args:
+        wrapper: key of the weights in a PyTorch file, or None if they are at its top.
+    """
+    weights = {key: tensor.contiguous() for key, tensor in weights.items()}
+    try:
+        with atomic_write(path) as partial:
+            if path.suffix == '.safetensors':
+                save_file(weights, partial, metadata={'format': 'pt'})
+            else:
+                torch.save({wrapper: weights} if wrapper else weights, partial)
+    except SafetensorError as error:
+        raise UsageError(f'{path}: cannot be written ({error})') from error
+
+
+def table(weights: StateDict, layout: Layout, keys: KeyTable) -> str:
+    """One line for each key of the source; ``keys`` is what becomes of our keys."""
+    lines = []
+    for key, tensor in weights.items():
+        new = [name for ours in new_keys(key, layout.keys) for name in new_keys(ours, keys)]
+        name = 'same' if new == [key] else ' + '.join(new) or 'dropped'
+        lines.append(f'{key} {list(tensor.shape)} -> {name}')
+    return '\n'.join(lines)
