@@ -25,7 +25,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..commands.arguments import add_cfg_options, tool_parser
+from ..commands.arguments import add_cfg_options, at_least, tool_parser, values
 
 FIGURES = ('fourier', 'decay', 'angles', 'distance', 'entropy')
 
@@ -44,12 +44,19 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='kind of a ViT whose weights do not tell, see eval-classification',
     )
     for name in FIGURES:
-        parser.add_argument(f'--{name}', action='store_true', help='see above')
+        parser.add_argument(
+            f'--{name}',
+            action='append_const',
+            const=name,
+            dest='figures',
+            default=[],
+            help='see above',
+        )
     parser.add_argument('--images', metavar='FOLDER', type=Path, help='with images, at any depth')
-    parser.add_argument('--max-images', type=int, help='the first so many, by name (all)')
+    parser.add_argument('--max-images', type=at_least(1), help='the first so many, by name (all)')
     parser.add_argument(
         '--sizes',
-        type=int,
+        type=at_least(1),
         nargs='+',
         default=[224],
         metavar='PIXELS',
@@ -79,10 +86,11 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     if args.given and args.config:
         parser.error('give the config once: before the checkpoint, or by --config')
     args.config = args.given or args.config
+    del args.given
     return args
 
 
 def main(args: argparse.Namespace) -> None:
-    from .position_figures import run
+    from .position_figures import draw_positions
 
-    run(args)
+    draw_positions(**values(args))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -18,10 +18,10 @@ from torch import Tensor
 from ..backbones.base import Backbone
 from ..checkpoints import load_pretrained
 from ..checks.model import random_model
-from ..commands.arguments import check_at_least, checked_device
 from ..datasets.images.sources import find_sources
 from ..measure.results import csv_text
-from ..project.errors import UsageError, usage_errors
+from ..project.building import checked_device
+from ..project.errors import UsageError
 from ..project.load import load_config
 from ..utils.atomic_write import atomic_write, atomic_write_text
 from ..utils.validation import check_integer
@@ -40,92 +40,157 @@ INITIAL = 'initial'
 Figures = dict[str, tuple[tables.Rows, Callable[[Path], None]]]  # the rows, and what draws them
 
 
-def run(args: argparse.Namespace) -> None:
-    """Draw the figures that the arguments ask for."""
-    check_at_least(args, 1, 'max_images')
-    if (args.distance or args.entropy) and args.images is None:
-        raise UsageError('--distance and --entropy need --images FOLDER')
-    with usage_errors():
-        sources = [] if args.images is None else find_sources(args.images)[: args.max_images]
-        paths = [source.path for source in sources]
-        sides = [check_integer('--sizes', side, 1) for side in args.sizes]
-        resize = [ResizeCentreCrop((side, side), args.crop_ratio) for side in sides]
-    device = checked_device(args.device)
-    name = Path(args.config).stem if args.config else re.split('[/:]', args.checkpoint)[-1]
-    model, folder = load_model(args, name)
-    model.to(device).eval()
-    args.label = args.label or name
-    chosen = choose(args, model.backbone)
-    others = read_overlays(args, [name for name in chosen if name in OF_ATTENTION])
-    finished: Figures = {}
-    with usage_errors():
-        least = min(args.sizes)  # refused here if it is less than a patch
-        model.backbone.patch_embed(torch.zeros(1, 3, least, least, device=device))
-        if any(name in OF_FREQUENCIES for name in chosen):
-            finished |= analyze_frequencies(args, model.backbone, chosen)
-        if others:
-            finished |= analyze_attention(args, model, paths, resize, others)
-    for name, (rows, draw) in finished.items():
-        write(folder / name, rows, draw)
-    print(f'Written to {folder}: {", ".join(f"{name}.png, .csv" for name in finished)}')
+@dataclass(frozen=True)
+class Choice:
+    """The part of a model that is drawn.
+
+    Attributes:
+        label: name of the model in the figures.
+        sizes: sides of the images; frequencies are those for the first.
+        block, head: of the frequencies.
+    """
+
+    label: str
+    sizes: tuple[int, ...]
+    block: int
+    head: int
 
 
-def load_model(args: argparse.Namespace, name: str) -> tuple[BaseModel, Path]:
-    """The model with its weights, and the folder for the figures.
+def draw_positions(
+    checkpoint: str,
+    *,
+    config: str | None = None,
+    model: str | None = None,
+    rope: str | None = None,
+    figures: Sequence[str] = (),
+    images: Path | None = None,
+    max_images: int | None = None,
+    sizes: Sequence[int] = (224,),
+    crop_ratio: float = 1.0,
+    block: int = 0,
+    head: int = 0,
+    label: str | None = None,
+    overlay: Sequence[Path] = (),
+    device: str | None = 'cpu',
+    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    work_dir: str | None = None,
+) -> list[str]:
+    """Draw the frequencies of a model's position embedding, and distance and entropy of attention.
+
+    Args:
+        checkpoint, rope, model: see ``classifier_config``; with a config the weights of its model
+            or backbone, or 'initial' for random ones.
+        config, cfg_options: of another model than a published classifier, see ``load_config``.
+        figures: of ``OF_FREQUENCIES`` and ``OF_ATTENTION``; all that are possible without any.
+        images, max_images: a folder, and the number of the first of its images.
+        sizes, block, head, label: see ``Choice``.
+        crop_ratio: see ``ResizeCentreCrop``.
+        overlay: folders with figures of other models.
+        device: None for a GPU if there is one.
+        work_dir: the figures are in its folder positions/.
+
+    Returns:
+        The names of the figures.
 
     Raises:
-        UsageError, CheckpointError: the model cannot be built or is none of this package, or the
-            weights do not fit it.
+        UsageError, CheckpointError, ValueError: the model, its weights or images cannot be used.
     """
-    if args.config is None:
-        if args.cfg_options:
-            raise UsageError('--cfg-options need the --config that they change')
-        if args.checkpoint == INITIAL:
-            raise UsageError('initial weights need the --config of the model')
-        config = classifier_config(args.checkpoint, args.rope, args.model)['model']
-        if config['backbone']['type'] == 'RoPESwin':
-            config['backbone']['window_size'] = 'auto'  # as eval-classification
-        model = MODELS.build(config)
-        work_dir = f'work_dirs/{name}'
+    if {*figures} & {*OF_ATTENTION} and images is None:
+        raise UsageError('--distance and --entropy need --images FOLDER')
+    sources = [] if images is None else find_sources(images)[:max_images]
+    sides = [check_integer('--sizes', side, 1) for side in sizes]
+    resize = [ResizeCentreCrop((side, side), crop_ratio) for side in sides]
+    place = checked_device(device)
+    name = Path(config).stem if config else re.split('[/:]', checkpoint)[-1]
+    if config is None:
+        loaded, folder = published(checkpoint, model, rope, cfg_options), f'work_dirs/{name}'
     else:
-        cfg = load_config(args.config, args.cfg_options, args.work_dir)
-        torch.manual_seed(0)  # of initial weights
-        model, work_dir = random_model(cfg), cfg.work_dir
+        loaded, folder = configured(config, cfg_options, work_dir)
+    if checkpoint != INITIAL:
+        load_pretrained(loaded.backbone, checkpoint)
+    loaded.to(place).eval()
+    choice = Choice(label or name, (*sides,), block, head)
+    chosen = choose(figures, choice, loaded.backbone, with_images=bool(sources))
+    others = read_overlays(overlay, choice.label, [x for x in chosen if x in OF_ATTENTION])
+    least = min(sides)  # refused here if it is less than a patch
+    loaded.backbone.patch_embed(torch.zeros(1, 3, least, least, device=place))
+    finished: Figures = {}
+    if {*chosen} & {*OF_FREQUENCIES}:
+        finished |= analyze_frequencies(choice, loaded.backbone, chosen)
+    if others:
+        paths = [source.path for source in sources]
+        finished |= analyze_attention(choice, loaded, paths, resize, others)
+    out = Path(work_dir or folder) / 'positions'
+    for figure, (rows, draw) in finished.items():
+        write(out / figure, rows, draw)
+    print(f'Written to {out}: {", ".join(f"{figure}.png, .csv" for figure in finished)}')
+    return [*finished]
+
+
+def published(
+    checkpoint: str, name: str | None, rope: str | None, cfg_options: Iterable[str] | Mapping
+) -> BaseModel:
+    """The classifier of a published checkpoint, without its weights.
+
+    Raises:
+        UsageError, CheckpointError: it is none, or something is given that needs a config.
+    """
+    if cfg_options:
+        raise UsageError('--cfg-options need the --config that they change')
+    if checkpoint == INITIAL:
+        raise UsageError('initial weights need the --config of the model')
+    config = classifier_config(checkpoint, rope, name)['model']
+    if config['backbone']['type'] == 'RoPESwin':
+        config['backbone']['window_size'] = 'auto'  # as eval-classification
+    return MODELS.build(config)
+
+
+def configured(
+    config: str, cfg_options: Iterable[str] | Mapping[str, object], work_dir: str | None
+) -> tuple[BaseModel, str]:
+    """The model of a config with random weights, and its work folder.
+
+    Raises:
+        UsageError: it cannot be built, or its backbone is none of this package.
+    """
+    cfg = load_config(config, cfg_options, work_dir)
+    torch.manual_seed(0)
+    model = random_model(cfg)
     if not isinstance(model.backbone, Backbone):
         raise UsageError(
-            f'{args.config}: the backbone is a {type(model.backbone).__name__}, of another package'
+            f'{config}: the backbone is a {type(model.backbone).__name__}, of another package'
         )
-    if args.checkpoint != INITIAL:
-        load_pretrained(model.backbone, args.checkpoint)
-    return model, Path(args.work_dir or work_dir) / 'positions'
+    return model, cfg.work_dir
 
 
-def choose(args: argparse.Namespace, backbone: Backbone) -> list[str]:
-    """The figures to make."""
-    names = [name for name in (*OF_FREQUENCIES, *OF_ATTENTION) if getattr(args, name)]
+def choose(
+    figures: Sequence[str], choice: Choice, backbone: Backbone, *, with_images: bool
+) -> list[str]:
+    """The figures to make: those that are given, else all that are possible.
+
+    Raises:
+        UsageError, ValueError: there is no such block or head, or it has no rotary embedding.
+    """
     number = len(backbone.ordered_blocks)
-    with usage_errors():
-        attn = backbone.ordered_blocks[check_integer('--block', args.block, 0, number - 1)].attn
-        check_integer('--head', args.head, 0, attn.num_heads - 1)
-    of_frequencies = [name for name in names if name in OF_FREQUENCIES]
+    attn = backbone.ordered_blocks[check_integer('--block', choice.block, 0, number - 1)].attn
+    check_integer('--head', choice.head, 0, attn.num_heads - 1)
+    of_frequencies = [name for name in figures if name in OF_FREQUENCIES]
     if attn.rope is None and of_frequencies:
-        raise UsageError(f'--{of_frequencies[0]}: block {args.block} has no rotary embedding')
-    if names:
-        return names
+        raise UsageError(f'--{of_frequencies[0]}: block {choice.block} has no rotary embedding')
+    if figures:
+        return [name for name in (*OF_FREQUENCIES, *OF_ATTENTION) if name in figures]
     names = [] if attn.rope is None else [*OF_FREQUENCIES]
-    names += [] if args.images is None else [*OF_ATTENTION]
+    names += [*OF_ATTENTION] if with_images else []
     if not names:
         raise UsageError('the model has no rotary embedding: give --images FOLDER')
     return names
 
 
-def analyze_frequencies(
-    args: argparse.Namespace, backbone: Backbone, chosen: Sequence[str]
-) -> Figures:
+def analyze_frequencies(choice: Choice, backbone: Backbone, chosen: Sequence[str]) -> Figures:
     """The rows and the drawing of each figure that is made of frequencies."""
-    freqs = patch_frequencies(backbone, args.block, (args.sizes[0],) * 2)  # [2, h or 1, P]
-    name = f'{args.label}, block {args.block}'
-    head = f'{name}, head {args.head}', freqs[:, args.head if freqs.shape[1] > 1 else 0]
+    freqs = patch_frequencies(backbone, choice.block, (choice.sizes[0],) * 2)  # [2, h or 1, P]
+    name = f'{choice.label}, block {choice.block}'
+    head = f'{name}, head {choice.head}', freqs[:, choice.head if freqs.shape[1] > 1 else 0]
     finished: Figures = {}
     for figure, (make, draw) in OF_FREQUENCIES.items():
         if figure in chosen:
@@ -135,7 +200,7 @@ def analyze_frequencies(
 
 
 def analyze_attention(
-    args: argparse.Namespace,
+    choice: Choice,
     model: BaseModel,
     paths: Sequence[Path],
     resize: Sequence[ResizeCentreCrop],
@@ -144,17 +209,16 @@ def analyze_attention(
     """Measure attention, print it, and return the rows and the drawing of each of its figures.
 
     Args:
-        args: see ``parse_args``.
         model: with a ``data_preprocessor``.
         paths: of the images.
         resize: what makes an image of each size.
         others: rows of other models for each figure.
     """
     rows: tables.Rows = []
-    for side, crop in zip(args.sizes, resize, strict=True):
+    for side, crop in zip(choice.sizes, resize, strict=True):
         images = (load_image(path, crop, model) for path in paths)
         statistics = attention_statistics(model.backbone, images)
-        rows += tables.attention_rows(args.label, len(paths), side, statistics)
+        rows += tables.attention_rows(choice.label, len(paths), side, statistics)
         print(f'{side} x {side} pixels', *map(line, rows[-len(statistics) :]), sep='\n', flush=True)
     finished: Figures = {}
     for name, of_others in others.items():
@@ -171,17 +235,22 @@ def load_image(path: Path, resize: ResizeCentreCrop, model: BaseModel) -> Tensor
     return model.data_preprocessor(dict(inputs=[image]), False)['inputs']
 
 
-def read_overlays(args: argparse.Namespace, names: Sequence[str]) -> dict[str, tables.Rows]:
+def read_overlays(
+    folders: Sequence[Path], label: str, names: Sequence[str]
+) -> dict[str, tables.Rows]:
     """The rows of other models for the figures ``names``.
+
+    Args:
+        label: of the model itself.
 
     Raises:
         UsageError: a folder has none, or the label of another; or there is nothing to overlay.
     """
-    if args.overlay and not names:
+    if folders and not names:
         raise UsageError('--overlay is for --distance and --entropy, which need --images FOLDER')
     overlays: dict[str, tables.Rows] = {name: [] for name in names}
-    labels = [args.label]
-    for folder in args.overlay:
+    labels = [label]
+    for folder in folders:
         for name in names:
             numbers = {'size': int, 'block': int} | dict.fromkeys(OF_ATTENTION[name], float)
             try:
@@ -201,6 +270,7 @@ def read_overlays(args: argparse.Namespace, names: Sequence[str]) -> dict[str, t
 
 
 def line(row: dict) -> str:
+    """The statistics of a block in words."""
     return (
         f'  block {row["block"]:<3} distance {row["distance_patches"]:6.2f} patches '
         f'({row["distance_px"]:6.1f} px)  entropy {row["entropy_nats"]:5.2f} nats'

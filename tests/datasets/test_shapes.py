@@ -250,15 +250,11 @@ def test_interrupted_writing_leaves_nothing_new(
         dict(train=0, val=0),
         dict(size=(160,)),
         dict(size=(160, 32)),
-        dict(seed=-1),
-        dict(colors='blue'),
-        dict(layouts=()),
-        dict(layouts=('voc',)),
     ],
     ids=str,
 )
 def test_settings_that_cannot_be_used_are_named(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=rf'{next(iter(wrong))}=.*: (give|choose)'):
+    with pytest.raises(ValueError, match=rf'{next(iter(wrong))}=.*: give'):
         ShapesSettings(**wrong)
 
 
@@ -266,21 +262,7 @@ def test_tool_writes_what_was_asked_for(
     tmp_path: Path, make_shapes: Callable[[Sequence[str]], int]
 ) -> None:
     out = tmp_path / 'set'
-    options = [
-        '--train',
-        '2',
-        '--val',
-        '1',
-        '--size',
-        '64',
-        '96',
-        '--seed',
-        '7',
-        '--colors',
-        'any',
-        '--layout',
-        'coco',
-    ]
+    options = '--train 2 --val 1 --size 64 96 --seed 7 --colors any --layout coco'.split()
     assert make_shapes([str(out), *options]) == 0
     written = json.loads((out / 'rope_dense_shapes.json').read_text())
     expected = dict(train=2, val=1, size=[64, 96], seed=7, colors='any', layouts=['coco'])

@@ -13,7 +13,7 @@ from pycocotools import mask as coco_mask
 from ...utils.atomic_write import atomic_folder
 from .rooms import make_room, render_room
 from .rotated_shapes import ROTATED_METAINFO, RotatedShape, make_rotated_scene
-from .shapes import COLORS, METAINFO, SPLITS, Scene, make_scene, render
+from .shapes import METAINFO, SPLITS, Scene, make_scene, render
 
 FORMATS = ('coco', 'ade')
 DEPTH = 'depth'  # the format of rooms
@@ -31,7 +31,7 @@ class ShapesSettings:
     ``make_scene``. `version` changes with the pictures drawn.
 
     Raises:
-        ValueError: on a count, size, seed, format or colour rule that cannot be used.
+        ValueError: on a count or size that cannot be used.
     """
 
     train: int = 400
@@ -49,12 +49,6 @@ class ShapesSettings:
             )
         if len(self.size) != 2 or not all(64 <= side <= 4096 for side in self.size):
             raise ValueError(f'size={self.size}: give a height and a width of 64 to 4096 pixels')
-        if self.seed < 0:
-            raise ValueError(f'seed={self.seed}: give an integer of 0 or more')
-        if self.colors not in COLORS:
-            raise ValueError(f'colors={self.colors!r}: choose one of {COLORS}')
-        if not self.layouts or not set(self.layouts) <= {*FORMATS, DEPTH, ROTATED}:
-            raise ValueError(f'layouts={self.layouts}: choose from {(*FORMATS, DEPTH, ROTATED)}')
 
 
 def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
