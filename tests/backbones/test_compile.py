@@ -17,7 +17,6 @@ from rope_dense.engine import CompileBlocksHook
 from rope_dense.engine.fsdp import shard_backbone
 
 VIT = dict(embed_dims=16, depth=4, num_heads=2, layer_scale_init_value=None)
-FOUR_STAGES = dict(embed_dims=8, depths=(2, 2, 2, 2), num_heads=(1, 2, 4, 8))
 TWO_STAGES = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2))
 SIZES = ((256, 384), (224, 288), (295, 363), (256, 256), (416, 416))
 
@@ -30,14 +29,14 @@ def windowed(**arguments: object) -> Backbone:
     return vit(window_size=3, window_block_indexes=(0, 1, 2), **arguments)
 
 
-def swin(arch: dict = TWO_STAGES, **arguments: object) -> Backbone:
+def swin(**arguments: object) -> Backbone:
     settings = dict(window_size=4, out_indices=(0, 1), drop_path_rate=0.0)
-    return lively(RoPESwin(arch, **(settings | arguments)))
+    return lively(RoPESwin(TWO_STAGES, **(settings | arguments)))
 
 
-def nat(arch: dict = TWO_STAGES, **arguments: object) -> Backbone:
+def nat(**arguments: object) -> Backbone:
     settings = dict(kernel_size=3, out_indices=(0, 1), drop_path_rate=0.0)
-    return lively(RoPENAT(arch, **(settings | arguments)))
+    return lively(RoPENAT(TWO_STAGES, **(settings | arguments)))
 
 
 def lively(model: Backbone) -> Backbone:
@@ -75,20 +74,15 @@ def nothing_compiled() -> None:
 
 
 slow = pytest.mark.slow
-CASES = [  # a model, and its graphs
+SCALED = dict(rope_scaling=dict(type='linear'), with_cp=True)
+CASES = [  # a model, and its graphs; others are below
     pytest.param(vit, {}, 1, id='ViT'),
-    pytest.param(vit, dict(with_cp=True), 1, id='ViT, recomputed', marks=slow),
     # Frozen blocks are in evaluation mode, and the first has an input without gradient.
     pytest.param(vit, dict(lora=dict(rank=2), frozen_stages=2), 3, id='ViT, adapters', marks=slow),
-    pytest.param(vit, dict(rope_scaling=dict(type='linear')), 1, id='ViT, scaled', marks=slow),
-    pytest.param(windowed, dict(with_cls_token=False), 2, id='windows', marks=slow),
-    pytest.param(windowed, dict(num_registers=1), 2, id='copies of prefix tokens', marks=slow),
+    pytest.param(windowed, SCALED | dict(with_cls_token=False), 2, id='windows', marks=slow),
     pytest.param(windowed, dict(window_prefix='global'), 2, id='global prefix', marks=slow),
-    pytest.param(swin, dict(arch=FOUR_STAGES, with_cp=True), 4, id='Swin', marks=slow),
-    pytest.param(swin, dict(rope=None, use_rpb=True), 2, id='Swin, bias', marks=slow),
-    pytest.param(swin, dict(window_size='auto'), 2, id='Swin, windows of the image', marks=slow),
-    pytest.param(nat, dict(arch=FOUR_STAGES), 4, id='NAT', marks=slow),
-    pytest.param(nat, dict(rope=None, use_rpb=True), 2, id='NAT, bias', marks=slow),
+    pytest.param(swin, dict(window_size='auto', use_rpb=True), 2, id='Swin', marks=slow),
+    pytest.param(nat, dict(use_rpb=True), 2, id='NAT', marks=slow),
 ]
 
 
@@ -106,29 +100,27 @@ def test_one_graph_for_each_kind_of_block(
 
 
 @slow
-@pytest.mark.parametrize('make', [windowed, swin, nat], ids=['ViT', 'Swin', 'NAT'])
-def test_recorded_backward_and_autocast(make: Callable[..., Backbone]) -> None:
+@pytest.mark.parametrize('backend, dtype', [('aot_eager', None), ('eager', torch.bfloat16)])
+def test_recorded_backward_and_autocast(backend: str, dtype: torch.dtype | None) -> None:
     """With forward and backward as AOTAutograd records them, which guards more."""
-    model, counter = make(), CompileCounterWithBackend('aot_eager')
+    model, counter = windowed(), CompileCounterWithBackend(backend)
     eager = copy.deepcopy(model)
     model.compile_blocks(backend=counter, fullgraph=True)
-    for size in SIZES[:3]:
-        assert all_close(model, eager, torch.randn(2, 3, *size))
+    for size in SIZES[:2]:
+        with torch.autocast('cpu', dtype, enabled=dtype is not None):
+            assert all_close(model, eager, torch.randn(2, 3, *size), 0.1 if dtype else 1e-4)
     assert counter.frame_count == 2
-    with torch.autocast('cpu', torch.bfloat16):
-        assert all_close(model, eager, torch.randn(2, 3, 256, 320), 0.1)
-    assert counter.frame_count == 4
 
 
 @slow
 def test_more_graphs_than_the_limit_of_pytorch() -> None:
     """Without the limit of our own, PyTorch refuses the ninth (or leaves it uncompiled)."""
     counter = CompileCounterWithBackend('eager')
-    for heads in (1, 2, 3, 4, 6, 8, 12, 16, 24, 48):
+    for heads in (1, 2, 3, 4, 6, 8, 12, 16, 24):
         model = RoPEViT(dict(embed_dims=192, depth=1, num_heads=heads), patch_size=32).eval()
         model.compile_blocks(backend=counter, fullgraph=True)
         model(torch.randn(1, 3, 64, 96))
-    assert 8 < counter.frame_count == 10 < RECOMPILE_LIMIT
+    assert 8 < counter.frame_count == 9 < RECOMPILE_LIMIT
 
 
 @pytest.fixture
@@ -141,30 +133,24 @@ def one_process() -> Iterator[None]:
 @slow
 @pytest.mark.usefixtures('one_process')
 @pytest.mark.parametrize('before', [True, False])
-@pytest.mark.parametrize('with_cp', [True, False])
-def test_wrappers_of_distributed_training(before: bool, with_cp: bool) -> None:
+@pytest.mark.parametrize('wrap', [DistributedDataParallel, shard_backbone])
+def test_wrappers_of_distributed_training(before: bool, wrap: Callable) -> None:
     """``fully_shard`` and DDP, around blocks that are compiled before or after."""
-    for wrap in (DistributedDataParallel, shard):
-        model = vit(with_cp=with_cp)
-        eager = copy.deepcopy(model)
-        if before:
-            model.compile_blocks(backend='aot_eager')
-        wrapped = wrap(model)
-        if not before:
-            model.compile_blocks(backend='aot_eager')
-        for size in SIZES[:2]:
-            image = torch.randn(2, 3, *size)
-            for each in (wrapped, eager):
-                each.zero_grad()
-                each(image)[0].square().mean().backward()
-            for actual, expected in zip(model.parameters(), eager.parameters(), strict=True):
-                grad = getattr(actual.grad, 'full_tensor', lambda grad=actual.grad: grad)()
-                assert close(grad, expected.grad)
-
-
-def shard(model: Backbone) -> Backbone:
-    shard_backbone(model)
-    return model
+    model = vit(with_cp=before)
+    eager = copy.deepcopy(model)
+    if before:
+        model.compile_blocks(backend='eager')
+    wrapped = wrap(model) or model
+    if not before:
+        model.compile_blocks(backend='eager')
+    for size in SIZES[:2]:
+        image = torch.randn(2, 3, *size)
+        for each in (wrapped, eager):
+            each.zero_grad()
+            each(image)[0].square().mean().backward()
+        for actual, expected in zip(model.parameters(), eager.parameters(), strict=True):
+            grad = getattr(actual.grad, 'full_tensor', lambda grad=actual.grad: grad)()
+            assert close(grad, expected.grad)
 
 
 @pytest.mark.parametrize('make', [windowed, swin, nat], ids=['ViT', 'Swin', 'NAT'])

@@ -79,16 +79,11 @@ every_model = pytest.mark.parametrize('make', MODELS.values(), ids=MODELS)
 every_class = pytest.mark.parametrize(  # of compilers, which take seconds for each model
     'make',
     [
-        pytest.param(
-            make, id=name, marks=() if name in ('vitdet', 'swin', 'nat') else pytest.mark.slow
-        )
-        for name, make in MODELS.items()
+        pytest.param(make, id=make.__name__, marks=() if make is vitdet else pytest.mark.slow)
+        for make in (vitdet, swin, nat)
     ],
 )
 every_rope = pytest.mark.parametrize('rope', [None, AXIAL, MIXED], ids=['none', 'axial', 'mixed'])
-one_slow_rope = pytest.mark.parametrize(
-    'rope', [pytest.param(AXIAL, marks=pytest.mark.slow), MIXED], ids=['axial', 'mixed']
-)
 
 
 def images(*shape: int) -> Tensor:
@@ -260,9 +255,8 @@ def test_second_derivatives(make, rope: dict):
 
 
 @every_model
-@every_rope
-def test_jit_trace(make, rope: dict | None):
-    model, image = make(rope).eval(), images()
+def test_jit_trace(make):
+    model, image = make().eval(), images()
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         traced = torch.jit.trace(model, image)
@@ -281,9 +275,8 @@ def test_a_trace_follows_windows_that_fit_the_image(settings: dict) -> None:
 
 
 @every_class
-@one_slow_rope
-def test_export_with_dynamic_sizes(make, rope: dict):
-    model = make(rope).eval()
+def test_export_with_dynamic_sizes(make):
+    model = make().eval()
     dim = torch.export.Dim
     sizes = {0: dim('batch', max=64), 2: dim('height', min=48, max=4096)}
     sizes[3] = dim('width', min=48, max=4096)  # two windows or more at least
@@ -380,9 +373,8 @@ def test_copies_and_files(make, rope: dict):
 
 
 @pytest.mark.parametrize('make', [vitdet, swin, nat], ids=['vitdet', 'swin', 'nat'])
-@one_slow_rope
-def test_threads_share_a_model(make, rope: dict):
-    model = make(rope).eval()
+def test_threads_share_a_model(make):
+    model = make().eval()
     inputs = [images(1, 3, 24 + 8 * i, 24 + 8 * j) for i in range(6) for j in range(6)]
     with torch.no_grad():
         expected = [model(image)[-1] for image in inputs]

@@ -1,7 +1,7 @@
 """Random settings of the backbones against the same models token by token in float64.
 
-A few settings of a fixed seed always; with the slow tests 60 of a seed that changes every week, or
-that the environment variable ROPE_DENSE_FUZZ_SEED gives. A failure prints seed and settings.
+A few settings of a fixed seed always; with the slow tests those of a seed that changes every week
+(``helpers/seeds.py``). A failure prints seed and settings.
 """
 
 from random import Random
@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 
 from helpers import reference_models
-from helpers.seeds import seed_of_the_week
+from helpers.seeds import seeds_of_the_week
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.base import Backbone
-
-SETTINGS_A_RUN = 60
 
 
 def vit_settings(random: Random) -> tuple[dict, int]:
@@ -228,6 +226,5 @@ def test_a_few_settings(name: str, seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize('name', MODELS)
 def test_many_settings(name: str) -> None:
-    first = seed_of_the_week()
-    for number in range(SETTINGS_A_RUN // len(MODELS)):
-        compare(name, 1000 * first + number)
+    for seed in seeds_of_the_week():
+        compare(name, seed)

@@ -1,5 +1,6 @@
 """configs/own: what follows from the settings, on data that is there and where it is not."""
 
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,11 @@ TASKS = ('detection', 'instance', 'semantic', 'realtime', 'realtime_masks', 'dep
 PACKED = ('PackDetInputs', 'PackSegInputs')
 LOADERS = ('train_dataloader', 'test_dataloader')
 ROOTS = dict(semantic='ade', depth='depth')
+
+
+OTHERS = ('dinov3_small', 'eva02_tiny', 'pe_core_large', 'rope_reg1_mediumd', 'sam3')
+TWICE = [backbone for backbone in (*WORDS, *OTHERS) for _ in range(2)]
+pairs = [*zip(cycle(TASKS), TWICE, strict=False)]  # each backbone below two heads
 
 
 @pytest.fixture(scope='module')
@@ -96,10 +102,7 @@ def test_a_copy_works_in_any_folder(
     assert cfg.model == load(task, data, epochs=7).model
 
 
-@pytest.mark.parametrize('task', TASKS)
-@pytest.mark.parametrize(
-    'backbone', [*WORDS, 'dinov3_small', 'eva02_tiny', 'pe_core_large', 'rope_reg1_mediumd', 'sam3']
-)
+@pytest.mark.parametrize('task, backbone', pairs)
 def test_every_head_fits_every_backbone(data: Path, task: str, backbone: str) -> None:
     """Built without memory; the maps of the backbone and the classes of each head."""
     weights = 'default' if backbone in WORDS else 'own.pth'

@@ -269,8 +269,8 @@ def test_it_learns_pictures_and_their_turned_copies() -> None:
     pairs = [painted(False), painted(True)]
     image = torch.stack([x for x, _ in pairs])
     data = [y for _, (y,) in pairs]
-    for step in range(160):
-        if step == 120:
+    for step in range(100):
+        if step == 70:
             optimizer.param_groups[0]['lr'] = 3e-4
         loss = total(model.train()(image, data, mode='loss'))
         optimizer.zero_grad()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -19,7 +20,7 @@ from mmengine.structures import InstanceData
 from torch import Tensor
 
 from helpers.deim import CLASSES, config, ours, randomise
-from helpers.seeds import seed_of_the_week
+from helpers.seeds import seeds_of_the_week
 from rope_dense.models.deim.detector import DEIM
 
 
@@ -63,13 +64,15 @@ def test_a_box_that_is_not_finite_names_its_image(value: float, late_epoch: int 
         model(image, data, mode='loss')
 
 
-@pytest.mark.parametrize('number', [4, pytest.param(60, marks=pytest.mark.slow)])
-def test_odd_annotations_leave_finite_losses_or_are_named(number: int) -> None:
+@pytest.mark.parametrize(
+    'seeds', [lambda: range(4), pytest.param(seeds_of_the_week, marks=pytest.mark.slow)]
+)
+def test_odd_annotations_leave_finite_losses_or_are_named(seeds: Callable) -> None:
     """Boxes of no area, turned over, far outside, huge; with the slow tests of a weekly seed."""
-    random = Random(0 if number < 10 else seed_of_the_week())
     model = ours('s').train()
     odd = [0.0, -0.0, -40.0, 1e-30, 31.5, 1e6, 1e30, torch.nan, torch.inf, -torch.inf]
-    for _ in range(number):
+    for seed in seeds():
+        random = Random(seed)
         image, data = batch((random.randrange(4), 2))
         values = [random.choice(odd) for _ in range(random.randint(1, 4))]
         for value in values:
@@ -263,13 +266,12 @@ def test_multi_scale_batches_of_rectangles() -> None:
     assert torch.isfinite(total(losses))
 
 
-IMAGES, EPOCHS = 8, 120
+IMAGES, EPOCHS = 4, 70
 
 
-@pytest.fixture(params=[False, True], ids=['boxes', 'masks'])
-def recipe(request: pytest.FixtureRequest, shared_data: Path, tmp_path: Path) -> Config:
-    """A tiny model and a few real images, stretched to 128 x 128 pixels."""
-    masks = request.param
+@pytest.fixture
+def recipe(shared_data: Path, tmp_path: Path) -> Config:
+    """A tiny model with masks, and a few real images, stretched to 128 x 128 pixels."""
     root = shared_data / 'coco_mini'
     content = json.loads((root / 'annotations' / 'instances_train2017.json').read_text())
     content['images'] = content['images'][:IMAGES]
@@ -279,7 +281,7 @@ def recipe(request: pytest.FixtureRequest, shared_data: Path, tmp_path: Path) ->
     annotations.write_text(json.dumps(content))
     pipeline = [
         dict(type='LoadImageFromFile'),
-        dict(type='LoadAnnotations', with_bbox=True, with_mask=masks),
+        dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
         dict(type='Resize', scale=(128, 128)),
         dict(
             type='PackDetInputs',
@@ -293,8 +295,8 @@ def recipe(request: pytest.FixtureRequest, shared_data: Path, tmp_path: Path) ->
         pipeline=pipeline,
     )
     loader = dict(batch_size=IMAGES, num_workers=0)
-    matching = dict(mask_cost=5.0, dice_cost=5.0) if masks else dict(late_epoch=80)
-    head = dict(num_classes=80, num_queries=60, matching=matching, masks={} if masks else None)
+    matching = dict(mask_cost=5.0, dice_cost=5.0, late_epoch=EPOCHS - 20)
+    head = dict(num_classes=80, num_queries=60, matching=matching, masks={})
     model = config('s', head=head)
     model['data_preprocessor'] = dict(
         type='DetDataPreprocessor',
@@ -302,7 +304,7 @@ def recipe(request: pytest.FixtureRequest, shared_data: Path, tmp_path: Path) ->
         std=[58.395, 57.12, 57.375],
         bgr_to_rgb=True,
         pad_size_divisor=32,
-        pad_mask=masks,
+        pad_mask=True,
     )
     optimizer = dict(type='AdamW', lr=2e-3, weight_decay=1e-4)
     return Config(
@@ -321,7 +323,7 @@ def recipe(request: pytest.FixtureRequest, shared_data: Path, tmp_path: Path) ->
             val_evaluator=dict(
                 type='CocoMetric',
                 ann_file=str(annotations),
-                metric=['bbox', 'segm'][: 1 + masks],
+                metric=['bbox', 'segm'],
             ),
             optim_wrapper=dict(
                 type='OptimWrapper', optimizer=optimizer, clip_grad=dict(max_norm=0.1)
@@ -342,5 +344,5 @@ def test_real_images_are_learned(recipe: Config) -> None:
     history, _ = runner.message_hub.get_scalar('train/loss').data
     assert history[-5:].mean() < 0.75 * history[:5].mean()
     metrics = runner.val()
-    assert metrics['coco/bbox_mAP'] > 0.5
-    assert metrics.get('coco/segm_mAP', 1) > 0.3
+    assert metrics['coco/bbox_mAP'] > 0.25
+    assert metrics['coco/segm_mAP'] > 0.3
