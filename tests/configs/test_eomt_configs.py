@@ -43,7 +43,7 @@ def test_sizes_and_families_are_complete() -> None:
             assert {(family, size, 'semantic', 512), (family, size, 'panoptic', 640)} <= found
     assert {('dinov3', size, 'instance', 640) for size in 'sbl'} <= found
     assert {('dinov3', 'l', task, 1280) for task in ('panoptic', 'instance')} <= found
-    assert len(RECIPES) == 11 and len(found) == 11 + len(VARIANTS) == 25
+    assert len(RECIPES) == 8 and len(found) == 8 + len(VARIANTS) == 25
 
 
 @every_config

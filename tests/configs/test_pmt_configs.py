@@ -19,19 +19,26 @@ from torch import nn
 
 from helpers import eomt_recipes
 from helpers.eomt_recipes import CHANNELS, DEPTHS, EPOCH, parts
-from helpers.grid import CONFIGS, read, value
+from helpers.grid import CONFIGS, read, readme_variants, value
 
-FOLDER = CONFIGS / 'pmt'
+FOLDER, ARCH = CONFIGS / 'pmt', 'model.backbone.arch'
 RECIPES = sorted(path.stem for path in FOLDER.glob('*.py'))
+VARIANTS = {  # of the README, without a file
+    base.replace('dinov3-l', f'dinov3-{options[ARCH].removeprefix("dinov3_")[0]}'): (base, options)
+    for base, options in readme_variants('pmt')
+}
 HEADS = dict(s=6, b=12, l=16)
 COCO = ([0, 23651, 32520, 41389, 50258, 59128], [3000, 38433, 47302, 56171, 65040, 73910])
 ADE20K = ([0, 5384, 7403, 9422, 11442, 13461], [3000, 8749, 10769, 12788, 14807, 16826])
 MAPS = dict(s=(2, 5, 8, 11), b=(2, 5, 8, 11), l=(5, 11, 17, 23))
-every_config = pytest.mark.parametrize('name', RECIPES)
+every_config = pytest.mark.parametrize('name', [*RECIPES, *VARIANTS])
 
 
 def load(name: str) -> Config:
-    cfg = copy.deepcopy(read(FOLDER / f'{name}.py'))
+    base, options = VARIANTS.get(name, (name, {}))
+    cfg = copy.deepcopy(read(FOLDER / f'{base}.py'))
+    cfg.merge_from_dict(options)
+    cfg.model.backbone.out_indices = tuple(cfg.model.backbone.out_indices)
     init_default_scope(cfg.default_scope)
     return cfg
 
@@ -72,7 +79,8 @@ def test_sizes_and_tasks_are_complete() -> None:
         *(('dinov3', size, task, 640) for size in 'sbl' for task in ('instance', 'panoptic')),
         *(('dinov3', 'l', task, 1280) for task in ('instance', 'panoptic')),
     }
-    assert {parts(name) for name in RECIPES} == expected and len(RECIPES) == len(expected)
+    names = [*RECIPES, *VARIANTS]
+    assert {parts(name) for name in names} == expected and len(names) == len(expected) == 11
 
 
 @every_config
@@ -81,7 +89,7 @@ def test_settings_are_those_of_the_source(name: str) -> None:
     assert {path: value(load(name), path) for path in expected} == expected
 
 
-@pytest.mark.parametrize('name', [name for name in RECIPES if '1280' not in name])
+@pytest.mark.parametrize('name', [name for name in (*RECIPES, *VARIANTS) if '1280' not in name])
 def test_the_decoder_trains_alone(name: str) -> None:
     """Its blocks have the source's sizes, and one learning rate and decay for all parameters."""
     cfg, (_, size, *_) = load(name), parts(name)

@@ -163,10 +163,12 @@ def variants() -> dict[str, tuple[str, dict]]:
     """Config and --cfg-options of each row of the README, by a name like those of the files."""
     named = {}
     for base, options in readme_variants('eomt'):
-        size, rope = parts(base)[1], options.get('model.backbone.rope.type')
+        rope = options.get('model.backbone.rope.type')
+        family, _, word = options['model.backbone.arch'].rpartition('_')
+        size = word[0]
         kinds = dict(MixedRoPE=f'vit-{size}_rope-mixed', AxialRoPE=f'vit-{size}_rope-axial')
-        backbone = kinds[rope] if rope else f'lingbot-{size}'
-        named[base.replace(f'dinov3-{size}', backbone)] = base, options
+        backbone = kinds[rope] if rope else f'{family}-{size}'
+        named[base.replace(f'dinov3-{parts(base)[1]}', backbone)] = base, options
     return named
 
 

@@ -18,9 +18,7 @@ RESULTS: dict[str, list[float]] = {
     'eomt_dinov3-l_8xb2-88k_coco-instance-640x640': [45.9],
     'eomt_dinov3-l_8xb2-89k_coco-panoptic-1280x1280': [58.9],
     'eomt_dinov3-l_8xb2-89k_coco-panoptic-640x640': [56.8],
-    'eomt_dinov3-s_8xb2-177k_coco-panoptic-640x640': [47.2],
     # tue-mps/pmt at 54d73c9
-    'pmt_dinov3-b_8xb2-89k_coco-panoptic-640x640': [52.8],
     'pmt_dinov3-l_8xb2-20k_ade20k-512x512': [58.5],
     'pmt_dinov3-l_8xb2-88k_coco-instance-1280x1280': [49.0],
     'pmt_dinov3-l_8xb2-88k_coco-instance-640x640': [45.4],

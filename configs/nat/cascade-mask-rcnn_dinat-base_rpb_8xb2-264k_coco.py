@@ -1,7 +1,0 @@
-# Cascade Mask R-CNN, DiNAT-Base, bias. As published: 53.4 box AP, 46.2 mask AP.
-_base_ = './cascade-mask-rcnn_dinat-mini_rpb_8xb2-264k_coco.py'
-weights = 'https://shi-labs.com/projects/dinat/checkpoints/imagenet1k/dinat_base_in1k_224.pth'
-backbone = dict(arch='dinat_base', drop_path_rate=0.6, init_cfg=dict(checkpoint=weights))
-model = dict(backbone=backbone, neck=dict(in_channels=[128, 256, 512, 1024]))
-optim_wrapper = dict(optimizer=dict(lr=7.5e-5))
-del weights, backbone

@@ -1,6 +1,0 @@
-# Mask R-CNN, DiNAT-Small, bias. As published: 49.3 box AP, 44.0 mask AP.
-_base_ = './mask-rcnn_dinat-mini_rpb_8xb2-264k_coco.py'
-weights = 'https://shi-labs.com/projects/dinat/checkpoints/imagenet1k/dinat_small_in1k_224.pth'
-backbone = dict(arch='dinat_small', drop_path_rate=0.35, init_cfg=dict(checkpoint=weights))
-model = dict(backbone=backbone, neck=dict(in_channels=[96, 192, 384, 768]))
-del weights, backbone
