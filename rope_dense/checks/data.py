@@ -14,6 +14,7 @@ from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS
 
 from ..engine.runner import FILES
+from ..integrations.hub_config import is_stored
 from ..own.recipes import find_anew, has_own_data
 from ..project.building import build_part
 from ..project.errors import UsageError, usage_errors
@@ -36,9 +37,14 @@ def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
     its training.
 
     Raises:
-        UsageError: files are missing, or do not fit the model.
+        UsageError: files are missing, or do not fit the model; a stored model has no data.
         LoadError: an image or mask cannot be loaded.
     """
+    if is_stored(cfg):
+        raise UsageError(
+            f'{cfg.filename}: a model of the hub is stored without data to test on; give a config '
+            'and its checkpoint'
+        )
     if detects(cfg):
         use_faster_coco_eval()
     if has_own_data(cfg):

@@ -28,7 +28,6 @@ from .hub_config import read_settings, registered_only, storable
 
 CONFIG, WEIGHTS, CARD = 'config.json', 'model.safetensors', 'README.md'
 TASKS = {'mmdet': 'object-detection', 'mmseg': 'image-segmentation'}
-PREDICT = {'mmdet': ('mmdet', 'inference_detector'), 'mmseg': ('mmseg', 'inference_model')}
 CARD_TEXT = """---
 library_name: rope_dense
 pipeline_tag: {pipeline}
@@ -42,15 +41,15 @@ pipeline_tag: {pipeline}
 {model}, for rope_dense.
 
 ```bash
-python tools/predict.py {source} pictures/
+rope-dense predict {source} pictures/
 ```
 
 ```python
-from {package}.apis import {predict}
-from rope_dense.integrations.hub import load_from_hub
+import rope_dense
 
-model = load_from_hub('{source}')
-result = {predict}(model, 'picture.jpg')
+model = rope_dense.load('{source}')
+(sample,) = model('picture.jpg')
+print(model.plain(sample))
 ```
 
 {classes}
@@ -110,9 +109,11 @@ def save_for_hub(
     )
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / WEIGHTS) as partial:
+        mode = partial.stat().st_mode
         # Copies: tensors that share memory are refused by the format.
         tensors = {key: value.detach().cpu().contiguous().clone() for key, value in weights.items()}
         save_file(tensors, str(partial), metadata={'format': 'pt'})
+        partial.chmod(mode)  # safetensors writes for the owner only
     atomic_write_text(folder / CONFIG, json.dumps(settings, indent=1) + '\n')
     atomic_write_text(folder / CARD, card(config, name, classes, license, metrics or {}))
     return folder
@@ -138,14 +139,12 @@ def card(
 ) -> str:
     """The text of a model card, its head as the hub reads it."""
     backbone = cfg.model.get('backbone') or {}
-    package, predict = PREDICT[cfg.default_scope]
     text = CARD_TEXT.format(
         license=f'license: {license}\n' if license else '',
         pipeline=TASKS[cfg.default_scope],
         title=name.split('/')[-1],
         model=f'{cfg.model.type} on {backbone.get("type")} ({backbone.get("arch")})',
-        package=package,
-        predict=predict,
+        package=cfg.default_scope,
         source=f'{HUB}{name}',
         classes=f'{len(classes)} classes: {", ".join(classes)}.',
     )
@@ -176,9 +175,8 @@ def push_to_hub(folder: str | Path, name: str, *, private: bool = False, api: An
 def load_from_hub(source: str, device: str | torch.device = 'cpu') -> BaseModel:
     """The model of a hub repository, or of a folder with its files, ready to predict.
 
-    It has ``cfg`` and ``dataset_meta``, so ``inference_detector`` of mmdet and ``inference_model``
-    of mmseg take it; as by their ``init_detector`` and ``init_model``, mmengine's default scope is
-    the config's afterwards.
+    ``rope_dense.load`` predicts with such a model. This is a bare one for ``inference_detector`` of
+    mmdet and ``inference_model`` of mmseg; mmengine's default scope is the config's afterwards.
 
     Args:
         source: ``hf-hub:owner/name``, with ``@revision`` if wanted; or a folder.
@@ -209,11 +207,6 @@ def one_line(error: Exception) -> str:
     return shorten(str(error), 400, placeholder=' ...') or type(error).__name__
 
 
-def is_stored_model(source: str) -> bool:
-    """Return whether a name is a model of the hub, or a folder as ``save_for_hub`` writes it."""
-    return source.startswith(HUB) or Path(source).is_dir()
-
-
 def config_file(source: str) -> Path:
     """The config.json of a model, by ``hf-hub:owner/name[@revision]`` or its folder."""
     return model_file(source, CONFIG)
@@ -242,7 +235,7 @@ def model_file(source: str, name: str) -> Path:
     folder = Path(source)
     if not (folder / name).is_file():
         raise CheckpointError(
-            f'{folder}: no folder with {CONFIG} and {WEIGHTS}, as tools/push_to_hub.py writes; a '
+            f'{folder}: no folder with {CONFIG} and {WEIGHTS}, as rope-dense push-to-hub writes; a '
             f'model of the hub is {HUB}owner/name, and a config needs a checkpoint'
         )
     if not (folder / name).resolve().is_relative_to(folder.resolve()):

@@ -10,9 +10,12 @@ import torch
 from mmengine.config import Config
 
 from helpers.small_configs import make_data, small_config
+from rope_dense.checks.data import check_data
 from rope_dense.checks.model import random_model
 from rope_dense.datasets.generated import METAINFO
 from rope_dense.integrations.hub import load_from_hub, push_to_hub
+from rope_dense.project.errors import UsageError
+from rope_dense.project.load import load_config
 from rope_dense_command import command
 
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -59,6 +62,12 @@ def test_what_comes_back_predicts_the_same(
     assert main([*arguments, *options]) == 0
     text = ''.join((folder / name).read_text() for name in ('config.json', 'README.md'))
     assert str(tmp_path) not in text and 'license: mit' in text and '| box AP | 0.5 |' in text
+    assert f'rope-dense predict hf-hub:{NAME}' in text
+    assert f"rope_dense.load('hf-hub:{NAME}')" in text
+    modes = {path.stat().st_mode for path in folder.iterdir()}
+    assert modes == {config.stat().st_mode}  # by the umask
+    with pytest.raises(UsageError, match='stored without data to test on'):
+        check_data(load_config(str(folder)), ('test_dataloader',))
 
     server = FolderHub(tmp_path / 'hub')
     assert push_to_hub(folder, NAME, private=True, api=server).endswith('commit/1')
@@ -105,31 +114,33 @@ def test_what_comes_back_predicts_the_same(
 def test_what_comes_back_is_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = small_config('upernet_vit_rope_mixed', make_data(tmp_path / 'data'), tmp_path)
     model = random_model(Config.fromfile(config))
-    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'a.pth')
+    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'best_mIoU.pth')
     folder, out = tmp_path / 'files', tmp_path / 'a.pt2'
     push = command('push_to_hub')
-    assert push([str(config), str(tmp_path / 'a.pth'), NAME, '--folder', str(folder)]) == 0
+    assert push([str(tmp_path), NAME, '--folder', str(folder)]) == 0  # of a run
     export = command('export')
     assert export([str(folder), str(out), '--size', '64x64', '--batch', '1']) == 0
     assert METAINFO['classes'][0] in capsys.readouterr().out and out.is_file()
 
 
-def test_a_model_without_a_checkpoint_is_of_a_hub(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_config_needs_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main = command('predict')
     (tmp_path / 'a.py').write_text("default_scope = 'mmdet'\nmodel = dict(type='DINO')\n")
     assert main([str(tmp_path / 'a.py'), str(tmp_path)]) == 2
-    assert 'a model of the hub is hf-hub:owner/name, and a config' in capsys.readouterr().err
+    assert 'give its checkpoint, too, or the folder of a run' in capsys.readouterr().err
 
 
-def test_a_folder_with_files_is_not_written_over(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    'arguments, says',
+    [
+        (['nowhere.py', 'a.pth', 'shapes'], 'argument name: shapes: give OWNER/NAME'),
+        (['nowhere.py', NAME, '--metric', 'AP'], "argument --metric: invalid metric value: 'AP'"),
+        (['nowhere.py', NAME, '--folder', '.'], '. is not empty'),
+    ],
+)
+def test_wrong_requests(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main = command('push_to_hub')
-    for name, says in (('shapes', 'shapes: give OWNER/NAME'), ('a/b', 'no such file')):
-        assert main(['nowhere.py', 'a.pth', name]) == 2
-        assert says in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        main(['nowhere.py', 'a.pth', NAME, '--metric', 'AP'])
-    assert "argument --metric: invalid metric value: 'AP'" in capsys.readouterr().err
+        command('push_to_hub')(arguments)
+    assert says in capsys.readouterr().err
