@@ -71,7 +71,8 @@ def find_config(path: str) -> str:
 
 def is_stored(source: str) -> bool:
     """Return whether a name is a model of the hub, or a folder with the files of one."""
-    return source.startswith(HUB) or os.path.isfile(os.path.join(source, 'config.json'))
+    files = ('config.json', 'model.safetensors')  # one without the other is no run either
+    return source.startswith(HUB) or any(os.path.isfile(os.path.join(source, x)) for x in files)
 
 
 def config_of_run(folder: Path) -> str:
