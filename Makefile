@@ -38,9 +38,10 @@ setup: $(PACKAGE)  ## make the environment: pinned packages, compiled mmcv opera
 demo: $(PACKAGE)  ## train a small detector on generated pictures, evaluate it and draw its boxes
 	$(RUN) -m rope_dense_command demo
 
-# One process a core; a file's tests share models and data, so they stay in one process, and files start in their order.
+# One process a core, each with its part of the tests in their order (a file's tests share models and data); who is
+# done first takes half of what is left to another.
 test: $(PACKAGE)  ## run the tests but the slow ones; SLOW=1 runs those too
-	$(RUN) -m pytest -n logical --dist loadfile --no-loadscope-reorder $(if $(SLOW),,-m 'not slow') \
+	$(RUN) -m pytest -n logical --dist worksteal $(if $(SLOW),,-m 'not slow') \
 		--junitxml=build/tests.xml --durations=50 $(PYTEST_ARGS)
 
 lint: $(PACKAGE)  ## check style, types and imports between the parts of the package
@@ -57,7 +58,7 @@ docs: $(PACKAGE) $(VENV)/.docs-installed  ## write the guides and pages of the A
 	SPHINX_APIDOC_OPTIONS=members,show-inheritance $(RUN) -m sphinx.ext.apidoc -q \
 		--separate --module-first --tocfile index -o build/site/source/api rope_dense \
 		$(filter-out %/__init__.py,$(wildcard rope_dense/commands/*.py)) $(wildcard rope_dense/commands/predict*) \
-		rope_dense/research/analyze_positions.py rope_dense/research/eval_classification.py
+		$(addprefix rope_dense/research/,analyze_positions.py eval_classification.py make_shapes.py)
 	$(RUN) -m sphinx -q -W --keep-going -c docs/api build/site/source build/site/html
 
 dist: $(PACKAGE) $(VENV)/.dist-installed  ## build source distribution and wheel in dist/; try the wheel in an environment of its own

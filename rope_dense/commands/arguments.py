@@ -54,11 +54,11 @@ def add_config_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add a config and its checkpoint, or in place of both a model that is stored on the hub."""
+    """Add a config and its checkpoint, or in place of both a run or a model of the hub."""
     parser.add_argument(
         'config',
-        help='config file of a detector or segmentor; or, without a checkpoint, hf-hub:owner/name '
-        'or the folder of such a model',
+        help='config file of a detector or segmentor; or, without a checkpoint, the folder of a '
+        'run, hf-hub:owner/name or the folder of such a model',
     )
     parser.add_argument(
         'checkpoint', nargs='?', help='checkpoint file, https:// address or hf-hub:owner/name'
