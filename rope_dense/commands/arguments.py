@@ -10,11 +10,10 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..project.errors import UsageError
 from ..utils.size_text import parse_size
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 
 def tool_parser(description: str | None) -> argparse.ArgumentParser:
@@ -209,18 +208,3 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
     if args.launcher != 'none':
         os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     return args
-
-
-def checked_device(name: str) -> torch.device:
-    """The device of --device; UsageError if there is none."""
-    from ..project.building import checked_device
-
-    return checked_device(name)
-
-
-def check_at_least(args: argparse.Namespace, least: int, *names: str) -> None:
-    """Raise UsageError for an option that is less than ``least``, unless it is None (not given)."""
-    for name in names:
-        if (given := getattr(args, name)) is not None and given < least:
-            option = name.replace('_', '-')
-            raise UsageError(f'--{option} must be {least} or more, got {given}')
