@@ -8,12 +8,9 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..utils.size_text import parse_size
-
-if TYPE_CHECKING:
-    pass
 
 
 def tool_parser(description: str | None) -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""Image sizes of test pipelines, and image sizes given as options."""
+"""Image sizes of test pipelines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import copy
 from mmengine.config import Config, ConfigDict
 
 from ..utils.config_parts import pipelines, size_steps
-from ..utils.size_text import parse_size  # noqa: F401  # of options of the same meaning
 from ..utils.sizes import ImageSize
 
 

@@ -1,0 +1,279 @@
+"""Predict images, folders, lists and videos: the work of ``rope-dense predict``."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+from mmengine.config import Config
+from mmengine.infer import BaseInferencer
+from mmengine.registry import DefaultScope
+from mmengine.structures import BaseDataElement
+
+from ..datasets.images.sources import (
+    Source,
+    Video,
+    find_sources,
+    find_video,
+    first_problem,
+    listed_sources,
+    pixels_of,
+    range_in,
+    read_image,
+    unreadable_sources,
+)
+from ..project.building import checked_device
+from ..project.errors import UsageError
+from ..project.identity import Identity
+from ..project.load import find_model, used_loaders
+from ..project.sizes import at_size
+from ..project.task import task_of
+from ..utils.lock import exclusive
+from ..utils.progress import progress
+from ..utils.size_text import parse_size
+from ..utils.sizes import ImageSize
+from .files import DRAWN, Writer
+from .inferencer import build_inferencer, predict_batch
+from .journal import journal_or_anew
+from .output import Output, files_of, task_files
+from .tiles import Tiling, TrainedModel, check_tiles, predict_tiles, tile_and_overlap, unfinished
+
+Image = tuple[Source, np.ndarray]
+
+
+def predict(
+    config: str | Path,
+    checkpoint: str | Path | None,
+    images: str | Path | Sequence[str | Path],
+    *,
+    out: str | Path | None = None,
+    score: float = 0.3,
+    batch: int = 1,
+    size: str | None = None,
+    scores: bool = False,
+    tile_above: float = 32,
+    device: str | None = None,
+    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    work_dir: str | None = None,
+) -> Path:
+    """Predict images and write what is found; an interrupted run is continued.
+
+    What cannot be read or predicted is named at the end.
+
+    Args:
+        config, checkpoint, cfg_options, work_dir: see ``find_model``.
+        images: a file, a folder, a list of files, a video, the number of a camera, the address of a
+            stream; or '-' for paths on standard input.
+        out: folder; by default predictions, in the work folder.
+        score: detectors: of a box that is written and drawn, at least.
+        batch: images at a time.
+        size: of the model's input, '480' (the shorter side) or '480x640' (height and width); by
+            default as the test pipeline resizes.
+        scores: segmentors: also write the probability of each class, but for images in tiles.
+        tile_above: megapixels above which an image is predicted in tiles.
+        device: such as 'cuda:1'; by default a GPU if there is one.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UsageError, CheckpointError, ValueError: settings or files that cannot be used, or no image
+            can be predicted.
+    """
+    place = checked_device(device)
+    warnings.filterwarnings('ignore', 'torch.meshgrid')  # of mmdet's DINO
+    video = find_video(str(images)) if isinstance(images, (str, Path)) else None
+    cfg, weights = find_model(config, checkpoint, cfg_options, work_dir)
+    used_loaders(cfg, 'test')
+    cfg = cfg if size is None else at_size(cfg, parse_size(size))
+    folder = Path(cfg.work_dir, 'predictions') if out is None else Path(out)
+    sources = [] if video else sources_of(images, folder)
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        inferencer = build_inferencer(cfg, weights, str(place))
+        meta = inferencer.model.dataset_meta
+        identity = Identity.of(cfg, str(config), weights or '')
+        trained = TrainedModel(cfg, inferencer.model, meta['classes'], meta['palette'], identity)
+        given = str(images) if isinstance(images, (str, Path)) else [*map(str, images)]
+        settings = dict(images=given, score=score, scores=scores, tile_above=tile_above)
+        output = Output(folder, identity.described() | settings, score, scores)
+        with exclusive(folder):
+            writer = writer_of(cfg, inferencer, output)
+            if video:
+                predict_video(inferencer, writer, video, batch)
+            else:
+                predict_images(inferencer, trained, writer, sources, output, batch, tile_above)
+            print(writer.close())
+    return folder
+
+
+def sources_of(images: str | Path | Sequence[str | Path], out: Path) -> list[Source]:
+    """The images of a file, a list or a folder, but not those in ``out``.
+
+    With folders and dead links that have the name of an image: they are named at the end.
+    """
+    if images == '-':
+        return listed_sources(sys.stdin)
+    if not isinstance(images, (str, Path)):
+        return listed_sources(map(str, images))
+    return [*find_sources(Path(images), out), *unreadable_sources(Path(images), out)]
+
+
+def writer_of(cfg: Config, inferencer: BaseInferencer, output: Output) -> Writer:
+    """The files of a model, or of several tasks."""
+    if task_of(cfg) == 'several':
+        return task_files(cfg, inferencer.model, output)
+    return files_of(cfg, inferencer.visualizer, output)
+
+
+def predict_images(
+    inferencer: BaseInferencer,
+    trained: TrainedModel,
+    writer: Writer,
+    sources: Sequence[Source],
+    output: Output,
+    batch: int,
+    tile_above: float,
+) -> None:
+    """Predict images, large ones in tiles; those that cannot be predicted are named at the end.
+
+    Images that an interrupted run has predicted are left out.
+
+    Args:
+        inferencer, trained: of the same model.
+        tile_above: megapixels.
+    """
+    done = writer.done()
+    left = [source for source in sources if source.file_name not in done]
+    if len(left) < len(sources):
+        print(f'{len(sources) - len(left)} of {len(sources)} images were predicted before')
+    small, large = list[Source](), list[Source]()
+    for source in progress(left, 'sizes of images'):
+        (large if pixels_of(source.path) > tile_above * 1e6 else small).append(source)
+    failed = predict_in_tiles(trained, writer, large, output, batch) if large else {}
+    failed |= predict_small(inferencer, writer, small, batch)
+    if failed and len(failed) == len(sources):
+        path, reason = next(iter(failed.items()))
+        raise UsageError(f'no image could be predicted; {path}: {first_line(reason)}') from reason
+    for path, reason in failed.items():
+        print(f'not predicted: {path}: {first_line(reason)}')
+
+
+def predict_in_tiles(
+    trained: TrainedModel, writer: Writer, sources: Sequence[Source], output: Output, batch: int
+) -> dict[Path, Exception]:
+    """Predict large images by the same model; returns the errors of those that cannot be."""
+    failed: dict[Path, Exception] = {}
+    try:
+        check_tiles(trained.cfg)
+        tiling = Tiling(*tile_and_overlap(trained.cfg), batch, min_score=output.min_score)
+    except (UsageError, ValueError) as problem:  # no image can be predicted so
+        return dict.fromkeys((source.path for source in sources), problem)
+    for source in sources:
+        out, picture = writer.tiles_file(source.picture), writer.out / DRAWN / source.picture
+        for path in (out, picture):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        print(f'{source.path}: in tiles{", without --scores" if output.scores else ""}')
+        try:
+            predict_tiles(trained, source.path, out, tiling, picture, journal_or_anew)
+            writer.add_tiles(source.file_name, source.picture)
+        except Exception as problem:  # whatever it is, other images can be predicted
+            shutil.rmtree(unfinished(out), ignore_errors=True)
+            failed[source.path] = problem
+    return failed
+
+
+def predict_small(
+    inferencer: BaseInferencer, writer: Writer, sources: Sequence[Source], batch: int
+) -> dict[Path, Exception]:
+    """Predict images as a whole; returns the errors of those that cannot be."""
+    failed: dict[Path, Exception] = {}
+    white = range_in(inferencer.cfg.test_dataloader.dataset.pipeline)
+    for chunk in chunks(progress(sources, 'images'), batch):
+        images = [(source, read_image(source.path, white)) for source in chunk]
+        unread = [source.path for source, image in images if image is None]
+        failed |= {path: UsageError(first_problem(path)) for path in unread}
+        readable = [(source, image) for source, image in images if image is not None]
+        for (source, image), sample in predict_some(inferencer, readable, failed):
+            writer.add(source.file_name, source.picture, image, sample)
+    return failed
+
+
+def first_line(error: Exception) -> str:
+    """The first line of its message, or its kind."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def predict_some(
+    inferencer: BaseInferencer, images: Sequence[Image], failed: dict[Path, Exception]
+) -> Iterator[tuple[Image, BaseDataElement]]:
+    """The predictions for a batch, or, if it fails, for its images one by one.
+
+    Errors go to ``failed``.
+    """
+    try:
+        samples = predict_batch(inferencer, [image for _, image in images], len(images))
+    except Exception as error:  # whatever it is, other images can be predicted
+        if len(images) == 1:
+            failed[images[0][0].path] = error
+            return
+        for one in images:
+            yield from predict_some(inferencer, [one], failed)
+        return
+    yield from zip(images, samples, strict=True)
+
+
+def chunks(items: Iterable, size: int) -> Iterator[list]:
+    """Lists of `size` items; the last one may be shorter."""
+    chunk = []
+    for item in items:
+        chunk.append(item)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def predict_video(inferencer: BaseInferencer, writer: Writer, source: Video, batch: int) -> None:
+    """Predict the frames of a video; the drawn ones become a video again.
+
+    A camera or a stream ends with Ctrl-C.
+    """
+    video, target, number = None, writer.out / f'{source.name}.mp4', 0
+    try:
+        for images in chunks(progress(source.frames(), 'frames', source.count), batch):
+            for image, sample in zip(images, predict_batch(inferencer, images, batch), strict=True):
+                frame = f'{source.name}/{number:06d}.jpg'
+                drawn = writer.add(frame, frame, image, sample)
+                video = video or open_video(target, source.rate, drawn.shape[:2])
+                video.write(drawn)
+                number += 1
+    except KeyboardInterrupt:
+        if source.count:
+            raise
+    finally:
+        if video is not None:
+            video.release()
+    print(f'{number} frames drawn: {target}')
+
+
+def open_video(target: Path, rate: float, size: ImageSize) -> cv2.VideoWriter:
+    """A video to be written.
+
+    Raises:
+        UsageError: OpenCV has no writer for this size.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    height, width = size
+    video = cv2.VideoWriter(str(target), cv2.VideoWriter.fourcc(*'mp4v'), rate, (width, height))
+    if not video.isOpened():
+        raise UsageError(
+            f'{target}: OpenCV writes no video of {width} x {height} pixels; predict its frames as '
+            'images, or a smaller video'
+        )
+    return video
