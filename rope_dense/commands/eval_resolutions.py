@@ -35,7 +35,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         type=size,
         required=True,
         metavar='SIZE',
-        help='in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); classifiers take squares',
+        help='in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); squares of classifiers',
     )
     add_sweep_arguments(parser)
     parser.add_argument(
