@@ -81,7 +81,7 @@ CASES = [  # a model, and its graphs; others are below
     pytest.param(vit, dict(lora=dict(rank=2), frozen_stages=2), 3, id='ViT, adapters', marks=slow),
     pytest.param(windowed, SCALED | dict(with_cls_token=False), 2, id='windows', marks=slow),
     pytest.param(windowed, dict(window_prefix='global'), 2, id='global prefix', marks=slow),
-    pytest.param(swin, dict(window_size='auto', use_rpb=True), 2, id='Swin', marks=slow),
+    pytest.param(swin, dict(use_rpb=True), 2, id='Swin', marks=slow),
     pytest.param(nat, dict(use_rpb=True), 2, id='NAT', marks=slow),
 ]
 
@@ -114,13 +114,14 @@ def test_recorded_backward_and_autocast(backend: str, dtype: torch.dtype | None)
 
 @slow
 def test_more_graphs_than_the_limit_of_pytorch() -> None:
-    """Without the limit of our own, PyTorch refuses the ninth (or leaves it uncompiled)."""
+    """Without the limit of our own, PyTorch refuses the next (or leaves it uncompiled)."""
     counter = CompileCounterWithBackend('eager')
-    for heads in (1, 2, 3, 4, 6, 8, 12, 16, 24):
-        model = RoPEViT(dict(embed_dims=192, depth=1, num_heads=heads), patch_size=32).eval()
-        model.compile_blocks(backend=counter, fullgraph=True)
-        model(torch.randn(1, 3, 64, 96))
-    assert 8 < counter.frame_count == 9 < RECOMPILE_LIMIT
+    with torch._dynamo.config.patch(recompile_limit=2):
+        for heads in (1, 2, 3, 4):
+            model = RoPEViT(dict(embed_dims=48, depth=1, num_heads=heads), patch_size=32).eval()
+            model.compile_blocks(backend=counter, fullgraph=True)
+            model(torch.randn(1, 3, 64, 96))
+    assert 2 < counter.frame_count == 4 < RECOMPILE_LIMIT
 
 
 @pytest.fixture

@@ -61,6 +61,7 @@ def test_cases_alternate_and_only_the_run_is_timed():
     assert rows[1]['median_ratio'] > 0
 
 
+@pytest.mark.slow
 def test_a_new_process_is_another_with_as_many_threads():
     assert in_new_process(os.getpid) not in (os.getpid(), in_new_process(os.getpid))
     assert in_new_process(torch.get_num_threads) == torch.get_num_threads()
@@ -192,6 +193,7 @@ def test_work_leaves_the_gradients_of_one_step():
     assert weight.grad is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('job, arch', [('vit', 'small'), ('dinov3', 'small'), ('swin', 'tiny')])
 def test_jobs_build_all_their_models(timm, job: str, arch: str):
     image = torch.randn(1, 3, 64, 64)
@@ -232,6 +234,7 @@ def test_stand_ins_are_for_one_import(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.delitem(sys.modules, 'with_operators')
 
 
+@pytest.mark.slow
 def test_rotation_and_windows_have_a_share():
     sizes = {('vit', 'small'): [64], ('swin', 'tiny'): [64]}
     names = ['rope_dense, no position', 'rope_dense, mixed']
@@ -291,6 +294,7 @@ def test_fast_rope_has_rows_for_each_precision():
     ]
 
 
+@pytest.mark.slow
 def test_a_suite_writes_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run.main(['throughput', '--quick', '--out', str(tmp_path)])
     (file,) = tmp_path.iterdir()
