@@ -152,13 +152,13 @@ class Model:
         from mmengine.registry import DefaultScope
 
         from .datasets.images.sources import range_in
-        from .predict.inferencer import predict
+        from .predict.inferencer import predict_batch
 
         many: Sequence[Any] = images if isinstance(images, (list, tuple)) else [images]
         white = range_in(self.cfg.test_dataloader.dataset.pipeline)
         pixels = [read_picture(image, white) for image in many]
         with DefaultScope.overwrite_default_scope(self.cfg.default_scope):
-            return [sample.cpu() for sample in predict(self.inferencer, pixels, batch)]
+            return [sample.cpu() for sample in predict_batch(self.inferencer, pixels, batch)]
 
     def plain(self, sample: BaseDataElement, score: float = 0.3) -> dict[str, np.ndarray]:
         """A prediction as numpy arrays.

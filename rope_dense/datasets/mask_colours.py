@@ -139,18 +139,23 @@ def compared(images: Path, masks: Path, report: Report) -> dict[Path, Path]:
     return {mask: image for image, mask in found.map_of.items()}
 
 
+def label_type(num_classes: int) -> np.dtype:
+    """The smallest type for class numbers and 255, the label of ignored pixels."""
+    return np.dtype(np.uint8 if num_classes <= IGNORED else np.uint16)
+
+
 def write_labels(labels: np.ndarray, path: Path, colours: Sequence[Colour]) -> None:
     """Write class numbers [H, W] as a png: of 8 bits with the colours of the classes as palette.
 
-    More than 256 classes have 16 bits and no palette.
+    More than 255 classes have 16 bits and no palette.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    if len(colours) > 256:
-        Image.fromarray(labels.astype(np.uint16)).save(path)
-        return
-    image = Image.fromarray(labels.astype(np.uint8)).convert('P')
-    palette = [distinct_colour(index) for index in range(256)]
-    palette[: len(colours)] = [(red, green, blue) for red, green, blue in colours]
-    palette[IGNORED] = (0, 0, 0) if len(colours) <= IGNORED else palette[IGNORED]
-    image.putpalette([part for colour in palette for part in colour])
+    dtype = label_type(len(colours))
+    image = Image.fromarray(labels.astype(dtype))
+    if dtype == np.uint8:
+        image = image.convert('P')
+        palette = [distinct_colour(index) for index in range(256)]
+        palette[: len(colours)] = [(red, green, blue) for red, green, blue in colours]
+        palette[IGNORED] = 0, 0, 0
+        image.putpalette([part for colour in palette for part in colour])
     image.save(path)

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ..datasets.rotated import rectangle_corners
 from ..datasets.rotated_results import about_convention, rotated_annotation
+from ..utils.journal import Journal
 from .image_file import LargeImage
-from .journal import Journal
 from .masks import encode_mask
 from .predictor import TilePredictor
 from .tiles import TileGrid
@@ -194,11 +194,6 @@ def overlaps(boxes: np.ndarray, others: np.ndarray, mode: str) -> np.ndarray:
     result = torch.zeros_like(result)
     result[near] = box_iou_rotated(*pair, mode, aligned=True).double()
     return result.numpy()
-
-
-def read_lines(path: Path) -> list[dict]:
-    """The lines that ``detect`` has written."""
-    return [json.loads(line) for line in path.read_text(encoding='utf-8').splitlines()]
 
 
 def as_coco(

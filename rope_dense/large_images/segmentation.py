@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..datasets.mask_colours import label_type
+from ..utils.journal import Journal, damaged
 from .image_file import LargeImage
-from .journal import Journal, damaged
 from .predictor import TilePredictor
 from .tiles import TileGrid, finished_parts
 
@@ -123,8 +124,3 @@ class ScoreBlender:
         """Remove the files of a row of tiles that the next row has been blended with."""
         for column in range(len(self.grid.lefts)):
             self.file(row, column).unlink(missing_ok=True)
-
-
-def label_type(num_scores: int) -> np.dtype:
-    """The smallest type for the labels and the value 255, for no label."""
-    return np.dtype(np.uint8 if num_scores <= 255 else np.uint16)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 from mmengine.structures import BaseDataElement
@@ -19,7 +19,7 @@ from ..datasets.mask_colours import write_labels
 from ..datasets.rotated_results import about_convention, rotated_annotation, write_dota
 from ..models.shared_backbone import FEATURES
 from ..utils.atomic_write import atomic_write_text
-from .journal import Journal
+from .journal import ImageJournal
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
@@ -29,7 +29,41 @@ DRAWN, LABELS, SCORES, DEPTH = 'pictures', 'labels', 'scores', 'depth'
 PANOPTIC_OFFSET = 1000  # mmdet's INSTANCE_OFFSET: class + 1000 x instance
 
 
-class DetectionFiles:
+class Writer(ABC):
+    """The files of predictions.
+
+    Args:
+        out: folder.
+        journal: of the images that are done.
+    """
+
+    def __init__(self, out: Path, journal: ImageJournal) -> None:
+        self.out, self.journal = out, journal
+
+    @abstractmethod
+    def add(
+        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
+    ) -> np.ndarray:
+        """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
+
+    @abstractmethod
+    def close(self) -> str:
+        """Write what is left to be written; returns the number of images, in words."""
+
+    def done(self) -> set[str]:
+        """The names of the images that are done."""
+        return {*self.journal.entries}
+
+    def tiles_file(self, picture: str) -> Path:
+        """The result of an image that is predicted in tiles, see ``predict_tiles``."""
+        raise NotImplementedError
+
+    def add_tiles(self, file_name: str, picture: str) -> None:
+        """Add the image of this result."""
+        raise NotImplementedError
+
+
+class DetectionFiles(Writer):
     """Boxes and masks of all images in one COCO file, `out`/predictions.json, beside pictures.
 
     Args:
@@ -48,17 +82,17 @@ class DetectionFiles:
         out: Path,
         classes: Sequence[str],
         min_score: float,
-        journal: Journal,
+        journal: ImageJournal,
         convention: str | None = None,
     ) -> None:
-        self.visualizer, self.out, self.classes = visualizer, out, classes
-        self.min_score, self.journal, self.convention = min_score, journal, convention
+        super().__init__(out, journal)
+        self.visualizer, self.classes = visualizer, classes
+        self.min_score, self.convention = min_score, convention
         self.highest = 0.0  # score of any box, also of those left out
 
     def add(
         self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
     ) -> np.ndarray:
-        """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
         sample = sample.cpu()
         objects: list[dict] = []
         if 'pred_instances' in sample:
@@ -75,6 +109,14 @@ class DetectionFiles:
         """Add an image and its objects, in COCO's form but for their numbers."""
         about = {key: image[key] for key in ('file_name', 'height', 'width')}
         self.journal.add(dict(about, picture=f'{DRAWN}/{picture}', objects=list(objects)))
+
+    def tiles_file(self, picture: str) -> Path:
+        return self.out / 'tiles' / Path(picture).with_suffix('.json')
+
+    def add_tiles(self, file_name: str, picture: str) -> None:
+        content = json.loads(self.tiles_file(picture).read_text(encoding='utf-8'))
+        image = dict(content['images'][0], file_name=file_name)
+        self.add_image(image, picture, content['annotations'])
 
     def close(self) -> str:
         """Write the COCO file; returns the numbers of objects and images, in words."""
@@ -145,7 +187,7 @@ def coco_annotations(
     return results
 
 
-class SegmentationFiles:
+class SegmentationFiles(Writer):
     """A label image for each image, `out`/labels/NAME.png, beside pictures.
 
     Args:
@@ -162,18 +204,17 @@ class SegmentationFiles:
         out: Path,
         colours: Sequence[Colour],
         scores: bool,
-        journal: Journal,
+        journal: ImageJournal,
     ) -> None:
         self.settings = (
             {'with_labels': False} if type(visualizer).__name__.startswith('Seg') else {}
         )
-        self.visualizer, self.out, self.colours = visualizer, out, colours
-        self.scores, self.journal = scores, journal
+        super().__init__(out, journal)
+        self.visualizer, self.colours, self.scores = visualizer, colours, scores
 
     def add(
         self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
     ) -> np.ndarray:
-        """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
         sample = sample.cpu()
         stem = Path(picture).with_suffix('')
         panoptic = 'pred_panoptic_seg' in sample
@@ -188,29 +229,25 @@ class SegmentationFiles:
         self.journal.add(dict(file_name=file_name))
         return drawn
 
+    def tiles_file(self, picture: str) -> Path:
+        return self.out / LABELS / Path(picture).with_suffix('.png')
+
+    def add_tiles(self, file_name: str, picture: str) -> None:
+        self.journal.add(dict(file_name=file_name))
+
     def close(self) -> str:
-        """The number of images, in words."""
         self.journal.close()
         return f'{len(self.journal.entries)} images: {self.out}'
 
 
-class ArrayFiles(ABC):
-    """An array of each image, `out`/KIND/NAME.npy, beside pictures.
-
-    Args:
-        out: folder.
-        journal: of the images that are done.
-    """
+class ArrayFiles(Writer):
+    """An array of each image, `out`/KIND/NAME.npy, beside pictures."""
 
     kind: ClassVar[str]
-
-    def __init__(self, out: Path, journal: Journal) -> None:
-        self.out, self.journal = out, journal
 
     def add(
         self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
     ) -> np.ndarray:
-        """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
         values = self.values(sample.cpu())
         save_array(self.out / self.kind / Path(picture).with_suffix('.npy'), values)
         drawn = self.draw(self.out / DRAWN / picture, image, values)
@@ -226,7 +263,6 @@ class ArrayFiles(ABC):
         """Write a picture of the array of an image, and return it."""
 
     def close(self) -> str:
-        """The number of images, in words."""
         self.journal.close()
         return f'{self.kind} of {len(self.journal.entries)} images: {self.out}'
 
@@ -255,20 +291,16 @@ class FeatureFiles(ArrayFiles):
         return draw_features(path, image, values)
 
 
-Writer: TypeAlias = 'DetectionFiles | SegmentationFiles | DepthFiles | FeatureFiles | TaskFiles'
-
-
-class TaskFiles:
+class TaskFiles(Writer):
     """The files of several tasks.
 
     Args:
-        writers: of each task, to a folder of its own.
+        out: folder.
+        writers: of each task, to a folder of its own in it.
     """
 
-    def __init__(self, writers: Mapping[str, Writer]) -> None:
-        self.writers = writers
-        *_, last = writers.values()
-        self.journal: Journal = last.journal  # an image is done when the last task is
+    def __init__(self, out: Path, writers: Mapping[str, Writer]) -> None:
+        self.out, self.writers = out, writers
 
     def add(
         self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
@@ -280,8 +312,10 @@ class TaskFiles:
         ]
         return np.hstack(pictures)
 
+    def done(self) -> set[str]:
+        return set.intersection(*(writer.done() for writer in self.writers.values()))
+
     def close(self) -> str:
-        """Close the files of all tasks; return their messages."""
         return '\n'.join(writer.close() for writer in self.writers.values())
 
 

@@ -1,180 +1,230 @@
-"""Results of a large image: its tiles, their journal and the files that are written."""
+"""Predict large images in tiles by a built model, and write the results."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import torch
 from mmengine.config import Config
 from mmengine.model import BaseModel
-from mmengine.utils import ProgressBar
 
 from ..checks.random_weights import training_crops, warn
+from ..checks.trained_model import Colour
+from ..datasets.mask_colours import label_type
 from ..datasets.rotated_results import write_dota
-from ..large_images.detection import (
-    as_coco,
-    detect,
-    make_levels,
-    read_lines,
-    suppress_duplicates,
-)
+from ..large_images.detection import as_coco, detect, make_levels, suppress_duplicates
 from ..large_images.geojson import write_geojson
-from ..large_images.image_file import LABEL_FORMATS, LargeImage, write_labels
-from ..large_images.journal import Journal
+from ..large_images.image_file import LargeImage, write_labels
 from ..large_images.pictures import draw_boxes, draw_labels
 from ..large_images.predictor import TilePredictor
-from ..large_images.segmentation import label_type, segment
+from ..large_images.segmentation import segment
 from ..large_images.tiles import TileGrid
 from ..project.angles import angle_version
 from ..project.errors import UsageError
 from ..project.identity import Identity
-from ..project.sizes import at_size, configured_size, parse_size
-from ..project.task import visualizer_of
+from ..project.sizes import configured_size
+from ..project.task import task_of, visualizer_of
 from ..utils.atomic_write import atomic_write_text
-from ..utils.peak_memory import peak_rss
+from ..utils.journal import Journal
+from ..utils.json_lines import read_json_lines
+from ..utils.progress import bar
 
 UPRIGHT_IOU, ROTATED_IOU = 0.5, 0.1  # the second as mmrotate merges the tiles of DOTA
+REFUSED = {
+    'depth': 'depth is not predicted in tiles, each of which would have a scale of its own: resize '
+    'the image, or raise --tile-above of rope-dense predict',
+    'several': 'several tasks predict no tiles: raise --tile-above, or give one task',
+    'panoptic': 'panoptic labels are not predicted in tiles: raise --tile-above of rope-dense '
+    'predict, or resize the image',
+}
+
+OpenJournal = Callable[[Path, dict[str, Any]], Journal]
 
 
-def with_tiles(cfg: Config, args: argparse.Namespace) -> Config:
-    """The config that tests at --size; --tile and --overlap get values if they have none.
-
-    Raises:
-        ValueError: no such size, or the test pipeline has none.
-    """
-    if args.size is not None:
-        cfg = at_size(cfg, parse_size(args.size))
-    if args.tile is None:
-        args.tile = min(configured_size(cfg))
-        crops = training_crops(cfg)
-        if crops and (args.tile, args.tile) not in crops:
-            sizes = ', '.join(f'{height} x {width}' for height, width in sorted(crops))
-            warn(f'tiles of {args.tile} pixels, as test images; the training had crops of {sizes}')
-    if args.overlap is None:
-        args.overlap = args.tile // 4
-    return cfg
-
-
-def settle_output(cfg: Config, args: argparse.Namespace) -> None:
-    """--out gets a value if it has none.
-
-    Raises:
-        UsageError: it is no such file, or is there already.
-    """
-    formats = LABEL_FORMATS if cfg.default_scope == 'mmseg' else ('.json',)
-    if args.out is None:
-        ending = 'labels.tif' if cfg.default_scope == 'mmseg' else 'boxes.json'
-        args.out = Path(cfg.work_dir) / f'{args.image.stem}_{ending}'
-    if args.out.suffix.lower() not in formats:
-        raise UsageError(f'--out {args.out}: give a name that ends with {" or ".join(formats)}')
-    if args.out.exists() and not args.overwrite:
-        raise UsageError(f'{args.out} exists: give another --out, or --overwrite to replace it')
-    if args.picture and args.picture.suffix.lower() not in ('.png', '.jpg', '.jpeg'):
-        raise UsageError(f'--picture {args.picture}: give a name that ends with .png or .jpg')
-
-
-def folder_of(args: argparse.Namespace) -> Path:
-    """The folder of the unfinished result."""
-    return args.out.with_name(f'{args.out.name}.unfinished')
-
-
-def open_journal(cfg: Config, args: argparse.Namespace, **settings: object) -> Journal:
-    """The unfinished result of the same command, or an empty one.
-
-    Raises:
-        JournalError: there is one of another command, or it is damaged.
-    """
-    folder = folder_of(args)
-    if args.overwrite and folder.exists():
-        shutil.rmtree(folder)
-    identity, file = Identity.of(cfg, args.config, args.checkpoint), args.image.stat()
-    settings = {
-        'config (with its options), SHA-256': identity.config_sha256[:16],
-        'checkpoint, SHA-256': identity.checkpoint_sha256[:16],
-        'rope_dense': identity.package_version,
-        'image': f'{args.image.name} of {file.st_size} bytes, changed {file.st_mtime_ns / 1e9:.3f}',
-        'tile': args.tile,
-        'overlap': args.overlap,
-        **settings,
-    }
-    return Journal(folder, settings)
-
-
-def predictor_of(
-    cfg: Config, args: argparse.Namespace, model: BaseModel, rows: Sequence[int], finished: int
-) -> TilePredictor:
-    """Return the predictor of the tiles in rows that are not finished, which shows its progress.
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model as it was built, with what its results need.
 
     Args:
-        rows: numbers of tiles.
+        cfg: its config, whose test pipeline prepares the tiles.
+        model: with its weights, in evaluation mode, on its device.
+        classes, colours: names; red, green and blue.
+        identity: of config and checkpoint.
     """
-    left = sum(rows[finished:])
-    print(f'{sum(rows)} tiles of {args.tile} pixels, {left} of them not finished', flush=True)
-    bar = ProgressBar(left, file=sys.stderr)
-    return TilePredictor(model, cfg, batch=args.batch, report=bar.update)
+
+    cfg: Config
+    model: BaseModel
+    classes: Sequence[str]
+    colours: Sequence[Colour]
+    identity: Identity
 
 
-def write_segmentation(
-    cfg: Config,
-    args: argparse.Namespace,
-    model: BaseModel,
-    image: LargeImage,
-    colours: dict[int, tuple[int, int, int]],
+@dataclass(frozen=True)
+class Tiling:
+    """The tiles of an image, and the boxes that are kept of them.
+
+    Args:
+        tile: side in pixels of the image.
+        overlap: of neighbours in pixels, at least.
+        batch: tiles at a time.
+        halvings: detectors: times that the image is halved at most, for objects larger than the
+            overlap; None until one tile holds the image.
+        min_score: detectors: of a box that is kept.
+        merge_iou: detectors: boxes of two tiles that overlap more are one object; None for 0.5, of
+            rotated boxes 0.1.
+    """
+
+    tile: int
+    overlap: int
+    batch: int = 1
+    halvings: int | None = None
+    min_score: float = 0.3
+    merge_iou: float | None = None
+
+
+def tile_and_overlap(
+    cfg: Config, tile: int | None = None, overlap: int | None = None
+) -> tuple[int, int]:
+    """By default a tile of the size of the test images, and a quarter of it as overlap."""
+    if tile is None:
+        tile = min(configured_size(cfg))
+        crops = training_crops(cfg)
+        if crops and (tile, tile) not in crops:
+            sizes = ', '.join(f'{height} x {width}' for height, width in sorted(crops))
+            warn(f'tiles of {tile} pixels, as test images; the training had crops of {sizes}')
+    return tile, tile // 4 if overlap is None else overlap
+
+
+def check_tiles(cfg: Config) -> None:
+    """Raise UsageError for a task whose results in tiles do not fit together."""
+    if reason := REFUSED.get(task_of(cfg)):
+        raise UsageError(reason)
+
+
+def predict_tiles(
+    trained: TrainedModel,
+    path: Path,
+    out: Path,
+    tiling: Tiling,
+    picture: Path | None = None,
+    open_journal: OpenJournal = Journal,
 ) -> None:
-    grid = TileGrid(image.height, image.width, args.tile, args.overlap)
-    journal = open_journal(cfg, args)
-    rows = [len(grid.lefts)] * len(grid.tops)
-    predict = predictor_of(cfg, args, model, rows, journal.finished)
-    num_scores = model.out_channels
-    threshold = model.decode_head.threshold if num_scores == 1 else None
-    segment(image, grid, predict, journal, num_scores=num_scores, threshold=threshold)
-    dtype = label_type(num_scores)
-    write_labels(journal.content, args.out, image, dtype, colours)
-    if args.picture:
-        draw_labels(args.image, journal.content, dtype, colours, args.picture)
+    """Predict an image in tiles and write the result; unfinished work goes on.
+
+    Called within the default scope of the config, by one process for each result.
+
+    Args:
+        path: of the image.
+        out: label raster (NAME.tif, NAME.png) or detections (NAME.json).
+        picture: also draw the result on a reduced image, in this file.
+        open_journal: called with the folder of the unfinished result and its settings.
+
+    Raises:
+        UsageError: see ``check_tiles``.
+        ValueError: the image cannot be read, or the overlap is not less than a tile.
+        JournalError: there is unfinished work of other settings, or it is damaged.
+    """
+    check_tiles(trained.cfg)
+    work = TiledImage(trained, path, out, tiling, picture)
+    if task_of(trained.cfg) == 'semantic':
+        work.write_labels(open_journal)
+    else:
+        work.write_boxes(open_journal)
+    shutil.rmtree(unfinished(out))
 
 
-def write_detections(
-    cfg: Config,
-    args: argparse.Namespace,
-    model: BaseModel,
-    image: LargeImage,
-    classes: Sequence[str],
-    colours: dict[int, tuple[int, int, int]],
-) -> None:
-    if not image.file.crs and not image.file.transform.is_identity:
-        warn(f'{args.image} has a transform but no coordinate system: no GeoJSON is written')
-    halvings = -1 if args.halvings is None else args.halvings
-    levels = make_levels(image.height, image.width, args.tile, args.overlap, halvings)
-    journal = open_journal(cfg, args, halvings=halvings, **{'min-score': args.min_score})
-    rows = [len(level.grid.lefts) for level in levels for _ in level.grid.tops]
-    predict = predictor_of(cfg, args, model, rows, journal.finished)
-    detect(args.image, levels, predict, journal, min_score=args.min_score)
-    version = angle_version(cfg)
-    merge_iou = args.merge_iou
-    if merge_iou is None:
-        merge_iou = ROTATED_IOU if version else UPRIGHT_IOU
-    lines = suppress_duplicates(read_lines(journal.content), merge_iou)
-    result = as_coco(lines, args.image.name, (image.height, image.width), classes, version)
-    if version:
-        objects = ((args.image.stem, item) for item in result['annotations'])
-        write_dota(args.out.with_name(f'{args.out.stem}_dota'), classes, objects)
-    write_geojson(args.out.with_suffix('.geojson'), result, image)
-    atomic_write_text(args.out, json.dumps(result) + '\n')
-    print(f'\n{len(lines)} objects', end='')
-    if args.picture:
-        kind = visualizer_of(cfg, '', 0)['type']
-        draw_boxes(args.image, lines, classes, colours, args.picture, kind)
+def unfinished(out: Path) -> Path:
+    """The folder of the unfinished result."""
+    return out.with_name(f'{out.name}.unfinished')
 
 
-def memory_used() -> str:
-    """The largest memory so far, of the process and of the GPU."""
-    text = f'peak memory {peak_rss() / 2**20:.0f} MB'
-    if torch.cuda.is_available():
-        text += f', {torch.cuda.max_memory_allocated() / 2**20:.0f} MB of tensors on the GPU'
-    return text
+class TiledImage:
+    """An image and the files of its result, see ``predict_tiles``."""
+
+    def __init__(
+        self,
+        trained: TrainedModel,
+        path: Path,
+        out: Path,
+        tiling: Tiling,
+        picture: Path | None,
+    ) -> None:
+        self.trained, self.path, self.out = trained, path, out
+        self.tiling, self.picture, self.image = tiling, picture, LargeImage(path)
+
+    def settings(self) -> dict[str, Any]:
+        """All that the result depends on, but for what only detectors have."""
+        file = self.path.stat()
+        about = f'{file.st_size} bytes, changed {file.st_mtime_ns / 1e9:.3f}'
+        return {
+            **self.trained.identity.described(),
+            'image': f'{self.path.name} of {about}',
+            'tile': self.tiling.tile,
+            'overlap': self.tiling.overlap,
+        }
+
+    @contextmanager
+    def predicting(self, rows: Sequence[int], journal: Journal) -> Iterator[TilePredictor]:
+        """Within this context, the predictor shows its progress.
+
+        Args:
+            rows: numbers of tiles; those that the journal has are not predicted again.
+        """
+        left = sum(rows[journal.finished :])
+        total, side = sum(rows), self.tiling.tile
+        print(f'{total} tiles of {side} pixels, {left} of them not finished', flush=True)
+        model, cfg = self.trained.model, self.trained.cfg
+        with bar(self.path.name, left) as done:
+            yield TilePredictor(model, cfg, batch=self.tiling.batch, report=done.update)
+
+    def write_labels(self, open_journal: OpenJournal) -> None:
+        """Write the label raster of a segmentor."""
+        image, model, tiling = self.image, self.trained.model, self.tiling
+        grid = TileGrid(image.height, image.width, tiling.tile, tiling.overlap)
+        rows = [len(grid.lefts)] * len(grid.tops)
+        journal = open_journal(unfinished(self.out), self.settings())
+        num_scores = model.out_channels
+        threshold = model.decode_head.threshold if num_scores == 1 else None
+        with self.predicting(rows, journal) as predict:
+            segment(image, grid, predict, journal, num_scores=num_scores, threshold=threshold)
+        dtype, colours = label_type(num_scores), dict(enumerate(self.trained.colours))
+        write_labels(journal.content, self.out, image, dtype, colours)
+        if self.picture:
+            draw_labels(self.path, journal.content, dtype, colours, self.picture)
+
+    def write_boxes(self, open_journal: OpenJournal) -> None:
+        """Write the detections, and GeoJSON if the image is on a map."""
+        image, tiling, path = self.image, self.tiling, self.path
+        if not image.file.crs and not image.file.transform.is_identity:
+            warn(f'{path} has a transform but no coordinate system: no GeoJSON is written')
+        halvings = -1 if tiling.halvings is None else tiling.halvings
+        levels = make_levels(image.height, image.width, tiling.tile, tiling.overlap, halvings)
+        rows = [len(level.grid.lefts) for level in levels for _ in level.grid.tops]
+        more = {'halvings': halvings, 'min-score': tiling.min_score}
+        journal = open_journal(unfinished(self.out), self.settings() | more)
+        with self.predicting(rows, journal) as predict:
+            detect(path, levels, predict, journal, min_score=tiling.min_score)
+        self.merge(list(read_json_lines(journal.content, strict=True)))
+
+    def merge(self, lines: Sequence[dict]) -> None:
+        """Write the boxes of all tiles without duplicates."""
+        cfg, classes, image = self.trained.cfg, self.trained.classes, self.image
+        version, merge_iou = angle_version(cfg), self.tiling.merge_iou
+        if merge_iou is None:
+            merge_iou = ROTATED_IOU if version else UPRIGHT_IOU
+        lines = suppress_duplicates(lines, merge_iou)
+        result = as_coco(lines, self.path.name, (image.height, image.width), classes, version)
+        if version:
+            objects = ((self.path.stem, item) for item in result['annotations'])
+            write_dota(self.out.with_name(f'{self.out.stem}_dota'), classes, objects)
+        write_geojson(self.out.with_suffix('.geojson'), result, image)
+        atomic_write_text(self.out, json.dumps(result) + '\n')
+        print(f'{len(lines)} objects')
+        if self.picture:
+            kind, colours = visualizer_of(cfg, '', 0)['type'], dict(enumerate(self.trained.colours))
+            draw_boxes(self.path, lines, classes, colours, self.picture, kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ from ..utils.configs import CONFIGS
 from ..utils.locations import HUB, is_remote
 from ..utils.similar import did_you_mean
 from .errors import UsageError
+
+PICTURES = ('.png', '.jpg', '.jpeg')  # endings of what is drawn
 
 
 class ModelFiles(NamedTuple):
@@ -112,6 +115,19 @@ def last_checkpoint(folder: str | Path) -> str | None:
     written = record.read_text(encoding='utf-8').strip()
     here = Path(folder, os.path.basename(written))
     return str(here) if here.is_file() else written
+
+
+def check_path(path: str | Path) -> None:
+    """Raise UsageError unless there is such a file or folder."""
+    if not os.path.exists(path):
+        near = did_you_mean(str(path), beside(str(path)))
+        raise UsageError(f'{path}: no such file or folder{near}')
+
+
+def check_ending(option: str, path: str | Path, endings: Iterable[str]) -> None:
+    """Raise UsageError unless a path, which an option gives, has one of these suffixes."""
+    if Path(path).suffix.lower() not in endings:
+        raise UsageError(f'{option} {path}: give a name that ends with {" or ".join(endings)}')
 
 
 def beside(path: str) -> list[str]:

@@ -35,6 +35,14 @@ class Identity:
         hashes = hashlib.sha256(text.encode()).hexdigest(), hash_of(checkpoint)
         return cls(config_name, hashes[0], checkpoint, hashes[1])
 
+    def described(self) -> dict[str, str]:
+        """What results depend on, by words, for the settings of unfinished work."""
+        return {
+            'config (with its options), SHA-256': self.config_sha256[:16],
+            'checkpoint, SHA-256': self.checkpoint_sha256[:16],
+            'rope_dense': self.package_version,
+        }
+
     def differences(self, other: dict) -> list[str]:
         """The parts of another identity that differ; names of files are not compared."""
         names = dict(

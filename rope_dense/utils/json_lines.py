@@ -8,20 +8,32 @@ from pathlib import Path
 from typing import Any
 
 
-def read_json_lines(path: str | Path) -> Iterator[dict[str, Any]]:
+def read_json_lines(path: str | Path, strict: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the objects in a file, one a line, up to the first line that is not a whole one.
 
     A process that was killed may leave half a line, or zeros, at the end.
 
+    Args:
+        strict: raise an error in place of stopping there.
+
     Raises:
         OSError: the file cannot be read.
+        ValueError: a line is not whole, and ``strict``.
     """
     with open(path, 'rb') as file:
-        for line in file:
-            try:
-                value = json.loads(line)
-            except ValueError:
-                return
-            if not isinstance(value, dict):
+        for number, line in enumerate(file, start=1):
+            value = object_in(line)
+            if value is None and strict:
+                raise ValueError(f'{path}: line {number} is no object of JSON')
+            if value is None:
                 return
             yield value
+
+
+def object_in(line: bytes) -> dict[str, Any] | None:
+    """The object of JSON that a line is; None if it is none."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None

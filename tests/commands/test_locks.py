@@ -17,6 +17,7 @@ pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
     [
         ('train', 'work/training'),
         ('eval_resolutions', 'work/resolutions.json'),
+        ('predict', 'predictions'),
         ('predict_large', 'boxes.json'),
         ('export', 'model.onnx'),
     ],
@@ -34,6 +35,7 @@ def test_a_result_is_written_by_one_process(
     arguments = {
         'train': [*work, '--cfg-options', 'experiment_name=lock', 'visualizer.name=lock'],
         'eval_resolutions': [weights, '--sizes', '64', *work],
+        'predict': [weights, str(image), '--out', str(tmp_path / result), *work],
         'predict_large': [weights, str(image), '--out', str(tmp_path / result), *work],
         'export': [weights, str(tmp_path / result), '--size', '64x64'],
     }

@@ -1,6 +1,7 @@
-"""tools/predict.py gives what the inferencers of mmdet and mmseg give, from any source."""
+"""rope-dense predict gives what the inferencers of mmdet and mmseg give, from any source."""
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -16,7 +17,8 @@ from PIL import Image
 from helpers.seeds import seed_of_the_week
 from helpers.tool_names import Main
 from rope_dense.checks.model import random_model
-from rope_dense.predict import inferencer as inference
+from rope_dense.predict import images as predict_images
+from rope_dense.project import identity
 from rope_dense_command import command
 
 
@@ -164,28 +166,43 @@ def test_large_images_go_in_tiles(
     request: pytest.FixtureRequest,
     task: str,
     tmp_path: Path,
-    data: Path,
+    pictures: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """Four, by one model: it is built once, and its checkpoint is read for its hash once."""
     pytest.importorskip('rasterio')
     config, weights = (request.getfixturevalue(name) for name in (task, f'{task}_weights'))
-    folder = tmp_path / 'pictures'
-    folder.mkdir()
-    small = data / 'coco' / 'val2017' / '00000000.jpg'
-    mmcv.imwrite(cv2.resize(mmcv.imread(small), (150, 130)), str(folder / 'large.png'))
+    small, built, hashed = pictures / '00000000.jpg', [], []
+    folder, out = tmp_path / 'pictures', tmp_path / 'out'
+    large = cv2.resize(mmcv.imread(small), (100, 70))
+    for number in range(4):
+        mmcv.imwrite(large, str(folder / f'large{number}.png'))
     (folder / 'small.jpg').write_bytes(small.read_bytes())
-    arguments = [config, weights, str(folder), '--out', str(tmp_path / 'out'), '--score', '0']
-    assert predict([*arguments, '--tile-above', '0.01']) == 0
-    assert sorted(p.name for p in (tmp_path / 'out' / 'pictures').iterdir()) == [
-        'large.jpg',
-        'small.jpg',
-    ]
+    init, hash_of = mmengine.model.BaseModel.__init__, identity.hash_of
+    monkeypatch.setattr(
+        mmengine.model.BaseModel,
+        '__init__',
+        lambda self, *given, **named: (built.append(self), init(self, *given, **named))[1],
+    )
+    monkeypatch.setattr(identity, 'hash_of', lambda path: (hashed.append(path), hash_of(path))[1])
+    options = ['--score', '0', '--scores', '--tile-above', '0.0065']
+    assert predict([config, weights, str(folder), '--out', str(out), *options]) == 0
+    assert len(built) == 1 and hashed == [weights]
+    said = capsys.readouterr().out
+    assert said.count(': in tiles, without --scores\n') == 4 and ' of 64 pixels, ' in said
+    names = [*(f'large{number}' for number in range(4)), 'small']
+    assert sorted(path.stem for path in (out / 'pictures').iterdir()) == names
+    assert not [path for path in out.rglob('*') if path.name.startswith('.')]
+    assert not [*out.rglob('*unfinished*')]
     if task == 'detector':
-        content = mmengine.load(tmp_path / 'out' / 'predictions.json')
-        assert {image['width'] for image in content['images']} == {150, 96}
-        assert {a['image_id'] for a in content['annotations']} == {1, 2}
+        content = mmengine.load(out / 'predictions.json')
+        assert [image['width'] for image in content['images']] == [100] * 4 + [96]
+        assert {a['image_id'] for a in content['annotations']} == {1, 2, 3, 4, 5}
     else:
-        with Image.open(tmp_path / 'out' / 'labels' / 'large.png') as image:
-            assert image.size == (150, 130)
+        assert [path.name for path in (out / 'scores').iterdir()] == ['small.npy']
+        with Image.open(out / 'labels' / 'large0.png') as image:
+            assert image.size == (100, 70)
 
 
 def test_what_cannot_be_read_is_named(
@@ -285,7 +302,8 @@ def test_an_interrupted_run_goes_on(
     Image.open(folder / 'a.png').save(folder / 'd.gif', save_all=True)
     model = [request.getfixturevalue(task), request.getfixturevalue(f'{task}_weights')]
     command = [*model, str(folder), '--out', str(out), '--score', '0.01']
-    read, seen = inference.read_image, []
+    read, seen = predict_images.read_image, []
+    monkeypatch.setattr('rope_dense.predict.journal.SECONDS', 0)
 
     def stopped(path: Path, max_value: int | None) -> np.ndarray | None:
         seen.append(path.name)
@@ -293,14 +311,14 @@ def test_an_interrupted_run_goes_on(
             raise KeyboardInterrupt
         return read(path, max_value)
 
-    monkeypatch.setattr(inference, 'read_image', stopped)
+    monkeypatch.setattr(predict_images, 'read_image', stopped)
     assert predict(command) == 130
-    with (out / 'unfinished.jsonl').open('a') as file:
+    with (out / 'unfinished' / 'content').open('a') as file:
         file.write('{"file_name": "c.p')  # a line that a killed process was writing
     assert predict(command) == 0
     assert seen == ['a.png', 'b.jpg', 'c.png', 'c.png', 'd.gif']
     assert '2 of 4 images were predicted before' in capsys.readouterr().out
-    assert not (out / 'unfinished.jsonl').exists()
+    assert not (out / 'unfinished').exists()
     if task == 'detector':
         content = mmengine.load(out / 'predictions.json')
         assert [image['file_name'] for image in content['images']] == [
@@ -313,6 +331,46 @@ def test_an_interrupted_run_goes_on(
         assert objects[0] == objects[1] != []
     assert predict([*command, '--size', '64']) == 0
     assert seen[5:] == ['a.png', 'b.jpg', 'c.png', 'd.gif']
+
+
+@pytest.mark.parametrize('changed', ['config', 'weights'])
+def test_a_run_with_another_model_begins_anew(
+    predict: Main,
+    changed: str,
+    detector: str,
+    detector_weights: str,
+    pictures: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """B17: the config was edited, or the checkpoint replaced; the command is the same."""
+    config, weights = tmp_path / 'config.py', tmp_path / 'weights.pth'
+    config.write_text(f'_base_ = {detector!r}\n')
+    weights.write_bytes(Path(detector_weights).read_bytes())
+    command = [str(config), str(weights), str(pictures), '--out', str(tmp_path / 'out')]
+    monkeypatch.setattr('rope_dense.predict.journal.SECONDS', 0)
+    with monkeypatch.context() as patch:
+        images = iter([mmcv.imread(pictures / '00000000.jpg')])
+        patch.setattr(predict_images, 'read_image', lambda *_: interrupt(images))
+        assert predict(command) == 130
+    if changed == 'config':
+        config.write_text(f'_base_ = {detector!r}\nmodel = dict(test_cfg=dict(max_per_img=5))\n')
+    else:
+        torch.save(torch.load(weights) | dict(more=1), weights)
+    assert predict(command) == 0
+    said = capsys.readouterr().out
+    words = 'config (with its options)' if changed == 'config' else 'checkpoint'
+    assert f'other settings: {words}, SHA-256 ' in said and ': begun anew' in said
+    assert 'predicted before' not in said
+    assert len(mmengine.load(tmp_path / 'out' / 'predictions.json')['images']) == 2
+
+
+def interrupt(images: Iterator[np.ndarray]) -> np.ndarray:
+    """The next image; Ctrl-C after the last one."""
+    for image in images:
+        return image
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize('kind', ['gray', 'rgba', 'gray16', 'rgb'])

@@ -1,4 +1,4 @@
-"""tools/predict_large.py: whole images, tiles, going on after a kill, memory, and errors."""
+"""rope-dense predict-large: whole images, tiles, going on after a kill, memory, and errors."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from helpers.small_configs import small_config
 from helpers.tool_names import Fails, Main
 from rope_dense.checks.model import build_model
 from rope_dense.checks.random_weights import training_crops
-from rope_dense.large_images.journal import Journal
+from rope_dense.utils.journal import Journal
 from rope_dense_command import command
 
 pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
@@ -247,11 +247,9 @@ def test_default_tiles_of_another_size_than_the_crops_give_a_warning(
 @pytest.mark.parametrize(
     'arguments, says',
     [
-        (['--tile', '0'], ['--tile must be 1 or more, got 0']),
         (['--overlap', '64'], ['tile 64, overlap 64']),
-        (['--size', '8x'], ["size '8x':"]),
         (['--out', 'labels.jpg'], ['--out labels.jpg', '.tif or .tiff or .png']),
-        (['--picture', 'drawn.gif'], ['--picture drawn.gif']),
+        (['--picture', 'drawn.gif'], ['--picture drawn.gif', '.png or .jpg or .jpeg']),
         (['--device', 'gpu'], ['--device gpu']),
     ],
 )
@@ -266,9 +264,15 @@ def test_errors(
     fails(predict_large, *segmenting, image, *arguments, says=says)
 
 
-def test_files_that_are_not_there(predict_large: Main, segmenting: Files, image: str, fails: Fails):
-    fails(predict_large, *segmenting, 'none.png', says=['none.png: cannot be read as an image'])
+def test_files_that_are_not_there(
+    predict_large: Main, segmenting: Files, image: str, fails: Fails, tmp_path: Path
+) -> None:
+    missing = str(Path(image).with_name('larg.png'))
+    fails(predict_large, *segmenting, missing, says=[f'{missing}: no such file', f'mean {image}?'])
     fails(predict_large, segmenting[0], 'none.pth', image, says=['none.pth', 'no such file'])
+    (tmp_path / 'text.png').write_text('no image')
+    says = ['text.png: cannot be read as an image']
+    fails(predict_large, *segmenting, str(tmp_path / 'text.png'), says=says)
 
 
 def test_a_result_and_other_settings_stay_what_they_are(

@@ -1,4 +1,4 @@
-"""Messages of predict.py when it writes no box."""
+"""Messages of predict when it writes no box."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from mmdet.structures import DetDataSample
 from mmengine.structures import InstanceData
 
 from rope_dense.predict import files as prediction_files
-from rope_dense.predict.journal import Journal
+from rope_dense.predict.journal import ImageJournal
 
 
 def test_no_box_is_above_the_least_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +19,7 @@ def test_no_box_is_above_the_least_score(tmp_path: Path, monkeypatch: pytest.Mon
         scores=torch.tensor([0.125, 0.0625]),
         labels=torch.tensor([0, 0]),
     )
-    journal = Journal(tmp_path / 'unfinished.jsonl', {})
+    journal = ImageJournal(tmp_path, {})
     files = prediction_files.DetectionFiles(None, tmp_path, ('cat',), 0.3, journal)
     files.add(
         'a.png', 'a.jpg', np.zeros((8, 8, 3), np.uint8), DetDataSample(pred_instances=instances)
@@ -28,7 +28,7 @@ def test_no_box_is_above_the_least_score(tmp_path: Path, monkeypatch: pytest.Mon
     assert first.startswith('0 objects in 1 images: ')
     assert second == 'the highest score is 0.12, below --score 0.3'
     files.min_score = 0.1
-    journal = files.journal = Journal(tmp_path / 'unfinished.jsonl', {})
+    journal = files.journal = ImageJournal(tmp_path, {})
     files.add(
         'b.png', 'b.jpg', np.zeros((8, 8, 3), np.uint8), DetDataSample(pred_instances=instances)
     )

@@ -78,7 +78,7 @@ def test_predictions_are_those_of_each_task_alone(
     np.testing.assert_allclose(np.linalg.norm(features.astype(float), axis=0), 1, atol=1e-2)
     drawn = mmcv.imread(tmp_path / 'all' / 'features' / 'pictures' / '00000000.jpg')
     assert drawn.shape[:2] == (64, 96) and drawn.std() > 20
-    assert not [*tmp_path.rglob('unfinished.jsonl')]
+    assert not [*tmp_path.rglob('unfinished')]
 
 
 def test_in_python(shared: str, pictures: Path, tmp_path: Path) -> None:

@@ -27,9 +27,9 @@ from rope_dense.datasets.images.sources import (
     unreadable_sources,
 )
 from rope_dense.datasets.mask_colours import write_labels
-from rope_dense.predict import inferencer as inference
+from rope_dense.predict import images as inference
 from rope_dense.predict.files import dota_names
-from rope_dense.predict.journal import Journal
+from rope_dense.predict.journal import ImageJournal
 from rope_dense.predict.thin import MOST, UNBOUNDED, cut, most_ratio, padded
 from rope_dense.project.errors import UsageError
 
@@ -239,7 +239,7 @@ def test_predictions_that_are_no_numbers_are_named(tmp_path: Path) -> None:
     found = list(inference.predict_some(inferencer, images, failed))
     assert [source.file_name for (source, _), _ in found] == ['a.png']
     assert 'not finite (NaN)' in str(failed[tmp_path / 'b.png'])
-    journal = Journal(tmp_path / 'unfinished.jsonl', {})
+    journal = ImageJournal(tmp_path, {})
     with pytest.raises(ValueError, match='not JSON compliant'):
         journal.add(dict(file_name='a', score=float('nan')))
 
@@ -256,7 +256,7 @@ def test_labels_of_many_classes_do_not_wrap_around(tmp_path: Path) -> None:
     labels = np.array([[0, 44, 299]])
     write_labels(labels, tmp_path / 'a.png', [(0, 0, 0)] * 300)
     assert np.asarray(Image.open(tmp_path / 'a.png')).tolist() == labels.tolist()
-    write_labels(labels % 256, tmp_path / 'b.png', [(0, 0, 9)] * 256)
+    write_labels(labels % 256, tmp_path / 'b.png', [(0, 0, 9)] * 255)
     with Image.open(tmp_path / 'b.png') as written:
         assert written.mode == 'P' and np.asarray(written).tolist() == [[0, 44, 43]]
 

@@ -15,19 +15,20 @@ from PIL import Image, ImageOps
 from pycocotools import mask as coco_mask
 from scipy.fft import dctn, idctn
 
+from rope_dense.datasets.mask_colours import label_type
 from rope_dense.large_images.detection import (
     as_coco,
     cut_boxes,
     detect,
     make_levels,
-    read_lines,
     suppress_duplicates,
 )
 from rope_dense.large_images.image_file import LargeImage, write_labels
-from rope_dense.large_images.journal import Journal, JournalError
 from rope_dense.large_images.masks import encode_mask
-from rope_dense.large_images.segmentation import ScoreBlender, label_type, segment
+from rope_dense.large_images.segmentation import ScoreBlender, segment
 from rope_dense.large_images.tiles import TileGrid, tile_starts, tile_weights
+from rope_dense.utils.journal import Journal, JournalError
+from rope_dense.utils.json_lines import read_json_lines
 
 rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
 pytestmark = pytest.mark.filterwarnings('ignore::rasterio.errors.NotGeoreferencedWarning')
@@ -394,7 +395,7 @@ def found_in(picture: np.ndarray, folder: Path, **options: int) -> list[dict]:
     settings = dict(tile=64, overlap=16, halvings=-1) | options
     levels, journal = make_levels(height, width, **settings), Journal(folder / 'work', {})
     detect(folder / 'a.png', levels, rectangles, journal, min_score=0.1)
-    return suppress_duplicates(read_lines(journal.content), 0.5)
+    return suppress_duplicates(list(read_json_lines(journal.content)), 0.5)
 
 
 BOXES = [

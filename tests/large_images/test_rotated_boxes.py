@@ -17,13 +17,13 @@ from rope_dense.large_images.detection import (
     as_coco,
     detect,
     make_levels,
-    read_lines,
     suppress_duplicates,
     upright,
 )
 from rope_dense.large_images.geojson import write_geojson
 from rope_dense.large_images.image_file import LargeImage
-from rope_dense.large_images.journal import Journal
+from rope_dense.utils.journal import Journal
+from rope_dense.utils.json_lines import read_json_lines
 
 rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
 pytestmark = pytest.mark.filterwarnings('ignore::rasterio.errors.NotGeoreferencedWarning')
@@ -67,7 +67,7 @@ def found_in(picture: np.ndarray, folder: Path) -> list[dict]:
     levels = make_levels(*picture.shape, tile=64, overlap=16, halvings=-1)
     journal = Journal(folder / 'work', {})
     detect(folder / 'a.png', levels, perfect, journal, min_score=0.1)
-    return suppress_duplicates(read_lines(journal.content), 0.1)
+    return suppress_duplicates(list(read_json_lines(journal.content)), 0.1)
 
 
 def test_every_shape_is_found_once(tmp_path: Path) -> None:

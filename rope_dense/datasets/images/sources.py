@@ -166,56 +166,67 @@ def pixels_of(path: Path) -> int:
     return image.height * image.width
 
 
-def is_stream(given: str) -> bool:
-    """Return True for the number of a camera, or the address of a stream."""
-    return given.isdecimal() or '://' in given
+@dataclass(frozen=True)
+class Video:
+    """A video, a camera or a stream.
+
+    Attributes:
+        given: the path, the number of a camera or the address of a stream.
+        name: of the drawn video, and of the folder of its frames.
+        count: number of frames, as the file says; None of a camera or a stream, which has no end.
+        rate: frames a second.
+    """
+
+    given: str
+    name: str
+    count: int | None
+    rate: float
+
+    def frames(self) -> Iterator[np.ndarray]:
+        """The frames, BGR uint8 [H, W, 3]."""
+        capture = capture_of(self.given)
+        try:
+            while (read := capture.read())[0]:
+                yield read[1]
+        finally:
+            capture.release()
+
+
+def find_video(given: str) -> Video | None:
+    """The video, camera (0, 1, ...) or stream (an address) of this name; None of images.
+
+    Raises:
+        ValueError: there is no such file, or OpenCV cannot read it.
+    """
+    is_stream = given.isdecimal() or '://' in given
+    if not is_stream and not given.lower().endswith(VIDEO_SUFFIXES):
+        return None
+    if not is_stream and not Path(given).is_file():
+        raise ValueError(f'{given}: no such file')
+    capture = capture_of(given)
+    opened, rate = capture.isOpened(), capture.get(cv2.CAP_PROP_FPS) or 25.0
+    count = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
+    capture.release()
+    if is_stream and not opened:
+        raise ValueError(f'{given}: OpenCV cannot open this camera or stream')
+    if is_stream:
+        return Video(given, stream_name(given), None, rate)
+    if count < 1:
+        raise ValueError(f'{given}: OpenCV reads no frame of this video')
+    return Video(given, Path(given).stem, count, rate)
+
+
+def capture_of(given: str) -> cv2.VideoCapture:
+    """OpenCV's reader of a video, a camera or a stream."""
+    return cv2.VideoCapture(int(given) if given.isdecimal() else given)
 
 
 def stream_name(given: str) -> str:
-    """The name of the frames of a camera or a stream: 'camera0', or the end of the address."""
+    """The name of a camera or a stream: 'camera0', or the end of the address."""
     if given.isdecimal():
         return f'camera{given}'
     last = given.split('?')[0].rstrip('/').rpartition('/')[2]
     return ''.join(c if c.isalnum() or c in '-_' else '_' for c in last)
-
-
-def read_frames(given: Path | str) -> Iterator[np.ndarray]:
-    """The frames of a video, a camera or a stream, BGR uint8 [H, W, 3]."""
-    name = str(given)
-    capture = cv2.VideoCapture(int(name) if name.isdecimal() else name)
-    try:
-        while (read := capture.read())[0]:
-            yield read[1]
-    finally:
-        capture.release()
-
-
-def stream_rate(given: str) -> float:
-    """Frames a second of a camera or a stream.
-
-    Raises:
-        ValueError: OpenCV cannot open it.
-    """
-    capture = cv2.VideoCapture(int(given) if given.isdecimal() else given)
-    opened, rate = capture.isOpened(), capture.get(cv2.CAP_PROP_FPS)
-    capture.release()
-    if not opened:
-        raise ValueError(f'{given}: OpenCV cannot open this camera or stream')
-    return rate or 25.0
-
-
-def video_properties(path: Path) -> tuple[int, float]:
-    """Number of frames, as the file says, and frames a second.
-
-    Raises:
-        ValueError: OpenCV cannot read it.
-    """
-    capture = cv2.VideoCapture(str(path))
-    count, rate = capture.get(cv2.CAP_PROP_FRAME_COUNT), capture.get(cv2.CAP_PROP_FPS)
-    capture.release()
-    if count < 1:
-        raise ValueError(f'{path}: OpenCV reads no frame of this video')
-    return int(count), rate or 25.0
 
 
 def range_in(pipeline: Iterable[Mapping]) -> int | None:

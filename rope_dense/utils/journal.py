@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
-from ..utils.atomic_write import atomic_write_text
-from ..utils.validation import check_integer
+from .atomic_write import atomic_write_text
+from .validation import check_integer
 
 
 class Journal:
@@ -18,6 +19,7 @@ class Journal:
     Args:
         folder: made if it does not exist.
         settings: all that the results depend on, as values of JSON.
+        seconds: between two times that finished steps are noted; a kill loses those after the last.
 
     Attributes:
         finished: number of steps.
@@ -27,8 +29,8 @@ class Journal:
         JournalError: the folder belongs to other settings, or its files are damaged.
     """
 
-    def __init__(self, folder: Path, settings: dict) -> None:
-        self.folder, self.settings = folder, settings
+    def __init__(self, folder: Path, settings: dict, seconds: float = 0.0) -> None:
+        self.folder, self.settings, self.seconds = folder, settings, seconds
         self.state, self.content = folder / 'state.json', folder / 'content'
         self.finished, size = 0, 0
         if self.state.exists():
@@ -38,17 +40,23 @@ class Journal:
         if (found := self.content.stat().st_size) < size:
             raise damaged(self.content, f'{found} bytes, {size} were written')
         os.truncate(self.content, size)
+        self.noted = time.monotonic()
 
     def finish_step(self, content: bytes) -> None:
-        """Add the content of the next step, on the disk when this returns."""
+        """Add the content of the next step; with ``seconds=0`` it is on the disk afterwards."""
         with self.content.open('ab') as file:
             file.write(content)
-            file.flush()
+        self.finished += 1
+        if time.monotonic() - self.noted >= self.seconds:
+            self._note()
+
+    def _note(self) -> None:
+        with self.content.open('ab') as file:
             os.fsync(file.fileno())
             size = file.tell()
-        self.finished += 1
         state = dict(settings=self.settings, finished=self.finished, size=size)
         atomic_write_text(self.state, json.dumps(state, indent=1) + '\n')
+        self.noted = time.monotonic()
 
     def _read_state(self) -> tuple[int, int]:
         """Finished steps, and the bytes of their content."""
