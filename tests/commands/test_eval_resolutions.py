@@ -147,6 +147,15 @@ def test_finished_figures_are_kept(
     assert not list(tmp_path.glob('*.partial'))
 
 
+def test_a_run_is_given_by_its_folder(
+    run: Run, segmentor: Model, tmp_path: Path, tested: list
+) -> None:
+    Config.fromfile(segmentor.config).dump(tmp_path / 'roads.py')
+    (tmp_path / 'best_mIoU_iter_2.pth').symlink_to(segmentor.checkpoint)
+    assert run(tmp_path, '--sizes', 64) == 0
+    assert list(figures(tmp_path)) == [('64', 'config')] and len(tested) == 1
+
+
 def test_figures_of_something_else_are_not_taken_for_these(
     run: Run,
     segmentor: Model,
