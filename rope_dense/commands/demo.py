@@ -5,9 +5,8 @@ resized: objects grow with the image, so more objects count as medium or large. 
 written to the work folder:
 
     data*/               the generated images
-    training/            logs and checkpoints
-    pictures/            validation images: true boxes on the left, predicted boxes on the right
-    training_curve.png
+    training/            logs, checkpoints, and the results at all resolutions
+    report/index.html    kinds of error, pictures, the training's curve
     results.json         written last, so the file exists only after a complete run
 
 The exit status is 1 if the box AP50 at the training resolution misses the goal.
@@ -19,8 +18,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..project.find import find_config
 from ..utils.configs import CONFIGS
-from .arguments import add_cfg_options, tool_parser
+from .arguments import add_cfg_options, at_least, tool_parser, values
 
 CONFIG = CONFIGS / 'demo' / 'deim_quick_shapes.py'
 
@@ -28,13 +28,13 @@ CONFIG = CONFIGS / 'demo' / 'deim_quick_shapes.py'
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
     parser.add_argument(
-        '--config', type=Path, default=CONFIG, help='a detector config with a `shapes` entry'
+        '--config', default=str(CONFIG), help='a detector config with a `shapes` entry'
     )
     parser.add_argument(
         '--work-dir', type=Path, default=Path('work_dirs/demo'), help='(%(default)s)'
     )
     parser.add_argument(
-        '--goal', type=float, default=0.50, help='AP50 to reach, 0 to 1 (%(default)s)'
+        '--goal', type=at_least(0, float), default=0.5, help='AP50 to reach, 0 to 1 (%(default)s)'
     )
     parser.add_argument(
         '--evaluate-only',
@@ -42,10 +42,16 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='do not train: use the last checkpoint of the work folder',
     )
     add_cfg_options(parser)
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    find_config(args.config)
+    return args
 
 
 def main(args: argparse.Namespace) -> None:
-    from ..measure.shapes_demo import run
+    from ..training.demo import demo
 
-    run(args)
+    results = demo(**values(args))
+    verdict = f'AP50 {results["resolutions"][0]["AP50"]:.3f} at the training resolution, goal'
+    if not results['reached']:
+        raise SystemExit(f'Goal missed: {verdict} {args.goal:.2f}')
+    print(f'Goal reached: {verdict} {args.goal:.2f}')

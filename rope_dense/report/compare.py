@@ -47,9 +47,11 @@ def compare(first: Path, second: Path, out: Path) -> Path:
 
 def names_of(first: Path, second: Path) -> tuple[str, str]:
     """Names of two runs: of their folders, or the paths if these are equal."""
-    if first.name != second.name:
-        return first.name, second.name
-    return (str(first), str(second)) if first != second else (f'{first} (1)', f'{second} (2)')
+    runs = [path.parent if path.name == 'report' else path for path in (first, second)]
+    a, b = (path.resolve().name for path in runs)
+    if a == b:
+        a, b = map(str, runs)
+    return (a, b) if a != b else (f'{a} (1)', f'{b} (2)')
 
 
 def read_report(run: Path) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def build_loader(cfg: Config) -> DataLoader:
 
 def predict(model: BaseModel, loader: DataLoader) -> Iterator[BaseDataElement]:
     """Yield the data sample of each image with its prediction, on the CPU."""
-    for batch in progress(loader, 'report: batches'):
+    for batch in progress(loader, 'report'):
         with torch.no_grad():
             samples = model.test_step(batch)
         for sample in samples:

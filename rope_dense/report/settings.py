@@ -11,7 +11,8 @@ from mmengine.config import Config
 LEFT_OUT = {
     *('work_dir', 'data_root', 'ann_file', 'data_prefix', 'img_path', 'seg_map_path'),
     *('depth_path', 'out_dir', 'outfile_prefix', 'visualizer', 'vis_backends', 'env_cfg'),
-    *('default_hooks', 'log_processor', 'custom_imports', 'own_data'),
+    *('default_hooks', 'log_processor', 'log_level', 'custom_imports', 'own_data'),
+    *('launcher', 'resume', 'experiment_name'),
 }
 FIRST = ('own', 'randomness', 'train_cfg', 'train_dataloader', 'optim_wrapper')
 

@@ -184,6 +184,10 @@ def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
     assert (tmp_path / 'out' / 'missed_objects.png').is_file()
     assert (tmp_path / 'out' / 'invented_objects.png').is_file()
     assert report['worst'][0]['f1'] == 0.5
+    picture = cv2.imread(str(tmp_path / 'out' / 'worst_1.png'))  # enlarged, and a gap between
+    assert picture.shape == (480, 2 * 600 + 15, 3) and (picture[:, 600:615] == 255).all()
+    inside = 150 + np.arange(-9, 9)  # of the object
+    assert (picture[np.ix_(inside, inside)] == 90).all() != masks
     assert report['advice'] == [
         "The largest kind of error is 'missed', 0.500 of AP50. Check: small objects: image size; "
         'rare classes: more data.'

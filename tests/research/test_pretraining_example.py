@@ -51,6 +51,7 @@ def test_numbers_that_are_not_allowed(
     option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main = runpy.run_path(str(RUN))['main']
-    assert main(['--work-dir', str(tmp_path / 'work'), option, '0']) == 2
-    assert f'{option} must be 1 or more' in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(['--work-dir', str(tmp_path / 'work'), option, '0'])
+    assert f'{option}: must be 1 or more' in capsys.readouterr().err
     assert not (tmp_path / 'work').exists()

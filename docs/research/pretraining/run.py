@@ -30,12 +30,12 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 from torch import Tensor
 
-from rope_dense.commands.arguments import check_at_least
+from rope_dense.commands.arguments import at_least
 from rope_dense.commands.run import run
 from rope_dense.datasets.generated import METAINFO, ShapesSettings, make_scene, render, write_shapes
-from rope_dense.measure.demo_curve import read_scalars
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import with_data_root
+from rope_dense.report.curves import read_logs
 from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
 
 HERE = Path(__file__).parent
@@ -48,6 +48,7 @@ MARGINS = (1.1, 1.8)  # half the side of a crop over the radius of its shape
 METRICS = {'AP': 'coco/bbox_mAP', 'AP50': 'coco/bbox_mAP_50'}
 ARMS = {'scratch': 'random backbone', 'pretrained': 'pre-trained backbone'}
 COLOURS = {'scratch': '#777777', 'pretrained': '#e76f51'}
+NUMBERS = ('crops', 'epochs', 'iterations', 'val_interval', 'images', 'seed')
 Split = tuple[Tensor, Tensor]  # pictures [N, 3, CROP_SIZE, CROP_SIZE] of uint8, classes [N]
 
 
@@ -57,11 +58,14 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument('--debug', action='store_true', help='print the traceback of an error')
     parser.add_argument('--work-dir', type=Path, default=Path('work_dirs/pretraining'))
-    parser.add_argument('--crops', type=int, default=6000, help='to learn from (%(default)s)')
-    parser.add_argument('--epochs', type=int, default=10, help='of pre-training (%(default)s)')
-    parser.add_argument('--iterations', type=int, default=300, help='of detectors (%(default)s)')
-    parser.add_argument('--val-interval', type=int, default=60, help='in these (%(default)s)')
-    parser.add_argument('--images', type=int, default=2000, help='for detectors (%(default)s)')
+    positive = at_least(1)
+    parser.add_argument('--crops', type=positive, default=6000, help='to learn from (%(default)s)')
+    parser.add_argument('--epochs', type=positive, default=10, help='of pre-training (%(default)s)')
+    parser.add_argument(
+        '--iterations', type=positive, default=300, help='of detectors (%(default)s)'
+    )
+    parser.add_argument('--val-interval', type=positive, default=60, help='in these (%(default)s)')
+    parser.add_argument('--images', type=positive, default=2000, help='for detectors (%(default)s)')
     parser.add_argument('--seed', type=int, default=0, help='of weights and order (%(default)s)')
     return parser.parse_args(argv)
 
@@ -71,9 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def compare(args: argparse.Namespace) -> None:
-    numbers = ('crops', 'epochs', 'iterations', 'val_interval', 'images')
-    check_at_least(args, 1, *numbers)
-    settings = {name: getattr(args, name) for name in (*numbers, 'seed')}
+    settings = {name: getattr(args, name) for name in NUMBERS}
     args.work_dir.mkdir(parents=True, exist_ok=True)
     train, val = crops(args)
     started = time.monotonic()
@@ -241,7 +243,8 @@ def detect(args: argparse.Namespace, arm: str) -> list[dict[str, float]]:
         checkpoint = str(args.work_dir / 'timm' / 'last.pth.tar')
         config.model.backbone.init_cfg = dict(type='Pretrained', checkpoint=checkpoint)
     Runner.from_cfg(config).train()
-    curves = {name: read_scalars(config.work_dir, key) for name, key in METRICS.items()}
+    _, metrics = read_logs([max(Path(config.work_dir).glob('*/vis_data/scalars.json'))])
+    curves = {name: metrics[key] for name, key in METRICS.items()}
     steps = curves['AP'][0]
     return [
         dict(iteration=step, **{name: curves[name][1][number] for name in METRICS})
