@@ -1,5 +1,5 @@
 # ./deim_vit_rope_mixed_shapes.py with ECSeg's masks: instances of shapes, which no box describes.
-# python tools/demo.py --config configs/demo/deim_masks_vit_rope_mixed_shapes.py --work-dir DIR
+# rope-dense demo --config configs/demo/deim_masks_vit_rope_mixed_shapes.py --work-dir DIR
 _base_ = './deim_vit_rope_mixed_shapes.py'
 
 from rope_dense.datasets.dense_stages import with_masks

@@ -1,7 +1,7 @@
 # A real-time detector of the size of ./dino_vitdet_rope_mixed_shapes.py on its data: the same ViT
 # without windows, DEIMv2-S's adapter, encoder and decoder at 128 channels and 3 layers, 30 queries,
 # from scratch on two CPU cores. Results: docs/realtime.md.
-# python tools/demo.py --config configs/demo/deim_vit_rope_mixed_shapes.py --work-dir work_dirs/deim
+# rope-dense demo --config configs/demo/deim_vit_rope_mixed_shapes.py --work-dir work_dirs/deim
 _base_ = './dino_vitdet_rope_mixed_shapes.py'
 
 model = dict(

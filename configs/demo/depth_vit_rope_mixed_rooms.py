@@ -1,7 +1,7 @@
 # Depth from scratch on a CPU: a small ViT with CHMv2's DPT head, on generated rooms with true
 # depth. Results: docs/depth.md.
-# python tools/make_shapes.py data/rooms --layout depth --train 800 --val 50 --size 96 128
-# python tools/train.py configs/demo/depth_vit_rope_mixed_rooms.py
+# rope-dense research make-shapes data/rooms --layout depth --train 800 --val 50 --size 96 128
+# rope-dense train configs/demo/depth_vit_rope_mixed_rooms.py
 _base_ = '../_base_/mmseg_runtime.py'
 custom_imports = dict(imports=['rope_dense', 'rope_dense.datasets.depth'])
 

@@ -1,6 +1,6 @@
 # The flagship DINO-ViTDet with a ViT-S, from scratch on a few real images on a CPU: a check that
 # the whole detector learns on real data, not a way to train one. Any folder in COCO layout:
-# python tools/train.py configs/demo/dino_vitdet_rope_mixed_coco_mini.py --data-root FOLDER
+# rope-dense train configs/demo/dino_vitdet_rope_mixed_coco_mini.py --data-root FOLDER
 _base_ = '../dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py'
 
 model = dict(

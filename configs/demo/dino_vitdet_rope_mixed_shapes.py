@@ -1,9 +1,9 @@
 # The flagship DINO-ViTDet at a size that learns generated shapes from scratch on two CPU cores:
 # a ViT of 6 blocks, DINO of 1 + 3 layers, 128 channels and 30 queries.
-# python tools/demo.py --config configs/demo/dino_vitdet_rope_mixed_shapes.py --goal 0.4
+# rope-dense demo --config configs/demo/dino_vitdet_rope_mixed_shapes.py --goal 0.4
 _base_ = '../dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py'
 
-# The images tools/demo.py generates (rope_dense.datasets.ShapesSettings).
+# The images that rope-dense demo generates (rope_dense.datasets.ShapesSettings).
 shapes = dict(train=2000, val=100, size=(160, 160), seed=0, colors='class')
 
 model = dict(

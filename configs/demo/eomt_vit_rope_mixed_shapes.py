@@ -1,7 +1,7 @@
 # EoMT on the small ViT, the data and the iterations of upernet_vit_rope_mixed_shapes.py, from
 # scratch on a CPU: 20 queries join the last 2 of 6 blocks. Results: docs/eomt.md.
-# python tools/make_shapes.py data/study --layout ade --train 1500 --val 100 --size 384
-# python tools/train.py configs/demo/eomt_vit_rope_mixed_shapes.py
+# rope-dense research make-shapes data/study --layout ade --train 1500 --val 100 --size 384
+# rope-dense train configs/demo/eomt_vit_rope_mixed_shapes.py
 _base_ = '../research/study/upernet_vit_rope_mixed_shapes.py'
 
 model = dict(

@@ -1,7 +1,7 @@
 # The flagship Mask2Former with a Swin-T, from scratch on a few real images on a CPU: a check that
 # the whole segmentor learns on real data. It trains and tests on the validation images of any
 # folder in ADE20K layout:
-# python tools/train.py configs/demo/mask2former_swin_rope_mixed_ade_mini.py --data-root FOLDER
+# rope-dense train configs/demo/mask2former_swin_rope_mixed_ade_mini.py --data-root FOLDER
 _base_ = '../mask2former_swin/mask2former_swin-s_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 model = dict(

@@ -1,8 +1,8 @@
 # DEIM with an angle on generated rotated shapes, from scratch in ten minutes of a CPU core: half of
 # the channels of ./deim_vit_rope_mixed_shapes.py, two decoder layers, ViT patches of 8 pixels. Two
 # configs for comparison have the same ViT, data and CPU time. Results: docs/oriented.md.
-# python tools/make_shapes.py data/rotated_shapes --layout dota --size 96 --train 2000 --val 200
-# python tools/train.py configs/demo/oriented_deim_vit_rope_mixed_shapes.py
+# rope-dense research make-shapes data/rotated_shapes --layout dota --size 96 --train 2000 --val 200
+# rope-dense train configs/demo/oriented_deim_vit_rope_mixed_shapes.py
 _base_ = [
     '../_base_/datasets/rotated_shapes.py',
     '../_base_/schedules/rotated_shapes.py',

@@ -1,7 +1,7 @@
 # The flagship UperNet with a ViT-S, from scratch, overfitting a few real images on a CPU: a check
 # that the whole segmentor learns on real data. It trains and tests on the validation images of any
 # folder in ADE20K layout:
-# python tools/train.py configs/demo/upernet_vit_rope_mixed_ade_mini.py --data-root FOLDER
+# rope-dense train configs/demo/upernet_vit_rope_mixed_ade_mini.py --data-root FOLDER
 _base_ = '../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 model = dict(

@@ -1,5 +1,5 @@
 # 2000 generated images of 96 x 96 pixels with rotated shapes, 200 to evaluate, in DOTA's layout:
-# python tools/make_shapes.py data/rotated_shapes --layout dota --size 96 --train 2000 --val 200
+# rope-dense research make-shapes data/rotated_shapes --layout dota --size 96 --train 2000 --val 200
 metainfo = dict(classes=('rectangle', 'ellipse', 'triangle', 'arrow'))
 load = [
     dict(type='mmdet.LoadImageFromFile'),

@@ -12,5 +12,5 @@ model = dict(
         bgr_to_rgb=True,
     ),
 )
-# For tools/eval_classification.py --config.
+# For rope-dense research eval-classification --config.
 evaluation = dict(sizes=[128, 192, 224, 256, 320, 384, 480, 512], crop_ratio=0.875)

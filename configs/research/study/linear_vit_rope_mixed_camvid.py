@@ -3,7 +3,7 @@
 # decoder sees one token at a time: all context comes from attention. Sides of 0.5, 1, 1.5, 2 and 3
 # times this size are whole numbers of patches.
 # Data: CamVid at 320 x 240, 11 classes, 255 is ignored, in the folders of ADE20K.
-# python tools/train.py configs/research/study/linear_vit_rope_mixed_camvid.py --data-root FOLDER
+# rope-dense train configs/research/study/linear_vit_rope_mixed_camvid.py --data-root FOLDER
 _base_ = ['../../_base_/schedules/upernet_160k.py', '../../_base_/mmseg_runtime.py']
 
 size = (120, 160)  # height, width

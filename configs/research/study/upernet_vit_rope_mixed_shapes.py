@@ -1,8 +1,8 @@
 # UperNet with a small plain ViT on generated shapes of 128 x 128 pixels (8 x 8 patches), from
 # scratch on a CPU, for the study of other resolutions (docs/research/resolution_study); here with
 # RoPE-Mixed. Pictures have 384 pixels, so that no size up to 3 times the training size is enlarged.
-# python tools/make_shapes.py data/study --layout ade --train 1500 --val 100 --size 384
-# python tools/train.py configs/research/study/upernet_vit_rope_mixed_shapes.py
+# rope-dense research make-shapes data/study --layout ade --train 1500 --val 100 --size 384
+# rope-dense train configs/research/study/upernet_vit_rope_mixed_shapes.py
 _base_ = '../../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 norm_cfg = dict(type='BN')
