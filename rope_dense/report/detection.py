@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 from mmdet.datasets.transforms import LoadAnnotations
+from mmdet.evaluation.metrics import coco_metric
 from mmengine.config import Config
 from mmengine.model import BaseModel
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
 from torch.utils.data import Dataset
 
 from ..predict.files import coco_annotations
@@ -167,7 +167,8 @@ def coco_aps(
         coco.dataset = dict(images=list(images), annotations=list(truth), categories=categories)
         coco.createIndex()
         results = coco.loadRes([dict(item) for item in predictions])
-        evaluation = COCOeval(coco, results, 'segm' if masks else 'bbox')
+        # The evaluator of the tests, see ``use_faster_coco_eval``.
+        evaluation = coco_metric.COCOeval(coco, results, 'segm' if masks else 'bbox')
         evaluation.evaluate()
         evaluation.accumulate()
     precision = evaluation.eval['precision'][..., -1]  # [IoU, recall, class, size]

@@ -134,9 +134,13 @@ def test_best_threshold_is_the_score_with_the_best_f1() -> None:
 
 
 @pytest.mark.parametrize('seed', range(3))
-def test_ap_is_coco_s(seed: int) -> None:
+def test_ap_is_coco_s(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mmdet.evaluation.metrics import coco_metric
+    from pycocotools.cocoeval import COCOeval
+
     from rope_dense.report.detection import coco_aps
 
+    monkeypatch.setattr(coco_metric, 'COCOeval', COCOeval)
     generator = np.random.default_rng(seed)
     truth, predictions = [], []
     for image in range(8):
