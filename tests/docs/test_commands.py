@@ -15,6 +15,7 @@ import pytest
 from mmengine.registry import DefaultScope
 from PIL import Image
 
+import rope_dense
 from rope_dense.backbones.archs import VIT_ARCHS
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
 from rope_dense_command import command
@@ -27,10 +28,9 @@ SHORT = {'epochs=50': 'epochs=1', "weights='default'": 'weights=None'}
 SHORT |= {"'data/own'": "'shapes/coco'", 'size=800': 'size=96'}
 SMALLER = {'RUN': ['work_dirs/cats'], 'own.data_root=DATA': ['own.data_root=shapes/coco']}
 SMALLER |= {'own.epochs=20': ['own.epochs=1', 'own.weights=None', 'own.size=96']}
-SMALLER |= {'model.onnx': ['model.onnx', '--size', '96x128', '--batch', '1']}
+SMALLER |= {'model.onnx': ['model.pt2', '--size', '96x128', '--batch', '1']}  # ONNX takes a minute
 SMALLER |= {'480': ['96'], '640': ['96'], '960': ['128']}
-IN_PYTHON = {"'640', '960'": "'96', '128'", "'model.onnx'": "'p.onnx', size='96x128', batch=1"}
-IN_PYTHON |= {'harbour.png': 'pictures/0.png'}
+IN_PYTHON = {"'640', '960'": "'96', '128'", 'harbour.png': 'pictures/0.png'}
 
 
 def commands(page: str) -> list[list[str]]:
@@ -146,19 +146,25 @@ def test_the_commands_of_a_page_run(
             assert command(name.replace('-', '_'))(given) == 0, words
     made = {
         'docs/own_data.md': ('data/masks/train/0.png', 'work_dirs/cats/predictions/pictures/0.jpg'),
-        'README.md': ('results/predictions.json', 'results/pictures/1.jpg', 'model.onnx'),
+        'README.md': ('results/predictions.json', 'results/pictures/1.jpg', 'model.pt2'),
         'docs/use.md': ('results/predictions.json',),
     }
     assert all((workplace / file).is_file() for file in made[page])
 
 
-def test_the_python_of_the_readme_runs(workplace: Path) -> None:
-    """But for the training, with the run of the commands."""
+def test_the_python_of_the_readme_runs(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the training and the export, with the run of the commands."""
+    exported: list[tuple] = []
+    monkeypatch.setattr(
+        'rope_dense.export.trained.export_model', lambda *given: exported.append(given)
+    )
     text = (ROOT / 'README.md').read_text()
-    code = re.findall(r'```python\n(import rope_dense\n.*?)```', text, re.DOTALL)[0]
+    (code,) = re.findall(r'^(model = rope_dense\.load.*?)```', text, re.DOTALL | re.MULTILINE)
     for old, new in IN_PYTHON.items():
         assert old in code
         code = code.replace(old, new)
-    names: dict = {'rope_dense': __import__('rope_dense')}
-    exec(code[code.index('model = rope_dense.load') :], names)
-    assert len(names['rows']) == 2 and (workplace / 'p.onnx').is_file()
+    names: dict = {'rope_dense': rope_dense}
+    exec(code, names)
+    assert [row['size'] for row in names['rows']] == ['96', '128']
+    ((config, checkpoint, out),) = exported
+    assert Path(config).is_file() and Path(checkpoint).is_file() and out == 'model.onnx'
