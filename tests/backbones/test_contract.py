@@ -76,13 +76,6 @@ MODELS = {
     'nat': nat,
 }
 every_model = pytest.mark.parametrize('make', MODELS.values(), ids=MODELS)
-every_class = pytest.mark.parametrize(  # of compilers, which take seconds for each model
-    'make',
-    [
-        pytest.param(make, id=make.__name__, marks=() if make is vitdet else pytest.mark.slow)
-        for make in (vitdet, swin, nat)
-    ],
-)
 every_rope = pytest.mark.parametrize('rope', [None, AXIAL, MIXED], ids=['none', 'axial', 'mixed'])
 
 
@@ -274,9 +267,8 @@ def test_a_trace_follows_windows_that_fit_the_image(settings: dict) -> None:
         assert all(close(a, b) for a, b in zip(traced(image), model(image), strict=True))
 
 
-@every_class
-def test_export_with_dynamic_sizes(make):
-    model = make().eval()
+def test_export_with_dynamic_sizes():
+    model = vitdet().eval()
     dim = torch.export.Dim
     sizes = {0: dim('batch', max=64), 2: dim('height', min=48, max=4096)}
     sizes[3] = dim('width', min=48, max=4096)  # two windows or more at least
@@ -291,10 +283,9 @@ def test_export_with_dynamic_sizes(make):
 
 
 @pytest.mark.slow
-@every_class
-def test_compiles_twice_at_most_for_five_sizes_without_a_graph_break(make):
+def test_compiles_twice_at_most_for_five_sizes_without_a_graph_break():
     torch._dynamo.reset()
-    model, compilations = make().train(), []
+    model, compilations = vitdet().train(), []
 
     def backend(graph: torch.fx.GraphModule, inputs: list) -> object:
         compilations.append(graph)
@@ -309,7 +300,8 @@ def test_compiles_twice_at_most_for_five_sizes_without_a_graph_break(make):
         assert 1 <= len(compilations) <= (2 if batch > 1 else 3)
 
 
-@every_class
+@pytest.mark.slow
+@pytest.mark.parametrize('make', [vitdet, swin, nat])
 def test_compiled_training_equals_eager(make):
     torch._dynamo.reset()
     model, image = make(), images()

@@ -324,16 +324,6 @@ def test_a_changed_attribute_changes_the_output(arguments: dict):
     assert torch.equal(model(image)[0], before)
 
 
-@pytest.mark.parametrize('rope', [MIXED, pytest.param(AXIAL, marks=pytest.mark.slow)])
-def test_compiles_without_a_graph_break(rope: dict):
-    model = build(rope=rope, **VITDET)
-    image = torch.randn(1, 3, 80, 64)
-    with torch.no_grad():
-        expected = model(image)[0]
-        actual = torch.compile(model, fullgraph=True, backend='aot_eager')(image)[0]
-    assert relative_error(actual, expected) < 1e-5
-
-
 def test_bfloat16_autocast_stays_close():
     model = build(rope=MIXED, **VITDET)
     image = torch.randn(1, 3, 64, 64)
