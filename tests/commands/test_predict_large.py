@@ -250,7 +250,7 @@ def test_default_tiles_of_another_size_than_the_crops_give_a_warning(
         (['--overlap', '64'], ['tile 64, overlap 64']),
         (['--out', 'labels.jpg'], ['--out labels.jpg', '.tif or .tiff or .png']),
         (['--picture', 'drawn.gif'], ['--picture drawn.gif', '.png or .jpg or .jpeg']),
-        (['--device', 'gpu'], ['--device gpu']),
+        (['--device', 'gpu'], ['device (--device) gpu']),
     ],
 )
 def test_errors(
