@@ -16,6 +16,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from helpers.pairwise import pairwise
 from helpers.published import meta_dinov3
 from helpers.reference import relative_error
 from helpers.small_checkpoints import load, refusal, saved
@@ -148,9 +149,7 @@ def test_adapters_are_compiled_and_exported():
 # ---------------------------------------------------------------- what trains
 
 
-@every_model
-@pytest.mark.parametrize('with_cp', [False, True])
-@pytest.mark.parametrize('frozen_stages', [-1, 1, 'all'])
+@pairwise(build=BUILDERS, frozen_stages=[-1, 1, 'all'], with_cp=[False, True])
 def test_adapters_alone_train(build, with_cp: bool, frozen_stages: int | str):
     model = trained(build(lora=MLP, with_cp=with_cp, frozen_stages=frozen_stages)).train()
     before = weights_of(model)
