@@ -37,7 +37,7 @@ def mains() -> Iterator[dict[str, Main]]:
         raise UsageError('nothing is wrong')
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('rope_dense.project.launch.build_runner', reached)
+        patch.setattr('rope_dense.training.train.build_runner', reached)
         yield {name: command(name) for name in ('train', 'print_recipe')}
 
 
