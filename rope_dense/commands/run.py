@@ -18,10 +18,11 @@ from torch import distributed
 
 from ..project.building import NAMED
 
-# Warnings about calls and defaults of mmdet, mmseg and pycocotools, which no user can mend.
+# Warnings about calls and defaults of mmcv, mmdet, mmseg and pycocotools, which no user can mend.
 NOISE = (
     'Default ``avg_non_ignore`` is False',
     'The draw is False',
+    'torch.meshgrid: in an upcoming release',
     r'__array__ implementation doesn.t accept a copy keyword',
 )
 
