@@ -78,7 +78,7 @@ def add_settings(page: Page, reports: Reports) -> None:
     trained = [report.get('losses', {}).get('loss', [[None]])[0][-1] for report in reports.values()]
     if trained[0] != trained[1]:
         rows.insert(0, ('last iteration of the training', *trained))
-    text = 'Folders of data and output are left out.'
+    text = 'Folders of data and output are left out, but for own.data_root.'
     if not rows:
         text = f'The runs have the same settings. {text}'
     elif len(rows) > SETTINGS:

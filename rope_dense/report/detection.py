@@ -39,6 +39,7 @@ from .ranked import Ranked
 
 SIZES = ('AP', 'AP small', 'AP medium', 'AP large')  # COCO's: below 32, below 96 pixels squared
 CROPS = 24
+LOW = 0.05  # AP50 below which errors are those of an untrained model
 CHECKS = {
     'class': 'similar classes in the confusion matrix, wrong labels',
     'place': 'image size, loose labels, length of the training',
@@ -218,7 +219,12 @@ def add_errors(page: Page, matches: Matches, at_cuts: Matches) -> None:
     page.add_figure('errors', figures.bars({'': gains}, LOST), 'AP50 lost to each kind of error.')
     page.add_table('errors', rows)
     worst = max(ERRORS, key=lambda kind: gains[kind])
-    if gains[worst] > 0:
+    if page.figures['AP50'] < LOW:
+        page.advise(
+            f'AP50 is below {LOW}: train longer, and see whether the labels are right '
+            '(rope-dense browse-data). Kinds of error say little yet.'
+        )
+    elif gains[worst] > 0:
         page.advise(
             f'The largest kind of error is {worst!r}, {gains[worst]:.3f} of AP50. '
             f'Check: {CHECKS[worst]}.'
