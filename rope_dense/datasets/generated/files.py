@@ -7,10 +7,10 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from mmengine.utils import track_iter_progress
 from pycocotools import mask as coco_mask
 
 from ...utils.atomic_write import atomic_folder
+from ...utils.progress import progress
 from .rooms import make_room, render_room
 from .rotated_shapes import ROTATED_METAINFO, RotatedShape, make_rotated_scene
 from .shapes import METAINFO, SPLITS, Scene, make_scene, render
@@ -151,7 +151,7 @@ def _write_depth(root: Path, settings: ShapesSettings, split: str) -> None:
     depths.mkdir(parents=True)
     count = getattr(settings, split)
     print(f'depth {split}: {count} images of {settings.size[0]} x {settings.size[1]}')
-    for index in track_iter_progress(range(count)):
+    for index in progress(range(count), f'depth {split}'):
         image, depth = render_room(make_room(settings.seed, split, index), *settings.size)
         _write_image(images / f'{index:08d}.jpg', image)
         _write_image(depths / f'{index:08d}.png', (1000 * depth + 0.5).astype(np.uint16))
@@ -180,7 +180,7 @@ def _rendered(
     height, width = settings.size
     count = getattr(settings, split)
     print(f'{title}: {count} images of {height} x {width}')
-    for index in track_iter_progress(range(count)):
+    for index in progress(range(count), title):
         scene = (make_rotated_scene if rotated else make_scene)(
             settings.seed, split, index, aspect=width / height, colors=settings.colors
         )

@@ -17,7 +17,7 @@ from PIL.ImageFile import ImageFile
 
 from ..labels.files import PILLOW_SUFFIXES
 
-SUFFIXES = ('.png', '.tif', '.tiff')
+DEEP_SUFFIXES = ('.png', '.tif', '.tiff')
 MAX_SAMPLE_VALUE = 281  # tag of TIFF
 READ = 50  # files at most, to find their range
 
@@ -37,7 +37,7 @@ class LoadDeepImage(BaseTransform):
 
     def transform(self, results: dict) -> dict:
         path = results.get('img_path')
-        if path and Path(path).suffix.lower() in SUFFIXES:
+        if path and Path(path).suffix.lower() in DEEP_SUFFIXES:
             pixels = read_deep(Path(path))
             if pixels is not None:
                 results['img'] = to_8_bits(pixels, self.max_value)
@@ -62,7 +62,7 @@ def range_of(files: Iterable[Path]) -> int | None:
     It is what TIFF files say (MaxSampleValue), else the end of the bits that the brightest of up to
     50 images uses: 4095 for 12 bits. Images of 8 bits among them do not count.
     """
-    candidates = sorted(file for file in files if file.suffix.lower() in SUFFIXES)
+    candidates = sorted(file for file in files if file.suffix.lower() in DEEP_SUFFIXES)
     few = candidates[:: -(-len(candidates) // READ)] if candidates else []
     values = [value for file in few if is_deep(file) and (value := largest(file))]
     white = 2 ** max(values, default=0).bit_length() - 1

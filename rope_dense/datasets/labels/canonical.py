@@ -13,16 +13,15 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 
 from filelock import FileLock
-from tqdm import tqdm
 
 from ...utils.atomic_write import atomic_folder, atomic_write_text
+from ...utils.progress import progress
 from .annotations import NO_OUTLINE, Rules, annotate, chosen_classes
 from .files import IMAGE_SUFFIXES, class_name, list_files
 from .objects import LabelFolder, Labelled, Labels, Report
@@ -145,8 +144,8 @@ def write(
         )
         report, counts = Report(), Counts()
         _, items = folder.format.read(labels, folder.classes, report)
-        shown = progress(items, split, labels)
-        images = counts.counted(annotate(shown, labels.images, rules, report))
+        items = shown(items, split, labels)
+        images = counts.counted(annotate(items, labels.images, rules, report))
         write_coco(target / f'{split}.json', images, chosen)
         if not counts.num_images:
             raise ValueError(nothing_read(folder, split, report))
@@ -205,25 +204,17 @@ def labelled_classes(folder: LabelFolder) -> tuple[str, ...]:
         names, items = folder.format.read(labels, None, report)
         if names:
             return tuple(map(class_name, names))
-        shown = progress(items, split, labels)
-        found |= {class_name(shape.label) for item in shown for shape in item.shapes}
+        items = shown(items, split, labels)
+        found |= {class_name(shape.label) for item in items for shape in item.shapes}
     if not found and report.lines():  # the cause of it
         raise ValueError(nothing_read(folder, 'train', report))
     return tuple(sorted(found))
 
 
-def progress(items: Iterable[Labelled], split: str, labels: Labels) -> Iterator[Labelled]:
-    """The items, with a bar once it takes longer than a few seconds."""
-    shown = tqdm(
-        items,
-        f'reading {WORDS[split]} labels',
-        total=labels.names and len(labels.names),
-        unit=' images',
-        delay=3,
-        mininterval=0.2 if sys.stderr.isatty() else 10,
-        leave=False,
-    )
-    return iter(shown)
+def shown(items: Iterable[Labelled], split: str, labels: Labels) -> Iterator[Labelled]:
+    """The items, with their progress."""
+    total = len(labels.names) if labels.names else None
+    return progress(items, f'reading {WORDS[split]} labels', total)
 
 
 def write_coco(
