@@ -102,6 +102,17 @@ def test_labels_are_those_of_the_inferencer(
         assert (tmp_path / 'pictures' / f'{file.stem}.jpg').is_file()
 
 
+def test_a_list_from_python(
+    detector: str, detector_weights: str, pictures: Path, tmp_path: Path
+) -> None:
+    images = sorted(pictures.iterdir())
+    given = dict(out=tmp_path / 'out', size='64', cfg_options={'model.test_cfg.max_per_img': 3})
+    folder = predict_images.predict(detector, detector_weights, images, score=0.0, **given)
+    content = mmengine.load(folder / 'predictions.json')
+    assert [image['file_name'] for image in content['images']] == [path.name for path in images]
+    assert len(content['annotations']) == 3 * len(images)
+
+
 def test_a_video_stays_one(
     predict: Main, detector: str, detector_weights: str, pictures: Path, tmp_path: Path
 ) -> None:

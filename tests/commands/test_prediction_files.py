@@ -1,4 +1,4 @@
-"""Messages of predict when it writes no box."""
+"""Files of predictions: the message without a box, and images that are done."""
 
 from pathlib import Path
 
@@ -33,3 +33,15 @@ def test_no_box_is_above_the_least_score(tmp_path: Path, monkeypatch: pytest.Mon
         'b.png', 'b.jpg', np.zeros((8, 8, 3), np.uint8), DetDataSample(pred_instances=instances)
     )
     assert (said := files.close()).startswith('1 objects in 1 images: ') and '\n' not in said
+
+
+def test_an_image_is_done_when_all_tasks_are(tmp_path: Path) -> None:
+    """A kill may come between two tasks."""
+    writers = {
+        name: prediction_files.FeatureFiles(tmp_path / name, ImageJournal(tmp_path / name, {}))
+        for name in ('a', 'b')
+    }
+    files = prediction_files.TaskFiles(tmp_path, writers)
+    for name, image in (('a', 'x.png'), ('a', 'y.png'), ('b', 'x.png')):
+        writers[name].journal.add(dict(file_name=image))
+    assert files.done() == {'x.png'}

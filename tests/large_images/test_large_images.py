@@ -261,6 +261,16 @@ def test_work_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     assert Journal(tmp_path / 'work', dict(tile=8)).content.read_bytes() == b'onetwothree'
 
 
+def test_quick_steps_are_noted_together(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / 'work', dict(tile=8), seconds=1000)
+    journal.finish_step(b'one')
+    journal.noted -= 1000
+    journal.finish_step(b'two')
+    journal.finish_step(b'three')
+    again = Journal(tmp_path / 'work', dict(tile=8))
+    assert again.finished == 2 and again.content.read_bytes() == b'onetwo'
+
+
 def test_work_of_other_settings_is_refused(tmp_path: Path) -> None:
     Journal(tmp_path / 'work', dict(tile=8, overlap=2)).finish_step(b'one')
     with pytest.raises(JournalError, match=r'other settings: tile 8, now 16$'):
