@@ -13,7 +13,7 @@ import torch
 from mmengine.config import Config
 
 from helpers.small_configs import make_data, small_config
-from rope_dense.checks.model import build_model
+from rope_dense.checks.model import random_model
 from rope_dense.datasets.generated import METAINFO
 from rope_dense.project.find import best_checkpoint
 from rope_dense.project.load import load_config
@@ -81,7 +81,7 @@ def make_run(name: str, data: Path, folder: Path) -> Path:
     folder.mkdir()
     config = small_config(name, data, folder)
     cfg = load_config(str(config))
-    torch.save(dict(state_dict=build_model(cfg).state_dict()), folder / 'best_mAP_iter_2.pth')
+    torch.save(dict(state_dict=random_model(cfg).state_dict()), folder / 'best_mAP_iter_2.pth')
     log = folder / '20260101' / 'vis_data' / 'scalars.json'
     log.parent.mkdir(parents=True)
     lines = [dict(loss=2.0, loss_cls=1.0, step=1), {'coco/bbox_mAP': 0.5, 'time': 1.0, 'step': 1}]
