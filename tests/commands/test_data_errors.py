@@ -12,7 +12,7 @@ from PIL import Image
 from helpers.small_configs import CONFIGS
 from helpers.tool_names import TRAIN_DATA, Fails, Main
 from rope_dense.checks import data as data_checks
-from rope_dense.checks.model import build_model
+from rope_dense.checks.model import random_model
 from rope_dense.project.errors import UsageError
 
 
@@ -194,7 +194,7 @@ def test_images_that_the_model_refuses(
 ) -> None:
     """Narrower than a patch; of two sizes in a batch: the message names the images."""
     data, weights = own_data / 'ade', tmp_path / 'x.pth'
-    torch.save(build_model(Config.fromfile(segmentor)).state_dict(), weights)
+    torch.save(random_model(Config.fromfile(segmentor)).state_dict(), weights)
     narrow = min((data / 'images' / 'validation').iterdir())
     names = ['experiment_name=refused', 'visualizer.name=refused']
     argv = [segmentor, str(weights), '--data-root', str(data), '--work-dir', str(tmp_path / 'work')]

@@ -123,11 +123,11 @@ def test_resume_from_a_path_without_running_code_from_it(
 
 @pytest.fixture(scope='module')
 def tested(trained: Trained, run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a test of the last checkpoint, with predictions and pictures."""
+    """The folder of a test of the last checkpoint, with predictions."""
     folder = tmp_path_factory.mktemp('tested')
     out = folder / ('out.pkl' if trained.name in DETECTION else 'out')
     checkpoint = trained.work_dir / 'iter_3.pth'
-    options = ['--work-dir', folder / 'work', '--out', out, '--show-dir', folder / 'pictures']
+    options = ['--work-dir', folder / 'work', '--out', out]
     run('test', trained.config, checkpoint, *options)
     return folder
 
@@ -175,17 +175,6 @@ def read_labels(path: Path) -> np.ndarray:
     labels = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
     assert labels.shape == (HEIGHT, WIDTH) and labels.min() >= 1 and labels.max() <= 7
     return labels
-
-
-def test_pictures_of_all_images_are_drawn(trained: Trained, tested: Path) -> None:
-    folder = tested / 'pictures'
-    if trained.name in SEGMENTATION:
-        pictures = sorted((folder / 'vis_data' / 'vis_image').iterdir())
-    else:
-        pictures = sorted(folder.iterdir())
-    assert len(pictures) == 2
-    assert all(f'{i:08d}' in picture.name for i, picture in enumerate(pictures))
-    assert all(cv2.imread(str(picture)).std() > 0 for picture in pictures)
 
 
 def test_tta_merges_the_views(trained: Trained, tested: Path, run: Run, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from helpers.small_configs import make_data
 from helpers.tool_names import Fails, Main
-from rope_dense.checks.model import build_model, build_shapes
+from rope_dense.checks.model import build_model, build_shapes, random_model
 from rope_dense.checks.random_weights import warn_of_random_weights
 from rope_dense.checks.recipe import positions_text
 from rope_dense.project.errors import UsageError
@@ -111,7 +111,7 @@ def test_labels_that_the_evaluator_does_not_ignore(
     test: Main, segmentor: str, fails: Fails, tmp_path: Path
 ) -> None:
     data, weights = make_data(tmp_path / 'data') / 'ade', tmp_path / 'x.pth'
-    torch.save(build_model(Config.fromfile(segmentor)).state_dict(), weights)
+    torch.save(random_model(Config.fromfile(segmentor)).state_dict(), weights)
     path = min((data / 'annotations' / 'validation').iterdir())
     mask = np.asarray(Image.open(path)).copy()
     mask[0, 0] = 12
