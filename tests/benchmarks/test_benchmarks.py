@@ -26,7 +26,6 @@ import peers
 import run
 from bench_backbone import JOBS, within, work
 from bench_rotate import bench_rotate, check
-from flagships import FLAGSHIPS
 from measure import Case, compare, in_new_process, peak_memory, quantiles, table, write_csv
 from page import page
 from rope_dense.rope.rotate import Implementation
@@ -362,20 +361,15 @@ def test_what_cannot_run_says_so(
 def test_the_program_for_a_gpu_runs_on_one_that_pretends(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    arguments = ['--pretend', '--out', str(tmp_path)]
+    """The sections that take seconds; the others measure models, which tests run on this GPU."""
+    sections = 'correctness', 'rotation', 'graphs', 'blocks', 'compile', 'two-gpus'
+    arguments = [*sections, '--pretend', '--out', str(tmp_path)]
     assert gpu.main(arguments) == 0
-    rows = {section: read(tmp_path / f'gpu-{section}.csv') for section in gpu.SECTIONS}
+    rows = {section: read(tmp_path / f'gpu-{section}.csv') for section in sections}
     checked = [row for row in rows['correctness'] if row['values']]
     assert {row['implementation'] for row in checked} == {'packed', 'triton'}
     assert all(row['ok'] == 'True' and float(row['grad_angles']) < 1e-2 for row in checked)
-    assert all(row['ok'] == 'True' for row in rows['parity']) and len(rows['parity']) == 6
     assert {row['bench'] for row in rows['rotation']} == {'rotate', 'rotate and attend'}
-    assert {row['work'] for row in rows['backbones']} == {'swin tiny', 'swin tiny, compiled'}
-    left_out, *timed = rows['realtime']
-    assert left_out['implementation'] == 'transformers, graph'
-    assert 'not permitted when stream is capturing' in left_out['left_out']  # it waits for the GPU
-    names = ['transformers', 'rope_dense', 'rope_dense, graph', 'rope_dense, deployed']
-    assert [row['implementation'] for row in timed] == [*names, 'rope_dense, deployed, graph']
     assert [row['implementation'] for row in rows['graphs']] == ['eager', 'graph']
     assert float(rows['graphs'][1]['error']) == 0  # of another image than the captured one
     for section, bench in (('compile', 'compile'), ('blocks', 'compile by blocks')):
@@ -383,20 +377,18 @@ def test_the_program_for_a_gpu_runs_on_one_that_pretends(
         assert int(counted['compilations']) == 0 and counted['ok'] == 'True'
         assert [row['implementation'] for row in compared] == ['eager', 'compiled'] * 2
         assert {row['bench'] for row in rows[section]} == {bench}
-    assert [row['work'].split(', ')[0] for row in rows['training']] == [*FLAGSHIPS, FP16]
-    assert all(row['ok'] == 'True' and float(row['peak_gb']) == 0 for row in rows['training'])
     assert [(row['implementation'], row['ok']) for row in rows['two-gpus']] == [
         (way, 'True') for way in ('one', 'DDP', 'FSDP')
     ]
     text = (tmp_path / 'gpu.md').read_text()
-    assert text.count('\n## ') == len(gpu.SECTIONS) + 1 and '## Not as it should be' not in text
+    assert text.count('\n## ') == len(sections) and '## Not as it should be' not in text
     capsys.readouterr()
     assert gpu.main(arguments) == 0  # repeats nothing
     assert (tmp_path / 'gpu.md').read_text() == text
     assert all(
         line.endswith(': before')
         for line in capsys.readouterr().out.splitlines()
-        if line.startswith(gpu.SECTIONS) and ':' in line
+        if line.startswith(sections) and ':' in line
     )
 
 
