@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..utils.config_parts import nodes
-
 AUGMENTS = ('published', 'light', 'none')
 FLIPS: dict[str, Any] = {
     'horizontal': dict(prob=0.5, direction='horizontal'),
@@ -13,12 +11,9 @@ FLIPS: dict[str, Any] = {
     'both': dict(prob=[0.25] * 3, direction=['horizontal', 'vertical', 'diagonal']),
 }
 LIGHT = (0.8, 1.25)  # range of the factor on the size of a test image
-COLOURS = ('PhotoMetricDistortion', 'PhotometricJitter', 'RandomColourGain')
 
 
-def fit_augmentation(
-    cfg: dict, augment: str, flip: str | None, hue: bool | None, mosaic: bool | None
-) -> None:
+def fit_augmentation(cfg: dict, augment: str, flip: str | None, mosaic: bool | None) -> None:
     """Set the training pipeline and the augmentation of batches, in place.
 
     'light' flips images and changes their size by ``LIGHT`` (by the stretching of batches where
@@ -26,7 +21,7 @@ def fit_augmentation(
     size stay.
 
     Args:
-        flip, hue: see ``Own``.
+        flip: see ``Own``.
         mosaic: see ``OwnRealtime``; None for recipes that join no images.
     """
     dataset = cfg['train_dataloader']['dataset']
@@ -40,8 +35,6 @@ def fit_augmentation(
         without_mosaics(dataset['pipeline'])
     if flip is not None:
         set_flip(dataset['pipeline'], flip)
-    if hue is not None:
-        set_hue(cfg, hue)
 
 
 def kind(step: dict) -> str:
@@ -84,17 +77,3 @@ def set_flip(pipeline: list[dict], flip: str) -> None:
     steps = [] if flip == 'none' else [dict(type=name, **FLIPS[flip])]
     place = places[0] if places else len(pipeline) - 1
     pipeline[place : place + len(places)] = steps
-
-
-def set_hue(cfg: dict, hue: bool) -> None:
-    """Add changes of colours where there are none, or keep the hue in those there are, in place."""
-    pipeline = cfg['train_dataloader']['dataset']['pipeline']
-    steps = [node for _, node in nodes(pipeline) if node.get('type') in COLOURS]
-    if hue and not steps:
-        pipeline.insert(len(pipeline) - 1, dict(type='PhotometricJitter'))
-    elif not hue:
-        for step in steps:
-            prob = step.get('prob', 0.5)
-            step.clear()
-            step.update(type='PhotometricJitter', hue=(0.0, 0.0), reorder=False, prob=prob)
-    cfg['custom_imports']['imports'].append('rope_dense.datasets.photometric')

@@ -136,6 +136,6 @@ def finished(cfg: dict, own: Own, mosaic: bool | None = None) -> dict:
     """
     if find_spec('tensorboard'):
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
-    fit_augmentation(cfg, own.augment, own.flip, own.hue, mosaic)
+    fit_augmentation(cfg, own.augment, own.flip, mosaic)
     fit_range(cfg, own.max_value)
     return cfg

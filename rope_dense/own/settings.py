@@ -47,7 +47,6 @@ class Own:
             files name or use (``range_of``).
         augment: 'published' (the recipe's), 'light' (flips and small changes of size) or 'none'.
         flip: 'horizontal', 'vertical', 'both' or 'none'; None for the one of `augment`.
-        hue: whether colours change their hue; None for the choice of `augment`.
     """
 
     data_root: str
@@ -67,7 +66,6 @@ class Own:
     max_value: int | None = None
     augment: str = 'published'
     flip: str | None = None
-    hue: bool | None = None
 
     multiple: ClassVar[int] = 1  # of pixels: what the size must be
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 import torch
@@ -136,30 +134,6 @@ def test_flips_are_chosen(data: Path, task: str, augment: str) -> None:
     first_batch(both)
 
 
-@pytest.mark.parametrize('task', TASKS)
-def test_hue_is_kept(data: Path, task: str) -> None:
-    """The colours of a red image stay red, whatever its brightness."""
-    cfg = load(task, data, hue=False)
-    steps = [n for _, n in nodes(cfg.train_dataloader.dataset.pipeline) if n.get('type') in COLOURS]
-    assert bool(steps) == (task not in ('detection', 'instance'))
-    red = np.full((4, 4, 3), (40, 40, 200), np.uint8)
-    random.seed(0)
-    for step in steps:
-        jitter = TRANSFORMS.build(dict(step, prob=1.0))
-        hues = {
-            int(cv2.cvtColor(jitter.transform(dict(img=red))['img'], cv2.COLOR_BGR2HSV)[0, 0, 0])
-            for _ in range(30)
-        }
-        assert hues <= {0, 1, 179}
-
-
-@pytest.mark.parametrize('task', TASKS)
-def test_colours_are_added(data: Path, task: str) -> None:
-    cfg = load(task, data, augment='light', hue=True)
-    assert step_types(cfg)[-2] == 'PhotometricJitter'
-    first_batch(cfg)
-
-
 @pytest.mark.parametrize('task', ['realtime', 'realtime_masks'])
 def test_mosaics_are_left_out(data: Path, task: str) -> None:
     cfg = load(task, data, mosaic=False)
@@ -176,7 +150,6 @@ def test_mosaics_are_left_out(data: Path, task: str) -> None:
     [
         ('detection', dict(augment='strong'), 'own.augment must be one of'),
         ('detection', dict(flip='up'), 'own.flip must be'),
-        ('detection', dict(hue='red'), 'own.hue must be'),
         ('semantic', dict(mosaic=True), 'own.mosaic: no such setting'),
         ('realtime', dict(mosaic=True, augment='light'), "needs own.augment='published'"),
     ],
