@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,8 @@ def predicted(model: nn.Module, image: Tensor) -> Tensor:
     return torch.stack(depths)
 
 
-@pytest.mark.parametrize('make', [linear, pytest.param(dpt, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize('make', [linear, dpt])
 @torch.no_grad()
 def test_onnx(make: Callable[[], nn.Module], tmp_path: Path) -> None:
     model, path = make(), tmp_path / 'depth.onnx'
@@ -62,10 +64,12 @@ def test_onnx(make: Callable[[], nn.Module], tmp_path: Path) -> None:
         assert_same(run(runtime, image), [expected])
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    'make', [linear, pytest.param(partial(dpt, bins='mixed'), marks=pytest.mark.slow)]
+)
 @torch.no_grad()
-def test_pt2(tmp_path: Path) -> None:
-    model, path = dpt(bins='mixed'), tmp_path / 'depth.pt2'
+def test_pt2(make: Callable[[], nn.Module], tmp_path: Path) -> None:
+    model, path = make(), tmp_path / 'depth.pt2'
     export(model, path)
     exported = torch.export.load(path).module()
     for size in SIZES:

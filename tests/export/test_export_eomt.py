@@ -52,7 +52,8 @@ def predicted(model: nn.Module, image: Tensor) -> list[Tensor]:
     return [classes.softmax(-1), masks.sigmoid()]
 
 
-@pytest.mark.parametrize('kind', [pytest.param('eomt', marks=pytest.mark.slow), 'pmt'])
+@pytest.mark.slow
+@every_kind
 @torch.no_grad()
 def test_detector(kind: str, tmp_path: Path) -> None:
     model, path = strong(build_model('panoptic', kind)), tmp_path / 'eomt.onnx'
