@@ -54,11 +54,16 @@ def strong(model: nn.Module) -> nn.Module:
 # ------------------------------------------------------------------------ sizes
 
 
-@pytest.mark.parametrize('family', ['nat', 'dinat'])
-@pytest.mark.parametrize('size', PUBLISHED)
-def test_sizes_are_the_published_ones(family: str, size: str) -> None:
+@pytest.mark.parametrize(
+    'size',
+    [
+        pytest.param(size, marks=() if size in ('mini', 's_tiny') else pytest.mark.slow)
+        for size in PUBLISHED
+    ],
+)
+def test_sizes_are_the_published_ones(size: str) -> None:
     with torch.device('meta'):
-        model = RoPENAT(f'{family}_{size}', **RPB, out_indices=(3,)).eval()
+        model = RoPENAT(f'dinat_{size}', **RPB, out_indices=(3,)).eval()
     head = 1001 * model.out_channels[0] - 1
     parameters = sum(p.numel() for p in model.parameters()) + head
     with FlopCounterMode(display=False) as counter, torch.no_grad():
@@ -131,7 +136,7 @@ def test_published_weights_give_the_published_maps(
             assert relative_error(actual[0], of) < 1e-9
 
 
-@pytest.mark.parametrize('name', RoPENAT.ARCHS)
+@pytest.mark.parametrize('name', ['nat_mini', 'nat_base', 'dinat_base', 'dinat_s_tiny'])
 def test_every_published_layout_loads_strictly(name: str, tmp_path: Path) -> None:
     with torch.device('meta'):
         arch = RoPENAT(name, rope=None).arch

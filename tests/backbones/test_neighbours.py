@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from itertools import cycle
 from types import SimpleNamespace
 
 import pytest
@@ -132,17 +133,14 @@ def rotation_of(freqs: Tensor, centres: Size | None = None) -> Callable[[Tensor]
     return rotated
 
 
+SETTINGS = [(True, False, False), (True, True, True), (False, True, False)]
+
+
 @pytest.mark.parametrize(
-    'rope, bias, traced',
-    [
-        pytest.param(False, False, False, marks=pytest.mark.slow),
-        pytest.param(False, True, False, marks=pytest.mark.slow),
-        (True, False, False),
-        (True, True, True),
-    ],
+    'grid, kernel, dilation, rope, bias, traced',
+    [(*case, *settings) for case, settings in zip(CASES, cycle(SETTINGS), strict=False)],
     indirect=['traced'],
 )
-@every_case
 def test_values_and_gradients(
     traced: None,
     grid: tuple[int, int],

@@ -22,7 +22,8 @@ ROPES = {
     'that fits the grid': lambda: MixedRoPE(HEAD_DIM, HEADS, coordinates=dict(type='centres')),
 }
 every_rope = pytest.mark.parametrize('rope', ROPES.values(), ids=ROPES)
-every_grid = pytest.mark.parametrize('grid', [(6, 4), (5, 3), (2, 5), (1, 2)])
+GRIDS = (6, 4), (5, 3), (2, 5), (1, 2)
+every_grid = pytest.mark.parametrize('grid', GRIDS)
 every_form = pytest.mark.parametrize('form', ['copy', 'global'])
 
 
@@ -98,8 +99,7 @@ def twice_with_copies(module: Attention, x: Tensor, grid: Size, mask_padding: bo
 
 
 @every_rope
-@every_grid
-@pytest.mark.parametrize('mask_padding', [False, True])
+@pytest.mark.parametrize('grid, mask_padding', [*zip(GRIDS, [False, True] * 2, strict=True)])
 def test_copies_equal_the_reference(rope, grid: Size, mask_padding: bool):
     module = random(Attention(C, HEADS, rope=rope(), num_prefix_tokens=P))
     options = dict(num_copies=P, mask_padding=mask_padding, device=CPU)

@@ -149,6 +149,7 @@ def test_training_with_a_stem() -> None:
     assert torch.equal(model.patch_embed.convs[0].bn.running_mean, before)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_export_of_a_stem_with_dynamic_sizes() -> None:
     arch = dict(RoPEViT.ARCHS['ecvit_tiny'], embed_dims=32, num_heads=2, depth=1)

@@ -7,7 +7,6 @@ import torch
 from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor
 
-from helpers.pairwise import pairwise
 from helpers.reference import relative_error
 from helpers.small_checkpoints import randomize
 from rope_dense.backbones import RoPEViT
@@ -63,10 +62,12 @@ def timm_pair(timm: ModuleType, size: str, variant: str, img_size, depth: int):
     return theirs.eval(), ours.eval()
 
 
-@pairwise(
-    img_size=[224, 384, (160, 272)],
-    variant=['', 'mixed_', 'ape_', 'mixed_ape_'],
-    size=['small', 'base', 'large'],
+@pytest.mark.parametrize(
+    'size, variant, img_size',
+    [
+        *(('small', '', 224), ('small', 'mixed_', (160, 272)), ('small', 'ape_', (160, 272))),
+        *(('base', 'mixed_ape_', 384), ('base', '', (160, 272)), ('large', 'mixed_', 224)),
+    ],
 )
 @torch.no_grad()
 def test_same_weights_same_tokens_as_timm(timm: ModuleType, size: str, variant: str, img_size):
@@ -79,7 +80,7 @@ def test_same_weights_same_tokens_as_timm(timm: ModuleType, size: str, variant: 
     assert relative_error(maps[0], first[0]) < 1e-5
 
 
-@pytest.mark.parametrize('variant', ['', 'mixed_', 'ape_', 'mixed_ape_'])
+@pytest.mark.parametrize('variant', ['', 'mixed_ape_'])
 @torch.no_grad()
 def test_same_tokens_as_timm_at_full_depth(timm: ModuleType, variant: str):
     theirs, ours = timm_pair(timm, 'small', variant, 224, depth=12)

@@ -223,6 +223,7 @@ def test_plans_are_cached_by_all_that_they_depend_on():
     assert not any(tensor.is_inference() for tensor in tensors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('shift, mask_padding', [((1, 2), False), ((0, 0), True)])
 def test_plans_of_any_size_compile_once(shift: Token, mask_padding: bool):
     """Sizes that change from call to call, which the compiler does not know as numbers."""

@@ -52,6 +52,7 @@ def test_same_tokens_as_timm_through_a_file(timm: ModuleType, model, tmp_path: P
 
 
 @pytest.mark.filterwarnings('ignore:for .*freqs. copying from a non-meta parameter')
+@pytest.mark.slow
 @pytest.mark.parametrize('model', MODELS, ids=NAMES)
 def test_every_key_and_shape_of_the_full_size(timm: ModuleType, model, tmp_path: Path):
     with torch.device('meta'):

@@ -109,6 +109,7 @@ def without_memory(path: Path) -> dict[str, Tensor]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('path', sorted((CONFIGS / 'deim').glob('*.py')), ids=lambda p: p.stem)
 def test_every_key_of_the_full_sizes(path: Path) -> None:
     """The configs' models to their authors' layouts and back."""

@@ -180,6 +180,7 @@ def test_every_parameter_has_a_gradient():
     assert not without
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_export_with_dynamic_sizes():
     model = RoPEViT(dict(SMALL, depth=2, window_block_indexes=(0,))).eval()

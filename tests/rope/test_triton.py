@@ -300,6 +300,7 @@ def test_what_the_kernel_cannot_take(monkeypatch: pytest.MonkeyPatch):
         assert not triton_rotary.is_supported(torch.randn(1, 4, 3, 1, 4, device='cuda'))
 
 
+@pytest.mark.slow
 def test_the_package_does_not_import_triton():
     code = """
 import sys
