@@ -87,6 +87,8 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 def check_command(words: list[str]) -> None:
     """Fail for a command that is not there, or for options that it does not take."""
+    configs = {word for word in words if re.match(r'configs/(?!own/cats)\S+\.py$', word)}
+    assert all((ROOT / config).is_file() for config in configs), configs
     if words[:2] == ['rope-dense', 'research']:
         check_arguments(RESEARCH, words[2:])
     elif words[:1] == ['rope-dense']:
