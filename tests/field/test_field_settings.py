@@ -140,7 +140,7 @@ def config_of_training(monkeypatch: pytest.MonkeyPatch, start: Any) -> dict:
         raise ReadError(load_config(*given))
 
     with monkeypatch.context() as patch:
-        patch.setattr('rope_dense.project.load.load_config', read)
+        patch.setattr('rope_dense.training.train.load_config', read)
         with pytest.raises(ReadError) as caught:
             start()
     return caught.value.args[0].to_dict()
