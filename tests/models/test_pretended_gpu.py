@@ -39,7 +39,8 @@ VIT = dict(embed_dims=32, depth=2, num_heads=2)
 SWIN = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
 BACKBONES: dict[str, Callable[[], nn.Module]] = {
     'windows, recomputed': lambda: RoPEViT(
-        *(VIT, 8),
+        VIT,
+        patch_size=8,
         rope=MIXED,
         window_size=4,
         window_block_indexes=[0],
