@@ -4,7 +4,8 @@ Importing the package registers what models and their training are made of in mm
 a config asks for it with `custom_imports = dict(imports=['rope_dense'])`. Sharded training
 (`rope_dense.engine.fsdp`) registers itself where the tools import it, `rope_dense.research` where a
 config asks for it. What needs mmdet or
-mmseg is registered where that package can be imported; where it is broken, a warning says so. With
+mmseg is registered where that package can be imported; where it is broken, a warning says so. Where
+mmcv has no compiled operators, `rope_dense.operators` takes their place. With
 torch alone, `rope_dense.rope` works and a warning says what to install.
 """
 
@@ -13,6 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from .operators import provide_extension
 from .utils.requirements import installation_advice, missing_packages
 from .version import __version__
 
@@ -63,4 +65,5 @@ def __getattr__(name: str) -> Any:
 if missing := missing_packages():
     warnings.warn(installation_advice(missing), stacklevel=2)
 else:
+    provide_extension()
     _import_parts()
