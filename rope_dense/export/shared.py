@@ -37,7 +37,6 @@ class SharedGraph(Graph):
             for part in graph.modules():
                 if isinstance(part, TaskBackbone):
                     share(shared.backbone, part)
-                    part.current = shared.current
         shared.tasks = nn.ModuleDict()
         heights, widths = zip(*(graph.least for graph in self.graphs.values()), strict=True)
         self.least = max(heights), max(widths)

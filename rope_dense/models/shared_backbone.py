@@ -1,6 +1,6 @@
 """One frozen backbone under the trained heads of several tasks, in one pass.
 
-Letters: B images, C channels.
+Letters: B images, N tokens, H x W token grid, C channels.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from inspect import signature
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from mmengine.structures import BaseDataElement, PixelData
 from torch import Tensor, nn
 
 from ..backbones import RoPEViT
+from ..backbones.block import Block
 from ..backbones.layers import to_map
 from ..checkpoints.errors import CheckpointError
 from ..checkpoints.fetch import fetch
@@ -86,7 +88,7 @@ class SharedBackbone(BaseModel):
         super().__init__(common_preprocessor(configs))
         self.configs, self.features = configs, features
         self.dataset_metas: dict[str, dict] = {}
-        self.current, self.tasks = Pass(), nn.ModuleDict()
+        self.tasks = nn.ModuleDict()
         needed = set[int]()
         for name, cfg in configs.items():
             model, checkpoint = build_task(name, cfg), tasks[name].get('checkpoint')
@@ -99,7 +101,6 @@ class SharedBackbone(BaseModel):
                 first = next(iter(tasks.values())).get('checkpoint') or 'random weights'
                 check_equal_weights(self.backbone, model.backbone, (first, checkpoint))
             share(self.backbone, model.backbone)
-            model.backbone.current = self.current
             needed.update(model.backbone.out_indices)
             self.tasks[name] = model
         if features:
@@ -174,39 +175,53 @@ class SharedBackbone(BaseModel):
 
     @contextmanager
     def encoded(self, image: Tensor) -> Iterator[None]:
-        """Within this context, the backbones of the tasks give the tokens of one pass of images."""
+        """Within this context, the backbones of the tasks give the tokens of one pass of images.
+
+        In this thread only: others may run the model at the same time.
+        """
         tokens, grid = self.backbone.block_tokens(image, self.indices)
-        self.current.tokens = dict(zip(self.indices, tokens, strict=True))
-        self.current.grid = grid
+        by_index = dict(zip(self.indices, tokens, strict=True))
+        before = PASS.set(Pass(self.backbone.blocks, by_index, grid))
         try:
             yield
         finally:
-            self.current.tokens = {}
+            PASS.reset(before)
 
     def feature_map(self) -> Tensor:
         """The normalised map [B, C, H, W] of the images of this pass."""
-        x = self.backbone.norm(self.current.tokens[self.indices[-1]])
-        x = to_map(x[:, self.backbone.num_prefix_tokens :], self.current.grid)
+        current = PASS.get()
+        assert current is not None, 'call it within encoded()'
+        x = self.backbone.norm(current.tokens[self.indices[-1]])
+        x = to_map(x[:, self.backbone.num_prefix_tokens :], current.grid)
         return F.normalize(x, dim=1)
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Pass:
-    """The tokens of some images after each block that a head needs; none between two passes."""
+    """The tokens of some images after each block that a head needs.
 
-    tokens: dict[int, Tensor] = field(default_factory=dict)
-    grid: Size = (0, 0)
+    Attributes:
+        blocks: the blocks that the tokens passed, which all tasks of one model share.
+        tokens: [B, N, C] by index of the block.
+        grid: (H, W).
+    """
+
+    blocks: Sequence[Block]
+    tokens: dict[int, Tensor]
+    grid: Size
+
+
+PASS: ContextVar[Pass | None] = ContextVar('PASS', default=None)  # of this thread
 
 
 class TaskBackbone(RoPEViT):
     """The backbone of one task: makes its maps of the tokens of a pass, where there is one."""
 
-    current: Pass | None = None
-
     def block_tokens(self, image: Tensor, indices: Sequence[int]) -> tuple[list[Tensor], Size]:
-        if self.current is None or not self.current.tokens:
+        current = PASS.get()
+        if current is None or current.blocks is not self.blocks:  # of another model
             return super().block_tokens(image, indices)
-        return [self.current.tokens[index] for index in indices], self.current.grid
+        return [current.tokens[index] for index in indices], current.grid
 
 
 def share(source: RoPEViT, target: RoPEViT) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -154,10 +156,46 @@ def test_launches_are_those_of_one_backbone_and_of_the_heads(
         assert storages(backbone.state_dict()) <= storages(model.backbone.state_dict())
 
 
+@torch.no_grad()
 def test_nothing_is_left_of_a_pass(model: SharedBackbone) -> None:
-    with torch.no_grad(), pytest.raises(RuntimeError), model.encoded(torch.rand(1, 3, 64, 64)):
+    image = torch.rand(1, 3, 64, 64)
+    expected = model.tasks['depth'](image)
+    with pytest.raises(RuntimeError), model.encoded(torch.rand(1, 3, 64, 96)):
         raise RuntimeError('in a head')
-    assert not model.current.tokens
+    assert torch.equal(model.tasks['depth'](image), expected)
+
+
+@torch.no_grad()
+def test_a_pass_is_of_its_own_model(model: SharedBackbone, tasks: Tasks) -> None:
+    """Another model, or a copy, that runs within the pass of one."""
+    others = SharedBackbone(dict(depth=tasks['depth'])), copy.deepcopy(model)
+    image = torch.rand(1, 3, 64, 64)
+    with model.encoded(torch.rand(1, 3, 64, 96)):
+        for other in others:
+            assert other.tasks['depth'](image).shape[2:] == (64, 64)
+
+
+def test_threads_get_the_results_of_their_own_images(tasks: Tasks) -> None:
+    """200 calls of four threads on one model, each thread with images of its own size."""
+    model = SharedBackbone(dict(classes=tasks['classes']), features=True)
+    sizes = (32, 32), (32, 48), (48, 32), (16, 64)
+    images = [torch.rand(1, 3, *size) for size in sizes]
+    with torch.no_grad():
+        expected = [model(image) for image in images]
+
+    @torch.no_grad()
+    def work(index: int) -> int:
+        equal = 0
+        for _ in range(50):
+            found = model(images[index])
+            equal += all(
+                found[name].shape == x.shape and torch.equal(found[name], x)
+                for name, x in expected[index].items()
+            )
+        return equal
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(work, range(4))) == [50] * 4
 
 
 def test_it_does_not_train(model: SharedBackbone) -> None:
