@@ -19,7 +19,14 @@ from torch.fx.experimental import _config as shape_config
 from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling, RotaryEmbedding
 from ..rope.grid import build_scaling
 from ..utils.sizes import Size
-from ..utils.validation import check_indexes, check_integer, check_settings, is_integer, refuse
+from ..utils.validation import (
+    check_indexes,
+    check_integer,
+    check_settings,
+    check_size,
+    is_integer,
+    refuse,
+)
 from .archs import FinalNorm, WindowSetting
 from .block import Block, Plan, recompute
 from .layers import PatchEmbed, build_norm, module_list, to_map
@@ -257,8 +264,8 @@ class Backbone(BaseModule):
     def init_weights(self) -> None:
         """Initialise as ``init_cfg`` says; pre-trained weights are loaded strictly.
 
-        ``dict(type='Pretrained', checkpoint=..., prefix=...)`` takes what
-        ``checkpoints.load_pretrained`` takes; ``prefix`` may be left out. mmengine's own loader
+        ``dict(type='Pretrained', checkpoint=..., prefix=..., grid=...)`` takes what
+        ``checkpoints.load_pretrained`` takes; only ``checkpoint`` is needed. mmengine's own loader
         would continue with random weights where a checkpoint does not fit.
 
         Raises:
@@ -420,14 +427,17 @@ def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:
     """Return the initialisation with pre-trained weights; None for another.
 
     Raises:
-        ValueError: it has other settings than a checkpoint and a prefix, or stands beside others.
+        ValueError: it has other settings than a checkpoint, a prefix and a grid, or stands beside
+            others.
     """
     cfgs = [init_cfg] if isinstance(init_cfg, dict) else init_cfg or []
     if not any(cfg['type'] in ('Pretrained', PretrainedInit) for cfg in cfgs):
         return None
     if len(cfgs) > 1:
         raise ValueError(f"init_cfg: 'Pretrained' sets all weights, so it stands alone; got {cfgs}")
-    settings = check_settings('init_cfg', cfgs[0], ('type', 'checkpoint', 'prefix'))
+    settings = check_settings('init_cfg', cfgs[0], ('type', 'checkpoint', 'prefix', 'grid'))
+    if settings.get('grid') is not None:
+        settings = dict(settings, grid=check_size('init_cfg: grid', settings['grid']))
     return {'checkpoint': None, **settings}
 
 

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from ..backbones.base import Backbone
-from ..backbones.layers import resize_grid
 from ..rope import AxialRoPE, GridRoPE, MixedRoPE
 from ..utils.sizes import Size
 from .errors import CheckpointError
 from .incompatible import IncompatibleKeys, compare
-from .keys import StateDict, is_square
+from .keys import StateDict
 from .publishers.dinov3 import PERIODS
+from .tables import check_grid, find_grid, has_entries_like, in_tokens, resize
 
 # Parts that a configuration may leave out.
 OPTIONAL = re.compile(r'cls_token|norm\d*\.(weight|bias)')
@@ -40,15 +40,25 @@ BFLOAT16 = 2**-8  # relative; DINOv3's published periods are rounded to bfloat16
 
 @dataclass
 class LoadReport:
-    """Changes of the weights of a checkpoint, for the log."""
+    """Changes of the weights of a checkpoint, and what was assumed of them, for the log."""
 
+    assumed: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     resized: list[str] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
 
 
-def adapt(model: Backbone, weights: StateDict) -> tuple[StateDict, LoadReport]:
-    """Weights in our layout as the configuration of the model needs them, and their changes."""
+def adapt(
+    model: Backbone, weights: StateDict, grid: Size | None = None
+) -> tuple[StateDict, LoadReport]:
+    """Weights in our layout as the configuration of the model needs them, and their changes.
+
+    Args:
+        grid: see ``find_grid``.
+
+    Raises:
+        CheckpointError: see ``find_grid``.
+    """
     expected, report = model.state_dict(), LoadReport()
     weights = join_biases(weights, expected)
     computed = computed_freqs(model, weights)
@@ -56,10 +66,18 @@ def adapt(model: Backbone, weights: StateDict) -> tuple[StateDict, LoadReport]:
         if key in computed or (key not in expected and is_droppable(key, expected, weights)):
             report.dropped.append(key)
     adapted = {key: weights[key] for key in weights if key not in report.dropped}
-    for key, grid in model.position_tables().items():
-        if key in adapted and can_resize(adapted[key], expected[key]):
-            adapted[key] = resize(adapted[key], grid)
+    tables = model.position_tables()
+    check_grid(grid, tables)
+    for key, new in tables.items():
+        if key not in adapted or not has_entries_like(adapted[key], expected[key]):
+            continue
+        old = find_grid(key, adapted[key], new, grid)
+        if old is not None and old != new:
+            adapted[key] = resize(adapted[key], old, new)
             report.resized.append(key)
+        if old is not None and grid is None and new[0] != new[1]:
+            height, width = in_tokens(key, old)
+            report.assumed.append(f'{key} over {height} x {width}')
     for pattern in KEEP_INIT:
         if not any(pattern.fullmatch(key) for key in weights):
             report.new += [key for key in expected if pattern.fullmatch(key)]
@@ -150,21 +168,6 @@ def embeddings(model: Backbone) -> dict[str, GridRoPE]:
     return {f'{name}.freqs': module for name, module in modules if isinstance(module, GridRoPE)}
 
 
-def can_resize(table: Tensor, expected: Tensor) -> bool:
-    """True if two tables [.., H * W, C] differ in H * W alone, and the first is square."""
-    if table.ndim < 2 or table.ndim != expected.ndim or table.shape[-1] != expected.shape[-1]:
-        return False
-    return table.shape != expected.shape and is_square(table.shape[-2])
-
-
-def resize(table: Tensor, grid: Size) -> Tensor:
-    """A table [1, H * W, C] or [H * W, C] of a square grid on another grid."""
-    side = math.isqrt(table.shape[-2])
-    if table.ndim == 2:
-        return resize(table[None], grid)[0]
-    return resize_grid(table, (side, side), grid)
-
-
 def axial_keys(model: Backbone, weights: StateDict) -> list[str]:
     """Keys of axial frequencies, for a model with mixed frequencies of the same shape."""
     mixed = [key for key, rope in embeddings(model).items() if isinstance(rope, MixedRoPE)]
@@ -184,18 +187,22 @@ def is_axial(freqs: Tensor) -> bool:
     return bool(max(x[..., half:].abs().max(), y[..., :half].abs().max()) <= ROUNDING)
 
 
-def check_reference(model: Backbone, weights: StateDict, checkpoint: str) -> None:
+def check_reference(model: Backbone, weights: StateDict, grid: Size | None) -> None:
     """Raise CheckpointError unless the model's reference grid is the grid of pos_embed.
 
     Nothing else tells a checkpoint from one of another image size: pos_embed can be resized.
+
+    Args:
+        grid: (H, W) of pos_embed; None for a square.
     """
     positions = weights['pos_embed']
     side = math.isqrt(positions.shape[-2]) if positions.ndim > 1 else 0
+    height, width = grid or (side, side)
     for rope in embeddings(model).values():
         reference = rope.coordinates.reference
-        if isinstance(reference, tuple) and reference != (side, side):
+        if isinstance(reference, tuple) and reference != (height, width):
             raise CheckpointError(
-                f"{checkpoint}: its positions run over {side} x {side} patches, the model's "
+                f"its positions run over {height} x {width} patches, the model's "
                 f'over {reference[0]} x {reference[1]} (reference of the coordinates of rope): '
                 'take the arch of this checkpoint'
             )

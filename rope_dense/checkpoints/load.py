@@ -7,6 +7,7 @@ from mmengine.logging import print_log
 from mmengine.registry import WEIGHT_INITIALIZERS
 
 from ..backbones.base import Backbone
+from ..utils.sizes import Size
 from .adapting import LoadReport, adapt, check_reference, find_incompatible
 from .architectures import looks_like
 from .errors import CheckpointError, listed
@@ -22,17 +23,21 @@ class StrictPretrained:
     """``load_pretrained`` as an initialisation of mmengine; a backbone takes it for 'Pretrained'.
 
     Args:
-        checkpoint, prefix: see ``load_pretrained``.
+        checkpoint, prefix, grid: see ``load_pretrained``.
     """
 
-    def __init__(self, checkpoint: Location, prefix: str | None = None) -> None:
-        self.checkpoint, self.prefix = checkpoint, prefix
+    def __init__(
+        self, checkpoint: Location, prefix: str | None = None, grid: Size | None = None
+    ) -> None:
+        self.checkpoint, self.prefix, self.grid = checkpoint, prefix, grid
 
     def __call__(self, model: Backbone) -> None:
-        load_pretrained(model, self.checkpoint, self.prefix)
+        load_pretrained(model, self.checkpoint, self.prefix, self.grid)
 
 
-def load_pretrained(model: Backbone, checkpoint: Location, prefix: str | None = None) -> None:
+def load_pretrained(
+    model: Backbone, checkpoint: Location, prefix: str | None = None, grid: Size | None = None
+) -> None:
     """Load a checkpoint, published or of this package, into a backbone, and log the changes.
 
     The layout is recognised from the keys and converted. Then each weight of the model must be in
@@ -43,7 +48,7 @@ def load_pretrained(model: Backbone, checkpoint: Location, prefix: str | None = 
     - with their initial values, if the checkpoint has none: output norms of Swin (a pre-training
       has the last one or none), ViTDet's relative positions, and adapters;
     - resized (bicubic) to the image size and the window of the model: position embeddings and
-      relative position bias tables;
+      relative position bias tables; their own grid is ``grid``, or see ``tables.find_grid``;
     - frequencies: computed ones must equal the checkpoint's, if it has any; learned axial
       ones start at the axial values, if it has none.
 
@@ -54,14 +59,17 @@ def load_pretrained(model: Backbone, checkpoint: Location, prefix: str | None = 
         model: a backbone; unchanged if anything fails.
         checkpoint: see ``fetch``.
         prefix: see ``select_weights``.
+        grid: (H, W) tokens of the images, or of the windows, of the pre-training.
 
     Raises:
         CheckpointError: the checkpoint cannot be fetched or read, or it does not fit the model.
     """
-    load_weights(model, read_weights(checkpoint, prefix), str(checkpoint))
+    load_weights(model, read_weights(checkpoint, prefix), str(checkpoint), grid)
 
 
-def load_weights(model: Backbone, weights: StateDict, checkpoint: str) -> None:
+def load_weights(
+    model: Backbone, weights: StateDict, checkpoint: str, grid: Size | None = None
+) -> None:
     """``load_pretrained`` of weights that have been read from ``checkpoint``."""
     if are_ours(weights, model):
         layout = OURS
@@ -69,11 +77,11 @@ def load_weights(model: Backbone, weights: StateDict, checkpoint: str) -> None:
         layout = find_layout(weights, checkpoint, model.state_dict())
     try:
         ours = layout.to_ours(weights)
+        if layout.has_reference and 'pos_embed' in ours:
+            check_reference(model, ours, grid)
+        adapted, report = adapt(model, ours, grid)
     except CheckpointError as error:
         raise CheckpointError(f'{checkpoint} ({layout.name}): {error}') from error
-    if layout.has_reference and 'pos_embed' in ours:
-        check_reference(model, ours, checkpoint)
-    adapted, report = adapt(model, ours)
     if incompatible := find_incompatible(model, adapted):
         raise CheckpointError(
             f'{checkpoint} ({layout.name}) does not fit {type(model).__name__}:\n'

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..backbones import RoPENAT
 from ..backbones.layers import init_transformer
-from ..checkpoints.adapting import can_resize, resize
+from ..checkpoints.tables import find_grid, has_entries_like, resize
 from ..engine.param_groups import role_of
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_size
@@ -149,10 +149,13 @@ class TimmClassifier(RoPEClassifier):
         For fine-tuning at another size (``--initial-checkpoint``).
         """
         expected = self.backbone.state_dict()
-        for key, grid in self.backbone.position_tables().items():
-            name = f'{prefix}{PREFIX}{key}'
-            if name in state_dict and can_resize(state_dict[name], expected[key]):
-                state_dict[name] = resize(state_dict[name], grid)
+        for key, new in self.backbone.position_tables().items():
+            table = state_dict.get(f'{prefix}{PREFIX}{key}')
+            if table is None or not has_entries_like(table, expected[key]):
+                continue
+            old = find_grid(key, table, new)
+            if old is not None:
+                state_dict[f'{prefix}{PREFIX}{key}'] = resize(table, old, new)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
