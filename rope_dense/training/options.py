@@ -13,6 +13,8 @@ from ..project.errors import UsageError
 from ..project.launch import enable_compile
 from ..project.weights import resolve_resume
 
+WHOLE_WEIGHTS = ('EMAHook', 'BestRestartHook')  # hooks that load or average them
+
 
 class TrainingOptions(TypedDict, total=False):
     """The options of ``apply_training_options`` by name, see ``add_training_arguments``."""
@@ -80,22 +82,25 @@ def enable_amp(cfg: Config, precision: str) -> None:
 
 def enable_ema(cfg: Config, momentum: float) -> None:
     """--ema: keep, evaluate and save a moving average of the weights."""
-    if has_average(cfg):
+    if has_hook(cfg, 'EMAHook'):
         raise UsageError('--ema: custom_hooks of the config has an EMAHook already; change it')
     cfg.custom_hooks = [*(cfg.get('custom_hooks') or []), dict(type='EMAHook', momentum=momentum)]
 
 
-def has_average(cfg: Config) -> bool:
-    """True if the config has a moving average of the weights."""
-    return any(hook['type'] == 'EMAHook' for hook in cfg.get('custom_hooks') or [])
+def has_hook(cfg: Config, kind: str) -> bool:
+    """True if custom_hooks of the config have a hook of this type."""
+    return any(hook['type'] == kind for hook in cfg.get('custom_hooks') or [])
 
 
 def enable_fsdp(cfg: Config, launcher: str) -> None:
     """--fsdp: shard weights, gradients and optimizer state over the processes."""
     if launcher == 'none':
         raise UsageError('--fsdp: needs a distributed run, such as with tools/dist_train.sh')
-    if has_average(cfg):
-        raise UsageError('--fsdp: a moving average (--ema, EMAHook) needs whole weights; leave one')
+    if found := [kind for kind in WHOLE_WEIGHTS if has_hook(cfg, kind)]:
+        raise UsageError(
+            f'--fsdp: {" and ".join(found)} of custom_hooks (--ema adds EMAHook) would need whole '
+            'weights; take them out'
+        )
     if cfg.get('runner_type') or cfg.get('strategy'):
         raise UsageError('--fsdp: the config has a runner_type or strategy of its own')
     cfg.runner_type = 'FlexibleRunner'

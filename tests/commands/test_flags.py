@@ -91,8 +91,13 @@ def test_averages_and_shards_that_cannot_be(train: Main, detector: str, fails: F
     averaged = Config(dict(custom_hooks=[dict(type='EMAHook')]))
     with pytest.raises(UsageError, match='has an EMAHook already'):
         enable_ema(averaged, 0.1)
-    with pytest.raises(UsageError, match='needs whole weights'):
-        enable_fsdp(averaged, 'pytorch')
+    restarted = Config(dict(custom_hooks=[dict(type='BestRestartHook', epoch=120)]))
+    for cfg, kind in ((averaged, 'EMAHook'), (restarted, 'BestRestartHook')):
+        with pytest.raises(UsageError, match=f'{kind} of custom_hooks .*need whole weights'):
+            enable_fsdp(cfg, 'pytorch')
+    dense = Config.fromfile(Path(__file__).parents[2] / 'configs/_base_/schedules/dense.py')
+    with pytest.raises(UsageError, match='EMAHook and BestRestartHook'):
+        enable_fsdp(dense, 'pytorch')
     with pytest.raises(UsageError, match='runner_type or strategy of its own'):
         enable_fsdp(Config(dict(runner_type='MyRunner')), 'pytorch')
 
