@@ -1,0 +1,154 @@
+"""Areas of intersections and hulls of many small point sets at once.
+
+n sets, K points a set, P and Q corners of two polygons. A set is a ``Points`` with coordinates
+[n, K] and a mask [n, K] of the points that belong to it. Everything is differentiable in the
+coordinates: the order of points is constant almost everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PARALLEL = 1e-14  # sine times lengths below which two edges count as parallel, as in mmcv
+
+
+@dataclass(frozen=True)
+class Points:
+    """Coordinates x and y, of one shape."""
+
+    x: Tensor
+    y: Tensor
+
+    @classmethod
+    def of(cls, flat: Tensor) -> Points:
+        """From (x1, y1, x2, y2, ...) in the last dimension."""
+        return cls(flat[..., 0::2], flat[..., 1::2])
+
+    def __getitem__(self, index: object) -> Points:
+        return Points(self.x[index], self.y[index])  # type: ignore[index]
+
+    def __sub__(self, other: Points) -> Points:
+        return Points(self.x - other.x, self.y - other.y)
+
+    def gather(self, index: Tensor) -> Points:
+        """Points at indices of dimension 1."""
+        return Points(self.x.gather(1, index), self.y.gather(1, index))
+
+    def next(self) -> Points:
+        """The following corner for each corner of a closed polygon."""
+        return Points(self.x.roll(-1, -1), self.y.roll(-1, -1))
+
+
+def cross(a: Points, b: Points) -> Tensor:
+    """Twice the signed area of the triangle (0, a, b)."""
+    return a.x * b.y - b.x * a.y
+
+
+def dot(a: Points, b: Points) -> Tensor:
+    """Inner product."""
+    return a.x * b.x + a.y * b.y
+
+
+def join(*sets: Points) -> Points:
+    """Sets of points [n, K_i] as one set [n, sum of K_i]."""
+    return Points(torch.cat([s.x for s in sets], 1), torch.cat([s.y for s in sets], 1))
+
+
+def crossings(p: Points, q: Points) -> tuple[Points, Tensor]:
+    """Crossings of the edges of polygons p [n, P] and q [n, Q].
+
+    Where edges are nearly parallel their crossing is noise along both; it is moved to where they
+    lie side by side, or does not count.
+
+    Returns:
+        Points [n, P Q] and the mask of the edges that do cross.
+    """
+    along_p, along_q = (p.next() - p)[:, :, None], (q.next() - q)[:, None]
+    start = p[:, :, None]
+    between = q[:, None] - start  # [n, P, Q]
+    sine = cross(along_q, along_p)
+    apart = sine.abs() > PARALLEL
+    sine = torch.where(apart, sine, 1)
+    at_p, at_q = cross(along_q, between) / sine, cross(along_p, between) / sine
+    with torch.no_grad():
+        ends = dot(between, along_p) / dot(along_p, along_p)  # of the edges of q, along that of p
+        ends = torch.stack([ends, ends.roll(-1, 2)])
+    at_p = at_p.clamp(ends.amin(0), ends.amax(0))
+    valid = apart & (at_p >= 0) & (at_p <= 1) & (at_q >= 0) & (at_q <= 1)
+    points = Points(start.x + along_p.x * at_p, start.y + along_p.y * at_p)
+    return Points(points.x.flatten(1), points.y.flatten(1)), valid.flatten(1)
+
+
+def around(points: Points, valid: Tensor) -> Points:
+    """Points [n, K] in the order of their angle around their mean, from the lowest on.
+
+    The first point is one with the smallest y, of these with the smallest x. Points outside of the
+    mask come last and are copies of the first: the polygon through all points closes.
+    """
+    y = points.y.masked_fill(~valid, torch.inf)
+    lowest = y == y.amin(1, keepdim=True)
+    first = points.x.masked_fill(~(valid & lowest), torch.inf).argmin(1, keepdim=True)
+    with torch.no_grad():
+        number = valid.sum(1, keepdim=True).clamp_min(1)
+        x = points.x - points.x.masked_fill(~valid, 0).sum(1, keepdim=True) / number
+        y = points.y - points.y.masked_fill(~valid, 0).sum(1, keepdim=True) / number
+        cosine = x / (x.abs() + y.abs()).clamp_min(torch.finfo(x.dtype).tiny)
+        angle = torch.where(y < 0, cosine - 1, 1 - cosine)  # monotonic in the angle, in [-2, 2]
+        angle = (angle - angle.gather(1, first)).remainder(4).masked_fill(~valid, torch.inf)
+        order = angle.scatter(1, first, -1).argsort(1)
+        order = torch.where(valid.gather(1, order), order, first)
+    return points.gather(order)
+
+
+def area(polygon: Points) -> Tensor:
+    """Areas [n] of star-shaped polygons [n, K], as triangles from their first corner."""
+    corner = polygon - polygon[:, :1]
+    return cross(corner[:, 1:-1], corner[:, 2:]).abs().sum(1) / 2
+
+
+def intersection(p: Points, q: Points, p_in_q: Tensor, q_in_p: Tensor, convex: bool) -> Tensor:
+    """Areas [n] of the intersections of convex polygons p [n, P] and q [n, Q].
+
+    Args:
+        p_in_q: Mask [n, P] of the corners of p inside of q.
+        q_in_p: Mask [n, Q] of the corners of q inside of p.
+        convex: Whether the masks are exact, so that all points are corners of the intersection;
+            otherwise the area is that of their hull.
+    """
+    points, valid = crossings(p, q)
+    valid = torch.cat([valid, p_in_q, q_in_p], 1)
+    polygon = around(join(points, p, q), valid)
+    if not convex:
+        polygon = hull(polygon)
+    return torch.where(valid.sum(1) > 2, area(polygon), 0)
+
+
+def hull(polygon: Points) -> Points:
+    """Convex hulls of star-shaped polygons [n, K] that begin at a corner of the hull.
+
+    Graham's scan: a corner without a left turn is dropped, one after the other. All n polygons take
+    one step at a time, 2 K steps in all.
+
+    Returns:
+        Corners [n, K], filled up with copies of the first.
+    """
+    n, size = polygon.x.shape
+    first = torch.zeros(n, 1, dtype=torch.long, device=polygon.x.device)
+    stack = first.repeat(1, size + 1)  # [n, K + 1], indices of corners; the last column is unused
+    top, index = first, first + 1
+    for _ in range(2 * size - 1):
+        at_end = index == size
+        candidate = index.masked_fill(at_end, 0)  # the first corner closes the polygon
+        origin = polygon.gather(stack.gather(1, (top - 1).clamp_min(0)))
+        last = polygon.gather(stack.gather(1, top))
+        turn = cross(polygon.gather(candidate) - origin, last - origin).detach()
+        drop = (top > 0) & (turn >= 0)
+        push = ~drop & ~at_end
+        top = top + push.long() - drop.long()
+        stack.scatter_(1, top.masked_fill(~push, size), candidate)
+        index = index + push.long()
+    inside = torch.arange(size, device=stack.device) <= top
+    return polygon.gather(stack[:, :size].masked_fill(~inside, 0))

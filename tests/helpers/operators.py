@@ -1,0 +1,20 @@
+"""mmcv's compiled operators for the tests that compare with them; skips where there are none."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+import pytest
+
+
+def compiled_operators() -> ModuleType:
+    """The compiled ``mmcv._ext``."""
+    pytest.importorskip('mmcv', reason='no mmcv')
+    try:
+        module = import_module('mmcv._ext')
+    except ImportError as error:
+        pytest.skip(f'no compiled operators: {error}', allow_module_level=True)
+    if getattr(module, '__file__', None) is None:
+        pytest.skip('operators in PyTorch stand in for the compiled ones', allow_module_level=True)
+    return module
