@@ -16,10 +16,10 @@ from inspect import isfunction
 from types import ModuleType
 from typing import Any, NoReturn
 
-from . import rotated
+from . import nms, roi_align, rotated
 
 NAME = 'mmcv._ext'
-MODULES: tuple[ModuleType, ...] = (rotated,)
+MODULES: tuple[ModuleType, ...] = (nms, roi_align, rotated)
 
 # First letters of the operators that are not built, and what needs them in mmdet, mmseg, mmrotate.
 NEEDED_BY = {

@@ -1,0 +1,94 @@
+"""Weighted sums over rectangles of cells of feature maps, in bags of different sizes.
+
+Letters: R regions with S x S' places each (S in a column), K cells of a place in a row or column,
+C channels, N bags, M items of all bags.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Taps:
+    """Rows (or columns) of a map that contribute to places of regions.
+
+    Attributes:
+        index: [R, S, K], of the rows.
+        weight: [R, S, K].
+        count: [R, S], the rows in use; those behind them are ignored.
+    """
+
+    index: Tensor
+    weight: Tensor
+    count: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Bags:
+    """A sparse matrix from the cells of all maps to bags.
+
+    Attributes:
+        cell: [M], indices of cells, those of the first bag first.
+        weight: [M].
+        count: [N], cells of each bag.
+    """
+
+    cell: Tensor
+    weight: Tensor
+    count: Tensor
+
+    def sums(self, cells: Tensor) -> Tensor:
+        """Weighted sums [N, C] of cells [cells of all maps, C]."""
+        return bag_sums(cells, self.cell, self.weight, self.count)
+
+    def spread(self, values: Tensor, num_cells: int) -> Tensor:
+        """The transpose of ``sums``: values of bags [N, C] to cells [num_cells, C]."""
+        cell, order = self.cell.sort()
+        bag = torch.repeat_interleave(self.count)[order]
+        count = torch.bincount(cell, minlength=num_cells)
+        return bag_sums(values, bag, self.weight[order], count)
+
+
+def rectangles(first_cell: Tensor, rows: Taps, columns: Taps, width: int) -> Bags:
+    """A bag for each place (s, s') of a region: rows of s, columns of s'; weights are multiplied.
+
+    Args:
+        first_cell: [R], index of the first cell of the region's map, which is stored row by row.
+        rows: of S places.
+        columns: of S' places.
+        width: columns of the map.
+    """
+    (_, height_places, num_rows), width_places = rows.index.shape, columns.index.shape[1]
+    row_count = rows.count.repeat_interleave(width_places, 1).flatten()  # [R S S' = N]
+    column_count = columns.count.repeat(1, height_places).flatten()  # [N]
+    place = torch.arange(columns.count.numel(), device=first_cell.device).view_as(columns.count)
+    column_place = place.repeat(1, height_places).flatten()  # [N]
+
+    bag, row = items(row_count)  # a line: one row of a bag
+    row = bag // width_places * num_rows + row
+    line_cell = (rows.index * width + first_cell[:, None, None]).flatten()[row]
+    line_weight = rows.weight.flatten()[row]
+
+    line, column = items(column_count[bag])
+    column = (column_place[bag] * columns.index.shape[2])[line] + column
+    cell = columns.index.flatten()[column] + line_cell[line]
+    weight = columns.weight.flatten()[column] * line_weight[line]
+    return Bags(cell, weight, row_count * column_count)
+
+
+def items(counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Bag [M] of each item and its position [M] in the bag, from the items of each bag [N]."""
+    bag = torch.repeat_interleave(counts)
+    first = counts.cumsum(0) - counts
+    return bag, torch.arange(len(bag), device=counts.device) - first[bag]
+
+
+def bag_sums(values: Tensor, index: Tensor, weight: Tensor, count: Tensor) -> Tensor:
+    """Weighted sums [N, C] of rows of values [rows, C], a bag of ``count`` [N] rows each."""
+    first = count.cumsum(0) - count
+    return F.embedding_bag(index, values, first, mode='sum', per_sample_weights=weight)

@@ -1,0 +1,155 @@
+"""Non-maximum suppression of upright boxes: ``nms``, ``softnms`` and ``nms_match`` of mmcv.
+
+Boxes are (left, top, right, bottom). ``offset`` (0 or 1) is added to widths and heights. Letters:
+N boxes. Checked against the compiled operators and loops over boxes in tests/operators/test_nms.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import c_float
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .compiled import torchvision_operator
+from .greedy import greedy_keep
+
+
+def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
+    """Indices of the boxes [N, 4] that greedy suppression keeps, best first.
+
+    A box is kept unless its IoU with a kept box of a higher score [N] exceeds the threshold, which
+    is rounded to float32 as the compiled operator does. NaN and 0 / 0 suppress nothing.
+    """
+    threshold = c_float(iou_threshold).value
+    if offset == 0 and (operator := torchvision_operator('nms', boxes.device, boxes.dtype)):
+        return operator(boxes, scores.to(boxes.dtype), threshold)
+    iou = pairwise_iou(boxes, offset)
+    order = scores.sort(0, descending=True).indices
+    return greedy_keep(lambda rows, columns: iou(rows, columns) > threshold, order)
+
+
+def pairwise_iou(boxes: Tensor, offset: int = 0) -> Callable[[Tensor, Tensor], Tensor]:
+    """A function from indices [R] and [C] of boxes to their IoU [R, C].
+
+    Its roundings are the compiled operator's, for equal decisions at the threshold.
+    """
+    corners = boxes.t().contiguous()  # [4, N]
+    left, top, right, bottom = corners
+    areas = (right - left + offset) * (bottom - top + offset)
+
+    def iou(rows: Tensor, columns: Tensor) -> Tensor:
+        a, b = corners[:, rows, None], corners[:, None, columns]
+        low = torch.maximum(a[:2], b[:2])
+        width, height = torch.minimum(a[2:], b[2:]).sub_(low).add_(offset).clamp_(min=0)
+        shared = width.mul_(height)
+        union = (areas[rows, None] + areas[None, columns]).sub_(shared)
+        return shared.div_(union)
+
+    return iou
+
+
+def softnms(
+    boxes: Tensor,
+    scores: Tensor,
+    dets: Tensor,
+    iou_threshold: float,
+    sigma: float,
+    min_score: float,
+    method: int,
+    offset: int,
+) -> Tensor:
+    """Soft-NMS (Bodla et al., ICCV 2017): lower the scores of boxes [N, 4] near better boxes.
+
+    One step for each box, since each choice depends on the scores before it; on a CPU, as mmcv's.
+
+    Args:
+        boxes: [N, 4].
+        scores: [N].
+        dets: [N, 5], to write the boxes and their new scores into, best first.
+        iou_threshold: of method 0 and 1.
+        sigma: of method 2.
+        min_score: boxes with a lower score are discarded.
+        method: multiply scores by 0 (method 0) or 1 - IoU (1) where the IoU reaches the threshold,
+            or everywhere by exp(-IoU^2 / sigma) (2).
+        offset: see the module.
+
+    Returns:
+        Indices of the boxes that are left, in the order of ``dets``.
+    """
+    if not len(boxes):
+        return torch.empty(0, dtype=torch.long, device=boxes.device)
+    table = torch.cat([boxes, scores[:, None]], 1).to(dets.dtype).numpy(force=True).copy()
+    kind = table.dtype.type
+    threshold, sigma, min_score = kind(iou_threshold), kind(sigma), kind(min_score)
+    indices, count, step = np.arange(len(table)), len(table), 0
+    with np.errstate(invalid='ignore', divide='ignore'):
+        while step < count:
+            best = step + first_maximum(table[step:count, 4])
+            for values in (table, indices):
+                values[[step, best]] = values[[best, step]]
+            rest = table[step + 1 : count]
+            iou = iou_with(table[step], rest, offset)
+            if method == 2:
+                rest[:, 4] *= np.exp(-(iou * iou) / sigma)
+            elif method in (0, 1):
+                rest[:, 4] *= np.where(iou >= threshold, (1 - iou) * method, kind(1))
+            places = remaining(~(rest[:, 4] < min_score)) + step + 1
+            step, count = step + 1, step + 1 + len(places)
+            table[step:count], indices[step:count] = table[places], indices[places]
+    dets[:count] = torch.from_numpy(table[:count])
+    return torch.from_numpy(indices[:count])
+
+
+def first_maximum(scores: np.ndarray) -> int:
+    """Position of the first highest score; a NaN counts only in the first position."""
+    if np.isnan(scores[0]):
+        return 0
+    return int(np.where(np.isnan(scores), -np.inf, scores).argmax())
+
+
+def iou_with(box: np.ndarray, boxes: np.ndarray, offset: int) -> np.ndarray:
+    """IoU [N] of one box with others [N, 4 or more]."""
+    corners = np.vstack([box, boxes])
+    areas = (corners[:, 2] - corners[:, 0] + offset) * (corners[:, 3] - corners[:, 1] + offset)
+    low, high = np.maximum(box[:2], boxes[:, :2]), np.minimum(box[2:4], boxes[:, 2:4])
+    width, height = np.maximum(high - low + offset, 0).T
+    shared = width * height
+    return shared / (areas[0] + areas[1:] - shared)
+
+
+def remaining(kept: np.ndarray) -> np.ndarray:
+    """Positions of the items [N] that are kept, in the order of mmcv.
+
+    Each discarded item is replaced by the last one.
+    """
+    places = np.flatnonzero(kept)
+    order = np.arange(len(places))
+    holes = np.flatnonzero(~kept[: len(places)])
+    order[holes] = places[::-1][: len(holes)]
+    return order
+
+
+def nms_match(dets: Tensor, iou_threshold: float) -> list[list[int]]:
+    """Groups of boxes: each one that is kept, then the boxes that it suppresses, by score.
+
+    Args:
+        dets: [N, 5], boxes and scores.
+        iou_threshold: a box is suppressed from this IoU on (in `nms`, above it).
+    """
+    threshold = c_float(iou_threshold).value
+    iou = pairwise_iou(dets[:, :4])
+    order = dets[:, 4].sort(0, descending=True).indices
+
+    def reaches(rows: Tensor, columns: Tensor) -> Tensor:
+        return iou(rows, columns) >= threshold
+
+    kept = greedy_keep(reaches, order)
+    owners = [reaches(kept, part).int().argmax(0) for part in order.split(1024)]  # the first
+    groups: list[list[int]] = [[index] for index in kept.tolist()]
+    for index, owner in zip(order.tolist(), torch.cat(owners).tolist(), strict=True):
+        if groups[owner][0] != index:
+            groups[owner].append(index)
+    return groups
