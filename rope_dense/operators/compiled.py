@@ -13,6 +13,13 @@ from torch import Tensor
 
 logger = logging.getLogger(__name__)
 
+
+def deform_conv2d_arguments(x: Tensor) -> tuple:
+    """Arguments of ``deform_conv2d``, made from an empty tensor."""
+    shapes = (1, 1, 1, 1), (1, 1, 1, 1), (1, 2, 1, 1), (1, 1, 1, 1), (1,)
+    return *map(x.new_zeros, shapes), *(1, 1, 0, 0, 1, 1), 1, 1, True
+
+
 # By name in ``torch.ops.torchvision``: from an empty tensor to small arguments.
 PROBES: dict[str, Callable[[Tensor], tuple]] = {
     'nms': lambda x: (x.new_zeros(1, 4), x.new_zeros(1), 0.5),
@@ -21,6 +28,8 @@ PROBES: dict[str, Callable[[Tensor], tuple]] = {
         *(x.new_zeros(1, 1, 1, 1), x.new_zeros(1, 5), 1.0),
         *(1, 1, 1, 1, 1, 1, 1, True),
     ),
+    'deform_conv2d': deform_conv2d_arguments,
+    '_deform_conv2d_backward': lambda x: (x.new_zeros(1, 1, 1, 1), *deform_conv2d_arguments(x)),
 }
 
 

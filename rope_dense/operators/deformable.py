@@ -1,0 +1,182 @@
+"""Deformable convolution as weighted sums over cells of a map and one product with the kernel.
+
+Each cell of a kernel reads a map at its own place plus an offset: bilinearly, which is a weighted
+sum over four cells of the map, of which those outside are zero. Computed in float32, or in float64
+for float64; by torchvision where it works. Letters: see ``deform_conv``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .bags import Bags
+from .compiled import torchvision_operator
+from .roi_align import as_cells, real
+
+VALUES = 2**24  # read at once: bounds the memory, but an image is never divided
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Settings of a deformable convolution, (height, width) each, and both numbers of groups."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+    offset_groups: int
+
+    def forward(self, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor | None) -> Tensor:
+        """Output [B, D, H', W'] of maps [B, C, H, W] and a kernel [D, C / groups, kh, kw]."""
+        if operator := torchvision_operator('deform_conv2d', maps.device, maps.dtype):
+            return operator(*self.torchvision_arguments(maps, weight, offset, mask))
+        kernel = self.grouped(weight)
+        output = maps.new_empty(len(maps), len(weight), *offset.shape[2:])
+        for image in self.images(maps, offset):
+            values = self.values(maps[image], self.reads(maps, *at(image, offset, mask)))
+            product = torch.einsum('bpkgc,gdkc->bgdp', values, kernel)
+            output[image] = product.reshape(-1, *output.shape[1:])
+        return output
+
+    def input_gradients(
+        self, grad: Tensor, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor | None
+    ) -> list[Tensor]:
+        """Gradients of maps, offset and, if there is one, mask; ``grad`` is that of the output."""
+        if operator := torchvision_operator('_deform_conv2d_backward', maps.device, maps.dtype):
+            gradients = operator(grad, *self.torchvision_arguments(maps, weight, offset, mask))
+            return [gradients[i] for i in ((0, 2) if mask is None else (0, 2, 3))]
+        kernel = self.grouped(weight)
+        outs = [torch.empty_like(x) for x in (maps, offset, mask) if x is not None]
+        for image in self.images(maps, offset):
+            grad_values = torch.einsum('bgdp,gdkc->bpkgc', self.grouped_map(grad[image]), kernel)
+            with torch.enable_grad():
+                leaves = [x.detach().to(kernel).requires_grad_() for x in at(image, offset, mask)]
+                reads = self.reads(maps, *leaves)
+                values = self.values(maps[image], reads)
+            gradients = torch.autograd.grad(values, leaves, grad_values)
+            grad_maps = self.spread(grad_values, reads, maps[image])
+            for out, gradient in zip(outs, (grad_maps, *gradients), strict=True):
+                out[image] = gradient
+        return outs
+
+    def weight_gradient(
+        self, grad: Tensor, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor | None
+    ) -> Tensor:
+        """Gradient like the kernel."""
+        if operator := torchvision_operator('_deform_conv2d_backward', maps.device, maps.dtype):
+            return operator(grad, *self.torchvision_arguments(maps, weight, offset, mask))[1]
+        total = torch.zeros_like(self.grouped(weight))
+        for image in self.images(maps, offset):
+            values = self.values(maps[image], self.reads(maps, *at(image, offset, mask)))
+            total += torch.einsum('bgdp,bpkgc->gdkc', self.grouped_map(grad[image]), values)
+        return total.flatten(0, 1).transpose(1, 2).reshape(weight.shape).to(weight.dtype)
+
+    def grouped(self, weight: Tensor) -> Tensor:
+        """The kernel as [groups, D / groups, K, C / groups]."""
+        kernel = weight.to(real(weight.dtype)).flatten(2).transpose(1, 2)
+        return kernel.unflatten(0, (self.groups, -1)).contiguous()
+
+    def grouped_map(self, grad: Tensor) -> Tensor:
+        """A map like the output as [B, groups, D / groups, P]."""
+        return grad.to(real(grad.dtype)).flatten(2).unflatten(1, (self.groups, -1))
+
+    def images(self, maps: Tensor, offset: Tensor) -> Iterator[slice]:
+        """Images that are processed at once."""
+        per_image = prod((maps.shape[1], *offset.shape[2:], *self.kernel))
+        size = max(1, VALUES // max(per_image, 1))
+        return (slice(start, start + size) for start in range(0, len(maps), size))
+
+    def reads(self, maps: Tensor, offset: Tensor, mask: Tensor | None = None) -> Reads:
+        """The cells of maps of this size that each cell of the kernel reads."""
+        offset = offset.to(real(offset.dtype))
+        number, (height, width) = len(offset), offset.shape[2:]
+        offset = offset.view(number, self.offset_groups, *self.kernel, 2, height, width)
+        offset = offset.permute(4, 0, 5, 6, 2, 3, 1)  # [2, B, H', W', kh, kw, G]
+        y = offset[0] + self.places(0, offset[0])[:, None, :, None, None]
+        x = offset[1] + self.places(1, offset[1])[:, None, :, None]
+        (row, row_weight), (column, column_weight) = (
+            two_cells(y, maps.shape[2]),
+            two_cells(x, maps.shape[3]),
+        )
+        weight = row_weight[..., None] * column_weight[..., None, :]  # [B, H', W', kh, kw, G, 2, 2]
+        if mask is not None:
+            mask = mask.to(weight.dtype).view(
+                number, self.offset_groups, *self.kernel, height, width
+            )
+            weight = weight * mask.permute(0, 4, 5, 2, 3, 1)[..., None, None]
+        image = torch.arange(number, device=offset.device).view(-1, *[1] * 7)
+        cell = (image * maps.shape[2] + row[..., None]) * maps.shape[3] + column[..., None, :]
+        group = torch.arange(self.offset_groups, device=offset.device)[:, None, None]
+        return Reads((cell * self.offset_groups + group).view(-1, 4), weight.reshape(-1, 4))
+
+    def places(self, axis: int, like: Tensor) -> Tensor:
+        """Positions [H', kh] or [W', kw] along an axis without offsets."""
+        output, kernel = (torch.arange(like.shape[i + axis], device=like.device) for i in (1, 3))
+        start = output * self.stride[axis] - self.padding[axis]
+        return start[:, None] + kernel * self.dilation[axis]
+
+    def values(self, maps: Tensor, reads: Reads) -> Tensor:
+        """What each cell of the kernel reads: [B, P, K, groups, C / groups]."""
+        rows = as_cells(maps).view(-1, maps.shape[1] // self.offset_groups)  # [B H W G, C / G]
+        sums = F.embedding_bag(reads.row, rows, mode='sum', per_sample_weights=reads.weight)
+        number = self.kernel[0] * self.kernel[1]
+        return sums.view(len(maps), -1, number, self.groups, maps.shape[1] // self.groups)
+
+    def spread(self, grad_values: Tensor, reads: Reads, maps: Tensor) -> Tensor:
+        """Gradient like maps, from the gradient of ``values``."""
+        rows = grad_values.reshape(len(reads.row), -1)  # [B P K G, C / G]
+        count = torch.full_like(reads.row[:, 0], 4)
+        bags = Bags(reads.row.flatten(), reads.weight.detach().flatten(), count)
+        cells = bags.spread(rows, maps[:, 0].numel() * self.offset_groups)
+        return cells.view(len(maps), *maps.shape[2:], -1).permute(0, 3, 1, 2)
+
+    def torchvision_arguments(
+        self, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor | None
+    ) -> tuple:
+        """Arguments of both operators of torchvision, behind the gradient."""
+        if mask is None:
+            mask = offset.new_zeros(len(offset), 1)
+        axes = *self.stride, *self.padding, *self.dilation
+        tensors = maps, weight, offset, mask, weight.new_zeros(len(weight))
+        return *tensors, *axes, self.groups, self.offset_groups, mask.dim() == 4
+
+
+@dataclass(frozen=True, eq=False)
+class Reads:
+    """Weighted cells that are read, for B P K G values.
+
+    Attributes:
+        row: [B P K G, 4], indices of cells of all maps, times G, plus the group.
+        weight: [B P K G, 4].
+    """
+
+    row: Tensor
+    weight: Tensor
+
+
+def at(image: slice, *tensors: Tensor | None) -> list[Tensor]:
+    """Images of tensors that are not None."""
+    return [x[image] for x in tensors if x is not None]
+
+
+def two_cells(position: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Indices and weights [..., 2] of the cells below and above positions on an axis.
+
+    Cells outside of the map have a weight of 0, as have both where a position is a cell or more
+    outside, or NaN.
+    """
+    inside = (position > -1) & (position < size)
+    position = torch.where(inside, position, 0)
+    low = position.detach().floor()
+    share = position - low
+    index = torch.stack([low, low + 1], -1)
+    valid = inside[..., None] & (index >= 0) & (index < size)
+    weight = torch.where(valid, torch.stack([1 - share, share], -1), 0)
+    return index.clamp(0, size - 1).long(), weight
