@@ -1,0 +1,217 @@
+"""RoIAlign of rotated regions: ``roi_align_rotated_*`` and ``riroi_align_rotated_*`` of mmcv.
+
+Each place of a region is the mean of bilinear samples on a turned grid: one weighted sum over cells
+of the map, and backward is its transpose. The second operator, of ReDet (Han et al., CVPR 2021),
+also rotates channels by the angle of the region. Computed in float32, or in float64 for float64.
+
+Letters: B images, C channels, H x W cells of a map, R regions of S x S' places, N = R S S' places,
+M samples of all places, O orientations. Regions [R, 6] are (image, x, y, width, height, angle).
+Checked against the compiled operators and loops in tests/operators/test_roi_align_rotated.py.
+"""
+
+from __future__ import annotations
+
+from ctypes import c_float
+from dataclasses import dataclass
+from math import pi
+
+import torch
+from torch import Tensor
+
+from .bags import Bags, items
+from .roi_align import as_cells, cells_around, real
+
+SAMPLES = 2**18  # of all places at once: bounds the memory, but a region is never divided
+
+
+def roi_align_rotated_forward(
+    input: Tensor,
+    rois: Tensor,
+    output: Tensor,
+    pooled_height: int,
+    pooled_width: int,
+    spatial_scale: float,
+    sampling_ratio: int,
+    aligned: bool,
+    clockwise: bool,
+) -> None:
+    """Write the pooled regions of maps [B, C, H, W] to ``output`` [R, C, S, S'].
+
+    Args:
+        input: the maps.
+        rois: [R, 6], in pixels and radians.
+        output: see above.
+        pooled_height: S.
+        pooled_width: S'.
+        spatial_scale: cells to a pixel.
+        sampling_ratio: samples of a place along each side; 0 for as many as a place has cells.
+        aligned: the centre of a pixel is at 0.5, and regions without an area give 0 (mmcv raises
+            an error for negative sides); else at 0, and regions have sides of at least one cell.
+        clockwise: direction of the angle in the image.
+    """
+    places, size = (pooled_height, pooled_width), (input.shape[2], input.shape[3])
+    pooling = Pooling(places, size, spatial_scale, sampling_ratio, aligned, clockwise)
+    output.copy_(pooling.forward(input, rois))
+
+
+def roi_align_rotated_backward(
+    grad_output: Tensor,
+    rois: Tensor,
+    grad_input: Tensor,
+    pooled_height: int,
+    pooled_width: int,
+    spatial_scale: float,
+    sampling_ratio: int,
+    aligned: bool,
+    clockwise: bool,
+) -> None:
+    """Add the gradient of the maps to ``grad_input``; other arguments as in forward."""
+    places, size = (pooled_height, pooled_width), (grad_input.shape[2], grad_input.shape[3])
+    pooling = Pooling(places, size, spatial_scale, sampling_ratio, aligned, clockwise)
+    grad_input += pooling.transposed(grad_output, rois, len(grad_input))
+
+
+def riroi_align_rotated_forward(
+    features: Tensor,
+    rois: Tensor,
+    output: Tensor,
+    pooled_height: int,
+    pooled_width: int,
+    spatial_scale: float,
+    num_samples: int,
+    num_orientations: int,
+    clockwise: bool,
+) -> None:
+    """``roi_align_rotated_forward`` without ``aligned``, then channels rotated by the angle.
+
+    Channels are (C / O, O). Compiled operators run on a GPU only; not compared with these.
+    """
+    places, size = (pooled_height, pooled_width), (features.shape[2], features.shape[3])
+    pooling = Pooling(places, size, spatial_scale, num_samples, False, clockwise)
+    pooled = pooling.forward(features, rois).unflatten(1, (-1, num_orientations))
+    whole, part = orientations(rois, num_orientations)
+    before = rolled(pooled, -whole)
+    after = rolled(pooled, 1 - whole)
+    output.copy_((before * (1 - part) + after * part).flatten(1, 2))
+
+
+def riroi_align_rotated_backward(
+    grad_output: Tensor,
+    rois: Tensor,
+    grad_input: Tensor,
+    pooled_height: int,
+    pooled_width: int,
+    spatial_scale: float,
+    num_samples: int,
+    num_orientations: int,
+    clockwise: bool,
+) -> None:
+    """Add the gradient of the maps to ``grad_input``; other arguments as in forward."""
+    places, size = (pooled_height, pooled_width), (grad_input.shape[2], grad_input.shape[3])
+    pooling = Pooling(places, size, spatial_scale, num_samples, False, clockwise)
+    whole, part = orientations(rois, num_orientations)
+    grad = grad_output.to(part.dtype).unflatten(1, (-1, num_orientations))
+    grad = rolled(grad * (1 - part), whole) + rolled(grad * part, whole - 1)
+    grad_input += pooling.transposed(grad.flatten(1, 2), rois, len(grad_input))
+
+
+def orientations(rois: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """The angle of regions in orientations: whole [R] and the part behind [R, 1, 1, 1, 1]."""
+    angle = rois[:, 5].to(real(rois.dtype)) * number / (2 * pi)
+    return angle.floor().long(), (angle - angle.floor()).view(-1, 1, 1, 1, 1)
+
+
+def rolled(x: Tensor, steps: Tensor) -> Tensor:
+    """[R, C / O, O, S, S'] with orientation o + steps [R] in the place o."""
+    index = torch.arange(x.shape[2], device=x.device) + steps[:, None]
+    return x.gather(2, index.remainder(x.shape[2])[:, None, :, None, None].expand_as(x))
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """Arguments of ``roi_align_rotated_forward``, and the size of the maps."""
+
+    places: tuple[int, int]
+    size: tuple[int, int]
+    scale: float
+    sampling_ratio: int
+    aligned: bool
+    clockwise: bool
+
+    def forward(self, maps: Tensor, rois: Tensor) -> Tensor:
+        """Pooled regions [R, C, S, S'] of maps [B, C, H, W], in the type to compute in."""
+        cells = as_cells(maps)
+        sums = [self.bags(part).sums(cells) for part in self.parts(rois)]
+        pooled = torch.cat([cells[:0], *sums]).unflatten(0, (len(rois), *self.places))
+        return pooled.permute(0, 3, 1, 2)
+
+    def transposed(self, pooled: Tensor, rois: Tensor, number: int) -> Tensor:
+        """The transpose of ``forward``: maps [B, C, H, W] of a number of images."""
+        num_cells = number * self.size[0] * self.size[1]
+        cells = as_cells(pooled[:0]).new_zeros(num_cells, pooled.shape[1])
+        parts = self.parts(rois)
+        for part, values in zip(parts, pooled.split([len(p) for p in parts]), strict=True):
+            cells += self.bags(part).spread(as_cells(values), num_cells)
+        return cells.unflatten(0, (number, *self.size)).permute(0, 3, 1, 2)
+
+    def parts(self, rois: Tensor) -> tuple[Tensor, ...]:
+        """Regions [R, 6] in parts of about ``SAMPLES`` samples."""
+        count = self.samples(self.sides(rois)).prod(1) * self.places[0] * self.places[1]
+        part = (count.cumsum(0) - count) // SAMPLES
+        return rois.split(part.unique_consecutive(return_counts=True)[1].tolist())
+
+    def sides(self, rois: Tensor) -> Tensor:
+        """Height and width [R, 2] in cells."""
+        sides = rois[:, [4, 3]].to(real(rois.dtype)) * c_float(self.scale).value
+        return sides if self.aligned else sides.clamp(min=1)
+
+    def samples(self, sides: Tensor) -> Tensor:
+        """Samples [R, 2] of a place along the height and the width of its region."""
+        if self.sampling_ratio > 0:
+            return torch.full_like(sides, self.sampling_ratio, dtype=torch.long)
+        cells = sides / sides.new_tensor(self.places)
+        return cells.float().nan_to_num(0, 0, 0).ceil().clamp(min=0).long()
+
+    def bags(self, rois: Tensor) -> Bags:
+        """The cells of each place of regions [R, 6], as their mean weighs them."""
+        sides = self.sides(rois)
+        samples, steps = self.samples(sides), sides / sides.new_tensor(self.places)  # [R, 2]
+        columns = self.places[1]
+        count = samples.prod(1).repeat_interleave(self.places[0] * columns)  # [N]
+        bag, sample = items(count)  # [M]
+        place, region = bag % (self.places[0] * columns), bag // (self.places[0] * columns)
+        places = torch.stack([place // columns, place % columns], 1)  # [M, 2]
+        along_width = samples[region, 1]
+        sample = torch.stack([sample // along_width, sample % along_width], 1)  # [M, 2]
+        step = steps[region]
+        from_centre = (sample + 0.5) * step / samples[region] + (places * step - sides[region] / 2)
+        y, x = self.turned(rois, region, *from_centre.unbind(1))
+        cell, weight = four_cells(y, x, self.size)
+        cell += rois[region, :1].long() * self.size[0] * self.size[1]
+        weight = weight / samples.prod(1)[region, None]
+        return Bags(cell.flatten(), weight.flatten(), 4 * count)
+
+    def turned(
+        self, rois: Tensor, region: Tensor, down: Tensor, right: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rows and columns [M] of the map from positions relative to the centres of regions."""
+        angle = rois[:, 5].to(down.dtype) * (-1 if self.clockwise else 1)
+        cosine, sine = angle.cos()[region], angle.sin()[region]
+        offset = 0.5 if self.aligned else 0.0
+        centre = rois[:, 1:3].to(down.dtype) * c_float(self.scale).value - offset
+        x, y = centre[region].unbind(1)
+        return down * cosine - right * sine + y, down * sine + right * cosine + x
+
+
+def four_cells(y: Tensor, x: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Indices and weights [M, 4] of the cells around positions [M]; positions below 0 are at 0.
+
+    Weights are 0 where a position is further than a cell outside of the map.
+    """
+    inside = (y >= -1) & (y <= size[0]) & (x >= -1) & (x <= size[1])
+    top, bottom, down = cells_around(y, size[0])
+    left, right, across = cells_around(x, size[1])
+    rows, columns = torch.stack([top, top, bottom, bottom], 1), torch.stack([left, right] * 2, 1)
+    up, back = 1 - down, 1 - across
+    weight = torch.stack([up * back, up * across, down * back, down * across], 1)
+    return rows * size[1] + columns, weight * inside[:, None]
