@@ -18,7 +18,8 @@ from mmdet.models.layers import MSDeformAttnPixelDecoder
 from mmdet.models.layers.positional_encoding import SinePositionalEncoding
 from torch import Tensor, nn
 
-from ..models.deformable import cell_centres, sample_maps, size_of
+from ..models.deformable import cell_centres, size_of
+from ..operators.deformable_attention import sample_maps
 from ..utils.sizes import Size
 
 

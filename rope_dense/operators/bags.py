@@ -6,6 +6,7 @@ C channels, N bags, M items of all bags.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -92,3 +93,18 @@ def bag_sums(values: Tensor, index: Tensor, weight: Tensor, count: Tensor) -> Te
     """Weighted sums [N, C] of rows of values [rows, C], a bag of ``count`` [N] rows each."""
     first = count.cumsum(0) - count
     return F.embedding_bag(index, values, first, mode='sum', per_sample_weights=weight)
+
+
+def real(dtype: torch.dtype) -> torch.dtype:
+    """The type to compute in."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def as_cells(maps: Tensor) -> Tensor:
+    """Maps [B, C, H, W] to their cells [B H W, C], in the type to compute in."""
+    return maps.permute(0, 2, 3, 1).flatten(0, 2).to(real(maps.dtype)).contiguous()
+
+
+def chunks(x: Tensor, size: int) -> Iterator[slice]:
+    """Slices of ``size`` rows."""
+    return (slice(start, start + size) for start in range(0, len(x), size))

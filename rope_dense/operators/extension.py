@@ -16,10 +16,13 @@ from inspect import isfunction
 from types import ModuleType
 from typing import Any, NoReturn
 
-from . import nms, roi_align, rotated
+from . import deformable_attention, focal_loss, nms, roi_align, roi_pool, rotated
 
 NAME = 'mmcv._ext'
-MODULES: tuple[ModuleType, ...] = (nms, roi_align, rotated)
+MODULES: tuple[ModuleType, ...] = (
+    *(deformable_attention, focal_loss, nms, roi_align, roi_pool),
+    rotated,
+)
 
 # First letters of the operators that are not built, and what needs them in mmdet, mmseg, mmrotate.
 NEEDED_BY = {

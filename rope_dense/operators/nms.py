@@ -139,6 +139,8 @@ def nms_match(dets: Tensor, iou_threshold: float) -> list[list[int]]:
         dets: [N, 5], boxes and scores.
         iou_threshold: a box is suppressed from this IoU on (in `nms`, above it).
     """
+    if not len(dets):
+        return []
     threshold = c_float(iou_threshold).value
     iou = pairwise_iou(dets[:, :4])
     order = dets[:, 4].sort(0, descending=True).indices
@@ -147,9 +149,9 @@ def nms_match(dets: Tensor, iou_threshold: float) -> list[list[int]]:
         return iou(rows, columns) >= threshold
 
     kept = greedy_keep(reaches, order)
-    owners = [reaches(kept, part).int().argmax(0) for part in order.split(1024)]  # the first
     groups: list[list[int]] = [[index] for index in kept.tolist()]
-    for index, owner in zip(order.tolist(), torch.cat(owners).tolist(), strict=True):
-        if groups[owner][0] != index:
+    for part in order[torch.isin(order, kept, invert=True)].split(1024):
+        owners = reaches(kept, part).int().argmax(0)  # the first that suppresses a box
+        for index, owner in zip(part.tolist(), owners.tolist(), strict=True):
             groups[owner].append(index)
     return groups

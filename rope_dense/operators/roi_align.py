@@ -13,14 +13,13 @@ samples in tests/operators/test_roi_align.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from ctypes import c_float
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from .bags import Bags, Taps, rectangles
+from .bags import Bags, Taps, as_cells, chunks, real, rectangles
 from .compiled import torchvision_operator
 
 CHUNK = 1024  # regions at once: bounds the memory of indices
@@ -241,7 +240,7 @@ def write_maxima(
         axis.single_taps(size) for axis, size in zip(samples, pooling.size, strict=True)
     )
     bags = rectangles(pooling.first_cell(rois), rows, columns, pooling.size[1])
-    values = bags.sums(cells).view(len(rois), *shape, -1)
+    values = bags.sums(cells).view(len(rois), *shape, cells.shape[1])
     used = samples[0].used[..., None, None, None] & samples[1].used[:, None, None, :, :, None]
     values = values.masked_fill(values.isnan() | ~used, -torch.inf)
     values = values.permute(0, 5, 1, 3, 2, 4).flatten(-2)  # [R, C, S, S', G G']
@@ -277,18 +276,3 @@ def add_at_samples(
             cell = first + y * width + x
             total.index_add_(0, cell.flatten(), (grad * y_weight * x_weight).flatten())
     grad_input += total.view_as(grad_input)
-
-
-def real(dtype: torch.dtype) -> torch.dtype:
-    """The type to compute in."""
-    return torch.promote_types(dtype, torch.float32)
-
-
-def as_cells(maps: Tensor) -> Tensor:
-    """Maps [B, C, H, W] to their cells [B H W, C], in the type to compute in."""
-    return maps.permute(0, 2, 3, 1).flatten(0, 2).to(real(maps.dtype)).contiguous()
-
-
-def chunks(x: Tensor, size: int) -> Iterator[slice]:
-    """Slices of ``size`` rows."""
-    return (slice(start, start + size) for start in range(0, len(x), size))

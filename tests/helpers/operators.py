@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from types import ModuleType
 
 import pytest
+
+from rope_dense.operators.extension import Extension
 
 
 def compiled_operators() -> ModuleType:
@@ -18,3 +21,10 @@ def compiled_operators() -> ModuleType:
     if getattr(module, '__file__', None) is None:
         pytest.skip('operators in PyTorch stand in for the compiled ones', allow_module_level=True)
     return module
+
+
+def use_pytorch(patch: pytest.MonkeyPatch) -> None:
+    """Exchange the operators that modules of ``mmcv.ops`` have."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith('mmcv.ops.') and hasattr(module, 'ext_module'):
+            patch.setattr(module, 'ext_module', Extension())

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from mmcv.cnn import ConvModule
 from torch import Tensor, nn
 
-from ..deformable import sample_maps
+from ...operators.deformable_attention import sample_maps
 
 Norm = Literal['rms', 'layer']
 FFN = Literal['swiglu', 'mlp']

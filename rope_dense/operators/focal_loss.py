@@ -1,0 +1,112 @@
+"""Focal losses of logits: ``sigmoid_focal_loss_*`` and ``softmax_focal_loss_*`` of mmcv.
+
+Lin et al., "Focal Loss for Dense Object Detection" (ICCV 2017). mmcv has them for GPUs
+alone; on a CPU mmdet uses formulas of its own. Letters: N items, C classes.
+Checked against float64 and autograd in tests/operators/test_focal_loss.py.
+"""
+
+from __future__ import annotations
+
+from ctypes import c_float
+
+import torch
+from torch import Tensor
+
+from .bags import real
+
+LEAST = torch.finfo(torch.float32).tiny  # of probabilities whose logarithm is taken
+
+
+def sigmoid_focal_loss_forward(
+    input: Tensor, target: Tensor, weight: Tensor, output: Tensor, gamma: float, alpha: float
+) -> None:
+    """Write the loss of each item and class to ``output`` [N, C].
+
+    Args:
+        input: logits [N, C].
+        target: [N], classes; any other number is an item of no class.
+        weight: [C], of the items of each class (1 for items of none), or empty.
+        output: [N, C].
+        gamma: exponent of 1 - p.
+        alpha: weight of the class, 1 - alpha of each other class.
+    """
+    p, is_class, gamma, alpha = prepare(input, target, gamma, alpha)
+    loss_of_class = alpha * (1 - p) ** gamma * -log(p)
+    loss_of_others = (1 - alpha) * p**gamma * -log(1 - p)
+    loss = torch.where(is_class, loss_of_class, loss_of_others)
+    output.copy_(loss * weight_of(target, weight, input.shape[1])[:, None])
+
+
+def sigmoid_focal_loss_backward(
+    input: Tensor, target: Tensor, weight: Tensor, grad_input: Tensor, gamma: float, alpha: float
+) -> None:
+    """Write the derivatives of the losses by their logits to ``grad_input`` [N, C]."""
+    p, is_class, gamma, alpha = prepare(input, target, gamma, alpha)
+    grad_of_class = -alpha * (1 - p) ** gamma * (1 - p - gamma * p * log(p))
+    grad_of_others = -(1 - alpha) * p**gamma * (gamma * (1 - p) * log(1 - p) - p)
+    grad = torch.where(is_class, grad_of_class, grad_of_others)
+    grad_input.copy_(grad * weight_of(target, weight, input.shape[1])[:, None])
+
+
+def softmax_focal_loss_forward(
+    input: Tensor, target: Tensor, weight: Tensor, output: Tensor, gamma: float, alpha: float
+) -> None:
+    """Write the loss of each item to ``output`` [N]; 0 for targets below 0.
+
+    Args:
+        input: probabilities [N, C], after the softmax.
+        target: [N], classes.
+        weight: [C], of the classes, or empty.
+        output: [N].
+        gamma: exponent of 1 - p.
+        alpha: factor of all losses.
+    """
+    p, factor = probability(input, target, weight)
+    gamma, alpha = c_float(gamma).value, c_float(alpha).value
+    output.copy_(-alpha * (1 - p) ** gamma * log(p) * factor)
+
+
+def softmax_focal_loss_backward(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    buff: Tensor,
+    grad_input: Tensor,
+    gamma: float,
+    alpha: float,
+) -> None:
+    """Write the derivatives by the logits to ``grad_input`` [N, C]; ``buff`` [N] is overwritten."""
+    p, factor = probability(input, target, weight)
+    gamma, alpha = c_float(gamma).value, c_float(alpha).value
+    decay = gamma * (1 - p) ** (gamma - 1) * p * log(p)
+    buff.copy_(alpha * (decay - (1 - p) ** gamma) * factor)
+    is_class = target[:, None] == torch.arange(input.shape[1], device=input.device)
+    grad_input.copy_(buff[:, None] * (is_class.to(input.dtype) - input))
+
+
+def prepare(
+    logits: Tensor, target: Tensor, gamma: float, alpha: float
+) -> tuple[Tensor, Tensor, float, float]:
+    """Probabilities [N, C], whether a class is the target, and the settings as float32."""
+    is_class = target[:, None] == torch.arange(logits.shape[1], device=logits.device)
+    p = logits.to(real(logits.dtype)).sigmoid()
+    return p, is_class, c_float(gamma).value, c_float(alpha).value
+
+
+def probability(probabilities: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the target classes [N], and the weights of the items, 0 for targets below 0."""
+    p = probabilities.gather(1, target.clamp(min=0)[:, None])[:, 0].to(real(probabilities.dtype))
+    return p, weight_of(target, weight, probabilities.shape[1]) * (target >= 0)
+
+
+def weight_of(target: Tensor, weight: Tensor, num_classes: int) -> Tensor:
+    """Weights [N] of the targets [N], 1 for a target that is no class or without weights."""
+    if not weight.numel():
+        return torch.ones_like(target, dtype=torch.float32)
+    is_class = (target >= 0) & (target < num_classes)
+    return torch.where(is_class, weight[target.clamp(0, num_classes - 1)].to(real(weight.dtype)), 1)
+
+
+def log(p: Tensor) -> Tensor:
+    """Logarithm of a probability, with a lower limit."""
+    return p.clamp(min=LEAST).log()

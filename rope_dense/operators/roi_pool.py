@@ -1,0 +1,113 @@
+"""RoI pooling: ``roi_pool_forward`` and ``roi_pool_backward`` of mmcv, which has them for GPUs.
+
+The maximum of the cells in each place of a region (Girshick, "Fast R-CNN", ICCV 2015). Letters: B
+images, C channels, H x W cells of a map, R regions, S x S' places of a region, N places of all
+regions. Checked against a loop over cells in tests/operators/test_roi_pool.py.
+"""
+
+from __future__ import annotations
+
+from ctypes import c_float
+
+import torch
+from torch import Tensor
+
+from .bags import Bags, Taps, as_cells, chunks, real, rectangles
+
+VALUES = 2**24  # of the cells of regions at once: bounds the memory
+LOWEST = torch.finfo(torch.float32).min
+
+
+def roi_pool_forward(
+    input: Tensor,
+    rois: Tensor,
+    output: Tensor,
+    argmax: Tensor,
+    pooled_height: int,
+    pooled_width: int,
+    spatial_scale: float,
+) -> None:
+    """Write the maxima of regions of maps [B, C, H, W] to ``output``.
+
+    Args:
+        input: the maps.
+        rois: [R, 5]: index of the image, left, top, right, bottom in pixels.
+        output: [R, C, S, S'], 0 for places without cells.
+        argmax: [R, C, S, S'], index of the cell in its map, -1 for places without cells. (mmcv has
+            0 for regions without area, and adds their gradients to the first cell.)
+        pooled_height: S.
+        pooled_width: S'.
+        spatial_scale: cells to a pixel.
+    """
+    _, channels, height, width = input.shape
+    places, cells = (pooled_height, pooled_width), as_cells(input)
+    for part in chunks(rois, max(1, VALUES // (2 * height * width * channels))):
+        corners = rois[part, 1:].to(real(rois.dtype))
+        low = corners[:, :2] * c_float(spatial_scale).value  # [R, 2], x and y
+        length = (corners[:, 2:] + 1) * c_float(spatial_scale).value - low
+        length = length * (length > 0).all(1, keepdim=True)
+        rows = covered(low[:, 1], length[:, 1], pooled_height, height)
+        columns = covered(low[:, 0], length[:, 0], pooled_width, width)
+        first = rois[part, 0].long() * height * width
+        bags = rectangles(torch.zeros_like(first), rows, columns, width)
+        first = first.repeat_interleave(pooled_height * pooled_width)  # [N]
+        for out, values in zip((output, argmax), maxima(cells, bags, first), strict=True):
+            out[part] = values.unflatten(0, (-1, *places)).permute(0, 3, 1, 2).to(out.dtype)
+
+
+def roi_pool_backward(
+    grad_output: Tensor,
+    rois: Tensor,
+    argmax: Tensor,
+    grad_input: Tensor,
+    pooled_height: int,
+    pooled_width: int,
+    spatial_scale: float,
+) -> None:
+    """Add the gradient of the maps to ``grad_input``; other arguments as in forward."""
+    channels, height, width = grad_input.shape[1:]
+    channel = rois[:, 0].long()[:, None] * channels + torch.arange(channels, device=rois.device)
+    cell = (channel * height * width)[..., None, None] + argmax.clamp(min=0)
+    grad = grad_output.to(real(grad_output.dtype)) * (argmax >= 0)
+    total = torch.zeros(grad_input.numel(), device=grad.device, dtype=grad.dtype)
+    grad_input += total.index_add_(0, cell.flatten(), grad.flatten()).view_as(grad_input)
+
+
+def covered(start: Tensor, length: Tensor, places: int, size: int) -> Taps:
+    """Cells that places of regions touch, along one axis.
+
+    Args:
+        start: [R], in cells.
+        length: [R]; regions of length 0 have no cells.
+        places: S.
+        size: cells of the map.
+    """
+    place = torch.arange(places, device=start.device)
+    step = (length / places)[:, None]
+    low = (place * step + start[:, None]).nan_to_num(0).floor().clamp(0, size).long()  # [R, S]
+    high = ((place + 1) * step + start[:, None]).nan_to_num(0).ceil().clamp(0, size).long()
+    count = (high - low).clamp(min=0) * (length > 0)[:, None]
+    index = low[..., None] + torch.arange(size, device=low.device)
+    return Taps(index, torch.ones_like(index), count)
+
+
+def maxima(cells: Tensor, bags: Bags, first: Tensor) -> tuple[Tensor, Tensor]:
+    """Maxima [N, C] of cells in bags, and the first cell with each, as the bags number it.
+
+    A bag without cells has 0 and -1. NaN is no maximum.
+
+    Args:
+        cells: [B H W, C].
+        bags: cells of maps.
+        first: [N], index in ``cells`` of the first cell of the map of a bag.
+    """
+    bag = torch.repeat_interleave(bags.count)[:, None].expand(-1, cells.shape[1])  # [M, C]
+    values = cells[bags.cell + first[bag[:, 0]]].nan_to_num(LOWEST, torch.inf, LOWEST)
+    maximum = values.new_full((len(first), cells.shape[1]), LOWEST)
+    maximum.scatter_reduce_(0, bag, values, 'amax')
+    is_first = (values == maximum.gather(0, bag)) & (values > LOWEST)
+    none = len(cells)
+    cell = torch.full_like(maximum, none, dtype=torch.long)
+    cell.scatter_reduce_(0, bag, torch.where(is_first, bags.cell[:, None], none), 'amin')
+    maximum = maximum.masked_fill(bags.count[:, None] == 0, 0)
+    return maximum, cell.masked_fill(cell == none, -1)
