@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import Unpack
 
 from ..checks.model import build_shapes
 from ..checks.random_weights import warn_of_random_weights
@@ -12,9 +12,6 @@ from ..checks.schedule import check_schedule
 from ..project.building import building
 from ..project.load import load_config, used_loaders
 from .options import TrainingOptions, apply_training_options
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 def print_recipe(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Unpack
 
 from mmengine.config import Config
 from mmengine.dist import is_main_process
@@ -26,9 +26,6 @@ from ..project.work_folder import check_work_folder, remove_training
 from ..report.write import report_training
 from ..utils.lock import exclusive
 from .options import TrainingOptions, apply_training_options
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 def train(

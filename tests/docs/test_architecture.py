@@ -2,11 +2,11 @@
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 from types import FrameType
 
 import pytest
-import tomllib
 import torch
 from mmengine.registry import MODELS
 from torch import Tensor
