@@ -9,7 +9,7 @@ from mmengine.registry import DATASETS
 
 from ..project.angles import check_convention
 from ..project.load import component_of, datasets_of
-from ..project.weights import check_tested_weights
+from ..project.weights import load_tested_weights
 from .model import build_model, check_classes
 
 Colour = tuple[int, int, int]  # red, green, blue
@@ -22,7 +22,7 @@ def load_trained(cfg: Config, checkpoint: str) -> tuple[BaseModel, list[str], li
         UsageError, CheckpointError: they cannot be read, or do not fit.
     """
     model = build_model(cfg)
-    return model, *classes_and_colours(cfg, check_tested_weights(checkpoint, model))
+    return model, *classes_and_colours(cfg, load_tested_weights(checkpoint, model))
 
 
 def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], list[Colour]]:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.infer import BaseInferencer
+from mmengine.logging import MMLogger
 from mmengine.structures import BaseDataElement
 
 from ..checks.model import patch_size
 from ..checks.trained_model import classes_and_colours
 from ..integrations.hub_config import is_stored, registered_only
 from ..project.task import detects, visualizer_of
-from ..project.weights import check_tested_weights, read_safely
+from ..project.weights import load_tested_weights, read_safely
 from ..utils.config_parts import without_labels
 from .thin import cut, most_ratio, padded
 
@@ -41,22 +43,39 @@ def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseIn
         from mmdet.apis import DetInferencer as Inferencer
     else:
         from mmseg.apis import MMSegInferencer as Inferencer
-    # The log is about mmengine's own business: the backend of a file, a scope without functions.
     guard = registered_only() if is_stored(cfg) else contextlib.nullcontext()
-    quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
-    with guard, quiet[0], quiet[1]:
+    with (
+        guard,
+        quiet(),
+    ):  # without weights: the inferencers read all of a file, and let any be missing
         settings = dict(device=device, scope=cfg.default_scope)
-        inferencer = Inferencer(copy.deepcopy(cfg), checkpoint, **settings)
+        inferencer = Inferencer(copy.deepcopy(cfg), None, **settings)
     inferencer.show_progress = False
     if checkpoint is None:
         inferencer.model.dataset_meta = dict(classes=(), palette=())
         return inferencer
-    # The inferencers warn where weights are missing, and take classes of COCO or Cityscapes then.
-    stored = check_tested_weights(checkpoint, inferencer.model)
+    stored = load_tested_weights(checkpoint, inferencer.model)
     classes, colours = classes_and_colours(cfg, stored)
     inferencer.model.dataset_meta = dict(classes=classes, palette=colours)
     inferencer.visualizer.dataset_meta = inferencer.model.dataset_meta
     return inferencer
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Within this context mmengine says nothing of its own business, such as a missing scope.
+
+    Its logger may be older, with the terminal as it was then.
+    """
+    nowhere = io.StringIO()
+    with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        logger = MMLogger.get_current_instance()
+        level = logger.level
+        logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
 
 
 def predict_batch(

@@ -1,7 +1,7 @@
 """Load checkpoints of whole models strictly, also when mmengine loads them."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -122,21 +122,28 @@ def check_tested_weights(path: str, model: nn.Module) -> dict:
     """
     if path.startswith((*WEB, HUB)) and 'LOCAL_RANK' in os.environ:
         return {}
+    return load_tested_weights(path, model, read_ahead)
+
+
+def load_tested_weights(
+    path: str, model: nn.Module, reader: Callable[[str, str], dict] = read_checkpoint
+) -> dict:
+    """``check_tested_weights`` where no Runner follows: the contents are not kept."""
     if isinstance(model, SelfLoading):
         model.load_checkpoint(path)
         check_finite(model.state_dict(), f'checkpoint {path!r}')
         return {}
-    checkpoint, origin = read(path, 'checkpoint'), f'checkpoint {path!r}'
+    checkpoint, origin = read(path, 'checkpoint', reader), f'checkpoint {path!r}'
     weights = weights_of(checkpoint, origin)
     check_complete(model, weights, origin)
     check_finite(weights, origin)
     return checkpoint
 
 
-def read(path: Location, origin: str) -> dict:
-    """The contents of a checkpoint, also kept for ``load_from_source``."""
+def read(path: Location, origin: str, reader: Callable[[str, str], dict] = read_ahead) -> dict:
+    """The contents of a checkpoint; by default they are kept for ``load_from_source``."""
     name = f'{origin} {str(path)!r}'
-    return convert_detector(read_ahead(fetch(path), name), name)
+    return convert_detector(reader(fetch(path), name), name)
 
 
 def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:

@@ -16,6 +16,7 @@ from PIL import Image
 
 from helpers.seeds import seed_of_the_week
 from helpers.tool_names import Main
+from rope_dense.checkpoints import read
 from rope_dense.checks.model import random_model
 from rope_dense.predict import images as predict_images
 from rope_dense.project import identity
@@ -181,16 +182,20 @@ def test_large_images_go_in_tiles(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Four, by one model: it is built once, and its checkpoint is read for its hash once."""
+    """Four, by one model: it is built once, its checkpoint is read once, and once for its hash."""
     pytest.importorskip('rasterio')
     config, weights = (request.getfixturevalue(name) for name in (task, f'{task}_weights'))
-    small, built, hashed = pictures / '00000000.jpg', [], []
+    small, built, hashed, opened = pictures / '00000000.jpg', [], [], []
     folder, out = tmp_path / 'pictures', tmp_path / 'out'
     large = cv2.resize(mmcv.imread(small), (100, 70))
     for number in range(4):
         mmcv.imwrite(large, str(folder / f'large{number}.png'))
     (folder / 'small.jpg').write_bytes(small.read_bytes())
     init, hash_of = mmengine.model.BaseModel.__init__, identity.hash_of
+    read_file = read.read_file
+    monkeypatch.setattr(
+        read, 'read_file', lambda *file: (opened.append(file[0]), read_file(*file))[1]
+    )
     monkeypatch.setattr(
         mmengine.model.BaseModel,
         '__init__',
@@ -199,7 +204,7 @@ def test_large_images_go_in_tiles(
     monkeypatch.setattr(identity, 'hash_of', lambda path: (hashed.append(path), hash_of(path))[1])
     options = ['--score', '0', '--scores', '--tile-above', '0.0065']
     assert predict([config, weights, str(folder), '--out', str(out), *options]) == 0
-    assert len(built) == 1 and hashed == [weights]
+    assert len(built) == 1 and hashed == [weights] and opened == [weights]
     said = capsys.readouterr().out
     assert said.count(': in tiles, without --scores\n') == 4 and ' of 64 pixels, ' in said
     names = [*(f'large{number}' for number in range(4)), 'small']
