@@ -147,7 +147,7 @@ class Model:
             batch: images at a time.
 
         Raises:
-            ValueError: a file is no image.
+            ValueError: a file is missing, or no image.
         """
         from mmengine.registry import DefaultScope
 
@@ -216,11 +216,11 @@ def read_picture(image: Picture, max_value: int | None = None) -> np.ndarray:
         max_value: of 16-bit files, see ``LoadDeepImage``.
 
     Raises:
-        ValueError: a file is no image.
+        ValueError: a file is missing, or no image.
     """
     from PIL import ImageOps
 
-    from .datasets.images.sources import read_image
+    from .datasets.images.sources import first_problem, read_image
 
     if isinstance(image, np.ndarray):
         return image
@@ -230,5 +230,5 @@ def read_picture(image: Picture, max_value: int | None = None) -> np.ndarray:
         )
     pixels = read_image(Path(image), max_value)
     if pixels is None:
-        raise ValueError(f'{image} cannot be read as an image')
+        raise ValueError(f'{image}: {first_problem(Path(image))}')
     return pixels

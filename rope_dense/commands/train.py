@@ -1,6 +1,7 @@
 """Train a detector or a segmentor.
 
 Examples:
+    rope-dense train realtime --cfg-options own.data_root=DATA own.epochs=20     # docs/own_data.md
     rope-dense train configs/dino_vitdet_rope_mixed.py
     rope-dense train configs/upernet_vit_rope_mixed.py --work-dir work_dirs/a --resume
     bash tools/dist_train.sh configs/upernet_vit_rope_mixed.py 8 --amp bf16

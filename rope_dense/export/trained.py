@@ -11,9 +11,10 @@ from mmengine.utils import to_2tuple
 from torch import nn
 
 from ..checks.model import build_model
+from ..checks.recipe import short
 from ..checks.trained_model import Colour, classes_and_colours
 from ..project.load import find_model
-from ..project.weights import check_tested_weights
+from ..project.weights import load_tested_weights
 from ..utils.config_parts import size_steps
 from ..utils.lock import exclusive
 from ..utils.progress import alive
@@ -68,7 +69,7 @@ def export_model(
             resize=resize_of(cfg),
         )
     for name, value in metadata.items():
-        print(f'{name:15} {value}')
+        print(f'{name:15} {short(value) if name == "colours" else value}')
     print(f'{out}: {out.stat().st_size / 1e6:.1f} MB')
     with alive(f'{out}: compared with the model'):
         print(check_file(out, model, metadata))
@@ -83,7 +84,7 @@ def load_weights(
     Raises:
         UsageError, CheckpointError: they cannot be read, or do not fit.
     """
-    stored = check_tested_weights(checkpoint, model)
+    stored = load_tested_weights(checkpoint, model)
     classes = ((stored.get('meta') or {}).get('dataset_meta') or {}).get('classes')
     classes = classes or (cfg.get('metainfo') or {}).get('classes')  # of a model of the hub
     if classes is None or cfg.get('test_dataloader') is None:

@@ -13,6 +13,7 @@ from ..utils.similar import did_you_mean
 from .errors import UsageError
 
 PICTURES = ('.png', '.jpg', '.jpeg')  # endings of what is drawn
+ENDINGS = ('.py', '.yml', '.yaml', '.json')  # of configs
 
 
 class ModelFiles(NamedTuple):
@@ -53,12 +54,19 @@ def find_config(path: str) -> str:
     """The path of a config, from a path or the name of a file of configs/own.
 
     Raises:
-        UsageError: there is no such file.
+        UsageError: there is no such file, or it is no config.
     """
     names = {file.stem: file for file in sorted((CONFIGS / 'own').glob('*.py'))}
     if path in names and not is_stored(path):
         return str(names[path])
-    if os.path.isfile(path) or is_stored(path):
+    if is_stored(path):
+        return path
+    if os.path.isfile(path):
+        if Path(path).suffix.lower() not in ENDINGS:
+            raise UsageError(
+                f'config {path!r}: not a config ({", ".join(ENDINGS)}); give the folder of a run, '
+                'or a config and its checkpoint'
+            )
         return path
     if os.path.isdir(path):
         return config_of_run(Path(path))

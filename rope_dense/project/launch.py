@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import torch
 from mmengine.config import Config, ConfigDict
-from mmengine.runner import Runner, find_latest_checkpoint
+from mmengine.runner import Runner
 
 from ..engine import runner as runners
 from ..engine.divergence import divergence
@@ -18,6 +18,7 @@ from ..utils.config_parts import nodes
 from ..utils.progress import alive
 from .building import NAMED, building
 from .errors import UsageError
+from .find import last_checkpoint
 from .weights import read_safely
 
 
@@ -78,7 +79,7 @@ def run_training(runner: Runner) -> None:
         if not is_interrupt(error):
             raise
         if runner.rank == 0:
-            latest = find_latest_checkpoint(runner.work_dir)
+            latest = last_checkpoint(runner.work_dir)
             advice = (
                 f'no checkpoint in {runner.work_dir} yet: the same command starts again'
                 if latest is None

@@ -88,7 +88,7 @@ def test_the_detector_of_the_demo_finds_the_same_boxes(
     assert export([DEMO, checkpoint, str(path), *options, *OPTIONS]) == 0
     said = capsys.readouterr().out
     assert "resize          {'scale': [160, 160], 'keep_ratio': True}" in said
-    assert 'colours         [[220, 20, 60], ' in said
+    assert 'colours         [[220, 20, 60]' in said
     assert "['circle', 'square', 'triangle', 'star', 'cross', 'ring']" in said
     difference = re.search(r'Largest difference .* in fp32 for \d x 3 x .*: (\S+) of', said)
     assert float(difference[1]) < 1e-4

@@ -1,5 +1,7 @@
 """rope_dense.train and rope_dense.load do what the commands do."""
 
+import io
+import logging
 import shutil
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
+from mmengine.logging import MMLogger
 from PIL import Image
 
 import rope_dense
@@ -49,8 +52,21 @@ def test_paths_pictures_and_arrays_are_one(run_folder: Path, data: Path) -> None
     plain = model.plain(one, score=0.0)
     assert plain['boxes'].shape == (len(plain['scores']), 4) == (len(plain['labels']), 4)
     assert model.plain(one, score=2.0)['boxes'].shape == (0, 4)
-    with pytest.raises(ValueError, match='cannot be read as an image'):
-        model(run_folder / 'cats.py')
+    for name, reason in (('cats.py', 'cannot be read as an image'), ('cats.jpg', 'no such file')):
+        with pytest.raises(ValueError, match=reason):
+            model(run_folder / name)
+
+
+def test_a_logger_of_a_training_hears_nothing_of_mmengines_own(run_folder: Path) -> None:
+    heard, logger = io.StringIO(), MMLogger.get_current_instance()
+    handler = logging.StreamHandler(heard)
+    logger.addHandler(handler)
+    try:
+        rope_dense.load(run_folder, device='cpu')
+        logger.warning('of another')
+    finally:
+        logger.removeHandler(handler)
+    assert heard.getvalue() == 'of another\n'
 
 
 def test_a_segmentor(segmentor: str, data: Path, tmp_path: Path) -> None:
@@ -98,6 +114,10 @@ def test_three_lines_train_a_model(
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r'neither a run, .*, nor a stored model'):
         rope_dense.load(tmp_path)
+    for name in ('iter_8.pth', 'street.jpg'):
+        (tmp_path / name).touch()
+        with pytest.raises(UsageError, match=r'not a config .* the folder of a run'):
+            rope_dense.load(tmp_path / name)
     with pytest.raises(ValueError, match=r"task must be one of .*, got 'panoptic'"):
         rope_dense.train('panoptic')
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
