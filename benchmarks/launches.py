@@ -5,8 +5,10 @@
     python benchmarks/launches.py --by-operation rope-vit/mixed       # one model, in detail
 
 Each is a kernel launch on a GPU, so the counts measure overhead where no GPU is at hand. Batch 1,
-training mode without stochastic depth; the second call counts, in which caches are filled. The loss
-is the sum of the means of the maps: backward has one division for each map.
+training mode without stochastic depth. `forward` and `backward` are of an image size that the model
+has seen, whose plans and angles are remembered; `new size` is the forward of a size that it has
+not: plans made on the host, which are sent to a GPU in one copy each, count as nothing. The loss is
+the sum of the means of the maps: backward has one division for each map.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from torch.utils._pytree import tree_leaves
 from bench_backbone import outputs
 from measure import environment, write_csv
 from peers import AXIAL, MIXED, SWIN_AXIAL, Builder, import_timm, mmdet_swin, swin, vit
+from rope_dense.utils import memo
 
 
 class LaunchCounter(TorchDispatchMode):
@@ -77,18 +80,26 @@ def storages(tree: object) -> set[int]:
     return {leaf.untyped_storage()._cdata for leaf in leaves if isinstance(leaf, Tensor)}
 
 
-def count_passes(model: nn.Module, image: Tensor) -> tuple[LaunchCounter, LaunchCounter]:
-    """The operations of the forward and of the backward pass, after a warm-up."""
+def count_passes(
+    model: nn.Module, image: Tensor
+) -> tuple[LaunchCounter, LaunchCounter, LaunchCounter]:
+    """The operations of the forward and of the backward pass, and of the forward at a new size.
+
+    After a warm-up, which fills caches of the model.
+    """
     model.train()
     for _ in range(2):
+        memo.RESULTS.clear()
         model.zero_grad(set_to_none=True)
+        with LaunchCounter() as new_size:
+            model(image)
         with LaunchCounter() as forward:
             maps = outputs(model(image))
         loss = sum(out.mean() for out in maps)
         gradient = torch.ones_like(loss)
         with LaunchCounter() as backward:
             loss.backward(gradient)
-    return forward, backward
+    return forward, backward, new_size
 
 
 def models(size: tuple[int, int]) -> dict[str, Builder]:
@@ -137,20 +148,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     builders = models(args.size)
     if args.by_operation:
         passes = count_passes(builders[args.by_operation](), image)
-        forward, backward = (counter.operations for counter in passes)
-        print('| operation | forward | backward |\n|---|---:|---:|')
-        for name, _ in (forward + backward).most_common():
-            print(f'| {name} | {forward[name]} | {backward[name]} |')
+        forward, backward, new_size = (counter.operations for counter in passes)
+        print('| operation | forward | backward | new size |\n|---|---:|---:|---:|')
+        for name, _ in (forward + backward | new_size).most_common():
+            print(f'| {name} | {forward[name]} | {backward[name]} | {new_size[name]} |')
         return
     rows = []
-    print('| model | variant | forward | backward |\n|---|---|---:|---:|')
+    print('| model | variant | forward | backward | new size |\n|---|---|---:|---:|---:|')
     for name, build in builders.items():
         model, variant = name.split('/')
         if model in args.models:
-            forward, backward = (counter.total for counter in count_passes(build(), image))
-            print(f'| {model} | {variant} | {forward} | {backward} |', flush=True)
+            counts = [counter.total for counter in count_passes(build(), image)]
+            print(f'| {model} | {variant} | {" | ".join(map(str, counts))} |', flush=True)
             row = dict(bench='launches', model=model, variant=variant, height=height, width=width)
-            row |= dict(batch=1, forward=forward, backward=backward)
+            names = 'forward', 'backward', 'new_size'
+            row |= dict(zip(names, counts, strict=True), batch=1)
             rows.append(row | environment(image.device))
     if args.out:
         write_csv(args.out, rows)

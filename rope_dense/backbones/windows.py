@@ -7,14 +7,16 @@ P prefix tokens (class token and registers).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..utils.memo import is_tracing, memo
 from ..utils.sizes import Size
+from ..utils.upload import can_upload, upload
 from ..utils.validation import check_size, is_integer, refuse
 from .archs import WindowSetting
 from .layers import may_differ, padding_to_multiple
@@ -36,12 +38,12 @@ class WindowPlan:
         num_windows: of an image, W / B.
         num_copies: prefix tokens that each window has a copy of; P or 0.
         shape: (B, N).
+        num_unmasked: windows that attend without a mask.
         gather_index: [W (num_copies + n)] the token of each place, an index into the flattened
             [B N]; 0 for padding.
         inverse_index: [B N] the place of each token.
         is_padding: [W (num_copies + n)] bool, the places that have no token; None if all have one.
         padding_index: the places where ``is_padding``; None while tracing, too.
-        num_unmasked: windows that attend without a mask.
         mask: [W - num_unmasked, 1, n or 1, keys] bool, which keys (columns) a token may attend to;
             None if ``num_unmasked`` is W.
     """
@@ -50,12 +52,12 @@ class WindowPlan:
     num_windows: int
     num_copies: int
     shape: tuple[int, int]
+    num_unmasked: int
     gather_index: Tensor
     inverse_index: Tensor
-    is_padding: Tensor | None
-    padding_index: Tensor | None
-    num_unmasked: int
-    mask: Tensor | None
+    is_padding: Tensor | None = None
+    padding_index: Tensor | None = None
+    mask: Tensor | None = None
 
     def partition(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         """Gather tokens of the images, [B, N, ...], into windows, [W, num_copies + n, ...].
@@ -177,6 +179,9 @@ def window_plan(
 ) -> WindowPlan:
     """Return the plan for grids that are padded at the bottom and right to whole windows.
 
+    It is made on the host and sent in one copy: a new image size launches nothing else. While
+    tracing, its operations are part of the graph.
+
     Args:
         batch: B.
         grid: (H, W).
@@ -192,70 +197,100 @@ def window_plan(
             compiled blocks share a graph.
         device: of the indexes.
     """
+    on_host = can_upload()
+    xp: Any = np if on_host else torch  # the same operations of either
+    dtype = np.int32 if on_host else torch.int64  # which takes half the memory
+    arange = partial(xp.arange, dtype=dtype, **({} if on_host else dict(device=device)))
     bottom, right = map(padding_to_multiple, grid, window_size)
     rows, columns = (grid[0] + bottom) // window_size[0], (grid[1] + right) // window_size[1]
     is_padded = uniform or may_differ((bottom, right), (0, 0))
     has_border = uniform or shift != (0, 0)
     has_masked_padding = mask_padding and is_padded
-    token = torch.arange(grid[0] * grid[1], device=device).view(grid)
-    token = F.pad(token, (0, right, 0, bottom), value=-1)  # [H', W'], -1 for padding
-    token = token.roll((-shift[0], -shift[1]), (0, 1))
+    height, width = rows * window_size[0], columns * window_size[1]  # H', W'
+    row, column = arange(height) + shift[0], arange(width) + shift[1]
+    row = xp.where(row >= height, row - height, row)  # of the token at each place of an axis
+    column = xp.where(column >= width, column - width, column)
+    row = xp.where(row >= grid[0], -height * width, row * grid[1])
+    column = xp.where(column >= grid[1], -height * width, column)
+    token = row[:, None] + column  # [H', W'], below 0 for padding
     token = split_windows(token, rows, columns, window_size)  # [windows of an image, n]
 
     # Windows at the shifted border (the last row and column) come last. (No two keys are
     # equal: ONNX has no stable sort.)
-    row, column = (torch.arange(side, device=device) == side - 1 for side in (rows, columns))
-    number = torch.arange(rows * columns, device=device)
-    is_last = (row[:, None] | column).flatten()
-    order = torch.where(is_last, number + rows * columns, number).argsort()
+    row, column = (arange(side) == side - 1 for side in (rows, columns))
+    number = arange(rows * columns)
+    is_last = (row[:, None] | column).reshape(-1)
+    order = xp.where(is_last, number + rows * columns, number).argsort()
     num_unmasked = (rows - 1) * (columns - 1) if has_border else rows * columns
     num_unmasked = 0 if has_masked_padding else num_unmasked
 
     # The first window of each image, then the second of each ...; reshaping [W / B, B, n] would
     # compile anew for B = 1.
-    windows = torch.arange(rows * columns * batch, device=device)
+    windows = arange(rows * columns * batch)
     place = windows // batch
     order, image = order[place], windows - place * batch  # not %, of which ONNX has none by a size
     mask = None
     if has_border or has_masked_padding:
-        row, column = (
-            torch.arange(number * side, device=device) >= number * side - by
-            for number, side, by in zip((rows, columns), window_size, shift, strict=True)
-        )  # what was moved over the edge
+        row, column = (  # what was moved over the edge
+            arange(side) >= side - by for side, by in zip((height, width), shift, strict=True)
+        )
         region = split_windows(2 * row[:, None] + column, rows, columns, window_size)
         if mask_padding:
-            region = region.masked_fill(token < 0, -1)
+            region = xp.where(token < 0, -1, region)
         region = region[order[num_unmasked * batch :]]  # [number, n]
+        if on_host:
+            region = region.astype(np.int8)
         mask = (region[:, :, None] == region[:, None])[:, None]
 
     num_tokens = rows * columns * num_copies + grid[0] * grid[1]  # N
-    copy = place[:, None] * num_copies + torch.arange(num_copies, device=device)
     token = token[order]  # [W, n]
-    token = torch.where(token < 0, token, token + rows * columns * num_copies)
-    token = torch.cat([copy, token], 1)  # [W, num_copies + n]
+    if num_copies:
+        copy = place[:, None] * num_copies + arange(num_copies)
+        token = xp.where(token < 0, token, token + rows * columns * num_copies)
+        token = xp.concatenate([copy, token], 1)  # [W, num_copies + n]
     if mask is not None and num_copies + num_shared:  # only padding is masked
-        mask = F.pad((token >= 0)[:, None, None], (num_shared, 0), value=True)
-    is_padding = (token < 0).flatten()
-    gather_index = (token + num_tokens * image[:, None]).flatten().masked_fill(is_padding, 0)
-    places = torch.arange(gather_index.shape[0], device=device)
-    inverse_index = places.new_zeros(batch * num_tokens + 1)  # and one more, where padding goes
-    token_or_last = gather_index.masked_fill(is_padding, batch * num_tokens)
-    inverse_index = inverse_index.scatter(0, token_or_last, places)[:-1]
-    padding_index = None
-    if is_padded and not is_tracing():
-        padding_index = find_padding(is_padding, batch * num_tokens)
+        shared = (place[:, None] >= 0) & (arange(num_shared) >= 0)  # all of them
+        mask = xp.concatenate([shared, token >= 0], 1)[:, None, None]
+    is_padding = (token < 0).reshape(-1)
+    gather_index = xp.where(is_padding, 0, (token + num_tokens * image[:, None]).reshape(-1))
+    indexes = dict(
+        gather_index=gather_index,
+        inverse_index=invert(gather_index, is_padding, batch * num_tokens),
+    )
+    if is_padded:
+        indexes['is_padding'] = is_padding
+    if mask is not None:
+        indexes['mask'] = mask
+    if is_padded and on_host:
+        indexes['padding_index'] = is_padding.nonzero()[0]
+    elif is_padded and not is_tracing():
+        indexes['padding_index'] = find_padding(is_padding, batch * num_tokens)
+    if on_host:
+        indexes = upload(indexes, device)
     return WindowPlan(
         window_size=window_size,
         num_windows=rows * columns,
         num_copies=num_copies,
         shape=(batch, num_tokens),
-        gather_index=gather_index,
-        inverse_index=inverse_index,
-        is_padding=is_padding if is_padded else None,
-        padding_index=padding_index,
         num_unmasked=num_unmasked * batch,
-        mask=mask,
+        **indexes,
     )
+
+
+def invert(index: Any, is_padding: Any, number: int) -> Any:
+    """The place in ``index``, an array or a tensor, of each of ``number`` tokens.
+
+    Args:
+        index: the token of each place.
+        is_padding: bool, places without a token.
+    """
+    if isinstance(index, np.ndarray):
+        inverse = np.empty(number + 1, index.dtype)  # and one more, where padding goes
+        inverse[np.where(is_padding, number, index)] = np.arange(len(index), dtype=index.dtype)
+        return inverse[:-1]
+    places = torch.arange(index.shape[0], device=index.device)
+    rest = places.new_zeros(number + 1)
+    return rest.scatter(0, index.masked_fill(is_padding, number), places)[:-1]
 
 
 def find_padding(is_padding: Tensor, num_tokens: int) -> Tensor:
@@ -272,10 +307,10 @@ def find_padding(is_padding: Tensor, num_tokens: int) -> Tensor:
     return padding_first[: len(places) - num_tokens]
 
 
-def split_windows(x: Tensor, rows: int, columns: int, window_size: Size) -> Tensor:
-    """A grid [H', W'] of whole windows to [rows * columns, n]."""
+def split_windows(x: Any, rows: int, columns: int, window_size: Size) -> Any:
+    """A grid [H', W'] of whole windows, an array or a tensor, to [rows * columns, n]."""
     height, width = window_size
-    x = x.view(rows, height, columns, width).transpose(1, 2)
+    x = x.reshape(rows, height, columns, width).swapaxes(1, 2)
     return x.reshape(rows * columns, height * width)
 
 

@@ -19,15 +19,23 @@ MAX_BYTES = 48 * 2**20  # of all results: NAT's plans and angles at 800 x 1333 t
 
 
 def count_bytes(value: object) -> int:
-    """Bytes of the tensors in a value: a tensor, or a dataclass or tuple with tensors in it."""
+    """Bytes of the tensors in a value: a tensor, or a dataclass or tuple with tensors in it.
+
+    Memory that tensors share counts once.
+    """
+    own = getattr(value, 'nbytes', None) if is_dataclass(value) else None
+    return sum(storages(value).values()) if own is None else own
+
+
+def storages(value: object) -> dict[int, int]:
+    """The identities and bytes of the storages of the tensors in a value."""
     if isinstance(value, Tensor):
-        return value.untyped_storage().nbytes()
-    if isinstance(value, tuple):
-        return sum(map(count_bytes, value))
+        storage = value.untyped_storage()
+        return {storage._cdata: storage.nbytes()}
+    parts = value if isinstance(value, tuple) else ()
     if is_dataclass(value):
-        own = getattr(value, 'nbytes', None)
-        return own or sum(count_bytes(getattr(value, field.name)) for field in fields(value))
-    return 0
+        parts = tuple(getattr(value, field.name) for field in fields(value))
+    return {key: size for part in parts for key, size in storages(part).items()}
 
 
 RESULTS: LRUCache[Hashable, object] = LRUCache(MAX_BYTES, getsizeof=count_bytes)

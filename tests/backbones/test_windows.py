@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from rope_dense.backbones.windows import Gather, WindowPlan, window_plan
+from rope_dense.utils.memo import count_bytes
 
 CPU = torch.device('cpu')
 
@@ -84,9 +85,39 @@ def test_each_window_has_its_tokens(shape: tuple[int, int, int], window_size: To
     else:
         assert torch.equal(plan.is_padding, is_padding)
         assert torch.equal(plan.padding_index, is_padding.nonzero()[:, 0])
-    places = plan.gather_index[~is_padding]
-    assert torch.equal(places.sort().values, torch.arange(images * height * width))  # each once
-    assert torch.equal(plan.gather_index[plan.inverse_index], torch.arange(images * height * width))
+    tokens = torch.arange(images * height * width, dtype=plan.gather_index.dtype)
+    assert torch.equal(plan.gather_index[~is_padding].sort().values, tokens)  # each once
+    assert torch.equal(plan.gather_index[plan.inverse_index], tokens)
+
+
+@PLAN
+def test_the_host_and_a_graph_make_the_same_plan(
+    shape: tuple[int, int, int],
+    window_size: Token,
+    options: dict,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Also with prefix tokens, which exclude shifts."""
+    prefix = [] if 'shift' in options else [dict(num_copies=2), dict(num_shared=2)]
+    for others in ({}, *prefix):
+        settings = dict(options, **others, device=CPU)
+        with monkeypatch.context() as patch:
+            sent = window_plan.__wrapped__(shape[0], shape[1:], window_size, **settings)
+            patch.setattr('rope_dense.backbones.windows.can_upload', lambda: False)
+            plan = window_plan.__wrapped__(shape[0], shape[1:], window_size, **settings)
+        for name, value in vars(plan).items():
+            found = getattr(sent, name)
+            if isinstance(value, Tensor):
+                assert torch.equal(found.to(value.dtype), value), name
+            else:
+                assert found == value, name
+
+
+def test_a_plan_takes_nine_bytes_a_place():
+    """And its mask."""
+    plan = window_plan(2, (50, 84), (7, 7), shift=(3, 3), device=CPU)
+    places = 2 * 56 * 84
+    assert count_bytes(plan) <= 9 * places + 8 * len(plan.padding_index) + plan.mask.numel()
 
 
 @PLAN
