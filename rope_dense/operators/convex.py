@@ -7,12 +7,15 @@ coordinates: the order of points is constant almost everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 PARALLEL = 1e-14  # sine times lengths below which two edges count as parallel, as in mmcv
+ROWS = 2**21  # pairs of bounds that are compared at once
+PAIRS = 2**15  # pairs of polygons whose intersection is computed at once
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ def crossings(p: Points, q: Points) -> tuple[Points, Tensor]:
     sine = torch.where(apart, sine, 1)
     at_p, at_q = cross(along_q, between) / sine, cross(along_p, between) / sine
     with torch.no_grad():
-        ends = dot(between, along_p) / dot(along_p, along_p)  # of the edges of q, along that of p
+        length = dot(along_p, along_p).clamp_min(torch.finfo(sine.dtype).tiny)
+        ends = dot(between, along_p) / length  # of the edges of q, along that of p
         ends = torch.stack([ends, ends.roll(-1, 2)])
     at_p = at_p.clamp(ends.amin(0), ends.amax(0))
     valid = apart & (at_p >= 0) & (at_p <= 1) & (at_q >= 0) & (at_q <= 1)
@@ -152,3 +156,29 @@ def hull(polygon: Points) -> Points:
         index = index + push.long()
     inside = torch.arange(size, device=stack.device) <= top
     return polygon.gather(stack[:, :size].masked_fill(~inside, 0))
+
+
+def bounds(points: Points) -> Tensor:
+    """Smallest and largest x and y of sets [N, K], as [4, N], wider by the rounding."""
+    x, y = points.x, points.y
+    low, high = torch.stack([x.amin(1), y.amin(1)]), torch.stack([x.amax(1), y.amax(1)])
+    slack = 16 * torch.finfo(x.dtype).eps * (low.abs() + high.abs())
+    limits = torch.cat([low - slack, high + slack])
+    return limits + 0 * limits.sum(0)  # NaN in one is NaN in all
+
+
+def near_pairs(bounds1: Tensor, bounds2: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Indices of the pairs whose bounds [4, N] and [4, M] overlap or are NaN, ``PAIRS`` at most."""
+    rows = ROWS // max(bounds2.shape[1], 1) + 1
+    for start in range(0, bounds1.shape[1], rows):
+        left, top, right, bottom = bounds1[:, start : start + rows, None]
+        apart = (left > bounds2[2]) | (right < bounds2[0])
+        apart |= (top > bounds2[3]) | (bottom < bounds2[1])
+        i, j = (~apart).nonzero(as_tuple=True)
+        yield from zip((i + start).split(PAIRS), j.split(PAIRS), strict=True)
+
+
+def margin(*sets: Points) -> Tensor:
+    """Rounding of the coordinates of sets [n, K_i], as [n, 1]: distances below it are nothing."""
+    values = torch.cat([value for points in sets for value in (points.x, points.y)], 1)
+    return 8 * torch.finfo(values.dtype).eps * values.detach().abs().amax(1, keepdim=True)

@@ -51,7 +51,8 @@ class Convolution:
         """Gradients of maps, offset and, if there is one, mask; ``grad`` is that of the output."""
         if operator := torchvision_operator('_deform_conv2d_backward', maps.device, maps.dtype):
             gradients = operator(grad, *self.torchvision_arguments(maps, weight, offset, mask))
-            return [gradients[i] for i in ((0, 2) if mask is None else (0, 2, 3))]
+            outs = [gradients[0], self.moving(gradients[2], offset)]
+            return outs if mask is None else [*outs, gradients[3]]
         kernel = self.grouped(weight)
         outs = [torch.empty_like(x) for x in (maps, offset, mask) if x is not None]
         for image in self.images(maps, offset):
@@ -95,26 +96,36 @@ class Convolution:
 
     def reads(self, maps: Tensor, offset: Tensor, mask: Tensor | None = None) -> Reads:
         """The cells of maps of this size that each cell of the kernel reads."""
-        offset = offset.to(real(offset.dtype))
-        number, (height, width) = len(offset), offset.shape[2:]
-        offset = offset.view(number, self.offset_groups, *self.kernel, 2, height, width)
-        offset = offset.permute(4, 0, 5, 6, 2, 3, 1)  # [2, B, H', W', kh, kw, G]
-        y = offset[0] + self.places(0, offset[0])[:, None, :, None, None]
-        x = offset[1] + self.places(1, offset[1])[:, None, :, None]
-        (row, row_weight), (column, column_weight) = (
-            two_cells(y, maps.shape[2]),
-            two_cells(x, maps.shape[3]),
-        )
+        y, x = self.positions(offset)
+        row, row_weight = two_cells(y, maps.shape[2])
+        column, column_weight = two_cells(x, maps.shape[3])
         weight = row_weight[..., None] * column_weight[..., None, :]  # [B, H', W', kh, kw, G, 2, 2]
         if mask is not None:
-            mask = mask.to(weight.dtype).view(
-                number, self.offset_groups, *self.kernel, height, width
-            )
+            mask = mask.to(weight.dtype).unflatten(1, (self.offset_groups, *self.kernel))
             weight = weight * mask.permute(0, 4, 5, 2, 3, 1)[..., None, None]
-        image = torch.arange(number, device=offset.device).view(-1, *[1] * 7)
+        image = torch.arange(len(offset), device=offset.device).view(-1, *[1] * 7)
         cell = (image * maps.shape[2] + row[..., None]) * maps.shape[3] + column[..., None, :]
         group = torch.arange(self.offset_groups, device=offset.device)[:, None, None]
         return Reads((cell * self.offset_groups + group).view(-1, 4), weight.reshape(-1, 4))
+
+    def positions(self, offset: Tensor) -> Tensor:
+        """Rows and columns [2, B, H', W', kh, kw, G] of all reads."""
+        offset = self.split(offset.to(real(offset.dtype)))
+        y = offset[0] + self.places(0, offset[0])[:, None, :, None, None]
+        x = offset[1] + self.places(1, offset[1])[:, None, :, None]
+        return torch.stack([y, x])
+
+    def split(self, offset: Tensor) -> Tensor:
+        """Offsets as [2, B, H', W', kh, kw, G], a view."""
+        offset = offset.unflatten(1, (self.offset_groups, *self.kernel, 2))
+        return offset.permute(4, 0, 5, 6, 2, 3, 1)
+
+    def moving(self, grad_offset: Tensor, offset: Tensor) -> Tensor:
+        """torchvision's gradient of offsets, and 0 for reads at -1, as in mmcv."""
+        inside = (self.positions(offset) > -1).all(0)
+        grad_offset = grad_offset.clone()
+        self.split(grad_offset).mul_(inside)
+        return grad_offset
 
     def places(self, axis: int, like: Tensor) -> Tensor:
         """Positions [H', kh] or [W', kw] along an axis without offsets."""

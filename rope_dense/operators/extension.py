@@ -16,24 +16,32 @@ from inspect import isfunction
 from types import ModuleType
 from typing import Any, NoReturn
 
-from . import deformable_attention, focal_loss, nms, roi_align, roi_pool, rotated
+from . import (
+    deform_conv,
+    deformable_attention,
+    focal_loss,
+    nms,
+    polygons,
+    roi_align,
+    roi_align_rotated,
+    roi_pool,
+    rotated,
+)
 
 NAME = 'mmcv._ext'
 MODULES: tuple[ModuleType, ...] = (
-    *(deformable_attention, focal_loss, nms, roi_align, roi_pool),
-    rotated,
+    *(deform_conv, deformable_attention, focal_loss, nms, polygons),
+    *(roi_align, roi_align_rotated, roi_pool, rotated),
 )
 
 # First letters of the operators that are not built, and what needs them in mmdet, mmseg, mmrotate.
 NEEDED_BY = {
     'active_rotated_filter': 'S2A-Net',
     'carafe': 'necks and mask heads with CARAFE',
-    'chamfer_distance': 'Oriented RepPoints',
     'diff_iou_rotated': 'RotatedIoULoss',
     'line_nms': 'CLRNet',
     'masked_': 'guided anchoring (GA-RPN, GA-RetinaNet)',
     'psamask': 'PSANet',
-    'riroi_align_rotated': 'ReDet',
     'rotated_feature_align': 'R3Det',
     'sync_bn': 'norm layers of type MMSyncBN (SyncBN is of PyTorch)',
 }

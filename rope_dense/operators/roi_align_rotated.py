@@ -55,9 +55,9 @@ def roi_align_rotated_forward(
 
 
 def roi_align_rotated_backward(
-    grad_output: Tensor,
     rois: Tensor,
     grad_input: Tensor,
+    grad_output: Tensor,
     pooled_height: int,
     pooled_width: int,
     spatial_scale: float,
@@ -65,10 +65,20 @@ def roi_align_rotated_backward(
     aligned: bool,
     clockwise: bool,
 ) -> None:
-    """Add the gradient of the maps to ``grad_input``; other arguments as in forward."""
-    places, size = (pooled_height, pooled_width), (grad_input.shape[2], grad_input.shape[3])
+    """Add the gradient of the maps; other arguments as in forward.
+
+    The names are mmcv's, which passes the tensors by position and in another order.
+
+    Args:
+        rois: gradient of the output.
+        grad_input: regions [R, 6].
+        grad_output: gradient of the maps [B, C, H, W], changed.
+        pooled_height: as the following, see forward.
+    """
+    gradient, regions, out = rois, grad_input, grad_output
+    places, size = (pooled_height, pooled_width), (out.shape[2], out.shape[3])
     pooling = Pooling(places, size, spatial_scale, sampling_ratio, aligned, clockwise)
-    grad_input += pooling.transposed(grad_output, rois, len(grad_input))
+    out += pooling.transposed(gradient, regions, len(out))
 
 
 def riroi_align_rotated_forward(
@@ -96,9 +106,9 @@ def riroi_align_rotated_forward(
 
 
 def riroi_align_rotated_backward(
-    grad_output: Tensor,
+    top_grad: Tensor,
     rois: Tensor,
-    grad_input: Tensor,
+    bottom_grad: Tensor,
     pooled_height: int,
     pooled_width: int,
     spatial_scale: float,
@@ -106,13 +116,13 @@ def riroi_align_rotated_backward(
     num_orientations: int,
     clockwise: bool,
 ) -> None:
-    """Add the gradient of the maps to ``grad_input``; other arguments as in forward."""
-    places, size = (pooled_height, pooled_width), (grad_input.shape[2], grad_input.shape[3])
+    """Add the gradient of the maps to ``bottom_grad``; other arguments as in forward."""
+    places, size = (pooled_height, pooled_width), (bottom_grad.shape[2], bottom_grad.shape[3])
     pooling = Pooling(places, size, spatial_scale, num_samples, False, clockwise)
     whole, part = orientations(rois, num_orientations)
-    grad = grad_output.to(part.dtype).unflatten(1, (-1, num_orientations))
+    grad = top_grad.to(part.dtype).unflatten(1, (-1, num_orientations))
     grad = rolled(grad * (1 - part), whole) + rolled(grad * part, whole - 1)
-    grad_input += pooling.transposed(grad.flatten(1, 2), rois, len(grad_input))
+    bottom_grad += pooling.transposed(grad.flatten(1, 2), rois, len(bottom_grad))
 
 
 def orientations(rois: Tensor, number: int) -> tuple[Tensor, Tensor]:

@@ -24,12 +24,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .convex import Points, area, cross, dot, intersection, join
+from .convex import PAIRS, Points, area, bounds, cross, dot, intersection, join, margin, near_pairs
 from .greedy import greedy_keep
 
 EMPTY = 1e-14  # area
-ROWS = 2**21  # pairs of boxes whose bounds are compared at once
-PAIRS = 2**15  # pairs of boxes whose intersection is computed at once
 
 
 class Pairs(NamedTuple):
@@ -138,33 +136,16 @@ def iou_matrix(boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int) -> Te
     overlap, or are NaN.
     """
     ious = boxes1.new_zeros(len(boxes1), len(boxes2))
-    rows = ROWS // max(len(boxes2), 1) + 1
-    bounds1, bounds2 = bounds(boxes1), bounds(boxes2)
-    for start in range(0, len(boxes1), rows):
-        near = ~apart(bounds1[:, start : start + rows], bounds2)
-        i, j = near.nonzero(as_tuple=True)
-        i += start
-        ious[i, j] = pairwise_iou(boxes1[i], boxes2[j], pair, mode_flag)
+    for i, j in near_pairs(reach(boxes1), reach(boxes2)):
+        ious[i, j] = iou(pair(boxes1[i], boxes2[j]), mode_flag)
     return ious
 
 
-def apart(bounds1: Tensor, bounds2: Tensor) -> Tensor:
-    """Mask [N, M] of the pairs whose bounds [4, N] and [4, M] do not overlap; False for NaN."""
-    left, top, right, bottom = bounds1[:, :, None]
-    return (left > bounds2[2]) | (right < bounds2[0]) | (top > bounds2[3]) | (bottom < bounds2[1])
-
-
-def bounds(boxes: Tensor) -> Tensor:
-    """Smallest and largest x and y of boxes [N, 5 or 8], as [4, N], wider by the rounding."""
+def reach(boxes: Tensor) -> Tensor:
+    """Bounds [4, N] of boxes [N, 5 or 8], and of where ``within`` takes a point for inside."""
     if boxes.shape[1] == 8:
-        corners = join(Points.of(boxes), span(Points.of(boxes)))
-    else:
-        corners = rotated_corners(boxes[:, 0], boxes[:, 1], half_sides(boxes))
-    x, y = corners.x, corners.y
-    low, high = torch.stack([x.amin(1), y.amin(1)]), torch.stack([x.amax(1), y.amax(1)])
-    slack = 16 * torch.finfo(boxes.dtype).eps * (low.abs() + high.abs())
-    limits = torch.cat([low - slack, high + slack])
-    return limits + 0 * limits.sum(0)  # NaN in one is NaN in all
+        return bounds(join(Points.of(boxes), span(Points.of(boxes))))
+    return bounds(rotated_corners(boxes[:, 0], boxes[:, 1], half_sides(boxes)))
 
 
 def span(box: Points) -> Points:
@@ -196,13 +177,11 @@ def within(points: Points, box: Points) -> Tensor:
     """
     start = points - box[:, :1]
     first, last = box[:, 1:2] - box[:, :1], box[:, 3:] - box[:, :1]
-    size = torch.cat([points.x, points.y, box.x, box.y], 1).abs().amax(1, keepdim=True)
-    slack = 8 * torch.finfo(size.dtype).eps * size
-    inside = torch.ones_like(points.x, dtype=torch.bool)
+    slack, inside = margin(points, box), torch.ones_like(points.x, dtype=torch.bool)
     for side in (first, last):
         along, length = dot(start, side), dot(side, side)
-        margin = slack * length.sqrt()
-        inside &= (along >= -margin) & (along <= length + margin)
+        more = slack * length.sqrt()
+        inside &= (along >= -more) & (along <= length + more)
     return inside
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from helpers.operators import compiled_operators
-from rope_dense.operators import rotated
+from rope_dense.operators import convex, rotated
 
 shapely = pytest.importorskip('shapely')
 CLASSES = ('rotated', 'quadri')
@@ -180,8 +180,8 @@ def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = boxes(50, 13), boxes(70, 14)
     whole = ious(rotated, 'rotated', a, b)
-    monkeypatch.setattr(rotated, 'ROWS', 300)
-    monkeypatch.setattr(rotated, 'PAIRS', 16)
+    monkeypatch.setattr(convex, 'ROWS', 300)
+    monkeypatch.setattr(convex, 'PAIRS', 16)
     assert torch.equal(ious(rotated, 'rotated', a, b), whole)
 
 
