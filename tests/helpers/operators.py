@@ -1,12 +1,20 @@
-"""mmcv's compiled operators for the tests that compare with them; skips where there are none."""
+"""mmcv's compiled operators for the tests that compare with them, and whole detectors with either.
+
+Skips where there are none.
+"""
 
 from __future__ import annotations
 
+import copy
+import random
 import sys
 from importlib import import_module
 from types import ModuleType
 
+import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
 from rope_dense.operators.extension import Extension
 
@@ -28,3 +36,29 @@ def use_pytorch(patch: pytest.MonkeyPatch) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith('mmcv.ops.') and hasattr(module, 'ext_module'):
             patch.setattr(module, 'ext_module', Extension())
+
+
+def results(model: nn.Module, data: dict) -> dict[str, Tensor]:
+    """Loss, gradients and predictions, by name."""
+    model.zero_grad()
+    for seed in (random.seed, np.random.seed, torch.manual_seed):
+        seed(0)
+    inputs = model.train().data_preprocessor(copy.deepcopy(data), training=True)
+    loss, logged = model.parse_losses(model(**inputs, mode='loss'))
+    loss.backward()
+    found = {name: torch.as_tensor(value) for name, value in logged.items()}
+    found |= {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    with torch.no_grad():
+        inputs = model.eval().data_preprocessor(copy.deepcopy(data))
+        for index, sample in enumerate(model(**inputs, mode='predict')):
+            for key, value in sample.pred_instances.items():
+                found[f'{key} of {index}'] = value.float()
+    return found
+
+
+def assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    """Both results have the same names and values."""
+    assert actual.keys() == expected.keys()
+    for name, value in expected.items():
+        tolerance = 1e-5 * float(value.detach().abs().max()) if value.numel() else 0
+        torch.testing.assert_close(actual[name], value, rtol=1e-3, atol=tolerance, msg=name)
