@@ -50,7 +50,6 @@ model = dict(
     ),
     test_cfg=dict(max_per_img=30),
 )
-find_unused_parameters = True  # a batch without objects has no denoising queries
 optim_wrapper = dict(optimizer=dict(lr=1e-3))
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=50),

@@ -80,5 +80,4 @@ train_cfg = dict(max_epochs=72, val_interval=6)
 custom_hooks = [
     dict(type='EMAHook', ema_type='mmdet.ExpMomentumEMA', momentum=1e-4, update_buffers=True),
 ]
-find_unused_parameters = True  # a batch without objects has no denoising queries
 auto_scale_lr = dict(enable=False, base_batch_size=8)

@@ -30,5 +30,4 @@ custom_hooks = [
     dict(type='BestRestartHook', epoch=120),
 ]
 sync_bn = 'torch'
-find_unused_parameters = True  # a batch without objects has no denoising queries
 del epoch

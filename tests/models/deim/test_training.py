@@ -9,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 import torch
 from mmdet.structures import DetDataSample
+from mmdet.structures.mask import BitmapMasks
 from mmengine.config import Config
 from mmengine.logging import MessageHub
 from mmengine.registry import MODELS, DefaultScope
@@ -20,6 +22,7 @@ from mmengine.structures import InstanceData
 from torch import Tensor
 
 from helpers.deim import CLASSES, config, ours, randomise
+from helpers.grid import CONFIGS
 from helpers.seeds import seeds_of_the_week
 from rope_dense.models.deim.detector import DEIM
 
@@ -51,6 +54,42 @@ def test_each_parameter_has_a_gradient(numbers: tuple[int, ...]) -> None:
         if param.requires_grad:
             assert param.grad is not None, name
             assert torch.isfinite(param.grad).all(), name
+
+
+KINDS = {  # a config of each kind, and the values of a box
+    'deim/deimv2-s_vit-t_4xb8-488k_coco.py': 4,
+    'deim/ecdet-s_ecvit-t_4xb8-274k_coco.py': 4,
+    'deim/ecseg-s_ecvit-t_4xb8-274k_coco.py': 4,
+    'demo/deim_vit_rope_mixed_shapes.py': 4,
+    'demo/oriented_deim_vit_rope_mixed_shapes.py': 5,
+}
+
+
+@pytest.mark.parametrize(
+    'path, values',
+    [
+        pytest.param(*kind, marks=[] if kind[0].startswith('demo') else pytest.mark.slow)
+        for kind in KINDS.items()
+    ],
+)
+def test_no_process_has_to_look_for_unused_parameters(path: str, values: int) -> None:
+    """DDP waits for a gradient of each parameter, unless ``find_unused_parameters`` is set."""
+    cfg = Config.fromfile(CONFIGS / path)
+    assert not cfg.get('find_unused_parameters')
+    cfg.model.backbone.init_cfg = None
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        model = MODELS.build(cfg.model).train()
+    for numbers in ((2, 1), (0, 0)):
+        image, samples = batch(numbers)
+        for sample, number in zip(samples, numbers, strict=True):
+            truth = sample.gt_instances
+            truth.labels %= cfg.model.bbox_head.num_classes
+            truth.bboxes = torch.cat([truth.bboxes, torch.rand(number, 1)], 1)[:, :values]
+            truth.masks = BitmapMasks(np.ones((number, 64, 96), np.uint8), 64, 96)
+        model.zero_grad(set_to_none=True)
+        total(model(image, samples, mode='loss')).backward()
+        missing = [name for name, x in model.named_parameters() if x.grad is None]
+        assert missing == [name for name, x in model.named_parameters() if not x.requires_grad]
 
 
 @pytest.mark.parametrize('late_epoch', [None, 0])
