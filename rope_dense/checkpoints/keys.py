@@ -29,6 +29,7 @@ KeyTable = dict[str, str | None]
 VIT_BLOCK = r'blocks\.\d+\.attn\.qkv\.weight'
 SWIN_BLOCK = r'layers\.(\d+)\.blocks\.(\d+)\.attn\.qkv\.weight'
 VIT_FREQS = r'blocks\.([^.]+)\.attn\.rope\.freqs'
+ADAPTER = r'.+\.lora\.(down|up)'
 SWIN_FREQS = r'layers\.([^.]+)\.blocks\.([^.]+)\.attn\.rope\.freqs'
 
 
@@ -179,6 +180,18 @@ def stack_blocks(weights: StateDict, name: str) -> StateDict:
         )
     others = {key: tensor for key, tensor in weights.items() if key not in freqs}
     return {**others, name: torch.stack([freqs[key] for key in keys], 1)}
+
+
+def refuse_adapters(weights: StateDict) -> None:
+    """Raise CheckpointError if weights have adapters, which no published layout has.
+
+    The weights alone do not tell the scale of an adapter (``alpha``), so it cannot be merged here.
+    """
+    if adapters := [key for key in weights if re.fullmatch(ADAPTER, key)]:
+        raise CheckpointError(
+            f'these weights have adapters (LoRA), {listed(adapters)}: load them into their model, '
+            'call backbone.merge_lora() and save its state_dict'
+        )
 
 
 def is_square(number: int) -> bool:

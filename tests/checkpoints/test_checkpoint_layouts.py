@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from helpers.published import SWIN_SIZES, VIT_SIZES, naver_swin, naver_vit
 from helpers.reference import relative_error
-from helpers.small_checkpoints import earlier, load, saved
+from helpers.small_checkpoints import VIT, earlier, load, saved
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.checkpoints.load import read_weights
@@ -306,3 +306,17 @@ def test_tool_writes_safetensors(convert, tmp_path: Path):
         destination = str(tmp_path / f'{target}.safetensors')
         assert convert([source, destination, '--to', target]) == 0
         assert equal(load(RoPESwin, destination, **options).state_dict(), expected)
+
+
+@pytest.mark.parametrize('target', ['naver', 'timm'])
+def test_tool_refuses_adapters_beside_their_weights(
+    convert, target: str, tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    """The base model alone would be what the file gives."""
+    model, destination = RoPEViT(**VIT, lora=dict(rank=2)), tmp_path / f'{target}.pth'
+    source = saved(model.state_dict(), tmp_path)
+    assert convert([source, str(destination), '--to', target]) == 2
+    assert 'merge_lora' in capsys.readouterr().err and not destination.exists()
+    model.merge_lora()
+    source = saved(model.state_dict(), tmp_path)
+    assert convert([source, str(destination), '--to', target]) == 0

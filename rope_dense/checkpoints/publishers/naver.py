@@ -18,6 +18,7 @@ from ..keys import (
     KeyTable,
     Layout,
     StateDict,
+    refuse_adapters,
     renamed,
     stack_blocks,
 )
@@ -66,7 +67,12 @@ LAYOUTS = (
 
 
 def to_naver(weights: StateDict) -> StateDict:
-    """Learned weights only: naver's code computes its buffers and loads without them."""
+    """Learned weights only: naver's code computes its buffers and loads without them.
+
+    Raises:
+        CheckpointError: naver has no such model.
+    """
+    refuse_adapters(weights)
     if others := [key for key in weights if re.fullmatch(OTHERS, key)]:
         raise CheckpointError(f'naver has no model with {others[0]}: use --to timm or ours')
     for key, tensor in weights.items():

@@ -23,6 +23,7 @@ from ..keys import (
     StateDict,
     has,
     has_cls_pos_embed,
+    refuse_adapters,
     renamed,
     stack_blocks,
 )
@@ -90,6 +91,7 @@ def to_timm_keys(weights: StateDict) -> KeyTable:
     Raises:
         CheckpointError: timm has no such model.
     """
+    refuse_adapters(weights)
     if has(weights, SWIN_BLOCK):
         raise CheckpointError('timm has no Swin with rotary embedding: use --to naver or ours')
     if not has(weights, VIT_BLOCK):
