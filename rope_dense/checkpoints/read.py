@@ -89,10 +89,10 @@ def file_format(path: str, name: str) -> str:
         head = file.read(24)
     if head.startswith(b'PK\x03\x04'):
         return 'archive'
+    if head[8:9] == b'{':  # after the length of the header, which may begin like a pickle
+        return 'safetensors'
     if head.startswith(b'\x80'):
         return 'pickle'
-    if head[8:9] == b'{':  # after the length of the header
-        return 'safetensors'
     if not head:
         reason = f'the file is empty; {AGAIN}'
     elif head.lstrip().startswith(b'<'):

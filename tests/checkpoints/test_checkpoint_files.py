@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from helpers.small_checkpoints import VIT, load, refusal, saved, vit
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import fetch as sources
+from rope_dense.checkpoints.read import file_format
 
 
 def leave_trace(path: str) -> None:
@@ -144,6 +145,17 @@ def test_old_format(tmp_path: Path):
     torch.save(weights, tmp_path / 'old.pth', _use_new_zipfile_serialization=False)
     model = load(RoPEViT, str(tmp_path / 'old.pth'), **VIT)
     assert torch.equal(model.cls_token, weights['cls_token'])
+
+
+def test_the_length_of_a_header_is_no_sign_of_a_pickle(tmp_path: Path) -> None:
+    """One length in 32 has the first byte of a pickle."""
+    safetensors = pytest.importorskip('safetensors.torch', reason='pip install safetensors')
+    path, first_bytes = tmp_path / 'model.safetensors', set()
+    for length in range(0, 256, 8):
+        safetensors.save_file({'a' * (length + 1): torch.zeros(1)}, path)
+        first_bytes.add(path.read_bytes()[:1])
+        assert file_format(path, str(path)) == 'safetensors'
+    assert b'\x80' in first_bytes
 
 
 def test_safetensors(tmp_path: Path):
