@@ -21,6 +21,7 @@ from . import (
     deformable_attention,
     focal_loss,
     nms,
+    oriented_features,
     polygons,
     roi_align,
     roi_align_rotated,
@@ -30,19 +31,18 @@ from . import (
 
 NAME = 'mmcv._ext'
 MODULES: tuple[ModuleType, ...] = (
-    *(deform_conv, deformable_attention, focal_loss, nms, polygons),
+    *(deform_conv, deformable_attention, focal_loss, nms),
+    *(oriented_features, polygons),
     *(roi_align, roi_align_rotated, roi_pool, rotated),
 )
 
 # First letters of the operators that are not built, and what needs them in mmdet, mmseg, mmrotate.
 NEEDED_BY = {
-    'active_rotated_filter': 'S2A-Net',
     'carafe': 'necks and mask heads with CARAFE',
     'diff_iou_rotated': 'RotatedIoULoss',
     'line_nms': 'CLRNet',
     'masked_': 'guided anchoring (GA-RPN, GA-RetinaNet)',
     'psamask': 'PSANet',
-    'rotated_feature_align': 'R3Det',
     'sync_bn': 'norm layers of type MMSyncBN (SyncBN is of PyTorch)',
 }
 
