@@ -11,7 +11,9 @@ BLOCK = 512  # boxes that are decided at once
 COLUMNS = 4096  # boxes compared with a block at once: bounds the memory
 
 
-def greedy_keep(overlapping: Callable[[Tensor, Tensor], Tensor], order: Tensor) -> Tensor:
+def greedy_keep(
+    overlapping: Callable[[Tensor, Tensor], Tensor], order: Tensor, columns: int = COLUMNS
+) -> Tensor:
     """Indices that greedy suppression keeps, best first.
 
     A box is kept if no kept box before it overlaps it. Blocks of ``BLOCK`` boxes are decided one
@@ -21,8 +23,9 @@ def greedy_keep(overlapping: Callable[[Tensor, Tensor], Tensor], order: Tensor) 
 
     Args:
         overlapping: From indices of boxes [R] and of later boxes [C] to a boolean [R, C], True
-            where the first suppresses the second. At most ``BLOCK`` x ``COLUMNS`` pairs a call.
+            where the first suppresses the second. At most ``BLOCK`` x ``columns`` pairs a call.
         order: Indices of all boxes [N], best first.
+        columns: Later boxes at once, which bound the memory.
 
     Returns:
         The kept part of ``order``.
@@ -30,10 +33,10 @@ def greedy_keep(overlapping: Callable[[Tensor, Tensor], Tensor], order: Tensor) 
     kept = [order[:0]]
     while len(order):
         head, order = order[:BLOCK], order[BLOCK:]
-        head = head[undominated(overlapping(head, head).triu(1))]
+        head = head.masked_select(undominated(overlapping(head, head).triu(1)))
         kept.append(head)
-        parts = [part[~overlapping(head, part).any(0)] for part in order.split(COLUMNS)]
-        order = torch.cat(parts)
+        later = order.split(columns)
+        order = torch.cat([x.masked_select(~overlapping(head, x).any(0)) for x in later])
     return torch.cat(kept)
 
 

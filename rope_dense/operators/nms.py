@@ -16,6 +16,8 @@ from torch import Tensor
 from .compiled import torchvision_operator
 from .greedy import greedy_keep
 
+COLUMNS_CPU, COLUMNS = 1024, 2**15  # fits the cache; few launches
+
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
     """Indices of the boxes [N, 4] that greedy suppression keeps, best first.
@@ -28,7 +30,8 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Ten
         return operator(boxes, scores.to(boxes.dtype), threshold)
     iou = pairwise_iou(boxes, offset)
     order = scores.sort(0, descending=True).indices
-    return greedy_keep(lambda rows, columns: iou(rows, columns) > threshold, order)
+    columns = COLUMNS_CPU if boxes.device.type == 'cpu' else COLUMNS
+    return greedy_keep(lambda rows, columns: iou(rows, columns) > threshold, order, columns)
 
 
 def pairwise_iou(boxes: Tensor, offset: int = 0) -> Callable[[Tensor, Tensor], Tensor]:
