@@ -84,43 +84,49 @@ def softnms(
     """
     if not len(boxes):
         return torch.empty(0, dtype=torch.long, device=boxes.device)
-    table = torch.cat([boxes, scores[:, None]], 1).to(dets.dtype).numpy(force=True).copy()
-    kind = table.dtype.type
+    table = torch.cat([boxes, scores[:, None]], 1).to(dets.dtype).numpy(force=True)
+    left, top, right, bottom, _ = table.T
+    areas = (right - left + offset) * (bottom - top + offset)
+    rows = np.stack([*table.T, areas])  # [6, N]
+    kind = rows.dtype.type
     threshold, sigma, min_score = kind(iou_threshold), kind(sigma), kind(min_score)
     indices, count, step = np.arange(len(table)), len(table), 0
     with np.errstate(invalid='ignore', divide='ignore'):
         while step < count:
-            best = step + first_maximum(table[step:count, 4])
-            for values in (table, indices):
-                values[[step, best]] = values[[best, step]]
-            rest = table[step + 1 : count]
-            iou = iou_with(table[step], rest, offset)
+            best = step + first_maximum(rows[4, step:count])
+            for values in (rows, indices):
+                values[..., [step, best]] = values[..., [best, step]]
+            rest = rows[:, step + 1 : count]
+            iou = iou_with(rows[:, step], rest, offset)
             if method == 2:
-                rest[:, 4] *= np.exp(-(iou * iou) / sigma)
+                rest[4] *= np.exp(-(iou * iou) / sigma)
             elif method in (0, 1):
-                rest[:, 4] *= np.where(iou >= threshold, (1 - iou) * method, kind(1))
-            places = remaining(~(rest[:, 4] < min_score)) + step + 1
-            step, count = step + 1, step + 1 + len(places)
-            table[step:count], indices[step:count] = table[places], indices[places]
-    dets[:count] = torch.from_numpy(table[:count])
+                rest[4] *= np.where(iou >= threshold, (1 - iou) * method, kind(1))
+            step += 1
+            discarded = rest[4] < min_score
+            if discarded.any():
+                places = step + remaining(~discarded)
+                count = step + len(places)
+                for values in (rows, indices):
+                    values[..., step:count] = values[..., places]
+    dets[:count] = torch.from_numpy(rows[:5, :count].T.copy())
     return torch.from_numpy(indices[:count])
 
 
 def first_maximum(scores: np.ndarray) -> int:
     """Position of the first highest score; a NaN counts only in the first position."""
-    if np.isnan(scores[0]):
-        return 0
-    return int(np.where(np.isnan(scores), -np.inf, scores).argmax())
+    best = int(scores.argmax())
+    if np.isnan(scores[best]) and best:  # a NaN is numpy's maximum
+        return int(np.where(np.isnan(scores), -np.inf, scores).argmax())
+    return best
 
 
-def iou_with(box: np.ndarray, boxes: np.ndarray, offset: int) -> np.ndarray:
-    """IoU [N] of one box with others [N, 4 or more]."""
-    corners = np.vstack([box, boxes])
-    areas = (corners[:, 2] - corners[:, 0] + offset) * (corners[:, 3] - corners[:, 1] + offset)
-    low, high = np.maximum(box[:2], boxes[:, :2]), np.minimum(box[2:4], boxes[:, 2:4])
-    width, height = np.maximum(high - low + offset, 0).T
-    shared = width * height
-    return shared / (areas[0] + areas[1:] - shared)
+def iou_with(box: np.ndarray, others: np.ndarray, offset: int) -> np.ndarray:
+    """IoU [N] of one box [6] with others [6, N]: corners, a score that is not used, areas."""
+    width = np.minimum(box[2], others[2]) - np.maximum(box[0], others[0]) + offset
+    height = np.minimum(box[3], others[3]) - np.maximum(box[1], others[1]) + offset
+    shared = np.maximum(width, 0) * np.maximum(height, 0)
+    return shared / (box[5] + others[5] - shared)
 
 
 def remaining(kept: np.ndarray) -> np.ndarray:
