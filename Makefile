@@ -4,7 +4,11 @@ FAMILY ?= onedl
 ifeq ($(filter onedl openmmlab,$(FAMILY)),)
 $(error FAMILY is '$(FAMILY)'; it can be onedl or openmmlab)
 endif
-VENV := $(if $(filter onedl,$(FAMILY)),.venv,.venv-$(FAMILY))
+OPERATORS ?= pytorch
+ifeq ($(filter pytorch compiled,$(OPERATORS)),)
+$(error OPERATORS is '$(OPERATORS)'; it can be pytorch or compiled)
+endif
+VENV := .venv$(if $(filter onedl,$(FAMILY)),,-$(FAMILY))$(if $(filter compiled,$(OPERATORS)),-compiled)
 # An environment remembers another TORCH than the pinned one, and the PYTHON it came with.
 -include $(VENV)/choice.mk
 PINNED_TORCH := torch==2.13.0
@@ -26,14 +30,15 @@ help:  ## list the commands and their variables
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo 'FAMILY=openmmlab     the upstream packages, in an environment of their own (default: onedl)'
+	@echo 'OPERATORS=compiled   operators of mmcv compiled on this machine, in an environment of their own (default: pytorch)'
 	@echo 'PYTHON=python3.12    the Python to build the environment from (default: python3.11)'
 	@echo 'TORCH=torch==2.9.1   another torch, or TORCH=installed: the one that PYTHON already has'
 	@echo 'PIP_ARGS=...         more options for the pip command that installs torch, such as an index'
-	@echo 'FORCE_CUDA=0 or 1    mmcv operators for CPU or CUDA (default: CUDA if torch has it and nvcc is there)'
+	@echo 'FORCE_CUDA=0 or 1    compiled operators for CPU or CUDA (default: CUDA if torch has it and nvcc is there)'
 	@echo 'SLOW=1               slow tests too (make test); build/tests.xml has the time of each test'
 	@echo 'PYTEST_ARGS=...      options or files for make test'
 
-setup: $(PACKAGE)  ## make the environment: pinned packages, compiled mmcv operators, this package
+setup: $(PACKAGE)  ## make the environment: pinned packages and this package
 
 demo: $(PACKAGE)  ## train a small detector on generated pictures, evaluate it and draw its boxes
 	$(RUN) -m rope_dense_command demo
@@ -74,7 +79,7 @@ distclean: clean  ## remove the compiled operators and the results too
 	rm -rf .wheels work_dirs
 
 $(ENVIRONMENT): requirements/common.txt requirements/build.txt requirements/torch.txt requirements/triton.txt requirements/$(FAMILY).txt
-	requirements/install.sh '$(PYTHON)' '$(VENV)' '$(FAMILY)' '$(TORCH)'
+	requirements/install.sh '$(PYTHON)' '$(VENV)' '$(FAMILY)' '$(TORCH)' '$(OPERATORS)'
 	$(if $(filter-out $(PINNED_TORCH),$(TORCH)),printf '%s\n' 'TORCH ?= $(TORCH)' 'PYTHON ?= $(PYTHON)' > $(VENV)/choice.mk)
 	touch $@
 

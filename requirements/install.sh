@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Makes one environment from nothing; called by the Makefile, which knows when it is needed.
 #
-#   requirements/install.sh PYTHON VENV FAMILY TORCH
+#   requirements/install.sh PYTHON VENV FAMILY TORCH OPERATORS
 #
-# FAMILY  onedl or openmmlab: the pins in requirements/FAMILY.txt
-# TORCH   what to install, e.g. torch==2.13.0, or "installed": keep the torch that PYTHON already has
+# FAMILY     onedl or openmmlab: the pins in requirements/FAMILY.txt
+# TORCH      what to install, e.g. torch==2.13.0, or "installed": keep the torch that PYTHON already has
+# OPERATORS  of mmcv: pytorch (rope_dense/operators), or compiled on this machine
 #
-# The environment is always built afresh, so an interrupted run leaves nothing to repair. The slow part, mmcv's
-# operators, is kept as a wheel in .wheels/ and used again.
+# The environment is always built afresh, so an interrupted run leaves nothing to repair. Compiled operators, the slow
+# part, are kept as a wheel in .wheels/ and used again.
 set -euo pipefail
-base=$1 venv=$2 family=$3 torch=$4
+base=$1 venv=$2 family=$3 torch=$4 operators=$5
 here=$(dirname "$0") python=$venv/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
@@ -19,28 +20,38 @@ command -v "$base" >/dev/null ||
     fail "'$base' is not on the path; install Python 3.11 or name another: make setup PYTHON=python3.12"
 "$base" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' ||
     fail "'$base' is $("$base" --version 2>&1); the pinned packages are for Python 3.11 to 3.13: make setup PYTHON=..."
-command -v "${CC:-gcc}" >/dev/null && command -v "${CXX:-c++}" >/dev/null ||
-    fail "no C and C++ compiler (gcc and g++); mmcv's operators are compiled on this machine, so install both first"
-header=$("$base" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h
-[ -f "$header" ] || fail "$header is missing; install the development files of Python (python3-dev or python3-devel)"
-
+if [ "$operators" = compiled ]; then
+    command -v "${CC:-gcc}" >/dev/null && command -v "${CXX:-c++}" >/dev/null ||
+        fail "no C and C++ compiler (gcc and g++); install both, or leave OPERATORS=compiled out"
+    header=$("$base" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h
+    [ -f "$header" ] ||
+        fail "$header is missing; install the development files of Python (python3-dev or python3-devel)"
+fi
 if [ "$torch" = installed ]; then
     torch_folder=$("$base" -c 'import torch; print(torch.__path__[0].rpartition("/")[0])') ||
         fail "TORCH=installed, but '$base' cannot import torch"
-    "$base" -m venv --clear "$venv"
-    # Behind the environment's own packages on the path. --system-site-packages would miss a torch in a venv.
-    echo "$torch_folder" > "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/installed-torch.pth"
-    "$python" -m pip install --no-deps -r "$here/build.txt"
-else
-    "$base" -m venv --clear "$venv"
-    # shellcheck disable=SC2086  # PIP_ARGS is a list of options
-    "$python" -m pip install ${PIP_ARGS:-} -c "$here/torch.txt" -r "$here/build.txt" "$torch"
 fi
 
+"$base" -m venv --clear "$venv"
+"$python" -m pip install --no-deps -r "$here/build.txt"
+mmcv=$(grep -E '^(onedl-)?mmcv==' "$here/$family.txt")
+# Where torch is not importable, mmcv is built without its operators.
+[ "$operators" = compiled ] || "$python" -m pip install --no-deps --no-build-isolation --no-cache-dir "$mmcv"
+
+if [ "$torch" = installed ]; then
+    # Behind the environment's own packages on the path. --system-site-packages would miss a torch in a venv.
+    echo "$torch_folder" > "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/installed-torch.pth"
+else
+    # shellcheck disable=SC2086  # PIP_ARGS is a list of options
+    "$python" -m pip install ${PIP_ARGS:-} -c "$here/torch.txt" "$torch"
+fi
 "$python" -c 'import triton' 2>/dev/null || "$python" -m pip install --no-deps -r "$here/triton.txt"
 
-mmcv=$(grep -E '^(onedl-)?mmcv==' "$here/$family.txt")
-wheel=$("$here/build_mmcv.sh" "$python" "$mmcv" .wheels)
-# One call for mmcv and the rest. Without dependencies and build isolation nothing here can choose another torch.
-"$python" -m pip install --no-deps --no-build-isolation "$wheel" -r "$here/$family.txt"
-"$python" -c 'import mmcv._ext' || fail "mmcv was installed without its compiled operators; remove $wheel and try again"
+if [ "$operators" = compiled ]; then
+    mmcv=$("$here/build_mmcv.sh" "$python" "$mmcv" .wheels)
+    "$python" -m pip install --no-deps "$mmcv"
+    "$python" -c 'import mmcv._ext' ||
+        fail "mmcv was installed without its compiled operators; remove $mmcv and try again"
+fi
+# Without dependencies and build isolation nothing here can choose another torch.
+"$python" -m pip install --no-deps --no-build-isolation -r "$here/$family.txt"

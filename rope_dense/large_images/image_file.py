@@ -27,7 +27,7 @@ CHUNK = 2**24  # bytes of pixels that are read or written at a time
 os.environ.setdefault('GDAL_CACHEMAX', f'{4 * CHUNK // 2**20}')  # in MB
 NOT_INSTALLED = (
     'images are read by rasterio, which is not installed; it is the extra "large": '
-    "pip install --no-build-isolation -e '.[large]' in the folder that holds setup.py"
+    "pip install -e '.[large]' in the folder that holds setup.py"
 )
 LABEL_FORMATS = {'.tif': 'GTiff', '.tiff': 'GTiff', '.png': 'PNG'}
 BLOCK = 256  # side of the blocks of a tiled tiff

@@ -19,9 +19,8 @@ def installation_advice(missing: list[str]) -> str:
         f'rope_dense registers nothing without {" and ".join(missing)}; '
         'only rope_dense.rope works.\n'
         'Install one of the two OpenMMLab families from the folder that holds setup.py:\n'
-        "    pip install torch && pip install -e '.[onedl]'        for the onedl-* packages, or\n"
-        '    pip install torch -r requirements/build.txt &&\n'
-        "    pip install --no-build-isolation -e '.[openmmlab]'    for the upstream packages\n"
+        "    pip install torch -e '.[onedl]'        for the onedl-* packages, or\n"
+        "    pip install torch -e '.[openmmlab]'    for the upstream packages\n"
         'or let `make setup` make a complete environment.'
     )
 
