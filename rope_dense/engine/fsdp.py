@@ -109,8 +109,8 @@ def shard_backbone(backbone: Backbone, **fully_shard_arguments: Any) -> None:
 def shard_blocks(backbone: Backbone, **fully_shard_arguments: Any) -> None:
     """Shard the blocks of a backbone in place; its other parts belong to the model around it.
 
-    A rotary embedding with parameters is a unit of its own, always in float32: in bfloat16 a
-    frequency would have 8 bits, and the angle of the 64th token an error of up to 0.1 radians. It
+    A rotary embedding with parameters is a unit of its own, always in float32, as in any model:
+    ``mp_policy`` casts what is gathered, which ``RotaryEmbedding`` itself cannot prevent. It
     remains gathered until its backward. Tokens that an embedding takes have the precision of the
     block.
 

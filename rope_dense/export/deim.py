@@ -14,7 +14,7 @@ from ..models.deim.detector import DEIM
 from ..models.deim.oriented import OrientedDEIMHead
 from ..models.deim.oriented_boxes import corners_of
 from .detector import smallest_with_tokens
-from .graphs import Graph, InFloat32, Preprocess, cast
+from .graphs import Graph, InFloat32, Preprocess
 
 
 class DEIMGraph(Graph):
@@ -54,7 +54,7 @@ class DEIMGraph(Graph):
         if dtype != torch.float32:
             necks = [self.model.neck] if self.model.with_neck else []
             for part in (self.model.backbone, *necks, self.model.encoder):
-                cast(part, dtype)
+                part.to(dtype)
             cast_head(head, dtype)
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
@@ -75,12 +75,12 @@ def cast_head(head: Any, dtype: torch.dtype) -> None:
     for layer in decoder.layers:
         cross, gateway = layer.cross_attn, layer.gateway
         for part in (layer.self_attn, layer.ffn, gateway.gate, cross.attention_weights):
-            cast(part, dtype)
+            part.to(dtype)
         layer.norm1, layer.norm2 = (InFloat32(x, dtype) for x in (layer.norm1, layer.norm2))
         gateway.norm = InFloat32(gateway.norm, dtype)
         cross.sampling_offsets = InFloat32(cross.sampling_offsets)
     if head.mask_head is not None:
-        cast(head.mask_head, dtype)
+        head.mask_head.to(dtype)
     head.selection.cls = InFloat32(head.selection.cls)
     head.selection.reg = InFloat32(head.selection.reg)
     decoder.query_pos = InFloat32(decoder.query_pos, dtype)

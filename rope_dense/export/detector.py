@@ -16,7 +16,7 @@ from ..models.deim.queries import anchors_of
 from ..models.eomt.detector import EoMTDetector
 from ..utils.sizes import ImageSize
 from .deformable import flat, position_encoding, reference_points
-from .graphs import Graph, Preprocess, cast, check_methods
+from .graphs import Graph, Preprocess, check_methods
 
 
 class DetectorGraph(Graph):
@@ -132,7 +132,7 @@ class EoMTDetectorGraph(Graph):
         self.num_classes = model.num_classes
         self.preprocess = Preprocess(model.data_preprocessor)
         self.multiple = self.preprocess.divisor
-        cast(self.model.backbone, dtype)
+        self.model.backbone.to(dtype)
 
     def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
         predictions = self.model.extract_feat(self.preprocess(image))

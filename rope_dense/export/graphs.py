@@ -16,7 +16,6 @@ from mmengine.model import BaseDataPreprocessor, revert_sync_batchnorm
 from torch import Tensor, nn
 
 from ..backbones.base import Backbone, backbone_of
-from ..rope import RotaryEmbedding
 from ..utils.sizes import ImageSize
 from .parts import replace_parts
 
@@ -171,7 +170,7 @@ class CastBackbone(nn.Module):
 
     def __init__(self, backbone: Backbone, dtype: torch.dtype) -> None:
         super().__init__()
-        self.backbone, self.dtype = cast(backbone, dtype), dtype
+        self.backbone, self.dtype = backbone.to(dtype), dtype
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         return tuple(x.float() for x in self.backbone(image.to(self.dtype)))
@@ -191,16 +190,6 @@ class InFloat32(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.part(x.float()).to(self.out)
-
-
-def cast(model: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """``model`` in ``dtype``, but for its frequencies."""
-    embeddings = [part for part in model.modules() if isinstance(part, RotaryEmbedding)]
-    frequencies = {id(p) for part in embeddings for p in (*part.parameters(), *part.buffers())}
-    for tensor in (*model.parameters(), *model.buffers()):
-        if tensor.is_floating_point() and id(tensor) not in frequencies:
-            tensor.data = tensor.data.to(dtype)
-    return model
 
 
 def check_methods(model: nn.Module, kind: type, *names: str) -> None:

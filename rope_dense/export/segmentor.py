@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..backbones.layers import padding_to_multiple
 from ..models.eomt.segmentor import EoMTSegmentor
-from .graphs import Graph, Preprocess, cast, check_methods
+from .graphs import Graph, Preprocess, check_methods
 from .parts import FeatureFusion
 
 
@@ -107,7 +107,7 @@ class EoMTSegmentorGraph(SegmentorGraph):
     """``EoMTSegmentor``, whose head runs the last blocks of the backbone."""
 
     def cast_backbone(self) -> None:
-        cast(self.model.backbone, self.dtype)
+        self.model.backbone.to(self.dtype)
 
     def smallest(self) -> tuple[int, int]:
         return self.least

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..models.shared_backbone import FEATURES, SharedBackbone, TaskBackbone, share
-from .graphs import Graph, Preprocess, cast, graph_of
+from .graphs import Graph, Preprocess, graph_of
 
 
 class SharedGraph(Graph):
@@ -31,7 +31,7 @@ class SharedGraph(Graph):
         self.graphs = nn.ModuleDict(
             {name: graph_of(task, dtype) for name, task in model.tasks.items()}
         )
-        cast(shared.backbone, dtype)
+        shared.backbone.to(dtype)
         for graph in self.graphs.values():
             graph.preprocess = Prepared()
             for part in graph.modules():

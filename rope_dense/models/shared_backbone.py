@@ -94,7 +94,9 @@ class SharedBackbone(BaseModel):
             model, checkpoint = build_task(name, cfg), tasks[name].get('checkpoint')
             self.dataset_metas[name] = {} if checkpoint is None else load_task(model, checkpoint)
             if not self.tasks:
-                self.backbone = MODELS.build(dict(cfg.model.backbone, type=RoPEViT, init_cfg=None))
+                settings = dict(cfg.model.backbone, type=RoPEViT, init_cfg=None)
+                with torch.device('meta'):  # every weight is replaced
+                    self.backbone = MODELS.build(settings)
                 share(model.backbone, self.backbone)
             self.check_settings(name, model.backbone)
             if checkpoint is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..export.graphs import GRAPHS, Graph, Preprocess, cast
+from ..export.graphs import GRAPHS, Graph, Preprocess
 from .classifier import RoPEClassifier
 
 
@@ -20,7 +20,7 @@ class ClassifierGraph(Graph):
         self.num_classes = model.num_classes
         self.preprocess = Preprocess(model.data_preprocessor)
         self.multiple = self.preprocess.divisor
-        cast(self.model, dtype)
+        self.model.to(dtype)
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         return (self.model(self.preprocess(image).to(self.dtype)).float(),)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, final, get_args
 
@@ -76,6 +76,20 @@ class RotaryEmbedding(nn.Module, ABC):
             one window if there are windows; the same for all. Or [B, n, h or 1, P] for all tokens
             of each image, also if there are windows, into which they go with their tokens.
         """
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryEmbedding:
+        """Move parameters and buffers, as ``nn.Module`` does, but keep float32 at least.
+
+        In bfloat16 a frequency has 8 bits: at the 64th token that is an angle of 0.2 radians.
+        """
+
+        def apply(tensor: Tensor) -> Tensor:
+            changed = fn(tensor)
+            if changed.is_floating_point() and changed.itemsize < 4:
+                return tensor.to(changed.device, torch.float32)
+            return changed
+
+        return super()._apply(apply, recurse)
 
     def set_scaling(self, scaling: RopeScaling | None) -> None:
         """Adapt the frequencies to grids larger than in pre-training.

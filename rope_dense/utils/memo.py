@@ -46,8 +46,9 @@ def memo(function: Callable[Args, Value]) -> Callable[Args, Value]:
     """Remember the last results of a pure function; all functions share ``MAX_BYTES``.
 
     All its arguments are hashable; ``device``, by keyword, is where its tensors are. Safe to use
-    from several threads. While tracing and on devices without values (fake tensors) nothing is
-    remembered, and while a CUDA graph is captured nothing is added.
+    from several threads, and from several CUDA streams, each of which has results of its own. While
+    tracing and on devices without values (fake tensors) nothing is remembered, and while a CUDA
+    graph is captured nothing is added.
     """
 
     @wraps(function)
@@ -55,7 +56,7 @@ def memo(function: Callable[Args, Value]) -> Callable[Args, Value]:
         device = kwargs['device']
         if is_tracing() or type(torch.empty(0, device=device)) is not Tensor:  # type: ignore[call-overload]
             return function(*args, **kwargs)
-        key = function, args, *kwargs.items()
+        key = function, args, *kwargs.items(), stream_of(device)
         with LOCK:
             value = RESULTS.get(key)
         if value is None:
@@ -68,6 +69,17 @@ def memo(function: Callable[Args, Value]) -> Callable[Args, Value]:
         return value  # type: ignore[return-value]
 
     return remembered
+
+
+def stream_of(device: object) -> int | None:
+    """The CUDA stream that operations on a device are added to; None where there is none.
+
+    A result that another stream computes may not be there yet.
+    """
+    place = torch.device(device)  # type: ignore[call-overload]
+    if place.type != 'cuda' or not torch.cuda.is_initialized():
+        return None
+    return torch.cuda.current_stream(place).cuda_stream
 
 
 def is_tracing() -> bool:

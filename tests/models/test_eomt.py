@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from helpers.eomt import (
     ARCH,
@@ -118,7 +119,7 @@ def test_probability_0_is_evaluation() -> None:
     backbone, eomt = build()
     randomise(backbone, eomt)
     masked = eomt(backbone, image())[-1]
-    eomt.mask_probs.zero_()
+    eomt.mask_probs = [0.0] * BLOCKS
     trained = eomt(backbone, image())[-1]
     eomt.eval(), backbone.eval()
     (evaluated,) = eomt(backbone, image())
@@ -129,14 +130,30 @@ def test_probability_0_is_evaluation() -> None:
 def test_each_block_masks_with_its_own_probability() -> None:
     _backbone, eomt = build()
     masks = torch.full((200, QUERIES, 8, 8), -1.0)
-    eomt.mask_probs.copy_(torch.tensor([0.25, 0.75]))
+    eomt.mask_probs = [0.25, 0.75]
     for step, probability in enumerate(eomt.mask_probs):
         mask = eomt.attention_mask(masks, QUERIES + PREFIX + 12, (3, 4), step)
         assert mask.shape == (200, 1, 27 - 5, 27 - 5)
         assert mask[:, :, QUERIES:].all() and mask[..., : QUERIES + PREFIX].all()
         hidden = ~mask[:, 0, :QUERIES, QUERIES + PREFIX :]
         assert (hidden.any(-1) == hidden.all(-1)).all()  # a query is masked as a whole
-        assert hidden.all(-1).float().mean() == pytest.approx(probability.item(), abs=0.05)
+        assert hidden.all(-1).float().mean() == pytest.approx(probability, abs=0.05)
+
+
+def test_no_mask_where_none_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flash attention takes none. A block with a probability has one."""
+    backbone, eomt = build()
+    masks: list[Tensor | None] = []
+    attend = functional.scaled_dot_product_attention
+
+    def watched(*args: Tensor, attn_mask: Tensor | None, scale: float) -> Tensor:
+        masks.append(attn_mask)
+        return attend(*args, attn_mask=attn_mask, scale=scale)
+
+    monkeypatch.setattr(functional, 'scaled_dot_product_attention', watched)
+    eomt.mask_probs = [0.0, 0.5]
+    eomt(backbone.train(), image())
+    assert [mask is None for mask in masks[-BLOCKS:]] == [True, False]
 
 
 @pytest.mark.parametrize(

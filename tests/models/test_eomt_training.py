@@ -149,9 +149,9 @@ def test_annealing_is_the_polynomial_of_the_source(iteration: int) -> None:
         expected = (
             1.0 if iteration < begin else 0.0 if iteration >= finish else (1 - progress) ** 0.9
         )
-        assert actual.item() == pytest.approx(expected)
+        assert actual == pytest.approx(expected)
     logged = runner.message_hub.get_scalar('train/mask_prob_3').current()
-    assert logged == pytest.approx(eomt.mask_probs[3].item())
+    assert logged == pytest.approx(eomt.mask_probs[3])
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,18 @@ def test_launches_are_those_of_one_backbone_and_of_the_heads(
         assert storages(backbone.state_dict()) <= storages(model.backbone.state_dict())
 
 
+def test_nothing_is_initialised_in_order_to_be_replaced(tasks: Tasks) -> None:
+    """Random numbers are drawn for one backbone, in the first task."""
+    task = dict(depth=tasks['depth'])
+    torch.manual_seed(0)
+    small.alone(tasks['depth'])
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    model = SharedBackbone(task)
+    assert torch.equal(torch.rand(1), expected)
+    assert not any(x.is_meta for x in (*model.parameters(), *model.buffers()))
+
+
 @torch.no_grad()
 def test_nothing_is_left_of_a_pass(model: SharedBackbone) -> None:
     image = torch.rand(1, 3, 64, 64)

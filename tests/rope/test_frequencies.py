@@ -1,13 +1,14 @@
 """The angles of rotary embeddings, against published formulas and timm."""
 
+import copy
 import math
 from types import ModuleType
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from rope_dense.rope import AxialRoPE, GridRoPE, MixedRoPE, RotaryEmbedding
+from rope_dense.rope import AxialRoPE, GridRoPE, MixedRoPE, RasterRoPE, RotaryEmbedding
 from rope_dense.rope.embeddings import axis_frequencies, linear_angles
 
 CPU = torch.device('cpu')
@@ -110,6 +111,33 @@ def test_angles_are_in_the_precision_of_the_input_and_float32_at_least():
             assert angles_of(rope, 2, 3, dtype).dtype == torch.float32
         assert angles_of(rope, 2, 3, torch.float64).dtype == torch.float64
         assert angles_of(rope.half(), 2, 3, torch.float16).dtype == torch.float32
+
+
+LEARNED = [MixedRoPE(16, 2), AxialRoPE(16, 2, learned=True), RasterRoPE(16, 2, learned=True)]
+
+
+@pytest.mark.parametrize('rope', LEARNED, ids=lambda rope: type(rope).__name__)
+@pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
+def test_learned_frequencies_stay_in_float32_in_a_model_in_half(
+    rope: RotaryEmbedding, dtype: torch.dtype
+):
+    """At the 63rd patch, rounded frequencies would give other angles."""
+    rope = copy.deepcopy(rope)
+    expected, param = angles_of(rope, 1, 64), rope.freqs
+    rounded = copy.deepcopy(rope)
+    rounded.freqs.data = param.data.to(dtype)
+    assert (angles_of(rounded, 1, 64) - expected)[62].abs().max() > 1e-3
+    model = nn.Sequential(nn.Linear(2, 2), rope)
+    for cast in (
+        model.to,
+        lambda dtype: model.half() if dtype == torch.float16 else model.bfloat16(),
+    ):
+        cast(dtype)
+        assert (model[0].weight.dtype, rope.freqs.dtype) == (dtype, torch.float32)
+        assert rope.freqs is param and torch.equal(angles_of(rope, 1, 64, dtype), expected)
+    model.to('meta', dtype)
+    assert rope.freqs.is_meta and rope.freqs.dtype == torch.float32
+    assert model.double()[1].freqs.dtype == torch.float64
 
 
 # ---------------------------------------------------------------- timm's modules

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from functools import partial
 from threading import Event, Thread
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -184,6 +185,23 @@ def test_a_scaling_that_changes_meanwhile_leaves_no_wrong_angles():
             freqs = other.frequencies(CPU) if scaling is None else other.frequencies(CPU) / 2
             positions = other.coordinates.positions(*size, device=CPU)
             assert torch.equal(rotary_of(rope, *size).angles, linear_angles(positions, freqs))
+
+
+def test_each_cuda_stream_has_its_own_results(monkeypatch: pytest.MonkeyPatch):
+    """What one stream computes may not be there yet for another. Nothing here needs a GPU."""
+
+    @memo.memo
+    def made(*, device: torch.device) -> Tensor:
+        return torch.zeros(1)
+
+    empty, streams = torch.empty, iter([7, 8, 7, 8])
+    monkeypatch.setattr(torch, 'empty', lambda size, device: empty(size))
+    monkeypatch.setattr(torch.cuda, 'is_initialized', lambda: True)
+    monkeypatch.setattr(
+        torch.cuda, 'current_stream', lambda device: SimpleNamespace(cuda_stream=next(streams))
+    )
+    found = [made(device=torch.device('cuda')) for _ in range(4)]
+    assert found[0] is found[2] and found[1] is found[3] and found[0] is not found[1]
 
 
 # ---------------------------------------------------------------- angles

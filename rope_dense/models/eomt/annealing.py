@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
@@ -54,7 +53,7 @@ class MaskAnnealingHook(Hook):
         self, runner: Runner, batch_idx: int, data_batch: dict | None = None
     ) -> None:
         probabilities = self.probabilities(runner.iter)
-        find_eomt(runner.model).mask_probs.copy_(torch.tensor(probabilities))
+        find_eomt(runner.model).mask_probs = probabilities
         for block, probability in enumerate(probabilities):
             runner.message_hub.update_scalar(f'train/mask_prob_{block}', probability)
 

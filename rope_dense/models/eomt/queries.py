@@ -45,10 +45,9 @@ class MaskQueries(nn.Module):
             has 4 pixels a side for patches of 16, and 7 for patches of 14.
 
     Attributes:
-        mask_probs: [num_blocks], the probability of masking a query. Not part of a checkpoint.
+        mask_probs: of each block, the probability of masking a query. Not part of a checkpoint.
     """
 
-    mask_probs: Tensor
     norm: nn.Module | None
 
     def __init__(
@@ -74,7 +73,7 @@ class MaskQueries(nn.Module):
         )
         num_upscale = max(1, int(math.log2(patch_size)) - 2)
         self.upscale = nn.Sequential(*(UpscaleBlock(embed_dims) for _ in range(num_upscale)))
-        self.register_buffer('mask_probs', torch.ones(num_blocks), persistent=False)
+        self.mask_probs = [1.0] * num_blocks  # no tensor: the host would wait for its upload
 
     def join(self, backbone: RoPEViT) -> None:
         """Fit the queries to a backbone, once.
@@ -118,11 +117,13 @@ class MaskQueries(nn.Module):
         """
         queries = self.query.weight.to(x.dtype).expand(x.shape[0], -1, -1)
         x = torch.cat([queries, x], 1)  # [B, N, C]
-        predictions, mask = [], None
+        predictions = []
         for step, block in enumerate(blocks):
+            mask = None  # also where it would be all true, so that flash attention is possible
             if self.training:
                 predictions.append(self.predict(norm(x), grid, number))
-                mask = self.attention_mask(predictions[-1][1], x.shape[1], grid, step)
+                if self.mask_probs[step] > 0:
+                    mask = self.attention_mask(predictions[-1][1], x.shape[1], grid, step)
             x = block(x, grid, None, mask)
         return [*predictions, self.predict(norm(x), grid, number)]
 
