@@ -10,6 +10,7 @@ import pytest
 import torch
 from mmengine.registry import DefaultScope
 
+import rope_dense  # noqa: F401  (before mmcv.ops, which reads the operators that it provides)
 from helpers.timm_import import import_timm
 
 REPOSITORY = Path(__file__).resolve().parents[1]
