@@ -2,6 +2,7 @@ import gc
 import os
 import random
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -10,7 +11,6 @@ import pytest
 import torch
 from mmengine.registry import DefaultScope
 
-import rope_dense  # noqa: F401  (before mmcv.ops, which reads the operators that it provides)
 from helpers.timm_import import import_timm
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -21,6 +21,10 @@ torch.set_num_threads(1)
 # Without a GPU, kernels run in Triton's interpreter; Triton asks for that when it is imported.
 if not torch.cuda.is_available():
     os.environ['TRITON_INTERPRET'] = '1'
+
+# Before mmcv.ops, which reads the operators that it provides where mmcv has none; mmdet may import
+# Triton.
+import_module('rope_dense')
 
 
 def pytest_collection_finish() -> None:
