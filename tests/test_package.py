@@ -51,6 +51,8 @@ def test_the_advice_names_what_exists() -> None:
     advice = installation_advice(['mmcv'])
     setup = (REPOSITORY / 'setup.py').read_text()
     makefile = (REPOSITORY / 'Makefile').read_text()
+    assert 'requirements/build.txt' in advice
+    assert (REPOSITORY / 'requirements' / 'build.txt').is_file()
     for family in ('onedl', 'openmmlab'):
         assert f"'.[{family}]'" in advice and f"'{family}': [" in setup
     assert '\nsetup:' in makefile

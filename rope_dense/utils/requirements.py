@@ -20,7 +20,8 @@ def installation_advice(missing: list[str]) -> str:
         'only rope_dense.rope works.\n'
         'Install one of the two OpenMMLab families from the folder that holds setup.py:\n'
         "    pip install torch -e '.[onedl]'        for the onedl-* packages, or\n"
-        "    pip install torch -e '.[openmmlab]'    for the upstream packages\n"
+        '    pip install -r requirements/build.txt &&\n'
+        "    pip install --no-build-isolation torch -e '.[openmmlab]'    for the upstream ones\n"
         'or let `make setup` make a complete environment.'
     )
 
