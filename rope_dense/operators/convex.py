@@ -167,13 +167,18 @@ def bounds(points: Points) -> Tensor:
     return limits + 0 * limits.sum(0)  # NaN in one is NaN in all
 
 
+def are_apart(bounds1: Tensor, bounds2: Tensor) -> Tensor:
+    """Mask of the pairs of bounds, [4, ...] each, that do not overlap; false for NaN."""
+    left, top, right, bottom = bounds1
+    apart = (left > bounds2[2]) | (right < bounds2[0])
+    return apart | (top > bounds2[3]) | (bottom < bounds2[1])
+
+
 def near_pairs(bounds1: Tensor, bounds2: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Indices of the pairs whose bounds [4, N] and [4, M] overlap or are NaN, ``PAIRS`` at most."""
     rows = ROWS // max(bounds2.shape[1], 1) + 1
     for start in range(0, bounds1.shape[1], rows):
-        left, top, right, bottom = bounds1[:, start : start + rows, None]
-        apart = (left > bounds2[2]) | (right < bounds2[0])
-        apart |= (top > bounds2[3]) | (bottom < bounds2[1])
+        apart = are_apart(bounds1[:, start : start + rows, None], bounds2[:, None])
         i, j = (~apart).nonzero(as_tuple=True)
         yield from zip((i + start).split(PAIRS), j.split(PAIRS), strict=True)
 

@@ -9,10 +9,10 @@ clockwise in images), quadrilaterals four corners (x1, y1, ..., x4, y4). As in m
 - a corner counts as inside of a quadrilateral if its projections to the first and the last side lie
   within these sides. This is exact for rectangles only: other quadrilaterals have the IoU of mmcv.
 
-Checked in tests/operators/test_rotated.py against the compiled operators and shapely. The IoU of
-random rotated boxes is the compiled one to the last bit, that of quadrilaterals within 2e-7. Edges
-and corners that boxes share up to rounding, almost identical boxes, and boxes of a size below 1e-2
-differ: these are within 2e-5 of the exact IoU, the compiled operators off by up to 1.
+Checked in tests/operators/test_rotated_operators.py against the compiled operators and shapely. The
+IoU of random rotated boxes is the compiled one to the last bit, that of quadrilaterals within 2e-7.
+Edges and corners that boxes share up to rounding, almost identical boxes, and boxes of a size below
+1e-2 differ: these are within 2e-5 of the exact IoU, the compiled operators off by up to 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .convex import PAIRS, Points, area, bounds, cross, dot, intersection, join, margin, near_pairs
+from .convex import (
+    PAIRS,
+    Points,
+    are_apart,
+    area,
+    bounds,
+    cross,
+    dot,
+    intersection,
+    join,
+    margin,
+    near_pairs,
+)
 from .greedy import greedy_keep
 
 EMPTY = 1e-14  # area
@@ -157,9 +169,10 @@ def span(box: Points) -> Points:
 
 
 def pairwise_iou(boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int) -> Tensor:
-    """IoU [n] of boxes of one index."""
+    """IoU [n] of boxes of one index; 0 where bounds are apart, however far."""
     parts = zip(boxes1.split(PAIRS), boxes2.split(PAIRS), strict=True)
-    return torch.cat([iou(pair(part1, part2), mode_flag) for part1, part2 in parts])
+    values = torch.cat([iou(pair(part1, part2), mode_flag) for part1, part2 in parts])
+    return values.masked_fill(are_apart(reach(boxes1), reach(boxes2)), 0)
 
 
 def iou(pairs: Pairs, mode_flag: int) -> Tensor:

@@ -36,7 +36,7 @@ def test_config_that_cannot_be_used(
 
 def test_config_of_another_type(train: Main, fails: Fails, tmp_path: Path) -> None:
     (tmp_path / 'config.txt').write_text('')
-    fails(train, str(tmp_path / 'config.txt'), says=['py/yml/yaml/json'])
+    fails(train, str(tmp_path / 'config.txt'), says=['(.py, .yml, .yaml, .json)'])
 
 
 @pytest.mark.parametrize(

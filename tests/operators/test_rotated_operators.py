@@ -168,6 +168,17 @@ def test_no_boxes(shape: str) -> None:
     assert ious(rotated, shape, none, none, aligned=True).shape == (0,)
 
 
+@pytest.mark.parametrize('aligned', [True, False])
+def test_boxes_that_are_far_away_overlap_nothing(aligned: bool) -> None:
+    """However far: the compiled operator has an IoU of -1 there."""
+    box = torch.tensor([[10.0, 10, 5, 5, 0.2]])
+    for place in (0, 1):
+        far = box.index_fill(1, torch.tensor([place]), 1e30)
+        ious = torch.ones(1)
+        rotated.box_iou_rotated(far, box, ious, 0, aligned)
+        assert ious == 0
+
+
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
     a, b = boxes(50, 11, size=60).to(dtype), boxes(50, 12, size=60).to(dtype)
