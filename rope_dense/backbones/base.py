@@ -64,6 +64,7 @@ class Backbone(BaseModule):
         out_indices: of the blocks (isotropic) or stages whose maps are returned.
         num_prefix_tokens: class token and registers.
         window_prefix: what prefix tokens do in windows, see ``RoPEViT``.
+        shift_single_window: see ``RoPESwin``; True where windows are not shifted.
         final_norm: which outputs are normalised: False for none, True for the last, 'all'.
         output_prefix: prefix tokens that are returned with each map, see ``RoPEViT``.
         lora: settings of the adapters, or None without any.
@@ -74,6 +75,7 @@ class Backbone(BaseModule):
     is_isotropic: ClassVar[bool] = False
     num_prefix_tokens: int = 0
     window_prefix: WindowPrefix = 'copy'
+    shift_single_window: bool = True
     final_norm: FinalNorm = 'all'
     output_prefix: OutputPrefix = None
     patch_embed: PatchEmbed

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import le
 from typing import get_args
 
 from mmengine.registry import MODELS
@@ -165,8 +166,7 @@ class RoPESwin(StagedBackbone):
         if window_size is None:
             return [None] * depth
         shift = window_size[0] // 2, window_size[1] // 2
-        single = grid[0] <= window_size[0] and grid[1] <= window_size[1]
-        if not self.shift_single_window and single:
+        if not self.shift_single_window and all(map(le, grid, window_size)):
             shift = 0, 0
         plans = [
             window_plan(

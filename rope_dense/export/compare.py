@@ -24,7 +24,8 @@ def check_file(path: Path, model: nn.Module, metadata: dict) -> str:
         return 'Not compared with the model: ONNX Runtime has no bfloat16 on a CPU'
     graph = graph_of(model)
     batch = 1 if metadata['batch'] == 'dynamic' else metadata['batch']
-    image = graph.example(batch, *metadata['smallest_size'])
+    size = graph.generic if metadata['size'] == 'dynamic' else metadata['size']
+    image = graph.example(batch, *size)
     difference = largest_difference(path, graph, image)
     shape = ' x '.join(map(str, image.shape))
     return (

@@ -10,10 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..models.deformable import size_of
 from ..models.deim.detector import DEIM
 from ..models.deim.oriented import OrientedDEIMHead
 from ..models.deim.oriented_boxes import corners_of
-from .detector import smallest_with_tokens
+from ..utils.sizes import ImageSize
+from .anchors import clip
+from .detector import size_with_tokens
 from .graphs import Graph, InFloat32, Preprocess
 
 
@@ -21,11 +24,11 @@ class DEIMGraph(Graph):
     """``DEIM``: uint8 images to scores [B, M], boxes [B, M, 4] and labels [B, M].
 
     They are as in ``DetectorGraph``. A model with masks also has their logits [B, M, h, w], at a
-    quarter of H x W; an instance is where they are positive. An oriented model has boxes [B, M, 5],
-    (cx, cy, w, h, angle) in pixels and radians, clockwise, le90, and their corners [B, M, 4, 2],
-    (x, y) around each box. Layers after ``eval_idx``, what earlier layers predict for the losses,
-    and denoising are left out. Batch norms become part of
-    their convolutions, and the two convolutions of a RepVGG block one.
+    quarter of the padded image; an instance is where they are positive. An oriented
+    model has boxes [B, M, 5], (cx, cy, w, h, angle) in pixels and radians, clockwise, le90, and
+    their corners [B, M, 4, 2], (x, y) around each box. Layers after ``eval_idx``, what earlier
+    layers predict for the losses, and denoising are left out. Batch norms become part of their
+    convolutions, and the two convolutions of a RepVGG block one.
     """
 
     task = 'detection'
@@ -48,8 +51,7 @@ class DEIMGraph(Graph):
         self.outputs = ('scores', 'boxes', 'labels', *(name for name in optional if optional[name]))
         self.num_classes = head.num_classes
         self.preprocess = Preprocess(model.data_preprocessor)
-        self.multiple = self.preprocess.divisor
-        self.least = smallest_with_tokens(self, head.num_queries)
+        self.generic = size_with_tokens(self, head.num_queries)
         self.model.deploy()
         if dtype != torch.float32:
             necks = [self.model.neck] if self.model.with_neck else []
@@ -57,16 +59,18 @@ class DEIMGraph(Graph):
                 part.to(dtype)
             cast_head(head, dtype)
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        height, width = image.shape[2:]
-        maps = self.model.extract_feat(self.preprocess(image).to(self.dtype))
-        scores, labels, boxes, *masks = self.model.bbox_head.predict_tensors(maps, (height, width))
-        corners = [corners_of(boxes)] if self.is_oriented else []
-        return scores, boxes, labels, *(logits.float() for logits in masks), *corners
+    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
+        maps = self.model.extract_feat(x.to(self.dtype))
+        scores, labels, boxes, *masks = self.model.bbox_head.predict_tensors(maps, size_of(x))
+        if self.is_oriented:
+            return scores, boxes, labels, corners_of(boxes)
+        return scores, clip(boxes, *size), labels, *(logits.float() for logits in masks)
 
     def details(self) -> dict:
-        """The convention of angles of oriented boxes."""
-        return dict(angle_version='le90') if self.is_oriented else {}
+        """The convention of angles of oriented boxes; the divisor of the sides of masks."""
+        if self.is_oriented:
+            return dict(angle_version='le90')
+        return dict(padded_to=self.divisor) if 'masks' in self.outputs else {}
 
 
 def cast_head(head: Any, dtype: torch.dtype) -> None:

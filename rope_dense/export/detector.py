@@ -16,7 +16,7 @@ from ..models.deim.queries import anchors_of
 from ..models.eomt.detector import EoMTDetector
 from ..utils.sizes import ImageSize
 from .deformable import flat, position_encoding, reference_points
-from .graphs import Graph, Preprocess, check_methods
+from .graphs import Graph, Preprocess, check_methods, crop
 
 
 class DetectorGraph(Graph):
@@ -29,6 +29,8 @@ class DetectorGraph(Graph):
 
     task, outputs = 'detection', ('scores', 'boxes', 'labels')
     num_classes: int
+    is_special = True
+    masks_padding = True
 
     def __init__(self, model: DINO, dtype: torch.dtype) -> None:
         check_methods(model, DINO, 'pre_transformer', 'pre_decoder', 'forward_decoder', 'predict')
@@ -39,19 +41,18 @@ class DetectorGraph(Graph):
         self.num_classes = head.num_classes
         self.num_detections = head.test_cfg.get('max_per_img', model.num_queries)
         self.preprocess = Preprocess(model.data_preprocessor)
-        self.multiple = self.preprocess.divisor
         self.cast_backbone()
-        self.least = smallest_with_tokens(self, model.num_queries)
+        self.generic = size_with_tokens(self, model.num_queries)
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        logits, boxes = self.decode(*self.encode(self.preprocess(image)))  # [B, Q, K], [B, Q, 4]
+    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
+        logits, boxes = self.decode(*self.encode(x))  # [B, Q, K], [B, Q, 4]
         scores, index = logits.sigmoid().flatten(1).topk(self.num_detections)  # [B, M]
         query = (index // self.num_classes)[..., None].expand(-1, -1, 4)
-        centre, size = boxes.gather(1, query).chunk(2, -1)
-        corners = torch.cat([centre - size / 2, centre + size / 2], -1).clamp(0, 1)
-        height, width = image.shape[2:]
-        x, y = corners[..., 0::2] * width, corners[..., 1::2] * height
-        return scores, torch.stack([x, y], -1).flatten(2), index % self.num_classes
+        centre, sides = boxes.gather(1, query).chunk(2, -1)
+        corners = torch.cat([centre - sides / 2, centre + sides / 2], -1).clamp(0, 1)
+        height, width = size
+        corners = torch.stack([corners[..., 0::2] * width, corners[..., 1::2] * height], -1)
+        return scores, corners.flatten(2), index % self.num_classes
 
     def encode(self, image: Tensor) -> tuple[Tensor, list[tuple[int, int]]]:
         """The tokens [B, N, C] of the encoder, and the sizes of their maps."""
@@ -103,18 +104,18 @@ class DetectorGraph(Graph):
         return boxes.gather(1, chosen).sigmoid()
 
 
-def smallest_with_tokens(graph: Graph, number: int) -> ImageSize:
-    """The smallest image of the backbone with 2 x 2 places of the coarsest map, (height, width).
+def size_with_tokens(graph: Graph, number: int) -> ImageSize:
+    """The smallest generic image with 2 x 2 places of the coarsest map, (height, width).
 
     It also has ``number`` tokens in all maps.
     """
-    side = 2 * max(graph.least)
+    side = 2 * max(graph.generic)
     maps = graph.model.extract_feat(torch.zeros(1, 3, side, side))
     strides = [-(-side // min(x.shape[2:])) for x in maps]
     enough = 2 * max(strides)
     while sum((enough // stride) ** 2 for stride in strides) < number:
         enough += max(strides)
-    height, width = (max(least, enough) for least in graph.least)
+    height, width = (max(side, enough) for side in graph.generic)
     return height, width
 
 
@@ -126,19 +127,18 @@ class EoMTDetectorGraph(Graph):
     """
 
     task, outputs = 'masks', ('classes', 'masks')
+    is_special = True
 
     def __init__(self, model: EoMTDetector, dtype: torch.dtype) -> None:
         super().__init__(model, dtype)
         self.num_classes = model.num_classes
         self.preprocess = Preprocess(model.data_preprocessor)
-        self.multiple = self.preprocess.divisor
         self.model.backbone.to(dtype)
 
-    def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        predictions = self.model.extract_feat(self.preprocess(image))
-        (classes,), (masks,) = self.model.panoptic_head(predictions)
-        height, width = image.shape[2:]
-        masks = F.interpolate(masks, size=(height, width), mode='bilinear', align_corners=False)
+    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, Tensor]:
+        (classes,), (masks,) = self.model.panoptic_head(self.model.extract_feat(x))
+        masks = F.interpolate(masks, size=size_of(x), mode='bilinear', align_corners=False)
+        masks = crop(masks, size) if self.divisor > 1 else masks
         return classes.softmax(-1), masks.sigmoid()
 
 

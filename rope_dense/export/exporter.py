@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch._dynamo import config as dynamo_config
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental import _config as symbolic_config
 
@@ -112,7 +113,7 @@ def check_image(graph: Graph, size: ImageSize) -> ImageSize:
     Raises:
         ValueError: the model cannot take it.
     """
-    size = check_size('size', size, graph.patch_size)
+    size = check_size('size', size, graph.patch_size if graph.is_special else graph.least)
     if any(side % graph.multiple for side in size):
         refuse('size', size, f'a multiple of {graph.multiple} (pad_size_divisor of the model)')
     return size
@@ -148,7 +149,7 @@ def file_metadata(
         patch_size=graph.patch_size,
         batch=batch,
         size=size if dynamic else list(size),
-        smallest_size=list(smallest(graph)) if dynamic else list(size),
+        smallest_size=[graph.least] * 2 if dynamic else list(size),
         multiple_of=graph.multiple,
         backbone_dtype=DTYPES[graph.dtype],
         float32_parts=['all'] if graph.dtype == torch.float32 else list(graph.float32_parts),
@@ -158,32 +159,25 @@ def file_metadata(
     )
 
 
-def smallest(graph: Graph) -> ImageSize:
-    """The smallest image of a dynamic size."""
-    height, width = (-(-side // graph.multiple) * graph.multiple for side in graph.least)
-    return height, width
-
-
 def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> ExportedProgram:
     """The operations of a graph. Sizes are checked, see ``check_image``."""
     dims: dict[int, Dim] = {}
     if batch == 'dynamic':
         dims[0] = Dim('batch')
     if size == 'dynamic':
-        least, divisor = smallest(graph), graph.multiple
-        for axis, name, side in zip((2, 3), ('height', 'width'), least, strict=True):
-            dim = Dim(name, min=side // divisor)
-            dims[axis] = dim if divisor == 1 else divisor * dim
-        # Any image will do, as long as no two of its sides are alike and none is the smallest.
-        step = math.lcm(32, divisor)
-        height = (max(least) // step + 2) * step
+        for axis, name in ((2, 'height'), (3, 'width')):
+            dim = Dim(name, min=graph.least // graph.multiple)
+            dims[axis] = dim if graph.multiple == 1 else graph.multiple * dim
+        # Any generic image will do, as long as no two of its sides are alike.
+        step = math.lcm(32, graph.divisor)
+        height = (max(graph.generic) // step + 2) * step
         size = height, height + step
     image = graph.example(2 if batch == 'dynamic' else batch, *size)  # one image is a special case
     oblivious = symbolic_config.patch(  # type: ignore[attr-defined]  # a method that torch adds
         backed_size_oblivious=graph.oblivious
     )
     with torch.no_grad(), oblivious, quiet():
-        return torch.export.export(
+        exported = torch.export.export(
             graph,
             (image,),
             dynamic_shapes=(dims,),
@@ -191,6 +185,22 @@ def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> Expo
             # Else each comparison of sizes that torch cannot prove is refused, true or not.
             prefer_deferred_runtime_asserts_over_guards=True,
         )
+    drop_assertions(exported)
+    return exported
+
+
+def drop_assertions(exported: ExportedProgram) -> None:
+    """Remove what torch has assumed of sizes, such as that no side of a map is 1.
+
+    It picks strides by that, and the operations are the same. Checked in tests/export/ at sizes
+    that violate the assumptions.
+    """
+    for node in exported.graph.find_nodes(
+        op='call_function', target=torch.ops.aten._assert_scalar.default
+    ):
+        exported.graph.erase_node(node)
+    exported.graph.eliminate_dead_code()
+    exported.graph_module.recompile()
 
 
 def write_pt2(
@@ -208,13 +218,12 @@ def write_onnx(
     exported: ExportedProgram, path: Path, outputs: Sequence[str], metadata: dict
 ) -> None:
     """Write an ONNX file of standard operators, without paths of this machine."""
-    from onnx_ir.passes.common import ClearMetadataAndDocStringPass
-    from onnxscript import optimizer
-
     shape = exported.graph.find_nodes(op='placeholder')[-1].meta['val'].shape  # of the image
     names = {0: 'batch', 2: 'height', 3: 'width'}
     dynamic = {axis: name for axis, name in names.items() if not isinstance(shape[axis], int)}
-    with quiet():
+    # The trace has no assertions on sizes; to derive them anew takes a third of the time.
+    without_assertions = dynamo_config.patch(do_not_emit_runtime_asserts=True)
+    with quiet(), without_assertions:
         program = torch.onnx.export(
             exported,
             dynamo=True,
@@ -226,10 +235,35 @@ def write_onnx(
             custom_translation_table=translations(),
         )
     assert program is not None  # as dynamo=True
-    optimizer.optimize(program.model, output_size_limit=TABLE)
-    ClearMetadataAndDocStringPass()(program.model)
+    simplify(program.model)
     program.model.metadata_props[METADATA] = json.dumps(metadata)
     program.save(path)
+
+
+def simplify(model: Any) -> None:
+    """Fold constants of an ONNX model, and remove what is unused or there twice.
+
+    Without onnxscript's rewriting rules, of which ONNX Runtime has its own: they take most of the
+    time of its ``optimize``.
+    """
+    from onnx_ir.passes import common
+    from onnxscript import optimizer
+
+    for _ in range(2):
+        optimizer.fold_constants(model, output_size_limit=TABLE)
+        common.RemoveUnusedNodesPass()(model)
+    for step in (
+        common.RemoveUnusedFunctionsPass(),
+        common.RemoveUnusedOpsetsPass(),
+        common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
+        common.LiftSubgraphInitializersToMainGraphPass(),
+        common.DeduplicateInitializersPass(),
+        common.CommonSubexpressionEliminationPass(),
+        common.OutputFixPass(),
+        common.NameFixPass(),
+        common.ClearMetadataAndDocStringPass(),
+    ):
+        step(model)
 
 
 @contextmanager

@@ -12,10 +12,13 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from mmengine.model import BaseDataPreprocessor, revert_sync_batchnorm
 from torch import Tensor, nn
 
 from ..backbones.base import Backbone, backbone_of
+from ..backbones.layers import padding_to_multiple
+from ..models.deformable import size_of
 from ..utils.sizes import ImageSize
 from .parts import replace_parts
 
@@ -33,8 +36,11 @@ class Graph(nn.Module, ABC):
             'several'.
         outputs: names of what ``forward`` returns.
         num_classes: K; None if there are none.
-        least: (height, width) of the smallest image at dynamic sizes.
-        multiple: of which the sides of an image must be a multiple.
+        generic: (height, width) from which on no map or window is a special case; a larger image
+            is traced.
+        is_special: whether smaller images are special cases, and refused.
+        masks_padding: whether the model masks padding, which a file does not: its images must not
+            need any.
         oblivious: whether torch skips, while tracing, the special cases of sides of 0 and 1, which
             halves the time. Its einsum, in Mask2Former, then demands two images or more.
         formats: of the files that it can be written to.
@@ -53,7 +59,8 @@ class Graph(nn.Module, ABC):
         'necks and heads',
     )
     num_classes: int | None = None
-    multiple = 1
+    is_special = False
+    masks_padding = False
     oblivious = True
     formats: tuple[str, ...] = ('onnx', 'pt2')
 
@@ -61,16 +68,39 @@ class Graph(nn.Module, ABC):
         super().__init__()
         self.dtype = dtype
         backbone = backbone_of(model)
-        self.patch_size, self.least = backbone.patch_embed.patch_size, smallest_size(backbone)
+        self.patch_size, self.pads = backbone.patch_embed.patch_size, backbone.patch_embed.pad
+        self.generic = generic_size(backbone)
+        self.is_special |= backbone.has_windows and not backbone.shift_single_window
         model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
         self.model = replace_parts(revert_sync_batchnorm(model))
         for part in self.model.modules():
             if isinstance(part, (nn.ReLU, nn.ReLU6, nn.SiLU, nn.Dropout)):
                 part.inplace = False
 
-    @abstractmethod
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         """``outputs`` of an ``example``."""
+        return self.results(self.preprocess(image), size_of(image))
+
+    @abstractmethod
+    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
+        """``outputs`` of preprocessed images, whose ``size`` (height, width) was before padding."""
+
+    @property
+    def divisor(self) -> int:
+        """The sides of images are padded to multiples of it."""
+        return self.preprocess.divisor
+
+    @property
+    def multiple(self) -> int:
+        """The sides of images must be multiples of it."""
+        return self.divisor if self.masks_padding else 1
+
+    @property
+    def least(self) -> int:
+        """Pixels of the smallest side at dynamic sizes: a patch, or 1 where patches are padded."""
+        if self.is_special:
+            return -(-max(self.generic) // self.multiple) * self.multiple
+        return 1 if self.pads or self.divisor % self.patch_size == 0 else self.patch_size
 
     def example(self, batch: int, height: int, width: int) -> Tensor:
         """Images of noise: uint8 [B, 3, H, W]."""
@@ -106,6 +136,7 @@ class BackboneGraph(Graph):
 
     task = 'backbone'
     float32_parts = ('frequencies and angles',)
+    divisor = 1
 
     def __init__(self, model: Backbone, dtype: torch.dtype) -> None:
         super().__init__(model, dtype)
@@ -115,7 +146,10 @@ class BackboneGraph(Graph):
             self.model = CastBackbone(self.model, dtype)
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self.model(image))
+        return self.results(image, size_of(image))
+
+    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
+        return tuple(self.model(x))
 
     def example(self, batch: int, height: int, width: int) -> Tensor:
         return torch.randn(batch, self.in_channels, height, width)
@@ -127,10 +161,12 @@ class BackboneGraph(Graph):
 class Preprocess(nn.Module):
     """The pixels of a data preprocessor of mmengine, mmdet or mmseg.
 
-    Orders the channels, subtracts the mean and divides by the standard deviation.
+    Orders the channels, subtracts the mean, divides by the standard deviation, and pads images at
+    the bottom and right.
 
     Attributes:
-        divisor: of the sides that they pad images to, at the bottom and right.
+        divisor: of the sides that images are padded to.
+        pad_value: of padding, in normalised pixels.
     """
 
     mean: Tensor
@@ -140,18 +176,30 @@ class Preprocess(nn.Module):
         super().__init__()
         settings = vars(preprocessor)  # mmseg has other names than mmengine
         self.flip = settings.get('channel_conversion', settings.get('_channel_conversion', False))
-        self.divisor = settings.get('pad_size_divisor', 1)
+        padding = settings.get('test_cfg') or {}  # of mmseg's
+        if padding.get('size'):
+            raise ValueError(
+                f'data_preprocessor.test_cfg must have a size_divisor and no size, got {padding}'
+            )
+        self.divisor = settings.get('pad_size_divisor', padding.get('size_divisor') or 1)
+        self.pad_value = settings.get('pad_value', settings.get('pad_val', 0))
         self.normalize = settings.get('_enable_normalize', False)
         if self.normalize:
             self.register_buffer('mean', preprocessor.mean.detach().clone().float())
             self.register_buffer('std', preprocessor.std.detach().clone().float())
 
     def forward(self, image: Tensor) -> Tensor:
-        """uint8 [B, 3, H, W] to float32."""
+        """uint8 [B, 3, H, W] to float32, padded."""
+        sides = (padding_to_multiple(side, self.divisor) for side in image.shape[2:])
         image = image.float()
         if self.flip:
             image = image.flip(1)
-        return (image - self.mean) / self.std if self.normalize else image
+        if self.normalize:
+            image = (image - self.mean) / self.std
+        if self.divisor == 1:
+            return image
+        bottom, right = sides
+        return F.pad(image, (0, right, 0, bottom), value=self.pad_value)
 
     def description(self) -> dict:
         """Properties of the pixels; mean and deviation follow the model's order of channels."""
@@ -202,11 +250,17 @@ def check_methods(model: nn.Module, kind: type, *names: str) -> None:
             )
 
 
-def smallest_size(backbone: Backbone) -> ImageSize:
-    """Smallest image for which a graph with dynamic sizes is right.
+def crop(x: Tensor, size: ImageSize) -> Tensor:
+    """Maps [..., H', W'] without the rows and columns from ``size`` (H, W) on.
 
-    A side of one window, or of one token without windows, would be traced as a special case.
+    Not a slice: whether it is the whole of a padded map would be settled while tracing.
     """
+    rows, columns = map(torch.arange, size)
+    return x.index_select(-2, rows).index_select(-1, columns)
+
+
+def generic_size(backbone: Backbone) -> ImageSize:
+    """The smallest image with sides of more than one token, and of more than one window."""
     stride = backbone.block_strides[-1]
     tokens = 1, 1
     if backbone.has_windows and isinstance(backbone.window_size, tuple):

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from mmcv.ops import RoIAlign
 from mmdet.models.dense_heads import RPNHead
 from mmdet.models.detectors import TwoStageDetector
@@ -20,7 +19,7 @@ from mmdet.models.roi_heads.mask_heads import FCNMaskHead
 from mmdet.models.roi_heads.roi_extractors import SingleRoIExtractor
 from torch import Tensor, nn
 
-from ..backbones.layers import padding_to_multiple
+from ..utils.sizes import ImageSize
 from .anchors import AnchorCandidates, best, check_coder, check_nms, clip, decode
 from .graphs import Graph, Preprocess, check_methods
 from .rois import roi_align, suppress
@@ -37,6 +36,7 @@ class RCNNGraph(Graph):
 
     task = 'detection'
     formats = ('onnx',)
+    is_special = True
     num_classes: int
 
     def __init__(self, model: TwoStageDetector, dtype: torch.dtype) -> None:
@@ -61,22 +61,17 @@ class RCNNGraph(Graph):
         self.num_classes = self.box_stages[-1][1].num_classes
         self.preprocess = Preprocess(model.data_preprocessor)
         self.cast_backbone()
-        height, width = (max(side, 2 * self.candidates.coarsest) for side in self.least)
-        self.least = height, width
+        height, width = (max(side, 2 * self.candidates.coarsest) for side in self.generic)
+        self.generic = height, width
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        size = image.shape[2], image.shape[3]
-        x, divisor = self.preprocess(image), self.preprocess.divisor
-        if divisor > 1:
-            bottom, right = (padding_to_multiple(side, divisor) for side in size)
-            x = F.pad(x, (0, right, 0, bottom))
+    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
         maps = self.model.extract_feat(x)
         scores, boxes, labels = self.detect(maps, *self.propose(maps, size), size)
         if not self.mask_stages:
             return scores, boxes, labels
         return scores, boxes, labels, self.masks(maps, boxes, labels, size)
 
-    def propose(self, maps: Sequence[Tensor], size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    def propose(self, maps: Sequence[Tensor], size: ImageSize) -> tuple[Tensor, Tensor]:
         """Boxes [B, P, 4] of the RPN, and their scores [B, P], 0 where there are fewer."""
         all_scores, all_boxes = [], []
         settings = self.rpn_settings
@@ -91,7 +86,7 @@ class RCNNGraph(Graph):
         return torch.cat(all_boxes, 1).gather(1, index[..., None].expand(-1, -1, 4)), scores
 
     def detect(
-        self, maps: Sequence[Tensor], boxes: Tensor, objectness: Tensor, size: tuple[int, int]
+        self, maps: Sequence[Tensor], boxes: Tensor, objectness: Tensor, size: ImageSize
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Scores [B, M], boxes [B, M, 4] and labels [B, M] from proposals [B, P, 4].
 
@@ -115,7 +110,7 @@ class RCNNGraph(Graph):
         return scores, boxes, index // moved.shape[2]
 
     def masks(
-        self, maps: Sequence[Tensor], boxes: Tensor, labels: Tensor, size: tuple[int, int]
+        self, maps: Sequence[Tensor], boxes: Tensor, labels: Tensor, size: ImageSize
     ) -> Tensor:
         """Masks [B, M, H, W] of detections; a cascade takes the mean of its stages."""
         total = torch.zeros(())
@@ -149,7 +144,7 @@ def pool(extractor: SingleRoIExtractor, maps: Sequence[Tensor], boxes: Tensor) -
     return pooled
 
 
-def paste(masks: Tensor, boxes: Tensor, size: tuple[int, int]) -> Tensor:
+def paste(masks: Tensor, boxes: Tensor, size: ImageSize) -> Tensor:
     """Masks [N, h, w], stretched to their boxes [N, 4] in images of H x W: [N, H, W].
 
     Bilinear, 0 outside, as mmdet's ``_do_paste_mask``; as a product with weights of rows and one

@@ -11,6 +11,7 @@ from mmdet.models.detectors import RetinaNet
 from torch import Tensor
 from torch._higher_order_ops.scan import scan
 
+from ..utils.sizes import ImageSize
 from .anchors import AnchorCandidates, clip
 from .graphs import Graph, Preprocess, check_methods
 
@@ -26,6 +27,7 @@ class RetinaNetGraph(Graph):
 
     task, outputs = 'detection', ('scores', 'boxes', 'labels')
     num_classes: int
+    is_special = True
 
     def __init__(self, model: RetinaNet, dtype: torch.dtype) -> None:
         check_methods(model, RetinaNet, 'extract_feat', 'predict')
@@ -38,19 +40,17 @@ class RetinaNetGraph(Graph):
             self.head, self.settings.get('nms_pre', -1), self.settings.score_thr
         )
         self.preprocess = Preprocess(model.data_preprocessor)
-        self.multiple = self.preprocess.divisor
         self.cast_backbone()
-        height, width = (max(side, 2 * self.candidates.coarsest) for side in self.least)
-        self.least = height, width
+        height, width = (max(side, 2 * self.candidates.coarsest) for side in self.generic)
+        self.generic = height, width
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        height, width = image.shape[2:]
-        maps = self.head(self.model.extract_feat(self.preprocess(image)))
+    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
+        maps = self.head(self.model.extract_feat(x))
         levels = [
             self.candidates(level, *pair) for level, pair in enumerate(zip(*maps, strict=True))
         ]
         scores, boxes, labels = (torch.cat(parts, 1) for parts in zip(*levels, strict=True))
-        boxes = clip(boxes, height, width)  # [B, K, 4]
+        boxes = clip(boxes, *size)  # [B, K, 4]
         sides = boxes[..., 2:] - boxes[..., :2]
         enough = (sides > self.settings.get('min_bbox_size', -1)).all(-1)
         return self.suppress(scores * enough, boxes, labels)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..models.shared_backbone import FEATURES, SharedBackbone, TaskBackbone, share
+from ..utils.sizes import ImageSize
 from .graphs import Graph, Preprocess, graph_of
 
 
@@ -27,22 +28,23 @@ class SharedGraph(Graph):
         super().__init__(model, dtype)
         shared = self.model
         self.preprocess = Preprocess(shared.data_preprocessor)
-        self.multiple = self.preprocess.divisor
         self.graphs = nn.ModuleDict(
             {name: graph_of(task, dtype) for name, task in model.tasks.items()}
         )
         shared.backbone.to(dtype)
         for graph in self.graphs.values():
-            graph.preprocess = Prepared()
+            graph.preprocess = self.preprocess  # done once, for all
             for part in graph.modules():
                 if isinstance(part, TaskBackbone):
                     share(shared.backbone, part)
         shared.tasks = nn.ModuleDict()
-        heights, widths = zip(*(graph.least for graph in self.graphs.values()), strict=True)
-        self.least = max(heights), max(widths)
+        heights, widths = zip(*(graph.generic for graph in self.graphs.values()), strict=True)
+        self.generic = max(heights), max(widths)
         self.formats = tuple(
             name for name in self.formats if all(name in g.formats for g in self.graphs.values())
         )
+        self.is_special = any(graph.is_special for graph in self.graphs.values())
+        self.masks_padding = any(graph.masks_padding for graph in self.graphs.values())
         self.oblivious = all(graph.oblivious for graph in self.graphs.values())
         parts = [part for graph in self.graphs.values() for part in graph.float32_parts]
         self.float32_parts = tuple(dict.fromkeys(parts))
@@ -76,21 +78,14 @@ class SharedGraph(Graph):
         }
         return dict(tasks=tasks)
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        image = self.preprocess(image)
+    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
         outputs: list[Tensor] = []
-        with self.model.encoded(image.to(self.dtype)):
+        with self.model.encoded(x.to(self.dtype)):
             for graph in self.graphs.values():
-                outputs += graph(image)
+                outputs += graph.results(x, size)
             if self.model.features:
                 outputs.append(self.model.feature_map().float())
         return tuple(outputs)
-
-
-class Prepared(nn.Identity):
-    """In place of the preprocessing of a task: pixels and padding are done, once for all."""
-
-    divisor = 1
 
 
 GRAPHS = {SharedBackbone: SharedGraph}

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..export.graphs import GRAPHS, Graph, Preprocess
+from ..utils.sizes import ImageSize
 from .classifier import RoPEClassifier
 
 
@@ -19,11 +20,10 @@ class ClassifierGraph(Graph):
         super().__init__(model, dtype)
         self.num_classes = model.num_classes
         self.preprocess = Preprocess(model.data_preprocessor)
-        self.multiple = self.preprocess.divisor
         self.model.to(dtype)
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        return (self.model(self.preprocess(image).to(self.dtype)).float(),)
+    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
+        return (self.model(x.to(self.dtype)).float(),)
 
 
 GRAPHS[RoPEClassifier] = ClassifierGraph

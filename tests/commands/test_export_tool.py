@@ -185,6 +185,7 @@ def test_the_script_draws_oriented_boxes_by_their_corners(
     outputs = dict(scores=torch.tensor([[0.9, 0.1]]), boxes=boxes, labels=torch.tensor([[1, 0]]))
     outputs['corners'] = corners_of(boxes)
     about = dict(outputs=[*outputs], task='detection', size='dynamic', multiple_of=32)
+    about['smallest_size'] = [32, 32]
     about |= dict(classes=['a', 'b'], num_classes=2, colours=[[255, 0, 0], [0, 255, 0]])
     about |= dict(resize=dict(scale=[100, 100], keep_ratio=True))
     text = re.sub(r'canvas\.text\(.*\)', 'pass', script())

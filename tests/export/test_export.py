@@ -70,7 +70,7 @@ def test_metadata() -> None:
     model = RoPEViT(TINY, with_cls_token=False, window_block_indexes=(0,))
     metadata = file_metadata(graph_of(model), 'dynamic', 2, None)
     expected = dict(task='backbone', outputs=['map0'], patch_size=16, batch=2, size='dynamic')
-    expected |= dict(smallest_size=[240, 240], multiple_of=1, backbone_dtype='fp32')
+    expected |= dict(smallest_size=[16, 16], multiple_of=1, backbone_dtype='fp32')
     assert expected.items() <= metadata.items()
     assert metadata['input']['dtype'] == 'float32'
 

@@ -18,6 +18,8 @@ from rope_dense.export.graphs import graph_of
 from rope_dense.models.deim.detector import DEIM
 
 # Batch, height, width; 128 x 160, two images, is what is traced.
+# From one patch, with fewer tokens than queries, on.
+SMALL_SIZES = ((1, 16, 16), (3, 17, 300), (2, 31, 37))
 SIZES = ((1, 64, 64), (2, 96, 160), (3, 192, 64), (1, 224, 224))
 ODD_SIZES = ((1, 97, 97), (2, 70, 203), (3, 131, 84), (1, 65, 65))
 PIXELS = dict(
@@ -108,10 +110,10 @@ def test_a_file_is_right_at_every_size_and_has_what_it_needs(tmp_path: Path) -> 
     model, path = shallow(), tmp_path / 'deim.onnx'
     metadata = export(model, path, classes=list('abcdefg'))
     assert metadata['task'] == 'detection' and metadata['outputs'] == ['scores', 'boxes', 'labels']
-    assert metadata['smallest_size'] == [64, 64] and metadata['classes'] == list('abcdefg')
+    assert metadata['smallest_size'] == [16, 16] and metadata['classes'] == list('abcdefg')
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
     assert_plain(path)
-    for size in (*SIZES[:3], *ODD_SIZES[:2]):
+    for size in (*SMALL_SIZES, *SIZES[:2], ODD_SIZES[0]):
         image = pixels(size[0], 3, *size[1:])
         assert_alike(run_file(path, image), detected(model, image))
     names = [tensor.name for tensor in onnx.load(path).graph.initializer]
@@ -125,9 +127,9 @@ def test_a_file_is_right_at_every_size_and_has_what_it_needs(tmp_path: Path) -> 
 @torch.no_grad()
 def test_kinds_of_models(make: Any, format: str, tmp_path: Path) -> None:
     model, path = make(), tmp_path / f'deim.{format}'
-    least = export(model, path)['smallest_size']
-    for size in (*SIZES, *ODD_SIZES):
-        image = pixels(size[0], 3, *(max(side, *least) for side in size[1:]))
+    export(model, path)
+    for batch, height, width in (*SMALL_SIZES, *SIZES, *ODD_SIZES):
+        image = pixels(batch, 3, height, width)
         assert_alike(run_file(path, image), detected(model, image))
 
 
@@ -135,10 +137,11 @@ def test_kinds_of_models(make: Any, format: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize('size', ['m', 'l', 'x'])
 @torch.no_grad()
 def test_published_sizes(size: str, tmp_path: Path) -> None:
-    """Images of multiples of 32, as published."""
+    """Padded to multiples of 32, as published."""
     model, path = deim(size, divisor=32), tmp_path / 'deim.onnx'
-    assert export(model, path)['multiple_of'] == 32
-    for batch, height, width in SIZES:
+    metadata = export(model, path)
+    assert metadata['multiple_of'] == 1 and metadata['smallest_size'] == [1, 1]
+    for batch, height, width in (*SIZES[:2], *ODD_SIZES[:2], (1, 1, 1), (3, 17, 300)):
         image = pixels(batch, 3, height, width)
         assert_alike(run_file(path, image), detected(model, image))
 

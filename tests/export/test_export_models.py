@@ -261,7 +261,7 @@ def test_classifiers(kind: str, tmp_path: Path) -> None:
     model = strong(RoPEClassifier(backbone, 5, data_preprocessor=IMAGENET))
     graph = graph_of(model)
     traced = trace(graph, 'dynamic', 'dynamic').module()
-    for batch, height, width in sizes_from(graph.least):
+    for batch, height, width in sizes_from((graph.least, graph.least)):
         image = pixels(batch, 3, height, width)
         data = model.data_preprocessor(dict(inputs=list(image)), False)
         assert_same(traced(image), [model(data['inputs'])])

@@ -17,8 +17,7 @@ from mmengine.registry import MODELS
 from mmengine.structures import InstanceData
 from torch import Tensor
 
-from ...utils.memo import is_tracing
-from ...utils.sizes import ImageSize
+from ...utils.sizes import ImageSize, smaller
 from .criterion import Criterion, Denoised, Outputs
 from .decoder import DEIMDecoder
 from .masks import MaskHead, in_image
@@ -181,8 +180,7 @@ class DEIMHead(BaseModule):
     def best(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Scores, labels and queries [B, M] of the highest logits [B, Q, K]."""
         scores = logits.float().sigmoid().flatten(1)
-        number = self.num_queries * self.num_classes if is_tracing() else scores.shape[1]
-        scores, index = scores.topk(min(self.max_per_img, number))
+        scores, index = scores.topk(smaller(self.max_per_img, scores.shape[1]))
         return scores, index % self.num_classes, index // self.num_classes
 
     def predict(

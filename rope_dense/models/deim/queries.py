@@ -14,8 +14,8 @@ from mmdet.models.layers import inverse_sigmoid
 from mmdet.structures.bbox import bbox_cxcywh_to_xyxy, bbox_xyxy_to_cxcywh
 from torch import Tensor, nn
 
-from ...utils.memo import is_tracing, memo
-from ...utils.sizes import Size
+from ...utils.memo import memo
+from ...utils.sizes import Size, smaller
 from ..deformable import cell_centres, size_of
 from .layers import class_layer, mlp
 from .predictions import Pairs, Targets, take
@@ -63,8 +63,7 @@ class QuerySelection(nn.Module):
         tokens = torch.cat([x.flatten(2) for x in maps], 2).transpose(1, 2)  # [B, N, C]
         tokens = tokens * valid.to(tokens.dtype)
         logits = self.cls(tokens)
-        number = tokens.shape[1]
-        number = self.num_queries if is_tracing() else min(self.num_queries, number)
+        number = smaller(self.num_queries, tokens.shape[1])
         index = logits.amax(-1).topk(number).indices  # [B, Q]
         queries = take(tokens, index)
         boxes = self.boxes_at(anchors[index], self.reg(queries))
