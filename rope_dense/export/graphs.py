@@ -181,8 +181,8 @@ class Preprocess(nn.Module):
             raise ValueError(
                 f'data_preprocessor.test_cfg must have a size_divisor and no size, got {padding}'
             )
-        self.divisor = settings.get('pad_size_divisor', padding.get('size_divisor') or 1)
-        self.pad_value = settings.get('pad_value', settings.get('pad_val', 0))
+        self.divisor = padding.get('size_divisor') or settings.get('pad_size_divisor', 1)
+        self.pad_value = settings.get('pad_val', settings.get('pad_value', 0))
         self.normalize = settings.get('_enable_normalize', False)
         if self.normalize:
             self.register_buffer('mean', preprocessor.mean.detach().clone().float())
