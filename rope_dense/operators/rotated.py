@@ -42,7 +42,7 @@ from .greedy import greedy_keep
 EMPTY = 1e-14  # area
 
 
-class Pairs(NamedTuple):
+class BoxPairs(NamedTuple):
     """Corners [n, 4] and areas [n] of n pairs of boxes, relative to the centre of the pair."""
 
     p: Points
@@ -52,7 +52,7 @@ class Pairs(NamedTuple):
     rectangles: bool
 
 
-Pair = Callable[[Tensor, Tensor], Pairs]
+Pair = Callable[[Tensor, Tensor], BoxPairs]
 
 
 def box_iou_rotated(
@@ -175,7 +175,7 @@ def pairwise_iou(boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int) -> 
     return values.masked_fill(are_apart(reach(boxes1), reach(boxes2)), 0)
 
 
-def iou(pairs: Pairs, mode_flag: int) -> Tensor:
+def iou(pairs: BoxPairs, mode_flag: int) -> Tensor:
     """IoU [n], or intersections over the first areas."""
     p, q, area_p, area_q, rectangles = pairs
     inter = intersection(p, q, within(p, q), within(q, p), convex=rectangles)
@@ -198,14 +198,14 @@ def within(points: Points, box: Points) -> Tensor:
     return inside
 
 
-def pair_rotated(boxes1: Tensor, boxes2: Tensor) -> Pairs:
+def pair_rotated(boxes1: Tensor, boxes2: Tensor) -> BoxPairs:
     """Rotated boxes [n, 5] as pairs."""
     x, y = (boxes1[:, :2] + boxes2[:, :2]).unbind(1)
     p, q = (
         rotated_corners(boxes[:, 0] - x / 2, boxes[:, 1] - y / 2, half_sides(boxes))
         for boxes in (boxes1, boxes2)
     )
-    return Pairs(p, q, boxes1[:, 2] * boxes1[:, 3], boxes2[:, 2] * boxes2[:, 3], True)
+    return BoxPairs(p, q, boxes1[:, 2] * boxes1[:, 3], boxes2[:, 2] * boxes2[:, 3], True)
 
 
 def half_sides(boxes: Tensor) -> tuple[Points, Points]:
@@ -227,7 +227,7 @@ def rotated_corners(x: Tensor, y: Tensor, sides: tuple[Points, Points]) -> Point
     )
 
 
-def pair_quadri(boxes1: Tensor, boxes2: Tensor) -> Pairs:
+def pair_quadri(boxes1: Tensor, boxes2: Tensor) -> BoxPairs:
     """Quadrilaterals [n, 8] as pairs; areas of their two triangles, which add up if convex."""
     p, q = Points.of(boxes1), Points.of(boxes2)
     total = torch.zeros_like(boxes1[:, :2])
@@ -235,4 +235,4 @@ def pair_quadri(boxes1: Tensor, boxes2: Tensor) -> Pairs:
         total = total + boxes1[:, corner : corner + 2] + boxes2[:, corner : corner + 2]
     centre = Points.of(total / 8)  # [n, 1]
     p, q = p - centre, q - centre
-    return Pairs(p, q, area(p), area(q), False)
+    return BoxPairs(p, q, area(p), area(q), False)
