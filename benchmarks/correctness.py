@@ -46,7 +46,7 @@ def correctness(
             rows.append(row | errors(by(implementation), shape, device, dtype))
     if any(row['implementation'] == 'triton' and not row['ok'] for row in rows):
         from rope_dense.rope import triton
-        from rope_dense.rope.rotate import implementation as chosen
+        from rope_dense.rope.rotation import implementation as chosen
 
         print(f'The Triton kernel cannot be used: {triton.SWITCH}=0 from here on')
         triton.IS_ENABLED = False

@@ -4,7 +4,7 @@ Each takes a packed projection [B, N, 3, h, D], the angles and the number of pre
 returns rotated queries and keys, and values, [B, h, N, D] each. The forms of other projects are
 written from their formulas, with their layout of memory and their order of operations.
 
-Letters: see ``rope_dense.rope.rotate``.
+Letters: see ``rope_dense.rope.rotation``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, rotate, rotate_definition
-from rope_dense.rope.rotate import (
+from rope_dense.rope.rotation import (
     Implementation,
     PairLayout,
     Rotate,

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..rope import Rotary, RotaryEmbedding, rotate
-from ..rope.rotate import rotate_packed
+from ..rope.rotation import rotate_packed
 from ..utils.memo import is_tracing
 from ..utils.sizes import Size
 from .archs import QkvBias

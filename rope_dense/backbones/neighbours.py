@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..rope import GridRoPE
-from ..rope.rotate import rotate_packed
+from ..rope.rotation import rotate_packed
 from ..utils.memo import is_tracing, memo
 from ..utils.sizes import Size, larger
 from ..utils.upload import can_upload, upload

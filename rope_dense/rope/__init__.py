@@ -2,7 +2,7 @@
 
 from .embeddings import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RotaryEmbedding
 from .grid import Coordinates, RopeScaling
-from .rotate import Rotary, apply_rotary, rotate, rotate_definition
+from .rotation import Rotary, apply_rotary, rotate, rotate_definition
 
 __all__ = [
     'AxialRoPE',

@@ -23,7 +23,7 @@ from ..utils.memo import memo
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number
 from .grid import Coordinates, RopeScaling, build_coordinates
-from .rotate import PairLayout, Rotary
+from .rotation import PairLayout, Rotary
 
 Series = Literal['radians', 'periods', 'bands']
 AxisOrder = Literal['xy', 'yx', 'alternating']

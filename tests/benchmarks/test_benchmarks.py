@@ -28,7 +28,7 @@ from bench_backbone import JOBS, within, work
 from bench_rotate import bench_rotate, check
 from measure import Case, compare, in_new_process, peak_memory, quantiles, table, write_csv
 from page import page
-from rope_dense.rope.rotate import Implementation
+from rope_dense.rope.rotation import Implementation
 from rotations import RotationShape, forms
 
 CPU = torch.device('cpu')
@@ -458,7 +458,7 @@ def test_the_page_has_values_of_both_modes_in_a_cell():
 def test_a_wrong_kernel_is_switched_off(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv('ROPE_DENSE_TRITON', '1')  # restored after the test
     monkeypatch.setattr(correctness, 'why_no_triton', lambda device: None)
-    triton = pytest.importorskip('rope_dense.rope.triton', reason='no triton')
+    triton = pytest.importorskip('rope_dense.rope.rotation_triton', reason='no triton')
     monkeypatch.setattr(triton, 'IS_ENABLED', True)
     wrong = Implementation(
         rotate=lambda qkv, *_: 1.1 * qkv,

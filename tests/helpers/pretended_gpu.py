@@ -32,7 +32,7 @@ from torch.utils import checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_flatten, tree_map, tree_map_only
 
-from rope_dense.rope.rotate import implementation
+from rope_dense.rope.rotation import implementation
 
 CUDA = torch.device('cuda', 0)
 aten = torch.ops.aten

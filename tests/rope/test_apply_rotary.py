@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from helpers.pairwise import pairwise
-from rope_dense.rope import apply_rotary
+from rope_dense.rope import apply_rotary, rotation
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 BATCH, HEADS, TOKENS, CHANNELS = 2, 3, 5, 8
@@ -116,10 +116,9 @@ def test_gradients_have_the_type_of_their_input():
 def test_by_the_triton_kernel(monkeypatch: pytest.MonkeyPatch):
     """In Triton's interpreter: one part of a projection, and channels that are not rotated."""
     pytest.importorskip('triton', reason='no triton; pip install -r requirements/triton.txt')
-    kernel = import_module('rope_dense.rope.triton')
-    module = import_module('rope_dense.rope.rotate')
-    how = module.Implementation(kernel.rotate, kernel.rotate_backward)
-    monkeypatch.setattr(module, 'implementation', lambda device, dtype: how)
+    kernel = import_module('rope_dense.rope.rotation_triton')
+    how = rotation.Implementation(kernel.rotate, kernel.rotate_backward)
+    monkeypatch.setattr(rotation, 'implementation', lambda device, dtype: how)
     x, theta = torch.randn(SHAPE, requires_grad=True), torch.randn(1, TOKENS, 3, requires_grad=True)
     out = apply_rotary(x, theta)
     assert_rounded(out, by_loop(x, theta))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from helpers.pairwise import pairwise
 from rope_dense.rope import MixedRoPE, Rotary, rotate, rotate_definition
-from rope_dense.rope.rotate import rotate_complex
+from rope_dense.rope.rotation import rotate_complex
 
 HEADS, PAIRS, BATCH, POSITIONS = 3, 4, 2, 15
 LAYOUTS = ['interleaved', 'half']

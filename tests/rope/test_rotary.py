@@ -1,15 +1,20 @@
 """The rotation of queries and keys: its properties, by each implementation."""
 
-from importlib import import_module
-
 import pytest
 import torch
 from torch import Tensor
 
 from helpers.reference import rotated
-from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding, rotate, rotate_definition
+from rope_dense.rope import (
+    AxialRoPE,
+    MixedRoPE,
+    Rotary,
+    RotaryEmbedding,
+    rotate,
+    rotate_definition,
+    rotation,
+)
 
-rotate_module = import_module('rope_dense.rope.rotate')  # its name in the package is a function's
 HEIGHT, WIDTH, HEADS, HEAD_DIM = 4, 6, 3, 8
 LAYOUTS = ('interleaved', 'half')
 EMBEDDINGS = {
@@ -30,7 +35,7 @@ ANGLES = {  # shapes for 2 images, 6 tokens, HEADS heads and 2 pairs
 @pytest.fixture(params=['complex', 'definition'], autouse=True)
 def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == 'definition':
-        monkeypatch.setattr(rotate_module, 'implementation', lambda device, dtype: None)
+        monkeypatch.setattr(rotation, 'implementation', lambda device, dtype: None)
     return request.param
 
 

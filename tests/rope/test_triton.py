@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from helpers.pairwise import pairwise
-from rope_dense.rope.rotate import (
+from rope_dense.rope import rotation
+from rope_dense.rope.rotation import (
     Implementation,
     Rotary,
     Rotate,
@@ -26,8 +27,7 @@ from rope_dense.rope.rotate import (
 )
 
 triton = pytest.importorskip('triton', reason='no triton; pip install -r requirements/triton.txt')
-triton_rotary = importlib.import_module('rope_dense.rope.triton')
-rotate_module = importlib.import_module('rope_dense.rope.rotate')
+triton_rotary = importlib.import_module('rope_dense.rope.rotation_triton')
 KERNEL = Implementation(triton_rotary.rotate, triton_rotary.rotate_backward)
 DEVICE = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
 LAYOUTS, DTYPES = ('interleaved', 'half'), (torch.float32, torch.bfloat16, torch.float16)
@@ -332,7 +332,7 @@ def test_backbones_train_alike(monkeypatch: pytest.MonkeyPatch, name: str):
     monkeypatch.setattr(triton_rotary, 'launch', lambda *args: launches.append(0) or launch(*args))
 
     def train(how: Implementation) -> list[Tensor]:
-        monkeypatch.setattr(rotate_module, 'implementation', lambda device, dtype: how)
+        monkeypatch.setattr(rotation, 'implementation', lambda device, dtype: how)
         model.zero_grad()
         sum(out.square().mean() for out in model(image)).backward()
         return [parameter.grad for parameter in model.parameters()]

@@ -1,8 +1,8 @@
 """Compile the Triton kernel for GPUs, which needs none, and print what kind of code it became.
 
-``rope.triton`` launches the kernel as ever, on CPU tensors; in place of a GPU's driver, one that
-only names its target, and in place of the launch, the compilation that precedes it. A program of
-its own, since Triton must not be in its interpreter's mode.
+``rope.rotation_triton`` launches the kernel as ever, on CPU tensors; in place of a GPU's driver,
+one that only names its target, and in place of the launch, the compilation that precedes it. A
+program of its own, since Triton must not be in its interpreter's mode.
 """
 
 import json
@@ -22,7 +22,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import CompiledKernel
 from triton.runtime import JITFunction, driver
 
-from rope_dense.rope.triton import rotate, rotate_backward
+from rope_dense.rope.rotation_triton import rotate, rotate_backward
 
 PTXAS = Path(triton.__file__).with_name('backends') / 'nvidia' / 'bin' / 'ptxas'
 HEADS, HEAD_DIM = 3, 64

@@ -27,7 +27,7 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-from .rotate import (
+from .rotation import (
     PairLayout,
     Rotary,
     angle_gradient,

@@ -246,13 +246,13 @@ def implementation(device: torch.device, dtype: torch.dtype) -> Implementation |
         return None
     if device.type == 'cuda' and torch.cuda.is_available():
         try:
-            from . import triton
+            from . import rotation_triton
 
-            reason = triton.why_not(device, dtype)
+            reason = rotation_triton.why_not(device, dtype)
         except ImportError as error:
             reason = str(error)
         if reason is None:
-            return Implementation(triton.rotate, triton.rotate_backward)
+            return Implementation(rotation_triton.rotate, rotation_triton.rotate_backward)
         logger.info(f'rotation of {dtype} on {device} without a kernel: {reason}')
     return Implementation(rotate_complex, complex_backward)
 
