@@ -39,7 +39,6 @@ MODULES: tuple[ModuleType, ...] = (
 # First letters of the operators that are not built, and what needs them in mmdet, mmseg, mmrotate.
 NEEDED_BY = {
     'carafe': 'necks and mask heads with CARAFE',
-    'diff_iou_rotated': 'RotatedIoULoss',
     'line_nms': 'CLRNet',
     'masked_': 'guided anchoring (GA-RPN, GA-RetinaNet)',
     'psamask': 'PSANet',

@@ -113,6 +113,35 @@ def nms_quadri(
     return keep(dets[:, :8], scores, pair_quadri, iou_threshold)
 
 
+def diff_iou_rotated_sort_vertices_forward(
+    vertices: Tensor, mask: Tensor, num_valid: Tensor
+) -> Tensor:
+    """Corners [B, N, 9], int32, of intersections in the order of their angle, as a closed polygon.
+
+    The rest of the nine, and all of them for fewer than three corners, are the index of a crossing
+    that is not valid; mmcv has zeros there. Corners that coincide count once. For the loss of
+    rotated IoU; compiled for GPUs alone.
+
+    Args:
+        vertices: [B, N, 24, 2], 8 corners of the two boxes and 16 crossings of their sides, around
+            the mean of those that are valid.
+        mask: [B, N, 24] bool, those that are valid.
+        num_valid: Not used.
+    """
+    x, y = vertices.unbind(-1)
+    apart = (x[..., None] - x[..., None, :]).abs() + (y[..., None] - y[..., None, :]).abs()
+    size = (x.abs() + y.abs()).masked_fill(~mask, 0).amax(-1)[..., None, None]
+    same = (apart <= 8 * torch.finfo(x.dtype).eps * size) & mask[..., None, :]
+    valid = mask & ~same.tril(-1).any(-1)
+    order = torch.atan2(y, x).masked_fill(~valid, torch.inf).argsort(-1)[..., :9]
+    number = valid.sum(-1, keepdim=True).clamp(max=8)  # corners of two rectangles at most
+    unused = 8 + (~mask[..., 8:]).int().argmax(-1, keepdim=True)
+    place = torch.arange(9, device=order.device)
+    index = torch.where(place < number, order, unused)
+    index = torch.where(place == number, order[..., :1], index)
+    return torch.where(number > 2, index, unused).int()
+
+
 def fill(
     ious: Tensor, boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int, aligned: bool
 ) -> None:

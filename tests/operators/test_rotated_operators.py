@@ -249,3 +249,27 @@ def test_nan_suppresses_nothing(shape: str) -> None:
     )
     assert torch.equal(actual, expected)
     assert torch.isin(torch.arange(0, 300, 5), actual).all()
+
+
+def differentiable_iou(a: Tensor, b: Tensor, monkeypatch: pytest.MonkeyPatch) -> Tensor:
+    """mmcv's differentiable IoU [n] of pairs, with corners sorted in PyTorch."""
+    diff_iou = pytest.importorskip('mmcv.ops.diff_iou_rotated', reason='no mmcv')
+    monkeypatch.setattr(diff_iou, 'ext_module', rotated)
+    return diff_iou.diff_iou_rotated_2d(a[None], b[None])[0]
+
+
+def test_the_differentiable_iou_is_that_of_shapely(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = (boxes(400, seed, size=60, dtype=torch.float64) for seed in (1, 2))
+    expected = exact(a, b)
+    assert (expected > 0.1).sum() > 50 and (expected == 0).sum() > 20
+    actual = differentiable_iou(a, b, monkeypatch)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-6)
+    same = differentiable_iou(a, a.clone(), monkeypatch)
+    torch.testing.assert_close(same, torch.ones_like(same), rtol=0, atol=1e-6)
+
+
+def test_the_gradient_of_the_differentiable_iou(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = (boxes(12, seed, size=10, dtype=torch.float64) for seed in (1, 2))
+    torch.autograd.gradcheck(
+        lambda x: differentiable_iou(x, b, monkeypatch), a.requires_grad_(), eps=1e-7, atol=1e-5
+    )
