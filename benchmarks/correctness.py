@@ -45,13 +45,13 @@ def correctness(
             row = dict(work=work, dtype=name_of(dtype), batch=shape.batch, implementation=name)
             rows.append(row | errors(by(implementation), shape, device, dtype))
     if any(row['implementation'] == 'triton' and not row['ok'] for row in rows):
-        from rope_dense.rope import triton
+        from rope_dense.rope import rotation_triton
         from rope_dense.rope.rotation import implementation as chosen
 
-        print(f'The Triton kernel cannot be used: {triton.SWITCH}=0 from here on')
-        triton.IS_ENABLED = False
+        print(f'The Triton kernel cannot be used: {rotation_triton.SWITCH}=0 from here on')
+        rotation_triton.IS_ENABLED = False
         chosen.cache_clear()
-        os.environ[triton.SWITCH] = '0'  # for other processes
+        os.environ[rotation_triton.SWITCH] = '0'  # for other processes
     return rows
 
 

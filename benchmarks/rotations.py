@@ -99,9 +99,9 @@ def forms(device: torch.device, pair_layout: PairLayout) -> dict[str, Form]:
 
 def kernel() -> Implementation:
     """The Triton kernel; its module imports Triton."""
-    from rope_dense.rope import triton
+    from rope_dense.rope import rotation_triton
 
-    return Implementation(triton.rotate, triton.rotate_backward)
+    return Implementation(rotation_triton.rotate, rotation_triton.rotate_backward)
 
 
 def why_no_triton(device: torch.device) -> str | None:
@@ -109,9 +109,9 @@ def why_no_triton(device: torch.device) -> str | None:
     if find_spec('triton') is None:
         return 'Triton is not installed'
     if device.type == 'cuda':
-        from rope_dense.rope import triton
+        from rope_dense.rope import rotation_triton
 
-        return triton.why_not(device, torch.float32)
+        return rotation_triton.why_not(device, torch.float32)
     return None if os.environ.get('TRITON_INTERPRET') == '1' else 'Triton needs a GPU'
 
 

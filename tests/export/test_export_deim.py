@@ -86,7 +86,7 @@ def assert_alike(actual: list[Tensor], expected: list[Tensor]) -> None:
     for some, others in zip(actual, expected, strict=True):
         assert some.shape == others.shape and some.dtype == others.dtype
     scores, boxes, labels = expected
-    assert scores.std() > 0.01 and boxes.std() > 5 and len(labels.unique()) > 1
+    assert scores.std() > 0.01 and boxes.std() > boxes.max() / 20 and len(labels.unique()) > 1
     assert (actual[0] - scores).abs().max() <= 1e-4
     assert (actual[1] - boxes).abs().max() <= 0.1
     assert torch.equal(actual[2], labels)
@@ -122,8 +122,7 @@ def test_a_file_is_right_at_every_size_and_has_what_it_needs(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('format', ['onnx', 'pt2'])
-@pytest.mark.parametrize('make', [deim, ecdet, on_swin])
+@pytest.mark.parametrize('make, format', [(ecdet, 'onnx'), (shallow, 'pt2')])
 @torch.no_grad()
 def test_kinds_of_models(make: Any, format: str, tmp_path: Path) -> None:
     model, path = make(), tmp_path / f'deim.{format}'
@@ -134,14 +133,13 @@ def test_kinds_of_models(make: Any, format: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('size', ['m', 'l', 'x'])
 @torch.no_grad()
-def test_published_sizes(size: str, tmp_path: Path) -> None:
+def test_a_published_size(tmp_path: Path) -> None:
     """Padded to multiples of 32, as published."""
-    model, path = deim(size, divisor=32), tmp_path / 'deim.onnx'
+    model, path = deim('m', divisor=32), tmp_path / 'deim.onnx'
     metadata = export(model, path)
     assert metadata['multiple_of'] == 1 and metadata['smallest_size'] == [1, 1]
-    for batch, height, width in (*SIZES[:2], *ODD_SIZES[:2], (1, 1, 1), (3, 17, 300)):
+    for batch, height, width in (*SIZES[:2], *ODD_SIZES[:2], (3, 17, 300)):
         image = pixels(batch, 3, height, width)
         assert_alike(run_file(path, image), detected(model, image))
 
@@ -193,10 +191,9 @@ def test_masks_are_those_of_the_detections() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('format', ['onnx', 'pt2'])
 @torch.no_grad()
-def test_masks_of_a_file(format: str, tmp_path: Path) -> None:
-    model, path = masked(), tmp_path / f'deim.{format}'
+def test_masks_of_a_file(tmp_path: Path) -> None:
+    model, path = masked(), tmp_path / 'deim.onnx'
     metadata = export(model, path)
     assert metadata['outputs'] == ['scores', 'boxes', 'labels', 'masks']
     for size in (SIZES[1], SIZES[2], *ODD_SIZES[:2]):
@@ -236,17 +233,15 @@ def test_half_precision_keeps_sensitive_parts_in_float32(make: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('format', ['onnx', 'pt2'])
 @torch.no_grad()
-def test_files_in_half_precision(format: str, tmp_path: Path) -> None:
-    model, path = with_all_tokens(shallow(1)), tmp_path / f'deim.{format}'
+def test_a_file_in_half_precision(tmp_path: Path) -> None:
+    model, path = with_all_tokens(shallow(1)), tmp_path / 'deim.onnx'
     metadata = export(model, path, dtype=torch.float16)
     assert 'distributions and boxes' in metadata['float32_parts']
     for batch in (1, 2, 3):
         image = pixels(batch, 3, 64, 64)
         assert_near(run_file(path, image), detected(model, image))
-    if format == 'onnx':
-        weights = onnx.load(path).graph.initializer
-        half = {tensor.name for tensor in weights if tensor.data_type == onnx.TensorProto.FLOAT16}
-        assert any('neck' in name for name in half) and any('encoder' in name for name in half)
-        assert not [name for name in half if FLOAT32.search(name)]
+    weights = onnx.load(path).graph.initializer
+    half = {tensor.name for tensor in weights if tensor.data_type == onnx.TensorProto.FLOAT16}
+    assert any('neck' in name for name in half) and any('encoder' in name for name in half)
+    assert not [name for name in half if FLOAT32.search(name)]

@@ -353,7 +353,7 @@ def pretended_cuda() -> Iterator[None]:
     from mmdet.models.losses import focal_loss
 
     from rope_dense.measure import speed
-    from rope_dense.rope import triton
+    from rope_dense.rope import rotation_triton
 
     def sigmoid_focal_loss(pred: Tensor, target: Tensor, *others: Any, **settings: Any) -> Tensor:
         target = nn.functional.one_hot(target, pred.shape[1] + 1)[:, :-1]  # background is the last
@@ -381,7 +381,7 @@ def pretended_cuda() -> Iterator[None]:
         ),
         torch: dict(compile=lambda *model, **_: model[0] if model else lambda function: function),
         nn.Module: dict(compile=lambda self, *_, **__: None, to=moved(nn.Module.to)),
-        triton: dict(why_not=lambda *_: None),
+        rotation_triton: dict(why_not=lambda *_: None),
         speed: dict(
             profile=lambda activities, **settings: profile(activities=activities[:1], **settings)
         ),
