@@ -167,7 +167,8 @@ class SineConvEmbed(nn.Module):
         shares = Coordinates(offset=1, reference=1).positions(*grid, device=device)
         table = sines(2 * math.pi * shares.flip(-1), self.conv.in_channels).flatten(1)
         table = table.to(self.conv.weight.dtype)
-        return self.conv(table.T.unflatten(1, grid)).flatten(1).T
+        # Contiguous, since torch traces the other layout of a map for more than one row and column.
+        return self.conv(table.T.contiguous().unflatten(1, grid)).flatten(1).T
 
 
 def sines(positions: Tensor, channels: int) -> Tensor:

@@ -71,10 +71,6 @@ class Graph(nn.Module, ABC):
         self.patch_size, self.pads = backbone.patch_embed.patch_size, backbone.patch_embed.pad
         self.generic = generic_size(backbone)
         self.is_special |= backbone.has_windows and not backbone.shift_single_window
-        # A convolution of one place is a special case of torch's.
-        self.is_special |= any(
-            'LocalPositionAttention' in type(part).__name__ for part in backbone.modules()
-        )
         model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
         self.model = replace_parts(revert_sync_batchnorm(model))
         for part in self.model.modules():

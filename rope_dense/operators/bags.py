@@ -34,7 +34,7 @@ class Bags:
     """A sparse matrix from the cells of all maps to bags.
 
     Attributes:
-        cell: [M], indices of cells, those of the first bag first.
+        cell: [M], indices of cells, bag after bag.
         weight: [M].
         count: [N], cells of each bag.
     """

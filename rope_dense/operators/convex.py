@@ -78,7 +78,7 @@ def crossings(p: Points, q: Points) -> tuple[Points, Tensor]:
     at_p, at_q = cross(along_q, between) / sine, cross(along_p, between) / sine
     with torch.no_grad():
         length = dot(along_p, along_p).clamp_min(torch.finfo(sine.dtype).tiny)
-        ends = dot(between, along_p) / length  # of the edges of q, along that of p
+        ends = dot(between, along_p) / length  # of the edges of q, along the edge of p
         ends = torch.stack([ends, ends.roll(-1, 2)])
     at_p = at_p.clamp(ends.amin(0), ends.amax(0))
     valid = apart & (at_p >= 0) & (at_p <= 1) & (at_q >= 0) & (at_q <= 1)
@@ -120,7 +120,7 @@ def intersection(p: Points, q: Points, p_in_q: Tensor, q_in_p: Tensor, convex: b
         p_in_q: Mask [n, P] of the corners of p inside of q.
         q_in_p: Mask [n, Q] of the corners of q inside of p.
         convex: Whether the masks are exact, so that all points are corners of the intersection;
-            otherwise the area is that of their hull.
+            otherwise their hull has the area.
     """
     points, valid = crossings(p, q)
     valid = torch.cat([valid, p_in_q, q_in_p], 1)

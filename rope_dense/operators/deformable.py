@@ -15,9 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .bags import Bags
+from .bags import Bags, as_cells, real
 from .compiled import torchvision_operator
-from .roi_align import as_cells, real
 
 VALUES = 2**24  # read at once: bounds the memory, but an image is never divided
 
@@ -48,7 +47,7 @@ class Convolution:
     def input_gradients(
         self, grad: Tensor, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor | None
     ) -> list[Tensor]:
-        """Gradients of maps, offset and, if there is one, mask; ``grad`` is that of the output."""
+        """Gradients of maps, offset and, if there is one, mask, from the gradient of the output."""
         if operator := torchvision_operator('_deform_conv2d_backward', maps.device, maps.dtype):
             gradients = operator(grad, *self.torchvision_arguments(maps, weight, offset, mask))
             outs = [gradients[0], self.moving(gradients[2], offset)]
@@ -134,7 +133,7 @@ class Convolution:
         return start[:, None] + kernel * self.dilation[axis]
 
     def values(self, maps: Tensor, reads: Reads) -> Tensor:
-        """What each cell of the kernel reads: [B, P, K, groups, C / groups]."""
+        """Values that each cell of the kernel reads: [B, P, K, groups, C / groups]."""
         rows = as_cells(maps).view(-1, maps.shape[1] // self.offset_groups)  # [B H W G, C / G]
         sums = F.embedding_bag(reads.row, rows, mode='sum', per_sample_weights=reads.weight)
         number = self.kernel[0] * self.kernel[1]

@@ -18,8 +18,8 @@ from math import pi
 import torch
 from torch import Tensor
 
-from .bags import Bags, items
-from .roi_align import as_cells, cells_around, real
+from .bags import Bags, as_cells, items, real
+from .roi_align import cells_around
 
 SAMPLES = 2**18  # of all places at once: bounds the memory, but a region is never divided
 

@@ -10,7 +10,7 @@ clockwise in images), quadrilaterals four corners (x1, y1, ..., x4, y4). As in m
   within these sides. This is exact for rectangles only: other quadrilaterals have the IoU of mmcv.
 
 Checked in tests/operators/test_rotated_operators.py against the compiled operators and shapely. The
-IoU of random rotated boxes is the compiled one to the last bit, that of quadrilaterals within 2e-7.
+IoU of random rotated boxes equals the compiled one to the last bit, of quadrilaterals within 2e-7.
 Edges and corners that boxes share up to rounding, almost identical boxes, and boxes of a size below
 1e-2 differ: these are within 2e-5 of the exact IoU, the compiled operators off by up to 1.
 """

@@ -44,12 +44,9 @@ def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseIn
     else:
         from mmseg.apis import MMSegInferencer as Inferencer
     guard = registered_only() if is_stored(cfg) else contextlib.nullcontext()
-    with (
-        guard,
-        quiet(),
-    ):  # without weights: the inferencers read all of a file, and let any be missing
-        settings = dict(device=device, scope=cfg.default_scope)
-        inferencer = Inferencer(copy.deepcopy(cfg), None, **settings)
+    # Without weights: the inferencers read all of a file, and let any be missing.
+    with guard, quiet():
+        inferencer = Inferencer(copy.deepcopy(cfg), None, device=device, scope=cfg.default_scope)
     inferencer.show_progress = False
     if checkpoint is None:
         inferencer.model.dataset_meta = dict(classes=(), palette=())

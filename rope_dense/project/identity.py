@@ -36,7 +36,7 @@ class Identity:
         return cls(config_name, hashes[0], checkpoint, hashes[1])
 
     def described(self) -> dict[str, str]:
-        """What results depend on, by words, for the settings of unfinished work."""
+        """Settings that results depend on, in words, for the settings of unfinished work."""
         return {
             'config (with its options), SHA-256': self.config_sha256[:16],
             'checkpoint, SHA-256': self.checkpoint_sha256[:16],

@@ -159,7 +159,7 @@ def add_image_sizes(page: Page, reports: Reports) -> None:
 
 
 def of_both(reports: Reports, name: str) -> dict[str, Any]:
-    """What both reports have under a name, by run; empty if one has nothing."""
+    """Values that both reports have under a name, by run; empty if one has nothing."""
     runs = {run: report[name] for run, report in reports.items() if report.get(name)}
     return runs if len(runs) == len(reports) else {}
 

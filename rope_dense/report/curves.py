@@ -56,7 +56,7 @@ def read_logs(files: Iterable[Path]) -> tuple[dict[str, Line], dict[str, Line]]:
 
 
 def advice_of(metrics: dict[str, Line]) -> str | None:
-    """What the curve of the main metric recommends; None if it had ended to improve."""
+    """Advice from the curve of the main metric; None if it had ended to improve."""
     name = headline(metrics)
     steps, values = metrics[name]
     sign = -1 if name in LOWER_IS_BETTER else 1
