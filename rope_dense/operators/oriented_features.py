@@ -12,8 +12,7 @@ from ctypes import c_float
 import torch
 from torch import Tensor
 
-from .bags import Bags
-from .roi_align import as_cells, real
+from .bags import Bags, as_cells, real
 from .roi_align_rotated import four_cells
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .bags import real
 from .convex import (
     PAIRS,
     Points,
@@ -27,7 +28,6 @@ from .convex import (
     margin,
     near_pairs,
 )
-from .roi_align import real
 
 POINTS = 2**20  # pairs of a point and a polygon at once
 TRIANGLES = ((0, 1, 2), (0, 2, 3))  # of a quadrilateral
