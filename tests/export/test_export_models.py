@@ -131,7 +131,6 @@ SHALLOW = {'backbone.arch.depth': 1, 'backbone.window_block_indexes': ()}
     'name, changes',
     [
         ('dino_vitdet_rope_mixed', SHALLOW),
-        ('dino_vitdet_rope_mixed', {}),
         ('dino_swin_rope_mixed', {}),
     ],
 )
