@@ -8,7 +8,7 @@ own = dict(
     weights='default',  # of the backbone: default (published), a file, a hub name, or None (random)
     epochs=50,
     batch_size=8,  # images per GPU
-    size=640,  # side of the square that images are stretched to, in pixels
+    size=640,  # side of the square that images are stretched to; keep_ratio=True fits them into it
     ema=True,  # evaluate and save a moving average of the weights
 )
 

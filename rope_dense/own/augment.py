@@ -16,7 +16,7 @@ LIGHT = (0.8, 1.25)  # range of the factor on the size of a test image
 def fit_augmentation(cfg: dict, augment: str, flip: str | None, mosaic: bool | None) -> None:
     """Set the training pipeline and the augmentation of batches, in place.
 
-    'light' flips images and changes their size by ``LIGHT`` (by the stretching of batches where
+    'light' flips images and changes their size by ``LIGHT`` (by the resizing of batches where
     the recipe has it); 'none' loads them as in a test. Crops that give all images of a batch one
     size stay.
 
@@ -48,7 +48,8 @@ def lighter(cfg: dict, augment: str) -> list[dict]:
     tested = cfg['test_dataloader']['dataset']['pipeline']
     resize = dict(next(step for step in tested if kind(step) == 'Resize'))
     crops = [step for step in given if kind(step) == 'RandomCrop']
-    if augment == 'light' and resize['keep_ratio']:
+    in_batches = bool(cfg['model']['data_preprocessor'].get('batch_augments'))
+    if augment == 'light' and resize['keep_ratio'] and not in_batches:
         scope = resize['type'].removesuffix('Resize')
         if scope:  # else it builds the Resize of the config's own scope
             resize['resize_type'] = resize['type']

@@ -27,7 +27,8 @@ RECIPE_BATCH, RECIPE_SIZE = 32, 640
 def realtime(own: OwnRealtime, data: OwnData) -> dict:
     """The config of DEIMv2 on a plain ViT for boxes.
 
-    ``size`` is the side of the square that images are stretched to.
+    ``size`` is the side of the square that images are stretched to, or scaled to fit by
+    ``keep_ratio``.
     """
     return fitted(own, data, 'coco/bbox_mAP')
 
@@ -49,7 +50,7 @@ def fitted(own: OwnRealtime, data: OwnData, metric: str) -> dict:
     cfg = read_recipe(name)
     fit_objects(cfg, own, data)
     fit_model(cfg, own)
-    fit_sizes(cfg, own.size)
+    fit_sizes(cfg, own.size, own.keep_ratio)
     iterations = fit_schedule(cfg, own, data.images, RECIPE_BATCH, metric)
     average, restart = cfg['custom_hooks']
     cfg['custom_hooks'] = [*early_stop(own, metric), *([average] if own.ema else []), restart]
@@ -68,21 +69,25 @@ def fit_model(cfg: dict, own: Own) -> None:
         cfg['optim_wrapper']['paramwise_cfg']['lr_mult'] = {}
 
 
-def fit_sizes(cfg: dict, size: int) -> None:
-    """Set all sizes in pixels, and let mosaics load their images, so that a run resumes exactly."""
+def fit_sizes(cfg: dict, size: int, keep_ratio: bool) -> None:
+    """Set all sizes in pixels, and let mosaics load their images, so that a run resumes exactly.
+
+    With ``keep_ratio`` mosaics keep the ratio, too: their cells have the size of the largest image.
+    """
     loader, factor = cfg['train_dataloader'], size / RECIPE_SIZE
     parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
     parts.append(cfg['tta_pipeline'])
     for _, step, _ in size_steps(parts):
         if step.get('type') == 'Resize':
             step['scale'] = tuple(max(32, round(s * factor / 32) * 32) for s in step['scale'])
+            step['keep_ratio'] = keep_ratio
     for _, step in nodes(parts):
         if step.get('type') == 'AffineMosaic':
             step.update(part_size=size // 2, max_cached_images=0)
     loader['dataset']['type'] = 'MosaicCocoDataset'
     loader['drop_last'] = False  # a small data set may have less than a batch
     model = cfg['model']
-    # No more queries than the smallest batch has tokens of stride 8.
+    # No more queries than the smallest square batch has tokens of stride 8.
     least = int(0.75 * size / 32) * 32 or 32
     queries = min(model['bbox_head']['num_queries'], (least // 8) ** 2)
     model['bbox_head']['num_queries'] = queries

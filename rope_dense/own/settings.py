@@ -35,7 +35,8 @@ class Own:
         epochs, batch_size: passes over the data; images of one GPU in an iteration.
         gpus: processes that train together; None for as many as the launcher started, else 1.
         size: shorter side of a test image in pixels; other sizes follow from it. Instance
-            segmentation: side of the square that training crops to. Real time: side of the square.
+            segmentation: side of the square that training crops to. Real time: side of the square
+            that images are stretched to, or scaled to fit (``OwnRealtime.keep_ratio``).
         lr: learning rate, or None for the recipe's times the square root of the ratio of the
             batches (Malladi et al., "On the SDEs and Scaling Rules for Adaptive Gradient
             Algorithms", 2022); from random values 5e-4.
@@ -139,9 +140,12 @@ class OwnRealtime(OwnObjects):
     Attributes:
         mosaic: whether training joins images (mosaic, MixUp, CopyBlend); None for the choice of
             `augment`.
+        keep_ratio: scale images to fit the square of side `size`, instead of stretching them to it.
+            A batch is padded to its largest image, in multiples of 32 pixels.
     """
 
     mosaic: bool | None = None
+    keep_ratio: bool = False
 
     multiple: ClassVar[int] = 32
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from mmdet.registry import MODELS
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
@@ -15,7 +16,9 @@ from rope_dense.checks.model import random_model
 from rope_dense.checks.schedule import check_schedule
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
 from rope_dense.engine.train_loop import set_epoch
+from rope_dense.export.trained import resize_of
 from rope_dense.project.load import load_config
+from rope_dense.utils.config_parts import nodes
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -73,6 +76,40 @@ def test_sizes_follow_from_one(data: Path) -> None:
     assert load(data).model.bbox_head.num_queries == 300
 
 
+@pytest.mark.parametrize('name', ['realtime', 'realtime_masks'])
+@pytest.mark.parametrize('keeps', [True, False])
+def test_every_resize_keeps_the_ratio_or_none_does(data: Path, name: str, keeps: bool) -> None:
+    cfg = load(data, name, size=160, keep_ratio=keeps)
+    loaders = [cfg[f'{part}_dataloader'] for part in ('train', 'val', 'test')]
+    resizes = [step for _, step in nodes([*loaders, cfg.tta_pipeline]) if 'keep_ratio' in step]
+    assert [step.keep_ratio for step in resizes] == [keeps] * 6  # three of them in tta_pipeline
+    assert resize_of(cfg) == dict(scale=[160, 160], keep_ratio=keeps)  # of an exported file
+
+
+@pytest.mark.parametrize('augment', ['published', 'light', 'none'])
+@pytest.mark.parametrize('keeps, size', [(True, (107, 160)), (False, (160, 160))])
+def test_images_have_the_ratio_of_their_files(
+    data: Path, augment: str, keeps: bool, size: tuple[int, int]
+) -> None:
+    """Files of 64 x 96 pixels, mosaics of them as well; a batch is padded to multiples of 32."""
+    cfg = load(data, size=160, keep_ratio=keeps, augment=augment, weights=None)
+    loader, preprocessor = cfg.train_dataloader, cfg.model.data_preprocessor
+    loader.update(num_workers=0, persistent_workers=False)
+    if augment == 'published':
+        choice = loader.dataset.pipeline[2].transforms[1][0]
+        choice.prob = [1.0, 0.0]  # mosaics alone
+    preprocessor.batch_augments = None  # CopyBlend and MultiScaleBatch have tests of their own
+    set_epoch(1)
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        batch = next(iter(Runner.build_dataloader(loader, seed=0)))
+        prepared = MODELS.build(preprocessor)(batch, training=True)
+    set_epoch(0)
+    assert {sample.img_shape for sample in prepared['data_samples']} == {size}
+    assert prepared['inputs'].shape == (2, 3, 128 if keeps else 160, 160)
+    boxes = torch.cat([sample.gt_instances.bboxes for sample in prepared['data_samples']])
+    assert len(boxes) and boxes[:, 3].max() <= size[0] and boxes[:, 2].max() <= size[1]
+
+
 def test_hooks_of_choice(data: Path) -> None:
     kinds = [hook.type for hook in load(data, patience=3, ema=False).custom_hooks]
     assert kinds == ['EarlyStoppingHook', 'BestRestartHook']
@@ -109,11 +146,16 @@ def test_masks_are_those_of_ecseg(data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    'name, stage', [*(('realtime', stage) for stage in range(4)), ('realtime_masks', 1)]
+    'name, stage, keeps',
+    [
+        *(('realtime', stage, False) for stage in range(4)),
+        ('realtime_masks', 1, False),
+        ('realtime_masks', 1, True),
+    ],
 )
-def test_a_batch_of_each_stage_trains(data: Path, name: str, stage: int) -> None:
+def test_a_batch_of_each_stage_trains(data: Path, name: str, stage: int, keeps: bool) -> None:
     """Small: finite losses, on images of its own pipeline, with mosaics of the data set."""
-    cfg = load(data, name, size=96, weights=None, epochs=68)
+    cfg = load(data, name, size=96, weights=None, epochs=68, keep_ratio=keeps)
     model = cfg.model
     model.backbone.arch = dict(
         embed_dims=32, depth=3, num_heads=2, rope=dict(type='AxialRoPE', theta=100.0)

@@ -19,7 +19,14 @@ from helpers.grid import CONFIGS
 from rope_dense.commands import train as command
 from rope_dense.datasets.generated import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
 from rope_dense.own.recipes import RECIPES
-from rope_dense.own.settings import Own, OwnDepth, OwnRealtime, OwnSemantic, settings_of
+from rope_dense.own.settings import (
+    Own,
+    OwnDepth,
+    OwnObjects,
+    OwnRealtime,
+    OwnSemantic,
+    settings_of,
+)
 from rope_dense.own.text import Text
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
@@ -58,6 +65,7 @@ TEXTS = [
     ('ema', 'true', True),
     ('ema', 'False', False),
     ('mosaic', 'False', False),
+    ('keep_ratio', 'True', True),
 ]
 
 
@@ -108,6 +116,7 @@ REFUSED: list[tuple[type[Own], str, object, str]] = [
     (OwnRealtime, 'unit', 0.01, 'own.unit: no such setting'),
     (OwnSemantic, 'negatives', False, 'own.negatives: no such setting'),
     (OwnSemantic, 'mosaic', False, 'own.mosaic: no such setting'),
+    (OwnObjects, 'keep_ratio', True, 'own.keep_ratio: no such setting'),
     (OwnDepth, 'classes', ['a'], 'own.classes: no such setting'),
 ]
 
