@@ -35,13 +35,17 @@ def check_file(path: Path, model: nn.Module, metadata: dict) -> str:
 
 
 def largest_difference(path: Path, graph: Graph, image: Tensor) -> float:
-    """The largest difference of two outputs, relative to the largest number of the output."""
+    """The largest difference of two outputs, relative to the largest number of the output.
+
+    An output of zeros, as of a detector that finds nothing, has the difference as it is.
+    """
     with torch.no_grad():
         expected = dict(zip(graph.outputs, graph(image), strict=True))
     actual = dict(zip(graph.outputs, run_file(path, image), strict=True))
     differences = [(actual[name] - expected[name]).abs().max() for name in graph.compared]
     largest = [expected[name].abs().max() for name in graph.compared]
-    return max((a / b).item() for a, b in zip(differences, largest, strict=True))
+    scales = [float(value) or 1.0 for value in largest]
+    return max(float(a) / b for a, b in zip(differences, scales, strict=True))
 
 
 def run_file(path: Path, image: Tensor) -> list[Tensor]:
