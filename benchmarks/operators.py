@@ -51,6 +51,7 @@ def jobs() -> dict[str, Job]:
     maps = torch.randn(1, 256, *(side // 4 for side in SIZE), requires_grad=True)
     rois = torch.cat([torch.zeros(512, 1), boxes(512)[0]], 1)
     made['roi_align 512'] = lambda: mmcv.ops.roi_align(maps, rois, 7, 0.25).sum().backward()
+    made |= rotated_jobs(maps)
     cfg = Config.fromfile(RECIPE)
     cfg.model.backbone.update(arch=dict(embed_dims=192, depth=12, num_heads=3), init_cfg=None)
     cfg.model.neck.in_channels, cfg.model.data_preprocessor.pad_size_divisor = 192, 32
@@ -69,6 +70,27 @@ def jobs() -> dict[str, Job]:
             model.parse_losses(result)[0].backward()
 
     return made | {'Mask R-CNN, step': partial(run, True), 'prediction': partial(run, False)}
+
+
+def rotated_jobs(maps: Tensor) -> dict[str, Job]:
+    """Operators of detectors of rotated boxes; ``maps`` [1, C, height / 4, width / 4]."""
+    made: dict[str, Job] = {}
+    for number in (1000, 5000):
+        found, scores = rotated_boxes(number)
+        made[f'nms_rotated {number}'] = partial(mmcv.ops.nms_rotated, found, scores, 0.1)
+    found, truth = rotated_boxes(1000)[0], rotated_boxes(50)[0]
+    made['box_iou_rotated 1000 x 50'] = partial(mmcv.ops.box_iou_rotated, found, truth)
+    rois = torch.cat([torch.zeros(512, 1), rotated_boxes(512)[0]], 1)
+    align = mmcv.ops.RoIAlignRotated(7, 0.25, sampling_ratio=2, clockwise=True)
+    made['roi_align_rotated 512'] = lambda: align(maps, rois).sum().backward()
+    return made
+
+
+def rotated_boxes(number: int) -> tuple[Tensor, Tensor]:
+    """Boxes [N, 5] (centre, width, height, radians), and scores [N]."""
+    upright, scores = boxes(number)
+    centre = (upright[:, :2] + upright[:, 2:]) / 2
+    return torch.cat([centre, torch.rand(number, 3) * torch.tensor([60, 60, 3.14])], 1), scores
 
 
 def boxes(number: int) -> tuple[Tensor, Tensor]:
