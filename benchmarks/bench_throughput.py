@@ -23,9 +23,9 @@ from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.neighbours import why_not_natten
 
 POSITIONS: dict[str, dict] = {
-    'bias': dict(rope=None, use_rpb=True),
-    'none': dict(rope=None, use_rpb=False),
-    'log-axial': dict(rope=dict(type='LogAxialRoPE', k_rope=2), use_rpb=False),
+    'bias': dict(rope=None, attention=dict(type='TableBias')),
+    'none': dict(rope=None, attention=None),
+    'log-axial': dict(rope=dict(type='LogAxialRoPE', k_rope=2), attention=None),
 }
 MODELS: dict[str, Callable[..., nn.Module]] = {
     **{

@@ -109,7 +109,7 @@ def models(size: tuple[int, int]) -> dict[str, Builder]:
         'rope-swin/none': partial(swin, rope=None),
         'rope-swin/axial': partial(swin, rope=SWIN_AXIAL),
         'rope-swin/mixed': partial(swin, rope=MIXED),
-        'rope-swin/bias': partial(swin, rope=None, use_rpb=True),
+        'rope-swin/bias': partial(swin, rope=None, attention=dict(type='TableBias')),
         'timm-vit/none': partial(timm_vit, 'deit3_base_patch16_224', size),
         'timm-vit/axial': partial(timm_vit, 'vit_base_patch16_rope_224', size),
         'timm-vit/mixed': partial(timm_vit, 'vit_base_patch16_rope_mixed_224', size),

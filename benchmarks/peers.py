@@ -80,7 +80,7 @@ def vitdet_peers(size: str) -> dict[str, Builder]:
     return {
         'detectron2 / SAM form, window 14': partial(detectron2_form, size),
         'rope_dense, relative position, window 14': partial(
-            vitdet, size, rope=None, use_rel_pos=True
+            vitdet, size, rope=None, attention=dict(type='DecomposedBias')
         ),
         'rope_dense, no position, window 14': partial(vitdet, size, rope=None),
         'rope_dense, mixed, window 14': partial(vitdet, size, rope=MIXED),
@@ -94,7 +94,7 @@ def swin_peers(size: str) -> dict[str, Builder]:
     return {
         'mmdet': partial(mmdet_swin, size),
         'rope_dense, no position': partial(swin, size, rope=None),
-        'rope_dense, bias': partial(swin, size, rope=None, use_rpb=True),
+        'rope_dense, bias': partial(swin, size, rope=None, attention=dict(type='TableBias')),
         'rope_dense, mixed': partial(swin, size, rope=MIXED),
         'rope_dense, axial': partial(swin, size, rope=SWIN_AXIAL),
     }
@@ -211,7 +211,9 @@ class RopeVitForm(nn.Module):
 
 def detectron2_form(size: str) -> nn.Module:
     """The computation of detectron2's and SAM's ViTDet: see ``Detectron2Form``."""
-    return with_attention(vitdet(size, rope=None, use_rel_pos=True), Detectron2Form)
+    return with_attention(
+        vitdet(size, rope=None, attention=dict(type='DecomposedBias')), Detectron2Form
+    )
 
 
 class Detectron2Form(nn.Module):

@@ -1,4 +1,4 @@
 # Swin-B, RoPE-Mixed with relative position bias. The paper reports 54.5 box AP (Table 2).
 # Such weights are not published: the backbone starts from random values or your own (init_cfg).
 _base_ = './dino_swin-b_rope-mixed_8xb2-90k_coco.py'
-model = dict(backbone=dict(use_rpb=True, init_cfg=None))
+model = dict(backbone=dict(attention=dict(type='TableBias'), init_cfg=None))

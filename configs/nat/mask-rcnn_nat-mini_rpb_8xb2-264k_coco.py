@@ -14,7 +14,7 @@ model = dict(
         type='RoPENAT',
         arch='nat_mini',
         rope=None,
-        use_rpb=True,
+        attention=dict(type='TableBias'),
         kernel_size=7,
         drop_path_rate=0.2,
         init_cfg=dict(

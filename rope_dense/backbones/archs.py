@@ -15,6 +15,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from ..utils.validation import check_choice, check_integer, check_number, check_size
+from .old_arguments import rename_attention
 
 Default = Literal['default']
 DEFAULT: Default = 'default'  # as ``arch`` says; a string, so that configs can store it
@@ -48,9 +49,9 @@ class ViTArch:
         use_ape: learned absolute position embedding. True resizes it (bicubic) to the grid of each
             input, 'tile' repeats it over that grid (SAM3). 'sine' is sinusoidal, 'sine_conv'
             ResFormer's global position embedding: see ``SineEmbed`` and ``SineConvEmbed``.
-        use_rpb: learned relative position bias, with tables for the grid of ``img_size``; also
-            together with ``rope``, not with prefix tokens.
-        use_lpe: ResFormer's local position embedding, see ``LocalPositionAttention``.
+        attention: config of the kind of attention: ``TableBias``, ``DecomposedBias``,
+            ``LocalPosition``, ``LinearAttention`` or a class of your own; None for softmax
+            attention with nothing but ``rope``.
         patch_norm: norm layer in the patch embedding.
         with_cls_token: a class token, a prefix token in all blocks.
         num_registers: further prefix tokens, R.
@@ -83,8 +84,7 @@ class ViTArch:
     qkv_bias: QkvBias = True
     rope: dict | None = field(default_factory=lambda: dict(type='MixedRoPE', theta=10.0))
     use_ape: Ape = False
-    use_rpb: bool = False
-    use_lpe: bool = False
+    attention: dict | None = None
     patch_norm: bool = False
     with_cls_token: bool = True
     num_registers: int = 0
@@ -116,10 +116,7 @@ class ViTArch:
                 f'arch: embed_dims must be a multiple of 4 (two axes, sine and cosine) for '
                 f'use_ape={self.use_ape!r}, got {self.embed_dims}'
             )
-        for name in (
-            *('use_rpb', 'use_lpe', 'patch_norm', 'with_cls_token', 'pre_norm', 'attn_norm'),
-            'conv_stem',
-        ):
+        for name in ('patch_norm', 'with_cls_token', 'pre_norm', 'attn_norm', 'conv_stem'):
             check_choice(name, getattr(self, name), (True, False))
         if self.conv_stem and (self.patch_size != 16 or self.embed_dims % 8):
             raise ValueError(
@@ -208,13 +205,14 @@ def find_arch(
     if not isinstance(settings, dict):
         names, keys = ', '.join(archs), ', '.join(sizes)
         raise ValueError(f'arch must be one of {names}, or a dict of {keys}, got {arch!r}')
+    settings = rename_attention(settings)
     if wrong := [*({*sizes} - {*settings}), *({*settings} - {*known})]:
         keys = ', '.join(name for name in known if name not in sizes)
         raise ValueError(
             f'arch must have {", ".join(sizes)}{f" and may have {keys}" if keys else ""}; '
             f'missing or unknown: {sorted(wrong)}, got {arch!r}'
         )
-    given = given or {}
+    given = rename_attention(given or {}, settings.get('attention'))
     if wrong := sorted({*given} - {*known}):
         raise TypeError(f'unexpected keyword arguments {wrong}; an architecture has {[*known]}')
     return kind(**settings | {name: value for name, value in given.items() if value != DEFAULT})
@@ -328,7 +326,7 @@ ROPE_REG = dict(
 ISOTROPIC = dict(
     depth=12,
     rope=None,
-    use_rpb=True,
+    attention=dict(type='TableBias'),
     patch_norm=True,
     with_cls_token=False,
     layer_scale_init_value=None,
@@ -399,7 +397,11 @@ VIT_ARCHS: dict[str, dict] = {
     'ecvit_small': dict(SMALL, **ECVIT),
     'ecvit_small_plus': dict(SMALL, **ECVIT, mlp_ratio=6.0),
     'resformer_small': dict(
-        SMALL, rope=None, use_ape='sine_conv', use_lpe=True, layer_scale_init_value=None
+        SMALL,
+        rope=None,
+        use_ape='sine_conv',
+        attention=dict(type='LocalPosition'),
+        layer_scale_init_value=None,
     ),
 }
 

@@ -7,19 +7,43 @@ rotated channel pairs of a head; in windows P also is the number of prefix token
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from inspect import isclass
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
+from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..rope import Rotary, RotaryEmbedding, rotate
 from ..rope.rotation import rotate_packed
 from ..utils.memo import is_tracing
 from ..utils.sizes import Size
+from ..utils.validation import refuse
 from .archs import QkvBias
 from .layers import build_norm, may_differ
 from .windows import WindowPlan
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a block is, which a kind of attention may depend on.
+
+    Attributes:
+        grid: (H, W) tokens of the pre-training, of an image or of its windows.
+        patch_size: pixels of a side of a patch.
+        in_windows: whether the block attends within windows.
+        global_prefix: whether prefix tokens of windows attend to all tokens.
+        index, depth: of the block, and the number of blocks.
+    """
+
+    grid: Size
+    patch_size: int = 16
+    in_windows: bool = False
+    global_prefix: bool = False
+    index: int = 0
+    depth: int = 1
 
 
 class AttentionLayers(nn.Module):
@@ -61,9 +85,21 @@ class AttentionLayers(nn.Module):
 class Attention(AttentionLayers):
     """Softmax attention among all tokens of an image, or of a window.
 
+    The base class of all kinds that a config ``attention=dict(type=...)`` names; see "Add a kind of
+    attention" in docs/architecture.md.
+
+    Attributes:
+        only_global: whether blocks with windows have plain attention instead of this kind.
+
     Args:
+        place: where the block is; a kind that depends on it names it among its own arguments.
         others: see ``AttentionLayers``.
     """
+
+    only_global: ClassVar[bool] = False
+
+    def __init__(self, *args: Any, place: Place | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
 
     def forward(
         self,
@@ -100,21 +136,47 @@ class Attention(AttentionLayers):
             if rotary is not None and rotary.angles.ndim == 4:  # of each image
                 rotary = in_windows(rotary, plan)
         q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B or W, h, n, D]
-        bias = self.bias(q, window_size or grid)
-        out = attend(q, k, v, bias, softmax_scale(q, rotary), plan, mask)  # [B or W, n, C]
+        before, scale = self.num_prefix_tokens, softmax_scale(q, rotary)
+        bias = self.bias(q[:, :, before:], window_size or grid)
+        if bias is not None and before:
+            bias = F.pad(bias, (before, 0, before, 0))
+        channels = self.channels(x, grid, plan)
+        if channels is not None:
+            q, k = (append(*pair) for pair in zip((q, k), channels, strict=True))
+        out = attend(q, k, v, bias, scale, plan, mask)  # [B or W, n, C]
         return out if plan is None else plan.unpartition(out)
 
     def bias(self, q: Tensor, size: Size) -> Tensor | None:
-        """Return the values added to the scaled scores, or None.
+        """Return the values added to the scaled scores between tokens of the grid, or None.
+
+        Scores from and to prefix tokens have none.
 
         Args:
-            q: queries [B, h, n, D].
-            size: (height, width) of the grid or window.
+            q: rotated queries of the grid or of windows, [B or W, h, H W, D].
+            size: (H, W) of the grid or window.
 
         Returns:
-            [h, n, n] or [B, h, n, n].
+            [h, H W, H W] or [B or W, h, H W, H W].
         """
         return None
+
+    def channels(self, x: Tensor, grid: Size, plan: WindowPlan | None) -> Channels:
+        """Return channels appended to the rotated queries and keys, or None.
+
+        Their products, times the scale of the other channels, are added to the scores, without a
+        tensor of all pairs of tokens. ``in_windows`` gathers values of tokens.
+
+        Args:
+            x, grid, plan: see ``forward``.
+
+        Returns:
+            Of queries and of keys, each [B or W, h, n, E] or of sizes that broadcast to that; n
+            includes prefix tokens, and zeros add nothing.
+        """
+        return None
+
+
+Channels = tuple[Tensor, Tensor] | None  # see ``Attention.channels``
 
 
 class GlobalPrefixAttention(Attention):
@@ -163,6 +225,41 @@ class QVBiasLinear(nn.Linear):
     def packed_bias(self) -> Tensor:
         """[3 C], zero for the keys."""
         return torch.cat([self.q_bias, torch.zeros_like(self.q_bias), self.v_bias])
+
+
+def build_attention(attention: dict | None, place: Place, **layers: Any) -> Attention:
+    """Build the attention of one block from the config ``attention``; None for plain attention.
+
+    Args:
+        attention: type, registered in mmengine's MODELS, and settings of a kind; or None.
+        place: where the block is.
+        layers: arguments of ``AttentionLayers``.
+
+    Raises:
+        ValueError: not a config of a kind of attention, or one that cannot have ``global_prefix``.
+    """
+    shares_prefix = place.in_windows and place.global_prefix
+    plain = GlobalPrefixAttention if shares_prefix else Attention
+    if attention is None:
+        return plain(**layers)
+    if not isinstance(attention, dict) or 'type' not in attention:
+        refuse('attention', attention, "None or a dict with a type, such as dict(type='TableBias')")
+    kind = attention['type'] if isclass(attention['type']) else MODELS.get(attention['type'])
+    if not isclass(kind) or not issubclass(kind, Attention):
+        refuse('attention: type', attention['type'], 'registered, and a subclass of Attention')
+    if place.in_windows and kind.only_global:
+        return plain(**layers)
+    if shares_prefix:
+        raise ValueError(
+            f"attention {attention['type']} in window blocks needs window_prefix='copy', got "
+            "'global'"
+        )
+    return MODELS.build(dict(attention, place=place, **layers))
+
+
+def append(x: Tensor, channels: Tensor) -> Tensor:
+    """Append channels, which broadcast to [B, h, n, E], to queries or keys [B, h, n, D]."""
+    return torch.cat([x, channels.to(x.dtype).expand(*x.shape[:-1], -1)], -1)
 
 
 def zero_projection(qkv: nn.Module, x: Tensor) -> Tensor | None:

@@ -116,30 +116,6 @@ class Backbone(BaseModule):
         return [self.patch_embed.patch_size] * len(self.ordered_blocks)
 
     @property
-    def last_norm(self) -> nn.Module | None:
-        """The norm applied to the last output, or None."""
-        return None
-
-    @property
-    def pooling(self) -> Literal['token', 'avg']:
-        """The input of a linear classifier: class token, or mean of the features."""
-        return 'avg'
-
-    def check_pooling(self) -> None:
-        """Raise ValueError unless ``forward_features`` is the last block's normalised output."""
-
-    def forward_features(self, image: Tensor) -> Tensor:
-        """Return the normalised output of the last block.
-
-        It is a map [B, C, H, W], or tokens [B, N, C] of an isotropic backbone, prefix tokens first.
-        """
-        return self(image)[-1]
-
-    def pool_features(self, features: Tensor) -> Tensor:
-        """``forward_features`` to the input of a linear classifier, [B, C]; see ``pooling``."""
-        return features.mean((2, 3))
-
-    @property
     def has_windows(self) -> bool:
         """True if ``window_size`` makes a difference."""
         return bool(self.window_blocks)
@@ -357,10 +333,6 @@ class StagedBackbone(Backbone):
         return [
             patch_size * 2**index for index, stage in enumerate(self.layers) for _ in stage.blocks
         ]
-
-    @property
-    def last_norm(self) -> nn.Module:
-        return self.get_submodule(f'norm{self.out_indices[-1]}')
 
     def map_sizes(self, height: int, width: int) -> list[Size]:
         grids = [self.patch_embed.grid(height, width)]

@@ -5,20 +5,23 @@ Letters: see ``attention``. Checked in test_vit_options.py against sums over all
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 import torch.nn.functional as F
+from mmengine.registry import MODELS
 from torch import Tensor
 
 from ..rope import rotate
 from ..utils.sizes import Size
+from ..utils.validation import check_choice
 from .attention import Attention
 from .windows import WindowPlan
 
 LinearKernel = Literal['elu', 'cosine']
 
 
+@MODELS.register_module()
 class LinearAttention(Attention):
     """A kernel in place of the softmax, with rotary embedding in two forms. Experimental.
 
@@ -32,15 +35,21 @@ class LinearAttention(Attention):
     ==========  ====================================================================================
 
     Su, "Transformer Upgrade: 2, Rotary Position Embedding with Diverse Strengths" (2021, in
-    Chinese), which leaves f open. Attends globally. A temperature of ``rope_scaling`` has no
-    effect.
+    Chinese), which leaves f open. Blocks with windows keep the softmax. A temperature of
+    ``rope_scaling`` has no effect.
 
     Args:
         kernel: see above.
-        others: see ``AttentionLayers``.
+        others: see ``Attention``.
+
+    Raises:
+        ValueError: another kernel.
     """
 
+    only_global: ClassVar[bool] = True
+
     def __init__(self, *args: Any, kernel: LinearKernel, **kwargs: Any) -> None:
+        check_choice('attention: kernel', kernel, get_args(LinearKernel))
         super().__init__(*args, **kwargs)
         self.kernel = kernel
 

@@ -6,10 +6,10 @@ neighbourhood.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 from mmengine.registry import MODELS
 from torch import Tensor, nn
@@ -23,12 +23,12 @@ from .block import Block, Mlp
 from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, module_list, to_map
 from .neighbours import (
     Backend,
-    NeighbourAttention,
     NeighbourPlan,
-    TableBiasNeighbourAttention,
+    build_neighbour_attention,
     check_kernel_size,
     neighbour_plan,
 )
+from .old_arguments import attention_of
 from .swin import PatchMerging
 
 
@@ -42,10 +42,10 @@ class RoPENAT(StagedBackbone):
 
     Takes images [B, in_channels, height, width] of any size and returns one map
     [B, embed_dims * 2**i, H_i, W_i] for each stage i of ``out_indices``, normalised by ``norm{i}``.
-    H_0 = ceil(height / 4) and H_i = ceil(H_{i-1} / 2). With ``rope=None`` and ``use_rpb=True`` it
-    is the published model, whose weights load, see docs/checkpoints.md. Checked in
-    test_nat.py against the published order of layers, written out, with attention token by
-    token.
+    H_0 = ceil(height / 4) and H_i = ceil(H_{i-1} / 2). With ``rope=None`` and
+    ``attention=dict(type='TableBias')`` it is the published model, whose weights load, see
+    docs/checkpoints.md. Checked in test_nat.py against the published order of layers, written out,
+    with attention token by token.
 
     Args:
         arch: a name in ``ARCHS`` (NAT and DiNAT of four sizes, NAT-s and DiNAT-s of three), or a
@@ -54,7 +54,8 @@ class RoPENAT(StagedBackbone):
         rope: config of the rotary embedding, or None. Its coordinates are over the whole map.
         rope_scaling: for neighbourhoods that are larger than in pre-training, see ``RopeScaling``;
             without its ``grid``. None leaves the frequencies as they are.
-        use_rpb: learned relative position bias, with tables for ``pretrain_kernel_size``.
+        attention: ``dict(type='TableBias')`` for a learned relative position bias, with tables for
+            ``pretrain_kernel_size``, or None.
         kernel_size: tokens of a side of a neighbourhood, odd, an int or (height, width). Weights do
             not depend on it. A built model has it as ``window_size``, too; see ``set_window_size``.
         pretrain_kernel_size: kernel size of the pre-training; ``pretrain_grid`` of a built model.
@@ -71,6 +72,7 @@ class RoPENAT(StagedBackbone):
             stages with their reductions and output norms, 'all' everything. What is frozen stays in
             evaluation mode: no drop path, no augmentation of coordinates.
         lora, with_cp, norm_cfg, init_cfg, pretrained: see ``RoPEViT``.
+        old_arguments: use_rpb, replaced by ``attention``; removed in 0.2.
 
     Raises:
         ValueError: arguments that do not fit each other, named in the message.
@@ -85,7 +87,7 @@ class RoPENAT(StagedBackbone):
         arch: str | dict = 'nat_tiny',
         rope: dict | None = dict(type='LogAxialRoPE', k_rope=2),
         rope_scaling: dict | None = None,
-        use_rpb: bool = False,
+        attention: dict | None = None,
         kernel_size: int | Size = 7,
         pretrain_kernel_size: int | Size = 7,
         dilations: Dilations | Default = DEFAULT,
@@ -101,8 +103,10 @@ class RoPENAT(StagedBackbone):
         norm_cfg: dict = dict(type='LN', eps=1e-5),
         init_cfg: dict | None = None,
         pretrained: str | None = None,
+        **old_arguments: Any,
     ) -> None:
         super().__init__(init_cfg, pretrained)
+        attention = attention_of(attention, old_arguments)
         given = dict(
             dilations=dilations,
             layer_scale_init_value=layer_scale_init_value,
@@ -111,8 +115,7 @@ class RoPENAT(StagedBackbone):
         self.arch = nat_arch = find_arch(NATArch, self.ARCHS, arch, given)
         channels = check_arch(nat_arch)
         check_integer('in_channels', in_channels, 1)
-        for name, value in dict(use_rpb=use_rpb, qkv_bias=qkv_bias).items():
-            check_choice(name, value, (True, False))
+        check_choice('qkv_bias', qkv_bias, (True, False))
         check_choice('backend', backend, get_args(Backend))
         self.window_size = check_kernel_size('kernel_size', kernel_size)
         self.pretrain_grid = check_kernel_size('pretrain_kernel_size', pretrain_kernel_size)
@@ -129,16 +132,20 @@ class RoPENAT(StagedBackbone):
         stem = ConvStem if nat_arch.overlapping else partial(PatchEmbed, patch_size=4, pad=True)
         merging = ConvMerging if nat_arch.overlapping else PatchMerging
         self.patch_embed = stem(in_channels, channels[0], norm_cfg=norm_cfg)
-        attention: Callable[..., NeighbourAttention] = NeighbourAttention
-        if use_rpb:
-            attention = partial(TableBiasNeighbourAttention, bias_kernel=self.pretrain_grid)
         rates = iter(linear_rates(nat_arch.drop_path_rate, sum(nat_arch.depths)))
         stages = []
         for stage, (width, heads) in enumerate(zip(channels, nat_arch.num_heads, strict=True)):
             blocks = []
             for _ in range(nat_arch.depths[stage]):
-                embedding = build_rope(rope, head_dim=width // heads, num_heads=heads)
-                attn = attention(width, heads, qkv_bias, embedding, backend=backend)
+                attn = build_neighbour_attention(
+                    attention,
+                    self.pretrain_grid,
+                    embed_dims=width,
+                    num_heads=heads,
+                    qkv_bias=qkv_bias,
+                    rope=build_rope(rope, head_dim=width // heads, num_heads=heads),
+                    backend=backend,
+                )
                 mlp = Mlp(width, int(width * nat_arch.mlp_ratio))
                 scale = nat_arch.layer_scale_init_value
                 blocks.append(Block(attn, mlp, norm_cfg, next(rates), scale))

@@ -133,7 +133,7 @@ class TableBiasNeighbourAttention(NeighbourAttention):
             refuse(
                 'backend',
                 'natten',
-                "'auto' or 'torch' with use_rpb=True (NATTEN's fused kernels have no bias, and "
+                "'auto' or 'torch' with a bias (NATTEN's fused kernels have no bias, and "
                 'from version 0.20 on none has)',
             )
         super().__init__(*args, **kwargs)
@@ -148,6 +148,26 @@ class TableBiasNeighbourAttention(NeighbourAttention):
         table = resize_grid(self.relative_position_bias_table[None], old, new)[0]
         bias = plan.bias(table.T.unflatten(1, new).to(dtype))  # [t, h, n, m]
         return bias.repeat(1, batch, 1, 1)
+
+
+def build_neighbour_attention(
+    attention: dict | None, pretrain_kernel_size: Size, **layers: Any
+) -> NeighbourAttention:
+    """Build the attention of one block from the config ``attention``.
+
+    Args:
+        attention: ``dict(type='TableBias')``, or None for no bias.
+        pretrain_kernel_size: K that tables are made for.
+        layers: arguments of ``NeighbourAttention``.
+
+    Raises:
+        ValueError: another config.
+    """
+    if attention is None:
+        return NeighbourAttention(**layers)
+    if attention != dict(type='TableBias'):
+        refuse('attention', attention, "None or dict(type='TableBias')")
+    return TableBiasNeighbourAttention(bias_kernel=pretrain_kernel_size, **layers)
 
 
 def attend_fused(qkv: Tensor, plan: NeighbourPlan, scale: float) -> Tensor:

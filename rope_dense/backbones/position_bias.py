@@ -5,36 +5,45 @@ Letters: see ``attention``; H x W and n also of a window.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import torch.nn.functional as F
+from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..utils.memo import memo
 from ..utils.sizes import Size
-from .attention import Attention
+from ..utils.validation import check_choice, check_size
+from .attention import Attention, Place
 from .layers import PositionConv, TableResize, may_differ, pad_grid, resize_grid
 from .windows import WindowPlan
 
 
+@MODELS.register_module('TableBias')
 class TableBiasAttention(Attention):
     """Attention with Swin's relative position bias: a learned value for each head and offset.
 
+    The table covers the grid of the pre-training, and is resized to other grids and windows.
+
     Args:
-        bias_window: (height, width) of the window that the table is made for; for other windows it
-            is resized.
-        resize: 'bicubic', or 'zeros' for no bias between tokens that are further apart than in the
-            table; for smaller windows its middle.
-        others: see ``AttentionLayers``.
+        resize: 'bicubic' for fine-tuning, as Swin's code does, where every entry of a larger table
+            starts from a trained one; or 'zeros' for no bias between tokens that are further apart
+            than in the table, and for smaller windows its middle: the paper's test of other windows
+            (Heo et al., section 3.3), which the evaluation of its classifiers takes.
+        others: see ``Attention``.
+
+    Raises:
+        ValueError: another ``resize``.
     """
 
     def __init__(
-        self, *args: Any, bias_window: Size, resize: TableResize = 'bicubic', **kwargs: Any
+        self, *args: Any, place: Place, resize: TableResize = 'bicubic', **kwargs: Any
     ) -> None:
+        check_choice('attention: resize', resize, get_args(TableResize))
         super().__init__(*args, **kwargs)
-        self.bias_window, self.resize = bias_window, resize
-        self.relative_position_bias_table = bias_table(bias_window, self.num_heads)
+        self.bias_window, self.resize = place.grid, resize
+        self.relative_position_bias_table = bias_table(place.grid, self.num_heads)
 
     def bias(self, q: Tensor, size: Size) -> Tensor:
         resized = resize_grid if self.resize == 'bicubic' else pad_grid
@@ -44,6 +53,7 @@ class TableBiasAttention(Attention):
         return table[index].permute(2, 0, 1)  # [h, n, n]
 
 
+@MODELS.register_module('DecomposedBias')
 class DecomposedBiasAttention(Attention):
     """Attention with ViTDet's relative position bias.
 
@@ -54,12 +64,25 @@ class DecomposedBiasAttention(Attention):
     tables start at zero, and are resized (linear) to other grids.
 
     Args:
-        bias_grid: (height, width) of the grid that the tables are made for.
-        others: see ``AttentionLayers``.
+        img_size: image size, an int or (height, width), of the tables of global blocks; the tables
+            of blocks with windows cover the grid of the pre-training.
+        others: see ``Attention``; ``rope`` is None.
+
+    Raises:
+        ValueError: a size below one patch, or a rotary embedding.
     """
 
-    def __init__(self, *args: Any, bias_grid: Size, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, place: Place, img_size: int | Size = 1024, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
+        if self.rope is not None:
+            raise ValueError(
+                'attention DecomposedBias is the baseline without rotary embedding: set rope=None'
+            )
+        height, width = check_size('attention: img_size', img_size, place.patch_size)
+        of_image = height // place.patch_size, width // place.patch_size
+        bias_grid = place.grid if place.in_windows else of_image
         head_dim = self.proj.in_features // self.num_heads
         self.rel_pos_h, self.rel_pos_w = (
             nn.Parameter(torch.zeros(2 * side - 1, head_dim)) for side in bias_grid
@@ -74,6 +97,7 @@ class DecomposedBiasAttention(Attention):
         return (rows[..., :, None] + columns[..., None, :]).flatten(4, 5).flatten(2, 3)
 
 
+@MODELS.register_module('LocalPosition')
 class LocalPositionAttention(Attention):
     """Attention with ResFormer's local position embedding.
 
@@ -84,7 +108,7 @@ class LocalPositionAttention(Attention):
     All heads share the filters, which start at zero.
 
     Args:
-        others: see ``AttentionLayers``.
+        others: see ``Attention``.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

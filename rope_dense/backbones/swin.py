@@ -5,10 +5,9 @@ Letters: B batch, H x W token grid, N = H W tokens, C channels, h heads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from operator import le
-from typing import get_args
+from typing import Any
 
 from mmengine.registry import MODELS
 from torch import Tensor, nn
@@ -16,19 +15,18 @@ from torch import Tensor, nn
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number, check_size
 from .archs import SWIN_ARCHS, SwinArch, WindowSetting, find_arch
-from .attention import Attention
+from .attention import Place, build_attention
 from .base import FrozenStages, Stage, StagedBackbone, build_rope, check_stages
 from .block import Block, Mlp
 from .layers import (
     PatchEmbed,
-    TableResize,
     build_norm,
     init_transformer,
     linear_rates,
     module_list,
     pad_bottom_right,
 )
-from .position_bias import TableBiasAttention
+from .old_arguments import attention_of
 from .windows import WindowPlan, window_plan
 
 
@@ -36,8 +34,10 @@ from .windows import WindowPlan, window_plan
 class RoPESwin(StagedBackbone):
     """Swin of Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024).
 
-    With ``rope=None`` and ``use_rpb=True`` it is the baseline of Liu et al., "Swin Transformer"
-    (ICCV 2021). Takes images [B, in_channels, height, width] of any size and returns one map
+    With ``rope=None`` and ``attention=dict(type='TableBias')`` it is the baseline of Liu et al.,
+    "Swin Transformer" (ICCV 2021).
+
+    Takes images [B, in_channels, height, width] of any size and returns one map
     [B, embed_dims * 2**i, H_i, W_i] for each stage i of ``out_indices``, normalised by ``norm{i}``.
     H_0 = ceil(height / patch_size) and H_i = ceil(H_{i-1} / 2); the image, odd grids and incomplete
     windows are padded with zeros at the bottom and right. Weights do not depend on the window.
@@ -52,11 +52,7 @@ class RoPESwin(StagedBackbone):
             in the released code; the paper's text has 100 for axial.
         rope_scaling: for windows that differ from pre-training, see ``RopeScaling``; without its
             ``grid``. None leaves the frequencies as they are, as in the paper.
-        use_rpb: learned relative position bias, with tables for ``pretrain_window_size``.
-        rpb_resize: how the tables fit other windows, see ``TableBiasAttention``. 'zeros' is the
-            paper's test of other windows (Heo et al., section 3.3), which the evaluation of its
-            classifiers takes; 'bicubic' is for fine-tuning, as Swin's code does, where every entry
-            of a larger table starts from a trained one.
+        attention: config of the kind of attention, such as ``TableBias``; see ``ViTArch``.
         window_size: tokens of a side of a window, an int or (height, width); every other block is
             shifted by half of it. 'auto' takes 1 / 32 of the image, as in the paper's evaluation
             at many resolutions; None attends to the whole map. See also ``set_window_size``.
@@ -75,6 +71,7 @@ class RoPESwin(StagedBackbone):
             stages with their reductions and output norms, 'all' everything. What is frozen stays in
             evaluation mode: no drop path, no augmentation of coordinates.
         lora, with_cp, norm_cfg, init_cfg, pretrained: see ``RoPEViT``.
+        old_arguments: use_rpb and rpb_resize, replaced by ``attention``; removed in 0.2.
 
     Raises:
         ValueError: arguments that do not fit each other, named in the message.
@@ -87,8 +84,7 @@ class RoPESwin(StagedBackbone):
         arch: str | dict = 'tiny',
         rope: dict | None = dict(type='MixedRoPE', theta=10.0),
         rope_scaling: dict | None = None,
-        use_rpb: bool = False,
-        rpb_resize: TableResize = 'bicubic',
+        attention: dict | None = None,
         window_size: WindowSetting = 7,
         pretrain_window_size: int | Size = 7,
         shift_single_window: bool = True,
@@ -106,8 +102,10 @@ class RoPESwin(StagedBackbone):
         norm_cfg: dict = dict(type='LN'),
         init_cfg: dict | None = None,
         pretrained: str | None = None,
+        **old_arguments: Any,
     ) -> None:
         super().__init__(init_cfg, pretrained)
+        attention = attention_of(attention, old_arguments)
         self.arch = find_arch(SwinArch, self.ARCHS, arch)
         depths, num_heads = self.arch.depths, self.arch.num_heads
         channels = check_stages(self.arch.embed_dims, depths, num_heads)
@@ -115,8 +113,7 @@ class RoPESwin(StagedBackbone):
         check_integer('in_channels', in_channels, 1)
         check_number('mlp_ratio', mlp_ratio, above=0)
         check_number('drop_path_rate', drop_path_rate, 0, below=1)
-        check_choice('rpb_resize', rpb_resize, get_args(TableResize))
-        switches = dict(use_rpb=use_rpb, mask_padding=mask_padding, qkv_bias=qkv_bias)
+        switches = dict(mask_padding=mask_padding, qkv_bias=qkv_bias)
         switches |= dict(patch_norm=patch_norm, shift_single_window=shift_single_window)
         for name, value in switches.items():
             check_choice(name, value, (True, False))
@@ -131,20 +128,28 @@ class RoPESwin(StagedBackbone):
         self.patch_embed = PatchEmbed(
             in_channels, channels[0], patch_size, pad=True, norm_cfg=patch_norm_cfg
         )
-        attention: Callable[..., Attention] = Attention
-        if use_rpb:
-            attention = partial(
-                TableBiasAttention, bias_window=self.pretrain_grid, resize=rpb_resize
-            )
-        rates = iter(linear_rates(drop_path_rate, sum(depths)))
+        rates = enumerate(linear_rates(drop_path_rate, sum(depths)))
         stages = []
         for stage, (width, heads) in enumerate(zip(channels, num_heads, strict=True)):
             blocks = []
             for _ in range(depths[stage]):
-                embedding = build_rope(rope, head_dim=width // heads, num_heads=heads)
-                attn = attention(width, heads, qkv_bias, embedding)
+                index, rate = next(rates)
+                attn = build_attention(
+                    attention,
+                    Place(
+                        self.pretrain_grid,
+                        patch_size * 2**stage,
+                        in_windows=True,
+                        index=index,
+                        depth=sum(depths),
+                    ),
+                    embed_dims=width,
+                    num_heads=heads,
+                    qkv_bias=qkv_bias,
+                    rope=build_rope(rope, head_dim=width // heads, num_heads=heads),
+                )
                 mlp = Mlp(width, int(width * mlp_ratio))
-                blocks.append(Block(attn, mlp, norm_cfg, next(rates)))
+                blocks.append(Block(attn, mlp, norm_cfg, rate))
             is_last = stage == len(depths) - 1
             downsample = None if is_last else PatchMerging(width, patch_norm_cfg)
             stages.append(Stage(blocks, downsample))

@@ -5,10 +5,10 @@ Letters: B batch, H x W token grid, R registers, N tokens (prefix and grid), C c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, get_args
 
 import torch
 from mmengine.registry import MODELS
@@ -22,7 +22,6 @@ from ..utils.validation import (
     check_indexes,
     check_integer,
     check_number,
-    check_size,
 )
 from .archs import (
     VIT_ARCHS,
@@ -30,7 +29,7 @@ from .archs import (
     ViTArch,
     find_arch,
 )
-from .attention import Attention, GlobalPrefixAttention
+from .attention import Place, build_attention
 from .base import (
     Backbone,
     FrozenStages,
@@ -45,7 +44,6 @@ from .layers import (
     PatchEmbed,
     SineConvEmbed,
     SineEmbed,
-    TableResize,
     build_norm,
     init_transformer,
     linear_rates,
@@ -54,11 +52,7 @@ from .layers import (
     tile_grid,
     to_map,
 )
-from .linear_attention import LinearAttention, LinearKernel
-from .position_bias import DecomposedBiasAttention, LocalPositionAttention, TableBiasAttention
 from .windows import WindowPlan, fitting_side, window_plan
-
-AttentionKind = Callable[..., Attention]  # a class, or one with some of its arguments
 
 
 @MODELS.register_module()
@@ -82,12 +76,6 @@ class RoPEViT(Backbone):
         rope_scaling: for grids larger than in pre-training, see ``RopeScaling``; without its
             ``grid``. None leaves the frequencies as they are, as in the paper. Windows have no
             fixed factor: it always comes from their size.
-        rpb_resize: how the tables fit other grids and windows, 'bicubic' or 'zeros': see
-            ``TableBiasAttention``.
-        linear_attention: a kernel in place of the softmax of global blocks, 'elu' or 'cosine', see
-            ``LinearAttention``; None for softmax.
-        use_rel_pos: decomposed relative position bias, ViTDet's baseline; only with ``rope=None``.
-        rel_pos_img_size: image size of the relative position tables of global blocks.
         mask_padding: exclude the padding of windows from attention. False as in detectron2's
             ViTDet.
         window_prefix: what prefix tokens do in window blocks. 'copy' gives each window a copy of
@@ -111,8 +99,8 @@ class RoPEViT(Backbone):
         with_cp: recompute each block in backward to save memory.
         init_cfg: mmengine initialisation, such as ``dict(type='Pretrained', checkpoint=...)``.
         pretrained: checkpoint to use without ``init_cfg``; set by mmseg's segmentors.
-        settings: attributes of ``ViTArch`` that replace those in ``arch``, such as ``window_size``,
-            ``rope`` or ``img_size``; 'default' leaves one as ``arch`` has it.
+        settings: attributes of ``ViTArch`` that replace those in ``arch``, such as ``rope``,
+            ``attention``, ``window_size`` or ``img_size``; 'default' leaves one as ``arch`` has it.
 
     Raises:
         ValueError: arguments that do not fit each other, named in the message.
@@ -131,10 +119,6 @@ class RoPEViT(Backbone):
         *,
         in_channels: int = 3,
         rope_scaling: dict | None = None,
-        rpb_resize: TableResize = 'bicubic',
-        linear_attention: LinearKernel | None = None,
-        use_rel_pos: bool = False,
-        rel_pos_img_size: int | tuple[int, int] = 1024,
         mask_padding: bool = False,
         window_prefix: WindowPrefix = 'copy',
         out_indices: Sequence[int] = (-1,),
@@ -158,13 +142,6 @@ class RoPEViT(Backbone):
         check_choice('window_prefix', window_prefix, get_args(WindowPrefix))
         check_choice('output_prefix', output_prefix, (None, 'cls', 'all'))
         check_choice('mask_padding', mask_padding, (True, False))
-        in_windows, elsewhere = attention_kinds(
-            vit_arch,
-            use_rel_pos=use_rel_pos,
-            rel_pos_img_size=rel_pos_img_size,
-            rpb_resize=rpb_resize,
-            linear_attention=linear_attention,
-        )
         if output_prefix == 'cls' and not vit_arch.with_cls_token:
             raise ValueError("output_prefix='cls' needs with_cls_token=True")
         if output_prefix == 'all' and not vit_arch.num_prefix_tokens:
@@ -173,8 +150,6 @@ class RoPEViT(Backbone):
         self.num_prefix_tokens = vit_arch.num_prefix_tokens
         self.final_norm, self.window_prefix = vit_arch.final_norm, window_prefix
         self.global_prefix = window_prefix == 'global' and vit_arch.num_prefix_tokens > 0
-        if self.global_prefix and self.window_blocks and vit_arch.use_lpe:
-            raise ValueError("use_lpe in window blocks needs window_prefix='copy', got 'global'")
         self.pretrain_grid = vit_arch.grid
         self.out_channels = [channels] * len(self.out_indices)
         self.out_strides = [vit_arch.patch_size] * len(self.out_indices)
@@ -204,12 +179,19 @@ class RoPEViT(Backbone):
         kind = computed.get(vit_arch.use_ape)
         self.sine_embed = None if kind is None else kind(channels)
         self.norm_pre = build_norm(norm_cfg, channels) if vit_arch.pre_norm else nn.Identity()
-        if self.global_prefix:
-            in_windows = GlobalPrefixAttention
-        self.blocks = module_list(
-            build_block(vit_arch, in_windows if index in self.window_blocks else elsewhere, rate)
-            for index, rate in enumerate(linear_rates(drop_path_rate, depth))
+        places = (
+            Place(
+                vit_arch.grid,
+                vit_arch.patch_size,
+                in_windows=index in self.window_blocks,
+                global_prefix=self.global_prefix,
+                index=index,
+                depth=depth,
+            )
+            for index in range(depth)
         )
+        rates = linear_rates(drop_path_rate, depth)
+        self.blocks = module_list(map(partial(build_block, vit_arch), places, rates))
         self.norm = build_norm(norm_cfg, channels) if vit_arch.final_norm else None
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)
@@ -336,28 +318,6 @@ class RoPEViT(Backbone):
     def ordered_blocks(self) -> list[Block]:
         return list(self.blocks)
 
-    @property
-    def last_norm(self) -> nn.Module | None:
-        return self.norm
-
-    @property
-    def pooling(self) -> Literal['token', 'avg']:
-        return 'avg' if self.cls_token is None else 'token'
-
-    def check_pooling(self) -> None:
-        if self.norm is None or self.out_indices[-1] != len(self.blocks) - 1:
-            raise ValueError(
-                'backbone: a classifier needs final_norm=True and the last block among out_indices'
-            )
-
-    def forward_features(self, image: Tensor) -> Tensor:
-        return self.forward_tokens(image)[0][-1]
-
-    def pool_features(self, features: Tensor) -> Tensor:
-        if self.pooling == 'token':
-            return features[:, 0]
-        return features[:, self.num_prefix_tokens :].mean(1)
-
     def map_sizes(self, height: int, width: int) -> list[Size]:
         return [self.patch_embed.grid(height, width)] * len(self.out_indices)
 
@@ -396,9 +356,11 @@ class RoPEViT(Backbone):
         ]
 
 
-def build_block(arch: ViTArch, attention: AttentionKind, drop_path_rate: float) -> Block:
-    """Build a block of an architecture, with this kind of attention."""
-    attn = attention(
+def build_block(arch: ViTArch, place: Place, drop_path_rate: float) -> Block:
+    """Build a block of an architecture."""
+    attn = build_attention(
+        arch.attention,
+        place,
         embed_dims=arch.embed_dims,
         num_heads=arch.num_heads,
         qkv_bias=arch.qkv_bias,
@@ -411,47 +373,3 @@ def build_block(arch: ViTArch, attention: AttentionKind, drop_path_rate: float) 
     hidden_dims = int(arch.embed_dims * arch.mlp_ratio)
     mlp = build_mlp(arch.mlp, arch.embed_dims, hidden_dims, arch.norm_cfg)
     return Block(attn, mlp, arch.norm_cfg, drop_path_rate, arch.layer_scale_init_value)
-
-
-def attention_kinds(
-    arch: ViTArch,
-    *,
-    use_rel_pos: bool,
-    rel_pos_img_size: int | Size,
-    rpb_resize: TableResize,
-    linear_attention: LinearKernel | None,
-) -> tuple[AttentionKind, AttentionKind]:
-    """Return the attention of blocks with windows, and the attention of the others.
-
-    Options as of ``RoPEViT``.
-
-    Raises:
-        ValueError: options that are not allowed, or exclude each other.
-    """
-    check_choice('use_rel_pos', use_rel_pos, (True, False))
-    check_choice('rpb_resize', rpb_resize, get_args(TableResize))
-    check_choice('linear_attention', linear_attention, (None, *get_args(LinearKernel)))
-    if use_rel_pos and arch.rope is not None:
-        raise ValueError('use_rel_pos=True is the baseline without rotary embedding: set rope=None')
-    options = dict(use_rel_pos=use_rel_pos, use_rpb=arch.use_rpb, use_lpe=arch.use_lpe)
-    options['linear_attention'] = linear_attention is not None
-    if len(kinds := [name for name, value in options.items() if value]) > 1:
-        raise ValueError(f'{" and ".join(kinds)} exclude each other: each is an attention')
-    if arch.num_prefix_tokens and (use_rel_pos or arch.use_rpb):
-        raise ValueError(
-            f'{kinds[0]} needs with_cls_token=False and num_registers=0, got '
-            f'{arch.with_cls_token} and {arch.num_registers}'
-        )
-    if use_rel_pos:
-        height, width = check_size('rel_pos_img_size', rel_pos_img_size, arch.patch_size)
-        grids = arch.grid, (height // arch.patch_size, width // arch.patch_size)
-        in_windows, elsewhere = (partial(DecomposedBiasAttention, bias_grid=grid) for grid in grids)
-        return in_windows, elsewhere
-    if arch.use_rpb:
-        table_bias = partial(TableBiasAttention, bias_window=arch.grid, resize=rpb_resize)
-        return table_bias, table_bias
-    if arch.use_lpe:
-        return LocalPositionAttention, LocalPositionAttention
-    if linear_attention is not None:
-        return Attention, partial(LinearAttention, kernel=linear_attention)
-    return Attention, Attention

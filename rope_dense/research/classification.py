@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mmengine.config import Config
 
+from ..backbones.old_arguments import rename_attention
 from ..measure.results import headline
 from ..measure.settings import FROM_CONFIG, combine
 from ..measure.sweep import Sweep
@@ -136,14 +137,18 @@ def fit_backbone(backbone: dict, protocol: dict, rpb_resize: str | None, checkpo
     """
     if backbone['type'] == 'RoPESwin':
         backbone['window_size'] = 'auto'
-    arch = backbone['arch'] if isinstance(backbone.get('arch'), dict) else {}
-    has_bias = backbone.get('use_rpb') or arch.get('use_rpb')
+    settings = rename_attention(backbone)
+    backbone.clear()
+    backbone.update(settings)
+    arch = rename_attention(backbone['arch']) if isinstance(backbone.get('arch'), dict) else {}
+    attention = backbone.get('attention', arch.get('attention')) or {}
+    has_bias = attention.get('type') == 'TableBias'
     if rpb_resize:
         if not has_bias:
             raise UsageError(f'--rpb-resize {rpb_resize}: {checkpoint} has no such bias')
-        backbone['rpb_resize'] = rpb_resize
+        backbone['attention'] = dict(attention, resize=rpb_resize)
     elif has_bias and 'rpb_resize' in protocol:
-        backbone.setdefault('rpb_resize', protocol['rpb_resize'])
+        backbone['attention'] = {'resize': protocol['rpb_resize'], **attention}
 
 
 def evaluation_config(model: dict, protocol: dict, data: dict, subset: bool = False) -> Config:

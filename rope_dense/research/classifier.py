@@ -24,6 +24,7 @@ from ..checkpoints.load import load_weights
 from ..checkpoints.publishers import find_layout
 from ..checkpoints.read import read_ahead
 from ..checkpoints.weights import select_weights
+from .features import check_features, features_of, map_norm, pooled
 from .named_classifiers import ANY_CONFIG, CLASSIFIERS, backbone_config
 
 PREFIX = 'backbone.'
@@ -66,7 +67,7 @@ class RoPEClassifier(BaseModel):
     ) -> None:
         super().__init__(data_preprocessor)
         self.backbone = MODELS.build(backbone)
-        self.backbone.check_pooling()
+        check_features(self.backbone)
         self.num_classes = num_classes
         self.head: nn.Module = nn.Linear(self.backbone.out_channels[-1], num_classes)
 
@@ -110,8 +111,8 @@ class RoPEClassifier(BaseModel):
         backbone_weights = of_backbone(weights)
         parts: dict[str, nn.Module] = dict(head=self.head)
         is_published = backbone_weights is weights
-        if is_published and not self.backbone.is_isotropic and self.backbone.last_norm is not None:
-            parts['norm'] = self.backbone.last_norm  # ours is one of the backbone's outputs
+        if is_published and (norm := map_norm(self.backbone)) is not None:
+            parts['norm'] = norm  # ours is one of the backbone's outputs
         expected = nn.ModuleDict(parts).state_dict()
         given = {key: weights[key] for key in expected if key in weights}
         if incompatible := compare(expected, given):
@@ -124,11 +125,11 @@ class RoPEClassifier(BaseModel):
 
         Prefix tokens come first.
         """
-        return self.backbone.forward_features(images)
+        return features_of(self.backbone, images)
 
     def pool(self, features: Tensor) -> Tensor:
         """The input of the head from the features, [B, C]."""
-        return self.backbone.pool_features(features)
+        return pooled(self.backbone, features)
 
 
 def classifier_config(checkpoint: str, rope: str | None = None, name: str | None = None) -> dict:

@@ -26,6 +26,7 @@ MIXED = dict(type='MixedRoPE', theta=10.0)
 AXIAL = dict(type='AxialRoPE', theta=100.0)
 SWIN_AXIAL = dict(type='AxialRoPE', theta=50.0)  # as released
 LOG_AXIAL = dict(type='LogAxialRoPE', k_rope=2)
+TABLE_BIAS = dict(type='TableBias')
 
 # "Rotary Position Embedding for Vision Transformer" (Heo et al., ECCV 2024).
 VIT_POSITIONS: dict[str, dict] = {
@@ -39,16 +40,16 @@ VIT_POSITIONS: dict[str, dict] = {
 VIT_DROP_PATHS = dict(small=0.0, base=0.1, large=0.4)  # before the fine-tuning at 224 pixels
 # "Revisiting Positional Information in Transformers in the Era of Fused Attention".
 FUSED_POSITIONS: dict[str, dict] = {
-    'rpb': dict(rope=None, use_rpb=True),
-    'none': dict(rope=None, use_rpb=False),
-    'log_axial': dict(rope=LOG_AXIAL, use_rpb=False),
+    'rpb': dict(rope=None, attention=TABLE_BIAS),
+    'none': dict(rope=None, attention=None),
+    'log_axial': dict(rope=LOG_AXIAL, attention=None),
 }
 SWIN_POSITIONS: dict[str, dict] = {
     **FUSED_POSITIONS,
     'axial': dict(rope=SWIN_AXIAL),
     'mixed': dict(rope=MIXED),
-    'axial_rpb': dict(rope=SWIN_AXIAL, use_rpb=True),
-    'mixed_rpb': dict(rope=MIXED, use_rpb=True),
+    'axial_rpb': dict(rope=SWIN_AXIAL, attention=TABLE_BIAS),
+    'mixed_rpb': dict(rope=MIXED, attention=TABLE_BIAS),
 }
 SWIN_DROP_PATHS = dict(tiny=0.2, small=0.3, base=0.5)
 ISOTROPIC_DROP_PATHS = dict(small=0.1, base=0.4)

@@ -26,6 +26,7 @@ from ..engine.param_groups import role_of
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_size
 from .classifier import RoPEClassifier
+from .features import pooling_of
 from .named_classifiers import ANY_CONFIG, CLASSIFIERS, NamedClassifier, with_image_size
 
 try:
@@ -84,7 +85,7 @@ class TimmClassifier(RoPEClassifier):
         if constant_drop_path and backbone.get('drop_path_rate'):
             for block in self.backbone.ordered_blocks:
                 block.drop_path = DropPath(backbone['drop_path_rate'])
-        self.global_pool = self.backbone.pooling
+        self.global_pool = pooling_of(self.backbone)
         self.num_features = self.head_hidden_size = self.backbone.out_channels[-1]
         self.head_drop = nn.Dropout(drop_rate)
         self.reset_classifier(num_classes, global_pool)

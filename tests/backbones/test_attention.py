@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from helpers.reference import attention, relative_error, windowed_attention
 from helpers.reference_swin import groups, separate_attention
 from rope_dense.backbones import attention as attention_module
-from rope_dense.backbones.attention import Attention, QVBiasLinear
+from rope_dense.backbones.attention import Attention, Place, QVBiasLinear
 from rope_dense.backbones.position_bias import (
     DecomposedBiasAttention,
     TableBiasAttention,
@@ -70,8 +70,8 @@ def test_windows_equal_the_reference_with_image_coordinates(
 @torch.no_grad()
 def test_decomposed_bias_equals_the_reference(use_window: bool, mask_padding: bool):
     grid = (4, 5)
-    bias_grid = (3, 2) if use_window else grid
-    module, x = random(DecomposedBiasAttention(C, HEADS, bias_grid=bias_grid)), tokens(1, *grid)
+    place = Place((3, 2) if use_window else grid, in_windows=True)
+    module, x = random(DecomposedBiasAttention(C, HEADS, place=place)), tokens(1, *grid)
     if use_window:
         plan = plan_of(1, grid, (3, 2), mask_padding=mask_padding)
         actual = module(x, grid, plan)[0].unflatten(0, grid)
@@ -84,7 +84,7 @@ def test_decomposed_bias_equals_the_reference(use_window: bool, mask_padding: bo
 
 
 def test_decomposed_tables_start_at_zero_and_are_resized_linearly():
-    module = DecomposedBiasAttention(C, HEADS, bias_grid=(2, 2))
+    module = DecomposedBiasAttention(C, HEADS, place=Place((2, 2), in_windows=True))
     assert not module.rel_pos_h.any() and not module.rel_pos_w.any()
     nn.init.normal_(module.rel_pos_h)
     table = offset_table(module.rel_pos_h, 3)  # 3 entries become 5
@@ -104,8 +104,8 @@ def test_the_index_of_the_bias_table_is_the_offset():
 
 @torch.no_grad()
 def test_bias_tables_are_resized_bicubically():
-    module = random(TableBiasAttention(C, HEADS, bias_window=(2, 3)))
-    other = random(TableBiasAttention(C, HEADS, bias_window=(4, 4)))
+    module = random(TableBiasAttention(C, HEADS, place=Place((2, 3))))
+    other = random(TableBiasAttention(C, HEADS, place=Place((4, 4))))
     as_map = module.relative_position_bias_table.T.reshape(1, HEADS, 3, 5)
     resized = F.interpolate(as_map, (7, 7), mode='bicubic', align_corners=False)
     state = dict(module.state_dict(), relative_position_bias_table=resized[0].flatten(1).T)
@@ -171,9 +171,9 @@ def test_border_windows_alone_have_a_mask(
 
 @pytest.mark.parametrize('cls', [Attention, TableBiasAttention, DecomposedBiasAttention])
 def test_no_images(cls: type[Attention]):
-    tables = {TableBiasAttention: 'bias_window', DecomposedBiasAttention: 'bias_grid'}
-    options = {tables[cls]: (3, 2)} if cls in tables else dict(rope=ROPES['mixed']())
-    module, x = random(cls(C, HEADS, **options)), tokens(0, 5, 7).requires_grad_()
+    rope = None if cls is DecomposedBiasAttention else ROPES['mixed']()
+    place = Place((3, 2), in_windows=True)
+    module, x = random(cls(C, HEADS, rope=rope, place=place)), tokens(0, 5, 7).requires_grad_()
     for plan in (None, plan_of(0, (5, 7), (3, 2)), plan_of(0, (5, 7), (3, 2), shift=(1, 1))):
         out = module(x, (5, 7), plan)
         assert out.shape == (0, 35, C)

@@ -67,7 +67,7 @@ def test_swin_declares_map_sizes(size: tuple[int, int]):
 
 
 def test_swin_declares_layers():
-    model = swin(use_rpb=True)  # 5 blocks
+    model = swin(attention=dict(type='TableBias'))  # 5 blocks
     layers = {name: model.layer_of(name) for name, _ in model.named_parameters()}
     assert layers['patch_embed.proj.weight'] == 0
     assert layers['layers.0.blocks.1.attn.rope.freqs'] == 2
@@ -79,7 +79,7 @@ def test_swin_declares_layers():
 
 
 def test_swin_declares_tables():
-    model = swin(use_rpb=True, pretrain_window_size=(3, 5))
+    model = swin(attention=dict(type='TableBias'), pretrain_window_size=(3, 5))
     tables, state = model.position_tables(), model.state_dict()
     assert list(tables) == [name for name in state if name.endswith('bias_table')]
     assert all(size == (5, 9) and len(state[name]) == 45 for name, size in tables.items())

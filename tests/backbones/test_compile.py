@@ -81,8 +81,8 @@ CASES = [  # a model, and its graphs; others are below
     pytest.param(vit, dict(lora=dict(rank=2), frozen_stages=2), 3, id='ViT, adapters', marks=slow),
     pytest.param(windowed, SCALED | dict(with_cls_token=False), 2, id='windows', marks=slow),
     pytest.param(windowed, dict(window_prefix='global'), 2, id='global prefix', marks=slow),
-    pytest.param(swin, dict(use_rpb=True), 2, id='Swin', marks=slow),
-    pytest.param(nat, dict(use_rpb=True), 2, id='NAT', marks=slow),
+    pytest.param(swin, dict(attention=dict(type='TableBias')), 2, id='Swin', marks=slow),
+    pytest.param(nat, dict(attention=dict(type='TableBias')), 2, id='NAT', marks=slow),
 ]
 
 

@@ -410,7 +410,7 @@ def test_nothing_is_moved_to_the_device_in_a_forward(make, rope: dict | None):
 )
 def test_the_meta_device_and_fake_tensors(make, rope: dict):
     """Shapes and gradients without values, for planners of memory and sharded models."""
-    options = dict(use_rpb=True) if make in (swin, nat) else {}
+    options = dict(attention=dict(type='TableBias')) if make in (swin, nat) else {}
     expected = [out.shape for out in make(rope, **options)(images())]
     for mode in (torch.device('meta'), FakeTensorMode()):
         with mode:

@@ -15,6 +15,8 @@ from helpers.seeds import seeds_of_the_week
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.base import Backbone
 
+TABLE_BIAS = dict(type='TableBias', resize='zeros')
+
 
 def vit_settings(random: Random) -> tuple[dict, int]:
     """Settings of a ``RoPEViT``, and its patch size."""
@@ -32,8 +34,7 @@ def vit_settings(random: Random) -> tuple[dict, int]:
         rope=rope,
         rope_scaling=scaling_settings(random, rope),
         use_ape=choice((False, 'tile')),
-        use_rpb=prefix_tokens == 0 and choice((True, False)),
-        rpb_resize='zeros',
+        attention=None if prefix_tokens else choice((None, TABLE_BIAS)),
         with_cls_token=prefix_tokens > 0,
         num_registers=max(prefix_tokens - 1, 0),
         window_size=choice((None, *[(choice((1, 2, 3)), choice((2, 3, 4)))] * 3)),
@@ -57,8 +58,7 @@ def swin_settings(random: Random) -> tuple[dict, int]:
         arch=dict(embed_dims=8, depths=choice(((2, 2), (3, 1))), num_heads=(1, choice((1, 2)))),
         rope=rope,
         rope_scaling=scaling_settings(random, rope),
-        use_rpb=rope is None or choice((True, False)),
-        rpb_resize='zeros',
+        attention=TABLE_BIAS if rope is None else choice((TABLE_BIAS, None)),
         window_size=choice((None, 'auto', *[(choice((2, 3, 4)), choice((1, 2, 3)))] * 4)),
         pretrain_window_size=choice((2, 3)),
         shift_single_window=choice((True, False)),
@@ -76,8 +76,8 @@ def nat_settings(random: Random) -> tuple[dict, int]:
     choice = random.choice
     rope = rope_settings(random)
     kernel = choice((3, 5)), choice((1, 3))
-    use_rpb = choice((True, False))
-    if use_rpb:
+    attention = choice((dict(type='TableBias'), None))
+    if attention is not None:
         kernel = 3, 3  # for others the table is resized
     settings = dict(
         arch=dict(
@@ -89,7 +89,7 @@ def nat_settings(random: Random) -> tuple[dict, int]:
         dilations=((1, choice((1, 2))), (choice((1, 2)),)),
         rope=rope,
         rope_scaling=scaling_settings(random, rope),
-        use_rpb=use_rpb,
+        attention=attention,
         kernel_size=kernel,
         pretrain_kernel_size=3,
         layer_scale_init_value=choice((None, 0.5)),

@@ -216,8 +216,9 @@ def test_a_global_block_makes_no_tensor_of_tokens_by_tokens(rope: dict):
         return operations.largest
 
     assert largest(rope=rope) < num_tokens**2
-    assert largest(rope=rope, linear_attention='cosine') < num_tokens**2
-    assert largest(rope=None, use_rel_pos=True) >= num_tokens**2  # its bias is such a tensor
+    linear, with_bias = dict(type='LinearAttention', kernel='cosine'), dict(type='DecomposedBias')
+    assert largest(rope=rope, attention=linear) < num_tokens**2
+    assert largest(rope=None, attention=with_bias) >= num_tokens**2  # its bias is such a tensor
 
 
 def test_shifted_windows_make_no_tensor_of_windows_by_tokens_by_tokens():

@@ -21,7 +21,7 @@ from rope_dense.measure.evaluator import Evaluator
 from rope_dense.measure.settings import Setting
 
 AXIAL, MIXED, LOG_AXIAL = (dict(type=f'{name}RoPE') for name in ('Axial', 'Mixed', 'LogAxial'))
-RPB = dict(rope=None, use_rpb=True)
+RPB = dict(rope=None, attention=dict(type='TableBias'))
 SMALL = dict(
     embed_dims=16, depths=(2, 3), num_heads=(2, 4), mlp_ratio=2.0, dilations=((1, 2), (1,))
 )
@@ -191,9 +191,11 @@ OPTIONS = {
     'none': dict(rope=None),
     'bias': RPB,
     'log-axial': dict(rope=LOG_AXIAL),
-    'log-axial and bias': dict(rope=LOG_AXIAL, use_rpb=True),
+    'log-axial and bias': dict(rope=LOG_AXIAL, attention=dict(type='TableBias')),
     'mixed': dict(rope=MIXED),
-    'learned axial and bias': dict(rope=dict(AXIAL, learned=True), use_rpb=True),
+    'learned axial and bias': dict(
+        rope=dict(AXIAL, learned=True), attention=dict(type='TableBias')
+    ),
 }
 
 
@@ -218,7 +220,7 @@ SIDES = (1, 4, 5, 31, 32, 75)
 @torch.no_grad()
 def test_any_image_from_one_pixel_up(overlapping: bool) -> None:
     arch = dict(embed_dims=8, depths=(1, 1, 1, 1), num_heads=(1, 1, 2, 2), overlapping=overlapping)
-    model = RoPENAT(arch, rope=LOG_AXIAL, use_rpb=True).eval()
+    model = RoPENAT(arch, rope=LOG_AXIAL, attention=dict(type='TableBias')).eval()
     assert model.out_strides == [4, 8, 16, 32] and model.out_channels == [8, 16, 32, 64]
     for height, width in itertools.product(SIDES, (1, 9, 64)):
         maps = model(torch.randn(1, 3, height, width))
@@ -296,7 +298,7 @@ WRONG = [
     ('dilations', ((1,), (0,))),
     ('dilations', 2),
     ('backend', 'flash'),
-    ('use_rpb', 1),
+    ('attention', dict(type='LinearAttention')),
     ('qkv_bias', 'qv'),
     ('in_channels', 0),
     ('drop_path_rate', 1.0),
@@ -335,7 +337,7 @@ def test_images_are_checked() -> None:
 
 
 def test_a_checkpointed_block_has_the_same_gradients() -> None:
-    model, image = small(rope=MIXED, use_rpb=True), torch.randn(2, 3, 32, 44)
+    model, image = small(rope=MIXED, attention=dict(type='TableBias')), torch.randn(2, 3, 32, 44)
 
     def gradients() -> tuple[Tensor, ...]:
         return torch.autograd.grad(sum(o.square().mean() for o in model(image)), model.parameters())

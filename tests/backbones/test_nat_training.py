@@ -19,8 +19,8 @@ from rope_dense.datasets.generated.shapes import make_scene, render
 
 LOG_AXIAL = dict(type='LogAxialRoPE', k_rope=2)
 POSITIONS = {  # of the smallest architecture of each family
-    'nat_mini': dict(rope=LOG_AXIAL, use_rpb=False),
-    'dinat_s_tiny': dict(rope=None, use_rpb=True),
+    'nat_mini': dict(rope=LOG_AXIAL, attention=None),
+    'dinat_s_tiny': dict(rope=None, attention=dict(type='TableBias')),
 }
 SIDE, STEPS = 64, 25
 

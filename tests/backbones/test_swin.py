@@ -11,11 +11,11 @@ from rope_dense.backbones import RoPESwin
 MIXED = dict(type='MixedRoPE', theta=10.0)
 AXIAL = dict(type='AxialRoPE', theta=50.0)
 COLUMNS = {
-    'rpb': dict(rope=None, use_rpb=True),
+    'rpb': dict(rope=None, attention=dict(type='TableBias')),
     'axial': dict(rope=AXIAL),
     'mixed': dict(rope=MIXED),
-    'axial+rpb': dict(rope=AXIAL, use_rpb=True),
-    'mixed+rpb': dict(rope=MIXED, use_rpb=True),
+    'axial+rpb': dict(rope=AXIAL, attention=dict(type='TableBias')),
+    'mixed+rpb': dict(rope=MIXED, attention=dict(type='TableBias')),
 }
 SMALL = dict(
     arch=dict(embed_dims=16, depths=(2, 2, 1), num_heads=(1, 2, 4)),
@@ -54,7 +54,7 @@ def with_weights_of(ours: RoPESwin, **settings: object) -> SwinTransformer:
 @pytest.fixture(scope='module')
 def tiny_pair() -> tuple[RoPESwin, SwinTransformer]:
     torch.manual_seed(0)
-    ours = RoPESwin(rope=None, use_rpb=True).eval()
+    ours = RoPESwin(rope=None, attention=dict(type='TableBias')).eval()
     randomise(ours)
     return ours, with_weights_of(ours)
 
@@ -77,7 +77,12 @@ def test_baseline_with_other_settings_equals_mmdet() -> None:
     )
     arch = dict(embed_dims=16, depths=(2, 3), num_heads=(2, 2))
     ours = RoPESwin(
-        arch, rope=None, use_rpb=True, pretrain_window_size=6, out_indices=(-1,), **settings
+        arch,
+        rope=None,
+        attention=dict(type='TableBias'),
+        pretrain_window_size=6,
+        out_indices=(-1,),
+        **settings,
     ).eval()
     randomise(ours)
     theirs = with_weights_of(ours, **arch, strides=(2, 2), out_indices=(1,), **settings)
@@ -89,7 +94,9 @@ def test_baseline_with_other_settings_equals_mmdet() -> None:
 
 @pytest.mark.parametrize('frozen_stages', [-1, 0, 2, 3])
 def test_frozen_stages_are_those_of_mmdet(frozen_stages: int) -> None:
-    ours = RoPESwin(rope=None, use_rpb=True, frozen_stages=frozen_stages, **SMALL).train()
+    ours = RoPESwin(
+        rope=None, attention=dict(type='TableBias'), frozen_stages=frozen_stages, **SMALL
+    ).train()
     arch = SMALL['arch']
     theirs = SwinTransformer(
         **arch, strides=(4, 2, 2), window_size=4, out_indices=(0, 1, 2), frozen_stages=frozen_stages
@@ -120,7 +127,7 @@ def test_every_parameter_has_a_gradient(settings: dict) -> None:
     assert not without
     learned = {name.rpartition('.')[2] for name, _ in model.named_parameters()}
     assert ('freqs' in learned) == (settings['rope'] is MIXED)
-    assert ('relative_position_bias_table' in learned) == settings.get('use_rpb', False)
+    assert ('relative_position_bias_table' in learned) == ('attention' in settings)
 
 
 @pytest.mark.parametrize('size', [(64, 64), (66, 97), (131, 40), (3, 5)])
@@ -208,8 +215,8 @@ def test_everything_is_frozen() -> None:
 
 
 def test_checkpointing_changes_nothing() -> None:
-    plain = RoPESwin(use_rpb=True, drop_path_rate=0.3, **SMALL)
-    frugal = RoPESwin(use_rpb=True, drop_path_rate=0.3, with_cp=True, **SMALL)
+    plain = RoPESwin(attention=dict(type='TableBias'), drop_path_rate=0.3, **SMALL)
+    frugal = RoPESwin(attention=dict(type='TableBias'), drop_path_rate=0.3, with_cp=True, **SMALL)
     frugal.load_state_dict(plain.state_dict())
     image = torch.randn(2, 3, 50, 70)
     results = []
@@ -229,7 +236,7 @@ def test_drop_path_grows_over_all_blocks() -> None:
 
 
 def test_autocast_trains_and_stays_close() -> None:
-    model = RoPESwin(use_rpb=True, drop_path_rate=0.0, **SMALL)
+    model = RoPESwin(attention=dict(type='TableBias'), drop_path_rate=0.0, **SMALL)
     image = torch.randn(1, 3, 64, 48)
     expected = model(image)
     with torch.autocast('cpu', dtype=torch.bfloat16):
@@ -241,7 +248,7 @@ def test_autocast_trains_and_stays_close() -> None:
 
 def test_compiles_without_a_graph_break() -> None:
     arch = dict(embed_dims=8, depths=(2,), num_heads=(2,))
-    model = RoPESwin(arch, use_rpb=True, window_size=4, out_indices=(0,)).eval()
+    model = RoPESwin(arch, attention=dict(type='TableBias'), window_size=4, out_indices=(0,)).eval()
     image = torch.randn(1, 3, 40, 56)
     compiled = torch.compile(model, fullgraph=True, backend='eager')
     with torch.no_grad():
@@ -278,7 +285,7 @@ def test_compiles_without_a_graph_break() -> None:
         (dict(patch_size=0), 'patch_size must be an integer from 1 up, got 0'),
         (dict(in_channels='3'), "in_channels must be .* got '3'"),
         (dict(mlp_ratio=-1), 'mlp_ratio must be .* more than 0, got -1'),
-        (dict(use_rpb=1), r'use_rpb must be one of \(True, False\), got 1'),
+        (dict(attention='TableBias'), "attention must be None or a dict .* got 'TableBias'"),
         (dict(rope=True), 'rope must be None or a dict with a type.* got True'),
     ],
 )
@@ -301,7 +308,7 @@ def test_images_that_do_not_fit_are_named(image: Tensor, message: str) -> None:
 
 
 def test_no_images() -> None:
-    model = RoPESwin(use_rpb=True, **SMALL)
+    model = RoPESwin(attention=dict(type='TableBias'), **SMALL)
     outs = model(torch.zeros(0, 3, 50, 70))
     assert [tuple(out.shape) for out in outs] == [
         (0, channels, *size)

@@ -17,11 +17,11 @@ from rope_dense.backbones import RoPESwin
 MIXED = dict(type='MixedRoPE', theta=10.0)
 AXIAL = dict(type='AxialRoPE', theta=50.0)
 COLUMNS = {
-    'rpb': dict(rope=None, use_rpb=True),
+    'rpb': dict(rope=None, attention=dict(type='TableBias')),
     'axial': dict(rope=AXIAL),
     'mixed': dict(rope=MIXED),
-    'axial+rpb': dict(rope=AXIAL, use_rpb=True),
-    'mixed+rpb': dict(rope=MIXED, use_rpb=True),
+    'axial+rpb': dict(rope=AXIAL, attention=dict(type='TableBias')),
+    'mixed+rpb': dict(rope=MIXED, attention=dict(type='TableBias')),
 }
 
 
@@ -38,7 +38,7 @@ def relative_error(found: Tensor, expected: Tensor) -> float:
 
 def one_stage(
     rope: dict | None,
-    use_rpb: bool = False,
+    attention: dict | None = None,
     window_size: tuple[int, int] = (4, 4),
     mask_padding: bool = False,
 ) -> RoPESwin:
@@ -46,7 +46,7 @@ def one_stage(
     model = RoPESwin(
         dict(embed_dims=16, depths=(2,), num_heads=(2,)),
         rope=rope,
-        use_rpb=use_rpb,
+        attention=attention,
         window_size=window_size,
         pretrain_window_size=window_size,
         mask_padding=mask_padding,

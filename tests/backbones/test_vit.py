@@ -27,7 +27,9 @@ COLUMNS = {
 }
 VITDET = dict(with_cls_token=False, window_size=3, window_block_indexes=(0, 1, 3))
 VITDET_COLUMNS = {name: dict(column, **VITDET) for name, column in COLUMNS.items()}
-VITDET_COLUMNS['APE + relative'] = dict(rope=None, use_ape=True, use_rel_pos=True, **VITDET)
+VITDET_COLUMNS['APE + relative'] = dict(
+    rope=None, use_ape=True, attention=dict(type='DecomposedBias'), **VITDET
+)
 
 
 def build(**arguments) -> RoPEViT:
@@ -346,12 +348,7 @@ def test_bfloat16_autocast_stays_close():
         (dict(num_registers=-1), 'num_registers must be an integer from 0 up, got -1'),
         (dict(arch=dict(TINY, num_heads=3)), 'embed_dims 32 is not a multiple of num_heads 3'),
         (dict(arch=dict(TINY, num_heads=0)), 'num_heads must be an integer from 1 up, got 0'),
-        (dict(use_rel_pos=True, with_cls_token=False), 'set rope=None'),
-        (dict(use_rel_pos=True, rope=None), 'use_rel_pos needs with_cls_token=False and num_regis'),
-        (
-            dict(use_rel_pos=True, rope=None, with_cls_token=False, num_registers=4),
-            'got False and 4',
-        ),
+        (dict(attention=dict(type='DecomposedBias')), 'set rope=None'),
         (
             dict(window_prefix='mean'),
             r"window_prefix must be one of \('copy', 'global'\), got 'mean'",
@@ -391,8 +388,8 @@ def test_bfloat16_autocast_stays_close():
         (dict(use_ape=1), r"use_ape must be one of \(True, False, 'tile', .*\), got 1"),
         (dict(mask_padding=None), 'mask_padding must be .* got None'),
         (
-            dict(rope=None, use_rel_pos=True, with_cls_token=False, rel_pos_img_size=8),
-            'rel_pos_img',
+            dict(rope=None, attention=dict(type='DecomposedBias', img_size=8)),
+            'img_size must .* got 8',
         ),
     ],
 )

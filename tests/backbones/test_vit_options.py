@@ -97,7 +97,7 @@ def test_variants_of_the_guide():
 
 @pytest.mark.parametrize('rope', [None, dict(type='MixedRoPE')], ids=['none', 'mixed'])
 def test_the_bias_is_inside_the_softmax(rope: dict | None):
-    model = vit(rope=rope, use_rpb=True, with_cls_token=False).double()
+    model = vit(rope=rope, attention=dict(type='TableBias'), with_cls_token=False).double()
     attn, x = model.blocks[0].attn, torch.randn(1, 16, 16, dtype=torch.float64)
     q, k, v = project(attn, x[0])
     if rope is not None:
@@ -112,7 +112,7 @@ def test_the_bias_is_inside_the_softmax(rope: dict | None):
 @pytest.mark.parametrize('size', [(4, 4), (6, 5), (2, 3), (1, 7)])
 def test_zeros_are_the_bias_of_what_is_too_far(size: tuple[int, int]):
     """Offsets beyond the table of 4 x 4 tokens have no bias, others that of the table."""
-    model = vit(rope=None, use_rpb=True, rpb_resize='zeros', with_cls_token=False)
+    model = vit(rope=None, attention=dict(type='TableBias', resize='zeros'), with_cls_token=False)
     attn = model.blocks[0].attn
     bias = attn.bias(torch.empty(0), size)
     for query, key in itertools.product(range(size[0] * size[1]), repeat=2):
@@ -132,15 +132,16 @@ def test_a_padded_grid_keeps_its_centre():
 def test_zeros_in_the_windows_of_a_swin():
     """The bias of a window of 4 x 4 is within that of 8 x 8."""
     arch = dict(embed_dims=8, depths=(2,), num_heads=(2,))
-    settings = dict(rope=None, use_rpb=True, out_indices=(0,), pretrain_window_size=4)
-    model = randomize(RoPESwin(arch, rpb_resize='zeros', **settings))
+    settings = dict(rope=None, out_indices=(0,), pretrain_window_size=4)
+    zeros, table = dict(type='TableBias', resize='zeros'), dict(type='TableBias')
+    model = randomize(RoPESwin(arch, attention=zeros, **settings))
     attn = model.layers[0].blocks[0].attn
     small, large = (attn.bias(torch.empty(0), (side, side)) for side in (4, 8))
     inside = [row * 8 + column for row in range(2, 6) for column in range(2, 6)]
     assert torch.equal(large[:, inside][:, :, inside], small)
     assert not torch.equal(small, torch.zeros_like(small))
     image = torch.randn(1, 3, 40, 24)
-    bicubic = RoPESwin(arch, **settings)
+    bicubic = RoPESwin(arch, attention=table, **settings)
     bicubic.load_state_dict(model.state_dict())
     for window, same in ((4, True), (8, False)):
         for swin in (model, bicubic):
@@ -359,7 +360,8 @@ def test_resformer_small():
 
 def test_local_position_starts_at_nothing_and_works_in_windows():
     settings = dict(window_size=3, window_block_indexes=(0,), rope=None)
-    model, plain = (RoPEViT(TINY, patch_size=8, use_lpe=lpe, **settings) for lpe in (True, False))
+    kinds = dict(type='LocalPosition'), None
+    model, plain = (RoPEViT(TINY, patch_size=8, attention=kind, **settings) for kind in kinds)
     plain.load_state_dict({k: x for k, x in model.state_dict().items() if '.local.' not in k})
     image = torch.randn(2, 3, 40, 32)
     torch.testing.assert_close(model(image)[0], plain(image)[0])
@@ -431,7 +433,11 @@ def test_linear_attention_takes_no_mask():
 
 
 def test_linear_attention_is_that_of_global_blocks():
-    model = vit(linear_attention='elu', window_size=2, window_block_indexes=(0,))
+    model = vit(
+        attention=dict(type='LinearAttention', kernel='elu'),
+        window_size=2,
+        window_block_indexes=(0,),
+    )
     assert [type(b.attn) is LinearAttention for b in model.blocks] == [False, True]
 
 
@@ -464,11 +470,11 @@ ROPES = {
 }
 ATTENTIONS = {
     'softmax': {},
-    'bias': dict(use_rpb=True, with_cls_token=False),
-    'bias, zeros': dict(use_rpb=True, rpb_resize='zeros', with_cls_token=False),
-    'local': dict(use_lpe=True),
-    'elu': dict(linear_attention='elu'),
-    'cosine': dict(linear_attention='cosine'),
+    'bias': dict(attention=dict(type='TableBias')),
+    'bias, zeros': dict(attention=dict(type='TableBias', resize='zeros'), with_cls_token=False),
+    'local': dict(attention=dict(type='LocalPosition')),
+    'elu': dict(attention=dict(type='LinearAttention', kernel='elu')),
+    'cosine': dict(attention=dict(type='LinearAttention', kernel='cosine')),
 }
 APES = (False, True, 'tile', 'sine', 'sine_conv')
 WINDOWS = dict(window_size=3, window_block_indexes=(0,))
@@ -492,8 +498,8 @@ def test_any_two_options_have_a_gradient_for_every_parameter(
 def test_every_combination_of_a_swin_has_a_gradient_for_every_parameter(rope: str):
     arch = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2))
     settings = dict(window_size=4, pretrain_window_size=3, out_indices=(0, 1), drop_path_rate=0.0)
-    for use_rpb, resize in ((False, 'bicubic'), (True, 'bicubic'), (True, 'zeros')):
-        options = dict(rope=ROPES[rope], use_rpb=use_rpb, rpb_resize=resize)
+    for attention in (None, dict(type='TableBias'), dict(type='TableBias', resize='zeros')):
+        options = dict(rope=ROPES[rope], attention=attention)
         model = randomize(RoPESwin(arch, **options, **settings))
         sum(out.square().sum() for out in model(torch.randn(2, 3, 45, 61))).backward()
         assert all(parameter.grad.any() for parameter in model.parameters()), options
@@ -505,8 +511,13 @@ def test_every_combination_of_a_swin_has_a_gradient_for_every_parameter(rope: st
 @pytest.mark.parametrize(
     'settings',
     [
-        dict(rope=LOG_AXIAL, use_rpb=True, rpb_resize='zeros', with_cls_token=False, **WINDOWS),
-        dict(rope=None, use_lpe=True, use_ape='sine_conv', **WINDOWS),
+        dict(
+            rope=LOG_AXIAL,
+            attention=dict(type='TableBias', resize='zeros'),
+            with_cls_token=False,
+            **WINDOWS,
+        ),
+        dict(rope=None, attention=dict(type='LocalPosition'), use_ape='sine_conv', **WINDOWS),
     ],
     ids=['bias', 'resformer'],
 )
@@ -521,7 +532,7 @@ def test_compiles_for_all_sizes(settings: dict):
 
 def test_convolutions_of_positions_do_not_decay():
     model = nn.Module()
-    model.backbone = vit(rope=None, use_lpe=True, use_ape='sine_conv')
+    model.backbone = vit(rope=None, attention=dict(type='LocalPosition'), use_ape='sine_conv')
     constructor = dict(
         constructor='NamedGroupsConstructor', paramwise_cfg=dict(no_decay=['position'])
     )
@@ -543,29 +554,21 @@ def test_convolutions_of_positions_do_not_decay():
 @pytest.mark.parametrize(
     'settings, message',
     [
-        (dict(use_rpb=True), 'use_rpb needs with_cls_token=False and num_registers=0, got True'),
-        (
-            dict(use_rpb=True, use_lpe=True, with_cls_token=False),
-            'use_rpb and use_lpe exclude each other',
-        ),
-        (
-            dict(use_lpe=True, linear_attention='elu'),
-            'use_lpe and linear_attention exclude each other',
-        ),
-        (dict(linear_attention='relu'), "linear_attention must be one of .* got 'relu'"),
-        (
-            dict(use_rpb=True, rpb_resize='nearest', with_cls_token=False),
-            "rpb_resize must be one of .* got 'nearest'",
-        ),
-        (dict(use_rpb=1), r'use_rpb must be one of \(True, False\), got 1'),
+        (dict(attention='TableBias'), "attention must be None or a dict .* got 'TableBias'"),
+        (dict(attention=dict(type='Bias')), "attention: type must be registered.* got 'Bias'"),
+        (dict(attention=dict(type='MixedRoPE')), 'a subclass of Attention'),
+        (dict(attention=dict(type='LinearAttention', kernel='relu')), "kernel must .* got 'relu'"),
+        (dict(attention=dict(type='TableBias', resize='cubic')), "resize must .* got 'cubic'"),
         (dict(patch_norm='LN'), r"patch_norm must be one of \(True, False\), got 'LN'"),
         (
             dict(arch=dict(embed_dims=18, depth=1, num_heads=3), rope=None, use_ape='sine'),
             "embed_dims must be a multiple of 4 .* for use_ape='sine', got 18",
         ),
         (
-            dict(use_lpe=True, window_prefix='global', window_block_indexes=(0,)),
-            "use_lpe in window blocks needs window_prefix='copy', got 'global'",
+            dict(
+                attention=dict(type='TableBias'), window_prefix='global', window_block_indexes=(0,)
+            ),
+            "TableBias in window blocks needs window_prefix='copy', got 'global'",
         ),
     ],
 )

@@ -17,7 +17,6 @@ VIT = dict(
     arch=dict(embed_dims=32, depth=3, num_heads=2),
     patch_size=4,
     img_size=16,
-    rel_pos_img_size=32,
     with_cls_token=False,
     window_block_indexes=(0, 1),
 )
@@ -32,10 +31,12 @@ BACKBONES = {
     'ViT mixed': dict(VIT, rope=MIXED),
     'ViT axial + APE': dict(VIT, rope=AXIAL, use_ape=True),
     'ViT learned': dict(VIT, rope=dict(AXIAL, learned=True)),
-    'ViT relative + APE': dict(VIT, rope=None, use_rel_pos=True, use_ape=True),
+    'ViT relative + APE': dict(
+        VIT, rope=None, attention=dict(type='DecomposedBias', img_size=32), use_ape=True
+    ),
     'Swin mixed': dict(SWIN, rope=MIXED),
-    'Swin axial + RPB': dict(SWIN, rope=AXIAL, use_rpb=True),
-    'Swin RPB': dict(SWIN, rope=None, use_rpb=True),
+    'Swin axial + RPB': dict(SWIN, rope=AXIAL, attention=dict(type='TableBias')),
+    'Swin RPB': dict(SWIN, rope=None, attention=dict(type='TableBias')),
 }
 WINDOWS = [4, 7, (3, 5), 'auto', None]
 
@@ -130,7 +131,7 @@ def test_one_window_over_everything_is_global_attention(rope: dict):
 
 def test_a_single_window_is_shifted_by_option_only():
     image = torch.randn(1, 3, 16, 16)  # 8 x 8, then 4 x 4 tokens
-    settings = dict(SWIN, window_size=4, use_rpb=True)
+    settings = dict(SWIN, window_size=4, attention=dict(type='TableBias'))
     models = [build(settings, shift_single_window=shift) for shift in (True, False)]
     (first, last), (same, other) = (maps(model, image) for model in models)
     assert torch.equal(first, same) and relative_error(last, other) > 1e-4

@@ -159,7 +159,7 @@ def test_forms_are_timed_with_the_gradient_of_learned_angles(attention: bool, fi
     [
         (
             lambda: peers.detectron2_form('tiny'),
-            lambda: peers.vitdet('tiny', rope=None, use_rel_pos=True),
+            lambda: peers.vitdet('tiny', rope=None, attention=dict(type='DecomposedBias')),
         ),
         (
             lambda: peers.rope_vit_form('tiny', peers.MIXED),

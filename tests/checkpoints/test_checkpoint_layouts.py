@@ -36,7 +36,7 @@ VIT_VARIANTS = {  # the published ones: what the file has, and the options that 
 SWIN_VARIANTS = {
     'axial': dict(rope=dict(type='AxialRoPE', theta=50.0)),
     'mixed': dict(rope=MIXED),
-    'rpb': dict(rope=None, use_rpb=True),
+    'rpb': dict(rope=None, attention=dict(type='TableBias')),
 }
 TIMM_VARIANTS = {'': 'axial', 'mixed_': 'mixed', 'ape_': 'axial_ape', 'mixed_ape_': 'mixed_ape'}
 

@@ -125,7 +125,12 @@ def test_bias_tables_are_resized_to_the_window(window_size, tmp_path: Path):
 
 def test_vitdet_drops_the_class_token_and_starts_its_relative_positions_at_zero(tmp_path: Path):
     path = saved(vit(mixed=False, ape=True), tmp_path)
-    vitdet = dict(with_cls_token=False, window_block_indexes=(0,), use_rel_pos=True, use_ape=True)
+    vitdet = dict(
+        with_cls_token=False,
+        window_block_indexes=(0,),
+        attention=dict(type='DecomposedBias'),
+        use_ape=True,
+    )
     model = load(RoPEViT, path, rope=None, **vitdet, **VIT)
     assert not model.blocks[1].attn.rel_pos_h.any()
 

@@ -28,7 +28,11 @@ def vit(grid: Size, init_cfg: dict | None = None) -> RoPEViT:
 def swin(window: Size, init_cfg: dict | None = None) -> RoPESwin:
     settings = dict(arch=dict(embed_dims=8, depths=(1, 2), num_heads=(1, 2)), out_indices=(0, 1))
     return RoPESwin(
-        **settings, rope=None, use_rpb=True, pretrain_window_size=window, init_cfg=init_cfg
+        **settings,
+        rope=None,
+        attention=dict(type='TableBias'),
+        pretrain_window_size=window,
+        init_cfg=init_cfg,
     )
 
 

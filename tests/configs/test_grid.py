@@ -51,10 +51,10 @@ def test_settings_are_those_of_the_recipe(leaf: Leaf) -> None:
     actual = {path: value(cfg, path) for path in recipe}
     assert actual == recipe
     backbone = cfg.model.backbone
-    switches = dict(rope=None, use_ape=False, use_rpb=False, use_rel_pos=False)
+    switches = dict(rope=None, use_ape=False, attention=None)
     expected = switches | leaf.settings
     if (leaf.experiment, leaf.variant) == ('dino_vitdet', 'ape'):
-        expected['use_rel_pos'] = True  # detrex's model as it is
+        expected['attention'] = dict(type='DecomposedBias')  # detrex's model as it is
     assert {name: backbone.get(name, default) for name, default in switches.items()} == expected
     # Trained at 32 x 32 tokens in UperNet; resized from the pre-training's for each image in DINO.
     in_upernet = leaf.experiment == 'upernet_vit' and 'use_ape' in leaf.settings

@@ -169,7 +169,7 @@ def test_settings_are_the_published_ones(key: Key) -> None:
     backbone = cfg.model.backbone
     arch = f'{family}_{size}'.replace('-', '_')
     assert (backbone.arch, backbone.drop_path_rate) == (arch, drop_path)
-    assert (backbone.rope, backbone.use_rpb) == (None, True)
+    assert (backbone.rope, backbone.attention) == (None, dict(type='TableBias'))
     weights = f'https://shi-labs.com/projects/{WEIGHTS[family].format(size)}'
     assert backbone.init_cfg == dict(type='Pretrained', checkpoint=weights)
     assert readme_row(key)[:2] == [str(result) for result in results]

@@ -22,13 +22,13 @@ TEXT = (ROOT / 'docs' / 'architecture.md').read_text()
 
 def test_the_code_runs():
     code = re.findall(r'```python\n(.*?)```', TEXT, re.DOTALL)
-    assert len(code) == 7
+    assert len(code) == 10
     names: dict[str, object] = {}
     try:
         for block in code:
             exec(block, names)
     finally:
-        for name in ('DirectionRoPE', 'TokenRoPE', 'RowColumnViT'):
+        for name in ('DirectionRoPE', 'TokenRoPE', 'Decay', 'ContentDecay', 'RowColumnViT'):
             MODELS.module_dict.pop(name, None)
 
 

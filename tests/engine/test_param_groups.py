@@ -142,7 +142,7 @@ VIT_LAYERS = {
     'norm.weight': 13,
 }
 FAMILY = dict(mlp='swiglu', qkv_bias='qv', pre_norm=True, attn_norm=True)
-SWIN = dict(type='RoPESwin', arch='tiny', use_rpb=True)
+SWIN = dict(type='RoPESwin', arch='tiny', attention=dict(type='TableBias'))
 SWIN_LAYERS = {
     'patch_embed.norm.weight': 0,
     'layers.0.blocks.0.attn.qkv.weight': 1,

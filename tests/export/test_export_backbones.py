@@ -62,12 +62,16 @@ TRACED = {
         'eva02_base', with_cls_token=False, window_size=3, window_block_indexes=(0,)
     ),
     'unequal windows, masked': lambda: windowed(window_size=(3, 4), mask_padding=True),
-    'relative position': lambda: windowed(rope=None, use_rel_pos=True, rel_pos_img_size=64),
-    'swin with bias': lambda: swin(rope=None, use_rpb=True),
+    'relative position': lambda: windowed(
+        rope=None, attention=dict(type='DecomposedBias', img_size=64)
+    ),
+    'swin with bias': lambda: swin(rope=None, attention=dict(type='TableBias')),
     'swin log-axial': lambda: swin(rope=dict(type='LogAxialRoPE', k_rope=1)),
     'swin, masked': lambda: swin(rope=MIXED, mask_padding=True),
     'swin of whole maps': lambda: swin(rope=MIXED, window_size=None),
-    'nat without overlap, with bias': lambda: nat(rope=MIXED, use_rpb=True, arch=NAT_S),
+    'nat without overlap, with bias': lambda: nat(
+        rope=MIXED, attention=dict(type='TableBias'), arch=NAT_S
+    ),
 }
 IN_ONNX = {
     'mixed': lambda: vit(rope=MIXED, use_ape=True),
@@ -75,11 +79,17 @@ IN_ONNX = {
     'eva02': lambda: family('eva02_base'),
     'windows mixed': lambda: windowed(rope=MIXED),
     'log-axial with bias': lambda: windowed(
-        rope=dict(type='LogAxialRoPE'), use_rpb=True, rpb_resize='zeros', patch_norm=True
+        rope=dict(type='LogAxialRoPE'),
+        attention=dict(type='TableBias', resize='zeros'),
+        patch_norm=True,
     ),
     'resformer': lambda: family('resformer_small'),
-    'linear': lambda: vit(rope=dict(type='RasterRoPE'), linear_attention='cosine', use_ape='sine'),
-    'swin mixed with bias': lambda: swin(rope=MIXED, use_rpb=True),
+    'linear': lambda: vit(
+        rope=dict(type='RasterRoPE'),
+        attention=dict(type='LinearAttention', kernel='cosine'),
+        use_ape='sine',
+    ),
+    'swin mixed with bias': lambda: swin(rope=MIXED, attention=dict(type='TableBias')),
     'nat log-axial': lambda: nat(rope=LOG_AXIAL),
 }
 

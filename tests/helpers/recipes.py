@@ -260,11 +260,11 @@ VIT_VARIANTS: dict[str, dict] = {
     'rope-axial-learned': dict(rope=VIT_AXIAL | dict(learned=True)),
 }
 SWIN_VARIANTS: dict[str, dict] = {
-    'rpb': dict(rope=None, use_rpb=True),
+    'rpb': dict(rope=None, attention=dict(type='TableBias')),
     'rope-axial': dict(rope=SWIN_AXIAL),
     'rope-mixed': dict(rope=MIXED),
-    'rope-axial-rpb': dict(rope=SWIN_AXIAL, use_rpb=True),
-    'rope-mixed-rpb': dict(rope=MIXED, use_rpb=True),
+    'rope-axial-rpb': dict(rope=SWIN_AXIAL, attention=dict(type='TableBias')),
+    'rope-mixed-rpb': dict(rope=MIXED, attention=dict(type='TableBias')),
 }
 SIZE_NAMES = dict(t='tiny', s='small', b='base', l='large')
 NAVER = 'hf-hub:naver-ai'

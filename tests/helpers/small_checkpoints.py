@@ -24,7 +24,7 @@ SWIN = dict(
     pretrain_window_size=4,
 )
 AXIAL_SWIN = dict(SWIN, rope=dict(type='AxialRoPE', theta=50.0))
-RPB_SWIN = dict(SWIN, rope=None, use_rpb=True)
+RPB_SWIN = dict(SWIN, rope=None, attention=dict(type='TableBias'))
 
 
 def vit(**layout: Any) -> Weights:

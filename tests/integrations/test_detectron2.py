@@ -23,7 +23,7 @@ SWIN = dict(
     arch=dict(embed_dims=16, depths=[2, 2, 1], num_heads=[1, 2, 4]),
     window_size=4,
     out_indices=[0, 1, 2],
-    use_rpb=True,
+    attention=dict(type='TableBias'),
 )
 BACKBONES = [('RoPEViT', WINDOWS), ('RoPEViT', VIT | dict(out_indices=[1, 3])), ('RoPESwin', SWIN)]
 every_backbone = pytest.mark.parametrize('name, arguments', BACKBONES, ids=['vit', 'maps', 'swin'])
@@ -241,8 +241,7 @@ def test_the_baseline_is_detectron2_s_vit(real: ModuleType) -> None:
     baseline = VIT | dict(img_size=64, rope=None, use_ape=True, with_cls_token=False)
     ours = real.RoPEViT(
         **baseline,
-        use_rel_pos=True,
-        rel_pos_img_size=96,
+        attention=dict(type='DecomposedBias', img_size=96),
         window_size=4,
         window_block_indexes=[0, 2],
         layer_scale_init_value=None,

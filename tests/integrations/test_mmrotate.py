@@ -25,7 +25,7 @@ NAMES = tuple(
 def pair(name: str) -> tuple[nn.Module, nn.Module]:
     """The detector on our Swin with a bias table and on mmdet's, with the same weights."""
     cfg = load(name)
-    cfg.model.backbone.update(rope=None, use_rpb=True)
+    cfg.model.backbone.update(rope=None, attention=dict(type='TableBias'))
     ours = small(cfg, name)
     with torch.no_grad():
         for param in ours.parameters():

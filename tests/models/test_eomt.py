@@ -219,10 +219,10 @@ def test_the_backbone_no_longer_runs_alone() -> None:
                 arch=SIZES,
                 final_norm=True,
                 rope=None,
-                use_rel_pos=True,
+                attention=dict(type='DecomposedBias'),
                 with_cls_token=False,
             ),
-            'use_rel_pos',
+            'DecomposedBias',
         ),
     ],
 )

@@ -57,10 +57,19 @@ BACKBONES: dict[str, Callable[[], nn.Module]] = {
         dict(RoPEViT.ARCHS['dinov3_tiny'], **VIT), lora=dict(rank=4)
     ),
     'swin with bias, recomputed': lambda: RoPESwin(
-        SWIN, rope=MIXED, use_rpb=True, window_size=4, out_indices=(0, 1), with_cp=True
+        SWIN,
+        rope=MIXED,
+        attention=dict(type='TableBias'),
+        window_size=4,
+        out_indices=(0, 1),
+        with_cp=True,
     ),
     'nat with bias': lambda: RoPENAT(
-        SWIN, use_rpb=True, kernel_size=3, dilations=((1, 2), (1,)), out_indices=(0, 1)
+        SWIN,
+        attention=dict(type='TableBias'),
+        kernel_size=3,
+        dilations=((1, 2), (1,)),
+        out_indices=(0, 1),
     ),
 }
 PRECISIONS = [None, torch.float16]

@@ -91,7 +91,8 @@ def test_an_ablation_differs_in_its_rope(name: str) -> None:
     cfg, text = load(path), path.read_text()
     cfg.merge_from_dict({f'model.backbone.rope.{key}': value for key, value in options.items()})
     backbone = cfg.model.backbone
-    assert backbone.rope == ROPES[name] and backbone.get('use_rpb', False) == (name == 'vit-s_rpb')
+    bias = dict(type='TableBias') if name == 'vit-s_rpb' else None
+    assert backbone.rope == ROPES[name] and backbone.get('attention') == bias
     assert file == PARENT or len(text.splitlines()) <= 8
     assert re.search(r'As published: \d+\.\d+ %', text)
     assert cfg.evaluation.sizes == [128, 192, 224, 256, 320, 384, 480, 512]
@@ -104,7 +105,7 @@ def test_an_ablation_differs_in_its_rope(name: str) -> None:
     if name.startswith('vit'):
         assert backbone.arch.num_heads == (6 if 'k16' in name else 12)
         for config in (cfg, parent):
-            config.model.backbone.update(rope=None, use_rpb=None)
+            config.model.backbone.update(rope=None, attention=None)
             config.model.backbone.arch.num_heads = None
         assert cfg.to_dict() == parent.to_dict()
 
@@ -178,7 +179,9 @@ def test_published_classifiers_need_a_config(
     assert main([path, str(tmp_path), '--config', str(DETECTOR)]) == 2
     assert 'its model must be a RoPEClassifier' in capsys.readouterr().err
     arch = dict(embed_dims=16, depths=(1, 1), num_heads=(1, 1))
-    backbone = dict(type='RoPENAT', arch=arch, rope=None, use_rpb=True, out_indices=(1,))
+    backbone = dict(
+        type='RoPENAT', arch=arch, rope=None, attention=dict(type='TableBias'), out_indices=(1,)
+    )
     model = MODELS.build(dict(type='RoPEClassifier', backbone=backbone, num_classes=1000))
     model.load_checkpoint(path)
     assert torch.equal(model.backbone.norm1.weight, weights['norm.weight'])

@@ -190,7 +190,7 @@ MODELS: dict[str, tuple[Callable[[], Backbone], Grouping, Bias | None]] = {
         lambda: RoPESwin(
             STAGES,
             rope=MIXED,
-            use_rpb=True,
+            attention=dict(type='TableBias'),
             window_size=3,
             pretrain_window_size=3,
             out_indices=(1,),
@@ -202,7 +202,7 @@ MODELS: dict[str, tuple[Callable[[], Backbone], Grouping, Bias | None]] = {
         lambda: RoPENAT(
             dict(STAGES, mlp_ratio=2.0),
             rope=MIXED,
-            use_rpb=True,
+            attention=dict(type='TableBias'),
             kernel_size=3,
             pretrain_kernel_size=3,
             dilations=((1, 2), (1, 3)),
@@ -311,7 +311,7 @@ def test_memory_does_not_grow_with_the_square_of_the_tokens() -> None:
 
 
 def test_what_cannot_be_measured() -> None:
-    linear = RoPEViT(SMALL, rope=MIXED, linear_attention='elu').eval()
+    linear = RoPEViT(SMALL, rope=MIXED, attention=dict(type='LinearAttention', kernel='elu')).eval()
     with pytest.raises(ValueError, match='block 0: LinearAttention does not call scaled_dot'):
         attention_statistics(linear, [torch.randn(1, 3, 16, 16)])
     with pytest.raises(ValueError, match='images: there is none'):

@@ -51,7 +51,9 @@ SMALL = {
     'small_vit_axial': NamedClassifier(vit(SMALL_VIT, 0.0, rope=AXIAL), 1.0),
     'small_vit_mixed': NamedClassifier(vit(SMALL_VIT, 0.0, rope=MIXED), 1.0, 'table-a.4'),
     'small_vit_axial_ape': NamedClassifier(vit(SMALL_VIT, 0.0, rope=AXIAL, use_ape=True), 1.0),
-    'small_swin_rpb': NamedClassifier(swin(SMALL_SWIN, 0.0, rope=None, use_rpb=True)),
+    'small_swin_rpb': NamedClassifier(
+        swin(SMALL_SWIN, 0.0, rope=None, attention=dict(type='TableBias'))
+    ),
     'small_swin_axial': NamedClassifier(swin(SMALL_SWIN, 0.0, rope=SWIN_AXIAL)),
     'small_swin_mixed': NamedClassifier(swin(SMALL_SWIN, 0.0, rope=MIXED), sizes='table-a.8'),
 }
@@ -454,7 +456,7 @@ def test_a_bias_is_resized_as_asked(
     for resize in ('zeros', 'bicubic'):  # the former as published, without being asked for
         asked = ['--rpb-resize', resize, '--overwrite'] * (resize == 'bicubic')
         assert run(files['rpb'], folder, *options, *asked) == 0
-        assert f"rpb_resize='{resize}'" in (tmp_path / 'work' / 'classifier.py').read_text()
+        assert f"resize='{resize}'" in (tmp_path / 'work' / 'classifier.py').read_text()
     assert run(files['mixed'], folder, *options, '--rpb-resize', 'zeros') == 2
     assert '--rpb-resize zeros: ' in capsys.readouterr().err
 

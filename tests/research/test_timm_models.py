@@ -54,13 +54,18 @@ FAMILIES = {
     'vit': VIT,
     'vit with table': dict(VIT, use_ape=True),
     'isotropic': dict(
-        VIT, rope=None, use_rpb=True, with_cls_token=False, img_size=64, patch_norm=True
+        VIT,
+        rope=None,
+        attention=dict(type='TableBias'),
+        with_cls_token=False,
+        img_size=64,
+        patch_norm=True,
     ),
-    'resformer': dict(VIT, rope=None, use_ape='sine_conv', use_lpe=True),
+    'resformer': dict(VIT, rope=None, use_ape='sine_conv', attention=dict(type='LocalPosition')),
     'swin': SWIN,
-    'swin with bias': dict(SWIN, use_rpb=True),
+    'swin with bias': dict(SWIN, attention=dict(type='TableBias')),
     'nat': NAT,
-    'nat with bias': dict(NAT, rope=None, use_rpb=True),
+    'nat with bias': dict(NAT, rope=None, attention=dict(type='TableBias')),
 }
 every_family = pytest.mark.parametrize('family', FAMILIES)
 
@@ -165,7 +170,11 @@ def test_a_swin_is_that_of_timm(timm: ModuleType, ours: ModuleType) -> None:
     ).eval()
     randomise(theirs)
     backbone = dict(
-        SWIN, arch=dict(STAGES, embed_dims=32), rope=None, use_rpb=True, norm_cfg=dict(type='LN')
+        SWIN,
+        arch=dict(STAGES, embed_dims=32),
+        rope=None,
+        attention=dict(type='TableBias'),
+        norm_cfg=dict(type='LN'),
     )
     model = ours.TimmClassifier(backbone, num_classes=7, img_size=128).eval()
     weights = theirs.state_dict()
@@ -255,7 +264,9 @@ def test_image_sizes_are_multiples_of_the_patches(ours: ModuleType) -> None:
     assert ours.TimmClassifier(backbone, img_size=(56, 70)).backbone.pretrain_grid == (4, 5)
     with pytest.raises(ValueError, match=r'img_size must be multiples of 14 .* got \(64, 64\)'):
         ours.TimmClassifier(backbone, img_size=64)
-    swin = ours.TimmClassifier(dict(SWIN, use_rpb=True), img_size=(96, 128)).backbone
+    swin = ours.TimmClassifier(
+        dict(SWIN, attention=dict(type='TableBias')), img_size=(96, 128)
+    ).backbone
     assert swin.window_size == swin.pretrain_grid == (3, 4)
     with pytest.raises(ValueError, match='img_size must be multiples of 32 pixels for a RoPENAT'):
         ours.TimmClassifier(NAT, img_size=112)

@@ -20,7 +20,7 @@ CONFIGS = {
 }
 POSITIONS: dict[str, dict] = {  # arguments of the backbone
     'ape': dict(rope=None, use_ape=True),
-    'bias': dict(rope=None, use_rpb=True),
+    'bias': dict(rope=None, attention=dict(type='TableBias')),
     'none': dict(rope=None),
     'axial': dict(rope=dict(type='AxialRoPE', theta=100.0)),  # Swin: 50, see ``backbone_of``
     'mixed': dict(rope=dict(type='MixedRoPE', theta=10.0)),

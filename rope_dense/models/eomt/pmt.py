@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ...backbones import RoPEViT
 from ...backbones.archs import DINOV3, DINOV3_ROPE, ViTArch
-from ...backbones.attention import Attention
+from ...backbones.attention import Place
 from ...backbones.block import Block
 from ...backbones.layers import build_norm, module_list
 from ...backbones.vit import build_block
@@ -64,7 +64,8 @@ class PMT(MaskQueries):
         settings = BLOCKS | dict(num_heads=max(1, embed_dims // 64)) | (blocks or {})
         arch = ViTArch(embed_dims=embed_dims, depth=num_blocks, **settings)
         self.laterals = nn.ModuleList(Lateral(embed_dims) for _ in range(num_laterals))
-        self.blocks = module_list(build_block(arch, Attention, 0.0) for _ in range(num_blocks))
+        places = (Place(arch.grid, index=index, depth=num_blocks) for index in range(num_blocks))
+        self.blocks = module_list(build_block(arch, place, 0.0) for place in places)
         self.norm = build_norm(arch.norm_cfg, embed_dims)
 
     def join(self, backbone: RoPEViT) -> None:

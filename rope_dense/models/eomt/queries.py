@@ -222,7 +222,7 @@ def check_backbone(backbone: RoPEViT, eomt: EoMT) -> None:
             'on, which must attend globally'
         )
     if isinstance(backbone.blocks[-1].attn, DecomposedBiasAttention):
-        raise ValueError('use_rel_pos=True: queries have no relative position')
+        raise ValueError('attention DecomposedBias: queries have no relative position')
     if (backbone.norm is None) == (eomt.norm is None):
         raise ValueError(
             'EoMT predicts from normalised tokens: set final_norm=True in the backbone, or '
