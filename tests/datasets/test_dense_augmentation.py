@@ -488,6 +488,18 @@ def test_copy_blend_is_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(images, before)
 
 
+def test_copies_lie_within_the_image_not_its_padding() -> None:
+    """Objects that are taller than an image are not copied to it."""
+    images, samples = batch(number=4)
+    samples[0].set_metainfo(dict(img_shape=(12, 48)))
+    samples[1].gt_instances.bboxes[:2] = torch.tensor([[3.0, 2, 30, 11], [3, 2, 20, 30]])
+    blend = MixUpCopyBlend(min_area=40.0, num_objects=99)
+    _, out = blend.copy_blend(images, samples, 0.5)
+    added = out[0].gt_instances.bboxes[2:]
+    assert len(added) and added[:, 1].min() >= 0 and added[:, 3].max() <= 12
+    assert len(added) < len(out[1].gt_instances) - 3  # whose image is as high as the batch
+
+
 def test_one_of_the_two_in_its_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     monkeypatch.setattr(batch_module, 'mix_up', lambda *args: calls.append('mixup') or args[:2])

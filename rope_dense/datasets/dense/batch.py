@@ -31,8 +31,8 @@ class MixUpCopyBlend(nn.Module):
 
     MixUp is tried first, as published: image i becomes beta x_i + (1 - beta) x_(i - 1) with the
     objects of both, beta uniform in ``ratio`` and the same for a batch. If it is not applied,
-    CopyBlend puts up to ``num_objects`` objects of the batch at random places of each image, by the
-    same sum over their boxes and a margin.
+    CopyBlend puts up to ``num_objects`` objects of the batch at random places of each image, not of
+    its padding, by the same sum over their boxes and a margin.
 
     The source chooses objects by the area of the annotation in the original image; here it is the
     area of the box in the batch.
@@ -91,9 +91,11 @@ class MixUpCopyBlend(nn.Module):
         ]
         blended = images.clone()
         for index, sample in enumerate(samples):
-            copies = [sample.gt_instances]
-            for source, box, instance in random.sample(pool, min(self.num_objects, len(pool))):
-                place = self.draw_place(box, size)
+            copies, room = [sample.gt_instances], sample.img_shape[:2]  # without its padding
+            fitting = [item for item in pool if has_place(item[1], room)]
+            number = min(self.num_objects, len(fitting))
+            for source, box, instance in random.sample(fitting, number):
+                place = self.draw_place(box, room)
                 copies.append(moved(instance, place))
                 box, place = self.with_margin(box, place, size)
                 patch = images[source, :, box[1] : box[3], box[0] : box[2]]
@@ -139,6 +141,11 @@ def pixels_of(box: Sequence[float], size: tuple[int, int]) -> Box:
     left, right = (int(min(max(x, 0), width)) for x in box[0::2])
     top, bottom = (int(min(max(y, 0), height)) for y in box[1::2])
     return left, top, right, bottom
+
+
+def has_place(box: Box, size: tuple[int, int]) -> bool:
+    """Return True if a box has a place in an image of (height, width)."""
+    return box[2] - box[0] <= size[1] and box[3] - box[1] <= size[0]
 
 
 def moved(instance: InstanceData, place: Box) -> InstanceData:
