@@ -25,9 +25,9 @@ from ..utils.validation import check_choice, check_integer, check_number
 from .grid import Coordinates, RopeScaling, build_coordinates
 from .rotation import PairLayout, Rotary
 
-Series = Literal['radians', 'periods', 'bands']
-AxisOrder = Literal['xy', 'yx', 'alternating']
-AXIS_ORDERS: dict[AxisOrder, tuple[int, ...] | None] = dict(xy=(0, 1), yx=(1, 0), alternating=None)
+Series = Literal['radians', 'periods']
+AxisOrder = Literal['xy', 'yx']
+AXIS_ORDERS: dict[AxisOrder, tuple[int, ...]] = dict(xy=(0, 1), yx=(1, 0))
 
 
 class FixedFrequencies(Protocol):
@@ -240,8 +240,6 @@ class AxialRoPE(GridRoPE):
             values (the paper's appendix A).
         series: see ``axis_frequencies``.
         axes: 'xy' if the first half of the pairs rotates with x, 'yx' if with y (EVA-02, DINOv3).
-            'alternating' if pairs 0, 2, ... rotate with x and 1, 3, ... with y: the paper's formula
-            as printed (equation 12), which its released weights do not follow.
         k_rope: the first D / k_rope channels of each head are rotated; ``head_dim`` is a multiple
             of 4 k_rope.
         shared: whether all heads have the same frequencies. Otherwise the h heads share out one
@@ -284,8 +282,7 @@ class AxialRoPE(GridRoPE):
 
     @property
     def supports_ntk(self) -> bool:
-        fixed = not self.learned and self.series != 'bands'
-        return fixed and self.shared and self.axes != 'alternating'
+        return not self.learned and self.shared
 
     def frequency_source(self) -> Tensor | FixedFrequencies:
         if self.learned:
@@ -458,19 +455,18 @@ def linear_angles(positions: Tensor, freqs: Tensor) -> Tensor:
     return (positions[..., None, None] * freqs).sum(-3)
 
 
-def axial_frequencies(of_axes: Sequence[Tensor], order: Sequence[int] | None = None) -> Tensor:
+def axial_frequencies(of_axes: Sequence[Tensor], order: Sequence[int]) -> Tensor:
     """Frequencies of pairs that rotate along one of A axes each: [A, h or 1, P].
 
     Args:
         of_axes: frequencies along each axis, [h or 1, P / A].
-        order: the axes as they come in a head: all pairs of one axis, then all of the next; None if
-            the axes alternate from pair to pair.
+        order: the axes as they come in a head: all pairs of one axis, then all of the next.
     """
     zeros = torch.zeros_like(of_axes[0])
-    rows = []
-    for axis, series in enumerate(of_axes):
-        parts = [series if other == axis else zeros for other in order or range(len(of_axes))]
-        rows.append(torch.stack(parts, -1).flatten(-2) if order is None else torch.cat(parts, -1))
+    rows = [
+        torch.cat([series if other == axis else zeros for other in order], -1)
+        for axis, series in enumerate(of_axes)
+    ]
     return torch.stack(rows)
 
 
@@ -491,13 +487,9 @@ def axis_frequencies(
     ``radians``  theta ** (-k / n) (Heo et al.; EVA-02 and Perception Encoder with theta = 10000)
     ``periods``  2 pi theta ** (-k / n): periods theta ** (k / n), for coordinates in [-1, 1]
                  (DINOv3 with theta = 100; the buffers of its first release are these in bfloat16)
-    ``bands``    pi (1 + (theta / 2 - 1) k / (n - 1)), linear, for coordinates in [-1, 1]: the
-                 highest has theta / 2 periods (EVA-02's code, ``pixel``; no released weights)
     ===========  ===================================================================================
     """
     step = 2 * num_axes
-    if series == 'bands':
-        return math.pi * torch.linspace(1, theta / 2, head_dim // step, device=device)
     exponents = torch.arange(0, head_dim, step, device=device, dtype=torch.float32) / head_dim
     geometric = theta**-exponents
     return 2 * math.pi * geometric if series == 'periods' else geometric

@@ -122,8 +122,8 @@ def rope_settings(random: Random) -> dict | None:
         type='AxialRoPE',
         theta=choice((10.0, 100.0)),
         learned=choice((True, False)),
-        series=choice(('radians', 'periods', 'bands')),
-        axes=choice(('xy', 'yx', 'alternating')),
+        series=choice(('radians', 'periods')),
+        axes=choice(('xy', 'yx')),
         k_rope=choice((1, 2)),
         shared=choice((True, False)),
     )
@@ -142,8 +142,7 @@ def scaling_settings(random: Random, rope: dict | None) -> dict | None:
     types = ['none']
     if coordinates.get('type', 'index') == 'index' and 'reference' not in coordinates:
         types += ['linear', 'by_parts']
-        fixed = rope['type'] == 'AxialRoPE' and not rope['learned'] and rope['series'] != 'bands'
-        if fixed and rope['shared'] and rope['axes'] != 'alternating':
+        if rope['type'] == 'AxialRoPE' and not rope['learned'] and rope['shared']:
             types += ['ntk']
     return choice(
         (

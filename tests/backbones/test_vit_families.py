@@ -368,12 +368,6 @@ def test_scaling_is_refused_where_coordinates_fit_the_grid(name: str):
     RoPEViT(arch=small(name), rope_scaling=dict(type='none', temperature='log'))
 
 
-def test_scaling_that_needs_a_theta_is_refused_for_bands():
-    rope = dict(type='AxialRoPE', series='bands')
-    with pytest.raises(ValueError, match="type 'ntk' changes the theta"):
-        RoPEViT(arch=small('small'), rope=rope, rope_scaling=dict(type='ntk'))
-
-
 # ---------------------------------------------------------------- the final norm in files
 
 

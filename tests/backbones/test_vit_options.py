@@ -464,7 +464,7 @@ ROPES = {
     'none': None,
     'log-axial': dict(LOG_AXIAL, k_rope=1),
     '2D': dict(type='AxialRoPE', axes='yx', pair_layout='half', k_rope=2, shared=False),
-    'learned, alternating': dict(type='AxialRoPE', learned=True, axes='alternating'),
+    'learned': dict(type='AxialRoPE', learned=True),
     'raster': dict(type='RasterRoPE', learned=True),
     'mixed': dict(type='MixedRoPE'),
 }

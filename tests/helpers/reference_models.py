@@ -413,9 +413,7 @@ def frequencies(rope: dict, weights: Weights, heads: int, head_dim: int, place: 
             rows.append(torch.tensor(values, dtype=torch.float64))
         axes.append(torch.stack(rows) if learned is None else learned[axis])
     order, zero = rope.get('axes', 'xy'), torch.zeros_like(axes[0])
-    if order == 'alternating':
-        x, y = (torch.stack(parts, -1).flatten(1) for parts in ((axes[0], zero), (zero, axes[1])))
-    elif order == 'xy':
+    if order == 'xy':
         x, y = torch.cat([axes[0], zero], 1), torch.cat([zero, axes[1]], 1)
     else:
         x, y = torch.cat([zero, axes[0]], 1), torch.cat([axes[1], zero], 1)
@@ -427,8 +425,6 @@ def axis_frequency(rope: dict, index: int, total: int) -> float:
         low, high = rope.get('low', math.pi), rope.get('high', 10 * math.pi)
         return low * (high / low) ** (index / total)
     theta, series = rope.get('theta', 100.0), rope.get('series', 'radians')
-    if series == 'bands':
-        return math.pi * (1 + (theta / 2 - 1) * index / max(total - 1, 1))
     return theta ** (-index / total) * (2 * math.pi if series == 'periods' else 1)
 
 

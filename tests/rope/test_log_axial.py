@@ -95,17 +95,6 @@ def test_2d_rope_with_frequencies_of_each_head(k_rope: int):
     torch.testing.assert_close(rope.fixed_frequencies().of_axis(), torch.tensor(expected))
 
 
-def test_alternating_axes_are_equation_12():
-    """Pair 2 t rotates with x and 2 t + 1 with y, both with theta ** (-t / (d / 4))."""
-    angles = rotary_of(AxialRoPE(16, 2, axes='alternating'), (2, 3)).angles[:, 0]
-    for row in range(2):
-        for column in range(3):
-            for t in range(4):
-                frequency, token = 100 ** (-t / 4), angles[3 * row + column]
-                assert token[2 * t] == pytest.approx(frequency * column)
-                assert token[2 * t + 1] == pytest.approx(frequency * row)
-
-
 # ---------------------------------------------------------------- share of the channels
 
 
@@ -244,7 +233,6 @@ def test_scaling_is_refused_because_the_coordinates_are_normalized():
     [
         dict(type='LogAxialRoPE', coordinates=dict(type='index')),
         dict(type='AxialRoPE', shared=False),
-        dict(type='AxialRoPE', axes='alternating'),
     ],
 )
 def test_scaling_of_theta_is_refused_where_frequencies_are_no_single_series(rope: dict):
