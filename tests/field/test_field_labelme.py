@@ -323,6 +323,7 @@ def test_folders_of_splits(tmp_path: Path, images: str, labels: str) -> None:
         ('.', 'annotations', '{}.jpg'),
         ('JPEGImages', 'json', 'C:\\Users\\me\\{}.jpg'),
         ('day/one', 'day/one', '{}.jpg'),
+        ('images', 'annots', '{}.jpg'),
     ],
 )
 def test_one_folder_is_split_by_a_hash(tmp_path: Path, images: str, labels: str, path: str) -> None:

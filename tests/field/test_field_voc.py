@@ -353,6 +353,15 @@ def splits_of_images(root: Path) -> None:
         write(root / 'annotations' / f'{split}.xml', xml(thing()))
 
 
+def a_folder_of_another_name(root: Path) -> None:
+    """As the kangaroo data set: images/ and annots/."""
+    for stem in '01':
+        image(root / 'images' / f'{stem}.jpg')
+        write(root / 'annots' / f'{stem}.xml', xml(thing()))
+    write(root / 'train.txt', '0')
+    write(root / 'val.txt', '1')
+
+
 def beside_in_images(root: Path) -> None:
     for split in ('train', 'val'):
         image(root / 'images' / split / f'{split}.jpg')
@@ -387,6 +396,7 @@ FOLDERS: dict[Callable[[Path], None], tuple[str, str, str]] = {
     splits_of_labels: ('train.jpg', 'val.jpg', 'by folder'),
     splits_of_images: ('train/train.jpg', 'val/val.jpg', 'by folder'),
     beside_in_images: ('train.jpg', 'val.jpg', 'by folder'),
+    a_folder_of_another_name: ('0.jpg', '1.jpg', 'by ImageSets (train.txt, val.txt)'),
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from .files import Images, list_files, read_json, read_text, subfolders
 from .label_files import labelled_stems, stems_of, with_unlabelled
 from .objects import Labels, Report
-from .splits import SPLITS, by_folder, by_hash, check_unlabelled
+from .splits import SPLITS, by_folder, by_hash, check_unlabelled, unnamed
 
 LABEL_FOLDERS = ('annotations', 'annotation', 'labels', 'label', 'json', 'jsons', 'ann', 'labelme')
 IMAGE_FOLDERS = ('images', 'image', 'imgs', 'img', 'jpegimages')
@@ -38,6 +38,9 @@ def labels_in(home: Path) -> Labels | None:
             return Labels(folders[name], images or home)
     if images and has_labelme(images):
         return Labels(images, images)
+    for folder in unnamed(folders, {*LABEL_FOLDERS, *IMAGE_FOLDERS}) if images else ():
+        if has_labelme(folder):
+            return Labels(folder, images)
     return Labels(home, home) if has_labelme(home) else None
 
 

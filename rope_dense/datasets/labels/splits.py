@@ -43,6 +43,15 @@ def found_by_name(find: Callable[[str], Labels | None]) -> dict[str, Labels]:
     return {split: labels for split, labels in found.items() if labels}
 
 
+def unnamed(folders: Mapping[str, Path], names: Collection[str]) -> list[Path]:
+    """Folders, by their names in lower case, that may have labels under a name of their own.
+
+    Args:
+        names: usual names of folders for labels and images, which were tried.
+    """
+    return [path for name, path in folders.items() if name not in {*names, *SPLIT_NAMES}]
+
+
 def in_folders(find: Callable[[str], Labels | None], homes: Iterable[Path]) -> dict[str, Labels]:
     """The labels of each split, or of the training split only; none for no folders of splits.
 

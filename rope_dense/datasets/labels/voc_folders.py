@@ -21,7 +21,7 @@ from .files import (
 )
 from .label_files import labelled_stems, stems_of
 from .objects import Labels, Report
-from .splits import SPLIT_NAMES, SPLITS, Splits, by_hash, in_folders, only
+from .splits import SPLIT_NAMES, SPLITS, Splits, by_hash, in_folders, only, unnamed
 
 LABEL_FOLDERS = ('annotations', 'annotation', 'xmls', 'xml', 'labels', 'label')
 IMAGE_FOLDERS = ('jpegimages', 'images', 'image', 'imgs', 'img', 'jpgimages', 'pngimages')
@@ -86,6 +86,9 @@ def labels_in(home: Path) -> Labels | None:
             return Labels(folders[name], images or home)
     if images and has_voc(walk(images, ('.xml',))):
         return Labels(images, images)
+    for folder in unnamed(folders, {*LABEL_FOLDERS, *IMAGE_FOLDERS}) if images else ():
+        if has_voc(walk(folder, ('.xml',))):
+            return Labels(folder, images)
     names = sorted(name for name in os.listdir(home) if name.lower().endswith('.xml'))
     directly = [os.path.join(home, name) for name in names if not name.startswith('.')]
     return Labels(home, home) if has_voc(directly) else None
