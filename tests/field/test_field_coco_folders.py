@@ -51,6 +51,8 @@ def all_objects(found: Reading) -> list[list]:
     'train, val, images',
     [
         ('annotations/instances_train2017.json', 'annotations/instances_val2017.json', '{}2017'),
+        ('coco/annotations/instances_train2017.json', 'coco/annotations/instances_val2017.json',
+         'coco/{}2017'),
         ('annotations/instances_train2014.json', 'annotations/instances_val2014.json', '{}2014'),
         ('annotations/instances_train.json', 'annotations/instances_val.json', 'images/{}'),  # CVAT
         ('annotations/train.json', 'annotations/val.json', 'images/{}'),

@@ -73,7 +73,9 @@ def image_folders(path: Path, home: Path, split: str) -> list[Path]:
 
     Folders that name the split of the file, such as train_images, come before the others.
     """
-    tops = tops_of(home)
+    tops, above = tops_of(home), path.parent.parent
+    if above != home and above.is_relative_to(home):  # the data set is in a folder of its own
+        tops += tops_of(above)
     words = {word for name in relative(path, home).split('/') for word in words_of(name)}
     own = [
         (words.isdisjoint(words_of(folder.name)), folder)
