@@ -45,8 +45,8 @@ class DistanceChannels(Attention):
         ones = torch.ones_like(squares)
         q, k = torch.cat([2 * place, -ones, -squares], 1), torch.cat([place, squares, ones], 1)
         pair = torch.stack([q, k], 1)  # [H W, 2, 4]
-        before = x.shape[1] - len(pair)
-        pair = torch.cat([pair.new_zeros(before, 2, 4), pair]).expand(len(x), -1, -1, -1)
+        before = x.shape[1] - pair.shape[0]
+        pair = torch.cat([pair.new_zeros(before, 2, 4), pair]).expand(x.shape[0], -1, -1, -1)
         pair = pair if plan is None else plan.partition(pair)
         q, k = pair[:, None].unbind(3)  # [B or W, 1, n, 4]
         return q * (C / HEADS) ** 0.5, k  # the scale is of all channels
@@ -91,6 +91,16 @@ def test_the_bias_is_between_tokens_of_the_grid(windows: bool) -> None:
     mask[..., PREFIX:, PREFIX:] = False
     expected = random_attention(Attention)(split(with_copies), size, mask=mask)
     torch.testing.assert_close(split(out), expected)
+
+
+@pytest.mark.slow
+def test_channels_are_exported_with_any_size() -> None:
+    kind, size = dict(type=DistanceChannels), torch.export.Dim.DYNAMIC
+    model = RoPEViT(VIT, attention=kind, window_size=3, window_block_indexes=(0,)).eval()
+    sizes = {0: size, 2: size, 3: size}
+    graph = torch.export.export(model, (torch.randn(2, 3, 64, 112),), dynamic_shapes=(sizes,))
+    image = torch.randn(3, 3, 128, 80)
+    torch.testing.assert_close(graph.module()(image), model(image))
 
 
 @pytest.mark.parametrize(
