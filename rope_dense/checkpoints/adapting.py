@@ -17,7 +17,7 @@ from ..rope import AxialRoPE, GridRoPE, MixedRoPE
 from ..utils.sizes import Size
 from .errors import CheckpointError
 from .incompatible import IncompatibleKeys, compare
-from .keys import ADAPTER, StateDict
+from .keys import StateDict
 from .publishers.dinov3 import PERIODS
 from .tables import check_grid, find_grid, has_entries_like, in_tokens, resize
 
@@ -31,7 +31,7 @@ OUTPUT_NORM = re.compile(r'norm(\d+)\.(weight|bias)')
 KEEP_INIT = (
     OUTPUT_NORM,
     re.compile(r'blocks\.\d+\.attn\.rel_pos_[hw]'),
-    re.compile(ADAPTER),
+    re.compile(r'.+\.lora\.(down|up)'),
     re.compile(r'.+\.num_batches_tracked'),  # which nothing of a backbone depends on
 )
 ROUNDING = 1e-5  # radians per patch; published axial frequencies have 4e-8

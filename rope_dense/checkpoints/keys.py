@@ -1,4 +1,16 @@
-"""Key layouts: tables of keys, and what they do to a state dict.
+"""Key layouts: rows of two names, and what they do to a state dict.
+
+A row has the name of a weight in a published file and ours; None on a side that has no such weight.
+The first row that matches the whole of a key counts; a key without a row keeps its name. In names,
+
+- ``#`` is a number, ``*`` is any text; in both names of a row, the same of them in the same order;
+- ``{a,b}``, once in a name, are alternatives. In both names they belong together: the row stands
+  for two or more. In one name, their tensors are equal parts of the other's along its first axis:
+  from ``{q,k,v}.weight`` to ``qkv.weight`` they are concatenated, on the way back it is split;
+- ``%``, in one name, is the number of a block, from 0: tensors of all blocks are stacked along the
+  second axis of the other's.
+
+``reversed_rows`` are the way back.
 
 Letters: L blocks, h heads, P rotated channel pairs of a head, N tokens of the grid, C channels.
 """
@@ -11,6 +23,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,19 +32,14 @@ from torch import Tensor
 from .errors import CheckpointError, listed, shortened
 
 StateDict = dict[str, Tensor]
-# From the pattern of a key (the whole of it; the first that matches counts) to the new key, or to
-# None: dropped on purpose. Keys that no pattern matches keep their names.
-# {q,k} in a new key: the tensor is split into equal chunks along its first axis.
-# {q,k} in a pattern: the tensors of these keys are concatenated, in this order.
-# * in a new key: the number of a block; frequencies of all blocks, [2, L, h, P], become [2, h, P]
-# of each. The opposite is ``stack_blocks``.
-KeyTable = dict[str, str | None]
+Row = tuple[str | None, str | None]  # published, ours
+Rows = list[Row]
+Rule = tuple[tuple[str, ...], tuple[str, ...]]  # tensors of all old names; to all new ones, or none
 
-VIT_BLOCK = r'blocks\.\d+\.attn\.qkv\.weight'
-SWIN_BLOCK = r'layers\.(\d+)\.blocks\.(\d+)\.attn\.qkv\.weight'
-VIT_FREQS = r'blocks\.([^.]+)\.attn\.rope\.freqs'
-ADAPTER = r'.+\.lora\.(down|up)'
-SWIN_FREQS = r'layers\.([^.]+)\.blocks\.([^.]+)\.attn\.rope\.freqs'
+NUMBER = r'(\d+|%)'  # % in the new keys of a tensor of all blocks
+LETTERS = {'#': NUMBER, '%': NUMBER, '*': '(.+)'}
+VIT_BLOCK = 'blocks.#.attn.qkv.weight'
+SWIN_BLOCK = 'layers.#.blocks.#.attn.qkv.weight'
 
 
 @dataclass(frozen=True)
@@ -39,23 +48,29 @@ class Layout:
 
     Attributes:
         name: for messages.
-        signs: patterns; a state dict has this layout if each matches one of its keys. The first
+        signs: names; a state dict has this layout if each matches one of its keys. The first
             matches a weight of each block.
-        keys: table from its keys to ours.
-        tensors: from the pattern of a key to a function that returns the tensor in our shape.
+        keys: rows of its keys and ours.
+        tensors: from the name of a key to a function that returns the tensor in our shape.
         has_cls_pos_embed: its pos_embed may begin with the position of the class token, see
             ``fold_cls_pos_embed``.
         test: another condition on its state dicts.
         has_reference: the grid of its pos_embed is the reference grid of its coordinates.
+
+    Raises:
+        ValueError: see ``check_rows``.
     """
 
     name: str
     signs: tuple[str, ...]
-    keys: KeyTable
+    keys: Rows
     tensors: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
     has_cls_pos_embed: bool = False
     test: Callable[[StateDict], bool] | None = None
     has_reference: bool = False
+
+    def __post_init__(self) -> None:
+        check_rows(self.keys)
 
     def fits(self, weights: StateDict) -> bool:
         """True if a state dict has this layout."""
@@ -73,38 +88,132 @@ class Layout:
 
     def reshaped(self, key: str, tensor: Tensor) -> Tensor:
         """A weight in our shape, under its own key."""
-        pattern, _ = find_row(key, self.tensors)
         with shape_errors(key):
-            return self.tensors[pattern](tensor) if pattern else tensor
+            for name, reshape in self.tensors.items():
+                if matches(key, name):
+                    return reshape(tensor)
+        return tensor
 
 
-def has(keys: Iterable[str], pattern: str) -> bool:
-    """True if the pattern matches the whole of a key."""
-    return any(re.fullmatch(pattern, key) for key in keys)
+# ---------------------------------------------------------------- rows
 
 
-def new_keys(key: str, table: KeyTable) -> list[str]:
-    """The new keys that a table gives a key: one or several; none if the table drops it."""
-    pattern, match = find_row(key, table)
-    if match is None:
-        return [key]
-    new = table[pattern]
-    return [] if new is None else expand_braces(match.expand(new))
+def within(old: str, new: str, *rows: Row) -> Rows:
+    """Rows whose names follow these and a dot, as those of a block do."""
+    return [(a and f'{old}.{a}', b and f'{new}.{b}') for a, b in rows]
 
 
-def find_row(key: str, table: Iterable[str]) -> tuple[str, re.Match | None]:
-    """The first pattern of a table that matches a key, and the match; '' and None without one."""
-    for pattern in table:
-        for alternative in expand_braces(pattern):
-            if match := re.fullmatch(alternative, key):
-                return pattern, match
-    return '', None
+def reversed_rows(rows: Rows) -> Rows:
+    """The way back.
+
+    Raises:
+        ValueError: it is not exact, see ``check_rows``.
+    """
+    back = [(new, old) for old, new in rows]
+    check_rows(back)
+    return back
 
 
-def expand_braces(key: str) -> list[str]:
-    """'a.{q,k}' is 'a.q' and 'a.k'."""
-    match = re.fullmatch(r'(.*)\{(.+)\}(.*)', key)
-    return [match[1] + name + match[3] for name in match[2].split(',')] if match else [key]
+def check_rows(rows: Rows) -> None:
+    """Raise ValueError for a row whose names do not agree, or that a row before it hides."""
+    for index, row in enumerate(rows):
+        for rule in rules(row):
+            for name in rule[0]:
+                if first := find_match(re.sub('[#%]', '2718', name), rows[:index]):
+                    raise ValueError(f'{row} is never used: {first.rule} is before it')
+
+
+@cache
+def rules(row: Row) -> tuple[Rule, ...]:
+    """The rules that a row stands for; none if only the other side has such a weight.
+
+    Raises:
+        ValueError: its names do not agree.
+    """
+    if row[0] is None:
+        return ()
+    old, new = alternatives(row[0]), () if row[1] is None else alternatives(row[1])
+    names = (*old, *new)
+    if new and len({''.join(re.findall('[#*]', name)) for name in names}) > 1:
+        raise ValueError(f'{row}: both names need the same # and *, in the same order')
+    if (blocks := ''.join(names).count('%')) and (blocks > 1 or len(names) != 2):
+        raise ValueError(f'{row}: % is for one of two names without braces')
+    if len(old) == 1 or len(new) <= 1:
+        return ((old, new),)
+    if len(old) != len(new):
+        raise ValueError(f'{row}: both names need as many alternatives')
+    return tuple(((a,), (b,)) for a, b in zip(old, new, strict=True))
+
+
+@cache
+def alternatives(name: str) -> tuple[str, ...]:
+    """'a.{q,k}' is 'a.q' and 'a.k'.
+
+    Raises:
+        ValueError: it has other braces.
+    """
+    match = re.fullmatch(r'([^{}]*)\{([^{}]+)\}([^{}]*)', name)
+    if match is None and re.search('[{}]', name):
+        raise ValueError(f'{name}: one pair of braces at most')
+    return tuple(match[1] + x + match[3] for x in match[2].split(',')) if match else (name,)
+
+
+@cache
+def pattern(name: str) -> re.Pattern[str]:
+    """The regular expression of a name without braces, with a group for each letter."""
+    return re.compile(''.join(LETTERS.get(letter, re.escape(letter)) for letter in name))
+
+
+def matches(key: str, name: str) -> bool:
+    """True if a name stands for the whole of a key."""
+    return any(pattern(x).fullmatch(key) for x in alternatives(name))
+
+
+def has(keys: Iterable[str], name: str) -> bool:
+    """True if a name stands for one of the keys."""
+    return any(matches(key, name) for key in keys)
+
+
+# ---------------------------------------------------------------- keys
+
+
+class Match(NamedTuple):
+    """The rule of a key.
+
+    Attributes:
+        place: of its tensor among those that become one: the old name's, or the block's number.
+        new: the new keys; ``%`` stays.
+    """
+
+    rule: Rule
+    place: int
+    new: list[str]
+
+
+def find_match(key: str, rows: Rows) -> Match | None:
+    """The first rule that matches a key."""
+    for row in rows:
+        for rule in rules(row):
+            for place, old in enumerate(rule[0]):
+                if found := pattern(old).fullmatch(key):
+                    texts = list(found.groups())
+                    if '%' in old:
+                        number = texts.pop(re.findall('[#*%]', old).index('%'))
+                        place = int(number) if number.isdigit() else 0
+                    return Match(rule, place, [filled(new, texts) for new in rule[1]])
+    return None
+
+
+def filled(name: str, texts: list[str]) -> str:
+    """A name with texts in place of # and *."""
+    left = iter(texts)
+    return re.sub('[#*]', lambda _: next(left), name)
+
+
+def new_keys(key: str, rows: Rows) -> list[str]:
+    """The new keys that rows give a key: one or several; none if they drop it."""
+    match = find_match(key, rows)
+    return [key] if match is None else match.new
 
 
 @contextmanager
@@ -118,68 +227,69 @@ def shape_errors(key: str) -> Iterator[None]:
         ) from error
 
 
-def renamed(weights: StateDict, table: KeyTable) -> StateDict:
-    """The weights under the names of a table, split and concatenated as it says.
+def renamed(weights: StateDict, rows: Rows) -> StateDict:
+    """The weights under their new names, split, concatenated and stacked as the rows say.
 
     Raises:
-        CheckpointError: a name has more tensors than the table gives it, or tensors do not have the
+        CheckpointError: a name has more tensors than its row gives it, or tensors do not have the
             shapes of the layout.
     """
-    sources: dict[str, StateDict] = defaultdict(dict)
+    parts: dict[str, dict[str, tuple[Match | None, Tensor]]] = defaultdict(dict)
     for key, tensor in weights.items():
+        match = find_match(key, rows)
         with shape_errors(key):
-            chunks = split(tensor, new_keys(key, table))
+            chunks = split(tensor, [key] if match is None else match.new)
         for name, chunk in chunks.items():
-            sources[name][key] = chunk
-    return {name: concatenated(name, chunks, table) for name, chunks in sources.items()}
+            parts[name][key] = match, chunk
+    return {name: joined(name, parts[name], weights) for name in parts}
 
 
 def split(tensor: Tensor, names: list[str]) -> StateDict:
     """A tensor under its new names: itself, equal chunks of it, or a slice for each block."""
-    if len(names) == 1 and '*' in names[0]:
-        return {names[0].replace('*', str(i)): x for i, x in enumerate(tensor.unbind(1))}
+    if len(names) == 1 and '%' in names[0]:
+        return {names[0].replace('%', str(i)): x for i, x in enumerate(tensor.unbind(1))}
     if len(names) <= 1:
         return dict.fromkeys(names, tensor)
     return dict(zip(names, tensor.tensor_split(len(names)), strict=True))
 
 
-def concatenated(name: str, chunks: StateDict, table: KeyTable) -> Tensor:
-    """The tensors that a table gives one name, concatenated in the order of its pattern.
+def joined(
+    name: str, parts: Mapping[str, tuple[Match | None, Tensor]], weights: StateDict
+) -> Tensor:
+    """The tensors that a rule gives one name, concatenated or stacked in its order.
 
     Args:
-        chunks: the tensors by their old keys.
+        parts: the tensors and their matches, by their old keys.
+        weights: all, which tell the number of blocks.
     """
-    patterns = {find_row(key, table)[0] for key in chunks}
-    alternatives = expand_braces(patterns.pop())
-    if patterns or len(chunks) > len(alternatives):
+    of_name = {match and match.rule for match, _ in parts.values()}
+    rule = of_name.pop()
+    if of_name:
         raise CheckpointError(
-            f'the checkpoint has {shortened(name)} more than once: {listed(sorted(chunks))}'
+            f'the checkpoint has {shortened(name)} more than once: {listed(sorted(parts))}'
         )
-    if len(alternatives) == 1:
-        return next(iter(chunks.values()))
-    keys = [key for pattern in alternatives for key in chunks if re.fullmatch(pattern, key)]
+    places = {match.place if match else 0: tensor for match, tensor in parts.values()}
+    tensors = [places[place] for place in sorted(places)]
+    old = ('',) if rule is None else rule[0]
+    if '%' in old[0]:
+        check_blocks(old[0], places, parts, weights)
+        with shape_errors(name):
+            return torch.stack(tensors, 1)
     with shape_errors(name):
-        return torch.cat([chunks[key] for key in keys])
+        return torch.cat(tensors) if len(old) > 1 else tensors[0]
 
 
-def stack_blocks(weights: StateDict, name: str) -> StateDict:
-    """Weights with the frequencies of all blocks of a ViT, [2, h, P] each, in one [2, L, h, P].
-
-    Raises:
-        CheckpointError: a block has none.
-    """
-    freqs = {key: tensor for key, tensor in weights.items() if re.fullmatch(VIT_FREQS, key)}
-    if not freqs:
-        return weights
-    blocks = [key for key in weights if re.fullmatch(VIT_BLOCK, key)]
-    keys = [f'blocks.{index}.attn.rope.freqs' for index in range(len(blocks))]
-    if set(keys) != set(freqs):
+def check_blocks(
+    name: str, numbers: Iterable[int], keys: Iterable[str], weights: StateDict
+) -> None:
+    """Raise CheckpointError unless all blocks of the weights have one of the keys of a name."""
+    start = name.partition('%')[0]
+    blocks = {key.removeprefix(start).partition('.')[0] for key in weights if key.startswith(start)}
+    if set(numbers) != set(range(len(blocks))):
         raise CheckpointError(
             f'frequencies of {len(blocks)} blocks cannot be put into one tensor: the checkpoint '
-            f'has {listed(freqs)}'
+            f'has {listed(keys)}'
         )
-    others = {key: tensor for key, tensor in weights.items() if key not in freqs}
-    return {**others, name: torch.stack([freqs[key] for key in keys], 1)}
 
 
 def refuse_adapters(weights: StateDict) -> None:
@@ -187,7 +297,7 @@ def refuse_adapters(weights: StateDict) -> None:
 
     The weights alone do not tell the scale of an adapter (``alpha``), so it cannot be merged here.
     """
-    if adapters := [key for key in weights if re.fullmatch(ADAPTER, key)]:
+    if adapters := [key for key in weights if matches(key, '*.lora.{down,up}')]:
         raise CheckpointError(
             f'these weights have adapters (LoRA), {listed(adapters)}: load them into their model, '
             'call backbone.merge_lora() and save its state_dict'

@@ -9,10 +9,10 @@ from mmengine.registry import WEIGHT_INITIALIZERS
 from ..backbones.base import Backbone
 from ..utils.sizes import Size
 from .adapting import LoadReport, adapt, check_reference, find_incompatible
-from .architectures import looks_like
 from .errors import CheckpointError, listed
 from .fetch import Location, fetch
 from .keys import Layout, StateDict, new_keys
+from .likeness import looks_like
 from .publishers import OURS, find_layout
 from .read import read_checkpoint
 from .weights import select_weights

@@ -26,10 +26,10 @@ from torch import Tensor, nn
 from ..backbones import RoPEViT
 from ..backbones.block import Block
 from ..backbones.layers import to_map
+from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import CheckpointError
 from ..checkpoints.fetch import fetch
 from ..checkpoints.incompatible import compare
-from ..checkpoints.models import convert_detector
 from ..checkpoints.read import read_checkpoint
 from ..utils.sizes import Size
 from ..utils.validation import check_settings

@@ -12,9 +12,9 @@ from mmengine.registry import MODELS
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
+from ..checkpoints.detectors import convert_detector, find_detector, to_published
 from ..checkpoints.fetch import fetch
-from ..checkpoints.keys import KeyTable, Layout, StateDict, new_keys
-from ..checkpoints.models import convert_detector, find_detector, to_published
+from ..checkpoints.keys import Layout, Rows, StateDict, new_keys
 from ..checkpoints.publishers import TARGETS, find_layout
 from ..checkpoints.read import read_checkpoint
 from ..checkpoints.weights import select_weights
@@ -120,11 +120,11 @@ def write(weights: StateDict, path: Path, wrapper: str | None) -> None:
         raise UsageError(f'{path}: cannot be written ({error})') from error
 
 
-def table(weights: StateDict, layout: Layout, keys: KeyTable) -> str:
-    """One line for each key of the source; ``keys`` is what becomes of our keys."""
+def table(weights: StateDict, layout: Layout, rows: Rows) -> str:
+    """One line for each key of the source; ``rows`` are our keys and the new ones."""
     lines = []
     for key, tensor in weights.items():
-        new = [name for ours in new_keys(key, layout.keys) for name in new_keys(ours, keys)]
-        name = 'same' if new == [key] else ' + '.join(new) or 'dropped'
+        new = [name for ours in new_keys(key, layout.keys) for name in new_keys(ours, rows)]
+        name = 'same' if new == [key] else ' + '.join(new).replace('%', '*') or 'dropped'
         lines.append(f'{key} {list(tensor.shape)} -> {name}')
     return '\n'.join(lines)

@@ -10,9 +10,9 @@ from mmengine.runner import CheckpointLoader
 from torch import Tensor, nn
 
 from ..backbones.base import Backbone
+from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import listed
 from ..checkpoints.fetch import Location, fetch
-from ..checkpoints.models import convert_detector
 from ..checkpoints.read import read_ahead, read_checkpoint
 from ..checkpoints.weights import check_plain
 from ..utils.config_parts import nodes

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from ..backbones.base import Backbone
 from ..checkpoints import CheckpointError
 from ..checkpoints.adapting import can_load
-from ..checkpoints.architectures import has_sizes
 from ..checkpoints.fetch import fetch
 from ..checkpoints.incompatible import compare
 from ..checkpoints.keys import StateDict
+from ..checkpoints.likeness import has_sizes
 from ..checkpoints.load import load_weights
 from ..checkpoints.publishers import find_layout
 from ..checkpoints.read import read_ahead

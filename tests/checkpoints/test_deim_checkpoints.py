@@ -16,13 +16,12 @@ from helpers import deim
 from helpers.edgecrafter import VARIABLE, edgecrafter
 from helpers.grid import CONFIGS
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.checkpoints.models import (
+from rope_dense.checkpoints.detectors import (
     PUBLISHED_MODELS,
     convert_detector,
     find_detector,
     to_published,
 )
-from rope_dense.checkpoints.publishers.deim import pattern, replacement
 from rope_dense.project.weights import check_tested_weights, load_from_source
 from rope_dense_command import command
 
@@ -305,8 +304,3 @@ def test_a_trained_layer_of_transformers_is_refused() -> None:
 def test_weights_of_another_detector_are_refused() -> None:
     with pytest.raises(CheckpointError, match='not the weights of a detector of EdgeCrafter'):
         to_published(deim.ours('s').state_dict(), 'edgecrafter')
-
-
-def test_rows_are_regular_expressions() -> None:
-    assert pattern('a.#.b.*') == r'a\.(\d+)\.b\.(.+)'
-    assert replacement('c.#.0.*') == r'c.\1.0.\2'

@@ -8,7 +8,7 @@ import pytest
 
 import rope_dense_command
 from rope_dense.backbones.layers import TableResize
-from rope_dense.checkpoints.models import PUBLISHED_MODELS
+from rope_dense.checkpoints.detectors import PUBLISHED_MODELS
 from rope_dense.checkpoints.publishers import TARGETS
 from rope_dense.datasets.generated.files import FORMATS, ShapesSettings
 from rope_dense.datasets.generated.shapes import COLORS

@@ -20,7 +20,7 @@ from torch import nn
 
 from helpers.dinov3_source import dinov3
 from helpers.grid import CONFIGS, read, readme_variants, value
-from rope_dense.checkpoints.models import PUBLISHED_MODELS
+from rope_dense.checkpoints.detectors import PUBLISHED_MODELS
 
 FOLDER = CONFIGS / 'depth'
 LINEAR = 'linear_dinov3-b_8xb2-38k_nyu-416x544'

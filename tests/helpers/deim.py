@@ -9,8 +9,9 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from rope_dense.backbones import RoPEViT
-from rope_dense.checkpoints.keys import KeyTable, renamed
-from rope_dense.checkpoints.publishers.dinov3 import HF_GELU_KEYS, HF_SWIGLU_KEYS
+from rope_dense.checkpoints.detectors import PUBLISHED_MODELS, split_backbone, without_constants
+from rope_dense.checkpoints.keys import renamed
+from rope_dense.checkpoints.publishers import find_layout
 from rope_dense.models.deim.detector import DEIM
 
 CLASSES = 7
@@ -25,110 +26,13 @@ WIDTHS = dict(
 VIT = dict(embed_dims=32, depth=4, num_heads=2, mlp_ratio=2.0)
 MAPS = (1, 2, 3)
 
-TINY_KEYS: KeyTable = {  # a bias in all of qkv, no LayerScale (1 here)
-    r'model\.layer\.(\d+)\.attention\.{q_proj,k_proj,v_proj}\.bias': r'blocks.\1.attn.qkv.bias',
-    r'.+\.lambda1': None,
-}
-
-# transformers' names; the first part of a name says whose they are. deimv2 -> ours.
-CONV = r'\.(conv\.weight)'
-BN = r'\.norm\.(.+)'
-BLOCKS = {'fpn': 'top_down', 'pan': 'bottom_up'}
-
-
-def conv_keys(theirs: str, ours: str) -> KeyTable:
-    """A convolution and its norm."""
-    number = theirs.count('(') + 1
-    return {theirs + CONV: rf'{ours}.\{number}', theirs + BN: rf'{ours}.bn.\{number}'}
-
-
-def mlp_keys(theirs: str, ours: str, layers: int = 3) -> KeyTable:
-    number = theirs.count('(') + 1
-    return {
-        rf'{theirs}\.layers\.{index}\.(.+)': rf'{ours}.{2 * index}.\{number}'
-        for index in range(layers)
-    }
-
-
-def attention_keys(theirs: str, ours: str) -> KeyTable:
-    number = theirs.count('(') + 1
-    table: KeyTable = {
-        theirs + r'\.{q_proj,k_proj,v_proj}\.' + name: f'{ours}.in_proj.{name}'
-        for name in ('weight', 'bias')
-    }
-    return table | {theirs + r'\.o_proj\.(.+)': rf'{ours}.out_proj.\{number}'}
-
-
-def detector_keys() -> KeyTable:
-    sta = 'model.conv_encoder.spatial_tuning_adapter.'.replace('.', r'\.')
-    aifi, layer = r'model\.encoder\.aifi\.0\.layers\.0', r'model\.decoder\.layers\.(\d+)'
-    head = 'bbox_head.'
-    ours = head + r'decoder.layers.\1'
-    table: KeyTable = {
-        r'(class|bbox)_embed\..+': None,  # those of the decoder once more
-        r'model\.enc_output\..+': None,  # not in the source; replaced by nothing here
-        r'model\.decoder\.(up|reg_scale)': None,
-        r'.+\.num_points_scale': None,
-        **conv_keys(sta + 'stem_conv', 'neck.stem'),
-        **{
-            k: v
-            for i in range(3)
-            for k, v in conv_keys(f'{sta}conv{i + 2}', f'neck.downs.{i}').items()
-        },
-        **conv_keys(r'model\.conv_encoder\.fusion_proj\.(\d)', r'neck.fusions.\1'),
-        **attention_keys(aifi + r'\.self_attn', 'encoder.attention.self_attn'),
-        aifi + r'\.self_attn_layer_norm\.(.+)': r'encoder.attention.norm1.\1',
-        aifi + r'\.mlp\.layers\.0\.(.+)': r'encoder.attention.linear1.\1',
-        aifi + r'\.mlp\.layers\.1\.(.+)': r'encoder.attention.linear2.\1',
-        aifi + r'\.final_layer_norm\.(.+)': r'encoder.attention.norm2.\1',
-        **conv_keys(r'model\.encoder\.lateral_convs\.(\d)', r'encoder.laterals.\1'),
-        **conv_keys(r'model\.encoder\.downsample_convs\.(\d)\.conv1', r'encoder.downs.\1.0'),
-        **conv_keys(r'model\.encoder\.downsample_convs\.(\d)\.conv2', r'encoder.downs.\1.1'),
-        r'model\.denoising_class_embed\.(.+)': head + r'denoising.labels.\1',
-        r'model\.enc_score_head\.(.+)': head + r'selection.cls.\1',
-        **mlp_keys(r'model\.enc_bbox_head', head + 'selection.reg'),
-        **mlp_keys(r'model\.decoder\.query_pos_head', head + 'decoder.query_pos'),
-        **mlp_keys(r'model\.decoder\.pre_bbox_head', head + 'decoder.pre_bbox'),
-        **mlp_keys(r'model\.decoder\.bbox_embed\.(\d+)', head + r'decoder.reg_branches.\1'),
-        **mlp_keys(r'model\.decoder\.lqe_layers\.(\d+)\.reg_conf', head + r'decoder.quality.\1', 2),
-        r'model\.decoder\.class_embed\.(\d+)\.(.+)': head + r'decoder.cls_branches.\1.\2',
-        **attention_keys(layer + r'\.self_attn', ours + '.self_attn'),
-        layer + r'\.self_attn_layer_norm\.(.+)': ours + r'.norm1.\2',
-        layer + r'\.encoder_attn\.(.+)': ours + r'.cross_attn.\2',
-        layer + r'\.gateway\.(.+)': ours + r'.gateway.\2',
-        layer + r'\.mlp\.{gate_proj,up_proj}\.weight': ours + '.ffn.in_proj.weight',
-        layer + r'\.mlp\.{gate_proj,up_proj}\.bias': ours + '.ffn.in_proj.bias',
-        layer + r'\.mlp\.down_proj\.(.+)': ours + r'.ffn.out_proj.\2',
-        layer + r'\.final_layer_norm\.(.+)': ours + r'.norm2.\2',
-    }
-    for name, block in BLOCKS.items():
-        old, new = rf'model\.encoder\.{name}_blocks\.(\d)', rf'encoder.{block}.\1'
-        table |= conv_keys(old + r'\.conv1', new + '.split') | conv_keys(
-            old + r'\.conv2', new + '.merge'
-        )
-        for i in range(2):
-            csp = rf'{old}\.csp_rep{i + 1}'
-            table |= conv_keys(rf'{csp}\.conv1', f'{new}.csp.{i}.split')
-            for j, kind in enumerate(('conv3x3', 'conv1x1')):
-                theirs = rf'{csp}\.bottlenecks\.(\d)\.conv{j + 1}'
-                table |= conv_keys(theirs, rf'{new}.csp.{i}.blocks.\2.{kind}')
-    return table
-
 
 def to_ours(model: nn.Module) -> dict[str, Tensor]:
-    """transformers' weights under our names."""
-    prefix = 'model.conv_encoder.backbone.'
-    weights = model.state_dict()
-    backbone = {k.removeprefix(prefix): x for k, x in weights.items() if k.startswith(prefix)}
-    others = {k: x for k, x in weights.items() if not k.startswith(prefix)}
-    if not len(backbone['embeddings.register_tokens'][0]):
-        del backbone['embeddings.register_tokens']
-    gated = any('mlp.gate_proj' in key for key in backbone)
-    table = HF_SWIGLU_KEYS if gated else HF_GELU_KEYS
-    if any(key.endswith('k_proj.bias') for key in backbone):  # ViT-T
-        table = TINY_KEYS | table
-    ours = {f'backbone.{key}': x for key, x in renamed(backbone, table).items()}
-    return ours | renamed(others, detector_keys())
+    """transformers' weights, or what is in place of them, under our names."""
+    layout = PUBLISHED_MODELS['transformers']
+    backbone, others = split_backbone(renamed(model.state_dict(), layout.keys))
+    backbone = without_constants(find_layout(backbone, layout.name).to_ours(backbone))
+    return {**{f'backbone.{key}': x for key, x in backbone.items()}, **others}
 
 
 def randomise(model: nn.Module, scale: float = 1.0) -> None:

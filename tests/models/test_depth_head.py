@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from helpers.dinov3_source import dinov3
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.checkpoints.models import convert_detector
+from rope_dense.checkpoints.detectors import convert_detector
 from rope_dense.models.depth_head import DepthBins, DPTDepthHead, LinearDepthHead
 
 C, SIZES = 32, [(64, 96), (80, 112)]  # the second has odd numbers of patches

@@ -1,29 +1,28 @@
 """Key layouts of published checkpoints: the table, and which layout a checkpoint has.
 
 To add a publisher, write a file beside this one and name it in ``PUBLISHERS``. The file has
-``LAYOUTS``: each a ``Layout`` with the keys that tell it from others (``signs``), a table from its
-keys to ours (``keys``; None drops a key on purpose), and functions for tensors whose shape is not
-ours (``tensors``). A key that no table names keeps its name; strict loading finds out whether the
-model has it. ``resformer.py`` is the shortest example. tests/checkpoints/test_checkpoint_layouts.py
+``LAYOUTS``: each a ``Layout`` with the keys that tell it from others (``signs``), rows of its keys
+and ours (``keys``, see ``checkpoints.keys``), and functions for tensors whose shape is not ours
+(``tensors``). A key that no row names keeps its name; strict loading finds out whether the model
+has it. ``resformer.py`` is the shortest example. tests/checkpoints/test_checkpoint_layouts.py
 checks names and shapes of the published files against timm's models.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ..errors import CheckpointError, listed, shortened
-from ..keys import SWIN_BLOCK, VIT_BLOCK, KeyTable, Layout, StateDict
+from ..keys import Layout, Rows, StateDict, alternatives, pattern
 from . import deim, dinov3, naver, perception, resformer, sam3, shi_labs, timm_vit
 
 # Of earlier versions: frequencies of all blocks in one tensor, other names of q and v biases.
-EARLIER_KEYS: KeyTable = {
-    **timm_vit.NAMES,
-    r'layers\.(\d+)\.rope\.freqs': r'layers.\1.blocks.*.attn.rope.freqs',
-}
-OURS = Layout('ours', (f'{VIT_BLOCK}|{SWIN_BLOCK}',), EARLIER_KEYS)
+EARLIER: Rows = [
+    *timm_vit.NAMES,
+    ('layers.#.rope.freqs', 'layers.#.blocks.%.attn.rope.freqs'),
+]
+OURS = Layout('ours', ('{blocks,layers.#.blocks}.#.attn.qkv.weight',), EARLIER)
 # In this order: the first layout that fits is taken.
 PUBLISHERS = (naver, shi_labs, resformer, dinov3, deim, sam3, perception, timm_vit)
 LAYOUTS = (*(layout for publisher in PUBLISHERS for layout in publisher.LAYOUTS), OURS)
@@ -34,20 +33,20 @@ class Target:
     """A layout to convert ours to.
 
     Attributes:
-        keys: from weights in our layout to what becomes of their keys.
+        keys: from weights in our layout to the rows of their keys and the new ones.
         from_ours: the conversion; it does not change its argument.
         wrapper: key of the weights in a PyTorch file, or None if they are at its top.
     """
 
-    keys: Callable[[StateDict], KeyTable]
+    keys: Callable[[StateDict], Rows]
     from_ours: Callable[[StateDict], StateDict]
     wrapper: str | None
 
 
 TARGETS = {
-    'ours': Target(lambda weights: {}, dict, 'state_dict'),
-    'naver': Target(lambda weights: naver.TO_NAVER_KEYS, naver.to_naver, 'model'),
-    'timm': Target(timm_vit.to_timm_keys, timm_vit.to_timm, None),
+    'ours': Target(lambda weights: [], dict, 'state_dict'),
+    'naver': Target(lambda weights: naver.TO_NAVER, naver.to_naver, 'model'),
+    'timm': Target(timm_vit.to_timm_rows, timm_vit.to_timm, None),
 }
 
 
@@ -67,8 +66,9 @@ def find_layout(weights: StateDict, name: str, model_keys: Collection[str] = ())
             return layout
     if 2 * sum(key in model_keys for key in weights) > len(weights):
         return OURS
-    block = re.compile(rf'(.+\.)({"|".join(layout.signs[0] for layout in LAYOUTS)})')
-    prefixes = {match[1] for key in weights if (match := block.fullmatch(key))}
+    blocks = [pattern(f'*.{x}') for layout in LAYOUTS for x in alternatives(layout.signs[0])]
+    found = [block.fullmatch(key) for key in weights for block in blocks]
+    prefixes = {f'{match[1]}.' for match in found if match}
     advice = f'. Perhaps prefix={shortened(min(prefixes, key=len))!r}' if prefixes else ''
     raise CheckpointError(
         f'{name}: the layout of its keys is not known, they are {listed(weights, 4)}; '

@@ -10,42 +10,41 @@ from __future__ import annotations
 import torch
 
 from ..errors import CheckpointError
-from ..keys import VIT_BLOCK, KeyTable, Layout, StateDict
+from ..keys import VIT_BLOCK, Layout, Row, Rows, StateDict, within
 
 PERIODS = 'rope.periods'  # compared with the model's, not loaded
-META_KEYS: KeyTable = {
-    r'storage_tokens': 'reg_token',
-    r'rope_embed\.periods': PERIODS,
-    r'mask_token': None,  # of pre-training
-    r'local_cls_norm\..+': None,  # of the class token of small crops, in pre-training
-    r'projectors\..+': None,  # of EUPE's distillation
-    r'(blocks\.\d+\.)ls([12])\.gamma': r'\1gamma_\2',
-    r'(blocks\.\d+\.attn\.qkv\.)bias': r'\1{q_bias,k_bias,v_bias}',
-    r'blocks\.\d+\.attn\.qkv\.bias_mask': None,  # which hides k_bias
-    r'(blocks\.\d+\.mlp\.)w1\.(.+)': r'\1fc1_g.\2',
-    r'(blocks\.\d+\.mlp\.)w2\.(.+)': r'\1fc1_x.\2',
-    r'(blocks\.\d+\.mlp\.)w3\.(.+)': r'\1fc2.\2',
-}
+META_GATED: Rows = [('blocks.#.mlp.{w1,w2,w3}.*', 'blocks.#.mlp.{fc1_g,fc1_x,fc2}.*')]
+META: Rows = [
+    ('storage_tokens', 'reg_token'),
+    ('rope_embed.periods', PERIODS),
+    ('mask_token', None),  # of pre-training
+    ('local_cls_norm.*', None),  # of the class token of small crops, in pre-training
+    ('projectors.*', None),  # of EUPE's distillation
+    ('blocks.#.ls#.gamma', 'blocks.#.gamma_#'),
+    ('blocks.#.attn.qkv.bias', 'blocks.#.attn.qkv.{q,k,v}_bias'),
+    ('blocks.#.attn.qkv.bias_mask', None),  # which hides k_bias
+]
 
-HF_BLOCK = r'(?:model\.)?layer\.(\d+)\.'
-HF_KEYS: KeyTable = {
-    r'embeddings\.cls_token': 'cls_token',
-    r'embeddings\.register_tokens': 'reg_token',
-    r'embeddings\.mask_token': None,  # of pre-training
-    r'embeddings\.patch_embeddings\.(.+)': r'patch_embed.proj.\1',
-    HF_BLOCK + r'(norm[12]\..+)': r'blocks.\1.\2',
-    HF_BLOCK + r'attention\.{q_proj,k_proj,v_proj}\.weight': r'blocks.\1.attn.qkv.weight',
-    HF_BLOCK + r'attention\.([qkv])_proj\.bias': r'blocks.\1.attn.qkv.\2_bias',
-    HF_BLOCK + r'attention\.o_proj\.(.+)': r'blocks.\1.attn.proj.\2',
-    HF_BLOCK + r'layer_scale([12])\.lambda1': r'blocks.\1.gamma_\2',
-    HF_BLOCK + r'mlp\.down_proj\.(.+)': r'blocks.\1.mlp.fc2.\2',
-}
-HF_GELU_KEYS: KeyTable = {HF_BLOCK + r'mlp\.up_proj\.(.+)': r'blocks.\1.mlp.fc1.\2', **HF_KEYS}
-HF_SWIGLU_KEYS: KeyTable = {
-    HF_BLOCK + r'mlp\.gate_proj\.(.+)': r'blocks.\1.mlp.fc1_g.\2',
-    HF_BLOCK + r'mlp\.up_proj\.(.+)': r'blocks.\1.mlp.fc1_x.\2',
-    **HF_KEYS,
-}
+
+def hf_rows(*mlp: Row) -> Rows:
+    """Rows of Hugging Face's, with those of the first layers of an MLP."""
+    block: Rows = [
+        *mlp,
+        ('norm#.*', 'norm#.*'),
+        ('attention.{q,k,v}_proj.weight', 'attn.qkv.weight'),
+        ('attention.{q,k,v}_proj.bias', 'attn.qkv.{q,k,v}_bias'),
+        ('attention.o_proj.*', 'attn.proj.*'),
+        ('layer_scale#.lambda1', 'gamma_#'),
+        ('mlp.down_proj.*', 'mlp.fc2.*'),
+    ]
+    return [
+        ('embeddings.cls_token', 'cls_token'),
+        ('embeddings.register_tokens', 'reg_token'),
+        ('embeddings.mask_token', None),  # of pre-training
+        ('embeddings.patch_embeddings.*', 'patch_embed.proj.*'),
+        *within('layer.#', 'blocks.#', *block),
+        *within('model.layer.#', 'blocks.#', *block),
+    ]
 
 
 class MetaLayout(Layout):
@@ -68,13 +67,14 @@ class MetaLayout(Layout):
         return ours
 
 
-HF_QUERY = HF_BLOCK + r'attention\.q_proj\.weight'
+HF_BLOCK = '{layer,model.layer}.#'
+HF_QUERY = f'{HF_BLOCK}.attention.q_proj.weight'
 LAYOUTS = (
-    MetaLayout('Meta DINOv3', (VIT_BLOCK, 'storage_tokens'), META_KEYS),
+    MetaLayout('Meta DINOv3', (VIT_BLOCK, 'storage_tokens'), META + META_GATED),
     Layout(
         'Hugging Face DINOv3 with SwiGLU',
-        (HF_QUERY, HF_BLOCK + r'mlp\.gate_proj\.weight'),
-        HF_SWIGLU_KEYS,
+        (HF_QUERY, f'{HF_BLOCK}.mlp.gate_proj.weight'),
+        hf_rows(('mlp.{gate,up}_proj.*', 'mlp.fc1_{g,x}.*')),
     ),
-    Layout('Hugging Face DINOv3', (HF_QUERY,), HF_GELU_KEYS),
+    Layout('Hugging Face DINOv3', (HF_QUERY,), hf_rows(('mlp.up_proj.*', 'mlp.fc1.*'))),
 )

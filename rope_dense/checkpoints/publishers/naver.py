@@ -5,48 +5,46 @@ Letters: L blocks, h heads, P rotated channel pairs of a head, C channels.
 
 from __future__ import annotations
 
-import re
-
 from torch import Tensor
 
 from ..errors import CheckpointError
 from ..keys import (
     SWIN_BLOCK,
-    SWIN_FREQS,
     VIT_BLOCK,
-    VIT_FREQS,
-    KeyTable,
     Layout,
+    Rows,
     StateDict,
+    matches,
     refuse_adapters,
     renamed,
-    stack_blocks,
+    reversed_rows,
 )
 
 VIT_PAIRS = 32  # P of all published ViTs: heads of 64 channels
 SWIN_PAIRS = 16  # and of all published Swins
+VIT_FREQS = 'blocks.%.attn.rope.freqs'
+SWIN_FREQS = 'layers.#.blocks.#.attn.rope.freqs'
 
-NAVER_VIT_KEYS: KeyTable = {
-    r'freqs': 'blocks.*.attn.rope.freqs',  # [2, L, C / 2]
-    r'freqs_t_[xy]': None,  # positions of the pre-training grid
-    r'head\..+': None,
-}
-NAVER_SWIN_KEYS: KeyTable = {
-    r'(.+\.attn\.)rope_freqs': r'\1rope.freqs',
-    r'.+\.rope_t_[xy]': None,  # positions in a window
-    r'.+\.relative_position_index': None,  # which the backbone computes
-    r'.+\.relative_coords_table': None,
-    r'.+\.attn_mask': None,  # of the pre-training image size
-    r'head\..+': None,
-}
-TO_NAVER_KEYS: KeyTable = {
-    VIT_FREQS: 'freqs',
-    SWIN_FREQS: r'layers.\1.blocks.\2.attn.rope_freqs',
-}
+VIT: Rows = [
+    ('freqs', VIT_FREQS),  # [2, L, C / 2]
+    ('freqs_t_{x,y}', None),  # positions of the pre-training grid
+    ('head.*', None),
+]
+SWIN: Rows = [
+    ('layers.#.blocks.#.attn.rope_freqs', SWIN_FREQS),
+    ('*.attn.rope_t_{x,y}', None),  # positions in a window
+    ('*.relative_position_index', None),  # which the backbone computes
+    ('*.relative_coords_table', None),
+    ('*.attn_mask', None),  # of the pre-training image size
+    ('head.*', None),
+]
+TO_NAVER = reversed_rows(VIT + SWIN)
 # Parts that none of its models has.
 OTHERS = (
-    r'reg_token|norm_pre\..+|'
-    r'blocks\.\d+\.(attn\.(norm\..+|qkv\.[qv]_bias)|mlp\.(fc1_g|norm)\..+)'
+    'reg_token',
+    'norm_pre.*',
+    'blocks.#.attn.{norm.*,qkv.q_bias,qkv.v_bias}',
+    'blocks.#.mlp.{fc1_g,norm}.*',
 )
 
 
@@ -56,13 +54,9 @@ def by_head(freqs: Tensor) -> Tensor:
 
 
 LAYOUTS = (
-    Layout('naver Swin', (r'layers\.\d+\.blocks\.\d+\.attn\.rope_freqs',), NAVER_SWIN_KEYS),
-    Layout(
-        'Swin with relative position bias',
-        (SWIN_BLOCK, r'.+\.relative_position_index'),
-        NAVER_SWIN_KEYS,
-    ),
-    Layout('naver ViT', (VIT_BLOCK, 'freqs'), NAVER_VIT_KEYS, {'freqs': by_head}),
+    Layout('naver Swin', ('layers.#.blocks.#.attn.rope_freqs',), SWIN),
+    Layout('Swin with relative position bias', (SWIN_BLOCK, '*.relative_position_index'), SWIN),
+    Layout('naver ViT', (VIT_BLOCK, 'freqs'), VIT, {'freqs': by_head}),
 )
 
 
@@ -73,16 +67,16 @@ def to_naver(weights: StateDict) -> StateDict:
         CheckpointError: naver has no such model.
     """
     refuse_adapters(weights)
-    if others := [key for key in weights if re.fullmatch(OTHERS, key)]:
+    if others := [key for key in weights if any(matches(key, name) for name in OTHERS)]:
         raise CheckpointError(f'naver has no model with {others[0]}: use --to timm or ours')
     for key, tensor in weights.items():
-        for pattern, pairs in ((VIT_FREQS, VIT_PAIRS), (SWIN_FREQS, SWIN_PAIRS)):
-            if re.fullmatch(pattern, key) and tensor.shape[-1:] != (pairs,):
+        for freqs, pairs in ((VIT_FREQS, VIT_PAIRS), (SWIN_FREQS, SWIN_PAIRS)):
+            if matches(key, freqs) and tensor.shape[-1:] != (pairs,):
                 raise CheckpointError(
                     f"{key} is {list(tensor.shape)}: naver's frequencies have {pairs} pairs for "
                     'each head and mix x and y'
                 )
-    naver = renamed(stack_blocks(weights, 'freqs'), TO_NAVER_KEYS)
+    naver = renamed(weights, TO_NAVER)
     if 'freqs' in naver:
         naver['freqs'] = naver['freqs'].flatten(2)  # [2, L, C / 2]
     return naver

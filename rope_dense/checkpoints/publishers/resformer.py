@@ -1,11 +1,11 @@
 """The key layout of ResFormer (Tian et al., CVPR 2023)."""
 
-from ..keys import VIT_BLOCK, KeyTable, Layout
+from ..keys import VIT_BLOCK, Layout, Rows
 
-CONV = r'pos_embed\.embed_layer\.(weight|bias)'
-KEYS: KeyTable = {
-    CONV: r'sine_embed.conv.\1',
-    r'(blocks\.\d+\.attn)\.get_v\.(weight|bias)': r'\1.local.\2',
-    r'head\..+': None,
-}
-LAYOUTS = (Layout('ResFormer', (VIT_BLOCK, CONV), KEYS),)
+CONV = 'pos_embed.embed_layer.*'
+ROWS: Rows = [
+    (CONV, 'sine_embed.conv.*'),
+    ('blocks.#.attn.get_v.*', 'blocks.#.attn.local.*'),
+    ('head.*', None),
+]
+LAYOUTS = (Layout('ResFormer', (VIT_BLOCK, CONV), ROWS),)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..keys import SWIN_BLOCK, KeyTable, Layout
+from ..keys import SWIN_BLOCK, Layout, Rows, within
 
 
 def bias_rows(table: Tensor) -> Tensor:
@@ -20,33 +20,29 @@ def bias_rows(table: Tensor) -> Tensor:
     return table.flip(1, 2).flatten(1).T
 
 
-NAT_BLOCK = r'levels\.\d+\.blocks\.\d+\.attn\.qkv\.weight'
-BLOCK = r'(?:levels|layers)\.(\d+\.blocks\.\d+\.)'
-KEYS: KeyTable = {
-    rf'{BLOCK}gamma([12])': r'layers.\1gamma_\2',
-    rf'{BLOCK}attn\.rpb': r'layers.\1attn.relative_position_bias_table',
-    r'levels\.(.+)': r'layers.\1',
-    r'head\..+': None,
-}
-VIT_KEYS: KeyTable = {
-    r'layers\.(\d+)\.attn\.rpb': r'blocks.\1.attn.relative_position_bias_table',
-    r'layers\.\d+\.attn\.relative_position_index': None,  # which the backbone computes
-    r'layers\.(\d+)\.(.+)': r'blocks.\1.\2',
-    r'head\..+': None,
-}
-TABLES = {r'.+\.attn\.rpb': bias_rows}
+TABLE = 'attn.relative_position_bias_table'
+BLOCK: Rows = [('gamma#', 'gamma_#'), ('attn.rpb', TABLE)]
+ROWS: Rows = [
+    *within('levels.#.blocks.#', 'layers.#.blocks.#', *BLOCK),
+    *within('layers.#.blocks.#', 'layers.#.blocks.#', *BLOCK),
+    ('levels.*', 'layers.*'),
+    ('head.*', None),
+]
+VIT: Rows = [
+    ('layers.#.attn.rpb', f'blocks.#.{TABLE}'),
+    ('layers.#.attn.relative_position_index', None),  # which the backbone computes
+    ('layers.#.*', 'blocks.#.*'),
+    ('head.*', None),
+]
+TABLES = {'*.attn.rpb': bias_rows}
 LAYOUTS = (
-    Layout('SHI-Labs NAT', (NAT_BLOCK,), KEYS, TABLES),
-    Layout('SHI-Labs DiNAT-s', (SWIN_BLOCK, r'.+\.attn\.rpb'), KEYS, TABLES),
+    Layout('SHI-Labs NAT', ('levels.#.blocks.#.attn.qkv.weight',), ROWS, TABLES),
+    Layout('SHI-Labs DiNAT-s', (SWIN_BLOCK, '*.attn.rpb'), ROWS, TABLES),
     # Not their neighbourhood attention, which has smaller tables and no such buffer.
     Layout(
         'SHI-Labs ViT',
-        (
-            r'layers\.\d+\.attn\.qkv\.weight',
-            r'layers\.\d+\.attn\.rpb',
-            r'.+\.relative_position_index',
-        ),
-        VIT_KEYS,
+        ('layers.#.attn.qkv.weight', 'layers.#.attn.rpb', '*.relative_position_index'),
+        VIT,
         TABLES,
     ),
 )

@@ -6,10 +6,10 @@ from mmengine.logging import print_log
 from torch import nn
 
 from ...backbones import RoPEViT
+from ...checkpoints.detectors import read_eomt
 from ...checkpoints.errors import CheckpointError
 from ...checkpoints.incompatible import compare
 from ...checkpoints.load import load_weights
-from ...checkpoints.models import read_eomt
 
 
 def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | None = None) -> None:

@@ -10,9 +10,10 @@ import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from helpers.deim import CLASSES, attention_keys, close, conv_keys, mlp_keys, randomise
+from helpers.deim import CLASSES, close, randomise
 from helpers.edgecrafter import edgecrafter
-from rope_dense.checkpoints.keys import KeyTable, renamed
+from rope_dense.checkpoints.keys import Rows, renamed
+from rope_dense.checkpoints.publishers.deim import COMPUTED, EDGECRAFTER
 from rope_dense.models.deim.predictions import Targets
 
 HIDDEN, COUNTS, LAYERS = 32, [3, 0, 4], 3
@@ -23,67 +24,17 @@ MASK_WEIGHTS = WEIGHTS | dict(loss_mask_ce=5, loss_mask_dice=5)
 SIDE = 96
 
 
-def encoder_keys() -> KeyTable:
-    block = r'(fpn|pan)_blocks\.(\d)'
-    attention = r'encoder\.0\.layers\.0'
-    table: KeyTable = {
-        **attention_keys(attention + r'\.self_attn', 'attention.self_attn'),
-        attention + r'\.self_attn\.in_proj_(.+)': r'attention.self_attn.in_proj.\1',
-        attention + r'\.self_attn\.(out_proj.+)': r'attention.self_attn.\1',
-        attention + r'\.((norm|linear)[12].+)': r'attention.\1',
-        **conv_keys(r'lateral_convs\.(\d)', r'laterals.\1'),
-        **conv_keys(r'downsample_convs\.(\d)\.0\.cv1', r'downs.\1.0'),
-        **conv_keys(r'downsample_convs\.(\d)\.0\.cv2', r'downs.\1.1'),
-        **conv_keys(block + r'\.cv1', r'\1.\2.split'),
-        **conv_keys(block + r'\.cv4', r'\1.\2.merge'),
-    }
-    for i in range(2):
-        csp = rf'{block}\.cv{i + 2}\.0'
-        table |= conv_keys(csp + r'\.conv1', rf'\1.\2.csp.{i}.split')
-        for j, kind in enumerate(('conv3x3', 'conv1x1')):
-            theirs = rf'{csp}\.bottlenecks\.(\d)\.conv{j + 1}'
-            table |= conv_keys(theirs, rf'\1.\2.csp.{i}.blocks.\3.{kind}')
-    return table
+def part(theirs: str, ours: str) -> Rows:
+    """Rows of a part of the detector alone, without its prefix in either."""
+    rows = COMPUTED + EDGECRAFTER
+    return [
+        (old.removeprefix(theirs), new and new.removeprefix(ours))
+        for old, new in rows
+        if old and old.startswith((theirs, '*'))
+    ]
 
 
-def head_keys() -> KeyTable:
-    layer, ours = r'decoder\.layers\.(\d)', r'decoder.layers.\1'
-    return {
-        r'(decoder\.)?(up|reg_scale)': None,
-        r'.+num_points_scale': None,
-        'anchors|valid_mask': None,
-        **mask_keys(),
-        r'denoising_class_embed\.(.+)': r'denoising.labels.\1',
-        r'enc_score_head\.(.+)': r'selection.cls.\1',
-        **mlp_keys('enc_bbox_head', 'selection.reg'),
-        **mlp_keys('query_pos_head', 'decoder.query_pos'),
-        **mlp_keys('pre_bbox_head', 'decoder.pre_bbox'),
-        **mlp_keys(r'dec_bbox_head\.(\d)', r'decoder.reg_branches.\1'),
-        **mlp_keys(r'decoder\.lqe_layers\.(\d)\.reg_conf', r'decoder.quality.\1', 2),
-        r'dec_score_head\.(.+)': r'decoder.cls_branches.\1',
-        layer + r'\.self_attn\.in_proj_(.+)': ours + r'.self_attn.in_proj.\2',
-        layer + r'\.linear1\.(.+)': ours + r'.ffn.in_proj.\2',
-        layer + r'\.linear2\.(.+)': ours + r'.ffn.out_proj.\2',
-    }
-
-
-def mask_keys() -> KeyTable:
-    theirs, ours = r'decoder\.segmentation_head\.', 'mask_head.'
-    return {
-        theirs + r'blocks\.(\d)\.dwconv\.(.+)': ours + r'blocks.\1.conv.\2',
-        theirs + r'blocks\.(\d)\.norm\.(.+)': ours + r'blocks.\1.norm.\2',
-        theirs + r'blocks\.(\d)\.pwconv1\.(.+)': ours + r'blocks.\1.linear.\2',
-        theirs + r'spatial_features_proj\.(.+)': ours + r'project.\1',
-        theirs + r'query_features_block\.norm_in\.(.+)': ours + r'query_norm.\1',
-        theirs + r'query_features_block\.layers\.(.+)': ours + r'query_mlp.\1',
-        theirs + r'query_features_proj\.(.+)': ours + r'query_project.\1',
-        theirs + 'bias': ours + 'bias',
-    }
-
-
-def renamed_blocks(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    names = {'fpn.': 'top_down.', 'pan.': 'bottom_up.'}
-    return {names.get(key[:4], key[:4]) + key[4:]: tensor for key, tensor in weights.items()}
+ENCODER, HEAD = part('encoder.', 'encoder.'), part('decoder.', 'bbox_head.')
 
 
 def models(
@@ -139,8 +90,8 @@ def models(
         return encoder, decoder, *ours
     randomise(encoder)
     randomise(decoder)
-    ours[0].load_state_dict(renamed_blocks(renamed(encoder.state_dict(), encoder_keys())))
-    ours[1].load_state_dict(renamed(decoder.state_dict(), head_keys()))
+    ours[0].load_state_dict(renamed(encoder.state_dict(), ENCODER))
+    ours[1].load_state_dict(renamed(decoder.state_dict(), HEAD))
     return encoder, decoder, *ours
 
 
@@ -185,9 +136,9 @@ def test_masks_in_evaluation_are_those_of_the_source() -> None:
 def test_weights_begin_as_those_of_the_source() -> None:
     """Constants are the same, and other weights as large."""
     their_encoder, decoder, encoder, head = models(masks=True, random=False)
-    expected = renamed_blocks(renamed(their_encoder.state_dict(), encoder_keys()))
+    expected = renamed(their_encoder.state_dict(), ENCODER)
     pairs = [(encoder.state_dict(), expected)]
-    pairs.append((head.state_dict(), renamed(decoder.state_dict(), head_keys())))
+    pairs.append((head.state_dict(), renamed(decoder.state_dict(), HEAD)))
     for ours, theirs in pairs:
         assert set(ours) == set(theirs)
         for name, tensor in ours.items():
@@ -255,15 +206,15 @@ def test_losses_and_gradients_are_those_of_the_source(
         assert abs(loss - expected[name]) <= 1e-5 * max(1, abs(expected[name])), name
     sum(losses.values()).backward()
     sum(expected.values()).backward()
-    for ours, theirs, table in (
-        (encoder, their_encoder, encoder_keys()),
-        (head, decoder, head_keys()),
+    for ours, theirs, rows in (
+        (encoder, their_encoder, ENCODER),
+        (head, decoder, HEAD),
     ):
         gradients = {
             name: torch.zeros_like(param) if param.grad is None else param.grad
             for name, param in theirs.named_parameters()
         }
-        expected = renamed_blocks(renamed(gradients, table))
+        expected = renamed(gradients, rows)
         largest = max(gradient.abs().max() for gradient in expected.values())
         for name, param in ours.named_parameters():
             assert (param.grad - expected[name]).abs().max() <= 5e-5 * largest, name

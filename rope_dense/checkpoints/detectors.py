@@ -7,7 +7,6 @@ test_pmt.py and test_depth_head.py.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import torch
@@ -15,11 +14,11 @@ from torch import Tensor
 
 from .adapting import BIAS
 from .errors import CheckpointError, listed
-from .keys import Layout, StateDict, find_row, has, renamed
+from .keys import Layout, StateDict, find_match, has, matches, renamed, reversed_rows
 from .load import read_weights
-from .publishers import chmv2, deim, eomt, find_layout
-from .publishers.deim import key_table
-from .publishers.dinov3 import PERIODS
+from .publishers import deim, eomt, find_layout
+from .publishers.chmv2 import CHMV2
+from .publishers.dinov3 import META, META_GATED, PERIODS
 
 BACKBONE = 'backbone.'
 SETTINGS = {'up': 0.5, 'reg_scale': 4.0}  # of the decoder; arguments of ours
@@ -38,7 +37,7 @@ class ModelLayout(Layout):
         Raises:
             CheckpointError: a key that ``keys`` does not name, or settings that are not published.
         """
-        if unknown := [key for key in weights if not find_row(key, self.keys)[0]]:
+        if unknown := [key for key in weights if find_match(key, self.keys) is None]:
             raise CheckpointError(f'{self.name}: keys not known: {listed(unknown)}')
         check_stored_settings(weights)
         backbone, others = split_backbone(super().to_ours(weights))
@@ -51,39 +50,34 @@ class ModelLayout(Layout):
 PUBLISHED_MODELS = {
     'transformers': ModelLayout(
         "transformers' DEIMv2",
-        (r'model\.enc_score_head\.weight', r'model\.conv_encoder\.fusion_proj\..+'),
-        {
-            **deim.TRANSFORMERS_COMPUTED,
-            r'model\.conv_encoder\.backbone\.(.+)': r'backbone.\1',
-            **key_table(deim.TRANSFORMERS),
-        },
+        ('model.enc_score_head.weight', 'model.conv_encoder.fusion_proj.*'),
+        [
+            *deim.TRANSFORMERS_COMPUTED,
+            ('model.conv_encoder.backbone.*', 'backbone.*'),
+            *deim.TRANSFORMERS,
+        ],
     ),
     'deimv2': ModelLayout(
         'DEIMv2',
-        (r'decoder\.dec_score_head\..+', r'backbone\.dinov3\..+'),
-        {
-            **deim.COMPUTED,
-            r'backbone\.dinov3\.(?:_model\.)?(.+)': r'backbone.\1',
-            **key_table(deim.DEIMV2),
-        },
+        ('decoder.dec_score_head.*', 'backbone.dinov3.*'),
+        [
+            *deim.COMPUTED,
+            ('backbone.dinov3._model.*', 'backbone.*'),  # of the small ViTs
+            ('backbone.dinov3.*', 'backbone.*'),
+            *deim.DEIMV2,
+        ],
     ),
     'edgecrafter': ModelLayout(
         'EdgeCrafter',
-        (r'decoder\.dec_score_head\..+', r'backbone\.backbone\..+'),
-        {
-            **deim.COMPUTED,
-            r'backbone\.backbone\.(.+)': r'backbone.\1',
-            **key_table(deim.EDGECRAFTER),
-        },
+        ('decoder.dec_score_head.*', 'backbone.backbone.*'),
+        [*deim.COMPUTED, ('backbone.backbone.*', 'backbone.*'), *deim.EDGECRAFTER],
     ),
-    'chmv2': ModelLayout(
-        "transformers' CHMv2", (r'head\.reassemble_stage\..+', r'backbone\..+'), chmv2.KEYS
-    ),
+    'chmv2': ModelLayout("transformers' CHMv2", ('head.reassemble_stage.*', 'backbone.*'), CHMV2),
 }
 EOMT = (
-    ModelLayout('Hugging Face EoMT-DINOv3', (r'class_predictor\.weight',), eomt.HF_KEYS),
-    ModelLayout("the authors' EoMT-DINOv3", (r'network\.class_head\.weight',), eomt.AUTHORS_KEYS),
-    ModelLayout("the authors' PMT", (r'network\.decoder\.class_head\.weight',), eomt.PMT_KEYS),
+    ModelLayout('Hugging Face EoMT-DINOv3', ('class_predictor.weight',), eomt.HF),
+    ModelLayout("the authors' EoMT-DINOv3", ('network.class_head.weight',), eomt.AUTHORS),
+    ModelLayout("the authors' PMT", ('network.decoder.class_head.weight',), eomt.PMT),
 )
 
 
@@ -200,8 +194,8 @@ def without_constants(ours: StateDict) -> StateDict:
     registers = ours.get('reg_token')
     small = registers is not None and not registers.numel()
     if small:
-        drop(ours, r'reg_token|norm\.(weight|bias)')
-        drop_equal(ours, r'blocks\.\d+\.gamma_[12]', 1)
+        drop(ours, '{reg_token,norm.weight,norm.bias}')
+        drop_equal(ours, 'blocks.#.gamma_#', 1)
     for key in [key for key in ours if key.endswith('.qkv.q_bias')]:
         block = key.removesuffix('q_bias')
         if small:
@@ -209,21 +203,21 @@ def without_constants(ours: StateDict) -> StateDict:
             biases = [ours.pop(f'{block}{letter}_bias', zero) for letter in 'qkv']
             ours[f'{block}bias'] = torch.cat(biases)
         else:
-            drop_equal(ours, re.escape(f'{block}k_bias'), 0)
+            drop_equal(ours, f'{block}k_bias', 0)
     if left := [key for key in ours if key.endswith('.k_bias')]:
         raise CheckpointError(f'biases of the keys, which no architecture has: {listed(left)}')
     return ours
 
 
-def drop(weights: StateDict, pattern: str) -> None:
+def drop(weights: StateDict, name: str) -> None:
     """Remove weights by their keys."""
-    for key in [key for key in weights if re.fullmatch(pattern, key)]:
+    for key in [key for key in weights if matches(key, name)]:
         del weights[key]
 
 
-def drop_equal(weights: StateDict, pattern: str, value: float) -> None:
+def drop_equal(weights: StateDict, name: str, value: float) -> None:
     """Remove weights that have one value everywhere."""
-    for key in [key for key in weights if re.fullmatch(pattern, key)]:
+    for key in [key for key in weights if matches(key, name)]:
         if not weights[key].is_meta and bool((weights[key] == value).all()):
             del weights[key]
 
@@ -257,18 +251,17 @@ def to_published(ours: StateDict, kind: str) -> StateDict:
     Raises:
         CheckpointError: they are of another detector.
     """
-    rows = deim.EDGECRAFTER if kind == 'edgecrafter' else deim.DEIMV2
-    table = key_table((new, old) for old, new in rows)
+    back = reversed_rows(deim.EDGECRAFTER if kind == 'edgecrafter' else deim.DEIMV2)
     backbone, others = split_backbone(ours)
-    unknown = [key for key in others if not find_row(key, table)[0]]
+    unknown = [key for key in others if find_match(key, back) is None]
     if unknown or not backbone:
         raise CheckpointError(
             f'these are not the weights of a detector of {PUBLISHED_MODELS[kind].name}: '
             f'{listed(unknown) or "no backbone"}'
         )
-    published = renamed(others, table)
+    published = renamed(others, back)
     if kind == 'edgecrafter':
-        prefix, weights = 'backbone.backbone.', to_ecvit(backbone)
+        prefix, weights = 'backbone.backbone.', renamed(backbone, reversed_rows(deim.ECVIT))
     elif 'reg_token' in backbone:
         prefix, weights = 'backbone.dinov3.', to_meta(backbone)
     else:
@@ -277,29 +270,12 @@ def to_published(ours: StateDict, kind: str) -> StateDict:
     return {**with_prefix(prefix, weights), **published}
 
 
-def to_ecvit(weights: StateDict) -> StateDict:
-    """ECViT's weights under EdgeCrafter's names."""
-    rows = [
-        ('reg_token', 'register_token'),
-        ('patch_embed.convs.#.bn.*', 'patch_embed.convs.#.norm.*'),
-    ]
-    return renamed(weights, key_table(rows))
-
-
 def to_meta(weights: StateDict) -> StateDict:
-    """DINOv3's weights under Meta's names, with biases of 0 of the keys."""
-    rows = [
-        ('reg_token', 'storage_tokens'),
-        ('blocks.#.gamma_1', 'blocks.#.ls1.gamma'),
-        ('blocks.#.gamma_2', 'blocks.#.ls2.gamma'),
-    ]
-    if has(weights, r'.+\.mlp\.fc1_g\.weight'):
-        names = dict(fc1_g='w1', fc1_x='w2', fc2='w3')
-        rows += [(f'blocks.#.mlp.{a}.*', f'blocks.#.mlp.{b}.*') for a, b in names.items()]
+    """DINOv3's weights under Meta's names, with biases of 0 of the keys and the mask of these."""
     weights = dict(weights)
     for key in [key for key in weights if key.endswith('.qkv.q_bias')]:
-        block, q = key.removesuffix('q_bias'), weights.pop(key)
-        zero, v = torch.zeros_like(q), weights.pop(key.replace('q_bias', 'v_bias'))
-        weights[f'{block}bias'] = torch.cat([q, zero, v])
-        weights[f'{block}bias_mask'] = torch.cat([torch.ones_like(q), zero, torch.ones_like(v)])
-    return renamed(weights, key_table(rows))
+        block, zero = key.removesuffix('q_bias'), torch.zeros_like(weights[key])
+        weights[f'{block}k_bias'] = zero
+        weights[f'{block}bias_mask'] = torch.cat([zero + 1, zero, zero + 1])
+    gated = has(weights, '*.mlp.fc1_g.weight')  # else the last layer keeps its name, fc2
+    return renamed(weights, reversed_rows(META + META_GATED if gated else META))

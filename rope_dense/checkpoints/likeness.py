@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 
 import torch
 
 from ..backbones import RoPENAT, RoPESwin, RoPEViT
 from ..backbones.base import Backbone
-from .keys import SWIN_BLOCK, VIT_BLOCK, StateDict, has
+from .keys import SWIN_BLOCK, VIT_BLOCK, StateDict, has, matches, pattern
 
 PATCHES = 'patch_embed.proj.weight'
 STEM = 'patch_embed.proj.1.weight'  # of NAT and DiNAT
@@ -17,19 +16,15 @@ STEM = 'patch_embed.proj.1.weight'  # of NAT and DiNAT
 Shapes = set[tuple[str, torch.Size]]
 
 
-def shape_of(weights: StateDict, pattern: str) -> tuple[int, ...]:
-    """Shape of the first weight whose key the pattern matches; () without one."""
-    return next((tuple(x.shape) for key, x in weights.items() if re.fullmatch(pattern, key)), ())
-
-
 def sizes_of(weights: StateDict) -> tuple[int | None, int | tuple[int, ...]]:
     """Channels of the first stage, and the number of blocks, or of blocks of each stage."""
     stages = defaultdict(set)
     for key in weights:
-        if match := re.fullmatch(SWIN_BLOCK, key):
+        if match := pattern(SWIN_BLOCK).fullmatch(key):
             stages[match[1]].add(match[2])
-    blocks = sum(bool(re.fullmatch(VIT_BLOCK, key)) for key in weights)
-    channels = (*shape_of(weights, f'{re.escape(PATCHES)}|{re.escape(STEM)}'), None)[0]
+    blocks = sum(matches(key, VIT_BLOCK) for key in weights)
+    patches = weights.get(PATCHES, weights.get(STEM))
+    channels = None if patches is None else next(iter(patches.shape), None)
     depths = tuple(len(stages[stage]) for stage in sorted(stages, key=int))
     return channels, depths or blocks
 
@@ -46,9 +41,9 @@ def has_sizes(arch: dict, weights: StateDict) -> bool:
 
 def mlp_kind(weights: StateDict) -> str:
     """As ``ViTArch.mlp``."""
-    if not has(weights, r'.+\.mlp\.fc1_g\.weight'):
+    if not has(weights, '*.mlp.fc1_g.weight'):
         return 'gelu'
-    return 'swiglu_norm' if has(weights, r'.+\.mlp\.norm\.weight') else 'swiglu'
+    return 'swiglu_norm' if has(weights, '*.mlp.norm.weight') else 'swiglu'
 
 
 def nearest_archs(weights: StateDict) -> dict[tuple[type[Backbone], str], float]:
