@@ -58,7 +58,7 @@ class Layout:
         has_reference: the grid of its pos_embed is the reference grid of its coordinates.
 
     Raises:
-        ValueError: see ``check_rows``.
+        ValueError: names of a row do not agree. Tests look for hidden rows, see ``check_rows``.
     """
 
     name: str
@@ -70,7 +70,8 @@ class Layout:
     has_reference: bool = False
 
     def __post_init__(self) -> None:
-        check_rows(self.keys)
+        for row in self.keys:
+            rules(row)
 
     def fits(self, weights: StateDict) -> bool:
         """True if a state dict has this layout."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from mmengine.logging import print_log
 from torch import Tensor
 
 from .errors import CheckpointError, listed, shortened
@@ -10,6 +11,8 @@ from .keys import StateDict
 
 # The keys for the weights of timm's averaged model, of mmengine and timm, naver and LingBot-Vision.
 WRAPPERS = ('state_dict_ema', 'state_dict', 'model', 'backbone')
+# What wrappers put before all keys: those of several GPUs, of torch.compile and of Lightning.
+SHARED_PREFIXES = ('module.', '_orig_mod.', 'model.')
 MAX_EXPANSION = 16  # bytes of the weights for one byte of their storages,
 FREE_EXPANSION = 2**26  # beyond this many
 
@@ -22,7 +25,8 @@ def select_weights(contents: dict, prefix: str | None, name: str) -> StateDict:
             ``WRAPPERS`` that they have. So of a training with an averaged model (EMA), by timm's
             script or by mmengine, the average is taken.
         prefix: what the names of the backbone's weights begin with, such as ``'backbone.'``. By
-            default that, if there are such names (a detector or a segmentor), or nothing.
+            default that, if there are such names (a detector or a segmentor), or nothing; after
+            ``SHARED_PREFIXES``, which are removed.
         name: of the file in messages.
 
     Raises:
@@ -37,8 +41,7 @@ def select_weights(contents: dict, prefix: str | None, name: str) -> StateDict:
             f'file has {listed(contents, 8) or "nothing"}'
         )
     check_plain(weights, name)
-    if all(key.startswith('module.') for key in weights):  # saved from a wrapper for several GPUs
-        weights = {key.removeprefix('module.'): value for key, value in weights.items()}
+    weights = without_shared_prefixes(weights, prefix, name)
     if prefix is None:
         prefix = 'backbone.' if any(key.startswith('backbone.') for key in weights) else ''
     elif prefix and not prefix.endswith('.'):
@@ -54,6 +57,25 @@ def select_weights(contents: dict, prefix: str | None, name: str) -> StateDict:
             f'{name}: no weights under prefix={prefix!r}; the file has {listed(parts)}'
         )
     return selected
+
+
+def without_shared_prefixes(weights: StateDict, prefix: str | None, name: str) -> StateDict:
+    """Weights without any of ``SHARED_PREFIXES`` that all keys begin with; the log has a line.
+
+    Args:
+        prefix: none is removed if keys begin with this, which may start with one of them.
+        name: of the file in the line.
+    """
+    removed = ''
+    while not prefix or not any(key.startswith(prefix) for key in weights):
+        shared = next((x for x in SHARED_PREFIXES if all(key.startswith(x) for key in weights)), '')
+        if not shared:
+            break
+        weights = {key.removeprefix(shared): weight for key, weight in weights.items()}
+        removed += shared
+    if removed:
+        print_log(f'{name}: all keys begin with {removed!r}, which is removed', logger='current')
+    return weights
 
 
 def check_plain(weights: dict, name: str) -> None:
