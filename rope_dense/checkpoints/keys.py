@@ -36,7 +36,7 @@ Row = tuple[str | None, str | None]  # published, ours
 Rows = list[Row]
 Rule = tuple[tuple[str, ...], tuple[str, ...]]  # tensors of all old names; to all new ones, or none
 
-NUMBER = r'(\d+|%)'  # % in the new keys of a tensor of all blocks
+NUMBER = r'(\d{1,9}|%)'  # % is in the new keys of a tensor of all blocks
 LETTERS = {'#': NUMBER, '%': NUMBER, '*': '(.+)'}
 VIT_BLOCK = 'blocks.#.attn.qkv.weight'
 SWIN_BLOCK = 'layers.#.blocks.#.attn.qkv.weight'
@@ -239,15 +239,16 @@ def renamed(weights: StateDict, rows: Rows) -> StateDict:
     for key, tensor in weights.items():
         match = find_match(key, rows)
         with shape_errors(key):
-            chunks = split(tensor, [key] if match is None else match.new)
+            chunks = {key: tensor} if match is None else split(tensor, match)
         for name, chunk in chunks.items():
             parts[name][key] = match, chunk
     return {name: joined(name, parts[name], weights) for name in parts}
 
 
-def split(tensor: Tensor, names: list[str]) -> StateDict:
+def split(tensor: Tensor, match: Match) -> StateDict:
     """A tensor under its new names: itself, equal chunks of it, or a slice for each block."""
-    if len(names) == 1 and '%' in names[0]:
+    (_, rule), names = match.rule, match.new
+    if '%' in ''.join(rule):
         return {names[0].replace('%', str(i)): x for i, x in enumerate(tensor.unbind(1))}
     if len(names) <= 1:
         return dict.fromkeys(names, tensor)

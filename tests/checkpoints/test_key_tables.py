@@ -52,7 +52,7 @@ def test_rows_rename_keys(key: str, new: list[str]) -> None:
 def test_tensors_are_concatenated_split_and_stacked_and_back() -> None:
     theirs = {f'layers.{i}.{x}.weight': torch.randn(4, 3) for i in range(12) for x in 'vqk'}
     theirs |= {f'layers.{i}.kv': torch.randn(6) for i in range(12)}
-    theirs['freqs'] = torch.randn(2, 12, 5)
+    theirs |= {'freqs': torch.randn(2, 12, 5), '100%': torch.randn(2, 3)}
     ours = renamed(theirs, ROWS)
     parts = [theirs[f'layers.10.{x}.weight'] for x in 'qkv']
     assert torch.equal(ours['blocks.10.qkv.weight'], torch.cat(parts))
