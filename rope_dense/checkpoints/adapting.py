@@ -15,6 +15,7 @@ from torch import Tensor
 from ..backbones.base import Backbone
 from ..rope import AxialRoPE, GridRoPE, MixedRoPE
 from ..utils.sizes import Size
+from .channels import Channels, adapt_channels, described
 from .errors import CheckpointError
 from .incompatible import IncompatibleKeys, compare
 from .keys import StateDict
@@ -44,20 +45,25 @@ class LoadReport:
 
     assumed: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
+    adapted: list[str] = field(default_factory=list)
     resized: list[str] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
 
 
 def adapt(
-    model: Backbone, weights: StateDict, grid: Size | None = None
+    model: Backbone,
+    weights: StateDict,
+    grid: Size | None = None,
+    channels: Channels | None = None,
 ) -> tuple[StateDict, LoadReport]:
     """Weights in our layout as the configuration of the model needs them, and their changes.
 
     Args:
         grid: see ``find_grid``.
+        channels: see ``adapt_channels``; None: the weights have the model's.
 
     Raises:
-        CheckpointError: see ``find_grid``.
+        CheckpointError: see ``find_grid`` and ``adapt_channels``.
     """
     expected, report = model.state_dict(), LoadReport()
     weights = join_biases(weights, expected)
@@ -66,6 +72,9 @@ def adapt(
         if key in computed or (key not in expected and is_droppable(key, expected, weights)):
             report.dropped.append(key)
     adapted = {key: weights[key] for key in weights if key not in report.dropped}
+    if channels is not None:
+        keys = adapt_channels(model, adapted, channels)
+        report.adapted = [f'{key} to {described(channels)}' for key in keys]
     tables = model.position_tables()
     check_grid(grid, tables)
     for key, new in tables.items():

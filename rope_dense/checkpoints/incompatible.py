@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -33,6 +34,11 @@ class IncompatibleKeys:
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
+
+    def only_mismatched(self, keys: Collection[str]) -> bool:
+        """True if these keys, at least one, have another shape and everything else fits."""
+        problems = {name for name, found in vars(self).items() if found}
+        return problems == {'mismatched'} and {*self.mismatched} == {*keys}
 
     def __str__(self) -> str:
         mismatched = [

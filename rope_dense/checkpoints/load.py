@@ -9,6 +9,7 @@ from mmengine.registry import WEIGHT_INITIALIZERS
 from ..backbones.base import Backbone
 from ..utils.sizes import Size
 from .adapting import LoadReport, adapt, check_reference, find_incompatible
+from .channels import Channels, advice, rgb_keys
 from .errors import CheckpointError, listed
 from .fetch import Location, fetch
 from .keys import Layout, StateDict, new_keys
@@ -23,20 +24,28 @@ class StrictPretrained:
     """``load_pretrained`` as an initialisation of mmengine; a backbone takes it for 'Pretrained'.
 
     Args:
-        checkpoint, prefix, grid: see ``load_pretrained``.
+        checkpoint, prefix, grid, channels: see ``load_pretrained``.
     """
 
     def __init__(
-        self, checkpoint: Location, prefix: str | None = None, grid: Size | None = None
+        self,
+        checkpoint: Location,
+        prefix: str | None = None,
+        grid: Size | None = None,
+        channels: Channels | None = None,
     ) -> None:
-        self.checkpoint, self.prefix, self.grid = checkpoint, prefix, grid
+        self.checkpoint, self.prefix, self.grid, self.channels = checkpoint, prefix, grid, channels
 
     def __call__(self, model: Backbone) -> None:
-        load_pretrained(model, self.checkpoint, self.prefix, self.grid)
+        load_pretrained(model, self.checkpoint, self.prefix, self.grid, self.channels)
 
 
 def load_pretrained(
-    model: Backbone, checkpoint: Location, prefix: str | None = None, grid: Size | None = None
+    model: Backbone,
+    checkpoint: Location,
+    prefix: str | None = None,
+    grid: Size | None = None,
+    channels: Channels | None = None,
 ) -> None:
     """Load a checkpoint, published or of this package, into a backbone, and log the changes.
 
@@ -49,6 +58,7 @@ def load_pretrained(
       has the last one or none), ViTDet's relative positions, and adapters;
     - resized (bicubic) to the image size and the window of the model: position embeddings and
       relative position bias tables; their own grid is ``grid``, or see ``tables.find_grid``;
+    - adapted, if ``channels`` are given: the input convolution of RGB images;
     - frequencies: computed ones must equal the checkpoint's, if it has any; learned axial
       ones start at the axial values, if it has none.
 
@@ -60,15 +70,20 @@ def load_pretrained(
         checkpoint: see ``fetch``.
         prefix: see ``select_weights``.
         grid: (H, W) tokens of the images, or of the windows, of the pre-training.
+        channels: of the model's images, in terms of the pre-training's: see ``adapt_channels``.
 
     Raises:
         CheckpointError: the checkpoint cannot be fetched or read, or it does not fit the model.
     """
-    load_weights(model, read_weights(checkpoint, prefix), str(checkpoint), grid)
+    load_weights(model, read_weights(checkpoint, prefix), str(checkpoint), grid, channels)
 
 
 def load_weights(
-    model: Backbone, weights: StateDict, checkpoint: str, grid: Size | None = None
+    model: Backbone,
+    weights: StateDict,
+    checkpoint: str,
+    grid: Size | None = None,
+    channels: Channels | None = None,
 ) -> None:
     """``load_pretrained`` of weights that have been read from ``checkpoint``."""
     if are_ours(weights, model):
@@ -79,10 +94,17 @@ def load_weights(
         ours = layout.to_ours(weights)
         if layout.has_reference and 'pos_embed' in ours:
             check_reference(model, ours, grid)
-        adapted, report = adapt(model, ours, grid)
+        adapted, report = adapt(model, ours, grid, channels)
     except CheckpointError as error:
         raise CheckpointError(f'{checkpoint} ({layout.name}): {error}') from error
     if incompatible := find_incompatible(model, adapted):
+        sizes = rgb_keys(model, adapted)
+        if incompatible.only_mismatched(sizes):
+            number = next(iter(sizes.values()))
+            raise CheckpointError(
+                f'{checkpoint} ({layout.name}) is for RGB images, and the model has in_channels='
+                f'{number}: {advice(number)}'
+            )
         raise CheckpointError(
             f'{checkpoint} ({layout.name}) does not fit {type(model).__name__}:\n'
             f'{incompatible}{looks_like(model, ours)}'
@@ -101,12 +123,14 @@ def read_weights(checkpoint: Location, prefix: str | None) -> StateDict:
 def are_ours(weights: StateDict, model: Backbone) -> bool:
     """True if the model, or an earlier version of it, has exactly these keys and shapes.
 
-    Our keys can also match a published layout.
+    Weights of RGB images count as weights of the model's channels. Our keys can also match a
+    published layout.
     """
     try:
-        return shapes(OURS.to_ours(weights)) == shapes(model.state_dict())
+        ours, expected = OURS.to_ours(weights), shapes(model.state_dict())
     except CheckpointError:
         return False
+    return {**shapes(ours), **{key: expected[key] for key in rgb_keys(model, ours)}} == expected
 
 
 def shapes(weights: StateDict) -> dict[str, torch.Size]:

@@ -1,0 +1,101 @@
+"""Weights of an input convolution for images of other channels than red, green and blue.
+
+A convolution is linear, so its weights for n channels are sums of the weights for red, green and
+blue. Letters: C output channels, n input channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..backbones.base import Backbone
+from .errors import CheckpointError
+from .keys import StateDict
+
+RGB = ('red', 'green', 'blue')
+MEAN = 'mean'
+Channels = str | Sequence[str | int]
+
+
+def adapt_channels(model: Backbone, weights: StateDict, channels: Channels) -> list[str]:
+    """Replace the RGB weights of the input convolution by weights for a model's channels, in place.
+
+    Weights that have the model's number of channels already, other than three, stay as they are:
+    a model that was saved after it was adapted loads like any other.
+
+    Args:
+        weights: in our layout, of images in the order red, green, blue.
+        channels: ``'mean'``: each channel has the mean weights of the three, times 3 / n, so n
+            equal channels have the response of a grey image. Or the source of each channel, a list
+            of 'red', 'green', 'blue', 'mean' (of the three, not scaled) and 0 (no response).
+
+    Returns:
+        The keys that changed.
+
+    Raises:
+        CheckpointError: no such channels, or another number of them than the model has.
+    """
+    sizes = rgb_keys(model, weights)
+    for key, number in sizes.items():
+        weights[key] = mixed(weights[key], shares_of(channels, number))
+    return [*sizes]
+
+
+def rgb_keys(model: Backbone, weights: StateDict) -> dict[str, int]:
+    """Convolutions of the image whose weights [C, 3, height, width] are for RGB.
+
+    Returns:
+        From their keys to n, the channels that the model has.
+    """
+    return {
+        key: tensor.shape[1]
+        for key, tensor in model.state_dict().items()
+        if key.startswith('patch_embed.')
+        and tensor.ndim == 4
+        and key in weights
+        and weights[key].shape == (len(tensor), len(RGB), *tensor.shape[2:])
+    }
+
+
+def mixed(weight: Tensor, shares: Tensor) -> Tensor:
+    """Weights [C, 3, height, width] to [C, n, height, width], by shares [n, 3]."""
+    return torch.einsum('nr,crhw->cnhw', shares.to(weight.device), weight.float())
+
+
+def shares_of(channels: object, number: int) -> Tensor:
+    """The shares [n, 3] of red, green and blue in each of ``number`` channels.
+
+    Raises:
+        CheckpointError: neither 'mean' nor a source for each channel.
+    """
+    if channels == MEAN:
+        return torch.full((number, len(RGB)), 1 / number)
+    shares: dict[object, Tensor] = {name: torch.eye(3)[index] for index, name in enumerate(RGB)}
+    shares |= {MEAN: torch.full((3,), 1 / 3), 0: torch.zeros(3)}
+    sources = [channels] if isinstance(channels, str) else channels
+    if not isinstance(sources, Sequence) or not {*map(str, sources)} <= {*map(str, shares)}:
+        raise CheckpointError(
+            f"channels={channels!r}: give 'mean', or the source of each channel: 'red', 'green', "
+            "'blue', 'mean' or 0"
+        )
+    if len(sources) != number:
+        raise CheckpointError(
+            f'channels={[*sources]}: {len(sources)} sources, and the model has {number} channels '
+            '(in_channels)'
+        )
+    return torch.stack([shares[0 if str(x) == '0' else x] for x in sources])
+
+
+def described(channels: Channels) -> str:
+    """Channels in a line of the log: 'channels mean', 'channels red, green, blue, 0'."""
+    names = [channels] if isinstance(channels, str) else channels
+    return f'channels {", ".join(map(str, names))}'
+
+
+def advice(number: int) -> str:
+    """The settings that let RGB weights load into a model of ``number`` channels."""
+    named = [*RGB, *[0] * number][:number]
+    return f"give init_cfg channels='mean', or the source of each channel, such as {named}"

@@ -1,0 +1,115 @@
+"""Weights of RGB images in backbones for any number of channels."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from helpers.small_checkpoints import VIT, randomize, refusal, saved
+from helpers.timm_import import import_timm
+from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
+from rope_dense.checkpoints import CheckpointError, load_pretrained
+
+SWIN = dict(
+    arch=dict(embed_dims=32, depths=(1, 1), num_heads=(1, 2)), out_indices=(0, 1), window_size=4
+)
+NAT = dict(
+    arch=dict(embed_dims=32, depths=(1, 1), num_heads=(1, 2)), out_indices=(0, 1), kernel_size=3
+)
+ECVIT = dict(arch=dict(RoPEViT.ARCHS['ecvit_tiny'], depth=2), out_indices=(0, 1))
+BACKBONES = {'ViT': (RoPEViT, VIT), 'Swin': (RoPESwin, SWIN), 'NAT': (RoPENAT, NAT)}
+BACKBONES['conv stem'] = (RoPEViT, ECVIT)
+
+
+@pytest.fixture(params=list(BACKBONES))
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[type, dict, nn.Module, str]:
+    """A backbone, its settings, a model for RGB with random weights, and their file."""
+    torch.manual_seed(0)
+    kind, settings = BACKBONES[request.param]
+    model = kind(**settings).eval()
+    randomize(model)
+    return kind, settings, model, saved(dict(state_dict=model.state_dict()), tmp_path)
+
+
+def adapted(case: tuple[type, dict, nn.Module, str], number: int, channels: object) -> nn.Module:
+    kind, settings, _, path = case
+    model = kind(**settings, in_channels=number).eval()
+    load_pretrained(model, path, channels=channels)
+    return model
+
+
+@torch.no_grad()
+def assert_same_maps(model: nn.Module, other: nn.Module, image: Tensor, rgb: Tensor) -> None:
+    for ours, expected in zip(model(image), other(rgb), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_channels_without_a_source_change_nothing(case):
+    model = adapted(case, 5, ['red', 0, 'green', 'blue', 0])
+    image = torch.randn(1, 5, 48, 80)
+    assert_same_maps(model, case[2], image, image[:, [0, 2, 3]])
+
+
+@pytest.mark.parametrize('number', [1, 2, 7])
+def test_equal_channels_are_a_grey_image(case, number):
+    grey = torch.randn(1, 1, 48, 80)
+    image = grey.expand(-1, number, -1, -1)
+    assert_same_maps(adapted(case, number, 'mean'), case[2], image, grey.expand(-1, 3, -1, -1))
+
+
+def test_adapted_weights_load_without_and_with_channels(case, tmp_path):
+    model = adapted(case, 4, ['red', 'green', 'blue', 'mean'])
+    path = saved(model.state_dict(), tmp_path)
+    for channels in (None, 'mean'):
+        again = adapted((*case[:3], path), 4, channels)
+        weights = again.state_dict()
+        assert all(torch.equal(x, weights[key]) for key, x in model.state_dict().items())
+
+
+def test_weights_of_as_many_channels_are_mixed(tmp_path):
+    model = RoPEViT(**VIT)
+    path = saved(model.state_dict(), tmp_path)
+    turned = RoPEViT(**VIT)
+    load_pretrained(turned, path, channels=['blue', 'green', 'red'])
+    assert torch.equal(turned.patch_embed.proj.weight, model.patch_embed.proj.weight.flip(1))
+
+
+def test_mean_agrees_with_timm(tmp_path):
+    import_timm()
+    from timm.models import adapt_input_conv
+
+    model = RoPEViT(**VIT)
+    path, weight = saved(model.state_dict(), tmp_path), model.patch_embed.proj.weight.detach()
+    for number in (1, 3, 6):  # timm's keeps the response to grey for these only
+        ours = RoPEViT(**VIT, in_channels=number)
+        load_pretrained(ours, path, channels='mean')
+        theirs = adapt_input_conv(number, weight)
+        torch.testing.assert_close(ours.patch_embed.proj.weight.sum(1), theirs.sum(1))
+    assert adapt_input_conv(1, weight).equal(weight.sum(1, keepdim=True))
+
+
+def test_weights_are_refused_without_channels(case):
+    kind, settings, _, path = case
+    message = refusal(kind, path, **settings, in_channels=4)
+    assert '\n' not in message
+    assert path in message
+    assert "channels='mean'" in message
+    assert "['red', 'green', 'blue', 0]" in message
+
+
+@pytest.mark.parametrize(
+    'channels, said',
+    [
+        ('grey', "'grey'"),
+        (['red', 'nir', 'blue', 0], "'nir'"),
+        (['red', 'green', 'blue'], '3 sources, and the model has 4'),
+        (1, '1'),
+    ],
+)
+def test_wrong_channels_are_refused(channels, said, tmp_path):
+    path = saved(RoPEViT(**VIT).state_dict(), tmp_path)
+    with pytest.raises(CheckpointError) as caught:
+        load_pretrained(RoPEViT(**VIT, in_channels=4), path, channels=channels)
+    assert said in str(caught.value)
+    assert path in str(caught.value)
