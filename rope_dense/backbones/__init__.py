@@ -1,8 +1,8 @@
 """The backbones, as modules of mmengine's registry: RoPEViT, RoPESwin, RoPENAT."""
 
-from . import linear_attention
+from . import distance_bias, linear_attention, parabola
 from .nat import RoPENAT
 from .swin import RoPESwin
 from .vit import RoPEViT
 
-__all__ = ['RoPENAT', 'RoPESwin', 'RoPEViT', 'linear_attention']
+__all__ = ['RoPENAT', 'RoPESwin', 'RoPEViT', 'distance_bias', 'linear_attention', 'parabola']

@@ -44,14 +44,16 @@ class ViTArch:
         mlp_ratio: hidden channels of an MLP over C.
         qkv_bias: bias in the qkv projections; 'qv' for none in the keys.
         rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE``, ``LogAxialRoPE``,
-            ``RasterRoPE`` or a class of your own), or None. Normalised coordinates span each
-            window in window blocks, as in EVA-02's detectors, unless they have windows='map'.
+            ``DirectionRoPE``, ``RasterRoPE`` or a class of your own), or None. Normalised
+            coordinates span each window in window blocks, as in EVA-02's detectors, unless they
+            have windows='map'.
         use_ape: learned absolute position embedding. True resizes it (bicubic) to the grid of each
             input, 'tile' repeats it over that grid (SAM3). 'sine' is sinusoidal, 'sine_conv'
             ResFormer's global position embedding: see ``SineEmbed`` and ``SineConvEmbed``.
         attention: config of the kind of attention: ``TableBias``, ``DecomposedBias``,
-            ``LocalPosition``, ``LinearAttention`` or a class of your own; None for softmax
-            attention with nothing but ``rope``.
+            ``ALiBi2D``, ``LookHere``, ``FIRE``, ``PaPE``, ``IsotropicPaPE``, ``LocalPosition``,
+            ``LinearAttention`` or a class of your own; None for softmax attention with nothing but
+            ``rope``.
         patch_norm: norm layer in the patch embedding.
         with_cls_token: a class token, a prefix token in all blocks.
         num_registers: further prefix tokens, R.

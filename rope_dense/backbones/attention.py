@@ -22,7 +22,7 @@ from ..utils.memo import is_tracing
 from ..utils.sizes import Size
 from ..utils.validation import refuse
 from .archs import QkvBias
-from .layers import build_norm, may_differ
+from .layers import append_channels, build_norm, may_differ
 from .windows import WindowPlan
 
 
@@ -140,10 +140,13 @@ class Attention(AttentionLayers):
         bias = self.bias(q[:, :, before:], window_size or grid)
         if bias is not None and before:
             bias = F.pad(bias, (before, 0, before, 0))
-        channels = self.channels(x, grid, plan)
+        channels, head_dim = self.channels(x, grid, plan), v.shape[-1]
         if channels is not None:
-            q, k = (append(*pair) for pair in zip((q, k), channels, strict=True))
+            q, k = append_channels(q, k, *channels)  # [B or W, h, n, D + E]
+            v = F.pad(v, (0, q.shape[-1] - head_dim))  # fused kernels take one size of heads
         out = attend(q, k, v, bias, scale, plan, mask)  # [B or W, n, C]
+        if channels is not None:
+            out = out.unflatten(2, (self.num_heads, -1))[..., :head_dim].flatten(2)
         return out if plan is None else plan.unpartition(out)
 
     def bias(self, q: Tensor, size: Size) -> Tensor | None:
@@ -164,7 +167,8 @@ class Attention(AttentionLayers):
         """Return channels appended to the rotated queries and keys, or None.
 
         Their products, times the scale of the other channels, are added to the scores, without a
-        tensor of all pairs of tokens. ``in_windows`` gathers values of tokens.
+        tensor of all pairs of tokens. In a model in half precision, float32 channels have about
+        twice its digits, see ``append_channels``.
 
         Args:
             x, grid, plan: see ``forward``.
@@ -255,11 +259,6 @@ def build_attention(attention: dict | None, place: Place, **layers: Any) -> Atte
             "'global'"
         )
     return MODELS.build(dict(attention, place=place, **layers))
-
-
-def append(x: Tensor, channels: Tensor) -> Tensor:
-    """Append channels, which broadcast to [B, h, n, E], to queries or keys [B, h, n, D]."""
-    return torch.cat([x, channels.to(x.dtype).expand(*x.shape[:-1], -1)], -1)
 
 
 def zero_projection(qkv: nn.Module, x: Tensor) -> Tensor | None:

@@ -16,7 +16,15 @@ from mmengine.registry import MODELS, WEIGHT_INITIALIZERS
 from torch import Tensor, nn
 from torch.fx.experimental import _config as shape_config
 
-from ..rope import AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling, RotaryEmbedding
+from ..rope import (
+    AxialRoPE,
+    DirectionRoPE,
+    LogAxialRoPE,
+    MixedRoPE,
+    RasterRoPE,
+    RopeScaling,
+    RotaryEmbedding,
+)
 from ..rope.grid import build_scaling
 from ..utils.sizes import Size
 from ..utils.validation import (
@@ -41,7 +49,7 @@ BIAS_TABLE = '.relative_position_bias_table'
 RECOMPILE_LIMIT = 64  # of the forward of all blocks together
 
 # Registered here because rope/ depends on torch alone.
-for embedding in (AxialRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE):
+for embedding in (AxialRoPE, DirectionRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE):
     MODELS.register_module(module=embedding)
 
 

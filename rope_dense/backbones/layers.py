@@ -278,3 +278,27 @@ def tile_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
 def linear_rates(rate: float, number: int) -> list[float]:
     """Return ``number`` rates that grow linearly from 0 to ``rate``."""
     return [rate * index / max(number - 1, 1) for index in range(number)]
+
+
+def append_channels(
+    q: Tensor, k: Tensor, q_channels: Tensor, k_channels: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Append channels, which broadcast to [B, h, n, E], to queries and keys [B, h, n, D].
+
+    If queries are in half precision and channels are not, 3 E channels are appended: (a + a')
+    (b + b') is a b + a b' + a' b, with a rounded to half precision, and a' the rest, rounded.
+    """
+    if q.dtype.itemsize < 4 <= q_channels.dtype.itemsize:
+        (a, a_rest), (b, b_rest) = (split_half(x, q.dtype) for x in (q_channels, k_channels))
+        q_channels, k_channels = torch.cat([a, a, a_rest], -1), torch.cat([b, b_rest, b], -1)
+    q_channels, k_channels = (
+        channels.to(x.dtype).expand(*x.shape[:-1], -1)
+        for x, channels in ((q, q_channels), (k, k_channels))
+    )
+    return torch.cat([q, q_channels], -1), torch.cat([k, k_channels], -1)
+
+
+def split_half(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Values rounded to ``dtype``, and what rounding removed, rounded too."""
+    rounded = x.to(dtype)
+    return rounded, (x - rounded).to(dtype)

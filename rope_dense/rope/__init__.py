@@ -1,5 +1,6 @@
 """The mathematics of rotary position embedding in two dimensions. Needs torch alone."""
 
+from .directions import DirectionRoPE
 from .embeddings import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RotaryEmbedding
 from .grid import Coordinates, RopeScaling
 from .rotation import Rotary, apply_rotary, rotate, rotate_definition
@@ -7,6 +8,7 @@ from .rotation import Rotary, apply_rotary, rotate, rotate_definition
 __all__ = [
     'AxialRoPE',
     'Coordinates',
+    'DirectionRoPE',
     'GridRoPE',
     'LogAxialRoPE',
     'MixedRoPE',

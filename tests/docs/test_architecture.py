@@ -28,7 +28,7 @@ def test_the_code_runs():
         for block in code:
             exec(block, names)
     finally:
-        for name in ('DirectionRoPE', 'TokenRoPE', 'Decay', 'ContentDecay', 'RowColumnViT'):
+        for name in ('HeadDirectionRoPE', 'TokenRoPE', 'Decay', 'ContentDecay', 'RowColumnViT'):
             MODELS.module_dict.pop(name, None)
 
 

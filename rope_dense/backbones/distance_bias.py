@@ -1,0 +1,247 @@
+"""Attention whose scores depend on the distance and the direction between two tokens.
+
+Biases that public work on larger images compares rotary embedding with. Each works alone, with
+``rope=None``, and together with a rotary embedding. Letters: see ``attention``; H x W and n = H W
+also of a window. Positions are (row, column) in patches. Checked in
+tests/backbones/test_distance_bias.py against written-out formulas.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+from ..utils.memo import memo
+from ..utils.sizes import Size
+from ..utils.validation import check_choice, check_integer, check_number
+from .attention import Attention, Place
+from .position_bias import relative_position_index
+
+Distance = Literal['euclidean', 'manhattan']
+Normalizer = Literal['pretraining', 'grid']
+CORNERS = ('up-left', 'up-right', 'down-left', 'down-right')
+TRIANGLES = ('up', 'down', 'left', 'right')
+
+
+@MODELS.register_module('ALiBi2D')
+class ALiBi2DAttention(Attention):
+    """Attention with ALiBi in two dimensions: scores fall with the Euclidean distance.
+
+    The bias of head i is -m_i |p - p'|, m = 2 ** (-8 i / h) for i = 1 .. h if h is a power of 2.
+    Otherwise the first heads have the slopes of the next lower power, and the others every second
+    slope of the next higher one. Slopes are fixed.
+
+    Press et al., "Train Short, Test Long" (ICLR 2022), in the two-dimensional form of Fuller et
+    al., "CROMA" (NeurIPS 2023).
+
+    Args:
+        others: see ``Attention``.
+    """
+
+    slopes: Tensor
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        slopes = torch.tensor(alibi_slopes(self.num_heads))[:, None, None]
+        self.register_buffer('slopes', slopes, persistent=False)  # [h, 1, 1]
+
+    def bias(self, q: Tensor, size: Size) -> Tensor:
+        return -self.slopes * token_distances(*size, device=q.device)  # [h, n, n]
+
+
+@MODELS.register_module('LookHere')
+class LookHereAttention(Attention):
+    """Attention with LookHere: heads that look in one direction, and a decay with the distance.
+
+    The bias is -``slope`` l m |p - p'| where the head looks, -inf elsewhere; l falls linearly from
+    1.5 in the first block to 0.5 in the last. A token always sees itself. Heads, in this order:
+
+    ============  =======================  ================  =======================
+    number        quarters                 quarters between  see everything
+                  along the axes           the diagonals
+    ============  =======================  ================  =======================
+    6             4, m = 1/2               -                 2, m = 4 ** -1, 4 ** -2
+    12            4, m = 1/2               4, m = 1/2        4, m = 4 ** -1 .. -4
+    16            4, m = 1/2; 4, m = 1/4   4, m = 1/2        4, m = 4 ** -1 .. -4
+    ============  =======================  ================  =======================
+
+    Quarters along the axes (corners) are up-left, up-right, down-left and down-right of the token,
+    with both axes; quarters between the diagonals (triangles) up, down, left and right, with both
+    diagonals. Other numbers of heads are ours: the views of 12 heads are dealt out, a corner, a
+    triangle, everything, the next corner ..., in each block from where the last one ended.
+
+    Fuller et al., "LookHere: Vision Transformers with Directed Attention Generalize and
+    Extrapolate" (NeurIPS 2024), LH-90 for 12 and 16 heads.
+
+    Args:
+        place: see ``Attention``.
+        slope: global factor of all slopes.
+        others: see ``Attention``.
+
+    Raises:
+        ValueError: a slope that is not allowed.
+    """
+
+    slopes: Tensor
+
+    def __init__(self, *args: Any, place: Place, slope: float = 2.0, **kwargs: Any) -> None:
+        check_number('attention: slope', slope, 0)
+        super().__init__(*args, **kwargs)
+        layer = 1.5 - place.index / max(place.depth - 1, 1)
+        views = head_views(self.num_heads, place.index)
+        self.views = tuple(view for view, _ in views)
+        slopes = slope * layer * torch.tensor([of_head for _, of_head in views])
+        self.register_buffer('slopes', slopes[:, None, None], persistent=False)  # [h, 1, 1]
+
+    def bias(self, q: Tensor, size: Size) -> Tensor:
+        decay = -self.slopes * token_distances(*size, device=q.device)
+        return decay.masked_fill(hidden_tokens(self.views, *size, device=q.device), -torch.inf)
+
+
+@MODELS.register_module('FIRE')
+class FIREAttention(Attention):
+    """Attention with FIRE in two dimensions: an MLP of the relative distance.
+
+    The bias is MLP(f(d) / (f(r) + 1e-6)), f(u) = log(|c u| + 1), of the distance d of two tokens; c
+    starts at 0.1. The MLP has one hidden layer of ReLUs, and an output for each head. It is
+    evaluated once for each of (2 H - 1)(2 W - 1) offsets.
+
+    Li et al., "Functional Interpolation for Relative Positions Improves Long Context Transformers"
+    (ICLR 2024), is causal and one-dimensional, with r the larger of a learned length and the index
+    of the query. The two-dimensional distance and r are our choice: published results in two
+    dimensions (OpenReview mEGr7Fm54B) do not state theirs.
+
+    Args:
+        place: see ``Attention``.
+        distance: 'euclidean' or 'manhattan', in patches.
+        normalizer: r. 'pretraining': the larger of |s L| and the diagonal of the grid or window, L
+            the diagonal of the pre-training grid and s learned from 1 on. 'grid': the diagonal of
+            the grid, so that every size has the range of pre-training.
+        hidden_dims: of the MLP.
+        others: see ``Attention``.
+
+    Raises:
+        ValueError: a value that is not allowed.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        place: Place,
+        distance: Distance = 'euclidean',
+        normalizer: Normalizer = 'pretraining',
+        hidden_dims: int = 32,
+        **kwargs: Any,
+    ) -> None:
+        check_choice('attention: distance', distance, get_args(Distance))
+        check_choice('attention: normalizer', normalizer, get_args(Normalizer))
+        check_integer('attention: hidden_dims', hidden_dims, 1)
+        super().__init__(*args, **kwargs)
+        self.distance, self.normalizer = distance, normalizer
+        last_row, last_column = (side - 1.0 for side in place.grid)
+        is_euclidean = distance == 'euclidean'
+        diagonal = math.hypot(last_row, last_column) if is_euclidean else last_row + last_column
+        self.diagonal = max(diagonal, 1.0)
+        self.factor = nn.Parameter(torch.tensor([0.1]))  # c
+        self.length_factor = (  # s
+            nn.Parameter(torch.ones(1)) if normalizer == 'pretraining' else None
+        )
+        # No nn.Linear, whose initial values a backbone replaces by smaller ones.
+        self.hidden_weight = uniform_parameter(hidden_dims, 1, fan_in=1)
+        self.hidden_bias = uniform_parameter(hidden_dims, fan_in=1)
+        self.weight = uniform_parameter(self.num_heads, hidden_dims, fan_in=hidden_dims)
+        self.out_bias = uniform_parameter(self.num_heads, fan_in=hidden_dims)
+
+    def bias(self, q: Tensor, size: Size) -> Tensor:
+        distances = offset_distances(*size, self.distance, device=q.device)
+        relative = self.relative(distances).to(self.hidden_weight.dtype)
+        hidden = F.linear(relative[:, None], self.hidden_weight, self.hidden_bias).relu()
+        table = F.linear(hidden, self.weight, self.out_bias)  # [offsets, h]
+        return table[relative_position_index(*size, device=q.device)].permute(2, 0, 1)
+
+    def relative(self, distances: Tensor) -> Tensor:
+        """Distances [offsets] to values from 0 to 1."""
+        dtype = torch.promote_types(self.factor.dtype, distances.dtype)  # float32 at least
+        length = distances.amax(0, keepdim=True).to(dtype).clamp(min=1)  # 1 for a single token
+        if self.length_factor is not None:
+            length = torch.maximum(length, (self.length_factor.to(dtype) * self.diagonal).abs())
+        factor = self.factor.to(dtype)
+        distances, length = ((factor * u).abs().log1p() for u in (distances, length))
+        return distances / (length + 1e-6)
+
+
+def uniform_parameter(*shape: int, fan_in: int) -> nn.Parameter:
+    """Make a parameter with the initial values of ``nn.Linear``."""
+    bound = fan_in**-0.5
+    return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
+
+
+def alibi_slopes(num_heads: int) -> list[float]:
+    """The slopes m of the heads, see ``ALiBi2DAttention``."""
+    power = 2 ** int(math.log2(num_heads))
+    slopes = [2 ** (-8 * i / power) for i in range(1, power + 1)]
+    return slopes + [2 ** (-4 * i / power) for i in range(1, 2 * (num_heads - power), 2)]
+
+
+def head_views(num_heads: int, block: int) -> list[tuple[str, float]]:
+    """View and slope of each head, see ``LookHereAttention``; the view 'all' hides nothing."""
+    corners, triangles = ([(view, 0.5) for view in views] for views in (CORNERS, TRIANGLES))
+    free = [('all', 4.0**-i) for i in range(1, 5)]
+    if num_heads == 6:
+        return corners + free[:2]
+    if num_heads == 12:
+        return corners + triangles + free
+    if num_heads == 16:
+        return corners + [(view, 0.25) for view in CORNERS] + triangles + free
+    twelve = [pair for group in zip(corners, triangles, free, strict=True) for pair in group]
+    return [twelve[(block * num_heads + head) % 12] for head in range(num_heads)]
+
+
+def token_offsets(height: int, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Rows and columns from each token to each token: [n, n] each, integers."""
+    index = torch.arange(height * width, device=device)
+    row = index.div(width, rounding_mode='floor')
+    column = index - row * width
+    return row - row[:, None], column - column[:, None]
+
+
+@memo
+def token_distances(height: int, width: int, *, device: torch.device) -> Tensor:
+    """Euclidean distances of all tokens in patches: [n, n], float32."""
+    rows, columns = token_offsets(height, width, device)
+    return (rows.square() + columns.square()).float().sqrt()
+
+
+@memo
+def hidden_tokens(
+    views: tuple[str, ...], height: int, width: int, *, device: torch.device
+) -> Tensor:
+    """True where a token (row) does not see another in a view: [views, n, n]."""
+    rows, columns = token_offsets(height, width, device)
+    ahead = dict(up=-rows, down=rows, left=-columns, right=columns)
+    farther = torch.maximum(rows.abs(), columns.abs())
+    hidden = {view: ahead[view] < farther for view in TRIANGLES}
+    for view in CORNERS:
+        vertical, horizontal = view.split('-')
+        hidden[view] = torch.minimum(ahead[vertical], ahead[horizontal]) < 0
+    hidden['all'] = farther < 0
+    return torch.stack([hidden[view] for view in views])
+
+
+@memo
+def offset_distances(
+    height: int, width: int, distance: Distance, *, device: torch.device
+) -> Tensor:
+    """Lengths of the offsets in a grid, [(2 H - 1) (2 W - 1)]: the rows of a bias table."""
+    rows, columns = (
+        torch.arange(2 * side - 1, device=device) - (side - 1) for side in (height, width)
+    )
+    rows, columns = rows[:, None].float(), columns.float()
+    if distance == 'manhattan':
+        return (rows.abs() + columns.abs()).flatten()
+    return (rows.square() + columns.square()).sqrt().flatten()
