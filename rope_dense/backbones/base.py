@@ -250,7 +250,7 @@ class Backbone(BaseModule):
     def init_weights(self) -> None:
         """Initialise as ``init_cfg`` says; pre-trained weights are loaded strictly.
 
-        ``dict(type='Pretrained', checkpoint=..., prefix=..., grid=...)`` takes what
+        ``dict(type='Pretrained', checkpoint=..., prefix=..., grid=..., channels=...)`` takes what
         ``checkpoints.load_pretrained`` takes; only ``checkpoint`` is needed. mmengine's own loader
         would continue with random weights where a checkpoint does not fit.
 
@@ -409,15 +409,16 @@ def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:
     """Return the initialisation with pre-trained weights; None for another.
 
     Raises:
-        ValueError: it has other settings than a checkpoint, a prefix and a grid, or stands beside
-            others.
+        ValueError: it has other settings than a checkpoint, a prefix, a grid and channels, or
+            stands beside others.
     """
     cfgs = [init_cfg] if isinstance(init_cfg, dict) else init_cfg or []
     if not any(cfg['type'] in ('Pretrained', PretrainedInit) for cfg in cfgs):
         return None
     if len(cfgs) > 1:
         raise ValueError(f"init_cfg: 'Pretrained' sets all weights, so it stands alone; got {cfgs}")
-    settings = check_settings('init_cfg', cfgs[0], ('type', 'checkpoint', 'prefix', 'grid'))
+    allowed = ('type', 'checkpoint', 'prefix', 'grid', 'channels')
+    settings = check_settings('init_cfg', cfgs[0], allowed)
     if settings.get('grid') is not None:
         settings = dict(settings, grid=check_size('init_cfg: grid', settings['grid']))
     return {'checkpoint': None, **settings}

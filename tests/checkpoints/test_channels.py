@@ -89,6 +89,19 @@ def test_mean_agrees_with_timm(tmp_path):
     assert adapt_input_conv(1, weight).equal(weight.sum(1, keepdim=True))
 
 
+def test_channels_are_loaded_by_init_cfg_and_logged(case, monkeypatch):
+    kind, settings, _, path = case
+    lines: list[str] = []
+    monkeypatch.setattr('rope_dense.checkpoints.load.print_log', lambda x, **_: lines.append(x))
+    channels = ['red', 'green', 'blue', 0]
+    init_cfg = dict(type='Pretrained', checkpoint=path, channels=channels)
+    model = kind(**settings, in_channels=4, init_cfg=init_cfg).eval()
+    model.init_weights()
+    expected = adapted(case, 4, channels).state_dict()
+    assert all(torch.equal(x, expected[key]) for key, x in model.state_dict().items())
+    assert 'weight to channels red, green, blue, 0' in lines[0]
+
+
 def test_weights_are_refused_without_channels(case):
     kind, settings, _, path = case
     message = refusal(kind, path, **settings, in_channels=4)
