@@ -20,6 +20,7 @@ from mmengine.registry import DATASETS, TRANSFORMS
 
 from ...engine.runner import NamingPipeline
 from ...utils.sizes import Size
+from ..images.bands import shrink
 from ..images.deep import LoadDeepImage
 
 # Of an image in a mosaic; the rest of its results describes the first of them.
@@ -56,6 +57,8 @@ class AffineMosaic(BaseTransform):
             images from the data set, which has to be a ``MosaicCocoDataset``.
         max_value: of 16-bit images that are loaded here, see ``LoadDeepImage``; None for 8 bits.
         imdecode_backend: of ``LoadImageFromFile`` for the images that are loaded here.
+        load: what loads these images instead, such as a ``LoadBands``; images of other pixels than
+            uint8 [H, W, 3] are resized by the mean of areas, not as Pillow does.
     """
 
     def __init__(
@@ -67,11 +70,12 @@ class AffineMosaic(BaseTransform):
         max_cached_images: int = 50,
         max_value: int | None = None,
         imdecode_backend: str = 'cv2',
+        load: dict | None = None,
     ) -> None:
         self.part_size, self.rotation = part_size, rotation
         self.translation, self.scaling = tuple(translation), tuple(scaling)
         self.max_cached_images, self.max_value = max_cached_images, max_value
-        self.imdecode_backend = imdecode_backend
+        self.load = load or dict(type='LoadImageFromFile', imdecode_backend=imdecode_backend)
         self.loading: NamingPipeline | None = None  # with masks if the first image has them
         self.cache: list[dict] = []
 
@@ -97,7 +101,7 @@ class AffineMosaic(BaseTransform):
             self.part_size if width <= height else int(width * factor),
         )
         part = {key: results[key] for key in PARTS if key in results}
-        part['img'] = mmcv.imresize(part['img'], new[::-1], backend='pillow')
+        part['img'] = resized_pixels(part['img'], new)
         boxes = part['gt_bboxes'].clone()
         boxes.rescale_((new[1] / width, new[0] / height))
         part['gt_bboxes'] = boxes
@@ -129,17 +133,24 @@ class AffineMosaic(BaseTransform):
             annotations = dict(type='mmdet.LoadAnnotations', with_bbox=True)
             annotations['with_mask'] = 'gt_masks' in results
             deep = [] if self.max_value is None else [LoadDeepImage(self.max_value)]
-            load = dict(type='LoadImageFromFile', imdecode_backend=self.imdecode_backend)
-            self.loading = NamingPipeline([load, *deep, annotations])
+            self.loading = NamingPipeline([self.load, *deep, annotations])
         indexes = [random.randrange(len(dataset)) for _ in range(3)]
         loaded: Iterator[Any] = (self.loading(dataset.get_data_info(index)) for index in indexes)
         return [self.resized(part) for part in loaded]
 
 
+def resized_pixels(image: np.ndarray, size: Size) -> np.ndarray:
+    """An image at another (height, width), with the mean of areas where it becomes smaller."""
+    if image.dtype == np.uint8 and image.shape[2] == 3:
+        return mmcv.imresize(image, size[::-1], backend='pillow')
+    return shrink(image, size[1], size[0])
+
+
 def merged(parts: list[dict]) -> dict:
     """Four images in one, in the order of reading."""
     height, width = (max(part['img'].shape[axis] for part in parts) for axis in (0, 1))
-    canvas = np.zeros((2 * height, 2 * width, 3), parts[0]['img'].dtype)
+    first = parts[0]['img']
+    canvas = np.zeros((2 * height, 2 * width, first.shape[2]), first.dtype)
     boxes, masks = [], []
     for index, part in enumerate(parts):
         top, left = index // 2 * height, index % 2 * width

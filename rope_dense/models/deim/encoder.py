@@ -150,6 +150,7 @@ class SpatialTuningAdapter(BaseModule):
         out_channels: of the outputs.
         norm_cfg: in mmcv's form.
         init_cfg: mmengine initialisation.
+        image_channels: of the image.
     """
 
     def __init__(
@@ -159,10 +160,13 @@ class SpatialTuningAdapter(BaseModule):
         out_channels: int,
         norm_cfg: dict = BN,
         init_cfg: dict | None = None,
+        image_channels: int = 3,
     ) -> None:
         super().__init__(init_cfg)
         widths = (2 * stem_channels, 4 * stem_channels, 4 * stem_channels)
-        self.stem = ConvNorm(3, stem_channels, 3, stride=2, act='GELU', norm_cfg=norm_cfg)
+        self.stem = ConvNorm(
+            image_channels, stem_channels, 3, stride=2, act='GELU', norm_cfg=norm_cfg
+        )
         self.downs = nn.ModuleList(
             ConvNorm(before, after, 3, stride=2, norm_cfg=norm_cfg)
             for before, after in pairwise((stem_channels, *widths))
@@ -172,7 +176,7 @@ class SpatialTuningAdapter(BaseModule):
         )
 
     def forward(self, maps: Sequence[Tensor], image: Tensor) -> tuple[Tensor, ...]:
-        """Three maps, of any sizes, and their images [B, 3, height, width] to three maps."""
+        """Three maps of any sizes and images [B, image_channels, height, width] to three maps."""
         x = F.max_pool2d(self.stem(image), 3, stride=2, padding=1)
         outs: list[Tensor] = []
         for down, fusion, tokens in zip(self.downs, self.fusions, maps, strict=True):

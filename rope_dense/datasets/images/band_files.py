@@ -1,0 +1,149 @@
+"""Files of images with any number of bands: TIFF and other formats of GDAL, and .npy.
+
+Letters: H x W pixels, n bands in the order of the file.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+if find_spec('rasterio'):
+    import rasterio
+    from rasterio.errors import NotGeoreferencedWarning, RasterioIOError
+
+ARRAY = '.npy'
+TYPES = ('uint8', 'uint16', 'int16', 'float32', 'float64')
+NOT_INSTALLED = 'images of bands are read by rasterio: install the extra "large"'
+
+
+@dataclass(frozen=True)
+class BandHeader:
+    """The header of a file.
+
+    Attributes:
+        height, width: in pixels.
+        bands: number of them.
+        dtype: of the pixels, one of ``TYPES``.
+    """
+
+    height: int
+    width: int
+    bands: int
+    dtype: str
+
+
+def read_bands(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+    """Pixels [H, W, n] in the type of the file, and where values are missing: bool [H, W, n].
+
+    A value is missing if the file says so (no-data value of GeoTIFF), or if it is NaN. None of the
+    latter if no value is missing. The pages of a TIFF whose pages have one band each are bands.
+
+    Raises:
+        ValueError: no such file, no image, or pixels of another type or infinite.
+    """
+    pixels, missing = read_array(path) if path.suffix.lower() == ARRAY else read_raster(path)
+    if pixels.dtype.kind == 'f':
+        if np.isinf(pixels).any():
+            raise ValueError(f'{path}: has infinite pixels; write NaN where there are no data')
+        missing = missing | np.isnan(pixels)
+    return pixels, missing if missing.any() else None
+
+
+def band_header(path: Path) -> BandHeader:
+    """The header of a file, without its pixels.
+
+    Raises:
+        ValueError: no such file, no image, or pixels of another type.
+    """
+    if path.suffix.lower() == ARRAY:
+        pixels = open_array(path)
+        height, width, bands = pixels.shape
+        return BandHeader(height, width, bands, str(pixels.dtype))
+    with opened(path) as file:
+        bands, dtype = len(pages(file)) or file.count, type_of(path, file.dtypes)
+        return BandHeader(file.height, file.width, bands, dtype)
+
+
+def read_array(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """``read_bands`` of .npy, without NaN."""
+    pixels = np.ascontiguousarray(open_array(path))
+    return pixels, np.zeros(pixels.shape, bool)
+
+
+def open_array(path: Path) -> np.ndarray:
+    """The array [H, W, n] of a file, on the disk."""
+    try:
+        pixels = np.load(path, mmap_mode='r', allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f'{path}: cannot be read as an array ({error})') from error
+    if not isinstance(pixels, np.ndarray) or pixels.ndim not in (2, 3) or not pixels.size:
+        shape = f'shape {[*pixels.shape]}' if isinstance(pixels, np.ndarray) else 'several arrays'
+        raise ValueError(f'{path}: has {shape}; give one array [height, width, bands]')
+    type_of(path, [str(pixels.dtype)])
+    return pixels[..., None] if pixels.ndim == 2 else pixels
+
+
+def read_raster(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """``read_bands`` of a file that GDAL reads, without NaN."""
+    with opened(path) as file:
+        parts = [read_page(page) for page in pages(file)] or [whole(file)]
+        type_of(path, file.dtypes)
+    pixels, missing = (np.concatenate(x) for x in zip(*parts, strict=True))  # [n, H, W]
+    return (
+        np.ascontiguousarray(np.moveaxis(pixels, 0, 2)),
+        np.ascontiguousarray(np.moveaxis(missing, 0, 2)),
+    )
+
+
+def whole(file: rasterio.DatasetReader) -> tuple[np.ndarray, np.ndarray]:
+    """Bands [n, H, W] of an open file, and where they equal their no-data value."""
+    pixels = file.read()
+    missing = np.zeros(pixels.shape, bool)
+    for band, value in enumerate(file.nodatavals):
+        if value is not None:
+            missing[band] = pixels[band] == value
+    return pixels, missing
+
+
+def read_page(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """``whole`` of a page of a file."""
+    with rasterio.open(name) as page:
+        return whole(page)
+
+
+def pages(file: rasterio.DatasetReader) -> list[str]:
+    """The names of the pages of a file of several pages of one band each; else none."""
+    return file.subdatasets if file.count == 1 and len(file.subdatasets) > 1 else []
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[rasterio.DatasetReader]:
+    """Open a file within a context.
+
+    Raises:
+        ValueError: it is no image, is damaged, or rasterio is not installed.
+    """
+    if not find_spec('rasterio'):
+        raise ValueError(f'{path}: {NOT_INSTALLED}')
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore', NotGeoreferencedWarning)
+            with rasterio.open(path) as file:
+                yield file
+    except RasterioIOError as error:
+        raise ValueError(f'{path}: cannot be read as an image ({error})') from error
+
+
+def type_of(path: Path, dtypes: tuple[str, ...] | list[str]) -> str:
+    """The one type of all bands; ValueError if there are several, or it is none of ``TYPES``."""
+    found = sorted(set(dtypes))
+    if len(found) > 1 or found[0] not in TYPES:
+        raise ValueError(f'{path}: pixels of {", ".join(found)}; give one of {", ".join(TYPES)}')
+    return found[0]

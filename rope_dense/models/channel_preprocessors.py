@@ -1,0 +1,82 @@
+"""Data preprocessors for images of any number of channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from mmengine.model import ImgDataPreprocessor
+from mmengine.registry import MODELS
+from torch import Tensor
+
+from ..utils.validation import refuse
+
+
+class AnyChannels:
+    """Mean and deviation of any number of channels; mmengine's preprocessor takes 1 or 3.
+
+    The channels keep their order. Other arguments are those of the class.
+
+    Args:
+        mean, std: of each channel; None to leave the pixels as they are.
+
+    Raises:
+        ValueError: not one deviation above 0 for each mean.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        if mean is None and std is None:
+            return
+        if mean is None or std is None or len(mean) != len(std) or not mean or min(std) <= 0:
+            refuse('std', std, f'a number above 0 for each value of mean={mean}')
+        for name, values in dict(mean=mean, std=std).items():
+            tensor = torch.tensor([*values], dtype=torch.float32).view(-1, 1, 1)  # [n, 1, 1]
+            self.register_buffer(name, tensor, False)  # type: ignore[attr-defined]
+        self._enable_normalize = True
+
+    def forward(self, data: dict, training: bool = False) -> dict:
+        """Normalise a batch, see the class of mmengine, mmdet or mmseg.
+
+        Raises:
+            ValueError: images of another number of channels than ``mean``.
+        """
+        number = len(self.mean) if self._enable_normalize else None
+        for image in data['inputs'] if number else ():
+            if image.shape[-3] != number:
+                raise ValueError(
+                    f'images have {image.shape[-3]} channels, data_preprocessor.mean has '
+                    f'{number} values'
+                )
+        return super().forward(data, training)  # type: ignore[misc]
+
+
+@MODELS.register_module()
+class ChannelImgDataPreprocessor(AnyChannels, ImgDataPreprocessor):
+    """mmengine's ``ImgDataPreprocessor`` for any number of channels, see ``AnyChannels``."""
+
+
+if find_spec('mmdet'):
+    from mmdet.models.data_preprocessors import DetDataPreprocessor
+
+    @MODELS.register_module()
+    class ChannelDetDataPreprocessor(AnyChannels, DetDataPreprocessor):
+        """mmdet's ``DetDataPreprocessor`` for any number of channels, see ``AnyChannels``."""
+
+
+if find_spec('mmseg'):
+    from mmseg.models.data_preprocessor import SegDataPreProcessor
+
+    @MODELS.register_module()
+    class ChannelSegDataPreProcessor(AnyChannels, SegDataPreProcessor):
+        """mmseg's ``SegDataPreProcessor`` for any number of channels, see ``AnyChannels``."""
