@@ -31,6 +31,17 @@ from measure import environment, write_csv
 from peers import AXIAL, MIXED, SWIN_AXIAL, Builder, import_timm, mmdet_swin, swin, vit
 from rope_dense.utils import memo
 
+POSITIONS: dict[str, dict] = {  # of docs/positions.md
+    'golden': dict(rope=dict(type='DirectionRoPE')),
+    'simplex': dict(rope=dict(type='DirectionRoPE', directions='simplex')),
+    'random': dict(rope=dict(type='DirectionRoPE', directions='random')),
+    'rope-id': dict(rope=dict(type='AxialRoPE', k_rope=2, theta=2.498)),
+    **{
+        kind: dict(rope=None, attention=dict(type=kind))
+        for kind in ('TableBias', 'ALiBi2D', 'LookHere', 'FIRE', 'PaPE', 'IsotropicPaPE')
+    },
+}
+
 
 class LaunchCounter(TorchDispatchMode):
     """Counts the operations that are dispatched within it, see ``is_launch``.
@@ -116,6 +127,7 @@ def models(size: tuple[int, int]) -> dict[str, Builder]:
         'rope-vit/none': partial(vit, rope=None),
         'rope-vit/axial': partial(vit, rope=AXIAL),
         'rope-vit/mixed': partial(vit, rope=MIXED),
+        **{f'positions/{name}': partial(vit, **settings) for name, settings in POSITIONS.items()},
     }
 
 

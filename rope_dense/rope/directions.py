@@ -61,7 +61,7 @@ class DirectionRoPE(GridRoPE):
         low: float = 0.2,
         high: float = 20.0,
         zeros: float = 0.25,
-        pair_layout: PairLayout = 'half',
+        pair_layout: PairLayout = 'interleaved',
         coordinates: dict | None = None,
     ) -> None:
         check_choice('directions', directions, get_args(Directions))

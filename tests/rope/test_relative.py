@@ -8,6 +8,7 @@ from torch import Tensor
 
 from rope_dense.rope import (
     AxialRoPE,
+    DirectionRoPE,
     LogAxialRoPE,
     MixedRoPE,
     RasterRoPE,
@@ -27,6 +28,8 @@ EMBEDDINGS: dict[str, Callable[..., RotaryEmbedding]] = {
     'axial, each head': lambda *args, **kw: AxialRoPE(*args, shared=False, **kw),
     'periods': lambda *args, **kw: AxialRoPE(*args, series='periods', coordinates=CENTRES, **kw),
     'log-axial': LogAxialRoPE,
+    'golden': DirectionRoPE,
+    'simplex': lambda *args, **kw: DirectionRoPE(*args, directions='simplex', **kw),
     'mixed': MixedRoPE,
     'raster': RasterRoPE,
     'raster, learned': lambda *args, **kw: RasterRoPE(*args, learned=True, **kw),
