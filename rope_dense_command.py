@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 
 COMMANDS = (
-    *('train', 'predict', 'report', 'test', 'eval_resolutions', 'export', 'predict_large'),
+    *('train', 'predict', 'report', 'test', 'eval_resolutions', 'choose_scaling'),
+    *('export', 'predict_large'),
     *('browse_data', 'convert_data', 'convert_checkpoint', 'push_to_hub', 'print_recipe'),
     *('benchmark', 'demo'),
 )

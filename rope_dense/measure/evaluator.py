@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
+from mmengine.evaluator import Evaluator as Metrics
 from mmengine.model import BaseModel, is_model_wrapper
 from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop
@@ -94,7 +95,7 @@ class Evaluator:
         """
         size = parse_size(setting.size)
         config = at_size(config or self.config, size)
-        test_cfg = self._test_cfg(setting, configured_size(config))
+        test_cfg = self.test_cfg_of(setting, configured_size(config))
         if self.is_ours:
             grid = self._grid(setting, configured_size(config), test_cfg)
             self._set_scaling(setting.scaling)
@@ -118,7 +119,7 @@ class Evaluator:
         """True if image sizes are bounds only."""
         return bool(resize_steps(self.config)[0].get('keep_ratio'))
 
-    def _test_cfg(self, setting: Setting, size: ImageSize) -> ConfigDict:
+    def test_cfg_of(self, setting: Setting, size: ImageSize) -> ConfigDict:
         """The model's ``test_cfg`` for images of a size."""
         if setting.slide == 'keep':
             return self.test_cfg
@@ -203,17 +204,24 @@ class ResolutionLoop(TestLoop):
     It shows progress, and measures the time of an image.
     """
 
-    def run_on(self, config: Config, title: str) -> tuple[dict[str, float], float]:
-        """Metrics on the test data of a config, and the seconds that an image took."""
+    def run_on(
+        self, config: Config, title: str, metrics: Metrics | None = None
+    ) -> tuple[dict[str, float], float]:
+        """Metrics on the test data of a config, and the seconds that an image took.
+
+        Args:
+            title: of the progress.
+            metrics: in place of those of the config.
+        """
         self.dataloader = self.runner.build_dataloader(config.test_dataloader)
-        self.evaluator = self.runner.build_evaluator(config.test_evaluator)
+        self.evaluator = metrics or self.runner.build_evaluator(config.test_evaluator)
         self.evaluator.dataset_meta = getattr(self.dataloader.dataset, 'metainfo', None)
         self.images, started = 0, time.monotonic()
         self.finished = started
         shown = bar(title, len(self.dataloader)) if is_main_process() else nullcontext()
         with shown as self.shown:
-            metrics = self.run()
-        return metrics, (self.finished - started) / max(1, self.images)
+            values = self.run()
+        return values, (self.finished - started) / max(1, self.images)
 
     def run_iter(self, idx: int, data_batch: dict) -> None:
         """Test one batch."""

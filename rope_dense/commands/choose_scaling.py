@@ -1,0 +1,90 @@
+r"""Choose frequency scaling and window of a trained model for larger or smaller test images.
+
+At each size, scalings and windows that the backbone allows are compared with the config's own on a
+sample of the validation images. The one with the best metric is chosen if it is better in the whole
+90 % interval of a bootstrap over images; otherwise the config's own are kept. Writes choice.json,
+choice.png and a config SIZE.py for each size to scaling/ in the work folder.
+
+Examples:
+    rope-dense choose-scaling work_dirs/cats --sizes 960 1280
+    rope-dense choose-scaling CONFIG last.pth --sizes 800 1200 --images 500 --judge 500
+    rope-dense test work_dirs/cats/scaling/960.py work_dirs/cats/best_coco_bbox_mAP_iter_900.pth
+"""
+
+import argparse
+from collections.abc import Sequence
+
+from ..project.find import find_files
+from .arguments import (
+    add_config_arguments,
+    add_model_arguments,
+    at_least,
+    size,
+    tool_parser,
+    values,
+)
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = tool_parser(__doc__)
+    add_model_arguments(parser)
+    parser.add_argument(
+        '--sizes',
+        nargs='+',
+        type=size,
+        default=[],
+        metavar='SIZE',
+        help='in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128) (1, 1.5 and 2 times the '
+        "size of the config's test images)",
+    )
+    parser.add_argument(
+        '--images',
+        type=at_least(2),
+        default=200,
+        metavar='N',
+        help='validation images that choose, drawn at random; all of fewer (%(default)s)',
+    )
+    parser.add_argument(
+        '--judge',
+        type=at_least(0),
+        default=0,
+        metavar='N',
+        help='other validation images, on which a chosen setting is compared once more '
+        '(%(default)s)',
+    )
+    parser.add_argument(
+        '--scaling',
+        nargs='+',
+        default=[],
+        metavar='SCALING',
+        help='try only these, as of eval-resolutions, beside the one of the config',
+    )
+    parser.add_argument(
+        '--window',
+        nargs='+',
+        default=[],
+        metavar='WINDOW',
+        help='try only these, as of eval-resolutions, beside the one of the config',
+    )
+    parser.add_argument(
+        '--train-size',
+        type=size,
+        metavar='SIZE',
+        help="size of the training's images (the size of the config's test images)",
+    )
+    parser.add_argument(
+        '--draws', type=at_least(100), default=1000, help='of the bootstrap (%(default)s)'
+    )
+    parser.add_argument(
+        '--seed', type=at_least(0), default=0, help='of images and bootstrap (%(default)s)'
+    )
+    add_config_arguments(parser)
+    args = parser.parse_args(argv)
+    find_files(args.config, args.checkpoint)
+    return args
+
+
+def main(args: argparse.Namespace) -> None:
+    from ..measure.choose import choose_scaling
+
+    choose_scaling(**values(args))

@@ -1,0 +1,77 @@
+"""Paired comparison of settings over the same images, and the rule that takes one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .scores import Scores
+
+CONFIDENCE = 0.9
+RULE = (
+    "The setting with the best metric replaces the config's own if the lower end of the "
+    f'{CONFIDENCE:.0%} interval of its paired difference is above 0.'
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """By how much a setting is better than another one on the same images.
+
+    Attributes:
+        value: of all images, positive for a better metric.
+        low, high: ends of the interval of the draws.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_clear(self) -> bool:
+        """True if the whole interval is above 0."""
+        return self.low > 0
+
+
+def draw_images(num_images: int, draws: int, seed: int) -> np.ndarray:
+    """Weights [draws, num_images]: as many images as there are, with replacement."""
+    generator = np.random.default_rng(seed)
+    shares = np.full(num_images, 1 / num_images)
+    return generator.multinomial(num_images, shares, size=draws).astype(float)
+
+
+def compare(scores: Scores, baseline: Scores, weights: np.ndarray) -> Difference:
+    """The difference of a setting to another one, in draws of the same images.
+
+    Args:
+        weights: see ``draw_images``.
+
+    Raises:
+        ValueError: the metric is not defined, as without labels.
+    """
+    sign = 1 if scores.larger_is_better else -1
+    value = sign * (scores.value - baseline.value)
+    drawn = sign * (scores.metric(weights) - baseline.metric(weights))
+    if np.isnan(value):
+        raise ValueError(f'{scores.name} is not defined: the sampled images have no labels')
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.nanquantile(drawn, [tail, 1 - tail])
+    return Difference(value, float(low), float(high))
+
+
+def choose(differences: Sequence[Difference]) -> tuple[int, str]:
+    """Index of the setting to take by ``RULE``, and the reason.
+
+    Args:
+        differences: to the config's own setting, which is the first one.
+    """
+    if len(differences) == 1:
+        return 0, 'no other setting at this size'
+    best = max(range(len(differences)), key=lambda index: differences[index].value)
+    if differences[best].value <= 0:
+        return 0, 'no setting is better than that of the config'
+    if differences[best].is_clear:
+        return best, 'better than the config beyond the spread over images'
+    return 0, 'differences to the config are within the spread over images'

@@ -1,0 +1,142 @@
+"""Scalings and windows that are worth a try at an image size, of what a backbone allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mmengine.utils import to_2tuple
+
+from ..backbones.base import Backbone
+from ..project.sizes import at_size, configured_size
+from ..rope.grid import RopeScaling, build_scaling
+from ..utils.size_text import parse_size
+from ..utils.sizes import ImageSize
+from .evaluator import Evaluator
+from .settings import FROM_CONFIG, Setting, combine
+
+SCALINGS = ('linear', 'by_parts', 'ntk')
+
+
+def settings_at(
+    evaluator: Evaluator,
+    size: str,
+    trained: ImageSize,
+    scalings: Sequence[str] = (),
+    windows: Sequence[str] = (),
+) -> list[Setting]:
+    """The config's own setting, then the others to compare it with at an image size.
+
+    Crops of a segmentor that slides grow with the images.
+
+    Args:
+        size: see ``parse_size``.
+        trained: height and width of the training's images.
+        scalings, windows: to try, see ``parse_scaling`` and ``parse_window``; by default those of
+            ``scalings_at`` and ``windows_at`` that the backbone allows.
+
+    Raises:
+        ValueError: the size, or a given scaling or window, is not allowed.
+    """
+    factors = growth(evaluator, size, trained)
+    tried = combine(
+        [size],
+        [FROM_CONFIG, *(scalings or scalings_at(evaluator, factors, trained))],
+        [FROM_CONFIG, *(windows or windows_at(evaluator, factors))],
+        'scale' if evaluator.slides else 'keep',
+    )
+    own, *others = tried
+    evaluator.apply(own)
+    return [own] + [
+        setting
+        for setting in others
+        if is_allowed(evaluator, setting, [*scalings, *windows]) and is_different(evaluator)
+    ]
+
+
+def is_allowed(evaluator: Evaluator, setting: Setting, given: Sequence[str]) -> bool:
+    """Apply a setting; False for one that the backbone or the size refuses.
+
+    Raises:
+        ValueError: it is refused, and its scaling or window is among the given ones.
+    """
+    try:
+        evaluator.apply(setting)
+    except ValueError:
+        if setting.scaling in given or setting.window in given:
+            raise
+        return False
+    return True
+
+
+def is_different(evaluator: Evaluator) -> bool:
+    """False if the scaling that is set changes nothing: by windows, which are as in pre-training.
+
+    Only the window of a backbone of several stages grows its factor, see ``scalings_at``.
+    """
+    backbone = evaluator.backbone
+    scaling = build_scaling(backbone.rope_scaling, backbone.pretrain_grid)
+    window = backbone.window_size
+    if backbone.is_isotropic or scaling is None or window in (None, 'auto'):
+        return True
+    return scaling.factors(*to_2tuple(window)) != (1.0, 1.0)
+
+
+def growth(evaluator: Evaluator, size: str, trained: ImageSize) -> tuple[float, float]:
+    """Sides (y, x) of images of a size, divided by those in training."""
+    sides = configured_size(at_size(evaluator.config, parse_size(size)))
+    if evaluator.keeps_ratio:  # sides are bounds only
+        sides, trained = (min(sides),) * 2, (min(trained),) * 2
+    return sides[0] / trained[0], sides[1] / trained[1]
+
+
+def scalings_at(
+    evaluator: Evaluator, factors: tuple[float, float], trained: ImageSize
+) -> list[str]:
+    """Scalings for images that are larger by some factors than in training.
+
+    Of a ViT they have the factor by which images grow, times the one in training: what the
+    pre-training saw does not matter to fine-tuned weights. In other backbones positions end with
+    the window, so the factor follows from the window.
+    """
+    backbone: Backbone = evaluator.backbone
+    own = build_scaling(evaluator.rope_scaling, backbone.pretrain_grid)
+    own = None if own is None or own.type == 'none' else own
+    others = [] if own is None else ['none']
+    if not backbone.is_isotropic:
+        return [*others, *SCALINGS]
+    in_training = (1.0, 1.0) if own is None else own.factors(*backbone.patch_embed.grid(*trained))
+    factors = factors[0] * in_training[0], factors[1] * in_training[1]
+    if factors == (1.0, 1.0):
+        return others
+    kinds = SCALINGS if min(factors) >= 1 else SCALINGS[:1]
+    return [*others, *(f'{kind}:{factor_text(factors)}' for kind in kinds if new(kind, own))]
+
+
+def new(kind: str, own: RopeScaling | None) -> bool:
+    """False for the type of scaling that the config has, whose factor grows with the image."""
+    return own is None or own.type != kind or own.factor is not None
+
+
+def factor_text(factors: tuple[float, float]) -> str:
+    """Factors (y, x) as in ``parse_scaling``."""
+    y, x = (f'{factor:.4f}'.rstrip('0').rstrip('.') for factor in factors)
+    return y if y == x else f'{y}x{x}'
+
+
+def windows_at(evaluator: Evaluator, factors: tuple[float, float]) -> list[str]:
+    """Windows for images that are larger by some factors than in training.
+
+    That of the config grown with the images, 'auto', and the whole map for a ViT. An odd window
+    stays odd, as neighbourhoods have to be.
+    """
+    backbone, own = evaluator.backbone, evaluator.window_size
+    if not backbone.has_windows:
+        return []
+    windows = ['auto', 'none'] if backbone.is_isotropic else ['auto']
+    if own not in (None, 'auto'):
+        sides = to_2tuple(own)
+        grown = [
+            max(1, round(side * by)) | side % 2 for side, by in zip(sides, factors, strict=True)
+        ]
+        windows += ['x'.join(map(str, grown))] if tuple(grown) != tuple(sides) else []
+    return [window for window in windows if window != str(own).lower()]

@@ -1,0 +1,111 @@
+"""Files of a choice: its figures, a picture, and a config for each size."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from mmengine.config import Config
+
+from ..backbones.base import Backbone
+from ..project.sizes import at_size, configured_size
+from ..utils.atomic_write import atomic_files
+from ..utils.size_text import parse_size
+from .evaluator import Evaluator
+from .plot import COLOURS
+from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
+
+
+def write_choice(content: dict, config: Config, evaluator: Evaluator, out: Path) -> None:
+    """Write choice.json, choice.png and the config of each size; all files or none.
+
+    Args:
+        content: see ``choose_scaling``.
+        config: of the user, as it is.
+        evaluator: of its model.
+    """
+    with atomic_files(out) as partial:
+        for choice in content['sizes']:
+            setting = chosen_setting(choice)
+            written = config_of(config, setting, evaluator)
+            written.dump(partial / f'{setting.size}.py')
+        (partial / 'choice.json').write_text(json.dumps(content, indent=1) + '\n')
+        draw_choice(content, partial / 'choice.png')
+    names = ', '.join(f'{choice["size"]}.py' for choice in content['sizes'])
+    print(f'\n{out}: choice.json, choice.png; {names} for `rope-dense test`')
+
+
+def chosen_setting(choice: dict) -> Setting:
+    """The chosen setting of an entry of ``sizes``."""
+    row = choice['rows'][choice['chosen']]
+    return Setting(row['size'], row['scaling'], row['window'], row['slide'])
+
+
+def config_of(config: Config, setting: Setting, evaluator: Evaluator) -> Config:
+    """A copy of a config that tests with a setting.
+
+    Args:
+        evaluator: of the model.
+    """
+    config = at_size(config, parse_size(setting.size))
+    backbone = config.model.backbone
+    if setting.scaling != FROM_CONFIG:
+        backbone.rope_scaling = parse_scaling(setting.scaling)
+    if setting.window != FROM_CONFIG:
+        backbone[window_argument(evaluator.backbone)] = parse_window(setting.window)
+    if setting.slide != 'keep':
+        config.model.test_cfg = evaluator.test_cfg_of(setting, configured_size(config))
+    return config
+
+
+def window_argument(backbone: Backbone) -> str:
+    """The name of a backbone's argument for its window."""
+    arguments = inspect.signature(type(backbone).__init__).parameters
+    return 'kernel_size' if 'kernel_size' in arguments else 'window_size'
+
+
+def draw_choice(content: dict, out_file: Path) -> None:
+    """Draw the difference of each setting to the config's own, with its interval.
+
+    One column for each size; the chosen setting is filled, and what judged it hollow beside it.
+    """
+    choices = content['sizes']
+    most = max(len(choice['rows']) for choice in choices)
+    figure = Figure(figsize=(1.5 + 2.6 * len(choices), 1.6 + 0.32 * most), layout='constrained')
+    for axes, choice in zip(
+        figure.subplots(1, len(choices), squeeze=False)[0], choices, strict=True
+    ):
+        rows = choice['rows']
+        for place, row in enumerate(rows):
+            is_chosen = place == choice['chosen']
+            draw_row(axes, place, row, COLOURS[1 if is_chosen else 0], filled=True)
+        if choice['judged']:
+            draw_row(axes, choice['chosen'] + 0.3, choice['judged'][1], COLOURS[1], filled=False)
+        axes.axvline(0, color='gray', linewidth=1)
+        axes.set_yticks(range(len(rows)), labels_of(rows), fontsize=8)
+        axes.set_ylim(most - 0.4, -0.6)
+        axes.set_title(f'{choice["size"]} pixels: {rows[0]["metric"]:.3f}', fontsize=9)
+        axes.tick_params(axis='x', labelsize=8)
+        axes.spines[['top', 'right']].set_visible(False)
+        axes.grid(alpha=0.3, axis='x')
+    gain = f"{content['metric']}: gain over the config's settings, 90 % interval"
+    figure.supxlabel(gain, fontsize=9)
+    figure.savefig(out_file, dpi=150)
+
+
+def draw_row(axes: Axes, place: float, row: dict, colour: str, filled: bool) -> None:
+    """Draw a difference and its interval as a point on a line."""
+    axes.plot([row['low'], row['high']], [place, place], color=colour, linewidth=1.5)
+    axes.plot(row['value'], place, 'o', color=colour, markerfacecolor=colour if filled else 'white')
+
+
+def labels_of(rows: Sequence[dict]) -> list[str]:
+    """The names of settings; the window only if several were tried."""
+    several = len({row['window'] for row in rows}) > 1
+    return [
+        f'{row["scaling"]}, window {row["window"]}' if several else row['scaling'] for row in rows
+    ]

@@ -1,0 +1,101 @@
+"""Tests of the settings of a size, a table of their differences, and the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+from .bootstrap import Difference, choose, compare, draw_images
+from .evaluator import Evaluator
+from .per_image import Sample, score_images
+from .scores import Scores
+from .settings import Setting
+
+WIDTHS = dict(size=11, scaling=17, window=9)  # of the columns of a setting
+
+
+@dataclass
+class Chooser:
+    """Settings of one size after the other: tests, a printed line for each, a choice.
+
+    Attributes:
+        samples: that choose, and that judge; the second may be empty.
+        draws: of the bootstrap.
+        tests: number of all that choose, for the progress.
+        metric: name of the metric, once it is known.
+    """
+
+    evaluator: Evaluator
+    samples: tuple[Sample, Sample]
+    draws: int
+    tests: int
+    metric: str = field(default='', init=False)
+    done: int = field(default=0, init=False)
+
+    def choose(self, settings: Sequence[Setting]) -> dict:
+        """Choose one of the settings of a size.
+
+        Args:
+            settings: that of the config first.
+
+        Returns:
+            size, rows (the settings with their metric, and their difference to the first with its
+            interval), chosen (index of a row), reason, judged (or None).
+        """
+        rows = self.compared(settings, self.samples[0])
+        chosen, reason = choose([difference_of(row) for row in rows])
+        taken = f': {settings[chosen]}' if chosen else ''
+        print(f'{settings[0].size}: {reason}{taken}', flush=True)
+        judged = None
+        if chosen and self.samples[1].number:
+            judged = self.compared([settings[0], settings[chosen]], self.samples[1])
+            verdict = 'confirmed' if difference_of(judged[1]).is_clear else 'not confirmed'
+            number = self.samples[1].number
+            print(f'{settings[0].size}: {verdict} on {number} other images', flush=True)
+        return dict(size=settings[0].size, rows=rows, chosen=chosen, reason=reason, judged=judged)
+
+    def compared(self, settings: Sequence[Setting], sample: Sample) -> list[dict]:
+        """A row for each setting; differences are to the first."""
+        rows: list[dict] = []
+        first: Scores | None = None
+        for setting in settings:
+            scores = score_images(self.evaluator, setting, sample, self.title(setting, sample))
+            first = first or scores
+            weights = draw_images(scores.num_images, self.draws, sample.seed)
+            difference = compare(scores, first, weights)
+            rows.append(dict(asdict(setting), metric=scores.value, **asdict(difference)))
+            if not self.metric:
+                self.metric = scores.name
+                print(header(self.metric))
+            print(line(rows[-1]), flush=True)
+        return rows
+
+    def title(self, setting: Setting, sample: Sample) -> str:
+        """The title of the progress of a test."""
+        if sample is self.samples[1]:
+            return f'on other images, {setting}'
+        self.done += 1
+        return f'test {self.done} of {self.tests}, {setting}'
+
+
+def difference_of(row: dict) -> Difference:
+    """The difference of a row of ``Chooser.choose``."""
+    return Difference(row['value'], row['low'], row['high'])
+
+
+def header(metric: str) -> str:
+    """The header of the table."""
+    return line_of(WIDTHS, [metric.rpartition('/')[2], 'better by', '90 % from', 'to'])
+
+
+def line(row: dict) -> str:
+    """A row of ``Chooser.choose`` as a line of the table."""
+    figures = [f'{row["metric"]:.3f}']
+    figures += [f'{row[name]:+.3f}' for name in ('value', 'low', 'high')]
+    return line_of([row[name] for name in WIDTHS], figures)
+
+
+def line_of(settings: Sequence[str] | dict[str, int], figures: Sequence[str]) -> str:
+    """Columns of a setting, then those of figures."""
+    left = (f'{text:<{width}}' for text, width in zip(settings, WIDTHS.values(), strict=True))
+    return ''.join([*left, *(f'{figure:>11}' for figure in figures)])

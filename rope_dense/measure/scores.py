@@ -1,0 +1,144 @@
+"""Metrics of a test as functions of how often each image counts, for a bootstrap over images.
+
+Letters: I images, B draws, C classes, T IoU thresholds, n predictions and m right ones of a class.
+Weights [B, I] say how often each image is in a draw; they are whole numbers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+RECALLS = np.linspace(0, 1, 101)  # COCO's
+VALUES_AT_ONCE = 4_000_000
+
+
+@dataclass(frozen=True)
+class Scores(ABC):
+    """A metric of I images.
+
+    Attributes:
+        name: of the metric, as in a row of the sweep.
+        num_images: I.
+        larger_is_better: False for an error.
+    """
+
+    name: str
+    num_images: int
+    larger_is_better: bool
+
+    @abstractmethod
+    def metric(self, weights: np.ndarray) -> np.ndarray:
+        """The metric [B] of the draws; NaN where it is not defined."""
+
+    @property
+    def value(self) -> float:
+        """The metric of all images."""
+        return float(self.metric(np.ones((1, self.num_images)))[0])
+
+
+@dataclass(frozen=True)
+class ImageMeans(Scores):
+    """The mean of a value of each image [I], such as 100 for a right class and 0 for a wrong one.
+
+    Attributes:
+        values: [I].
+    """
+
+    values: np.ndarray
+
+    def metric(self, weights: np.ndarray) -> np.ndarray:
+        return weights @ self.values / weights.sum(1)
+
+
+@dataclass(frozen=True)
+class MeanIoU(Scores):
+    """Mean IoU over classes in per cent, from the sums of their pixels over images.
+
+    Classes that are neither labelled nor predicted in a draw do not count, as in mmseg's metric.
+
+    Attributes:
+        intersection, union: pixels [I, C].
+    """
+
+    intersection: np.ndarray
+    union: np.ndarray
+
+    def metric(self, weights: np.ndarray) -> np.ndarray:
+        intersection, union = weights @ self.intersection, weights @ self.union  # [B, C]
+        return 100 * mean_of_defined(intersection, union)
+
+
+@dataclass(frozen=True)
+class ClassMatches:
+    """The predictions of a class that COCO's evaluation matched, best score first.
+
+    Attributes:
+        images: index of the image of each prediction [n].
+        right: whether it found an object, by threshold [T, n].
+        counted: whether it is right or wrong, not ignored [T, n].
+        objects: number of objects of each image [I].
+    """
+
+    images: np.ndarray
+    right: np.ndarray
+    counted: np.ndarray
+    objects: np.ndarray
+
+    def average_precision(self, weights: np.ndarray) -> np.ndarray:
+        """AP [B], the mean over thresholds and recalls; NaN where a draw has no object.
+
+        Precision is largest, and recall grows, at right predictions, so only these are looked at.
+        """
+        objects = weights @ self.objects  # [B]
+        drawn = weights[:, self.images]  # [B, n]
+        total = np.zeros(len(weights))
+        for right, counted in zip(self.right, self.counted, strict=True):
+            places = np.flatnonzero(right)
+            found = drawn[:, places].cumsum(1)  # [B, m]
+            predicted = (drawn * counted).cumsum(1)[:, places]  # [B, m]
+            precision = found / np.maximum(predicted, 1)
+            best = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
+            recall = found / np.maximum(objects, 1)[:, None]
+            reached = np.searchsorted(RECALLS, recall, side='right')  # [B, m]
+            total += (best * np.diff(reached, axis=1, prepend=0)).sum(1)
+        mean = total / (len(self.right) * len(RECALLS))
+        return np.where(objects > 0, mean, np.nan)
+
+
+@dataclass(frozen=True)
+class MeanAP(Scores):
+    """COCO's mAP: the mean of the classes that have objects in a draw.
+
+    An image that is drawn twice counts as two images; predictions of one image with the same class
+    and score keep their order, while pycocotools would alternate them. Checked against mmdet's
+    metric of repeated images in tests/commands/test_bootstrap.py.
+
+    Attributes:
+        classes: those with objects.
+    """
+
+    classes: Sequence[ClassMatches]
+
+    def metric(self, weights: np.ndarray) -> np.ndarray:
+        most = max((len(matches.images) for matches in self.classes), default=0)
+        step = max(1, VALUES_AT_ONCE // max(1, most))
+        parts = (weights[start : start + step] for start in range(0, len(weights), step))
+        return np.concatenate([self._metric(part) for part in parts])
+
+    def _metric(self, weights: np.ndarray) -> np.ndarray:
+        precisions = [matches.average_precision(weights) for matches in self.classes]
+        precision = np.array(precisions).reshape(-1, len(weights))  # [C, B]
+        has_objects = ~np.isnan(precision)
+        return mean_of_defined(np.where(has_objects, precision, 0).T, has_objects.T)
+
+
+def mean_of_defined(numerators: np.ndarray, denominators: np.ndarray) -> np.ndarray:
+    """Means [B] of fractions [B, C] over the classes whose denominator is not 0; NaN if all are."""
+    defined = denominators > 0
+    fractions = np.where(defined, numerators / np.where(defined, denominators, 1), 0)
+    number = defined.sum(1)
+    return np.where(number > 0, fractions.sum(1) / np.maximum(number, 1), np.nan)
