@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
+from .images.band_files import ARRAY
 from .labels.files import IMAGE_SUFFIXES, Images, list_files, numbered_lines, suffixes_in
 from .labels.objects import EXAMPLES, Labels, Report
 from .labels.splits import is_for_validation
@@ -178,6 +179,8 @@ def match(folder: Path, maps: Path, kind: Kind) -> Match:
         ValueError: an image has two maps, or there are only files that are something else.
     """
     files, candidates = list_files(folder, IMAGE_SUFFIXES), list_files(maps, kind.suffixes)
+    if not files and kind is MASKS:
+        files = list_files(folder, (ARRAY,))  # of any number of channels
     if folder == maps:
         candidates = maps_among(files, candidates, kind)
         apart = {*candidates}

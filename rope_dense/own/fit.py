@@ -15,6 +15,7 @@ from mmengine.config import Config
 from ..utils.config_parts import nodes, size_steps
 from ..utils.configs import CONFIGS
 from .augment import fit_augmentation
+from .channels import fit_channels
 from .settings import Own
 from .value_range import fit_range
 
@@ -137,5 +138,8 @@ def finished(cfg: dict, own: Own, mosaic: bool | None = None) -> dict:
     if find_spec('tensorboard'):
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
     fit_augmentation(cfg, own.augment, own.flip, mosaic)
-    fit_range(cfg, own.max_value)
+    if own.channels is None:
+        fit_range(cfg, own.max_value)
+    else:
+        fit_channels(cfg, own)
     return cfg

@@ -15,6 +15,7 @@ from ..utils.similar import did_you_mean
 from ..utils.validation import check_choice, check_integer, check_number
 from .augment import AUGMENTS, FLIPS
 from .backbones import WORDS, OwnBackbone, find_backbone
+from .channel_settings import check_channels, names_of
 from .text import Text, described, fits, read_text
 
 LEAST_DEPTH = 0.001  # metres: the first bin of the depth head
@@ -46,6 +47,13 @@ class Own:
         report: write the report of the best checkpoint after training (docs/report.md).
         max_value: value that is white in 16-bit images, such as 4095; None for the range that the
             files name or use (``range_of``).
+        channels: of images that are not red, green and blue alone: their number, a name for each
+            band of the files, or the numbers of the bands to use, from 1 (docs/channels.md).
+        separate_files: whether each channel is a file of its own, whose path has the channel's name
+            where the path of the image has the name of the first.
+        mean, std: of each channel; None to compute them from a sample of the training images.
+        show: three channels, or one, to draw as red, green and blue: names, or numbers from 1 among
+            `channels`; None for the channels of these names, else the first three.
         augment: 'published' (the recipe's), 'light' (flips and small changes of size) or 'none'.
         flip: 'horizontal', 'vertical', 'both' or 'none'; None for the one of `augment`.
     """
@@ -65,6 +73,11 @@ class Own:
     ema: bool = False
     report: bool = True
     max_value: int | None = None
+    channels: int | Sequence[int | str] | None = None
+    separate_files: bool = False
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    show: Sequence[int | str] | None = None
     augment: str = 'published'
     flip: str | None = None
 
@@ -90,6 +103,7 @@ class Own:
         for name, least in (('patience', 1), ('max_value', 255)):
             if (value := getattr(self, name)) is not None:
                 check_integer(f'own.{name}', value, least)
+        check_channels(self)
         if self.lr is not None:
             check_number('own.lr', self.lr, above=0)
         object.__setattr__(self, 'data_root', os.path.expanduser(self.data_root))
@@ -98,6 +112,11 @@ class Own:
     @property
     def root(self) -> Path:
         return Path(self.data_root)
+
+    @property
+    def channel_names(self) -> list[str]:
+        """A name for each of ``channels``; none of pictures."""
+        return names_of(self.channels)
 
     @property
     def vit(self) -> OwnBackbone:

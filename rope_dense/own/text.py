@@ -19,7 +19,7 @@ WORDS = {
     bool: 'True or False',
     NoneType: 'None',
 }
-EXAMPLES = {str: "cat, 'red, large'", int: '0, 1'}
+EXAMPLES = {str: "cat, 'red, large'", int: '0, 1', float: '0.5, 2'}
 FITS: dict[Any, Callable[[object], bool]] = {
     str: lambda value: isinstance(value, str) and bool(value),
     int: is_integer,
@@ -71,6 +71,8 @@ def read_text(text: str, kind: Any) -> Any:
     parts = alternatives(kind)
     if NoneType in parts and text.strip() == 'None':
         return None
+    if int in parts and WHOLE.fullmatch(text.strip()):
+        return int(text)
     lists = [part for part in parts if get_origin(part) is Sequence]
     if lists and (str not in parts or text.lstrip().startswith('[')):
         return read_list(text, alternatives(*get_args(lists[0])))
@@ -90,7 +92,7 @@ def read_bool(text: str) -> bool:
 
 
 def read_list(text: str, kinds: Sequence[Any]) -> list[Any]:
-    """The items of `[a, 'b c', 3]`: text as it is written, or integers if ``kinds`` has them.
+    """The items of `[a, 'b c', 3]`: text as it is written, or numbers if ``kinds`` has them.
 
     Raises:
         ValueError: no such list, or an item is none of the kinds.
@@ -106,8 +108,10 @@ def read_list(text: str, kinds: Sequence[Any]) -> list[Any]:
     return [read_item(item, kinds) for item in items]
 
 
-def read_item(item: yaml.ScalarNode, kinds: Sequence[Any]) -> str | int:
-    """An item of a list: an integer if it may be one and is not in quotes, else its text."""
+def read_item(item: yaml.ScalarNode, kinds: Sequence[Any]) -> str | int | float:
+    """An item of a list: a number if it may be one and is not in quotes, else its text."""
+    if float in kinds:
+        return float(item.value)
     if int in kinds and item.style is None and WHOLE.fullmatch(item.value):
         return int(item.value)
     if str not in kinds or not item.value:

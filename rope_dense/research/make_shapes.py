@@ -1,8 +1,9 @@
-"""Generate shapes in COCO and ADE20K layout, rotated shapes in DOTA layout, or rooms with depth.
+"""Generate shapes in COCO and ADE20K layout, rotated, in four channels; or rooms with depth.
 
 Examples:
     rope-dense research make-shapes data/shapes --train 400 --val 100 --size 160
     rope-dense research make-shapes data/rooms --layout depth --size 96 128
+    rope-dense research make-shapes data/warm --layout warm
 """
 
 import argparse
@@ -36,9 +37,10 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--layout',
         nargs='+',
-        choices=['coco', 'ade', 'dota', 'depth'],
+        choices=['coco', 'ade', 'dota', 'depth', 'warm'],
         default=['coco', 'ade'],
-        help='dota: rotated shapes; depth: rooms with depth in 16-bit millimetres (coco ade)',
+        help='dota: rotated shapes; depth: rooms with depth in 16-bit millimetres; warm: circles '
+        'whose class shows in a fourth channel only (coco ade)',
     )
     args = parser.parse_args(argv)
     args.size = tuple(args.size * 2 if len(args.size) == 1 else args.size)

@@ -1,4 +1,4 @@
-"""The shapes data set on disk, in the formats of COCO, ADE20K and DOTA, and rooms with depth."""
+"""Shapes on disk: in the formats of COCO, ADE20K and DOTA, in four channels; rooms with depth."""
 
 import json
 from collections.abc import Iterator
@@ -11,13 +11,16 @@ from pycocotools import mask as coco_mask
 
 from ...utils.atomic_write import atomic_folder
 from ...utils.progress import progress
+from ..images.band_files import write_bands
 from .rooms import make_room, render_room
 from .rotated_shapes import ROTATED_METAINFO, RotatedShape, make_rotated_scene
 from .shapes import METAINFO, SPLITS, Scene, make_scene, render
+from .warm_shapes import WARM_METAINFO, make_warm_scene, render_channels
 
 FORMATS = ('coco', 'ade')
 DEPTH = 'depth'  # the format of rooms
 ROTATED = 'dota'  # the format of rotated shapes
+WARM = 'warm'  # the format of shapes in four channels
 SETTINGS_FILE = 'rope_dense_shapes.json'
 COCO_SPLITS = {'train': 'train2017', 'val': 'val2017'}
 ADE_SPLITS = {'train': 'training', 'val': 'validation'}
@@ -65,6 +68,9 @@ def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
         dota/{train,val}/labelTxt/00000000.txt             of other scenes: rotated shapes
         depth/images/{train,val}/00000000.jpg              rooms, see ``rooms``, and not shapes
         depth/depth/{train,val}/00000000.png               millimetres in 16 bits, 0 if unknown
+        warm/images/{train,val}/00000000.tif               of other scenes, see ``warm_shapes``
+        warm/annotations/{train,val}.json                  boxes and masks of the visible parts
+        warm/masks/{train,val}/00000000.png                0 for background, then the classes
 
     A split without images is left out. A label image holds 1 for background, 2 for the first class
     and so on; 0 would be "no label", as in ADE20K, but every pixel has one. mmseg reads it with
@@ -105,17 +111,50 @@ def _settings_of(out: Path) -> dict | None:
 def _write_coco(root: Path, settings: ShapesSettings, split: str) -> None:
     folder = root / COCO_SPLITS[split]
     folder.mkdir(parents=True)
+    objects: list[tuple[Scene, np.ndarray]] = []
+    for index, image, scene, masks in _rendered(settings, split, f'coco {split}'):
+        objects.append((scene, masks))
+        _write_image(folder / f'{index:08d}.jpg', image)
+    path = root / 'annotations' / f'instances_{folder.name}.json'
+    _write_json(path, settings, objects, METAINFO['classes'], '.jpg')
+
+
+def _write_warm(root: Path, settings: ShapesSettings, split: str) -> None:
+    images, labels = (root / kind / split for kind in ('images', 'masks'))
+    images.mkdir(parents=True)
+    labels.mkdir(parents=True)
+    (height, width), count = settings.size, getattr(settings, split)
+    objects: list[tuple[Scene, np.ndarray]] = []
+    for index in progress(range(count), f'warm {split}'):
+        scene = make_warm_scene(settings.seed, split, index, aspect=width / height)
+        pixels, masks = render_channels(scene, height, width)
+        label_image = np.zeros(settings.size, np.uint8)
+        for shape, mask in zip(scene.shapes, masks, strict=True):
+            label_image[mask] = shape.label + 1
+        objects.append((scene, masks))
+        write_bands(images / f'{index:08d}.tif', pixels)
+        _write_image(labels / f'{index:08d}.png', label_image)
+    path = root / 'annotations' / f'{split}.json'
+    _write_json(path, settings, objects, WARM_METAINFO['classes'], '.tif')
+
+
+def _write_json(
+    path: Path,
+    settings: ShapesSettings,
+    objects: list[tuple[Scene, np.ndarray]],
+    classes: tuple[str, ...],
+    suffix: str,
+) -> None:
+    """Write the COCO file of images, each with its scene and masks [N, H, W]."""
     height, width = settings.size
     images: list[dict] = []
     annotations: list[dict] = []
-    for index, image, scene, masks in _rendered(settings, split, f'coco {split}'):
-        name = f'{index:08d}.jpg'
+    for index, (scene, masks) in enumerate(objects):
+        name = f'{index:08d}{suffix}'
         images.append(dict(id=index, file_name=name, height=height, width=width))
         for shape, mask in zip(scene.shapes, masks, strict=True):
             annotations.append(_coco_annotation(len(annotations) + 1, index, shape.label, mask))
-        _write_image(folder / name, image)
-    categories = [dict(id=i, name=name) for i, name in enumerate(METAINFO['classes'], 1)]
-    path = root / 'annotations' / f'instances_{folder.name}.json'
+    categories = [dict(id=i, name=name) for i, name in enumerate(classes, 1)]
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(dict(images=images, annotations=annotations, categories=categories)))
 
@@ -195,4 +234,10 @@ def _write_image(path: Path, image: np.ndarray) -> None:
         raise OSError(f'{path}: cannot be written')
 
 
-_WRITERS = {'coco': _write_coco, 'ade': _write_ade, DEPTH: _write_depth, ROTATED: _write_dota}
+_WRITERS = {
+    'coco': _write_coco,
+    'ade': _write_ade,
+    DEPTH: _write_depth,
+    ROTATED: _write_dota,
+    WARM: _write_warm,
+}

@@ -147,3 +147,19 @@ def type_of(path: Path, dtypes: tuple[str, ...] | list[str]) -> str:
     if len(found) > 1 or found[0] not in TYPES:
         raise ValueError(f'{path}: pixels of {", ".join(found)}; give one of {", ".join(TYPES)}')
     return found[0]
+
+
+def write_bands(path: Path, pixels: np.ndarray) -> None:
+    """Write pixels [H, W, n] as a TIFF of n bands.
+
+    Raises:
+        ValueError: rasterio is not installed.
+    """
+    if not find_spec('rasterio'):
+        raise ValueError(f'{path}: {NOT_INSTALLED}')
+    height, width, count = pixels.shape
+    profile = dict(driver='GTiff', height=height, width=width, count=count, dtype=pixels.dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore', NotGeoreferencedWarning)
+        with rasterio.open(path, 'w', **profile) as file:
+            file.write(np.moveaxis(pixels, 2, 0))

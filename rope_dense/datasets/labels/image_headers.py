@@ -7,10 +7,12 @@ from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
+from ..images.band_files import ARRAY, band_header
 from .objects import Header
 
 Image.MAX_IMAGE_PIXELS = None  # satellite images exceed the limit; only headers are read here
 ENDS = dict.fromkeys(('.jpg', '.jpeg', '.jfif'), b'\xff\xd9') | {'.png': b'IEND'}
+BANDS = ('.tif', '.tiff', ARRAY)  # which may have bands that Pillow cannot read
 ORIENTATION = 274  # the tag of EXIF
 
 
@@ -29,6 +31,9 @@ def header(path: Path) -> Header:
     except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
+        if path.suffix.lower() in BANDS:
+            bands = band_header(path)
+            return Header(bands.height, bands.width, 1, f'{bands.bands} bands')
         raise ValueError(f'{path} cannot be read as an image ({error})') from error
     orientation = orientation if orientation in range(1, 9) else 1
     if orientation > 4:

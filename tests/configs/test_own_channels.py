@@ -1,0 +1,215 @@
+"""configs/own on images of four channels in 16 bits: settings, statistics, steps of training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.registry import DefaultScope
+from mmengine.runner import Runner
+
+from rope_dense.checks.model import random_model
+from rope_dense.datasets.generated import ShapesSettings, write_shapes
+from rope_dense.datasets.images.band_files import read_bands, write_bands
+from rope_dense.engine.train_loop import set_epoch
+from rope_dense.project.errors import UsageError
+from rope_dense.project.load import load_config
+from rope_dense.utils.config_parts import nodes
+
+pytestmark = pytest.mark.usefixtures('surroundings')
+NAMES = ['red', 'green', 'blue', 'heat']
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp('own')
+    write_shapes(folder, ShapesSettings(train=4, val=2, size=(64, 96), layouts=('warm',)))
+    return folder / 'warm'
+
+
+def load(data: Path, name: str = 'realtime', **settings: Any) -> Config:
+    settings = dict(data_root=data, epochs=10, batch_size=2, channels=NAMES, size=64) | settings
+    if name == 'semantic':
+        settings = dict(classes=['background', 'warm', 'cold']) | settings
+    return load_config(name, own=settings)
+
+
+def images(data: Path) -> np.ndarray:
+    files = sorted((data / 'images' / 'train').iterdir())
+    return np.stack([read_bands(file)[0] for file in files]).reshape(-1, 4).astype(np.float64)
+
+
+def test_mean_and_deviation_are_of_the_images(data: Path) -> None:
+    cfg = load(data)
+    preprocessor = cfg.model.data_preprocessor
+    np.testing.assert_allclose(preprocessor.mean, images(data).mean(0), rtol=1e-4)
+    np.testing.assert_allclose(preprocessor.std, images(data).std(0), rtol=1e-4)
+    assert str(preprocessor.mean) in cfg.own_data
+    assert 'uint16' in cfg.own_data
+    assert not preprocessor.bgr_to_rgb
+    given = load(data, mean=[1, 2, 3, 4.5], std=[1, 1, 2, 2]).model.data_preprocessor
+    assert given.mean == [1, 2, 3, 4.5]
+    assert given.std == [1, 1, 2, 2]
+
+
+def test_weights_start_from_the_colours_that_are_named(data: Path) -> None:
+    backbone = load(data).model.backbone
+    assert backbone.in_channels == 4
+    assert backbone.init_cfg.channels == ['red', 'green', 'blue', 0]
+    assert load(data, channels=4).model.backbone.init_cfg.channels == 'mean'
+    assert load(data, channels=[4, 1]).model.backbone.in_channels == 2
+    assert load(data, weights=None).model.backbone.init_cfg is None
+
+
+def test_bands_can_be_chosen_and_shown(data: Path) -> None:
+    def shown(**settings: Any) -> list[int]:
+        return list(load(data, **settings).test_dataloader.dataset.pipeline[0].show)
+
+    assert shown() == [0, 1, 2]
+    assert shown(channels=['heat', 'blue', 'green', 'red']) == [3, 2, 1]
+    assert shown(show=['heat', 'green', 'blue']) == [3, 1, 2]
+    assert shown(show=[4]) == [3, 3, 3]
+    assert shown(channels=[4, 1]) == [0, 0, 0]
+    assert load(data, channels=[4, 1]).test_dataloader.dataset.pipeline[0].bands == [4, 1]
+
+
+def test_settings_are_read_from_text(data: Path) -> None:
+    options = [f'own.data_root={data}', 'own.size=64', 'own.show=[heat, 1, 2]']
+    for text in ('[red, green, blue, heat]', '4'):
+        names = [] if text == '4' else [*options[2:]]
+        cfg = load_config('realtime', [*options[:2], *names, f'own.channels={text}'])
+        assert cfg.model.backbone.in_channels == 4
+    cfg = load_config('realtime', [*options, f'own.channels={NAMES}', 'own.std=[1, 2.5, 3, 4]'])
+    assert cfg.model.data_preprocessor.std == [1, 2.5, 3, 4]
+
+
+@pytest.mark.parametrize(
+    'settings, said',
+    [
+        (dict(channels=0), 'own.channels'),
+        (dict(channels=['a', 'a']), 'once'),
+        (dict(channels=['a', 2]), 'either names or numbers'),
+        (dict(channels=5), '4 bands, expected 5'),
+        (dict(channels=[1, 7]), 'there is no band 7'),
+        (dict(channels=None, show=[1]), 'own.show'),
+        (dict(show=['nir']), 'own.show'),
+        (dict(show=[1, 2]), 'own.show'),
+        (dict(mean=[1, 2]), 'own.mean'),
+        (dict(std=[1, 2, 3, 0]), 'own.std'),
+        (dict(channels=4, separate_files=True), 'own.separate_files'),
+    ],
+)
+def test_wrong_settings_are_refused(data: Path, settings: dict, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        load(data, **settings)
+    assert '\n' not in str(caught.value)
+
+
+def test_bad_training_images_are_named(tmp_path: Path) -> None:
+    write_shapes(tmp_path / 'data', ShapesSettings(3, 1, (64, 96), layouts=('warm',)))
+    data = tmp_path / 'data' / 'warm'
+    files = sorted((data / 'images' / 'train').iterdir())
+    kept = read_bands(files[1])[0]
+    write_bands(files[1], kept.astype(np.uint8))
+    with pytest.raises(UsageError, match='uint8') as caught:
+        load(data)
+    assert str(files[1]) in str(caught.value)
+    write_bands(files[1], kept)
+    for file in files:
+        write_bands(file, read_bands(file)[0] * np.array([1, 1, 0, 1], np.uint16))
+    with pytest.raises(UsageError, match='channel blue is constant') as caught:
+        load(data)
+    assert str(files[0]) in str(caught.value)
+
+
+def separated(data: Path, folder: Path, root: str) -> Path:
+    """The data with a file for each channel: images/train/red/0.tif, images/train/heat/0.tif."""
+    for split in ('train', 'val'):
+        for file in sorted((data / 'images' / split).iterdir()):
+            for index, name in enumerate(NAMES):
+                place = folder / 'images' / split / name
+                place.mkdir(parents=True, exist_ok=True)
+                write_bands(place / file.name, read_bands(file)[0][..., [index]])
+        content = json.loads((data / 'annotations' / f'{split}.json').read_text())
+        for item in content['images']:
+            item['file_name'] = f'red/{item["file_name"]}'
+        (folder / 'annotations').mkdir(exist_ok=True)
+        (folder / 'annotations' / f'{split}.json').write_text(json.dumps(content))
+    return folder
+
+
+def test_a_file_for_each_channel_is_the_same(data: Path, tmp_path: Path) -> None:
+    folder = separated(data, tmp_path, 'red')
+    one, four = load(data), load(folder, separate_files=True)
+    assert one.model.data_preprocessor.mean == four.model.data_preprocessor.mean
+    pixels = []
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        for cfg in (one, four):
+            dataset = Runner.build_dataloader(cfg.test_dataloader, seed=0).dataset
+            pixels.append(dataset[0]['inputs'])
+    assert torch.equal(*pixels)
+    assert pixels[0].shape[0] == 4
+    assert pixels[0][3].max() > 20000
+
+
+def test_arrays_are_images_of_masks(data: Path, tmp_path: Path) -> None:
+    for split in ('train', 'val'):
+        (tmp_path / 'images' / split).mkdir(parents=True)
+        (tmp_path / 'masks').mkdir(exist_ok=True)
+        (tmp_path / 'masks' / split).symlink_to(data / 'masks' / split)
+        for file in (data / 'images' / split).iterdir():
+            np.save(tmp_path / 'images' / split / file.stem, read_bands(file)[0])
+    places = {split: [f'images/{split}', f'masks/{split}'] for split in ('train', 'val')}
+    cfg = load(tmp_path, 'semantic', **places)
+    assert cfg.model.data_preprocessor.mean == load(data, 'semantic').model.data_preprocessor.mean
+
+
+def depths(data: Path, folder: Path) -> Path:
+    """The images with depth maps: metres from 1 to 2."""
+    for split in ('train', 'val'):
+        (folder / 'depth' / split).mkdir(parents=True)
+        (folder / 'images').mkdir(exist_ok=True)
+        (folder / 'images' / split).symlink_to(data / 'images' / split)
+        for file in (data / 'images' / split).iterdir():
+            depth = np.linspace(1000, 2000, 64 * 96).reshape(64, 96).astype(np.uint16)
+            cv2.imwrite(str(folder / 'depth' / split / f'{file.stem}.png'), depth)
+    return folder
+
+
+CASES = [
+    *(
+        (task, 'published')
+        for task in ('detection', 'instance', 'oriented', 'realtime', 'realtime_masks')
+    ),
+    *(('semantic', 'published'), ('depth', 'published')),
+    *(('realtime', 'light'), ('semantic', 'light')),
+]
+
+
+@pytest.mark.parametrize('task, augment', CASES)
+def test_every_task_trains_on_four_channels(
+    data: Path, tmp_path: Path, task: str, augment: str
+) -> None:
+    root = depths(data, tmp_path) if task == 'depth' else data
+    cfg = load(root, task, backbone='tiny', weights=None, augment=augment)
+    loader = cfg.train_dataloader
+    loader.update(num_workers=0, persistent_workers=False)
+    assert not [step for _, step in nodes(loader) if step.get('type') == 'LoadImageFromFile']
+    set_epoch(2 if augment == 'published' else 0)
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        batch = next(iter(Runner.build_dataloader(loader, seed=0)))
+        assert {image.shape[0] for image in batch['inputs']} == {4}
+        if augment == 'published' and task in ('realtime', 'semantic'):
+            model = random_model(cfg).train()
+            prepared = model.data_preprocessor(batch, training=True)
+            assert prepared['inputs'].abs().max() < 100  # normalised
+            losses = model(**prepared, mode='loss')
+            sum(x.sum() for name, x in model.parse_losses(losses)[1].items()).backward()
+            assert model.backbone.patch_embed.proj.weight.grad[:, 3].abs().sum() > 0
+    set_epoch(0)
