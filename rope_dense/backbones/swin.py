@@ -48,8 +48,8 @@ class RoPESwin(StagedBackbone):
         arch: 'tiny', 'small', 'base', or a dict of embed_dims, depths and num_heads (a number for
             each stage).
         rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE``, ``LogAxialRoPE``,
-            ``RasterRoPE`` or a class of your own), or None. Theta is 10 for mixed and 50 for axial
-            in the released code; the paper's text has 100 for axial.
+            ``DirectionRoPE``, ``RasterRoPE`` or a class of your own), or None. Theta is 10 for
+            mixed and 50 for axial in the released code; the paper's text has 100 for axial.
         rope_scaling: for windows that differ from pre-training, see ``RopeScaling``; without its
             ``grid``. None leaves the frequencies as they are, as in the paper.
         attention: config of the kind of attention, such as ``TableBias``; see ``ViTArch``.
