@@ -48,16 +48,18 @@ class MMCVDeformableAttention(nn.Module):
         *,
         reference_points: Tensor,
         spatial_shapes: Sequence[Size],
+        key_padding_mask: Tensor | None = None,
         **others: object,
     ) -> Tensor:
         """[B, Q, C] to the same.
 
         Args:
-            value: [B, N, C], by default the query; no token is padding.
+            value: [B, N, C], by default the query.
             identity: what is added, by default the query.
             query_pos: added to the query before anything else.
             reference_points: (x, y) [B, Q, L, 2] or (x, y, w, h) [B, Q, L, 4], from 0 to 1.
             spatial_shapes: of the maps.
+            key_padding_mask: true where a token is padding, [1 or B, N]; its value is then 0.
             others: arguments that mmdet's layers pass to all attention.
         """
         value = query if value is None else value
@@ -72,7 +74,10 @@ class MMCVDeformableAttention(nn.Module):
             places = centres + offsets / sizes[:, None]
         else:
             places = centres[..., :2] + offsets / self.num_points * centres[..., 2:] * 0.5
-        value = self.value_proj(value).unflatten(-1, (self.num_heads, -1))  # [B, N, h, D]
+        value = self.value_proj(value)
+        if key_padding_mask is not None:
+            value = value.masked_fill(key_padding_mask[..., None], 0)
+        value = value.unflatten(-1, (self.num_heads, -1))  # [B, N, h, D]
         value = value.permute(0, 2, 3, 1).flatten(0, 1)  # [B h, D, N]
         parts = zip(split(value, spatial_shapes), spatial_shapes, strict=True)
         maps = [part.unflatten(2, size) for part, size in parts]
@@ -92,13 +97,17 @@ def split(tokens: Tensor, sizes: Sequence[Size]) -> tuple[Tensor, ...]:
     return tokens.split([height * width for height, width in sizes], -1)
 
 
-def position_encoding(encoding: SinePositionalEncoding, x: Tensor, level: Tensor) -> Tensor:
-    """Position embedding [B, H W, C] of a map [B, C, H, W] without padding, plus ``level`` [C].
+def position_encoding(
+    encoding: SinePositionalEncoding, x: Tensor, level: Tensor, padding: Tensor | None = None
+) -> Tensor:
+    """Position embedding [B, H W, C] of a map [B, C, H, W], plus ``level`` [C].
 
-    ``level`` is the embedding of the map's level in the pyramid.
+    ``level`` is the embedding of the map's level in the pyramid, ``padding`` [H, W] is true where
+    the map has padding.
     """
-    no_padding = x.new_zeros((x.shape[0], *x.shape[2:]), dtype=torch.bool)
-    return flat(encoding(no_padding) + level[:, None, None])
+    if padding is None:
+        padding = x.new_zeros(x.shape[2:], dtype=torch.bool)
+    return flat(encoding(padding.expand(x.shape[0], -1, -1)) + level[:, None, None])
 
 
 def flat(x: Tensor) -> Tensor:
@@ -106,10 +115,16 @@ def flat(x: Tensor) -> Tensor:
     return x.flatten(2).transpose(1, 2)
 
 
-def reference_points(sizes: Sequence[Size], like: Tensor) -> Tensor:
-    """[B, N, L, 2]: the centre of each token, the same in all maps; ``like`` gives B."""
-    points = torch.cat([cell_centres(size, like.device) for size in sizes])
-    return points[None, :, None].expand(like.shape[0], -1, len(sizes), -1)
+def reference_points(sizes: Sequence[Size], like: Tensor, ratios: Tensor | None = None) -> Tensor:
+    """[B, N, L, 2]: the centre of each token, the same in all maps; ``like`` gives B.
+
+    ``ratios`` [L, 2], (x, y), are the shares of the maps without padding.
+    """
+    centres = [cell_centres(size, like.device) for size in sizes]
+    if ratios is None:
+        ratios = torch.ones(len(sizes), 2, device=like.device)
+    points = torch.cat([c / ratio for c, ratio in zip(centres, ratios, strict=True)])
+    return (points[None, :, None] * ratios).expand(like.shape[0], -1, -1, -1)
 
 
 class PixelDecoder(nn.Module):

@@ -6,15 +6,17 @@ M detections of an image.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from mmdet.models.detectors import DINO
 from torch import Tensor
 
 from ..models.deformable import size_of
-from ..models.deim.queries import anchors_of
+from ..models.deim.queries import ANCHOR_BORDER, grid_anchors
 from ..models.eomt.detector import EoMTDetector
-from ..utils.sizes import ImageSize
+from ..utils.sizes import ImageSize, Size, larger
 from .deformable import flat, position_encoding, reference_points
 from .graphs import Graph, Preprocess, check_methods, crop
 
@@ -22,15 +24,14 @@ from .graphs import Graph, Preprocess, check_methods, crop
 class DetectorGraph(Graph):
     """mmdet's ``DINO`` and ours: uint8 images to scores [B, M], boxes [B, M, 4] and labels [B, M].
 
-    Boxes are (left, top, right, bottom) in pixels of the input. All images of a batch fill their
-    input, so there is no padding to mask. Detections come by falling score, at most
-    ``test_cfg.max_per_img``, and are not thresholded.
+    Boxes are (left, top, right, bottom) in pixels of the input. Padding is masked as by mmdet, the
+    same for all images of a batch, which have one size. Detections come by falling score, at most
+    ``test_cfg.max_per_img``, and are not thresholded. Where there are fewer tokens than queries,
+    tokens are repeated, as in ``PublishedDINO``.
     """
 
     task, outputs = 'detection', ('scores', 'boxes', 'labels')
     num_classes: int
-    is_special = True
-    masks_padding = True
 
     def __init__(self, model: DINO, dtype: torch.dtype) -> None:
         check_methods(model, DINO, 'pre_transformer', 'pre_decoder', 'forward_decoder', 'predict')
@@ -45,7 +46,7 @@ class DetectorGraph(Graph):
         self.generic = size_with_tokens(self, model.num_queries)
 
     def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
-        logits, boxes = self.decode(*self.encode(x))  # [B, Q, K], [B, Q, 4]
+        logits, boxes = self.decode(*self.encode(x, size))  # [B, Q, K], [B, Q, 4]
         scores, index = logits.sigmoid().flatten(1).topk(self.num_detections)  # [B, M]
         query = (index // self.num_classes)[..., None].expand(-1, -1, 4)
         centre, sides = boxes.gather(1, query).chunk(2, -1)
@@ -54,54 +55,108 @@ class DetectorGraph(Graph):
         corners = torch.stack([corners[..., 0::2] * width, corners[..., 1::2] * height], -1)
         return scores, corners.flatten(2), index % self.num_classes
 
-    def encode(self, image: Tensor) -> tuple[Tensor, list[tuple[int, int]]]:
-        """The tokens [B, N, C] of the encoder, and the sizes of their maps."""
+    def encode(self, image: Tensor, size: ImageSize) -> tuple[Tensor, Maps]:
+        """The tokens [B, N, C] of the encoder, and their maps."""
         model = self.model
         maps = model.extract_feat(image)
-        sizes = [size_of(x) for x in maps]
+        paddings = [padding_of(size_of(x), size, size_of(image)) for x in maps]
         memory = torch.cat([flat(x) for x in maps], 1)
         encodings = [
-            position_encoding(model.positional_encoding, x, level)
-            for x, level in zip(maps, model.level_embed, strict=True)
+            position_encoding(model.positional_encoding, x, level, padding)
+            for x, level, padding in zip(maps, model.level_embed, paddings, strict=True)
         ]
-        positions, points = torch.cat(encodings, 1), reference_points(sizes, memory)
+        about = Maps(
+            [size_of(x) for x in maps],
+            torch.cat([padding.flatten() for padding in paddings])[None],
+            torch.stack([shares(padding) for padding in paddings]),
+        )
+        positions = torch.cat(encodings, 1)
+        points = reference_points(about.sizes, memory, about.ratios)
         for layer in model.encoder.layers:
             memory = layer(
                 query=memory,
                 query_pos=positions,
-                key_padding_mask=None,
-                spatial_shapes=sizes,
+                key_padding_mask=self.mask(about),
+                spatial_shapes=about.sizes,
                 reference_points=points,
             )
-        return memory, sizes
+        return memory, about
 
-    def decode(self, memory: Tensor, sizes: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+    def mask(self, maps: Maps) -> Tensor | None:
+        """Whether tokens are padding [1, N]; None where no image is padded."""
+        return maps.padding if self.divisor > 1 else None
+
+    def decode(self, memory: Tensor, maps: Maps) -> tuple[Tensor, Tensor]:
         """Logits [B, Q, K] and boxes [B, Q, 4] (cx, cy, w, h from 0 to 1) after the last layer."""
         model, batch = self.model, memory.shape[0]
         states, references = model.decoder(
             query=model.query_embedding.weight.expand(batch, -1, -1),
             value=memory,
-            key_padding_mask=None,
+            key_padding_mask=self.mask(maps),
             self_attn_mask=None,
-            reference_points=self.select(memory, sizes),
-            spatial_shapes=sizes,
+            reference_points=self.select(memory, maps),
+            spatial_shapes=maps.sizes,
             level_start_index=None,
-            valid_ratios=memory.new_ones(batch, len(sizes), 2),
+            valid_ratios=maps.ratios.expand(batch, -1, -1),
             reg_branches=model.bbox_head.reg_branches,
         )
         logits, boxes = model.bbox_head(states, list(references))
         return logits[-1], boxes[-1]
 
-    def select(self, memory: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+    def select(self, memory: Tensor, maps: Maps) -> Tensor:
         """Boxes [B, Q, 4] of the tokens with the highest class score; queries start from them."""
-        model, last = self.model, self.model.decoder.num_layers
-        anchors, valid = anchors_of(tuple(sizes), device=memory.device)  # [N, 4] before the sigmoid
+        model, last, number = self.model, self.model.decoder.num_layers, memory.shape[1]
+        anchors, valid = maps.anchors()
         tokens = memory.masked_fill(~valid, 0)
         tokens = model.memory_trans_norm(model.memory_trans_fc(tokens))
         scores = model.bbox_head.cls_branches[last](tokens).amax(-1)  # [B, N]
         boxes = model.bbox_head.reg_branches[last](tokens) + anchors
-        chosen = scores.topk(model.num_queries, 1).indices[..., None].expand(-1, -1, 4)
-        return boxes.gather(1, chosen).sigmoid()
+        repeated = torch.arange(larger(number, model.num_queries), device=scores.device) % number
+        chosen = repeated[scores[:, repeated].topk(model.num_queries, 1).indices]
+        return boxes.gather(1, chosen[..., None].expand(-1, -1, 4)).sigmoid()
+
+
+class Maps(NamedTuple):
+    """The maps of padded images, all of one size.
+
+    Attributes:
+        sizes: of each.
+        padding: [1, N], true where a token is padding.
+        ratios: [L, 2], the shares (x, y) of each map that are not padding.
+    """
+
+    sizes: list[Size]
+    padding: Tensor
+    ratios: Tensor
+
+    def anchors(self) -> tuple[Tensor, Tensor]:
+        """Boxes [N, 4] before the sigmoid, and which are valid [N, 1], as ``anchors_of``.
+
+        They are relative to the image without padding.
+        """
+        levels = []
+        for level, (size, ratio) in enumerate(zip(self.sizes, self.ratios, strict=True)):
+            centre, sides = grid_anchors(size, level, ratio.device).split(2, -1)
+            levels.append(torch.cat([centre / ratio, sides], -1))
+        anchors = torch.cat(levels)
+        inside = (anchors > ANCHOR_BORDER) & (anchors < 1 - ANCHOR_BORDER)
+        valid = inside.all(-1, keepdim=True) & ~self.padding.T
+        return torch.log(anchors / (1 - anchors)).masked_fill(~valid, torch.inf), valid
+
+
+def padding_of(size: Size, image: ImageSize, padded: ImageSize) -> Tensor:
+    """[H, W]: whether a place of a map is padding, as the pixel at its top left is."""
+    rows, columns = (
+        torch.arange(side) * whole >= of_image * side
+        for side, of_image, whole in zip(size, image, padded, strict=True)
+    )
+    return rows[:, None] | columns
+
+
+def shares(padding: Tensor) -> Tensor:
+    """The shares (x, y) of the columns and rows of a map [H, W] that are not padding: [2]."""
+    valid = (~padding).float()
+    return torch.stack([valid[0].mean(), valid[:, 0].mean()])
 
 
 def size_with_tokens(graph: Graph, number: int) -> ImageSize:
@@ -127,7 +182,6 @@ class EoMTDetectorGraph(Graph):
     """
 
     task, outputs = 'masks', ('classes', 'masks')
-    is_special = True
 
     def __init__(self, model: EoMTDetector, dtype: torch.dtype) -> None:
         super().__init__(model, dtype)

@@ -113,10 +113,7 @@ def check_image(graph: Graph, size: ImageSize) -> ImageSize:
     Raises:
         ValueError: the model cannot take it.
     """
-    size = check_size('size', size, graph.patch_size if graph.is_special else graph.least)
-    if any(side % graph.multiple for side in size):
-        refuse('size', size, f'a multiple of {graph.multiple} (pad_size_divisor of the model)')
-    return size
+    return check_size('size', size, graph.patch_size if graph.is_special else graph.least)
 
 
 def check_dynamic(backbone: Backbone) -> None:
@@ -150,7 +147,7 @@ def file_metadata(
         batch=batch,
         size=size if dynamic else list(size),
         smallest_size=[graph.least] * 2 if dynamic else list(size),
-        multiple_of=graph.multiple,
+        multiple_of=1,  # what a file would take that did not pad
         backbone_dtype=DTYPES[graph.dtype],
         float32_parts=['all'] if graph.dtype == torch.float32 else list(graph.float32_parts),
         rope_dense=__version__,
@@ -166,15 +163,15 @@ def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> Expo
         dims[0] = Dim('batch')
     if size == 'dynamic':
         for axis, name in ((2, 'height'), (3, 'width')):
-            dim = Dim(name, min=graph.least // graph.multiple)
-            dims[axis] = dim if graph.multiple == 1 else graph.multiple * dim
+            dims[axis] = Dim(name, min=graph.least)
         # Any generic image will do, as long as no two of its sides are alike.
         step = math.lcm(32, graph.divisor)
         height = (max(graph.generic) // step + 2) * step
         size = height, height + step
     image = graph.example(2 if batch == 'dynamic' else batch, *size)  # one image is a special case
+    # No special cases of sides of 0 and 1, which take half of the time.
     oblivious = symbolic_config.patch(  # type: ignore[attr-defined]  # a method that torch adds
-        backed_size_oblivious=graph.oblivious
+        backed_size_oblivious=True
     )
     with torch.no_grad(), oblivious, quiet():
         exported = torch.export.export(

@@ -37,12 +37,9 @@ class Graph(nn.Module, ABC):
         outputs: names of what ``forward`` returns.
         num_classes: K; None if there are none.
         generic: (height, width) from which on no map or window is a special case; a larger image
-            is traced.
+            is traced, and one of this size compared with the model.
         is_special: whether smaller images are special cases, and refused.
-        masks_padding: whether the model masks padding, which a file does not: its images must not
-            need any.
-        oblivious: whether torch skips, while tracing, the special cases of sides of 0 and 1, which
-            halves the time. Its einsum, in Mask2Former, then demands two images or more.
+        tokens: of the smallest side; 2 where a neck halves the map.
         formats: of the files that it can be written to.
 
     Raises:
@@ -59,9 +56,6 @@ class Graph(nn.Module, ABC):
         'necks and heads',
     )
     num_classes: int | None = None
-    is_special = False
-    masks_padding = False
-    oblivious = True
     formats: tuple[str, ...] = ('onnx', 'pt2')
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
@@ -70,12 +64,16 @@ class Graph(nn.Module, ABC):
         backbone = backbone_of(model)
         self.patch_size, self.pads = backbone.patch_embed.patch_size, backbone.patch_embed.pad
         self.generic = generic_size(backbone)
-        self.is_special |= backbone.has_windows and not backbone.shift_single_window
+        self.is_special = backbone.has_windows and not backbone.shift_single_window
         model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
         self.model = replace_parts(revert_sync_batchnorm(model))
+        pools: list[Any] = [x for x in self.model.modules() if isinstance(x, nn.MaxPool2d)]
+        self.tokens = max([1, *(pool.kernel_size - 2 * pool.padding for pool in pools)])
         for part in self.model.modules():
             if isinstance(part, (nn.ReLU, nn.ReLU6, nn.SiLU, nn.Dropout)):
                 part.inplace = False
+            if isinstance(part, (nn.Conv2d, nn.ConvTranspose2d)):
+                part.register_forward_pre_hook(contiguous)
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         """``outputs`` of an ``example``."""
@@ -91,16 +89,13 @@ class Graph(nn.Module, ABC):
         return self.preprocess.divisor
 
     @property
-    def multiple(self) -> int:
-        """The sides of images must be multiples of it."""
-        return self.divisor if self.masks_padding else 1
-
-    @property
     def least(self) -> int:
-        """Pixels of the smallest side at dynamic sizes: a patch, or 1 where patches are padded."""
+        """Pixels of the smallest side at dynamic sizes: ``tokens`` patches, before padding."""
         if self.is_special:
-            return -(-max(self.generic) // self.multiple) * self.multiple
-        return 1 if self.pads or self.divisor % self.patch_size == 0 else self.patch_size
+            return max(self.generic)
+        patches = self.tokens - 1 if self.pads else self.tokens
+        padded = patches * self.patch_size + self.pads
+        return (padded - 1) // self.divisor * self.divisor + 1
 
     def example(self, batch: int, height: int, width: int) -> Tensor:
         """Images of noise: uint8 [B, 3, H, W]."""
@@ -238,6 +233,12 @@ class InFloat32(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.part(x.float()).to(self.out)
+
+
+def contiguous(part: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+    """The input of a convolution, copied; to know the layout torch compares its sides with 1."""
+    (x,) = inputs
+    return (x.clone(memory_format=torch.contiguous_format),)
 
 
 def check_methods(model: nn.Module, kind: type, *names: str) -> None:

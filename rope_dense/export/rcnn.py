@@ -36,7 +36,6 @@ class RCNNGraph(Graph):
 
     task = 'detection'
     formats = ('onnx',)
-    is_special = True
     num_classes: int
 
     def __init__(self, model: TwoStageDetector, dtype: torch.dtype) -> None:

@@ -27,7 +27,6 @@ class RetinaNetGraph(Graph):
 
     task, outputs = 'detection', ('scores', 'boxes', 'labels')
     num_classes: int
-    is_special = True
 
     def __init__(self, model: RetinaNet, dtype: torch.dtype) -> None:
         check_methods(model, RetinaNet, 'extract_feat', 'predict')

@@ -31,8 +31,6 @@ class SegmentorGraph(Graph):
 
     task = 'segmentation'
     outputs: tuple[str, ...] = ('logits', 'labels')
-    oblivious = False
-    is_special = True
 
     def __init__(self, model: EncoderDecoder, dtype: torch.dtype) -> None:
         self.check(model)

@@ -43,9 +43,6 @@ class SharedGraph(Graph):
         self.formats = tuple(
             name for name in self.formats if all(name in g.formats for g in self.graphs.values())
         )
-        self.is_special = any(graph.is_special for graph in self.graphs.values())
-        self.masks_padding = any(graph.masks_padding for graph in self.graphs.values())
-        self.oblivious = all(graph.oblivious for graph in self.graphs.values())
         parts = [part for graph in self.graphs.values() for part in graph.float32_parts]
         self.float32_parts = tuple(dict.fromkeys(parts))
         self.metas = shared.dataset_metas

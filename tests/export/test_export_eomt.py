@@ -15,16 +15,10 @@ from helpers.exported import (
     pixels,
     run,
     session,
+    sizes_from,
     strong,
 )
 from rope_dense.export import export
-
-
-def sizes_from(least: tuple[int, int]) -> list[tuple[int, int, int]]:
-    """(batch, height, width) from the smallest on; none is the one that was traced."""
-    height, width = least
-    return [(1, height, width), (2, height + 32, width), (3, height + 19, width + 53)]
-
 
 every_kind = pytest.mark.parametrize('kind', ['eomt', 'pmt'])
 
@@ -36,10 +30,10 @@ def test_segmentor(kind: str, tmp_path: Path) -> None:
     model, path = strong(build_model('semantic', kind)), tmp_path / 'eomt.onnx'
     model.test_cfg = ConfigDict(mode='whole')
     metadata = export(model, path, classes=['a', 'b', 'c'])
-    assert metadata['task'] == 'segmentation' and metadata['smallest_size'] == [32, 32]
+    assert metadata['task'] == 'segmentation' and metadata['smallest_size'] == [16, 16]
     assert_plain(path)
     runtime = session(path)
-    for batch, *size in sizes_from(metadata['smallest_size']):
+    for batch, *size in sizes_from(metadata):
         image = pixels(batch, 3, *size)
         assert_segmented(model, run(runtime, image), image)
 
@@ -61,7 +55,7 @@ def test_detector(kind: str, tmp_path: Path) -> None:
     assert metadata['task'] == 'masks' and metadata['outputs'] == ['classes', 'masks']
     assert_plain(path)
     runtime = session(path)
-    for batch, *size in sizes_from(metadata['smallest_size']):
+    for batch, *size in sizes_from(metadata):
         image = pixels(batch, 3, *size)
         assert_same(run(runtime, image), predicted(model, image))
 

@@ -20,6 +20,7 @@ from helpers.exported import (
     pixels,
     run,
     session,
+    sizes_from,
     strong,
 )
 from helpers.small_configs import CONFIGS, small_config
@@ -29,13 +30,6 @@ from rope_dense.export.compare import run_file
 from rope_dense.export.exporter import trace
 from rope_dense.export.graphs import graph_of
 from rope_dense.research.classifier import IMAGENET, RoPEClassifier
-
-
-def sizes_from(least: tuple[int, int]) -> list[tuple[int, int, int]]:
-    """(batch, height, width) from the smallest on; none is the one that was traced."""
-    height, width = least
-    more = (1, 0, 0), (1, 7, 50), (2, 41, 5), (3, 27, 47)
-    return [(batch, height + rows, width + columns) for batch, rows, columns in more]
 
 
 def small_model(name: str, folder: Path, **changes: object) -> nn.Module:
@@ -78,22 +72,23 @@ def mask2former(folder: Path) -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    'make',
+    'make, least',
     [
-        linear,
-        pytest.param(upernet, marks=pytest.mark.slow),
-        pytest.param(mask2former, marks=pytest.mark.slow),
+        (linear, 16),
+        pytest.param(upernet, 32, marks=pytest.mark.slow),  # halves the map
+        pytest.param(mask2former, 1, marks=pytest.mark.slow),
     ],
 )
 @torch.no_grad()
-def test_segmentors(make: Callable[[Path], nn.Module], tmp_path: Path) -> None:
+def test_segmentors(make: Callable[[Path], nn.Module], least: int, tmp_path: Path) -> None:
     model, path = make(tmp_path), tmp_path / 'segmentor.onnx'
     metadata = export(model, path, classes=list('abcdefg'))
     assert metadata['task'] == 'segmentation' and metadata['classes'] == list('abcdefg')
     assert metadata['input']['mean'] == pytest.approx([123.675, 116.28, 103.53])
+    assert metadata['smallest_size'] == [least, least]
     assert_plain(path)
     runtime = session(path)
-    for size in sizes_from(metadata['smallest_size']):
+    for size in sizes_from(metadata):
         image = pixels(size[0], 3, *size[1:])
         assert_segmented(model, run(runtime, image), image)
 
@@ -128,20 +123,21 @@ SHALLOW = {'backbone.arch.depth': 1, 'backbone.window_block_indexes': ()}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    'name, changes',
+    'name, changes, least',
     [
-        ('dino_vitdet_rope_mixed', SHALLOW),
-        ('dino_swin_rope_mixed', {}),
+        ('dino_vitdet_rope_mixed', SHALLOW | {'data_preprocessor.pad_size_divisor': 20}, 21),
+        ('dino_swin_rope_mixed', {}, 1),
     ],
 )
 @torch.no_grad()
-def test_detectors(name: str, changes: dict, tmp_path: Path) -> None:
+def test_detectors(name: str, changes: dict, least: int, tmp_path: Path) -> None:
     model, path = small_model(name, tmp_path, **changes), tmp_path / 'detector.onnx'
     metadata = export(model, path)
     assert metadata['outputs'] == ['scores', 'boxes', 'labels']
+    assert metadata['smallest_size'] == [least, least] and metadata['multiple_of'] == 1
     assert_plain(path)
     runtime = session(path)
-    for size in sizes_from(metadata['smallest_size']):
+    for size in sizes_from(metadata):
         image = pixels(size[0], 3, *size[1:])
         assert_detected(run(runtime, image), detected(model, image))
 
@@ -208,8 +204,8 @@ def test_retinanet(format: str, tmp_path: Path) -> None:
     if format == 'onnx':
         assert_plain(path)
     graph = graph_of(model)
-    for batch, height, width in ((1, 256, 256), (2, 256, 320), (3, 352, 288)):
-        assert min(height, width) >= min(metadata['smallest_size'])
+    assert metadata['smallest_size'] == [1, 1]  # padded to a multiple of 32
+    for batch, height, width in (*sizes_from(metadata), (2, 256, 320)):
         image = pixels(batch, 3, height, width)
         assert_detected(run_file(path, image), list(graph(image)))
 
@@ -229,11 +225,16 @@ def test_models_that_predict_in_another_way_are_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_sizes_that_the_preprocessor_would_pad_are_refused(tmp_path: Path) -> None:
-    divisor = {'data_preprocessor.pad_size_divisor': 32}
-    model = small_model('dino_vitdet_rope_mixed', tmp_path, **divisor)
-    with pytest.raises(ValueError, match=r'size must be a multiple of 32 .*got \(112, 128\)'):
-        export(model, tmp_path / 'a.pt2', size=(112, 128))
+@pytest.mark.parametrize('divisor', [1, 14, 32])
+@torch.no_grad()
+def test_dino_masks_padding_as_mmdet(divisor: int, tmp_path: Path) -> None:
+    """Also where it has more queries than the image has tokens."""
+    padded = SHALLOW | {'data_preprocessor.pad_size_divisor': divisor}
+    model = small_model('dino_vitdet_rope_mixed', tmp_path, **padded)
+    graph = graph_of(model)
+    for batch, height, width in ((1, graph.least, graph.least), (2, 35, 150), (1, 97, 131)):
+        image = pixels(batch, 3, height, width)
+        assert_detected(list(graph(image)), detected(model, image))
 
 
 # Classifiers
@@ -260,7 +261,8 @@ def test_classifiers(kind: str, tmp_path: Path) -> None:
     model = strong(RoPEClassifier(backbone, 5, data_preprocessor=IMAGENET))
     graph = graph_of(model)
     traced = trace(graph, 'dynamic', 'dynamic').module()
-    for batch, height, width in sizes_from((graph.least, graph.least)):
+    least = graph.least
+    for batch, height, width in ((1, least, least), (3, least + 9, 200), (2, 97, 131)):
         image = pixels(batch, 3, height, width)
         data = model.data_preprocessor(dict(inputs=list(image)), False)
         assert_same(traced(image), [model(data['inputs'])])

@@ -19,6 +19,7 @@ from helpers.exported import (
     detected,
     onnx,
     pixels,
+    sizes_from,
 )
 from rope_dense.export import export
 from rope_dense.export.compare import check_file, run_file
@@ -73,10 +74,9 @@ def test_one_file_gives_what_each_model_gives(
         shapes = [tuple(weight.dims) for weight in onnx.load(path).graph.initializer]
         mlps = (2 * small.C, small.C), (small.C, 2 * small.C)
         assert sum(map(shapes.count, mlps)) == 2 * len(model.backbone.blocks)  # once
-    height, width = metadata['smallest_size']
     alone = {name: small.alone(tasks[name]) for name in (first, 'classes')}
-    for batch, rows, columns in ((1, 0, 32), (2, 64, 0)):
-        image = pixels(batch, 3, height + rows, width + columns)
+    for batch, height, width in sizes_from(metadata):
+        image = pixels(batch, 3, height, width)
         *found, logits, labels, features = run_file(path, image)
         expected = outputs(first, alone[first], image)
         (assert_detected if first == 'boxes' else assert_same)(found, expected)

@@ -45,6 +45,12 @@ def pixels(*shape: int) -> Tensor:
     return torch.randint(0, 256, shape, dtype=torch.uint8)
 
 
+def sizes_from(metadata: dict) -> list[tuple[int, int, int]]:
+    """(batch, height, width): the smallest of a file, very wide, prime and odd; none is traced."""
+    (least,) = {*metadata['smallest_size']}
+    return [(1, least, least), (3, max(17, least), 300), (2, 113, least), (2, 97, 131)]
+
+
 def session(path: Path) -> onnxruntime.InferenceSession:
     """ONNX Runtime with all its optimisations, in one thread."""
     options = onnxruntime.SessionOptions()
