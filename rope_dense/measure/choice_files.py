@@ -19,6 +19,8 @@ from .evaluator import Evaluator
 from .plot import COLOURS
 from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
 
+CHOSEN, TIED, OTHER = COLOURS[1], COLOURS[3], COLOURS[0]
+
 
 def write_choice(content: dict, config: Config, evaluator: Evaluator, out: Path) -> None:
     """Write choice.json, choice.png and the config of each size; all files or none.
@@ -71,7 +73,7 @@ def window_argument(backbone: Backbone) -> str:
 def draw_choice(content: dict, out_file: Path) -> None:
     """Draw the difference of each setting to the config's own, with its interval.
 
-    One column for each size; the chosen setting is filled, and what judged it hollow beside it.
+    One column for each size. What judged the chosen setting is hollow, below it.
     """
     choices = content['sizes']
     most = max(len(choice['rows']) for choice in choices)
@@ -81,10 +83,10 @@ def draw_choice(content: dict, out_file: Path) -> None:
     ):
         rows = choice['rows']
         for place, row in enumerate(rows):
-            is_chosen = place == choice['chosen']
-            draw_row(axes, place, row, COLOURS[1 if is_chosen else 0], filled=True)
+            colour = CHOSEN if place == choice['chosen'] else TIED if row['tied'] else OTHER
+            draw_row(axes, place, row, colour, filled=True)
         if choice['judged']:
-            draw_row(axes, choice['chosen'] + 0.3, choice['judged'][1], COLOURS[1], filled=False)
+            draw_row(axes, choice['chosen'] + 0.3, choice['judged'][1], CHOSEN, filled=False)
         axes.axvline(0, color='gray', linewidth=1)
         axes.set_yticks(range(len(rows)), labels_of(rows), fontsize=8)
         axes.set_ylim(most - 0.4, -0.6)
@@ -92,7 +94,8 @@ def draw_choice(content: dict, out_file: Path) -> None:
         axes.tick_params(axis='x', labelsize=8)
         axes.spines[['top', 'right']].set_visible(False)
         axes.grid(alpha=0.3, axis='x')
-    gain = f"{content['metric']}: gain over the config's settings, 90 % interval"
+    gain = f"{content['metric']}: gain over the config's settings, 90 % interval\n"
+    gain += 'red: chosen, hollow on other images; yellow: within the spread of it'
     figure.supxlabel(gain, fontsize=9)
     figure.savefig(out_file, dpi=150)
 

@@ -77,7 +77,9 @@ def choose_scaling(
     samples = samples_of(plan.config, images, judge, seed)
     out = Path(cfg.work_dir) / FOLDER
     evaluator = plan.evaluator(out / 'log')
-    chooser = Chooser(evaluator, samples, draws, sum(map(len, plan.settings)))
+    tests = sum(map(len, plan.settings))
+    print(f'{tests} tests of {samples[0].number} validation images each')
+    chooser = Chooser(evaluator, samples, draws, tests)
     choices = [chooser.choose(settings) for settings in plan.settings]
     content = dict(
         metric=chooser.metric,

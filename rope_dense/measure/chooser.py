@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
+import numpy as np
+
 from .bootstrap import Difference, choose, compare, draw_images
 from .evaluator import Evaluator
 from .per_image import Sample, score_images
@@ -39,36 +41,47 @@ class Chooser:
             settings: that of the config first.
 
         Returns:
-            size, rows (the settings with their metric, and their difference to the first with its
-            interval), chosen (index of a row), reason, judged (or None).
+            size, rows (the settings with their metric, their difference to the first with its
+            interval, and whether the chosen one is not clearly better: `tied`), chosen (index of a
+            row), reason, judged (rows of the first and the chosen one, or None).
         """
-        rows = self.compared(settings, self.samples[0])
+        size = settings[0].size
+        rows, scores = self.compared(settings, self.samples[0])
         chosen, reason = choose([difference_of(row) for row in rows])
-        taken = f': {settings[chosen]}' if chosen else ''
-        print(f'{settings[0].size}: {reason}{taken}', flush=True)
+        weights = self.weights(scores[0], self.samples[0])
+        for row, other in zip(rows, scores, strict=True):
+            row['tied'] = not compare(scores[chosen], other, weights).is_clear
+        taken = f': {named(rows[chosen])}' if chosen else ''
+        print(f'{size}: {reason}{taken}', flush=True)
+        if tied := [named(row) for i, row in enumerate(rows) if row['tied'] and i != chosen]:
+            print(f'{size}: within the spread of it: {"; ".join(tied)}')
         judged = None
         if chosen and self.samples[1].number:
-            judged = self.compared([settings[0], settings[chosen]], self.samples[1])
+            judged, _ = self.compared([settings[0], settings[chosen]], self.samples[1])
             verdict = 'confirmed' if difference_of(judged[1]).is_clear else 'not confirmed'
-            number = self.samples[1].number
-            print(f'{settings[0].size}: {verdict} on {number} other images', flush=True)
-        return dict(size=settings[0].size, rows=rows, chosen=chosen, reason=reason, judged=judged)
+            print(f'{size}: {verdict} on {self.samples[1].number} other images', flush=True)
+        return dict(size=size, rows=rows, chosen=chosen, reason=reason, judged=judged)
 
-    def compared(self, settings: Sequence[Setting], sample: Sample) -> list[dict]:
-        """A row for each setting; differences are to the first."""
+    def compared(
+        self, settings: Sequence[Setting], sample: Sample
+    ) -> tuple[list[dict], list[Scores]]:
+        """A row for each setting, with its difference to the first, and its scores."""
         rows: list[dict] = []
-        first: Scores | None = None
+        scores: list[Scores] = []
         for setting in settings:
-            scores = score_images(self.evaluator, setting, sample, self.title(setting, sample))
-            first = first or scores
-            weights = draw_images(scores.num_images, self.draws, sample.seed)
-            difference = compare(scores, first, weights)
-            rows.append(dict(asdict(setting), metric=scores.value, **asdict(difference)))
+            title = self.title(setting, sample)
+            scores.append(score_images(self.evaluator, setting, sample, title))
+            difference = compare(scores[-1], scores[0], self.weights(scores[0], sample))
+            rows.append(dict(asdict(setting), metric=scores[-1].value, **asdict(difference)))
             if not self.metric:
-                self.metric = scores.name
+                self.metric = scores[0].name
                 print(header(self.metric))
             print(line(rows[-1]), flush=True)
-        return rows
+        return rows, scores
+
+    def weights(self, scores: Scores, sample: Sample) -> np.ndarray:
+        """The draws of the images of a sample, which are the same for all settings."""
+        return draw_images(scores.num_images, self.draws, sample.seed)
 
     def title(self, setting: Setting, sample: Sample) -> str:
         """The title of the progress of a test."""
@@ -81,6 +94,11 @@ class Chooser:
 def difference_of(row: dict) -> Difference:
     """The difference of a row of ``Chooser.choose``."""
     return Difference(row['value'], row['low'], row['high'])
+
+
+def named(row: dict) -> str:
+    """Scaling and window of a row."""
+    return f'scaling {row["scaling"]}, window {row["window"]}'
 
 
 def header(metric: str) -> str:

@@ -170,8 +170,12 @@ def test_a_choice_is_judged_on_other_images(
     ]  # fmt: skip
     assert [(scaling, skip) for scaling, skip, _ in tested[3:]] == [('config', 20), ('linear', 20)]
     assert [row['value'] for row in choice['judged']] == [0, 0]
+    assert [row['tied'] for row in choice['rows']] == [False, True, False]
     assert 'not confirmed' in capsys.readouterr().out
-    assert choices.choose(settings[:1])['judged'] is None
+    kept = choices.choose([settings[0], settings[2]])
+    assert (kept['chosen'], kept['judged']) == (0, None)
+    assert [row['tied'] for row in kept['rows']] == [True, True]
+    assert 'within the spread of it: scaling by_parts' in capsys.readouterr().out
 
 
 def test_what_cannot_be_chosen(segmentor: str, weights: str, fails: Fails) -> None:
