@@ -71,6 +71,8 @@ def export_model(
     for name, value in metadata.items():
         print(f'{name:15} {short(value) if name == "colours" else value}')
     print(f'{out}: {out.stat().st_size / 1e6:.1f} MB')
+    if too_large := smallest_above_test(metadata):
+        print(f'{out}: {too_large}')
     with alive(f'{out}: compared with the model'):
         print(check_file(out, model, metadata))
     return metadata
@@ -90,6 +92,19 @@ def load_weights(
     if classes is None or cfg.get('test_dataloader') is None:
         return classes, None
     return classes, classes_and_colours(cfg, stored)[1]
+
+
+def smallest_above_test(metadata: dict) -> str:
+    """Advice if the file takes no images as small as the test pipeline's; '' if it takes them."""
+    if metadata['resize'] is None or metadata['size'] != 'dynamic':
+        return ''
+    (width, height), (rows, columns) = metadata['resize']['scale'], metadata['smallest_size']
+    if height >= rows and width >= columns:
+        return ''
+    return (
+        f'takes images from {rows} x {columns} pixels on, and the test pipeline has {height} x '
+        f'{width}: give --size {height}x{width} for a file of one size'
+    )
 
 
 def resize_of(cfg: Config) -> dict | None:

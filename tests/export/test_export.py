@@ -18,6 +18,7 @@ from rope_dense.export.deformable import MMCVDeformableAttention
 from rope_dense.export.exporter import METADATA_FILE, file_metadata
 from rope_dense.export.graphs import graph_of
 from rope_dense.export.parts import MeanPool
+from rope_dense.export.trained import smallest_above_test
 
 TINY = dict(embed_dims=16, depth=2, num_heads=2)
 
@@ -73,6 +74,16 @@ def test_metadata() -> None:
     expected |= dict(smallest_size=[16, 16], multiple_of=1, backbone_dtype='fp32')
     assert expected.items() <= metadata.items()
     assert metadata['input']['dtype'] == 'float32'
+
+
+def test_a_file_for_larger_images_than_the_tests_is_reported() -> None:
+    arch = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2))
+    model = RoPESwin(arch, out_indices=(1,), window_size=4, shift_single_window=False)
+    metadata = file_metadata(graph_of(model), 'dynamic', 2, None)
+    assert metadata['smallest_size'] == [40, 40]
+    for scale, said in (([64, 40], ''), ([64, 36], '--size 36x64')):
+        advice = smallest_above_test(metadata | dict(resize=dict(scale=scale)))
+        assert said in advice and bool(said) == bool(advice)
 
 
 # Parts
