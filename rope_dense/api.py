@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mmengine.structures import BaseDataElement
     from PIL.Image import Image
 
+    from .datasets.images.sources import ImageReader
+
     Picture = str | Path | np.ndarray | Image
 
 
@@ -143,7 +145,7 @@ class Model:
 
         Args:
             images: paths, pictures of Pillow, or arrays [H, W, 3] of blue, green and red (as
-                OpenCV reads them); or one of these.
+                OpenCV reads them), or of a model of other channels [H, W, n]; or one of these.
             batch: images at a time.
 
         Raises:
@@ -151,12 +153,12 @@ class Model:
         """
         from mmengine.registry import DefaultScope
 
-        from .datasets.images.sources import range_in
+        from .datasets.images.sources import ImageReader
         from .predict.inferencer import predict_batch
 
         many: Sequence[Any] = images if isinstance(images, (list, tuple)) else [images]
-        white = range_in(self.cfg.test_dataloader.dataset.pipeline)
-        pixels = [read_picture(image, white) for image in many]
+        reader = ImageReader(self.cfg.test_dataloader.dataset.pipeline)
+        pixels = [read_picture(image, reader) for image in many]
         with DefaultScope.overwrite_default_scope(self.cfg.default_scope):
             return [sample.cpu() for sample in predict_batch(self.inferencer, pixels, batch)]
 
@@ -209,18 +211,16 @@ class Model:
         return Path(out)
 
 
-def read_picture(image: Picture, max_value: int | None = None) -> np.ndarray:
-    """Pixels [H, W, 3] of blue, green and red, uint8.
+def read_picture(image: Picture, reader: ImageReader) -> np.ndarray:
+    """Pixels [H, W, 3] of blue, green and red, uint8; or of any number of channels.
 
     Args:
-        max_value: of 16-bit files, see ``LoadDeepImage``.
+        reader: of files.
 
     Raises:
         ValueError: a file is missing, or no image.
     """
     from PIL import ImageOps
-
-    from .datasets.images.sources import first_problem, read_image
 
     if isinstance(image, np.ndarray):
         return image
@@ -228,7 +228,7 @@ def read_picture(image: Picture, max_value: int | None = None) -> np.ndarray:
         return np.ascontiguousarray(
             np.asarray(ImageOps.exif_transpose(image).convert('RGB'))[..., ::-1]
         )
-    pixels = read_image(Path(image), max_value)
+    pixels = reader.read(Path(image))
     if pixels is None:
-        raise ValueError(f'{image}: {first_problem(Path(image))}')
+        raise ValueError(f'{image}: {reader.problem(Path(image))}')
     return pixels

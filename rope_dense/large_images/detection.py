@@ -14,10 +14,11 @@ import torch.nn.functional as F
 from mmengine.structures import InstanceData
 from torch import Tensor
 
+from ..datasets.images.bands import LoadBands
 from ..datasets.rotated import rectangle_corners
 from ..datasets.rotated_results import about_convention, rotated_annotation
 from ..utils.journal import Journal
-from .image_file import LargeImage
+from .band_image import open_image
 from .masks import encode_mask
 from .predictor import TilePredictor
 from .tiles import TileGrid
@@ -64,17 +65,21 @@ def detect(
     journal: Journal,
     *,
     min_score: float,
+    bands: LoadBands | None = None,
 ) -> None:
     """Add the detections in the tiles of all levels to a journal, a line of JSON for each.
 
     A line has the box (left, top, right, bottom) in pixels of the image, score, label, the index of
     the tile, whether the box is cut, and the mask if there is one (see ``encode_mask``). Rotated
     boxes (x, y, w, h, angle) are `rbox`, within their upright box.
+
+    Args:
+        bands: see ``open_image``.
     """
-    full = LargeImage(path)
+    full = open_image(path, bands)
     step = tile = 0
     for level in levels:
-        grid, image = level.grid, LargeImage(path, level.shrink)
+        grid, image = level.grid, open_image(path, bands, level.shrink)
         for row, top in enumerate(grid.tops):
             if step >= journal.finished:
                 strip = image.read(top, top + grid.tile_height)

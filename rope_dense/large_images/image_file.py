@@ -50,6 +50,7 @@ class LargeImage:
 
     Attributes:
         height, width: in (shrunken) pixels.
+        channels: of a pixel.
 
     Raises:
         ValueError: no image, or none of 8 bits and 1 to 4 channels; it is on a map, but turned; or
@@ -81,6 +82,7 @@ class LargeImage:
         self.turned = turned(self.file.read(), orientation) if orientation > 1 else None
         self.full_size = self.file.shape if self.turned is None else self.turned.shape[1:]
         self.height, self.width = (-(-side // shrink) for side in self.full_size)
+        self.channels = 3
         self.first, self.rows = 0, np.empty((0, self.width, 3), np.uint8)  # as last read
 
     def read(self, top: int, bottom: int) -> np.ndarray:
@@ -93,16 +95,20 @@ class LargeImage:
 
     def decode(self, top: int, bottom: int) -> np.ndarray:
         """Rows from the file, chunk by chunk."""
-        rows = np.empty((bottom - top, self.width, 3), np.uint8)
-        step = max(1, CHUNK // (3 * self.full_size[1] * self.shrink))
+        rows = np.empty((bottom - top, *self.rows.shape[1:]), self.rows.dtype)
+        size = self.channels * rows.itemsize  # bytes of a pixel
+        step = max(1, CHUNK // (size * self.full_size[1] * self.shrink))
         for start in range(top, bottom, step):
             stop = min(start + step, bottom)
             chunk = self.decode_chunk(start * self.shrink, stop * self.shrink)
             if self.shrink > 1:
-                size = self.width, stop - start
-                chunk = cv2.resize(chunk, size, interpolation=cv2.INTER_AREA)
+                chunk = self.shrunken(chunk, self.width, stop - start)
             rows[start - top : stop - top] = chunk
         return rows
+
+    def shrunken(self, chunk: np.ndarray, width: int, height: int) -> np.ndarray:
+        """A chunk in the pixels of the shrunken image."""
+        return cv2.resize(chunk, (width, height), interpolation=cv2.INTER_AREA)
 
     def decode_chunk(self, top: int, bottom: int) -> np.ndarray:
         """Rows of the image; beyond its edges the last row and column are repeated."""

@@ -13,8 +13,9 @@ import torch
 from mmengine.registry import VISUALIZERS
 from mmengine.structures import InstanceData
 
+from ..datasets.images.bands import LoadBands, picture
 from ..datasets.images.drawing import draw
-from .image_file import LargeImage
+from .band_image import open_image
 
 if find_spec('mmdet'):
     from mmdet.structures import DetDataSample
@@ -24,30 +25,40 @@ SIDE = 2000  # pixels at most of the longer side of a picture
 Palette = Mapping[int, tuple[int, int, int]]  # red, green, blue
 
 
-def shrunken(path: Path) -> tuple[np.ndarray, int]:
+def shrunken(path: Path, bands: LoadBands | None) -> tuple[np.ndarray, int]:
     """An image [H, W, 3], not larger than a picture, and how many times it is shrunken."""
-    image = LargeImage(path)
+    image = open_image(path, bands)
     shrink = -(-max(image.height, image.width) // SIDE)
-    image = LargeImage(path, shrink)
-    return image.read(0, image.height), shrink
+    image = open_image(path, bands, shrink)
+    pixels = image.read(0, image.height)
+    return (pixels if bands is None else picture(pixels, bands.show)), shrink
 
 
 def draw_labels(
-    path: Path, labels_file: Path, dtype: np.dtype, palette: Palette, out: Path
+    path: Path,
+    labels_file: Path,
+    dtype: np.dtype,
+    palette: Palette,
+    out: Path,
+    bands: LoadBands | None = None,
 ) -> None:
-    """Write an image, every pixel mixed with the colour of its label."""
-    full = LargeImage(path)
-    picture, shrink = shrunken(path)
+    """Write an image, every pixel mixed with the colour of its label.
+
+    Args:
+        bands: see ``open_image``.
+    """
+    full = open_image(path, bands)
+    small, shrink = shrunken(path, bands)
     labels = np.memmap(labels_file, dtype, 'r', shape=(full.height, full.width))
     middle = shrink // 2  # of the pixels that one pixel of the picture stands for
     rows, columns = (
-        np.minimum(np.arange(small) * shrink + middle, large - 1)
-        for small, large in zip(picture.shape, labels.shape, strict=False)
+        np.minimum(np.arange(short) * shrink + middle, long - 1)
+        for short, long in zip(small.shape, labels.shape, strict=False)
     )
     colours = np.zeros((max(palette) + 1, 3), np.uint8)
     for label, (red, green, blue) in palette.items():
         colours[label] = blue, green, red
-    drawn = cv2.addWeighted(picture, 0.5, colours[labels[rows][:, columns]], 0.5, 0)
+    drawn = cv2.addWeighted(small, 0.5, colours[labels[rows][:, columns]], 0.5, 0)
     mmcv.imwrite(drawn, str(out))
 
 
@@ -58,15 +69,17 @@ def draw_boxes(
     palette: Palette,
     out: Path,
     kind: str = 'mmdet.DetLocalVisualizer',
+    bands: LoadBands | None = None,
 ) -> None:
     """Write an image with its boxes, classes and scores.
 
     Args:
         kind: of the visualizer, which is mmrotate's for rotated boxes.
         lines: with box, score and label, see ``detection.detect``.
+        bands: see ``open_image``.
     """
-    picture, shrink = shrunken(path)
-    height, width = picture.shape[:2]
+    small, shrink = shrunken(path, bands)
+    height, width = small.shape[:2]
     last_pixel = torch.tensor([width - 1, height - 1] * 2)  # the visualizer warns beyond it
     boxes = torch.tensor([line['box'] for line in lines]).reshape(-1, 4) / shrink
     labels, scores = ([line[name] for line in lines] for name in ('label', 'score'))
@@ -79,4 +92,4 @@ def draw_boxes(
     visualizer = VISUALIZERS.build(dict(type=kind, name=str(out), line_width=1))
     colours = [palette[label] for label in range(len(classes))]
     visualizer.dataset_meta = dict(classes=classes, palette=colours)
-    draw(visualizer, out, picture, DetDataSample(pred_instances=found), pred_score_thr=-1.0)
+    draw(visualizer, out, small, DetDataSample(pred_instances=found), pred_score_thr=-1.0)

@@ -16,15 +16,12 @@ from mmengine.registry import DefaultScope
 from mmengine.structures import BaseDataElement
 
 from ..datasets.images.sources import (
+    ImageReader,
     Source,
     Video,
-    find_sources,
     find_video,
-    first_problem,
     listed_sources,
     pixels_of,
-    range_in,
-    read_image,
     unreadable_sources,
 )
 from ..project.building import checked_device
@@ -33,6 +30,7 @@ from ..project.identity import Identity
 from ..project.load import find_model, used_loaders
 from ..project.sizes import at_size
 from ..project.task import task_of
+from ..utils.config_parts import pipelines
 from ..utils.lock import exclusive
 from ..utils.progress import progress
 from ..utils.size_text import parse_size
@@ -92,7 +90,7 @@ def predict(
     used_loaders(cfg, 'test')
     cfg = cfg if size is None else at_size(cfg, parse_size(size))
     folder = Path(cfg.work_dir, 'predictions') if out is None else Path(out)
-    sources = [] if video else sources_of(images, folder)
+    sources = [] if video else sources_of(images, folder, cfg)
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         inferencer = build_inferencer(cfg, weights, str(place))
         meta = inferencer.model.dataset_meta
@@ -111,7 +109,7 @@ def predict(
     return folder
 
 
-def sources_of(images: str | Path | Sequence[str | Path], out: Path) -> list[Source]:
+def sources_of(images: str | Path | Sequence[str | Path], out: Path, cfg: Config) -> list[Source]:
     """The images of a file, a list or a folder, but not those in ``out``.
 
     With folders and dead links that have the name of an image: they are named at the end.
@@ -120,7 +118,8 @@ def sources_of(images: str | Path | Sequence[str | Path], out: Path) -> list[Sou
         return listed_sources(sys.stdin)
     if not isinstance(images, (str, Path)):
         return listed_sources(map(str, images))
-    return [*find_sources(Path(images), out), *unreadable_sources(Path(images), out)]
+    found = ImageReader(next(pipelines(cfg.test_dataloader.dataset))).find(Path(images), out)
+    return [*found, *unreadable_sources(Path(images), out)]
 
 
 def writer_of(cfg: Config, inferencer: BaseInferencer, output: Output) -> Writer:
@@ -192,14 +191,14 @@ def predict_small(
 ) -> dict[Path, Exception]:
     """Predict images as a whole; returns the errors of those that cannot be."""
     failed: dict[Path, Exception] = {}
-    white = range_in(inferencer.cfg.test_dataloader.dataset.pipeline)
+    reader = ImageReader(inferencer.cfg.test_dataloader.dataset.pipeline)
     for chunk in chunks(progress(sources, 'images'), batch):
-        images = [(source, read_image(source.path, white)) for source in chunk]
+        images = [(source, reader.read(source.path)) for source in chunk]
         unread = [source.path for source, image in images if image is None]
-        failed |= {path: UsageError(first_problem(path)) for path in unread}
+        failed |= {path: UsageError(reader.problem(path)) for path in unread}
         readable = [(source, image) for source, image in images if image is not None]
         for (source, image), sample in predict_some(inferencer, readable, failed):
-            writer.add(source.file_name, source.picture, image, sample)
+            writer.add(source.file_name, source.picture, reader.picture(image), sample)
     return failed
 
 

@@ -17,6 +17,7 @@ from mmengine.structures import BaseDataElement
 
 from ..checks.model import patch_size
 from ..checks.trained_model import classes_and_colours
+from ..datasets.images.bands import bands_in
 from ..integrations.hub_config import is_stored, registered_only
 from ..project.task import detects, visualizer_of
 from ..project.weights import load_tested_weights, read_safely
@@ -39,6 +40,8 @@ def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseIn
     cfg.load_from = None
     dataset = cfg.test_dataloader.dataset
     dataset.pipeline = without_labels(dataset.pipeline)
+    if bands_in(dataset.pipeline):  # the inferencers look for a step of this name
+        dataset.pipeline.insert(0, dict(type='LoadImageFromFile'))
     if detects(cfg):
         from mmdet.apis import DetInferencer as Inferencer
     else:

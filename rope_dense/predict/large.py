@@ -14,7 +14,9 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DefaultScope
 
 from ..checks.trained_model import load_trained
-from ..large_images.image_file import LABEL_FORMATS, LargeImage
+from ..datasets.images.bands import bands_in
+from ..large_images.band_image import open_image
+from ..large_images.image_file import LABEL_FORMATS
 from ..large_images.tiles import TileGrid
 from ..project.building import checked_device
 from ..project.errors import UsageError
@@ -23,6 +25,7 @@ from ..project.identity import Identity
 from ..project.load import find_model, used_loaders
 from ..project.sizes import at_size
 from ..project.task import task_of
+from ..utils.config_parts import pipelines
 from ..utils.journal import JournalError
 from ..utils.lock import exclusive
 from ..utils.peak_memory import peak_rss
@@ -85,7 +88,7 @@ def predict_large(
     cfg = cfg if size is None else at_size(cfg, parse_size(size))
     tile, overlap = tile_and_overlap(cfg, tile, overlap)
     tiling = Tiling(tile, overlap, batch, halvings, min_score, merge_iou)
-    check_image(path, tiling)
+    check_image(cfg, path, tiling)
     if picture is not None:
         check_ending('--picture', picture, PICTURES)
     result = output_of(cfg, path, out, overwrite)
@@ -103,9 +106,9 @@ def predict_large(
     return result
 
 
-def check_image(path: Path, tiling: Tiling) -> None:
+def check_image(cfg: Config, path: Path, tiling: Tiling) -> None:
     """Raise ValueError for an image that cannot be read, or tiles that cannot be made."""
-    image = LargeImage(path)
+    image = open_image(path, bands_in(next(pipelines(cfg.test_dataloader.dataset))))
     grid = TileGrid(image.height, image.width, tiling.tile, tiling.overlap)
     len(grid)
 

@@ -15,11 +15,13 @@ from mmengine.model import BaseModel
 
 from ..checks.random_weights import training_crops, warn
 from ..checks.trained_model import Colour
+from ..datasets.images.bands import bands_in
 from ..datasets.mask_colours import label_type
 from ..datasets.rotated_results import write_dota
+from ..large_images.band_image import open_image
 from ..large_images.detection import as_coco, detect, make_levels, suppress_duplicates
 from ..large_images.geojson import write_geojson
-from ..large_images.image_file import LargeImage, write_labels
+from ..large_images.image_file import write_labels
 from ..large_images.pictures import draw_boxes, draw_labels
 from ..large_images.predictor import TilePredictor
 from ..large_images.segmentation import segment
@@ -30,6 +32,7 @@ from ..project.identity import Identity
 from ..project.sizes import configured_size
 from ..project.task import task_of, visualizer_of
 from ..utils.atomic_write import atomic_write_text
+from ..utils.config_parts import pipelines
 from ..utils.journal import Journal
 from ..utils.json_lines import read_json_lines
 from ..utils.progress import bar
@@ -155,7 +158,9 @@ class TiledImage:
         picture: Path | None,
     ) -> None:
         self.trained, self.path, self.out = trained, path, out
-        self.tiling, self.picture, self.image = tiling, picture, LargeImage(path)
+        self.bands = bands_in(next(pipelines(trained.cfg.test_dataloader.dataset)))
+        self.tiling, self.picture = tiling, picture
+        self.image = open_image(path, self.bands)
 
     def settings(self) -> dict[str, Any]:
         """All that the result depends on, but for what only detectors have."""
@@ -195,7 +200,7 @@ class TiledImage:
         dtype, colours = label_type(num_scores), dict(enumerate(self.trained.colours))
         write_labels(journal.content, self.out, image, dtype, colours)
         if self.picture:
-            draw_labels(self.path, journal.content, dtype, colours, self.picture)
+            draw_labels(self.path, journal.content, dtype, colours, self.picture, self.bands)
 
     def write_boxes(self, open_journal: OpenJournal) -> None:
         """Write the detections, and GeoJSON if the image is on a map."""
@@ -208,7 +213,7 @@ class TiledImage:
         more = {'halvings': halvings, 'min-score': tiling.min_score}
         journal = open_journal(unfinished(self.out), self.settings() | more)
         with self.predicting(rows, journal) as predict:
-            detect(path, levels, predict, journal, min_score=tiling.min_score)
+            detect(path, levels, predict, journal, min_score=tiling.min_score, bands=self.bands)
         self.merge(list(read_json_lines(journal.content, strict=True)))
 
     def merge(self, lines: Sequence[dict]) -> None:
@@ -227,4 +232,4 @@ class TiledImage:
         print(f'{len(lines)} objects')
         if self.picture:
             kind, colours = visualizer_of(cfg, '', 0)['type'], dict(enumerate(self.trained.colours))
-            draw_boxes(self.path, lines, classes, colours, self.picture, kind)
+            draw_boxes(self.path, lines, classes, colours, self.picture, kind, self.bands)

@@ -14,7 +14,7 @@ from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from torch.utils.data import DataLoader
 
-from ..datasets.images.sources import range_in, read_image
+from ..datasets.images.sources import ImageReader
 from ..project.errors import UsageError
 from ..utils.config_parts import pipelines
 from ..utils.progress import progress
@@ -40,15 +40,16 @@ def predict(model: BaseModel, loader: DataLoader) -> Iterator[BaseDataElement]:
 def picture_reader(cfg: Config) -> ReadPicture:
     """A function that reads an image of the test data by its path, RGB uint8 [H, W, 3].
 
-    16-bit images are as the model sees them, see ``LoadDeepImage``. A file that cannot be read any
+    16-bit images are as the model sees them, see ``LoadDeepImage``; of more channels three are
+    shown, see ``LoadBands``. A file that cannot be read any
     more is a UsageError.
     """
-    max_value = range_in(next(pipelines(cfg.test_dataloader.dataset)))
+    reader = ImageReader(next(pipelines(cfg.test_dataloader.dataset)))
 
     def read(path: str) -> np.ndarray:
-        pixels = read_image(Path(path), max_value)
+        pixels = reader.read(Path(path))
         if pixels is None:
             raise UsageError(f'{path}: cannot be read as an image')
-        return np.ascontiguousarray(pixels[..., ::-1])
+        return np.ascontiguousarray(reader.picture(pixels)[..., ::-1])
 
     return read

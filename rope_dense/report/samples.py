@@ -19,6 +19,7 @@ from mmengine.visualization import Visualizer
 from torch.nn.functional import interpolate
 
 from ..checks.data import check_data
+from ..datasets.images.bands import LoadBands, bands_in, picture
 from ..datasets.images.drawing import draw_depth
 from ..engine.runner import NamingPipeline
 from ..engine.train_loop import set_epoch
@@ -26,6 +27,7 @@ from ..project.building import building
 from ..project.errors import UsageError
 from ..project.load import load_config
 from ..project.task import detects, visualizer_of
+from ..utils.config_parts import pipelines
 from ..utils.progress import progress
 
 Split = Literal['train', 'val', 'test']
@@ -89,10 +91,11 @@ def draw_samples(cfg: Config, split: Split, out: Path, count: int, seed: int) ->
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
+    bands = bands_in(next(pipelines(cfg[f'{split}_dataloader'].dataset)))
     late, files = loads_labels_late(dataset), []
     for index in progress(range(min(count, len(dataset))), 'browse-data: samples'):
         packed = dataset[index]
-        pixels, labels = shown_to_model(packed, preprocessor, split == 'train')
+        pixels, labels = shown_to_model(packed, preprocessor, split == 'train', bands)
         path = out / f'{index:04d}_{Path(packed["data_samples"].img_path).stem}.png'
         if late:
             resize_labels(labels)
@@ -110,13 +113,20 @@ def loads_labels_late(dataset: BaseDataset) -> bool:
 
 
 def shown_to_model(
-    packed: dict[str, Any], preprocessor: BaseDataPreprocessor, training: bool
+    packed: dict[str, Any],
+    preprocessor: BaseDataPreprocessor,
+    training: bool,
+    bands: LoadBands | None,
 ) -> tuple[np.ndarray, BaseDataElement]:
-    """Pixels [H, W, 3] (BGR, uint8) and labels of a sample, as a model gets them."""
+    """Pixels [H, W, 3] (BGR, uint8) and labels of a sample, as a model gets them.
+
+    Of any number of channels, those that ``bands`` shows.
+    """
     batch = dict(inputs=[packed['inputs']], data_samples=[packed['data_samples']])
     data = preprocessor(batch, training=training)
     pixels = data['inputs'][0].permute(1, 2, 0).cpu().numpy()
-    return pixels.clip(0, 255).astype(np.uint8), data['data_samples'][0]
+    shown = pixels.clip(0, 255).astype(np.uint8) if bands is None else picture(pixels, bands.show)
+    return shown, data['data_samples'][0]
 
 
 def draw_sample(

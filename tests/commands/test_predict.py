@@ -18,6 +18,7 @@ from helpers.seeds import seed_of_the_week
 from helpers.tool_names import Main
 from rope_dense.checkpoints import read
 from rope_dense.checks.model import random_model
+from rope_dense.datasets.images import sources
 from rope_dense.predict import images as predict_images
 from rope_dense.project import identity
 from rope_dense_command import command
@@ -318,7 +319,7 @@ def test_an_interrupted_run_goes_on(
     Image.open(folder / 'a.png').save(folder / 'd.gif', save_all=True)
     model = [request.getfixturevalue(task), request.getfixturevalue(f'{task}_weights')]
     command = [*model, str(folder), '--out', str(out), '--score', '0.01']
-    read, seen = predict_images.read_image, []
+    read, seen = sources.read_image, []
     monkeypatch.setattr('rope_dense.predict.journal.SECONDS', 0)
 
     def stopped(path: Path, max_value: int | None) -> np.ndarray | None:
@@ -327,7 +328,7 @@ def test_an_interrupted_run_goes_on(
             raise KeyboardInterrupt
         return read(path, max_value)
 
-    monkeypatch.setattr(predict_images, 'read_image', stopped)
+    monkeypatch.setattr(sources, 'read_image', stopped)
     assert predict(command) == 130
     with (out / 'unfinished' / 'content').open('a') as file:
         file.write('{"file_name": "c.p')  # a line that a killed process was writing
@@ -368,7 +369,7 @@ def test_a_run_with_another_model_begins_anew(
     monkeypatch.setattr('rope_dense.predict.journal.SECONDS', 0)
     with monkeypatch.context() as patch:
         images = iter([mmcv.imread(pictures / '00000000.jpg')])
-        patch.setattr(predict_images, 'read_image', lambda *_: interrupt(images))
+        patch.setattr(sources, 'read_image', lambda *_: interrupt(images))
         assert predict(command) == 130
     if changed == 'config':
         config.write_text(f'_base_ = {detector!r}\nmodel = dict(test_cfg=dict(max_per_img=5))\n')

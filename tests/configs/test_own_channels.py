@@ -22,6 +22,7 @@ from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 from rope_dense.utils.config_parts import nodes
 
+pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
 pytestmark = pytest.mark.usefixtures('surroundings')
 NAMES = ['red', 'green', 'blue', 'heat']
 

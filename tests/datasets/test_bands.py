@@ -7,7 +7,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-import rasterio
 import torch
 from mmdet.structures.bbox import HorizontalBoxes
 from mmengine.registry import MODELS
@@ -17,6 +16,7 @@ from rope_dense.datasets.images.band_files import band_header
 from rope_dense.datasets.images.bands import BandJitter, IgnoreNoData, LoadBands, picture, shrink
 from rope_dense.engine.runner import LoadError, NamingPipeline
 
+rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
 HEIGHT, WIDTH = 20, 30
 
 

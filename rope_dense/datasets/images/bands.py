@@ -7,7 +7,7 @@ resizing, cropping and warping take any n for float32, but for INTER_AREA (``shr
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import cv2
@@ -17,6 +17,7 @@ from mmengine.registry import TRANSFORMS
 
 from .band_files import read_bands
 
+Part = tuple[np.ndarray, np.ndarray | None]  # pixels, and where they are missing
 CHANNELS_AT_A_TIME = 4  # of OpenCV's INTER_AREA
 PERCENTILES = (2, 98)  # black and white of a picture
 SAMPLES = 2**16  # pixels for the percentiles
@@ -26,8 +27,9 @@ SAMPLES = 2**16  # pixels for the percentiles
 class LoadBands(BaseTransform):
     """Load an image of n channels from TIFF, .npy or other files of GDAL, as float32 [H, W, n].
 
-    Sets ``img``, ``img_shape``, ``ori_shape``, and, if values are missing, ``no_data``: bool
-    [H, W], True where all channels are.
+    An array of the n channels that is in ``img`` already, as inferencers give, takes the place of a
+    file; its missing values are NaN. Sets ``img``, ``img_shape``, ``ori_shape``, and, if values are
+    missing, ``no_data``: bool [H, W], True where all channels are.
 
     Args:
         channels: their number.
@@ -54,46 +56,67 @@ class LoadBands(BaseTransform):
         self.show = tuple(show)
 
     def transform(self, results: dict) -> dict:
-        pixels, missing = self.read(Path(results['img_path']))
+        if 'img' in results:
+            pixels, missing = self.given(results['img'])
+        else:
+            pixels, missing = self.read(Path(results['img_path']))
         results['img'] = pixels
         results['img_shape'] = results['ori_shape'] = pixels.shape[:2]
         if missing is not None and missing.any():
             results['no_data'] = missing
         return results
 
-    def read(self, path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+    def read(self, path: Path) -> Part:
         """Pixels, float32 [H, W, n], and where all channels are missing: bool [H, W], or None.
 
         Raises:
             ValueError: the file, which is named, cannot be read or has other bands or pixels.
         """
-        parts = [self.read_file(file) for file in self.files(path)]
+        parts = [self.chosen(file, *read_bands(file)) for file in self.files(path)]
+        return self.joined(path, parts)
+
+    def joined(self, path: Path, parts: Sequence[Part]) -> Part:
+        """``read`` of the channels in each file of an image."""
         if len({pixels.shape[:2] for pixels, _ in parts}) > 1:
             sizes = ', '.join(f'{x.shape[1]} x {x.shape[0]}' for x, _ in parts)
             raise ValueError(f'{path}: the files of its channels differ in size: {sizes}')
         pixels = np.concatenate([pixels for pixels, _ in parts], axis=2)
         if pixels.shape[2] != self.channels:
             raise ValueError(f'{path}: {pixels.shape[2]} bands, expected {self.channels}')
-        pixels = pixels.astype(np.float32)
         if all(missing is None for _, missing in parts):
-            return pixels, None
+            return pixels.astype(np.float32), None
         missing = np.concatenate(
             [np.zeros(x.shape, bool) if m is None else m for x, m in parts], axis=2
         )
-        values = np.float32(np.nan) if self.fill is None else self.fill
-        return np.where(missing, values, pixels), np.all(missing, axis=2)
+        return self.filled(pixels, missing)
 
-    def read_file(self, path: Path) -> tuple[np.ndarray, np.ndarray | None]:
-        """The channels of one file."""
-        pixels, missing = read_bands(path)
-        if self.dtype is not None and str(pixels.dtype) != self.dtype:
-            raise ValueError(f'{path}: pixels of {pixels.dtype}, other images have {self.dtype}')
+    def given(self, pixels: np.ndarray) -> Part:
+        """``read`` of an array [H, W, n]."""
+        if pixels.ndim != 3 or pixels.shape[2] != self.channels:
+            raise ValueError(
+                f'the image has shape {[*pixels.shape]}, expected [height, width, {self.channels}]'
+            )
+        return self.filled(pixels, np.isnan(pixels))
+
+    def filled(self, pixels: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``read`` of pixels and of missing ones, both [H, W, n]."""
+        values = np.float32(np.nan) if self.fill is None else self.fill
+        return np.where(missing, values, pixels.astype(np.float32)), np.all(missing, axis=2)
+
+    def chosen(self, path: Path, pixels: np.ndarray, missing: np.ndarray | None) -> Part:
+        """The channels among the bands of one file."""
+        self.check_type(path, str(pixels.dtype))
         if self.bands is None:
             return pixels, missing
         if max(self.bands) > pixels.shape[2]:
             raise ValueError(f'{path}: {pixels.shape[2]} bands, there is no band {max(self.bands)}')
-        chosen = [band - 1 for band in self.bands]
-        return pixels[..., chosen], None if missing is None else missing[..., chosen]
+        places = [band - 1 for band in self.bands]
+        return pixels[..., places], None if missing is None else missing[..., places]
+
+    def check_type(self, path: Path, dtype: str) -> None:
+        """Raise ValueError for a file of another type than all have."""
+        if self.dtype not in (None, dtype):
+            raise ValueError(f'{path}: pixels of {dtype}, other images have {self.dtype}')
 
     def files(self, path: Path) -> list[Path]:
         """The files of an image.
@@ -197,3 +220,9 @@ def picture(image: np.ndarray, show: Sequence[int] = (0, 1, 2)) -> np.ndarray:
     low, high = np.nanpercentile(few, PERCENTILES, axis=0)
     scaled = (shown - low) / np.maximum(high - low, 1e-6)
     return (np.nan_to_num(scaled).clip(0, 1) * 255 + 0.5).astype(np.uint8)
+
+
+def bands_in(pipeline: Iterable[Mapping]) -> LoadBands | None:
+    """The ``LoadBands`` of a test pipeline, or None."""
+    step = next((step for step in pipeline if step['type'] == 'LoadBands'), None)
+    return LoadBands(**{key: step[key] for key in step if key != 'type'}) if step else None

@@ -16,6 +16,8 @@ from PIL import Image, ImageOps
 
 from ..labels.files import IMAGE_SUFFIXES, list_files, suffixes_in
 from ..labels.image_headers import header
+from .band_files import ARRAY
+from .bands import bands_in, picture
 from .deep import read_deep, to_8_bits
 
 # Of images that are not read, some of them because Pillow lacks a plugin.
@@ -41,7 +43,9 @@ class Source:
     picture: str
 
 
-def find_sources(given: Path, without: Path | None = None) -> list[Source]:
+def find_sources(
+    given: Path, without: Path | None = None, suffixes: Sequence[str] = IMAGE_SUFFIXES
+) -> list[Source]:
     """The images of a folder and of the folders below it, but for one of them; or the one image.
 
     Of an animated GIF it is the first frame.
@@ -50,10 +54,10 @@ def find_sources(given: Path, without: Path | None = None) -> list[Source]:
         ValueError: there is none; the message has the suffixes that were looked for.
     """
     if given.is_dir():
-        files = outside(list_files(given, IMAGE_SUFFIXES), without)
+        files = outside(list_files(given, suffixes), without)
         if not files:
             raise ValueError(
-                f'{given}: no image in it. Looked for {", ".join(IMAGE_SUFFIXES)}; there are '
+                f'{given}: no image in it. Looked for {", ".join(suffixes)}; there are '
                 f'{suffixes_in(given)}'
             )
         return named_sources(files, given)
@@ -142,6 +146,54 @@ def read_by_pillow(path: Path) -> np.ndarray | None:
     except Exception:  # a damaged file can fail in any way
         return None
     return np.ascontiguousarray(rgb[..., ::-1])
+
+
+class ImageReader:
+    """Reads images as a test pipeline does, for prediction and pictures.
+
+    Args:
+        pipeline: a test pipeline.
+
+    Attributes:
+        bands: its loader of images of any number of channels, or None for pictures.
+    """
+
+    def __init__(self, pipeline: Iterable[Mapping]) -> None:
+        steps = [*pipeline]
+        self.max_value, self.bands = range_in(steps), bands_in(steps)
+
+    def read(self, path: Path) -> np.ndarray | None:
+        """Pixels as the pipeline loads them: BGR uint8 [H, W, 3], or float32 [H, W, n].
+
+        None if the file cannot be read, see ``problem``.
+        """
+        if self.bands is None:
+            return read_image(path, self.max_value)
+        try:
+            return self.bands.read(path)[0]
+        except ValueError:
+            return None
+
+    def problem(self, path: Path) -> str:
+        """The reason why ``read`` gives nothing, in words."""
+        if self.bands is not None and path.is_file():
+            try:
+                self.bands.read(path)
+            except ValueError as error:
+                return str(error).removeprefix(f'{path}: ')
+        return first_problem(path)
+
+    def picture(self, pixels: np.ndarray) -> np.ndarray:
+        """A picture of an image that was read: BGR uint8 [H, W, 3]."""
+        return pixels if self.bands is None else picture(pixels, self.bands.show)
+
+    def find(self, given: Path, without: Path | None = None) -> list[Source]:
+        """``find_sources``, with .npy, and one for images of a file for each channel."""
+        if self.bands is None:
+            return find_sources(given, without)
+        found = find_sources(given, without, (*IMAGE_SUFFIXES, ARRAY))
+        names = self.bands.names
+        return [x for x in found if names is None or names[0] in str(x.path)]
 
 
 def first_problem(path: Path) -> str:

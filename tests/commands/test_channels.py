@@ -1,0 +1,157 @@
+"""Commands on images of four channels in 16 bits: pictures, predictions, large images."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from mmengine.registry import DefaultScope
+
+import rope_dense
+from rope_dense.checks.model import random_model
+from rope_dense.datasets.generated import ShapesSettings, write_shapes
+from rope_dense.datasets.images.band_files import read_bands, write_bands
+from rope_dense.datasets.images.bands import LoadBands, picture, shrink
+from rope_dense.large_images.band_image import BandImage
+from rope_dense.project.load import load_config
+from rope_dense_command import command
+
+rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
+pytestmark = pytest.mark.usefixtures('surroundings')
+NAMES = ['red', 'green', 'blue', 'heat']
+Files = tuple[str, str]  # config and weights
+SMALL = dict(
+    backbone=dict(arch=dict(embed_dims=32, depth=4, num_heads=2), out_indices=(0, 1, 2, 3)),
+    neck=dict(embed_dim=32),
+    decode_head=dict(in_channels=[32] * 4, channels=32),
+    auxiliary_head=dict(in_channels=32, channels=32),
+)
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp('channels')
+    write_shapes(folder, ShapesSettings(train=3, val=2, size=(64, 96), layouts=('warm',)))
+    return folder / 'warm'
+
+
+def model_files(task: str, data: Path, folder: Path, **own: object) -> Files:
+    """A config and random weights, which depend on the fourth channel."""
+    settings = dict(data_root=data, channels=NAMES, size=64, weights=None, backbone='tiny', **own)
+    with DefaultScope.overwrite_default_scope('mmengine'):
+        cfg = load_config(task, own=settings)
+        if task == 'semantic':
+            cfg.model.backbone.arch = {}
+            cfg.merge_from_dict(dict(model=SMALL))
+        cfg.work_dir = str(folder / 'work')
+        cfg.dump(folder / 'config.py')
+        torch.manual_seed(0)
+        weights = random_model(cfg).state_dict()
+    meta = dict(dataset_meta=cfg.test_dataloader.dataset.metainfo.to_dict())
+    torch.save(dict(state_dict=weights, meta=meta), folder / 'weights.pth')
+    return str(folder / 'config.py'), str(folder / 'weights.pth')
+
+
+@pytest.fixture(scope='module')
+def segmentor(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder = tmp_path_factory.mktemp('segmentor')
+    return model_files('semantic', data, folder, classes=['background', 'warm', 'cold'])
+
+
+@pytest.fixture(scope='module')
+def detector(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return model_files('realtime', data, tmp_path_factory.mktemp('detector'))
+
+
+def run(name: str, *arguments: object) -> int:
+    return command(name)([*map(str, arguments)])
+
+
+def test_predictions_are_drawn_on_what_is_shown(
+    detector: Files, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / 'in'
+    folder.mkdir()
+    (good,) = sorted((data / 'images' / 'val').iterdir())[:1]
+    pixels = read_bands(good)[0]
+    write_bands(folder / 'a.tif', pixels)
+    np.save(folder / 'b.npy', pixels)
+    write_bands(folder / 'c.tif', pixels[..., :3])
+    assert run('predict', *detector, folder, '--out', tmp_path / 'out', '--score', '0.001') == 0
+    assert f'{folder / "c.tif"}: 3 bands, expected 4' in capsys.readouterr().out
+    content = json.loads((tmp_path / 'out' / 'predictions.json').read_text())
+    assert [image['file_name'] for image in content['images']] == ['a.tif', 'b.npy']
+    found = [
+        [(x['bbox'], x['score']) for x in content['annotations'] if x['image_id'] == image]
+        for image in (1, 2)
+    ]
+    assert found[0] == found[1] != []
+    drawn = cv2.imread(str(tmp_path / 'out' / 'pictures' / 'a.jpg'))
+    expected = picture(pixels)
+    assert drawn.shape == expected.shape
+    assert np.abs(drawn.astype(int) - expected).mean() < 60
+
+
+def test_python_predicts_files_and_arrays(segmentor: Files, data: Path, tmp_path: Path) -> None:
+    model = rope_dense.load(*segmentor)
+    (file,) = sorted((data / 'images' / 'val').iterdir())[:1]
+    pixels = read_bands(file)[0]
+    labels = [model.plain(sample)['labels'] for sample in model([file, pixels])]
+    assert np.array_equal(*labels)
+    changed = pixels.copy()
+    changed[..., 3] = 0
+    logits = [sample.seg_logits.data for sample in model([pixels, changed])]
+    assert not torch.allclose(*logits)
+    with pytest.raises(ValueError, match=r'expected \[height, width, 4\]'):
+        model(pixels[..., :3])
+
+
+def test_samples_and_reports_have_pictures(segmentor: Files, data: Path, tmp_path: Path) -> None:
+    assert run('browse_data', segmentor[0], '--count', '1', '--out', tmp_path / 'samples') == 0
+    (sample,) = (tmp_path / 'samples').iterdir()
+    assert cv2.imread(str(sample)).std() > 20
+    assert run('report', *segmentor, '--out', tmp_path / 'report') == 0
+    assert (tmp_path / 'report' / 'index.html').is_file()
+
+
+def test_a_large_image_is_predicted_in_tiles(
+    segmentor: Files, detector: Files, data: Path, tmp_path: Path
+) -> None:
+    (file,) = sorted((data / 'images' / 'val').iterdir())[:1]
+    write_bands(tmp_path / 'large.tif', np.tile(read_bands(file)[0], (2, 2, 1)))
+    out, drawn = tmp_path / 'labels.tif', tmp_path / 'drawn.jpg'
+    options = ['--tile', '64', '--picture', drawn]
+    assert run('predict_large', *segmentor, tmp_path / 'large.tif', '--out', out, *options) == 0
+    with rasterio.open(out) as labels:
+        assert labels.shape == (128, 192)
+    assert cv2.imread(str(drawn)).shape == (128, 192, 3)
+    out = tmp_path / 'boxes.json'
+    assert run('predict_large', *detector, tmp_path / 'large.tif', '--out', out, *options) == 0
+    assert 'annotations' in json.loads(out.read_text())
+
+
+@pytest.mark.parametrize('separate', [False, True])
+@pytest.mark.parametrize('factor', [1, 3])
+def test_rows_are_those_of_the_loader(tmp_path: Path, separate: bool, factor: int) -> None:
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 60000, (50, 31, 6)).astype(np.uint16)
+    write_bands(tmp_path / 'all.tif', pixels)
+    for index, name in enumerate('abcdef'):
+        write_bands(tmp_path / f'x_{name}.tif', pixels[..., [index]])
+    load = dict(channels=6, dtype='uint16', fill=[0.0] * 6)
+    bands = LoadBands(**load, names=[f'x_{name}' for name in 'abcdef'] if separate else None)
+    path = tmp_path / ('x_a.tif' if separate else 'all.tif')
+    image = BandImage(path, bands, factor)
+    whole = np.pad(bands.read(path)[0], ((0, -50 % factor), (0, -31 % factor), (0, 0)), mode='edge')
+    if factor > 1:
+        whole = shrink(whole, whole.shape[1] // factor, whole.shape[0] // factor)
+    for top, bottom in ((0, 9), (4, 12), (image.height - 5, image.height)):
+        np.testing.assert_allclose(image.read(top, bottom), whole[top:bottom], rtol=1e-6)
+    with pytest.raises(ValueError, match='5'):
+        BandImage(tmp_path / 'all.tif', LoadBands(channels=5))
+    with pytest.raises(ValueError, match='uint16'):
+        BandImage(tmp_path / 'all.tif', LoadBands(channels=6, dtype='uint8'))
