@@ -32,9 +32,9 @@ TRIANGLES = ('up', 'down', 'left', 'right')
 class ALiBi2DAttention(Attention):
     """Attention with ALiBi in two dimensions: scores fall with the Euclidean distance.
 
-    The bias of head i is -m_i |p - p'|, m = 2 ** (-8 i / h) for i = 1 .. h if h is a power of 2.
-    Otherwise the first heads have the slopes of the next lower power, and the others every second
-    slope of the next higher one. Slopes are fixed.
+    The bias of head i is -m_i d, d the distance in patches, m = 2 ** (-8 i / h) for i = 1 .. h if h
+    is a power of 2. Otherwise the first heads have the slopes of the next lower power, and the
+    others every second slope of the next higher one. Slopes are fixed.
 
     Press et al., "Train Short, Test Long" (ICLR 2022), in the two-dimensional form of Fuller et
     al., "CROMA" (NeurIPS 2023).
@@ -58,8 +58,9 @@ class ALiBi2DAttention(Attention):
 class LookHereAttention(Attention):
     """Attention with LookHere: heads that look in one direction, and a decay with the distance.
 
-    The bias is -``slope`` l m |p - p'| where the head looks, -inf elsewhere; l falls linearly from
-    1.5 in the first block to 0.5 in the last. A token always sees itself. Heads, in this order:
+    The bias is -``slope`` l m d where the head looks, -inf elsewhere; d is the distance in patches,
+    and l falls linearly from 1.5 in the first block to 0.5 in the last. A token always
+    sees itself. Heads, in this order:
 
     ============  =======================  ================  =======================
     number        quarters                 quarters between  see everything
@@ -107,9 +108,9 @@ class LookHereAttention(Attention):
 class FIREAttention(Attention):
     """Attention with FIRE in two dimensions: an MLP of the relative distance.
 
-    The bias is MLP(f(d) / (f(r) + 1e-6)), f(u) = log(|c u| + 1), of the distance d of two tokens; c
-    starts at 0.1. The MLP has one hidden layer of ReLUs, and an output for each head. It is
-    evaluated once for each of (2 H - 1)(2 W - 1) offsets.
+    The bias is MLP(f(d) / (f(r) + 1e-6)), f(u) = log(abs(c u) + 1), of the distance d of two
+    tokens; c starts at 0.1. The MLP has one hidden layer of ReLUs, and an output for each head. It
+    is evaluated once for each of (2 H - 1)(2 W - 1) offsets.
 
     Li et al., "Functional Interpolation for Relative Positions Improves Long Context Transformers"
     (ICLR 2024), is causal and one-dimensional, with r the larger of a learned length and the index
@@ -119,8 +120,8 @@ class FIREAttention(Attention):
     Args:
         place: see ``Attention``.
         distance: 'euclidean' or 'manhattan', in patches.
-        normalizer: r. 'pretraining': the larger of |s L| and the diagonal of the grid or window, L
-            the diagonal of the pre-training grid and s learned from 1 on. 'grid': the diagonal of
+        normalizer: r. 'pretraining': the larger of abs(s L) and the diagonal of the grid or window,
+            L the diagonal of the pre-training grid and s learned from 1 on. 'grid': the diagonal of
             the grid, so that every size has the range of pre-training.
         hidden_dims: of the MLP.
         others: see ``Attention``.

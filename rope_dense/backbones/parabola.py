@@ -122,9 +122,10 @@ class PaPEAttention(ParabolaAttention):
 class IsotropicPaPEAttention(ParabolaAttention):
     """Attention with the rotation-invariant form of PaPE (PaPE-RI), in three channels of a head.
 
-    A score is D ** -0.5 (q . k - a r |p - p'| ** 2): a = softplus(w x) of the token x of the query,
-    and r = c ** 2 of the head, c drawn once from U[-1, 1] / sqrt(2); r is part of the state. A
-    fourth channel is of prefix tokens, as in ``PaPEAttention``, and four are zero.
+    A score is D ** -0.5 (q . k - a r d ** 2), d the distance in patches: a = softplus(w x)
+    of the token x of the query, and r = c ** 2 of the head, c drawn once from U[-1, 1] / sqrt(2);
+    r is part of the state. A fourth channel is of prefix tokens, as in ``PaPEAttention``, and four
+    are zero.
 
     Args:
         others: see ``Attention``.
