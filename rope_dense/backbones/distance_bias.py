@@ -3,7 +3,7 @@
 Biases that public work on larger images compares rotary embedding with. Each works alone, with
 ``rope=None``, and together with a rotary embedding. Letters: see ``attention``; H x W and n = H W
 also of a window. Positions are (row, column) in patches. Checked in
-tests/backbones/test_distance_bias.py against written-out formulas.
+tests/backbones/test_position_kinds.py against written-out formulas.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Attention whose scores are parabolas of the offset, with coefficients of each query (PaPE).
 
 Letters: see ``attention``; H x W and n = H W also of a window; M parabolas of a head. Positions p =
-(x, y) in patches, x = column. Checked in tests/backbones/test_parabola.py against the sums over M
-in float64.
+(x, y) in patches, x = column. Checked in tests/backbones/test_position_kinds.py against the sums
+over M in float64.
 
 A score is linear in the coefficients of the query, and each of its terms a product of a function of
 the query's position with one of the key's; so a few channels of queries and keys hold it, and

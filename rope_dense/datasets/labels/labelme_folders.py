@@ -38,8 +38,8 @@ def labels_in(home: Path) -> Labels | None:
             return Labels(folders[name], images or home)
     if images and has_labelme(images):
         return Labels(images, images)
-    for folder in unnamed(folders, {*LABEL_FOLDERS, *IMAGE_FOLDERS}) if images else ():
-        if has_labelme(folder):
+    for folder in unnamed(folders, {*LABEL_FOLDERS, *IMAGE_FOLDERS}):
+        if images and has_labelme(folder):
             return Labels(folder, images)
     return Labels(home, home) if has_labelme(home) else None
 

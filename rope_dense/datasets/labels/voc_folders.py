@@ -86,8 +86,8 @@ def labels_in(home: Path) -> Labels | None:
             return Labels(folders[name], images or home)
     if images and has_voc(walk(images, ('.xml',))):
         return Labels(images, images)
-    for folder in unnamed(folders, {*LABEL_FOLDERS, *IMAGE_FOLDERS}) if images else ():
-        if has_voc(walk(folder, ('.xml',))):
+    for folder in unnamed(folders, {*LABEL_FOLDERS, *IMAGE_FOLDERS}):
+        if images and has_voc(walk(folder, ('.xml',))):
             return Labels(folder, images)
     names = sorted(name for name in os.listdir(home) if name.lower().endswith('.xml'))
     directly = [os.path.join(home, name) for name in names if not name.startswith('.')]
