@@ -111,7 +111,8 @@ class DetectorGraph(Graph):
         tokens = model.memory_trans_norm(model.memory_trans_fc(tokens))
         scores = model.bbox_head.cls_branches[last](tokens).amax(-1)  # [B, N]
         boxes = model.bbox_head.reg_branches[last](tokens) + anchors
-        repeated = torch.arange(larger(number, model.num_queries), device=scores.device) % number
+        repeated = torch.arange(larger(number, model.num_queries), device=scores.device)
+        repeated = repeated % (repeated.new_ones(()) * number)  # ONNX takes no symbol here
         chosen = repeated[scores[:, repeated].topk(model.num_queries, 1).indices]
         return boxes.gather(1, chosen[..., None].expand(-1, -1, 4)).sigmoid()
 
