@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mmengine.utils import to_2tuple
 
@@ -38,41 +39,40 @@ def settings_at(
         ValueError: the size, or a given scaling or window, is not allowed.
     """
     factors = growth(evaluator, size, trained)
-    tried = combine(
-        [size],
-        [FROM_CONFIG, *(scalings or scalings_at(evaluator, factors, trained))],
-        [FROM_CONFIG, *(windows or windows_at(evaluator, factors))],
-        'scale' if evaluator.slides else 'keep',
-    )
-    own, *others = tried
+    own = Setting(size, slide='scale' if evaluator.slides else 'keep')
     evaluator.apply(own)
-    return [own] + [
-        setting
-        for setting in others
-        if is_allowed(evaluator, setting, [*scalings, *windows]) and is_different(evaluator)
+    scalings = scalings or [
+        scaling
+        for scaling in scalings_at(evaluator, factors, trained)
+        if is_allowed(evaluator, replace(own, scaling=scaling))
     ]
+    windows = windows or [
+        window
+        for window in windows_at(evaluator, factors)
+        if is_allowed(evaluator, replace(own, window=window))
+    ]
+    settings = combine([size], [FROM_CONFIG, *scalings], [FROM_CONFIG, *windows], own.slide)
+    return [own] + [setting for setting in settings[1:] if is_different(evaluator, setting)]
 
 
-def is_allowed(evaluator: Evaluator, setting: Setting, given: Sequence[str]) -> bool:
-    """Apply a setting; False for one that the backbone or the size refuses.
-
-    Raises:
-        ValueError: it is refused, and its scaling or window is among the given ones.
-    """
+def is_allowed(evaluator: Evaluator, setting: Setting) -> bool:
+    """False for a setting that the backbone or the size refuses."""
     try:
         evaluator.apply(setting)
     except ValueError:
-        if setting.scaling in given or setting.window in given:
-            raise
         return False
     return True
 
 
-def is_different(evaluator: Evaluator) -> bool:
-    """False if the scaling that is set changes nothing: by windows, which are as in pre-training.
+def is_different(evaluator: Evaluator, setting: Setting) -> bool:
+    """False if the scaling of a setting changes nothing, as its windows are as in pre-training.
 
-    Only the window of a backbone of several stages grows its factor, see ``scalings_at``.
+    Only in a backbone of several stages the factor follows from the window, see ``scalings_at``.
+
+    Raises:
+        ValueError: see ``Evaluator.apply``.
     """
+    evaluator.apply(setting)
     backbone = evaluator.backbone
     scaling = build_scaling(backbone.rope_scaling, backbone.pretrain_grid)
     window = backbone.window_size

@@ -43,13 +43,14 @@ def tried(
     trained: tuple[int, int] = (64, 64),
     keep_ratio: bool = False,
     scalings: Sequence[str] = (),
+    windows: Sequence[str] = (),
 ) -> list[tuple[str, str]]:
     """Scaling and window of what is compared with the config's own, of 64 x 64 pixels."""
     model = nn.Module()
     model.backbone = backbone
     resize = dict(type='Resize', scale=(64, 64), keep_ratio=keep_ratio)
     config = Config(dict(model={}, test_dataloader=dict(dataset=dict(pipeline=[resize]))))
-    own, *others = settings_at(Evaluator(model, config), size, trained, scalings)
+    own, *others = settings_at(Evaluator(model, config), size, trained, scalings, windows)
     assert own == Setting(size)
     return [(setting.scaling, setting.window) for setting in others]
 
@@ -97,6 +98,11 @@ def test_given_settings_are_not_left_out() -> None:
     assert tried(vit(), '96', scalings=['linear:3']) == [('linear:3', 'config')]
     with pytest.raises(ValueError, match='ntk'):
         tried(vit(), '96', scalings=['ntk:2'])
+    windowed = dict(window_size=2, window_block_indexes=(0,))
+    found = tried(vit(**windowed), '96', windows=['3'])
+    assert [window for scaling, window in found if scaling == 'by_parts:1.5'] == ['config', '3']
+    with pytest.raises(ValueError, match='larger than the map'):
+        tried(vit(**windowed), '96', windows=['9'])
 
 
 @pytest.fixture(scope='module')
