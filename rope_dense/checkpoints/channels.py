@@ -9,18 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..backbones.base import Backbone
 from .errors import CheckpointError
 from .keys import StateDict
 
 RGB = ('red', 'green', 'blue')
 MEAN = 'mean'
 Channels = str | Sequence[str | int]
+BACKBONE = ('patch_embed.',)  # starts of the keys of convolutions of the image
+WHOLE = ('backbone.patch_embed.', 'neck.stem.')  # of a detector or segmentor
 
 
-def adapt_channels(model: Backbone, weights: StateDict, channels: Channels) -> list[str]:
+def adapt_channels(
+    model: nn.Module,
+    weights: StateDict,
+    channels: Channels,
+    starts: tuple[str, ...] = BACKBONE,
+) -> list[str]:
     """Replace the RGB weights of the input convolution by weights for a model's channels, in place.
 
     Weights that have the model's number of channels already, other than three, stay as they are:
@@ -31,6 +37,7 @@ def adapt_channels(model: Backbone, weights: StateDict, channels: Channels) -> l
         channels: ``'mean'``: each channel has the mean weights of the three, times 3 / n, so n
             equal channels have the response of a grey image. Or the source of each channel, a list
             of 'red', 'green', 'blue', 'mean' (of the three, not scaled) and 0 (no response).
+        starts: of the keys; ``WHOLE`` for the weights of a whole model.
 
     Returns:
         The keys that changed.
@@ -38,13 +45,15 @@ def adapt_channels(model: Backbone, weights: StateDict, channels: Channels) -> l
     Raises:
         CheckpointError: no such channels, or another number of them than the model has.
     """
-    sizes = rgb_keys(model, weights)
+    sizes = rgb_keys(model, weights, starts)
     for key, number in sizes.items():
         weights[key] = mixed(weights[key], shares_of(channels, number))
     return [*sizes]
 
 
-def rgb_keys(model: Backbone, weights: StateDict) -> dict[str, int]:
+def rgb_keys(
+    model: nn.Module, weights: StateDict, starts: tuple[str, ...] = BACKBONE
+) -> dict[str, int]:
     """Convolutions of the image whose weights [C, 3, height, width] are for RGB.
 
     Returns:
@@ -53,7 +62,7 @@ def rgb_keys(model: Backbone, weights: StateDict) -> dict[str, int]:
     return {
         key: tensor.shape[1]
         for key, tensor in model.state_dict().items()
-        if key.startswith('patch_embed.')
+        if key.startswith(starts)
         and tensor.ndim == 4
         and key in weights
         and weights[key].shape == (len(tensor), len(RGB), *tensor.shape[2:])
@@ -96,6 +105,10 @@ def described(channels: Channels) -> str:
 
 
 def advice(number: int) -> str:
-    """The settings that let RGB weights load into a model of ``number`` channels."""
-    named = [*RGB, *[0] * number][:number]
-    return f"give init_cfg channels='mean', or the source of each channel, such as {named}"
+    """The settings that let RGB weights load into a backbone of ``number`` channels."""
+    return f"give init_cfg channels='mean', or the source of each channel, such as {named(number)}"
+
+
+def named(number: int) -> list[object]:
+    """An example of the sources of ``number`` channels."""
+    return [*RGB, *[0] * number][:number]

@@ -38,6 +38,7 @@ def fit_channels(cfg: dict, own: Own) -> None:
     load['fill'] = mean
     fit_pipelines(cfg, dict(type='LoadBands', **load))
     fit_model(cfg['model'], own, mean, std)
+    cfg['load_channels'] = sources(own)
     cfg['custom_imports']['imports'].append(MODULE)
     cfg['own_data'] = '; '.join(filter(None, [cfg.get('own_data'), said, LEFT_OUT]))
 
@@ -151,6 +152,12 @@ def fit_step(step: dict, load: dict) -> None:
         del step['backend']
 
 
+def sources(own: Own) -> str | list[str | int]:
+    """The source of each channel in RGB weights: colours by their names, else the mean."""
+    names = own.channel_names
+    return [name if name in RGB else 0 for name in names] if {*RGB} <= {*names} else 'mean'
+
+
 def fit_model(model: dict, own: Own, mean: Sequence[float], std: Sequence[float]) -> None:
     """Set the channels of preprocessor, backbone and weights, in place."""
     preprocessor, number = model['data_preprocessor'], len(mean)
@@ -158,9 +165,7 @@ def fit_model(model: dict, own: Own, mean: Sequence[float], std: Sequence[float]
     preprocessor.update(type=f'Channel{kind}', mean=[*mean], std=[*std], bgr_to_rgb=False)
     model['backbone']['in_channels'] = number
     if model['backbone'].get('init_cfg'):
-        names = own.channel_names
-        named = [name if name in RGB else 0 for name in names]
-        model['backbone']['init_cfg']['channels'] = named if {*RGB} <= {*names} else 'mean'
+        model['backbone']['init_cfg']['channels'] = sources(own)
     for _, part in nodes(model):
         if part.get('type') == 'SpatialTuningAdapter':
             part['image_channels'] = number

@@ -10,10 +10,11 @@ from mmengine.runner import CheckpointLoader
 from torch import Tensor, nn
 
 from ..backbones.base import Backbone
+from ..checkpoints.channels import RGB, WHOLE, adapt_channels, described, named, rgb_keys
 from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import listed
 from ..checkpoints.fetch import Location, fetch
-from ..checkpoints.read import read_ahead, read_checkpoint
+from ..checkpoints.read import keep, read_ahead, read_checkpoint
 from ..checkpoints.weights import check_plain
 from ..utils.config_parts import nodes
 from ..utils.locations import HUB, WEB, is_remote
@@ -81,9 +82,11 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
     check_convention(cfg, checkpoint)
     weights = weights_of(checkpoint, f'{origin} {path!r}')
     if not cfg.get('resume'):
+        weights = adapt_to_channels(cfg, model, checkpoint, f'{origin} {path!r}') or weights
         check_backbone(model, weights, f'{origin} {path!r}')
         check_finite(weights, f'{origin} {path!r}')
         leave_out_misfits(checkpoint, model)
+        keep(fetch(path), checkpoint)
         return
     if missing := [key for key in TRAINING_STATE if key not in checkpoint]:
         raise UsageError(
@@ -209,6 +212,37 @@ def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) ->
             f'{problem}. Weights of a backbone alone are for model.backbone.init_cfg='
             "dict(type='Pretrained', checkpoint=...)"
         )
+
+
+def adapt_to_channels(
+    cfg: Config, model: nn.Module, checkpoint: dict, origin: str
+) -> dict[str, Tensor] | None:
+    """Adapt the RGB weights of a checkpoint to start from to a model of other channels, in place.
+
+    Returns:
+        Its weights; None if nothing is to be adapted.
+
+    Raises:
+        UsageError: the config does not say how, by `load_channels`.
+        CheckpointError: `load_channels` is wrong.
+    """
+    entries, channels = checkpoint.get('state_dict', checkpoint), cfg.get('load_channels')
+    weights = weights_of(checkpoint, origin)
+    sizes = rgb_keys(model, weights, WHOLE)
+    sizes = {key: number for key, number in sizes.items() if number != len(RGB)}
+    if not sizes:
+        return None
+    if channels is None:
+        number = max(sizes.values())
+        raise UsageError(
+            f'{origin} is for RGB images, and the model has {number} channels: give '
+            f"load_channels='mean', or the source of each channel, such as {named(number)}"
+        )
+    changed = adapt_channels(model, weights, channels, WHOLE)
+    for key in [key for key in entries if key.removeprefix('module.') in changed]:
+        entries[key] = weights[key.removeprefix('module.')]
+    print(f'load_from: {listed(changed)} adapted to {described(channels)}')
+    return weights
 
 
 def leave_out_misfits(checkpoint: dict, model: nn.Module) -> None:

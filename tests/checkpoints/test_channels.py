@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from helpers.small_checkpoints import VIT, randomize, refusal, saved
 from helpers.timm_import import import_timm
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError, load_pretrained
+from rope_dense.project.errors import UsageError
+from rope_dense.project.weights import check_initial_weights, load_from_source
 
 SWIN = dict(
     arch=dict(embed_dims=32, depths=(1, 1), num_heads=(1, 2)), out_indices=(0, 1), window_size=4
@@ -126,3 +130,40 @@ def test_wrong_channels_are_refused(channels, said, tmp_path):
         load_pretrained(RoPEViT(**VIT, in_channels=4), path, channels=channels)
     assert said in str(caught.value)
     assert path in str(caught.value)
+
+
+def test_a_whole_detector_starts_from_rgb_weights(tmp_path, capsys):
+    """Those of its neck, too; a head of other classes starts anew as for three channels."""
+    settings = small_detector()
+    rgb = MODELS.build(settings)
+    path = saved(dict(state_dict=rgb.state_dict()), tmp_path)
+    settings['backbone']['in_channels'] = settings['neck']['image_channels'] = 4
+    model = MODELS.build(settings)
+    cfg = Config(dict(model=settings, load_from=path))
+    with pytest.raises(UsageError, match='load_channels'):
+        check_initial_weights(cfg, model)
+    cfg.load_channels = ['red', 'green', 'blue', 0]
+    check_initial_weights(cfg, model)
+    assert 'neck.stem.conv.weight adapted to channels' in capsys.readouterr().out
+    model.load_state_dict(load_from_source(path)['state_dict'])  # as mmengine's Runner does next
+    image = torch.randn(1, 4, 64, 64)
+    with torch.no_grad():
+        for ours, expected in zip(
+            model.eval().extract_feat(image), rgb.eval().extract_feat(image[:, :3]), strict=True
+        ):
+            torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+def small_detector() -> dict:
+    arch = dict(embed_dims=64, depth=3, num_heads=2)
+    encoder = dict(in_channels=(32, 32, 32), embed_dims=32, feedforward_channels=64)
+    decoder = dict(num_layers=1, feedforward_channels=64, num_heads=4, num_points=(2, 2, 2))
+    return dict(
+        type='DEIM',
+        backbone=dict(type='RoPEViT', arch=arch, out_indices=(0, 1, 2)),
+        neck=dict(type='SpatialTuningAdapter', in_channels=64, stem_channels=8, out_channels=32),
+        encoder=dict(type='DEIMEncoder', num_blocks=1, expansion=0.34, num_heads=4, **encoder),
+        bbox_head=dict(
+            type='DEIMHead', num_classes=2, embed_dims=32, num_queries=4, decoder=decoder
+        ),
+    )
