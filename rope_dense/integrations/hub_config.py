@@ -23,6 +23,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, TASK_UTILS, Registry, registry
 
 from ..checkpoints.errors import CheckpointError
+from ..datasets.images.bands import LoadBands
 from ..rope.grid import ScalingType, TemperatureType
 from ..utils.config_parts import nodes
 
@@ -41,7 +42,7 @@ ORIENTED = 'OrientedDEIMHead'  # its predictions are boxes of mmrotate
 TRANSFORMS = (  # what predictions need
     *('LoadImageFromFile', 'LoadImageFromNDArray', 'Resize', 'ResizeShortestEdge'),
     *('ResizeToMultiple', 'FixScaleResize', 'FixShapeResize', 'CenterCrop', 'Pad'),
-    *('PadBottomRight', 'Normalize', 'PackDetInputs', 'PackSegInputs'),
+    *('PadBottomRight', 'Normalize', 'PackDetInputs', 'PackSegInputs', LoadBands.__name__),
 )
 PIPELINE_TYPES = {*TRANSFORMS, *(f'{scope}.{name}' for scope in SCOPES for name in TRANSFORMS)}
 # Classes that read, download or evaluate what a config gives them, by their modules.

@@ -43,7 +43,7 @@ def leaf_datasets(dataset: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 
 LABEL_STEPS = (
-    *('Annotations', 'LoadClassMask', 'LoadDepth'),
+    *('Annotations', 'LoadClassMask', 'LoadDepth', 'IgnoreNoData'),
     *('ConvertBoxType', 'ConvertMask2BoxType'),
 )
 

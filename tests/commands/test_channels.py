@@ -16,6 +16,7 @@ from rope_dense.checks.model import random_model
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
 from rope_dense.datasets.images.band_files import read_bands, write_bands
 from rope_dense.datasets.images.bands import LoadBands, picture, shrink
+from rope_dense.export.hub import push_model
 from rope_dense.large_images.band_image import BandImage
 from rope_dense.project.load import load_config
 from rope_dense_command import command
@@ -132,6 +133,14 @@ def test_a_large_image_is_predicted_in_tiles(
     out = tmp_path / 'boxes.json'
     assert run('predict_large', *detector, tmp_path / 'large.tif', '--out', out, *options) == 0
     assert 'annotations' in json.loads(out.read_text())
+
+
+def test_a_stored_model_predicts_the_same(segmentor: Files, data: Path, tmp_path: Path) -> None:
+    push_model(*segmentor, 'somebody/channels', folder=tmp_path / 'stored')
+    (file,) = sorted((data / 'images' / 'val').iterdir())[:1]
+    stored, given = rope_dense.load(tmp_path / 'stored'), rope_dense.load(*segmentor)
+    samples = [model(file)[0].seg_logits.data for model in (stored, given)]
+    assert torch.equal(*samples)
 
 
 @pytest.mark.parametrize('separate', [False, True])
