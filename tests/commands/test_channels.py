@@ -115,6 +115,8 @@ def test_samples_and_reports_have_pictures(segmentor: Files, data: Path, tmp_pat
     assert run('browse_data', segmentor[0], '--count', '1', '--out', tmp_path / 'samples') == 0
     (sample,) = (tmp_path / 'samples').iterdir()
     assert cv2.imread(str(sample)).std() > 20
+    sizes = ['--sizes', '64', '96', '--work-dir', tmp_path / 'sizes']
+    assert run('eval_resolutions', *segmentor, *sizes) == 0
     assert run('report', *segmentor, '--out', tmp_path / 'report') == 0
     assert (tmp_path / 'report' / 'index.html').is_file()
 
