@@ -11,8 +11,8 @@ from .scores import Scores
 
 CONFIDENCE = 0.9
 RULE = (
-    "The setting with the best metric replaces the config's own if the lower end of the "
-    f'{CONFIDENCE:.0%} interval of its paired difference is above 0.'
+    "The setting with the best metric replaces the config's own if its paired difference is above "
+    f'0 at the lower end of {CONFIDENCE:.0%} intervals that hold for all settings of the size.'
 )
 
 
@@ -23,16 +23,19 @@ class Difference:
     Attributes:
         value: of all images, positive for a better metric.
         low, high: ends of the interval of the draws.
+        least: the lower end of an interval that holds for all settings that are compared, which is
+            wider: each setting has its part of the error (Bonferroni).
     """
 
     value: float
     low: float
     high: float
+    least: float
 
     @property
     def is_clear(self) -> bool:
-        """True if the whole interval is above 0."""
-        return self.low > 0
+        """True if the wider interval is above 0."""
+        return self.least > 0
 
 
 def draw_images(num_images: int, draws: int, seed: int) -> np.ndarray:
@@ -42,11 +45,14 @@ def draw_images(num_images: int, draws: int, seed: int) -> np.ndarray:
     return generator.multinomial(num_images, shares, size=draws).astype(float)
 
 
-def compare(scores: Scores, baseline: Scores, weights: np.ndarray) -> Difference:
+def compare(
+    scores: Scores, baseline: Scores, weights: np.ndarray, comparisons: int = 1
+) -> Difference:
     """The difference of a setting to another one, in draws of the same images.
 
     Args:
         weights: see ``draw_images``.
+        comparisons: settings that are compared, of which the best may be taken.
 
     Raises:
         ValueError: the metric is not defined, as without labels.
@@ -57,8 +63,8 @@ def compare(scores: Scores, baseline: Scores, weights: np.ndarray) -> Difference
     if np.isnan(value):
         raise ValueError(f'{scores.name} is not defined: the sampled images have no labels')
     tail = (1 - CONFIDENCE) / 2
-    low, high = np.nanquantile(drawn, [tail, 1 - tail])
-    return Difference(value, float(low), float(high))
+    low, high, least = np.nanquantile(drawn, [tail, 1 - tail, tail / comparisons])
+    return Difference(value, float(low), float(high), float(least))
 
 
 def choose(differences: Sequence[Difference]) -> tuple[int, str]:

@@ -50,7 +50,7 @@ class Chooser:
         chosen, reason = choose([difference_of(row) for row in rows])
         weights = self.weights(scores[0], self.samples[0])
         for row, other in zip(rows, scores, strict=True):
-            row['tied'] = not compare(scores[chosen], other, weights).is_clear
+            row['tied'] = not compare(scores[chosen], other, weights, others(settings)).is_clear
         taken = f': {named(rows[chosen])}' if chosen else ''
         print(f'{size}: {reason}{taken}', flush=True)
         if tied := [named(row) for i, row in enumerate(rows) if row['tied'] and i != chosen]:
@@ -71,7 +71,8 @@ class Chooser:
         for setting in settings:
             title = self.title(setting, sample)
             scores.append(score_images(self.evaluator, setting, sample, title))
-            difference = compare(scores[-1], scores[0], self.weights(scores[0], sample))
+            weights = self.weights(scores[0], sample)
+            difference = compare(scores[-1], scores[0], weights, others(settings))
             rows.append(dict(asdict(setting), metric=scores[-1].value, **asdict(difference)))
             if not self.metric:
                 self.metric = scores[0].name
@@ -93,7 +94,12 @@ class Chooser:
 
 def difference_of(row: dict) -> Difference:
     """The difference of a row of ``Chooser.choose``."""
-    return Difference(row['value'], row['low'], row['high'])
+    return Difference(row['value'], row['low'], row['high'], row['least'])
+
+
+def others(settings: Sequence[Setting]) -> int:
+    """Comparisons of settings with one of them."""
+    return max(len(settings) - 1, 1)
 
 
 def named(row: dict) -> str:
