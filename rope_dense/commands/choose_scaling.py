@@ -1,8 +1,8 @@
 r"""Choose frequency scaling and window of a trained model for larger or smaller test images.
 
 At each size, scalings and windows that the backbone allows are compared with the config's own on a
-sample of the validation images. The one with the best metric is chosen if it is better in the whole
-90 % interval of a bootstrap over images; otherwise the config's own are kept. Writes choice.json,
+sample of the validation images. The one with the best metric is chosen if it is better beyond the
+spread of a bootstrap over images; otherwise the config's own are kept. Writes choice.json,
 choice.png and a config SIZE.py for each size to scaling/ in the work folder.
 
 Examples:
