@@ -26,10 +26,11 @@ TASKS = {
         *('models.dino', 'models.dino_head', 'models.eomt.detector', 'models.eomt.head'),
         *('models.deim.detector', 'models.deim.encoder', 'models.deim.head'),
         'models.deim.oriented',
-        'models.instance_tta',
+        *('models.instance_tta', 'models.channel_detection'),
     ),
     ('mmseg',): (
         *('models.linear_head', 'models.depth_head', 'models.depth_loss', 'models.seg_tta'),
+        'models.channel_segmentation',
     ),
     ('mmdet', 'mmseg'): (
         *('models.mask2former_head', 'models.eomt.seg_head', 'models.eomt.segmentor'),

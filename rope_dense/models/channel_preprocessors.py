@@ -1,9 +1,8 @@
-"""Data preprocessors for images of any number of channels."""
+"""The data preprocessor for images of any number of channels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -64,19 +63,3 @@ class AnyChannels:
 @MODELS.register_module()
 class ChannelImgDataPreprocessor(AnyChannels, ImgDataPreprocessor):
     """mmengine's ``ImgDataPreprocessor`` for any number of channels, see ``AnyChannels``."""
-
-
-if find_spec('mmdet'):
-    from mmdet.models.data_preprocessors import DetDataPreprocessor
-
-    @MODELS.register_module()
-    class ChannelDetDataPreprocessor(AnyChannels, DetDataPreprocessor):
-        """mmdet's ``DetDataPreprocessor`` for any number of channels, see ``AnyChannels``."""
-
-
-if find_spec('mmseg'):
-    from mmseg.models.data_preprocessor import SegDataPreProcessor
-
-    @MODELS.register_module()
-    class ChannelSegDataPreProcessor(AnyChannels, SegDataPreProcessor):
-        """mmseg's ``SegDataPreProcessor`` for any number of channels, see ``AnyChannels``."""

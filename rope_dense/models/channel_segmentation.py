@@ -1,0 +1,13 @@
+"""mmseg's data preprocessor for images of any number of channels."""
+
+from __future__ import annotations
+
+from mmseg.models.data_preprocessor import SegDataPreProcessor
+from mmengine.registry import MODELS
+
+from .channel_preprocessors import AnyChannels
+
+
+@MODELS.register_module()
+class ChannelSegDataPreProcessor(AnyChannels, SegDataPreProcessor):
+    """mmseg's ``SegDataPreProcessor`` for any number of channels, see ``AnyChannels``."""
