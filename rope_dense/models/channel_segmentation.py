@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mmseg.models.data_preprocessor import SegDataPreProcessor
 from mmengine.registry import MODELS
+from mmseg.models.data_preprocessor import SegDataPreProcessor
 
 from .channel_preprocessors import AnyChannels
 
