@@ -60,6 +60,17 @@ def test_short_runs(data: Path, epochs: int) -> None:
     assert all(part.end <= cfg.train_cfg.max_iters for part in cfg.param_scheduler)
 
 
+@pytest.mark.parametrize(
+    'epochs, weights, gamma',
+    [(3333, 'default', 1.0), (3334, 'default', 1.5), (3334, None, 1.0)],
+)
+def test_short_runs_and_random_weights_suppress_duplicates_sooner(
+    data: Path, epochs: int, weights: str | None, gamma: float
+) -> None:
+    """Six images: 19,998 and 20,004 are trained on."""
+    assert load(data, epochs=epochs, weights=weights).model.bbox_head.mal_gamma == gamma
+
+
 def test_sizes_follow_from_one(data: Path) -> None:
     cfg = load(data, size=160)
     resizes = [cfg.test_dataloader.dataset.pipeline[1], cfg.train_dataloader.dataset.pipeline[5]]
