@@ -18,7 +18,6 @@ model = dict(
             norm_cfg=dict(type='LN', eps=1e-5),
         ),
         rope=dict(type='LogAxialRoPE', k_rope=2, shared=False),
-        attention=None,
         drop_path_rate=0.1,
         final_norm=True,
     )
