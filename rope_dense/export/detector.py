@@ -166,7 +166,7 @@ def size_with_tokens(graph: Graph, number: int) -> ImageSize:
     It also has ``number`` tokens in all maps.
     """
     side = 2 * max(graph.generic)
-    maps = graph.model.extract_feat(torch.zeros(1, 3, side, side))
+    maps = graph.model.extract_feat(torch.zeros(1, graph.channels, side, side))
     strides = [-(-side // min(x.shape[2:])) for x in maps]
     enough = 2 * max(strides)
     while sum((enough // stride) ** 2 for stride in strides) < number:

@@ -22,6 +22,8 @@ from ..models.deformable import size_of
 from ..utils.sizes import ImageSize
 from .parts import replace_parts
 
+PICTURE = 3  # channels of images in 8 bits; others may have more bits
+
 
 class Graph(nn.Module, ABC):
     """A model in evaluation mode on the CPU. The model that it is made of is not changed.
@@ -31,6 +33,7 @@ class Graph(nn.Module, ABC):
         dtype: precision, except of ``float32_parts``.
 
     Attributes:
+        channels: C of the images.
         float32_parts: what stays in float32, whatever ``dtype`` is.
         task: 'backbone', 'classification', 'segmentation', 'depth', 'detection', 'masks' or
             'several'.
@@ -63,6 +66,7 @@ class Graph(nn.Module, ABC):
         self.dtype = dtype
         backbone = backbone_of(model)
         self.patch_size, self.pads = backbone.patch_embed.patch_size, backbone.patch_embed.pad
+        self.channels = backbone.patch_embed.in_channels
         self.generic = generic_size(backbone)
         self.is_special = backbone.has_windows and not backbone.shift_single_window
         model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
@@ -98,13 +102,15 @@ class Graph(nn.Module, ABC):
         return (padded - 1) // self.divisor * self.divisor + 1
 
     def example(self, batch: int, height: int, width: int) -> Tensor:
-        """Images of noise: uint8 [B, 3, H, W]."""
-        return torch.randint(0, 256, (batch, 3, height, width), dtype=torch.uint8)
+        """Images of noise, [B, C, H, W]: uint8, float32 for other channels than three."""
+        pixels = torch.randint(0, 256, (batch, self.channels, height, width), dtype=torch.uint8)
+        return pixels if self.channels == PICTURE else self.preprocess.values(pixels)
 
     def description(self) -> dict:
         """Properties of the input, for the metadata of the file."""
-        settings = dict(dtype='uint8', layout='batch, channel, height, width')
-        return settings | self.preprocess.description()
+        kind = 'uint8' if self.channels == PICTURE else 'float32'
+        settings = dict(dtype=kind, layout='batch, channel, height, width', channels=self.channels)
+        return settings | self.preprocess.description(self.channels)
 
     @property
     def compared(self) -> list[str]:
@@ -136,7 +142,6 @@ class BackboneGraph(Graph):
     def __init__(self, model: Backbone, dtype: torch.dtype) -> None:
         super().__init__(model, dtype)
         self.outputs = tuple(f'map{index}' for index in range(len(model.out_channels)))
-        self.in_channels = model.patch_embed.in_channels
         if dtype != torch.float32:
             self.model = CastBackbone(self.model, dtype)
 
@@ -147,10 +152,11 @@ class BackboneGraph(Graph):
         return tuple(self.model(x))
 
     def example(self, batch: int, height: int, width: int) -> Tensor:
-        return torch.randn(batch, self.in_channels, height, width)
+        return torch.randn(batch, self.channels, height, width)
 
     def description(self) -> dict:
-        return dict(dtype='float32', layout='batch, channel, height, width, normalised')
+        layout = 'batch, channel, height, width, normalised'
+        return dict(dtype='float32', layout=layout, channels=self.channels)
 
 
 class Preprocess(nn.Module):
@@ -184,7 +190,7 @@ class Preprocess(nn.Module):
             self.register_buffer('std', preprocessor.std.detach().clone().float())
 
     def forward(self, image: Tensor) -> Tensor:
-        """uint8 [B, 3, H, W] to float32, padded."""
+        """Pixels, [B, C, H, W], to float32, normalised and padded."""
         sides = (padding_to_multiple(side, self.divisor) for side in image.shape[2:])
         image = image.float()
         if self.flip:
@@ -196,12 +202,21 @@ class Preprocess(nn.Module):
         bottom, right = sides
         return F.pad(image, (0, right, 0, bottom), value=self.pad_value)
 
-    def description(self) -> dict:
+    def values(self, noise: Tensor) -> Tensor:
+        """Noise from 0 to 255 in the range of the pixels that the model is made for."""
+        relative = noise / 127.5 - 1
+        return relative * self.std + self.mean if self.normalize else relative
+
+    def description(self, channels: int) -> dict:
         """Properties of the pixels; mean and deviation follow the model's order of channels."""
-        mean, std = (self.mean, self.std) if self.normalize else (torch.zeros(3), torch.ones(3))
+        mean, std = torch.zeros(channels), torch.ones(channels)
+        if self.normalize:
+            mean, std = self.mean, self.std
+        orders = ('BGR', 'RGB' if self.flip else 'BGR')  # as mmcv reads images
+        order, model_order = orders if channels == PICTURE else ('as trained', 'as trained')
         return dict(
-            channel_order='BGR',  # as mmcv reads images
-            model_channel_order='RGB' if self.flip else 'BGR',
+            channel_order=order,
+            model_channel_order=model_order,
             mean=mean.flatten().tolist(),
             std=std.flatten().tolist(),
             normalised_in_graph=True,

@@ -51,7 +51,7 @@ class SegmentorGraph(Graph):
     def generic_size(self) -> ImageSize:
         """The smallest generic image with 2 x 2 places of the coarsest map (DPT: 3 x 3)."""
         side = 2 * max(*self.generic, self.divisor)
-        maps = self.model.extract_feat(torch.zeros(1, 3, side, side))
+        maps = self.model.extract_feat(torch.zeros(1, self.channels, side, side))
         maps = [x[0] if isinstance(x, tuple) else x for x in maps]  # with prefix tokens
         coarsest = max(-(-side // min(x.shape[2:])) for x in maps)
         places = 2

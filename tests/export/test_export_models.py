@@ -26,7 +26,7 @@ from helpers.exported import (
 from helpers.small_configs import CONFIGS, small_config
 from rope_dense.checks.model import build_model
 from rope_dense.export import export
-from rope_dense.export.compare import run_file
+from rope_dense.export.compare import check_file, run_file
 from rope_dense.export.exporter import trace
 from rope_dense.export.graphs import graph_of
 from rope_dense.research.classifier import IMAGENET, RoPEClassifier
@@ -52,7 +52,7 @@ def upernet(folder: Path) -> nn.Module:
     )
 
 
-def linear(folder: Path) -> nn.Module:
+def linear(folder: Path, **changes: object) -> nn.Module:
     """A linear head on the last map, without neck."""
     head = dict(_delete_=True, type='FCNHead', in_channels=32, in_index=3, channels=32)
     head |= dict(num_convs=0, concat_input=False, num_classes=7, dropout_ratio=0.1)
@@ -64,7 +64,16 @@ def linear(folder: Path) -> nn.Module:
         neck=None,
         decode_head=head,
         auxiliary_head=None,
+        **changes,
     )
+
+
+def five_channels(folder: Path) -> nn.Module:
+    """The linear head on images of five bands in 16 bits."""
+    values = dict(mean=[900.0, 800, 700, 3000, 20], std=[300.0, 300, 300, 900, 5])
+    preprocessor = dict(type='ChannelSegDataPreProcessor', _delete_=True, size_divisor=None)
+    preprocessor |= dict(test_cfg=dict(size_divisor=16), **values)
+    return linear(folder, **{'backbone.in_channels': 5, 'data_preprocessor': preprocessor})
 
 
 def mask2former(folder: Path) -> nn.Module:
@@ -91,6 +100,20 @@ def test_segmentors(make: Callable[[Path], nn.Module], least: int, tmp_path: Pat
     for size in sizes_from(metadata):
         image = pixels(size[0], 3, *size[1:])
         assert_segmented(model, run(runtime, image), image)
+
+
+@pytest.mark.slow
+def test_images_of_other_channels_have_their_own_values(tmp_path: Path) -> None:
+    model, path = five_channels(tmp_path), tmp_path / 'segmentor.onnx'
+    metadata = export(model, path)
+    about = metadata['input']
+    assert about['channels'] == 5 and about['channel_order'] == 'as trained'
+    assert about['dtype'] == 'float32'
+    assert about['mean'] == [900, 800, 700, 3000, 20]
+    image = 1000 * torch.rand(2, 5, 40, 70)
+    with torch.no_grad():
+        assert_segmented(model, run(session(path), image), image)
+    assert float(check_file(path, model, metadata).split(': ')[1].split()[0]) < 1e-4
 
 
 @pytest.mark.slow
