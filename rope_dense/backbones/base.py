@@ -436,6 +436,12 @@ def backbone_of(model: nn.Module) -> Backbone:
     return backbone
 
 
+def image_channels(model: nn.Module) -> int:
+    """Channels of a model's images; 3 where the backbone is of another package."""
+    backbone = model if isinstance(model, Backbone) else getattr(model, 'backbone', None)
+    return backbone.patch_embed.in_channels if isinstance(backbone, Backbone) else 3
+
+
 def check_frozen_stages(frozen_stages: object, number: int) -> int:
     """Return how many of ``number`` parts are frozen; -1: nothing frozen."""
     if isinstance(frozen_stages, str) and frozen_stages == 'all':

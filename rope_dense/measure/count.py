@@ -10,6 +10,7 @@ from mmengine.config import Config
 from mmengine.structures import BaseDataElement
 from torch import nn
 
+from ..backbones.base import image_channels
 from ..project.sizes import configured_size
 from ..rope import Rotary, RotaryEmbedding
 from ..utils.sizes import ImageSize
@@ -42,7 +43,7 @@ def count_products(model: nn.Module, *, height: int, width: int) -> Products:
     size, rotations = (height, width), []
     shapes = dict(ori_shape=size, img_shape=size, pad_shape=size, batch_input_shape=size)
     sample = BaseDataElement(metainfo=dict(shapes, scale_factor=(1.0, 1.0)))
-    image = torch.rand(1, 3, *size, device=next(model.parameters()).device)
+    image = torch.rand(1, image_channels(model), *size, device=next(model.parameters()).device)
 
     def count(rope: nn.Module, args: tuple, rotary: Rotary) -> None:
         x, (rows, columns), *_ = args

@@ -20,6 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.flop_counter import FlopCounterMode
 
+from ..backbones.base import image_channels
 from ..rope import Rotary, RotaryEmbedding
 
 os.environ.setdefault('KINETO_LOG_LEVEL', '6')  # or the profiler prints when it starts and stops
@@ -97,12 +98,12 @@ def measure_speed(
 def noise(
     model: nn.Module, scope: str, batch: int, height: int, width: int
 ) -> tuple[Tensor, list[BaseDataElement]]:
-    """Random images [B, 3, height, width] on the device of a model, with random annotations.
+    """Random images [B, C, height, width] on the device of a model, with random annotations.
 
     ``BOXES`` boxes each for a detector (scope 'mmdet'), two classes for a segmentor ('mmseg').
     """
     device = next(model.parameters()).device
-    images = torch.randn(batch, 3, height, width, device=device)
+    images = torch.randn(batch, image_channels(model), height, width, device=device)
     return images, [random_sample(scope, height, width, device) for _ in range(batch)]
 
 

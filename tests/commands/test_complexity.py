@@ -21,12 +21,11 @@ from rope_dense.research.classifier import RoPEClassifier
 class Predictor(nn.Module):
     """A backbone and one layer of each other kind, called as a detector or segmentor is."""
 
-    def __init__(self) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
         arch = dict(embed_dims=32, depth=2, num_heads=2)
-        self.backbone = RoPEViT(
-            arch, with_cls_token=False, window_block_indexes=(0,), window_size=2
-        )
+        windows = dict(window_block_indexes=(0,), window_size=2)
+        self.backbone = RoPEViT(arch, in_channels=channels, with_cls_token=False, **windows)
         self.up = nn.ConvTranspose2d(32, 8, 2, stride=2)
         self.conv = nn.Conv2d(8, 4, 3, padding=1, groups=2)
 
@@ -36,16 +35,17 @@ class Predictor(nn.Module):
         return self.conv(self.up(self.backbone(image)[0]))
 
 
-def test_products_of_a_small_model() -> None:
+@pytest.mark.parametrize('channels', [3, 5])
+def test_products_of_a_small_model(channels: int) -> None:
     height, width = 48, 64
     tokens, c = (height // 16) * (width // 16), 32
-    patches = tokens * 3 * 16**2 * c
+    patches = tokens * channels * 16**2 * c
     padded = 4 * 4  # the window block sees 3 x 4 tokens padded to windows of 2 x 2
     layers = 2 * tokens * (8 + 4) * c**2  # padding is in none of them
     scores = 2 * padded * 4 * c + 2 * tokens * tokens * c
     up = tokens * c * 8 * 2 * 2
     conv = 4 * tokens * 8 // 2 * 3**2 * 4
-    actual = count_products(Predictor(), height=height, width=width)
+    actual = count_products(Predictor(channels), height=height, width=width)
     assert actual.multiply_adds == patches + layers + scores + up + conv
     assert actual.rotations == 2 * 2 * tokens * c / 2  # two blocks; queries and keys; pairs
 
