@@ -113,7 +113,7 @@ def test_an_ablation_differs_in_its_rope(name: str) -> None:
 def test_the_vit_of_the_ablations_is_the_published_one() -> None:
     """And the rows with k = 16 build with heads of 64 channels only."""
     backbone = load(ABLATION / f'{PARENT}_in1k.py').model.backbone
-    isotropic = dict(backbone, arch='isotropic_small')
+    isotropic = dict(backbone, arch='isotropic_small', attention=None)
     with torch.device('meta'):
         built, expected = MODELS.build(backbone), MODELS.build(isotropic)
         for name in ('vit-s_2d_k16_shared', 'vit-s_log-axial_k16_shared'):
