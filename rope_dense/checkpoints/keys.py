@@ -206,7 +206,7 @@ def find_match(key: str, rows: Rows) -> Match | None:
 
 
 def filled(name: str, texts: list[str]) -> str:
-    """A name with texts in place of # and *."""
+    """A name with texts in place of ``#`` and ``*``."""
     left = iter(texts)
     return re.sub('[#*]', lambda _: next(left), name)
 
