@@ -28,7 +28,7 @@ from .windows import WindowPlan
 
 @dataclass(frozen=True)
 class Place:
-    """Where a block is, which a kind of attention may depend on.
+    """The place of a block in its backbone, which a kind of attention may depend on.
 
     Attributes:
         grid: (H, W) tokens of the pre-training, of an image or of its windows.

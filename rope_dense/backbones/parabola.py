@@ -52,7 +52,7 @@ class ParabolaAttention(Attention):
         """
 
     def channels(self, x: Tensor, grid: Size, plan: WindowPlan | None) -> tuple[Tensor, Tensor]:
-        """See ``Attention.channels``. Those of keys are [n, 8], the same for all heads."""
+        """See ``Attention.channels``. Keys have [n, 8], the same for all heads."""
         factors, size = self.coefficients(x), grid
         if plan is not None:
             factors, size = plan.partition(factors), plan.window_size  # [W, n, h, K]

@@ -100,7 +100,7 @@ class Layout:
 
 
 def within(old: str, new: str, *rows: Row) -> Rows:
-    """Rows whose names follow these and a dot, as those of a block do."""
+    """Rows whose names follow these and a dot, as the names in a block do."""
     return [(a and f'{old}.{a}', b and f'{new}.{b}') for a, b in rows]
 
 

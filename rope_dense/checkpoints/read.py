@@ -57,7 +57,7 @@ def read_ahead(path: str, name: str) -> dict:
 
 
 def keep(path: str, contents: dict) -> None:
-    """Let the next reading of a file return these contents, in place of those of the file."""
+    """Let the next reading of a file return these contents, in place of its own."""
     _read_ahead[file_state(path)] = contents
 
 

@@ -11,7 +11,7 @@ from .keys import StateDict
 
 # The keys for the weights of timm's averaged model, of mmengine and timm, naver and LingBot-Vision.
 WRAPPERS = ('state_dict_ema', 'state_dict', 'model', 'backbone')
-# What wrappers put before all keys: those of several GPUs, of torch.compile and of Lightning.
+# Prefixes of all keys: of several GPUs, of torch.compile and of Lightning.
 SHARED_PREFIXES = ('module.', '_orig_mod.', 'model.')
 MAX_EXPANSION = 16  # bytes of the weights for one byte of their storages,
 FREE_EXPANSION = 2**26  # beyond this many

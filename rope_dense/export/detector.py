@@ -83,7 +83,7 @@ class DetectorGraph(Graph):
         return memory, about
 
     def mask(self, maps: Maps) -> Tensor | None:
-        """Whether tokens are padding [1, N]; None where no image is padded."""
+        """True for tokens of padding [1, N]; None where no image is padded."""
         return maps.padding if self.divisor > 1 else None
 
     def decode(self, memory: Tensor, maps: Maps) -> tuple[Tensor, Tensor]:

@@ -18,11 +18,10 @@ from torch import Tensor, nn
 
 from ..backbones.base import Backbone, backbone_of
 from ..backbones.layers import padding_to_multiple
+from ..models.channel_preprocessors import AnyChannels
 from ..models.deformable import size_of
 from ..utils.sizes import ImageSize
 from .parts import replace_parts
-
-PICTURE = 3  # channels of images in 8 bits; others may have more bits
 
 
 class Graph(nn.Module, ABC):
@@ -102,13 +101,13 @@ class Graph(nn.Module, ABC):
         return (padded - 1) // self.divisor * self.divisor + 1
 
     def example(self, batch: int, height: int, width: int) -> Tensor:
-        """Images of noise, [B, C, H, W]: uint8, float32 for other channels than three."""
+        """Images of noise, [B, C, H, W]: uint8, or float32 if pixels may have more bits."""
         pixels = torch.randint(0, 256, (batch, self.channels, height, width), dtype=torch.uint8)
-        return pixels if self.channels == PICTURE else self.preprocess.values(pixels)
+        return self.preprocess.values(pixels) if self.preprocess.any_channels else pixels
 
     def description(self) -> dict:
         """Properties of the input, for the metadata of the file."""
-        kind = 'uint8' if self.channels == PICTURE else 'float32'
+        kind = 'float32' if self.preprocess.any_channels else 'uint8'
         settings = dict(dtype=kind, layout='batch, channel, height, width', channels=self.channels)
         return settings | self.preprocess.description(self.channels)
 
@@ -168,6 +167,7 @@ class Preprocess(nn.Module):
     Attributes:
         divisor: of the sides that images are padded to.
         pad_value: of padding, in normalised pixels.
+        any_channels: whether it is of images whose channels and bits are not a picture's.
     """
 
     mean: Tensor
@@ -176,6 +176,7 @@ class Preprocess(nn.Module):
     def __init__(self, preprocessor: BaseDataPreprocessor) -> None:
         super().__init__()
         settings = vars(preprocessor)  # mmseg has other names than mmengine
+        self.any_channels = isinstance(preprocessor, AnyChannels)
         self.flip = settings.get('channel_conversion', settings.get('_channel_conversion', False))
         padding = settings.get('test_cfg') or {}  # of mmseg's
         if padding.get('size'):
@@ -213,7 +214,7 @@ class Preprocess(nn.Module):
         if self.normalize:
             mean, std = self.mean, self.std
         orders = ('BGR', 'RGB' if self.flip else 'BGR')  # as mmcv reads images
-        order, model_order = orders if channels == PICTURE else ('as trained', 'as trained')
+        order, model_order = ('as trained', 'as trained') if self.any_channels else orders
         return dict(
             channel_order=order,
             model_channel_order=model_order,

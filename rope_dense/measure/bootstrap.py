@@ -77,7 +77,7 @@ def choose(differences: Sequence[Difference]) -> tuple[int, str]:
         return 0, 'no other setting at this size'
     best = max(range(len(differences)), key=lambda index: differences[index].value)
     if differences[best].value <= 0:
-        return 0, 'no setting is better than that of the config'
+        return 0, 'no setting is better than the one of the config'
     if differences[best].is_clear:
         return best, 'better than the config beyond the spread over images'
     return 0, 'differences to the config are within the spread over images'

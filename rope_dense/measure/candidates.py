@@ -32,8 +32,8 @@ def settings_at(
     Args:
         size: see ``parse_size``.
         trained: height and width of the training's images.
-        scalings, windows: to try, see ``parse_scaling`` and ``parse_window``; by default those of
-            ``scalings_at`` and ``windows_at`` that the backbone allows.
+        scalings, windows: to try, see ``parse_scaling`` and ``parse_window``; by default what
+            ``scalings_at`` and ``windows_at`` give and the backbone allows.
 
     Raises:
         ValueError: the size, or a given scaling or window, is not allowed.
@@ -126,7 +126,7 @@ def factor_text(factors: tuple[float, float]) -> str:
 def windows_at(evaluator: Evaluator, factors: tuple[float, float]) -> list[str]:
     """Windows for images that are larger by some factors than in training.
 
-    That of the config grown with the images, 'auto', and the whole map for a ViT. An odd window
+    The config's, grown with the images, 'auto', and the whole map for a ViT. An odd window
     stays odd, as neighbourhoods have to be.
     """
     backbone, own = evaluator.backbone, evaluator.window_size

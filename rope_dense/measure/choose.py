@@ -61,7 +61,7 @@ def choose_scaling(
         judge: number of other images, on which a chosen setting is compared once more.
         draws: of the bootstrap.
         seed: of sample and draws.
-        train_size: size of the training's images, by default that of the config's test images.
+        train_size: size of the training's images, by default as the config's test images.
 
     Returns:
         The content of choice.json.
@@ -103,7 +103,7 @@ class Plan:
         config: that tests on validation data.
         load: see ``Sweep``.
         trained: height and width of the training's images.
-        settings: for each size, that of the config first.
+        settings: for each size, the config's first.
     """
 
     config: Config

@@ -38,7 +38,7 @@ class Chooser:
         """Choose one of the settings of a size.
 
         Args:
-            settings: that of the config first.
+            settings: the config's first.
 
         Returns:
             size, rows (the settings with their metric, their difference to the first with its
@@ -120,6 +120,6 @@ def line(row: dict) -> str:
 
 
 def line_of(settings: Sequence[str] | dict[str, int], figures: Sequence[str]) -> str:
-    """Columns of a setting, then those of figures."""
+    """Columns of a setting, then columns of figures."""
     left = (f'{text:<{width}}' for text, width in zip(settings, WIDTHS.values(), strict=True))
     return ''.join([*left, *(f'{figure:>11}' for figure in figures)])

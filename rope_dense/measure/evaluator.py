@@ -211,7 +211,7 @@ class ResolutionLoop(TestLoop):
 
         Args:
             title: of the progress.
-            metrics: in place of those of the config.
+            metrics: in place of the config's.
         """
         self.dataloader = self.runner.build_dataloader(config.test_dataloader)
         self.evaluator = metrics or self.runner.build_evaluator(config.test_evaluator)

@@ -16,7 +16,7 @@ from ..utils.validation import refuse
 class AnyChannels:
     """Mean and deviation of any number of channels; mmengine's preprocessor takes 1 or 3.
 
-    The channels keep their order. Other arguments are those of the class.
+    The channels keep their order. Other arguments: see the other base class.
 
     Args:
         mean, std: of each channel; None to leave the pixels as they are.

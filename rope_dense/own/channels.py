@@ -87,8 +87,8 @@ def statistics(
 ) -> tuple[list[float], list[float], str]:
     """Mean and deviation of each channel, and what to say of them.
 
-    They are the settings', else those of the files; 0 and 1 without files. Missing pixels do not
-    count.
+    They are in the settings, or else found in the files; 0 and 1 without files. Missing pixels do
+    not count.
 
     Raises:
         ValueError: a file cannot be read, has other bands, or a channel is constant in all.

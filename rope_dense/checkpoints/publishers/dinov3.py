@@ -27,7 +27,7 @@ META: Rows = [
 
 
 def hf_rows(*mlp: Row) -> Rows:
-    """Rows of Hugging Face's, with those of the first layers of an MLP."""
+    """Rows of Hugging Face's, with the rows of the first layers of an MLP."""
     block: Rows = [
         *mlp,
         ('norm#.*', 'norm#.*'),
