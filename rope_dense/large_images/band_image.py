@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
+from ..datasets.images.band_files import open_raster, whole
 from ..datasets.images.bands import LoadBands, shrink
-from .image_file import NOT_INSTALLED, LargeImage
+from .image_file import LargeImage
 
 if find_spec('rasterio'):
     import rasterio
-    from rasterio.errors import NotGeoreferencedWarning, RasterioIOError
     from rasterio.windows import Window
 
 
@@ -34,7 +33,7 @@ class BandImage(LargeImage):
 
     def __init__(self, path: str | Path, bands: LoadBands, shrink: int = 1) -> None:
         self.shrink, self.bands = shrink, bands
-        self.files = [opened(file) for file in bands.files(Path(path))]
+        self.files = [open_raster(file) for file in bands.files(Path(path))]
         self.file = self.files[0]
         self.turned = None
         sizes = {file.shape for file in self.files}
@@ -65,28 +64,12 @@ class BandImage(LargeImage):
         chosen = self.bands.bands or range(1, file.count + 1)
         if max(chosen) > file.count:
             raise ValueError(f'{file.name}: {file.count} bands, there is no band {max(chosen)}')
-        pixels = np.moveaxis(file.read([*chosen], window=window), 0, 2)
-        missing = np.isnan(pixels)
-        for index, band in enumerate(chosen):
-            if (value := file.nodatavals[band - 1]) is not None:
-                missing[..., index] |= pixels[..., index] == value
-        return pixels, missing
+        pixels, missing = (np.moveaxis(x, 0, 2) for x in whole(file, chosen, window))
+        return pixels, missing | np.isnan(pixels)
 
     def shrunken(self, chunk: np.ndarray, width: int, height: int) -> np.ndarray:
         """A chunk in the pixels of the shrunken image."""
         return shrink(chunk, width, height)
-
-
-def opened(path: Path) -> rasterio.DatasetReader:
-    """An open file."""
-    if not find_spec('rasterio'):
-        raise ValueError(f'{path}: {NOT_INSTALLED}')
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter('ignore', NotGeoreferencedWarning)
-            return rasterio.open(path)
-    except RasterioIOError as error:
-        raise ValueError(f'{path}: cannot be read as an image ({error})') from error
 
 
 def open_image(path: str | Path, bands: LoadBands | None, shrink: int = 1) -> LargeImage:

@@ -6,7 +6,7 @@ Letters: H x W pixels, n bands in the order of the file.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -17,6 +17,7 @@ import numpy as np
 if find_spec('rasterio'):
     import rasterio
     from rasterio.errors import NotGeoreferencedWarning, RasterioIOError
+    from rasterio.windows import Window
 
 ARRAY = '.npy'
 TYPES = ('uint8', 'uint16', 'int16', 'float32', 'float64')
@@ -102,19 +103,29 @@ def read_raster(path: Path) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def whole(file: rasterio.DatasetReader) -> tuple[np.ndarray, np.ndarray]:
-    """Bands [n, H, W] of an open file, and where they equal their no-data value."""
-    pixels = file.read()
+def whole(
+    file: rasterio.DatasetReader,
+    bands: Sequence[int] | None = None,
+    window: Window | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bands [n, H, W] of an open file, and where they equal their no-data value.
+
+    Args:
+        bands: numbers from 1; None for all.
+        window: part of the image; None for all.
+    """
+    chosen = [*(bands or file.indexes)]
+    pixels = file.read(chosen, window=window)
     missing = np.zeros(pixels.shape, bool)
-    for band, value in enumerate(file.nodatavals):
-        if value is not None:
-            missing[band] = pixels[band] == value
+    for place, band in enumerate(chosen):
+        if (value := file.nodatavals[band - 1]) is not None:
+            missing[place] = pixels[place] == value
     return pixels, missing
 
 
 def read_page(name: str) -> tuple[np.ndarray, np.ndarray]:
     """``whole`` of a page of a file."""
-    with rasterio.open(name) as page:
+    with open_raster(name) as page:
         return whole(page)
 
 
@@ -125,20 +136,33 @@ def pages(file: rasterio.DatasetReader) -> list[str]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[rasterio.DatasetReader]:
-    """Open a file within a context.
+    """``open_raster`` within a context, whose reading raises ValueError for a damaged file."""
+    with open_raster(path) as file:
+        try:
+            yield file
+        except RasterioIOError as error:
+            raise unreadable(path, error) from error
+
+
+def open_raster(path: str | Path) -> rasterio.DatasetReader:
+    """An open file.
 
     Raises:
-        ValueError: it is no image, is damaged, or rasterio is not installed.
+        ValueError: it is no image, or rasterio is not installed.
     """
     if not find_spec('rasterio'):
         raise ValueError(f'{path}: {NOT_INSTALLED}')
     try:
         with warnings.catch_warnings():
             warnings.simplefilter('ignore', NotGeoreferencedWarning)
-            with rasterio.open(path) as file:
-                yield file
+            return rasterio.open(path)
     except RasterioIOError as error:
-        raise ValueError(f'{path}: cannot be read as an image ({error})') from error
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: str | Path, error: Exception) -> ValueError:
+    """The error of a file that is no image, or damaged."""
+    return ValueError(f'{path}: cannot be read as an image ({error})')
 
 
 def type_of(path: Path, dtypes: tuple[str, ...] | list[str]) -> str:
