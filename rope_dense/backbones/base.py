@@ -21,6 +21,7 @@ from ..rope import (
     DirectionRoPE,
     LogAxialRoPE,
     MixedRoPE,
+    OffsetAxialRoPE,
     RasterRoPE,
     RopeScaling,
     RotaryEmbedding,
@@ -49,7 +50,14 @@ BIAS_TABLE = '.relative_position_bias_table'
 RECOMPILE_LIMIT = 64  # of the forward of all blocks together
 
 # Registered here because rope/ depends on torch alone.
-for embedding in (AxialRoPE, DirectionRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE):
+for embedding in (
+    AxialRoPE,
+    DirectionRoPE,
+    LogAxialRoPE,
+    MixedRoPE,
+    OffsetAxialRoPE,
+    RasterRoPE,
+):
     MODELS.register_module(module=embedding)
 
 

@@ -16,7 +16,7 @@ from mmcv.cnn import ConvModule, build_norm_layer
 from torch import Tensor, nn
 
 from ..rope import Coordinates
-from ..rope.embeddings import axis_frequencies
+from ..rope.frequencies import axis_frequencies
 from ..utils.memo import is_tracing
 from ..utils.sizes import Size
 

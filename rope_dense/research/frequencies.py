@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from ..backbones.base import Backbone
 from ..rope import AxialRoPE, LogAxialRoPE, Rotary
-from ..rope.embeddings import axis_frequencies, linear_angles
+from ..rope.embeddings import linear_angles
+from ..rope.frequencies import axis_frequencies
 from ..utils.sizes import Size
 
 # Of figure 1 of Heo et al., as the author gave them: github.com/naver-ai/rope-vit/issues/24.

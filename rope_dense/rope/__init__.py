@@ -1,7 +1,8 @@
 """The mathematics of rotary position embedding in two dimensions. Needs torch alone."""
 
+from .axial import AxialRoPE, LogAxialRoPE, OffsetAxialRoPE
 from .directions import DirectionRoPE
-from .embeddings import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RotaryEmbedding
+from .embeddings import GridRoPE, MixedRoPE, RasterRoPE, RotaryEmbedding
 from .grid import Coordinates, RopeScaling
 from .rotation import Rotary, apply_rotary, rotate, rotate_definition
 
@@ -12,6 +13,7 @@ __all__ = [
     'GridRoPE',
     'LogAxialRoPE',
     'MixedRoPE',
+    'OffsetAxialRoPE',
     'RasterRoPE',
     'RopeScaling',
     'Rotary',

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from ..utils.validation import check_choice, check_number, refuse
-from .embeddings import FixedFrequencies, GridRoPE
+from .embeddings import GridRoPE
+from .frequencies import FixedFrequencies
 from .rotation import PairLayout
 
 Directions = Literal['golden', 'simplex', 'random']

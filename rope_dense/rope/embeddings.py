@@ -3,18 +3,15 @@
 Letters: H x W token grid, N tokens, D channels of a head, h heads, P rotated channel pairs of a
 head. Frequencies are in radians per unit of the coordinates, which is a patch unless said
 otherwise. Formulas: Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024),
-section 3, and "Revisiting Positional Information in Transformers in the Era of Fused Attention"
-("fused-attention paper"). Checked against timm's independent modules in test_frequencies.py
-and against written-out formulas in tests/rope/test_log_axial.py.
+section 3. Checked against timm's independent modules in tests/rope/test_frequencies.py.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol, final, get_args
+from collections.abc import Callable
+from typing import final, get_args
 
 import torch
 from torch import Tensor, nn
@@ -22,21 +19,9 @@ from torch import Tensor, nn
 from ..utils.memo import memo
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number
+from .frequencies import FixedFrequencies, axis_frequencies
 from .grid import Coordinates, RopeScaling, build_coordinates
 from .rotation import PairLayout, Rotary
-
-Series = Literal['radians', 'periods']
-AxisOrder = Literal['xy', 'yx']
-AXIS_ORDERS: dict[AxisOrder, tuple[int, ...]] = dict(xy=(0, 1), yx=(1, 0))
-
-
-class FixedFrequencies(Protocol):
-    """A frozen specification of frequencies without parameters; equal ones give equal values."""
-
-    def __call__(self, device: torch.device) -> Tensor:
-        """[2, h or 1, P]; index 0 for x, 1 for y."""
-
-    def __hash__(self) -> int: ...
 
 
 class RotaryEmbedding(nn.Module, ABC):
@@ -228,159 +213,6 @@ def linear_rotary(
     return Rotary(linear_angles(positions, freqs), pair_layout, attention_scale)
 
 
-class AxialRoPE(GridRoPE):
-    """Half of the pairs rotate with x, half with y.
-
-    The fused-attention paper's "2D RoPE" is the one with ``axes='yx', pair_layout='half'``.
-
-    Args:
-        head_dim, num_heads, pair_layout, coordinates: see ``GridRoPE``.
-        theta: 100 for ViT, 50 for Swin in the released code; the paper says 100 for both.
-        learned: make the frequencies of each head and axis parameters that start at the axial
-            values (the paper's appendix A).
-        series: see ``axis_frequencies``.
-        axes: 'xy' if the first half of the pairs rotates with x, 'yx' if with y (EVA-02, DINOv3).
-        k_rope: the first D / k_rope channels of each head are rotated; ``head_dim`` is a multiple
-            of 4 k_rope.
-        shared: whether all heads have the same frequencies. Otherwise the h heads share out one
-            series, h times as fine and over the same range: head i has its i-th, (i + h)-th,
-            (i + 2 h)-th, ... frequencies.
-
-    Raises:
-        ValueError: a value that is not allowed, or that does not fit ``head_dim``.
-    """
-
-    def __init__(
-        self,
-        head_dim: int,
-        num_heads: int,
-        theta: float = 100.0,
-        learned: bool = False,
-        pair_layout: PairLayout = 'interleaved',
-        coordinates: dict | None = None,
-        series: Series = 'radians',
-        axes: AxisOrder = 'xy',
-        k_rope: int = 1,
-        shared: bool = True,
-    ) -> None:
-        super().__init__(head_dim, num_heads, theta, pair_layout, coordinates)
-        check_choice('learned', learned, (True, False))
-        check_choice('shared', shared, (True, False))
-        check_choice('series', series, get_args(Series))
-        check_choice('axes', axes, get_args(AxisOrder))
-        if head_dim % (4 * check_integer('k_rope', k_rope, 1)):
-            raise ValueError(
-                f'head_dim must be a multiple of {4 * k_rope} (two axes, two channels a pair, '
-                f'k_rope = {k_rope}), got {head_dim}'
-            )
-        self.low = 1.0  # factor of all frequencies, which LogAxialRoPE sets
-        self.learned, self.series, self.axes = learned, series, axes
-        self.k_rope, self.shared = k_rope, shared
-        if learned:
-            start = self.fixed_frequencies().of_axis().expand(num_heads, -1)
-            self.freqs = nn.Parameter(start.repeat(2, 1, 1))  # [2, h, P / 2]
-
-    @property
-    def supports_ntk(self) -> bool:
-        return not self.learned and self.shared
-
-    def frequency_source(self) -> Tensor | FixedFrequencies:
-        if self.learned:
-            return axial_frequencies(self.freqs.unbind(), AXIS_ORDERS[self.axes])
-        return self.fixed_frequencies()
-
-    def fixed_frequencies(self) -> AxialFrequencies:
-        """The frequencies that are not learned, or that learned ones start from."""
-        heads = 1 if self.shared else self.num_heads
-        channels = self.head_dim // self.k_rope
-        return AxialFrequencies(
-            heads, channels, self.theta, self.series, self.axes, factor=self.low
-        )
-
-    def extra_repr(self) -> str:
-        own = f'series={self.series}, axes={self.axes}, k_rope={self.k_rope}, shared={self.shared}'
-        return f'{super().extra_repr()}, {own}'
-
-
-@dataclass(frozen=True)
-class AxialFrequencies:
-    """Fixed frequencies of pairs that rotate with x or with y, see ``AxialRoPE``.
-
-    Attributes:
-        heads: that share out one series: h, or 1 if all have the same.
-        channels: of a head that are rotated, 2 P.
-        theta, series: see ``axis_frequencies``.
-        axes: see ``AxialRoPE``.
-        factor: of all frequencies.
-    """
-
-    heads: int
-    channels: int
-    theta: float
-    series: Series
-    axes: AxisOrder
-    factor: float = 1.0
-
-    def __call__(self, device: torch.device) -> Tensor:
-        """[2, h or 1, P]."""
-        return axial_frequencies([self.of_axis(device)] * 2, AXIS_ORDERS[self.axes])
-
-    def of_axis(self, device: torch.device | None = None) -> Tensor:
-        """The frequencies of one axis: [h or 1, P / 2]."""
-        series = axis_frequencies(self.heads * self.channels, self.theta, self.series, device)
-        return self.factor * series.view(-1, self.heads).T
-
-
-class LogAxialRoPE(AxialRoPE):
-    """Axial frequencies log-spaced in [low, high), for coordinates in [-1, 1] of the whole map.
-
-    low (high / low) ** (k / N) for k = 0 .. N - 1, N = h D / (4 k_rope), or N = D / (4 k_rope) if
-    shared. "Axial RoPE" of the fused-attention paper, from HDiT (Crowson et al., ICML 2024) and the
-    code of its authors, k-diffusion. The paper's equation 5 as printed, which contradicts its text,
-    is ``low=1, high=10 ** 0.25``. Checked in test_log_axial.py against k-diffusion's formula.
-
-    Args:
-        head_dim, num_heads, k_rope, shared, axes: see ``AxialRoPE``.
-        low, high: radians per unit of the coordinates, half the longer side of the map.
-        pair_layout: see ``Rotary``.
-        coordinates: config of ``Coordinates``. None for type 'centres', as in HDiT, with
-            normalize='max' and windows='map'; 'corners' is "between -1 and 1" as the paper says.
-    """
-
-    def __init__(
-        self,
-        head_dim: int,
-        num_heads: int,
-        k_rope: int = 2,
-        shared: bool = False,
-        low: float = math.pi,
-        high: float = 10 * math.pi,
-        pair_layout: PairLayout = 'half',
-        coordinates: dict | None = None,
-        axes: AxisOrder = 'yx',
-    ) -> None:
-        check_number('low', low, above=0)
-        check_number('high', high, above=low)
-        super().__init__(
-            head_dim,
-            num_heads,
-            theta=low / high,  # a base below 1: the series rises
-            pair_layout=pair_layout,
-            coordinates=coordinates or dict(type='centres', normalize='max', windows='map'),
-            axes=axes,
-            k_rope=k_rope,
-            shared=shared,
-        )
-        self.low = low
-
-    @property
-    def supports_ntk(self) -> bool:
-        return False
-
-    def extra_repr(self) -> str:
-        return f'low={self.low:.4g}, {super().extra_repr()}'
-
-
 class MixedRoPE(GridRoPE):
     """Every pair rotates with a learned mixture of x and y, separate for each head.
 
@@ -453,46 +285,6 @@ def linear_angles(positions: Tensor, freqs: Tensor) -> Tensor:
     A axes, (x, y) or others.
     """
     return (positions[..., None, None] * freqs).sum(-3)
-
-
-def axial_frequencies(of_axes: Sequence[Tensor], order: Sequence[int]) -> Tensor:
-    """Frequencies of pairs that rotate along one of A axes each: [A, h or 1, P].
-
-    Args:
-        of_axes: frequencies along each axis, [h or 1, P / A].
-        order: the axes as they come in a head: all pairs of one axis, then all of the next.
-    """
-    zeros = torch.zeros_like(of_axes[0])
-    rows = [
-        torch.cat([series if other == axis else zeros for other in order], -1)
-        for axis, series in enumerate(of_axes)
-    ]
-    return torch.stack(rows)
-
-
-def axis_frequencies(
-    head_dim: int,
-    theta: float,
-    series: Series = 'radians',
-    device: torch.device | None = None,
-    num_axes: int = 2,
-) -> Tensor:
-    """The frequencies of one of A = ``num_axes`` axes, k = 0 .. n - 1 with n = D / (2 A): [n].
-
-    Float32, as in published code, also for models in float64; their angles are float64.
-
-    ===========  ===================================================================================
-    series       frequency
-    ===========  ===================================================================================
-    ``radians``  theta ** (-k / n) (Heo et al.; EVA-02 and Perception Encoder with theta = 10000)
-    ``periods``  2 pi theta ** (-k / n): periods theta ** (k / n), for coordinates in [-1, 1]
-                 (DINOv3 with theta = 100; the buffers of its first release are these in bfloat16)
-    ===========  ===================================================================================
-    """
-    step = 2 * num_axes
-    exponents = torch.arange(0, head_dim, step, device=device, dtype=torch.float32) / head_dim
-    geometric = theta**-exponents
-    return 2 * math.pi * geometric if series == 'periods' else geometric
 
 
 def mixed_frequencies(head_dim: int, num_heads: int, theta: float) -> Tensor:

@@ -8,8 +8,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rope_dense.rope import AxialRoPE, GridRoPE, MixedRoPE, RasterRoPE, RotaryEmbedding
-from rope_dense.rope.embeddings import axis_frequencies, linear_angles
+from rope_dense.rope import (
+    AxialRoPE,
+    GridRoPE,
+    MixedRoPE,
+    OffsetAxialRoPE,
+    RasterRoPE,
+    RopeScaling,
+    RotaryEmbedding,
+)
+from rope_dense.rope.embeddings import linear_angles
+from rope_dense.rope.frequencies import axis_frequencies
 
 CPU = torch.device('cpu')
 DINOV3 = dict(series='periods', axes='yx', pair_layout='half')
@@ -112,6 +121,22 @@ def test_angles_are_in_the_precision_of_the_input_and_float32_at_least():
 
 
 LEARNED = [MixedRoPE(16, 2), AxialRoPE(16, 2, learned=True), RasterRoPE(16, 2, learned=True)]
+
+
+def test_an_offset_is_subtracted_from_all_angles_whatever_the_scaling():
+    """And stays in float32 in a model in half precision."""
+    plain, rope = AxialRoPE(16, 2), OffsetAxialRoPE(16, 2)
+    offset = nn.init.normal_(rope.angle_offset).detach().clone()
+    for scaling in (None, RopeScaling((2, 3), 'linear'), RopeScaling((2, 3), 'by_parts')):
+        plain.set_scaling(scaling), rope.set_scaling(scaling)
+        for size in ((4, 9), (1, 5)):
+            expected = angles_of(plain, *size) - offset
+            assert torch.equal(angles_of(rope, *size), expected)
+        window = rope(torch.empty(1, 40, 16), (5, 8), (2, 3)).angles
+        assert torch.equal(window, angles_of(plain, 2, 3) - offset)
+    angles_of(rope, 4, 9).sum().backward()
+    assert torch.equal(rope.angle_offset.grad, torch.full((1, 8), -36.0))
+    assert torch.equal(rope.half().angle_offset, offset)
 
 
 @pytest.mark.parametrize('rope', LEARNED, ids=lambda rope: type(rope).__name__)

@@ -16,7 +16,8 @@ from rope_dense.rope import (
     RotaryEmbedding,
     rotate,
 )
-from rope_dense.rope.embeddings import axial_frequencies, axis_frequencies, linear_angles
+from rope_dense.rope.embeddings import linear_angles
+from rope_dense.rope.frequencies import axial_frequencies, axis_frequencies
 
 HEAD_DIM, HEADS, GRID, WINDOW = 16, 2, (6, 8), (3, 4)
 CENTRES = dict(type='centres', normalize='min')
