@@ -81,21 +81,27 @@ def recompute(block: Block, x: Tensor, *settings: object) -> Tensor:
 
 def build_mlp(kind: MlpKind, embed_dims: int, hidden_dims: int, norm_cfg: dict) -> nn.Module:
     """Build the MLP of a block; ``norm_cfg`` is of its norm, if the kind has one."""
-    if kind == 'gelu':
-        return Mlp(embed_dims, hidden_dims)
+    if kind in ('gelu', 'gelu_tanh'):
+        return Mlp(embed_dims, hidden_dims, 'tanh' if kind == 'gelu_tanh' else 'none')
     return SwiGLU(embed_dims, hidden_dims, norm_cfg if kind == 'swiglu_norm' else None)
 
 
 class Mlp(nn.Module):
-    """Two linear layers with a GELU between."""
+    """Two linear layers with a GELU between.
 
-    def __init__(self, embed_dims: int, hidden_dims: int) -> None:
+    Args:
+        embed_dims, hidden_dims: channels of the tokens, and between the layers.
+        approximate: of the GELU, 'none' or 'tanh' (see ``torch.nn.GELU``).
+    """
+
+    def __init__(self, embed_dims: int, hidden_dims: int, approximate: str = 'none') -> None:
         super().__init__()
+        self.approximate = approximate
         self.fc1 = nn.Linear(embed_dims, hidden_dims)
         self.fc2 = nn.Linear(hidden_dims, embed_dims)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc2(F.gelu(self.fc1(x)))
+        return self.fc2(F.gelu(self.fc1(x), approximate=self.approximate))
 
 
 class SwiGLU(nn.Module):

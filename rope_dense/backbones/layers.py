@@ -252,10 +252,22 @@ def init_transformer(module: nn.Module) -> None:
 
 def resize_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
     """Resize a table [1, H W, C] over a grid: bicubic, no antialiasing, as published."""
+    return interpolate(table, grid, new_grid, 'bicubic', align_corners=False)
+
+
+def resize_aligned(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
+    """Resize a table [1, H W, C] over a grid: bilinear, corners on corners, as in Qwen3-VL."""
+    return interpolate(table, grid, new_grid, 'bilinear', align_corners=True)
+
+
+def interpolate(
+    table: Tensor, grid: Size, new_grid: Size, mode: str, align_corners: bool
+) -> Tensor:
+    """Resize a table [1, H W, C] over a grid, in float32."""
     if not may_differ(grid, new_grid):
         return table
     as_map = table.transpose(1, 2).unflatten(2, grid).float()
-    resized = F.interpolate(as_map, size=new_grid, mode='bicubic', align_corners=False)
+    resized = F.interpolate(as_map, size=new_grid, mode=mode, align_corners=align_corners)
     return resized.flatten(2).transpose(1, 2).to(table.dtype)
 
 

@@ -48,11 +48,15 @@ from .layers import (
     init_transformer,
     linear_rates,
     module_list,
+    resize_aligned,
     resize_grid,
     tile_grid,
     to_map,
 )
 from .windows import WindowPlan, fitting_side, window_plan
+
+# Learned position embeddings over the grid of an image.
+ADAPTED = {True: resize_grid, 'bilinear': resize_aligned, 'tile': tile_grid}
 
 
 @MODELS.register_module()
@@ -286,8 +290,7 @@ class RoPEViT(Backbone):
         """Make tokens [B, N, C] before the first block, and the grid (H, W)."""
         x, grid = self.patch_embed(image)  # [B, H W, C]
         if self.pos_embed is not None:
-            adapted = tile_grid if self.arch.use_ape == 'tile' else resize_grid
-            x = x + adapted(self.pos_embed, self.pretrain_grid, grid)
+            x = x + ADAPTED[self.arch.use_ape](self.pos_embed, self.pretrain_grid, grid)
         if self.sine_embed is not None:
             x = x + self.sine_embed(grid, x.device).to(x.dtype)
         prefix = [token for token in (self.cls_token, self.reg_token) if token is not None]
@@ -322,7 +325,7 @@ class RoPEViT(Backbone):
         return [self.patch_embed.grid(height, width)] * len(self.out_indices)
 
     def position_tables(self) -> dict[str, Size]:
-        resized = self.pos_embed is not None and self.arch.use_ape != 'tile'
+        resized = self.pos_embed is not None and ADAPTED[self.arch.use_ape] is resize_grid
         tables = {'pos_embed': self.pretrain_grid} if resized else {}
         return super().position_tables() | tables
 

@@ -127,5 +127,8 @@ FOUNDATION_ARCHS: dict[str, dict] = {
     'pe_spatial_base': dict(BASE, **PE, img_size=512, rope=pe_rope(32)),
     'pe_spatial_large': dict(LARGE, **PE, img_size=448, patch_size=14, rope=pe_rope(32)),
     'pe_spatial_gigantic': dict(PE_GIGANTIC, layer_scale_init_value=0.1),
+    'pe_lang_large': dict(LARGE, **PE, img_size=448, patch_size=14, rope=pe_rope(32))
+    | dict(depth=23, layer_scale_init_value=0.1),
+    'pe_lang_gigantic': dict(PE_GIGANTIC, depth=47, layer_scale_init_value=0.1),
     'sam3': SAM3,
 }

@@ -11,11 +11,12 @@ from ..old_arguments import rename_attention
 
 Default = Literal['default']
 DEFAULT: Default = 'default'  # as ``arch`` says; a string, so that configs can store it
-MlpKind = Literal['gelu', 'swiglu', 'swiglu_norm']
+MlpKind = Literal['gelu', 'gelu_tanh', 'swiglu', 'swiglu_norm']
 QkvBias = bool | Literal['qv']
 FinalNorm = bool | Literal['all']
-# True: learned, resized to the grid of the image; 'tile': learned, repeated; others: see RoPEViT.
-Ape = bool | Literal['tile', 'sine', 'sine_conv']
+# True: learned, resized to the grid of the image; others: see ViTArch.
+ApeKind = Literal['bilinear', 'tile', 'sine', 'sine_conv']
+Ape = bool | ApeKind
 WindowSetting = int | tuple[int, int] | Literal['auto'] | None
 Dilations = Sequence[Sequence[int]]
 Arch = TypeVar('Arch')
@@ -31,17 +32,18 @@ class ViTArch:
             ``rope_scaling`` and of the relative position tables of window blocks. It is not the
             size of the crops: trained from random weights with a scaling, set it to that.
         patch_size: pixels of a side of a patch.
-        mlp: ``'gelu'``; ``'swiglu'``, gated by SiLU; ``'swiglu_norm'``, also with a norm before
-            its last layer.
+        mlp: ``'gelu'``, or ``'gelu_tanh'`` for its approximation by tanh; ``'swiglu'``, gated by
+            SiLU; ``'swiglu_norm'``, also with a norm before its last layer.
         mlp_ratio: hidden channels of an MLP over C.
         qkv_bias: bias in the qkv projections; 'qv' for none in the keys.
         rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE``, ``LogAxialRoPE``,
-            ``DirectionRoPE``, ``RasterRoPE`` or a class of your own), or None. Normalised
-            coordinates span each window in window blocks, as in EVA-02's detectors, unless they
-            have windows='map'.
+            ``OffsetAxialRoPE``, ``DirectionRoPE``, ``RasterRoPE`` or a class of your own), or
+            None. Normalised coordinates span each window in window blocks, as in EVA-02's
+            detectors, unless they have windows='map'.
         use_ape: learned absolute position embedding. True resizes it (bicubic) to the grid of each
-            input, 'tile' repeats it over that grid (SAM3). 'sine' is sinusoidal, 'sine_conv'
-            ResFormer's global position embedding: see ``SineEmbed`` and ``SineConvEmbed``.
+            input, 'bilinear' does so with corners on corners (Qwen3-VL), 'tile' repeats it over
+            that grid (SAM3). 'sine' is sinusoidal, 'sine_conv' ResFormer's global position
+            embedding: see ``SineEmbed`` and ``SineConvEmbed``.
         attention: config of the kind of attention: ``TableBias``, ``DecomposedBias``,
             ``ALiBi2D``, ``LookHere``, ``FIRE``, ``PaPE``, ``IsotropicPaPE``, ``LocalPosition``,
             ``LinearAttention`` or a class of your own; None for softmax attention with nothing but
@@ -104,7 +106,7 @@ class ViTArch:
         check_number('mlp_ratio', self.mlp_ratio, above=0)
         check_choice('qkv_bias', self.qkv_bias, (True, False, 'qv'))
         check_integer('num_registers', self.num_registers, 0)
-        check_choice('use_ape', self.use_ape, (True, False, 'tile', 'sine', 'sine_conv'))
+        check_choice('use_ape', self.use_ape, (True, False, *get_args(ApeKind)))
         if self.use_ape in ('sine', 'sine_conv') and self.embed_dims % 4:
             raise ValueError(
                 f'arch: embed_dims must be a multiple of 4 (two axes, sine and cosine) for '
@@ -133,7 +135,7 @@ class ViTArch:
     @property
     def learned_ape(self) -> bool:
         """True if there is a table of positions."""
-        return self.use_ape in (True, 'tile')
+        return self.use_ape in (True, 'bilinear', 'tile')
 
     @property
     def num_prefix_tokens(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .foundation import BASE, DINOV3_ROPE, EVA02_ROPE, FOUNDATION_ARCHS, LARGE, SMALL, TINY
+from .towers import TOWER_ARCHS
 
 # timm's own models, called vit_*_patch16_rope_reg*_gap_256 there.
 ROPE_REG = dict(
@@ -42,6 +43,7 @@ VIT_ARCHS: dict[str, dict] = {
     'base': BASE,
     'large': LARGE,
     **FOUNDATION_ARCHS,
+    **TOWER_ARCHS,
     'rope_reg1_medium': dict(ROPE_REG, embed_dims=512, depth=12, num_heads=8),
     'rope_reg1_mediumd': dict(ROPE_REG, embed_dims=512, depth=20, num_heads=8, qkv_bias=False),
     'rope_reg4_betwixt': dict(ROPE_REG, embed_dims=640, depth=12, num_heads=10, num_registers=4),
