@@ -91,6 +91,8 @@ def to_timm_rows(weights: StateDict) -> Rows:
         raise CheckpointError('timm has no Swin with rotary embedding: use --to naver or ours')
     if not has(weights, VIT_BLOCK):
         raise CheckpointError('these are not the weights of a RoPEViT')
+    if has(weights, '*.rope.angle_offset'):
+        raise CheckpointError('timm has no MLCD or RICE: use --to ours')
     if (RoPEViT, 'sam3') in nearest_archs(weights):
         raise CheckpointError('timm has no encoder of SAM3: use --to ours')
     mlp = mlp_kind(weights)
