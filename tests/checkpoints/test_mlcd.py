@@ -176,12 +176,10 @@ def test_scaling_keeps_the_angles_of_the_class_token(kind: str):
     scaled.load_state_dict(plain.state_dict())
     image = torch.randn(1, 3, 14 * 4, 14 * 4)
     assert torch.equal(plain(image)[0], scaled(image)[0])
-    rope = scaled.blocks[0].attn.rope
-    angles = rope(torch.empty(1, 64, 1), (8, 8)).angles  # [64, 1, P]
-    assert torch.equal(angles[0], -rope.angle_offset)
-    assert (
-        angles - plain.blocks[0].attn.rope(torch.empty(1, 64, 1), (8, 8)).angles
-    ).abs().max() > 1
+    ropes = [model.blocks[0].attn.rope for model in (scaled, plain)]
+    angles, others = (rope(torch.empty(1, 64, 1), (8, 8)).angles for rope in ropes)  # [64, 1, P]
+    assert torch.equal(angles[0], -ropes[0].angle_offset)
+    assert torch.equal(angles[0], others[0]) and (angles - others).abs().max() > 1
 
 
 def test_every_parameter_has_a_gradient():
