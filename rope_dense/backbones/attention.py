@@ -8,19 +8,16 @@ rotated channel pairs of a head; in windows P also is the number of prefix token
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from inspect import isclass
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..rope import Rotary, RotaryEmbedding, rotate
 from ..rope.rotation import rotate_packed
 from ..utils.memo import is_tracing
 from ..utils.sizes import Size
-from ..utils.validation import refuse
 from .archs import QkvBias
 from .layers import append_channels, build_norm, may_differ
 from .windows import WindowPlan
@@ -93,13 +90,19 @@ class Attention(AttentionLayers):
 
     Args:
         place: where the block is; a kind that depends on it names it among its own arguments.
+        qk_norm: of the D channels of each head's queries and keys, before the rotation, or None.
         others: see ``AttentionLayers``.
     """
 
     only_global: ClassVar[bool] = False
 
-    def __init__(self, *args: Any, place: Place | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, place: Place | None = None, qk_norm: dict | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
+        head_dim = self.proj.in_features // self.num_heads
+        self.q_norm = build_norm(qk_norm, head_dim) if qk_norm else None
+        self.k_norm = build_norm(qk_norm, head_dim) if qk_norm else None
 
     def forward(
         self,
@@ -121,8 +124,16 @@ class Attention(AttentionLayers):
         Returns:
             [B, N, C].
         """
-        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
+        qkv = self.normalized(self.qkv(x))  # [B, N, 3, h, D]
         return self.proj(self.norm(self.attend_tokens(x, qkv, grid, plan, mask)))
+
+    def normalized(self, projected: Tensor) -> Tensor:
+        """Projections [..., 3 C] by head, [..., 3, h, D], after the norms of queries and keys."""
+        qkv = projected.unflatten(-1, (3, self.num_heads, -1))
+        if self.q_norm is None or self.k_norm is None:
+            return qkv
+        q, k, v = qkv.unbind(-3)  # [..., h, D]
+        return torch.stack([self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype), v], -3)
 
     def attend_tokens(
         self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None, mask: Tensor | None
@@ -131,7 +142,7 @@ class Attention(AttentionLayers):
         window_size = None if plan is None else plan.window_size
         rotary = None if self.rope is None else self.rope(x, grid, window_size)
         if plan is not None:
-            padding = None if plan.is_padding is None else zero_projection(self.qkv, x)
+            padding = None if plan.is_padding is None else self.padding(x)
             qkv = plan.partition(qkv, padding)  # [W, n, 3, h, D]
             if rotary is not None and rotary.angles.ndim == 4:  # of each image
                 rotary = in_windows(rotary, plan)
@@ -148,6 +159,16 @@ class Attention(AttentionLayers):
         if channels is not None:
             out = out.unflatten(2, (self.num_heads, -1))[..., :head_dim].flatten(2)
         return out if plan is None else plan.unpartition(out)
+
+    def padding(self, x: Tensor) -> Tensor | None:
+        """The queries, keys and values [3, h, D] of a padding token, which is zero.
+
+        None for zeros.
+        """
+        projected = zero_projection(self.qkv, x)
+        if projected is None and self.q_norm is not None:
+            projected = x.new_zeros(3 * x.shape[-1])  # which a norm may have a bias for
+        return None if projected is None else self.normalized(projected)
 
     def bias(self, q: Tensor, size: Size) -> Tensor | None:
         """Return the values added to the scaled scores between tokens of the grid, or None.
@@ -229,36 +250,6 @@ class QVBiasLinear(nn.Linear):
     def packed_bias(self) -> Tensor:
         """[3 C], zero for the keys."""
         return torch.cat([self.q_bias, torch.zeros_like(self.q_bias), self.v_bias])
-
-
-def build_attention(attention: dict | None, place: Place, **layers: Any) -> Attention:
-    """Build the attention of one block from the config ``attention``; None for plain attention.
-
-    Args:
-        attention: type, registered in mmengine's MODELS, and settings of a kind; or None.
-        place: where the block is.
-        layers: arguments of ``AttentionLayers``.
-
-    Raises:
-        ValueError: not a config of a kind of attention, or one that cannot have ``global_prefix``.
-    """
-    shares_prefix = place.in_windows and place.global_prefix
-    plain = GlobalPrefixAttention if shares_prefix else Attention
-    if attention is None:
-        return plain(**layers)
-    if not isinstance(attention, dict) or 'type' not in attention:
-        refuse('attention', attention, "None or a dict with a type, such as dict(type='TableBias')")
-    kind = attention['type'] if isclass(attention['type']) else MODELS.get(attention['type'])
-    if not isclass(kind) or not issubclass(kind, Attention):
-        refuse('attention: type', attention['type'], 'registered, and a subclass of Attention')
-    if place.in_windows and kind.only_global:
-        return plain(**layers)
-    if shares_prefix:
-        raise ValueError(
-            f"attention {attention['type']} in window blocks needs window_prefix='copy', got "
-            "'global'"
-        )
-    return MODELS.build(dict(attention, place=place, **layers))
 
 
 def zero_projection(qkv: nn.Module, x: Tensor) -> Tensor | None:

@@ -25,6 +25,7 @@ from ..rope import (
     RasterRoPE,
     RopeScaling,
     RotaryEmbedding,
+    VideoRoPE,
 )
 from ..rope.grid import build_scaling
 from ..utils.sizes import Size
@@ -57,6 +58,7 @@ for embedding in (
     MixedRoPE,
     OffsetAxialRoPE,
     RasterRoPE,
+    VideoRoPE,
 ):
     MODELS.register_module(module=embedding)
 
@@ -81,7 +83,8 @@ class Backbone(BaseModule):
         num_prefix_tokens: class token and registers.
         window_prefix: what prefix tokens do in windows, see ``RoPEViT``.
         shift_single_window: see ``RoPESwin``; True where windows are not shifted.
-        final_norm: which outputs are normalised: False for none, True for the last, 'all'.
+        final_norm: which outputs are normalised: False for none, True for the last, 'all', or
+            'separate' for all by norms of their own.
         output_prefix: prefix tokens that are returned with each map, see ``RoPEViT``.
         lora: settings of the adapters, or None without any.
         has_compiled_blocks: whether ``compile_blocks`` was called.

@@ -29,7 +29,8 @@ class Block(nn.Module):
         mlp: [..., C] to [..., C].
         norm_cfg: of the two norm layers, in mmcv's form.
         drop_path_rate: probability of dropping a branch.
-        layer_scale_init_value: initial LayerScale of both branches, or None to leave it out.
+        layer_scale_init_value: initial LayerScale of the branches, or None to leave it out.
+        layer_scale_mlp: whether the branch of the MLP has a LayerScale, too.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Block(nn.Module):
         norm_cfg: dict,
         drop_path_rate: float = 0.0,
         layer_scale_init_value: float | None = None,
+        layer_scale_mlp: bool = True,
     ) -> None:
         super().__init__()
         channels = attn.proj.out_features
@@ -51,7 +53,8 @@ class Block(nn.Module):
         self.gamma_1 = self.gamma_2 = None
         if layer_scale_init_value is not None:
             self.gamma_1 = nn.Parameter(torch.full((channels,), float(layer_scale_init_value)))
-            self.gamma_2 = nn.Parameter(torch.full((channels,), float(layer_scale_init_value)))
+            if layer_scale_mlp:
+                self.gamma_2 = nn.Parameter(torch.full((channels,), float(layer_scale_init_value)))
 
     def forward(
         self,

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 import torch.nn.functional as F
 from mmcv.cnn import ConvModule, build_norm_layer
+from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..rope import Coordinates
@@ -231,6 +232,14 @@ def module_list(modules: Iterable[Part]) -> Sequence[Part]:
 def to_map(tokens: Tensor, grid: Size) -> Tensor:
     """Tokens [B, H W, C] to a contiguous map [B, C, H, W]."""
     return tokens.transpose(1, 2).unflatten(2, grid).contiguous()
+
+
+@MODELS.register_module()
+class RMSNorm(nn.RMSNorm):
+    """PyTorch's, in the precision of its weights under autocast too, as its LayerNorm is."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.to(self.weight.dtype))
 
 
 def build_norm(norm_cfg: dict, channels: int) -> nn.Module:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number, check_size
 from .archs import SWIN_ARCHS, SwinArch, WindowSetting, find_arch
-from .attention import Place, build_attention
+from .attention import Place
+from .attention_kinds import build_attention
 from .base import FrozenStages, Stage, StagedBackbone, build_rope, check_stages
 from .block import Block, Mlp
 from .layers import (

@@ -5,6 +5,7 @@ Letters: B batch, H x W token grid, R registers, N tokens (prefix and grid), C c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,7 +30,8 @@ from .archs import (
     ViTArch,
     find_arch,
 )
-from .attention import Place, build_attention
+from .attention import Place
+from .attention_kinds import build_attention
 from .base import (
     Backbone,
     FrozenStages,
@@ -196,7 +198,7 @@ class RoPEViT(Backbone):
         )
         rates = linear_rates(drop_path_rate, depth)
         self.blocks = module_list(map(partial(build_block, vit_arch), places, rates))
-        self.norm = build_norm(norm_cfg, channels) if vit_arch.final_norm else None
+        self.add_norms(vit_arch)
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)
         for embedding in (self.cls_token, self.reg_token, self.pos_embed):
@@ -204,6 +206,16 @@ class RoPEViT(Backbone):
                 nn.init.normal_(embedding, std=0.02)
         self.freeze()
         self.add_lora(lora)
+
+    def add_norms(self, arch: ViTArch) -> None:
+        """Add the norms of the outputs: ``norm``, and of 'separate' ones ``norm{i}``."""
+        last = arch.depth - 1
+        is_needed = last in self.out_indices or arch.final_norm != 'separate'
+        is_normed = arch.final_norm and is_needed
+        self.norm = build_norm(arch.norm_cfg, arch.embed_dims) if is_normed else None
+        for index in self.out_indices:
+            if arch.final_norm == 'separate' and index != last:
+                self.add_module(f'norm{index}', build_norm(arch.norm_cfg, arch.embed_dims))
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...] | tuple[tuple[Tensor, Tensor], ...]:
         tokens, grid = self.forward_tokens(image)
@@ -224,11 +236,14 @@ class RoPEViT(Backbone):
         Prefix tokens come first. Tokens are normalised as ``final_norm`` says.
         """
         tokens, grid = self.block_tokens(image, self.out_indices)
-        outs = []
-        for index, x in zip(self.out_indices, tokens, strict=True):
-            normed = index == len(self.blocks) - 1 or self.final_norm == 'all'
-            outs.append(self.norm(x) if normed and self.norm is not None else x)
-        return outs, grid
+        norms = map(self.norm_after, self.out_indices)
+        return [x if norm is None else norm(x) for norm, x in zip(norms, tokens, strict=True)], grid
+
+    def norm_after(self, index: int) -> nn.Module | None:
+        """The norm of the output of a block, or None."""
+        if index == len(self.blocks) - 1 or self.final_norm == 'all':
+            return self.norm
+        return self.get_submodule(f'norm{index}') if self.final_norm == 'separate' else None
 
     def block_tokens(self, image: Tensor, indices: Sequence[int]) -> tuple[list[Tensor], Size]:
         """Return the tokens [B, N, C] after some blocks, not normalised, and the grid (H, W).
@@ -333,7 +348,7 @@ class RoPEViT(Backbone):
         first, *rest = name.split('.')
         if first == 'blocks':
             return int(rest[0]) + 1
-        return len(self.blocks) + 1 if first == 'norm' else 0
+        return len(self.blocks) + 1 if is_norm(first) else 0
 
     def scaling_of(self, block: int, scaling: RopeScaling | None) -> RopeScaling | None:
         """Return the scaling of a block.
@@ -355,8 +370,13 @@ class RoPEViT(Backbone):
             *prefix,
             self.norm_pre,
             *self.blocks[: self.frozen_stages],
-            self.norm if all_blocks else None,
+            *(child for name, child in self.named_children() if all_blocks and is_norm(name)),
         ]
+
+
+def is_norm(name: str) -> bool:
+    """Return whether a part of a model is the norm of an output."""
+    return re.fullmatch(r'norm\d*', name) is not None
 
 
 def build_block(arch: ViTArch, place: Place, drop_path_rate: float) -> Block:
@@ -372,7 +392,9 @@ def build_block(arch: ViTArch, place: Place, drop_path_rate: float) -> Block:
         ),
         num_prefix_tokens=arch.num_prefix_tokens,
         norm_cfg=arch.norm_cfg if arch.attn_norm else None,
+        qk_norm=arch.norm_cfg if arch.qk_norm else None,
     )
     hidden_dims = int(arch.embed_dims * arch.mlp_ratio)
     mlp = build_mlp(arch.mlp, arch.embed_dims, hidden_dims, arch.norm_cfg)
-    return Block(attn, mlp, arch.norm_cfg, drop_path_rate, arch.layer_scale_init_value)
+    scale = arch.layer_scale_init_value
+    return Block(attn, mlp, arch.norm_cfg, drop_path_rate, scale, arch.layer_scale_mlp)

@@ -26,6 +26,7 @@ NORMS = {
     False: 'without the final norm',
     True: 'the last one after the final norm',
     'all': 'each after the final norm',
+    'separate': 'each after a norm of its own',
 }
 PREFIXES = {None: '', 'cls': ', with the class token', 'all': ', with class token and registers'}
 FOREIGN = 'as the backbone has them: none of rope_dense'

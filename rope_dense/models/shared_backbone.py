@@ -23,9 +23,9 @@ from mmengine.registry import MODELS
 from mmengine.structures import BaseDataElement, PixelData
 from torch import Tensor, nn
 
-from ..backbones import RoPEViT
 from ..backbones.block import Block
 from ..backbones.layers import to_map
+from ..backbones.vit import RoPEViT, is_norm
 from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import CheckpointError
 from ..checkpoints.fetch import fetch
@@ -230,7 +230,7 @@ def share(source: RoPEViT, target: RoPEViT) -> None:
     """Replace the parts of a backbone by the parts of another."""
     parts = dict(source.named_children()) | dict(source.named_parameters(recurse=False))
     for name, part in parts.items():
-        if getattr(target, name) is not None:  # a final norm that this task does not have
+        if getattr(target, name, None) is not None:  # a norm that this task does not have
             setattr(target, name, part)
 
 
@@ -320,8 +320,8 @@ def encoder_settings(cfg: Config, backbone: RoPEViT) -> dict[str, Any]:
 def check_equal_weights(first: RoPEViT, other: RoPEViT, files: tuple[str, str]) -> None:
     """Raise CheckpointError unless the weights of two backbones have the same bytes.
 
-    Either may lack the final norm, and biases of queries, keys and values that are 0 in the other:
-    DINOv3's released ones are.
+    Either may lack norms of outputs, and biases of queries, keys and values that are 0 in the
+    other: DINOv3's released ones are.
     """
     ours, theirs = first.state_dict(), other.state_dict()
     for key in dict.fromkeys([*ours, *theirs]):
@@ -329,7 +329,7 @@ def check_equal_weights(first: RoPEViT, other: RoPEViT, files: tuple[str, str]) 
             equal = torch.equal(*(x[key].flatten().view(torch.uint8) for x in (ours, theirs)))
         else:
             lone = ours.get(key, theirs.get(key))
-            equal = key.startswith('norm.') or ('.qkv.' in key and not lone.any())
+            equal = is_norm(key.split('.')[0]) or ('.qkv.' in key and not lone.any())
         if not equal:
             raise CheckpointError(
                 f'the weights of the backbones differ, first in {key}: {files[0]} and {files[1]}. '

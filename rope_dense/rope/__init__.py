@@ -5,6 +5,7 @@ from .directions import DirectionRoPE
 from .embeddings import GridRoPE, MixedRoPE, RasterRoPE, RotaryEmbedding
 from .grid import Coordinates, RopeScaling
 from .rotation import Rotary, apply_rotary, rotate, rotate_definition
+from .video import VideoRoPE
 
 __all__ = [
     'AxialRoPE',
@@ -18,6 +19,7 @@ __all__ = [
     'RopeScaling',
     'Rotary',
     'RotaryEmbedding',
+    'VideoRoPE',
     'apply_rotary',
     'rotate',
     'rotate_definition',

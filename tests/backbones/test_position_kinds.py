@@ -11,7 +11,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from helpers.position_scores import Term, attend_pairwise
 from rope_dense.backbones import RoPESwin, RoPEViT
-from rope_dense.backbones.attention import Attention, Place, build_attention
+from rope_dense.backbones.attention import Attention, Place
+from rope_dense.backbones.attention_kinds import build_attention
 from rope_dense.backbones.distance_bias import head_views
 from rope_dense.backbones.windows import window_plan
 from rope_dense.export.exporter import trace

@@ -13,7 +13,7 @@ Default = Literal['default']
 DEFAULT: Default = 'default'  # as ``arch`` says; a string, so that configs can store it
 MlpKind = Literal['gelu', 'gelu_tanh', 'swiglu', 'swiglu_norm']
 QkvBias = bool | Literal['qv']
-FinalNorm = bool | Literal['all']
+FinalNorm = bool | Literal['all', 'separate']
 # True: learned, resized to the grid of the image; others: see ViTArch.
 ApeKind = Literal['bilinear', 'tile', 'sine', 'sine_conv']
 Ape = bool | ApeKind
@@ -54,16 +54,20 @@ class ViTArch:
         pre_norm: normalise all tokens before the first block; the patch projection has no bias.
         conv_stem: ``ConvPatchEmbed`` in place of the patch projection; for patches of 16 pixels.
         attn_norm: normalise the output of attention, before its projection.
+        qk_norm: normalise the channels of each head's queries and keys, before the rotation.
         window_size: tokens of a side of a window, an int or (height, width). 'auto' takes the side
             that pads the grid of an image least and is nearest to the pre-training grid, None
             attends globally. Weights do not depend on it; see also ``set_window_size``.
         window_block_indexes: blocks that attend within windows; the others attend globally.
-        layer_scale_init_value: initial LayerScale of both branches, or None for no LayerScale. The
+        layer_scale_init_value: initial LayerScale of the branches, or None for no LayerScale. The
             published 1e-4 hides the blocks, and so position, in short trainings from random
             weights: take 1.0 for these.
+        layer_scale_mlp: LayerScale of the branch of the MLP, too.
         final_norm: normalise no output (False), the last block's (True), or each one with its
             prefix tokens ('all'), as DINOv3's ``get_intermediate_layers`` does, and on request
             Hugging Face's ``apply_layernorm`` and timm's ``forward_intermediates(norm=True)``.
+            'separate' gives each output of ``out_indices`` a norm of its own (V-JEPA 2.1):
+            ``norm`` after the last block, ``norm{i}`` after block i.
         norm_cfg: norm layers, in mmcv's form.
 
     Raises:
@@ -87,9 +91,11 @@ class ViTArch:
     pre_norm: bool = False
     conv_stem: bool = False
     attn_norm: bool = False
+    qk_norm: bool = False
     window_size: WindowSetting = 14
     window_block_indexes: Sequence[int] = ()
     layer_scale_init_value: float | None = 1e-4
+    layer_scale_mlp: bool = True
     final_norm: FinalNorm = False
     norm_cfg: dict = field(default_factory=lambda: dict(type='LN', eps=1e-6))
 
@@ -112,7 +118,10 @@ class ViTArch:
                 f'arch: embed_dims must be a multiple of 4 (two axes, sine and cosine) for '
                 f'use_ape={self.use_ape!r}, got {self.embed_dims}'
             )
-        for name in ('patch_norm', 'with_cls_token', 'pre_norm', 'attn_norm', 'conv_stem'):
+        for name in (
+            *('patch_norm', 'with_cls_token', 'pre_norm', 'attn_norm', 'qk_norm', 'conv_stem'),
+            'layer_scale_mlp',
+        ):
             check_choice(name, getattr(self, name), (True, False))
         if self.conv_stem and (self.patch_size != 16 or self.embed_dims % 8):
             raise ValueError(
@@ -121,7 +130,7 @@ class ViTArch:
             )
         if self.conv_stem and (self.pre_norm or self.patch_norm):
             raise ValueError('arch: conv_stem has its own norms: set pre_norm and patch_norm False')
-        check_choice('final_norm', self.final_norm, (True, False, 'all'))
+        check_choice('final_norm', self.final_norm, (True, False, 'all', 'separate'))
         if self.layer_scale_init_value is not None:
             check_number('layer_scale_init_value', self.layer_scale_init_value)
 
