@@ -47,6 +47,8 @@ TIMM_NAMES = {
     'pe_spatial_base': 'vit_pe_spatial_base_patch16_512',
     'pe_spatial_large': 'vit_pe_spatial_large_patch14_448',
     'pe_spatial_gigantic': 'vit_pe_spatial_gigantic_patch14_448',
+    'pe_lang_large': 'vit_pe_lang_large_patch14_448',
+    'pe_lang_gigantic': 'vit_pe_lang_gigantic_patch14_448',
     'rope_reg1_medium': 'vit_medium_patch16_rope_reg1_gap_256',
     'rope_reg1_mediumd': 'vit_mediumd_patch16_rope_reg1_gap_256',
     'rope_reg4_betwixt': 'vit_betwixt_patch16_rope_reg4_gap_256',
@@ -78,10 +80,11 @@ def small(name: str, **settings) -> dict:
 
 
 def test_every_architecture_is_compared():
-    """naver's tiny is not in timm, nor are others, which are compared in test_sam3.py and
-    test_vit_options.py and test_realtime_archs.py."""
+    """naver's tiny is not in timm, nor are others, which are compared in test_sam3.py,
+    test_mlcd.py, test_qwen.py, test_vit_options.py and test_realtime_archs.py."""
     others = {'sam3', 'isotropic_small', 'isotropic_base', 'resformer_small'}
-    others |= {name for name in RoPEViT.ARCHS if name.startswith(('deimv2', 'ecvit'))}
+    elsewhere = ('deimv2', 'ecvit', 'mlcd', 'rice', 'qwen3')
+    others |= {name for name in RoPEViT.ARCHS if name.startswith(elsewhere)}
     assert RoPEViT.ARCHS.keys() - TIMM_NAMES.keys() == {'tiny', *others}
 
 

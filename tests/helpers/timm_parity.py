@@ -91,7 +91,7 @@ MODELS = [
     pe('core', 'large', 14, 336),
     pe('core', 'gigantic', 14, 448),
     *(pe('spatial', size, 16, 512) for size in ('tiny', 'small', 'base')),
-    *(pe('spatial', size, 14, 448) for size in ('large', 'gigantic')),
+    *(pe(kind, size, 14, 448) for kind in ('spatial', 'lang') for size in ('large', 'gigantic')),
 ]
 NAMES = [model.timm for model in MODELS]
 
