@@ -286,17 +286,18 @@ def test_timm_has_no_sam3():
 
 
 @pytest.mark.parametrize('gigantic', [True, False])
-@pytest.mark.parametrize('kind', ['core', 'spatial'])
+@pytest.mark.parametrize('kind', ['core', 'spatial', 'lang'])
 @torch.no_grad()
 def test_meta_s_perception_encoder_is_read_as_timm_reads_it(
     timm: ModuleType, kind: str, gigantic: bool, tmp_path: Path
 ):
-    size = 'gigantic' if gigantic else 'base'
+    size = 'gigantic' if gigantic else 'large' if kind == 'lang' else 'base'
     model = next(x for x in MODELS if x.arch == f'pe_{kind}_{size}')
     sizes = dict(embed_dim=64, depth=2, num_heads=2, mlp_ratio=4.0, patch_size=16, img_size=64)
     reference = dict(ref_feat_shape=(4, 4), dynamic_img_size=True)
     theirs = timm.create_model(model.timm, num_classes=0, **sizes, **reference).eval()
-    weights = meta_pe(64, 2, side=4, core=kind == 'core', gigantic=gigantic)
+    scaled = RoPEViT.ARCHS[model.arch]['layer_scale_init_value'] is not None
+    weights = meta_pe(64, 2, side=4, core=kind == 'core', gigantic=gigantic, layer_scale=scaled)
     weights = {key: 0.1 * x if x.ndim > 1 else x for key, x in weights.items()}
     published = {f'visual.{key}': x for key, x in weights.items()}  # as in its CLIP model
     read = timm.models.eva.checkpoint_filter_fn(dict(published), theirs)
@@ -307,7 +308,7 @@ def test_meta_s_perception_encoder_is_read_as_timm_reads_it(
     arch |= dict(patch_size=16, img_size=64, rope=dict(arch['rope'], coordinates=coordinates))
     options = dict(arch=arch, final_norm=kind == 'core', out_indices=range(2))
     ours = load(RoPEViT, saved(published, tmp_path), prefix='visual', **options).eval()
-    for grid in ((4, 4), (3, 7)):
+    for grid in ((4, 4), (3, 7), (1, 5)):
         assert largest_error(theirs, ours, grid) < 1e-5
 
 

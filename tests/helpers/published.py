@@ -238,10 +238,16 @@ def timm_pe(channels: int, depth: int, *, side: int, core: bool) -> dict[str, Te
 
 
 def meta_pe(
-    channels: int, depth: int, *, side: int, core: bool, gigantic: bool = False
+    channels: int,
+    depth: int,
+    *,
+    side: int,
+    core: bool,
+    gigantic: bool = False,
+    layer_scale: bool = False,
 ) -> dict[str, Tensor]:
     """Meta's own files of Perception Encoder; 'core' has a final norm and a head that pools by
-    attention, 'gigantic' no class token and, unless it is 'core', LayerScale."""
+    attention, 'gigantic' no class token. All 'lang' and the gigantic 'spatial' have LayerScale."""
     weights = {
         'positional_embedding': torch.randn(side**2 + (not gigantic), channels),
         'conv1.weight': torch.randn(channels, 3, 16, 16),
@@ -256,7 +262,7 @@ def meta_pe(
         weights |= linear(f'{name}.attn.out_proj', channels, channels)
         weights |= linear(f'{name}.mlp.c_fc', 4 * channels, channels)
         weights |= linear(f'{name}.mlp.c_proj', channels, 4 * channels)
-        if gigantic and not core:
+        if layer_scale:
             weights[f'{name}.ls_1.gamma'] = torch.randn(channels)
             weights[f'{name}.ls_2.gamma'] = torch.randn(channels)
     if core:
