@@ -144,6 +144,11 @@ def label_type(num_classes: int) -> np.dtype:
     return np.dtype(np.uint8 if num_classes <= IGNORED else np.uint16)
 
 
+def ignored_label(num_classes: int) -> int:
+    """The label of predicted pixels without data: 255; with more classes the largest of 16 bits."""
+    return int(np.iinfo(label_type(num_classes)).max)
+
+
 def write_labels(labels: np.ndarray, path: Path, colours: Sequence[Colour]) -> None:
     """Write class numbers [H, W] as a png: of 8 bits with the colours of the classes as palette.
 

@@ -51,11 +51,14 @@ class LargeImage:
     Attributes:
         height, width: in (shrunken) pixels.
         channels: of a pixel.
+        has_no_data: whether pixels can be missing, which label rasters say.
 
     Raises:
         ValueError: no image, or none of 8 bits and 1 to 4 channels; it is on a map, but turned; or
             rasterio is not installed.
     """
+
+    has_no_data = False
 
     def __init__(self, path: str | Path, shrink: int = 1) -> None:
         if not find_spec('rasterio'):
@@ -165,7 +168,8 @@ def write_labels(
 ) -> None:
     """Write a label raster from a file of its rows; ``out`` is complete or unchanged.
 
-    A tiff is tiled and compressed. It has the georeference of the image, if there is one.
+    A tiff is tiled and compressed. It has the georeference of the image, if there is one. The
+    largest number of the type is the no-data value of an image of any number of channels.
 
     Args:
         rows_file: labels [height, width], as numpy's ``tobytes`` has them.
@@ -177,6 +181,8 @@ def write_labels(
     profile = dict(driver='GTiff', height=height, width=width, count=1, dtype=dtype)
     profile |= dict(compress='deflate', bigtiff='if_safer')
     profile |= dict(tiled=True, blockxsize=BLOCK, blockysize=BLOCK)
+    if image.has_no_data:
+        profile |= dict(nodata=np.iinfo(dtype).max)
     if image.file.crs:
         profile |= dict(crs=image.file.crs, transform=image.file.transform)
     step = max(1, CHUNK // (width * dtype.itemsize * BLOCK)) * BLOCK  # whole blocks

@@ -55,7 +55,7 @@ def draw_labels(
         np.minimum(np.arange(short) * shrink + middle, long - 1)
         for short, long in zip(small.shape, labels.shape, strict=False)
     )
-    colours = np.zeros((max(palette) + 1, 3), np.uint8)
+    colours = np.zeros((np.iinfo(dtype).max + 1, 3), np.uint8)  # no data is black
     for label, (red, green, blue) in palette.items():
         colours[label] = blue, green, red
     drawn = cv2.addWeighted(small, 0.5, colours[labels[rows][:, columns]], 0.5, 0)

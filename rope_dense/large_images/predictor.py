@@ -11,6 +11,7 @@ from mmengine.dataset import Compose
 from mmengine.model import BaseModel
 from mmengine.structures import BaseDataElement
 
+from ..datasets.images.no_data import drop_no_data
 from ..utils.config_parts import pipelines, without_labels
 
 
@@ -34,13 +35,18 @@ class TilePredictor:
         self.pipeline = Compose([load, *steps])
 
     def __call__(self, tiles: Sequence[np.ndarray]) -> Iterator[BaseDataElement]:
-        """The predictions for tiles [H, W, 3], uint8, in the pixels of the tile."""
+        """The predictions for tiles, in the pixels of the tile, see ``drop_no_data``.
+
+        Args:
+            tiles: uint8 [H, W, 3], or of any number of channels float32 [H, W, n].
+        """
         for start in range(0, len(tiles), self.batch):
-            batch = map(np.ascontiguousarray, tiles[start : start + self.batch])
+            batch = [*map(np.ascontiguousarray, tiles[start : start + self.batch])]
             data = [self.pipeline(dict(img=tile, img_id=0)) for tile in batch]
             inputs = {name: [item[name] for item in data] for name in ('inputs', 'data_samples')}
             with torch.no_grad():
                 samples = self.model.test_step(inputs)
-            for sample in samples:
+            for sample, tile in zip(samples, batch, strict=True):
+                drop_no_data(sample, tile)
                 yield sample
                 self.report()

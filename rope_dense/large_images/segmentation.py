@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..datasets.mask_colours import label_type
+from ..datasets.images.no_data import no_data
+from ..datasets.mask_colours import ignored_label, label_type
 from ..utils.journal import Journal, damaged
 from .image_file import LargeImage
 from .predictor import TilePredictor
@@ -27,6 +28,8 @@ def segment(
 ) -> None:
     """Add the label rows [rows, width] of an image to a journal, one row of tiles after the other.
 
+    Pixels without data have ``ignored_label``.
+
     Args:
         predict: a segmentor.
         num_scores, threshold: see ``ScoreBlender``.
@@ -35,7 +38,10 @@ def segment(
     for row in range(journal.finished, len(grid.tops)):
         strip = image.read(grid.tops[row], grid.tops[row] + grid.tile_height)
         scores = (sample.seg_logits.data for sample in predict(grid.tiles_of(strip)))
-        journal.finish_step(blender.blend(row, scores).tobytes())
+        labels = blender.blend(row, scores)
+        if (missing := no_data(strip[: len(labels)])) is not None:
+            labels[missing] = ignored_label(num_scores)
+        journal.finish_step(labels.tobytes())
         blender.forget(row - 1)
 
 

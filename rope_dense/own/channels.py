@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..checkpoints.channels import RGB
-from ..datasets.images.band_files import band_header
-from ..datasets.images.bands import LoadBands
 from ..utils.config_parts import nodes
 from ..utils.validation import is_integer
+from .channel_data import READ, check_headers, images_of, sampled, statistics
 from .settings import Own
-from .value_range import image_files
 
-READ = 50  # training images at most, for mean and deviation
 COLOUR_STEPS = ('PhotometricJitter', 'PhotoMetricDistortion')
 LABEL_STEPS = ('LoadClassMask', 'LoadDepth')
 MODULE = 'rope_dense.datasets.images.bands'
@@ -28,13 +21,13 @@ def fit_channels(cfg: dict, own: Own) -> None:
     """Let the pipelines load, and the model take, images of ``own.channels``, in place.
 
     Raises:
-        ValueError: files of training images that differ or cannot be read; a channel is constant.
+        ValueError: see ``check_headers`` and ``statistics``.
     """
     load = loading(own)
-    files = sampled(training_images(cfg['train_dataloader']['dataset']))
-    if files:
-        load['dtype'] = band_header(LoadBands(**load).files(files[0])[0]).dtype
-    mean, std, said = statistics(own, files, load)
+    train, val = (images_of(cfg[f'{name}_dataloader']['dataset']) for name in ('train', 'val'))
+    if train:
+        check_headers(own, [*train, *val], load)
+    mean, std, said = statistics(own, sampled(train, READ), load)
     load['fill'] = mean
     fit_pipelines(cfg, dict(type='LoadBands', **load))
     fit_model(cfg['model'], own, mean, std)
@@ -64,63 +57,6 @@ def shown_channels(own: Own) -> list[int]:
     if {*RGB} <= {*names}:
         return [names.index(name) for name in RGB]
     return [0, 1, 2] if len(names) > 2 else [0, 0, 0]
-
-
-def training_images(dataset: Mapping[str, Any]) -> list[Path]:
-    """The images of a data set: those its COCO file lists, or those with a mask or depth map."""
-    root = Path(dataset.get('data_root') or '')
-    labels = root / (dataset.get('ann_file') or '')
-    if labels.suffix == '.json' and labels.is_file():
-        folder = root / (dataset['data_prefix'].get('img') or '')
-        return [folder / x['file_name'] for x in json.loads(labels.read_text())['images']]
-    return image_files(dataset)
-
-
-def sampled(files: Sequence[Path]) -> list[Path]:
-    """Up to 50 of the files, evenly."""
-    files = sorted(files)
-    return files[:: -(-len(files) // READ)] if files else []
-
-
-def statistics(
-    own: Own, files: Sequence[Path], load: Mapping[str, Any]
-) -> tuple[list[float], list[float], str]:
-    """Mean and deviation of each channel, and what to say of them.
-
-    They are in the settings, or else found in the files; 0 and 1 without files. Missing pixels do
-    not count.
-
-    Raises:
-        ValueError: a file cannot be read, has other bands, or a channel is constant in all.
-    """
-    number = load['channels']
-    given = [own.mean, own.std]
-    if all(given) or not files:
-        mean, std = own.mean or [0.0] * number, own.std or [1.0] * number
-        return [*mean], [*std], ''
-    sums = np.zeros((3, number))  # of known pixels, values and squares
-    loader = LoadBands(**load)
-    for file in files:
-        values: np.ndarray = loader.read(file)[0].reshape(-1, number).astype(np.float64)
-        known = ~np.isnan(values)
-        values = np.where(known, values, 0)
-        sums += known.sum(0), values.sum(0), (values**2).sum(0)
-    mean, square = sums[1:] / np.maximum(sums[0], 1)
-    std = np.sqrt(np.maximum(square - mean**2, 0))
-    flat = std <= 1e-6 * np.maximum(np.abs(mean), 1e-6)
-    if flat.any():
-        index = int(flat.argmax())
-        raise ValueError(
-            f'{files[0]}: channel {own.channel_names[index]} is constant, {mean[index]:g}, in all '
-            f'{len(files)} images that were read: leave it out of own.channels'
-        )
-    found = [[float(f'{x:.5g}') for x in numbers] for numbers in (mean, std)]
-    mean_list, std_list = [*(own.mean or found[0])], [*(own.std or found[1])]
-    said = (
-        f'{number} channels of {load["dtype"]}, mean {mean_list} and deviation {std_list} of '
-        f'{len(files)} images'
-    )
-    return mean_list, std_list, said
 
 
 def fit_pipelines(cfg: dict, load: dict) -> None:

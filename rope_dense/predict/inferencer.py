@@ -18,6 +18,7 @@ from mmengine.structures import BaseDataElement
 from ..checks.model import patch_size
 from ..checks.trained_model import classes_and_colours
 from ..datasets.images.bands import bands_in
+from ..datasets.images.no_data import drop_no_data
 from ..integrations.hub_config import is_stored, registered_only
 from ..project.task import detects, visualizer_of
 from ..project.weights import load_tested_weights, read_safely
@@ -83,6 +84,8 @@ def predict_batch(
 ) -> list[BaseDataElement]:
     """The predictions for images (BGR), as data samples; thin images are padded, see ``thin``.
 
+    Nothing is predicted where an image of any number of channels has no data, see ``drop_no_data``.
+
     Raises:
         ValueError: a prediction is not finite.
     """
@@ -103,6 +106,7 @@ def predict_batch(
             )
         if whole is not image:
             cut(sample, image.shape[:2], whole.shape[:2])
+        drop_no_data(sample, image)
     return samples
 
 

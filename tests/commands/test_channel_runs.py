@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.registry import DefaultScope
+from PIL import Image
 
 import rope_dense
 from rope_dense.checks.model import random_model
@@ -24,6 +25,7 @@ from rope_dense_command import command
 rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
 pytestmark = pytest.mark.usefixtures('surroundings')
 NAMES = ['red', 'green', 'blue', 'heat']
+SPLIT = 30  # columns without data
 Files = tuple[str, str]  # config and weights
 SMALL = dict(
     backbone=dict(arch=dict(embed_dims=32, depth=4, num_heads=2), out_indices=(0, 1, 2, 3)),
@@ -145,24 +147,70 @@ def test_a_stored_model_predicts_the_same(segmentor: Files, data: Path, tmp_path
     assert torch.equal(*samples)
 
 
-@pytest.mark.parametrize('separate', [False, True])
+def write_as(kind: str, folder: Path, pixels: np.ndarray) -> Path:
+    """Pixels [H, W, 6] as a TIFF, a file or a page for each band, or an array."""
+    if kind == 'files':
+        for index, name in enumerate('abcdef'):
+            write_bands(folder / f'x_{name}.tif', pixels[..., [index]])
+        return folder / 'x_a.tif'
+    if kind == 'array':
+        np.save(folder / 'all.npy', pixels)
+        return folder / 'all.npy'
+    if kind == 'pages':
+        cv2.imwritemulti(str(folder / 'all.tif'), [*np.moveaxis(pixels, 2, 0)])
+    else:
+        write_bands(folder / 'all.tif', pixels)
+    return folder / 'all.tif'
+
+
+@pytest.mark.parametrize('kind', ['bands', 'pages', 'files', 'array'])
 @pytest.mark.parametrize('factor', [1, 3])
-def test_rows_are_those_of_the_loader(tmp_path: Path, separate: bool, factor: int) -> None:
+def test_rows_are_those_of_the_loader(tmp_path: Path, kind: str, factor: int) -> None:
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 60000, (50, 31, 6)).astype(np.uint16)
-    write_bands(tmp_path / 'all.tif', pixels)
-    for index, name in enumerate('abcdef'):
-        write_bands(tmp_path / f'x_{name}.tif', pixels[..., [index]])
-    load = dict(channels=6, dtype='uint16', fill=[0.0] * 6)
-    bands = LoadBands(**load, names=[f'x_{name}' for name in 'abcdef'] if separate else None)
-    path = tmp_path / ('x_a.tif' if separate else 'all.tif')
+    path = write_as(kind, tmp_path, pixels)
+    names = [f'x_{name}' for name in 'abcdef'] if kind == 'files' else None
+    bands = LoadBands(6, names=names, dtype='uint16', fill=[0.0] * 6)
     image = BandImage(path, bands, factor)
-    whole = np.pad(bands.read(path)[0], ((0, -50 % factor), (0, -31 % factor), (0, 0)), mode='edge')
+    whole = np.pad(bands.load(path), ((0, -50 % factor), (0, -31 % factor), (0, 0)), mode='edge')
+    assert np.array_equal(whole[:50, :31], pixels)
     if factor > 1:
         whole = shrink(whole, whole.shape[1] // factor, whole.shape[0] // factor)
     for top, bottom in ((0, 9), (4, 12), (image.height - 5, image.height)):
         np.testing.assert_allclose(image.read(top, bottom), whole[top:bottom], rtol=1e-6)
-    with pytest.raises(ValueError, match='5'):
-        BandImage(tmp_path / 'all.tif', LoadBands(channels=5))
+    with pytest.raises(ValueError, match='expected 5'):
+        BandImage(path, LoadBands(5, names=names))
     with pytest.raises(ValueError, match='uint16'):
-        BandImage(tmp_path / 'all.tif', LoadBands(channels=6, dtype='uint8'))
+        BandImage(path, LoadBands(6, names=names, dtype='uint8'))
+
+
+def test_nothing_is_predicted_without_data(
+    segmentor: Files, detector: Files, data: Path, tmp_path: Path
+) -> None:
+    (file,) = sorted((data / 'images' / 'val').iterdir())[:1]
+    pixels = np.maximum(read_bands(file)[0], 1)  # [64, 96, 4]
+    pixels[:, :SPLIT] = 0
+    path = tmp_path / 'x.tif'
+    write_bands(path, pixels)
+    with rasterio.open(path, 'r+') as image:
+        image.nodata = 0
+    assert run('predict', *segmentor, path, '--out', tmp_path / 'masks') == 0
+    labels = np.asarray(Image.open(tmp_path / 'masks' / 'labels' / 'x.png'))
+    large = tmp_path / 'labels.tif'
+    drawn = ['--tile', '48', '--picture', tmp_path / 'drawn.jpg']
+    assert run('predict_large', *segmentor, path, '--out', large, *drawn) == 0
+    with rasterio.open(large) as raster:
+        assert raster.nodata == 255
+        for found in (labels, raster.read(1)):
+            assert (found[:, :SPLIT] == 255).all()
+            assert found[:, SPLIT:].max() < 3
+    assert cv2.imread(str(tmp_path / 'drawn.jpg'))[:, : SPLIT - 10].max() < 30
+    found = ['--score', '0.001', '--out', tmp_path / 'boxes']
+    assert run('predict', *detector, path, *found) == 0
+    large = tmp_path / 'large.json'
+    found = ['--min-score', '0.001', '--out', large, '--tile', '48']
+    assert run('predict_large', *detector, path, *found) == 0
+    for result in (tmp_path / 'boxes' / 'predictions.json', large):
+        boxes = np.array([x['bbox'] for x in json.loads(result.read_text())['annotations']])
+        assert len(boxes)
+        assert (boxes[:, 0] + boxes[:, 2] / 2).min() >= SPLIT

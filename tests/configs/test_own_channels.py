@@ -22,7 +22,7 @@ from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 from rope_dense.utils.config_parts import nodes
 
-pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
+rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
 pytestmark = pytest.mark.usefixtures('surroundings')
 NAMES = ['red', 'green', 'blue', 'heat']
 
@@ -112,21 +112,100 @@ def test_wrong_settings_are_refused(data: Path, settings: dict, said: str) -> No
     assert '\n' not in str(caught.value)
 
 
-def test_bad_training_images_are_named(tmp_path: Path) -> None:
+@pytest.fixture
+def writable(tmp_path: Path) -> Path:
+    """Data whose files a test may change."""
     write_shapes(tmp_path / 'data', ShapesSettings(3, 1, (64, 96), layouts=('warm',)))
-    data = tmp_path / 'data' / 'warm'
-    files = sorted((data / 'images' / 'train').iterdir())
-    kept = read_bands(files[1])[0]
-    write_bands(files[1], kept.astype(np.uint8))
-    with pytest.raises(UsageError, match='uint8') as caught:
-        load(data)
-    assert str(files[1]) in str(caught.value)
-    write_bands(files[1], kept)
+    return tmp_path / 'data' / 'warm'
+
+
+def files_of(data: Path, split: str = 'train') -> list[Path]:
+    return sorted((data / 'images' / split).iterdir())
+
+
+def refusal(data: Path, **settings: Any) -> str:
+    with pytest.raises(UsageError) as caught:
+        load(data, **settings)
+    assert '\n' not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    'split, place, change, said',
+    [
+        ('train', 0, lambda x: x.astype(np.uint8), 'pixels of uint8, other images have uint16'),
+        ('train', 2, lambda x: x[..., :3], '3 bands, expected 4'),
+        ('val', 0, lambda x: x[..., :3], '3 bands, expected 4'),
+        ('val', 0, lambda x: x.astype(np.int16), 'pixels of int16, other images have uint16'),
+    ],
+)
+def test_a_file_unlike_the_others_is_named(
+    writable: Path, split: str, place: int, change: Any, said: str
+) -> None:
+    file = files_of(writable, split)[place]
+    write_bands(file, change(read_bands(file)[0]))
+    assert f'{file}: {said}' in refusal(writable)
+
+
+def test_a_band_that_is_not_there_is_named_with_its_file(writable: Path) -> None:
+    file = files_of(writable)[1]
+    write_bands(file, read_bands(file)[0][..., :3])
+    assert f'{file}: 3 bands, there is no band 4' in refusal(writable, channels=[4, 1])
+
+
+def test_constant_channels_are_named(writable: Path) -> None:
+    files = files_of(writable)
+    blue = np.array([1, 1, 0, 1], np.uint16)
+    write_bands(files[1], read_bands(files[1])[0] * blue)
+    assert (
+        f'blue is constant or missing in 1 of them, such as {files[1]}' in load(writable).own_data
+    )
     for file in files:
-        write_bands(file, read_bands(file)[0] * np.array([1, 1, 0, 1], np.uint16))
-    with pytest.raises(UsageError, match='channel blue is constant') as caught:
-        load(data)
-    assert str(files[0]) in str(caught.value)
+        write_bands(file, read_bands(file)[0] * blue)
+    said = refusal(writable)
+    assert 'channel blue is constant' in said
+    assert str(files[0]) in said
+
+
+def test_missing_pixels_do_not_count(writable: Path) -> None:
+    files = [*files_of(writable), *files_of(writable, 'val')]
+    for file in files:
+        write_bands(file, read_bands(file)[0].astype(np.float32))
+    expected = load(writable).model.data_preprocessor.mean
+    for file in files:
+        pixels = read_bands(file)[0]
+        rows = np.full_like(pixels[:5], np.nan)
+        write_bands(file, np.concatenate([rows, pixels[5:]]))
+    found = load(writable).model.data_preprocessor.mean
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found, expected, rtol=0.05)
+
+
+def describe(file: Path, names: list[str]) -> None:
+    with rasterio.open(file, 'r+') as raster:
+        raster.descriptions = names
+
+
+def test_bands_are_found_by_their_names(writable: Path) -> None:
+    expected = load(writable, channels=[4, 1]).model.data_preprocessor.mean
+    for file in [*files_of(writable), *files_of(writable, 'val')]:
+        describe(file, ['Red', 'green', 'blue', 'heat'])
+    cfg = load(writable, channels=['heat', 'red'])
+    assert cfg.model.data_preprocessor.mean == expected
+    assert cfg.test_dataloader.dataset.pipeline[0].bands == ['heat', 'red']
+    assert load(writable, channels=['a', 'b', 'c', 'd']).model.backbone.in_channels == 4
+    file = files_of(writable)[0]
+    said = refusal(writable, channels=['red', 'green', 'blue', 'nir'])
+    assert f'{file}: its bands are Red, green, blue, heat' in said
+    assert 'nir' in said
+    write_bands(file, read_bands(file)[0][..., ::-1])  # in another order, with its names
+    describe(file, ['heat', 'blue', 'green', 'Red'])
+    assert load(writable, channels=['heat', 'red']).model.data_preprocessor.mean == expected
+    last = files_of(writable)[2]
+    describe(last, ['heat', 'blue', 'green', 'x'])
+    assert f'{last}: 4 bands (heat, blue, green, x), there is no band red' in refusal(
+        writable, channels=['heat', 'red']
+    )
 
 
 def separated(data: Path, folder: Path, root: str) -> Path:
@@ -157,6 +236,9 @@ def test_a_file_for_each_channel_is_the_same(data: Path, tmp_path: Path) -> None
     assert torch.equal(*pixels)
     assert pixels[0].shape[0] == 4
     assert pixels[0][3].max() > 20000
+    (lost,) = (folder / 'images' / 'val' / 'heat').glob('*0.tif')
+    lost.unlink()
+    assert f'{lost}: cannot be read' in refusal(folder, separate_files=True)
 
 
 def test_arrays_are_images_of_masks(data: Path, tmp_path: Path) -> None:

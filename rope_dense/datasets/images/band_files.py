@@ -5,9 +5,11 @@ Letters: H x W pixels, n bands in the order of the file.
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,9 +18,13 @@ import numpy as np
 
 if find_spec('rasterio'):
     import rasterio
+    from rasterio import Affine
     from rasterio.errors import NotGeoreferencedWarning, RasterioIOError
     from rasterio.windows import Window
 
+# GDAL would list the whole folder for each file that is opened, to find the files beside it; so it
+# looks for each of these by name. Opening 1,000 files of a folder takes 0.4 s instead of 0.9.
+os.environ.setdefault('GDAL_DISABLE_READDIR_ON_OPEN', 'TRUE')
 ARRAY = '.npy'
 TYPES = ('uint8', 'uint16', 'int16', 'float32', 'float64')
 NOT_INSTALLED = 'images of bands are read by rasterio: install the extra "large"'
@@ -32,29 +38,159 @@ class BandHeader:
         height, width: in pixels.
         bands: number of them.
         dtype: of the pixels, one of ``TYPES``.
+        names: of the bands, as the file describes them (GeoTIFF); '' for none.
     """
 
     height: int
     width: int
     bands: int
     dtype: str
+    names: tuple[str, ...] = ()
+
+    def find(self, band: int | str) -> int:
+        """The number of a band, from 1, by its number or its name in any case; 0 if it is none."""
+        if isinstance(band, int):
+            return band if 1 <= band <= self.bands else 0
+        names = [name.strip().lower() for name in self.names]
+        return names.index(band.lower()) + 1 if names.count(band.lower()) == 1 else 0
 
 
-def read_bands(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    """Pixels [H, W, n] in the type of the file, and where values are missing: bool [H, W, n].
+class BandFile(ABC):
+    """An open file, whose rows are read on request.
 
-    A value is missing if the file says so (no-data value of GeoTIFF), or if it is NaN. None of the
-    latter if no value is missing. The pages of a TIFF whose pages have one band each are bands.
+    Attributes:
+        path: of the file.
+        header: of the file.
+        crs: rasterio's coordinate system, or None.
+    """
+
+    path: Path
+    header: BandHeader
+    crs: object = None
+
+    @property
+    def transform(self) -> Affine:
+        """From pixels to a map; the identity without a map."""
+        return Affine.identity()
+
+    def read(
+        self, bands: Sequence[int] | None = None, rows: tuple[int, int] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Pixels [H, W, n] in the type of the file, and where values are missing: bool [H, W, n].
+
+        A value is missing if the file says so (no-data value of GeoTIFF), or if it is NaN.
+
+        Args:
+            bands: numbers from 1; None for all.
+            rows: first row, and the row after the last; None for all.
+
+        Raises:
+            ValueError: the file is damaged, or has infinite pixels.
+        """
+        bands = bands or range(1, self.header.bands + 1)
+        pixels, missing = self.decode(bands, rows or (0, self.header.height))
+        if pixels.dtype.kind == 'f':
+            if np.isinf(pixels).any():
+                raise ValueError(
+                    f'{self.path}: has infinite pixels; write NaN where there are no data'
+                )
+            missing = missing | np.isnan(pixels)
+        return pixels, missing
+
+    @abstractmethod
+    def decode(self, bands: Sequence[int], rows: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+        """``read`` without NaN."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the file."""
+
+
+class ArrayFile(BandFile):
+    """An array [H, W, n] or [H, W] in a .npy file, of which only requested rows are in memory.
 
     Raises:
-        ValueError: no such file, no image, or pixels of another type or infinite.
+        ValueError: no such file, no such array, or pixels of another type.
     """
-    pixels, missing = read_array(path) if path.suffix.lower() == ARRAY else read_raster(path)
-    if pixels.dtype.kind == 'f':
-        if np.isinf(pixels).any():
-            raise ValueError(f'{path}: has infinite pixels; write NaN where there are no data')
-        missing = missing | np.isnan(pixels)
-    return pixels, missing if missing.any() else None
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            pixels = np.load(path, mmap_mode='r', allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise ValueError(f'{path}: cannot be read as an array ({error})') from error
+        if not isinstance(pixels, np.ndarray) or pixels.ndim not in (2, 3) or not pixels.size:
+            is_array = isinstance(pixels, np.ndarray)
+            shape = f'shape {[*pixels.shape]}' if is_array else 'several arrays'
+            raise ValueError(f'{path}: has {shape}; give one array [height, width, bands]')
+        dtype = type_of(path, [str(pixels.dtype)])
+        self.pixels = pixels[..., None] if pixels.ndim == 2 else pixels
+        height, width, bands = self.pixels.shape
+        self.header = BandHeader(height, width, bands, dtype)
+
+    def decode(self, bands: Sequence[int], rows: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+        pixels = self.pixels[slice(*rows)]
+        is_all = [*bands] == [*range(1, self.header.bands + 1)]
+        pixels = np.array(pixels if is_all else pixels[..., [band - 1 for band in bands]])
+        return pixels, np.zeros(pixels.shape, bool)
+
+    def close(self) -> None:
+        del self.pixels
+
+
+class RasterFile(BandFile):
+    """A file that GDAL reads. The pages of a TIFF whose pages have one band each are bands.
+
+    Raises:
+        ValueError: no image, pixels of another type, or pages that differ in size.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        first = open_raster(path)
+        self.crs = first.crs
+        pages = first.subdatasets if first.count == 1 and len(first.subdatasets) > 1 else []
+        self.parts = [*map(open_raster, pages)] or [first]
+        if len({part.shape for part in self.parts}) > 1:
+            sizes = ', '.join(f'{part.width} x {part.height}' for part in self.parts)
+            raise ValueError(f'{path}: its pages differ in size: {sizes}')
+        dtype = type_of(path, [name for part in self.parts for name in part.dtypes])
+        names = tuple(name or '' for part in self.parts for name in part.descriptions)
+        self.header = BandHeader(first.height, first.width, len(names), dtype, names)
+
+    def decode(self, bands: Sequence[int], rows: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+        window = Window(0, rows[0], self.header.width, rows[1] - rows[0])
+        try:
+            if len(self.parts) > 1:
+                found = [read_window(self.parts[band - 1], [1], window) for band in bands]
+            else:
+                found = [read_window(self.parts[0], bands, window)]
+        except RasterioIOError as error:
+            raise unreadable(self.path, error) from error
+        pixels, missing = (np.concatenate(x) for x in zip(*found, strict=True))  # [n, H, W]
+        return (
+            np.ascontiguousarray(np.moveaxis(pixels, 0, 2)),
+            np.ascontiguousarray(np.moveaxis(missing, 0, 2)),
+        )
+
+    @property
+    def transform(self) -> Affine:
+        return self.parts[0].transform
+
+    def close(self) -> None:
+        for part in self.parts:
+            part.close()
+
+
+def open_bands(path: Path) -> BandFile:
+    """An open file: an array of .npy, or what GDAL reads."""
+    return ArrayFile(path) if path.suffix.lower() == ARRAY else RasterFile(path)
+
+
+def read_bands(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels and missing values of a whole file, see ``BandFile.read``."""
+    with closing(open_bands(path)) as file:
+        return file.read()
 
 
 def band_header(path: Path) -> BandHeader:
@@ -63,85 +199,20 @@ def band_header(path: Path) -> BandHeader:
     Raises:
         ValueError: no such file, no image, or pixels of another type.
     """
-    if path.suffix.lower() == ARRAY:
-        pixels = open_array(path)
-        height, width, bands = pixels.shape
-        return BandHeader(height, width, bands, str(pixels.dtype))
-    with opened(path) as file:
-        bands, dtype = len(pages(file)) or file.count, type_of(path, file.dtypes)
-        return BandHeader(file.height, file.width, bands, dtype)
+    with closing(open_bands(path)) as file:
+        return file.header
 
 
-def read_array(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """``read_bands`` of .npy, without NaN."""
-    pixels = np.ascontiguousarray(open_array(path))
-    return pixels, np.zeros(pixels.shape, bool)
-
-
-def open_array(path: Path) -> np.ndarray:
-    """The array [H, W, n] of a file, on the disk."""
-    try:
-        pixels = np.load(path, mmap_mode='r', allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise ValueError(f'{path}: cannot be read as an array ({error})') from error
-    if not isinstance(pixels, np.ndarray) or pixels.ndim not in (2, 3) or not pixels.size:
-        shape = f'shape {[*pixels.shape]}' if isinstance(pixels, np.ndarray) else 'several arrays'
-        raise ValueError(f'{path}: has {shape}; give one array [height, width, bands]')
-    type_of(path, [str(pixels.dtype)])
-    return pixels[..., None] if pixels.ndim == 2 else pixels
-
-
-def read_raster(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """``read_bands`` of a file that GDAL reads, without NaN."""
-    with opened(path) as file:
-        parts = [read_page(page) for page in pages(file)] or [whole(file)]
-        type_of(path, file.dtypes)
-    pixels, missing = (np.concatenate(x) for x in zip(*parts, strict=True))  # [n, H, W]
-    return (
-        np.ascontiguousarray(np.moveaxis(pixels, 0, 2)),
-        np.ascontiguousarray(np.moveaxis(missing, 0, 2)),
-    )
-
-
-def whole(
-    file: rasterio.DatasetReader,
-    bands: Sequence[int] | None = None,
-    window: Window | None = None,
+def read_window(
+    file: rasterio.DatasetReader, bands: Sequence[int], window: Window
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bands [n, H, W] of an open file, and where they equal their no-data value.
-
-    Args:
-        bands: numbers from 1; None for all.
-        window: part of the image; None for all.
-    """
-    chosen = [*(bands or file.indexes)]
-    pixels = file.read(chosen, window=window)
+    """Bands [n, H, W] of a window, and where they equal their no-data value."""
+    pixels = file.read([*bands], window=window)
     missing = np.zeros(pixels.shape, bool)
-    for place, band in enumerate(chosen):
+    for place, band in enumerate(bands):
         if (value := file.nodatavals[band - 1]) is not None:
             missing[place] = pixels[place] == value
     return pixels, missing
-
-
-def read_page(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """``whole`` of a page of a file."""
-    with open_raster(name) as page:
-        return whole(page)
-
-
-def pages(file: rasterio.DatasetReader) -> list[str]:
-    """The names of the pages of a file of several pages of one band each; else none."""
-    return file.subdatasets if file.count == 1 and len(file.subdatasets) > 1 else []
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[rasterio.DatasetReader]:
-    """``open_raster`` within a context, whose reading raises ValueError for a damaged file."""
-    with open_raster(path) as file:
-        try:
-            yield file
-        except RasterioIOError as error:
-            raise unreadable(path, error) from error
 
 
 def open_raster(path: str | Path) -> rasterio.DatasetReader:

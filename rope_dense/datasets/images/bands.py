@@ -7,7 +7,9 @@ resizing, cropping and warping take any n for float32, but for INTER_AREA (``shr
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import cv2
@@ -15,9 +17,9 @@ import numpy as np
 from mmcv.transforms import BaseTransform
 from mmengine.registry import TRANSFORMS
 
-from .band_files import read_bands
+from .band_files import BandFile, BandHeader, open_bands
+from .no_data import no_data
 
-Part = tuple[np.ndarray, np.ndarray | None]  # pixels, and where they are missing
 CHANNELS_AT_A_TIME = 4  # of OpenCV's INTER_AREA
 PERCENTILES = (2, 98)  # black and white of a picture
 SAMPLES = 2**16  # pixels for the percentiles
@@ -33,7 +35,9 @@ class LoadBands(BaseTransform):
 
     Args:
         channels: their number.
-        bands: numbers of the bands of a file that are its channels, from 1; None for all bands.
+        bands: the bands of a file that are its channels: numbers from 1, or names as the files
+            describe them, in any order of bands; a file without names has the channels alone, in
+            this order. None for all bands.
         names: of the channels, each in a file of its own. The path of an image has the first name,
             at its last place; the paths of the other files have the other names there.
         dtype: of all files, such as 'uint16'; None for any.
@@ -45,7 +49,7 @@ class LoadBands(BaseTransform):
     def __init__(
         self,
         channels: int,
-        bands: Sequence[int] | None = None,
+        bands: Sequence[int] | Sequence[str] | None = None,
         names: Sequence[str] | None = None,
         dtype: str | None = None,
         fill: Sequence[float] | None = None,
@@ -56,62 +60,87 @@ class LoadBands(BaseTransform):
         self.show = tuple(show)
 
     def transform(self, results: dict) -> dict:
-        if 'img' in results:
-            pixels, missing = self.given(results['img'])
-        else:
-            pixels, missing = self.read(Path(results['img_path']))
-        results['img'] = pixels
+        given = results.get('img')
+        pixels = self.load(Path(results['img_path'])) if given is None else self.checked(given)
+        results['img'] = self.filled(pixels)
         results['img_shape'] = results['ori_shape'] = pixels.shape[:2]
-        if missing is not None and missing.any():
+        if (missing := no_data(pixels)) is not None:
             results['no_data'] = missing
         return results
 
-    def read(self, path: Path) -> Part:
-        """Pixels, float32 [H, W, n], and where all channels are missing: bool [H, W], or None.
+    def load(self, path: Path) -> np.ndarray:
+        """Pixels, float32 [H, W, n], of which missing ones are NaN.
 
         Raises:
             ValueError: the file, which is named, cannot be read or has other bands or pixels.
         """
-        parts = [self.chosen(file, *read_bands(file)) for file in self.files(path)]
+        parts = []
+        for name in self.files(path):
+            with closing(open_bands(name)) as file:
+                parts.append(self.rows(file))
         return self.joined(path, parts)
 
-    def joined(self, path: Path, parts: Sequence[Part]) -> Part:
-        """``read`` of the channels in each file of an image."""
-        if len({pixels.shape[:2] for pixels, _ in parts}) > 1:
-            sizes = ', '.join(f'{x.shape[1]} x {x.shape[0]}' for x, _ in parts)
-            raise ValueError(f'{path}: the files of its channels differ in size: {sizes}')
-        pixels = np.concatenate([pixels for pixels, _ in parts], axis=2)
-        if pixels.shape[2] != self.channels:
-            raise ValueError(f'{path}: {pixels.shape[2]} bands, expected {self.channels}')
-        if all(missing is None for _, missing in parts):
-            return pixels.astype(np.float32), None
-        missing = np.concatenate(
-            [np.zeros(x.shape, bool) if m is None else m for x, m in parts], axis=2
-        )
-        return self.filled(pixels, missing)
+    def rows(self, file: BandFile, rows: tuple[int, int] | None = None) -> np.ndarray:
+        """``load`` of one of the files of an image; of rows, see ``BandFile.read``."""
+        self.check_type(file.path, file.header.dtype)
+        pixels, missing = file.read(self.numbers(file.path, file.header), rows)
+        pixels = pixels.astype(np.float32)
+        pixels[missing] = np.nan
+        return pixels
 
-    def given(self, pixels: np.ndarray) -> Part:
-        """``read`` of an array [H, W, n]."""
+    def numbers(self, path: Path, header: BandHeader) -> list[int] | None:
+        """The bands of a file that are channels, from 1; None for all.
+
+        Raises:
+            ValueError: there is no such band.
+        """
+        is_named = any(header.names) or header.bands != self.channels
+        if self.bands is None or (isinstance(self.bands[0], str) and not is_named):
+            return None
+        found = [header.find(band) for band in self.bands]
+        if 0 in found:
+            names = f' ({", ".join(header.names)})' if any(header.names) else ''
+            absent = self.bands[found.index(0)]
+            raise ValueError(f'{path}: {header.bands} bands{names}, there is no band {absent}')
+        return found
+
+    def joined(self, path: Path, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """``load`` of the channels in each file of an image."""
+        self.check_parts(path, [pixels.shape for pixels in parts])
+        return np.concatenate(parts, axis=2) if len(parts) > 1 else parts[0]
+
+    def check_parts(self, path: Path, shapes: Sequence[Sequence[int]]) -> None:
+        """Raise ValueError unless parts [H, W, n] of an image have all channels, in one size."""
+        if len({tuple(shape[:2]) for shape in shapes}) > 1:
+            sizes = ', '.join(f'{width} x {height}' for height, width, _ in shapes)
+            raise ValueError(f'{path}: the files of its channels differ in size: {sizes}')
+        if (number := sum(shape[2] for shape in shapes)) != self.channels:
+            raise ValueError(f'{path}: {number} bands, expected {self.channels}')
+
+    def check_headers(self, path: Path, headers: Mapping[Path, BandHeader]) -> None:
+        """Raise the errors of ``load`` that the headers of the files of an image show."""
+        shapes = []
+        for name, header in headers.items():
+            self.check_type(name, header.dtype)
+            chosen = self.numbers(name, header)
+            number = header.bands if chosen is None else len(chosen)
+            shapes.append((header.height, header.width, number))
+        self.check_parts(path, shapes)
+
+    def checked(self, pixels: np.ndarray) -> np.ndarray:
+        """``load`` of an array [H, W, n]."""
         if pixels.ndim != 3 or pixels.shape[2] != self.channels:
             raise ValueError(
                 f'the image has shape {[*pixels.shape]}, expected [height, width, {self.channels}]'
             )
-        return self.filled(pixels, np.isnan(pixels))
+        return pixels.astype(np.float32)
 
-    def filled(self, pixels: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``read`` of pixels and of missing ones, both [H, W, n]."""
-        values = np.float32(np.nan) if self.fill is None else self.fill
-        return np.where(missing, values, pixels.astype(np.float32)), np.all(missing, axis=2)
-
-    def chosen(self, path: Path, pixels: np.ndarray, missing: np.ndarray | None) -> Part:
-        """The channels among the bands of one file."""
-        self.check_type(path, str(pixels.dtype))
-        if self.bands is None:
-            return pixels, missing
-        if max(self.bands) > pixels.shape[2]:
-            raise ValueError(f'{path}: {pixels.shape[2]} bands, there is no band {max(self.bands)}')
-        places = [band - 1 for band in self.bands]
-        return pixels[..., places], None if missing is None else missing[..., places]
+    def filled(self, pixels: np.ndarray) -> np.ndarray:
+        """Pixels [H, W, n] with the values for missing ones."""
+        if self.fill is None:
+            return pixels
+        missing = np.isnan(pixels)
+        return np.where(missing, self.fill, pixels) if missing.any() else pixels
 
     def check_type(self, path: Path, dtype: str) -> None:
         """Raise ValueError for a file of another type than all have."""
@@ -209,7 +238,7 @@ def shrink(image: np.ndarray, width: int, height: int) -> np.ndarray:
 def picture(image: np.ndarray, show: Sequence[int] = (0, 1, 2)) -> np.ndarray:
     """A picture, uint8 [H, W, 3] of blue, green and red, of an image [H, W, n] of any values.
 
-    The 2nd percentile of each shown channel is black and the 98th is white.
+    The 2nd percentile of each shown channel is black and the 98th is white; NaN is black.
 
     Args:
         show: channels that are red, green and blue.
@@ -217,7 +246,9 @@ def picture(image: np.ndarray, show: Sequence[int] = (0, 1, 2)) -> np.ndarray:
     shown = np.asarray(image[..., [*show][::-1]], np.float32)
     flat = shown.reshape(-1, 3)
     few = flat[:: max(1, len(flat) // SAMPLES)]
-    low, high = np.nanpercentile(few, PERCENTILES, axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore', RuntimeWarning)  # all values of a channel are missing
+        low, high = np.nanpercentile(few, PERCENTILES, axis=0)
     scaled = (shown - low) / np.maximum(high - low, 1e-6)
     return (np.nan_to_num(scaled).clip(0, 1) * 255 + 0.5).astype(np.uint8)
 

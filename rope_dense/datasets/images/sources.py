@@ -163,14 +163,14 @@ class ImageReader:
         self.max_value, self.bands = range_in(steps), bands_in(steps)
 
     def read(self, path: Path) -> np.ndarray | None:
-        """Pixels as the pipeline loads them: BGR uint8 [H, W, 3], or float32 [H, W, n].
+        """Pixels as the pipeline takes them: BGR uint8 [H, W, 3], or float32 [H, W, n] with NaN.
 
         None if the file cannot be read, see ``problem``.
         """
         if self.bands is None:
             return read_image(path, self.max_value)
         try:
-            return self.bands.read(path)[0]
+            return self.bands.load(path)
         except ValueError:
             return None
 
@@ -178,7 +178,7 @@ class ImageReader:
         """The reason why ``read`` gives nothing, in words."""
         if self.bands is not None and path.is_file():
             try:
-                self.bands.read(path)
+                self.bands.load(path)
             except ValueError as error:
                 return str(error).removeprefix(f'{path}: ')
         return first_problem(path)

@@ -1,0 +1,63 @@
+"""Pixels without data: no predictions there."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from mmengine.structures import BaseDataElement
+
+from ..mask_colours import ignored_label
+
+
+def no_data(image: np.ndarray) -> np.ndarray | None:
+    """The pixels of an image [H, W, n] of which all channels are missing (NaN).
+
+    Returns:
+        bool [H, W], or None if there is none.
+    """
+    if image.dtype.kind != 'f':
+        return None
+    missing = np.isnan(image[..., 0])
+    for channel in range(1, image.shape[2] if missing.any() else 1):
+        missing &= np.isnan(image[..., channel])
+    return missing if missing.any() else None
+
+
+def drop_no_data(sample: BaseDataElement, image: np.ndarray) -> None:
+    """Drop what is predicted for pixels without data, in place.
+
+    Labels are ``ignored_label`` there, and depth is 0 (unknown); objects: see ``has_data``.
+
+    Args:
+        sample: the prediction for an image [H, W, n], whose missing values are NaN.
+    """
+    if (missing := no_data(image)) is None:
+        return
+    if 'pred_sem_seg' in sample:
+        labels = sample.pred_sem_seg.data  # [1, H, W]
+        number = len(sample.seg_logits.data) if 'seg_logits' in sample else 1
+        labels[:, torch.from_numpy(missing).to(labels.device)] = ignored_label(number)
+    if 'pred_depth_map' in sample:
+        depth = sample.pred_depth_map.data
+        depth[:, torch.from_numpy(missing).to(depth.device)] = 0
+    if 'pred_instances' in sample:
+        found = sample.pred_instances
+        sample.pred_instances = found[torch.from_numpy(has_data(found, missing))]
+
+
+def has_data(found: BaseDataElement, missing: np.ndarray) -> np.ndarray:
+    """[N], whether the centre of each object has data; of masks, whether half of the pixels have.
+
+    Args:
+        found: boxes [N, 4] (left, top, right, bottom), rotated ones [N, 5] (x, y, w, h, angle), or
+            masks [N, H, W].
+        missing: bool [H, W].
+    """
+    if 'masks' in found:
+        masks = torch.as_tensor(found.masks).cpu().numpy().astype(bool)
+        return np.array([2 * (mask & missing).sum() <= mask.sum() for mask in masks], bool)
+    boxes = getattr(found.bboxes, 'tensor', found.bboxes).cpu().numpy()
+    is_rotated = boxes.shape[1] == 5
+    centres = boxes[:, :2] if is_rotated else (boxes[:, :2] + boxes[:, 2:]) / 2
+    columns, rows = centres.astype(int).clip(0, [missing.shape[1] - 1, missing.shape[0] - 1]).T
+    return ~missing[rows, columns]
