@@ -21,6 +21,7 @@ LICENCES = {
     'mit': 'MIT',
     'dinov3-license': 'DINOv3 licence',
     'fair-noncommercial-research-license': 'FAIR Noncommercial Research',
+    'qwen-community-1.0': 'Qwen Community License 1.0',
 }
 
 
@@ -58,7 +59,7 @@ def test_every_architecture_with_weights_is_in_the_table():
     named = {name for row in ROWS for name in re.findall(r'`(\w+\*?)`', row[1])}
     text = (ROOT / 'docs' / 'checkpoints.md').read_text()
     in_text = {'sam3', 'isotropic_small', 'isotropic_base', 'resformer_small'}
-    in_text |= {'deimv2_*', 'ecvit_*'}
+    in_text |= {'deimv2_*', 'ecvit_*', 'mlcd_bigg_336', 'mlcd_bigg_448', 'rice_large'}
     assert all(f'`{name}`' in text for name in in_text)
     named |= in_text
     without = [arch for arch in RoPEViT.ARCHS if not any(fnmatch(arch, name) for name in named)]
