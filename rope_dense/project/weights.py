@@ -61,7 +61,8 @@ def resolve_resume(cfg: Config, resume: str) -> None:
 def check_initial_weights(cfg: Config, model: nn.Module) -> None:
     """Check the files that training starts from: Pretrained `init_cfg`s, and `load_from` or resume.
 
-    Their contents are kept for the Runner, which reads the same files next.
+    Their contents are kept for the Runner, which reads the same files next. An address of a whole
+    model is left to ``check_fetched_weights``.
 
     Raises:
         CheckpointError: a file cannot be read.
@@ -74,9 +75,25 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
             checkpoint = node.get('checkpoint')
             if not is_remote(checkpoint):
                 read_ahead(fetch(checkpoint), f'{key}.checkpoint {str(checkpoint)!r}')
-    path = cfg.get('load_from')
-    if not path or is_remote(path):
-        return
+    if (path := cfg.get('load_from')) and not is_remote(path):
+        check_start(cfg, model, path)
+
+
+def check_fetched_weights(cfg: Config, model: nn.Module) -> None:
+    """``check_initial_weights`` of a `load_from` or resume that is an address or a hub name.
+
+    After the processes of a training are connected: the first downloads for all.
+    """
+    if (path := cfg.get('load_from')) and str(path).startswith((*WEB, HUB)):
+        check_start(cfg, model, path)
+
+
+def check_start(cfg: Config, model: nn.Module, path: str) -> None:
+    """Check a whole model to start from or to resume; its weights get the model's channels.
+
+    Raises:
+        CheckpointError, UsageError: see ``check_initial_weights``.
+    """
     origin = '--resume' if cfg.get('resume') else 'load_from'
     checkpoint = read(path, origin)
     check_convention(cfg, checkpoint)

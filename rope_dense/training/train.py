@@ -21,7 +21,7 @@ from ..project.building import building
 from ..project.errors import UsageError
 from ..project.launch import build_runner, run_training
 from ..project.load import load_config, used_loaders
-from ..project.weights import check_initial_weights
+from ..project.weights import check_fetched_weights, check_initial_weights
 from ..project.work_folder import check_work_folder, remove_training
 from ..report.write import report_training
 from ..utils.lock import exclusive
@@ -68,8 +68,10 @@ def train(
         check_data(cfg, loaders)
         recipe = recipe_text(cfg, model)
         warn_of_random_weights(cfg, model)
-    del model
     runner = build_runner(cfg, launcher)
+    with building('the config'):
+        check_fetched_weights(cfg, model)
+    del model
     if is_main_process():
         print(recipe)
     alone = exclusive(Path(cfg.work_dir) / 'training') if is_main_process() else nullcontext()

@@ -13,7 +13,11 @@ from helpers.timm_import import import_timm
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError, load_pretrained
 from rope_dense.project.errors import UsageError
-from rope_dense.project.weights import check_initial_weights, load_from_source
+from rope_dense.project.weights import (
+    check_fetched_weights,
+    check_initial_weights,
+    load_from_source,
+)
 
 SWIN = dict(
     arch=dict(embed_dims=32, depths=(1, 1), num_heads=(1, 2)), out_indices=(0, 1), window_size=4
@@ -152,6 +156,31 @@ def test_a_whole_detector_starts_from_rgb_weights(tmp_path, capsys):
             model.eval().extract_feat(image), rgb.eval().extract_feat(image[:, :3]), strict=True
         ):
             torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize('address', ['https://example.org/rgb.pth', 'hf-hub:somebody/rgb'])
+def test_fetched_weights_are_adapted_as_files(address, tmp_path, monkeypatch):
+    """They are fetched after the processes of a training are connected."""
+    settings = small_detector()
+    rgb = MODELS.build(settings)
+    path = saved(dict(state_dict=rgb.state_dict()), tmp_path)
+    monkeypatch.setattr('rope_dense.project.weights.fetch', lambda source: path)
+    settings['backbone']['in_channels'] = settings['neck']['image_channels'] = 2
+    model = MODELS.build(settings)
+    cfg = Config(dict(model=settings, load_from=address, load_channels='mean'))
+    check_initial_weights(cfg, model)  # not yet
+    check_fetched_weights(cfg, model)
+    left = load_from_source(address)['state_dict']
+    model.load_state_dict(left)
+    colours = rgb.state_dict()['backbone.patch_embed.proj.weight']
+    torch.testing.assert_close(
+        left['backbone.patch_embed.proj.weight'],
+        colours.sum(1, keepdim=True).expand(-1, 2, -1, -1) / 2,
+    )
+    cfg.load_channels = None
+    with pytest.raises(UsageError, match='load_channels') as caught:
+        check_fetched_weights(cfg, model)
+    assert address in str(caught.value)
 
 
 def small_detector() -> dict:
