@@ -21,6 +21,8 @@ IN_TIMM = {
     'EUPE': 'vit_base_patch16_dinov3_qkvb.eupe_lvd1689m',
     'EVA-02': 'eva02_base_patch14_224.mim_in22k',
     'Perception Encoder, spatial': 'vit_pe_spatial_base_patch16_512.fb',
+    'Perception Encoder, lang': 'vit_pe_lang_large_patch14_448.fb',
+    'Qwen3-VL, Qwen3.5': 'qwen3_vit_88m_enc.qwen3_5_0_8b',
     'Perception Encoder, core': 'vit_pe_core_base_patch16_224.fb',
     "`rope_reg`, timm's": 'vit_base_patch16_rope_reg1_gap_256.sbb_in1k',
     "RoPE-ViT, naver's": 'vit_base_patch16_rope_224.naver_in1k',
@@ -34,7 +36,7 @@ def rows(first_column: str) -> list[list[str]]:
 
 
 def test_every_family_has_a_row() -> None:
-    assert {row[0] for row in rows('family')} == {*IN_TIMM, 'SAM3'}
+    assert {row[0] for row in rows('family')} == {*IN_TIMM, 'SAM3', 'MLCD, RICE'}
     assert all(len(row) == 7 for row in rows('family'))
 
 
