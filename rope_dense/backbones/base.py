@@ -261,9 +261,9 @@ class Backbone(BaseModule):
     def init_weights(self) -> None:
         """Initialise as ``init_cfg`` says; pre-trained weights are loaded strictly.
 
-        ``dict(type='Pretrained', checkpoint=..., prefix=..., grid=..., channels=...)`` takes what
-        ``checkpoints.load_pretrained`` takes; only ``checkpoint`` is needed. mmengine's own loader
-        would continue with random weights where a checkpoint does not fit.
+        ``dict(type='Pretrained', checkpoint=...)`` may also have ``prefix``, ``grid``, ``channels``
+        and ``network``, see ``checkpoints.load_pretrained``. mmengine's own loader would continue
+        with random weights where a checkpoint does not fit.
 
         Raises:
             CheckpointError: the checkpoint cannot be fetched or read, or does not fit.
@@ -420,15 +420,15 @@ def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:
     """Return the initialisation with pre-trained weights; None for another.
 
     Raises:
-        ValueError: it has other settings than a checkpoint, a prefix, a grid and channels, or
-            stands beside others.
+        ValueError: it has settings that ``Backbone.init_weights`` does not know, or stands beside
+            others.
     """
     cfgs = [init_cfg] if isinstance(init_cfg, dict) else init_cfg or []
     if not any(cfg['type'] in ('Pretrained', PretrainedInit) for cfg in cfgs):
         return None
     if len(cfgs) > 1:
         raise ValueError(f"init_cfg: 'Pretrained' sets all weights, so it stands alone; got {cfgs}")
-    allowed = ('type', 'checkpoint', 'prefix', 'grid', 'channels')
+    allowed = ('type', 'checkpoint', 'prefix', 'grid', 'channels', 'network')
     settings = check_settings('init_cfg', cfgs[0], allowed)
     if settings.get('grid') is not None:
         settings = dict(settings, grid=check_size('init_cfg: grid', settings['grid']))

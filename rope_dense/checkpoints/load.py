@@ -24,7 +24,7 @@ class StrictPretrained:
     """``load_pretrained`` as an initialisation of mmengine; a backbone takes it for 'Pretrained'.
 
     Args:
-        checkpoint, prefix, grid, channels: see ``load_pretrained``.
+        checkpoint, prefix, grid, channels, network: see ``load_pretrained``.
     """
 
     def __init__(
@@ -33,11 +33,12 @@ class StrictPretrained:
         prefix: str | None = None,
         grid: Size | None = None,
         channels: Channels | None = None,
+        network: str | None = None,
     ) -> None:
-        self.checkpoint, self.prefix, self.grid, self.channels = checkpoint, prefix, grid, channels
+        self.settings = (checkpoint, prefix, grid, channels, network)
 
     def __call__(self, model: Backbone) -> None:
-        load_pretrained(model, self.checkpoint, self.prefix, self.grid, self.channels)
+        load_pretrained(model, *self.settings)
 
 
 def load_pretrained(
@@ -46,6 +47,7 @@ def load_pretrained(
     prefix: str | None = None,
     grid: Size | None = None,
     channels: Channels | None = None,
+    network: str | None = None,
 ) -> None:
     """Load a checkpoint, published or of this package, into a backbone, and log the changes.
 
@@ -71,11 +73,13 @@ def load_pretrained(
         prefix: see ``select_weights``.
         grid: (H, W) tokens of the images, or of the windows, of the pre-training.
         channels: of the model's images, in terms of the pre-training's: see ``adapt_channels``.
+        network: 'teacher' or 'student', of a file with both, see ``choose_network``.
 
     Raises:
         CheckpointError: the checkpoint cannot be fetched or read, or it does not fit the model.
     """
-    load_weights(model, read_weights(checkpoint, prefix), str(checkpoint), grid, channels)
+    weights = read_weights(checkpoint, prefix, network)
+    load_weights(model, weights, str(checkpoint), grid, channels)
 
 
 def load_weights(
@@ -114,10 +118,10 @@ def load_weights(
     log(model, checkpoint, layout, len(adapted) - len(report.new), report)
 
 
-def read_weights(checkpoint: Location, prefix: str | None) -> StateDict:
+def read_weights(checkpoint: Location, prefix: str | None, network: str | None = None) -> StateDict:
     """The weights that ``select_weights`` takes from a checkpoint."""
     contents = read_checkpoint(fetch(checkpoint), str(checkpoint))
-    return select_weights(contents, prefix, str(checkpoint))
+    return select_weights(contents, prefix, str(checkpoint), network)
 
 
 def are_ours(weights: StateDict, model: Backbone) -> bool:

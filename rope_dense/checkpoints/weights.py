@@ -9,15 +9,19 @@ from torch import Tensor
 from .errors import CheckpointError, listed, shortened
 from .keys import StateDict
 
-# The keys for the weights of timm's averaged model, of mmengine and timm, naver and LingBot-Vision.
-WRAPPERS = ('state_dict_ema', 'state_dict', 'model', 'backbone')
-# Prefixes of all keys: of several GPUs, of torch.compile and of Lightning.
-SHARED_PREFIXES = ('module.', '_orig_mod.', 'model.')
+# The keys for the weights of timm's averaged model, of mmengine and timm, naver, LingBot-Vision and
+# V-JEPA 2.1.
+WRAPPERS = ('state_dict_ema', 'state_dict', 'model', 'backbone', 'ema_encoder', 'target_encoder')
+# Prefixes of all keys: of several GPUs, of torch.compile, and of models in Lightning.
+SHARED_PREFIXES = ('module.', '_orig_mod.', 'model.', 'net.')
+NETWORKS = ('teacher', 'student')  # of a training by distillation
 MAX_EXPANSION = 16  # bytes of the weights for one byte of their storages,
 FREE_EXPANSION = 2**26  # beyond this many
 
 
-def select_weights(contents: dict, prefix: str | None, name: str) -> StateDict:
+def select_weights(
+    contents: dict, prefix: str | None, name: str, network: str | None = None
+) -> StateDict:
     """The weights of a backbone among the contents of a file, under their names in the backbone.
 
     Args:
@@ -28,12 +32,15 @@ def select_weights(contents: dict, prefix: str | None, name: str) -> StateDict:
             default that, if there are such names (a detector or a segmentor), or nothing; after
             ``SHARED_PREFIXES``, which are removed.
         name: of the file in messages.
+        network: see ``choose_network``.
 
     Raises:
-        CheckpointError: there are no weights, or none under ``prefix``; or see ``check_plain``.
+        CheckpointError: there are no weights, or none under ``prefix``; or see ``choose_network``
+            and ``check_plain``.
     """
     wrapper = next((key for key in WRAPPERS if isinstance(contents.get(key), dict)), None)
     state = contents if wrapper is None else contents[wrapper]
+    state = choose_network(state, prefix, name, network)
     weights = {key: value for key, value in state.items() if isinstance(value, Tensor)}
     if not weights:
         raise CheckpointError(
@@ -57,6 +64,47 @@ def select_weights(contents: dict, prefix: str | None, name: str) -> StateDict:
             f'{name}: no weights under prefix={prefix!r}; the file has {listed(parts)}'
         )
     return selected
+
+
+def choose_network(state: dict, prefix: str | None, name: str, network: str | None) -> dict:
+    """The weights of one of ``NETWORKS``; all, if there are none of them.
+
+    A file has them as dicts, or in one dict under keys that begin with their names. The latter
+    count only if ``prefix`` is None, and a single network only if all keys are of it.
+
+    Args:
+        state: a state dict, or several under their names.
+        prefix: see ``select_weights``.
+        name: of the file in messages.
+        network: 'teacher' or 'student'. None takes the only one.
+
+    Raises:
+        CheckpointError: the file has both and ``network`` is None, or it has no such network.
+    """
+    parts = {x: state[x] for x in NETWORKS if isinstance(state.get(x), dict)}
+    keys = [key for key in state if isinstance(key, str)]
+    if not parts and (prefix is None or network is not None):
+        starts = [x for x in NETWORKS if any(key.startswith(f'{x}.') for key in keys)]
+        if len(starts) != 1 or network or all(key.startswith(f'{starts[0]}.') for key in keys):
+            parts = {x: under(f'{x}.', state) for x in starts}
+    if network is not None and network not in parts:
+        found = listed(parts) or f'none of {" and ".join(NETWORKS)}'
+        raise CheckpointError(f'{name}: network={network!r} in init_cfg, and the file has {found}')
+    if network is None and len(parts) > 1:
+        choices = ' or '.join(f'network={x!r}' for x in parts)
+        raise CheckpointError(
+            f'{name}: the weights of {" and ".join(parts)}: set {choices} in init_cfg'
+        )
+    return parts[network or next(iter(parts))] if parts else state
+
+
+def under(start: str, state: dict) -> dict:
+    """The entries whose keys begin with ``start``, without it."""
+    return {
+        key.removeprefix(start): value
+        for key, value in state.items()
+        if isinstance(key, str) and key.startswith(start)
+    }
 
 
 def without_shared_prefixes(weights: StateDict, prefix: str | None, name: str) -> StateDict:

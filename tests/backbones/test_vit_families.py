@@ -81,9 +81,10 @@ def small(name: str, **settings) -> dict:
 
 def test_every_architecture_is_compared():
     """naver's tiny is not in timm, nor are others, which are compared in test_sam3.py,
-    test_mlcd.py, test_qwen.py, test_vit_options.py and test_realtime_archs.py."""
+    test_mlcd.py, test_qwen.py, test_vjepa.py, test_sapiens.py, test_vit_options.py and
+    test_realtime_archs.py."""
     others = {'sam3', 'isotropic_small', 'isotropic_base', 'resformer_small'}
-    elsewhere = ('deimv2', 'ecvit', 'mlcd', 'rice', 'qwen3')
+    elsewhere = ('deimv2', 'ecvit', 'mlcd', 'rice', 'qwen3', 'vjepa2_1', 'sapiens2')
     others |= {name for name in RoPEViT.ARCHS if name.startswith(elsewhere)}
     assert RoPEViT.ARCHS.keys() - TIMM_NAMES.keys() == {'tiny', *others}
 

@@ -197,10 +197,10 @@ WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
         ['left over: rope.periods'],
     ),
     'DINOv3 with a prefix': (
-        {f'student.{key}': x for key, x in hf_dinov3(64, 2, hidden=256).items()},
+        {f'encoder.{key}': x for key, x in hf_dinov3(64, 2, hidden=256).items()},
         RoPEViT,
         DINOV3,
-        ["Perhaps prefix='student.'"],
+        ["Perhaps prefix='encoder.'"],
     ),
     'EVA-02 with half of qkv': (
         without(timm_eva02(64, 2, hidden=160), 'k_proj'),

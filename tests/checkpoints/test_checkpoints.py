@@ -79,12 +79,49 @@ def test_backbone_of_a_detector(wrapped: bool, tmp_path: Path):
 
 
 def test_other_prefix_is_suggested(tmp_path: Path):
-    weights = {
-        f'student.backbone.{key}': value for key, value in RoPEViT(**VIT).state_dict().items()
-    }
+    weights = {f'tower.backbone.{key}': x for key, x in RoPEViT(**VIT).state_dict().items()}
     path = saved({'state_dict': weights}, tmp_path)
-    assert "Perhaps prefix='student.backbone.'" in refusal(RoPEViT, path, **VIT)
-    load(RoPEViT, path, 'student.backbone', **VIT)
+    assert "Perhaps prefix='tower.backbone.'" in refusal(RoPEViT, path, **VIT)
+    load(RoPEViT, path, 'tower.backbone', **VIT)
+
+
+def load_network(path: str, network: str | None) -> RoPEViT:
+    init_cfg = dict(type='Pretrained', checkpoint=path, network=network)
+    model = RoPEViT(init_cfg=init_cfg, **VIT)
+    model.init_weights()
+    return model
+
+
+@pytest.mark.parametrize('flat', [True, False])
+def test_of_a_teacher_and_a_student_one_is_named(flat: bool, tmp_path: Path):
+    networks = {}
+    for name in ('teacher', 'student'):
+        networks[name] = {f'backbone.{k}': x for k, x in RoPEViT(**VIT).state_dict().items()}
+        networks[name]['head.weight'] = torch.zeros(2)
+    contents = {'optimizer': {'lr': 0.1}, **networks}
+    if flat:
+        keys = {f'{name}.{k}': x for name, part in networks.items() for k, x in part.items()}
+        contents = {'model': {**keys, 'dino_loss.center': torch.zeros(2)}}
+    path = saved(contents, tmp_path)
+    text = refusal(RoPEViT, path, **VIT)
+    assert "set network='teacher' or network='student' in init_cfg" in text
+    for name, part in networks.items():
+        loaded = load_network(path, name).state_dict()
+        assert all(torch.equal(x, part[f'backbone.{key}']) for key, x in loaded.items())
+
+
+def test_a_single_network_needs_no_name(tmp_path: Path):
+    weights = RoPEViT(**VIT).state_dict()
+    alone = {f'student.backbone.{key}': x for key, x in weights.items()}
+    for contents in ({'student': weights, 'epoch': 3}, alone, {'state_dict': alone}):
+        path = saved(contents, tmp_path)
+        assert torch.equal(load(RoPEViT, path, **VIT).cls_token, weights['cls_token'])
+        with pytest.raises(CheckpointError, match="network='other'"):
+            load_network(path, 'other')
+    # Not the teacher of a detector that was distilled.
+    whole = {f'backbone.{key}': x for key, x in weights.items()}
+    path = saved({**whole, 'teacher.backbone.cls_token': torch.zeros(1)}, tmp_path)
+    assert torch.equal(load(RoPEViT, path, **VIT).cls_token, weights['cls_token'])
 
 
 def test_half_precision_and_parameters(tmp_path: Path):

@@ -130,7 +130,8 @@ def test_the_way_back_ends_where_it_began(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize(
-    'shared', ['_orig_mod.', 'model.', 'model.backbone.', 'module._orig_mod.', 'model._orig_mod.']
+    'shared',
+    ['_orig_mod.', 'model.', 'net.', 'model.backbone.', 'module._orig_mod.', 'model._orig_mod.'],
 )
 def test_prefixes_of_wrappers_are_removed(
     shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -91,6 +91,27 @@ SAM3 = dict(
     window_block_indexes=tuple(index for index in range(32) if index not in SAM3_GLOBAL),
 )
 
+# V-JEPA 2.1 (Meta, 2026) for images: facebookresearch/vjepa2, app/vjepa_2_1 at be434e4.
+VJEPA2_1 = dict(
+    img_size=384,
+    rope=dict(type='VideoRoPE', theta=10000.0, factor=7.5, coordinates=dict(type='corners')),
+    with_cls_token=False,
+    layer_scale_init_value=None,
+    final_norm='separate',  # published for four blocks of each model, see docs/checkpoints.md
+)
+# Sapiens2 (Meta, 2026): facebookresearch/sapiens2 at 3098c14. Its blocks but the first and the last
+# eight share each head of keys and values between two heads of queries; here each has its own.
+SAPIENS2 = dict(
+    img_size=(1024, 768),
+    mlp='swiglu',
+    rope=DINOV3_ROPE,
+    num_registers=8,
+    qk_norm=True,
+    layer_scale_mlp=False,
+    final_norm='all',
+    norm_cfg=dict(type='RMSNorm', eps=1e-6),
+)
+
 FOUNDATION_ARCHS: dict[str, dict] = {
     'dinov3_tiny': dict(TINY, **DINOV3),  # of EUPE (Zhu et al., 2026), with qkv_bias='qv'
     'dinov3_small': dict(SMALL, **DINOV3),
@@ -131,4 +152,17 @@ FOUNDATION_ARCHS: dict[str, dict] = {
     | dict(depth=23, layer_scale_init_value=0.1),
     'pe_lang_gigantic': dict(PE_GIGANTIC, depth=47, layer_scale_init_value=0.1),
     'sam3': SAM3,
+    'vjepa2_1_base': dict(BASE, **VJEPA2_1),
+    'vjepa2_1_large': dict(LARGE, **VJEPA2_1),
+    'vjepa2_1_giant': dict(
+        VJEPA2_1, embed_dims=1408, depth=40, num_heads=22, mlp_ratio=6144 / 1408
+    ),
+    'vjepa2_1_gigantic': dict(
+        VJEPA2_1, embed_dims=1664, depth=48, num_heads=26, mlp_ratio=8192 / 1664
+    ),
+    'sapiens2_0.1b': dict(BASE, **SAPIENS2),
+    'sapiens2_0.4b': dict(LARGE, **SAPIENS2),
+    'sapiens2_0.8b': dict(SAPIENS2, embed_dims=1280, depth=32, num_heads=16),
+    'sapiens2_1b': dict(SAPIENS2, embed_dims=1536, depth=40, num_heads=24),
+    'sapiens2_5b': dict(SAPIENS2, embed_dims=2432, depth=56, num_heads=32),
 }

@@ -15,7 +15,20 @@ from dataclasses import dataclass
 
 from ..errors import CheckpointError, listed, shortened
 from ..keys import Layout, Rows, StateDict, alternatives, pattern
-from . import deim, dinov3, mlcd, naver, perception, qwen, resformer, sam3, shi_labs, timm_vit
+from . import (
+    deim,
+    dinov3,
+    mlcd,
+    naver,
+    perception,
+    qwen,
+    resformer,
+    sam3,
+    sapiens,
+    shi_labs,
+    timm_vit,
+    vjepa,
+)
 
 # Of earlier versions: frequencies of all blocks in one tensor, other names of q and v biases.
 EARLIER: Rows = [
@@ -24,7 +37,10 @@ EARLIER: Rows = [
 ]
 OURS = Layout('ours', ('{blocks,layers.#.blocks}.#.attn.qkv.weight',), EARLIER)
 # In this order: the first layout that fits is taken.
-PUBLISHERS = (naver, shi_labs, resformer, dinov3, deim, sam3, mlcd, qwen, perception, timm_vit)
+PUBLISHERS = (
+    *(naver, shi_labs, resformer, sapiens, dinov3, deim, sam3, mlcd, qwen, vjepa),
+    *(perception, timm_vit),
+)
 LAYOUTS = (*(layout for publisher in PUBLISHERS for layout in publisher.LAYOUTS), OURS)
 
 

@@ -1,0 +1,126 @@
+"""Sapiens2 against transformers' ``Sapiens2Model``, with the same random weights."""
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from helpers.published_meta import Weights, sapiens2
+from helpers.reference import relative_error
+from helpers.small_checkpoints import load, randomize, saved
+from rope_dense.backbones import RoPEViT
+
+SHARED = range(1, 3)  # blocks with half as many heads of keys and values
+SMALL = dict(RoPEViT.ARCHS['sapiens2_0.1b'], embed_dims=96, depth=4, num_heads=4)
+SIZES = {  # channels, blocks, heads
+    '0.1b': (768, 12, 12),
+    '0.4b': (1024, 24, 16),
+    '0.8b': (1280, 32, 16),
+    '1b': (1536, 40, 24),
+    '5b': (2432, 56, 32),
+}
+
+
+def theirs(transformers: ModuleType, channels: int, depth: int, heads: int, **settings):
+    """transformers' model; by default without heads of keys and values that are shared."""
+    if not hasattr(transformers, 'Sapiens2Model'):
+        pytest.skip('this transformers has no Sapiens2Model')
+    config = transformers.Sapiens2Config(
+        hidden_size=channels,
+        intermediate_size=4 * channels,
+        num_hidden_layers=depth,
+        num_attention_heads=heads,
+        num_key_value_attention_heads=heads // 2,
+        image_size=(1024, 768),
+        **settings,
+    )
+    return transformers.Sapiens2Model(config).eval()
+
+
+@pytest.mark.parametrize('grid', [(4, 3), (2, 7), (1, 6)])
+@torch.no_grad()
+def test_same_maps_as_transformers(transformers: ModuleType, grid: tuple[int, int], tmp_path: Path):
+    heads = [2 if index in SHARED else 4 for index in range(4)]
+    model = theirs(transformers, 96, 4, 4, num_key_value_heads_per_layer=heads)
+    randomize(model)
+    path = saved(model.state_dict(), tmp_path)
+    ours = load(RoPEViT, path, arch=SMALL, out_indices=range(4), output_prefix='all').eval()
+    image, maps = torch.randn(2, 3, *(16 * side for side in grid)), []
+    for layer in model.model.layer:
+        layer.register_forward_hook(lambda _, inputs, out: maps.append(model.norm(out)))
+    model(image)
+    for (feature_map, prefix), expected in zip(ours(image), maps, strict=True):
+        actual = torch.cat([prefix, feature_map.flatten(2).transpose(1, 2)], 1)
+        assert relative_error(actual, expected) < 2e-6
+
+
+def in_hf_layout(weights: Weights) -> Weights:
+    """Meta's weights under transformers' names, by hand."""
+    hf: Weights = {}
+    names = {
+        'cls_token': 'embeddings.cls_token',
+        'storage_tokens': 'embeddings.register_tokens',
+        'patch_embed.projection.weight': 'embeddings.patch_embeddings.weight',
+        'patch_embed.projection.bias': 'embeddings.patch_embeddings.bias',
+        'ln1.weight': 'norm.weight',
+    }
+    for key, x in weights.items():
+        name = names.get(key, key).replace('blocks', 'model.layer')
+        for old, new in (
+            *(('.ln', '.norm'), ('attn.gamma.weight', 'layer_scale1.lambda1')),
+            *(('attn.w', 'attention.'), ('attn.', 'attention.'), ('attention.proj', 'attention.o')),
+            ('ffn.w3', 'mlp.down_proj'),
+        ):
+            name = name.replace(old, new)
+        for letter in 'qkvo':
+            name = name.replace(f'attention.{letter}.', f'attention.{letter}_proj.')
+        if '.ffn.w12.' in name:
+            gate, up = x.chunk(2)
+            hf[name.replace('ffn.w12', 'mlp.gate_proj')] = gate
+            hf[name.replace('ffn.w12', 'mlp.up_proj')] = up
+        elif key != 'rope_embed.periods':
+            hf[name] = x
+    return hf
+
+
+@torch.no_grad()
+def test_meta_s_file_is_the_same_model(transformers: ModuleType, tmp_path: Path):
+    weights = sapiens2(96, 4, heads=4, shared=SHARED)
+    heads = [2 if index in SHARED else 4 for index in range(4)]
+    model = theirs(transformers, 96, 4, 4, num_key_value_heads_per_layer=heads)
+    model.load_state_dict(in_hf_layout(weights))
+    ours = load(RoPEViT, saved(weights, tmp_path), arch=SMALL, output_prefix='cls').eval()
+    image = torch.randn(1, 3, 64, 80)
+    ((feature_map, cls_token),) = ours(image)
+    tokens = model(image).last_hidden_state
+    assert relative_error(cls_token, tokens[:, 0]) < 2e-6
+    assert relative_error(feature_map.flatten(2).transpose(1, 2), tokens[:, 9:]) < 2e-6
+
+
+def test_shared_heads_are_repeated_whole(tmp_path: Path):
+    weights = sapiens2(96, 4, heads=4, shared=SHARED)
+    model = load(RoPEViT, saved(weights, tmp_path), arch=SMALL)
+    _, k, v = model.blocks[1].attn.qkv.weight.chunk(3)
+    for name, rows in (('wk', k), ('wv', v)):
+        heads = weights[f'blocks.1.attn.{name}.weight'].chunk(2)
+        for head, expected in zip(rows.chunk(4), (0, 0, 1, 1), strict=True):
+            assert torch.equal(head, heads[expected])
+    assert torch.equal(model.blocks[0].attn.qkv.weight[96:192], weights['blocks.0.attn.wk.weight'])
+
+
+LARGE = [pytest.param(size, marks=pytest.mark.slow) for size in SIZES if size != '0.1b']
+
+
+@pytest.mark.parametrize('size', ['0.1b', *LARGE])
+def test_every_size_loads_strictly(transformers: ModuleType, size: str, tmp_path: Path):
+    channels, depth, heads = SIZES[size]
+    shared = range(8, depth - 8)
+    with torch.device('meta'):
+        weights = sapiens2(channels, depth, heads=heads, shared=shared)
+        model = load(RoPEViT, saved(weights, tmp_path), arch=f'sapiens2_{size}')
+        expected = {k: x.shape for k, x in theirs(transformers, *SIZES[size]).state_dict().items()}
+    assert {key: x.shape for key, x in in_hf_layout(weights).items()} == expected
+    repeated = len(shared) * (channels + 1) * channels  # rows of keys and values
+    total = sum(x.numel() for key, x in weights.items() if key != 'rope_embed.periods')
+    assert sum(p.numel() for p in model.parameters()) == total + repeated

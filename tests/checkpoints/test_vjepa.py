@@ -1,0 +1,110 @@
+"""V-JEPA 2.1's encoder of images against its formulas in float64 (tests/helpers/published_meta.py):
+no installable package has it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from helpers.published_meta import NORMED, Weights, vjepa2_1, vjepa2_1_maps
+from helpers.reference import relative_error
+from helpers.small_checkpoints import load, refusal, saved
+from rope_dense.backbones import RoPEViT
+from rope_dense.checkpoints.publishers import find_layout
+
+SMALL = dict(RoPEViT.ARCHS['vjepa2_1_base'], embed_dims=128, num_heads=2, mlp_ratio=2.0)
+SIZES = {  # channels, blocks, hidden channels, and the parameters without the stem of videos
+    'base': (768, 12, 3072),
+    'large': (1024, 24, 4096),
+    'giant': (1408, 40, 6144),
+    'gigantic': (1664, 48, 8192),
+}
+
+
+@pytest.fixture(scope='module')
+def published() -> Weights:
+    torch.manual_seed(0)
+    return vjepa2_1(128, 12, hidden=256)
+
+
+@pytest.fixture(scope='module')
+def path(published: Weights, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return saved({'ema_encoder': published}, tmp_path_factory.mktemp('vjepa'))
+
+
+# ---------------------------------------------------------------- parity
+
+
+@pytest.mark.parametrize('grid', [(3, 5), (6, 4), (1, 7), (1, 1)])
+@torch.no_grad()
+def test_same_maps_as_the_formulas(published: Weights, path: str, grid: tuple[int, int]):
+    model = load(RoPEViT, path, arch=SMALL, out_indices=NORMED[12]).eval()
+    image = torch.randn(1, 3, *(16 * side for side in grid))
+    maps, expected = model(image), vjepa2_1_maps(published, image[0], heads=2)
+    assert max(relative_error(x[0], y) for x, y in zip(maps, expected, strict=True)) < 2e-6
+
+
+@torch.no_grad()
+def test_the_formula_of_its_authors_is_linear_scaling_of_indexes(path: str):
+    """15 i / (H - 1) is i divided by a factor: with factors for each axis, the same maps."""
+    rope = dict(type='VideoRoPE', coordinates=dict(type='index'))
+    scaling = dict(type='linear', factor=(8 / 15, 4 / 15))
+    published, scaled = (
+        load(RoPEViT, path, arch=SMALL, **settings).eval()
+        for settings in (dict(), dict(rope=rope, rope_scaling=scaling))
+    )
+    image = torch.randn(1, 3, 16 * 9, 16 * 5)
+    assert relative_error(scaled(image)[0], published(image)[0]) < 2e-6
+
+
+# ---------------------------------------------------------------- files
+
+
+LARGE = [pytest.param(size, marks=pytest.mark.slow) for size in SIZES if size != 'base']
+
+
+@pytest.mark.parametrize('size', ['base', *LARGE])
+def test_every_size_loads_strictly(size: str, tmp_path: Path):
+    channels, depth, hidden = SIZES[size]
+    with torch.device('meta'):
+        weights = vjepa2_1(channels, depth, hidden=hidden)
+        file = saved(
+            {'target_encoder': {f'module.backbone.{k}': x for k, x in weights.items()}}, tmp_path
+        )
+        model = load(RoPEViT, file, arch=f'vjepa2_1_{size}', out_indices=NORMED[depth])
+    videos = ('patch_embed.', 'video_mod_embed', 'img_mod_embed')
+    expected = sum(x.numel() for key, x in weights.items() if not key.startswith(videos))
+    assert sum(p.numel() for p in model.parameters()) == expected
+    assert model.blocks[0].attn.rope.head_dim == 64
+
+
+def test_norms_of_outputs_that_are_not_taken_are_dropped(published: Weights, path: str):
+    last, none, two = (
+        load(RoPEViT, path, arch=SMALL, **settings).state_dict()
+        for settings in (dict(), dict(final_norm=False), dict(out_indices=(5, 11)))
+    )
+    norms = [key for key in two if key.startswith('norm')]
+    assert norms == ['norm.weight', 'norm.bias', 'norm5.weight', 'norm5.bias']
+    assert torch.equal(two['norm5.bias'], published['norms_block.1.bias'])
+    assert torch.equal(last['norm.bias'], published['norms_block.3.bias'])
+    assert not any(key.startswith('norm') for key in none)
+
+
+def test_an_output_without_a_published_norm_is_refused(path: str):
+    assert 'missing: norm3.weight, norm3.bias' in refusal(
+        RoPEViT, path, arch=SMALL, out_indices=(3, 11)
+    )
+
+
+def test_other_depths_are_refused(tmp_path: Path):
+    path = saved(vjepa2_1(128, 3, hidden=256), tmp_path)
+    assert '3 blocks' in refusal(RoPEViT, path, arch=dict(SMALL, depth=3))
+
+
+def test_a_file_of_a_whole_training_in_our_layout(published: Weights, tmp_path: Path):
+    """A model of four outputs, saved and loaded, and with fewer outputs."""
+    assert find_layout(published, 'file').name == 'V-JEPA 2.1'
+    model = RoPEViT(dict(SMALL, depth=3), out_indices=(0, 1, 2))
+    path = saved(model.state_dict(), tmp_path)
+    again = load(RoPEViT, path, arch=dict(SMALL, depth=3), out_indices=(1, 2)).state_dict()
+    assert all(torch.equal(x, model.state_dict()[key]) for key, x in again.items())
