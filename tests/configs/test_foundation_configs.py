@@ -1,6 +1,7 @@
 """The configs of configs/foundation: they fit the weights that they name, and they train."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -13,34 +14,37 @@ from mmengine.structures import InstanceData, PixelData
 from torch import Tensor, nn
 
 from helpers.foundation import (
+    ALL,
     FOLDER,
-    RECIPES,
+    OTHER_WEIGHTS,
     SIZES,
     VARIANTS,
     build_offline,
     head_and_family,
     load,
 )
+from helpers.grid import CONFIGS, read
 from helpers.small_checkpoints import load as load_weights
 from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPEViT
 
-every_config = pytest.mark.parametrize('name', RECIPES)
+every_config = pytest.mark.parametrize('name', ALL)
 # The first of each head; the others differ in their weights, which a forward pass shows.
-FIRST = {name.split('_')[0]: name for name in reversed(RECIPES)}.values()
-FIRST_QUICK = [
-    pytest.param(name, marks=[pytest.mark.slow] * (name not in FIRST)) for name in RECIPES
-]
+FIRST = {name.split('_')[0]: name for name in reversed(ALL)}.values()
+FIRST_QUICK = [pytest.param(name, marks=[pytest.mark.slow] * (name not in FIRST)) for name in ALL]
 WEIGHTS = {
     'lingbot': 'hf-hub:robbyant/lingbot-vision-vit-base',
     'dinov3': 'hf-hub:timm/vit_base_patch16_dinov3.lvd1689m',
     'eva02': 'hf-hub:timm/eva02_base_patch14_224.mim_in22k',
     'pe-spatial': 'hf-hub:timm/vit_pe_spatial_base_patch16_512.fb',
+    'pe-lang-l': 'hf-hub:timm/vit_pe_lang_large_patch14_448.fb',
+    'qwen3-88m': 'hf-hub:timm/qwen3_vit_88m_enc.qwen3_5_0_8b',
+    'rice-l': 'hf-hub:DeepGlint-AI/rice-vit-large-patch14-560',
 }
 IN_TIMM = {name: checkpoint.split('/')[1] for name, checkpoint in WEIGHTS.items()}
 IN_TIMM['lingbot'] = 'vit_base_patch16_lingbot.robbyant'
-PREFIX_TOKENS = {'lingbot': 5, 'dinov3': 5, 'eva02': 1, 'pe-spatial': 1}
-FROZEN = ('linear', 'dpt')
+PREFIX_TOKENS = {'lingbot': 5, 'dinov3': 5, 'qwen3-88m': 0}  # others have one
+FROZEN, DETECTORS = ('linear', 'dpt'), ('dino', 'deim')
 SMALL_HEADS = {
     'dino-vitdet': {
         'num_queries': 10,
@@ -64,6 +68,22 @@ SMALL_HEADS = {
         'auxiliary_head.channels': 16,
         'auxiliary_head.num_classes': 6,
     },
+    'deimv2-x': {
+        'backbone.out_indices': (0, 2, 3),
+        'neck.in_channels': 32,
+        'neck.stem_channels': 4,
+        'neck.out_channels': 32,
+        'encoder.in_channels': (32, 32, 32),
+        'encoder.embed_dims': 32,
+        'encoder.feedforward_channels': 32,
+        'encoder.num_blocks': 1,
+        'bbox_head.num_classes': 6,
+        'bbox_head.embed_dims': 32,
+        'bbox_head.num_queries': 10,
+        'bbox_head.decoder.num_layers': 2,
+        'bbox_head.decoder.feedforward_channels': 32,
+        'test_cfg.max_per_img': 10,
+    },
     'linear': {
         'data_preprocessor.size': (112, 112),
         'decode_head.in_channels': 32,
@@ -82,30 +102,68 @@ SMALL_HEADS = {
 
 
 def test_there_are_no_others() -> None:
-    assert {path.stem for path in FOLDER.glob('*.py')} == {*RECIPES}
+    assert {path.stem for path in FOLDER.glob('*.py')} == {*ALL}
     assert VARIANTS.keys() == SIZES.keys()
 
 
+# What belongs to the weights: the backbone, its colours and channels, and sizes in whole patches.
+OF_WEIGHTS = re.compile(
+    r'model\.backbone\..+|model\.data_preprocessor\.(mean|std|size|test_cfg|pad_size_divisor)'
+    r'|model\.(neck|decode_head)\.in_channels|model\.test_cfg\.(crop_size|stride)'
+    r'|model\.data_preprocessor\.batch_augments'
+)
+
+
+@pytest.mark.parametrize('name', OTHER_WEIGHTS)
+def test_other_weights_change_what_belongs_to_them(name: str) -> None:
+    mine, base = load(name).to_dict(), read(CONFIGS / f'{OTHER_WEIGHTS[name]}.py').to_dict()
+    changed = [*differences(mine, base)]
+    assert 'model.backbone.arch' in changed
+    assert not [path for path in changed if not OF_WEIGHTS.fullmatch(path)]
+    augments, theirs = (c['model']['data_preprocessor'].get('batch_augments') for c in (mine, base))
+    if augments != theirs:  # batches of whole patches
+        new = dict(augments[1], base=640)
+        assert new.pop('divisor') == 56 and [augments[0], new] == theirs
+
+
+def differences(cfg: dict, other: dict, path: str = '') -> Iterator[str]:
+    """Paths of what two configs do not have alike."""
+    for key in cfg.keys() | other.keys():
+        a, b = cfg.get(key), other.get(key)
+        if isinstance(a, dict) and isinstance(b, dict):
+            yield from differences(a, b, f'{path}{key}.')
+        elif a != b:
+            yield f'{path}{key}'
+
+
 @every_config
-def test_named_weights_fit(timm: ModuleType, name: str, tmp_path: Path) -> None:
+def test_named_weights_fit(
+    timm: ModuleType, transformers: ModuleType, name: str, tmp_path: Path
+) -> None:
     (head, family), backbone = head_and_family(name), load(name).model.backbone
     assert backbone.pop('init_cfg') == dict(type='Pretrained', checkpoint=WEIGHTS[family])
     assert backbone.pop('type') == 'RoPEViT'
     with torch.device('meta'):
-        weights = timm.create_model(IN_TIMM[family].split('.')[0])
+        if family == 'rice-l':
+            sizes = dict(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24)
+            weights = transformers.MLCDVisionModel(transformers.MLCDVisionConfig(**sizes))
+        else:
+            weights = timm.create_model(IN_TIMM[family].split('.')[0])
         path = saved(weights.state_dict(), tmp_path)
         model = load_weights(RoPEViT, path, **backbone)
     assert bool(model.window_blocks) == (head == 'dino-vitdet')
     # EVA-02's detectors do without the class token.
     dropped = (head, family) == ('dino-vitdet', 'eva02')
-    assert model.arch.num_prefix_tokens == (0 if dropped else PREFIX_TOKENS[family])
+    assert model.arch.num_prefix_tokens == (0 if dropped else PREFIX_TOKENS.get(family, 1))
 
 
 @every_config
 def test_colours_are_those_of_the_weights(timm: ModuleType, name: str) -> None:
     family, preprocessor = head_and_family(name)[1], load(name).model.data_preprocessor
     # EVA-02's authors fine-tune with ImageNet's, which are DINOv3's, not with the pre-training's.
-    published = IN_TIMM['dinov3' if family == 'eva02' else family]
+    # Colours of RICE are CLIP's.
+    others = {'eva02': IN_TIMM['dinov3'], 'rice-l': IN_TIMM['eva02']}
+    published = others.get(family, IN_TIMM[family])
     settings = timm.models.get_pretrained_cfg(published)
     for given, expected in ((preprocessor.mean, settings.mean), (preprocessor.std, settings.std)):
         assert given == pytest.approx([255 * value for value in expected], abs=1e-2)
@@ -120,7 +178,8 @@ def test_images_are_whole_patches(name: str) -> None:
     if head_and_family(name) == ('upernet', 'eva02'):
         pixels += [model.data_preprocessor.test_cfg.size_divisor, model.backbone.img_size]
     patch = build_offline(name).backbone.patch_embed.patch_size
-    assert patch == (14 if 'eva02' in name else 16)
+    of_14 = ('eva02', 'rice', 'pe-lang')
+    assert patch == (14 if any(family in name for family in of_14) else 16)
     assert pixels == [1] or not any(side % patch for side in pixels)
 
 
@@ -151,7 +210,7 @@ def batch(name: str) -> dict:
     """Two images that no patch divides, with what is to be found in them."""
     sizes = [(100, 75), (90, 110)]
     images = [torch.randint(0, 256, (3, *size), dtype=torch.uint8) for size in sizes]
-    sample = detected if name.startswith('dino') else segmented
+    sample = detected if name.startswith(DETECTORS) else segmented
     return dict(inputs=images, data_samples=[sample(size) for size in sizes])
 
 
@@ -192,7 +251,7 @@ def has_gradient(gradient: Tensor | None) -> bool:
     return gradient is not None and bool(gradient.abs().sum() > 0)
 
 
-@pytest.mark.parametrize('name', [name for name in RECIPES if name.startswith(FROZEN)])
+@pytest.mark.parametrize('name', [name for name in ALL if name.startswith(FROZEN)])
 def test_nothing_of_a_frozen_backbone_is_kept_for_backward(name: str) -> None:
     model = shrunk(name).train()
     data = model.data_preprocessor(batch(name), training=True)
@@ -224,7 +283,7 @@ def test_predictions_have_the_size_of_the_image(name: str) -> None:
     for image, sample in zip(data['inputs'], data['data_samples'], strict=True):
         inputs = model.data_preprocessor(dict(inputs=[image], data_samples=[sample]))
         (result,) = model(**inputs, mode='predict')
-        if name.startswith('dino'):
+        if name.startswith(DETECTORS):
             assert torch.isfinite(result.pred_instances.bboxes).all()
         else:
             assert tuple(result.pred_sem_seg.shape) == sample.ori_shape

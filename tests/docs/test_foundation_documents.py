@@ -9,7 +9,7 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
-from helpers.foundation import RECIPES
+from helpers.foundation import ALL
 from helpers.grid import CONFIGS
 from helpers.small_checkpoints import saved
 
@@ -52,7 +52,7 @@ def test_mean_and_std_are_timm_s(timm: ModuleType, family: str, name: str) -> No
 
 def test_every_config_is_listed() -> None:
     listed = re.findall(r'\]\(\.\./configs/foundation/(\S+)\.py\)', PAGE.read_text())
-    assert sorted(listed) == sorted(RECIPES)
+    assert sorted(listed) == sorted(ALL)
 
 
 def test_the_example_fits_its_weights(timm: ModuleType, tmp_path: Path) -> None:

@@ -101,6 +101,19 @@ RECIPES: dict[str, dict[str, object]] = {
     'dino-vitdet_pe-spatial-b_8xb2-90k_coco': DINO | WINDOWS | {'model.backbone.window_size': 32},
 }
 
+# Recipes of the folder, or of DEIMv2-X, on other weights: their bases.
+DEIM_X = 'deim/deimv2-x_dinov3-s-plus_4xb8-214k_coco'
+LINEAR_B = 'foundation/linear_dinov3-b_8xb2-40k_ade20k-512x512'
+OTHER_WEIGHTS = {
+    name.format(family): base
+    for family in ('qwen3-88m', 'rice-l', 'pe-lang-l')
+    for name, base in (
+        ('deimv2-x_{}_4xb8-214k_coco', DEIM_X),
+        ('linear_{}_8xb2-40k_ade20k-512x512', LINEAR_B),
+    )
+}
+ALL = [*RECIPES, *OTHER_WEIGHTS]
+
 
 @dataclass(frozen=True)
 class Size:
