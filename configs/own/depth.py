@@ -12,6 +12,9 @@ own = dict(
     epochs=50,
     batch_size=4,  # images per GPU
     size=480,  # shorter side of an image, in pixels
+    # channels=['red', 'green', 'blue', 'nir'],  # or a number, or bands from 1; with all 16 bits
+    # mean=[...], std=[...], show=['nir', 'red', 'green'],  # of the images; default: from them
+    # separate_files=True,  # a file for each channel; docs/channels.md
 )
 
 # Derived from `own`: iterations, learning rate, crops, bins, intervals.

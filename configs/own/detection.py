@@ -8,6 +8,9 @@ own = dict(
     epochs=50,
     batch_size=2,  # images per GPU
     size=800,  # shorter side of a test image in pixels
+    # channels=['red', 'green', 'blue', 'nir'],  # or a number, or bands from 1; with all 16 bits
+    # mean=[...], std=[...], show=['nir', 'red', 'green'],  # of the images; default: from them
+    # separate_files=True,  # a file for each channel; docs/channels.md
 )
 
 # Derived from `own`: classes and their number, iterations, learning rate, sizes, intervals.

@@ -10,6 +10,9 @@ own = dict(
     batch_size=8,  # images per GPU
     size=640,  # side of the square that images are stretched to; keep_ratio=True fits them into it
     ema=True,  # evaluate and save a moving average of the weights
+    # channels=['red', 'green', 'blue', 'nir'],  # or a number, or bands from 1; with all 16 bits
+    # mean=[...], std=[...], show=['nir', 'red', 'green'],  # of the images; default: from them
+    # separate_files=True,  # a file for each channel; docs/channels.md
 )
 
 # Derived from `own`: classes and their number, iterations, learning rate, stages, intervals.
