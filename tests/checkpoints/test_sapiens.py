@@ -10,6 +10,9 @@ from helpers.published_meta import Weights, sapiens2
 from helpers.reference import relative_error
 from helpers.small_checkpoints import load, randomize, saved
 from rope_dense.backbones import RoPEViT
+from rope_dense.backbones.attention import Attention
+from rope_dense.backbones.windows import window_plan
+from rope_dense.rope import AxialRoPE
 
 SHARED = range(1, 3)  # blocks with half as many heads of keys and values
 SMALL = dict(RoPEViT.ARCHS['sapiens2_0.1b'], embed_dims=96, depth=4, num_heads=4)
@@ -124,3 +127,50 @@ def test_every_size_loads_strictly(transformers: ModuleType, size: str, tmp_path
     repeated = len(shared) * (channels + 1) * channels  # rows of keys and values
     total = sum(x.numel() for key, x in weights.items() if key != 'rope_embed.periods')
     assert sum(p.numel() for p in model.parameters()) == total + repeated
+
+
+# ---------------------------------------------------------------- windows, training
+
+
+def small(**settings: object) -> RoPEViT:
+    model = RoPEViT(dict(SMALL, depth=2), **settings)
+    randomize(model)
+    return model.eval()
+
+
+@pytest.mark.parametrize('window_prefix', ['copy', 'global'])
+@torch.no_grad()
+def test_one_window_is_the_whole_image(window_prefix: str):
+    windows = dict(window_size=4, window_block_indexes=(0, 1), window_prefix=window_prefix)
+    model, windowed = small(), small(**windows)
+    windowed.load_state_dict(model.state_dict())
+    image = torch.randn(2, 3, 64, 64)
+    assert relative_error(windowed(image)[0], model(image)[0]) < 2e-6
+
+
+@pytest.mark.parametrize('norm', ['LN', 'RMSNorm'])
+@pytest.mark.parametrize('bias', [True, 'qv', False])
+@torch.no_grad()
+def test_the_padding_of_windows_is_normalised_too(norm: str, bias: bool | str):
+    """A window over the edge is a window of tokens and zeros, whose projection is the bias."""
+    attn = Attention(32, 2, qkv_bias=bias, rope=AxialRoPE(16, 2), qk_norm=dict(type=norm))
+    randomize(attn)
+    tokens = torch.randn(1, 3 * 6, 32)
+    plan = window_plan(1, (3, 6), (4, 6), device=tokens.device)
+    padded = torch.cat([tokens, torch.zeros(1, 6, 32)], 1)
+    expected = attn(padded, (4, 6))[:, :18]
+    assert relative_error(attn(tokens, (3, 6), plan), expected) < 2e-6
+
+
+def test_norms_of_heads_keep_half_precision():
+    """Else attention under autocast would be of float32."""
+    attn = Attention(32, 2, qk_norm=dict(type='RMSNorm'))
+    assert attn.normalized(torch.randn(2, 5, 96, dtype=torch.bfloat16)).dtype == torch.bfloat16
+
+
+def test_every_parameter_has_a_gradient():
+    model = small().train()
+    model(torch.randn(2, 3, 48, 32))[0].square().sum().backward()
+    without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert not without
+    assert not any('gamma_2' in name for name, _ in model.named_parameters())

@@ -11,6 +11,8 @@ from helpers.reference import relative_error
 from helpers.small_checkpoints import load, refusal, saved
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints.publishers import find_layout
+from rope_dense.rope import VideoRoPE
+from rope_dense.rope.grid import RopeScaling
 
 SMALL = dict(RoPEViT.ARCHS['vjepa2_1_base'], embed_dims=128, num_heads=2, mlp_ratio=2.0)
 SIZES = {  # channels, blocks, hidden channels, and the parameters without the stem of videos
@@ -108,3 +110,43 @@ def test_a_file_of_a_whole_training_in_our_layout(published: Weights, tmp_path: 
     path = saved(model.state_dict(), tmp_path)
     again = load(RoPEViT, path, arch=dict(SMALL, depth=3), out_indices=(1, 2)).state_dict()
     assert all(torch.equal(x, model.state_dict()[key]) for key, x in again.items())
+
+
+# ---------------------------------------------------------------- windows, scaling, training
+
+
+@torch.no_grad()
+def test_each_window_is_an_image_of_its_own(path: str):
+    windows = dict(window_size=4, window_block_indexes=range(12))
+    model = load(RoPEViT, path, arch=SMALL, **windows).eval()
+    image = torch.randn(1, 3, 64, 128)
+    (whole,) = model(image)
+    for left in (0, 4):
+        (part,) = model(image[..., 16 * left : 16 * (left + 4)])
+        assert relative_error(whole[..., left : left + 4], part) < 2e-6
+
+
+def test_scaling_by_parts_leaves_the_pairs_of_the_time():
+    rope = VideoRoPE(64, 2)
+    rope.set_scaling(RopeScaling((16, 16), 'by_parts'))
+    one, two = (rope(torch.empty(1, 1, 1), (side, side)).angles[-1, 0] for side in (16, 32))
+    assert not one[:10].any() and not two[:10].any() and one[10:].all()
+    row, twice = one[10:20] / 15, two[10:20] / 31  # radians per patch
+    torch.testing.assert_close(row, 10000.0 ** (-torch.arange(10) / 10))
+    assert twice[0] == pytest.approx(row[0].item())  # 2.5 periods over the grid of pre-training
+    torch.testing.assert_close(twice[4:], row[4:] / 2)  # below one
+
+
+def test_normalised_positions_are_not_scaled():
+    with pytest.raises(ValueError, match='cover the same range on every grid'):
+        RoPEViT(dict(SMALL, depth=1), rope_scaling=dict(type='linear'))
+
+
+def test_norms_of_outputs_train_and_freeze_with_the_end():
+    model = RoPEViT(dict(SMALL, depth=3), out_indices=(0, 2))
+    sum(x.square().sum() for x in model(torch.randn(1, 3, 32, 48))).backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.parameters())
+    assert model.layer_of('norm0.weight') == model.layer_of('norm.bias') == 4
+    frozen = RoPEViT(dict(SMALL, depth=3), out_indices=(0, 1), frozen_stages='all').train()
+    assert not any(p.requires_grad for p in frozen.parameters())
+    assert not frozen.norm0.training and not frozen.norm1.training and frozen.norm is None

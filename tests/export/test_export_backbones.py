@@ -45,7 +45,7 @@ def nat(**settings: object) -> Backbone:
 def family(name: str, **settings: object) -> Backbone:
     """A published family of ViTs at a toy size."""
     sizes = dict(embed_dims=16, depth=2, num_heads=2, patch_size=8, img_size=64)
-    return RoPEViT(dict(RoPEViT.ARCHS[name], **sizes), final_norm=True, **settings)
+    return RoPEViT(dict(RoPEViT.ARCHS[name], **sizes), **dict(final_norm=True) | settings)
 
 
 BY_PARTS = dict(type='by_parts')
@@ -77,6 +77,8 @@ IN_ONNX = {
     'mixed': lambda: vit(rope=MIXED, use_ape=True),
     'dinov3': lambda: family('dinov3_small'),
     'eva02': lambda: family('eva02_base'),
+    'sapiens2': lambda: family('sapiens2_0.1b'),
+    'v-jepa': lambda: family('vjepa2_1_base', out_indices=(0, 1), final_norm='default'),
     'windows mixed': lambda: windowed(rope=MIXED),
     'log-axial with bias': lambda: windowed(
         rope=dict(type='LogAxialRoPE'),
