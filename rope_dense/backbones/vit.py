@@ -66,8 +66,8 @@ class RoPEViT(Backbone):
     """ViT of Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024).
 
     Also its baselines, and other ViTs with rotary embedding: DINOv3, LingBot-Vision, EVA-02,
-    Perception Encoder, SAM3's image encoder, timm's; and ResFormer and the plain ViT of the
-    neighbourhood-attention papers, which have none.
+    Perception Encoder, SAM3's image encoder, V-JEPA 2.1, Sapiens2, timm's, and towers of multimodal
+    models; and ResFormer and the plain ViT of the neighbourhood-attention papers, which have none.
 
     Takes images [B, in_channels, height, width] of any size from one patch up and returns one map
     [B, C, height // patch_size, width // patch_size] for each of ``out_indices``; see also

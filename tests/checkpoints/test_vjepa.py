@@ -10,7 +10,8 @@ from helpers.published_meta import NORMED, Weights, vjepa2_1, vjepa2_1_maps
 from helpers.reference import relative_error
 from helpers.small_checkpoints import load, refusal, saved
 from rope_dense.backbones import RoPEViT
-from rope_dense.checkpoints.publishers import find_layout
+from rope_dense.checkpoints import CheckpointError
+from rope_dense.checkpoints.publishers import TARGETS, find_layout
 from rope_dense.rope import VideoRoPE
 from rope_dense.rope.grid import RopeScaling
 
@@ -96,6 +97,14 @@ def test_an_output_without_a_published_norm_is_refused(path: str):
     assert 'missing: norm3.weight, norm3.bias' in refusal(
         RoPEViT, path, arch=SMALL, out_indices=(3, 11)
     )
+
+
+@pytest.mark.parametrize('out_indices', [(11,), (5, 11)])
+def test_timm_has_no_such_model(out_indices: tuple[int, ...]):
+    with torch.device('meta'):
+        weights = RoPEViT('vjepa2_1_base', out_indices=out_indices).state_dict()
+    with pytest.raises(CheckpointError, match='timm has no V-JEPA'):
+        TARGETS['timm'].from_ours(weights)
 
 
 def test_other_depths_are_refused(tmp_path: Path):

@@ -24,6 +24,7 @@ from helpers.foundation import (
     load,
 )
 from helpers.grid import CONFIGS, read
+from helpers.published_meta import sapiens2, vjepa2_1
 from helpers.small_checkpoints import load as load_weights
 from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPEViT
@@ -40,10 +41,14 @@ WEIGHTS = {
     'pe-lang-l': 'hf-hub:timm/vit_pe_lang_large_patch14_448.fb',
     'qwen3-88m': 'hf-hub:timm/qwen3_vit_88m_enc.qwen3_5_0_8b',
     'rice-l': 'hf-hub:DeepGlint-AI/rice-vit-large-patch14-560',
+    'vjepa21': 'https://dl.fbaipublicfiles.com/vjepa2/vjepa2_1_vitb_dist_vitG_384.pt',
+    'sapiens2-01b': 'https://huggingface.co/facebook/sapiens2-pretrain-0.1b/resolve/main/'
+    'sapiens2_0.1b_pretrain.safetensors',
 }
 IN_TIMM = {name: checkpoint.split('/')[1] for name, checkpoint in WEIGHTS.items()}
 IN_TIMM['lingbot'] = 'vit_base_patch16_lingbot.robbyant'
-PREFIX_TOKENS = {'lingbot': 5, 'dinov3': 5, 'qwen3-88m': 0}  # others have one
+# Others have one.
+PREFIX_TOKENS = {'lingbot': 5, 'dinov3': 5, 'qwen3-88m': 0, 'vjepa21': 0, 'sapiens2-01b': 9}
 FROZEN, DETECTORS = ('linear', 'dpt'), ('dino', 'deim')
 SMALL_HEADS = {
     'dino-vitdet': {
@@ -146,10 +151,15 @@ def test_named_weights_fit(
     with torch.device('meta'):
         if family == 'rice-l':
             sizes = dict(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24)
-            weights = transformers.MLCDVisionModel(transformers.MLCDVisionConfig(**sizes))
+            model = transformers.MLCDVisionModel(transformers.MLCDVisionConfig(**sizes))
+            weights = model.state_dict()
+        elif family == 'vjepa21':
+            weights = {'ema_encoder': vjepa2_1(768, 12, hidden=3072)}
+        elif family == 'sapiens2-01b':
+            weights = sapiens2(768, 12, heads=12, shared=range(0))
         else:
-            weights = timm.create_model(IN_TIMM[family].split('.')[0])
-        path = saved(weights.state_dict(), tmp_path)
+            weights = timm.create_model(IN_TIMM[family].split('.')[0]).state_dict()
+        path = saved(weights, tmp_path)
         model = load_weights(RoPEViT, path, **backbone)
     assert bool(model.window_blocks) == (head == 'dino-vitdet')
     # EVA-02's detectors do without the class token.
@@ -161,8 +171,9 @@ def test_named_weights_fit(
 def test_colours_are_those_of_the_weights(timm: ModuleType, name: str) -> None:
     family, preprocessor = head_and_family(name)[1], load(name).model.data_preprocessor
     # EVA-02's authors fine-tune with ImageNet's, which are DINOv3's, not with the pre-training's.
-    # Colours of RICE are CLIP's.
-    others = {'eva02': IN_TIMM['dinov3'], 'rice-l': IN_TIMM['eva02']}
+    # Colours of RICE are CLIP's, of V-JEPA and Sapiens2 ImageNet's.
+    others = {'rice-l': IN_TIMM['eva02']}
+    others |= dict.fromkeys(('eva02', 'vjepa21', 'sapiens2-01b'), IN_TIMM['dinov3'])
     published = others.get(family, IN_TIMM[family])
     settings = timm.models.get_pretrained_cfg(published)
     for given, expected in ((preprocessor.mean, settings.mean), (preprocessor.std, settings.std)):

@@ -79,6 +79,9 @@ IN_ONNX = {
     'eva02': lambda: family('eva02_base'),
     'sapiens2': lambda: family('sapiens2_0.1b'),
     'v-jepa': lambda: family('vjepa2_1_base', out_indices=(0, 1), final_norm='default'),
+    'rice': lambda: family('rice_large'),
+    'qwen3': lambda: family('qwen3_88m'),
+    'pe-lang': lambda: family('pe_lang_large'),
     'windows mixed': lambda: windowed(rope=MIXED),
     'log-axial with bias': lambda: windowed(
         rope=dict(type='LogAxialRoPE'),

@@ -106,7 +106,7 @@ DEIM_X = 'deim/deimv2-x_dinov3-s-plus_4xb8-214k_coco'
 LINEAR_B = 'foundation/linear_dinov3-b_8xb2-40k_ade20k-512x512'
 OTHER_WEIGHTS = {
     name.format(family): base
-    for family in ('qwen3-88m', 'rice-l', 'pe-lang-l')
+    for family in ('qwen3-88m', 'rice-l', 'pe-lang-l', 'vjepa21-b', 'sapiens2-01b')
     for name, base in (
         ('deimv2-x_{}_4xb8-214k_coco', DEIM_X),
         ('linear_{}_8xb2-40k_ade20k-512x512', LINEAR_B),

@@ -37,8 +37,8 @@ class ViTArch:
         mlp_ratio: hidden channels of an MLP over C.
         qkv_bias: bias in the qkv projections; 'qv' for none in the keys.
         rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE``, ``LogAxialRoPE``,
-            ``OffsetAxialRoPE``, ``DirectionRoPE``, ``RasterRoPE`` or a class of your own), or
-            None. Normalised coordinates span each window in window blocks, as in EVA-02's
+            ``OffsetAxialRoPE``, ``VideoRoPE``, ``DirectionRoPE``, ``RasterRoPE`` or a class of your
+            own), or None. Normalised coordinates span each window in window blocks, as in EVA-02's
             detectors, unless they have windows='map'.
         use_ape: learned absolute position embedding. True resizes it (bicubic) to the grid of each
             input, 'bilinear' does so with corners on corners (Qwen3-VL), 'tile' repeats it over

@@ -43,7 +43,7 @@ TO_NAVER = reversed_rows(VIT + SWIN)
 OTHERS = (
     'reg_token',
     'norm_pre.*',
-    'blocks.#.attn.{norm.*,qkv.q_bias,qkv.v_bias}',
+    'blocks.#.attn.{norm.*,q_norm.*,qkv.q_bias,qkv.v_bias}',
     'blocks.#.mlp.{fc1_g,norm}.*',
 )
 

@@ -47,6 +47,8 @@ PACKED: Rows = [  # EVA-02 tiny and small
     (HEAD, None),
     *NAMES,
 ]
+# Starts of the names of architectures.
+NOT_IN_TIMM = {'sam3': 'encoder of SAM3', 'vjepa2_1': 'V-JEPA', 'sapiens2': 'Sapiens2'}
 TO_TIMM, TO_SEPARATE, TO_PACKED = map(reversed_rows, (TIMM, SEPARATE, PACKED))
 
 
@@ -93,8 +95,12 @@ def to_timm_rows(weights: StateDict) -> Rows:
         raise CheckpointError('these are not the weights of a RoPEViT')
     if has(weights, '*.rope.angle_offset'):
         raise CheckpointError('timm has no MLCD or RICE: use --to ours')
-    if (RoPEViT, 'sam3') in nearest_archs(weights):
-        raise CheckpointError('timm has no encoder of SAM3: use --to ours')
+    nearest = [name for kind, name in nearest_archs(weights) if kind is RoPEViT]
+    for start, model in NOT_IN_TIMM.items():
+        if any(name.startswith(start) for name in nearest):
+            raise CheckpointError(f'timm has no {model}: use --to ours')
+    if has(weights, 'norm#.weight'):
+        raise CheckpointError('timm has no ViT with several norms of outputs: use --to ours')
     mlp = mlp_kind(weights)
     if mlp == 'swiglu_norm':
         return TO_SEPARATE
