@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..rope import Coordinates
 from ..rope.frequencies import axis_frequencies
 from ..utils.memo import is_tracing
-from ..utils.sizes import Size
+from ..utils.sizes import Size, larger
 
 TableResize = Literal['bicubic', 'zeros']
 Part = TypeVar('Part', bound=nn.Module)
@@ -261,23 +261,35 @@ def init_transformer(module: nn.Module) -> None:
 
 def resize_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
     """Resize a table [1, H W, C] over a grid: bicubic, no antialiasing, as published."""
-    return interpolate(table, grid, new_grid, 'bicubic', align_corners=False)
-
-
-def resize_aligned(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
-    """Resize a table [1, H W, C] over a grid: bilinear, corners on corners, as in Qwen3-VL."""
-    return interpolate(table, grid, new_grid, 'bilinear', align_corners=True)
-
-
-def interpolate(
-    table: Tensor, grid: Size, new_grid: Size, mode: str, align_corners: bool
-) -> Tensor:
-    """Resize a table [1, H W, C] over a grid, in float32."""
     if not may_differ(grid, new_grid):
         return table
     as_map = table.transpose(1, 2).unflatten(2, grid).float()
-    resized = F.interpolate(as_map, size=new_grid, mode=mode, align_corners=align_corners)
+    resized = F.interpolate(as_map, size=new_grid, mode='bicubic', align_corners=False)
     return resized.flatten(2).transpose(1, 2).to(table.dtype)
+
+
+def resize_aligned(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
+    """Resize a table [1, H W, C] over a grid: bilinear, corners on corners, as in Qwen3-VL.
+
+    As ``torch.nn.functional.interpolate`` with ``align_corners=True``, which cannot be exported for
+    grids that may have one row or column: of these it has the first.
+    """
+    if not may_differ(grid, new_grid):
+        return table
+    as_map = table.unflatten(1, grid).float()  # [1, H, W, C]
+    for dim, side in enumerate(new_grid, start=1):
+        as_map = resize_axis(as_map, dim, side)
+    return as_map.flatten(1, 2).to(table.dtype)
+
+
+def resize_axis(x: Tensor, dim: int, new: int) -> Tensor:
+    """Interpolate linearly along an axis to ``new`` entries, the first and last on the ends."""
+    old, step = x.shape[dim], larger(new - 1, 1)
+    places = torch.arange(new, device=x.device) * (old - 1)  # in entries, times step: exact
+    first = places // step
+    second = (first + 1).clamp(max=old - 1)
+    share = ((places - first * step) / step).view(-1, *[1] * (x.ndim - dim - 1))
+    return torch.lerp(x.index_select(dim, first), x.index_select(dim, second), share)
 
 
 def pad_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
