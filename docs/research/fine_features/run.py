@@ -32,8 +32,9 @@ SEEDS = (0, 1, 2)
 METHODS = ('bilinear', 'attention')
 SIZE, WHOLE = (120, 160), (240, 320)  # pixels that the encoder sees in training; on disk
 SCALE_FACTOR = 5  # patches of 10 pixels to a stride of 2
-NECK_ITERATIONS, NECK_BATCH = 250, 4
-HEAD_IMAGES, HEAD_ITERATIONS, HEAD_BATCH = 60, 400, 8
+ENCODER_ITERATIONS = 150
+NECK_IMAGES, NECK_ITERATIONS, NECK_BATCH, NECK_LR = 100, 300, 2, 1e-3
+HEAD_IMAGES, HEAD_ITERATIONS, HEAD_BATCH = 40, 200, 8
 CLASSES = (
     *('Sky', 'Building', 'Pole', 'Road', 'Pavement', 'Tree', 'SignSymbol', 'Fence', 'Car'),
     *('Pedestrian', 'Bicyclist'),
@@ -57,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     training, tested = (read(args.data_root, name) for name in ('training', 'validation'))
-    tested = Scenes(tested.images[::4], tested.labels[::4])  # frames of one film
+    tested = Scenes(tested.images[::5], tested.labels[::5])  # frames of one film
     for seed in args.seeds:
         encoder = trained_encoder(seed, args.data_root, args.out)
         neck = trained_neck(args.out, encoder, training.images)
@@ -90,6 +91,9 @@ def trained_encoder(seed: int, data_root: Path, out: Path) -> RoPEViT:
         config.val_dataloader = config.val_evaluator = config.val_cfg = None
         config.test_dataloader = config.test_evaluator = config.test_cfg = None
         config.default_hooks.checkpoint = None
+        config.train_cfg.max_iters = ENCODER_ITERATIONS
+        warm_up, descent = config.param_scheduler
+        warm_up.end, descent.T_max = ENCODER_ITERATIONS // 10, ENCODER_ITERATIONS
         config.work_dir, config.randomness = str(out / f'encoder{seed}'), dict(seed=seed)
         config.experiment_name = config.visualizer.name = f'encoder{seed}'
         runner = Runner.from_cfg(config)
@@ -108,11 +112,14 @@ def trained_neck(out: Path, encoder: RoPEViT, images: Tensor) -> FineFeatures:
     if not path.exists():
         set_random_seed(0)
         neck = FineFeatures(2).train()
-        optimizer = torch.optim.AdamW(neck.parameters(), 2e-4, weight_decay=1e-5)
+        optimizer = torch.optim.AdamW(neck.parameters(), NECK_LR, weight_decay=1e-5)
+        step = len(images) // NECK_IMAGES
+        inputs, small, targets = pairs(encoder, images[::step][:NECK_IMAGES])
         losses = []
         for index in range(1, NECK_ITERATIONS + 1):
-            chosen = images[torch.randint(len(images), (NECK_BATCH,))]
-            losses.append((neck(halved(encoder, chosen))[0] - encoder(chosen)[0]).square().mean())
+            chosen = torch.randint(len(inputs), (NECK_BATCH,))
+            (out,) = neck((inputs[chosen], small[chosen]))
+            losses.append((out - targets[chosen]).square().mean())
             optimizer.zero_grad()
             losses[-1].backward()
             optimizer.step()
@@ -130,20 +137,24 @@ def resized(images: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 @torch.no_grad()
-def halved(encoder: RoPEViT, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Features of halved images, and images with 2 pixels for each position of the target."""
-    return encoder(resized(images, SIZE))[0], resized(images, (48, 64))
+def pairs(encoder: RoPEViT, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Features of halved images, images with 2 pixels a side for a position, and features."""
+    inputs, targets = (
+        torch.cat([encoder(image)[0] for image in x.split(1)])
+        for x in (resized(images, SIZE), images)
+    )
+    return inputs, resized(images, (48, 64)), targets
 
 
 @torch.no_grad()
 def print_errors(neck: FineFeatures, encoder: RoPEViT, images: Tensor) -> None:
     """Mean squared errors of the features of images from the features of halved images."""
-    target = encoder(images)[0]
+    inputs, small, targets = pairs(encoder, images)
     for method in METHODS:
         half = FineFeatures(2, method).eval()
         if method == 'attention':
             half.load_state_dict(neck.state_dict())
-        error = (half(halved(encoder, images))[0] - target).square().mean() / target.var()
+        error = (half((inputs, small))[0] - targets).square().mean() / targets.var()
         print(f'relative error of {method}: {error:.4f}', flush=True)
 
 
