@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar, get_args
 
 import torch
@@ -30,17 +29,14 @@ from .archs import (
     ViTArch,
     find_arch,
 )
-from .attention import Place
-from .attention_kinds import build_attention
 from .base import (
     Backbone,
     FrozenStages,
     OutputPrefix,
     WindowPrefix,
-    build_rope,
     check_frozen_stages,
 )
-from .block import Block, build_mlp, recompute
+from .block import Block, recompute
 from .layers import (
     ConvPatchEmbed,
     PatchEmbed,
@@ -48,13 +44,12 @@ from .layers import (
     SineEmbed,
     build_norm,
     init_transformer,
-    linear_rates,
-    module_list,
     resize_aligned,
     resize_grid,
     tile_grid,
     to_map,
 )
+from .vit_blocks import build_blocks
 from .windows import WindowPlan, fitting_side, window_plan
 
 # Learned position embeddings over the grid of an image.
@@ -185,19 +180,8 @@ class RoPEViT(Backbone):
         kind = computed.get(vit_arch.use_ape)
         self.sine_embed = None if kind is None else kind(channels)
         self.norm_pre = build_norm(norm_cfg, channels) if vit_arch.pre_norm else nn.Identity()
-        places = (
-            Place(
-                vit_arch.grid,
-                vit_arch.patch_size,
-                in_windows=index in self.window_blocks,
-                global_prefix=self.global_prefix,
-                index=index,
-                depth=depth,
-            )
-            for index in range(depth)
-        )
-        rates = linear_rates(drop_path_rate, depth)
-        self.blocks = module_list(map(partial(build_block, vit_arch), places, rates))
+        windows = self.window_blocks, self.global_prefix
+        self.blocks = build_blocks(vit_arch, *windows, drop_path_rate)
         self.add_norms(vit_arch)
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)
@@ -377,24 +361,3 @@ class RoPEViT(Backbone):
 def is_norm(name: str) -> bool:
     """Return whether a part of a model is the norm of an output."""
     return re.fullmatch(r'norm\d*', name) is not None
-
-
-def build_block(arch: ViTArch, place: Place, drop_path_rate: float) -> Block:
-    """Build a block of an architecture."""
-    attn = build_attention(
-        arch.attention,
-        place,
-        embed_dims=arch.embed_dims,
-        num_heads=arch.num_heads,
-        qkv_bias=arch.qkv_bias,
-        rope=build_rope(
-            arch.rope, head_dim=arch.embed_dims // arch.num_heads, num_heads=arch.num_heads
-        ),
-        num_prefix_tokens=arch.num_prefix_tokens,
-        norm_cfg=arch.norm_cfg if arch.attn_norm else None,
-        qk_norm=arch.norm_cfg if arch.qk_norm else None,
-    )
-    hidden_dims = int(arch.embed_dims * arch.mlp_ratio)
-    mlp = build_mlp(arch.mlp, arch.embed_dims, hidden_dims, arch.norm_cfg)
-    scale = arch.layer_scale_init_value
-    return Block(attn, mlp, arch.norm_cfg, drop_path_rate, scale, arch.layer_scale_mlp)

@@ -385,7 +385,7 @@ def test_bfloat16_autocast_stays_close():
         (dict(layer_scale_init_value=float('nan')), 'layer_scale_init_value must be .* got nan'),
         (dict(rope=True), 'rope must be None or a dict with a type.* got True'),
         (dict(rope=dict(MIXED, theta='10')), "theta must be a finite number, .* got '10'"),
-        (dict(use_ape=1), r"use_ape must be one of \(True, False, 'tile', .*\), got 1"),
+        (dict(use_ape=1), r"use_ape must be one of \(True, False, 'bilinear', .*\), got 1"),
         (dict(mask_padding=None), 'mask_padding must be .* got None'),
         (
             dict(rope=None, attention=dict(type='DecomposedBias', img_size=8)),

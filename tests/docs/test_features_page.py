@@ -31,6 +31,8 @@ def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ('dinov3_', {16}, {5}, {'all'}),
         ('eva02_', {14, 16}, {1}, {False}),
         ('pe_', {14, 16}, {0, 1}, {False}),
+        ('vjepa2_1_', {16}, {0}, {'separate'}),
+        ('sapiens2_', {16}, {9}, {'all'}),
         ('', {16}, {1}, {False}),
     ],
 )

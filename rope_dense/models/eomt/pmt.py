@@ -16,7 +16,7 @@ from ...backbones.archs import DINOV3, DINOV3_ROPE, ViTArch
 from ...backbones.attention import Place
 from ...backbones.block import Block
 from ...backbones.layers import build_norm, module_list
-from ...backbones.vit import build_block
+from ...backbones.vit_blocks import build_block
 from .queries import MaskQueries, Prediction
 
 # As published, for any encoder; positions are not augmented.

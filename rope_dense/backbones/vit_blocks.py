@@ -1,0 +1,61 @@
+"""The blocks of a plain ViT, from its architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from .archs import ViTArch
+from .attention import Place
+from .attention_kinds import build_attention
+from .base import build_rope
+from .block import Block, build_mlp
+from .layers import linear_rates, module_list
+
+
+def build_blocks(
+    arch: ViTArch, window_blocks: Collection[int], global_prefix: bool, drop_path_rate: float
+) -> Sequence[Block]:
+    """Build all blocks of an architecture.
+
+    Args:
+        arch: the architecture.
+        window_blocks: indexes of the blocks that attend within windows.
+        global_prefix: whether prefix tokens of windows attend to all tokens.
+        drop_path_rate: of the last block; it grows linearly from 0 at the first.
+    """
+    places = [
+        Place(
+            arch.grid,
+            arch.patch_size,
+            in_windows=index in window_blocks,
+            global_prefix=global_prefix,
+            index=index,
+            depth=arch.depth,
+        )
+        for index in range(arch.depth)
+    ]
+    rates = linear_rates(drop_path_rate, arch.depth)
+    return module_list(
+        build_block(arch, place, rate) for place, rate in zip(places, rates, strict=True)
+    )
+
+
+def build_block(arch: ViTArch, place: Place, drop_path_rate: float) -> Block:
+    """Build a block of an architecture."""
+    attn = build_attention(
+        arch.attention,
+        place,
+        embed_dims=arch.embed_dims,
+        num_heads=arch.num_heads,
+        qkv_bias=arch.qkv_bias,
+        rope=build_rope(
+            arch.rope, head_dim=arch.embed_dims // arch.num_heads, num_heads=arch.num_heads
+        ),
+        num_prefix_tokens=arch.num_prefix_tokens,
+        norm_cfg=arch.norm_cfg if arch.attn_norm else None,
+        qk_norm=arch.norm_cfg if arch.qk_norm else None,
+    )
+    hidden_dims = int(arch.embed_dims * arch.mlp_ratio)
+    mlp = build_mlp(arch.mlp, arch.embed_dims, hidden_dims, arch.norm_cfg)
+    scale = arch.layer_scale_init_value
+    return Block(attn, mlp, arch.norm_cfg, drop_path_rate, scale, arch.layer_scale_mlp)
