@@ -22,7 +22,7 @@ from helpers.eomt import close
 from helpers.exported import pixels
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.models.shared_backbone import SharedBackbone
+from rope_dense.models.shared_backbone import SharedBackbone, check_equal_weights, share
 
 sys.path.insert(0, str(Path(__file__).parents[2] / 'benchmarks'))
 
@@ -299,3 +299,18 @@ def test_weights_that_do_not_fit_are_named(tasks: Tasks) -> None:
     swapped = dict(tasks['depth'], checkpoint=tasks['classes']['checkpoint'])
     with pytest.raises(CheckpointError, match='does not fit its config'):
         SharedBackbone(dict(depth=swapped))
+
+
+@torch.no_grad()
+def test_norms_of_outputs_stay_with_their_tasks() -> None:
+    """V-JEPA's: a task has only those of the blocks that it takes."""
+    arch = dict(RoPEViT.ARCHS['vjepa2_1_base'], embed_dims=32, depth=3, num_heads=2)
+    first, other = (RoPEViT(arch, out_indices=indices).eval() for indices in ((0, 2), (1, 2)))
+    torch.nn.init.normal_(other.norm1.weight)
+    other.load_state_dict(first.state_dict(), strict=False)
+    image = torch.randn(1, 3, 48, 64)
+    expected = other(image)
+    check_equal_weights(first, other, ('a.pth', 'b.pth'))
+    share(first, other)
+    assert other.norm is first.norm and not hasattr(other, 'norm0')
+    assert all(torch.equal(x, y) for x, y in zip(other(image), expected, strict=True))
