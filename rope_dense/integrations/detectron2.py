@@ -22,7 +22,14 @@ from ..utils.validation import check_integer, refuse
 # Parameters that the pre-training does not decay, as ``optimizer.params.overrides`` takes them.
 NO_WEIGHT_DECAY = {
     name: {'weight_decay': 0.0}
-    for name in ('pos_embed', 'cls_token', 'reg_token', 'relative_position_bias_table', 'freqs')
+    for name in (
+        'pos_embed',
+        'cls_token',
+        'reg_token',
+        'relative_position_bias_table',
+        'freqs',
+        'angle_offset',
+    )
 }
 EMBEDDING = re.compile(r'\.(patch_embed|norm_pre)\.|\.(pos_embed|cls_token|reg_token)$')
 BLOCK = re.compile(r'\.(layers\.(?P<stage>\d+)\.)?(blocks\.(?P<block>\d+)|downsample)\.')

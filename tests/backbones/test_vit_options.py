@@ -476,7 +476,7 @@ ATTENTIONS = {
     'elu': dict(attention=dict(type='LinearAttention', kernel='elu')),
     'cosine': dict(attention=dict(type='LinearAttention', kernel='cosine')),
 }
-APES = (False, True, 'tile', 'sine', 'sine_conv')
+APES = (False, True, 'bilinear', 'tile', 'sine', 'sine_conv')
 WINDOWS = dict(window_size=3, window_block_indexes=(0,))
 
 

@@ -162,10 +162,12 @@ def test_learning_rates_are_those_of_the_layers(
 
 
 def test_parameters_without_weight_decay_exist(d2: ModuleType) -> None:
-    models = [backbones.RoPEViT(**EVERY_TOKEN), backbones.RoPESwin(**SWIN)]
+    offset = dict(EVERY_TOKEN, rope=dict(type='OffsetAxialRoPE'))
+    models = [*(backbones.RoPEViT(**x) for x in (EVERY_TOKEN, offset)), backbones.RoPESwin(**SWIN)]
     leaves = {n.rpartition('.')[2] for model in models for n, _ in model.named_parameters()}
     tables = {name for name in POSITION_NAMES if not name.startswith('rel_pos')}
-    assert set(d2.NO_WEIGHT_DECAY) == leaves & (tables | {'cls_token', 'reg_token', 'freqs'})
+    of_rope = {'freqs', 'angle_offset'}
+    assert set(d2.NO_WEIGHT_DECAY) == leaves & (tables | {'cls_token', 'reg_token'} | of_rope)
     assert all(value == {'weight_decay': 0.0} for value in d2.NO_WEIGHT_DECAY.values())
 
 
