@@ -26,8 +26,11 @@ COLOURS = {
     'rope_reg1': HALF,
     'rope_reg4': CLIP,
     'eva02_': CLIP,
+    'mlcd_': CLIP,
+    'rice_': CLIP,
+    'qwen3_': HALF,
 }
-WINDOWS = {'pe_spatial': 32, 'sam3': 24}  # tokens of a side; others 16
+WINDOWS = {'pe_spatial': 32, 'pe_lang': 32, 'sam3': 24}  # tokens of a side; others 16
 
 
 @dataclass(frozen=True)
