@@ -140,7 +140,7 @@ def positions_text(model: nn.Module) -> str:
         if isinstance(part, RotaryEmbedding):
             ropes.setdefault(repr(part), []).append(num_parameters(part))
     texts = [
-        f'{text} in {len(sizes)} blocks, {sum(sizes):,d} learned frequencies'
+        f'{text} in {len(sizes)} blocks, {sum(sizes):,d} learned parameters'
         for text, sizes in ropes.items()
     ]
     for pattern, name in POSITIONS.items():

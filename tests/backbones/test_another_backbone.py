@@ -117,7 +117,7 @@ def test_a_sweep() -> None:
 def test_a_recipe() -> None:
     model = Model()
     assert windows_text(model) == '2 x 2 tokens in blocks 0, 1; global attention in 2'
-    assert 'in 3 blocks, 48 learned frequencies' in positions_text(model)
+    assert 'in 3 blocks, 48 learned parameters' in positions_text(model)
     model.backbone.set_rope_scaling(dict(type='linear'))
     assert "scaled by {'type': 'linear'}" in positions_text(model)
     model.backbone.set_window_size(None)

@@ -104,7 +104,7 @@ def test_numbers_of_a_flagship(print_recipe: Main, capsys: pytest.CaptureFixture
     assert print_recipe([str(CONFIGS / 'dino_vitdet_rope_mixed.py')]) == 0
     out = capsys.readouterr().out
     actual = sections(out)
-    assert 'window' not in actual['position'] and '9,216 learned frequencies' in actual['position']
+    assert 'window' not in actual['position'] and '9,216 learned parameters' in actual['position']
     assert 'in blocks 0, 1, 3, 4, 6, 7, 9, 10; global attention in 2, 5, 8, 11' in actual['windows']
     rows = {line.split()[0]: line.split()[1:] for line in found_rows(out)}
     assert rows['neck.0/decay'][:3] == ['x', '0.1', '0.0001']
