@@ -173,8 +173,9 @@ class Guidance(nn.Module):
     def forward(self, image: Tensor, size: Size) -> Tensor:
         """Rotated guidance [B, 4 D, H, W] of images [B, 3, height, width] for ``size``, (H, W)."""
         x = shrunk(image.to(next(self.parameters()).dtype), size)
-        x = torch.cat([self.encoder(x), self.sem_encoder(x)], 1)  # [B, 4 D, height', width']
-        x = average(x, size).flatten(2).transpose(1, 2)  # [B, H W, 4 D]
+        stacks = self.encoder, self.sem_encoder  # each averaged before the next is in memory
+        x = torch.cat([average(stack(x), size) for stack in stacks], 1)  # [B, 4 D, H, W]
+        x = x.flatten(2).transpose(1, 2)  # [B, H W, 4 D]
         x = x.unflatten(-1, (1, HEADS, -1))  # [B, H W, 1, 4, D]
         x = rotate_packed(x, self.rope(x, size)).flatten(2)
         return x.transpose(1, 2).unflatten(2, size)

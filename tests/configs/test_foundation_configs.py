@@ -94,6 +94,12 @@ SMALL_HEADS = {
         'decode_head.in_channels': 32,
         'decode_head.num_classes': 6,
     },
+    'linear-fine': {
+        'data_preprocessor.size': (112, 112),
+        'decode_head.in_channels': 32,
+        'decode_head.num_classes': 6,
+        'neck.init_cfg': None,
+    },
     'dpt': {
         'backbone.out_indices': (0, 1, 2, 3),
         'data_preprocessor.size': (112, 112),
@@ -147,7 +153,7 @@ def test_named_weights_fit(
 ) -> None:
     (head, family), backbone = head_and_family(name), load(name).model.backbone
     assert backbone.pop('init_cfg') == dict(type='Pretrained', checkpoint=WEIGHTS[family])
-    assert backbone.pop('type') == 'RoPEViT'
+    assert backbone.pop('type') == ('RoPEViTWithImage' if head == 'linear-fine' else 'RoPEViT')
     with torch.device('meta'):
         if family == 'rice-l':
             sizes = dict(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24)
@@ -198,7 +204,8 @@ def test_images_are_whole_patches(name: str) -> None:
 def test_what_is_not_frozen_is_trained(name: str) -> None:
     model, wrapper = build_offline(name), load(name).optim_wrapper
     groups = build_optim_wrapper(model, wrapper).optimizer.param_groups
-    frozen = list(model.backbone.parameters()) if name.startswith(FROZEN) else []
+    parts = [model.backbone, getattr(model, 'neck', nn.Identity())]
+    frozen = [x for part in parts for x in part.parameters() if name.startswith(FROZEN)]
     expected = len(list(model.parameters())) - len(frozen)
     assert sum(len(group['params']) for group in groups) == expected > 0
 
@@ -251,7 +258,8 @@ def test_loss_and_backward(name: str) -> None:
     without = {key for key, param in model.named_parameters() if not has_gradient(param.grad)}
     in_backbone = {key for key, _ in model.named_parameters() if key.startswith('backbone.')}
     if name.startswith(FROZEN):
-        assert without == in_backbone
+        in_neck = {key for key, _ in model.named_parameters() if key.startswith('neck.')}
+        assert without == in_backbone | in_neck
     else:
         assert not without & in_backbone
     side = data['inputs'].shape[-1]

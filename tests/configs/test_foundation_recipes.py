@@ -46,7 +46,7 @@ def test_maps_and_their_norm_are_the_authors(name: str) -> None:
 def test_every_parameter_has_its_learning_rate_and_decay(name: str) -> None:
     """Frozen ones are in no group; the others decay from block to block as the sources say."""
     cfg, model, (head, family) = load(name), build_offline(name), head_and_family(name)
-    frozen = head in ('linear', 'dpt')
+    frozen = head in ('linear', 'linear-fine', 'dpt')
     base = cfg.optim_wrapper.optimizer
     actual = {
         id(param): (group['lr'] / base.lr, group['weight_decay'] / base.weight_decay)
@@ -54,7 +54,7 @@ def test_every_parameter_has_its_learning_rate_and_decay(name: str) -> None:
         for param in group['params']
     }
     for key, param in model.named_parameters():
-        if frozen and key.startswith('backbone.'):
+        if frozen and key.startswith(('backbone.', 'neck.')):
             assert not param.requires_grad and id(param) not in actual, key
             continue
         rate = LAYER_DECAY.get((head, family), 1.0) ** (13 - layer(key))

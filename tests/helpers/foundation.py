@@ -59,6 +59,12 @@ LINEAR = ADE20K | {
     # A hue of (-0.5, 0.5) turns of the circle, which OpenCV divides in 180.
     'train_dataloader.dataset.pipeline.5': dict(type='PhotoMetricDistortion', hue_delta=90),
 }
+FINE = LINEAR | {
+    'model.backbone.type': 'RoPEViTWithImage',
+    'model.neck.type': 'FineFeatures',
+    'model.neck.scale_factor': 4,
+    'model.neck.frozen': True,
+}
 DPT = LINEAR | {
     'model.backbone.output_prefix': 'cls',
     'model.decode_head.type': 'DPTHead',
@@ -88,6 +94,7 @@ WINDOWS = {
 }
 RECIPES: dict[str, dict[str, object]] = {
     'linear_dinov3-b_8xb2-40k_ade20k-512x512': LINEAR,
+    'linear-fine_dinov3-b_8xb2-40k_ade20k-512x512': FINE,
     'dpt_dinov3-b_8xb2-40k_ade20k-512x512': DPT,
     'upernet_dinov3-b_8xb2-160k_ade20k-512x512': UPERNET | {'optim_wrapper.optimizer.lr': 5e-5},
     'upernet_lingbot-b_8xb2-160k_ade20k-512x512': UPERNET | {'optim_wrapper.optimizer.lr': 5e-5},
@@ -159,6 +166,7 @@ FINAL_NORM = {
 # By head and family: the blocks whose maps it takes, of 12.
 MAPS = {
     ('linear', 'dinov3'): (11,),
+    ('linear-fine', 'dinov3'): (11,),
     ('dpt', 'dinov3'): (2, 5, 8, 11),
     ('upernet', 'dinov3'): (2, 5, 8, 11),
     ('upernet', 'lingbot'): (2, 5, 8, 11),
