@@ -2,7 +2,8 @@
 
     OMP_NUM_THREADS=1 python docs/research/fine_features/run.py --data-root FOLDER --out FOLDER
 
-Weights go to OUT, results to results.csv beside this file, a row for each seed and method.
+Weights go to OUT, results to results.csv beside this file, a row for each seed and method, and
+errors of the neck to errors.csv.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rope_dense.models.fine_features import FineFeatures
 from rope_dense.utils.atomic_write import atomic_write
 
 CONFIG = Path(__file__).parents[3] / 'configs/research/study/linear_vit_rope_mixed_camvid.py'
-RESULTS = Path(__file__).with_name('results.csv')
+RESULTS, ERRORS = (Path(__file__).with_name(f'{name}.csv') for name in ('results', 'errors'))
 SEEDS = (0, 1, 2)
 METHODS = ('bilinear', 'attention')
 SIZE, WHOLE = (120, 160), (240, 320)  # pixels that the encoder sees in training; on disk
@@ -62,15 +63,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     for seed in args.seeds:
         encoder = trained_encoder(seed, args.data_root, args.out)
         neck = trained_neck(args.out, encoder, training.images)
-        if seed == 0:
-            print_errors(neck, encoder, tested.images)
+        if not ERRORS.exists():
+            for row in errors(neck, encoder, tested.images):
+                append(ERRORS, row)
         for method in METHODS:
+            if (str(seed), method) in finished():
+                continue
             started = time.process_time()
             row = dict(seed=seed, method=method)
             row |= test(seed, method, encoder, neck, training, tested)
             row['cpu_seconds'] = round(time.process_time() - started)
-            append(row)
-            print(row, flush=True)
+            append(RESULTS, row)
+
+
+def finished() -> set[tuple[str, str]]:
+    """Seeds and methods with a row of results."""
+    if not RESULTS.exists():
+        return set()
+    with RESULTS.open() as file:
+        return {(row['seed'], row['method']) for row in csv.DictReader(file)}
 
 
 def read(data_root: Path, split: str) -> Scenes:
@@ -147,15 +158,15 @@ def pairs(encoder: RoPEViT, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @torch.no_grad()
-def print_errors(neck: FineFeatures, encoder: RoPEViT, images: Tensor) -> None:
-    """Mean squared errors of the features of images from the features of halved images."""
+def errors(neck: FineFeatures, encoder: RoPEViT, images: Tensor) -> Iterator[dict]:
+    """Errors of the features of images, from features of halved images, over their variance."""
     inputs, small, targets = pairs(encoder, images)
     for method in METHODS:
         half = FineFeatures(2, method).eval()
         if method == 'attention':
             half.load_state_dict(neck.state_dict())
         error = (half((inputs, small))[0] - targets).square().mean() / targets.var()
-        print(f'relative error of {method}: {error:.4f}', flush=True)
+        yield dict(method=method, error=round(error.item(), 4))
 
 
 @torch.no_grad()
@@ -238,9 +249,10 @@ def grown(x: Tensor) -> Tensor:
     return F.max_pool2d(x[:, None], 2 * TOLERANCE + 1, 1, TOLERANCE)
 
 
-def append(row: dict) -> None:
-    new = not RESULTS.exists()
-    with RESULTS.open('a', newline='') as file:
+def append(path: Path, row: dict) -> None:
+    print(row, flush=True)
+    new = not path.exists()
+    with path.open('a', newline='') as file:
         writer = csv.DictWriter(file, row, lineterminator='\n')
         if new:
             writer.writeheader()
