@@ -43,7 +43,9 @@ def vit_settings(random: Random) -> tuple[dict, int]:
         mask_padding=choice((True, False)),
         qkv_bias=choice((True, False)),
         layer_scale_init_value=choice((None, 0.5)),
-        final_norm=choice((False, True, 'all')),
+        layer_scale_mlp=choice((True, False)),
+        qk_norm=choice((True, False)),
+        final_norm=choice((False, True, 'all', 'separate')),
         out_indices=sorted({random.randrange(depth), depth - 1}),
         with_cp=choice((True, False)),
     )
@@ -130,7 +132,9 @@ def rope_settings(random: Random) -> dict | None:
     log_axial = dict(type='LogAxialRoPE', low=choice((1.0, 3.0)), axes=choice(('xy', 'yx')))
     mixed = dict(type='MixedRoPE', theta=choice((10.0, 100.0)))
     raster = dict(type='RasterRoPE', learned=choice((True, False)), pair_layout=layout)
-    return choice((None, axial | common, axial | common, mixed | common, log_axial, raster))
+    video = dict(type='VideoRoPE', factor=choice((1.0, 7.5)))
+    others = log_axial, raster, video | common
+    return choice((None, axial | common, axial | common, mixed | common, *others))
 
 
 def scaling_settings(random: Random, rope: dict | None) -> dict | None:

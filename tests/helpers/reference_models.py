@@ -107,10 +107,11 @@ def vit(settings: dict, weights: Weights, image: Tensor) -> list[Tensor]:
         )
         if index in settings['out_indices']:
             out = x[copies * num_prefix :].unflatten(0, grid)
-            if settings['final_norm'] == 'all' or (
-                settings['final_norm'] and index == arch['depth'] - 1
-            ):
+            last, norm = index == arch['depth'] - 1, settings['final_norm']
+            if norm == 'all' or (norm and last):
                 out = layer_norm(part(weights, 'norm'), out, 1e-6)
+            elif norm == 'separate':
+                out = layer_norm(part(weights, f'norm{index}'), out, 1e-6)
             outs.append(out.permute(2, 0, 1))
     return outs
 
@@ -305,6 +306,9 @@ def attention(
         x = torch.stack([zero if n is None else y[n] for n in group.tokens])
         qkv = linear(weights, 'qkv', x).unflatten(-1, (3, heads, -1))
         q, k, v = qkv.unbind(1)  # [S, h, D]
+        if 'q_norm.weight' in weights:
+            q = layer_norm(part(weights, 'q_norm'), q, 1e-6)
+            k = layer_norm(part(weights, 'k_norm'), k, 1e-6)
         if freqs is not None:
             angles = torch.stack(
                 [angle(freqs, settings['rope'], p, place) for p in group.positions]
@@ -400,6 +404,12 @@ def frequencies(rope: dict, weights: Weights, heads: int, head_dim: int, place: 
         series = torch.tensor([theta ** (-t / pairs) for t in range(pairs)], dtype=torch.float64)
         series = series.expand(heads, -1) if learned is None else learned
         return torch.stack([series, place.grid[1] * series])
+    if kind == 'VideoRoPE':
+        pairs, theta = head_dim // 6, rope.get('theta', 10000.0)
+        series = [rope['factor'] * theta ** (-t / pairs) for t in range(pairs)]
+        none = [0.0] * pairs
+        rows = torch.tensor([none + none + series, none + series + none], dtype=torch.float64)
+        return rows[:, None].expand(-1, heads, -1)
     rope = (LOG_AXIAL if kind == 'LogAxialRoPE' else {}) | rope
     count = head_dim // (4 * rope.get('k_rope', 1))  # for each axis
     shared = rope.get('shared', True)

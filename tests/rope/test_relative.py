@@ -14,6 +14,7 @@ from rope_dense.rope import (
     RasterRoPE,
     Rotary,
     RotaryEmbedding,
+    VideoRoPE,
     rotate,
 )
 from rope_dense.rope.embeddings import linear_angles
@@ -32,6 +33,7 @@ EMBEDDINGS: dict[str, Callable[..., RotaryEmbedding]] = {
     'golden': DirectionRoPE,
     'simplex': lambda *args, **kw: DirectionRoPE(*args, directions='simplex', **kw),
     'mixed': MixedRoPE,
+    'video': VideoRoPE,
     'raster': RasterRoPE,
     'raster, learned': lambda *args, **kw: RasterRoPE(*args, learned=True, **kw),
 }
