@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class ImageDepthDataset(BaseSegDataset):
 
     Args:
         part: 'train' or 'val' for that part of the images by a hash of their names.
+        channels: names of channels that are files of their own, see ``Kind``.
         **settings: of ``BaseSegDataset``, without its suffixes; ``ann_file`` is a list of names.
 
     Raises:
@@ -43,15 +45,17 @@ class ImageDepthDataset(BaseSegDataset):
 
     METAINFO = dict(classes=(), palette=())
 
-    def __init__(self, part: str | None = None, **settings: Any) -> None:
-        self.part = part
+    def __init__(
+        self, part: str | None = None, channels: Sequence[str] = (), **settings: Any
+    ) -> None:
+        self.part, self.kind = part, replace(DEPTH, channels=tuple(channels))
         super().__init__(**settings)
 
     def load_data_list(self) -> list[dict]:
         images, maps = (Path(self.data_prefix[name]) for name in ('img_path', 'depth_map_path'))
         return [
             dict(img_path=str(image), depth_map_path=str(depth), seg_fields=[])
-            for image, depth in match(images, maps, DEPTH).pairs(self.ann_file, self.part)
+            for image, depth in match(images, maps, self.kind).pairs(self.ann_file, self.part)
         ]
 
 

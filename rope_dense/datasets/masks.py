@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class ImageMaskDataset(BaseSegDataset):
         void: numbers in the masks that are neither trained nor evaluated. 255 is one, unless it is
             the value of a class.
         part: 'train' or 'val' for that part of the images by a hash of their names.
+        channels: names of channels that are files of their own, see ``Kind``.
         **settings: of ``BaseSegDataset``, without its suffixes; ``ann_file`` is a list of names.
 
     Raises:
@@ -42,9 +44,11 @@ class ImageMaskDataset(BaseSegDataset):
         values: Sequence[int] | None = None,
         void: Sequence[int] = (),
         part: str | None = None,
+        channels: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         self.values, self.void, self.part = values, tuple(void), part
+        self.kind = replace(MASKS, channels=tuple(channels))
         super().__init__(**settings)
 
     def load_data_list(self) -> list[dict]:
@@ -58,7 +62,7 @@ class ImageMaskDataset(BaseSegDataset):
                 reduce_zero_label=False,
                 seg_fields=[],
             )
-            for image, mask in match(images, masks, MASKS).pairs(self.ann_file, self.part)
+            for image, mask in match(images, masks, self.kind).pairs(self.ann_file, self.part)
         ]
 
 

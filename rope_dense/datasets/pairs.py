@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .images.band_files import ARRAY
+from .images.band_files import ARRAY, is_first
 from .labels.files import IMAGE_SUFFIXES, Images, list_files, numbered_lines, suffixes_in
 from .labels.objects import EXAMPLES, Labels, Report
 from .labels.splits import is_for_validation
@@ -33,6 +33,8 @@ class Kind:
         images, maps: common names of the folders of both, in lower case.
         words: before or behind the name of the image, as in 'a_mask.png'.
         others: words of files that belong to the image and are something else.
+        channels: names of channels that are files of their own: images are the files of the first,
+            and maps may have their names without it.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Kind:
     maps: tuple[str, ...]
     words: tuple[str, ...]
     others: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
 
 
 IMAGES = ('images', 'image', 'imgs', 'img', 'jpegimages', 'leftimg8bit', 'image_2', 'input')
@@ -179,8 +182,9 @@ def match(folder: Path, maps: Path, kind: Kind) -> Match:
         ValueError: an image has two maps, or there are only files that are something else.
     """
     files, candidates = list_files(folder, IMAGE_SUFFIXES), list_files(maps, kind.suffixes)
-    if not files and kind is MASKS:
+    if not files and kind.name == MASKS.name:
         files = list_files(folder, (ARRAY,))  # of any number of channels
+    files = [file for file in files if is_first(file, kind.channels)]
     if folder == maps:
         candidates = maps_among(files, candidates, kind)
         apart = {*candidates}
@@ -215,7 +219,8 @@ def with_maps(found: Match, candidates: Sequence[Path], by_name: bool = False) -
         by_name: without the folders of the candidates.
     """
     images, kind = found.images, found.kind
-    short = {without(stem, IMAGE_WORDS): file for stem, file in images.items()}
+    words = *IMAGE_WORDS, *map(re.escape, kind.channels)
+    short = {without(stem, words): file for stem, file in images.items()}
     stems = {file: file.stem if by_name else stem_of(file, found.maps) for file in candidates}
     used = {file: stem for file, stem in stems.items() if not is_other(stem, images, kind)}
     if candidates and not used:

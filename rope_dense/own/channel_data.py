@@ -59,13 +59,13 @@ def check_headers(own: Own, images: Sequence[Path], load: dict[str, Any]) -> Non
 
 
 def names_in(names: Sequence[str], file: Path, header: BandHeader) -> list[str] | None:
-    """The names if they are names of bands of a file; None if none of them is.
+    """The names if they are names of bands of a file; None if the file has other names, or none.
 
     Raises:
-        ValueError: some of them are.
+        ValueError: some of them are, or there are more bands.
     """
     absent = [name for name in names if not header.find(name)]
-    if len(absent) == len(names):
+    if len(absent) == len(names) and (header.bands == len(names) or not any(header.names)):
         return None
     if absent:
         raise ValueError(

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ..datasets.classes import CLASSES_FILE, Colour, distinct_colour, read_classes
+from ..datasets.images.band_files import ARRAY, is_first
 from ..datasets.labels.canonical import CanonicalSplit, as_canonical, check_left_out
 from ..datasets.labels.coco import COCO
 from ..datasets.labels.coco_files import CocoFile, best_file, candidates, head
 from ..datasets.labels.coco_images import coco_labels, split_images
+from ..datasets.labels.files import IMAGE_SUFFIXES, list_files
 from ..datasets.labels.folders import find_labels
 from ..datasets.labels.objects import LabelFolder
 from ..datasets.labels.splits import WORDS
@@ -82,6 +84,8 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
     folder = label_folder(own)
     if not folder.classes and folder.format.name in UNLISTED:
         folder = replace(folder, classes=listed)
+    if own.separate_files:
+        folder = of_first_channel(folder, own.channel_names)
     splits, text = as_canonical(
         folder, CONVERTED, own.classes, oriented=oriented, outlines=outlines
     )
@@ -138,6 +142,17 @@ def label_folder(own: OwnObjects) -> LabelFolder:
     path = splits['train'].source
     splits, split_by = split_images(CocoFile(path, head(path)['images']), splits['train'])
     return LabelFolder(COCO, splits, f'{split_by}, of {path.name}')
+
+
+def of_first_channel(folder: LabelFolder, names: Sequence[str]) -> LabelFolder:
+    """The labels of the images that are files of the first of several channels."""
+    splits = {}
+    for split, labels in folder.splits.items():
+        files = list_files(labels.images, (*IMAGE_SUFFIXES, ARRAY))
+        stems = labels.names or map(labels.path_of, files)
+        first = frozenset(stem for stem in stems if is_first(labels.images / stem, names))
+        splits[split] = replace(labels, names=first)
+    return replace(folder, splits=splits)
 
 
 def usual_file(root: Path, split: str) -> str | None:

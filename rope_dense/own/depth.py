@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,14 +56,16 @@ def find_depth(own: OwnDepth) -> OwnData:
         ValueError: folders are not there, or images have no depth map.
     """
     check_root(own)
-    splits, by = find_pairs(own.root, DEPTH, dict(train=own.train, val=own.val))
-    images, text = count_pairs(own.root, splits, by, DEPTH)
+    kind = replace(DEPTH, channels=own.separate_names)
+    splits, by = find_pairs(own.root, kind, dict(train=own.train, val=own.val))
+    images, text = count_pairs(own.root, splits, by, kind)
+    channels = dict(channels=[*own.separate_names]) if own.separate_files else {}
     files = {
-        split: dict(data_root=str(own.root), **folders.settings('depth_map_path'))
+        split: dict(data_root=str(own.root), **folders.settings('depth_map_path'), **channels)
         for split, folders in splits.items()
     }
     first, *more = text.splitlines()
-    pairs = splits['train'].pairs(own.root, DEPTH)
+    pairs = splits['train'].pairs(own.root, kind)
     text = '\n'.join([f'{first}; {described(pairs, own.unit)}', *more])
     return OwnData(files, (), (), images, text)
 

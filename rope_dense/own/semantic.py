@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..datasets.class_numbers import CLASS_NUMBERS, find_class_numbers
@@ -75,11 +76,15 @@ def find_semantic(own: OwnSemantic) -> OwnData:
     splits = {split: PairFolders(f'images/{split}', f'masks/{split}') for split in WORDS}
     images, text = 1, ''
     if own.root.is_dir():  # before classes.txt, which a wrong folder lacks, too
-        splits, by = find_pairs(own.root, MASKS, dict(train=own.train, val=own.val))
-        images, text = count_pairs(own.root, splits, by, MASKS)
+        kind = replace(MASKS, channels=own.separate_names)
+        splits, by = find_pairs(own.root, kind, dict(train=own.train, val=own.val))
+        images, text = count_pairs(own.root, splits, by, kind)
     classes, palette, numbers = trained_classes(own)
+    channels = dict(channels=[*own.separate_names]) if own.separate_files else {}
     files = {
-        split: dict(data_root=str(own.root), **folders.settings('seg_map_path'), **numbers)
+        split: dict(
+            data_root=str(own.root), **folders.settings('seg_map_path'), **numbers, **channels
+        )
         for split, folders in splits.items()
     }
     return OwnData(files, classes, palette, images, text)

@@ -47,8 +47,8 @@ class Own:
         report: write the report of the best checkpoint after training (docs/report.md).
         max_value: value that is white in 16-bit images, such as 4095; None for the range that the
             files name or use (``range_of``).
-        channels: of images that are not red, green and blue alone: their number, a name for each
-            band of the files, or the numbers of the bands to use, from 1 (docs/channels.md).
+        channels: of images that are not red, green and blue alone: their number, names of bands, or
+            the numbers of the bands to use, from 1 (docs/channels.md).
         separate_files: whether each channel is a file of its own, whose path has the channel's name
             where the path of the image has the name of the first.
         mean, std: of each channel; None to compute them from a sample of the training images.
@@ -117,6 +117,11 @@ class Own:
     def channel_names(self) -> list[str]:
         """A name for each of ``channels``; none of pictures."""
         return names_of(self.channels)
+
+    @property
+    def separate_names(self) -> tuple[str, ...]:
+        """The names of channels that are files of their own; none of other images."""
+        return tuple(self.channel_names) if self.separate_files else ()
 
     @property
     def vit(self) -> OwnBackbone:

@@ -153,6 +153,12 @@ def test_a_band_that_is_not_there_is_named_with_its_file(writable: Path) -> None
     assert f'{file}: 3 bands, there is no band 4' in refusal(writable, channels=[4, 1])
 
 
+def test_bands_without_the_setting_are_no_pictures(writable: Path) -> None:
+    file = files_of(writable)[0]
+    write_bands(file, np.tile(read_bands(file)[0], 3))
+    assert f'{file}: 12 bands of uint16, no picture' in refusal(writable, channels=None)
+
+
 def test_constant_channels_are_named(writable: Path) -> None:
     files = files_of(writable)
     blue = np.array([1, 1, 0, 1], np.uint16)
@@ -239,6 +245,42 @@ def test_a_file_for_each_channel_is_the_same(data: Path, tmp_path: Path) -> None
     (lost,) = (folder / 'images' / 'val' / 'heat').glob('*0.tif')
     lost.unlink()
     assert f'{lost}: cannot be read' in refusal(folder, separate_files=True)
+
+
+def in_one_folder(data: Path, folder: Path, labels: str) -> Path:
+    """The data as scene0_red.tif, scene0_heat.tif ...; masks scene0.png, or scene0_red.txt."""
+    for split in ('train', 'val'):
+        for name in ('images', labels):
+            (folder / name / split).mkdir(parents=True)
+        for index, file in enumerate(files_of(data, split)):
+            pixels, scene = read_bands(file)[0], f'scene{index}'
+            for channel, name in enumerate(NAMES):
+                place = folder / 'images' / split / f'{scene}_{name}.tif'
+                write_bands(place, pixels[..., [channel]])
+            if labels == 'masks':
+                mask = data / 'masks' / split / f'{file.stem}.png'
+                (folder / 'masks' / split / f'{scene}.png').symlink_to(mask)
+            else:
+                text = f'{index % 2} 0.5 0.5 0.3 0.3\n'
+                (folder / 'labels' / split / f'{scene}_red.txt').write_text(text)
+    (folder / 'classes.txt').write_text('warm\ncold\n' if labels == 'labels' else 'a\nwarm\ncold\n')
+    return folder
+
+
+@pytest.mark.parametrize('task, labels', [('semantic', 'masks'), ('realtime', 'labels')])
+def test_files_of_all_channels_may_be_in_one_folder(
+    data: Path, tmp_path: Path, task: str, labels: str
+) -> None:
+    folder = in_one_folder(data, tmp_path / 'x', labels)
+    settings = dict(classes=None) if task == 'semantic' else {}
+    cfg = load(folder, task, separate_files=True, **settings)
+    expected = load(data, task).model.data_preprocessor
+    assert cfg.model.data_preprocessor.mean == expected.mean
+    assert 'without' not in cfg.own_data
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        dataset = Runner.build_dataloader(cfg.test_dataloader, seed=0).dataset
+    assert len(dataset) == 2
+    assert dataset[0]['inputs'].shape[0] == 4
 
 
 def test_arrays_are_images_of_masks(data: Path, tmp_path: Path) -> None:

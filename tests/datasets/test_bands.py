@@ -12,7 +12,7 @@ from mmdet.structures.bbox import HorizontalBoxes
 from mmengine.registry import MODELS
 
 from rope_dense.datasets.dense.mosaic import AffineMosaic
-from rope_dense.datasets.images.band_files import band_header
+from rope_dense.datasets.images.band_files import band_header, is_first
 from rope_dense.datasets.images.bands import BandJitter, IgnoreNoData, LoadBands, picture, shrink
 from rope_dense.engine.runner import LoadError, NamingPipeline
 
@@ -75,6 +75,21 @@ def test_chosen_bands_and_files_of_single_bands(tmp_path):
         write(tmp_path / 'red' / f'a_{name}.tif', pixels[..., [index]])
     loaded = load(tmp_path / 'red' / 'a_red.tif', 2, names=['red', 'nir'])
     assert np.array_equal(loaded['img'], pixels[..., :2])
+
+
+@pytest.mark.parametrize(
+    'path, first',
+    [
+        ('red/x.tif', True),
+        ('x_infrared.tif', False),  # the longer of two names
+        ('red/x_nir.tif', False),  # the last
+        ('nir/x_red.tif', True),
+        ('x.tif', False),
+    ],
+)
+def test_the_name_in_a_path_says_the_channel(path, first):
+    assert is_first(Path(path), ['red', 'infrared', 'nir']) == first
+    assert is_first(Path(path), [])
 
 
 def test_missing_values_are_filled_and_have_no_labels(tmp_path):

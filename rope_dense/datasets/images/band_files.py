@@ -187,6 +187,18 @@ def open_bands(path: Path) -> BandFile:
     return ArrayFile(path) if path.suffix.lower() == ARRAY else RasterFile(path)
 
 
+def is_first(path: Path, names: Sequence[str]) -> bool:
+    """Whether a file has the first channel, where each channel is in a file of its own.
+
+    Args:
+        names: of the channels; the last of them in the path says which one it is, and the longest
+            of two that end there ('red' and 'infrared'). Without names every file is an image.
+    """
+    places = [(str(path).rfind(name) + len(name), len(name), name) for name in names]
+    found = [place for place in places if place[0] >= place[1]]
+    return not names or bool(found and max(found)[2] == names[0])
+
+
 def read_bands(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Pixels and missing values of a whole file, see ``BandFile.read``."""
     with closing(open_bands(path)) as file:

@@ -133,7 +133,7 @@ class LoadBands(BaseTransform):
             raise ValueError(
                 f'the image has shape {[*pixels.shape]}, expected [height, width, {self.channels}]'
             )
-        return pixels.astype(np.float32)
+        return np.asarray(pixels, np.float32)
 
     def filled(self, pixels: np.ndarray) -> np.ndarray:
         """Pixels [H, W, n] with the values for missing ones."""

@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 
 from ..labels.files import IMAGE_SUFFIXES, list_files, suffixes_in
 from ..labels.image_headers import header
-from .band_files import ARRAY
+from .band_files import ARRAY, is_first
 from .bands import bands_in, picture
 from .deep import read_deep, to_8_bits
 
@@ -192,8 +192,7 @@ class ImageReader:
         if self.bands is None:
             return find_sources(given, without)
         found = find_sources(given, without, (*IMAGE_SUFFIXES, ARRAY))
-        names = self.bands.names
-        return [x for x in found if names is None or names[0] in str(x.path)]
+        return [source for source in found if is_first(source.path, self.bands.names or ())]
 
 
 def first_problem(path: Path) -> str:

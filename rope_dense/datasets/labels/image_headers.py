@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from PIL import Image, UnidentifiedImageError
 from ..images.band_files import ARRAY, band_header
 from .objects import Header
 
+# It says that a TIFF has many bands, which are read otherwise.
+logging.getLogger('PIL.TiffImagePlugin').setLevel(logging.CRITICAL)
 Image.MAX_IMAGE_PIXELS = None  # satellite images exceed the limit; only headers are read here
 ENDS = dict.fromkeys(('.jpg', '.jpeg', '.jfif'), b'\xff\xd9') | {'.png': b'IEND'}
 BANDS = ('.tif', '.tiff', ARRAY)  # which may have bands that Pillow cannot read
