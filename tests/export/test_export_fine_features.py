@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from mmengine.config import ConfigDict
 from mmengine.registry import MODELS
 
 from helpers.exported import assert_plain, assert_segmented, pixels, run, session, strong
@@ -9,8 +10,10 @@ from rope_dense.export import export
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('scale_factor', [4, 2.5])
-def test_a_segmentor_with_fine_features_takes_any_size(scale_factor: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize('scale_factor, size', [(4, 'dynamic'), (2.5, (40, 163))])
+def test_a_segmentor_with_fine_features(
+    scale_factor: float, size: str | tuple[int, int], tmp_path: Path
+) -> None:
     """Also images with fewer than 9 patches a side, and with pixels beyond the last patch."""
     config = dict(
         type='EncoderDecoder',
@@ -32,12 +35,12 @@ def test_a_segmentor_with_fine_features_takes_any_size(scale_factor: float, tmp_
         test_cfg=dict(mode='whole'),
     )
     with MODELS.switch_scope_and_registry('mmseg') as models:
-        model = strong(models.build(config))
+        model = strong(models.build(ConfigDict(config)))
     path = tmp_path / 'model.onnx'
-    export(model, path)
+    export(model, path, size=size)
     assert_plain(path)
     exported = session(path)
-    for batch, height, width in ((1, 99, 120), (2, 40, 163)):
-        image = pixels(batch, 3, height, width)
+    for height, width in [(99, 120), (40, 163)] if size == 'dynamic' else [size]:
+        image = pixels(2, 3, height, width)
         with torch.no_grad():
             assert_segmented(model, run(exported, image), image)
