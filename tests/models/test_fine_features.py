@@ -224,6 +224,16 @@ def test_any_backbone_appends_the_image(backbone: dict) -> None:
     assert fine.shape[2:] == (2 * features.shape[2], 2 * features.shape[3])
 
 
+def test_another_neck_may_follow() -> None:
+    backbone = MODELS.build(
+        dict(type='RoPEViTWithImage', arch=dict(embed_dims=16, depth=1, num_heads=1))
+    )
+    pyramid = dict(type='PlainViTFPN', in_channels=16, out_channels=8)
+    neck = MODELS.build([dict(type='FineFeatures', scale_factor=2), pyramid])
+    maps = neck(backbone(torch.randn(1, 3, 96, 128)))
+    assert [tuple(x.shape[1:]) for x in maps][:3] == [(8, 24, 32), (8, 12, 16), (8, 6, 8)]
+
+
 def test_a_segmentor_of_mmseg_trains() -> None:
     pytest.importorskip('mmseg')
     config = dict(
