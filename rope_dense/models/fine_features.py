@@ -117,7 +117,7 @@ class FineFeatures(BaseModule):
                 'FineFeatures needs maps and the image of three channels behind them: take '
                 'RoPEViTWithImage, RoPESwinWithImage or RoPENATWithImage as the backbone'
             )
-        if len(coarse) > 1 and len({tuple(x.shape[2:]) for x in coarse}) > 1:
+        if any(x.shape[2:] != coarse[0].shape[2:] for x in coarse):
             sizes = [tuple(x.shape[2:]) for x in coarse]
             raise ValueError(f'FineFeatures needs maps of one size, got {sizes}: set out_indices')
         if any(x.shape[1] % HEADS for x in coarse):
@@ -137,6 +137,8 @@ class FineFeatures(BaseModule):
         Raises:
             CheckpointError: the checkpoint cannot be fetched or read, or does not fit.
         """
+        if self.method == 'bilinear':  # also with the weights of the other method
+            return
         if self.is_init or not self.init_cfg or self.init_cfg['type'] != 'Pretrained':
             super().init_weights()
             return

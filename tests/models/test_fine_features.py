@@ -126,7 +126,9 @@ def test_half_precision(weights: dict[str, Tensor], dtype: torch.dtype, toleranc
 
 def test_bilinear_is_the_baseline() -> None:
     features, image = noise((5, 7))
-    neck = FineFeatures(3, method='bilinear')
+    ignored = dict(type='Pretrained', checkpoint='naf_release.pth')  # of the other method
+    neck = FineFeatures(3, method='bilinear', frozen=True, init_cfg=ignored)
+    neck.init_weights()
     (out,) = neck((features, image))
     assert not list(neck.parameters())
     expected = F.interpolate(features, (15, 21), mode='bilinear', align_corners=False)
