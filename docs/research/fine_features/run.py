@@ -33,9 +33,20 @@ SEEDS = (0, 1, 2)
 METHODS = ('bilinear', 'attention')
 SIZE, WHOLE = (120, 160), (240, 320)  # pixels that the encoder sees in training; on disk
 SCALE_FACTOR = 5  # patches of 10 pixels to a stride of 2
-ENCODER_ITERATIONS = 150
 NECK_IMAGES, NECK_ITERATIONS, NECK_BATCH, NECK_LR = 100, 300, 2, 1e-3
-HEAD_IMAGES, HEAD_ITERATIONS, HEAD_BATCH = 40, 200, 8
+HEAD_BATCH = 8
+
+
+@dataclass(frozen=True)
+class Length:
+    """Iterations of an encoder, images and iterations of a head."""
+
+    encoder: int
+    images: int
+    head: int
+
+
+LENGTHS = dict(short=Length(150, 40, 200), long=Length(400, 120, 400))
 CLASSES = (
     *('Sky', 'Building', 'Pole', 'Road', 'Pavement', 'Tree', 'SignSymbol', 'Fence', 'Car'),
     *('Pedestrian', 'Bicyclist'),
@@ -55,33 +66,34 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--data-root', type=Path, required=True)
     parser.add_argument('--out', type=Path, required=True)
+    parser.add_argument('--length', choices=LENGTHS, default='short')
     parser.add_argument('--seeds', type=int, nargs='+', default=SEEDS)
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     training, tested = (read(args.data_root, name) for name in ('training', 'validation'))
     tested = Scenes(tested.images[::5], tested.labels[::5])  # frames of one film
     for seed in args.seeds:
-        encoder = trained_encoder(seed, args.data_root, args.out)
+        encoder = trained_encoder(seed, args.length, args.data_root, args.out)
         neck = trained_neck(args.out, encoder, training.images)
         if not ERRORS.exists():
             for row in errors(neck, encoder, tested.images):
                 append(ERRORS, row)
         for method in METHODS:
-            if (str(seed), method) in finished():
+            if (args.length, str(seed), method) in finished():
                 continue
             started = time.process_time()
-            row = dict(seed=seed, method=method)
-            row |= test(seed, method, encoder, neck, training, tested)
+            row = dict(length=args.length, seed=seed, method=method)
+            row |= test(seed, LENGTHS[args.length], method, encoder, neck, training, tested)
             row['cpu_seconds'] = round(time.process_time() - started)
             append(RESULTS, row)
 
 
-def finished() -> set[tuple[str, str]]:
-    """Seeds and methods with a row of results."""
+def finished() -> set[tuple[str, str, str]]:
+    """Lengths, seeds and methods with a row of results."""
     if not RESULTS.exists():
         return set()
     with RESULTS.open() as file:
-        return {(row['seed'], row['method']) for row in csv.DictReader(file)}
+        return {(row['length'], row['seed'], row['method']) for row in csv.DictReader(file)}
 
 
 def read(data_root: Path, split: str) -> Scenes:
@@ -94,19 +106,20 @@ def read(data_root: Path, split: str) -> Scenes:
     return Scenes((images.flip(1) - mean) / std, labels.long())
 
 
-def trained_encoder(seed: int, data_root: Path, out: Path) -> RoPEViT:
+def trained_encoder(seed: int, length: str, data_root: Path, out: Path) -> RoPEViT:
     """The frozen encoder of a seed, trained with a linear head as in the scaling study."""
-    config, path = Config.fromfile(CONFIG), out / f'encoder{seed}.pth'
+    config, name = Config.fromfile(CONFIG), f'encoder_{length}{seed}'
+    path = out / f'{name}.pth'
     if not path.exists():
         config.train_dataloader.dataset.data_root = str(data_root)
         config.val_dataloader = config.val_evaluator = config.val_cfg = None
         config.test_dataloader = config.test_evaluator = config.test_cfg = None
         config.default_hooks.checkpoint = None
-        config.train_cfg.max_iters = ENCODER_ITERATIONS
+        config.train_cfg.max_iters = iterations = LENGTHS[length].encoder
         warm_up, descent = config.param_scheduler
-        warm_up.end, descent.T_max = ENCODER_ITERATIONS // 10, ENCODER_ITERATIONS
-        config.work_dir, config.randomness = str(out / f'encoder{seed}'), dict(seed=seed)
-        config.experiment_name = config.visualizer.name = f'encoder{seed}'
+        warm_up.end, descent.T_max = iterations // 10, iterations
+        config.work_dir, config.randomness = str(out / name), dict(seed=seed)
+        config.experiment_name = config.visualizer.name = name
         runner = Runner.from_cfg(config)
         runner.train()
         with atomic_write(path) as partial:
@@ -118,7 +131,7 @@ def trained_encoder(seed: int, data_root: Path, out: Path) -> RoPEViT:
 
 
 def trained_neck(out: Path, encoder: RoPEViT, images: Tensor) -> FineFeatures:
-    """The neck, trained on the features of the encoder of seed 0, for all encoders."""
+    """The neck, trained on the features of the first encoder, for all encoders."""
     path, neck = out / 'neck.pth', FineFeatures(SCALE_FACTOR)
     if not path.exists():
         set_random_seed(0)
@@ -180,6 +193,7 @@ def features(encoder: RoPEViT, neck: FineFeatures, images: Tensor) -> Tensor:
 
 def test(
     seed: int,
+    length: Length,
     method: str,
     encoder: RoPEViT,
     neck: FineFeatures,
@@ -188,15 +202,16 @@ def test(
 ) -> dict[str, float]:
     """Scores in percent of a linear head that is trained on some images."""
     chosen = torch.randperm(len(training.images), generator=torch.Generator().manual_seed(seed))
-    chosen = chosen[:HEAD_IMAGES]
+    chosen = chosen[: length.images]
     neck = neck if method == 'attention' else FineFeatures(SCALE_FACTOR, 'bilinear')
     x = features(encoder, neck, training.images[chosen])
     labels = F.interpolate(training.labels[chosen, None].float(), x.shape[2:])[:, 0].long()
     set_random_seed(seed)
     head = nn.Sequential(nn.BatchNorm2d(x.shape[1]), nn.Conv2d(x.shape[1], len(CLASSES), 1))
     optimizer = torch.optim.AdamW(head.parameters(), 1e-2, weight_decay=1e-3)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, HEAD_ITERATIONS)
-    for index in batches(len(x)):
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, length.head)
+    for _ in range(length.head):
+        index = torch.randperm(len(x))[:HEAD_BATCH]
         loss = F.cross_entropy(head(x[index]), labels[index], ignore_index=IGNORED)
         optimizer.zero_grad()
         loss.backward()
@@ -207,11 +222,6 @@ def test(
         logits = head(features(encoder, neck, tested.images))
         predicted = F.interpolate(logits, WHOLE, mode='bilinear').argmax(1)
     return scores(predicted, tested.labels)
-
-
-def batches(number: int) -> Iterator[Tensor]:
-    for _ in range(HEAD_ITERATIONS):
-        yield torch.randperm(number)[:HEAD_BATCH]
 
 
 def scores(predicted: Tensor, labels: Tensor) -> dict[str, float]:
