@@ -30,7 +30,7 @@ from rope_dense.utils.atomic_write import atomic_write
 CONFIG = Path(__file__).parents[3] / 'configs/research/study/linear_vit_rope_mixed_camvid.py'
 RESULTS, ERRORS = (Path(__file__).with_name(f'{name}.csv') for name in ('results', 'errors'))
 SEEDS = (0, 1, 2)
-METHODS = ('bilinear', 'attention')
+METHODS, UNTRAINED = ('bilinear', 'attention'), 'untrained'
 SIZE, WHOLE = (120, 160), (240, 320)  # pixels that the encoder sees in training; on disk
 SCALE_FACTOR = 5  # patches of 10 pixels to a stride of 2
 NECK_IMAGES, NECK_ITERATIONS, NECK_BATCH, NECK_LR = 100, 300, 2, 1e-3
@@ -67,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument('--data-root', type=Path, required=True)
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--length', choices=LENGTHS, default='short')
+    parser.add_argument('--methods', choices=(*METHODS, UNTRAINED), nargs='+', default=METHODS)
     parser.add_argument('--seeds', type=int, nargs='+', default=SEEDS)
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
@@ -78,12 +79,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         if not ERRORS.exists():
             for row in errors(neck, encoder, tested.images):
                 append(ERRORS, row)
-        for method in METHODS:
+        for method in args.methods:
             if (args.length, str(seed), method) in finished():
                 continue
             started = time.process_time()
             row = dict(length=args.length, seed=seed, method=method)
-            row |= test(seed, LENGTHS[args.length], method, encoder, neck, training, tested)
+            used = neck_of(method, neck)
+            row |= test(seed, LENGTHS[args.length], encoder, used, training, tested)
             row['cpu_seconds'] = round(time.process_time() - started)
             append(RESULTS, row)
 
@@ -156,6 +158,14 @@ def trained_neck(out: Path, encoder: RoPEViT, images: Tensor) -> FineFeatures:
     return neck
 
 
+def neck_of(method: str, trained: FineFeatures) -> FineFeatures:
+    if method == 'attention':
+        return trained
+    set_random_seed(0)
+    kind = 'attention' if method == UNTRAINED else method
+    return FineFeatures(SCALE_FACTOR, kind, frozen=True).eval()
+
+
 def resized(images: Tensor, size: tuple[int, int]) -> Tensor:
     return F.interpolate(images, size, mode='bilinear', antialias=True)
 
@@ -194,7 +204,6 @@ def features(encoder: RoPEViT, neck: FineFeatures, images: Tensor) -> Tensor:
 def test(
     seed: int,
     length: Length,
-    method: str,
     encoder: RoPEViT,
     neck: FineFeatures,
     training: Scenes,
@@ -203,7 +212,6 @@ def test(
     """Scores in percent of a linear head that is trained on some images."""
     chosen = torch.randperm(len(training.images), generator=torch.Generator().manual_seed(seed))
     chosen = chosen[: length.images]
-    neck = neck if method == 'attention' else FineFeatures(SCALE_FACTOR, 'bilinear')
     x = features(encoder, neck, training.images[chosen])
     labels = F.interpolate(training.labels[chosen, None].float(), x.shape[2:])[:, 0].long()
     set_random_seed(seed)

@@ -14,12 +14,16 @@ HERE = Path(__file__).parent
 MARKERS = '<!-- begin: made by summarize.py -->', '<!-- end: made by summarize.py -->'
 LEAST = 0.5  # points that a difference has to exceed
 THIN, LARGE = ('Pole', 'SignSymbol', 'Pedestrian'), ('Sky', 'Building', 'Road')
+NAMES = dict(attention='fine', untrained='untrained neck')
+TABLES = (('short', 'attention'), ('long', 'attention'), ('short', 'untrained'))
+OTHERS = ('length', 'seed', 'method', 'cpu_seconds')
 Rows = dict[tuple[int, str], dict[str, str]]  # by seed and method
 
 
-def read() -> Rows:
+def read(length: str) -> Rows:
     with (HERE / 'results.csv').open() as file:
-        return {(int(row['seed']), row['method']): row for row in csv.DictReader(file)}
+        rows = [row for row in csv.DictReader(file) if row['length'] == length]
+    return {(int(row['seed']), row['method']): row for row in rows}
 
 
 def measures(rows: Rows) -> dict[str, Callable[[dict[str, str]], float]]:
@@ -29,7 +33,7 @@ def measures(rows: Rows) -> dict[str, Callable[[dict[str, str]], float]]:
         return lambda row: mean(float(row[name]) for name in names)
 
     first = next(iter(rows.values()))
-    classes = [name for name in first if name not in ('seed', 'method', 'cpu_seconds')]
+    classes = [name for name in first if name not in OTHERS]
     means = {'thin classes': average(THIN), 'large classes': average(LARGE)}
     return (
         {name: average((name,)) for name in classes[:2]}
@@ -38,21 +42,22 @@ def measures(rows: Rows) -> dict[str, Callable[[dict[str, str]], float]]:
     )
 
 
-def table(rows: Rows) -> str:
-    seeds = sorted({seed for seed, _ in rows})
+def table(length: str, method: str) -> str:
+    rows = read(length)
+    seeds = sorted({seed for seed, name in rows if name == method})
     lines = [
-        f'| {len(seeds)} seeds | bilinear | fine | difference | by seed | counts |',
+        f'| {length}, {len(seeds)} seeds | bilinear | {NAMES[method]} | difference | by seed | counts |',
         '|---|---:|---:|---:|---|---|',
     ]
-    for name, score in measures(rows).items():
+    for measure, score in measures(rows).items():
         before, after = (
-            [score(rows[seed, method]) for seed in seeds] for method in ('bilinear', 'attention')
+            [score(rows[seed, name]) for seed in seeds] for name in ('bilinear', method)
         )
         changes = [b - a for a, b in zip(before, after, strict=True)]
         span, change = max(changes) - min(changes), mean(changes)
         counts = len(seeds) > 2 and abs(change) > max(span, LEAST)
         by_seed = ', '.join(f'{x:+.1f}' for x in changes)
-        cells = (name, f'{mean(before):.1f}', f'{mean(after):.1f}', f'{change:+.1f}', by_seed)
+        cells = (measure, f'{mean(before):.1f}', f'{mean(after):.1f}', f'{change:+.1f}', by_seed)
         lines.append(f'| {" | ".join(cells)} | {"yes" if counts else "no"} |')
     return '\n'.join(lines)
 
@@ -67,7 +72,7 @@ def main() -> None:
     page = HERE / 'README.md'
     before, _, rest = page.read_text().partition(MARKERS[0])
     after = rest.partition(MARKERS[1])[2]
-    tables = f'{errors()}\n\n{table(read())}'
+    tables = '\n\n'.join([errors(), *(table(*which) for which in TABLES)])
     page.write_text(f'{before}{MARKERS[0]}\n\n{tables}\n\n{MARKERS[1]}{after}')
 
 
