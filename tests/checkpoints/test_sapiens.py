@@ -8,7 +8,7 @@ import torch
 
 from helpers.published_meta import Weights, sapiens2
 from helpers.reference import relative_error
-from helpers.small_checkpoints import load, randomize, saved
+from helpers.small_checkpoints import load, randomize, refusal, saved
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.attention import Attention
 from rope_dense.backbones.windows import window_plan
@@ -110,6 +110,26 @@ def test_shared_heads_are_repeated_whole(tmp_path: Path):
         for head, expected in zip(rows.chunk(4), (0, 0, 1, 1), strict=True):
             assert torch.equal(head, heads[expected])
     assert torch.equal(model.blocks[0].attn.qkv.weight[96:192], weights['blocks.0.attn.wk.weight'])
+
+
+@pytest.mark.parametrize(
+    'key, shape, message',
+    [
+        ('blocks.1.attn.q_norm.weight', None, 'is there without blocks.1.attn.q_norm.weight'),
+        ('blocks.1.attn.wq.bias', None, 'is there without blocks.1.attn.wq.bias'),
+        ('blocks.1.attn.wk.weight', (40, 96), 'does not have the shape of this layout'),
+        ('blocks.1.attn.wv.bias', (), 'does not have the shape of this layout'),
+        ('blocks.1.attn.wv.bias', (0,), 'blocks.1.attn.qkv.bias [192] instead of [288]'),
+        ('blocks.1.attn.wk.weight', (72, 96), 'blocks.1.attn.qkv.weight [264, 96] instead of'),
+    ],
+)
+def test_other_heads_are_refused(key: str, shape: tuple | None, message: str, tmp_path: Path):
+    weights = sapiens2(96, 4, heads=4, shared=SHARED)
+    if shape is None:
+        del weights[key]
+    else:
+        weights[key] = torch.zeros(shape)
+    assert message in refusal(RoPEViT, saved(weights, tmp_path), arch=SMALL)
 
 
 LARGE = [pytest.param(size, marks=pytest.mark.slow) for size in SIZES if size != '0.1b']

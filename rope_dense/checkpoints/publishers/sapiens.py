@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..keys import Layout, Rows, StateDict, within
+from ..errors import CheckpointError, listed, shortened
+from ..keys import Layout, Rows, StateDict, shape_errors, within
 from .dinov3 import HF_BLOCK, hf_rows
 
 META: Rows = [
@@ -49,7 +50,11 @@ class GroupedLayout(Layout):
     head_norm: str = ''
 
     def to_ours(self, weights: StateDict) -> StateDict:
-        """Weights with the rows of each head of keys and values once for each of its queries."""
+        """Weights with the rows of each head of keys and values once for each head of queries.
+
+        Raises:
+            CheckpointError: they cannot be converted.
+        """
         return super().to_ours({key: self.repeated(key, x, weights) for key, x in weights.items()})
 
     def repeated(self, key: str, tensor: Tensor, weights: StateDict) -> Tensor:
@@ -60,10 +65,13 @@ class GroupedLayout(Layout):
         if end is None:
             return tensor
         attention = name.removesuffix(end)
-        rows = len(weights[f'{attention}{queries}.{kind}'])
-        head_dim = len(weights[f'{attention}{self.head_norm}.weight'])
-        heads = tensor.unflatten(0, (-1, head_dim))  # [g, D, ...]
-        return heads.repeat_interleave(rows // len(tensor), 0).flatten(0, 1)
+        needed = [f'{attention}{queries}.{kind}', f'{attention}{self.head_norm}.weight']
+        if missing := [x for x in needed if x not in weights]:
+            raise CheckpointError(f'{shortened(key)} is there without {listed(missing)}')
+        with shape_errors(key):
+            rows, head_dim = (len(weights[x]) for x in needed)
+            heads = tensor.unflatten(0, (-1, head_dim))  # [g, D, ...]
+            return heads.repeat_interleave(rows // max(len(tensor), 1), 0).flatten(0, 1)
 
 
 LAYOUTS = (

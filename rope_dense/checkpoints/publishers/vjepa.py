@@ -6,7 +6,7 @@ Names are from the published code, facebookresearch/vjepa2, app/vjepa_2_1 at be4
 from __future__ import annotations
 
 from ..errors import CheckpointError
-from ..keys import VIT_BLOCK, Layout, Rows, StateDict, matches
+from ..keys import VIT_BLOCK, Layout, Rows, StateDict, matches, shape_errors
 
 STEM = 'patch_embed_img.proj'
 MODALITY = 'img_mod_embed'
@@ -16,7 +16,7 @@ ROWS: Rows = [
     ('patch_embed_img.*', 'patch_embed.*'),
     ('patch_embed.*', None),  # of videos
     ('video_mod_embed', None),
-    (MODALITY, None),  # which the bias of the stem contains
+    (MODALITY, 'patch_embed.proj.bias'),  # to which it is added
     ('norms_block.3.*', 'norm.*'),
 ]
 
@@ -30,9 +30,11 @@ class VJEPALayout(Layout):
         Raises:
             CheckpointError: the model has another number of blocks than the published ones.
         """
-        ours = super().to_ours(weights)
-        if MODALITY in weights:  # [1, 1, C], added to every token
-            ours['patch_embed.proj.bias'] = weights[f'{STEM}.bias'] + weights[MODALITY].flatten()
+        given = dict(weights)
+        if MODALITY in given and f'{STEM}.bias' in given:  # [1, 1, C], added to every token
+            with shape_errors(MODALITY):
+                given[f'{STEM}.bias'] = given[f'{STEM}.bias'] + given.pop(MODALITY).flatten()
+        ours = super().to_ours(given)
         depth = sum(matches(key, VIT_BLOCK) for key in weights)
         if depth not in NORMED:
             raise CheckpointError(f'{depth} blocks, and the published models have {[*NORMED]}')
