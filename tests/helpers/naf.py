@@ -59,13 +59,12 @@ def fine_features(
         [window(i, coarse, fine) for i in range(fine)]
         for coarse, fine in zip(features.shape[2:], size, strict=True)
     )
-    of_head = [x.chunk(4, 1) for x in (queries, keys, features, out)]
-    for q, k, v, result in zip(*of_head, strict=True):
-        for i, row in enumerate(rows):
-            for j, column in enumerate(columns):
-                near, values = (x[:, :, row][..., column].flatten(2) for x in (k, v))
-                scores = torch.einsum('bd,bdn->bn', q[:, :, i, j], near) / 8
-                result[:, :, i, j] = torch.einsum('bn,ben->be', scores.softmax(-1), values)
+    q, k, v, result = (x.unflatten(1, (4, -1)) for x in (queries, keys, features, out))
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
+            near, values = (x[:, :, :, row][..., column].flatten(3) for x in (k, v))
+            scores = torch.einsum('bhd,bhdn->bhn', q[..., i, j], near) / 8
+            result[..., i, j] = torch.einsum('bhn,bhen->bhe', scores.softmax(-1), values)
     return out
 
 
