@@ -11,7 +11,7 @@ from ..utils.validation import is_integer
 from .channel_data import READ, check_headers, images_of, sampled, statistics
 from .settings import Own
 
-COLOUR_STEPS = ('PhotometricJitter', 'PhotoMetricDistortion')
+COLOUR_STEPS = ('PhotometricJitter', 'PhotoMetricDistortion', 'RandomColourGain')
 LABEL_STEPS = ('LoadClassMask', 'LoadDepth')
 MODULE = 'rope_dense.datasets.images.bands'
 LEFT_OUT = 'colours of training: brightness, contrast and noise of each channel, no hue, saturation'

@@ -338,3 +338,18 @@ def test_every_task_trains_on_four_channels(
             sum(x.sum() for name, x in model.parse_losses(losses)[1].items()).backward()
             assert model.backbone.patch_embed.proj.weight.grad[:, 3].abs().sum() > 0
     set_epoch(0)
+
+
+@pytest.mark.parametrize('task', [task for task, augment in CASES if augment == 'published'])
+def test_every_task_trains_on_one_channel(data: Path, tmp_path: Path, task: str) -> None:
+    """OpenCV drops the axis of a single channel."""
+    root = depths(data, tmp_path) if task == 'depth' else data
+    cfg = load(root, task, backbone='tiny', weights=None, channels=[4])
+    loader = cfg.train_dataloader
+    loader.update(num_workers=0, persistent_workers=False)
+    set_epoch(2)
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        dataset = Runner.build_dataloader(loader, seed=0).dataset
+        for index in range(2 * len(dataset)):
+            assert dataset[index % len(dataset)]['inputs'].shape[0] == 1
+    set_epoch(0)

@@ -203,7 +203,8 @@ class BandJitter(BaseTransform):
         self.prob = prob
 
     def transform(self, results: dict) -> dict:
-        image = results['img']  # [H, W, n] float32
+        image = results['img']  # [H, W, n] float32; of one channel OpenCV drops the axis
+        image = image if image.ndim == 3 else image[..., None]
         if random.random() < self.prob:
             image = image * self.factors(self.brightness, image)
         if random.random() < self.prob:
