@@ -2,7 +2,7 @@
 
 Biases that public work on larger images compares rotary embedding with. Each works alone, with
 ``rope=None``, and together with a rotary embedding. Letters: see ``attention``; H x W and n = H W
-also of a window. Positions are (row, column) in patches. Checked in
+also of a window. Positions are (row, column). Checked in
 tests/backbones/test_position_kinds.py against written-out formulas.
 """
 
@@ -24,23 +24,44 @@ from .position_bias import relative_position_index
 
 Distance = Literal['euclidean', 'manhattan']
 Normalizer = Literal['pretraining', 'grid']
+Unit = Literal['patch', 'grid']
 CORNERS = ('up-left', 'up-right', 'down-left', 'down-right')
 TRIANGLES = ('up', 'down', 'left', 'right')
 
 
+class MeasuredAttention(Attention):
+    """Attention with scores of distances in a unit.
+
+    Args:
+        place: see ``Attention``.
+        unit: 'patch'; or 'grid', the side of a patch of the pre-training grid if it covered the
+            grid or window, so that every size has the distances of pre-training, as positions with
+            ``rope_scaling`` 'linear'.
+        others: see ``Attention``.
+
+    Raises:
+        ValueError: a unit that is not allowed.
+    """
+
+    def __init__(self, *args: Any, place: Place, unit: Unit = 'patch', **kwargs: Any) -> None:
+        check_choice('attention: unit', unit, get_args(Unit))
+        super().__init__(*args, **kwargs)
+        self.reference = place.grid if unit == 'grid' else None
+
+
 @MODELS.register_module('ALiBi2D')
-class ALiBi2DAttention(Attention):
+class ALiBi2DAttention(MeasuredAttention):
     """Attention with ALiBi in two dimensions: scores fall with the Euclidean distance.
 
-    The bias of head i is -m_i d, d the distance in patches, m = 2 ** (-8 i / h) for i = 1 .. h if h
-    is a power of 2. Otherwise the first heads have the slopes of the next lower power, and the
+    The bias of head i is -m_i d, d the distance, m = 2 ** (-8 i / h) for i = 1 .. h if h is a
+    power of 2. Otherwise the first heads have the slopes of the next lower power, and the
     others every second slope of the next higher one. Slopes are fixed.
 
     Press et al., "Train Short, Test Long" (ICLR 2022), in the two-dimensional form of Fuller et
     al., "CROMA" (NeurIPS 2023).
 
     Args:
-        others: see ``Attention``.
+        others: see ``MeasuredAttention``.
     """
 
     slopes: Tensor
@@ -51,16 +72,16 @@ class ALiBi2DAttention(Attention):
         self.register_buffer('slopes', slopes, persistent=False)  # [h, 1, 1]
 
     def bias(self, q: Tensor, size: Size) -> Tensor:
-        return -self.slopes * token_distances(*size, device=q.device)  # [h, n, n]
+        return -self.slopes * token_distances(*size, self.reference, device=q.device)  # [h, n, n]
 
 
 @MODELS.register_module('LookHere')
-class LookHereAttention(Attention):
+class LookHereAttention(MeasuredAttention):
     """Attention with LookHere: heads that look in one direction, and a decay with the distance.
 
-    The bias is -``slope`` l m d where the head looks, -inf elsewhere; d is the distance in patches,
-    and l falls linearly from 1.5 in the first block to 0.5 in the last. A token always
-    sees itself. Heads, in this order:
+    The bias is -``slope`` l m d where the head looks, -inf elsewhere; d is the distance, and l
+    falls linearly from 1.5 in the first block to 0.5 in the last. A token always sees itself.
+    Heads, in this order:
 
     ============  =======================  ================  =======================
     number        quarters                 quarters between  see everything
@@ -82,7 +103,7 @@ class LookHereAttention(Attention):
     Args:
         place: see ``Attention``.
         slope: global factor of all slopes.
-        others: see ``Attention``.
+        others: see ``MeasuredAttention``.
 
     Raises:
         ValueError: a slope that is not allowed.
@@ -92,7 +113,7 @@ class LookHereAttention(Attention):
 
     def __init__(self, *args: Any, place: Place, slope: float = 2.0, **kwargs: Any) -> None:
         check_number('attention: slope', slope, 0)
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, place=place, **kwargs)
         layer = 1.5 - place.index / max(place.depth - 1, 1)
         views = head_views(self.num_heads, place.index)
         self.views = tuple(view for view, _ in views)
@@ -100,7 +121,7 @@ class LookHereAttention(Attention):
         self.register_buffer('slopes', slopes[:, None, None], persistent=False)  # [h, 1, 1]
 
     def bias(self, q: Tensor, size: Size) -> Tensor:
-        decay = -self.slopes * token_distances(*size, device=q.device)
+        decay = -self.slopes * token_distances(*size, self.reference, device=q.device)
         return decay.masked_fill(hidden_tokens(self.views, *size, device=q.device), -torch.inf)
 
 
@@ -212,9 +233,19 @@ def token_offsets(height: int, width: int, device: torch.device) -> tuple[Tensor
 
 
 @memo
-def token_distances(height: int, width: int, *, device: torch.device) -> Tensor:
-    """Euclidean distances of all tokens in patches: [n, n], float32."""
+def token_distances(
+    height: int, width: int, reference: Size | None = None, *, device: torch.device
+) -> Tensor:
+    """Euclidean distances of all tokens: [n, n], float32.
+
+    Args:
+        height, width: of the grid or window.
+        reference: the grid of the unit 'grid'; None for patches.
+        device: of the result.
+    """
     rows, columns = token_offsets(height, width, device)
+    if reference is not None:
+        rows, columns = rows / height * reference[0], columns / width * reference[1]
     return (rows.square() + columns.square()).float().sqrt()
 
 

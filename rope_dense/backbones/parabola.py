@@ -1,7 +1,7 @@
 """Attention whose scores are parabolas of the offset, with coefficients of each query (PaPE).
 
 Letters: see ``attention``; H x W and n = H W also of a window; M parabolas of a head. Positions p =
-(x, y) in patches, x = column. Checked in tests/backbones/test_position_kinds.py against the sums
+(x, y), x = column. Checked in tests/backbones/test_position_kinds.py against the sums
 over M in float64.
 
 A score is linear in the coefficients of the query, and each of its terms a product of a function of
@@ -22,19 +22,21 @@ from torch import Tensor
 from ..utils.memo import memo
 from ..utils.sizes import Size
 from ..utils.validation import check_integer
-from .attention import Attention
-from .distance_bias import uniform_parameter
+from .distance_bias import MeasuredAttention, uniform_parameter
 from .windows import WindowPlan
 
 PREFIX = 64.0  # channel of keys that are prefix tokens: not 1, as float16 ends at 65504
 
 
-class ParabolaAttention(Attention):
+class ParabolaAttention(MeasuredAttention):
     """Attention with scores that have a quadratic form of the offset from a query to a key.
 
     A score is D ** -0.5 (q . k + sum_i c_i f_i(p - p')), with coefficients c of the query and
     functions f of a subclass. Scores from and to prefix tokens have q . k alone. Positions are
     counted from the middle of the grid or window, which keeps channels small.
+
+    Args:
+        others: see ``MeasuredAttention``; the unit is of positions.
     """
 
     @abstractmethod
@@ -57,7 +59,7 @@ class ParabolaAttention(Attention):
         if plan is not None:
             factors, size = plan.partition(factors), plan.window_size  # [W, n, h, K]
         before = factors.shape[1] - size[0] * size[1]
-        matrices, keys = parabola_terms(type(self), before, *size, device=x.device)
+        matrices, keys = parabola_terms(type(self), before, *size, self.reference, device=x.device)
         # No matrix product, which autocast would compute in half precision.
         queries = (factors[..., None] * matrices[:, None]).sum(-2)  # [B or W, n, h, 8]
         return queries.transpose(1, 2), keys
@@ -77,7 +79,7 @@ class PaPEAttention(ParabolaAttention):
 
     Args:
         num_parabolas: M.
-        others: see ``Attention``.
+        others: see ``MeasuredAttention``.
 
     Raises:
         ValueError: less than one parabola.
@@ -122,13 +124,13 @@ class PaPEAttention(ParabolaAttention):
 class IsotropicPaPEAttention(ParabolaAttention):
     """Attention with the rotation-invariant form of PaPE (PaPE-RI), in three channels of a head.
 
-    A score is D ** -0.5 (q . k - a r d ** 2), d the distance in patches: a = softplus(w x)
+    A score is D ** -0.5 (q . k - a r d ** 2), d the distance: a = softplus(w x)
     of the token x of the query, and r = c ** 2 of the head, c drawn once from U[-1, 1] / sqrt(2);
     r is part of the state. A fourth channel is of prefix tokens, as in ``PaPEAttention``, and four
     are zero.
 
     Args:
-        others: see ``Attention``.
+        others: see ``MeasuredAttention``.
     """
 
     rates: Tensor
@@ -153,15 +155,24 @@ class IsotropicPaPEAttention(ParabolaAttention):
 
 @memo
 def parabola_terms(
-    kind: type[ParabolaAttention], before: int, height: int, width: int, *, device: torch.device
+    kind: type[ParabolaAttention],
+    before: int,
+    height: int,
+    width: int,
+    reference: Size | None = None,
+    *,
+    device: torch.device,
 ) -> tuple[Tensor, Tensor]:
     """``ParabolaAttention.terms`` of a grid after ``before`` prefix tokens: [N, K, 8] and [N, 8].
 
-    Halves and their products: exact in float32 up to 1000 tokens a side.
+    Positions in patches are halves; they and their products are exact in float32 up to 1000 tokens
+    a side. ``reference`` is the grid of the unit 'grid'.
     """
     rows, columns = (
         torch.arange(side, device=device).float() - (side - 1) / 2 for side in (height, width)
     )
+    if reference is not None:
+        rows, columns = rows / height * reference[0], columns / width * reference[1]
     y = rows[:, None].expand(height, width).flatten()
     x = columns.expand(height, width).flatten()
     matrices, keys = kind.terms(x, y)

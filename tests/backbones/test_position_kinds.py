@@ -104,6 +104,18 @@ def isotropic_pape(attn: Any, size: tuple[int, int]) -> Term:
     return term
 
 
+def over_the_grid(term: Any) -> Any:
+    """Of distances as in 4 x 4 tokens, whatever the size."""
+
+    def terms(attn: Attention, size: tuple[int, int]) -> Term:
+        of_patches = term(attn, size)
+        return lambda head, token, dx, dy: of_patches(
+            head, token, dx * 4 / size[1], dy * 4 / size[0]
+        )
+
+    return terms
+
+
 KINDS: dict[str, tuple[dict, Any]] = {
     'ALiBi2D': (dict(type='ALiBi2D'), alibi),
     'LookHere': (dict(type='LookHere'), lookhere),
@@ -114,6 +126,8 @@ KINDS: dict[str, tuple[dict, Any]] = {
     ),
     'PaPE': (dict(type='PaPE', num_parabolas=4), pape),
     'IsotropicPaPE': (dict(type='IsotropicPaPE'), isotropic_pape),
+    'ALiBi2D, grid': (dict(type='ALiBi2D', unit='grid'), over_the_grid(alibi)),
+    'PaPE, grid': (dict(type='PaPE', num_parabolas=4, unit='grid'), over_the_grid(pape)),
 }
 
 
@@ -209,7 +223,7 @@ def test_heads_of_lookhere() -> None:
     assert sorted(dealt) == sorted(head_views(12, 0))
 
 
-@pytest.mark.parametrize('name', [name for name in KINDS if name not in ('ALiBi2D', 'LookHere')])
+@pytest.mark.parametrize('name', [name for name in KINDS if name[:4] not in ('ALiB', 'Look')])
 def test_gradients(name: str) -> None:
     """Those of tokens and of all parameters that the position has, one prefix token among them."""
     attn = attention(name, prefix=1)
