@@ -394,6 +394,14 @@ def xy(rope: dict, position: Token, place: Place) -> tuple[float, float]:
     return 2 * column / max(width - 1, 1) - 1, 2 * row / max(height - 1, 1) - 1
 
 
+def video_frequencies(rope: dict, pairs: int) -> Tensor:
+    """[2, 1, P]: pairs of the time, which is 0, then of the row, then of the column."""
+    series = [rope['factor'] * rope.get('theta', 10000.0) ** (-t / pairs) for t in range(pairs)]
+    none = [0.0] * pairs
+    x_y = [[*none, *none, *series], [*none, *series, *none]]
+    return torch.tensor(x_y, dtype=torch.float64)[:, None]
+
+
 def frequencies(rope: dict, weights: Weights, heads: int, head_dim: int, place: Place) -> Tensor:
     """[2, h, P]; index 0 for x, 1 for y."""
     kind, learned = rope['type'], weights.get('rope.freqs')
@@ -405,11 +413,7 @@ def frequencies(rope: dict, weights: Weights, heads: int, head_dim: int, place: 
         series = series.expand(heads, -1) if learned is None else learned
         return torch.stack([series, place.grid[1] * series])
     if kind == 'VideoRoPE':
-        pairs, theta = head_dim // 6, rope.get('theta', 10000.0)
-        series = [rope['factor'] * theta ** (-t / pairs) for t in range(pairs)]
-        none = [0.0] * pairs
-        rows = torch.tensor([none + none + series, none + series + none], dtype=torch.float64)
-        return rows[:, None].expand(-1, heads, -1)
+        return video_frequencies(rope, head_dim // 6).expand(-1, heads, -1)
     rope = (LOG_AXIAL if kind == 'LogAxialRoPE' else {}) | rope
     count = head_dim // (4 * rope.get('k_rope', 1))  # for each axis
     shared = rope.get('shared', True)
