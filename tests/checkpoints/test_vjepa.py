@@ -1,6 +1,10 @@
 """V-JEPA 2.1's encoder of images against its formulas in float64 (tests/helpers/published_meta.py):
-no installable package has it."""
+no installable package has it.
 
+``python tests/checkpoints/test_vjepa.py`` compares the base size (minutes).
+"""
+
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -38,13 +42,18 @@ def path(published: Weights, tmp_path_factory: pytest.TempPathFactory) -> str:
 # ---------------------------------------------------------------- parity
 
 
-@pytest.mark.parametrize('grid', [(3, 5), (6, 4), (1, 7), (1, 1)])
 @torch.no_grad()
+def largest_error(model: RoPEViT, weights: Weights, grid: tuple[int, int]) -> float:
+    """Relative, of the four maps of an image."""
+    image = torch.randn(1, 3, *(16 * side for side in grid))
+    expected = vjepa2_1_maps(weights, image[0], model.arch.num_heads)
+    return max(relative_error(x[0], y) for x, y in zip(model(image), expected, strict=True))
+
+
+@pytest.mark.parametrize('grid', [(3, 5), (6, 4), (1, 7), (1, 1)])
 def test_same_maps_as_the_formulas(published: Weights, path: str, grid: tuple[int, int]):
     model = load(RoPEViT, path, arch=SMALL, out_indices=NORMED[12]).eval()
-    image = torch.randn(1, 3, *(16 * side for side in grid))
-    maps, expected = model(image), vjepa2_1_maps(published, image[0], heads=2)
-    assert max(relative_error(x[0], y) for x, y in zip(maps, expected, strict=True)) < 2e-6
+    assert largest_error(model, published, grid) < 2e-6
 
 
 @torch.no_grad()
@@ -159,3 +168,13 @@ def test_norms_of_outputs_train_and_freeze_with_the_end():
     frozen = RoPEViT(dict(SMALL, depth=3), out_indices=(0, 1), frozen_stages='all').train()
     assert not any(p.requires_grad for p in frozen.parameters())
     assert not frozen.norm0.training and not frozen.norm1.training and frozen.norm is None
+
+
+if __name__ == '__main__':
+    torch.manual_seed(0)
+    weights = vjepa2_1(768, 12, hidden=3072)
+    with tempfile.TemporaryDirectory() as folder:
+        file = saved(weights, Path(folder))
+        base = load(RoPEViT, file, arch='vjepa2_1_base', out_indices=NORMED[12]).eval()
+    for grid in ((24, 24), (20, 30), (1, 24)):
+        print(grid, f'{largest_error(base, weights, grid):.1e}')
