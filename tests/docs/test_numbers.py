@@ -34,6 +34,26 @@ def test_accuracies_of_the_paper() -> None:
     assert all(mixed[size] > ape[size] for size in table['sizes'])  # ahead at every size
 
 
+def test_twice_the_size() -> None:
+    measured = [
+        row
+        for row in rows('docs/research/scaling_study/results.csv')
+        if (row['way'], row['backbone'], row['position']) == ('finer', 'vit', 'axial')
+        and not row['tuned'] + row['tested']
+    ]
+
+    def score(factor: str, scaling: str) -> str:
+        found = [x['mIoU'] for x in measured if (x['factor'], x['scaling']) == (factor, scaling)]
+        assert len(found) == 3
+        return f'{sum(map(float, found)) / 3:.1f}'
+
+    sentence = (
+        f'have {score("1.0", "none")} mIoU, at twice the size {score("2.0", "linear")} with '
+        f'`linear` scaling and {score("2.0", "none")} without'
+    )
+    assert sentence in WORDS
+
+
 def test_a_training_step() -> None:
     measured = rows('benchmarks/results/vitdet-both-cpu-float32.csv')
     found = {row['implementation']: row for row in measured}

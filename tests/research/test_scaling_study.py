@@ -23,6 +23,7 @@ import plan  # noqa: E402
 import predictions  # noqa: E402
 import scores  # noqa: E402
 import summarize  # noqa: E402
+import verdicts  # noqa: E402
 
 # Under a name of its own: benchmarks/ has a run.py, too.
 spec = importlib.util.spec_from_file_location('scaling_study_run', STUDY / 'run.py')
@@ -212,12 +213,12 @@ def test_what_counts_as_a_difference() -> None:
     assert not scores.counts({0: 1.0, 1: 3.1, 2: 2.0})  # mean 2.03, range 2.1
     assert not scores.counts({0: 0.4, 1: 0.4, 2: 0.4})
     held = [
-        predictions.Check(1, '', ahead, **bounds).held
+        verdicts.Check(1, '', ahead, **bounds).held
         for bounds in (dict(low=4), dict(low=4.5), dict(high=5), dict(nothing=True))
     ]
     assert held == [True, False, True, False]
-    assert not predictions.Check(1, '', {0: 1.0, 1: 4.0}, low=0.5).held  # does not count
-    assert predictions.Check(1, '', {0: -1.0, 1: 1.0}, low=-2, high=2).held
+    assert not verdicts.Check(1, '', {0: 1.0, 1: 4.0}, low=0.5).held  # does not count
+    assert verdicts.Check(1, '', {0: -1.0, 1: 1.0}, low=-2, high=2).held
 
 
 def test_every_prediction_is_checked() -> None:

@@ -26,6 +26,25 @@ POSITIONS: dict[str, dict] = {  # arguments of the backbone
     'mixed': dict(rope=dict(type='MixedRoPE', theta=10.0)),
     'log_axial': dict(rope=dict(type='LogAxialRoPE')),
 }
+CORNERS = dict(type='corners', normalize='max', windows='map')  # -1 to 1 along the longer side
+KINDS: dict[str, dict] = {  # of the study of kinds, kinds.md
+    'golden': dict(rope=dict(type='DirectionRoPE', coordinates=CORNERS)),
+    # In patches, with the range of axial, 1 to 100 ** (-7 / 8).
+    'golden_index': dict(
+        rope=dict(
+            type='DirectionRoPE', low=0.018, high=1.0, zeros=0.0, coordinates=dict(type='index')
+        )
+    ),
+    'simplex': dict(rope=dict(type='DirectionRoPE', directions='simplex', coordinates=CORNERS)),
+    # Four frequencies of an axis, the lowest 2 pi / 12: a full turn along both sides of the grid.
+    'rope_id': dict(rope=dict(type='AxialRoPE', k_rope=2, theta=2.37)),
+    'fire': dict(rope=None, attention=dict(type='FIRE')),
+    'alibi': dict(rope=None, attention=dict(type='ALiBi2D')),
+    'lookhere': dict(rope=None, attention=dict(type='LookHere')),
+    'pape': dict(rope=None, attention=dict(type='PaPE')),
+    'axial_fire': dict(POSITIONS['axial'], attention=dict(type='FIRE')),
+    'axial_alibi': dict(POSITIONS['axial'], attention=dict(type='ALiBi2D')),
+}
 # Whole images at the training size; crops of that size; crops of images resized 0.5 to 2 times.
 PIPELINES = {
     'finer': [dict(type='Resize', scale=SIZE[::-1], keep_ratio=False, interpolation='area')],
@@ -53,6 +72,9 @@ SCALINGS: dict[str, dict | None] = {
     **{f'linear:{s:g}': dict(type='linear', factor=s) for s in (0.25, 0.5, 0.75, 1.5, 2.0)},
     'ntk': dict(type='ntk'),
     'by_parts': dict(type='by_parts'),
+    # unit='grid' of ALiBi, LookHere and PaPE.
+    'distances': None,
+    'linear+distances': dict(type='linear'),
     **{f'by_parts {a:g} {b:g}': dict(type='by_parts', alpha=a, beta=b) for a, b in PARTS},
     **{
         f'{kind}+{temperature}': dict(type=kind, temperature=temperature)
@@ -166,14 +188,14 @@ def backbone_of(run: Run) -> dict:
     kind, _, suffix = run.position.rpartition('_')
     if suffix not in ('rescale', 'reference'):
         kind, suffix = run.position, None
-    settings = dict(POSITIONS[kind])
+    settings = dict((POSITIONS | KINDS)[kind])
     if settings['rope'] is None:
         return settings
     rope = dict(settings['rope'], _delete_=True)
     if kind == 'axial' and run.backbone == 'swin':
         rope['theta'] = 50.0
     if suffix == 'rescale':
-        rope['coordinates'] = dict(rescale=2.0)
+        rope['coordinates'] = dict(rope.get('coordinates', {}), rescale=2.0)
     elif suffix == 'reference':
         rope['coordinates'] = dict(reference=(12, 16))
     return dict(settings, rope=rope)
@@ -206,3 +228,45 @@ def scalings(run: Run) -> list[str]:
     if run.position in ('axial', 'axial_rescale'):
         return ['linear', 'ntk', 'by_parts']
     return ['linear', 'by_parts'] if run.position in ('mixed', 'mixed_rescale') else []
+
+
+def chosen() -> list[tuple[str, str, str]]:
+    """Arms with several seeds: in *finer* at 2 within 3 points of the best, with seed 0."""
+    return [(way, 'vit', kind) for kind in ('pape', 'golden_index') for way in ('finer', 'extent')]
+
+
+def kind_runs(seeds: Iterable[int] = SEEDS) -> list[Run]:
+    """All runs of the study of kinds: every arm with the first seed, then ``chosen`` ones."""
+    every = [Run(0, *arm) for arm in kind_arms()] if 0 in seeds else []
+    return every + [Run(seed, *arm) for seed in seeds if seed for arm in chosen()]
+
+
+def kind_arms() -> list[tuple[str, str, str]]:
+    """Way, backbone and position of the runs of a seed, the trainings of the first study last."""
+    arms = [(way, 'vit', kind) for way in ('finer', 'extent') for kind in KINDS]
+    arms += [
+        (way, 'vit', f'{kind}_rescale')
+        for way in ('finer', 'extent')
+        for kind in ('golden', 'rope_id')
+    ]
+    arms += [('finer', 'vit', kind) for kind in ('axial', 'mixed', 'ape', 'none')]
+    return arms + [('augmented', 'vit', kind) for kind in KINDS]
+
+
+def kind_points(run: Run) -> list[Point]:
+    """The tests of a run of the study of kinds."""
+    factors = FACTORS[run.way] + ((4.0,) if run.way == 'finer' else ())
+    others = kind_scalings(run.position.removesuffix('_rescale'))
+    tests = [Point(factor) for factor in factors]
+    scaled = [Point(factor, how) for how in others for factor in factors if factor > 1]
+    return tests + [point for point in scaled if point != Point(4.0, 'by_parts')]
+
+
+def kind_scalings(kind: str) -> tuple[str, ...]:
+    """The scalings of a key of ``KINDS`` or ``POSITIONS``, but for none."""
+    if kind in ('alibi', 'lookhere', 'pape'):
+        return ('distances',)
+    if kind == 'axial_alibi':
+        return ('linear', 'linear+distances')
+    rotary = ('axial', 'mixed', 'golden_index', 'rope_id', 'axial_fire')
+    return ('linear', 'by_parts') if kind in rotary else ()

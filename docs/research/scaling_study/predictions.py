@@ -2,94 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import mean
 
-from plan import PARTS, SEEDS
-from scores import LEAST, Scores, Values, counts, less, spread
+from plan import PARTS
+from scores import LEAST, Scores, Values, less
+from verdicts import Check
 
 ROTARY = ('axial', 'mixed')
 WAYS = ('finer', 'extent')
 PARTS_NAMES = ('by_parts', *(f'by_parts {alpha:g} {beta:g}' for alpha, beta in PARTS))
 OF_GRID = ('none', 'linear')  # follow the grid
 TEMPERATURES = ('none+log', 'none+yarn', 'by_parts+log', 'by_parts+yarn')
-
-
-@dataclass(frozen=True)
-class Check:
-    """One quantity of a prediction.
-
-    Attributes:
-        prediction: its number in README.md.
-        quantity: in words, in points of mIoU.
-        values: by seed.
-        low, high: expected of the mean. If 0 is outside, the difference has to count, too.
-        nothing: no difference that counts is expected, instead of bounds.
-    """
-
-    prediction: int
-    quantity: str
-    values: Values
-    low: float = -math.inf
-    high: float = math.inf
-    nothing: bool = False
-
-    @property
-    def held(self) -> bool:
-        if self.nothing:
-            return not counts(self.values)
-        within = self.low <= mean(self.values.values()) <= self.high
-        return within and (self.low <= 0 <= self.high or counts(self.values))
-
-    @property
-    def expected(self) -> str:
-        if self.nothing:
-            return 'no difference'
-        if math.isinf(self.high):
-            return f'at least {self.low:.3g}'
-        if math.isinf(self.low):
-            return f'at most {self.high:.3g}'
-        return f'{self.low:.3g} to {self.high:.3g}'
-
-    @property
-    def deviation(self) -> str:
-        centre = mean(self.values.values())
-        return f'{self.quantity}: {centre:+.1f}, expected {self.expected}'
-
-
-def table(scores: Scores) -> list[str]:
-    """Lines of a markdown table of all quantities that are known."""
-    lines = ['| | quantity (points) | mean | range | expected | held |']
-    lines.append('|--:|---|--:|--:|---|---|')
-    for check in known(scores):
-        held = 'yes' if check.held else 'no'
-        if len(check.values) < len(SEEDS):
-            held += f' ({len(check.values)} of {len(SEEDS)} seeds)'
-        centre, width = mean(check.values.values()), spread(check.values)
-        lines.append(
-            f'| {check.prediction} | {check.quantity} | {centre:+.1f} | {width:.1f} | '
-            f'{check.expected} | {held} |'
-        )
-    return lines
-
-
-def summary(scores: Scores) -> list[str]:
-    """Lines of a markdown table of the predictions."""
-    lines = ['| prediction | held, of its quantities | not held |', '|--:|---|---|']
-    for number in sorted({check.prediction for check in checks(scores)}):
-        of_number = [check for check in known(scores) if check.prediction == number]
-        failed = [check.deviation for check in of_number if not check.held]
-        held = f'{len(of_number) - len(failed)} of {len(of_number)}' if of_number else 'not known'
-        lines.append(f'| {number} | {held} | {"; ".join(failed)} |')
-    return lines
-
-
-def known(scores: Scores) -> list[Check]:
-    """The quantities of which there are results, in the order of the predictions."""
-    found = [check for check in checks(scores) if check.values]
-    return sorted(found, key=lambda check: check.prediction)
 
 
 def checks(scores: Scores) -> Iterator[Check]:

@@ -2,6 +2,8 @@
 
     OMP_NUM_THREADS=1 python docs/research/scaling_study/run.py --data-root FOLDER --out FOLDER
 
+``--study kinds`` runs the second study, kinds.md, in a folder of its own.
+
 Several such processes share the work. A run that was stopped is begun again. Each finished run has
 a file OUT/results/NAME.json, its weights are OUT/weights/NAME.pth.
 """
@@ -37,14 +39,18 @@ from plan import (
     Point,
     Run,
     backbone_of,
+    kind_points,
+    kind_runs,
     points,
     runs,
 )
 from torch import Tensor
 
+from rope_dense.backbones.distance_bias import MeasuredAttention, Unit
 from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
 
 CONFIG_FOLDER = Path(__file__).parents[3] / 'configs' / 'research' / 'study'
+STUDIES = dict(scalings=(runs, points), kinds=(kind_runs, kind_points))
 NUM_CLASSES, IGNORED = 11, 255
 TUNED_ITERATIONS, TUNED_LR = 50, 2e-4
 Box = tuple[int, int, int, int]  # top, left, height, width in pixels
@@ -57,6 +63,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument('--data-root', type=Path, required=True, help='folder of the images')
     parser.add_argument('--out', type=Path, required=True, help='folder of the results')
+    parser.add_argument('--study', choices=STUDIES, default='scalings', help='(%(default)s)')
     parser.add_argument('--seeds', type=int, nargs='+', default=SEEDS)
     parser.add_argument(
         '--only',
@@ -82,9 +89,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def select(args: argparse.Namespace) -> list[Run]:
     """The runs of ``--seeds`` and ``--only``, parents first."""
-    named = {run for run in runs(args.seeds) if re.search(args.only, run.name)}
+    planned = STUDIES[args.study][0](args.seeds)
+    named = {run for run in planned if re.search(args.only, run.name)}
     parents = {run.parent for run in named}
-    return [run for run in runs(args.seeds) if run in named | parents]
+    return [run for run in planned if run in named | parents]
 
 
 def execute(run: Run, args: argparse.Namespace) -> bool:
@@ -187,7 +195,7 @@ def test(run: Run, args: argparse.Namespace) -> list[dict]:
     trained = run.parent if run.tested else run
     model.load_state_dict(torch.load(weights_path(args.out, trained)))
     rows, way = [], run.tested or run.way
-    for point in points(run):
+    for point in STUDIES[args.study][1](run):
         set_point(model, point)
         matrix = confusion(model, load_scenes(args.data_root), way, point.factor)
         row = dict(asdict(point), mIoU=round(mean_iou(matrix), 3), confusion=matrix.tolist())
@@ -198,10 +206,18 @@ def test(run: Run, args: argparse.Namespace) -> list[dict]:
 def set_point(model: EncoderDecoder, point: Point) -> None:
     backbone = model.backbone
     backbone.set_rope_scaling(SCALINGS[point.scaling])
+    set_unit(model, 'grid' if 'distances' in point.scaling else 'patch')
     if point.grown_windows:
         backbone.set_window_size([round(side * point.factor) for side in WINDOW])
     elif backbone.has_windows:
         backbone.set_window_size(WINDOW)
+
+
+def set_unit(model: EncoderDecoder, unit: Unit) -> None:
+    """Measure the distances of ALiBi, LookHere and PaPE in a unit."""
+    for block in model.backbone.ordered_blocks:
+        if isinstance(block.attn, MeasuredAttention):
+            block.attn.reference = model.backbone.pretrain_grid if unit == 'grid' else None
 
 
 @cache

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import mean
 
 import predictions
+import verdicts
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from plan import FACTORS, PARTS, SEEDS, runs
@@ -90,7 +91,7 @@ def results(rows: list[Row]) -> list[str]:
     for way in ('finer', 'extent', 'augmented'):
         lines += by_factor(scores, way, settings)
     lines += ['By parts and temperatures, global ViT:', '', *sweep(scores)]
-    return [*lines, '### Predictions', '', *predictions.summary(scores)]
+    return [*lines, '### Predictions', '', *verdicts.summary(predictions.checks(scores))]
 
 
 def tables(rows: list[Row]) -> list[str]:
@@ -119,7 +120,7 @@ def tables(rows: list[Row]) -> list[str]:
             for windows in ('kept', 'grown')
             for text in by_factor(scores, way, every, 'swin', windows)
         ],
-        'Predictions': [*predictions.table(scores), ''],
+        'Predictions': [*verdicts.table(predictions.checks(scores)), ''],
     }
     lines = [TITLE, '', f'{finished(rows)} of {len(runs())} runs are finished.' + progress(rows)]
     for title, body in sections.items():
