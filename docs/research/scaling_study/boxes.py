@@ -109,7 +109,8 @@ def config_of(position: str, seed: int, folder: Path, iterations: int) -> Config
         settings = dict(rope=dict(settings['rope'], theta=THETA_ROPE_ID))
     if position == 'none':
         settings = dict(rope=None)
-    backbone.update(settings)
+    for name, value in settings.items():
+        backbone[name] = value  # ``update`` would merge the config of the embedding
     config.train_dataloader.batch_size = 2
     config.train_cfg.update(max_iters=iterations, val_interval=10 * iterations)
     config.param_scheduler[0].end = max(1, iterations // 10)
