@@ -236,14 +236,17 @@ def test_maps_are_those_of_hugging_face_s_backbone(final_norm: bool | str, tmp_p
         assert max(relative_error(*pair) for pair in zip(found, expected, strict=True)) < 1e-5
 
 
+NORMS = dict(dinov3='all', lingbot='all', sapiens2='all', vjepa2='separate')
+
+
 @pytest.mark.parametrize('name', RoPEViT.ARCHS)
 def test_norms_of_a_family_by_default(name: str):
-    """DINOv3's code norms all maps; users of the others take them as the blocks leave them."""
+    """Published code norms all maps, V-JEPA's each by its own norm; others stay as blocks leave
+    them."""
     with torch.device('meta'):
         model = RoPEViT(name)
-    all_normed = name.startswith(('dinov3', 'lingbot'))
-    assert model.arch.final_norm == ('all' if all_normed else False)
-    assert (model.norm is not None) == all_normed
+    assert model.arch.final_norm == NORMS.get(name.split('_')[0], False)
+    assert (model.norm is not None) == bool(model.arch.final_norm)
 
 
 @torch.no_grad()
