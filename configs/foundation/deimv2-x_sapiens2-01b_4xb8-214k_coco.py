@@ -8,7 +8,7 @@ _base_ = '../deim/deimv2-x_dinov3-s-plus_4xb8-214k_coco.py'
 
 model = dict(
     backbone=dict(
-        arch='sapiens2_0.1b',
+        arch='sapiens2_01b',
         qkv_bias='default',
         init_cfg=dict(
             checkpoint='https://huggingface.co/facebook/sapiens2-pretrain-0.1b/resolve/main/'

@@ -7,7 +7,7 @@ _base_ = './linear_dinov3-b_8xb2-40k_ade20k-512x512.py'
 
 model = dict(
     backbone=dict(
-        arch='sapiens2_0.1b',
+        arch='sapiens2_01b',
         init_cfg=dict(
             checkpoint='https://huggingface.co/facebook/sapiens2-pretrain-0.1b/resolve/main/'
             'sapiens2_0.1b_pretrain.safetensors'

@@ -19,11 +19,11 @@ from rope_dense.backbones.windows import window_plan
 from rope_dense.rope import AxialRoPE
 
 SHARED = range(1, 3)  # blocks with half as many heads of keys and values
-SMALL = dict(RoPEViT.ARCHS['sapiens2_0.1b'], embed_dims=96, depth=4, num_heads=4)
+SMALL = dict(RoPEViT.ARCHS['sapiens2_01b'], embed_dims=96, depth=4, num_heads=4)
 SIZES = {  # channels, blocks, heads
-    '0.1b': (768, 12, 12),
-    '0.4b': (1024, 24, 16),
-    '0.8b': (1280, 32, 16),
+    '01b': (768, 12, 12),
+    '04b': (1024, 24, 16),
+    '08b': (1280, 32, 16),
     '1b': (1536, 40, 24),
     '5b': (2432, 56, 32),
 }
@@ -143,10 +143,10 @@ def test_other_heads_are_refused(key: str, shape: tuple | None, message: str, tm
     assert message in refusal(RoPEViT, saved(weights, tmp_path), arch=SMALL)
 
 
-LARGE = [pytest.param(size, marks=pytest.mark.slow) for size in SIZES if size != '0.1b']
+LARGE = [pytest.param(size, marks=pytest.mark.slow) for size in SIZES if size != '01b']
 
 
-@pytest.mark.parametrize('size', ['0.1b', *LARGE])
+@pytest.mark.parametrize('size', ['01b', *LARGE])
 def test_every_size_loads_strictly(transformers: ModuleType, size: str, tmp_path: Path):
     channels, depth, heads = SIZES[size]
     shared = range(8, depth - 8)
@@ -210,7 +210,7 @@ def test_every_parameter_has_a_gradient():
 if __name__ == '__main__':
     import transformers
 
-    four_blocks = dict(RoPEViT.ARCHS['sapiens2_0.4b'], depth=4)
+    four_blocks = dict(RoPEViT.ARCHS['sapiens2_04b'], depth=4)
     for grid in ((64, 48), (20, 30), (1, 48)):
         torch.manual_seed(0)
         with tempfile.TemporaryDirectory() as folder:

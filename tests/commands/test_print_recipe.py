@@ -88,8 +88,9 @@ def test_how_a_foundation_backbone_is_used(name: str) -> None:
     cfg, model = foundation.load(name), foundation.build_offline(name)
     (head, family), actual = foundation.head_and_family(name), sections(recipe_text(cfg, model))
     frozen = sum(param.numel() for param in model.backbone.parameters())
-    said = f'backbone {frozen:,d} of {frozen:,d} parameters'
-    assert actual['frozen'] == (said if head in ('linear', 'dpt') else 'nothing')
+    neck = ', neck 662,528 of 662,528' if head == 'linear-fine' else ''
+    said = f'backbone {frozen:,d} of {frozen:,d}{neck} parameters'
+    assert actual['frozen'] == (said if head in ('linear', 'linear-fine', 'dpt') else 'nothing')
     colours = [f'{key}={numbers}' for key, numbers in foundation.COLOURS[family].items()]
     assert all(text in actual['colours'] for text in (*colours, 'bgr_to_rgb=True'))
     assert f'blocks {str(foundation.MAPS[head, family]).strip("(,)")};' in actual['maps']

@@ -77,7 +77,7 @@ IN_ONNX = {
     'mixed': lambda: vit(rope=MIXED, use_ape=True),
     'dinov3': lambda: family('dinov3_small'),
     'eva02': lambda: family('eva02_base'),
-    'sapiens2': lambda: family('sapiens2_0.1b'),
+    'sapiens2': lambda: family('sapiens2_01b'),
     'v-jepa': lambda: family('vjepa2_1_base', out_indices=(0, 1), final_norm='default'),
     'rice': lambda: family('rice_large'),
     'qwen3': lambda: family('qwen3_88m'),

@@ -12,7 +12,7 @@ from rope_dense.models import window_attention
 from rope_dense.models.fine_features import FineFeatures, load_fine_features
 
 PERIODS = 'image_encoder.rope.periods'
-ROUNDING = 1e-7  # in float64, with frequencies in float32 as in the published code
+ROUNDING = 3e-7  # in float64, with frequencies in float32 as in the published code
 
 
 @pytest.fixture(scope='module')

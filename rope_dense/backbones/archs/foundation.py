@@ -160,9 +160,9 @@ FOUNDATION_ARCHS: dict[str, dict] = {
     'vjepa2_1_gigantic': dict(
         VJEPA2_1, embed_dims=1664, depth=48, num_heads=26, mlp_ratio=8192 / 1664
     ),
-    'sapiens2_0.1b': dict(BASE, **SAPIENS2),
-    'sapiens2_0.4b': dict(LARGE, **SAPIENS2),
-    'sapiens2_0.8b': dict(SAPIENS2, embed_dims=1280, depth=32, num_heads=16),
+    'sapiens2_01b': dict(BASE, **SAPIENS2),
+    'sapiens2_04b': dict(LARGE, **SAPIENS2),
+    'sapiens2_08b': dict(SAPIENS2, embed_dims=1280, depth=32, num_heads=16),
     'sapiens2_1b': dict(SAPIENS2, embed_dims=1536, depth=40, num_heads=24),
     'sapiens2_5b': dict(SAPIENS2, embed_dims=2432, depth=56, num_heads=32),
 }
