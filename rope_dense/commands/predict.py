@@ -13,8 +13,8 @@ Examples:
 Contents of the output folder: pictures/, the input with drawn predictions (for a video also a
 video); detectors: predictions.json, in COCO's format with scores; segmentors: labels/, PNGs of
 class numbers with the class colours as palette; depth models: depth/NAME.npy, float32 in metres. A
-model of several tasks writes one folder per task. Results equal those of mmdet's DetInferencer and
-mmseg's MMSegInferencer, but images more than 8 times as long as wide are padded. Images above
+model of several tasks writes one folder per task. Results equal mmdet's DetInferencer's and
+mmseg's MMSegInferencer's, but images more than 8 times as long as wide are padded. Images above
 --tile-above are predicted in tiles, as by rope-dense predict-large. What cannot be predicted is
 named at the end.
 """

@@ -26,7 +26,7 @@ from ..rope import Rotary, RotaryEmbedding
 os.environ.setdefault('KINETO_LOG_LEVEL', '6')  # or the profiler prints when it starts and stops
 EMBEDDING = 'rotary embedding'
 # An operation is of the first kind whose pattern is in its name, or in the name of its parent.
-# (PyTorch's own backward operations end on a number, those of other autograd functions do not.)
+# (PyTorch's own backward operations end on a number, other autograd functions' do not.)
 KINDS = {
     'rotation': rf'\bRotate(Backward)?$|{EMBEDDING}',
     'windows': r'\bGather(Backward)?$',

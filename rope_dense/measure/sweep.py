@@ -102,7 +102,7 @@ class Sweep:
     Attributes:
         config: of the model, with its checkpoint as ``load_from`` unless it loads its own weights.
         settings: of the tests, in order.
-        results: the rows that were measured before, and those of this run.
+        results: the rows that were measured before, and this run's.
         load: loads the weights into the model of a Runner.
         overwrite: take no rows of an earlier run.
     """

@@ -227,7 +227,7 @@ def shrunk(image: Tensor, size: Size) -> Tensor:
 
 
 def load_fine_features(neck: FineFeatures, checkpoint: str, prefix: str | None = None) -> None:
-    """Load published weights, such as naf_release.pth, or those of a model of this package.
+    """Load published weights, such as naf_release.pth, or a model's of this package.
 
     Args:
         neck: with ``method='attention'``; unchanged if anything fails.

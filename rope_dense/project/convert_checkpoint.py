@@ -70,7 +70,7 @@ def convert_checkpoint(
 
 
 def eomt_weights(cfg: Config, source: str, base: str | None) -> StateDict:
-    """The weights of the model of a config, with those of a published EoMT or PMT."""
+    """The weights of the model of a config, among them a published EoMT's or PMT's."""
     model = build_part(cfg, 'model', MODELS, cfg.model)
     load_eomt(model.backbone, find_eomt(model), source, base)
     return model.state_dict()

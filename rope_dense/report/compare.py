@@ -82,7 +82,7 @@ def add_settings(page: Page, reports: Reports) -> None:
     if not rows:
         text = f'The runs have the same settings. {text}'
     elif len(rows) > SETTINGS:
-        text = f'The first {SETTINGS} of {len(rows)}, those of own data before what they change.'
+        text = f'The first {SETTINGS} of {len(rows)}, settings of own data before what they change.'
     page.section('Differences of the settings', text)
     table = [{'setting': key, a: str(x), b: str(y)} for key, x, y in rows[:SETTINGS]]
     page.add_table('settings', table)

@@ -39,7 +39,7 @@ from .ranked import Ranked
 
 SIZES = ('AP', 'AP small', 'AP medium', 'AP large')  # COCO's: below 32, below 96 pixels squared
 CROPS = 24
-LOW = 0.05  # AP50 below which errors are those of an untrained model
+LOW = 0.05  # AP50 below which a model counts as untrained
 CHECKS = {
     'class': 'similar classes in the confusion matrix, wrong labels',
     'place': 'image size, loose labels, length of the training',

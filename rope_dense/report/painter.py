@@ -52,7 +52,7 @@ class Painter:
         return beside(*(self.drawn(rgb, items, zoom) for items in parts))
 
     def drawn(self, rgb: np.ndarray, items: Sequence[dict], zoom: float) -> np.ndarray:
-        """A picture (BGR) with objects, whose coordinates are those of a `zoom` of 1."""
+        """A picture (BGR) with objects, with coordinates at a `zoom` of 1."""
         height, width = rgb.shape[:2]
         boxes = torch.tensor([item['bbox'] for item in items], dtype=torch.float32).reshape(-1, 4)
         boxes = zoom * torch.cat([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)

@@ -64,7 +64,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--rope',
         choices=['axial', 'none'],
-        help='kind of a ViT whose weights do not tell: those of axial models with position '
+        help='kind of a ViT whose weights do not tell: weights of axial models with position '
         'embedding look like the baseline',
     )
     parser.add_argument(

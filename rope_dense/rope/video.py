@@ -73,7 +73,7 @@ class VideoFrequencies:
     factor: float
 
     def __call__(self, device: torch.device) -> Tensor:
-        """[2, 1, 3 n]; those of the time are zero."""
+        """[2, 1, 3 n]; zero for the time."""
         channels = 2 * (self.head_dim // 6)
         series = self.factor * axis_frequencies(channels, self.theta, device=device, num_axes=1)
         x_y_time = axial_frequencies([series[None]] * 3, (2, 1, 0))  # [3, 1, 3 n]

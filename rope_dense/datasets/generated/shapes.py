@@ -107,7 +107,7 @@ def make_scene(
         colors: 'class': each class has its own colour of the palette, varied a little, so that a
             detector learns fast; 'any': a shape takes the colour of any class, so that only its
             outline tells the class.
-        draw: makes a shape from a random generator and ``colors``; None for those of METAINFO.
+        draw: makes a shape from a random generator and ``colors``; None for the shapes of METAINFO.
     """
     draw = draw or _draw_shape
     rng = np.random.default_rng([seed, SPLITS.index(split), index])

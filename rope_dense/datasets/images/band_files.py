@@ -5,7 +5,6 @@ Letters: H x W pixels, n bands in the order of the file.
 
 from __future__ import annotations
 
-import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -22,9 +21,6 @@ if find_spec('rasterio'):
     from rasterio.errors import NotGeoreferencedWarning, RasterioIOError
     from rasterio.windows import Window
 
-# GDAL would list the whole folder for each file that is opened, to find the files beside it; so it
-# looks for each of these by name. Opening 1,000 files of a folder takes 0.4 s instead of 0.9.
-os.environ.setdefault('GDAL_DISABLE_READDIR_ON_OPEN', 'TRUE')
 ARRAY = '.npy'
 TYPES = ('uint8', 'uint16', 'int16', 'float32', 'float64')
 NOT_INSTALLED = 'images of bands are read by rasterio: install the extra "large"'
@@ -188,7 +184,7 @@ def open_bands(path: Path) -> BandFile:
 
 
 def is_first(path: Path, names: Sequence[str]) -> bool:
-    """Whether a file has the first channel, where each channel is in a file of its own.
+    """Return whether a file has the first channel, where each channel is in a file of its own.
 
     Args:
         names: of the channels; the last of them in the path says which one it is, and the longest
@@ -238,7 +234,10 @@ def open_raster(path: str | Path) -> rasterio.DatasetReader:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter('ignore', NotGeoreferencedWarning)
-            return rasterio.open(path)
+            # Without it GDAL lists the whole folder for each file that it opens: 1,000 files of a
+            # folder take 0.6 s with it, and 1.0 s without.
+            with rasterio.Env(GDAL_DISABLE_READDIR_ON_OPEN='TRUE'):
+                return rasterio.open(path)
     except RasterioIOError as error:
         raise unreadable(path, error) from error
 

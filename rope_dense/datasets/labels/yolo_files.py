@@ -222,7 +222,7 @@ def elsewhere(
             raise ValueError(
                 f'{" and ".join(map(str, [*files, path]))}: which images are labelled there, of '
                 f'{", ".join(same)} in {images.labels.images}? Put the label files into folders '
-                'like those of the images'
+                'like the folders of the images'
             )
         found[free[0]] = path
     return found
