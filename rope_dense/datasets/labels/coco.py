@@ -308,4 +308,4 @@ def labelled(
     return item
 
 
-COCO = Format('coco', 'COCO', ('.json',), find_coco, read_coco)
+COCO = Format('coco', 'COCO', ('.json',), lambda inventory: find_coco(inventory.root), read_coco)

@@ -275,4 +275,4 @@ def mask_of(node: Element, label: str, item: Labelled, where: str) -> Shape | st
     return mask_shape(label, mask, left, top, item.size, where=where)
 
 
-CVAT = Format('cvat', 'CVAT', ('.xml',), find_cvat, read_cvat)
+CVAT = Format('cvat', 'CVAT', ('.xml',), lambda inventory: find_cvat(inventory.root), read_cvat)

@@ -147,4 +147,4 @@ def listed_classes(sources: set[Path]) -> set[str]:
     return set()
 
 
-DOTA = Format('dota', 'DOTA', ('.txt',), find_dota, read_dota)
+DOTA = Format('dota', 'DOTA', ('.txt',), lambda inventory: find_dota(inventory.root), read_dota)

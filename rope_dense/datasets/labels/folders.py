@@ -10,6 +10,7 @@ from .coco import COCO
 from .cvat import CVAT
 from .dota import DOTA
 from .files import list_files, suffixes_in
+from .inventory import inventory_of
 from .labelme import LABELME
 from .objects import Format, LabelFolder
 from .voc import VOC
@@ -31,13 +32,14 @@ def find_labels(root: Path, format: str | None = None) -> LabelFolder:
     """
     if not root.is_dir():
         raise ValueError(f'{root}: no such folder')
+    inventory = inventory_of(root)
     if format is not None:
         check_choice('own.format', format, tuple(FORMATS))
     forms = [form for form in FORMATS.values() if format in (None, form.name)]
     found, problems = list[LabelFolder](), list[str]()
     for form in forms:
         try:
-            if (folder := form.find(root)) is not None:
+            if (folder := form.find(inventory)) is not None:
                 found.append(folder)
         except ValueError as problem:
             problems.append(str(problem))

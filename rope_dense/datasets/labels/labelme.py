@@ -193,4 +193,6 @@ def join(shape: Shape, other: Shape) -> None:
     shape.difficult |= other.difficult
 
 
-LABELME = Format('labelme', 'LabelMe', ('.json',), find_labelme, read_labelme)
+LABELME = Format(
+    'labelme', 'LabelMe', ('.json',), lambda inventory: find_labelme(inventory.root), read_labelme
+)

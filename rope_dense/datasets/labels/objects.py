@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .inventory import Inventory
 
 Box = tuple[float, float, float, float]
 Outline = list[list[float]] | dict[str, Any]  # polygons, or run lengths {'size': [h, w], 'counts'}
@@ -159,20 +162,22 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Labels:
-    """The place of the labels of a split.
+class Part:
+    """The labels of a split.
 
     Attributes:
         source: folder or file of the labels.
         images: folder of the images.
         names: its images, by their paths in that folder, without suffix; None for all.
         options: what a file of the data set says of its format, such as YOLO's ``kpt_shape``.
+        inventory: the files of the data set.
     """
 
     source: Path
     images: Path
     names: frozenset[str] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    inventory: Inventory = None  # type: ignore[assignment]
 
     def path_of(self, file: Path) -> str:
         """The path of an image in the folder of the images, without suffix."""
@@ -187,6 +192,7 @@ class Labels:
         return self.names is None or stem in self.names
 
 
+Labels = Part
 # The classes in their order, or () for those that occur, sorted; and the images.
 Read = tuple[Sequence[str], Iterator[Labelled]]
 
@@ -208,8 +214,8 @@ class Format:
     name: str
     title: str
     suffixes: tuple[str, ...]
-    find: Callable[[Path], LabelFolder | None]
-    read: Callable[[Labels, Sequence[str] | None, Report], Read]
+    find: Callable[[Inventory], LabelFolder | None]
+    read: Callable[[Part, Sequence[str] | None, Report], Read]
 
 
 @dataclass(frozen=True)
@@ -225,7 +231,7 @@ class LabelFolder:
     """
 
     format: Format
-    splits: Mapping[str, Labels]
+    splits: Mapping[str, Part]
     split_by: str
     classes: Sequence[str] | None = None
     notes: tuple[str, ...] = ()

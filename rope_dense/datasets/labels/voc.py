@@ -187,4 +187,4 @@ def points_in(polygon: Element) -> list[float]:
     return [value - 1 for value in finite(values, 'a corner')]
 
 
-VOC = Format('voc', 'Pascal VOC', ('.xml',), find_voc, read_voc)
+VOC = Format('voc', 'Pascal VOC', ('.xml',), lambda inventory: find_voc(inventory.root), read_voc)

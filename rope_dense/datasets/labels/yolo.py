@@ -279,4 +279,4 @@ def may_be_pose(values: Sequence[float], step: int) -> bool:
     )
 
 
-YOLO = Format('yolo', 'YOLO', ('.txt',), find_yolo, read_yolo)
+YOLO = Format('yolo', 'YOLO', ('.txt',), lambda inventory: find_yolo(inventory.root), read_yolo)

@@ -1,0 +1,270 @@
+"""The files of a data set: listed once, and asked by everything that looks for a file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from ..images.band_files import ARRAY, is_first
+from .files import IMAGE_SUFFIXES, folded, parts_of
+from .image_headers import header as read_header
+from .objects import Header
+
+HIDDEN = ('.', '__MACOSX')  # macOS writes '._a.jpg' and '__MACOSX'
+TICK = 0.01  # seconds: a file system's clock may be as coarse
+State = tuple[int, ...]  # what any write changes: size, both times, inode
+
+
+class Inventory:
+    """All files in a folder and below it, and in folders elsewhere that labels name.
+
+    Without hidden files and links to files that are not there. Links to folders are followed, but
+    for links to a folder above.
+
+    Args:
+        root: the folder of the data set.
+        channels: names of channels that are files of their own: images are the files of the first.
+        arrays: whether .npy files are images, too.
+
+    Attributes:
+        files: state of each file by its path; paths begin with ``root`` as it is given.
+        folders: for each folder its time of change and the names of the folders in it.
+        headers: of image files that were asked for.
+    """
+
+    def __init__(self, root: Path, channels: Sequence[str] = (), *, arrays: bool = False) -> None:
+        self.root, self.channels = Path(root), tuple(channels)
+        self.image_suffixes = (*IMAGE_SUFFIXES, ARRAY) if arrays else IMAGE_SUFFIXES
+        self.files: dict[str, State] = {}
+        self.folders: dict[str, tuple[int, list[str]]] = {}
+        self.headers: dict[Path, Header] = {}
+        self.found: dict[Path, Images] = {}
+        self.by_suffix: dict[str, list[str]] = {}
+        time.sleep(TICK)  # so that whatever is written later has other times
+        self.include(self.root)
+
+    def include(self, folder: Path) -> None:
+        """List a folder that is not in the inventory yet."""
+        if str(folder) in self.folders:
+            return
+        self.walk(str(folder), ())
+        by_suffix: dict[str, list[str]] = {}
+        for path in sorted(self.files):
+            by_suffix.setdefault(os.path.splitext(path)[1].lower(), []).append(path)
+        self.by_suffix = by_suffix
+
+    def walk(self, folder: str, above: tuple[tuple[int, int], ...]) -> None:
+        """List a folder and the folders in it.
+
+        Args:
+            above: device and inode of the folders above, to which a link may lead back.
+        """
+        try:
+            about = os.stat(folder)
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:  # a folder that is not there, or that others own, has no files
+            return
+        identity = about.st_dev, about.st_ino
+        if identity in above:
+            return
+        names = list[str]()
+        self.folders[folder] = about.st_mtime_ns, names
+        for entry in entries:
+            if entry.name.startswith(HIDDEN):
+                continue
+            if entry.is_dir():
+                names.append(entry.name)
+                self.walk(os.path.join(folder, entry.name), (*above, identity))
+            elif entry.is_file():  # not so for a link to nothing
+                self.files[os.path.join(folder, entry.name)] = state_of(entry.stat())
+
+    def is_current(self) -> bool:
+        """Return whether no file has changed, come or gone since the files were listed."""
+        try:
+            return all(
+                os.stat(folder).st_mtime_ns == changed
+                for folder, (changed, _) in self.folders.items()
+            ) and all(state_of(os.stat(path)) == state for path, state in self.files.items())
+        except OSError:
+            return False
+
+    def digest(self, outside: Collection[str] = ()) -> str:
+        """The state of all files in the data set, and in folders elsewhere, as a digest."""
+        for folder in outside:
+            self.include(Path(folder))
+        lines = (f'{path}{state}' for path, state in sorted(self.files.items()))
+        return hashlib.sha256('\n'.join(lines).encode('utf-8', 'surrogateescape')).hexdigest()
+
+    @property
+    def outside(self) -> list[str]:
+        """The highest folders elsewhere that labels name."""
+        start = os.path.join(self.root, '')
+        others = [path for path in self.folders if not os.path.join(path, '').startswith(start)]
+        return [path for path in others if os.path.dirname(path) not in self.folders]
+
+    def paths(self, folder: Path, suffixes: Sequence[str] | None = None) -> list[str]:
+        """The paths of the files in a folder and below it, sorted.
+
+        Args:
+            suffixes: lower case, such as '.txt'; None for all files.
+        """
+        self.include(folder)
+        start = os.path.join(folder, '') if folder.parts else ''
+        found = list[str]()
+        for suffix in self.by_suffix if suffixes is None else suffixes:
+            some = self.by_suffix.get(suffix, [])
+            found += some[bisect_left(some, start) : bisect_left(some, f'{start}\U0010ffff')]
+        return sorted(found)
+
+    def list(self, folder: Path, suffixes: Sequence[str] | None = None) -> list[Path]:
+        """``paths`` as paths."""
+        return [*map(Path, self.paths(folder, suffixes))]
+
+    def directly(self, folder: Path, suffixes: Sequence[str]) -> list[Path]:
+        """The files in a folder, and not below it."""
+        return [path for path in self.list(folder, suffixes) if path.parent == folder]
+
+    def is_file(self, path: Path) -> bool:
+        """Return whether a file is in the inventory."""
+        return str(path) in self.files
+
+    def subfolders(self, folder: Path) -> dict[str, Path]:
+        """The folders in a folder by their names in lower case.
+
+        Raises:
+            ValueError: two names differ by their case only.
+        """
+        self.include(folder)
+        _, names = self.folders.get(str(folder), (0, []))
+        found: dict[str, Path] = {}
+        for name in names:
+            if (other := found.setdefault(name.lower(), folder / name)).name != name:
+                raise ValueError(f'{other} and {folder / name} differ by their case: rename one')
+        return found
+
+    def images(self, folder: Path) -> Images:
+        """The image files in a folder and below it."""
+        if folder not in self.found:
+            files = self.list(folder, self.image_suffixes)
+            if self.channels:
+                files = [file for file in files if is_first(file, self.channels)]
+            self.found[folder] = Images(folder, files)
+        return self.found[folder]
+
+    def header(self, image: Path) -> Header:
+        """The header of an image file, read once.
+
+        Raises:
+            ValueError: it is no image, or is cut off.
+        """
+        if image not in self.headers:
+            self.headers[image] = read_header(image)
+        return self.headers[image]
+
+
+class Images:
+    """The image files of a folder, found by the names that labels give them.
+
+    Attributes:
+        by_path, by_stem: by their paths in the folder, with suffix and without.
+        by_name: by their names without suffix.
+        doubles: (file, file that has its stem and is taken) of others.
+        folders: the folders of images, as paths in the folder; without '', the folder itself.
+    """
+
+    def __init__(self, folder: Path, files: Sequence[Path]) -> None:
+        self.folder = folder
+        self.by_stem: dict[str, Path] = {}
+        self.by_path: dict[str, Path] = {}
+        self.by_name: dict[str, list[Path]] = {}
+        self.doubles: list[tuple[Path, Path]] = []
+        start = len(os.path.join(folder, '')) if folder.parts else 0
+        for file in files:
+            path = str(file)[start:]
+            stem = os.path.splitext(path)[0]
+            self.by_path[path] = file
+            if (first := self.by_stem.setdefault(stem, file)) != file:
+                self.doubles.append((file, first))
+            else:
+                self.by_name.setdefault(os.path.basename(stem), []).append(file)
+        self.folders = {os.path.dirname(path) for path in self.by_path} - {''}
+
+    def find(self, name: str) -> Path | None:
+        """The file of a path or name, with a suffix or without; None if it is not there.
+
+        Leading folders, of the machine or the project of a labelling tool, may be missing here; in
+        a folder that is here, the file has to be, too. A bare name has to belong to one file only.
+        Case and Unicode form may differ if only one path is alike.
+        """
+        return self.find_exact(name) or self.find_alike(name)
+
+    def find_exact(self, name: str) -> Path | None:
+        """The file of a path or name as ``find`` has it, in its case and Unicode form."""
+        parts = parts_of(name)
+        for start in range(len(parts)):
+            path = '/'.join(parts[start:])
+            stem = os.path.splitext(path)[0]
+            if found := self.by_path.get(path) or self.by_stem.get(path) or self.by_stem.get(stem):
+                return found
+            if os.path.dirname(path) in self.folders:
+                return None
+        last = parts[-1] if parts else ''
+        same = self.by_name.get(last, ()) or self.by_name.get(os.path.splitext(last)[0], ())
+        return same[0] if len(same) == 1 else None
+
+    def find_alike(self, name: str) -> Path | None:
+        """The only file whose path is alike in another case or Unicode form."""
+        parts = parts_of(name)
+        for start in range(len(parts)):
+            path = '/'.join(parts[start:])
+            same = self.alike(path) or self.alike(os.path.splitext(path)[0])
+            if same or os.path.dirname(path) in self.folders:
+                return self.by_stem[same[0]] if len(same) == 1 else None
+        return None
+
+    def alike(self, stem: str) -> list[str]:
+        """Paths without suffix that differ from a path only by case or Unicode form."""
+        return self.by_folded.get(folded(stem), [])
+
+    @cached_property
+    def by_folded(self) -> dict[str, list[str]]:
+        """The paths without suffix by their folded text; made when a name is not found."""
+        found: dict[str, list[str]] = {}
+        for stem in self.by_stem:
+            found.setdefault(folded(stem), []).append(stem)
+        return found
+
+    def stem_of(self, file: Path) -> str:
+        """The path of an image in the folder, without suffix."""
+        return os.path.splitext(str(file)[len(os.path.join(self.folder, '')) :])[0]
+
+    def __iter__(self) -> Iterator[tuple[str, Path]]:
+        """(Path in the folder without suffix, file) of each image."""
+        return iter(self.by_stem.items())
+
+
+def state_of(about: os.stat_result) -> State:
+    """The state of a file."""
+    return about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino
+
+
+KEPT: dict[tuple[object, ...], Inventory] = {}  # the last one
+
+
+def inventory_of(root: Path, channels: Sequence[str] = (), *, arrays: bool = False) -> Inventory:
+    """The inventory of a folder, see ``Inventory``; not listed anew while no file changes."""
+    key = os.fspath(root), os.getcwd(), tuple(channels), arrays
+    kept = KEPT.pop(key, None)
+    KEPT.clear()
+    KEPT[key] = kept if kept and kept.is_current() else Inventory(root, channels, arrays=arrays)
+    return KEPT[key]
+
+
+def list_files(folder: Path, suffixes: Sequence[str] | None = None) -> list[Path]:
+    """The files in a folder and below it, as ``Inventory`` has them."""
+    return Inventory(folder).list(folder, suffixes)
