@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from ..utils.atomic_write import atomic_write, atomic_write_text
+from ..utils.atomic_write import atomic_write_text
 from .classes import CLASSES_FILE, read_classes
-from .labels.canonical import write_coco
-from .labels.conversion import convert, listed_names, split_entries
+from .labels.canonical import write
+from .labels.files import numbered_lines, without_suffix
+from .labels.folders import FORMATS
+from .labels.inventory import Images, Inventory
+from .labels.objects import LabelFolder, Part
+from .labels.pairs import SPLITS, pairs_in
+from .labels.splits import VAL_PART, by_hash, by_hash_of_pairs, listed_image, part_of
 from .mask_colours import colours_in, convert_masks
 
 
@@ -23,41 +32,105 @@ def convert_data(
 ) -> None:
     """Convert labels or masks, and print what was left out; nothing is written over.
 
+    Labels are written as training reads them: the canonical file, in another place.
+
     Args:
         format: of ``labels.folders.FORMATS``, or 'colours'.
-        source: see ``convert``; for colours the folder of masks.
-        out: NAME.json; for colours a folder of masks.
+        source: folder of label files (yolo, voc, labelme, dota), or the file (coco, cvat); for
+            colours the folder of masks.
+        out: NAME.json; for colours a folder of masks. A name of a validation split, such as
+            val.json, has difficult objects as `iscrowd`, which are not evaluated.
         images: their folder, by default as the format has it.
         classes: file of class names, see ``read_classes``.
-        val_share: of the images, which go to val.json beside NAME.json; not for colours.
-        split_file: lists the images to take, see ``listed_names``; not for colours.
+        val_share: about this share of the images, by a hash of their names, goes to val.json
+            beside NAME.json; by 0.2 it is what training takes for validation; not for colours.
+        split_file: lists the images to take, one a line; not for colours.
 
     Raises:
         ValueError: labels or masks that cannot be used, or a file that exists.
     """
+    source, out = Path(source), Path(out)
     if format == 'colours':
-        convert_colours(Path(source), Path(out), images, classes)
+        convert_colours(source, out, images, classes)
         return
-    files = box_files(Path(out), val_share)
-    names = listed_names(split_file) if split_file else None
-    listed = read_classes(classes)[0] if classes else None
-    found = convert(format, Path(source), images, listed, names)
-    parts = split_entries(found.entries, val_share) if val_share else [found.entries]
-    for file, part in zip(files, parts, strict=True):
-        with atomic_write(file) as partial:
-            write_coco(partial, part, found.classes)
-        print(f'{file}: {len(part)} images, {sum(len(objects) for _, objects in part)} objects')
-    print(f'classes: {", ".join(found.classes)}')
-    print(found.report)
-
-
-def box_files(out: Path, val_share: float | None) -> list[Path]:
-    """The files to write; ValueError if one exists."""
     files = [out, *([out.with_name('val.json')] if val_share else [])]
     for file in files:
         if file.exists():
             raise ValueError(f'{file} exists: nothing is written over; give another name')
-    return files
+    given = read_classes(classes)[0] if classes else None
+    folder = given_folder(format, source, images, val_share, split_file)
+    if format == 'yolo':  # names of numbers; else a choice
+        folder, given = replace(folder, classes=given), None
+    if len(files) == 1 and out.stem.lower() in SPLITS['val']:
+        folder = replace(folder, splits={'val': folder.splits['train']})
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=out.parent, prefix='.') as fresh:
+        summary = write(folder, Path(fresh), given)
+        for file, name in zip(files, folder.splits, strict=True):
+            os.replace(Path(fresh, f'{name}.json'), file)
+            part = summary['splits'][name]
+            print(f'{file}: {part["num_images"]} images, {part["num_objects"]} objects')
+    print(f'classes: {", ".join(summary["splits"][name]["classes"])}')
+    print(summary['text'])
+
+
+def given_folder(
+    format: str,
+    source: Path,
+    images: Path | None,
+    val_share: float | None,
+    split_file: Path | None,
+) -> LabelFolder:
+    """The labels in a given folder or file, as one split or as both."""
+    folder = images or default_images(format, source)
+    if not folder.is_dir():
+        raise ValueError(f'{folder}: no such folder of images; give it with --images')
+    inventory, form = Inventory(folder), FORMATS[format]
+    source, folder = Path(os.path.realpath(source)), inventory.root
+    inventory.val_part = round(1 / val_share) if val_share else VAL_PART
+    by = 'the command'
+    if form.kind is None:
+        names = listed(split_file, inventory.images(folder)) if split_file else None
+        stems = names and frozenset(map(inventory.images(folder).stem_of, names))
+        part = Part(source, folder, inventory, stems)
+        if val_share:
+            parts, by = by_hash(part, stems or [stem for stem, _ in inventory.images(folder)])
+        else:
+            parts = dict(train=part)
+        return LabelFolder(form, parts, by)
+    pairs = pairs_in(form.kind, folder, source, inventory)
+    files = [*pairs.files]
+    if split_file:
+        chosen = {str(file) for file in listed(split_file, inventory.images(folder))}
+        files = [file for file, image in pairs.image_of.items() if image in chosen]
+    chosen_images = [*pairs.images] if not split_file else sorted(chosen)
+    if val_share:
+        both = by_hash_of_pairs(pairs, inventory, files)
+        parts = {name: part_of(pairs, inventory, *some) for name, some in both.items()}
+    else:
+        parts = dict(train=part_of(pairs, inventory, files, chosen_images))
+    parts = {name: replace(part, images=folder, source=source) for name, part in parts.items()}
+    return LabelFolder(form, parts, by)
+
+
+def listed(file: Path, images: Images) -> list[Path]:
+    """The images that a file lists, one a line."""
+    found = (listed_image(without_suffix(line), images) for _, line in numbered_lines(file))
+    return [image for image in found if image is not None]
+
+
+def default_images(name: str, source: Path) -> Path:
+    """The folder in which a format has its images by default."""
+    if name == 'yolo' and 'labels' in source.parts:
+        place = len(source.parts) - 1 - source.parts[::-1].index('labels')
+        return Path(*source.parts[:place], 'images', *source.parts[place + 1 :])
+    if name == 'dota':
+        return source.parent / 'images'
+    if name == 'voc' and (source.parent / 'JPEGImages').is_dir():
+        return source.parent / 'JPEGImages'
+    if source.is_dir():
+        return source
+    return source.parent / 'images' if (source.parent / 'images').is_dir() else source.parent
 
 
 def convert_colours(source: Path, out: Path, images: Path | None, classes: Path | None) -> None:

@@ -15,9 +15,10 @@ from helpers.grid import CONFIGS
 from rope_dense.checks.data import check_data
 from rope_dense.datasets.class_numbers import find_class_numbers
 from rope_dense.datasets.labels.objects import Report
-from rope_dense.datasets.labels.splits import BY_HASH
-from rope_dense.datasets.pair_folders import PairFolders, count_pairs, find_pairs
-from rope_dense.datasets.pairs import DEPTH, MASKS, Kind, match
+from rope_dense.datasets.labels.inventory import Inventory
+from rope_dense.datasets.labels.maps import DEPTH, MASKS, MapFolder, described, find_maps
+from rope_dense.datasets.labels.pairs import Kind
+from rope_dense.datasets.labels.splits import BY_HASH, is_for_validation
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 
@@ -42,15 +43,24 @@ def files(root: Path, *names: str) -> Path:
     return root
 
 
-def pairs_of(root: Path, splits: dict[str, PairFolders], kind: Kind = MASKS) -> dict[str, list]:
+def pairs_of(root: Path, folder: MapFolder) -> dict[str, list]:
     """The pairs of each split as names below the folder."""
     return {
-        split: [
-            tuple(str(file.relative_to(root)) for file in pair)
-            for pair in folders.pairs(root, kind)
-        ]
-        for split, folders in splits.items()
+        split: sorted(
+            (str(image.relative_to(root)), str(file.relative_to(root)))
+            for file, image in part.pairs.items()
+        )
+        for split, part in folder.splits.items()
     }
+
+
+def found(root: Path, kind: Kind = MASKS, **given: list[str] | None) -> MapFolder:
+    return find_maps(Inventory(root), kind, given)
+
+
+def text_of(root: Path, kind: Kind = MASKS) -> str:
+    inventory = Inventory(root)
+    return described(find_maps(inventory, kind), inventory)
 
 
 # (image, mask) of the training image; the validation image has 'val' for 'train'.
@@ -114,13 +124,11 @@ def test_common_folders_and_names_are_found(tmp_path: Path, layout: str) -> None
     other = 'b' if names[1] == 'masks/a.png' else 'a'
     val = [name.replace(old, word).replace('/a.', f'/{other}.') for name in names]
     files(tmp_path, *names, *val)
-    splits, by = find_pairs(tmp_path, kind)
-    assert pairs_of(tmp_path, splits, kind) == {'train': [tuple(names)], 'val': [tuple(val)]}
-    assert by == 'folder'
-    assert count_pairs(tmp_path, splits, by, kind) == (
-        1,
-        f'{kind.title}s, 1 training and 1 validation images, by folder ({splits["train"].images} '
-        f'with {splits["train"].maps})',
+    folder = found(tmp_path, kind)
+    assert pairs_of(tmp_path, folder) == {'train': [tuple(names)], 'val': [tuple(val)]}
+    title = kind.what.split(maxsplit=1)[1]
+    assert text_of(tmp_path, kind).startswith(
+        f'{title}s, 1 training and 1 validation images, by folder'
     )
 
 
@@ -137,19 +145,16 @@ FLAT = {
 
 @pytest.mark.parametrize('layout', FLAT)
 def test_without_a_split_a_hash_decides_as_it_does_for_boxes(tmp_path: Path, layout: str) -> None:
-    from rope_dense.datasets.labels.splits import is_for_validation
-
     names = [f'n{number}' for number in range(12)]
     files(tmp_path, *(form.format(name) for form in FLAT[layout] for name in names))
-    splits, by = find_pairs(tmp_path)
-    found = pairs_of(tmp_path, splits)
-    of = {split: {Path(picture).stem for picture, _ in found[split]} for split in found}
-    assert by == BY_HASH and of['train'] | of['val'] == {*names}
-    assert of['val'] == {name for name in names if is_for_validation(name)}
-    images, text = count_pairs(tmp_path, splits, by, MASKS)
-    assert images == len(found['train'])
-    assert text.startswith(
-        f'masks, {images} training and {12 - images} validation images, by a hash'
+    folder = found(tmp_path)
+    pairs = pairs_of(tmp_path, folder)
+    of = {split: {Path(picture).stem for picture, _ in pairs[split]} for split in pairs}
+    assert folder.split_by == BY_HASH and of['train'] | of['val'] == {*names}
+    stems = {Path(form).stem for form in FLAT[layout]}
+    assert of['val'] == {name for name in names if is_for_validation(name)}, stems
+    assert text_of(tmp_path).startswith(
+        f'masks, {len(of["train"])} training and {len(of["val"])} validation images, by a hash'
     )
 
 
@@ -159,15 +164,14 @@ def test_voc_lists_say_which_image_is_in_which_split(tmp_path: Path) -> None:
     files(tmp_path, *(f'SegmentationClass/{n}.png' for n in ('a', 'b c', 'd')))
     write(tmp_path / 'ImageSets/Segmentation/train.txt', 'a\nb c\n')
     write(tmp_path / 'ImageSets/Segmentation/val.txt', 'JPEGImages/d.jpg SegmentationClass/d.png\n')
-    splits, by = find_pairs(tmp_path)
-    found = pairs_of(tmp_path, splits)
-    assert [Path(p).stem for p, _ in found['train']] == ['a', 'b c'] and by.endswith(
-        '(train.txt, val.txt)'
-    )
-    assert [Path(p).stem for p, _ in found['val']] == ['d']
+    folder = found(tmp_path)
+    pairs = pairs_of(tmp_path, folder)
+    assert [Path(p).stem for p, _ in pairs['train']] == ['a', 'b c']
+    assert [Path(p).stem for p, _ in pairs['val']] == ['d']
+    assert folder.split_by.endswith('(train.txt, val.txt)')
     write(tmp_path / 'ImageSets/Segmentation/train.txt', 'a\nx\n')
-    with pytest.raises(ValueError, match=r'1 of 2 images of .*train\.txt have no mask .*: x\. '):
-        splits['train'].pairs(tmp_path, MASKS)
+    with pytest.raises(ValueError, match=r'1 of 2 images of .* have no mask .*: x\. '):
+        found(tmp_path)
 
 
 REFUSED = {
@@ -186,26 +190,26 @@ REFUSED = {
     ),
     'two folders of masks': (
         'images/train/a.jpg masks/train/a.png annotations/train/a.png',
-        r'masks in several folders, images/train with annotations/train and images/train with mas',
+        r'annotations/train and .*/masks/train have files of the same images, such as a\.jpg',
     ),
     'two masks': (
         'images/train/a.jpg masks/train/a_mask.png masks/train/a_seg.png',
-        r'images/train/a\.jpg: two files may be its mask, .*a_mask\.png and .*a_seg\.png',
+        r'a_mask\.png and .*a_seg\.png: which images are labelled there\? Both may be of .*images/train/a',
     ),
     'equal names in folders': (
         'images/train/x/a.jpg images/train/y/a.jpg masks/train/a.png',
-        r'images/train: a\.jpg is the name of several images',
+        r'masks/train/a\.png: which images are labelled there, of x/a, y/a',
     ),
-    'only one image': ('images/a.jpg masks/a.png', r'no image for validation among 1'),
+    'only one image': ('images/a.jpg masks/a.png', r'1 labelled image, so none for validation'),
     'validation images without masks': (
         'images/train/a.jpg masks/train/a.png images/val/b.jpg',
-        r'images/val has images, but no masks as .*images/train has',
+        r'images/val has images, but no masks as .*masks/train has',
     ),
     'split first, without masks': (
         'train/images/a.jpg train/masks/a.png valid/images/b.jpg',
-        r'valid/images has images, but no masks as ',
+        r'valid has images, but no masks as ',
     ),
-    'a list without another': ('images/a.jpg masks/a.png val.txt', r'val\.txt: no train\.txt'),
+    'a list without another': ('images/a.jpg masks/a.png val.txt', r'has val\.txt, but no list of training images'),
 }
 
 
@@ -214,20 +218,19 @@ def test_what_is_not_recognised_is_said(tmp_path: Path, case: str) -> None:
     names, message = REFUSED[case]
     files(tmp_path, *names.split())
     with pytest.raises(ValueError, match=message) as error:
-        find_pairs(tmp_path)
+        found(tmp_path)
     assert '\n' not in str(error.value)
 
 
 def test_folders_of_other_names_are_given(tmp_path: Path) -> None:
     files(tmp_path, 'photos/a.jpg', 'truth/a.png', 'images/val/b.jpg', 'masks/val/b.png')
-    splits, _ = find_pairs(tmp_path, given=dict(train=['photos', 'truth'], val=None))
-    assert pairs_of(tmp_path, splits)['train'] == [('photos/a.jpg', 'truth/a.png')]
+    folder = found(tmp_path, train=['photos', 'truth'], val=None)
+    assert pairs_of(tmp_path, folder)['train'] == [('photos/a.jpg', 'truth/a.png')]
     with pytest.raises(ValueError, match=r'no folders of images and masks of train; looked for x'):
-        find_pairs(tmp_path, given=dict(train=['x', 'truth']))
+        found(tmp_path, train=['x', 'truth'])
     image(tmp_path / 'lossy/a.jpg')
-    splits, by = find_pairs(tmp_path, given=dict(train=['photos', 'lossy'], val=None))
     with pytest.raises(ValueError, match=r'lossy: masks are \.jpg, which is not read'):
-        count_pairs(tmp_path, splits, by, MASKS)
+        found(tmp_path, train=['photos', 'lossy'], val=None)
 
 
 def test_what_has_no_counterpart_is_counted_and_weighed(tmp_path: Path) -> None:
@@ -237,19 +240,18 @@ def test_what_has_no_counterpart_is_counted_and_weighed(tmp_path: Path) -> None:
     files(tmp_path, *(f'masks/{name}.png' for name in [*names, 'y']), 'images/00.bmp')
     write(tmp_path / 'images/._00.jpg', b'x')
     write(tmp_path / 'masks/._00.png', b'x')
-    folders = tmp_path / 'images', tmp_path / 'masks'
-    pairs = match(*folders, MASKS).pairs(report=(report := Report()))
-    assert len(pairs) == 19 and all(image.suffix in ('.jpg', '.bmp') for image, _ in pairs)
-    assert report.lines() == [
+    folder = found(tmp_path)
+    images = [image for part in folder.splits.values() for image in part.pairs.values()]
+    assert len(images) == 19 and all(image.suffix in ('.jpg', '.bmp') for image in images)
+    assert text_of(tmp_path).splitlines()[1:] == [
+        '1 x two images of one name (the first is taken): 00.bmp and 00.jpg',
         '1 x image without a mask (left out): x.jpg',
-        '1 x second image of one name (left out): 00.jpg',
+        '1 x mask without an image (left out): y.png',
     ]
-    images, text = count_pairs(tmp_path, *find_pairs(tmp_path), MASKS)
-    assert images < 19 and '1 x mask without an image (left out): y.png' in text
     for name in ('v', 'w'):
         image(tmp_path / f'images/{name}.jpg')
-    with pytest.raises(ValueError, match=r'3 of 22 images of .*: v\.jpg, w\.jpg, x\.jpg\. Looked'):
-        match(*folders, MASKS).pairs()
+    with pytest.raises(ValueError, match=r'images of .* have no mask .*: v\.jpg, w\.jpg, x\.jpg\. L'):
+        found(tmp_path)
 
 
 def test_roboflow_says_classes_and_their_numbers(tmp_path: Path) -> None:

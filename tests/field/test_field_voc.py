@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from helpers.field import SIZE, Reading, check_folder, image, reading, refusal, write
-from rope_dense.datasets.labels.files import Images
+from rope_dense.datasets.labels import pairs, voc
 from rope_dense.datasets.labels.folders import find_labels
-from rope_dense.datasets.labels.objects import Report
+from rope_dense.datasets.labels.inventory import Inventory
 
 BOX = 'xmin ymin xmax ymax'
 CAT = ('cat', (10, 5, 20, 10), 0)  # what `thing()` is: xmin 11 counts from 1
@@ -394,7 +394,7 @@ FOLDERS: dict[Callable[[Path], None], tuple[str, str, str]] = {
     splits_around_images: ('train.png', 'val.png', 'by folder'),
     splits_within: ('a.jpg', 'a.jpg', 'by folder'),
     splits_of_labels: ('train.jpg', 'val.jpg', 'by folder'),
-    splits_of_images: ('train/train.jpg', 'val/val.jpg', 'by folder'),
+    splits_of_images: ('train.jpg', 'val.jpg', 'by folder'),
     beside_in_images: ('train.jpg', 'val.jpg', 'by folder'),
     a_folder_of_another_name: ('0.jpg', '1.jpg', 'by ImageSets (train.txt, val.txt)'),
 }
@@ -656,12 +656,10 @@ def test_the_line_of_a_folder(build: Callable[[Path], None], line: str, tmp_path
 def test_a_folder_is_recognised_by_a_few_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rope_dense.datasets.labels import voc_folders
-
     root, read = tmp_path / 'data', []
     flat(root)
-    original = voc_folders.read_xml
-    monkeypatch.setattr(voc_folders, 'read_xml', lambda path: read.append(path) or original(path))
-    folder = find_labels(root)
-    assert len(set(read)) <= voc_folders.LOOKED_AT
-    assert len([*Images(folder.splits['train'], Report()).chosen()]) == 16
+    original = voc.read_xml
+    monkeypatch.setattr(voc, 'read_xml', lambda path: read.append(path) or original(path))
+    folder = find_labels(Inventory(root))
+    assert len(set(read)) <= pairs.LOOKED_AT
+    assert len(folder.splits['train'].pairs) == 16

@@ -10,8 +10,9 @@ from PIL import Image
 
 from helpers.field import Reading, files, image, reading, refusal, write
 from rope_dense.datasets.labels.folders import find_labels
-from rope_dense.datasets.labels.objects import NO_IMAGE, Labels, Report
-from rope_dense.datasets.labels.yolo import find_yolo, read_yolo
+from rope_dense.datasets.labels.inventory import Inventory
+from rope_dense.datasets.labels.objects import NO_IMAGE
+from rope_dense.datasets.labels.yolo_folders import find_yolo
 
 LINE = '0 .5 .5 .5 .4'
 DOG_LINE = '1 .5 .5 .5 .4'
@@ -284,9 +285,8 @@ def test_lists_of_images(root: Path, prefix: str) -> None:  # B20: ultralytics' 
     }
     for name in ('a', 'b', 'sub/c', 'd'):
         given |= pair(f'images/t/{name}', f'labels/t/{name}')
-    folder = find_labels(files(root, given))
+    folder = find_labels(Inventory(files(root, given)))
     assert folder.splits['train'].images == root / 'images/t'
-    assert folder.splits['train'].names == {'a', 'sub/c'}
     assert reading(root).objects == {
         'train': {'a.jpg': CAT, 'sub/c.jpg': CAT},
         'val': {'b.jpg': CAT},
@@ -307,9 +307,10 @@ def test_several_folders_or_lists(root: Path, train: str, names: set[str]) -> No
     for name in ('one', 'two', 'val'):
         given |= pair(f'images/{name}/a', f'labels/{name}/a', LINE if name == 'one' else DOG_LINE)
         given[f'{name}.txt'] = f'./images/{name}/a.jpg'
-    folder = find_labels(files(root, given))
+    folder = find_labels(Inventory(files(root, given)))
     assert folder.splits['train'].images == root / 'images'
-    assert folder.splits['train'].names == names
+    stems = {x.relative_to(root / 'images').with_suffix('').as_posix() for x in folder.image_files()}
+    assert stems - {'val/a'} == names
     assert reading(root).objects['train'] == {'one/a.jpg': CAT, 'two/a.jpg': DOG}
 
 
@@ -555,7 +556,7 @@ def test_folders_that_are_not_of_yolo(root: Path) -> None:
             {'broken.yaml': 'a: [', 'a.jpg': None},
         ]
     ):
-        assert find_yolo(files(root / str(number), given)) is None
+        assert find_yolo(Inventory(files(root / str(number), given))) is None
 
 
 # The label file of an image

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +89,11 @@ def reading(root: Path, format: str | None = None, **options: Any) -> Reading:
     """Recognise, read and write the canonical files of a folder; `options` as ``as_canonical``."""
     from rope_dense.datasets.labels.canonical import as_canonical
     from rope_dense.datasets.labels.folders import find_labels
+    from rope_dense.datasets.labels.inventory import inventory_of
 
-    folder = find_labels(root, format)
-    assert folder is not None, 'no labels found'
-    splits, text = as_canonical(folder, root.parent / f'{root.name}_canonical', **options)
+    out = root.parent / f'{root.name}_canonical'
+    find = partial(find_labels, format=format)
+    splits, text = as_canonical(inventory_of(root), find, out, settings=format, **options)
     content = {split: mmengine.load(str(part.ann_file)) for split, part in splits.items()}
     objects = {split: objects_in(item) for split, item in content.items()}
     return Reading(splits['train'].classes, objects, content, text)

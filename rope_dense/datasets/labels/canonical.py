@@ -9,26 +9,22 @@ met by surprise.
 from __future__ import annotations
 
 import filecmp
-import hashlib
 import json
-import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
-from filelock import FileLock
-
-from ...utils.atomic_write import atomic_folder, atomic_write_text
 from ...utils.progress import progress
 from .annotations import NO_OUTLINE, Rules, annotate, chosen_classes
-from .files import IMAGE_SUFFIXES, class_name, list_files
-from .objects import LabelFolder, Labelled, Labels, Report
+from .files import class_name
+from .inventory import Inventory
+from .kept import kept
+from .objects import LabelFolder, Labelled, Part, Report
 from .splits import WORDS
 
-VERSION = 3  # of the rules that make the files; a new one makes them anew
-SUMMARY = 'summary.json'
 MOST_CUT, LEAST_CUT = 0.5, 4  # share and number of objects that leave their image
 MOST_LEFT_OUT = 0.1  # of a split's objects, without own.partial=True
 
@@ -43,6 +39,7 @@ class CanonicalSplit:
         num_images, num_with_objects: of the file, all and those with an object.
         num_objects, num_ignored: annotations of the file, and those that are not evaluated.
         num_cut: objects of which the image lacks a tenth or more.
+        most_objects: the largest number of objects in an image.
         labelled, left_out: objects in the labels, and how many of them the file lacks.
     """
 
@@ -53,85 +50,64 @@ class CanonicalSplit:
     num_with_objects: int
     num_objects: int
     num_ignored: int
+    most_objects: int
     num_cut: int
     labelled: int
     left_out: int
 
 
 def as_canonical(
-    folder: LabelFolder,
+    inventory: Inventory,
+    find: Callable[[Inventory], LabelFolder],
     out: Path,
     classes: Sequence[str] | None = None,
     *,
     oriented: bool = False,
     outlines: bool = False,
+    settings: object = None,
 ) -> tuple[dict[str, CanonicalSplit], str]:
     """The splits of a data set as canonical COCO files in a folder of ``out``, and the report.
 
     Files that were written for the same labels, images and settings are taken as they are.
 
     Args:
+        find: the data set in the folder.
         classes: names to use, or None for all of the labels.
         oriented, outlines: see ``Rules``.
+        settings: others that ``find`` depends on.
 
     Raises:
         ValueError: labels cannot be used; the message names the file.
     """
-    target = out / key_of(folder, (classes and tuple(classes), oriented, outlines))
-    out.mkdir(parents=True, exist_ok=True)
-    with FileLock(out / f'.{target.name}.lock'):  # processes that train together write once
-        if not (target / SUMMARY).is_file():
-            with atomic_folder(target) as fresh:
-                write(folder, fresh, classes, oriented, outlines)
-    summary = json.loads((target / SUMMARY).read_text(encoding='utf-8'))
+    classes = classes and tuple(classes)
+    target, summary = kept(
+        inventory,
+        out,
+        (classes, oriented, outlines, settings),
+        find,
+        lambda folder, fresh: write(folder, fresh, classes, oriented, outlines),
+    )
     splits = {
         split: CanonicalSplit(
             ann_file=(target / f'{split}.json').absolute(),
-            images=folder.splits[split].images.absolute(),
-            **dict(values, classes=tuple(values['classes'])),
+            **dict(values, images=Path(values['images']), classes=tuple(values['classes'])),
         )
         for split, values in summary['splits'].items()
     }
     return splits, summary['text']
 
 
-def key_of(folder: LabelFolder, settings: object) -> str:
-    """A name for labels, images and settings as they are now: paths, sizes, times of change."""
-    about = VERSION, folder.format.name, folder.classes, folder.split_by, folder.notes, settings
-    digest = hashlib.sha256(repr(about).encode())
-    listed: dict[tuple[Path, tuple[str, ...]], str] = {}
-    for split, labels in sorted(folder.splits.items()):
-        names = None if labels.names is None else sorted(labels.names)
-        digest.update(repr((split, labels.source, labels.images, names, labels.options)).encode())
-        for place, suffixes in (
-            (labels.source, folder.format.suffixes),
-            (labels.images, IMAGE_SUFFIXES),
-        ):
-            if (place, suffixes) not in listed:
-                listed[place, suffixes] = state_of(place, suffixes)
-            digest.update(listed[place, suffixes].encode())
-    return digest.hexdigest()[:16]
-
-
-def state_of(place: Path, suffixes: tuple[str, ...]) -> str:
-    """A digest of the paths, sizes and times of a file, or of the files in a folder."""
-    digest = hashlib.sha256()
-    for path in list_files(place, suffixes) if place.is_dir() else [place]:
-        state = os.stat(path)
-        digest.update(f'{path} {state.st_size} {state.st_mtime_ns}\n'.encode())
-    return digest.hexdigest()
-
-
 def write(
     folder: LabelFolder,
     target: Path,
     classes: Sequence[str] | None,
-    oriented: bool,
-    outlines: bool,
-) -> None:
-    """Write the file of each split, and the summary with the report."""
+    oriented: bool = False,
+    outlines: bool = False,
+) -> dict[str, Any]:
+    """Write the file of each split; returns what is known of each, and the report."""
     names, total = labelled_classes(folder), Report()
-    chosen = chosen_classes(classes, names, folder.splits['train'].source)
+    source = next(iter(folder.splits.values())).source
+    chosen = chosen_classes(classes, names, source)
     summaries, files = {}, {}
     for split, labels in folder.splits.items():
         rules = Rules(
@@ -150,6 +126,7 @@ def write(
         if not counts.num_images:
             raise ValueError(nothing_read(folder, split, report))
         summaries[split] = asdict(counts) | dict(
+            images=str(labels.images),
             classes=chosen,
             num_cut=report.num_cut,
             labelled=report.kept + report.num_left_out,
@@ -160,7 +137,7 @@ def write(
         total.merge(report)
     if total.kept and total.count(NO_OUTLINE) == total.kept:
         raise ValueError(
-            f'{folder.splits["train"].source}: no object has an outline, which masks need: '
+            f'{source}: no object has an outline, which masks need: '
             'label polygons or masks, or train boxes by configs/own/detection.py or realtime.py'
         )
     if oriented and not total.num_rotated:
@@ -168,8 +145,7 @@ def write(
     for name in chosen:
         if (lower := name.lower()) != name and lower in chosen:
             total.note('class that differs from another by its case only', f'{name} and {lower}')
-    text = describe(folder, summaries, files, total)
-    atomic_write_text(target / SUMMARY, json.dumps(dict(splits=summaries, text=text)) + '\n')
+    return dict(splits=summaries, text=describe(folder, summaries, files, total))
 
 
 @dataclass
@@ -180,6 +156,7 @@ class Counts:
     num_with_objects: int = 0
     num_objects: int = 0
     num_ignored: int = 0
+    most_objects: int = 0
     files: set[str] = field(default_factory=set)
 
     def counted(
@@ -190,6 +167,7 @@ class Counts:
             self.num_images += 1
             self.num_with_objects += bool(objects)
             self.num_objects += len(objects)
+            self.most_objects = max(self.most_objects, len(objects))
             self.num_ignored += sum(item['iscrowd'] for item in objects)
             self.files.add(image['file_name'])
             yield image, objects
@@ -207,13 +185,13 @@ def labelled_classes(folder: LabelFolder) -> tuple[str, ...]:
         items = shown(items, split, labels)
         found |= {class_name(shape.label) for item in items for shape in item.shapes}
     if not found and report.lines():  # the cause of it
-        raise ValueError(nothing_read(folder, 'train', report))
+        raise ValueError(nothing_read(folder, split, report))
     return tuple(sorted(found))
 
 
-def shown(items: Iterable[Labelled], split: str, labels: Labels) -> Iterator[Labelled]:
+def shown(items: Iterable[Labelled], split: str, part: Part) -> Iterator[Labelled]:
     """The items, with their progress."""
-    total = len(labels.names) if labels.names else None
+    total = len(part.pairs) or (len(part.names) if part.names else None)
     return progress(items, f'reading {WORDS[split]} labels', total)
 
 
@@ -223,7 +201,11 @@ def write_coco(
     """Write a COCO file image by image, so that the memory does not depend on their number."""
     encode = json.JSONEncoder(allow_nan=False).encode
     categories = [dict(id=number, name=name) for number, name in enumerate(classes, start=1)]
-    with TemporaryFile('w+', encoding='utf-8') as held, open(path, 'w', encoding='utf-8') as file:
+    place = path.parent  # the disk that has to have the space
+    with (
+        TemporaryFile('w+', encoding='utf-8', dir=place) as held,
+        open(path, 'w', encoding='utf-8') as file,
+    ):
         file.write(f'{{"categories": {json.dumps(categories)},\n"images": [')
         number = 0
         for image_id, (image, objects) in enumerate(images, start=1):
@@ -258,7 +240,8 @@ def describe(
     )
     objects = ' and '.join(str(values['num_objects']) for values in summaries.values())
     lines = [f'{folder.format.title}, {counts}, by {folder.split_by}; {objects} objects']
-    empty = summaries['train']['num_images'] - summaries['train']['num_with_objects']
+    train = summaries.get('train', dict(num_images=0, num_with_objects=0))
+    empty = train['num_images'] - train['num_with_objects']
     if empty:
         lines[0] += f'; {empty} training images have no object'
     if same := trained_on(folder, files):
@@ -272,7 +255,7 @@ def describe(
 def trained_on(folder: LabelFolder, files: dict[str, set[str]]) -> int:
     """Number of validation images that are training images, or copies of the same name."""
     train, val = (
-        [folder.splits[split].images / name for name in files.get(split, ())]
+        [folder.splits[split].images / name for name in sorted(files.get(split, ()))]
         for split in ('train', 'val')
     )
     by_name = {path.name: path for path in train}

@@ -6,60 +6,60 @@ lines have it is decided once for a data set.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ..classes import CLASSES_FILE, read_classes
-from .dota_folders import label_texts, splits_in, texts_of
-from .files import Images, finite, naming, numbered_lines
+from .files import finite, naming, numbered_lines
 from .geometry import polygon_shape
-from .label_files import images_of, reason_without
-from .objects import Format, LabelFolder, Labelled, Labels, Read, Report, Shape
+from .inventory import Inventory
+from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
+from .pairs import Kind, find_pairs, read_pairs
+from .splits import split_pairs
 
 HEAD = ('imagesource', 'gsd')
 # mmrotate's img_split.py writes 2 for what a patch cuts, and pandas 1.0 for 1.
 DIFFICULTIES = {'0': 0, '1': 1, '2': 2, '0.0': 0, '1.0': 1, '2.0': 2}
+HORIZONTAL = re.compile(r'hbb|task2|reclabel', re.I)  # folders of the same objects as upright boxes
 ABOVE = 4  # folders, from the label files on, in which classes.txt may be
 
 
-def find_dota(root: Path) -> LabelFolder | None:
+def find_dota(inventory: Inventory) -> LabelFolder | None:
     """labelTxt/, labelTxt-v1.5/ or annfiles/ beside images/, for all images or for each split."""
-    if (found := splits_in(root)) is None:
+    pairs = find_pairs(inventory, FILES) or find_pairs(inventory, replace(FILES, is_one=is_text))
+    if pairs is None:
         return None
-    splits, described = found
-    options = dict(difficulty=has_difficulty({labels.source for labels in splits.values()}))
-    parts = {split: replace(labels, options=options) for split, labels in splits.items()}
-    return LabelFolder(DOTA, parts, described)
+    parts, by = split_pairs(pairs, inventory)
+    options = dict(difficulty=has_difficulty([*map(Path, sorted(pairs.files))]))
+    return LabelFolder(DOTA, {s: replace(x, options=options) for s, x in parts.items()}, by)
 
 
-def read_dota(labels: Labels, classes: Sequence[str] | None, report: Report) -> Read:
+def read_dota(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
     """The images of a split that have a label file, which may be empty."""
-    has = labels.options.get('difficulty')
-    has = has_difficulty({labels.source}) if has is None else has
+    has = part.options.get('difficulty')
+    has = has_difficulty([*part.pairs, *part.orphans]) if has is None else has
     kind = 'with a difficulty behind each class' if has else 'without a difficulty in its lines'
-    report.note(f'folder of labels {kind}', '/'.join(labels.source.parts[-2:]))
-    return classes or (), labelled_images(labels, has, report)
+    report.note(f'folder of labels {kind}', '/'.join(part.source.parts[-2:]))
+
+    def read(path: Path, image: Path) -> Labelled:
+        return Labelled(image, [shape_in(path, *line, has) for line in object_lines(path)])
+
+    def count(path: Path) -> int | None:
+        return sum(has_corners(line) for _, line in object_lines(path)) or None
+
+    return classes or (), read_pairs(part, FILES, report, read, count)
 
 
-def labelled_images(labels: Labels, has: bool, report: Report) -> Iterator[Labelled]:
-    """The images with their objects; `has` says whether lines have a difficulty."""
-    images, files = Images(labels, report), texts_of(labels)
-    owned = images_of(files, images)
-    taken = {*owned.values()}
-    for stem, path in files.items():
-        if stem in owned:
-            if labels.has(owned[stem]):
-                shapes = [shape_in(path, *line, has) for line in object_lines(path)]
-                yield Labelled(images.by_stem[owned[stem]], shapes)
-        elif count := sum(has_corners(line) for _, line in object_lines(path)):
-            if labels.has(stem):
-                report.leave_out(reason_without(stem, path, images, taken), path.name, count)
-            else:
-                report.note('label file without an image, in no split', path.name)
-    for stem, file in images.chosen():
-        if stem not in taken:
-            report.note('image without a label file (not labelled, so left out)', file.name)
+def is_text(path: Path) -> bool:
+    """Return whether a text file may have labels."""
+    return path.name.lower() != CLASSES_FILE
+
+
+def is_oriented(path: Path) -> bool:
+    """Return whether a text file may have labels, and not of the same objects as upright boxes."""
+    return is_text(path) and not HORIZONTAL.search('/'.join(path.parts[-4:-1]))
 
 
 def object_lines(path: Path) -> Iterator[tuple[str, str]]:
@@ -94,8 +94,8 @@ def shape_in(path: Path, where: str, line: str, has_difficulty: bool) -> Shape:
         return polygon_shape(' '.join(name), corners, difficult=DIFFICULTIES[last] > 0, where=where)
 
 
-def has_difficulty(sources: set[Path]) -> bool:
-    """Return whether the lines in folders end with a difficulty, and not with the class.
+def has_difficulty(files: Sequence[Path]) -> bool:
+    """Return whether the lines of files end with a difficulty, and not with the class.
 
     They do if each ends with 0, 1 or 2 and several classes are left without that word. If only one
     is left, it has difficulties if all are 0 or mmrotate's script wrote the files; without any 0,
@@ -105,7 +105,11 @@ def has_difficulty(sources: set[Path]) -> bool:
     Raises:
         ValueError: nothing decides, or some lines have a difficulty and some have none.
     """
-    places = ends_of(sources)
+    places: dict[str, str] = {}  # the first place of each end of a line, behind the corners
+    for path in files:
+        for where, line in object_lines(path):
+            if has_corners(line):  # the reader refuses other lines
+                places.setdefault(' '.join(line.split()[8:]), str(path.with_name(where)))
     parts = {end: end.rpartition(' ') for end in places}
     names = {end: name for end, (name, _, last) in parts.items() if name and last in DIFFICULTIES}
     classes, numbers = set(names.values()), {DIFFICULTIES[parts[end][2]] for end in names}
@@ -114,28 +118,18 @@ def has_difficulty(sources: set[Path]) -> bool:
         is_odd = 0 in whole and max(whole) > 2 and len({*whole.values()}) > 1
         if not is_odd and not classes & places.keys() and (0 not in numbers or len(classes) < 2):
             return False
-    elif len(classes) != 1 or numbers == {0} or any(x.name == 'annfiles' for x in sources):
+    elif len(classes) != 1 or numbers == {0} or any('annfiles' in x.parts for x in files):
         return bool(classes)
     elif 0 not in numbers:
         return False
-    if listed := listed_classes(sources):
+    if listed := listed_classes({file.parent for file in files}):
         return not places.keys() <= listed
     odd, other = sorted(places, key=lambda end: (end in names, end))[:2]
     raise ValueError(
         f'{places[odd]} ends with {odd!r} and {places[other]} with {other!r}: is the number a '
         'difficulty, which each line has to have, or of the class? Write the names of the classes '
-        f'to {min(sources) / CLASSES_FILE}'
+        f'to {min(files).parent / CLASSES_FILE}'
     )
-
-
-def ends_of(sources: set[Path]) -> dict[str, str]:
-    """The ends of lines, behind the corners, each with its first place in the folders."""
-    places: dict[str, str] = {}
-    for path in (path for source in sorted(sources) for path in label_texts(source)):
-        for where, line in object_lines(path):
-            if has_corners(line):  # the reader refuses other lines
-                places.setdefault(' '.join(line.split()[8:]), str(path.with_name(where)))
-    return places
 
 
 def listed_classes(sources: set[Path]) -> set[str]:
@@ -147,4 +141,12 @@ def listed_classes(sources: set[Path]) -> set[str]:
     return set()
 
 
-DOTA = Format('dota', 'DOTA', ('.txt',), lambda inventory: find_dota(inventory.root), read_dota)
+FILES = Kind(
+    'DOTA',
+    'a label file',
+    ('.txt',),
+    r'labeltxt.*|annfiles|dota-v.*',
+    is_one=is_oriented,
+    is_apart=True,
+)
+DOTA = Format('dota', 'DOTA', ('.txt',), find_dota, read_dota, FILES)

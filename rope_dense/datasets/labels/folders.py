@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from ...utils.validation import check_choice
-from .coco import COCO
-from .cvat import CVAT
 from .dota import DOTA
-from .files import list_files, suffixes_in
-from .inventory import inventory_of
+from .inventory import Inventory
 from .labelme import LABELME
 from .objects import Format, LabelFolder
 from .voc import VOC
-from .yolo import YOLO
+from .yolo_folders import YOLO
 
-FORMATS: dict[str, Format] = {form.name: form for form in (COCO, YOLO, VOC, CVAT, DOTA, LABELME)}
+FORMATS: dict[str, Format] = {form.name: form for form in (YOLO, VOC, DOTA, LABELME)}
 PAGE = 'docs/own_data.md has the folders of each format'
 PLACES = 8  # folders of unknown labels that are named
 
 
-def find_labels(root: Path, format: str | None = None) -> LabelFolder:
+def find_labels(inventory: Inventory, format: str | None = None) -> LabelFolder:
     """The data set in a folder.
 
     Args:
@@ -30,9 +26,7 @@ def find_labels(root: Path, format: str | None = None) -> LabelFolder:
     Raises:
         ValueError: labels of no format, or of several; or labels that cannot be used.
     """
-    if not root.is_dir():
-        raise ValueError(f'{root}: no such folder')
-    inventory = inventory_of(root)
+    root = inventory.root
     if format is not None:
         check_choice('own.format', format, tuple(FORMATS))
     forms = [form for form in FORMATS.values() if format in (None, form.name)]
@@ -51,11 +45,11 @@ def find_labels(root: Path, format: str | None = None) -> LabelFolder:
         raise ValueError('; '.join(problems))
     if not found:
         titles = ', '.join(form.title for form in forms)
-        below = sorted({path.parent.relative_to(root).as_posix() for path in list_files(root)})
+        below = sorted({path.parent.relative_to(root).as_posix() for path in inventory.list(root)})
         below = ['the folder itself' if name == '.' else name for name in below]
         places = ', '.join(below[:PLACES]) + (' ...' if len(below) > PLACES else '')
         raise ValueError(
-            f'{root}: no labels as {titles}; it has {suffixes_in(root)} in '
+            f'{root}: no labels as {titles}; it has {inventory.suffixes_in(root)} in '
             f'{places or "no folder"}. {PAGE}'
         )
     notes = tuple(f'labels of another format are not read: {problem}' for problem in problems)

@@ -6,7 +6,9 @@ import hashlib
 import os
 import time
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from functools import cached_property
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from .image_headers import header as read_header
 from .objects import Header
 
 HIDDEN = ('.', '__MACOSX')  # macOS writes '._a.jpg' and '__MACOSX'
+VAL_PART = 5  # one of so many images is for validation where nothing says which
 TICK = 0.01  # seconds: a file system's clock may be as coarse
 State = tuple[int, ...]  # what any write changes: size, both times, inode
 
@@ -32,17 +35,22 @@ class Inventory:
         arrays: whether .npy files are images, too.
 
     Attributes:
-        files: state of each file by its path; paths begin with ``root`` as it is given.
+        files: state of each file by its path, which is absolute.
         folders: for each folder its time of change and the names of the folders in it.
         headers: of image files that were asked for.
+        val_part: one of so many images is for validation where a hash says it.
+        moved: whether images are for validation of which the hash says otherwise, by their keys;
+            see ``splits.validation_of``.
     """
 
     def __init__(self, root: Path, channels: Sequence[str] = (), *, arrays: bool = False) -> None:
-        self.root, self.channels = Path(root), tuple(channels)
+        self.root, self.channels = Path(os.path.realpath(root)), tuple(channels)
         self.image_suffixes = (*IMAGE_SUFFIXES, ARRAY) if arrays else IMAGE_SUFFIXES
         self.files: dict[str, State] = {}
         self.folders: dict[str, tuple[int, list[str]]] = {}
         self.headers: dict[Path, Header] = {}
+        self.remembered: dict[str, list] = {}
+        self.val_part, self.moved = VAL_PART, dict[str, bool]()
         self.found: dict[Path, Images] = {}
         self.by_suffix: dict[str, list[str]] = {}
         time.sleep(TICK)  # so that whatever is written later has other times
@@ -114,7 +122,7 @@ class Inventory:
             suffixes: lower case, such as '.txt'; None for all files.
         """
         self.include(folder)
-        start = os.path.join(folder, '') if folder.parts else ''
+        start = os.path.join(folder, '')
         found = list[str]()
         for suffix in self.by_suffix if suffixes is None else suffixes:
             some = self.by_suffix.get(suffix, [])
@@ -128,6 +136,11 @@ class Inventory:
     def directly(self, folder: Path, suffixes: Sequence[str]) -> list[Path]:
         """The files in a folder, and not below it."""
         return [path for path in self.list(folder, suffixes) if path.parent == folder]
+
+    def suffixes_in(self, folder: Path) -> str:
+        """The suffixes of the files in a folder, with their number: '12 .jpg, 3 .txt'."""
+        counts = Counter(os.path.splitext(path)[1] or '(none)' for path in self.paths(folder))
+        return ', '.join(f'{n} {name}' for name, n in counts.most_common()) or 'no files'
 
     def is_file(self, path: Path) -> bool:
         """Return whether a file is in the inventory."""
@@ -153,7 +166,8 @@ class Inventory:
             files = self.list(folder, self.image_suffixes)
             if self.channels:
                 files = [file for file in files if is_first(file, self.channels)]
-            self.found[folder] = Images(folder, files)
+            start = len(os.path.join(folder, ''))
+            self.found[folder] = Images(folder, {str(file)[start:]: file for file in files})
         return self.found[folder]
 
     def header(self, image: Path) -> Header:
@@ -163,8 +177,22 @@ class Inventory:
             ValueError: it is no image, or is cut off.
         """
         if image not in self.headers:
-            self.headers[image] = read_header(image)
+            state, *values = self.remembered.get(str(image), ([],))
+            is_same = state == [*self.files.get(str(image), (0,))]
+            self.headers[image] = Header(*values) if is_same else read_header(image)
         return self.headers[image]
+
+    def remember(self, known: dict[str, list]) -> None:
+        """Take the headers of an earlier start, of images that have not changed since."""
+        self.remembered = known
+
+    def known_headers(self) -> dict[str, list]:
+        """The headers of images, with the states of the files."""
+        return {
+            str(image): [self.files[str(image)], *astuple(header)]
+            for image, header in self.headers.items()
+            if str(image) in self.files
+        }
 
 
 class Images:
@@ -175,24 +203,23 @@ class Images:
         by_name: by their names without suffix.
         doubles: (file, file that has its stem and is taken) of others.
         folders: the folders of images, as paths in the folder; without '', the folder itself.
+
+    Args:
+        files: by their paths in the folder.
     """
 
-    def __init__(self, folder: Path, files: Sequence[Path]) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, files: Mapping[str, Path]) -> None:
+        self.folder, self.by_path = folder, files
         self.by_stem: dict[str, Path] = {}
-        self.by_path: dict[str, Path] = {}
         self.by_name: dict[str, list[Path]] = {}
         self.doubles: list[tuple[Path, Path]] = []
-        start = len(os.path.join(folder, '')) if folder.parts else 0
-        for file in files:
-            path = str(file)[start:]
+        for path, file in files.items():
             stem = os.path.splitext(path)[0]
-            self.by_path[path] = file
             if (first := self.by_stem.setdefault(stem, file)) != file:
                 self.doubles.append((file, first))
-            else:
-                self.by_name.setdefault(os.path.basename(stem), []).append(file)
-        self.folders = {os.path.dirname(path) for path in self.by_path} - {''}
+            elif file not in (same := self.by_name.setdefault(os.path.basename(stem), [])):
+                same.append(file)
+        self.folders = {os.path.dirname(path) for path in files} - {''}
 
     def find(self, name: str) -> Path | None:
         """The file of a path or name, with a suffix or without; None if it is not there.

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from .files import Images, finite, is_set, list_files, naming, read_json, size_in
+from .files import finite, is_set, naming, read_json, read_text, size_in
 from .geometry import (
     bounding_box,
     box_corners,
@@ -24,10 +25,10 @@ from .geometry import (
     merged,
     polygon_shape,
 )
-from .image_headers import header
-from .label_files import images_of, stems_of
-from .labelme_folders import named_image, splits_in
-from .objects import Format, LabelFolder, Labelled, Labels, Read, Report, Shape
+from .inventory import Inventory
+from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
+from .pairs import Kind, find_pairs, read_pairs
+from .splits import split_pairs
 
 POLYGONS = ('polygon', 'rotation', 'oriented_rectangle', 'quadrilateral')
 BACKGROUND = ('_background_', '__background__')  # of labels.txt, for pixels of no object
@@ -36,57 +37,69 @@ SLACK = 2  # pixels between the size of a mask and the distance of its points
 FULL = 0.98  # of its box is covered by an upright rectangle, whose corners are rounded
 
 
-def find_labelme(root: Path) -> LabelFolder | None:
+def find_labelme(inventory: Inventory) -> LabelFolder | None:
     """JSON files beside images or in a folder apart, in train/ and val/ or split by a hash."""
-    found = splits_in(root)
-    return LabelFolder(LABELME, *found) if found else None
+    if (pairs := find_pairs(inventory, FILES)) is None:
+        return None
+    return LabelFolder(LABELME, *split_pairs(pairs, inventory))
 
 
-def read_labelme(labels: Labels, classes: Sequence[str] | None, report: Report) -> Read:
-    """The images with a JSON file; one without shapes has no objects.
+def read_labelme(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+    """The images with a JSON file; one without shapes has no objects."""
 
-    A file belongs to the image of its name, else to the one of its ``imagePath``.
-    """
+    def read(path: Path, image: Path) -> Labelled:
+        with naming(path):
+            return labelled(path, read_json(path), image, part, report)
 
-    def items() -> Iterator[Labelled]:
-        files = stems_of(list_files(labels.source, ('.json',)), labels.source)
-        images = Images(labels, report)
-        owned = images_of(files, images, named_image)
-        for stem, path in files.items():
-            name = owned.get(stem, stem)
-            if not labels.has(name):
-                continue
-            with naming(path):
-                file = images.by_stem[name] if stem in owned else None
-                item = labelled(path, read_json(path), file, report)
-            if item is not None:
-                yield item
-        taken = {*owned.values()}
-        for stem, file in images.chosen():
-            if stem not in taken:
-                report.note('image without a JSON file (not labelled, so left out)', file.name)
-
-    return classes or (), items()
-
-
-def labelled(path: Path, content: Any, file: Path | None, report: Report) -> Labelled | None:
-    """The image of a JSON file with its objects; None without an image."""
-    if file is None and not (isinstance(content, dict) and 'shapes' in content):
+    def count(path: Path) -> int | None:
+        content = read_json(path)
+        if isinstance(content, dict) and isinstance(content.get('shapes'), list):
+            return len(content['shapes'])
         report.note('JSON file that is not of LabelMe, and has no image (left out)', path.name)
         return None
+
+    return classes or (), read_pairs(part, FILES, report, read, count)
+
+
+def is_labelme(path: Path) -> bool:
+    """Return whether a JSON file is LabelMe's, or would be if it were not broken.
+
+    COCO's files, which are large, are not parsed.
+    """
+    try:
+        text = read_text(path)
+        content = json.loads(text) if '"shapes"' in text else None
+    except json.JSONDecodeError:
+        return True
+    except ValueError:  # of another encoding
+        return b'"shapes"' in path.read_bytes()
+    return isinstance(content, dict) and 'shapes' in content
+
+
+def named_image(path: Path) -> str | None:
+    """The ``imagePath`` of a file."""
+    try:
+        content = read_json(path)
+    except ValueError:  # the reader says it
+        return None
+    name = content.get('imagePath') if isinstance(content, dict) else None
+    return name if isinstance(name, str) and name else None
+
+
+def labelled(path: Path, content: Any, file: Path, part: Part, report: Report) -> Labelled:
+    """The image of a JSON file with its objects."""
     if not isinstance(content, dict) or not isinstance(content.get('shapes'), list):
         raise ValueError("no list of 'shapes', as LabelMe writes it")
-    if file is None:
-        report.leave_out_image(path.name, len(content['shapes']))
-        return None
     if odd := [n for n, one in enumerate(content['shapes'], 1) if not isinstance(one, dict)]:
         raise ValueError(f'shape {odd[0]} is {content["shapes"][odd[0] - 1]!r:.80}')
     item = Labelled(file, size=size_in(content, 'imageHeight', 'imageWidth'))
-    add_shapes(item, content['shapes'], path.name, report)
+    add_shapes(item, content['shapes'], path.name, part, report)
     return item
 
 
-def add_shapes(item: Labelled, given: Sequence[dict[str, Any]], name: str, report: Report) -> None:
+def add_shapes(
+    item: Labelled, given: Sequence[dict[str, Any]], name: str, part: Part, report: Report
+) -> None:
     """Add the objects to an image: shapes of one label and ``group_id`` are one object."""
     groups: dict[tuple[str, Any], Shape] = {}
     boxes = {one.get('group_id') for one in given if one.get('shape_type') != 'point'} - {None}
@@ -99,7 +112,7 @@ def add_shapes(item: Labelled, given: Sequence[dict[str, Any]], name: str, repor
             if str(one.get('label')).strip() in BACKGROUND:
                 report.note('shape of the background, which is no class (left out)', where)
                 continue
-            shape = shape_of(one, item, where)
+            shape = shape_of(one, item, where, part)
         if isinstance(shape, str):
             item.leave_out(shape, where, str(one.get('label') or ''))
             continue
@@ -111,7 +124,7 @@ def add_shapes(item: Labelled, given: Sequence[dict[str, Any]], name: str, repor
         item.shapes.append(shape)
 
 
-def shape_of(given: dict[str, Any], item: Labelled, where: str) -> Shape | str:
+def shape_of(given: dict[str, Any], item: Labelled, where: str, part: Part) -> Shape | str:
     """The object of a shape; the reason to leave it out if it has no area or no label."""
     label, flags = given.get('label'), given.get('flags')
     if label is None or isinstance(label, (list, dict)) or not (name := str(label).strip()):
@@ -123,7 +136,7 @@ def shape_of(given: dict[str, Any], item: Labelled, where: str) -> Shape | str:
     kind = given.get('shape_type') or 'polygon'
     points = points_of(given.get('points') or [])
     if kind == 'mask':
-        return mask_of(given, name, points, item, more)
+        return mask_of(given, name, points, item, part, more)
     if kind == 'rectangle' and len(points) == 2:
         return box_shape(name, *points[0], *points[1], **more)
     if kind == 'rectangle' and len(points) == 4 and is_upright(points):
@@ -159,7 +172,12 @@ def is_upright(corners: np.ndarray) -> bool:
 
 
 def mask_of(
-    given: dict[str, Any], label: str, points: np.ndarray, item: Labelled, more: dict[str, Any]
+    given: dict[str, Any],
+    label: str,
+    points: np.ndarray,
+    item: Labelled,
+    part: Part,
+    more: dict[str, Any],
 ) -> Shape | str:
     """An object from a PNG in base64 whose first pixel is at the first point.
 
@@ -177,8 +195,8 @@ def mask_of(
         raise ValueError(f'a mask of {mask.shape[::-1]} pixels (w, h) between {points.tolist()}')
     left, top = map(round, points[0].tolist()) if len(points) else (0, 0)
     if item.size is None:
-        image_file = item.header = header(item.file)
-        item.size = image_file.height, image_file.width
+        header = part.inventory.header(item.file)
+        item.size = header.height, header.width
     try:
         return mask_shape(label, mask, left, top, item.size, **more)
     except ValueError:
@@ -193,6 +211,12 @@ def join(shape: Shape, other: Shape) -> None:
     shape.difficult |= other.difficult
 
 
-LABELME = Format(
-    'labelme', 'LabelMe', ('.json',), lambda inventory: find_labelme(inventory.root), read_labelme
+FILES = Kind(
+    'LabelMe',
+    'a JSON file',
+    ('.json',),
+    'annotations?|labels?|jsons?|anns?|labelme',
+    is_one=is_labelme,
+    named=named_image,
 )
+LABELME = Format('labelme', 'LabelMe', ('.json',), find_labelme, read_labelme, FILES)

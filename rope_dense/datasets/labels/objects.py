@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .inventory import Inventory
+    from .pairs import Kind
 
 Box = tuple[float, float, float, float]
 Outline = list[list[float]] | dict[str, Any]  # polygons, or run lengths {'size': [h, w], 'counts'}
@@ -171,6 +172,11 @@ class Part:
         names: its images, by their paths in that folder, without suffix; None for all.
         options: what a file of the data set says of its format, such as YOLO's ``kpt_shape``.
         inventory: the files of the data set.
+        pairs: of formats with a file for each image: the image of each file.
+        orphans: files without an image of their own, and the reason.
+        unlabelled: images without a file.
+        absent: names of images that are listed and not there.
+        notes: (kind, place) for the report.
     """
 
     source: Path
@@ -178,6 +184,11 @@ class Part:
     names: frozenset[str] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     inventory: Inventory = None  # type: ignore[assignment]
+    pairs: Mapping[Path, Path] = field(default_factory=dict)
+    orphans: Mapping[Path, str] = field(default_factory=dict)
+    unlabelled: Sequence[Path] = ()
+    absent: Sequence[str] = ()
+    notes: Sequence[tuple[str, str]] = ()
 
     def path_of(self, file: Path) -> str:
         """The path of an image in the folder of the images, without suffix."""
@@ -207,6 +218,7 @@ class Format:
         suffixes: of its label files.
         find: the data set in a folder; None if the folder has no labels of this format. Raises
             ValueError for labels that cannot be used, with what was looked for and found.
+        kind: of its files, if each image has one.
         read: the images of a split with their objects. Takes the labels, the classes or None for
             all in the labels, and the report. Raises ValueError, which names file and place.
     """
@@ -216,6 +228,7 @@ class Format:
     suffixes: tuple[str, ...]
     find: Callable[[Inventory], LabelFolder | None]
     read: Callable[[Part, Sequence[str] | None, Report], Read]
+    kind: Kind | None = None
 
 
 @dataclass(frozen=True)
@@ -235,3 +248,7 @@ class LabelFolder:
     split_by: str
     classes: Sequence[str] | None = None
     notes: tuple[str, ...] = ()
+
+    def known(self) -> object:
+        """All that is known beside the splits."""
+        return self.format.name, self.classes, self.split_by, self.notes

@@ -7,70 +7,56 @@ CVAT, labelImg and roLabelImg add folders of splits, polygons and rotated boxes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from .files import Images, finite, naming, read_xml
+from .files import finite, naming, read_xml
 from .geometry import polygon_shape, rotated_shape
-from .label_files import images_of, reason_without
-from .objects import Format, LabelFolder, Labelled, Labels, Read, Report, Shape
-from .voc_folders import named_image, splits_in, xml_files
+from .inventory import Inventory
+from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
+from .pairs import Kind, find_pairs, read_pairs
+from .splits import split_pairs
 
 CORNERS = ('xmin', 'ymin', 'xmax', 'ymax')
 PLACES = ('bndbox', 'robndbox', 'polygon', 'points')  # nodes of an object
 TRUE = ('1', 'true', 'yes')
 
 
-def find_voc(root: Path) -> LabelFolder | None:
+def find_voc(inventory: Inventory) -> LabelFolder | None:
     """Annotations/ and JPEGImages/ with lists in ImageSets/Main; or folders of XML and images."""
-    found = splits_in(root)
-    return LabelFolder(VOC, *found) if found else None
+    if (pairs := find_pairs(inventory, FILES)) is None:
+        return None
+    return LabelFolder(VOC, *split_pairs(pairs, inventory))
 
 
-def read_voc(labels: Labels, classes: Sequence[str] | None, report: Report) -> Read:
+def read_voc(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
     """Images with an XML file: of their name, else the one whose ``filename`` they are."""
-    return classes or (), labelled_images(labels, report)
+
+    def read(path: Path, image: Path) -> Labelled | None:
+        root = annotation_in(path, report)
+        return None if root is None else labelled(path, root, image, report)
+
+    def count(path: Path) -> int | None:
+        root = annotation_in(path, report)
+        return None if root is None else len(root.findall('object'))
+
+    return classes or (), read_pairs(part, FILES, report, read, count)
 
 
-def labelled_images(labels: Labels, report: Report) -> Iterator[Labelled]:
-    """The images of a split that have a file of labels."""
-    images = Images(labels, report)
-    files = xml_files(labels)
-    owned = images_of(files, images, named_image)
-    for stem, image in owned.items():
-        if labels.has(image) and (root := annotation_in(files[stem], report)) is not None:
-            yield labelled(files[stem], root, images.by_stem[image], report)
-    note_the_rest(files, owned, images, report)
+def is_annotation(path: Path) -> bool:
+    """Return whether an XML file is an annotation of Pascal VOC; ValueError if it is broken."""
+    return read_xml(path).tag == 'annotation'
 
 
-def note_the_rest(
-    files: Mapping[str, Path], owned: Mapping[str, str], images: Images, report: Report
-) -> None:
-    """Count XML files without an image of their own, and images without an XML file."""
-    labels, taken = images.labels, {*owned.values()}
-    for stem, path in files.items():
-        if stem not in owned and labels.has(stem):
-            kind = reason_without(stem, path, images, taken, named_image)
-            leave_out_all(path, kind, report)
-    for stem, file in images.chosen():
-        if stem not in taken:
-            report.note('image without an XML file (not labelled, so left out)', file.name)
-    for name in sorted((labels.names or frozenset()) - images.by_stem.keys() - files.keys()):
-        report.note('listed image that is not there', name)
-
-
-def leave_out_all(path: Path, kind: str, report: Report) -> None:
-    """Leave out the objects of an XML file whose image is not there, or has another file."""
-    if (root := annotation_in(path, report)) is None:
-        return
-    if number := len(root.findall('object')):
-        report.leave_out(kind, path.name, number)
-    else:
-        report.note('XML file of no image or of one that has another', path.name)
+def named_image(path: Path) -> str | None:
+    """The ``folder`` and ``filename`` of the image that an annotation names."""
+    root = read_xml(path)
+    name = (root.findtext('filename') or '').strip()
+    return f'{(root.findtext("folder") or "").strip()}/{name}' if name else None
 
 
 def annotation_in(path: Path, report: Report) -> Element | None:
@@ -187,4 +173,13 @@ def points_in(polygon: Element) -> list[float]:
     return [value - 1 for value in finite(values, 'a corner')]
 
 
-VOC = Format('voc', 'Pascal VOC', ('.xml',), lambda inventory: find_voc(inventory.root), read_voc)
+FILES = Kind(
+    'VOC',
+    'an XML file',
+    ('.xml',),
+    'annotations?|xmls?|labels?',
+    is_one=is_annotation,
+    named=named_image,
+    lists='main',
+)
+VOC = Format('voc', 'Pascal VOC', ('.xml',), find_voc, read_voc, FILES)

@@ -6,82 +6,66 @@ A line, see https://docs.ultralytics.com/datasets, has the number of the class, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import cycle, islice
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from .dota import has_corners
-from .files import Images, PlacedError, finite, numbered_lines, read_text
+from .files import PlacedError, finite, numbered_lines, read_text
 from .geometry import polygon_shape
-from .image_headers import header
-from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
-from .yolo_files import matched
-from .yolo_folders import OF_DOTA, find_data_set, is_yolo
+from .objects import Labelled, Part, Read, Report, Shape
+from .pairs import Kind, read_pairs
 from .yolo_yaml import names_above, options_in
 
 FARTHEST = 2.0  # shares of the image: numbers beyond are no shares
 BORDER = 0.05  # of the image, by which corners may be outside
 PARALLEL = 0.01  # of the image, by which opposite sides of a rotated box may differ
+# Folders of DOTA's labels and of lists, and lists of classes.
+NO_LABELS = re.compile(r'(^|/)((labeltxt[^/]*|annfiles|imagesets)/|(classes|labels)\.txt$)', re.I)
+OF_DOTA = 'four corners and a class, as of DOTA: name the folder labelTxt'
 BEYOND = 0.1  # of the image, by which boxes of corners, read as sizes, leave it
 TRACKED = 'box, score and track number? Leave class x y width height'
 KPT_SHAPE = 'write kpt_shape: [points, 2 or 3] to data.yaml'
 
 
-def find_yolo(root: Path) -> LabelFolder | None:
-    """A data.yaml or obj.data with the splits; or folders of images, of labels, and classes.txt."""
-    found = find_data_set(root)
-    return LabelFolder(YOLO, *found) if found else None
-
-
-def read_yolo(labels: Labels, classes: Sequence[str] | None, report: Report) -> Read:
+def read_yolo(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
     """All images of a split; one without a label file has no objects.
 
     Args:
         classes: names in the order of the class numbers; None for the names in
             classes.txt, NAME.names or a yaml, in the folder of the labels or above.
+
+    Raises:
+        ValueError: no image has a label file, or nothing names the classes.
     """
-    names, options = (tuple(classes), labels.options) if classes else named(labels)
-    images = Images(labels, report)
-    files, rest = matched(labels, images, report)
-    note_absent(labels, images, rest, report)
-    chosen = {file: files.get(stem) for stem, file in images.chosen()}
-    if not any(chosen.values()) and (labels.names is None or not files):
+    names, options = classes or (), dict(part.options)
+    if not names:
+        if (found := names_above(part.source, part.inventory)) is None:
+            raise ValueError(
+                f'{part.source}: no names of classes: write them to classes.txt in it or above, '
+                'one a line in the order of their numbers, or give --classes'
+            )
+        names, options = found[1], options_in(found[0]) | options
+    if not part.pairs and not part.options.get('unpublished'):
         raise ValueError(
-            f'{labels.images}: none of its {len(chosen)} images has a label file: a.jpg needs '
-            f'a.txt in {labels.source}, or beside it'
+            f'{part.images}: none of its {len(part.unlabelled)} images has a label file: a.jpg '
+            f'needs a.txt in {part.source}, or beside it'
         )
-    if any(chosen.values()):  # not so in a split whose labels are not published
-        for file in (file for file, path in chosen.items() if path is None):
-            report.note('image without a label file (no objects)', file.name)
-    return names, Lines(labels.source, names, options.get('kpt_shape'), report).read(chosen)
+    lines = Lines(part, names, options.get('kpt_shape'), report)
 
+    def count(path: Path) -> int | None:
+        return sum(map(is_yolo, read_text(path).splitlines())) or None
 
-def named(labels: Labels) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """The names of classes in or above a folder of labels, and the options of the labels."""
-    if found := names_above(labels.source):
-        return found[1], {**options_in(found[0]), **labels.options}
-    raise ValueError(
-        f'{labels.source}: no names of classes: write them to classes.txt in it or above, one a '
-        'line in the order of their numbers, or give --classes'
-    )
+    def items() -> Iterator[Labelled]:
+        yield from read_pairs(part, FILES, report, lines.read, count)
+        lines.check_all()
 
-
-def note_absent(labels: Labels, images: Images, rest: Mapping[str, Path], report: Report) -> None:
-    """Report label files without an image, and listed images that are not there."""
-    for stem, path in rest.items():
-        if not (count := sum(map(is_yolo, read_text(path).splitlines()))):
-            continue  # no objects, or a text of another kind
-        if labels.has(stem):
-            report.leave_out(NO_IMAGE, path.name, count)
-        else:
-            report.note('label file without an image, in no split', path.name)
-    for stem in sorted((labels.names or frozenset()) - images.by_stem.keys() - rest.keys()):
-        report.leave_out('listed image that is not there', stem)
+    return names, items()
 
 
 @dataclass
@@ -89,7 +73,7 @@ class Lines:
     """Reads the lines of the label files of a split.
 
     Attributes:
-        source: their folder.
+        part: the split.
         names: of the classes, in the order of their numbers.
         kpt_shape: (points, numbers of a point) of pose labels; None for other labels.
         outlines: number of polygons.
@@ -101,7 +85,7 @@ class Lines:
         numbers: of the classes in the lines.
     """
 
-    source: Path
+    part: Part
     names: Sequence[str]
     kpt_shape: tuple[int, int] | None
     report: Report
@@ -113,15 +97,6 @@ class Lines:
     beyond: list[str] = field(default_factory=list)
     numbers: set[int] = field(default_factory=set)
 
-    def read(self, files: Mapping[Path, Path | None]) -> Iterator[Labelled]:
-        """The images with the objects of their label files."""
-        for file, path in files.items():
-            item = Labelled(file)
-            if path is not None:
-                self.add(path, item)
-            yield item
-        self.check_all()
-
     def check_all(self) -> None:
         """Refuse or note what only all lines of a split show.
 
@@ -131,35 +106,35 @@ class Lines:
         count = len(self.names)
         if 0 not in self.numbers and max(self.numbers, default=0) == count:
             raise ValueError(
-                f'{self.source}: the numbers of {count} classes are 0 to {count - 1}, and those in '
+                f'{self.part.source}: the numbers of {count} classes are 0 to {count - 1}, and those in '
                 f'the labels {min(self.numbers)} to {count}: do they count from 1?'
             )
         if self.tracked and self.outlines == len(self.tracked):
             raise ValueError(
-                f'{self.source}: {self.tracked[0]} has 6 numbers after the class, as all other '
+                f'{self.part.source}: {self.tracked[0]} has 6 numbers after the class, as all other '
                 f'outlines: {TRACKED}'
             )
         most = self.boxes / (4 if self.corners == self.boxes else 2)
         if len(self.beyond) > max(1, most):
             raise ValueError(
-                f'{self.source}: {self.beyond[0]} and more have boxes that leave the image as '
+                f'{self.part.source}: {self.beyond[0]} and more have boxes that leave the image as '
                 'x y width height, and not as left top right bottom: write centre and size'
             )
         if self.outlines and self.outlines == len(self.pose_like):
             kind = f'line read as a polygon; if it is a box with key points, {KPT_SHAPE}'
             self.report.note(kind, self.pose_like[0], self.outlines)
 
-    def add(self, path: Path, item: Labelled) -> None:
-        """Add the objects of a label file to its image."""
+    def read(self, path: Path, file: Path) -> Labelled:
+        """An image with the objects of its label file."""
+        item = Labelled(file)
         if not (lines := list(numbered_lines(path))):
-            return
+            return item
         try:
-            image = item.header = header(item.file)
+            image = self.part.inventory.header(file)
         except ValueError:  # such an image is left out, and counted with its objects
             for where, _ in lines:
                 item.leave_out('object of an image that cannot be read', where)
-            return
-        seen = set[tuple[float, ...]]()
+            return item
         for where, line in lines:
             try:
                 numbers = numbers_in(line)
@@ -170,13 +145,11 @@ class Lines:
                 shape = self.shape(label, numbers[1:], (image.width, image.height), where)
             except ValueError as error:  # ``naming`` would cost more than the line
                 raise PlacedError(f'{path.with_name(where)}: {error}') from error
-            if numbers in seen:
-                self.report.note('object that is there twice in one file (taken once)', where)
-            elif is_known:
+            if is_known:
                 item.shapes.append(shape)
             else:
                 item.leave_out(f'object of the unknown class {number}', where)
-            seen.add(numbers)
+        return item
 
     def shape(
         self, label: str, values: Sequence[float], size: tuple[int, int], where: str
@@ -279,4 +252,19 @@ def may_be_pose(values: Sequence[float], step: int) -> bool:
     )
 
 
-YOLO = Format('yolo', 'YOLO', ('.txt',), lambda inventory: find_yolo(inventory.root), read_yolo)
+def is_yolo(line: str) -> bool:
+    """Return whether a line is a class and numbers; also if they are not as they should be."""
+    words = line.replace(',', ' ').split()
+    return len(words) > 4 and all(word.lstrip('-')[:1] in set('0123456789.') for word in words)
+
+
+def has_yolo(path: Path) -> bool:
+    """Return whether the first line of a text file is a class and numbers, and not DOTA's."""
+    if NO_LABELS.search('/'.join(path.parts[-4:])):
+        return False
+    return any(is_yolo(line) for _, line in islice(numbered_lines(path), 1))
+
+
+FILES = Kind(
+    'YOLO', 'a label file', ('.txt',), 'labels?', is_one=has_yolo, negatives=True, lists=''
+)

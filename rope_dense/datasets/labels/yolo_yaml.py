@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..classes import read_classes
 from .files import IMAGE_SUFFIXES, class_names, parts_of, read_text, read_yaml
-from .objects import Labels
-from .splits import SPLITS, WORDS
-from .yolo_files import LISTS_OF_NAMES, in_two, label_folder, labels_of
+from .inventory import Inventory
+from .pairs import SPLITS
 
-Found = tuple[dict[str, Labels], str, Sequence[str]]  # splits, what says which is which, classes
 ABSENT = ('', '~', 'null', 'Null', 'NULL', 'None')  # as the text of a yaml
 DECLARATIONS = (('.yaml', '.yml'), ('.data',))
 LISTS = ('.txt', '.names', '.labels')  # of files with a name of a class in each line
-NAMES = (*LISTS, *DECLARATIONS[0])  # of files with names of classes
+LISTS_OF_NAMES = ('classes.txt', 'labels.txt')
 KPT_SHAPE = re.compile(r'[1-9]\d* [23]')
-ABOVE = 3  # folders above label files that may have names of classes
+KEYS = [name for names in SPLITS.values() for name in names]
 
 
-def declaration_in(folder: Path) -> Path | None:
+def declaration_in(folder: Path, inventory: Inventory) -> Path | None:
     """The file in a folder that declares a YOLO data set; None for none.
 
     Raises:
         ValueError: several, which differ.
     """
     for suffixes in DECLARATIONS:
-        contents = {path: content_of(path) for path in files_in(folder, suffixes)}
+        contents = {path: content_of(path) for path in inventory.directly(folder, suffixes)}
         found = {path: content for path, content in contents.items() if is_data_set(content)}
         said = [[one.get(key) for key in ('path', 'names', *KEYS)] for one in found.values()]
         if any(one != said[0] for one in said):
@@ -39,18 +37,6 @@ def declaration_in(folder: Path) -> Path | None:
         if found:
             return next(iter(found))
     return None
-
-
-KEYS = [name for names in SPLITS.values() for name in names]
-
-
-def files_in(folder: Path, suffixes: Sequence[str]) -> list[Path]:
-    """The files in a folder, and not below, with one of the suffixes."""
-    return [
-        path
-        for path in sorted(folder.iterdir())
-        if path.suffix.lower() in suffixes and not path.name.startswith('.') and path.is_file()
-    ]
 
 
 def content_of(path: Path) -> Any:
@@ -88,59 +74,19 @@ def entries(content: Mapping[str, Any], split: str) -> list[str]:
     return []
 
 
-def declared(file: Path, root: Path) -> Found:
-    """The data set that a file declares; a part of its images is for validation if it has no `val`.
-
-    Args:
-        root: the folder of all data, in which or above which the file is.
-
-    Raises:
-        ValueError: it lacks what is needed; the message has the file.
-    """
-    content = content_of(file)
-    given = {split: entries(content, split) for split in WORDS}
-    if not given['train']:
-        raise ValueError(f'{file} has no `train`: write the folder of the training images')
-    options = key_points(file, content)
-    places = {s: [located(x, content, file, root) for x in items] for s, items in given.items()}
-    entered = [list(map(parts_of, items)) for items in given.values()]
-    if places['train'] == places['val'] and entered[0] != entered[1]:
-        raise ValueError(
-            f'{file}: {given["train"][0]!r} and {given["val"][0]!r} are both found in '
-            f'{places["train"][0]}: is a folder missing?'
-        )
-    splits: dict[str, Labels] = {}
-    for split, items in places.items():
-        if items and (labels := labels_of(items, root, options)):
-            splits[split] = labels
-        elif items:
-            folder = label_folder(str(items[0]))
-            raise ValueError(
-                f'{file}: no label files (.txt) for the {WORDS[split]} images in {items[0]}: '
-                f'looked in {folder} and beside the images'
-            )
-    names = class_names_of(content, file, root)
-    if file.suffix.lower() != '.data':
-        check_lists(file, names, [labels.source for labels in splits.values()], root)
-    described = str(file.relative_to(root))
-    if outside := [x for x in splits.values() if x.images != root and root not in x.images.parents]:
-        described = f'{described} (images in {outside[0].images})'
-    if 'val' not in splits:
-        splits, parts = in_two(splits['train'])
-        described = f'{described}, which has no `val`, and {parts}'
-    return splits, described, names
-
-
-def check_lists(file: Path, names: Sequence[str], sources: Sequence[Path], root: Path) -> None:
+def check_lists(
+    file: Path, names: Sequence[str], sources: Iterable[Path], inventory: Inventory
+) -> None:
     """Refuse a yaml whose names differ from a list beside it or the labels, or above these.
 
     Raises:
         ValueError: the list has other names, or the same in another order.
     """
     above = [home for source in sources for home in (source, *source.parents)]
-    inside = [home for home in above if root in home.parents and home.is_dir()]
-    homes = dict.fromkeys([*inside, file.parent])
-    for path in (path for home in homes for path in files_in(home, LISTS)):
+    inside = [home for home in above if inventory.root in home.parents]
+    for path in (
+        x for home in dict.fromkeys([*inside, file.parent]) for x in inventory.directly(home, LISTS)
+    ):
         if (listed := names_in(path)) and listed != tuple(names):
             raise ValueError(
                 f'{file} and {path} number the classes differently: leave the one that fits the '
@@ -195,7 +141,7 @@ def located(entry: str, content: Mapping[str, Any], file: Path, root: Path) -> P
     return (inside or outside)[0]
 
 
-def class_names_of(content: Mapping[str, Any], file: Path, root: Path) -> tuple[str, ...]:
+def class_names_of(content: Mapping[str, Any], file: Path, inventory: Inventory) -> tuple[str, ...]:
     """The names of the classes that a file declares, in the order of their numbers.
 
     Raises:
@@ -203,11 +149,11 @@ def class_names_of(content: Mapping[str, Any], file: Path, root: Path) -> tuple[
     """
     given = content.get('names')
     if given is None:
-        if (found := names_above(file.parent, root)) is None:
+        if (found := names_above(file.parent, inventory)) is None:
             raise ValueError(f'{file} has no `names` of the classes')
         names = found[1]
     elif file.suffix.lower() == '.data':
-        names = read_classes(located(str(given), content, file, root))[0]
+        names = read_classes(located(str(given), content, file, inventory.root))[0]
     else:
         names = listed_names(given, file)
     count = str(content.get('nc', ''))
@@ -239,23 +185,19 @@ def listed_names(given: object, file: Path) -> tuple[str, ...]:
     return class_names(given, file)
 
 
-def names_above(folder: Path, root: Path | None = None) -> tuple[Path, tuple[str, ...]] | None:
+def names_above(folder: Path, inventory: Inventory) -> tuple[Path, tuple[str, ...]] | None:
     """The file with names of classes nearest to label files, in their folder or above, and these.
 
     That is classes.txt, labels.txt of makesense.ai, NAME.names of darknet, NAME.labels of Roboflow,
     or a yaml with `names`.
 
-    Args:
-        root: the last folder to look in; None for no limit but ``ABOVE``.
-
     Raises:
         ValueError: files in one folder differ.
     """
-    folder = Path(os.path.abspath(folder))
-    homes = [folder, *folder.parents]
-    inside = [home for home in homes if root is not None and (home == root or root in home.parents)]
-    for home in filter(Path.is_dir, inside or homes[: ABOVE + 1]):
-        found = {path: names for path in files_in(home, NAMES) if (names := names_in(path))}
+    homes = [home for home in (folder, *folder.parents) if home.is_relative_to(inventory.root)]
+    for home in homes:
+        given = inventory.directly(home, (*LISTS, *DECLARATIONS[0]))
+        found = {path: names for path in given if (names := names_in(path))}
         if len(set(found.values())) > 1:
             raise ValueError(f'{" and ".join(map(str, found))} have different classes: leave one')
         if found:

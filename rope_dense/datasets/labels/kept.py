@@ -1,0 +1,132 @@
+"""What was read of a data set, kept for the next start: looked up in a second, read anew if changed.
+
+A folder for each data set and its settings has the files that were written (in a folder named by the
+digest of the content), the headers of its images, and ``state.json``, which says what they are of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from filelock import FileLock
+
+from ...utils.atomic_write import atomic_folder, atomic_write_text
+from ...utils.progress import progress
+from .inventory import Inventory
+from .objects import Part
+
+VERSION = 4  # of the rules that make the files; a new one makes them anew
+STATE, HEADERS, MOVED = 'state.json', 'headers.json', 'split.json'
+
+
+class Found(Protocol):
+    """The data set in a folder."""
+
+    @property
+    def splits(self) -> Mapping[str, Part]:
+        """Both splits."""
+
+    def known(self) -> object:
+        """All that is known beside the splits."""
+
+
+Data = TypeVar('Data', bound=Found)
+
+
+def kept(
+    inventory: Inventory,
+    out: Path,
+    settings: object,
+    find: Callable[[Inventory], Data],
+    write: Callable[[Data, Path], dict[str, Any]],
+) -> tuple[Path, dict[str, Any]]:
+    """The folder of what was written of a data set as it is now, and what ``write`` returned.
+
+    Nothing is read where no file has changed its state. Where one has, the content decides: the
+    same bytes, copied anew, are the same data. What was written of other content is removed.
+
+    Args:
+        out: the folder of all data sets.
+        settings: which ``find`` and ``write`` depend on, with a telling ``repr``.
+        find: the data set in the folder.
+        write: writes files of the data set into a folder, and returns what JSON can hold.
+
+    Raises:
+        ValueError: labels that cannot be used; nothing is written then.
+    """
+    name = re.sub(r'[^\w.-]+', '_', inventory.root.name)[:60] or 'data'
+    home = out / f'{name}-{digest_of(str(inventory.root), VERSION, settings)[:12]}'
+    out.mkdir(parents=True, exist_ok=True)
+    with FileLock(out / f'.{home.name}.lock'):  # processes that train together write once
+        state = read(home / STATE)
+        current = inventory.digest(state.get('outside', ()))
+        if state and (home / state['content']).is_dir() and state['state'] == current:
+            return home / state['content'], state['summary']
+        split = out / f'{name}-{digest_of(str(inventory.root))[:12]}.{MOVED}'
+        inventory.moved.update(read(split))
+        inventory.remember(read(home / HEADERS))
+        found = find(inventory)
+        content, summary = content_of(found, inventory), state.get('summary')
+        if content != state.get('content') or not (home / content).is_dir():
+            with atomic_folder(home / content) as fresh:
+                summary = write(found, fresh)
+        if inventory.moved:
+            atomic_write_text(split, json.dumps(inventory.moved))
+        atomic_write_text(home / HEADERS, json.dumps(inventory.known_headers()))
+        outside = inventory.outside
+        said = dict(state=inventory.digest(), content=content, outside=outside, summary=summary)
+        atomic_write_text(home / STATE, json.dumps(said))
+        for path in home.iterdir():  # of other content, and leftovers of processes that were killed
+            if path.is_dir() and path.name != content:
+                shutil.rmtree(path)
+    return home / content, json.loads(json.dumps(summary))
+
+
+def content_of(found: Found, inventory: Inventory) -> str:
+    """A digest of the content of labels, and of names, sizes and headers of images."""
+    parts = [part for _, part in sorted(found.splits.items())]
+    about = [
+        (part.source, part.images, sorted(part.names or ()), part.options, [*part.absent])
+        + (sorted(part.pairs.items()), sorted(part.orphans.items()), [*part.unlabelled])
+        for part in parts
+    ]
+    digest = hashlib.sha256(repr((found.known(), about)).encode('utf-8', 'surrogateescape'))
+    files = {path for part in parts for path in (*part.pairs, *part.orphans)}
+    for path in progress(sorted(files or {part.source for part in parts}), 'comparing labels'):
+        digest.update(f'\n{path} {os.path.getsize(path)}\n'.encode('utf-8', 'surrogateescape'))
+        with open(path, 'rb') as file:
+            while chunk := file.read(2**22):
+                digest.update(chunk)
+    images = {x for part in parts for x in (*part.pairs.values(), *part.unlabelled)}
+    images |= {
+        file for part in parts if not part.pairs for _, file in inventory.images(part.images)
+    }
+    for path in progress(sorted(images), 'reading headers of images'):
+        try:
+            header: object = inventory.header(path)
+        except ValueError:
+            header = None
+        size, *_ = inventory.files.get(str(path), (0,))
+        digest.update(f'{path} {size} {header}\n'.encode('utf-8', 'surrogateescape'))
+    return digest.hexdigest()[:16]
+
+
+def digest_of(*parts: object) -> str:
+    """A digest of what parts are in words."""
+    return hashlib.sha256(repr(parts).encode('utf-8', 'surrogateescape')).hexdigest()
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The content of a JSON file that was written here; {} if it is not there, or is broken."""
+    try:
+        content = json.loads(path.read_text(encoding='utf-8'))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

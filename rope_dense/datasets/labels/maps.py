@@ -1,0 +1,261 @@
+"""Masks and depth maps: the image of each, and both splits, kept as a list of pairs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ...utils.atomic_write import atomic_write_text
+from .files import IMAGE_SUFFIXES
+from .inventory import Inventory
+from .kept import kept
+from .objects import EXAMPLES, Part, Report
+from .pairs import SPLITS, Kind, find_pairs, pairs_in, without
+from .splits import BY_HASH, by_hash_of_pairs, part_of, split_pairs
+
+MISSING_PART = 10  # not more than a tenth of the images may lack a map
+UNREAD = ('.jpg', '.jpeg', '.webp', '.npy')  # of maps, unless a kind has them
+PLACES = 8  # folders that are named where no layout is recognised
+IMAGES = 'images?|imgs?|jpegimages|leftimg8bit|image_2|input'
+ENDINGS = tuple(
+    f'{start}{what}'
+    for start in ('gtFine_', 'gtCoarse_', '')
+    for what in ('labelIds', 'instanceIds', 'instanceTrainIds', 'color')
+)
+MASKS = Kind(
+    'masks',
+    'a mask',
+    ('.png', '.tif', '.tiff', '.bmp', '.gif'),
+    'annotations?|masks?|labels?|annot|ann|gt|ground_truth|segmentation|semantic|target'
+    '|segmentationclass(png)?|gtfine',
+    IMAGES,
+    is_map=True,
+    lists='segmentation',
+    words=(
+        *('gtFine_labelTrainIds', 'gtCoarse_labelTrainIds', 'labelTrainIds', 'annotation'),
+        *('masks?', 'labels?', 'seg', 'segmentation', 'gt', 'L', 'P', 'manual1'),
+    ),
+    others=ENDINGS,
+    image_words=('leftImg8bit', 'image', 'img', 'sat', 'rgb'),
+)
+DEPTH = Kind(
+    'depth',
+    'a depth map',
+    ('.png', '.tif', '.tiff', '.npy'),
+    'depths?|annotations|depth_maps',
+    f'{IMAGES}|rgb|color',
+    is_map=True,
+    lists='segmentation',
+    words=('depth', 'sync_depth'),
+    image_words=('leftImg8bit', 'image', 'img', 'sat', 'rgb'),
+)
+Survey = Callable[[Sequence[tuple[Path, Path]], str], dict[str, Any]]  # of the pairs of a split
+
+
+@dataclass(frozen=True)
+class MapFolder:
+    """Images and their maps in a folder.
+
+    Attributes:
+        splits: 'train' and 'val'; ``pairs`` has the image of each map.
+        split_by: what says which image is in which split, in words.
+    """
+
+    kind: Kind
+    splits: Mapping[str, Part]
+    split_by: str
+
+    def known(self) -> object:
+        return self.kind.title, self.split_by
+
+
+def as_pairs(
+    inventory: Inventory,
+    kind: Kind,
+    out: Path,
+    given: Mapping[str, Sequence[str] | None],
+    survey: Survey,
+    settings: object,
+) -> tuple[dict[str, dict[str, Any]], str, str]:
+    """Lists of pairs as files in a folder of ``out``, by split, with their surveys, and the report.
+
+    A list is JSON, {"pairs": [[image, map], ...]}, with paths in the data set's folder, or absolute.
+
+    Args:
+        given: [folder of images, folder of maps] of a split, below the root, or None.
+        survey: what is kept of the maps of a split, which are looked at once.
+        settings: which the survey depends on.
+
+    Returns:
+        By split 'ann_file', 'num_images', 'images' (folder) and 'survey'; the report; and a digest
+        of the data.
+
+    Raises:
+        ValueError: images without maps, no folders of the common names, or maps that are refused.
+    """
+
+    def write(folder: MapFolder, fresh: Path) -> dict[str, Any]:
+        splits = {}
+        for split, part in folder.splits.items():
+            pairs = sorted((image, file) for file, image in part.pairs.items())
+            lines = [[within(path, inventory.root) for path in pair] for pair in pairs]
+            atomic_write_text(fresh / f'{split}.json', json.dumps(dict(pairs=lines)))
+            splits[split] = dict(num_images=len(pairs), survey=survey(pairs, split))
+        return dict(splits=splits, text=described(folder, inventory))
+
+    target, summary = kept(
+        inventory,
+        out,
+        (kind.title, given, settings),
+        lambda inventory: find_maps(inventory, kind, given),
+        write,
+    )
+    splits = {
+        split: dict(values, ann_file=str((target / f'{split}.json').absolute()))
+        for split, values in summary['splits'].items()
+    }
+    return splits, summary['text'], target.name
+
+
+def within(path: Path, root: Path) -> str:
+    """A path below the root, else absolute."""
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+
+
+def find_maps(
+    inventory: Inventory, kind: Kind, given: Mapping[str, Sequence[str] | None] | None = None
+) -> MapFolder:
+    """The images with their maps in a folder.
+
+    Args:
+        given: see ``as_pairs``.
+
+    Raises:
+        ValueError: no folders of the common names, several of them, or not the given ones.
+    """
+    named = {s: names for s, names in (given or {}).items() if names is not None}
+    if named:
+        folder = of_given(inventory, kind, named)
+    elif (pairs := find_pairs(inventory, kind)) is None or not pairs.image_of:
+        refuse(inventory, kind)
+    else:
+        folder = MapFolder(kind, *split_pairs(pairs, inventory))
+    for part in folder.splits.values():
+        check_number(part, kind, inventory)
+    return folder
+
+
+def of_given(inventory: Inventory, kind: Kind, named: Mapping[str, Sequence[str]]) -> MapFolder:
+    """The images and maps in folders that settings name, and the other split beside them."""
+    root, parts = inventory.root, dict[str, Part]()
+    for split, names in named.items():
+        images, maps = (root / name for name in names)
+        if not all(str(folder) in inventory.folders for folder in (images, maps)):
+            raise ValueError(
+                f'{root}: no folders of images and {kind.title} of {split}; looked for {names[0]} '
+                f'with {names[1]}: {advice(kind, split)}'
+            )
+        pairs = pairs_in(kind, images, maps, inventory)
+        parts[split] = part_of(pairs, inventory, [*pairs.files], [*pairs.images])
+    if len(parts) == len(SPLITS):
+        return MapFolder(kind, parts, 'folder')
+    (split,) = SPLITS.keys() - parts.keys()
+    others = find_pairs(inventory, kind)
+    files = [x for x in others.image_of if others.split_of(x) in SPLITS[split]] if others else []
+    if others and files:
+        images_of = [x for x, one in others.images.items() if one.split in SPLITS[split]]
+        parts[split] = part_of(others, inventory, files, images_of)
+        return MapFolder(kind, parts, 'folder')
+    if split == 'train':
+        raise ValueError(f'{root}: no training images with {kind.title}: {advice(kind)}')
+    both = by_hash_of_pairs(pairs, inventory, [*pairs.files])
+    return MapFolder(kind, {s: part_of(pairs, inventory, *x) for s, x in both.items()}, BY_HASH)
+
+
+def check_number(part: Part, kind: Kind, inventory: Inventory) -> None:
+    """Raise ValueError if too many of the images of a split have no map."""
+    missing = [*part.absent, *(path.name for path in part.unlabelled)]
+    count = len(part.pairs) + len(missing)
+    if len(missing) * MISSING_PART <= count and part.pairs:
+        return
+    maps = part.source
+    refuse_lossy(inventory, maps, kind)
+    title = kind.what.split(maxsplit=1)[1]
+    names = f': {", ".join(missing[:EXAMPLES])}' if missing else ''
+    raise ValueError(
+        f'{len(missing)} of {count} images of {part.images} have no {title} of their name in '
+        f'{maps}{names}. Looked for images {", ".join(IMAGE_SUFFIXES)} and {title}s '
+        f'{", ".join(kind.suffixes)}; there are {inventory.suffixes_in(part.images)} and '
+        f'{inventory.suffixes_in(maps)}'
+    )
+
+
+def refuse_lossy(inventory: Inventory, folder: Path, kind: Kind) -> None:
+    """Raise ValueError for a folder whose maps are files that are not read, such as JPEG."""
+    suffixes = {os.path.splitext(path)[1].lower() for path in inventory.paths(folder)}
+    if suffixes.isdisjoint(kind.suffixes) and (unread := suffixes.intersection(UNREAD)):
+        raise ValueError(
+            f'{folder}: {kind.title} are {", ".join(sorted(unread))}, which is not read (JPEG '
+            'changes the numbers): save them as PNG'
+        )
+
+
+def refuse(inventory: Inventory, kind: Kind) -> NoReturn:
+    """Raise the ValueError for a folder whose layout is not known."""
+    root = inventory.root
+    for name in inventory.folders:
+        if (word := kind.word(os.path.basename(name))) and word[1]:
+            refuse_lossy(inventory, Path(name), kind)
+            files = inventory.paths(Path(name), kind.suffixes)
+            stems = [os.path.splitext(os.path.basename(path))[0] for path in files]
+            ends = {stem[len(without(stem, kind.others)) :] for stem in stems}
+            if stems and '' not in ends:
+                raise ValueError(
+                    f'{name}: no {kind.title} of class numbers, only files that end with '
+                    f'{", ".join(sorted(ends))}. Of Cityscapes, *_labelTrainIds.png have them '
+                    '(createTrainIdLabelImgs of cityscapesScripts); of colours, `rope-dense '
+                    'convert-data colours` makes them'
+                )
+    places = sorted({os.path.dirname(path) for path in inventory.paths(root)})[:PLACES]
+    there = [f'{within(Path(x), root)}: {inventory.suffixes_in(Path(x))}' for x in places]
+    images, maps = 'images', 'masks' if kind == MASKS else 'depth'
+    raise ValueError(
+        f'{root}: no images with {kind.what.split(maxsplit=1)[1]}s. Looked for {images}/train with '
+        f'{maps}/train, train/{images} with train/{maps}, {images} with {maps}, each of the same '
+        f'name ({", ".join(kind.suffixes)}) or as NAME_{maps.rstrip("s")}; there are '
+        f'{"; ".join(there) or "no files"}. {advice(kind)} (docs/own_data.md)'
+    )
+
+
+def advice(kind: Kind, split: str = 'train') -> str:
+    """The setting that names folders."""
+    return f'name them by "own.{split}=[IMAGES,{kind.title.upper()}]", below data_root'
+
+
+def described(folder: MapFolder, inventory: Inventory) -> str:
+    """What was found and what is left out, in words."""
+    report, root, title = Report(), inventory.root, folder.kind.what.split(maxsplit=1)[1]
+    parts = folder.splits
+    for part in parts.values():
+        for note, place in part.notes:
+            report.note(note, place)
+        for name in part.absent:
+            report.note('image that a list names and that is not there (left out)', name)
+        for image in part.unlabelled:
+            report.note(f'image without {folder.kind.what} (left out)', image.name)
+    used = {file for part in parts.values() for file in part.pairs}
+    for file in sorted({file for part in parts.values() for file in part.orphans} - used):
+        report.note(f'{title} without an image (left out)', file.name)
+    train, val = ({*part.pairs.values()} for part in parts.values())
+    for image in sorted(train & val):
+        report.note('validation image that is a training image, too', image.name)
+    where = [within(place, root) for place in (parts['train'].images, parts['train'].source)]
+    text = (
+        f'{title}s, {len(train)} training and {len(val)} validation images, by {folder.split_by} '
+        f'({" with ".join(where)})'
+    )
+    return '\n'.join([text, *report.lines()])
