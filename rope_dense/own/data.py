@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..datasets.classes import CLASSES_FILE, Colour, distinct_colour, read_classes
-from ..datasets.images.band_files import ARRAY, is_first
+from ..datasets.images.pictures import check_picture
 from ..datasets.labels.canonical import CanonicalSplit, as_canonical, check_left_out
-from ..datasets.labels.coco import COCO
-from ..datasets.labels.coco_files import CocoFile, best_file, candidates, head
-from ..datasets.labels.coco_images import coco_labels, split_images
-from ..datasets.labels.files import IMAGE_SUFFIXES, list_files
 from ..datasets.labels.folders import find_labels
+from ..datasets.labels.inventory import Inventory, inventory_of
 from ..datasets.labels.objects import LabelFolder
 from ..datasets.labels.splits import WORDS
+from .channel_data import survey_channels
 from .settings import Own, OwnObjects
+from .value_range import survey_pictures
 
-CONVERTED = Path('work_dirs', 'own_data')  # of the canonical COCO files
+CONVERTED = Path('work_dirs', 'own_data')  # of the canonical files
 UNLISTED = ('voc', 'labelme', 'dota')  # formats without a list of classes: classes.txt is it
 
 
@@ -33,6 +33,9 @@ class OwnData:
         classes, palette: names, and their colours; none for depth.
         images: number of the training images.
         text: what was found, for the recipe; '' where the data are not there.
+        survey: of the images, see ``survey_images``; None where the data are not there.
+        state: a digest of the content of the labels; '' where the data are not there.
+        most_objects: the largest number of objects in an image; 0 if it is not known.
     """
 
     files: Mapping[str, dict[str, Any]]
@@ -40,6 +43,9 @@ class OwnData:
     palette: Sequence[Colour]
     images: int
     text: str
+    survey: dict[str, Any] | None = None
+    state: str = ''
+    most_objects: int = 0
 
     def apply(self, cfg: dict) -> None:
         """Set files and classes of the data sets of a config, in place."""
@@ -48,7 +54,7 @@ class OwnData:
             files = self.files['train' if name == 'train' else 'val']
             metainfo = dict(classes=tuple(self.classes), **palette)
             cfg[f'{name}_dataloader']['dataset'].update(metainfo=metainfo, **files)
-        cfg['own_files'] = dict(self.files)
+        cfg['own_files'], cfg['own_state'] = dict(self.files), self.state
         if self.text:
             cfg['own_data'] = self.text
 
@@ -61,6 +67,31 @@ def check_root(own: Own) -> None:
         raise ValueError(
             f'own.data_root={own.data_root!r}: no such folder (seen from {os.getcwd()})'
         )
+
+
+def own_inventory(own: Own) -> Inventory:
+    """The files in the folder of the data set."""
+    return inventory_of(own.root, own.separate_names, arrays=own.channels is not None)
+
+
+def survey_images(
+    own: Own, inventory: Inventory, images: Mapping[str, Sequence[Path]]
+) -> dict[str, Any]:
+    """What is kept of the images of each split, for the pipelines.
+
+    Raises:
+        ValueError: an image is no picture, or not of ``own.channels``.
+    """
+    if own.channels is not None:
+        return survey_channels(own, images['train'], images['val'])
+    for path in images['val']:
+        check_picture(path, inventory.header(path))
+    return survey_pictures({x: inventory.header(x) for x in images['train']}, own.max_value)
+
+
+def settings_of_images(own: Own) -> object:
+    """The settings that ``survey_images`` depends on."""
+    return own.channels, own.separate_files, own.mean, own.std, own.show, own.max_value
 
 
 def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = False) -> OwnData:
@@ -81,22 +112,38 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
     check_root(own)
     file = own.root / CLASSES_FILE
     listed, colours = read_classes(file) if file.is_file() else (None, [])
-    folder = label_folder(own)
-    if not folder.classes and folder.format.name in UNLISTED:
-        folder = replace(folder, classes=listed)
-    if own.separate_files:
-        folder = of_first_channel(folder, own.channel_names)
-    splits, text = as_canonical(
-        folder, CONVERTED, own.classes, oriented=oriented, outlines=outlines
+
+    def find(inventory: Inventory) -> LabelFolder:
+        folder = find_labels(inventory, own.format, own.train, own.val)
+        if not folder.classes and folder.format.name in UNLISTED:
+            folder = replace(folder, classes=listed)
+        return folder
+
+    inventory = own_inventory(own)
+    found = as_canonical(
+        inventory,
+        find,
+        CONVERTED,
+        own.classes,
+        oriented=oriented,
+        outlines=outlines,
+        survey=partial(survey_images, own, inventory),
+        settings=(own.format, own.train, own.val, settings_of_images(own)),
     )
-    train = splits['train']
+    train = found.splits['train']
     if listed and not own.classes:
         check_listed(file, listed, train.classes)
-    check_splits(own, splits, text)
-    files = {split: files_of(own, part.ann_file, part.images) for split, part in splits.items()}
-    palette = colours_of(train.classes, dict(zip(listed or (), colours, strict=True)))
-    images = train.num_images if own.negatives else train.num_with_objects
-    return OwnData(files, train.classes, palette, images, text)
+    check_splits(own, found.splits, found.text)
+    return OwnData(
+        files={s: files_of(own, part.ann_file, part.images) for s, part in found.splits.items()},
+        classes=train.classes,
+        palette=colours_of(train.classes, dict(zip(listed or (), colours, strict=True))),
+        images=train.num_images if own.negatives else train.num_with_objects,
+        text=found.text,
+        survey=found.survey,
+        state=found.state,
+        most_objects=max(part.most_objects for part in found.splits.values()),
+    )
 
 
 def check_listed(file: Path, listed: Sequence[str], labelled: Sequence[str]) -> None:
@@ -118,47 +165,6 @@ def files_of(own: Own, ann_file: object, images: object) -> dict[str, Any]:
     """Files and folders of a split as mmdet's data sets take them."""
     root, prefix = f'{own.root}{os.sep}', dict(img=f'{images}/')
     return dict(data_root=root, ann_file=str(ann_file), data_prefix=prefix)
-
-
-def label_folder(own: OwnObjects) -> LabelFolder:
-    """The labels of a data set: the COCO files that settings name, else what is recognised.
-
-    Raises:
-        ValueError: there are none.
-    """
-    given = {'train': own.train, 'val': own.val}
-    if not any(given.values()):
-        return find_labels(own.root, own.format)
-    if own.format not in (None, COCO.name):
-        raise ValueError(f'own.format={own.format}: own.train and own.val name COCO files')
-    files = {split: file or usual_file(own.root, split) for split, file in given.items()}
-    if files['train'] is None:
-        raise ValueError(f'{own.root}: no COCO file of the training split: name it by own.train')
-    splits = {
-        split: coco_labels(own.root, split, str(file)) for split, file in files.items() if file
-    }
-    if len(splits) == len(files):
-        return LabelFolder(COCO, splits, 'own.train and own.val')
-    path = splits['train'].source
-    splits, split_by = split_images(CocoFile(path, head(path)['images']), splits['train'])
-    return LabelFolder(COCO, splits, f'{split_by}, of {path.name}')
-
-
-def of_first_channel(folder: LabelFolder, names: Sequence[str]) -> LabelFolder:
-    """The labels of the images that are files of the first of several channels."""
-    splits = {}
-    for split, labels in folder.splits.items():
-        files = list_files(labels.images, (*IMAGE_SUFFIXES, ARRAY))
-        stems = labels.names or map(labels.path_of, files)
-        first = frozenset(stem for stem in stems if is_first(labels.images / stem, names))
-        splits[split] = replace(labels, names=first)
-    return replace(folder, splits=splits)
-
-
-def usual_file(root: Path, split: str) -> str | None:
-    """The COCO file of a split that no setting names, below `root`; None if there is none."""
-    found = best_file([*candidates(root)], split)
-    return None if found is None else str(found.path.relative_to(root))
 
 
 def check_splits(own: OwnObjects, splits: Mapping[str, CanonicalSplit], text: str) -> None:

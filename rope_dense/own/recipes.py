@@ -132,18 +132,18 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
         check_root(own)
     if not own.root.is_dir():
         return
-    data, before = recipe.find(own), cfg.own_files.to_dict()
+    data = recipe.find(own)
     trained = next((d.metainfo.classes for _, _, d in own_datasets(cfg)), data.classes)
     is_list = issubclass(recipe.settings, OwnObjects)  # numbers of masks have the order of names
     if is_list and [*trained] != [*data.classes] and {*trained} == {*data.classes}:
         data = recipe.find(settings_of(recipe.settings, {**settings, 'classes': trained}))
     replace_files(cfg, own, data, is_moved=data_root is not None)
-    has_changed = state_of(before) != state_of(data.files)
+    has_changed = cfg.get('own_state') not in (None, data.state)
     if has_changed and data_root is None and os.environ.get('LOCAL_RANK', '0') == '0':
         print(f'warning: the data in {own.root} have changed since the training', file=sys.stderr)
     if has_changed or data_root is not None:
         cfg.own.data_root, cfg.own_data = own.data_root, data.text
-    cfg.own_files = dict(data.files)
+    cfg.own_files, cfg.own_state = dict(data.files), data.state
 
 
 def replace_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None:
@@ -186,12 +186,3 @@ def check_classes(own: Own, dataset: Mapping[str, Any], data: OwnData) -> None:
             f'own.data_root={own.data_root!r}: its classes are {", ".join(data.classes)}; the '
             f'config was made for {", ".join(trained)}'
         )
-
-
-def state_of(files: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], Any]:
-    """Files by split and setting; of canonical ones the name, which changes with the labels."""
-    return {
-        (split, name): Path(value).parts[-2:] if name == 'ann_file' else value
-        for split, settings in files.items()
-        for name, value in settings.items()
-    }

@@ -1,6 +1,7 @@
 """The canonical COCO file: one set of rules for the objects of every format."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import mmengine
@@ -10,14 +11,16 @@ from PIL import Image
 from pycocotools import mask as coco_mask
 
 from helpers.field import image, write
-from rope_dense.datasets.labels.canonical import CanonicalSplit, as_canonical, check_left_out
+from rope_dense.datasets.labels import canonical
+from rope_dense.datasets.labels.canonical import CanonicalSplit, check_left_out
 from rope_dense.datasets.labels.geometry import mask_shape, polygon_shape, rotated_shape
+from rope_dense.datasets.labels.inventory import Inventory
 from rope_dense.datasets.labels.objects import (
     Box,
     Format,
     LabelFolder,
     Labelled,
-    Labels,
+    Part,
     Read,
     Report,
     Shape,
@@ -33,16 +36,29 @@ def folder_of(
     val = val or [Labelled(image(root / 'images/val.png'), [Shape('cat', BOX)])]
     given = dict(train=train, val=val)
 
-    def read(labels: Labels, classes: Sequence[str] | None, report: Report) -> Read:
+    def read(labels: Part, classes: Sequence[str] | None, report: Report) -> Read:
         items: Iterator[Labelled] = iter(given[labels.options['split']])
         return names, items
 
-    form = Format('test', 'Test', ('.txt',), lambda root: None, read)
-    splits = {
-        split: Labels(root / 'labels', root / 'images', None, dict(split=split)) for split in given
-    }
+    form = Format('test', 'Test', ('.txt',), lambda inventory: None, read)
     (root / 'labels').mkdir(exist_ok=True)
+    inventory = Inventory(root)
+    splits = {
+        split: Part(root / 'labels', root / 'images', None, dict(split=split), inventory)
+        for split in given
+    }
     return LabelFolder(form, splits, 'folder')
+
+
+def as_canonical(
+    folder: LabelFolder, out: Path, classes: Sequence[str] | None = None, **options: bool
+) -> tuple[dict[str, CanonicalSplit], str]:
+    """The canonical files of a data set as it is now."""
+    inventory = Inventory(folder.splits['train'].images.parent)
+    parts = {split: replace(part, inventory=inventory) for split, part in folder.splits.items()}
+    known = replace(folder, splits=parts)
+    found = canonical.as_canonical(inventory, lambda _: known, out, classes, **options)
+    return found.splits, found.text
 
 
 def one(
@@ -160,7 +176,7 @@ def test_masks_are_trained_on_outlines_of_all_objects(tmp_path: Path) -> None:
     assert found[0]['segmentation'] == [[10, 5, 30, 5, 30, 15, 10, 15]]
     assert '2 x object without an outline (the outline of its box is taken): a.png, val' in text
     with pytest.raises(ValueError, match='no object has an outline'):
-        one(tmp_path, Shape('cat', BOX), outlines=True)
+        one(tmp_path / 'boxes', Shape('cat', BOX), outlines=True)
 
 
 def test_rectangles_of_any_orientation(tmp_path: Path) -> None:
@@ -181,13 +197,15 @@ def test_images_and_labels_that_change_make_new_files(tmp_path: Path) -> None:
     assert as_canonical(folder, tmp_path / 'out')[0] == first
     image(tmp_path / 'images/a.png', (60, 80))  # B4: resized
     second, _ = as_canonical(folder, tmp_path / 'out')
+    assert mmengine.load(str(second['train'].ann_file))['images'][0]['height'] == 60
     image(tmp_path / 'images/more.png')  # an image without labels
     third, _ = as_canonical(folder, tmp_path / 'out')
     write(tmp_path / 'labels/a.txt', '')
     fourth, _ = as_canonical(folder, tmp_path / 'out')
     files = {part['train'].ann_file for part in (first, second, third, fourth)}
-    assert len(files) == 4
-    assert mmengine.load(str(second['train'].ann_file))['images'][0]['height'] == 60
+    assert len(files) == 4 and [path for path in files if path.exists()] == [
+        fourth['train'].ann_file
+    ]
 
 
 def test_nothing_is_left_of_labels_that_are_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 from helpers.field import Reading, files, image, reading, refusal, write
-from rope_dense.datasets.labels.dota import find_dota, has_difficulty, read_dota
-from rope_dense.datasets.labels.objects import NO_IMAGE, Labels, Report
+from rope_dense.datasets.convert_data import convert_data
+from rope_dense.datasets.labels.dota import find_dota
+from rope_dense.datasets.labels.inventory import Inventory
+from rope_dense.datasets.labels.objects import NO_IMAGE
 
 CORNERS = '10 9 30 9 30 21 10 21'
 BOX = (10, 9, 20, 12)  # of CORNERS
@@ -324,9 +327,9 @@ def test_roboflow_oriented(root: Path) -> None:
 def test_labels_of_a_folder_that_is_given(root: Path) -> None:
     """As `rope-dense convert-data dota FOLDER` reads them."""
     files(root, pair('pictures/a', 'texts/a'))
-    labels = Labels(root / 'texts', root / 'pictures')
-    classes, items = read_dota(labels, None, Report())
-    (item,) = items
-    assert classes == () and [shape.label for shape in item.shapes] == ['ship', 'large plane']
-    assert [shape.difficult for shape in item.shapes] == [False, True]
-    assert has_difficulty({root / 'texts'}) and find_dota(root) is None
+    convert_data('dota', root / 'texts', root / 'val.json', images=root / 'pictures')
+    content = json.loads((root / 'val.json').read_text())
+    names = [item['name'] for item in content['categories']]
+    found = [(names[item['category_id'] - 1], item['iscrowd']) for item in content['annotations']]
+    assert found == [('ship', 0), ('large plane', 1)]  # D3: as the canonical file of val has it
+    assert find_dota(Inventory(root)) is None

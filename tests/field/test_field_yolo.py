@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from PIL import Image
 
 from helpers.field import Reading, files, image, reading, refusal, write
+from rope_dense.datasets.convert_data import convert_data
 from rope_dense.datasets.labels.folders import find_labels
 from rope_dense.datasets.labels.inventory import Inventory
 from rope_dense.datasets.labels.objects import NO_IMAGE
@@ -309,8 +311,8 @@ def test_several_folders_or_lists(root: Path, train: str, names: set[str]) -> No
         given[f'{name}.txt'] = f'./images/{name}/a.jpg'
     folder = find_labels(Inventory(files(root, given)))
     assert folder.splits['train'].images == root / 'images'
-    stems = {x.relative_to(root / 'images').with_suffix('').as_posix() for x in folder.image_files()}
-    assert stems - {'val/a'} == names
+    images = folder.splits['train'].pairs.values()
+    assert {x.relative_to(root / 'images').with_suffix('').as_posix() for x in images} == names
     assert reading(root).objects['train'] == {'one/a.jpg': CAT, 'two/a.jpg': DOG}
 
 
@@ -484,14 +486,6 @@ def test_several_yaml_files(root: Path) -> None:
         ),
         (
             {
-                'classes.txt': 'cat',
-                **pair('images/a', 'labels/train/a'),
-                **many('images/', 'labels/val/'),
-            },
-            ['labels has train, val, but', 'not in folders of the same names'],
-        ),
-        (
-            {
                 'data.yaml': YAML,
                 **pair('images/val/b', 'labels/val/b'),
                 **pair('images/train/a', 'b'),
@@ -501,14 +495,6 @@ def test_several_yaml_files(root: Path) -> None:
         (
             {'classes.txt': 'cat', 'obj.names': 'dog', **many('images/', 'labels/')},
             ['classes.txt', 'obj.names', 'have different classes: leave one'],
-        ),
-        (
-            {
-                'data.yaml': f'train: [images/train, ../other]\nval: images/val\n{NAMES}',
-                **split_pairs(),
-                **pair('../other/c', '../other/c'),
-            },
-            ['the images of one split are in', 'link these folders into the data set'],
         ),
         (
             {'classes.txt': 'cat', **pair('images/a', 'labels/a')},
@@ -532,9 +518,7 @@ def test_what_is_missing_is_said(
     'given',
     [
         {'labels/a.txt': LINE, 'classes.txt': 'cat\ndog', 'notes.json': '{}'},  # without images
-        pair('pictures/a', 'annotations/a') | {'classes.txt': 'cat'},
-        {f'one/two/{name}': text for name, text in split_pairs().items()}
-        | {'one/two/d.yaml': YAML},
+        {'labels/train/a.txt': LINE, 'classes.txt': 'cat', 'pictures/b.jpg': None},
     ],
 )
 def test_labels_that_no_image_is_found_for_are_said(
@@ -542,6 +526,35 @@ def test_labels_that_no_image_is_found_for_are_said(
 ) -> None:
     found = refusal(files(root, given))
     assert 'a.txt has labels as of YOLO, but none of its folders has their images' in found
+
+
+@pytest.mark.parametrize(
+    'given',
+    [
+        many('images/', 'labels/val/') | pair('images/a', 'labels/train/a'),
+        many('pictures/', 'annotations/'),
+        {f'one/two/{name}': text for name, text in many('images/', 'labels/').items()},
+        {f'export/export/{name}': text for name, text in many('train/images/', 'train/labels/').items()},
+        many('images/', 'labels/0a1b2c3d-'),  # Label Studio, beside the images under their names
+    ],
+)
+def test_other_layouts_are_read(root: Path, given: Mapping[str, str | None]) -> None:
+    """F10 b and its kind."""
+    names = {'export/export/data.yaml': NAMES} if 'export/export' in str(given) else {}
+    found = reading(files(root, {'classes.txt': 'cat', **given, **names}))
+    images = [name for name in given if name.endswith('.jpg')]
+    assert sum(map(len, found.objects.values())) == len(images) and all(found.objects.values())
+    assert {items[0][0] for part in found.objects.values() for items in part.values()} == {'cat'}
+
+
+def test_images_of_one_split_in_folders_apart(root: Path) -> None:
+    yaml = f'train: [images/train, ../other]\nval: images/val\n{NAMES}'
+    given = {'data.yaml': yaml, **split_pairs(), **pair('../other/c', '../other/c', DOG_LINE)}
+    found = reading(files(root, given)).objects
+    assert {Path(name).name: items for name, items in found['train'].items()} == {
+        'a.jpg': CAT,
+        'c.jpg': DOG,
+    }
 
 
 def test_folders_that_are_not_of_yolo(root: Path) -> None:
@@ -796,8 +809,8 @@ def test_key_points_that_a_yaml_of_names_says(root: Path) -> None:
     line = '0 .5 .5 .5 .4 .45 .45 2 .55 .55 1'
     files(root, {'pose.yaml': NAMES + 'kpt_shape: [2, 3]', **split_pairs(line, line)})
     assert reading(root).objects['train'] == {'a.jpg': CAT}
-    _, items = read_yolo(Labels(root / 'labels/train', root / 'images/train'), None, Report())
-    assert [len(item.shapes) for item in items] == [1]
+    convert_data('yolo', root / 'labels/train', root / 'out.json')
+    assert len(json.loads((root / 'out.json').read_text())['annotations']) == 1
 
 
 def test_key_points_of_two_numbers(root: Path) -> None:
@@ -851,10 +864,24 @@ def test_an_object_twice_is_taken_once(root: Path) -> None:
 def test_labels_of_a_folder_that_is_given(root: Path) -> None:
     """As `rope-dense convert-data yolo labels` reads them."""
     files(root, many('pictures/', 'texts/', DOG_LINE) | {'classes.txt': 'cat\ndog'})
-    labels = Labels(root / 'texts', root / 'pictures')
-    for classes, label in ((None, 'dog'), (['car', 'bus'], 'bus')):
-        _, items = read_yolo(labels, classes, Report())
-        assert {shape.label for item in items for shape in item.shapes} == {label}
+    write(root / 'names.txt', 'car\nbus')
+    for classes, label in ((None, 'dog'), (root / 'names.txt', 'bus')):
+        out = root / f'{label}.json'
+        convert_data('yolo', root / 'texts', out, images=root / 'pictures', classes=classes)
+        content = json.loads(out.read_text())
+        names = {item['id']: item['name'] for item in content['categories']}
+        assert {names[item['category_id']] for item in content['annotations']} == {label}
+        assert len(content['images']) == 10
     (root / 'classes.txt').unlink()
     with pytest.raises(ValueError, match=r'no names of classes: write them to classes\.txt'):
-        read_yolo(labels, None, Report())
+        convert_data('yolo', root / 'texts', root / 'out.json', images=root / 'pictures')
+
+
+def test_the_split_of_a_conversion_is_that_of_training(root: Path) -> None:
+    """D3: it was drawn anew."""
+    files(root, many('images/', 'labels/', DOG_LINE) | {'classes.txt': 'cat\ndog'})
+    convert_data('yolo', root / 'labels', root.parent / 'train.json', val_share=0.2)
+    found = reading(root).objects
+    for split, objects in found.items():
+        content = json.loads((root.parent / f'{split}.json').read_text())
+        assert {item['file_name'] for item in content['images']} == objects.keys()

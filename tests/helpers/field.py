@@ -93,7 +93,8 @@ def reading(root: Path, format: str | None = None, **options: Any) -> Reading:
 
     out = root.parent / f'{root.name}_canonical'
     find = partial(find_labels, format=format)
-    splits, text = as_canonical(inventory_of(root), find, out, settings=format, **options)
+    found = as_canonical(inventory_of(root), find, out, settings=format, **options)
+    splits, text = found.splits, found.text
     content = {split: mmengine.load(str(part.ann_file)) for split, part in splits.items()}
     objects = {split: objects_in(item) for split, item in content.items()}
     return Reading(splits['train'].classes, objects, content, text)

@@ -56,6 +56,22 @@ class CanonicalSplit:
     left_out: int
 
 
+@dataclass(frozen=True)
+class Canonical:
+    """The canonical files of a data set.
+
+    Attributes:
+        text: the report.
+        survey: what was kept of the images, see ``as_canonical``.
+        state: a digest of the content of labels and of the names, sizes and headers of images.
+    """
+
+    splits: dict[str, CanonicalSplit]
+    text: str
+    survey: Any
+    state: str
+
+
 def as_canonical(
     inventory: Inventory,
     find: Callable[[Inventory], LabelFolder],
@@ -64,8 +80,9 @@ def as_canonical(
     *,
     oriented: bool = False,
     outlines: bool = False,
+    survey: Callable[[dict[str, list[Path]]], Any] = lambda images: None,
     settings: object = None,
-) -> tuple[dict[str, CanonicalSplit], str]:
+) -> Canonical:
     """The splits of a data set as canonical COCO files in a folder of ``out``, and the report.
 
     Files that were written for the same labels, images and settings are taken as they are.
@@ -74,19 +91,24 @@ def as_canonical(
         find: the data set in the folder.
         classes: names to use, or None for all of the labels.
         oriented, outlines: see ``Rules``.
-        settings: others that ``find`` depends on.
+        survey: what is to be kept of the images of each split, as JSON can hold it.
+        settings: others that ``find`` and ``survey`` depend on.
 
     Raises:
         ValueError: labels cannot be used; the message names the file.
     """
     classes = classes and tuple(classes)
-    target, summary = kept(
-        inventory,
-        out,
-        (classes, oriented, outlines, settings),
-        find,
-        lambda folder, fresh: write(folder, fresh, classes, oriented, outlines),
-    )
+
+    def written(folder: LabelFolder, fresh: Path) -> dict[str, Any]:
+        summary = write(folder, fresh, classes, oriented, outlines)
+        images = {
+            split: [folder.splits[split].images / name for name in values.pop('files')]
+            for split, values in summary['splits'].items()
+        }
+        return dict(summary, survey=survey(images))
+
+    about = classes, oriented, outlines, settings
+    target, summary = kept(inventory, out, about, find, written)
     splits = {
         split: CanonicalSplit(
             ann_file=(target / f'{split}.json').absolute(),
@@ -94,7 +116,7 @@ def as_canonical(
         )
         for split, values in summary['splits'].items()
     }
-    return splits, summary['text']
+    return Canonical(splits, summary['text'], summary['survey'], target.name)
 
 
 def write(
@@ -104,11 +126,15 @@ def write(
     oriented: bool = False,
     outlines: bool = False,
 ) -> dict[str, Any]:
-    """Write the file of each split; returns what is known of each, and the report."""
+    """Write the file of each split.
+
+    Returns:
+        'splits': what is known of each, with the names of its images; 'text': the report.
+    """
     names, total = labelled_classes(folder), Report()
     source = next(iter(folder.splits.values())).source
     chosen = chosen_classes(classes, names, source)
-    summaries, files = {}, {}
+    summaries = dict[str, dict[str, Any]]()
     for split, labels in folder.splits.items():
         rules = Rules(
             {name: number for number, name in enumerate(chosen, start=1)},
@@ -132,8 +158,6 @@ def write(
             labelled=report.kept + report.num_left_out,
             left_out=report.num_left_out,
         )
-        files[split] = counts.files
-        del summaries[split]['files']
         total.merge(report)
     if total.kept and total.count(NO_OUTLINE) == total.kept:
         raise ValueError(
@@ -145,7 +169,7 @@ def write(
     for name in chosen:
         if (lower := name.lower()) != name and lower in chosen:
             total.note('class that differs from another by its case only', f'{name} and {lower}')
-    return dict(splits=summaries, text=describe(folder, summaries, files, total))
+    return dict(splits=summaries, text=describe(folder, summaries, total))
 
 
 @dataclass
@@ -157,7 +181,7 @@ class Counts:
     num_objects: int = 0
     num_ignored: int = 0
     most_objects: int = 0
-    files: set[str] = field(default_factory=set)
+    files: list[str] = field(default_factory=list)
 
     def counted(
         self, images: Iterator[tuple[dict, list[dict]]]
@@ -169,7 +193,7 @@ class Counts:
             self.num_objects += len(objects)
             self.most_objects = max(self.most_objects, len(objects))
             self.num_ignored += sum(item['iscrowd'] for item in objects)
-            self.files.add(image['file_name'])
+            self.files.append(image['file_name'])
             yield image, objects
 
 
@@ -232,7 +256,7 @@ def nothing_read(folder: LabelFolder, split: str, report: Report) -> str:
 
 
 def describe(
-    folder: LabelFolder, summaries: dict[str, dict], files: dict[str, set[str]], report: Report
+    folder: LabelFolder, summaries: dict[str, dict], report: Report
 ) -> str:
     """The report: a line on the data set, and one for each kind of what is unusual."""
     counts = ' and '.join(
@@ -244,18 +268,20 @@ def describe(
     empty = train['num_images'] - train['num_with_objects']
     if empty:
         lines[0] += f'; {empty} training images have no object'
-    if same := trained_on(folder, files):
+    if same := trained_on(folder, summaries):
         lines.append(
-            f'{same} of {len(files["val"])} validation images are training images, too, so figures '
+            f'{same} of {len(summaries["val"]["files"])} validation images are training images, too, so figures '
             'of the evaluation are too good'
         )
     return '\n'.join([*lines, *folder.notes, *report.lines()])
 
 
-def trained_on(folder: LabelFolder, files: dict[str, set[str]]) -> int:
+def trained_on(folder: LabelFolder, summaries: dict[str, dict]) -> int:
     """Number of validation images that are training images, or copies of the same name."""
     train, val = (
-        [folder.splits[split].images / name for name in sorted(files.get(split, ()))]
+        [folder.splits[split].images / name for name in summaries[split]['files']]
+        if split in summaries
+        else []
         for split in ('train', 'val')
     )
     by_name = {path.name: path for path in train}

@@ -17,11 +17,17 @@ PAGE = 'docs/own_data.md has the folders of each format'
 PLACES = 8  # folders of unknown labels that are named
 
 
-def find_labels(inventory: Inventory, format: str | None = None) -> LabelFolder:
+def find_labels(
+    inventory: Inventory,
+    format: str | None = None,
+    train: str | None = None,
+    val: str | None = None,
+) -> LabelFolder:
     """The data set in a folder.
 
     Args:
         format: a key of ``FORMATS``; None to recognise it.
+        train, val: COCO files, below the folder; None to recognise them.
 
     Raises:
         ValueError: labels of no format, or of several; or labels that cannot be used.
@@ -29,6 +35,11 @@ def find_labels(inventory: Inventory, format: str | None = None) -> LabelFolder:
     root = inventory.root
     if format is not None:
         check_choice('own.format', format, tuple(FORMATS))
+    if train or val:
+        if format not in (None, COCO.name):
+            raise ValueError(f'own.format={format}: own.train and own.val name COCO files')
+        if (named := find_coco(inventory, train, val)) is not None:
+            return named
     forms = [form for form in FORMATS.values() if format in (None, form.name)]
     found, problems = list[LabelFolder](), list[str]()
     for form in forms:

@@ -134,8 +134,12 @@ class Inventory:
         return [*map(Path, self.paths(folder, suffixes))]
 
     def directly(self, folder: Path, suffixes: Sequence[str]) -> list[Path]:
-        """The files in a folder, and not below it."""
-        return [path for path in self.list(folder, suffixes) if path.parent == folder]
+        """The files in a folder, and not below it; the folder may be elsewhere."""
+        if str(folder) in self.folders:
+            return [path for path in self.list(folder, suffixes) if path.parent == folder]
+        there = sorted(folder.iterdir()) if folder.is_dir() else []
+        is_read = [x.suffix.lower() in suffixes and not x.name.startswith(HIDDEN) for x in there]
+        return [x for x, wanted in zip(there, is_read, strict=True) if wanted and x.is_file()]
 
     def suffixes_in(self, folder: Path) -> str:
         """The suffixes of the files in a folder, with their number: '12 .jpg, 3 .txt'."""

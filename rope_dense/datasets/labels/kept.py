@@ -75,8 +75,12 @@ def kept(
         found = find(inventory)
         content, summary = content_of(found, inventory), state.get('summary')
         if content != state.get('content') or not (home / content).is_dir():
-            with atomic_folder(home / content) as fresh:
-                summary = write(found, fresh)
+            try:
+                with atomic_folder(home / content) as fresh:
+                    summary = write(found, fresh)
+            finally:
+                if not any(home.iterdir()):
+                    home.rmdir()
         if inventory.moved:
             atomic_write_text(split, json.dumps(inventory.moved))
         atomic_write_text(home / HEADERS, json.dumps(inventory.known_headers()))
@@ -97,10 +101,13 @@ def content_of(found: Found, inventory: Inventory) -> str:
         + (sorted(part.pairs.items()), sorted(part.orphans.items()), [*part.unlabelled])
         for part in parts
     ]
-    digest = hashlib.sha256(repr((found.known(), about)).encode('utf-8', 'surrogateescape'))
+    text = repr((found.known(), about)).replace(str(inventory.root), '')
+    digest = hashlib.sha256(text.encode('utf-8', 'surrogateescape'))
     files = {path for part in parts for path in (*part.pairs, *part.orphans)}
-    for path in progress(sorted(files or {part.source for part in parts}), 'comparing labels'):
-        digest.update(f'\n{path} {os.path.getsize(path)}\n'.encode('utf-8', 'surrogateescape'))
+    for source in {part.source for part in parts if not part.pairs}:
+        files.update([source] if inventory.is_file(source) else inventory.list(source))
+    for path in progress(sorted(files), 'comparing labels'):
+        digest.update(f'\n{os.path.getsize(path)}\n'.encode())
         with open(path, 'rb') as file:
             while chunk := file.read(2**22):
                 digest.update(chunk)
@@ -114,7 +121,7 @@ def content_of(found: Found, inventory: Inventory) -> str:
         except ValueError:
             header = None
         size, *_ = inventory.files.get(str(path), (0,))
-        digest.update(f'{path} {size} {header}\n'.encode('utf-8', 'surrogateescape'))
+        digest.update(f'{path.name} {size} {header}\n'.encode('utf-8', 'surrogateescape'))
     return digest.hexdigest()[:16]
 
 

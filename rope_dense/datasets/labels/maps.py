@@ -53,7 +53,28 @@ DEPTH = Kind(
     words=('depth', 'sync_depth'),
     image_words=('leftImg8bit', 'image', 'img', 'sat', 'rgb'),
 )
-Survey = Callable[[Sequence[tuple[Path, Path]], str], dict[str, Any]]  # of the pairs of a split
+PairsOf = dict[str, list[tuple[Path, Path]]]  # (image, map) of each split
+
+
+@dataclass(frozen=True)
+class MapFiles:
+    """Lists of images and maps as files.
+
+    A list is JSON, {"pairs": [[image, map], ...]}, with paths in the data set's folder, or absolute.
+
+    Attributes:
+        ann_file: the file of each split.
+        images: number of images of each split.
+        text: the report.
+        survey: what was kept of the maps and images, see ``as_pairs``.
+        state: a digest of the content of maps and of the names, sizes and headers of images.
+    """
+
+    ann_file: dict[str, str]
+    images: dict[str, int]
+    text: str
+    survey: Any
+    state: str
 
 
 @dataclass(frozen=True)
@@ -78,47 +99,42 @@ def as_pairs(
     kind: Kind,
     out: Path,
     given: Mapping[str, Sequence[str] | None],
-    survey: Survey,
+    survey: Callable[[PairsOf], Any],
     settings: object,
-) -> tuple[dict[str, dict[str, Any]], str, str]:
-    """Lists of pairs as files in a folder of ``out``, by split, with their surveys, and the report.
-
-    A list is JSON, {"pairs": [[image, map], ...]}, with paths in the data set's folder, or absolute.
+) -> MapFiles:
+    """Lists of images and maps as files in a folder of ``out``; see ``as_canonical``.
 
     Args:
         given: [folder of images, folder of maps] of a split, below the root, or None.
-        survey: what is kept of the maps of a split, which are looked at once.
-        settings: which the survey depends on.
-
-    Returns:
-        By split 'ann_file', 'num_images', 'images' (folder) and 'survey'; the report; and a digest
-        of the data.
+        survey: what is to be kept of images and maps, as JSON can hold it.
+        settings: which ``survey`` depends on.
 
     Raises:
         ValueError: images without maps, no folders of the common names, or maps that are refused.
     """
 
     def write(folder: MapFolder, fresh: Path) -> dict[str, Any]:
-        splits = {}
+        pairs, report = PairsOf(), Report()
         for split, part in folder.splits.items():
-            pairs = sorted((image, file) for file, image in part.pairs.items())
-            lines = [[within(path, inventory.root) for path in pair] for pair in pairs]
+            pairs[split] = []
+            for image, file in sorted((image, file) for file, image in part.pairs.items()):
+                try:
+                    inventory.header(image)
+                    pairs[split].append((image, file))
+                except ValueError:
+                    report.note('image that cannot be read (left out)', image.name)
+            lines = [[within(path, inventory.root) for path in pair] for pair in pairs[split]]
             atomic_write_text(fresh / f'{split}.json', json.dumps(dict(pairs=lines)))
-            splits[split] = dict(num_images=len(pairs), survey=survey(pairs, split))
-        return dict(splits=splits, text=described(folder, inventory))
+        images = {split: len(some) for split, some in pairs.items()}
+        text = described(folder, inventory, report)
+        return dict(images=images, text=text, survey=survey(pairs))
 
+    about = kind.title, dict(given), settings
     target, summary = kept(
-        inventory,
-        out,
-        (kind.title, given, settings),
-        lambda inventory: find_maps(inventory, kind, given),
-        write,
+        inventory, out, about, lambda inventory: find_maps(inventory, kind, given), write
     )
-    splits = {
-        split: dict(values, ann_file=str((target / f'{split}.json').absolute()))
-        for split, values in summary['splits'].items()
-    }
-    return splits, summary['text'], target.name
+    files = {split: str((target / f'{split}.json').absolute()) for split in SPLITS}
+    return MapFiles(files, state=target.name, **summary)
 
 
 def within(path: Path, root: Path) -> str:
@@ -236,9 +252,13 @@ def advice(kind: Kind, split: str = 'train') -> str:
     return f'name them by "own.{split}=[IMAGES,{kind.title.upper()}]", below data_root'
 
 
-def described(folder: MapFolder, inventory: Inventory) -> str:
-    """What was found and what is left out, in words."""
-    report, root, title = Report(), inventory.root, folder.kind.what.split(maxsplit=1)[1]
+def described(folder: MapFolder, inventory: Inventory, report: Report) -> str:
+    """What was found and what is left out, in words.
+
+    Args:
+        report: what is left out already.
+    """
+    root, title = inventory.root, folder.kind.what.split(maxsplit=1)[1]
     parts = folder.splits
     for part in parts.values():
         for note, place in part.notes:

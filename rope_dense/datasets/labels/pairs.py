@@ -399,12 +399,15 @@ class Matcher:
         }
 
     def image_key(self, path: str, one: Place) -> str:
-        """The key of the image that a file is of: of 'a_mask' or 'a.jpg.png' it is 'a'.
+        """The key of the image that a file is of: of 'a_mask', 'a.jpg.png', '1a2b3c4d-a' it is 'a'.
 
         '' for a file that is something else.
         """
-        if not self.kind.is_map or one.key in self.by_key:
+        if one.key in self.by_key:
             return one.key
+        if not self.kind.is_map:
+            plain = HASHED.sub(r'\1', one.key)
+            return plain if plain in self.by_key else one.key
         if (inner := without(one.key, self.kind.words)) in self.by_key:
             return inner
         if without(one.key, self.kind.others) != one.key:
@@ -481,6 +484,7 @@ class Matcher:
             )
 
 
+HASHED = re.compile(r'(^|/)[0-9a-f]{8}-(?=[^/]+$)')  # before the names of Label Studio's label files
 ELSEWHERE = 'label file in another folder than its image (taken by its name)'
 ALIKE = 'label file whose name has another case or Unicode form than its image (taken)'
 

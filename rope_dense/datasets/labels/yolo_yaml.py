@@ -18,6 +18,7 @@ DECLARATIONS = (('.yaml', '.yml'), ('.data',))
 LISTS = ('.txt', '.names', '.labels')  # of files with a name of a class in each line
 LISTS_OF_NAMES = ('classes.txt', 'labels.txt')
 KPT_SHAPE = re.compile(r'[1-9]\d* [23]')
+ABOVE = 3  # folders above label files outside the data set that may have names of classes
 KEYS = [name for names in SPLITS.values() for name in names]
 
 
@@ -194,8 +195,9 @@ def names_above(folder: Path, inventory: Inventory) -> tuple[Path, tuple[str, ..
     Raises:
         ValueError: files in one folder differ.
     """
-    homes = [home for home in (folder, *folder.parents) if home.is_relative_to(inventory.root)]
-    for home in homes:
+    above = [folder, *folder.parents]
+    homes = [home for home in above if home.is_relative_to(inventory.root)]
+    for home in homes or above[: ABOVE + 1]:
         given = inventory.directly(home, (*LISTS, *DECLARATIONS[0]))
         found = {path: names for path in given if (names := names_in(path))}
         if len(set(found.values())) > 1:
