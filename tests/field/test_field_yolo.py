@@ -534,7 +534,10 @@ def test_labels_that_no_image_is_found_for_are_said(
         many('images/', 'labels/val/') | pair('images/a', 'labels/train/a'),
         many('pictures/', 'annotations/'),
         {f'one/two/{name}': text for name, text in many('images/', 'labels/').items()},
-        {f'export/export/{name}': text for name, text in many('train/images/', 'train/labels/').items()},
+        {
+            f'export/export/{name}': text
+            for name, text in many('train/images/', 'train/labels/').items()
+        },
         many('images/', 'labels/0a1b2c3d-'),  # Label Studio, beside the images under their names
     ],
 )
@@ -725,7 +728,10 @@ def test_a_list_of_classes_that_differs_from_the_yaml(root: Path, place: str, na
     'lines, said',
     [
         (['0 .5 .5 .4 .2 .9 1', '0 .5 .5 .4 .3 .8 0'], 'a.txt, line 1 has 6 numbers'),
-        (['0 .5 .5 .4 .2 .9 7'], 'box, score and track number?'),
+        (['0 .5 .5 .4 .2 .9 7'], 'a box with two more numbers (angle, score or track number)?'),
+        (['0 .5 .5 .4 .2 .3 .9', '1 .4 .5 .2 .2 .1 .8'], 'three corners, or a box with two more'),
+        (['0 .5 .5 .4 .2 1.57'], 'is a fifth an angle? For rotated boxes write their four corners'),
+        (['0 .5 .5 .4 .2 1.57 .9'], 'for rotated boxes write their four corners'),
         (['0 .1 .6 .7 .9', '0 .05 .7 .4 .95'], 'a.txt, line 1 and more have boxes that leave'),
         (['10 9 30 9 30 21 10 21 cat 0'], 'as of DOTA: name the folder labelTxt'),
     ],
@@ -742,7 +748,12 @@ def test_lines_of_other_formats_are_refused(root: Path, lines: list[str], said: 
         ('0.0 5e-1 .5 +.5 .4', BOX, ''),  # a class 0.0 is 0
         ('0 .5 .5 .5 .4 .9', BOX, 'a fifth number (taken as its score; an angle is not read)'),
         ('0 .25 .3 .75 .3 .75 .7 .25 .7', BOX, ''),  # OBB
-        ('0 .25 .3 .75 .3 .75 .7', BOX, ''),
+        ('0 .25 .3 .75 .3 .75 .7', BOX, 'outline of three corners'),
+        (
+            '0 .25 .3 .75 .3 .75 .7 .25 .7 .9',
+            BOX,
+            'outline with a number behind it (taken as its',
+        ),  # F10
         ('0 .25 .3 .75 .3 .75 .7 .5 .7 .25 .7', BOX, ''),
         ('0 .5 .5 -.5 .4', BOX, 'box with its corners in another order'),
         ('0 .5 .5 1.04 .4', (0, 9, 40, 12), 'partly outside'),

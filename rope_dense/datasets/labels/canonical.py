@@ -255,9 +255,7 @@ def nothing_read(folder: LabelFolder, split: str, report: Report) -> str:
     )
 
 
-def describe(
-    folder: LabelFolder, summaries: dict[str, dict], report: Report
-) -> str:
+def describe(folder: LabelFolder, summaries: dict[str, dict], report: Report) -> str:
     """The report: a line on the data set, and one for each kind of what is unusual."""
     counts = ' and '.join(
         f'{values["num_images"]} {WORDS[split]} images' for split, values in summaries.items()

@@ -29,7 +29,11 @@ PARALLEL = 0.01  # of the image, by which opposite sides of a rotated box may di
 NO_LABELS = re.compile(r'(^|/)((labeltxt[^/]*|annfiles|imagesets)/|(classes|labels)\.txt$)', re.I)
 OF_DOTA = 'four corners and a class, as of DOTA: name the folder labelTxt'
 BEYOND = 0.1  # of the image, by which boxes of corners, read as sizes, leave it
-TRACKED = 'box, score and track number? Leave class x y width height'
+TWO_READINGS = (
+    'three corners, or a box with two more numbers (angle, score or track number)? For boxes leave '
+    'class x y width height, for rotated boxes write their four corners, for triangles one corner '
+    'twice'
+)
 KPT_SHAPE = 'write kpt_shape: [points, 2 or 3] to data.yaml'
 
 
@@ -78,7 +82,7 @@ class Lines:
         kpt_shape: (points, numbers of a point) of pose labels; None for other labels.
         outlines: number of polygons.
         pose_like: places of polygons, as long as all of them may be boxes with key points.
-        tracked: places of polygons that may be a box, its score and the number of a track.
+        triangles: places of polygons of three corners that may be a box and two more numbers.
         boxes: number of boxes.
         corners: how many of them may be left, top, right and bottom.
         beyond: places of such that leave their image if they are not.
@@ -91,7 +95,7 @@ class Lines:
     report: Report
     outlines: int = 0
     pose_like: list[str] = field(default_factory=list)
-    tracked: list[str] = field(default_factory=list)
+    triangles: list[str] = field(default_factory=list)
     boxes: int = 0
     corners: int = 0
     beyond: list[str] = field(default_factory=list)
@@ -103,21 +107,21 @@ class Lines:
         Raises:
             ValueError: classes count from 1, boxes are two corners, or lines are of tracks.
         """
-        count = len(self.names)
+        count, source = len(self.names), self.part.source
         if 0 not in self.numbers and max(self.numbers, default=0) == count:
             raise ValueError(
-                f'{self.part.source}: the numbers of {count} classes are 0 to {count - 1}, and those in '
-                f'the labels {min(self.numbers)} to {count}: do they count from 1?'
+                f'{source}: the numbers of {count} classes are 0 to {count - 1}, and those in the '
+                f'labels {min(self.numbers)} to {count}: do they count from 1?'
             )
-        if self.tracked and self.outlines == len(self.tracked):
+        if len(self.triangles) > 1 and self.outlines == len(self.triangles):
             raise ValueError(
-                f'{self.part.source}: {self.tracked[0]} has 6 numbers after the class, as all other '
-                f'outlines: {TRACKED}'
+                f'{source}: {self.triangles[0]} has 6 numbers after the class, as all other '
+                f'outlines: {TWO_READINGS}'
             )
         most = self.boxes / (4 if self.corners == self.boxes else 2)
         if len(self.beyond) > max(1, most):
             raise ValueError(
-                f'{self.part.source}: {self.beyond[0]} and more have boxes that leave the image as '
+                f'{source}: {self.beyond[0]} and more have boxes that leave the image as '
                 'x y width height, and not as left top right bottom: write centre and size'
             )
         if self.outlines and self.outlines == len(self.pose_like):
@@ -166,7 +170,7 @@ class Lines:
                 'box with a fifth number (taken as its score; an angle is not read)', where
             )
         elif count != 4:
-            self.check_outline(values, where)
+            values = self.outline(values, where)
             return polygon_shape(
                 label, [v * side for v, side in zip(values, cycle(size))], where=where
             )
@@ -190,28 +194,43 @@ class Lines:
             if reach > BEYOND:
                 self.beyond.append(where)
 
-    def check_outline(self, values: Sequence[float], where: str) -> None:
-        """Refuse numbers that are no polygon in shares of the image."""
+    def outline(self, values: Sequence[float], where: str) -> Sequence[float]:
+        """The corners of an outline, without a score behind them.
+
+        Raises:
+            ValueError: numbers that are no corners in shares of the image.
+        """
         count = len(values)
-        if count < 6 or count % 2:
+        is_scored = count > 7 and count % 2 and (count - 4) % 3 and 0 <= values[-1] <= 1
+        if is_scored:  # not so where the numbers may be of key points
+            self.report.note('outline with a number behind it (taken as its score)', where)
+            values = values[:-1]
+        elif count < 6 or count % 2:
+            hint = 'is a fifth an angle? For rotated boxes write their four corners; '
             raise ValueError(
-                f'{count} numbers after the class; a box has 4, a polygon 6 or more, two for each '
-                f'corner; for key points, {KPT_SHAPE}'
+                f'{count} numbers after the class; a box has 4, or 5 with a score from 0 to 1, a '
+                f'polygon 6 or more, two for each corner; {hint if count == 5 else ""}for key '
+                f'points, {KPT_SHAPE}'
             )
         farthest = max(values, key=lambda value: abs(value - 0.5))
-        is_tracked = count == 6 and 0 <= values[4] <= 1 and values[5].is_integer()
         if abs(farthest - 0.5) > 0.5 + BORDER:
+            other = TWO_READINGS if count == 6 else f'Or key points? Then {KPT_SHAPE}'
             raise ValueError(
                 f'a corner at {farthest:g}, where 0 to 1 is the image: are the labels in pixels? '
-                f'{f"Or {TRACKED}" if is_tracked else f"For key points, {KPT_SHAPE}"}'
+                f'{other}'
             )
-        if is_tracked:
-            self.tracked.append(where)
+        if count == 6:
+            self.report.note('outline of three corners', where)
+            x, y, across, down = values[:4]
+            reach = max(abs(x - 0.5) + across / 2, abs(y - 0.5) + down / 2)
+            if reach < 0.5 + BORDER and min(across, down) > 0:
+                self.triangles.append(where)
         if count > 9 and may_be_pose(values, 3):
             raise ValueError(f'a box with points in it and 0, 1 or 2 behind each: {KPT_SHAPE}')
         if len(self.pose_like) == self.outlines and may_be_pose(values, 2):
             self.pose_like.append(where)
         self.outlines += 1
+        return values
 
 
 def numbers_in(line: str) -> tuple[float, ...]:
