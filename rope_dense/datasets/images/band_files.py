@@ -5,6 +5,7 @@ Letters: H x W pixels, n bands in the order of the file.
 
 from __future__ import annotations
 
+import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -57,11 +58,15 @@ class BandFile(ABC):
     Attributes:
         path: of the file.
         header: of the file.
+        driver: 'NPY', or GDAL's name of the format.
+        colours: GDAL's interpretation of each band, such as 'red'; () for none.
         crs: rasterio's coordinate system, or None.
     """
 
     path: Path
     header: BandHeader
+    driver = 'NPY'
+    colours: tuple[str, ...] = ()
     crs: object = None
 
     @property
@@ -113,16 +118,15 @@ class ArrayFile(BandFile):
         self.path = path
         try:
             pixels = np.load(path, mmap_mode='r', allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise ValueError(f'{path}: cannot be read as an array ({error})') from error
         if not isinstance(pixels, np.ndarray) or pixels.ndim not in (2, 3) or not pixels.size:
             is_array = isinstance(pixels, np.ndarray)
             shape = f'shape {[*pixels.shape]}' if is_array else 'several arrays'
             raise ValueError(f'{path}: has {shape}; give one array [height, width, bands]')
-        dtype = type_of(path, [str(pixels.dtype)])
         self.pixels = pixels[..., None] if pixels.ndim == 2 else pixels
         height, width, bands = self.pixels.shape
-        self.header = BandHeader(height, width, bands, dtype)
+        self.header = BandHeader(height, width, bands, type_of(path, [str(pixels.dtype)]))
 
     def decode(self, bands: Sequence[int], rows: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
         pixels = self.pixels[slice(*rows)]
@@ -144,7 +148,8 @@ class RasterFile(BandFile):
     def __init__(self, path: Path) -> None:
         self.path = path
         first = open_raster(path)
-        self.crs = first.crs
+        self.crs, self.driver = first.crs, first.driver
+        self.colours = tuple(colour.name for colour in first.colorinterp)
         pages = first.subdatasets if first.count == 1 and len(first.subdatasets) > 1 else []
         self.parts = [*map(open_raster, pages)] or [first]
         if len({part.shape for part in self.parts}) > 1:
@@ -156,18 +161,20 @@ class RasterFile(BandFile):
 
     def decode(self, bands: Sequence[int], rows: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
         window = Window(0, rows[0], self.header.width, rows[1] - rows[0])
+        places = [(self.parts[0], [*bands])]
+        if len(self.parts) > 1:
+            places = [(self.parts[band - 1], [1]) for band in bands]
         try:
-            if len(self.parts) > 1:
-                found = [read_window(self.parts[band - 1], [1], window) for band in bands]
-            else:
-                found = [read_window(self.parts[0], bands, window)]
+            found = [part.read(numbers, window=window) for part, numbers in places]  # [n, H, W]
         except RasterioIOError as error:
             raise unreadable(self.path, error) from error
-        pixels, missing = (np.concatenate(x) for x in zip(*found, strict=True))  # [n, H, W]
-        return (
-            np.ascontiguousarray(np.moveaxis(pixels, 0, 2)),
-            np.ascontiguousarray(np.moveaxis(missing, 0, 2)),
-        )
+        pixels = np.ascontiguousarray(np.moveaxis(np.concatenate(found), 0, 2))
+        no_data = [part.nodatavals[band - 1] for part, numbers in places for band in numbers]
+        missing = np.zeros(pixels.shape, bool)
+        for channel, value in enumerate(no_data):
+            if value is not None:
+                missing[..., channel] = pixels[..., channel] == value
+        return pixels, missing
 
     @property
     def transform(self) -> Affine:
@@ -181,18 +188,6 @@ class RasterFile(BandFile):
 def open_bands(path: Path) -> BandFile:
     """An open file: an array of .npy, or what GDAL reads."""
     return ArrayFile(path) if path.suffix.lower() == ARRAY else RasterFile(path)
-
-
-def is_first(path: Path, names: Sequence[str]) -> bool:
-    """Return whether a file has the first channel, where each channel is in a file of its own.
-
-    Args:
-        names: of the channels; the last of them in the path says which one it is, and the longest
-            of two that end there ('red' and 'infrared'). Without names every file is an image.
-    """
-    places = [(str(path).rfind(name) + len(name), len(name), name) for name in names]
-    found = [place for place in places if place[0] >= place[1]]
-    return not names or bool(found and max(found)[2] == names[0])
 
 
 def read_bands(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -209,18 +204,6 @@ def band_header(path: Path) -> BandHeader:
     """
     with closing(open_bands(path)) as file:
         return file.header
-
-
-def read_window(
-    file: rasterio.DatasetReader, bands: Sequence[int], window: Window
-) -> tuple[np.ndarray, np.ndarray]:
-    """Bands [n, H, W] of a window, and where they equal their no-data value."""
-    pixels = file.read([*bands], window=window)
-    missing = np.zeros(pixels.shape, bool)
-    for place, band in enumerate(bands):
-        if (value := file.nodatavals[band - 1]) is not None:
-            missing[place] = pixels[place] == value
-    return pixels, missing
 
 
 def open_raster(path: str | Path) -> rasterio.DatasetReader:
@@ -247,7 +230,7 @@ def unreadable(path: str | Path, error: Exception) -> ValueError:
     return ValueError(f'{path}: cannot be read as an image ({error})')
 
 
-def type_of(path: Path, dtypes: tuple[str, ...] | list[str]) -> str:
+def type_of(path: Path, dtypes: Sequence[str]) -> str:
     """The one type of all bands; ValueError if there are several, or it is none of ``TYPES``."""
     found = sorted(set(dtypes))
     if len(found) > 1 or found[0] not in TYPES:
@@ -269,3 +252,41 @@ def write_bands(path: Path, pixels: np.ndarray) -> None:
         warnings.simplefilter('ignore', NotGeoreferencedWarning)
         with rasterio.open(path, 'w', **profile) as file:
             file.write(np.moveaxis(pixels, 2, 0))
+
+
+def is_first(path: Path, names: Sequence[str], root: Path | None = None) -> bool:
+    """Return whether a file has the first channel, where each channel is in a file of its own.
+
+    Args:
+        names: of the channels; the last of them in the path says which one it is. Without names
+            every file is an image.
+        root: folder of the data set, above which no folder names a channel; None for any path.
+    """
+    inside = path.relative_to(root) if root and path.is_relative_to(root) else path
+    return not names or last_name(str(inside), names)[1] == names[0]
+
+
+def channel_files(path: Path, names: Sequence[str]) -> list[Path]:
+    """The file of each channel, by the path of the first, in whose last place the names change.
+
+    Raises:
+        ValueError: the path does not have the name of the first channel.
+    """
+    place, found = last_name(str(path), names[:1])
+    if not found:
+        raise ValueError(
+            f'{path}: has no {names[0]!r}, the name of the first channel, between / _ - . or spaces'
+        )
+    start, end = str(path)[:place], str(path)[place + len(found) :]
+    return [Path(f'{start}{name}{end}') for name in names]
+
+
+def last_name(path: str, names: Sequence[str]) -> tuple[int, str]:
+    """The last place in a path where one of the names stands between separators, and the name."""
+    longest_first = '|'.join(map(re.escape, sorted(names, key=len, reverse=True)))
+    places = re.finditer(rf'(?<![^/_\-. ])(?=({longest_first})(?![^/_\-. ]))', path)
+    found = [(place.end() + len(place[1]), len(place[1]), place) for place in places]
+    if not found:
+        return 0, ''
+    end, length, place = max(found, key=lambda item: item[:2])
+    return end - length, place[1]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from ..images.headers import read_header
 from .files import Images, finite, is_set, list_files, naming, read_json, size_in
 from .geometry import (
     bounding_box,
@@ -24,7 +25,6 @@ from .geometry import (
     merged,
     polygon_shape,
 )
-from .image_headers import header
 from .label_files import images_of, stems_of
 from .labelme_folders import named_image, splits_in
 from .objects import Format, LabelFolder, Labelled, Labels, Read, Report, Shape
@@ -177,7 +177,7 @@ def mask_of(
         raise ValueError(f'a mask of {mask.shape[::-1]} pixels (w, h) between {points.tolist()}')
     left, top = map(round, points[0].tolist()) if len(points) else (0, 0)
     if item.size is None:
-        image_file = item.header = header(item.file)
+        image_file = item.header = read_header(item.file)
         item.size = image_file.height, image_file.width
     try:
         return mask_shape(label, mask, left, top, item.size, **more)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..images.headers import Header
+
 Box = tuple[float, float, float, float]
 Outline = list[list[float]] | dict[str, Any]  # polygons, or run lengths {'size': [h, w], 'counts'}
 EXAMPLES = 3  # of a kind are named
@@ -37,22 +39,6 @@ class Shape:
     crowd: bool = False
     difficult: bool = False
     where: str = ''
-
-
-@dataclass(frozen=True)
-class Header:
-    """Properties of an image file.
-
-    Attributes:
-        height, width: in pixels, of the image as it is shown: rotated as EXIF says.
-        orientation: EXIF's, 1 to 8; 1 if the file says none.
-        mode: Pillow's, such as 'RGB', 'I;16'.
-    """
-
-    height: int
-    width: int
-    orientation: int
-    mode: str
 
 
 @dataclass

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from ..images.headers import read_header
 from .dota import has_corners
 from .files import Images, PlacedError, finite, numbered_lines, read_text
 from .geometry import polygon_shape
-from .image_headers import header
 from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
 from .yolo_files import matched
 from .yolo_folders import OF_DOTA, find_data_set, is_yolo
@@ -154,7 +154,7 @@ class Lines:
         if not (lines := list(numbered_lines(path))):
             return
         try:
-            image = item.header = header(item.file)
+            image = item.header = read_header(item.file)
         except ValueError:  # such an image is left out, and counted with its objects
             for where, _ in lines:
                 item.leave_out('object of an image that cannot be read', where)
