@@ -85,7 +85,7 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
     if not folder.classes and folder.format.name in UNLISTED:
         folder = replace(folder, classes=listed)
     if own.separate_files:
-        folder = of_first_channel(folder, own.channel_names)
+        folder = of_first_channel(folder, own.channel_names, own.root)
     splits, text = as_canonical(
         folder, CONVERTED, own.classes, oriented=oriented, outlines=outlines
     )
@@ -144,13 +144,13 @@ def label_folder(own: OwnObjects) -> LabelFolder:
     return LabelFolder(COCO, splits, f'{split_by}, of {path.name}')
 
 
-def of_first_channel(folder: LabelFolder, names: Sequence[str]) -> LabelFolder:
+def of_first_channel(folder: LabelFolder, names: Sequence[str], root: Path) -> LabelFolder:
     """The labels of the images that are files of the first of several channels."""
     splits = {}
     for split, labels in folder.splits.items():
         files = list_files(labels.images, (*IMAGE_SUFFIXES, ARRAY))
         stems = labels.names or map(labels.path_of, files)
-        first = frozenset(stem for stem in stems if is_first(labels.images / stem, names))
+        first = frozenset(stem for stem in stems if is_first(labels.images / stem, names, root))
         splits[split] = replace(labels, names=first)
     return replace(folder, splits=splits)
 

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from PIL import Image, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
-from PIL.TiffImagePlugin import ImageFileDirectory_v2
+from PIL.TiffImagePlugin import COMPRESSION_INFO, ImageFileDirectory_v2
 
 from .band_files import open_bands
 
@@ -28,14 +28,10 @@ ORIENTATION = 274  # the tag of EXIF and of TIFF
 DEFLATE = 1032  # the largest factor by which deflate compresses
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of PNG's colour types
 PHOTOMETRIC = {
-    **{0: 'inverted grey', 1: 'grey', 2: 'rgb', 3: 'palette', 5: 'cmyk', 6: 'ycbcr', 8: 'cielab'},
-    **{9: 'icclab', 10: 'itulab', 32803: 'bayer', 32844: 'logl', 32845: 'logluv', 34892: 'raw'},
+    **{0: 'inverted grey', 1: 'grey', 2: 'rgb', 3: 'palette', 5: 'cmyk', 6: 'ycbcr'},
+    **{8: 'cielab', 32803: 'bayer', 32845: 'logluv', 34892: 'raw'},
 }
-COMPRESSIONS = {
-    **{1: 'none', 2: 'ccitt', 3: 'ccitt', 4: 'ccitt', 5: 'lzw', 6: 'old jpeg', 7: 'jpeg'},
-    **{8: 'deflate', 32946: 'deflate', 32773: 'packbits', 34887: 'lerc', 34925: 'lzma'},
-    **{50000: 'zstd', 50001: 'webp', 50002: 'jpeg xl', 34712: 'jpeg 2000'},
-}
+DAMAGED = (OSError, SyntaxError, ValueError, TypeError, KeyError, struct.error, UserWarning)
 SAMPLES = {1: 'uint', 2: 'int', 3: 'float', 4: 'uint', 5: 'complex', 6: 'complex'}
 ALPHAS = {1: 'premultiplied', 2: 'alpha'}
 
@@ -56,7 +52,7 @@ class Header:
         alpha: of the last band: 'alpha', 'premultiplied', 'other' (an extra band without meaning)
             or ''.
         planar: the file has band after band instead of pixel after pixel.
-        compression: of TIFF: 'none', 'lzw', ..., or 'odd tiles': none, and tiles of no multiple of
+        compression: of TIFF: 'raw', 'lzw', ..., or 'odd tiles': none, and tiles of no multiple of
             1024 bytes, which OpenCV does not read from memory. '' of other formats.
         pages: number, without reduced copies and masks of a TIFF; frames of an animation.
         no_data: the value of missing pixels, as the file says it; '' for none.
@@ -99,7 +95,7 @@ def read_header(path: Path) -> Header:
             raise ValueError(f'{path}: cannot be read as an image') from error
         except (EOFError, IndexError) as error:
             raise ValueError(f'{path}: is cut off') from error
-        except (OSError, SyntaxError, ValueError, TypeError, KeyError, struct.error) as error:
+        except DAMAGED as error:
             if isinstance(error, OSError) and error.errno:
                 raise
             raise ValueError(f'{path}: cannot be read as an image ({error})') from error
@@ -246,44 +242,43 @@ ENDS: dict[str, Callable[[BinaryIO, ImageFile], bool]] = dict(
 
 def read_tiff(file: BinaryIO) -> Header:
     """``read_header`` of TIFF and BigTIFF, of any tags; EOFError if it is cut off."""
-    pages = [*tiff_pages(file)]
-    size = file.seek(0, os.SEEK_END)
-    for page in pages:
-        starts = numbers(page, 273) + numbers(page, 324)  # of strips, of tiles
-        lengths = numbers(page, 279) + numbers(page, 325) or (0,) * len(starts)
-        if any(start + length > size for start, length in zip(starts, lengths, strict=True)):
-            raise EOFError
-    first = pages[0]
-    height, width = (numbers(first, tag)[0] for tag in (257, 256))
-    if not height or not width:
-        raise ValueError('it has no pixels')
-    bands = (numbers(first, 277) or (1,))[0]
-    bits, kinds = {*(numbers(first, 258) or (1,))}, {*(numbers(first, 339) or (1,))}
-    dtype = f'{SAMPLES.get(min(kinds), "unknown")}{min(bits)}'
-    dtype = 'mixed' if len(bits) > 1 or len(kinds) > 1 else 'bool' if dtype == 'uint1' else dtype
-    photometric = (numbers(first, 262) or (None,))[0]
-    extra = numbers(first, 338)
-    planar = bands > 1 and numbers(first, 284) == (2,)
-    number = (numbers(first, 259) or (1,))[0]
-    compression = COMPRESSIONS.get(number, f'method {number}')
-    tile = numbers(first, 322) + numbers(first, 323)
-    if tile and number == 1 and tile[0] * tile[1] * min(bits) * (1 if planar else bands) % 2**13:
-        compression = 'odd tiles'
-    turned = shown_size(height, width, (numbers(first, ORIENTATION) or (1,))[0])
-    no_data, most = str(first.get(42113, '')).strip('\0 '), numbers(first, 281)
-    return Header(
-        *turned,
-        format='TIFF',
-        bands=bands,
-        dtype=dtype,
-        photometric='' if photometric is None else PHOTOMETRIC.get(photometric, str(photometric)),
-        alpha=ALPHAS.get(extra[-1], 'other') if extra else '',
-        planar=planar,
-        compression=compression,
-        pages=sum(not (numbers(page, 254) or (0,))[0] & 5 for page in pages) or 1,
-        no_data=no_data,
-        max_value=max(most) if most else None,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter('error', UserWarning)  # of tags that lie beyond the end
+        pages = [*tiff_pages(file)]
+        size = file.seek(0, os.SEEK_END)
+        for page in pages:
+            starts = numbers(page, 273) + numbers(page, 324)  # of strips, of tiles
+            lengths = numbers(page, 279) + numbers(page, 325) or (0,) * len(starts)
+            if any(start + length > size for start, length in zip(starts, lengths, strict=True)):
+                raise EOFError
+        first = pages[0]
+        (width,), (height,), (bands,) = (numbers(first, tag, 1) for tag in (256, 257, 277))
+        if not height * width * bands:
+            raise ValueError('it has no pixels')
+        bits, kinds = {*numbers(first, 258, 1)}, {*numbers(first, 339, 1)}
+        dtype = f'{SAMPLES.get(min(kinds), "unknown")}{min(bits)}'
+        dtype = 'bool' if dtype == 'uint1' else dtype
+        (photometric,), (number,) = numbers(first, 262, -1), numbers(first, 259, 1)
+        planar = bands > 1 and numbers(first, 284) == (2,)
+        compression = COMPRESSION_INFO.get(number, f'method {number}').removeprefix('tiff_')
+        tile = numbers(first, 322) + numbers(first, 323)
+        pixel = min(bits) * (1 if planar else bands)
+        if tile and number == 1 and tile[0] * tile[1] * pixel % 2**13:
+            compression = 'odd tiles'
+        extra, most = numbers(first, 338), numbers(first, 281)
+        return Header(
+            *shown_size(height, width, numbers(first, ORIENTATION, 1)[0]),
+            format='TIFF',
+            bands=bands,
+            dtype=dtype if len(bits) == len(kinds) == 1 else 'mixed',
+            photometric=PHOTOMETRIC.get(photometric, f'tag {photometric}'),
+            alpha=ALPHAS.get(extra[-1], 'other') if extra else '',
+            planar=planar,
+            compression=compression,
+            pages=sum(not numbers(page, 254, 0)[0] & 5 for page in pages) or 1,
+            no_data=str(first.get(42113, '')).strip('\0 '),
+            max_value=max(most) if most else None,
+        )
 
 
 def tiff_pages(file: BinaryIO) -> Iterator[ImageFileDirectory_v2]:
@@ -299,17 +294,12 @@ def tiff_pages(file: BinaryIO) -> Iterator[ImageFileDirectory_v2]:
         seen.add(place)
         file.seek(place)
         page = ImageFileDirectory_v2(start)
-        with warnings.catch_warnings():
-            warnings.simplefilter('error', UserWarning)  # of tags that lie beyond the end
-            try:
-                page.load(file)
-            except UserWarning as error:
-                raise EOFError from error
+        page.load(file)
         yield page
         place = page.next
 
 
-def numbers(page: ImageFileDirectory_v2, tag: int) -> tuple[int, ...]:
-    """The integers of a tag, () if it is absent."""
-    found = page.get(tag, ())
+def numbers(page: ImageFileDirectory_v2, tag: int, *default: int) -> tuple[int, ...]:
+    """The integers of a tag."""
+    found = page.get(tag, default)
     return tuple(map(int, found if isinstance(found, tuple) else (found,)))

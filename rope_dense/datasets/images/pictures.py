@@ -8,15 +8,22 @@ types, five photometric tags, both layouts and four compressions (tests/field/te
 from __future__ import annotations
 
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
-from .band_files import TYPES, open_raster
+from .band_files import TYPES, open_raster, unreadable
 from .headers import ALPHAS, Header, check_size
 
+if find_spec('rasterio'):
+    import rasterio
+
 ALPHA_FORMATS = ('PNG', 'WEBP', 'BMP', 'AVIF', 'HEIF')  # whose fourth band is an alpha
-READ = {'none', 'odd tiles', 'ccitt', 'lzw', 'jpeg', 'deflate', 'packbits'}  # by OpenCV
+READ = {
+    *('raw', 'odd tiles', 'ccitt', 'group3', 'group4', 'lzw', 'jpeg', 'adobe_deflate', 'deflate'),
+    'packbits',
+}  # by OpenCV
 # Photometric tag and number of bands of a TIFF, by its type.
 PICTURES = {
     'bool': {('grey', 1), ('inverted grey', 1), ('palette', 1)},
@@ -48,7 +55,7 @@ def check_kind(path: Path, header: Header) -> None:
     has_alpha = (header.photometric, header.bands) == ('rgb', 4)
     if has_alpha and header.format not in ALPHA_FORMATS and not is_alpha(path):
         raise ValueError(
-            no_picture(path, header, 'tagged as alpha in the fourth, which has other values')
+            no_picture(path, header, 'tagged as alpha, with other values than 0 and full')
         )
 
 
@@ -80,11 +87,14 @@ def is_picture(header: Header) -> bool:
 def is_alpha(path: Path) -> bool:
     """Return whether the fourth band is nothing but 0 and full: GDAL tags infrared as alpha."""
     with closing(open_raster(path)) as file:
-        full = np.iinfo(file.dtypes[3]).max
-        return all(
-            bool(np.isin(file.read(4, window=window), (0, full)).all())
-            for _, window in file.block_windows(4)
-        )
+        values = (0, np.iinfo(file.dtypes[3]).max)
+        try:
+            return all(
+                bool(np.isin(file.read(4, window=window), values).all())
+                for _, window in file.block_windows(4)
+            )
+        except rasterio.errors.RasterioIOError as error:
+            raise unreadable(path, error) from error
 
 
 def no_picture(path: Path, header: Header, why: str = '') -> str:
@@ -93,7 +103,8 @@ def no_picture(path: Path, header: Header, why: str = '') -> str:
     bands = header.bands * pages
     said = f'{path}: {bands} band{"s" if bands > 1 else ""} of {header.dtype}, no picture'
     if header.format == 'TIFF':
-        tag = '' if header.photometric in ('', 'rgb') else f'tagged as {header.photometric}'
+        is_usual = header.photometric == ('grey' if bands < 3 else 'rgb')
+        tag = '' if is_usual else f'tagged as {header.photometric}'
         layout = 'band after band' if header.planar else ''
         packed = '' if header.compression in READ else f'compressed by {header.compression}'
         why = ', '.join(filter(None, (why, tag, layout, packed)))
