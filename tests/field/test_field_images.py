@@ -19,6 +19,7 @@ import pytest
 from PIL import Image
 
 from helpers.field import files, image, reading
+from helpers.grid import CONFIGS
 from rope_dense.datasets.images.band_files import channel_files, is_first
 from rope_dense.datasets.images.bands import LoadBands
 from rope_dense.datasets.images.deep import LoadDeepImage
@@ -27,6 +28,8 @@ from rope_dense.datasets.images.pictures import check_picture
 from rope_dense.datasets.images.sources import find_video, left_out, read_image
 from rope_dense.large_images.image_file import LargeImage
 from rope_dense.own.value_range import survey_pictures
+from rope_dense.project.errors import UsageError
+from rope_dense.project.load import load_config
 
 rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
 COLOURS = (200, 100, 50, 128, 30)  # red, green, blue, near infrared, and one more
@@ -216,6 +219,23 @@ def test_f9_every_image_is_asked(place: int, tmp_path: Path) -> None:
     headers = {path: read_header(path) for path in paths}
     with pytest.raises(ValueError, match=rf'{paths[place].name}: 5 bands of uint8, no picture'):
         survey_pictures(headers, None)
+
+
+@pytest.mark.usefixtures('surroundings')
+def test_m3_a_recipe_is_refused_for_one_image_among_many(tmp_path: Path) -> None:
+    """ "cannot identify image file" was all that was said of a TIFF of 4 x 16 bits."""
+    names = [f'{split}/{number}' for split in ('train', 'val') for number in range(3)]
+    given = {f'{name.replace("/", "/labels/")}.txt': '0 .5 .5 .5 .5' for name in names}
+    root = files(tmp_path / 'data', {**given, 'data.yaml': 'names: [cat]'})
+    for name in names:
+        image(root / f'{name.replace("/", "/images/")}.png')
+    (root / 'val/images/1.png').unlink()
+    bands = tiff(root / 'val/images/1.tif', bands_of(4, 'uint16'))
+    options = [f'own.data_root={root}', 'own.weights=None', 'own.size=64']
+    with pytest.raises(UsageError, match=r'no picture: give own\.channels=4') as caught:
+        load_config(str(CONFIGS / 'own' / 'realtime.py'), options)
+    assert f'{bands}: 4 bands of uint16' in str(caught.value)
+    assert '\n' not in str(caught.value)
 
 
 CUT = {

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -52,8 +51,10 @@ class BandHeader:
         return names.index(band.lower()) + 1 if names.count(band.lower()) == 1 else 0
 
 
-class BandFile(ABC):
-    """An open file, whose rows are read on request.
+class BandFile:
+    """An open file of .npy ([H, W, n] or [H, W]) or GDAL, whose rows are read on request.
+
+    The pages of a TIFF whose pages have one band each are bands.
 
     Attributes:
         path: of the file.
@@ -61,18 +62,36 @@ class BandFile(ABC):
         driver: 'NPY', or GDAL's name of the format.
         colours: GDAL's interpretation of each band, such as 'red'; () for none.
         crs: rasterio's coordinate system, or None.
+
+    Raises:
+        ValueError: no such file, no image, pixels of another type, or pages that differ in size.
     """
 
-    path: Path
-    header: BandHeader
-    driver = 'NPY'
-    colours: tuple[str, ...] = ()
-    crs: object = None
+    def __init__(self, path: Path) -> None:
+        self.path, self.driver, self.crs = path, 'NPY', None
+        self.colours: tuple[str, ...] = ()
+        self.parts: list[rasterio.DatasetReader] = []
+        if path.suffix.lower() == ARRAY:
+            self.array = open_array(path)
+            height, width, bands = self.array.shape
+            self.header = BandHeader(height, width, bands, type_of(path, [str(self.array.dtype)]))
+            return
+        first = open_raster(path)
+        self.driver, self.crs = first.driver, first.crs
+        self.colours = tuple(colour.name for colour in first.colorinterp)
+        pages = first.subdatasets if first.count == 1 and len(first.subdatasets) > 1 else []
+        self.parts = [*map(open_raster, pages)] or [first]
+        if len({part.shape for part in self.parts}) > 1:
+            sizes = ', '.join(f'{part.width} x {part.height}' for part in self.parts)
+            raise ValueError(f'{path}: its pages differ in size: {sizes}')
+        dtype = type_of(path, [name for part in self.parts for name in part.dtypes])
+        names = tuple(name or '' for part in self.parts for name in part.descriptions)
+        self.header = BandHeader(first.height, first.width, len(names), dtype, names)
 
     @property
     def transform(self) -> Affine:
         """From pixels to a map; the identity without a map."""
-        return Affine.identity()
+        return self.parts[0].transform if self.parts else Affine.identity()
 
     def read(
         self, bands: Sequence[int] | None = None, rows: tuple[int, int] | None = None
@@ -88,84 +107,30 @@ class BandFile(ABC):
         Raises:
             ValueError: the file is damaged, or has infinite pixels.
         """
-        bands = bands or range(1, self.header.bands + 1)
-        pixels, missing = self.decode(bands, rows or (0, self.header.height))
+        chosen = [*(bands or range(1, self.header.bands + 1))]
+        top, bottom = rows or (0, self.header.height)
+        if not self.parts:
+            is_all = len(chosen) == self.header.bands and chosen == sorted(chosen)
+            pixels = self.array[top:bottom]
+            pixels = np.array(pixels if is_all else pixels[..., [band - 1 for band in chosen]])
+            missing = np.zeros(pixels.shape, bool)
+        else:
+            pixels, missing = self.decode(chosen, Window(0, top, self.header.width, bottom - top))
         if pixels.dtype.kind == 'f':
             if np.isinf(pixels).any():
                 raise ValueError(
                     f'{self.path}: has infinite pixels; write NaN where there are no data'
                 )
-            missing = missing | np.isnan(pixels)
+            missing |= np.isnan(pixels)
         return pixels, missing
 
-    @abstractmethod
-    def decode(self, bands: Sequence[int], rows: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        """``read`` without NaN."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the file."""
-
-
-class ArrayFile(BandFile):
-    """An array [H, W, n] or [H, W] in a .npy file, of which only requested rows are in memory.
-
-    Raises:
-        ValueError: no such file, no such array, or pixels of another type.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            pixels = np.load(path, mmap_mode='r', allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise ValueError(f'{path}: cannot be read as an array ({error})') from error
-        if not isinstance(pixels, np.ndarray) or pixels.ndim not in (2, 3) or not pixels.size:
-            is_array = isinstance(pixels, np.ndarray)
-            shape = f'shape {[*pixels.shape]}' if is_array else 'several arrays'
-            raise ValueError(f'{path}: has {shape}; give one array [height, width, bands]')
-        self.pixels = pixels[..., None] if pixels.ndim == 2 else pixels
-        height, width, bands = self.pixels.shape
-        self.header = BandHeader(height, width, bands, type_of(path, [str(pixels.dtype)]))
-
-    def decode(self, bands: Sequence[int], rows: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        pixels = self.pixels[slice(*rows)]
-        is_all = [*bands] == [*range(1, self.header.bands + 1)]
-        pixels = np.array(pixels if is_all else pixels[..., [band - 1 for band in bands]])
-        return pixels, np.zeros(pixels.shape, bool)
-
-    def close(self) -> None:
-        del self.pixels
-
-
-class RasterFile(BandFile):
-    """A file that GDAL reads. The pages of a TIFF whose pages have one band each are bands.
-
-    Raises:
-        ValueError: no image, pixels of another type, or pages that differ in size.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        first = open_raster(path)
-        self.crs, self.driver = first.crs, first.driver
-        self.colours = tuple(colour.name for colour in first.colorinterp)
-        pages = first.subdatasets if first.count == 1 and len(first.subdatasets) > 1 else []
-        self.parts = [*map(open_raster, pages)] or [first]
-        if len({part.shape for part in self.parts}) > 1:
-            sizes = ', '.join(f'{part.width} x {part.height}' for part in self.parts)
-            raise ValueError(f'{path}: its pages differ in size: {sizes}')
-        dtype = type_of(path, [name for part in self.parts for name in part.dtypes])
-        names = tuple(name or '' for part in self.parts for name in part.descriptions)
-        self.header = BandHeader(first.height, first.width, len(names), dtype, names)
-
-    def decode(self, bands: Sequence[int], rows: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        window = Window(0, rows[0], self.header.width, rows[1] - rows[0])
-        places = [(self.parts[0], [*bands])]
+    def decode(self, bands: Sequence[int], window: Window) -> tuple[np.ndarray, np.ndarray]:
+        """``read`` of a file of GDAL, without NaN."""
+        places = [(self.parts[0], bands)]
         if len(self.parts) > 1:
             places = [(self.parts[band - 1], [1]) for band in bands]
         try:
-            found = [part.read(numbers, window=window) for part, numbers in places]  # [n, H, W]
+            found = [part.read([*numbers], window=window) for part, numbers in places]  # [n, H, W]
         except RasterioIOError as error:
             raise unreadable(self.path, error) from error
         pixels = np.ascontiguousarray(np.moveaxis(np.concatenate(found), 0, 2))
@@ -176,23 +141,32 @@ class RasterFile(BandFile):
                 missing[..., channel] = pixels[..., channel] == value
         return pixels, missing
 
-    @property
-    def transform(self) -> Affine:
-        return self.parts[0].transform
-
     def close(self) -> None:
+        """Close the file."""
         for part in self.parts:
             part.close()
 
 
-def open_bands(path: Path) -> BandFile:
-    """An open file: an array of .npy, or what GDAL reads."""
-    return ArrayFile(path) if path.suffix.lower() == ARRAY else RasterFile(path)
+def open_array(path: Path) -> np.ndarray:
+    """The array [H, W, n] of a .npy file, of which only requested rows are in memory.
+
+    Raises:
+        ValueError: no such file, or no such array.
+    """
+    try:
+        pixels = np.load(path, mmap_mode='r', allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(f'{path}: cannot be read as an array ({error})') from error
+    if not isinstance(pixels, np.ndarray) or pixels.ndim not in (2, 3) or not pixels.size:
+        is_array = isinstance(pixels, np.ndarray)
+        shape = f'shape {[*pixels.shape]}' if is_array else 'several arrays'
+        raise ValueError(f'{path}: has {shape}; give one array [height, width, bands]')
+    return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
 def read_bands(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Pixels and missing values of a whole file, see ``BandFile.read``."""
-    with closing(open_bands(path)) as file:
+    with closing(BandFile(path)) as file:
         return file.read()
 
 
@@ -202,7 +176,7 @@ def band_header(path: Path) -> BandHeader:
     Raises:
         ValueError: no such file, no image, or pixels of another type.
     """
-    with closing(open_bands(path)) as file:
+    with closing(BandFile(path)) as file:
         return file.header
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from mmcv.transforms import BaseTransform
 from mmengine.registry import TRANSFORMS
 
-from .band_files import BandFile, BandHeader, channel_files, open_bands
+from .band_files import BandFile, BandHeader, channel_files
 from .headers import check_size
 from .no_data import no_data
 
@@ -76,7 +76,7 @@ class LoadBands(BaseTransform):
         """
         parts = []
         for name in self.files(path):
-            with closing(open_bands(name)) as file:
+            with closing(BandFile(name)) as file:
                 check_size(name, file.header.height, file.header.width)
                 parts.append(self.rows(file))
         return self.joined(path, parts)

@@ -6,8 +6,8 @@ import logging
 import os
 import struct
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,7 +16,7 @@ from PIL import Image, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
 from PIL.TiffImagePlugin import COMPRESSION_INFO, ImageFileDirectory_v2
 
-from .band_files import open_bands
+from .band_files import BandFile
 
 MOST_PIXELS, MOST_SIDE = 2**30, 2**20  # of an image decoded as a whole: OpenCV's limits
 Image.MAX_IMAGE_PIXELS = MOST_PIXELS
@@ -103,7 +103,7 @@ def read_header(path: Path) -> Header:
 
 def header_by_bands(path: Path) -> Header:
     """``read_header`` of .npy and of formats that only GDAL reads."""
-    with closing(open_bands(path)) as file:
+    with closing(BandFile(path)) as file:
         bands, colours = file.header, file.colours
     photometric = {('gray',): 'grey', ('red', 'green', 'blue'): 'rgb', ('palette',): 'palette'}
     alpha = 'alpha' if colours[-1:] == ('alpha',) else ''
@@ -115,8 +115,11 @@ def header_by_bands(path: Path) -> Header:
 def read_by_pillow(file: BinaryIO) -> Header:
     """``read_header`` of the formats of Pillow but for TIFF; EOFError if it is cut off."""
     file.seek(0)
-    with any_size():
+    Image.MAX_IMAGE_PIXELS = None  # no pixel is decoded
+    try:
         image = Image.open(file)
+    finally:
+        Image.MAX_IMAGE_PIXELS = MOST_PIXELS
     name, mode, bands = str(image.format), image.mode, image.getbands()
     dtype = {'1': 'bool', 'I': 'int32', 'F': 'float32'}.get(mode, 'uint8')
     dtype = 'uint16' if mode.startswith('I;16') else dtype
@@ -131,10 +134,10 @@ def read_by_pillow(file: BinaryIO) -> Header:
         bands = bands if CHANNELS[colours] != 2 else ('L', 'A')  # of 16 bits Pillow says RGBA
         exif = Image.Exif()
         exif.load(chunks.get(b'eXIf', b''))
-    else:
-        if not ENDS.get(name, is_decoded)(file, image):
-            raise EOFError
+    elif is_whole(file, image):
         exif = image.getexif()
+    else:
+        raise EOFError
     alpha = 'alpha' if bands[-1] in 'Aa' else ''
     shown = {'P': 'palette', 'R': 'rgb', 'C': 'cmyk', 'Y': 'ycbcr'}.get(bands[0], 'grey')
     height, width, orientation = shown_size(image.height, image.width, exif.get(ORIENTATION))
@@ -143,9 +146,7 @@ def read_by_pillow(file: BinaryIO) -> Header:
 
 def shown_size(height: int, width: int, orientation: object) -> tuple[int, int, int]:
     """Height and width as an orientation shows them, and the orientation; 1 for none."""
-    if orientation not in range(1, 9):
-        return height, width, 1
-    number = int(orientation)  # type: ignore[call-overload]
+    number = orientation if isinstance(orientation, int) and orientation in range(1, 9) else 1
     return (width, height, number) if number > 4 else (height, width, number)
 
 
@@ -156,16 +157,6 @@ def check_size(path: str | Path, height: int, width: int) -> None:
             f'{path}: {width} x {height} pixels, of at most 2^30 that are decoded as a whole: cut '
             'it into tiles (rope-dense predict-large reads it a few rows at a time)'
         )
-
-
-@contextmanager
-def any_size() -> Iterator[None]:
-    """Within this context Pillow opens images of any size, of which no pixel is decoded."""
-    Image.MAX_IMAGE_PIXELS = None
-    try:
-        yield
-    finally:
-        Image.MAX_IMAGE_PIXELS = MOST_PIXELS
 
 
 def png_chunks(file: BinaryIO) -> dict[bytes, Any]:
@@ -186,8 +177,21 @@ def png_chunks(file: BinaryIO) -> dict[bytes, Any]:
     return chunks
 
 
-def is_decoded(file: BinaryIO, image: ImageFile) -> bool:
-    """Whether all pixels can be decoded, which takes time."""
+def is_whole(file: BinaryIO, image: ImageFile) -> bool:
+    """Whether a file has its end, by the lengths it states; if these say nothing it is decoded."""
+    size = file.seek(0, os.SEEK_END)
+    if image.format in ('JPEG', 'MPO'):
+        file.seek(-min(10, size), os.SEEK_END)
+        if b'\xff\xd9' in file.read():
+            return True
+    elif image.format == 'WEBP':
+        file.seek(4)
+        return size >= int.from_bytes(file.read(4), 'little') + 8
+    elif image.format == 'BMP' and image.tile[0][0] == 'raw':
+        settings: Any = image.tile[0][3]
+        return size >= image.tile[0][2] + settings[1] * image.height
+    elif image.format == 'GIF':
+        return gif_ends(file)
     file.seek(0)
     try:
         with Image.open(file) as anew:
@@ -197,29 +201,7 @@ def is_decoded(file: BinaryIO, image: ImageFile) -> bool:
     return True
 
 
-def jpeg_ends(file: BinaryIO, image: ImageFile) -> bool:
-    """Whether a JPEG has its last marker, or can be decoded without."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(-min(10, size), os.SEEK_END)
-    return b'\xff\xd9' in file.read() or is_decoded(file, image)
-
-
-def webp_ends(file: BinaryIO, image: ImageFile) -> bool:
-    """Whether a WebP has the length that its header says."""
-    file.seek(4)
-    length = int.from_bytes(file.read(4), 'little')
-    return file.seek(0, os.SEEK_END) >= length + 8
-
-
-def bmp_ends(file: BinaryIO, image: ImageFile) -> bool:
-    """Whether a BMP has all of its rows."""
-    codec, _, offset, settings = image.tile[0]
-    if codec != 'raw' or not isinstance(settings, tuple):  # run lengths
-        return is_decoded(file, image)
-    return file.seek(0, os.SEEK_END) >= offset + settings[1] * image.height
-
-
-def gif_ends(file: BinaryIO, image: ImageFile) -> bool:
+def gif_ends(file: BinaryIO) -> bool:
     """Whether the blocks of a GIF lead to its end, without which OpenCV reads nothing."""
     file.seek(10)
     flags = file.read(3)[0]
@@ -233,11 +215,6 @@ def gif_ends(file: BinaryIO, image: ImageFile) -> bool:
         while length := file.read(1)[0]:
             file.seek(length, os.SEEK_CUR)
     return kind == b';'
-
-
-ENDS: dict[str, Callable[[BinaryIO, ImageFile], bool]] = dict(
-    JPEG=jpeg_ends, MPO=jpeg_ends, WEBP=webp_ends, BMP=bmp_ends, GIF=gif_ends
-)
 
 
 def read_tiff(file: BinaryIO) -> Header:

@@ -8,6 +8,7 @@ types, five photometric tags, both layouts and four compressions (tests/field/te
 from __future__ import annotations
 
 from contextlib import closing
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -53,10 +54,10 @@ def check_kind(path: Path, header: Header) -> None:
     if not is_picture(header):
         raise ValueError(no_picture(path, header))
     has_alpha = (header.photometric, header.bands) == ('rgb', 4)
-    if has_alpha and header.format not in ALPHA_FORMATS and not is_alpha(path):
-        raise ValueError(
-            no_picture(path, header, 'tagged as alpha, with other values than 0 and full')
-        )
+    is_known = not has_alpha or header.format in ALPHA_FORMATS
+    if not is_known and not is_alpha(path, path.stat().st_mtime_ns):
+        why = 'tagged as alpha, with other values than 0 and full'
+        raise ValueError(no_picture(path, header, why))
 
 
 def is_picture(header: Header) -> bool:
@@ -84,8 +85,13 @@ def is_picture(header: Header) -> bool:
     )
 
 
-def is_alpha(path: Path) -> bool:
-    """Return whether the fourth band is nothing but 0 and full: GDAL tags infrared as alpha."""
+@lru_cache(256)
+def is_alpha(path: Path, changed: int) -> bool:
+    """Return whether the fourth band is nothing but 0 and full: GDAL tags infrared as alpha.
+
+    Args:
+        changed: time of the file, by which the result is cached.
+    """
     with closing(open_raster(path)) as file:
         values = (0, np.iinfo(file.dtypes[3]).max)
         try:

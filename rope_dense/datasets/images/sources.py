@@ -21,17 +21,14 @@ from .deep import is_deep, read_deep, to_8_bits
 from .headers import Header, read_header
 from .pictures import check_picture
 
-VIDEO_SUFFIXES = (
-    *('.mp4', '.avi', '.mov', '.mkv', '.webm', '.m4v', '.mpg', '.mpeg', '.wmv', '.flv', '.ts'),
-    *('.mts', '.m2ts', '.3gp', '.ogv', '.vob'),
+VIDEO_SUFFIXES = tuple(
+    '.mp4 .avi .mov .mkv .webm .m4v .mpg .mpeg .wmv .flv .ts .mts .m2ts .3gp .ogv .vob'.split()
 )
-RAW_SUFFIXES = {'.dng', '.cr2', '.cr3', '.nef', '.arw', '.orf', '.rw2', '.raf', '.raw'}
+RAW_SUFFIXES = {*'.dng .cr2 .cr3 .nef .arw .orf .rw2 .raf .raw'.split()}
 # Of images that a folder may have and that are not looked for, some for lack of a plugin of Pillow.
-OTHERS = (
-    RAW_SUFFIXES
-    | {'.heic', '.heif', '.avif', '.jp2', '.jxl', '.exr', '.hdr', '.dcm', ARRAY}
-    | {suffix for suffix, name in Image.registered_extensions().items() if name in Image.OPEN}
-) - {*IMAGE_SUFFIXES, *VIDEO_SUFFIXES}
+OTHERS = {*'.heic .heif .avif .jp2 .jxl .exr .hdr .dcm'.split(), ARRAY, *RAW_SUFFIXES}
+OTHERS |= {suffix for suffix, name in Image.registered_extensions().items() if name in Image.OPEN}
+OTHERS -= {*IMAGE_SUFFIXES, *VIDEO_SUFFIXES}
 
 
 @dataclass(frozen=True)
@@ -173,21 +170,23 @@ def checked_header(path: Path) -> Header:
     Raises:
         ValueError: the file is not there, or no image.
     """
+    suffix, said = path.suffix.lower(), '' if path.exists() else 'no such file'
+    unread = f'{path.suffix} is not read here: convert it to .png or .jpg'
     if path.is_dir():
-        raise ValueError(f'{path}: a folder')
-    if not path.exists():
-        is_link = path.is_symlink()
-        raise ValueError(
-            f'{path}: {"a link to a file that is not there" if is_link else "no such file"}'
-        )
+        said = 'a folder'
+    elif path.is_symlink() and said:
+        said = 'a link to a file that is not there'
+    elif suffix in RAW_SUFFIXES:  # the first page of some is a thumbnail
+        said = unread
+    if said:
+        raise ValueError(f'{path}: {said}')
     try:
         return read_header(path)
     except OSError as error:
         raise ValueError(f'{path}: cannot be opened ({error.strerror})') from error
     except ValueError as error:
-        if path.suffix.lower() in OTHERS - {ARRAY}:
-            said = f'{path}: {path.suffix} is not read here: convert it to .png or .jpg'
-            raise ValueError(said) from error
+        if suffix in OTHERS and suffix != ARRAY:
+            raise ValueError(f'{path}: {unread}') from error
         raise
 
 
