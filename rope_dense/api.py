@@ -225,10 +225,9 @@ def read_picture(image: Picture, reader: ImageReader) -> np.ndarray:
     if isinstance(image, np.ndarray):
         return image
     if not isinstance(image, (str, Path)):  # of Pillow
+        if image.mode.startswith(('I', 'F')):  # which would be cut off at 255
+            raise ValueError(f'a picture of mode {image.mode}: give its path, or an array of uint8')
         return np.ascontiguousarray(
             np.asarray(ImageOps.exif_transpose(image).convert('RGB'))[..., ::-1]
         )
-    pixels = reader.read(Path(image))
-    if pixels is None:
-        raise ValueError(f'{image}: {reader.problem(Path(image))}')
-    return pixels
+    return reader.read(Path(image))

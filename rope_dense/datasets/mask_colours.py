@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 
 from .classes import CLASSES_FILE, IGNORED, Colour, distinct_colour
+from .images.headers import read_header
 from .labels.files import list_files, suffixes_in
-from .labels.image_headers import header
 from .labels.objects import Report
 from .pairs import MASKS, match
 
@@ -101,7 +101,7 @@ def convert_masks(
         if (labels == IGNORED).any():
             report.note(f'mask with colours of no class (now {IGNORED})', path.name)
         if path in picture_of:
-            shown = header(picture_of[path])
+            shown = read_header(picture_of[path])
             if (shown.height, shown.width) != labels.shape:
                 report.note('mask of another size than its image', path.name)
         write_labels(labels, target, colours)

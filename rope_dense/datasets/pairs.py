@@ -184,7 +184,8 @@ def match(folder: Path, maps: Path, kind: Kind) -> Match:
     files, candidates = list_files(folder, IMAGE_SUFFIXES), list_files(maps, kind.suffixes)
     if not files and kind.name == MASKS.name:
         files = list_files(folder, (ARRAY,))  # of any number of channels
-    files = [file for file in files if is_first(file, kind.channels)]
+    root = Path(os.path.commonpath([folder, maps]))
+    files = [file for file in files if is_first(file, kind.channels, root)]
     if folder == maps:
         candidates = maps_among(files, candidates, kind)
         apart = {*candidates}

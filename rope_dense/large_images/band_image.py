@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..datasets.images.band_files import open_bands
+from ..datasets.images.band_files import BandFile
 from ..datasets.images.bands import LoadBands, shrink
 from ..datasets.images.no_data import no_data
 from .image_file import NOT_INSTALLED, LargeImage
@@ -34,7 +34,7 @@ class BandImage(LargeImage):
         if not find_spec('rasterio'):
             raise ValueError(f'{path}: {NOT_INSTALLED}')
         self.path, self.shrink, self.bands = Path(path), shrink, bands
-        self.files = [*map(open_bands, bands.files(self.path))]
+        self.files = [*map(BandFile, bands.files(self.path))]
         self.file, self.turned = self.files[0], None
         header = self.file.header
         self.full_size = header.height, header.width

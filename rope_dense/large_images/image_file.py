@@ -12,6 +12,8 @@ from tempfile import TemporaryDirectory
 import cv2
 import numpy as np
 
+from ..datasets.images.headers import check_size, read_header
+from ..datasets.images.pictures import check_kind
 from ..utils.atomic_write import atomic_write
 
 if find_spec('rasterio'):
@@ -54,8 +56,8 @@ class LargeImage:
         has_no_data: whether pixels can be missing, which label rasters say.
 
     Raises:
-        ValueError: no image, or none of 8 bits and 1 to 4 channels; it is on a map, but turned; or
-            rasterio is not installed.
+        ValueError: no image, or no picture of 8 bits (``check_kind``); it is on a map, but turned;
+            or rasterio is not installed.
     """
 
     has_no_data = False
@@ -70,19 +72,23 @@ class LargeImage:
                 self.file = rasterio.open(path)
         except RasterioIOError as error:
             raise ValueError(f'{path}: cannot be read as an image ({error})') from error
-        types = sorted(set(self.file.dtypes))
-        if types != ['uint8'] or self.file.count > 4:
+        header = read_header(Path(path))
+        check_kind(Path(path), header)
+        if self.file.dtypes[0] != 'uint8':
             raise ValueError(
-                f'{path}: {self.file.count} channels of {", ".join(types)}; give an image of uint8 '
-                'with 1 (grey or palette), 2 (grey and alpha), 3 (RGB) or 4 (RGB and alpha)'
+                f'{path}: pixels of {header.dtype}, tiles are read of 8 bits: scale it'
             )
         self.palette, self.scale = palette_of(self.file), scale_of(self.file)
-        orientation = int(self.file.tags().get('EXIF_Orientation', 1))
-        if orientation > 1 and not self.file.transform.is_identity:
-            raise ValueError(
-                f'{path}: it has a transform to a map and an EXIF orientation; remove one'
-            )
-        self.turned = turned(self.file.read(), orientation) if orientation > 1 else None
+        self.is_inverted = header.photometric == 'inverted grey' and self.palette is None
+        if header.orientation > 1:
+            if not self.file.transform.is_identity:
+                raise ValueError(
+                    f'{path}: it has a transform to a map and an EXIF orientation; remove one'
+                )
+            check_size(path, header.height, header.width)
+        self.turned = (
+            turned(self.file.read(), header.orientation) if header.orientation > 1 else None
+        )
         self.full_size = self.file.shape if self.turned is None else self.turned.shape[1:]
         self.height, self.width = (-(-side // shrink) for side in self.full_size)
         self.channels = 3
@@ -126,6 +132,8 @@ class LargeImage:
             pixels = self.palette[pixels[..., 0]]
         elif self.scale > 1:
             pixels = pixels * np.uint8(self.scale)
+        elif self.is_inverted:
+            pixels = 255 - pixels
         if pixels.shape[2] == 1:
             pixels = pixels.repeat(3, axis=2)
         missing = (0, bottom - stop), (0, self.width * self.shrink - width), (0, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,23 +9,50 @@ from typing import Any
 
 import numpy as np
 
+from ..checkpoints.channels import RGB
 from ..datasets.images.band_files import BandHeader, band_header
 from ..datasets.images.bands import LoadBands
+from ..utils.validation import is_integer
 from .settings import Own
-from .value_range import image_files
 
 READ = 50  # images at most, for mean and deviation
 HEADERS = 10_000  # images at most: 1,000 take 0.6 s
 
 
-def images_of(dataset: Mapping[str, Any]) -> list[Path]:
-    """The images of a data set: those its COCO file lists, or those with a mask or depth map."""
-    root = Path(dataset.get('data_root') or '')
-    labels = root / (dataset.get('ann_file') or '')
-    if labels.suffix == '.json' and labels.is_file():
-        folder = root / (dataset['data_prefix'].get('img') or '')
-        return sorted(folder / x['file_name'] for x in json.loads(labels.read_text())['images'])
-    return sorted(image_files(dataset))
+def survey_channels(own: Own, train: Sequence[Path], val: Sequence[Path]) -> dict[str, Any]:
+    """What the pipelines need to know of images of ``own.channels``, as JSON.
+
+    Returns:
+        ``load``: arguments of ``LoadBands``; ``mean`` and ``std`` of each channel; ``text`` for the
+        recipe.
+
+    Raises:
+        ValueError: a file, which is named, cannot be read, has other bands, names of bands or
+            another type than most, or a channel is constant in all images.
+    """
+    load = loading(own)
+    if train:
+        load |= checked_headers(own, sampled([*train, *val], HEADERS), load)
+    mean, std, text = statistics(own, sampled(train, READ), load)
+    return dict(load=dict(load, fill=mean), mean=mean, std=std, text=text)
+
+
+def loading(own: Own) -> dict[str, Any]:
+    """The arguments of ``LoadBands`` that follow from settings alone."""
+    names, chosen = own.channel_names, own.channels
+    is_choice = isinstance(chosen, Sequence) and all(map(is_integer, chosen))
+    show = [0, 1, 2] if len(names) > 2 else [0, 0, 0]
+    if own.show is not None:
+        show = [x - 1 if is_integer(x) else names.index(str(x)) for x in own.show]
+        show = show * 3 if len(show) == 1 else show
+    elif {*RGB} <= {*names}:
+        show = [names.index(name) for name in RGB]
+    return dict(
+        channels=len(names),
+        bands=[*chosen] if is_choice else None,  # type: ignore[misc]
+        names=[*names] if own.separate_files else None,
+        show=show,
+    )
 
 
 def sampled(files: Sequence[Path], number: int) -> Sequence[Path]:
@@ -34,8 +60,8 @@ def sampled(files: Sequence[Path], number: int) -> Sequence[Path]:
     return files[:: -(-len(files) // number)] if files else []
 
 
-def check_headers(own: Own, images: Sequence[Path], load: dict[str, Any]) -> None:
-    """Complete the arguments of ``LoadBands`` by the headers of images, in place: bands and type.
+def checked_headers(own: Own, images: Sequence[Path], load: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of ``LoadBands`` that headers of images say: ``bands`` and ``dtype``.
 
     Names of channels are names of bands if the files have some of them; else they are the names of
     all bands in their order.
@@ -45,17 +71,16 @@ def check_headers(own: Own, images: Sequence[Path], load: dict[str, Any]) -> Non
             another type than most.
     """
     loader = LoadBands(**load)
-    headers = {
-        image: {file: band_header(file) for file in loader.files(image)}
-        for image in sampled(images, HEADERS)
-    }
+    headers = {image: {file: band_header(file) for file in loader.files(image)} for image in images}
     firsts = [next(iter(files.items())) for files in headers.values()]
+    bands = load['bands']
     if own.channel_names == own.channels and not own.separate_files:
-        load['bands'] = names_in(own.channel_names, *firsts[0])
-    load['dtype'] = Counter(header.dtype for _, header in firsts).most_common(1)[0][0]
-    loader = LoadBands(**load)
+        bands = names_in(own.channel_names, *firsts[0])
+    dtype = Counter(header.dtype for _, header in firsts).most_common(1)[0][0]
+    loader = LoadBands(**{**load, 'bands': bands, 'dtype': dtype})
     for image, files in headers.items():
         loader.check_headers(image, files)
+    return dict(bands=bands, dtype=dtype)
 
 
 def names_in(names: Sequence[str], file: Path, header: BandHeader) -> list[str] | None:
@@ -96,7 +121,9 @@ def statistics(
     for file in files:
         values: np.ndarray = loader.load(file).reshape(-1, number).astype(np.float64)
         known = ~np.isnan(values)
-        for channel in np.flatnonzero(is_constant(values, known)):
+        low = np.where(known, values, np.inf).min(0)
+        high = np.where(known, values, -np.inf).max(0)
+        for channel in np.flatnonzero(low >= high):  # or without a known value
             constant[channel].append(file)
         values = np.where(known, values, 0)
         sums += known.sum(0), values.sum(0), (values**2).sum(0)
@@ -122,9 +149,3 @@ def statistics(
         if those
     ]
     return mean_list, std_list, '; '.join(said)
-
-
-def is_constant(values: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Return whether known values [pixels, n] of each channel are equal, or there are none: [n]."""
-    low = np.where(known, values, np.inf).min(0)
-    return low >= np.where(known, values, -np.inf).max(0)

@@ -5,19 +5,27 @@ Each function fits a part of a published recipe to the settings of a user, in pl
 
 from __future__ import annotations
 
+import json
 import math
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
 
+from ..datasets.images.headers import read_header
+from ..datasets.labels.files import IMAGE_SUFFIXES, list_files
+from ..datasets.pairs import DEPTH, MASKS, match
 from ..utils.config_parts import nodes, size_steps
 from ..utils.configs import CONFIGS
 from .augment import fit_augmentation
+from .channel_data import survey_channels
 from .channels import fit_channels
 from .settings import Own
-from .value_range import fit_range
+from .value_range import fit_range, survey_pictures
 
 RANDOM_LR = 5e-4  # from random values, as in configs/demo: recipes are for trained backbones
 PIXELS = ('scale', 'scales', 'crop_size', 'max_size', 'size', 'stride', 'pad_size_divisor')
@@ -138,8 +146,25 @@ def finished(cfg: dict, own: Own, mosaic: bool | None = None) -> dict:
     if find_spec('tensorboard'):
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
     fit_augmentation(cfg, own.augment, own.flip, mosaic)
+    train, val = (images_of(cfg[f'{name}_dataloader']['dataset']) for name in ('train', 'val'))
     if own.channels is None:
-        fit_range(cfg, own.max_value)
+        headers = {path: read_header(path) for path in [*train, *val]}
+        fit_range(cfg, survey_pictures(headers, own.max_value))
     else:
-        fit_channels(cfg, own)
+        fit_channels(cfg, own, survey_channels(own, train, val))
     return cfg
+
+
+def images_of(dataset: Mapping[str, Any]) -> list[Path]:
+    """The images of a data set: those its COCO file lists, or those with a mask or depth map."""
+    root, prefix = Path(dataset.get('data_root') or ''), dataset['data_prefix']
+    labels = root / (dataset.get('ann_file') or '')
+    if labels.suffix == '.json' and labels.is_file():
+        folder = root / (prefix.get('img') or '')
+        return sorted(folder / x['file_name'] for x in json.loads(labels.read_text())['images'])
+    for name, kind in (('seg_map_path', MASKS), ('depth_map_path', DEPTH)):
+        if name in prefix:
+            kind = replace(kind, channels=tuple(dataset.get('channels') or ()))
+            found = match(root / prefix['img_path'], root / prefix[name], kind)
+            return sorted(found.map_of)
+    return list_files(root / (prefix.get('img') or ''), IMAGE_SUFFIXES)

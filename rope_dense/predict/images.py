@@ -15,13 +15,14 @@ from mmengine.infer import BaseInferencer
 from mmengine.registry import DefaultScope
 from mmengine.structures import BaseDataElement
 
+from ..datasets.images.headers import read_header
 from ..datasets.images.sources import (
     ImageReader,
     Source,
     Video,
     find_video,
+    left_out,
     listed_sources,
-    pixels_of,
     unreadable_sources,
 )
 from ..project.building import checked_device
@@ -90,7 +91,8 @@ def predict(
     used_loaders(cfg, 'test')
     cfg = cfg if size is None else at_size(cfg, parse_size(size))
     folder = Path(cfg.work_dir, 'predictions') if out is None else Path(out)
-    sources = [] if video else sources_of(images, folder, cfg)
+    reader = ImageReader(next(pipelines(cfg.test_dataloader.dataset)))
+    sources = [] if video else sources_of(images, folder, reader)
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         inferencer = build_inferencer(cfg, weights, str(place))
         meta = inferencer.model.dataset_meta
@@ -105,11 +107,17 @@ def predict(
                 predict_video(inferencer, writer, video, batch)
             else:
                 predict_images(inferencer, trained, writer, sources, output, batch, tile_above)
+                if isinstance(images, (str, Path)) and (
+                    others := left_out(Path(images), reader.suffixes, folder)
+                ):
+                    print(f'not predicted: {others}')
             print(writer.close())
     return folder
 
 
-def sources_of(images: str | Path | Sequence[str | Path], out: Path, cfg: Config) -> list[Source]:
+def sources_of(
+    images: str | Path | Sequence[str | Path], out: Path, reader: ImageReader
+) -> list[Source]:
     """The images of a file, a list or a folder, but not those in ``out``.
 
     With folders and dead links that have the name of an image: they are named at the end.
@@ -118,8 +126,7 @@ def sources_of(images: str | Path | Sequence[str | Path], out: Path, cfg: Config
         return listed_sources(sys.stdin)
     if not isinstance(images, (str, Path)):
         return listed_sources(map(str, images))
-    found = ImageReader(next(pipelines(cfg.test_dataloader.dataset))).find(Path(images), out)
-    return [*found, *unreadable_sources(Path(images), out)]
+    return [*reader.find(Path(images), out), *unreadable_sources(Path(images), out)]
 
 
 def writer_of(cfg: Config, inferencer: BaseInferencer, output: Output) -> Writer:
@@ -151,15 +158,24 @@ def predict_images(
     if len(left) < len(sources):
         print(f'{len(sources) - len(left)} of {len(sources)} images were predicted before')
     small, large = list[Source](), list[Source]()
+    bands = ImageReader(inferencer.cfg.test_dataloader.dataset.pipeline).bands
     for source in progress(left, 'sizes of images'):
-        (large if pixels_of(source.path) > tile_above * 1e6 else small).append(source)
+        try:
+            header = read_header(source.path)
+        except (OSError, ValueError):  # the reason is said when it is read
+            small.append(source)
+            continue
+        if header.pages > 1 and bands is None:
+            print(f'{source.path}: {header.pages} pages, the first is predicted')
+        is_large = header.height * header.width > tile_above * 1e6
+        (large if is_large else small).append(source)
     failed = predict_in_tiles(trained, writer, large, output, batch) if large else {}
     failed |= predict_small(inferencer, writer, small, batch)
     if failed and len(failed) == len(sources):
         path, reason = next(iter(failed.items()))
-        raise UsageError(f'no image could be predicted; {path}: {first_line(reason)}') from reason
+        raise UsageError(f'no image could be predicted; {named(path, reason)}') from reason
     for path, reason in failed.items():
-        print(f'not predicted: {path}: {first_line(reason)}')
+        print(f'not predicted: {named(path, reason)}')
 
 
 def predict_in_tiles(
@@ -193,18 +209,21 @@ def predict_small(
     failed: dict[Path, Exception] = {}
     reader = ImageReader(inferencer.cfg.test_dataloader.dataset.pipeline)
     for chunk in chunks(progress(sources, 'images'), batch):
-        images = [(source, reader.read(source.path)) for source in chunk]
-        unread = [source.path for source, image in images if image is None]
-        failed |= {path: UsageError(reader.problem(path)) for path in unread}
-        readable = [(source, image) for source, image in images if image is not None]
-        for (source, image), sample in predict_some(inferencer, readable, failed):
+        images = []
+        for source in chunk:
+            try:
+                images.append((source, reader.read(source.path)))
+            except ValueError as error:
+                failed[source.path] = error
+        for (source, image), sample in predict_some(inferencer, images, failed):
             writer.add(source.file_name, source.picture, reader.picture(image), sample)
     return failed
 
 
-def first_line(error: Exception) -> str:
-    """The first line of its message, or its kind."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+def named(path: Path, error: Exception) -> str:
+    """A path and the first line of an error, or its kind: 'PATH: no such file'."""
+    line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return line if line.startswith(f'{path}:') else f'{path}: {line}'
 
 
 def predict_some(

@@ -47,9 +47,10 @@ def picture_reader(cfg: Config) -> ReadPicture:
     reader = ImageReader(next(pipelines(cfg.test_dataloader.dataset)))
 
     def read(path: str) -> np.ndarray:
-        pixels = reader.read(Path(path))
-        if pixels is None:
-            raise UsageError(f'{path}: cannot be read as an image')
+        try:
+            pixels = reader.read(Path(path))
+        except ValueError as error:
+            raise UsageError(str(error)) from error
         return np.ascontiguousarray(reader.picture(pixels)[..., ::-1])
 
     return read

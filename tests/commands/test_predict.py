@@ -411,4 +411,5 @@ def test_images_are_read_as_mmdet_reads_them(tmp_path: Path, kind: str) -> None:
     assert loaded.dtype == np.uint8 and (loaded == expected).all()
     assert (read_image(path) == loaded).all()
     path.write_bytes(b'')  # what is left of a file on a full disk
-    assert read_image(path) is None
+    with pytest.raises(ValueError, match=r'a\.png: cannot be read as an image'):
+        read_image(path)

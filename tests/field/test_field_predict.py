@@ -16,17 +16,19 @@ from mmengine.structures import BaseDataElement, InstanceData, PixelData
 from PIL import Image
 
 from helpers.field import image, write
-from rope_dense.datasets.images.deep import image_backend, range_of
+from rope_dense.datasets.images.deep import white_value
+from rope_dense.datasets.images.headers import read_header
 from rope_dense.datasets.images.sources import (
     find_sources,
-    first_problem,
+    left_out,
     listed_sources,
     named_sources,
-    pixels_of,
     read_image,
     unreadable_sources,
 )
+from rope_dense.datasets.labels.files import IMAGE_SUFFIXES
 from rope_dense.datasets.mask_colours import write_labels
+from rope_dense.own.value_range import survey_pictures
 from rope_dense.predict import images as inference
 from rope_dense.predict.files import dota_names
 from rope_dense.predict.journal import ImageJournal
@@ -48,15 +50,20 @@ def test_files_that_are_no_images_are_named(tmp_path: Path) -> None:
     assert [source.file_name for source in find_sources(tmp_path, out)] == [
         *('a.JPG', 'd.jpg/e.png', 'deep/b.jfif')
     ]
-    problems = {s.file_name: first_problem(s.path) for s in unreadable_sources(tmp_path, out)}
-    assert problems == {
-        'd.jpg': 'a folder',
-        'link.png': 'a link to a file that is not there',
-        'z.NEF': '.NEF is not read here: convert it to .png or .jpg',
-    }
-    assert all(read_image(source.path) is None for source in unreadable_sources(tmp_path))
+    problems = {s.file_name: reason(s.path) for s in unreadable_sources(tmp_path, out)}
+    assert problems == {'d.jpg': 'a folder', 'link.png': 'a link to a file that is not there'}
+    assert left_out(tmp_path, IMAGE_SUFFIXES, out) == '1 .nef'
+    assert reason(tmp_path / 'z.NEF') == '.NEF is not read here: convert it to .png or .jpg'
     (missing,) = listed_sources([f'{tmp_path}/gone.png\n', f'{tmp_path}/gone.png'])
-    assert read_image(missing.path) is None and first_problem(missing.path) == 'no such file'
+    assert reason(missing.path) == 'no such file'
+
+
+def reason(path: Path) -> str:
+    """The reason why an image is not read."""
+    with pytest.raises(ValueError) as said:
+        read_image(path)
+    assert '\n' not in str(said.value) and str(said.value).startswith(f'{path}: ')
+    return str(said.value).removeprefix(f'{path}: ')
 
 
 @pytest.mark.parametrize(
@@ -105,8 +112,8 @@ def test_formats_are_read_by_opencv_or_pillow(
     if not opencv:
         monkeypatch.setattr(mmcv, 'imread', lambda path: None)
     pixels = read_image(tmp_path / name)
-    assert pixels is not None and pixels.shape == (6, 8, 3) and pixels.flags.c_contiguous
-    if pixels is not None and not (mode == 'CMYK' and opencv):  # without a profile
+    assert pixels.shape == (6, 8, 3) and pixels.flags.c_contiguous
+    if not (mode == 'CMYK' and opencv):  # without a profile
         assert np.abs(pixels[0, 0].astype(int) - COLOUR[::-1]).max() < 12
 
 
@@ -119,34 +126,37 @@ def test_pillow_turns_photographs_and_refuses_numbers(
     expected = read_image(tmp_path / 'a.jpg')
     monkeypatch.setattr(mmcv, 'imread', lambda path: None)
     turned = read_image(tmp_path / 'a.jpg')
-    assert turned is not None and expected is not None
     assert turned.shape == expected.shape == (8, 6, 3)
     for dtype in (np.float32, np.int32, np.uint16):  # 255 would be white
         Image.fromarray(np.ones((6, 8), dtype)).save(tmp_path / 'a.tif')
-        assert read_image(tmp_path / 'a.tif') is None
+        assert reason(tmp_path / 'a.tif')
     write(tmp_path / 'b.jpg', (tmp_path / 'a.jpg').read_bytes()[:200])
-    assert read_image(tmp_path / 'b.jpg') is None
+    assert reason(tmp_path / 'b.jpg').startswith('cannot be read as an image')
 
 
 def test_headers_of_satellite_images(tmp_path: Path) -> None:
     """B6: more than 179 megapixels, where Pillow raises by default."""
     header = struct.pack('>II', 20000, 20000) + bytes([8, 0, 0, 0, 0])
-    chunks = ((b'IHDR', header), (b'IDAT', b''), (b'IEND', b''))
+    chunks = ((b'IHDR', header), (b'IDAT', bytes(20000**2 // 1000)), (b'IEND', b''))
     content = b'\x89PNG\r\n\x1a\n' + b''.join(
         struct.pack('>I', len(data)) + name + data + struct.pack('>I', crc32(name + data))
         for name, data in chunks
     )
-    assert pixels_of(write(tmp_path / 'a.png', content)) == 20000**2
-    assert pixels_of(write(tmp_path / 'b.png', 'text')) == 0 == pixels_of(tmp_path / 'c.png')
+    found = read_header(write(tmp_path / 'a.png', content))
+    assert (found.height, found.width) == (20000, 20000)
 
 
 def test_ranges_of_black_and_of_mixed_images(tmp_path: Path) -> None:
     """B26: a division by zero; and an image of 8 bits that sorts first, before those of 12."""
     cv2.imwrite(str(tmp_path / 'b.png'), np.zeros((4, 4), np.uint16))
-    assert range_of(tmp_path.iterdir()) is None
+    assert white(tmp_path) is None
     cv2.imwrite(str(tmp_path / 'a.png'), np.zeros((4, 4), np.uint8))
     cv2.imwrite(str(tmp_path / 'c.png'), np.full((4, 4, 3), 4000, np.uint16))
-    assert range_of(tmp_path.iterdir()) == 4095
+    assert white(tmp_path) == 4095
+
+
+def white(folder: Path) -> int | None:
+    return white_value({path: read_header(path) for path in folder.iterdir()})
 
 
 def test_training_reads_by_pillow_what_opencv_cannot(
@@ -154,7 +164,9 @@ def test_training_reads_by_pillow_what_opencv_cannot(
 ) -> None:
     files = [image(tmp_path / 'a.jpg'), image(tmp_path / 'b.gif')]
     monkeypatch.setattr(cv2, 'haveImageReader', lambda path: not path.endswith('.gif'))
-    assert image_backend(files) == 'pillow' and image_backend(files[:1]) is None
+    headers = {path: read_header(path) for path in files}
+    assert survey_pictures(headers, None)['backend'] == 'pillow'
+    assert survey_pictures({files[0]: headers[files[0]]}, None)['backend'] is None
 
 
 def resize(name: str = 'Resize', **settings: object) -> list[dict]:

@@ -189,8 +189,8 @@ def test_shrunken_rows_are_means(
     [
         (lambda path: path.write_text('no image'), 'cannot be read as an image'),
         (lambda path: None, 'cannot be read as an image'),
-        (lambda path: tiff(path, noise(3).astype(np.uint16)), '3 channels of uint16'),
-        (lambda path: tiff(path, noise(5)), '5 channels of uint8'),
+        (lambda path: tiff(path, noise(3).astype(np.uint16)), '3 bands of uint16, no picture'),
+        (lambda path: tiff(path, noise(5)), '5 bands of uint8, no picture'),
     ],
 )
 def test_files_that_cannot_be_read(make: Callable, says: str, tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ Letters: H x W pixels, n bands in the order of the file.
 
 from __future__ import annotations
 
+import re
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -51,23 +51,47 @@ class BandHeader:
         return names.index(band.lower()) + 1 if names.count(band.lower()) == 1 else 0
 
 
-class BandFile(ABC):
-    """An open file, whose rows are read on request.
+class BandFile:
+    """An open file of .npy ([H, W, n] or [H, W]) or GDAL, whose rows are read on request.
+
+    The pages of a TIFF whose pages have one band each are bands.
 
     Attributes:
         path: of the file.
         header: of the file.
+        driver: 'NPY', or GDAL's name of the format.
+        colours: GDAL's interpretation of each band, such as 'red'; () for none.
         crs: rasterio's coordinate system, or None.
+
+    Raises:
+        ValueError: no such file, no image, pixels of another type, or pages that differ in size.
     """
 
-    path: Path
-    header: BandHeader
-    crs: object = None
+    def __init__(self, path: Path) -> None:
+        self.path, self.driver, self.crs = path, 'NPY', None
+        self.colours: tuple[str, ...] = ()
+        self.parts: list[rasterio.DatasetReader] = []
+        if path.suffix.lower() == ARRAY:
+            self.array = open_array(path)
+            height, width, bands = self.array.shape
+            self.header = BandHeader(height, width, bands, type_of(path, [str(self.array.dtype)]))
+            return
+        first = open_raster(path)
+        self.driver, self.crs = first.driver, first.crs
+        self.colours = tuple(colour.name for colour in first.colorinterp)
+        pages = first.subdatasets if first.count == 1 and len(first.subdatasets) > 1 else []
+        self.parts = [*map(open_raster, pages)] or [first]
+        if len({part.shape for part in self.parts}) > 1:
+            sizes = ', '.join(f'{part.width} x {part.height}' for part in self.parts)
+            raise ValueError(f'{path}: its pages differ in size: {sizes}')
+        dtype = type_of(path, [name for part in self.parts for name in part.dtypes])
+        names = tuple(name or '' for part in self.parts for name in part.descriptions)
+        self.header = BandHeader(first.height, first.width, len(names), dtype, names)
 
     @property
     def transform(self) -> Affine:
         """From pixels to a map; the identity without a map."""
-        return Affine.identity()
+        return self.parts[0].transform if self.parts else Affine.identity()
 
     def read(
         self, bands: Sequence[int] | None = None, rows: tuple[int, int] | None = None
@@ -83,121 +107,66 @@ class BandFile(ABC):
         Raises:
             ValueError: the file is damaged, or has infinite pixels.
         """
-        bands = bands or range(1, self.header.bands + 1)
-        pixels, missing = self.decode(bands, rows or (0, self.header.height))
+        chosen = [*(bands or range(1, self.header.bands + 1))]
+        top, bottom = rows or (0, self.header.height)
+        if not self.parts:
+            is_all = len(chosen) == self.header.bands and chosen == sorted(chosen)
+            pixels = self.array[top:bottom]
+            pixels = np.array(pixels if is_all else pixels[..., [band - 1 for band in chosen]])
+            missing = np.zeros(pixels.shape, bool)
+        else:
+            pixels, missing = self.decode(chosen, Window(0, top, self.header.width, bottom - top))
         if pixels.dtype.kind == 'f':
             if np.isinf(pixels).any():
                 raise ValueError(
                     f'{self.path}: has infinite pixels; write NaN where there are no data'
                 )
-            missing = missing | np.isnan(pixels)
+            missing |= np.isnan(pixels)
         return pixels, missing
 
-    @abstractmethod
-    def decode(self, bands: Sequence[int], rows: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        """``read`` without NaN."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the file."""
-
-
-class ArrayFile(BandFile):
-    """An array [H, W, n] or [H, W] in a .npy file, of which only requested rows are in memory.
-
-    Raises:
-        ValueError: no such file, no such array, or pixels of another type.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def decode(self, bands: Sequence[int], window: Window) -> tuple[np.ndarray, np.ndarray]:
+        """``read`` of a file of GDAL, without NaN."""
+        places = [(self.parts[0], bands)]
+        if len(self.parts) > 1:
+            places = [(self.parts[band - 1], [1]) for band in bands]
         try:
-            pixels = np.load(path, mmap_mode='r', allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise ValueError(f'{path}: cannot be read as an array ({error})') from error
-        if not isinstance(pixels, np.ndarray) or pixels.ndim not in (2, 3) or not pixels.size:
-            is_array = isinstance(pixels, np.ndarray)
-            shape = f'shape {[*pixels.shape]}' if is_array else 'several arrays'
-            raise ValueError(f'{path}: has {shape}; give one array [height, width, bands]')
-        dtype = type_of(path, [str(pixels.dtype)])
-        self.pixels = pixels[..., None] if pixels.ndim == 2 else pixels
-        height, width, bands = self.pixels.shape
-        self.header = BandHeader(height, width, bands, dtype)
-
-    def decode(self, bands: Sequence[int], rows: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        pixels = self.pixels[slice(*rows)]
-        is_all = [*bands] == [*range(1, self.header.bands + 1)]
-        pixels = np.array(pixels if is_all else pixels[..., [band - 1 for band in bands]])
-        return pixels, np.zeros(pixels.shape, bool)
-
-    def close(self) -> None:
-        del self.pixels
-
-
-class RasterFile(BandFile):
-    """A file that GDAL reads. The pages of a TIFF whose pages have one band each are bands.
-
-    Raises:
-        ValueError: no image, pixels of another type, or pages that differ in size.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        first = open_raster(path)
-        self.crs = first.crs
-        pages = first.subdatasets if first.count == 1 and len(first.subdatasets) > 1 else []
-        self.parts = [*map(open_raster, pages)] or [first]
-        if len({part.shape for part in self.parts}) > 1:
-            sizes = ', '.join(f'{part.width} x {part.height}' for part in self.parts)
-            raise ValueError(f'{path}: its pages differ in size: {sizes}')
-        dtype = type_of(path, [name for part in self.parts for name in part.dtypes])
-        names = tuple(name or '' for part in self.parts for name in part.descriptions)
-        self.header = BandHeader(first.height, first.width, len(names), dtype, names)
-
-    def decode(self, bands: Sequence[int], rows: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        window = Window(0, rows[0], self.header.width, rows[1] - rows[0])
-        try:
-            if len(self.parts) > 1:
-                found = [read_window(self.parts[band - 1], [1], window) for band in bands]
-            else:
-                found = [read_window(self.parts[0], bands, window)]
+            found = [part.read([*numbers], window=window) for part, numbers in places]  # [n, H, W]
         except RasterioIOError as error:
             raise unreadable(self.path, error) from error
-        pixels, missing = (np.concatenate(x) for x in zip(*found, strict=True))  # [n, H, W]
-        return (
-            np.ascontiguousarray(np.moveaxis(pixels, 0, 2)),
-            np.ascontiguousarray(np.moveaxis(missing, 0, 2)),
-        )
-
-    @property
-    def transform(self) -> Affine:
-        return self.parts[0].transform
+        pixels = np.ascontiguousarray(np.moveaxis(np.concatenate(found), 0, 2))
+        no_data = [part.nodatavals[band - 1] for part, numbers in places for band in numbers]
+        missing = np.zeros(pixels.shape, bool)
+        for channel, value in enumerate(no_data):
+            if value is not None:
+                missing[..., channel] = pixels[..., channel] == value
+        return pixels, missing
 
     def close(self) -> None:
+        """Close the file."""
         for part in self.parts:
             part.close()
 
 
-def open_bands(path: Path) -> BandFile:
-    """An open file: an array of .npy, or what GDAL reads."""
-    return ArrayFile(path) if path.suffix.lower() == ARRAY else RasterFile(path)
+def open_array(path: Path) -> np.ndarray:
+    """The array [H, W, n] of a .npy file, of which only requested rows are in memory.
 
-
-def is_first(path: Path, names: Sequence[str]) -> bool:
-    """Return whether a file has the first channel, where each channel is in a file of its own.
-
-    Args:
-        names: of the channels; the last of them in the path says which one it is, and the longest
-            of two that end there ('red' and 'infrared'). Without names every file is an image.
+    Raises:
+        ValueError: no such file, or no such array.
     """
-    places = [(str(path).rfind(name) + len(name), len(name), name) for name in names]
-    found = [place for place in places if place[0] >= place[1]]
-    return not names or bool(found and max(found)[2] == names[0])
+    try:
+        pixels = np.load(path, mmap_mode='r', allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(f'{path}: cannot be read as an array ({error})') from error
+    if not isinstance(pixels, np.ndarray) or pixels.ndim not in (2, 3) or not pixels.size:
+        is_array = isinstance(pixels, np.ndarray)
+        shape = f'shape {[*pixels.shape]}' if is_array else 'several arrays'
+        raise ValueError(f'{path}: has {shape}; give one array [height, width, bands]')
+    return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
 def read_bands(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Pixels and missing values of a whole file, see ``BandFile.read``."""
-    with closing(open_bands(path)) as file:
+    with closing(BandFile(path)) as file:
         return file.read()
 
 
@@ -207,20 +176,8 @@ def band_header(path: Path) -> BandHeader:
     Raises:
         ValueError: no such file, no image, or pixels of another type.
     """
-    with closing(open_bands(path)) as file:
+    with closing(BandFile(path)) as file:
         return file.header
-
-
-def read_window(
-    file: rasterio.DatasetReader, bands: Sequence[int], window: Window
-) -> tuple[np.ndarray, np.ndarray]:
-    """Bands [n, H, W] of a window, and where they equal their no-data value."""
-    pixels = file.read([*bands], window=window)
-    missing = np.zeros(pixels.shape, bool)
-    for place, band in enumerate(bands):
-        if (value := file.nodatavals[band - 1]) is not None:
-            missing[place] = pixels[place] == value
-    return pixels, missing
 
 
 def open_raster(path: str | Path) -> rasterio.DatasetReader:
@@ -247,7 +204,7 @@ def unreadable(path: str | Path, error: Exception) -> ValueError:
     return ValueError(f'{path}: cannot be read as an image ({error})')
 
 
-def type_of(path: Path, dtypes: tuple[str, ...] | list[str]) -> str:
+def type_of(path: Path, dtypes: Sequence[str]) -> str:
     """The one type of all bands; ValueError if there are several, or it is none of ``TYPES``."""
     found = sorted(set(dtypes))
     if len(found) > 1 or found[0] not in TYPES:
@@ -269,3 +226,41 @@ def write_bands(path: Path, pixels: np.ndarray) -> None:
         warnings.simplefilter('ignore', NotGeoreferencedWarning)
         with rasterio.open(path, 'w', **profile) as file:
             file.write(np.moveaxis(pixels, 2, 0))
+
+
+def is_first(path: Path, names: Sequence[str], root: Path | None = None) -> bool:
+    """Return whether a file has the first channel, where each channel is in a file of its own.
+
+    Args:
+        names: of the channels; the last of them in the path says which one it is. Without names
+            every file is an image.
+        root: folder of the data set, above which no folder names a channel; None for any path.
+    """
+    inside = path.relative_to(root) if root and path.is_relative_to(root) else path
+    return not names or last_name(str(inside), names)[1] == names[0]
+
+
+def channel_files(path: Path, names: Sequence[str]) -> list[Path]:
+    """The file of each channel, by the path of the first, in whose last place the names change.
+
+    Raises:
+        ValueError: the path does not have the name of the first channel.
+    """
+    place, found = last_name(str(path), names[:1])
+    if not found:
+        raise ValueError(
+            f'{path}: has no {names[0]!r}, the name of the first channel, between / _ - . or spaces'
+        )
+    start, end = str(path)[:place], str(path)[place + len(found) :]
+    return [Path(f'{start}{name}{end}') for name in names]
+
+
+def last_name(path: str, names: Sequence[str]) -> tuple[int, str]:
+    """The last place in a path where one of the names stands between separators, and the name."""
+    longest_first = '|'.join(map(re.escape, sorted(names, key=len, reverse=True)))
+    places = re.finditer(rf'(?<![^/_\-. ])(?=({longest_first})(?![^/_\-. ]))', path)
+    found = [(place.end() + len(place[1]), len(place[1]), place) for place in places]
+    if not found:
+        return 0, ''
+    end, length, place = max(found, key=lambda item: item[:2])
+    return end - length, place[1]

@@ -17,7 +17,8 @@ import numpy as np
 from mmcv.transforms import BaseTransform
 from mmengine.registry import TRANSFORMS
 
-from .band_files import BandFile, BandHeader, open_bands
+from .band_files import BandFile, BandHeader, channel_files
+from .headers import check_size
 from .no_data import no_data
 
 CHANNELS_AT_A_TIME = 4  # of OpenCV's INTER_AREA
@@ -38,8 +39,7 @@ class LoadBands(BaseTransform):
         bands: the bands of a file that are its channels: numbers from 1, or names as the files
             describe them, in any order of bands; a file without names has the channels alone, in
             this order. None for all bands.
-        names: of the channels, each in a file of its own. The path of an image has the first name,
-            at its last place; the paths of the other files have the other names there.
+        names: of the channels, each in a file of its own: ``channel_files``.
         dtype: of all files, such as 'uint16'; None for any.
         fill: values of each channel for missing pixels; None leaves NaN.
         show: three channels, from 0, that are red, green and blue of a picture; not used here, but
@@ -76,7 +76,8 @@ class LoadBands(BaseTransform):
         """
         parts = []
         for name in self.files(path):
-            with closing(open_bands(name)) as file:
+            with closing(BandFile(name)) as file:
+                check_size(name, file.header.height, file.header.width)
                 parts.append(self.rows(file))
         return self.joined(path, parts)
 
@@ -153,12 +154,7 @@ class LoadBands(BaseTransform):
         Raises:
             ValueError: ``names`` are given, and the path does not have the first.
         """
-        if self.names is None:
-            return [path]
-        start, first, end = str(path).rpartition(self.names[0])
-        if not first:
-            raise ValueError(f'{path}: has no {self.names[0]!r}, the name of the first channel')
-        return [Path(f'{start}{name}{end}') for name in self.names]
+        return [path] if self.names is None else channel_files(path, self.names)
 
 
 @TRANSFORMS.register_module()

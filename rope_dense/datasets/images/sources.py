@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from os.path import commonpath
 from pathlib import Path
@@ -15,17 +15,20 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from ..labels.files import IMAGE_SUFFIXES, list_files, suffixes_in
-from ..labels.image_headers import header
 from .band_files import ARRAY, is_first
 from .bands import bands_in, picture
-from .deep import read_deep, to_8_bits
+from .deep import is_deep, read_deep, to_8_bits
+from .headers import Header, read_header
+from .pictures import check_picture
 
-# Of images that are not read, some of them because Pillow lacks a plugin.
-OTHERS = tuple(
-    {'.heic', '.heif', '.avif', '.jp2', '.jxl', '.dng', '.cr2', '.nef', '.arw', '.raw', '.psd'}
-    - {*IMAGE_SUFFIXES}
+VIDEO_SUFFIXES = tuple(
+    '.mp4 .avi .mov .mkv .webm .m4v .mpg .mpeg .wmv .flv .ts .mts .m2ts .3gp .ogv .vob'.split()
 )
-VIDEO_SUFFIXES = ('.mp4', '.avi', '.mov', '.mkv', '.webm', '.m4v')
+RAW_SUFFIXES = {*'.dng .cr2 .cr3 .nef .arw .orf .rw2 .raf .raw'.split()}
+# Of images that a folder may have and that are not looked for, some for lack of a plugin of Pillow.
+OTHERS = {*'.heic .heif .avif .jp2 .jxl .exr .hdr .dcm'.split(), ARRAY, *RAW_SUFFIXES}
+OTHERS |= {suffix for suffix, name in Image.registered_extensions().items() if name in Image.OPEN}
+OTHERS -= {*IMAGE_SUFFIXES, *VIDEO_SUFFIXES}
 
 
 @dataclass(frozen=True)
@@ -67,18 +70,34 @@ def find_sources(
 
 
 def unreadable_sources(given: Path, without: Path | None = None) -> list[Source]:
-    """Files in a folder that seem to be images, and are none or of a format that is not read.
+    """Folders, and links to no file, that are named like images."""
+    found = [path for path in visible(given, without) if path.suffix.lower() in IMAGE_SUFFIXES]
+    return named_sources([path for path in found if not path.is_file()], given)
 
-    With folders and links to no file that have the name of an image.
+
+def left_out(given: Path, suffixes: Sequence[str], without: Path | None = None) -> str:
+    """Files of a folder that ``find_sources`` leaves out: '1 video (give it alone), 2 .ppm'.
+
+    Args:
+        suffixes: that it looked for.
     """
+    names = [p.suffix.lower() for p in visible(given, without) if p.is_file()]
+    videos = sum(name in VIDEO_SUFFIXES for name in names)
+    others = Counter(name for name in names if name in OTHERS and name not in suffixes)
+    advice = 'give it alone' if videos == 1 else 'give each alone'
+    said = [f'{videos} video{"s" if videos > 1 else ""} ({advice})'] if videos else []
+    return ', '.join(said + [f'{count} {name}' for name, count in sorted(others.items())])
+
+
+def visible(given: Path, without: Path | None) -> list[Path]:
+    """All that is in a folder, if it is one, but for what is hidden and what is in another."""
+    start = len(given.parts)
     found = [
         path
         for path in sorted(given.rglob('*') if given.is_dir() else ())
-        if (path.suffix.lower() in OTHERS or not path.is_file())
-        and path.suffix.lower() in (*OTHERS, *IMAGE_SUFFIXES)
-        and not any(part.startswith('.') for part in path.relative_to(given).parts)
+        if not any(part.startswith(('.', '__MACOSX')) for part in path.parts[start:])
     ]
-    return named_sources(outside(found, without), given)
+    return outside(found, without)
 
 
 def outside(paths: Iterable[Path], folder: Path | None) -> list[Path]:
@@ -118,34 +137,57 @@ def named_sources(files: Sequence[Path], root: Path) -> list[Source]:
     ]
 
 
-def read_image(path: Path, max_value: int | None = None) -> np.ndarray | None:
-    """Pixels, BGR uint8 [H, W, 3], as the pipelines read them; None if the file is no image.
+def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
+    """Pixels, BGR uint8 [H, W, 3], as the pipelines read them.
 
     Pillow reads what OpenCV cannot, if it has 8 bits.
 
     Args:
         max_value: of 16-bit images, see ``LoadDeepImage``.
+
+    Raises:
+        ValueError: the file is not there, or no picture (``check_picture``), or damaged.
     """
+    header = checked_header(path)
+    check_picture(path, header)
+    if max_value is not None and is_deep(header):
+        return to_8_bits(read_deep(path), max_value)
     pixels = None
-    try:
-        if max_value is not None and (deep := read_deep(path)) is not None:
-            return to_8_bits(deep, max_value)
+    with suppress(cv2.error, OSError):
         pixels = mmcv.imread(str(path))
-    except (cv2.error, OSError):  # what is left of a file, a folder, a link to nothing
-        pass
-    return read_by_pillow(path) if pixels is None else pixels
-
-
-def read_by_pillow(path: Path) -> np.ndarray | None:
-    """Pixels, BGR uint8 [H, W, 3], turned as EXIF says; None if the file has none of 8 bits."""
-    try:
-        with Image.open(path) as image:
-            if image.mode.startswith(('I', 'F')):  # integers and floats would be cut off at 255
-                return None
+    if pixels is None and header.dtype != 'uint16':
+        with suppress(Exception), Image.open(path) as image:  # a damaged file can fail in any way
             rgb = np.asarray(ImageOps.exif_transpose(image).convert('RGB'))
-    except Exception:  # a damaged file can fail in any way
-        return None
-    return np.ascontiguousarray(rgb[..., ::-1])
+            pixels = np.ascontiguousarray(rgb[..., ::-1])
+    if pixels is None:
+        raise ValueError(f'{path}: cannot be read as an image (damaged)')
+    return pixels
+
+
+def checked_header(path: Path) -> Header:
+    """``read_header`` of a path that a user gives.
+
+    Raises:
+        ValueError: the file is not there, or no image.
+    """
+    suffix, said = path.suffix.lower(), '' if path.exists() else 'no such file'
+    unread = f'{path.suffix} is not read here: convert it to .png or .jpg'
+    if path.is_dir():
+        said = 'a folder'
+    elif path.is_symlink() and said:
+        said = 'a link to a file that is not there'
+    elif suffix in RAW_SUFFIXES:  # the first page of some is a thumbnail
+        said = unread
+    if said:
+        raise ValueError(f'{path}: {said}')
+    try:
+        return read_header(path)
+    except OSError as error:
+        raise ValueError(f'{path}: cannot be opened ({error.strerror})') from error
+    except ValueError as error:
+        if suffix in OTHERS and suffix != ARRAY:
+            raise ValueError(f'{path}: {unread}') from error
+        raise
 
 
 class ImageReader:
@@ -162,59 +204,28 @@ class ImageReader:
         steps = [*pipeline]
         self.max_value, self.bands = range_in(steps), bands_in(steps)
 
-    def read(self, path: Path) -> np.ndarray | None:
+    def read(self, path: Path) -> np.ndarray:
         """Pixels as the pipeline takes them: BGR uint8 [H, W, 3], or float32 [H, W, n] with NaN.
 
-        None if the file cannot be read, see ``problem``.
+        Raises:
+            ValueError: the file, which is named, cannot be read so.
         """
-        if self.bands is None:
-            return read_image(path, self.max_value)
-        try:
-            return self.bands.load(path)
-        except ValueError:
-            return None
-
-    def problem(self, path: Path) -> str:
-        """The reason why ``read`` gives nothing, in words."""
-        if self.bands is not None and path.is_file():
-            try:
-                self.bands.load(path)
-            except ValueError as error:
-                return str(error).removeprefix(f'{path}: ')
-        return first_problem(path)
+        return read_image(path, self.max_value) if self.bands is None else self.bands.load(path)
 
     def picture(self, pixels: np.ndarray) -> np.ndarray:
         """A picture of an image that was read: BGR uint8 [H, W, 3]."""
         return pixels if self.bands is None else picture(pixels, self.bands.show)
 
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Suffixes of the images of a folder: with .npy for any number of channels."""
+        return IMAGE_SUFFIXES if self.bands is None else (*IMAGE_SUFFIXES, ARRAY)
+
     def find(self, given: Path, without: Path | None = None) -> list[Source]:
-        """``find_sources``, with .npy, and one for images of a file for each channel."""
-        if self.bands is None:
-            return find_sources(given, without)
-        found = find_sources(given, without, (*IMAGE_SUFFIXES, ARRAY))
-        return [source for source in found if is_first(source.path, self.bands.names or ())]
-
-
-def first_problem(path: Path) -> str:
-    """The reason why ``read_image`` gives nothing, in words."""
-    if path.is_dir():
-        return 'a folder'
-    if path.is_symlink() and not path.exists():
-        return 'a link to a file that is not there'
-    if not path.exists():
-        return 'no such file'
-    if path.suffix.lower() in OTHERS:
-        return f'{path.suffix} is not read here: convert it to .png or .jpg'
-    return 'cannot be read as an image' if os.access(path, os.R_OK) else 'no permission to read it'
-
-
-def pixels_of(path: Path) -> int:
-    """Height x width of an image file, read from its header; 0 if that is not known."""
-    try:
-        image = header(path)
-    except (OSError, ValueError):
-        return 0
-    return image.height * image.width
+        """``find_sources``, one for images of a file for each channel."""
+        names = self.bands.names if self.bands else None
+        found, root = find_sources(given, without, self.suffixes), given if given.is_dir() else None
+        return [source for source in found if is_first(source.path, names or (), root)]
 
 
 @dataclass(frozen=True)

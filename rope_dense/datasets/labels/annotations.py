@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..images.headers import Header, read_header
 from ..rotated import rectangle_corners, smallest_rectangle
 from .files import class_name, naming
 from .geometry import (
@@ -21,8 +22,7 @@ from .geometry import (
     outer_points,
     outline_lengths,
 )
-from .image_headers import check_end, header
-from .objects import Header, Labelled, Report, Shape
+from .objects import Labelled, Report, Shape
 
 NO_OUTLINE = 'object without an outline (the outline of its box is taken)'
 CUT = 0.9  # share of a box within the image: less counts as cut
@@ -112,9 +112,7 @@ def annotate(
 def readable_header(item: Labelled, rules: Rules, report: Report) -> Header | None:
     """The header of an image; None for a file that is no image or cut off, which is left out."""
     try:
-        found = item.header or header(item.file)
-        check_end(item.file)
-        return found
+        return item.header or read_header(item.file)
     except ValueError:
         kind = 'image that cannot be read (left out with its objects)'
         report.note(kind, item.file.name)

@@ -13,10 +13,10 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from ..images.headers import read_header
 from .cvat_pictures import Contents, Picture, contents_of, with_nodes
 from .files import Images, finite, naming, subfolders
 from .geometry import ellipse, mask_shape, polygon_shape, rotated_shape
-from .image_headers import header
 from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
 from .splits import (
     SPLIT_NAMES,
@@ -265,7 +265,7 @@ def mask_of(node: Element, label: str, item: Labelled, where: str) -> Shape | st
         raise ValueError(f'run lengths of {counts.sum()} pixels for {width} x {height}')
     mask = np.repeat(np.arange(len(counts)) % 2, counts).reshape(height, width)
     if item.size is None:
-        image = item.header = header(item.file)
+        image = item.header = read_header(item.file)
         item.size = image.height, image.width
     rows, columns = np.nonzero(mask)
     inside = (rows + top >= 0) & (rows + top < item.size[0])

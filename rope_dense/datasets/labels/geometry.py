@@ -10,8 +10,9 @@ from typing import Any
 import cv2
 import numpy as np
 
+from ..images.headers import Header
 from ..rotated import rectangle_corners
-from .objects import Box, Header, Labelled, Outline, Report, Shape
+from .objects import Box, Labelled, Outline, Report, Shape
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask

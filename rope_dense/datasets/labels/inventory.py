@@ -13,9 +13,8 @@ from functools import cached_property
 from pathlib import Path
 
 from ..images.band_files import ARRAY, is_first
+from ..images.headers import Header, read_header
 from .files import IMAGE_SUFFIXES, folded, parts_of
-from .image_headers import header as read_header
-from .objects import Header
 
 HIDDEN = ('.', '__MACOSX')  # macOS writes '._a.jpg' and '__MACOSX'
 VAL_PART = 5  # one of so many images is for validation where nothing says which
@@ -169,7 +168,7 @@ class Inventory:
         if folder not in self.found:
             files = self.list(folder, self.image_suffixes)
             if self.channels:
-                files = [file for file in files if is_first(file, self.channels)]
+                files = [file for file in files if is_first(file, self.channels, self.root)]
             start = len(os.path.join(folder, ''))
             self.found[folder] = Images(folder, {str(file)[start:]: file for file in files})
         return self.found[folder]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .inventory import Inventory
     from .pairs import Kind
 
+from ..images.headers import Header
+
 Box = tuple[float, float, float, float]
 Outline = list[list[float]] | dict[str, Any]  # polygons, or run lengths {'size': [h, w], 'counts'}
 EXAMPLES = 3  # of a kind are named
@@ -41,22 +43,6 @@ class Shape:
     crowd: bool = False
     difficult: bool = False
     where: str = ''
-
-
-@dataclass(frozen=True)
-class Header:
-    """Properties of an image file.
-
-    Attributes:
-        height, width: in pixels, of the image as it is shown: rotated as EXIF says.
-        orientation: EXIF's, 1 to 8; 1 if the file says none.
-        mode: Pillow's, such as 'RGB', 'I;16'.
-    """
-
-    height: int
-    width: int
-    orientation: int
-    mode: str
 
 
 @dataclass
