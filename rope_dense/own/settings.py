@@ -7,16 +7,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_type_hints
-
-import numpy as np
+from typing import ClassVar, TypeVar, get_type_hints
 
 from ..utils.similar import did_you_mean
 from ..utils.validation import check_choice, check_integer, check_number
 from .augment import AUGMENTS, FLIPS
 from .backbones import WORDS, OwnBackbone, find_backbone
 from .channel_settings import check_channels, names_of
-from .text import Text, described, fits, read_text
+from .text import read_setting
 
 LEAST_DEPTH = 0.001  # metres: the first bin of the depth head
 
@@ -243,8 +241,7 @@ def settings_of(kind: type[Settings], given: Mapping[str, object]) -> Settings:
     """The settings of a task.
 
     Args:
-        given: by name; a ``Text`` is read by the type of its field, any other value is taken as it
-            is, but paths become text.
+        given: by name, see ``read_setting``.
 
     Raises:
         ValueError: a setting that this task does not have, or a value that is not allowed.
@@ -259,30 +256,7 @@ def settings_of(kind: type[Settings], given: Mapping[str, object]) -> Settings:
             )
     if given.get('data_root') is None:
         raise ValueError('own.data_root: give the folder of the data set')
-    return kind(**{name: checked(name, value, hints[name]) for name, value in given.items()})
-
-
-def checked(name: str, given: object, kind: Any) -> Any:
-    """A setting as plain Python, of the type of its field; ValueError if it is none."""
-    value = given
-    try:
-        value = read_text(given, kind) if isinstance(given, Text) else plain(given)
-        valid = fits(value, kind)
-    except ValueError:
-        valid = False
-    if not valid:
-        shown = str(given) if isinstance(given, Text) else given
-        raise ValueError(f'own.{name} must be {described(kind)}, got {shown!r}')
-    return value
-
-
-def plain(value: object) -> object:
-    """Paths as text, and numbers and arrays of NumPy as Python's, also in lists."""
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
-    return type(value)(map(plain, value)) if isinstance(value, (list, tuple)) else value
+    return kind(**{name: read_setting(name, given[name], hints[name]) for name in given})
 
 
 def number_of_processes(given: int | None) -> int:
