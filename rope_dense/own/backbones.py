@@ -59,6 +59,11 @@ class OwnBackbone:
     has_cls_token: bool
 
     @property
+    def quarters(self) -> list[int]:
+        """The last block of each quarter."""
+        return [self.depth * part // 4 - 1 for part in (1, 2, 3, 4)]
+
+    @property
     def scale(self) -> str:
         """The word for its size, after which settings of training are chosen."""
         if self.depth >= 24:

@@ -16,11 +16,13 @@ from ..utils.config_parts import nodes, size_steps
 from ..utils.configs import CONFIGS
 from .augment import fit_augmentation
 from .channels import fit_channels
+from .data import OwnData
 from .settings import Own
 from .value_range import fit_range
 
 RANDOM_LR = 5e-4  # from random values, as in configs/demo: recipes are for trained backbones
 PIXELS = ('scale', 'scales', 'crop_size', 'max_size', 'size', 'stride', 'pad_size_divisor')
+FEW = 8  # images of a batch: the largest default of configs/own, which a first try may have less of
 WARMUP = 500  # iterations, or a tenth of a shorter run
 
 
@@ -55,13 +57,13 @@ def set_everywhere(part: object, name: str, value: object) -> None:
             node[name] = value
 
 
-def fit_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> None:
+def set_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> None:
     """Set architecture, weights and what goes with them. Random weights have one learning rate."""
     backbone, paramwise = cfg['model']['backbone'], cfg['optim_wrapper']['paramwise_cfg']
     backbone.update(arch=own.vit.arch, rope='default', with_cls_token='default')
     backbone['drop_path_rate'] = drop_path
     decay = dict(layer_decay=layer_decay)
-    fit_weights(cfg, own)
+    set_weights(cfg, own)
     if own.weights is None:
         backbone.update(drop_path_rate=0.0, img_size=own.size)
         decay = {}
@@ -69,7 +71,7 @@ def fit_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> N
     cfg['optim_wrapper']['paramwise_cfg'] = dict(**decay, **kept)
 
 
-def fit_weights(cfg: dict, own: Own) -> None:
+def set_weights(cfg: dict, own: Own) -> None:
     """Set the weights of the backbone, and the colours and sizes that they were trained with."""
     vit, model = own.vit, cfg['model']
     model['data_preprocessor'].update(mean=[*vit.mean], std=[*vit.std])
@@ -83,21 +85,37 @@ def fit_weights(cfg: dict, own: Own) -> None:
         model['backbone']['layer_scale_init_value'] = 1.0
 
 
-def fit_schedule(cfg: dict, own: Own, images: int, recipe_batch: int, metric: str) -> int:
-    """Set what depends on the number of images and on epochs; returns the number of iterations.
+def set_schedule(
+    cfg: dict, own: Own, data: OwnData, recipe_batch: int, metric: str, rule: str = 'greater'
+) -> int:
+    """Set loaders, learning rate, intervals and hooks; returns the number of iterations.
 
     Args:
-        metric: what chooses the best checkpoint.
+        recipe_batch: images in an iteration of the recipe.
+        metric, rule: what chooses the best checkpoint, and whether 'greater' or 'less' is better.
+
+    Raises:
+        ValueError: an iteration takes more images than there are, and more than ``FEW``.
     """
-    per_epoch = math.ceil(images / own.batch)
+    if data.text and own.batch_size > FEW and own.batch > data.images:
+        each = f'own.batch_size={own.batch_size}' + f' on {own.gpus} GPUs' * (own.gpus != 1)
+        raise ValueError(
+            f'{each}: more than the {data.images} training images; give a smaller own.batch_size'
+        )
+    per_epoch = math.ceil(data.images / own.batch)
     iterations, interval = own.epochs * per_epoch, own.val_epochs * per_epoch
     interval = min(interval, iterations)
     cfg['train_cfg'].update(max_iters=iterations, val_interval=interval)
     hooks = cfg['default_hooks']
     hooks['logger']['interval'] = max(1, min(50, per_epoch // 2))
     hooks['checkpoint'].update(interval=interval, max_keep_ckpts=1, save_best=metric)
+    stop = dict(type='EarlyStoppingHook', monitor=metric, rule=rule, patience=own.patience)
+    average = dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.0002)
+    average, *others = cfg.get('custom_hooks') or [average]  # a recipe's own average is its first
+    chosen = [*([stop] if own.patience else []), *([average] if own.ema else [])]
+    cfg['custom_hooks'] = [*chosen, *others]
     cfg['train_dataloader']['batch_size'] = own.batch_size
-    workers = min(4, os.cpu_count() or 1)
+    workers = min(4, len(os.sched_getaffinity(0)))  # the cores of this job, not of the machine
     for name in ('train', 'val', 'test'):
         cfg[f'{name}_dataloader'].update(num_workers=workers, persistent_workers=True)
     optimizer = cfg['optim_wrapper']['optimizer']
@@ -109,19 +127,6 @@ def fit_schedule(cfg: dict, own: Own, images: int, recipe_batch: int, metric: st
     return iterations
 
 
-def early_stop(own: Own, metric: str, rule: str = 'greater') -> list[dict]:
-    """The hook that ends a training without progress, if settings ask for it."""
-    if own.patience is None:
-        return []
-    return [dict(type='EarlyStoppingHook', monitor=metric, rule=rule, patience=own.patience)]
-
-
-def moving_average(own: Own) -> list[dict]:
-    """The hook that evaluates and saves an average of the weights, if settings ask for it."""
-    kind = dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.0002)
-    return [kind] if own.ema else []
-
-
 def warm_up(iterations: int) -> list[dict]:
     """A linear rise from a thousandth, which mmengine completes at iteration ``end`` - 1."""
     end = min(WARMUP, max(2, iterations // 10))
@@ -129,8 +134,8 @@ def warm_up(iterations: int) -> list[dict]:
     return [rise] if end <= iterations else []
 
 
-def finished(cfg: dict, own: Own, mosaic: bool | None = None) -> dict:
-    """The config with its augmentation, and TensorBoard where that is installed.
+def finished(cfg: dict, own: Own, data: OwnData, mosaic: bool | None = None) -> dict:
+    """The config with its augmentation, TensorBoard where that is installed, and what to know.
 
     Args:
         mosaic: see ``OwnRealtime``.
@@ -142,4 +147,14 @@ def finished(cfg: dict, own: Own, mosaic: bool | None = None) -> dict:
         fit_range(cfg, own.max_value)
     else:
         fit_channels(cfg, own)
+    test_cfg, most = cfg['model']['test_cfg'], most_objects(data)
+    limit = test_cfg.get('rcnn', test_cfg).get('max_per_img', most)
+    if most > limit:
+        text = f'up to {most} objects in an image; the model returns at most {limit}'
+        cfg['own_data'] = f'{cfg["own_data"]}\n{text}'
     return cfg
+
+
+def most_objects(data: OwnData) -> int:
+    """The largest number of objects in an image; 0 where it is not known."""
+    return getattr(data, 'most_objects', 0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from . import fit
 from .data import OwnData, find_objects
 from .detection import fit_objects
-from .fit import early_stop, finished, fit_schedule, read_recipe
-from .realtime import RECIPE_BATCH, RECIPES, ended, fit_model
+from .realtime import RECIPE_BATCH, RECIPES, check_maps, ended, fit_model
 from .settings import OwnOriented
 
 IOU_THRESHOLDS = [round(0.5 + 0.05 * step, 2) for step in range(10)]
@@ -20,20 +20,28 @@ def oriented(own: OwnOriented, data: OwnData) -> dict:
 
     ``size`` is the side of the square that images are scaled to fit. The recipe of
     configs/own/realtime.py, with the augmentation of mmrotate's DOTA configs.
+
+    Raises:
+        ValueError: see ``check_maps`` and ``fit.set_schedule``.
     """
     name, shares, late = RECIPES[own.vit.scale]
-    cfg = read_recipe(name)
+    cfg = fit.read_recipe(name)
+    check_maps(own, data, 64)
     set_head(cfg, own.size)
     set_data(cfg, own.size)
     fit_objects(cfg, own, data)
     fit_model(cfg, own)
-    iterations = fit_schedule(cfg, own, data.images, RECIPE_BATCH, 'dota/mAP')
-    average, _ = cfg['custom_hooks']
-    cfg['custom_hooks'] = [*early_stop(own, 'dota/mAP'), *([average] if own.ema else [])]
-    head = cfg['model']['bbox_head']
-    head['matching']['late_epoch'] = min(own.epochs, max(1, round(late * own.epochs)))
-    fit_rates(cfg, iterations, shares)
-    return finished(cfg, own)
+    iterations = fit.set_schedule(cfg, own, data, RECIPE_BATCH, 'dota/mAP')
+    del cfg['custom_hooks'][-1]  # it begins anew from the best weights after the mosaics
+    matching = cfg['model']['bbox_head']['matching']
+    matching['late_epoch'] = min(own.epochs, max(1, round(late * own.epochs)))
+    # The learning rate rises, is flat, then falls as a cosine to its half.
+    flat, end = (math.ceil(share * iterations) for share in shares[1:])
+    warmup, cosine = cfg['param_scheduler']
+    warmup['end'] = min(warmup['end'], max(1, iterations // 10), flat)
+    cosine.update(begin=flat, end=end)
+    cfg['param_scheduler'] = ended(warmup, cosine, iterations)
+    return fit.finished(cfg, own, data)
 
 
 def find_oriented(own: OwnOriented) -> OwnData:
@@ -78,12 +86,3 @@ def set_data(cfg: dict, size: int) -> None:
     cfg['custom_imports']['imports'].append('rope_dense.integrations.mmrotate')
     for name in ('tta_model', 'tta_pipeline'):  # mmrotate merges no views
         del cfg[name]
-
-
-def fit_rates(cfg: dict, iterations: int, shares: tuple[float, float, float]) -> None:
-    """Set the schedule: a rise, flat, then a cosine to half of the learning rate."""
-    flat, end = (math.ceil(share * iterations) for share in shares[1:])
-    warmup, cosine = cfg['param_scheduler']
-    warmup['end'] = min(warmup['end'], max(1, iterations // 10), flat)
-    cosine.update(begin=flat, end=end)
-    cfg['param_scheduler'] = ended(warmup, cosine, iterations)

@@ -6,24 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from ..datasets.class_numbers import CLASS_NUMBERS, find_class_numbers
 from ..datasets.classes import CLASSES_FILE, Colour, read_classes
 from ..datasets.labels.splits import WORDS
 from ..datasets.pair_folders import PairFolders, count_pairs, find_pairs
 from ..datasets.pairs import MASKS
 from ..utils.config_parts import nodes
+from . import fit
 from .data import OwnData, check_root, colours_of
-from .fit import (
-    early_stop,
-    finished,
-    fit_backbone,
-    fit_schedule,
-    moving_average,
-    read_recipe,
-    resize,
-    set_everywhere,
-    warm_up,
-)
 from .settings import OwnSemantic
 
 # Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
@@ -31,35 +23,48 @@ SHARES = dict.fromkeys(('tiny', 'small', 'base'), (0.15, 0.75)) | {'large': (0.2
 
 
 def semantic(own: OwnSemantic, data: OwnData) -> dict:
-    """The config of UperNet on a plain ViT for masks of class numbers."""
-    cfg = read_recipe('upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py')
-    resize(cfg, own.size / 512)
+    """The config of UperNet on a plain ViT for masks of class numbers.
+
+    Raises:
+        ValueError: see ``check_batch`` and ``fit.set_schedule``.
+    """
+    check_batch(own)
+    cfg = fit.read_recipe('upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py')
+    fit.resize(cfg, own.size / 512)
+    data.apply(cfg)
     for name in ('train', 'val', 'test'):
         cfg[f'{name}_dataloader']['dataset']['type'] = 'ImageMaskDataset'
-    data.apply(cfg)
-    load_masks(cfg)
-    set_everywhere(cfg['model'], 'num_classes', len(data.classes))
-    vit, model = own.vit, cfg['model']
-    fit_backbone(cfg, own, *SHARES[vit.scale])
-    model['backbone']['out_indices'] = [vit.depth * part // 4 - 1 for part in (1, 2, 3, 4)]
-    model['neck']['embed_dim'] = vit.channels
-    model['decode_head'].update(in_channels=[vit.channels] * 4, channels=vit.channels)
-    model['auxiliary_head']['in_channels'] = vit.channels
-    iterations = fit_schedule(cfg, own, data.images, 16, 'mIoU')
-    cfg['custom_hooks'] = early_stop(own, 'mIoU') + moving_average(own)
-    decay = dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=iterations)
-    cfg['param_scheduler'] = [*warm_up(iterations), decay]
-    cfg['custom_imports']['imports'].append('rope_dense.datasets.masks')
-    return finished(cfg, own)
-
-
-def load_masks(cfg: dict) -> None:
-    """Let all pipelines load masks of class numbers, in place."""
-    parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
-    for _, step in nodes([*parts, cfg['tta_pipeline']]):
+    pipelines = [
+        cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')
+    ]
+    for _, step in nodes([*pipelines, cfg['tta_pipeline']]):
         if step.get('type') == 'LoadAnnotations':
             step.clear()
             step['type'] = 'LoadClassMask'
+    fit.set_everywhere(cfg['model'], 'num_classes', len(data.classes))
+    vit, model = own.vit, cfg['model']
+    fit.set_backbone(cfg, own, *SHARES[vit.scale])
+    model['backbone']['out_indices'] = vit.quarters
+    model['neck']['embed_dim'] = vit.channels
+    model['decode_head'].update(in_channels=[vit.channels] * 4, channels=vit.channels)
+    model['auxiliary_head']['in_channels'] = vit.channels
+    iterations = fit.set_schedule(cfg, own, data, 16, 'mIoU')
+    decay = dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=iterations)
+    cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
+    cfg['custom_imports']['imports'].append('rope_dense.datasets.masks')
+    return fit.finished(cfg, own, data)
+
+
+def check_batch(own: OwnSemantic) -> None:
+    """Raise ValueError for a batch of one image, which UperNet pools to one position.
+
+    Batch norms of several processes are synchronised on GPUs only.
+    """
+    if own.batch_size == 1 and (own.gpus == 1 or not torch.cuda.is_available()):
+        raise ValueError(
+            'own.batch_size=1: the pooling of UperNet normalises over the images of a batch; give '
+            '2 or more, with a smaller own.size where memory is short'
+        )
 
 
 def find_semantic(own: OwnSemantic) -> OwnData:

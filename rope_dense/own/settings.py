@@ -281,10 +281,21 @@ def started_processes() -> int | None:
 
     Slurm's number is of all commands of a job, so it counts after --launcher, which sets
     LOCAL_RANK.
+
+    Raises:
+        ValueError: a variable of the environment is set to something else.
     """
     names = ['WORLD_SIZE', 'OMPI_COMM_WORLD_SIZE']
     names += ['SLURM_NTASKS'] if 'LOCAL_RANK' in os.environ else []
-    return next((int(os.environ[name]) for name in names if name in os.environ), None)
+    for name in names:
+        if value := os.environ.get(name, '').strip():
+            if not value.isdecimal() or int(value) == 0:
+                raise ValueError(
+                    f'{name}={value}: no number of processes; unset it, or start the training '
+                    'with torchrun, mpirun or srun'
+                )
+            return int(value)
+    return None
 
 
 def check_classes(classes: Sequence[str] | None) -> None:
