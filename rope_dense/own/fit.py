@@ -102,7 +102,8 @@ def set_schedule(
         raise ValueError(
             f'{each}: more than the {data.images} training images; give a smaller own.batch_size'
         )
-    per_epoch = math.ceil(data.images / own.batch)
+    drops = cfg['train_dataloader'].get('drop_last')
+    per_epoch = data.images // own.batch if drops else math.ceil(data.images / own.batch)
     iterations, interval = own.epochs * per_epoch, own.val_epochs * per_epoch
     interval = min(interval, iterations)
     cfg['train_cfg'].update(max_iters=iterations, val_interval=interval)

@@ -8,7 +8,7 @@ from typing import Any
 from . import fit
 from .data import OwnData, find_objects
 from .detection import fit_objects
-from .realtime import RECIPE_BATCH, RECIPES, check_maps, ended, fit_model
+from .realtime import RECIPE_BATCH, RECIPES, ended, fit_model, set_last_batch
 from .settings import OwnOriented
 
 IOU_THRESHOLDS = [round(0.5 + 0.05 * step, 2) for step in range(10)]
@@ -22,15 +22,15 @@ def oriented(own: OwnOriented, data: OwnData) -> dict:
     configs/own/realtime.py, with the augmentation of mmrotate's DOTA configs.
 
     Raises:
-        ValueError: see ``check_maps`` and ``fit.set_schedule``.
+        ValueError: see ``set_last_batch`` and ``fit.set_schedule``.
     """
     name, shares, late = RECIPES[own.vit.scale]
     cfg = fit.read_recipe(name)
-    check_maps(own, data, 64)
     set_head(cfg, own.size)
     set_data(cfg, own.size)
     fit_objects(cfg, own, data)
     fit_model(cfg, own)
+    set_last_batch(cfg['train_dataloader'], own, data, 64)
     iterations = fit.set_schedule(cfg, own, data, RECIPE_BATCH, 'dota/mAP')
     del cfg['custom_hooks'][-1]  # it begins anew from the best weights after the mosaics
     matching = cfg['model']['bbox_head']['matching']
@@ -79,7 +79,6 @@ def set_data(cfg: dict, size: int) -> None:
     for name in ('train', 'val', 'test'):
         pipeline = [dict(step) for step in (train if name == 'train' else test)]
         cfg[f'{name}_dataloader']['dataset']['pipeline'] = pipeline
-    cfg['train_dataloader']['drop_last'] = False  # a small data set may have less than a batch
     for name in ('val_evaluator', 'test_evaluator'):
         cfg[name] = dict(type='mmrotate.DOTAMetric', iou_thrs=IOU_THRESHOLDS)
     cfg['visualizer']['type'] = 'mmrotate.RotLocalVisualizer'

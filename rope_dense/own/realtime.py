@@ -33,16 +33,17 @@ def realtime(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mAP') -> 
     ``keep_ratio``; ``metric`` chooses the best checkpoint.
 
     Raises:
-        ValueError: see ``check_maps`` and ``fit.set_schedule``.
+        ValueError: see ``set_last_batch`` and ``fit.set_schedule``.
     """
     name, shares, late = RECIPES[own.vit.scale]
     cfg = fit.read_recipe(name)
-    check_maps(own, data, 64 if own.augment == 'none' else 96)  # multi-scale takes 0.75 of it
     fit_objects(cfg, own, data)
     fit_model(cfg, own)
     if own.weights is None or own.epochs * data.images < SHORT_RUN:
         cfg['model']['bbox_head']['mal_gamma'] = SHORT_MAL_GAMMA
     fit_sizes(cfg, own.size, own.keep_ratio)
+    least = 64 if own.augment == 'none' else 96  # else images are also scaled to 0.75 of it
+    set_last_batch(cfg['train_dataloader'], own, data, least)
     iterations = fit.set_schedule(cfg, own, data, RECIPE_BATCH, metric)
     fit_stages(cfg, own, iterations, shares, late)
     return fit.finished(cfg, own, data, own.mosaic)
@@ -59,21 +60,22 @@ def realtime_masks(own: OwnRealtime, data: OwnData) -> dict:
     return config.to_dict()
 
 
-def check_maps(own: Own, data: OwnData, least_size: int) -> None:
-    """Raise ValueError where batch norm would see one image with one position.
+def set_last_batch(loader: dict, own: Own, data: OwnData, least_size: int) -> None:
+    """Drop the last batch of an epoch, in place, where batch norm would see one value a channel.
 
     Args:
-        least_size: the smallest ``size`` whose coarsest map, of stride 32, has more positions.
+        least_size: the smallest ``size`` whose coarsest map, of stride 32, has several positions.
+
+    Raises:
+        ValueError: each batch of a process is such a batch.
     """
-    of_process = math.ceil(data.images / (own.batch // own.batch_size))
-    last = of_process % own.batch_size if data.text else 0
-    if own.size < least_size and 1 in (own.batch_size, last):
-        batch = f'own.batch_size={own.batch_size}'
-        batch += f', of which {data.images} images leave a last batch of one' * (last == 1)
+    images = math.ceil(data.images / (own.batch // own.batch_size)) if data.text else own.batch_size
+    if own.size < least_size and 1 in (own.batch_size, images):
         raise ValueError(
-            f'own.size={own.size}, {batch}: batch norm needs more than one position of one image; '
-            f'give own.size={least_size} or more, or another own.batch_size'
+            f'own.size={own.size} with one image in a batch: batch norm needs several positions; '
+            f'give own.size={least_size} or more, or own.batch_size=2 or more with as many images'
         )
+    loader['drop_last'] = own.size < least_size and images % own.batch_size == 1
 
 
 def fit_model(cfg: dict, own: Own) -> None:
@@ -101,7 +103,6 @@ def fit_sizes(cfg: dict, size: int, keep_ratio: bool) -> None:
         elif step.get('type') == 'AffineMosaic':
             step.update(part_size=size // 2, max_cached_images=0)
     loader['dataset']['type'] = 'MosaicCocoDataset'
-    loader['drop_last'] = False  # a small data set may have less than a batch
     model = cfg['model']
     # No more queries than the smallest square batch has tokens of stride 8.
     least = int(0.75 * size / 32) * 32 or 32
