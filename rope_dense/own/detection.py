@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..utils.validation import check_integer
 from . import fit
 from .data import OwnData
 from .settings import OwnObjects
@@ -14,7 +15,12 @@ SHARES = dict.fromkeys(('tiny', 'small', 'base'), (0.1, 0.7)) | {'large': (0.4, 
 
 
 def detection(own: OwnObjects, data: OwnData) -> dict:
-    """The config of DINO on a plain ViT for boxes, which returns a box of each query."""
+    """The config of DINO on a plain ViT for boxes, which returns a box of each query.
+
+    Raises:
+        ValueError: a size with which training images have less than two patches on a side.
+    """
+    check_integer('own.size', own.size, 64)
     cfg = fit.read_recipe('dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py')
     fit_recipe(cfg, own, data, recipe_size=800, recipe_batch=16, milestones=[11 / 12])
     model = cfg['model']
