@@ -24,13 +24,27 @@ def depth(own: OwnDepth, data: OwnData) -> dict:
     """
     cfg = fit.read_recipe('depth/dpt_dinov3-b_8xb2-38k_nyu-416x544.py')
     fit_data(cfg, own, data)
-    fit_model(cfg, own)
+    vit, model = own.vit, cfg['model']
+    model['backbone'].update(arch=vit.arch, out_indices=vit.quarters)
+    model['decode_head'].update(
+        in_channels=vit.channels,
+        post_process_channels=[vit.channels // part for part in (8, 4, 2, 1)],
+        max_depth=own.max_depth,
+    )
+    if not vit.has_cls_token:
+        model['backbone']['output_prefix'] = None
+        model['decode_head']['readout'] = 'ignore'
+    fit.set_weights(cfg, own)
+    model['data_preprocessor']['test_cfg'] = dict(size_divisor=vit.patch_size)
+    if own.weights is None:
+        model['backbone'].update(frozen_stages=-1, img_size=own.size)
+    elif own.lora:
+        model['backbone']['lora'] = dict(rank=own.lora)
     iterations = fit.set_schedule(cfg, own, data, 16, 'rmse', 'less')
-    cfg['model']['decode_head']['loss_decode']['warm_up'] = min(100, iterations // 10)
-    cfg['param_scheduler'] = [
-        *fit.warm_up(iterations),
-        dict(type='CosineAnnealingLR', by_epoch=False, T_max=iterations, begin=0, end=iterations),
-    ]
+    model['decode_head']['loss_decode']['warm_up'] = min(100, iterations // 10)
+    length = dict(T_max=iterations, begin=0, end=iterations)
+    decay = dict(type='CosineAnnealingLR', by_epoch=False, **length)
+    cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
     fit.finished(cfg, own, data)
     for step in cfg['train_dataloader']['dataset']['pipeline']:
         if step['type'] == 'RandomResize':  # of a light augmentation: it would change no depth
@@ -94,23 +108,3 @@ def described(files: list[tuple[Path, Path]], unit: float) -> str:
         return f'no known depth ({len(some)} files)'
     least, median, most = np.percentile(known, (0, 50, 100))
     return f'depths of {least:.3g} to {most:.3g} m, median {median:.3g} m ({len(some)} files)'
-
-
-def fit_model(cfg: dict, own: OwnDepth) -> None:
-    """Set the backbone and what goes with it, in place."""
-    vit, model = own.vit, cfg['model']
-    model['backbone'].update(arch=vit.arch, out_indices=vit.quarters)
-    model['decode_head'].update(
-        in_channels=vit.channels,
-        post_process_channels=[vit.channels // part for part in (8, 4, 2, 1)],
-        max_depth=own.max_depth,
-    )
-    if not vit.has_cls_token:
-        model['backbone']['output_prefix'] = None
-        model['decode_head']['readout'] = 'ignore'
-    fit.set_weights(cfg, own)
-    model['data_preprocessor']['test_cfg'] = dict(size_divisor=vit.patch_size)
-    if own.weights is None:
-        model['backbone'].update(frozen_stages=-1, img_size=own.size)
-    elif own.lora:
-        model['backbone']['lora'] = dict(rank=own.lora)

@@ -35,8 +35,7 @@ def detection(own: OwnObjects, data: OwnData) -> dict:
 def instance(own: OwnObjects, data: OwnData) -> dict:
     """The config of Mask R-CNN on a plain ViT for masks of objects.
 
-    It returns the published 100 objects of an image, or as many as the data have in one, up to the
-    number of its proposals.
+    It returns 100 objects of an image, or as many as the data have, up to its proposals.
     """
     cfg = fit.read_recipe('stock_heads/mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco.py')
     fit_recipe(cfg, own, data, recipe_size=1024, recipe_batch=64, milestones=[8 / 9, 26 / 27])

@@ -62,13 +62,13 @@ def set_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> N
     backbone, paramwise = cfg['model']['backbone'], cfg['optim_wrapper']['paramwise_cfg']
     backbone.update(arch=own.vit.arch, rope='default', with_cls_token='default')
     backbone['drop_path_rate'] = drop_path
-    decay = dict(layer_decay=layer_decay)
+    for name in paramwise.keys() - {'no_decay'}:
+        del paramwise[name]
     set_weights(cfg, own)
     if own.weights is None:
         backbone.update(drop_path_rate=0.0, img_size=own.size)
-        decay = {}
-    kept = {name: value for name, value in paramwise.items() if name == 'no_decay'}
-    cfg['optim_wrapper']['paramwise_cfg'] = dict(**decay, **kept)
+    else:
+        paramwise['layer_decay'] = layer_decay
 
 
 def set_weights(cfg: dict, own: Own) -> None:
@@ -78,8 +78,8 @@ def set_weights(cfg: dict, own: Own) -> None:
     if model['data_preprocessor'].get('pad_size_divisor') == 16:  # of the recipe's patches
         model['data_preprocessor']['pad_size_divisor'] = vit.patch_size
     checkpoint = vit.weights if own.weights == 'default' else own.weights
-    pretrained = dict(type='Pretrained', checkpoint=checkpoint)
-    model['backbone']['init_cfg'] = pretrained if checkpoint else None
+    init_cfg = dict(type='Pretrained', checkpoint=checkpoint) if checkpoint else None
+    model['backbone']['init_cfg'] = init_cfg
     if own.weights is None and vit.has_layer_scale:
         # LayerScale of 1e-5, with which the weights were trained, would hide the blocks.
         model['backbone']['layer_scale_init_value'] = 1.0
@@ -89,6 +89,9 @@ def set_schedule(
     cfg: dict, own: Own, data: OwnData, recipe_batch: int, metric: str, rule: str = 'greater'
 ) -> int:
     """Set loaders, learning rate, intervals and hooks; returns the number of iterations.
+
+    The learning rate is the recipe's times the square root of the ratio of the batches (Malladi et
+    al., "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms", 2022).
 
     Args:
         recipe_batch: images in an iteration of the recipe.

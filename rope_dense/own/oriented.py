@@ -22,19 +22,23 @@ def oriented(own: OwnOriented, data: OwnData) -> dict:
     configs/own/realtime.py, with the augmentation of mmrotate's DOTA configs.
 
     Raises:
-        ValueError: see ``set_last_batch`` and ``fit.set_schedule``.
+        ValueError: a batch of too few images (``set_last_batch``), or too many.
     """
     name, shares, late = RECIPES[own.vit.scale]
     cfg = fit.read_recipe(name)
-    set_head(cfg, own.size)
+    model, head = cfg['model'], cfg['model']['bbox_head']
+    head['type'] = 'OrientedDEIMHead'  # with costs and loss weights of its own
+    del head['loss_weights'], head['matching']['giou_cost']
+    head['num_queries'] = min(head['num_queries'], (own.size // 8) ** 2)
+    model['test_cfg']['max_per_img'] = head['num_queries']
+    model['data_preprocessor'].update(boxtype2tensor=False, batch_augments=None)
     set_data(cfg, own.size)
     fit_objects(cfg, own, data)
     fit_model(cfg, own)
     set_last_batch(cfg['train_dataloader'], own, data, 64)
     iterations = fit.set_schedule(cfg, own, data, RECIPE_BATCH, 'dota/mAP')
     del cfg['custom_hooks'][-1]  # it begins anew from the best weights after the mosaics
-    matching = cfg['model']['bbox_head']['matching']
-    matching['late_epoch'] = min(own.epochs, max(1, round(late * own.epochs)))
+    head['matching']['late_epoch'] = min(own.epochs, max(1, round(late * own.epochs)))
     # The learning rate rises, is flat, then falls as a cosine to its half.
     flat, end = (math.ceil(share * iterations) for share in shares[1:])
     warmup, cosine = cfg['param_scheduler']
@@ -49,17 +53,6 @@ def find_oriented(own: OwnOriented) -> OwnData:
     from ..integrations import mmrotate  # noqa: F401, one line says what is not installed
 
     return find_objects(own, oriented=True)
-
-
-def set_head(cfg: dict, size: int) -> None:
-    """Let the head predict an angle, with its own costs and loss weights."""
-    model = cfg['model']
-    head = model['bbox_head']
-    head['type'] = 'OrientedDEIMHead'
-    del head['loss_weights'], head['matching']['giou_cost']
-    head['num_queries'] = min(head['num_queries'], (size // 8) ** 2)
-    model['test_cfg']['max_per_img'] = head['num_queries']
-    model['data_preprocessor'].update(boxtype2tensor=False, batch_augments=None)
 
 
 def set_data(cfg: dict, size: int) -> None:

@@ -27,23 +27,30 @@ SHORT_MAL_GAMMA = 1.0  # which suppresses duplicates sooner than the published 1
 
 
 def realtime(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mAP') -> dict:
-    """The config of DEIMv2 on a plain ViT for boxes.
-
-    ``size`` is the side of the square that images are stretched to, or scaled to fit by
-    ``keep_ratio``; ``metric`` chooses the best checkpoint.
+    """The config of DEIMv2 on a plain ViT for boxes; ``metric`` chooses the best checkpoint.
 
     Raises:
-        ValueError: see ``set_last_batch`` and ``fit.set_schedule``.
+        ValueError: a batch of too few images (``set_last_batch``), or too many.
     """
     name, shares, late = RECIPES[own.vit.scale]
     cfg = fit.read_recipe(name)
     fit_objects(cfg, own, data)
     fit_model(cfg, own)
+    head, least = cfg['model']['bbox_head'], int(0.75 * own.size / 32) * 32 or 32
     if own.weights is None or own.epochs * data.images < SHORT_RUN:
-        cfg['model']['bbox_head']['mal_gamma'] = SHORT_MAL_GAMMA
-    fit_sizes(cfg, own.size, own.keep_ratio)
-    least = 64 if own.augment == 'none' else 96  # else images are also scaled to 0.75 of it
-    set_last_batch(cfg['train_dataloader'], own, data, least)
+        head['mal_gamma'] = SHORT_MAL_GAMMA
+    # No more queries than the smallest square batch, of multi-scale training, has tokens of 8.
+    head['num_queries'] = min(head['num_queries'], (least // 8) ** 2)
+    cfg['model']['test_cfg']['max_per_img'] = head['num_queries']
+    loaders = [cfg[f'{name}_dataloader'] for name in ('train', 'val', 'test')]
+    for _, step in nodes([*loaders, cfg['tta_pipeline']]):
+        if step.get('type') == 'Resize':
+            scale = tuple(max(32, round(s * own.size / 640 / 32) * 32) for s in step['scale'])
+            step.update(scale=scale, keep_ratio=own.keep_ratio)
+        elif step.get('type') == 'AffineMosaic':  # it loads its images: a run resumes exactly
+            step.update(part_size=own.size // 2, max_cached_images=0)
+    loaders[0]['dataset']['type'] = 'MosaicCocoDataset'
+    set_last_batch(loaders[0], own, data, 64 if own.augment == 'none' else 96)
     iterations = fit.set_schedule(cfg, own, data, RECIPE_BATCH, metric)
     fit_stages(cfg, own, iterations, shares, late)
     return fit.finished(cfg, own, data, own.mosaic)
@@ -69,7 +76,8 @@ def set_last_batch(loader: dict, own: Own, data: OwnData, least_size: int) -> No
     Raises:
         ValueError: each batch of a process is such a batch.
     """
-    images = math.ceil(data.images / (own.batch // own.batch_size)) if data.text else own.batch_size
+    processes = own.batch // own.batch_size
+    images = math.ceil(data.images / processes) if data.text else own.batch_size
     if own.size < least_size and 1 in (own.batch_size, images):
         raise ValueError(
             f'own.size={own.size} with one image in a batch: batch norm needs several positions; '
@@ -87,27 +95,6 @@ def fit_model(cfg: dict, own: Own) -> None:
     fit.set_weights(cfg, own)
     if own.weights is None:
         cfg['optim_wrapper']['paramwise_cfg']['lr_mult'] = {}
-
-
-def fit_sizes(cfg: dict, size: int, keep_ratio: bool) -> None:
-    """Set all sizes in pixels, and let mosaics load their images, so that a run resumes exactly.
-
-    With ``keep_ratio`` mosaics keep the ratio, too: their cells have the size of the largest image.
-    """
-    loader, factor = cfg['train_dataloader'], size / 640
-    parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
-    for _, step in nodes([*parts, cfg['tta_pipeline']]):
-        if step.get('type') == 'Resize':
-            step['scale'] = tuple(max(32, round(s * factor / 32) * 32) for s in step['scale'])
-            step['keep_ratio'] = keep_ratio
-        elif step.get('type') == 'AffineMosaic':
-            step.update(part_size=size // 2, max_cached_images=0)
-    loader['dataset']['type'] = 'MosaicCocoDataset'
-    model = cfg['model']
-    # No more queries than the smallest square batch has tokens of stride 8.
-    least = int(0.75 * size / 32) * 32 or 32
-    queries = min(model['bbox_head']['num_queries'], (least // 8) ** 2)
-    model['bbox_head']['num_queries'] = model['test_cfg']['max_per_img'] = queries
 
 
 def fit_stages(

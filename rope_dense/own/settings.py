@@ -66,14 +66,20 @@ class Own:
             )
         check_choice('own.augment', self.augment, AUGMENTS)
         check_choice('own.flip', self.flip, (None, 'none', *FLIPS))
-        for name, least in (('patience', 1), ('max_value', 255)):
+        for name, least in (('patience', 1), ('gpus', 1), ('max_value', 255)):
             if (value := getattr(self, name)) is not None:
                 check_integer(f'own.{name}', value, least)
         check_channels(self)
         if self.lr is not None:
             check_number('own.lr', self.lr, above=0)
         object.__setattr__(self, 'data_root', os.path.expanduser(self.data_root))
-        object.__setattr__(self, 'gpus', number_of_processes(self.gpus))
+        started = started_processes()
+        if started is not None and self.gpus not in (None, started):
+            raise ValueError(
+                f'own.gpus={self.gpus}: {started} processes were started together; leave own.gpus '
+                'out'
+            )
+        object.__setattr__(self, 'gpus', self.gpus or started or 1)
 
     @property
     def root(self) -> Path:
@@ -201,22 +207,6 @@ def settings_of(kind: type[Settings], given: Mapping[str, object]) -> Settings:
     if given.get('data_root') is None:
         raise ValueError('own.data_root: give the folder of the data set')
     return kind(**{name: read_setting(name, given[name], hints[name]) for name in given})
-
-
-def number_of_processes(given: int | None) -> int:
-    """The processes that train together: as many as the launcher started, else ``given``, else 1.
-
-    Raises:
-        ValueError: another number is given than the launcher started.
-    """
-    started = started_processes()
-    if given is None:
-        return started or 1
-    if started not in (None, given):
-        raise ValueError(
-            f'own.gpus={given}: {started} processes were started together; leave own.gpus out'
-        )
-    return check_integer('own.gpus', given, 1)
 
 
 def started_processes() -> int | None:
