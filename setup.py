@@ -50,6 +50,7 @@ setup(
         'tqdm',
         'huggingface_hub',
         'jinja2',
+        'msgspec>=0.19,<0.23',
         'safetensors',
     ],
     extras_require={

@@ -31,10 +31,19 @@ def fit_augmentation(cfg: dict, augment: str, flip: str | None, mosaic: bool | N
     if batches is not None and (augment != 'published' or mosaic is False):
         batches = [b for b in batches if b['type'] != 'MixUpCopyBlend' and augment != 'none']
         cfg['model']['data_preprocessor']['batch_augments'] = batches
-    if mosaic is False:
-        without_mosaics(dataset['pipeline'])
-    if flip is not None:
-        set_flip(dataset['pipeline'], flip)
+    pipeline = dataset['pipeline']
+    if mosaic is False:  # the other branch of the choice between a mosaic and none
+        for stage in pipeline:
+            for steps in stage['transforms'] if stage['type'] == 'StageByEpoch' else ():
+                for index, step in enumerate(steps):
+                    if step['type'] == 'RandomChoice':
+                        steps[index : index + 1] = step['transforms'][1]
+    if flip is not None:  # in the place of the recipe's, or last but one
+        places = [i for i, step in enumerate(pipeline) if kind(step) == 'RandomFlip']
+        place = places[0] if places else len(pipeline) - 1
+        name = pipeline[place]['type'] if places else 'RandomFlip'
+        steps = [] if flip == 'none' else [dict(type=name, **FLIPS[flip])]
+        pipeline[place : place + len(places)] = steps
 
 
 def kind(step: dict) -> str:
@@ -60,21 +69,3 @@ def lighter(cfg: dict, augment: str) -> list[dict]:
     loads = [step for step in given if kind(step).startswith(('Load', 'Convert'))]
     filters = [step for step in given if kind(step) == 'FilterAnnotations'][-1:]
     return [*loads, *flips, resize, *crops, *filters, given[-1]]
-
-
-def without_mosaics(pipeline: list[dict]) -> None:
-    """Put the branch without a mosaic in the place of a choice that has one, in place."""
-    for stage in pipeline:
-        for steps in stage['transforms'] if stage['type'] == 'StageByEpoch' else ():
-            for index, step in enumerate(steps):
-                if step['type'] == 'RandomChoice':
-                    steps[index : index + 1] = step['transforms'][1]
-
-
-def set_flip(pipeline: list[dict], flip: str) -> None:
-    """Replace, drop, or add (as the last step but one) the flip, in place."""
-    places = [i for i, step in enumerate(pipeline) if kind(step) == 'RandomFlip']
-    name = pipeline[places[0]]['type'] if places else 'RandomFlip'
-    steps = [] if flip == 'none' else [dict(type=name, **FLIPS[flip])]
-    place = places[0] if places else len(pipeline) - 1
-    pipeline[place : place + len(places)] = steps

@@ -40,11 +40,8 @@ class OwnBackbone:
     Attributes:
         arch: its name among the architectures of ``RoPEViT``.
         weights: published ones under a free licence, or None.
-        channels, depth, patch_size: of the architecture.
         mean, std: of the colours (red, green, blue) that its weights were trained with.
         window_size: tokens of a side of its windows: the grid of the crops of its pre-training.
-        has_layer_scale: whether its blocks have a LayerScale.
-        has_cls_token: whether it has a class token.
     """
 
     arch: str
@@ -52,11 +49,16 @@ class OwnBackbone:
     channels: int
     depth: int
     patch_size: int
+    has_layer_scale: bool
+    has_cls_token: bool
     mean: tuple[float, ...]
     std: tuple[float, ...]
     window_size: int
-    has_layer_scale: bool
-    has_cls_token: bool
+
+    @property
+    def quarters(self) -> list[int]:
+        """The last block of each quarter."""
+        return [self.depth * part // 4 - 1 for part in (1, 2, 3, 4)]
 
     @property
     def scale(self) -> str:
@@ -67,11 +69,7 @@ class OwnBackbone:
 
 
 def find_backbone(name: str) -> OwnBackbone:
-    """The backbone of a word ('tiny', 'small', 'base', 'large') or of an architecture's name.
-
-    Raises:
-        ValueError: neither.
-    """
+    """The backbone of a key of ``WORDS`` or of an architecture's name; ValueError if neither."""
     arch, weights = WORDS.get(name, (name, None))
     if arch not in VIT_ARCHS:
         allowed = dict.fromkeys([*WORDS, *VIT_ARCHS])
@@ -79,18 +77,8 @@ def find_backbone(name: str) -> OwnBackbone:
             f'own.backbone={name!r}: no such architecture{did_you_mean(name, allowed)}; allowed: '
             f'{", ".join(allowed)}'
         )
-    sizes = find_arch(ViTArch, VIT_ARCHS, arch)
-    mean, std = next((c for start, c in COLOURS.items() if arch.startswith(start)), IMAGENET)
+    vit = find_arch(ViTArch, VIT_ARCHS, arch)
+    parts = vit.embed_dims, vit.depth, vit.patch_size, vit.layer_scale_init_value is not None
+    colours = next((c for start, c in COLOURS.items() if arch.startswith(start)), IMAGENET)
     window = next((size for start, size in WINDOWS.items() if arch.startswith(start)), 16)
-    return OwnBackbone(
-        arch,
-        weights,
-        sizes.embed_dims,
-        sizes.depth,
-        sizes.patch_size,
-        mean,
-        std,
-        window,
-        sizes.layer_scale_init_value is not None,
-        sizes.with_cls_token,
-    )
+    return OwnBackbone(arch, weights, *parts, vit.with_cls_token, *colours, window)

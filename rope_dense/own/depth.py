@@ -10,19 +10,10 @@ import numpy as np
 
 from ..datasets.pair_folders import count_pairs, find_pairs
 from ..datasets.pairs import DEPTH
+from . import fit
 from .data import OwnData, check_root
-from .fit import (
-    early_stop,
-    finished,
-    fit_schedule,
-    fit_weights,
-    moving_average,
-    read_recipe,
-    warm_up,
-)
 from .settings import LEAST_DEPTH, OwnDepth
 
-RECIPE, RECIPE_BATCH = 'depth/dpt_dinov3-b_8xb2-38k_nyu-416x544.py', 16
 READ = 20  # depth maps that are described
 
 
@@ -31,17 +22,30 @@ def depth(own: OwnDepth, data: OwnData) -> dict:
 
     The backbone is frozen; it is trained with adapters (``lora``), or whole from random values.
     """
-    cfg = read_recipe(RECIPE)
+    cfg = fit.read_recipe('depth/dpt_dinov3-b_8xb2-38k_nyu-416x544.py')
     fit_data(cfg, own, data)
-    fit_model(cfg, own)
-    iterations = fit_schedule(cfg, own, data.images, RECIPE_BATCH, 'rmse')
-    cfg['custom_hooks'] = early_stop(own, 'rmse', 'less') + moving_average(own)
-    cfg['model']['decode_head']['loss_decode']['warm_up'] = min(100, iterations // 10)
-    cfg['param_scheduler'] = [
-        *warm_up(iterations),
-        dict(type='CosineAnnealingLR', by_epoch=False, T_max=iterations, begin=0, end=iterations),
-    ]
-    finished(cfg, own)
+    vit, model = own.vit, cfg['model']
+    model['backbone'].update(arch=vit.arch, out_indices=vit.quarters)
+    model['decode_head'].update(
+        in_channels=vit.channels,
+        post_process_channels=[vit.channels // part for part in (8, 4, 2, 1)],
+        max_depth=own.max_depth,
+    )
+    if not vit.has_cls_token:
+        model['backbone']['output_prefix'] = None
+        model['decode_head']['readout'] = 'ignore'
+    fit.set_weights(cfg, own)
+    model['data_preprocessor']['test_cfg'] = dict(size_divisor=vit.patch_size)
+    if own.weights is None:
+        model['backbone'].update(frozen_stages=-1, img_size=own.size)
+    elif own.lora:
+        model['backbone']['lora'] = dict(rank=own.lora)
+    iterations = fit.set_schedule(cfg, own, data, 16, 'rmse', 'less')
+    model['decode_head']['loss_decode']['warm_up'] = min(100, iterations // 10)
+    length = dict(T_max=iterations, begin=0, end=iterations)
+    decay = dict(type='CosineAnnealingLR', by_epoch=False, **length)
+    cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
+    fit.finished(cfg, own, data)
     for step in cfg['train_dataloader']['dataset']['pipeline']:
         if step['type'] == 'RandomResize':  # of a light augmentation: it would change no depth
             step['type'] = 'Resize'
@@ -104,24 +108,3 @@ def described(files: list[tuple[Path, Path]], unit: float) -> str:
         return f'no known depth ({len(some)} files)'
     least, median, most = np.percentile(known, (0, 50, 100))
     return f'depths of {least:.3g} to {most:.3g} m, median {median:.3g} m ({len(some)} files)'
-
-
-def fit_model(cfg: dict, own: OwnDepth) -> None:
-    """Set the backbone and what goes with it, in place."""
-    vit, model = own.vit, cfg['model']
-    blocks = [vit.depth * part // 4 - 1 for part in (1, 2, 3, 4)]
-    model['backbone'].update(arch=vit.arch, out_indices=blocks)
-    model['decode_head'].update(
-        in_channels=vit.channels,
-        post_process_channels=[vit.channels // part for part in (8, 4, 2, 1)],
-        max_depth=own.max_depth,
-    )
-    if not vit.has_cls_token:
-        model['backbone']['output_prefix'] = None
-        model['decode_head']['readout'] = 'ignore'
-    fit_weights(cfg, own)
-    model['data_preprocessor']['test_cfg'] = dict(size_divisor=vit.patch_size)
-    if own.weights is None:
-        model['backbone'].update(frozen_stages=-1, img_size=own.size)
-    elif own.lora:
-        model['backbone']['lora'] = dict(rank=own.lora)

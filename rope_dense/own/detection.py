@@ -5,19 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..utils.validation import check_integer
+from . import fit
 from .data import OwnData
-from .fit import (
-    early_stop,
-    finished,
-    fit_backbone,
-    fit_schedule,
-    moving_average,
-    multiplied,
-    read_recipe,
-    resize,
-    set_everywhere,
-    warm_up,
-)
 from .settings import OwnObjects
 
 # Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
@@ -25,24 +15,42 @@ SHARES = dict.fromkeys(('tiny', 'small', 'base'), (0.1, 0.7)) | {'large': (0.4, 
 
 
 def detection(own: OwnObjects, data: OwnData) -> dict:
-    """The config of DINO on a plain ViT for boxes."""
-    cfg = read_recipe('dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py')
+    """The config of DINO on a plain ViT for boxes, which returns a box of each query.
+
+    Raises:
+        ValueError: a size with which training images have less than two patches on a side.
+    """
+    check_integer('own.size', own.size, 64)
+    cfg = fit.read_recipe('dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py')
     fit_recipe(cfg, own, data, recipe_size=800, recipe_batch=16, milestones=[11 / 12])
-    return finished(cfg, own)
+    model = cfg['model']
+    # No more than the smallest training image has tokens of 8 pixels.
+    queries = min(model['num_queries'], math.floor(0.6 * own.size / 8) ** 2)
+    model['num_queries'] = model['test_cfg']['max_per_img'] = queries
+    merging = cfg['tta_model']['tta_cfg']
+    merging['max_per_img'] = max(merging['max_per_img'], queries)
+    return fit.finished(cfg, own, data)
 
 
 def instance(own: OwnObjects, data: OwnData) -> dict:
-    """The config of Mask R-CNN on a plain ViT for masks of objects."""
-    cfg = read_recipe('stock_heads/mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco.py')
+    """The config of Mask R-CNN on a plain ViT for masks of objects.
+
+    It returns 100 objects of an image, or as many as the data have, up to its proposals.
+    """
+    cfg = fit.read_recipe('stock_heads/mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco.py')
     fit_recipe(cfg, own, data, recipe_size=1024, recipe_batch=64, milestones=[8 / 9, 26 / 27])
     cfg['default_hooks']['checkpoint']['save_best'] = 'coco/segm_mAP'
+    proposals, final = cfg['model']['test_cfg']['rpn'], cfg['model']['test_cfg']['rcnn']
+    most = min(fit.most_objects(data), proposals['max_per_img'])
+    final['max_per_img'] = max(final['max_per_img'], most)
     scale = cfg['test_dataloader']['dataset']['pipeline'][1]['scale']
     cfg['tta_pipeline'][1]['transforms'][0] = [  # a larger view would be padded to two squares
-        dict(type='Resize', scale=multiplied(scale, share), keep_ratio=True) for share in (1, 0.75)
+        dict(type='Resize', scale=fit.multiplied(scale, share), keep_ratio=True)
+        for share in (1, 0.75)
     ]
-    nms = dict(type='nms', iou_threshold=0.5)
-    cfg['tta_model'] = dict(type='InstanceTTAModel', tta_cfg=dict(nms=nms, max_per_img=100))
-    return finished(cfg, own)
+    merging = dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=final['max_per_img'])
+    cfg['tta_model'] = dict(type='InstanceTTAModel', tta_cfg=merging)
+    return fit.finished(cfg, own, data)
 
 
 def fit_recipe(
@@ -60,9 +68,9 @@ def fit_recipe(
         milestones: shares of the training at which its learning rate falls to a tenth.
     """
     fit_objects(cfg, own, data)
-    resize(cfg, own.size / recipe_size)
+    fit.resize(cfg, own.size / recipe_size)
     model, vit = cfg['model'], own.vit
-    fit_backbone(cfg, own, *SHARES[vit.scale])
+    fit.set_backbone(cfg, own, *SHARES[vit.scale])
     pyramid = model['neck'][0] if isinstance(model['neck'], list) else model['neck']
     pyramid['in_channels'] = vit.channels
     model['backbone'].update(
@@ -70,15 +78,10 @@ def fit_recipe(
         window_prefix='copy',
         window_block_indexes=[i for i in range(vit.depth) if (i + 1) % (vit.depth // 4)],
     )
-    if 'num_queries' in model:  # no more than the smallest training image has tokens of 8 pixels
-        model['num_queries'] = min(model['num_queries'], math.floor(0.6 * own.size / 8) ** 2)
-        most = min(model['test_cfg']['max_per_img'], model['num_queries'])
-        model['test_cfg']['max_per_img'] = most
-    iterations = fit_schedule(cfg, own, data.images, recipe_batch, 'coco/bbox_mAP')
-    cfg['custom_hooks'] = early_stop(own, 'coco/bbox_mAP') + moving_average(own)
+    iterations = fit.set_schedule(cfg, own, data, recipe_batch, 'coco/bbox_mAP')
     steps = sorted({int(share * iterations) for share in milestones} - {0})
     decay = dict(type='MultiStepLR', by_epoch=False, milestones=steps, gamma=0.1)
-    cfg['param_scheduler'] = [*warm_up(iterations), decay]
+    cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
 
 
 def fit_objects(cfg: dict, own: OwnObjects, data: OwnData) -> None:
@@ -89,4 +92,4 @@ def fit_objects(cfg: dict, own: OwnObjects, data: OwnData) -> None:
     for evaluator in ('val_evaluator', 'test_evaluator'):
         if 'ann_file' in cfg[evaluator]:  # DOTA's metric takes objects from the data set
             cfg[evaluator]['ann_file'] = data.files['val']['ann_file']
-    set_everywhere(cfg['model'], 'num_classes', len(data.classes))
+    fit.set_everywhere(cfg['model'], 'num_classes', len(data.classes))

@@ -5,30 +5,25 @@ Each function fits a part of a published recipe to the settings of a user, in pl
 
 from __future__ import annotations
 
-import json
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
 
-from ..datasets.images.headers import read_header
-from ..datasets.labels.files import IMAGE_SUFFIXES, list_files
-from ..datasets.pairs import DEPTH, MASKS, match
 from ..utils.config_parts import nodes, size_steps
 from ..utils.configs import CONFIGS
 from .augment import fit_augmentation
 from .channel_data import survey_channels
 from .channels import fit_channels
+from .data import OwnData
 from .settings import Own
 from .value_range import fit_range, survey_pictures
 
 RANDOM_LR = 5e-4  # from random values, as in configs/demo: recipes are for trained backbones
 PIXELS = ('scale', 'scales', 'crop_size', 'max_size', 'size', 'stride', 'pad_size_divisor')
+FEW = 8  # images of a batch: the largest default of configs/own, which a first try may have less of
 WARMUP = 500  # iterations, or a tenth of a shorter run
 
 
@@ -63,49 +58,69 @@ def set_everywhere(part: object, name: str, value: object) -> None:
             node[name] = value
 
 
-def fit_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> None:
+def set_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> None:
     """Set architecture, weights and what goes with them. Random weights have one learning rate."""
     backbone, paramwise = cfg['model']['backbone'], cfg['optim_wrapper']['paramwise_cfg']
     backbone.update(arch=own.vit.arch, rope='default', with_cls_token='default')
     backbone['drop_path_rate'] = drop_path
-    decay = dict(layer_decay=layer_decay)
-    fit_weights(cfg, own)
+    for name in paramwise.keys() - {'no_decay'}:
+        del paramwise[name]
+    set_weights(cfg, own)
     if own.weights is None:
         backbone.update(drop_path_rate=0.0, img_size=own.size)
-        decay = {}
-    kept = {name: value for name, value in paramwise.items() if name == 'no_decay'}
-    cfg['optim_wrapper']['paramwise_cfg'] = dict(**decay, **kept)
+    else:
+        paramwise['layer_decay'] = layer_decay
 
 
-def fit_weights(cfg: dict, own: Own) -> None:
+def set_weights(cfg: dict, own: Own) -> None:
     """Set the weights of the backbone, and the colours and sizes that they were trained with."""
     vit, model = own.vit, cfg['model']
     model['data_preprocessor'].update(mean=[*vit.mean], std=[*vit.std])
     if model['data_preprocessor'].get('pad_size_divisor') == 16:  # of the recipe's patches
         model['data_preprocessor']['pad_size_divisor'] = vit.patch_size
     checkpoint = vit.weights if own.weights == 'default' else own.weights
-    pretrained = dict(type='Pretrained', checkpoint=checkpoint)
-    model['backbone']['init_cfg'] = pretrained if checkpoint else None
+    init_cfg = dict(type='Pretrained', checkpoint=checkpoint) if checkpoint else None
+    model['backbone']['init_cfg'] = init_cfg
     if own.weights is None and vit.has_layer_scale:
         # LayerScale of 1e-5, with which the weights were trained, would hide the blocks.
         model['backbone']['layer_scale_init_value'] = 1.0
 
 
-def fit_schedule(cfg: dict, own: Own, images: int, recipe_batch: int, metric: str) -> int:
-    """Set what depends on the number of images and on epochs; returns the number of iterations.
+def set_schedule(
+    cfg: dict, own: Own, data: OwnData, recipe_batch: int, metric: str, rule: str = 'greater'
+) -> int:
+    """Set loaders, learning rate, intervals and hooks; returns the number of iterations.
+
+    The learning rate is the recipe's times the square root of the ratio of the batches (Malladi et
+    al., "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms", 2022).
 
     Args:
-        metric: what chooses the best checkpoint.
+        recipe_batch: images in an iteration of the recipe.
+        metric, rule: what chooses the best checkpoint, and whether 'greater' or 'less' is better.
+
+    Raises:
+        ValueError: an iteration takes more images than there are, and more than ``FEW``.
     """
-    per_epoch = math.ceil(images / own.batch)
+    if data.text and own.batch_size > FEW and own.batch > data.images:
+        each = f'own.batch_size={own.batch_size}' + f' on {own.gpus} GPUs' * (own.gpus != 1)
+        raise ValueError(
+            f'{each}: more than the {data.images} training images; give a smaller own.batch_size'
+        )
+    drops = cfg['train_dataloader'].get('drop_last')
+    per_epoch = data.images // own.batch if drops else math.ceil(data.images / own.batch)
     iterations, interval = own.epochs * per_epoch, own.val_epochs * per_epoch
     interval = min(interval, iterations)
     cfg['train_cfg'].update(max_iters=iterations, val_interval=interval)
     hooks = cfg['default_hooks']
     hooks['logger']['interval'] = max(1, min(50, per_epoch // 2))
     hooks['checkpoint'].update(interval=interval, max_keep_ckpts=1, save_best=metric)
+    stop = dict(type='EarlyStoppingHook', monitor=metric, rule=rule, patience=own.patience)
+    average = dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.0002)
+    average, *others = cfg.get('custom_hooks') or [average]  # a recipe's own average is its first
+    chosen = [*([stop] if own.patience else []), *([average] if own.ema else [])]
+    cfg['custom_hooks'] = [*chosen, *others]
     cfg['train_dataloader']['batch_size'] = own.batch_size
-    workers = min(4, os.cpu_count() or 1)
+    workers = min(4, len(os.sched_getaffinity(0)))  # the cores of this job, not of the machine
     for name in ('train', 'val', 'test'):
         cfg[f'{name}_dataloader'].update(num_workers=workers, persistent_workers=True)
     optimizer = cfg['optim_wrapper']['optimizer']
@@ -117,19 +132,6 @@ def fit_schedule(cfg: dict, own: Own, images: int, recipe_batch: int, metric: st
     return iterations
 
 
-def early_stop(own: Own, metric: str, rule: str = 'greater') -> list[dict]:
-    """The hook that ends a training without progress, if settings ask for it."""
-    if own.patience is None:
-        return []
-    return [dict(type='EarlyStoppingHook', monitor=metric, rule=rule, patience=own.patience)]
-
-
-def moving_average(own: Own) -> list[dict]:
-    """The hook that evaluates and saves an average of the weights, if settings ask for it."""
-    kind = dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.0002)
-    return [kind] if own.ema else []
-
-
 def warm_up(iterations: int) -> list[dict]:
     """A linear rise from a thousandth, which mmengine completes at iteration ``end`` - 1."""
     end = min(WARMUP, max(2, iterations // 10))
@@ -137,8 +139,8 @@ def warm_up(iterations: int) -> list[dict]:
     return [rise] if end <= iterations else []
 
 
-def finished(cfg: dict, own: Own, mosaic: bool | None = None) -> dict:
-    """The config with its augmentation, and TensorBoard where that is installed.
+def finished(cfg: dict, own: Own, data: OwnData, mosaic: bool | None = None) -> dict:
+    """The config with its augmentation, TensorBoard where that is installed, and what to know.
 
     Args:
         mosaic: see ``OwnRealtime``.
@@ -146,25 +148,13 @@ def finished(cfg: dict, own: Own, mosaic: bool | None = None) -> dict:
     if find_spec('tensorboard'):
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
     fit_augmentation(cfg, own.augment, own.flip, mosaic)
-    train, val = (images_of(cfg[f'{name}_dataloader']['dataset']) for name in ('train', 'val'))
     if own.channels is None:
-        headers = {path: read_header(path) for path in [*train, *val]}
-        fit_range(cfg, survey_pictures(headers, own.max_value))
+        fit_range(cfg, data.survey or survey_pictures({}, own.max_value))
     else:
-        fit_channels(cfg, own, survey_channels(own, train, val))
+        fit_channels(cfg, own, data.survey or survey_channels(own, (), ()))
+    test_cfg, most = cfg['model']['test_cfg'], data.most_objects
+    limit = test_cfg.get('rcnn', test_cfg).get('max_per_img', most)
+    if most > limit:
+        text = f'up to {most} objects in an image; the model returns at most {limit}'
+        cfg['own_data'] = f'{cfg["own_data"]}\n{text}'
     return cfg
-
-
-def images_of(dataset: Mapping[str, Any]) -> list[Path]:
-    """The images of a data set: those its COCO file lists, or those with a mask or depth map."""
-    root, prefix = Path(dataset.get('data_root') or ''), dataset['data_prefix']
-    labels = root / (dataset.get('ann_file') or '')
-    if labels.suffix == '.json' and labels.is_file():
-        folder = root / (prefix.get('img') or '')
-        return sorted(folder / x['file_name'] for x in json.loads(labels.read_text())['images'])
-    for name, kind in (('seg_map_path', MASKS), ('depth_map_path', DEPTH)):
-        if name in prefix:
-            kind = replace(kind, channels=tuple(dataset.get('channels') or ()))
-            found = match(root / prefix['img_path'], root / prefix[name], kind)
-            return sorted(found.map_of)
-    return list_files(root / (prefix.get('img') or ''), IMAGE_SUFFIXES)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from . import fit
 from .data import OwnData, find_objects
 from .detection import fit_objects
-from .fit import early_stop, finished, fit_schedule, read_recipe
-from .realtime import RECIPE_BATCH, RECIPES, ended, fit_model
+from .realtime import RECIPE_BATCH, RECIPES, ended, fit_model, set_last_batch
 from .settings import OwnOriented
 
 IOU_THRESHOLDS = [round(0.5 + 0.05 * step, 2) for step in range(10)]
@@ -20,20 +20,32 @@ def oriented(own: OwnOriented, data: OwnData) -> dict:
 
     ``size`` is the side of the square that images are scaled to fit. The recipe of
     configs/own/realtime.py, with the augmentation of mmrotate's DOTA configs.
+
+    Raises:
+        ValueError: a batch of too few images (``set_last_batch``), or too many.
     """
     name, shares, late = RECIPES[own.vit.scale]
-    cfg = read_recipe(name)
-    set_head(cfg, own.size)
+    cfg = fit.read_recipe(name)
+    model, head = cfg['model'], cfg['model']['bbox_head']
+    head['type'] = 'OrientedDEIMHead'  # with costs and loss weights of its own
+    del head['loss_weights'], head['matching']['giou_cost']
+    head['num_queries'] = min(head['num_queries'], (own.size // 8) ** 2)
+    model['test_cfg']['max_per_img'] = head['num_queries']
+    model['data_preprocessor'].update(boxtype2tensor=False, batch_augments=None)
     set_data(cfg, own.size)
     fit_objects(cfg, own, data)
     fit_model(cfg, own)
-    iterations = fit_schedule(cfg, own, data.images, RECIPE_BATCH, 'dota/mAP')
-    average, _ = cfg['custom_hooks']
-    cfg['custom_hooks'] = [*early_stop(own, 'dota/mAP'), *([average] if own.ema else [])]
-    head = cfg['model']['bbox_head']
+    set_last_batch(cfg['train_dataloader'], own, data, 64)
+    iterations = fit.set_schedule(cfg, own, data, RECIPE_BATCH, 'dota/mAP')
+    del cfg['custom_hooks'][-1]  # it begins anew from the best weights after the mosaics
     head['matching']['late_epoch'] = min(own.epochs, max(1, round(late * own.epochs)))
-    fit_rates(cfg, iterations, shares)
-    return finished(cfg, own)
+    # The learning rate rises, is flat, then falls as a cosine to its half.
+    flat, end = (math.ceil(share * iterations) for share in shares[1:])
+    warmup, cosine = cfg['param_scheduler']
+    warmup['end'] = min(warmup['end'], max(1, iterations // 10), flat)
+    cosine.update(begin=flat, end=end)
+    cfg['param_scheduler'] = ended(warmup, cosine, iterations)
+    return fit.finished(cfg, own, data)
 
 
 def find_oriented(own: OwnOriented) -> OwnData:
@@ -41,17 +53,6 @@ def find_oriented(own: OwnOriented) -> OwnData:
     from ..integrations import mmrotate  # noqa: F401, one line says what is not installed
 
     return find_objects(own, oriented=True)
-
-
-def set_head(cfg: dict, size: int) -> None:
-    """Let the head predict an angle, with its own costs and loss weights."""
-    model = cfg['model']
-    head = model['bbox_head']
-    head['type'] = 'OrientedDEIMHead'
-    del head['loss_weights'], head['matching']['giou_cost']
-    head['num_queries'] = min(head['num_queries'], (size // 8) ** 2)
-    model['test_cfg']['max_per_img'] = head['num_queries']
-    model['data_preprocessor'].update(boxtype2tensor=False, batch_augments=None)
 
 
 def set_data(cfg: dict, size: int) -> None:
@@ -71,19 +72,9 @@ def set_data(cfg: dict, size: int) -> None:
     for name in ('train', 'val', 'test'):
         pipeline = [dict(step) for step in (train if name == 'train' else test)]
         cfg[f'{name}_dataloader']['dataset']['pipeline'] = pipeline
-    cfg['train_dataloader']['drop_last'] = False  # a small data set may have less than a batch
     for name in ('val_evaluator', 'test_evaluator'):
         cfg[name] = dict(type='mmrotate.DOTAMetric', iou_thrs=IOU_THRESHOLDS)
     cfg['visualizer']['type'] = 'mmrotate.RotLocalVisualizer'
     cfg['custom_imports']['imports'].append('rope_dense.integrations.mmrotate')
     for name in ('tta_model', 'tta_pipeline'):  # mmrotate merges no views
         del cfg[name]
-
-
-def fit_rates(cfg: dict, iterations: int, shares: tuple[float, float, float]) -> None:
-    """Set the schedule: a rise, flat, then a cosine to half of the learning rate."""
-    flat, end = (math.ceil(share * iterations) for share in shares[1:])
-    warmup, cosine = cfg['param_scheduler']
-    warmup['end'] = min(warmup['end'], max(1, iterations // 10), flat)
-    cosine.update(begin=flat, end=end)
-    cfg['param_scheduler'] = ended(warmup, cosine, iterations)

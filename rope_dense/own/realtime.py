@@ -7,10 +7,10 @@ import math
 from mmengine.config import Config
 
 from ..datasets.dense_stages import set_stages, with_masks
-from ..utils.config_parts import nodes, size_steps
+from ..utils.config_parts import nodes
+from . import fit
 from .data import OwnData
 from .detection import fit_objects
-from .fit import early_stop, finished, fit_schedule, fit_weights, read_recipe
 from .settings import Own, OwnRealtime
 
 # The recipe of a backbone; shares of its epochs: first augmentation, end of mosaics and MixUp, end
@@ -21,23 +21,44 @@ RECIPES = {
     'base': ('deim/deimv2-x_lingbot-b_4xb8-214k_coco.py', (4 / 58, 29 / 58, 50 / 58), 45 / 58),
     'large': ('deim/deimv2-x_lingbot-b_4xb8-214k_coco.py', (4 / 58, 29 / 58, 50 / 58), 45 / 58),
 }
-RECIPE_BATCH, RECIPE_SIZE = 32, 640
+RECIPE_BATCH = 32
 SHORT_RUN = 20_000  # images, each as often as it is trained on
 SHORT_MAL_GAMMA = 1.0  # which suppresses duplicates sooner than the published 1.5; docs/realtime.md
 
 
-def realtime(own: OwnRealtime, data: OwnData) -> dict:
-    """The config of DEIMv2 on a plain ViT for boxes.
+def realtime(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mAP') -> dict:
+    """The config of DEIMv2 on a plain ViT for boxes; ``metric`` chooses the best checkpoint.
 
-    ``size`` is the side of the square that images are stretched to, or scaled to fit by
-    ``keep_ratio``.
+    Raises:
+        ValueError: a batch of too few images (``set_last_batch``), or too many.
     """
-    return fitted(own, data, 'coco/bbox_mAP')
+    name, shares, late = RECIPES[own.vit.scale]
+    cfg = fit.read_recipe(name)
+    fit_objects(cfg, own, data)
+    fit_model(cfg, own)
+    head, least = cfg['model']['bbox_head'], int(0.75 * own.size / 32) * 32 or 32
+    if own.weights is None or own.epochs * data.images < SHORT_RUN:
+        head['mal_gamma'] = SHORT_MAL_GAMMA
+    # No more queries than the smallest square batch, of multi-scale training, has tokens of 8.
+    head['num_queries'] = min(head['num_queries'], (least // 8) ** 2)
+    cfg['model']['test_cfg']['max_per_img'] = head['num_queries']
+    loaders = [cfg[f'{name}_dataloader'] for name in ('train', 'val', 'test')]
+    for _, step in nodes([*loaders, cfg['tta_pipeline']]):
+        if step.get('type') == 'Resize':
+            scale = tuple(max(32, round(s * own.size / 640 / 32) * 32) for s in step['scale'])
+            step.update(scale=scale, keep_ratio=own.keep_ratio)
+        elif step.get('type') == 'AffineMosaic':  # it loads its images: a run resumes exactly
+            step.update(part_size=own.size // 2, max_cached_images=0)
+    loaders[0]['dataset']['type'] = 'MosaicCocoDataset'
+    set_last_batch(loaders[0], own, data, 64 if own.augment == 'none' else 96)
+    iterations = fit.set_schedule(cfg, own, data, RECIPE_BATCH, metric)
+    fit_stages(cfg, own, iterations, shares, late)
+    return fit.finished(cfg, own, data, own.mosaic)
 
 
 def realtime_masks(own: OwnRealtime, data: OwnData) -> dict:
     """The same with ECSeg's head, costs and loss weights, for masks."""
-    cfg = fitted(own, data, 'coco/segm_mAP')
+    cfg = realtime(own, data, 'coco/segm_mAP')
     for augment in cfg['model']['data_preprocessor']['batch_augments']:
         if augment['type'] == 'MixUpCopyBlend':
             augment['copyblend_prob'] = 0.0  # as ECSeg: it would copy objects without their masks
@@ -46,20 +67,23 @@ def realtime_masks(own: OwnRealtime, data: OwnData) -> dict:
     return config.to_dict()
 
 
-def fitted(own: OwnRealtime, data: OwnData, metric: str) -> dict:
-    """The recipe fitted to settings and data; ``metric`` chooses the best checkpoint."""
-    name, shares, late = RECIPES[own.vit.scale]
-    cfg = read_recipe(name)
-    fit_objects(cfg, own, data)
-    fit_model(cfg, own)
-    if own.weights is None or own.epochs * data.images < SHORT_RUN:
-        cfg['model']['bbox_head']['mal_gamma'] = SHORT_MAL_GAMMA
-    fit_sizes(cfg, own.size, own.keep_ratio)
-    iterations = fit_schedule(cfg, own, data.images, RECIPE_BATCH, metric)
-    average, restart = cfg['custom_hooks']
-    cfg['custom_hooks'] = [*early_stop(own, metric), *([average] if own.ema else []), restart]
-    fit_stages(cfg, own, iterations, own.size, shares, late)
-    return finished(cfg, own, own.mosaic)
+def set_last_batch(loader: dict, own: Own, data: OwnData, least_size: int) -> None:
+    """Drop the last batch of an epoch, in place, where batch norm would see one value a channel.
+
+    Args:
+        least_size: the smallest ``size`` whose coarsest map, of stride 32, has several positions.
+
+    Raises:
+        ValueError: each batch of a process is such a batch.
+    """
+    processes = own.batch // own.batch_size
+    images = math.ceil(data.images / processes) if data.text else own.batch_size
+    if own.size < least_size and 1 in (own.batch_size, images):
+        raise ValueError(
+            f'own.size={own.size} with one image in a batch: batch norm needs several positions; '
+            f'give own.size={least_size} or more, or own.batch_size=2 or more with as many images'
+        )
+    loader['drop_last'] = own.size < least_size and images % own.batch_size == 1
 
 
 def fit_model(cfg: dict, own: Own) -> None:
@@ -68,59 +92,27 @@ def fit_model(cfg: dict, own: Own) -> None:
     blocks = [vit.depth // 2 - 1, vit.depth * 3 // 4 - 1, vit.depth - 1]
     model['backbone'].update(arch=vit.arch, out_indices=blocks)
     model['neck']['in_channels'] = vit.channels
-    fit_weights(cfg, own)
+    fit.set_weights(cfg, own)
     if own.weights is None:
         cfg['optim_wrapper']['paramwise_cfg']['lr_mult'] = {}
 
 
-def fit_sizes(cfg: dict, size: int, keep_ratio: bool) -> None:
-    """Set all sizes in pixels, and let mosaics load their images, so that a run resumes exactly.
-
-    With ``keep_ratio`` mosaics keep the ratio, too: their cells have the size of the largest image.
-    """
-    loader, factor = cfg['train_dataloader'], size / RECIPE_SIZE
-    parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
-    parts.append(cfg['tta_pipeline'])
-    for _, step, _ in size_steps(parts):
-        if step.get('type') == 'Resize':
-            step['scale'] = tuple(max(32, round(s * factor / 32) * 32) for s in step['scale'])
-            step['keep_ratio'] = keep_ratio
-    for _, step in nodes(parts):
-        if step.get('type') == 'AffineMosaic':
-            step.update(part_size=size // 2, max_cached_images=0)
-    loader['dataset']['type'] = 'MosaicCocoDataset'
-    loader['drop_last'] = False  # a small data set may have less than a batch
-    model = cfg['model']
-    # No more queries than the smallest square batch has tokens of stride 8.
-    least = int(0.75 * size / 32) * 32 or 32
-    queries = min(model['bbox_head']['num_queries'], (least // 8) ** 2)
-    model['bbox_head']['num_queries'] = queries
-    model['test_cfg']['max_per_img'] = min(model['test_cfg']['max_per_img'], queries)
-
-
 def fit_stages(
-    cfg: dict,
-    own: Own,
-    iterations: int,
-    size: int,
-    shares: tuple[float, float, float],
-    late: float,
+    cfg: dict, own: Own, iterations: int, shares: tuple[float, float, float], late: float
 ) -> None:
     """Set the epochs of the augmentation, of the late matching and of the learning rate."""
-    length = iterations // own.epochs
     first = math.floor(shares[0] * own.epochs)
     flat = max(first + 1, round(shares[1] * own.epochs))
     last = max(flat + 1, round(shares[2] * own.epochs))
-    scale = cfg['model']['data_preprocessor']['batch_augments'][1]
     stages = set_stages(
         cfg,
         cfg['model'],
         epochs=own.epochs,
         starts=(first, flat, last),
         late_epoch=min(own.epochs, max(flat, round(late * own.epochs))),
-        repeat=scale['repeat'],
-        size=size,
-        epoch_length=length,
+        repeat=cfg['model']['data_preprocessor']['batch_augments'][1]['repeat'],
+        size=own.size,
+        epoch_length=iterations // own.epochs,
     )
     for name in ('train_dataloader', 'custom_hooks'):
         cfg[name] = stages[name]

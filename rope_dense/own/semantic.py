@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+
+import torch
 
 from ..datasets.class_numbers import CLASS_NUMBERS, find_class_numbers
 from ..datasets.classes import CLASSES_FILE, Colour, read_classes
@@ -12,18 +13,8 @@ from ..datasets.labels.splits import WORDS
 from ..datasets.pair_folders import PairFolders, count_pairs, find_pairs
 from ..datasets.pairs import MASKS
 from ..utils.config_parts import nodes
+from . import fit
 from .data import OwnData, check_root, colours_of
-from .fit import (
-    early_stop,
-    finished,
-    fit_backbone,
-    fit_schedule,
-    moving_average,
-    read_recipe,
-    resize,
-    set_everywhere,
-    warm_up,
-)
 from .settings import OwnSemantic
 
 # Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
@@ -31,35 +22,39 @@ SHARES = dict.fromkeys(('tiny', 'small', 'base'), (0.15, 0.75)) | {'large': (0.2
 
 
 def semantic(own: OwnSemantic, data: OwnData) -> dict:
-    """The config of UperNet on a plain ViT for masks of class numbers."""
-    cfg = read_recipe('upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py')
-    resize(cfg, own.size / 512)
-    for name in ('train', 'val', 'test'):
-        cfg[f'{name}_dataloader']['dataset']['type'] = 'ImageMaskDataset'
+    """The config of UperNet on a plain ViT for masks of class numbers.
+
+    Raises:
+        ValueError: a batch of one image, or of too many (``fit.set_schedule``).
+    """
+    # UperNet pools to one position; batch norms of several processes are synchronised on GPUs only.
+    if own.batch_size == 1 and (own.gpus == 1 or not torch.cuda.is_available()):
+        raise ValueError(
+            'own.batch_size=1: the pooling of UperNet normalises over the images of a batch; give '
+            '2 or more, with a smaller own.size where memory is short'
+        )
+    cfg = fit.read_recipe('upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py')
+    fit.resize(cfg, own.size / 512)
     data.apply(cfg)
-    load_masks(cfg)
-    set_everywhere(cfg['model'], 'num_classes', len(data.classes))
-    vit, model = own.vit, cfg['model']
-    fit_backbone(cfg, own, *SHARES[vit.scale])
-    model['backbone']['out_indices'] = [vit.depth * part // 4 - 1 for part in (1, 2, 3, 4)]
-    model['neck']['embed_dim'] = vit.channels
-    model['decode_head'].update(in_channels=[vit.channels] * 4, channels=vit.channels)
-    model['auxiliary_head']['in_channels'] = vit.channels
-    iterations = fit_schedule(cfg, own, data.images, 16, 'mIoU')
-    cfg['custom_hooks'] = early_stop(own, 'mIoU') + moving_average(own)
-    decay = dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=iterations)
-    cfg['param_scheduler'] = [*warm_up(iterations), decay]
-    cfg['custom_imports']['imports'].append('rope_dense.datasets.masks')
-    return finished(cfg, own)
-
-
-def load_masks(cfg: dict) -> None:
-    """Let all pipelines load masks of class numbers, in place."""
-    parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
-    for _, step in nodes([*parts, cfg['tta_pipeline']]):
+    datasets = [cfg[f'{name}_dataloader']['dataset'] for name in ('train', 'val', 'test')]
+    for dataset in datasets:
+        dataset['type'] = 'ImageMaskDataset'
+    for _, step in nodes([*datasets, cfg['tta_pipeline']]):
         if step.get('type') == 'LoadAnnotations':
             step.clear()
             step['type'] = 'LoadClassMask'
+    fit.set_everywhere(cfg['model'], 'num_classes', len(data.classes))
+    vit, model = own.vit, cfg['model']
+    fit.set_backbone(cfg, own, *SHARES[vit.scale])
+    model['backbone']['out_indices'] = vit.quarters
+    model['neck']['embed_dim'] = vit.channels
+    model['decode_head'].update(in_channels=[vit.channels] * 4, channels=vit.channels)
+    model['auxiliary_head']['in_channels'] = vit.channels
+    iterations = fit.set_schedule(cfg, own, data, 16, 'mIoU')
+    decay = dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=iterations)
+    cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
+    cfg['custom_imports']['imports'].append('rope_dense.datasets.masks')
+    return fit.finished(cfg, own, data)
 
 
 def find_semantic(own: OwnSemantic) -> OwnData:
@@ -93,11 +88,10 @@ def find_semantic(own: OwnSemantic) -> OwnData:
 def trained_classes(
     own: OwnSemantic,
 ) -> tuple[tuple[str, ...], list[Colour], dict[str, list[int] | None]]:
-    """Names and colours of the classes that are trained, and what masks have as a data set says it.
+    """Names and colours of the trained classes, and ``void`` and ``values`` of their masks.
 
     Raises:
-        ValueError: no class is named, `void` names one that is not there, or `values` has not one
-            number for each.
+        ValueError: settings name no class, one that is not there, or not one value for each.
     """
     names, colours, values = named_classes(own)
     if values is not None and len(values) != len(names):
@@ -123,39 +117,34 @@ def named_classes(
     """Names and colours of all classes, and their numbers in masks if not 0, 1, 2 ...
 
     Raises:
-        ValueError: there are none, or own.classes give other numbers to names of a file.
+        ValueError: there are none, or own.classes are a part of a file's names, or have others of
+            its lines.
     """
-    file, values = own.root / CLASSES_FILE, own.values
+    file, given, values = own.root / CLASSES_FILE, own.classes, own.values
     if file.is_file():
         names, colours = read_classes(file)
     elif found := find_class_numbers(own.root):  # Roboflow's
         file, (names, numbers) = own.root / CLASS_NUMBERS, found
         colours, values = colours_of(names), numbers if values is None else values
-    elif own.classes:
-        return own.classes, colours_of(own.classes), values
+    elif given:
+        return given, colours_of(given), values
     else:
         raise ValueError(
             f'{file}: no such file. Write the names of the classes to it, a line for each number '
             'of the masks from 0, or give own.classes'
         )
-    if not own.classes or [*own.classes] == [*names]:
+    if not given or [*given] == [*names]:
         return names, colours, values
-    if own.values is None or file.name == CLASSES_FILE:
-        are_lines = own.values is not None and {*own.values} == {*range(len(names))}
-        lines = own.values if own.values is not None and are_lines else range(len(own.classes))
-        check_order(file, names, own.classes, lines)
-    return own.classes, colours_of(own.classes, dict(zip(names, colours, strict=True))), own.values
-
-
-def check_order(
-    file: Path, names: Sequence[str], given: Sequence[str], lines: Sequence[int]
-) -> None:
-    """Raise ValueError for given classes that are a part of a file's, or have other lines of it."""
+    lines: Sequence[int] = range(len(given))
+    if own.values is not None and {*own.values} == {*range(len(names))}:
+        lines = own.values
     pairs = zip(given, lines, strict=False)  # own.values of another length are refused later
-    moved = [name for name, line in pairs if name in names and names.index(name) != line]
-    if moved or {*given} < {*names}:
+    moved = any(name in names and names.index(name) != line for name, line in pairs)
+    has_lines = own.values is None or file.name == CLASSES_FILE
+    if has_lines and (moved or {*given} < {*names}):
         raise ValueError(
-            f'own.classes={[*given]}, and {file.name} of {file.parent} has {", ".join(names)}: '
+            f'own.classes={[*given]}, and {file.name} of {own.root} has {", ".join(names)}: '
             'names are in the order of the numbers in the masks, so leave own.classes out or mend '
             'the file; own.void leaves classes out'
         )
+    return given, colours_of(given, dict(zip(names, colours, strict=True))), own.values

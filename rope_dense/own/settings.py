@@ -7,79 +7,45 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_type_hints
-
-import numpy as np
+from typing import ClassVar, TypeVar, get_type_hints
 
 from ..utils.similar import did_you_mean
 from ..utils.validation import check_choice, check_integer, check_number
 from .augment import AUGMENTS, FLIPS
 from .backbones import WORDS, OwnBackbone, find_backbone
-from .channel_settings import check_channels, names_of
-from .text import Text, described, fits, read_text
+from .text import read_setting
 
 LEAST_DEPTH = 0.001  # metres: the first bin of the depth head
 
 
 @dataclass(frozen=True)
 class Own:
-    """The settings of all tasks.
+    """The settings of all tasks; docs/own_data.md has them with their consequences."""
 
-    Attributes:
-        data_root: folder of the data set.
-        train, val: of objects an annotation file in COCO's format, else [folder of images, folder
-            of masks or depth maps], below `data_root`; None to look for the common names.
-        backbone: 'tiny' (Perception Encoder), 'small', 'base' or 'large' (LingBot-Vision), or any
-            architecture of ``RoPEViT``.
-        weights: file or hub name of the backbone's weights, 'default' for the published ones of
-            these words, or None to start from random values.
-        epochs, batch_size: passes over the data; images of one GPU in an iteration.
-        gpus: processes that train together; None for as many as the launcher started, else 1.
-        size: shorter side of a test image in pixels; other sizes follow from it. Instance
-            segmentation: side of the square that training crops to. Real time: side of the square
-            that images are stretched to, or scaled to fit (``OwnRealtime.keep_ratio``).
-        lr: learning rate, or None for the recipe's times the square root of the ratio of the
-            batches (Malladi et al., "On the SDEs and Scaling Rules for Adaptive Gradient
-            Algorithms", 2022); from random values 5e-4.
-        val_epochs: evaluate, and save, after so many epochs.
-        patience: evaluations without progress after which training ends, or None.
-        ema: evaluate and save a moving average of the weights.
-        report: write the report of the best checkpoint after training (docs/report.md).
-        max_value: value that is white in 16-bit images, such as 4095; None for the range that the
-            files name or use (``range_of``).
-        channels: of images that are not red, green and blue alone: their number, names of bands, or
-            the numbers of the bands to use, from 1 (docs/channels.md).
-        separate_files: whether each channel is a file of its own, whose path has the channel's name
-            where the path of the image has the name of the first.
-        mean, std: of each channel; None to compute them from a sample of the training images.
-        show: three channels, or one, to draw as red, green and blue: names, or numbers from 1 among
-            `channels`; None for the channels of these names, else the first three.
-        augment: 'published' (the recipe's), 'light' (flips and small changes of size) or 'none'.
-        flip: 'horizontal', 'vertical', 'both' or 'none'; None for the one of `augment`.
-    """
-
-    data_root: str
+    data_root: str  # folder of the data set
+    # An annotation file in COCO's format, or [folder of images, folder of masks or depth maps],
+    # below `data_root`; None to look for the common names.
     train: str | Sequence[str] | None = None
     val: str | Sequence[str] | None = None
-    backbone: str = 'small'
-    weights: str | None = 'default'
+    backbone: str = 'small'  # a key of ``WORDS``, or an architecture of ``RoPEViT``
+    weights: str | None = 'default'  # file or hub name; 'default': of ``WORDS``; None: random
     epochs: int = 50
-    batch_size: int = 2
-    gpus: int | None = None
-    size: int = 640
-    lr: float | None = None
-    val_epochs: int = 1
-    patience: int | None = None
-    ema: bool = False
-    report: bool = True
-    max_value: int | None = None
-    channels: int | Sequence[int | str] | None = None
-    separate_files: bool = False
-    mean: Sequence[float] | None = None
+    batch_size: int = 2  # images of one process in an iteration
+    gpus: int | None = None  # processes; None for as many as the launcher started, else 1
+    size: int = 640  # pixels: shorter side of a test image, or side of the square around it
+    lr: float | None = None  # None for the recipe's, see ``fit.set_schedule``
+    val_epochs: int = 1  # evaluate, and save, after so many epochs
+    patience: int | None = None  # evaluations without progress after which training ends
+    ema: bool = False  # evaluate and save a moving average of the weights
+    report: bool = True  # on the best checkpoint, after training
+    max_value: int | None = None  # white in 16-bit images; None for their range (``range_of``)
+    channels: int | Sequence[int | str] | None = None  # number, names, or numbers of bands from 1
+    separate_files: bool = False  # a file for each channel, whose path has the channel's name
+    mean: Sequence[float] | None = None  # of each channel; None for a sample of training images
     std: Sequence[float] | None = None
-    show: Sequence[int | str] | None = None
+    show: Sequence[int | str] | None = None  # three channels, or one: red, green and blue
     augment: str = 'published'
-    flip: str | None = None
+    flip: str | None = None  # None for the flip of `augment`
 
     multiple: ClassVar[int] = 1  # of pixels: what the size must be
 
@@ -93,21 +59,27 @@ class Own:
                 f'own.size={self.size}: give a multiple of {self.multiple}, such as {low} or '
                 f'{low + self.multiple}'
             )
-        if self.weights == 'default' and find_backbone(self.backbone).weights is None:
+        if self.weights == 'default' and self.vit.weights is None:
             raise ValueError(
                 f'own.weights: name the weights of {self.backbone} (docs/checkpoints.md), or None '
                 f'for random values; only {", ".join(WORDS)} have weights of their own'
             )
         check_choice('own.augment', self.augment, AUGMENTS)
         check_choice('own.flip', self.flip, (None, 'none', *FLIPS))
-        for name, least in (('patience', 1), ('max_value', 255)):
+        for name, least in (('patience', 1), ('gpus', 1), ('max_value', 255)):
             if (value := getattr(self, name)) is not None:
                 check_integer(f'own.{name}', value, least)
         check_channels(self)
         if self.lr is not None:
             check_number('own.lr', self.lr, above=0)
         object.__setattr__(self, 'data_root', os.path.expanduser(self.data_root))
-        object.__setattr__(self, 'gpus', number_of_processes(self.gpus))
+        started = started_processes()
+        if started is not None and self.gpus not in (None, started):
+            raise ValueError(
+                f'own.gpus={self.gpus}: {started} processes were started together; leave own.gpus '
+                'out'
+            )
+        object.__setattr__(self, 'gpus', self.gpus or started or 1)
 
     @property
     def root(self) -> Path:
@@ -115,8 +87,9 @@ class Own:
 
     @property
     def channel_names(self) -> list[str]:
-        """A name for each of ``channels``; none of pictures."""
-        return names_of(self.channels)
+        """A name for each of ``channels``, or its number from 1; none of pictures."""
+        given = self.channels or ()
+        return [*map(str, range(1, given + 1) if isinstance(given, int) else given)]
 
     @property
     def separate_names(self) -> tuple[str, ...]:
@@ -135,19 +108,12 @@ class Own:
 
 @dataclass(frozen=True)
 class OwnObjects(Own):
-    """The settings for boxes and masks of objects, in addition to ``Own``.
+    """The settings for boxes and masks of objects, in addition to ``Own``."""
 
-    Attributes:
-        classes: names to use, or None for all of the labels.
-        negatives: train on images without objects, too.
-        format: a key of ``datasets.labels.folders.FORMATS``; None to recognise it.
-        partial: train although more than a tenth of the objects cannot be used, or most are cut.
-    """
-
-    classes: Sequence[str] | None = None
-    negatives: bool = True
-    format: str | None = None
-    partial: bool = False
+    classes: Sequence[str] | None = None  # names to use, or None for all of the labels
+    negatives: bool = True  # train on images without objects, too
+    format: str | None = None  # a key of ``datasets.labels.folders.FORMATS``; None to recognise it
+    partial: bool = False  # train although more than a tenth of the objects cannot be used
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -159,17 +125,10 @@ class OwnObjects(Own):
 
 @dataclass(frozen=True)
 class OwnRealtime(OwnObjects):
-    """The settings of configs/own/realtime*.py, see ``OwnObjects``.
+    """The settings of configs/own/realtime*.py; ``size`` is the side of a square."""
 
-    Attributes:
-        mosaic: whether training joins images (mosaic, MixUp, CopyBlend); None for the choice of
-            `augment`.
-        keep_ratio: scale images to fit the square of side `size`, instead of stretching them to it.
-            A batch is padded to its largest image, in multiples of 32 pixels.
-    """
-
-    mosaic: bool | None = None
-    keep_ratio: bool = False
+    mosaic: bool | None = None  # join images (mosaic, MixUp, CopyBlend); None as `augment` says
+    keep_ratio: bool = False  # scale images to fit the square, instead of stretching them to it
 
     multiple: ClassVar[int] = 32
 
@@ -192,17 +151,13 @@ class OwnOriented(OwnObjects):
 class OwnSemantic(Own):
     """The settings of configs/own/semantic.py, in addition to ``Own``.
 
-    Attributes:
-        classes: names in the order of the masks' numbers, or None for the names in classes.txt
-            (or in Roboflow's _classes.csv).
-        void: numbers in the masks, or names, of classes that are neither trained nor evaluated.
-            255 is always such a number, unless it is the value of a class.
-        values: number in the masks of each class; None for 0, 1, 2 ...
+    ``void`` has numbers in the masks, or names, of classes that are neither trained nor evaluated.
+    255 is always such a number, unless it is the value of a class.
     """
 
-    classes: Sequence[str] | None = None
+    classes: Sequence[str] | None = None  # in the order of the masks' numbers; None for classes.txt
     void: Sequence[int | str] = ()
-    values: Sequence[int] | None = None
+    values: Sequence[int] | None = None  # number in the masks of each class; None for 0, 1, 2 ...
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -214,19 +169,12 @@ class OwnSemantic(Own):
 
 @dataclass(frozen=True)
 class OwnDepth(Own):
-    """The settings of configs/own/depth.py, in addition to ``Own``.
-
-    Attributes:
-        size: shorter side of images in pixels; crops are 4 / 3 as wide as high.
-        unit: metres of a 1 in the depth files, such as 0.001 for millimetres.
-        max_depth: metres; larger depths are neither predicted nor evaluated.
-        lora: rank of the adapters of the backbone, which is frozen else; 0 for none.
-    """
+    """The settings of configs/own/depth.py; crops are 4 / 3 of ``size`` wide."""
 
     size: int = 480
-    unit: float = 0.001
-    max_depth: float = 10.0
-    lora: int = 0
+    unit: float = 0.001  # metres of a 1 in the depth files
+    max_depth: float = 10.0  # metres; larger depths are neither predicted nor evaluated
+    lora: int = 0  # rank of the adapters of the backbone, which is frozen else
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -243,8 +191,7 @@ def settings_of(kind: type[Settings], given: Mapping[str, object]) -> Settings:
     """The settings of a task.
 
     Args:
-        given: by name; a ``Text`` is read by the type of its field, any other value is taken as it
-            is, but paths become text.
+        given: by name, see ``read_setting``.
 
     Raises:
         ValueError: a setting that this task does not have, or a value that is not allowed.
@@ -259,47 +206,7 @@ def settings_of(kind: type[Settings], given: Mapping[str, object]) -> Settings:
             )
     if given.get('data_root') is None:
         raise ValueError('own.data_root: give the folder of the data set')
-    return kind(**{name: checked(name, value, hints[name]) for name, value in given.items()})
-
-
-def checked(name: str, given: object, kind: Any) -> Any:
-    """A setting as plain Python, of the type of its field; ValueError if it is none."""
-    value = given
-    try:
-        value = read_text(given, kind) if isinstance(given, Text) else plain(given)
-        valid = fits(value, kind)
-    except ValueError:
-        valid = False
-    if not valid:
-        shown = str(given) if isinstance(given, Text) else given
-        raise ValueError(f'own.{name} must be {described(kind)}, got {shown!r}')
-    return value
-
-
-def plain(value: object) -> object:
-    """Paths as text, and numbers and arrays of NumPy as Python's, also in lists."""
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
-    return type(value)(map(plain, value)) if isinstance(value, (list, tuple)) else value
-
-
-def number_of_processes(given: int | None) -> int:
-    """The processes that train together: as many as the launcher started, else ``given``, else 1.
-
-    Raises:
-        ValueError: another number is given than the launcher started.
-    """
-    started = started_processes()
-    if given is None:
-        return started or 1
-    check_integer('own.gpus', given, 1)
-    if started not in (None, given):
-        raise ValueError(
-            f'own.gpus={given}: {started} processes were started together; leave own.gpus out'
-        )
-    return given
+    return kind(**{name: read_setting(name, given[name], hints[name]) for name in given})
 
 
 def started_processes() -> int | None:
@@ -307,10 +214,21 @@ def started_processes() -> int | None:
 
     Slurm's number is of all commands of a job, so it counts after --launcher, which sets
     LOCAL_RANK.
+
+    Raises:
+        ValueError: a variable of the environment is set to something else.
     """
     names = ['WORLD_SIZE', 'OMPI_COMM_WORLD_SIZE']
     names += ['SLURM_NTASKS'] if 'LOCAL_RANK' in os.environ else []
-    return next((int(os.environ[name]) for name in names if name in os.environ), None)
+    for name in names:
+        if value := os.environ.get(name, '').strip():
+            if not value.isdecimal() or int(value) == 0:
+                raise ValueError(
+                    f'{name}={value}: no number of processes; unset it, or start the training '
+                    'with torchrun, mpirun or srun'
+                )
+            return int(value)
+    return None
 
 
 def check_classes(classes: Sequence[str] | None) -> None:
@@ -328,3 +246,33 @@ def check_folders(own: Own) -> None:
             raise ValueError(
                 f'own.{name}={given!r}: give [folder of images, folder of labels], below data_root'
             )
+
+
+def check_channels(own: Own) -> None:
+    """Raise ValueError unless the settings of channels fit each other."""
+    if own.channels is None:
+        for name in ('separate_files', 'mean', 'std', 'show'):
+            if getattr(own, name):
+                raise ValueError(f'own.{name}: for images of own.channels, which is not given')
+        return
+    names, given = own.channel_names, own.channels
+    numbers = [x for x in ([given] if isinstance(given, int) else given) if isinstance(x, int)]
+    if len({*names}) < max(1, len(names)) or min(numbers, default=1) < 1:
+        raise ValueError(
+            f'own.channels={given!r}: give a number, names, or numbers of bands from 1, each once'
+        )
+    if 0 < len(numbers) < len(names) and not isinstance(given, int):
+        raise ValueError(f'own.channels={given!r}: give either names or numbers of bands')
+    if own.separate_files and numbers:
+        raise ValueError('own.separate_files=True: give the name of each channel in own.channels')
+    for name in ('mean', 'std'):
+        if (values := getattr(own, name)) is not None and len(values) != len(names):
+            raise ValueError(f'own.{name}: {len(values)} values for {len(names)} own.channels')
+    if own.std and min(own.std) <= 0:
+        raise ValueError(f'own.std={[*own.std]}: give numbers above 0')
+    allowed = {*names, *range(1, len(names) + 1)}
+    if own.show is not None and (len(own.show) not in (1, 3) or not allowed >= {*own.show}):
+        raise ValueError(
+            f'own.show={[*own.show]}: give one or three of {", ".join(names)}, or numbers from 1 '
+            f'to {len(names)}'
+        )

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from mmengine.config import Config
 
@@ -60,7 +61,21 @@ TEXTS = [
     ('weights', 'hf-hub:a/b', 'hf-hub:a/b'),
     ('flip', 'none', 'none'),
     ('lr', '1e-4', 1e-4),
+    ('classes', '[1, 2]', ['1', '2']),
+    ('classes', '[1e3, 0x10, .5, True, null]', ['1e3', '0x10', '.5', 'True', 'null']),
+    ('classes', 'null', ['null']),
+    ('weights', 'null', 'null'),
+    ('weights', ' None ', None),
     ('lr', 'None', None),
+    ('lr', '.5', 0.5),
+    ('lr', '1', 1.0),
+    ('epochs', ' +20 ', 20),
+    ('max_value', 'None', None),
+    ('max_value', '4095', 4095),
+    ('channels', '4', 4),
+    ('channels', '[4, 1]', [4, 1]),
+    ('channels', 'red, nir', ['red', 'nir']),
+    ('channels', '[B02, 1.10]', ['B02', '1.10']),
     ('epochs', '20', 20),
     ('ema', 'true', True),
     ('ema', 'False', False),
@@ -74,6 +89,27 @@ def test_text_of_a_command_line(name: str, text: str, value: object) -> None:
     own = settings_of(OwnRealtime, {'data_root': 'x', 'size': 64, name: Text(text)})
     given = getattr(own, name)
     assert given == value and type(given) is type(value)
+
+
+VALUES: list[tuple[str, object, object]] = [
+    ('epochs', np.int64(20), 20),
+    ('lr', np.float32(0.5), 0.5),
+    ('lr', 1, 1.0),
+    ('ema', np.bool_(True), True),
+    ('classes', ('a', 'b'), ['a', 'b']),
+    ('classes', np.array(['a', 'b']), ['a', 'b']),
+    ('classes', [np.str_('a'), Path('b')], ['a', 'b']),
+    ('train', Path('labels.json'), 'labels.json'),
+    ('channels', np.array([4, 1]), [4, 1]),
+]
+
+
+@pytest.mark.parametrize('name, given, value', VALUES)
+def test_values_of_python_are_plain(name: str, given: object, value: object) -> None:
+    """A config is written with them, so NumPy's and paths become Python's; lists are lists."""
+    own = settings_of(OwnRealtime, {'data_root': 'x', 'size': 64, name: given})
+    read = getattr(own, name)
+    assert read == value and type(read) is type(value)
 
 
 def test_a_space_without_quotes(folder: Path) -> None:
@@ -95,6 +131,30 @@ REFUSED: list[tuple[type[Own], str, object, str]] = [
     (OwnRealtime, 'epochs', Text('2.5'), "own.epochs must be an integer, got '2.5'"),
     (OwnRealtime, 'epochs', '20', "own.epochs must be an integer, got '20'"),
     (OwnRealtime, 'epochs', True, 'own.epochs must be an integer, got True'),
+    (OwnRealtime, 'epochs', 20.0, 'own.epochs must be an integer, got 20.0'),
+    (OwnRealtime, 'epochs', None, 'own.epochs must be an integer, got None'),
+    (OwnRealtime, 'epochs', Text(''), "own.epochs must be an integer, got ''"),
+    (OwnRealtime, 'epochs', Text('[20]'), "own.epochs must be an integer, got '[20]'"),
+    (OwnRealtime, 'epochs', Text('9' * 5000), "own.epochs must be an integer, got '999"),
+    (OwnRealtime, 'ema', 1, 'own.ema must be True or False, got 1'),
+    (OwnRealtime, 'lr', True, 'own.lr must be a number or None, got True'),
+    (OwnRealtime, 'lr', Text('inf'), "own.lr must be a number or None, got 'inf'"),
+    (OwnRealtime, 'lr', 10**400, 'own.lr must be a number or None, got 1000'),
+    (OwnRealtime, 'classes', {'a', 'b'}, 'own.classes must be a list'),
+    (OwnRealtime, 'classes', ['a', ''], "or None, got ['a', '']"),
+    (OwnRealtime, 'classes', Text('[a: b]'), "or None, got '[a: b]'"),
+    (OwnRealtime, 'classes', Text('[[a], b]'), "or None, got '[[a], b]'"),
+    (OwnRealtime, 'classes', Text('[' * 3000), "or None, got '[[["),
+    (OwnRealtime, 'weights', b'x', "own.weights must be text or None, got b'x'"),
+    (OwnRealtime, 'channels', [True, 2], 'own.channels must be an integer or a list such as [0, 1'),
+    (OwnRealtime, 'channels', [1.5], 'or None, got [1.5]'),
+    (OwnRealtime, 'gpus', 0, 'own.gpus must be an integer from 1 up, got 0'),
+    (
+        OwnSemantic,
+        'values',
+        Text('[0, a]'),
+        'own.values must be a list such as [0, 1] or None, got',
+    ),
     (OwnRealtime, 'ema', Text('yes'), "own.ema must be True or False, got 'yes'"),
     (OwnRealtime, 'lr', Text('fast'), "own.lr must be a number or None, got 'fast'"),
     (OwnRealtime, 'lr', float('nan'), 'own.lr must be a number or None, got nan'),
