@@ -1,0 +1,92 @@
+"""Masks and depth maps as files that belong to images: lists of pairs, pages and sizes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from .labels.image_headers import header
+from .pairs import Kind, Pair, match
+
+NO_PAGE = 5  # bits of TIFF's tag 254: a smaller copy (GDAL's overviews), or a mask of transparency
+SUBFILE = 254
+
+
+def load_pairs(
+    ann_file: str,
+    images: str,
+    maps: str,
+    kind: Kind,
+    part: str | None = None,
+    channels: Sequence[str] = (),
+) -> list[Pair]:
+    """The images of a data set, each with its mask or depth map.
+
+    Args:
+        ann_file: JSON file {"pairs": [[image, map], ...]}, paths that are absolute or in the
+            folders; else all files of the folders are matched by their names, or those that a list
+            of names has.
+        images, maps: folders of both.
+        part, channels: see ``Match.pairs`` and ``Kind``, where names are matched.
+
+    Raises:
+        ValueError: a list that cannot be read, or see ``match``.
+    """
+    if not ann_file.endswith('.json'):
+        kind = replace(kind, channels=tuple(channels))
+        return match(Path(images), Path(maps), kind).pairs(ann_file, part)
+    try:
+        with open(ann_file, encoding='utf-8') as file:
+            pairs = json.load(file)['pairs']
+        return [(Path(images, image), Path(maps, of_image)) for image, of_image in pairs]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f'{ann_file}: no list of images and {kind.title}s, {{"pairs": [["a.jpg", "a.png"], '
+            f'...]}} ({type(error).__name__}: {error})'
+        ) from error
+
+
+def check_header(
+    image: Path, of_image: Path, title: str, shape: tuple[int, ...] | None = None
+) -> None:
+    """Compare the headers of an image and of its mask or depth map; no pixel is decoded.
+
+    Args:
+        title: of the map, in words.
+        shape: height and width of the map, if they are known.
+
+    Raises:
+        ValueError: a header cannot be read, the sizes differ, or the map has several pages.
+    """
+    if shape is None:
+        found = header(of_image)
+        shape = found.height, found.width
+    expected = header(image)
+    check_size(of_image, shape, dict(img_path=image, ori_shape=(expected.height, expected.width)))
+    if of_image.suffix.lower() in ('.tif', '.tiff') and (pages := count_pages(of_image)) > 1:
+        raise ValueError(f'{of_image} has {pages} pages: save one page, the {title} of its image')
+
+
+def check_size(path: Path, shape: tuple[int, ...], results: Mapping[str, Any]) -> None:
+    """Raise ValueError if the size of a map is not the size of its image, where that is known."""
+    if shape != results.get('ori_shape', shape):
+        raise ValueError(
+            f'{path} and its image {results["img_path"]} differ in size, {shape} and '
+            f'{results["ori_shape"]} (height, width)'
+        )
+
+
+def count_pages(path: Path) -> int:
+    """The number of pages of a TIFF, without smaller copies of one; 1 if Pillow cannot read it."""
+    try:
+        with Image.open(path) as image:
+            pages = range(getattr(image, 'n_frames', 1))
+            kinds = [image.tag_v2.get(SUBFILE, 0) for page in pages if image.seek(page) is None]
+    except (OSError, SyntaxError, AttributeError):
+        return 1
+    return sum(not kind & NO_PAGE for kind in kinds)
