@@ -11,7 +11,7 @@ import numpy as np
 
 from ..utils.progress import progress
 from .labels.splits import WORDS
-from .map_files import Pair, check_header
+from .map_files import Pair, check_header, why_unread
 
 LEAST_SHARE = 0.01  # of the largest depth that is predicted; a smaller median has another unit
 MANY = 10  # more than a tenth of the maps of another unit, or without a known depth, are refused
@@ -45,10 +45,14 @@ def stored_depth(path: Path) -> np.ndarray:
         else:
             stored = mmcv.imread(path, 'unchanged')
     except Exception as error:  # a damaged file can fail in any way
-        said = ' '.join(str(error).split())
-        raise ValueError(f'{path} cannot be read as a depth map ({said})') from error
+        raise ValueError(
+            f'{path} cannot be read as a depth map ({why_unread(path, error)})'
+        ) from error
     if not isinstance(stored, np.ndarray) or stored.dtype.kind not in 'fiu':
-        raise ValueError(f'{path}: cannot be read; a depth map has one channel of numbers')
+        raise ValueError(
+            f'{path} cannot be read as a depth map ({why_unread(path, "no numbers")}): save one '
+            'channel of 16 bits or float32'
+        )
     if stored.squeeze().ndim != 2:
         raise ValueError(f'{path}: got shape {stored.shape}; a depth map has one channel')
     return stored.squeeze()

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
+from PIL.TiffImagePlugin import TiffImageFile
 
+from .images.band_files import band_header
 from .labels.image_headers import header
 from .pairs import Kind, Pair, match
 
 NO_PAGE = 5  # bits of TIFF's tag 254: a smaller copy (GDAL's overviews), or a mask of transparency
 SUBFILE = 254
+MAX_PIXELS = 2**30  # of an image that OpenCV decodes
 
 
 def load_pairs(
@@ -68,7 +73,9 @@ def check_header(
         shape = found.height, found.width
     expected = header(image)
     check_size(of_image, shape, dict(img_path=image, ori_shape=(expected.height, expected.width)))
-    if of_image.suffix.lower() in ('.tif', '.tiff') and (pages := count_pages(of_image)) > 1:
+    if expected.height * expected.width > MAX_PIXELS:
+        raise ValueError(f'{of_image} has {shape[0]} x {shape[1]} pixels: cut it and its image up')
+    if (pages := count_pages(of_image)) > 1:
         raise ValueError(f'{of_image} has {pages} pages: save one page, the {title} of its image')
 
 
@@ -82,11 +89,26 @@ def check_size(path: Path, shape: tuple[int, ...], results: Mapping[str, Any]) -
 
 
 def count_pages(path: Path) -> int:
-    """The number of pages of a TIFF, without smaller copies of one; 1 if Pillow cannot read it."""
+    """The number of pages or frames, without smaller copies; 1 where Pillow cannot read the file."""
     try:
         with Image.open(path) as image:
-            pages = range(getattr(image, 'n_frames', 1))
-            kinds = [image.tag_v2.get(SUBFILE, 0) for page in pages if image.seek(page) is None]
-    except (OSError, SyntaxError, AttributeError):
+            frames = range(getattr(image, 'n_frames', 1))
+            if not isinstance(image, TiffImageFile):
+                return len(frames)
+            pages = 0
+            for frame in frames:
+                image.seek(frame)
+                pages += not image.tag_v2.get(SUBFILE, 0) & NO_PAGE
+            return pages
+    except (OSError, SyntaxError, EOFError):
         return 1
-    return sum(not kind & NO_PAGE for kind in kinds)
+
+
+def why_unread(path: Path, error: object) -> str:
+    """The type and number of the bands of a TIFF that has no usual ones, else the error."""
+    if path.suffix.lower() in ('.tif', '.tiff'):
+        with contextlib.suppress(ValueError, OSError):
+            found = band_header(path)
+            if found.bands > 1 or found.dtype not in ('uint8', 'uint16', 'int16', 'float32'):
+                return f'{found.bands} band{"s" * (found.bands > 1)} of {found.dtype}'
+    return textwrap.shorten(str(error), 120) or type(error).__name__

@@ -5,7 +5,6 @@ H x W pixels. A number in a mask stands for a class, is ignored, or is an error.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from .classes import IGNORED
-from .images.band_files import band_header
 from .images.deep import stored_mode
+from .map_files import why_unread
 
 COLOURS = '`rope-dense convert-data colours` makes class numbers of them'
 GREY_STEPS = {'L;2': 85, 'L;4': 17}  # between the greys that Pillow makes of 2 and 4 bits
@@ -95,7 +94,9 @@ class StoredMask:
     shown: np.ndarray | None = None
     palette: np.ndarray | None = None
 
-    def known_by(self, labels: Mapping[float, int]) -> tuple[np.ndarray, list[Number], list[Number]]:
+    def known_by(
+        self, labels: Mapping[float, int]
+    ) -> tuple[np.ndarray, list[Number], list[Number]]:
         """The numbers [H, W] that have labels: as stored, else as shown; as stored if neither.
 
         With the sorted numbers that occur, and those of them that have no label.
@@ -127,7 +128,10 @@ def read_mask(path: Path) -> StoredMask:
             pixels = np.asarray(turned)
             colours = turned.getpalette('RGB') if turned.mode == 'P' else None
     except Exception as error:  # a damaged file can fail in any way
-        raise ValueError(f'{path} cannot be read as a mask ({about_bands(path, error)})') from error
+        raise ValueError(
+            f'{path} cannot be read as a mask ({why_unread(path, error)}): save class numbers as '
+            'one channel of 8 or 16 bits, such as a PNG'
+        ) from error
     if colours is not None:
         palette = np.zeros((256, 3), np.uint8)
         palette.reshape(-1)[: len(colours)] = colours
@@ -139,18 +143,6 @@ def read_mask(path: Path) -> StoredMask:
     if step := GREY_STEPS.get(mode[:3]):
         return StoredMask(pixels // np.uint8(step), pixels)
     return StoredMask(pixels if pixels.ndim == 2 else one_channel(path, pixels, mode))
-
-
-def about_bands(path: Path, error: Exception) -> str:
-    """The bands of a TIFF that Pillow does not read, else the error."""
-    if path.suffix.lower() in ('.tif', '.tiff'):
-        with contextlib.suppress(ValueError, OSError):
-            found = band_header(path)
-            return (
-                f'{found.bands} band{"s" * (found.bands > 1)} of {found.dtype}: save class numbers '
-                'as one band of uint8 or uint16'
-            )
-    return ' '.join(str(error).split()) or type(error).__name__
 
 
 def one_channel(path: Path, pixels: np.ndarray, mode: str) -> np.ndarray:

@@ -90,14 +90,16 @@ def refuse_unknown(
         counts: all numbers in the masks.
     """
     path = next(iter(unknown.values()))
-    text = f'{path} has {in_short([number for number in unknown if unknown[number] == path])}'
+    first = [number for number in unknown if unknown[number] == path]
+    text = f'{path} has {in_short(first)}'
     if [*unknown] == [len(classes)] and {*range(len(classes))} <= labels.keys():
         given = ranges(sorted({*counts} - {IGNORED}))
         raise ValueError(  # masks of ADE20K's form, with names from 1
-            f'{text} ({masks}): the masks have {given} for {len(classes)} names: is 0 '
+            f'{text} (in {masks}): the masks have {given} for {len(classes)} names: is 0 '
             '"unlabelled"? Put its name first (classes.txt or own.classes), and give own.void=[0]'
         )
-    raise ValueError(f'{text}: {no_class(labels)} ({masks}: {in_short(sorted(unknown))})')
+    others = f'; also {in_short(others)}' if (others := [*unknown][len(first) :]) else ''
+    raise ValueError(f'{text}: {no_class(labels)} (in {masks}{others})')
 
 
 def check_found(survey: Mapping[str, Any], folder: Path, classes: Sequence[str]) -> None:

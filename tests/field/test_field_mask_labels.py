@@ -181,7 +181,7 @@ CHECKED = {
     ),
     'all void': (([255], [255, 7]), dict(void=[7]), 'all pixels .* are ignored; .* 7, 255'),
     'masks of one class': (([0], [0]), {}, 'all pixels of its 2 masks are bg: check'),
-    '300': (([0, 1], [300]), {}, r'001\.png has 300: neither .*\(1 of 2 masks: 300\)'),
+    '300': (([0, 1], [300]), {}, r'001\.png has 300: neither .*\(in 1 of 2 masks\)'),
 }
 
 
