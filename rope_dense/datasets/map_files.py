@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import struct
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from PIL.TiffImagePlugin import TiffImageFile
+from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from .images.band_files import band_header
 from .labels.image_headers import header
@@ -19,6 +20,7 @@ from .pairs import Kind, Pair, match
 
 NO_PAGE = 5  # bits of TIFF's tag 254: a smaller copy (GDAL's overviews), or a mask of transparency
 SUBFILE = 254
+TIFF, BIG = (b'II*\0', b'MM\0*', b'II+\0'), 43  # how a TIFF begins, and the byte of a BigTIFF
 MAX_PIXELS = 2**30  # of an image that OpenCV decodes
 
 
@@ -89,18 +91,25 @@ def check_size(path: Path, shape: tuple[int, ...], results: Mapping[str, Any]) -
 
 
 def count_pages(path: Path) -> int:
-    """The number of pages or frames, without smaller copies; 1 where Pillow cannot read the file."""
+    """The number of frames of an image; of a TIFF the pages that are no copies of another.
+
+    A page may have pixels that Pillow does not read. 1 for files that are none of Pillow's.
+    """
     try:
-        with Image.open(path) as image:
-            frames = range(getattr(image, 'n_frames', 1))
-            if not isinstance(image, TiffImageFile):
-                return len(frames)
-            pages = 0
-            for frame in frames:
-                image.seek(frame)
-                pages += not image.tag_v2.get(SUBFILE, 0) & NO_PAGE
+        with path.open('rb') as file:
+            start = file.read(8)
+            if not start.startswith(TIFF):
+                with Image.open(path) as image:
+                    return getattr(image, 'n_frames', 1)
+            start += file.read(8) if start[2] == BIG else b''
+            tags, places, pages = ImageFileDirectory_v2(start), set[int](), 0
+            while tags.next and tags.next not in places:
+                places.add(tags.next)
+                file.seek(tags.next)
+                tags.load(file)
+                pages += not tags.get(SUBFILE, 0) & NO_PAGE
             return pages
-    except (OSError, SyntaxError, EOFError):
+    except (OSError, SyntaxError, EOFError, struct.error):
         return 1
 
 

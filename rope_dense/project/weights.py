@@ -21,6 +21,7 @@ from ..utils.locations import HUB, WEB, is_remote
 from .angles import check_convention
 from .errors import UsageError
 from .find import last_checkpoint
+from .resumed import say_what_changed
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
 
@@ -112,6 +113,7 @@ def check_start(cfg: Config, model: nn.Module, path: str) -> None:
         )
     check_complete(model, weights, f'--resume {path!r}')
     check_finite(weights, f'--resume {path!r}')
+    say_what_changed(cfg, checkpoint)
 
 
 def check_pretrained(cfg: Config, model: nn.Module) -> None:
